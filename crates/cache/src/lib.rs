@@ -1,0 +1,1 @@
+//! Buffer cache of copy-on-write pages, with pluggable replacement policies.

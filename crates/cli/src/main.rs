@@ -1,0 +1,2 @@
+//! The `stetfs` command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! The ext4 file system: allocation, inodes, extents, directories, xattrs, name space.

@@ -1,0 +1,1 @@
+//! Adapter from FUSE requests to the stetfs library.

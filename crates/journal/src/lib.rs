@@ -1,0 +1,1 @@
+//! Transactions, lanes, commit, checkpoint, recovery; one folder per scheme.

@@ -1,0 +1,1 @@
+//! StetFS as a library: open a volume, presets, operations.
