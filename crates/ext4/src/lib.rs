@@ -1,1 +1,29 @@
 //! The ext4 file system: allocation, inodes, extents, directories, xattrs, name space.
+//!
+//! Layout of the crate:
+//! * [`Fs`] is an open volume; its operations (`lookup`, `write`, `rename` …) are `impl Fs` blocks
+//!   beside the subject they belong to;
+//! * `volume`: opening, recovery, superblock state, errors=, statfs, unmount;
+//! * `space`: block groups, block and inode allocation;
+//! * `inode`: inodes in memory, the inode cache, orphans, deletion, attributes;
+//! * `data`: extent trees, reading, writing, truncation, fallocate, seeking, syncing;
+//! * `names`: directories (linear and indexed) and the operations on names;
+//! * `xattr`: extended attributes and ACLs.
+//!
+//! Lock order: see `stetfs_sync::Rank`. An operation calls [`Fs::throttle`] first (no lock held),
+//! then takes inode locks, then opens a journal handle, then everything else.
+
+mod error;
+mod fs;
+mod types;
+
+mod data;
+mod inode;
+mod names;
+mod space;
+mod volume;
+mod xattr;
+
+pub use error::{FsError, Result};
+pub use fs::{Fs, Geometry};
+pub use types::*;

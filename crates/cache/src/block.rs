@@ -1,0 +1,163 @@
+//! A cached block: a number, a page, and a place for its owner's notes.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use stetfs_block::{BlockDevice, Result};
+
+use crate::page::{Page, PageRef};
+
+/// One block in the cache. `X` is what the journal remembers about it (the journal head).
+pub struct Block<X> {
+    nr: u64,
+    inner: RwLock<Inner<X>>,
+    /// What the owner has checked about the content (for example a checksum); 0 after every load.
+    verified: AtomicU8,
+    /// Set on use, cleared by the replacement policy.
+    referenced: AtomicBool,
+}
+
+struct Inner<X> {
+    /// `None` until loaded or created (invariant C3).
+    page: Option<PageRef>,
+    head: X,
+}
+
+impl<X: Default> Block<X> {
+    pub(crate) fn new(nr: u64) -> Block<X> {
+        Block {
+            nr,
+            inner: RwLock::new(Inner { page: None, head: X::default() }),
+            verified: AtomicU8::new(0),
+            referenced: AtomicBool::new(true),
+        }
+    }
+}
+
+impl<X> Block<X> {
+    /// The block's number on the volume.
+    pub fn nr(&self) -> u64 {
+        self.nr
+    }
+
+    /// A snapshot of the content; `None` before the block was loaded or created.
+    pub fn page(&self) -> Option<PageRef> {
+        self.inner.read().page.clone()
+    }
+
+    /// A read guard on the content, for short looks without touching the reference count.
+    pub fn peek(&self) -> Option<impl Deref<Target = [u8]> + '_> {
+        RwLockReadGuard::try_map(self.inner.read(), |i| i.page.as_ref().map(|p| &***p)).ok()
+    }
+
+    /// Exclusive access to content and journal head. Keep it short: one mutation.
+    pub fn write(&self) -> BlockWrite<'_, X> {
+        BlockWrite { block: self, inner: self.inner.write() }
+    }
+
+    /// What has been verified of the content since it was loaded: a value the owner set.
+    pub fn verified(&self) -> u8 {
+        self.verified.load(Ordering::Acquire)
+    }
+
+    /// Remembers that the content was checked (for example, "valid as a directory block").
+    pub fn set_verified(&self, what: u8) {
+        self.verified.store(what, Ordering::Release);
+    }
+
+    pub(crate) fn touch(&self) {
+        // A plain store on every hit would bounce the cache line between cores.
+        if !self.referenced.load(Ordering::Relaxed) {
+            self.referenced.store(true, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn take_referenced(&self) -> bool {
+        self.referenced.swap(false, Ordering::Relaxed)
+    }
+
+    /// Loads the content from `device` unless it is there already. Concurrent callers wait for one read.
+    pub(crate) fn load(&self, device: &dyn BlockDevice, block_size: usize) -> Result<bool> {
+        if self.inner.read().page.is_some() {
+            return Ok(false);
+        }
+        let mut inner = self.inner.write();
+        if inner.page.is_some() {
+            return Ok(false);
+        }
+        let mut page = Page::zeroed(block_size);
+        device.read(self.nr * block_size as u64, &mut page)?;
+        inner.page = Some(Arc::new(page));
+        Ok(true)
+    }
+
+    /// Gives an unloaded block its content, as read from the device by the caller.
+    pub(crate) fn fill(&self, page: Page) {
+        let mut inner = self.inner.write();
+        if inner.page.is_none() {
+            inner.page = Some(Arc::new(page));
+        }
+    }
+}
+
+/// Exclusive access to a block's content and journal head.
+pub struct BlockWrite<'a, X> {
+    block: &'a Block<X>,
+    inner: RwLockWriteGuard<'a, Inner<X>>,
+}
+
+impl<X> BlockWrite<'_, X> {
+    /// The block's number.
+    pub fn nr(&self) -> u64 {
+        self.block.nr
+    }
+
+    /// Whether the block has content (invariant C3).
+    pub fn is_uptodate(&self) -> bool {
+        self.inner.page.is_some()
+    }
+
+    /// The content for changing, copied first if a snapshot holds it (invariant C1).
+    /// The flag says whether a copy was made. `None` if there is no content yet.
+    pub fn page_mut(&mut self) -> Option<(&mut [u8], bool)> {
+        let arc = self.inner.page.as_mut()?;
+        let copied = Arc::get_mut(arc).is_none();
+        if copied {
+            *arc = Arc::new(Page::copy_of(arc));
+        }
+        Arc::get_mut(arc).map(|page| (page.deref_mut(), copied))
+    }
+
+    /// The content, if any.
+    pub fn page(&self) -> Option<&PageRef> {
+        self.inner.page.as_ref()
+    }
+
+    /// Replaces the whole content. What was verified of the old one is forgotten.
+    pub fn set_page(&mut self, page: PageRef) {
+        self.inner.page = Some(page);
+        self.block.set_verified(0);
+    }
+
+    /// Makes the content `len` zero bytes, reusing the page when nobody else holds it.
+    pub fn zero(&mut self, len: usize) {
+        match self.inner.page.as_mut().and_then(Arc::get_mut) {
+            Some(page) if page.len() == len => page.fill(0),
+            _ => self.inner.page = Some(Arc::new(Page::zeroed(len))),
+        }
+        self.block.set_verified(0);
+    }
+
+    /// The owner's notes.
+    pub fn head(&mut self) -> &mut X {
+        &mut self.inner.head
+    }
+}
+
+impl<X> std::fmt::Debug for Block<X> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Block({})", self.nr)
+    }
+}

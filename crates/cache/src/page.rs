@@ -1,0 +1,49 @@
+//! A page: the content of one file-system block.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use stetfs_block::AlignedBuf;
+
+/// The bytes of one block. Aligned for direct I/O.
+pub struct Page(AlignedBuf);
+
+/// A shared, immutable snapshot of a page (invariant C1).
+pub type PageRef = Arc<Page>;
+
+impl Page {
+    /// A page of `len` zero bytes.
+    pub fn zeroed(len: usize) -> Page {
+        Page(AlignedBuf::zeroed(len))
+    }
+
+    /// A page with the content of `bytes`.
+    pub fn copy_of(bytes: &[u8]) -> Page {
+        Page(AlignedBuf::from_slice(bytes))
+    }
+}
+
+impl From<AlignedBuf> for Page {
+    fn from(buf: AlignedBuf) -> Page {
+        Page(buf)
+    }
+}
+
+impl Deref for Page {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl DerefMut for Page {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+impl std::fmt::Debug for Page {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Page({} bytes)", self.0.len())
+    }
+}

@@ -1,0 +1,172 @@
+//! The cache: shards over a device.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use stetfs_block::{AlignedBuf, BlockDevice, Read, Result};
+
+use crate::block::Block;
+use crate::page::Page;
+use crate::policy::PolicyKind;
+use crate::shard::Shard;
+
+/// How a cache is sized.
+#[derive(Clone, Copy, Debug)]
+pub struct CacheConfig {
+    /// Bytes in a block (and a page): 1, 2 or 4 KiB … 64 KiB.
+    pub block_size: usize,
+    /// Upper bound of clean pages, in bytes. Held (dirty, pinned) pages may exceed it for a moment.
+    pub capacity: u64,
+    /// Which block leaves when room is needed.
+    pub policy: PolicyKind,
+}
+
+/// Counters since the cache was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheStats {
+    /// Look-ups that found the block loaded.
+    pub hits: u64,
+    /// Look-ups that had to read.
+    pub misses: u64,
+    /// Blocks that made room for others.
+    pub evictions: u64,
+    /// Blocks in the cache now.
+    pub blocks: u64,
+    /// Bytes held by pages now.
+    pub bytes: u64,
+}
+
+const SHARDS: usize = 64;
+
+/// A buffer cache over a device, sharded by block number.
+pub struct Cache<X> {
+    device: Arc<dyn BlockDevice>,
+    block_size: usize,
+    shards: Box<[Mutex<Shard<X>>]>,
+    hits: AtomicU64,
+    misses: AtomicU64,
+    evictions: AtomicU64,
+}
+
+impl<X: Default> Cache<X> {
+    /// An empty cache over `device`.
+    pub fn new(device: Arc<dyn BlockDevice>, config: CacheConfig) -> Cache<X> {
+        let pages = (config.capacity / config.block_size.max(1) as u64) as usize;
+        let each = (pages / SHARDS).max(4);
+        Cache {
+            device,
+            block_size: config.block_size,
+            shards: (0..SHARDS).map(|_| Mutex::new(Shard::new(each, config.policy))).collect(),
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+            evictions: AtomicU64::new(0),
+        }
+    }
+
+    /// Bytes in a block.
+    pub fn block_size(&self) -> usize {
+        self.block_size
+    }
+
+    /// The device below.
+    pub fn device(&self) -> &Arc<dyn BlockDevice> {
+        &self.device
+    }
+
+    fn shard(&self, nr: u64) -> &Mutex<Shard<X>> {
+        // Neighbours go to different shards; runs of 64 spread evenly.
+        &self.shards[nr as usize % SHARDS]
+    }
+
+    fn entry(&self, nr: u64) -> (Arc<Block<X>>, bool) {
+        let (block, new, evicted) = self.shard(nr).lock().get_or_insert(nr);
+        if evicted > 0 {
+            self.evictions.fetch_add(evicted, Ordering::Relaxed);
+        }
+        (block, new)
+    }
+
+    /// The block with its content, read from the device if it is not cached.
+    ///
+    /// # Errors
+    /// What the device says; the block stays unloaded and a later call tries again.
+    pub fn read(&self, nr: u64) -> Result<Arc<Block<X>>> {
+        let (block, _) = self.entry(nr);
+        block.touch();
+        if block.load(&*self.device, self.block_size)? {
+            self.misses.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.hits.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(block)
+    }
+
+    /// The block without reading it: for a caller that replaces the whole content.
+    pub fn get(&self, nr: u64) -> Arc<Block<X>> {
+        let (block, _) = self.entry(nr);
+        block.touch();
+        block
+    }
+
+    /// The block if it is cached with content.
+    pub fn lookup(&self, nr: u64) -> Option<Arc<Block<X>>> {
+        let block = self.shard(nr).lock().get(nr).cloned()?;
+        if block.peek().is_none() {
+            return None;
+        }
+        block.touch();
+        self.hits.fetch_add(1, Ordering::Relaxed);
+        Some(block)
+    }
+
+    /// Reads ahead: loads those of the `count` blocks from `first` that are not cached, in one batch.
+    ///
+    /// # Errors
+    /// What the device says; nothing is cached then.
+    pub fn prefetch(&self, first: u64, count: u64) -> Result<()> {
+        let missing: Vec<u64> = (first..first.saturating_add(count))
+            .filter(|nr| self.shard(*nr).lock().get(*nr).is_none_or(|b| b.peek().is_none()))
+            .collect();
+        let mut pages: Vec<AlignedBuf> = missing.iter().map(|_| AlignedBuf::zeroed(self.block_size)).collect();
+        // A write could create, commit, send home and evict one of these blocks while the batch is
+        // under way; holding the Arcs (C2) from before the read keeps newer content in place.
+        let blocks: Vec<_> = missing.iter().map(|nr| self.entry(*nr).0).collect();
+        let mut reads: Vec<Read<'_>> = pages
+            .iter_mut()
+            .zip(&missing)
+            .map(|(page, nr)| Read { offset: nr * self.block_size as u64, data: page })
+            .collect();
+        self.device.read_batch(&mut reads)?;
+        drop(reads);
+        for (block, page) in blocks.iter().zip(pages) {
+            block.fill(Page::from(page));
+        }
+        self.misses.fetch_add(missing.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Forgets a block whose content no longer matters (it was freed). Holders keep theirs.
+    pub fn forget(&self, nr: u64) {
+        self.shard(nr).lock().remove(nr);
+    }
+
+    /// Drops every block that nobody holds: a cold cache, for tests and benchmarks.
+    pub fn drop_clean(&self) {
+        for shard in &self.shards {
+            shard.lock().drop_clean();
+        }
+    }
+
+    /// Counters and sizes now.
+    pub fn stats(&self) -> CacheStats {
+        let blocks: u64 = self.shards.iter().map(|s| s.lock().len() as u64).sum();
+        CacheStats {
+            hits: self.hits.load(Ordering::Relaxed),
+            misses: self.misses.load(Ordering::Relaxed),
+            evictions: self.evictions.load(Ordering::Relaxed),
+            blocks,
+            bytes: blocks * self.block_size as u64,
+        }
+    }
+}

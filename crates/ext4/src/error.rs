@@ -1,0 +1,72 @@
+//! Errors of the file system, each with the errno a program sees.
+
+use std::sync::Arc;
+
+use stetfs_block::BlockError;
+use stetfs_journal::JournalError;
+use stetfs_ondisk::OnDiskError;
+
+/// An error of the file system.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum FsError {
+    /// A plain errno that the operation defines (ENOENT, EEXIST, ENOSPC …), a value of `libc`.
+    #[error("{}", std::io::Error::from_raw_os_error(*.0))]
+    Errno(i32),
+    /// A structure on the volume contradicts itself: repair with e2fsck. EUCLEAN.
+    #[error("the volume is damaged: {what} in block {block}: {detail}; run e2fsck")]
+    Corrupt {
+        /// The structure, in ext4's term.
+        what: &'static str,
+        /// The block it was read from (0 if not known).
+        block: u64,
+        /// What contradicts.
+        detail: String,
+    },
+    /// A feature or a format this version does not handle. EOPNOTSUPP.
+    #[error("not supported: {0}")]
+    Unsupported(String),
+    /// The device failed. EIO (or ENOSPC of the host).
+    #[error("{0}")]
+    Device(Arc<BlockError>),
+    /// The journal failed or stopped. EIO, or EROFS once the volume is read-only.
+    #[error("{0}")]
+    Journal(#[from] JournalError),
+    /// Bytes that do not decode. EUCLEAN.
+    #[error("{0}")]
+    Format(Arc<OnDiskError>),
+}
+
+/// Result of file-system operations.
+pub type Result<T, E = FsError> = std::result::Result<T, E>;
+
+impl FsError {
+    /// Damage found in `what`, read from `block`.
+    pub fn corrupt(what: &'static str, block: u64, detail: impl Into<String>) -> FsError {
+        FsError::Corrupt { what, block, detail: detail.into() }
+    }
+
+    /// The errno for the program that asked.
+    pub fn errno(&self) -> i32 {
+        match self {
+            FsError::Errno(e) => *e,
+            FsError::Corrupt { .. } | FsError::Format(_) => libc::EUCLEAN,
+            FsError::Unsupported(_) => libc::EOPNOTSUPP,
+            FsError::Device(_) => libc::EIO,
+            FsError::Journal(JournalError::Aborted(_) | JournalError::ReadOnly) => libc::EROFS,
+            FsError::Journal(JournalError::TooLarge { .. }) => libc::ENOSPC,
+            FsError::Journal(_) => libc::EIO,
+        }
+    }
+}
+
+impl From<BlockError> for FsError {
+    fn from(e: BlockError) -> FsError {
+        FsError::Device(Arc::new(e))
+    }
+}
+
+impl From<OnDiskError> for FsError {
+    fn from(e: OnDiskError) -> FsError {
+        FsError::Format(Arc::new(e))
+    }
+}

@@ -1,0 +1,79 @@
+//! An open volume.
+
+use std::sync::{Arc, Weak};
+
+use stetfs_journal::{Cache, Journal};
+use stetfs_ondisk::ext4::features::{Compat, Incompat, RoCompat};
+use stetfs_sync::Mutex;
+
+use crate::types::FsOptions;
+
+/// What never changes while a volume is open. Sizes in bytes, counts in blocks unless said.
+#[derive(Clone, Debug)]
+pub struct Geometry {
+    /// Bytes in a block, and its logarithm.
+    pub block_size: u32,
+    /// log2 of `block_size`.
+    pub block_bits: u32,
+    /// Blocks of the volume.
+    pub blocks_count: u64,
+    /// 1 on 1 KiB-block volumes, else 0.
+    pub first_data_block: u64,
+    /// Blocks in a group (the last may be shorter).
+    pub blocks_per_group: u32,
+    /// Inodes in a group.
+    pub inodes_per_group: u32,
+    /// Inodes of the volume.
+    pub inodes_count: u32,
+    /// First inode that is not reserved.
+    pub first_ino: u32,
+    /// Bytes of an on-disk inode.
+    pub inode_size: u16,
+    /// Bytes of a group descriptor.
+    pub desc_size: u16,
+    /// Number of groups.
+    pub groups: u32,
+    /// log2 of groups in a flex group (0: no flex_bg).
+    pub log_groups_per_flex: u8,
+    /// Feature words.
+    pub compat: Compat,
+    /// Feature words.
+    pub incompat: Incompat,
+    /// Feature words.
+    pub ro_compat: RoCompat,
+    /// Seed of every metadata checksum.
+    pub csum_seed: u32,
+    /// Seed of directory hashes.
+    pub hash_seed: [u32; 4],
+    /// Default hash version for new directory indexes, signedness applied.
+    pub hash_version: u8,
+    /// Volume UUID.
+    pub uuid: [u8; 16],
+}
+
+impl Geometry {
+    /// Whether metadata carries crc32c checksums.
+    pub fn metadata_csum(&self) -> bool {
+        self.ro_compat.contains(RoCompat::METADATA_CSUM)
+    }
+}
+
+/// An open ext4 volume. All operations take `&self` and may run in parallel.
+pub struct Fs {
+    pub(crate) geo: Geometry,
+    pub(crate) opts: FsOptions,
+    pub(crate) cache: Arc<Cache>,
+    pub(crate) journal: Arc<Journal>,
+    /// Superblock state that changes while mounted (volume/super_state.rs).
+    pub(crate) sb: crate::volume::SuperState,
+    /// Block groups: descriptors, bitmaps, allocation (space/).
+    pub(crate) groups: crate::space::Groups,
+    /// Inodes in memory (inode/cache.rs).
+    pub(crate) inodes: crate::inode::InodeCache,
+    /// The orphan list or file (inode/orphan.rs).
+    pub(crate) orphans: crate::inode::Orphans,
+    /// One rename that moves a directory to another parent at a time.
+    pub(crate) rename_lock: Mutex<()>,
+    /// Ourselves, for callbacks that outlive a call.
+    pub(crate) me: Weak<Fs>,
+}

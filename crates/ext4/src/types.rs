@@ -1,0 +1,275 @@
+//! The types of the operations' arguments and results.
+
+use std::sync::Arc;
+
+pub use stetfs_journal::{BlockNr, Ino};
+use stetfs_ondisk::ext4::time::Timestamp;
+
+use crate::error::Result;
+
+/// The root directory's inode.
+pub const ROOT_INO: Ino = 2;
+
+/// Who asks, from the request.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ctx {
+    /// File-system user id.
+    pub uid: u32,
+    /// File-system group id.
+    pub gid: u32,
+    /// Process id, for messages.
+    pub pid: u32,
+}
+
+/// Type of a file, from its mode or directory entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FileType {
+    /// Regular file.
+    Regular,
+    /// Directory.
+    Directory,
+    /// Symbolic link.
+    Symlink,
+    /// Character device.
+    CharDevice,
+    /// Block device.
+    BlockDevice,
+    /// Named pipe.
+    Fifo,
+    /// Socket.
+    Socket,
+}
+
+/// What stat(2) shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attr {
+    /// Inode number.
+    pub ino: Ino,
+    /// Generation: differs when a number is used again.
+    pub generation: u32,
+    /// Type.
+    pub kind: FileType,
+    /// Mode bits with type (`st_mode`).
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Hard links.
+    pub nlink: u32,
+    /// Size, bytes.
+    pub size: u64,
+    /// Space used, 512-byte units.
+    pub blocks: u64,
+    /// Device number of a device node, as `makedev` packs it for Linux user space.
+    pub rdev: u64,
+    /// Bytes per block.
+    pub blksize: u32,
+    /// Last access.
+    pub atime: Timestamp,
+    /// Last content change.
+    pub mtime: Timestamp,
+    /// Last inode change.
+    pub ctime: Timestamp,
+    /// Birth.
+    pub crtime: Timestamp,
+    /// Inode flags (`EXT4_*_FL`).
+    pub flags: u32,
+}
+
+/// A time to set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeSet {
+    /// The current time.
+    Now,
+    /// This time.
+    At(Timestamp),
+}
+
+/// What setattr changes; `None` leaves a thing as it is.
+#[derive(Clone, Debug, Default)]
+pub struct SetAttr {
+    /// Permission bits (12 bits).
+    pub mode: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Size, bytes.
+    pub size: Option<u64>,
+    /// Last access.
+    pub atime: Option<TimeSet>,
+    /// Last content change.
+    pub mtime: Option<TimeSet>,
+    /// Last inode change.
+    pub ctime: Option<Timestamp>,
+    /// Clear set-user-id and set-group-id as a change by an unprivileged user does
+    /// (FUSE KILL_SUIDGID; also on any size or owner change that asks for it).
+    pub kill_suidgid: bool,
+}
+
+/// A directory entry for readdir.
+#[derive(Clone, Debug)]
+pub struct DirEntry {
+    /// Inode number.
+    pub ino: Ino,
+    /// Type as the directory says; `None` when the volume has no `filetype`.
+    pub kind: Option<FileType>,
+    /// Name, 1 to 255 bytes.
+    pub name: Vec<u8>,
+    /// Where readdir goes on after this entry.
+    pub next: u64,
+}
+
+/// Flags of rename.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RenameFlags {
+    /// RENAME_NOREPLACE.
+    pub no_replace: bool,
+    /// RENAME_EXCHANGE.
+    pub exchange: bool,
+    /// RENAME_WHITEOUT: leave a whiteout (char device 0/0) at the old name.
+    pub whiteout: bool,
+}
+
+/// What fallocate does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FallocateMode {
+    /// Allocate; the size grows if the range ends behind it, unless `keep_size`.
+    Allocate {
+        /// FALLOC_FL_KEEP_SIZE.
+        keep_size: bool,
+    },
+    /// FALLOC_FL_PUNCH_HOLE (always with KEEP_SIZE).
+    PunchHole,
+    /// FALLOC_FL_ZERO_RANGE.
+    ZeroRange {
+        /// FALLOC_FL_KEEP_SIZE.
+        keep_size: bool,
+    },
+}
+
+/// Where lseek looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeekWhat {
+    /// SEEK_DATA.
+    Data,
+    /// SEEK_HOLE.
+    Hole,
+}
+
+/// What setxattr expects of the name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XattrSet {
+    /// Create or replace.
+    Any,
+    /// XATTR_CREATE.
+    Create,
+    /// XATTR_REPLACE.
+    Replace,
+}
+
+/// What statfs(2) shows; counts in blocks of `block_size` bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatFs {
+    /// Bytes in a block.
+    pub block_size: u32,
+    /// Data blocks of the volume (overhead taken off, as ext4 without `minixdf`).
+    pub blocks: u64,
+    /// Free blocks.
+    pub bfree: u64,
+    /// Free blocks for unprivileged users.
+    pub bavail: u64,
+    /// Inodes.
+    pub files: u64,
+    /// Free inodes.
+    pub ffree: u64,
+    /// Longest name, bytes.
+    pub namelen: u32,
+    /// File-system id from the UUID.
+    pub fsid: u64,
+}
+
+/// How the journal treats file data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DataMode {
+    /// Data goes home before the transaction that makes it reachable commits.
+    #[default]
+    Ordered,
+    /// Data is journaled.
+    Journal,
+    /// Data goes home at any time.
+    Writeback,
+}
+
+/// What to do when damage is found (`errors=`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnError {
+    /// Note it in the superblock, go on.
+    Continue,
+    /// Turn the volume read-only.
+    RemountRo,
+    /// End the process (a user-space server cannot panic the machine).
+    Panic,
+}
+
+/// How access times are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Atime {
+    /// When older than mtime or ctime, or a day (the kernel's default).
+    #[default]
+    Relatime,
+    /// At every read.
+    Strict,
+    /// Never.
+    Noatime,
+}
+
+/// Options of an open volume.
+#[derive(Clone, Debug)]
+pub struct FsOptions {
+    /// No change may reach the volume (an unclean journal is still replayed if the device allows
+    /// writing and `no_recovery` is off, as the kernel does).
+    pub read_only: bool,
+    /// Do not replay the journal (`noload`); only with `read_only`.
+    pub no_recovery: bool,
+    /// How file data is journaled.
+    pub data: DataMode,
+    /// Seconds between periodic commits.
+    pub commit_secs: u32,
+    /// Bound of the cache, bytes.
+    pub cache_bytes: u64,
+    /// Overrides the superblock's `errors=`.
+    pub on_error: Option<OnError>,
+    /// Access times.
+    pub atime: Atime,
+    /// Directories are read but no access time is kept for them.
+    pub nodiratime: bool,
+    /// Commit record without waiting for the log before it (`journal_async_commit`).
+    pub async_commit: bool,
+    /// Flush the device at commits (`barrier=`). Off loses the promise on power failure.
+    pub barrier: bool,
+}
+
+impl Default for FsOptions {
+    fn default() -> FsOptions {
+        FsOptions {
+            read_only: false,
+            no_recovery: false,
+            data: DataMode::default(),
+            commit_secs: 5,
+            cache_bytes: 128 << 20,
+            on_error: None,
+            atime: Atime::default(),
+            nodiratime: false,
+            async_commit: false,
+            barrier: true,
+        }
+    }
+}
+
+/// An owned, exactly-once answer: called from whichever thread finishes the work.
+pub type Done<T = ()> = Box<dyn FnOnce(Result<T>) + Send>;
+
+/// A file held open. Dropping it releases the inode (deleting it if it was unlinked).
+pub type OpenRef = Arc<crate::inode::OpenInode>;

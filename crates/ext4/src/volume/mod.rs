@@ -1,0 +1,1 @@
+//! Opening, recovery, superblock state, damage, statfs, unmount.

@@ -1,0 +1,46 @@
+//! What can go wrong in the journal.
+
+use std::sync::Arc;
+
+use stetfs_block::BlockError;
+use stetfs_ondisk::OnDiskError;
+
+/// A journal error. Cloneable: one failed commit is reported to every caller it concerns.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum JournalError {
+    /// The device failed a request.
+    #[error("{0}")]
+    Device(#[from] Arc<BlockError>),
+    /// The journal on disk is damaged or not of a kind we read.
+    #[error("{0}")]
+    Format(#[from] Arc<OnDiskError>),
+    /// The journal stopped after an earlier error; the volume is read-only now.
+    #[error("the journal was stopped by an earlier error: {0}")]
+    Aborted(String),
+    /// One operation asks for more blocks than a transaction of this journal can hold.
+    #[error("an operation needs {need} journal blocks, but a transaction of this journal holds at most {max}; use a larger journal")]
+    TooLarge {
+        /// Blocks asked for.
+        need: u32,
+        /// Blocks one transaction may hold.
+        max: u32,
+    },
+    /// The volume was opened read-only.
+    #[error("the volume is read-only")]
+    ReadOnly,
+}
+
+impl From<BlockError> for JournalError {
+    fn from(e: BlockError) -> Self {
+        JournalError::Device(Arc::new(e))
+    }
+}
+
+impl From<OnDiskError> for JournalError {
+    fn from(e: OnDiskError) -> Self {
+        JournalError::Format(Arc::new(e))
+    }
+}
+
+/// Result of journal calls.
+pub type Result<T, E = JournalError> = std::result::Result<T, E>;

@@ -1,0 +1,75 @@
+//! Which ranks this thread holds (debug builds only).
+
+use super::Rank;
+
+#[cfg(debug_assertions)]
+mod check {
+    use super::Rank;
+    use std::cell::RefCell;
+
+    thread_local! {
+        static HELD: RefCell<Vec<Rank>> = const { RefCell::new(Vec::new()) };
+    }
+
+    pub(super) fn push(rank: Rank, nested: bool, checked: bool) {
+        HELD.with_borrow_mut(|held| {
+            if checked && let Some(top) = held.iter().max() {
+                let fine = if nested { *top <= rank } else { *top < rank };
+                assert!(fine, "lock order: {rank:?} taken while {top:?} is held");
+            }
+            held.push(rank);
+        });
+    }
+
+    pub(super) fn pop(rank: Rank) {
+        HELD.with_borrow_mut(|held| {
+            if let Some(at) = held.iter().rposition(|r| *r == rank) {
+                held.remove(at);
+            }
+        });
+    }
+}
+
+/// Says that this thread holds something of a rank, until dropped. For things that order like a
+/// lock without being one, as a journal handle. Must be dropped by the thread that made it.
+pub struct Held {
+    #[cfg(debug_assertions)]
+    rank: Rank,
+    /// Not `Send`: the record is per thread.
+    _thread: std::marker::PhantomData<*const ()>,
+}
+
+impl Held {
+    #[cfg_attr(not(debug_assertions), allow(unused_variables))]
+    pub(crate) fn unchecked(rank: Rank) -> Held {
+        #[cfg(debug_assertions)]
+        check::push(rank, true, false);
+        Held {
+            #[cfg(debug_assertions)]
+            rank,
+            _thread: std::marker::PhantomData,
+        }
+    }
+}
+
+/// Notes that this thread now holds `rank`. With `nested`, others of the same rank may be held.
+///
+/// # Panics
+/// In debug builds, when something of a later rank is held.
+#[cfg_attr(not(debug_assertions), allow(unused_variables))]
+pub fn hold(rank: Rank, nested: bool) -> Held {
+    #[cfg(debug_assertions)]
+    check::push(rank, nested, true);
+    Held {
+        #[cfg(debug_assertions)]
+        rank,
+        _thread: std::marker::PhantomData,
+    }
+}
+
+#[cfg(debug_assertions)]
+impl Drop for Held {
+    fn drop(&mut self) {
+        check::pop(self.rank);
+    }
+}

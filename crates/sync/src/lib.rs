@@ -1,0 +1,224 @@
+//! Locks with ranks: the lock order of StetFS, checked in debug builds.
+//!
+//! A thread takes locks in rising [`Rank`] only; a pair of the same rank needs the `nested` calls,
+//! whose caller orders the pair by another rule (parents before children, then by inode number).
+//! In debug builds a violation panics with both ranks; in release builds the checks are gone.
+//! The order itself is documented in `docs/architecture.md`.
+
+use std::ops::{Deref, DerefMut};
+
+use parking_lot::{
+    Mutex as RawMutex, MutexGuard as RawGuard, RwLock as RawRwLock, RwLockReadGuard as RawRead,
+    RwLockWriteGuard as RawWrite,
+};
+
+mod held;
+
+pub use held::{Held, hold};
+
+/// The places in the lock order, first to last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Rank {
+    /// One rename that moves a directory at a time (ext4: `s_vfs_rename_mutex`).
+    Rename = 1,
+    /// An inode (ext4: `i_rwsem`). Parents before children, equals by number.
+    Inode = 2,
+    /// An open journal handle: not a lock, but it must not wait for what ranks before it.
+    Handle = 3,
+    /// Writing home the dirty data of one inode.
+    DataFlush = 4,
+    /// The orphan list.
+    Orphan = 5,
+    /// A block group: bitmaps and counters. Ascending by group.
+    Group = 6,
+    /// The superblock's changing fields.
+    Super = 7,
+    /// A shard of the inode cache.
+    InodeCache = 8,
+    /// Small leaf state of an inode (sync points, dirty map).
+    InodeLeaf = 9,
+}
+
+/// A mutex with a rank.
+pub struct Mutex<T> {
+    rank: Rank,
+    inner: RawMutex<T>,
+}
+
+/// Guard of a [`Mutex`].
+pub struct MutexGuard<'a, T> {
+    guard: RawGuard<'a, T>,
+    _held: Held,
+}
+
+impl<T> Mutex<T> {
+    /// A mutex at `rank`.
+    pub const fn new(rank: Rank, value: T) -> Mutex<T> {
+        Mutex { rank, inner: RawMutex::new(value) }
+    }
+
+    /// Locks; nothing of the same or a later rank may be held.
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        let held = hold(self.rank, false);
+        MutexGuard { guard: self.inner.lock(), _held: held }
+    }
+
+    /// Locks while another lock of the same rank may be held; the caller orders such pairs.
+    pub fn lock_nested(&self) -> MutexGuard<'_, T> {
+        let held = hold(self.rank, true);
+        MutexGuard { guard: self.inner.lock(), _held: held }
+    }
+
+    /// Locks if that needs no waiting. Any rank may be held: who does not wait cannot deadlock.
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        let guard = self.inner.try_lock()?;
+        Some(MutexGuard { guard, _held: Held::unchecked(self.rank) })
+    }
+
+    /// Exclusive access without locking.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.inner.get_mut()
+    }
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.guard
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.guard
+    }
+}
+
+/// A reader-writer lock with a rank.
+pub struct RwLock<T> {
+    rank: Rank,
+    inner: RawRwLock<T>,
+}
+
+/// Shared guard of a [`RwLock`].
+pub struct RwLockReadGuard<'a, T> {
+    guard: RawRead<'a, T>,
+    _held: Held,
+}
+
+/// Exclusive guard of a [`RwLock`].
+pub struct RwLockWriteGuard<'a, T> {
+    guard: RawWrite<'a, T>,
+    _held: Held,
+}
+
+impl<T> RwLock<T> {
+    /// A lock at `rank`.
+    pub const fn new(rank: Rank, value: T) -> RwLock<T> {
+        RwLock { rank, inner: RawRwLock::new(value) }
+    }
+
+    /// Locks shared; nothing of the same or a later rank may be held.
+    pub fn read(&self) -> RwLockReadGuard<'_, T> {
+        let held = hold(self.rank, false);
+        RwLockReadGuard { guard: self.inner.read(), _held: held }
+    }
+
+    /// Locks exclusively; nothing of the same or a later rank may be held.
+    pub fn write(&self) -> RwLockWriteGuard<'_, T> {
+        let held = hold(self.rank, false);
+        RwLockWriteGuard { guard: self.inner.write(), _held: held }
+    }
+
+    /// Like [`read`](Self::read) while another lock of the same rank may be held.
+    pub fn read_nested(&self) -> RwLockReadGuard<'_, T> {
+        let held = hold(self.rank, true);
+        RwLockReadGuard { guard: self.inner.read(), _held: held }
+    }
+
+    /// Like [`write`](Self::write) while another lock of the same rank may be held.
+    pub fn write_nested(&self) -> RwLockWriteGuard<'_, T> {
+        let held = hold(self.rank, true);
+        RwLockWriteGuard { guard: self.inner.write(), _held: held }
+    }
+
+    /// Locks exclusively if that needs no waiting, whatever is held.
+    pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
+        let guard = self.inner.try_write()?;
+        Some(RwLockWriteGuard { guard, _held: Held::unchecked(self.rank) })
+    }
+
+    /// Locks shared if that needs no waiting, whatever is held.
+    pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
+        let guard = self.inner.try_read()?;
+        Some(RwLockReadGuard { guard, _held: Held::unchecked(self.rank) })
+    }
+
+    /// Exclusive access without locking.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.inner.get_mut()
+    }
+}
+
+impl<T> Deref for RwLockReadGuard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.guard
+    }
+}
+
+impl<T> Deref for RwLockWriteGuard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.guard
+    }
+}
+
+impl<T> DerefMut for RwLockWriteGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.guard
+    }
+}
+
+#[cfg(all(test, debug_assertions))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rising_ranks_pass_and_guards_may_drop_in_any_order() {
+        let a = Mutex::new(Rank::Inode, 1);
+        let b = RwLock::new(Rank::Group, 2);
+        let ga = a.lock();
+        let gb = b.write();
+        drop(ga);
+        drop(gb);
+        let _again = a.lock();
+    }
+
+    #[test]
+    #[should_panic(expected = "lock order")]
+    fn a_falling_rank_panics() {
+        let a = Mutex::new(Rank::Inode, ());
+        let b = Mutex::new(Rank::Group, ());
+        let _b = b.lock();
+        let _a = a.lock();
+    }
+
+    #[test]
+    #[should_panic(expected = "lock order")]
+    fn an_unordered_pair_panics() {
+        let a = Mutex::new(Rank::Inode, ());
+        let b = Mutex::new(Rank::Inode, ());
+        let _a = a.lock();
+        let _b = b.lock();
+    }
+
+    #[test]
+    fn an_ordered_pair_passes() {
+        let a = Mutex::new(Rank::Inode, ());
+        let b = Mutex::new(Rank::Inode, ());
+        let _a = a.lock();
+        let _b = b.lock_nested();
+    }
+}
