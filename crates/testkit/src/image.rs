@@ -1,0 +1,239 @@
+//! ext4 images and the e2fsprogs tools that make and check them.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::cmd;
+use crate::scratch::Scratch;
+
+/// Options of `mke2fs`. Fields left empty are left to mke2fs.
+#[derive(Clone, Debug, Default)]
+pub struct Mkfs {
+    /// `-t`: `ext4` unless set (`ext2`, `ext3`).
+    pub fs_type: Option<String>,
+    /// `-b`: block size in bytes.
+    pub block_size: Option<u32>,
+    /// `-T`: usage type, e.g. `small`, `largefile`.
+    pub usage: Option<String>,
+    /// `-I`: inode size in bytes.
+    pub inode_size: Option<u32>,
+    /// `-O`: features, comma separated, `^` turns one off.
+    pub features: Vec<String>,
+    /// `-E`: extended options.
+    pub extended: Vec<String>,
+    /// `-J size=`: journal size in MiB.
+    pub journal_mib: Option<u32>,
+    /// Any further arguments.
+    pub args: Vec<String>,
+}
+
+impl Mkfs {
+    /// mke2fs's own defaults for ext4.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// ext4 with blocks of `bytes` bytes.
+    pub fn blocks(bytes: u32) -> Self {
+        Self {
+            block_size: Some(bytes),
+            ..Self::default()
+        }
+    }
+
+    /// Sets the usage type (`-T`).
+    #[must_use]
+    pub fn usage(mut self, usage: &str) -> Self {
+        self.usage = Some(usage.into());
+        self
+    }
+
+    /// Adds a feature (`-O`).
+    #[must_use]
+    pub fn feature(mut self, feature: &str) -> Self {
+        self.features.push(feature.into());
+        self
+    }
+
+    /// Adds an extended option (`-E`).
+    #[must_use]
+    pub fn extended(mut self, option: &str) -> Self {
+        self.extended.push(option.into());
+        self
+    }
+
+    /// Sets the size of the journal in MiB.
+    #[must_use]
+    pub fn journal_mib(mut self, mib: u32) -> Self {
+        self.journal_mib = Some(mib);
+        self
+    }
+
+    /// Sets the inode size in bytes.
+    #[must_use]
+    pub fn inode_size(mut self, bytes: u32) -> Self {
+        self.inode_size = Some(bytes);
+        self
+    }
+
+    fn command(&self, path: &Path) -> Command {
+        let mut c = Command::new("mke2fs");
+        c.args(["-q", "-F", "-t", self.fs_type.as_deref().unwrap_or("ext4")]);
+        if let Some(b) = self.block_size {
+            c.args(["-b", &b.to_string()]);
+        }
+        if let Some(u) = &self.usage {
+            c.args(["-T", u]);
+        }
+        if let Some(i) = self.inode_size {
+            c.args(["-I", &i.to_string()]);
+        }
+        if !self.features.is_empty() {
+            c.args(["-O", &self.features.join(",")]);
+        }
+        if !self.extended.is_empty() {
+            c.args(["-E", &self.extended.join(",")]);
+        }
+        if let Some(mib) = self.journal_mib {
+            c.args(["-J", &format!("size={mib}")]);
+        }
+        c.args(&self.args).arg(path);
+        c
+    }
+}
+
+/// An image file in a temporary directory of its own.
+#[derive(Debug)]
+pub struct Image {
+    path: PathBuf,
+    scratch: Scratch,
+}
+
+impl Image {
+    /// An empty sparse file of `bytes` bytes.
+    pub fn sparse(bytes: u64) -> Result<Self> {
+        let scratch = Scratch::new("img")?;
+        let path = scratch.path().join("image");
+        File::create_new(&path)?.set_len(bytes)?;
+        Ok(Self { path, scratch })
+    }
+
+    /// A file of `bytes` bytes with every block written, so that later writes to it allocate nothing:
+    /// what benchmarks need.
+    pub fn written(bytes: u64) -> Result<Self> {
+        let image = Self::sparse(bytes)?;
+        image.fill(bytes)?;
+        Ok(image)
+    }
+
+    fn fill(&self, bytes: u64) -> Result<()> {
+        let mut file = OpenOptions::new().write(true).open(&self.path)?;
+        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes)?;
+        let zeroes = vec![0u8; 4 << 20];
+        let mut left = bytes;
+        while left > 0 {
+            let part = usize::try_from(left)
+                .unwrap_or(usize::MAX)
+                .min(zeroes.len());
+            file.write_all(&zeroes[..part])?;
+            left -= part as u64;
+        }
+        file.sync_all()?;
+        Ok(())
+    }
+
+    /// A sparse image with a file system made by `mkfs`.
+    pub fn make(bytes: u64, mkfs: &Mkfs) -> Result<Self> {
+        let image = Self::sparse(bytes)?;
+        image.mkfs(mkfs)?;
+        Ok(image)
+    }
+
+    /// Makes a file system in it.
+    pub fn mkfs(&self, mkfs: &Mkfs) -> Result<()> {
+        cmd::run(&mut mkfs.command(&self.path)).map(drop)
+    }
+
+    /// The image file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The temporary directory that holds the image; other files may be put beside it.
+    pub fn dir(&self) -> &Path {
+        self.scratch.path()
+    }
+
+    /// A copy (sparse where this one is) in a directory of its own.
+    pub fn copy(&self) -> Result<Self> {
+        let scratch = Scratch::new("img")?;
+        let path = scratch.path().join("image");
+        cmd::run(
+            Command::new("cp")
+                .args(["--sparse=always", "--reflink=auto"])
+                .arg(&self.path)
+                .arg(&path),
+        )?;
+        Ok(Self { path, scratch })
+    }
+
+    /// `e2fsck -fn`: an error, with all it printed, unless the file system is clean.
+    pub fn e2fsck_fn(&self) -> Result<()> {
+        e2fsck(&self.path, &["-fn"], 0)
+    }
+
+    /// `e2fsck -fy -E journal_only`: replays the journal as e2fsck does, and nothing else.
+    pub fn e2fsck_replay(&self) -> Result<()> {
+        // 1: "file system errors corrected", which a replay is.
+        e2fsck(&self.path, &["-fy", "-E", "journal_only"], 1)
+    }
+
+    /// `e2fsck -fy`: replays, processes the orphan list and repairs; an error if it could not.
+    pub fn e2fsck_fy(&self) -> Result<()> {
+        e2fsck(&self.path, &["-fy"], 1)
+    }
+
+    /// Runs one `debugfs` request read-only and returns what it printed.
+    pub fn debugfs(&self, request: &str) -> Result<String> {
+        debugfs(&self.path, request, false)
+    }
+
+    /// Runs one `debugfs` request that may change the image.
+    pub fn debugfs_write(&self, request: &str) -> Result<String> {
+        debugfs(&self.path, request, true)
+    }
+}
+
+fn debugfs(path: &Path, request: &str, write: bool) -> Result<String> {
+    let mut c = Command::new("debugfs");
+    if write {
+        c.arg("-w");
+    }
+    cmd::run(c.args(["-R", request]).arg(path))
+}
+
+/// Runs `e2fsck ARGS PATH` on an image or device; an exit status above `highest` is an error.
+pub fn e2fsck(path: &Path, args: &[&str], highest: i32) -> Result<()> {
+    let mut c = Command::new("e2fsck");
+    let out = cmd::output(c.args(args).arg(path))?;
+    match out.status.code() {
+        Some(code) if code <= highest => Ok(()),
+        Some(code) => bail!(
+            "{} exited with {code}:\n{}",
+            cmd::shown(&c),
+            cmd::said(&out)
+        ),
+        None => Err(anyhow::anyhow!("{}", cmd::said(&out))).with_context(|| {
+            format!(
+                "{} was killed by signal {:?}",
+                cmd::shown(&c),
+                out.status.signal()
+            )
+        }),
+    }
+}

@@ -1,0 +1,107 @@
+//! Loop devices.
+
+use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use rustix::fs::{FileType, Mode, makedev, mknodat};
+
+use crate::sys;
+
+/// The major number of loop devices.
+const LOOP_MAJOR: u32 = 7;
+
+/// How a loop device is attached.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LoopOptions {
+    /// Bypass the page cache of the file system that holds the image.
+    pub direct_io: bool,
+    /// Refuse writes.
+    pub read_only: bool,
+    /// Logical block size in bytes; 0 is the kernel's default (512).
+    pub block_size: u32,
+}
+
+/// A file attached to a loop device; detached when dropped (and by the kernel if the process dies,
+/// as soon as nothing has it mounted).
+#[derive(Debug)]
+pub struct LoopDev {
+    dev: File,
+    path: PathBuf,
+}
+
+impl LoopDev {
+    /// Attaches `file` to a free loop device.
+    pub fn attach(file: &Path, options: LoopOptions) -> Result<Self> {
+        let backing = OpenOptions::new()
+            .read(true)
+            .write(!options.read_only)
+            .open(file)
+            .with_context(|| format!("open {}", file.display()))?;
+        let control = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open("/dev/loop-control")
+            .context("/dev/loop-control")?;
+        let mut flags = sys::LO_AUTOCLEAR;
+        if options.direct_io {
+            flags |= sys::LO_DIRECT_IO;
+        }
+        if options.read_only {
+            flags |= sys::LO_READ_ONLY;
+        }
+        // Another process can take the device between the two calls; then ask for the next.
+        for _ in 0..64 {
+            let number = sys::loop_get_free(control.as_fd()).context("LOOP_CTL_GET_FREE")?;
+            let path = PathBuf::from(format!("/dev/loop{number}"));
+            let dev = open_node(&path, number, !options.read_only)?;
+            match sys::loop_configure(dev.as_fd(), backing.as_fd(), options.block_size, flags) {
+                Ok(()) => return Ok(Self { dev, path }),
+                Err(e) if e.kind() == ErrorKind::ResourceBusy => {}
+                Err(e) => {
+                    return Err(e).with_context(|| {
+                        format!("LOOP_CONFIGURE {} {}", path.display(), file.display())
+                    });
+                }
+            }
+        }
+        bail!("no loop device became free for {}", file.display())
+    }
+
+    /// The device node, e.g. `/dev/loop3`.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Opens the node, making it where `/dev` does not fill itself.
+fn open_node(path: &Path, number: u32, write: bool) -> Result<File> {
+    let open = || OpenOptions::new().read(true).write(write).open(path);
+    match open() {
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            let mode = Mode::from_raw_mode(0o660);
+            match mknodat(
+                rustix::fs::CWD,
+                path,
+                FileType::BlockDevice,
+                mode,
+                makedev(LOOP_MAJOR, number),
+            ) {
+                Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+                Err(e) => return Err(e).with_context(|| format!("mknod {}", path.display())),
+            }
+            open()
+        }
+        other => other,
+    }
+    .with_context(|| format!("open {}", path.display()))
+}
+
+impl Drop for LoopDev {
+    fn drop(&mut self) {
+        // Fails only if it is detached already; a user that still has it open delays it (autoclear).
+        let _ = sys::loop_clear(self.dev.as_fd());
+    }
+}

@@ -1,0 +1,163 @@
+//! Mounting by `stetfs`.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::cmd;
+use crate::mount::{self, is_mounted};
+use crate::scratch::Scratch;
+
+/// How long a mount may take (it may have a journal to replay), and an unmount (all must be written back).
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A volume mounted by a `stetfs mount -f` child of this process; taken down when dropped.
+#[derive(Debug)]
+pub struct StetMount {
+    binary: PathBuf,
+    dir: PathBuf,
+    log: PathBuf,
+    server: Option<Child>,
+    _scratch: Scratch,
+}
+
+impl StetMount {
+    /// Runs `BINARY mount -f [-o OPTIONS] VOLUME DIR` and waits until DIR is mounted. `volume` is an image
+    /// or a block device. The server's output goes to a file that errors quote.
+    pub fn new(binary: &Path, volume: &Path, options: &str) -> Result<Self> {
+        let scratch = Scratch::new("stet")?;
+        let dir = scratch.path().join("fs");
+        std::fs::create_dir(&dir)?;
+        let log = scratch.path().join("server.log");
+        let out = File::create(&log)?;
+        let mut command = cmd::tied(binary, libc::SIGTERM);
+        command.args(["mount", "-f"]);
+        if !options.is_empty() {
+            command.args(["-o", options]);
+        }
+        command.arg(volume).arg(&dir);
+        let server = command
+            .stdin(Stdio::null())
+            .stdout(out.try_clone()?)
+            .stderr(out)
+            .spawn()
+            .with_context(|| format!("cannot run {}", cmd::shown(&command)))?;
+        let mut this = Self {
+            binary: binary.into(),
+            dir,
+            log,
+            server: Some(server),
+            _scratch: scratch,
+        };
+        let until = Instant::now() + PATIENCE;
+        while !is_mounted(&this.dir) {
+            if let Some(status) = this.try_wait()? {
+                this.server = None;
+                bail!(
+                    "{} ended ({status}) without mounting:\n{}",
+                    cmd::shown(&command),
+                    this.log()
+                );
+            }
+            if Instant::now() > until {
+                bail!(
+                    "{} did not mount in time:\n{}",
+                    cmd::shown(&command),
+                    this.log()
+                );
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(this)
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The server's process id.
+    pub fn pid(&self) -> Option<u32> {
+        self.server.as_ref().map(Child::id)
+    }
+
+    /// What the server has printed so far.
+    pub fn log(&self) -> String {
+        std::fs::read(&self.log)
+            .map(|b| String::from_utf8_lossy(&b).into_owned())
+            .unwrap_or_default()
+    }
+
+    fn try_wait(&mut self) -> Result<Option<ExitStatus>> {
+        match &mut self.server {
+            Some(child) => Ok(child.try_wait()?),
+            None => Ok(None),
+        }
+    }
+
+    /// Waits for the server to end by itself.
+    fn wait(&mut self, patience: Duration) -> Result<Option<ExitStatus>> {
+        let until = Instant::now() + patience;
+        loop {
+            if let Some(status) = self.try_wait()? {
+                self.server = None;
+                return Ok(Some(status));
+            }
+            if self.server.is_none() || Instant::now() > until {
+                return Ok(None);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// `stetfs umount DIR`; an error unless it succeeds and the server then ends with status 0.
+    pub fn umount(mut self) -> Result<()> {
+        let said = cmd::run(Command::new(&self.binary).arg("umount").arg(&self.dir))
+            .with_context(|| format!("the server said:\n{}", self.log()))?;
+        if is_mounted(&self.dir) {
+            bail!(
+                "`stetfs umount` succeeded but {} is still mounted: {said}",
+                self.dir.display()
+            );
+        }
+        match self.wait(PATIENCE)? {
+            Some(status) if status.success() => Ok(()),
+            Some(status) => bail!(
+                "the server ended with {status} after umount:\n{}",
+                self.log()
+            ),
+            None => bail!(
+                "the server still ran {PATIENCE:?} after umount:\n{}",
+                self.log()
+            ),
+        }
+    }
+
+    /// Kills the server with SIGKILL, as a crash of it would, and removes the dead mount. What the server
+    /// had written to the volume stays.
+    pub fn kill9(mut self) -> Result<()> {
+        let Some(mut child) = self.server.take() else {
+            bail!("the server is gone already:\n{}", self.log())
+        };
+        child.kill()?;
+        child.wait()?;
+        mount::detach(&self.dir);
+        Ok(())
+    }
+}
+
+impl Drop for StetMount {
+    fn drop(&mut self) {
+        if is_mounted(&self.dir) && mount::umount(&self.dir, Duration::from_millis(500)).is_ok() {
+            let _ = self.wait(Duration::from_secs(10));
+        }
+        if let Some(mut child) = self.server.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        mount::detach(&self.dir);
+    }
+}

@@ -1,0 +1,105 @@
+//! The few kernel interfaces that no safe crate wraps: loop device ioctls and the ext4 shutdown ioctl.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+const LOOP_CTL_GET_FREE: libc::c_ulong = 0x4C82;
+const LOOP_CONFIGURE: libc::c_ulong = 0x4C0A;
+const LOOP_CLR_FD: libc::c_ulong = 0x4C01;
+const EXT4_IOC_SHUTDOWN: libc::c_ulong = 0x8004_587D;
+
+/// `struct loop_info64` of the kernel's `linux/loop.h`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct LoopInfo64 {
+    device: u64,
+    inode: u64,
+    rdevice: u64,
+    offset: u64,
+    sizelimit: u64,
+    number: u32,
+    encrypt_type: u32,
+    encrypt_key_size: u32,
+    pub(crate) flags: u32,
+    file_name: [u8; 64],
+    crypt_name: [u8; 64],
+    encrypt_key: [u8; 32],
+    init: [u64; 2],
+}
+
+/// `struct loop_config`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct LoopConfig {
+    fd: u32,
+    block_size: u32,
+    pub(crate) info: LoopInfo64,
+    reserved: [u64; 8],
+}
+
+/// `LO_FLAGS_READ_ONLY`.
+pub(crate) const LO_READ_ONLY: u32 = 1;
+/// `LO_FLAGS_AUTOCLEAR`: detach when the last user closes it.
+pub(crate) const LO_AUTOCLEAR: u32 = 4;
+/// `LO_FLAGS_DIRECT_IO`.
+pub(crate) const LO_DIRECT_IO: u32 = 16;
+
+fn check(ret: libc::c_int) -> io::Result<libc::c_int> {
+    if ret < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(ret)
+    }
+}
+
+/// The number of a loop device that is free at this moment; another process may take it first.
+pub(crate) fn loop_get_free(control: BorrowedFd<'_>) -> io::Result<u32> {
+    // SAFETY: this ioctl takes no argument and touches no memory of ours.
+    let n = check(unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE) })?;
+    Ok(n.unsigned_abs())
+}
+
+/// Binds `backing` to the loop device `dev` with logical blocks of `block_size` bytes (0: the default).
+pub(crate) fn loop_configure(
+    dev: BorrowedFd<'_>,
+    backing: BorrowedFd<'_>,
+    block_size: u32,
+    flags: u32,
+) -> io::Result<()> {
+    // SAFETY: every field is an integer or an array of integers, for which all zeroes is a value.
+    let mut config: LoopConfig = unsafe { std::mem::zeroed() };
+    config.fd = backing.as_raw_fd().unsigned_abs();
+    config.block_size = block_size;
+    config.info.flags = flags;
+    // SAFETY: the kernel reads one `struct loop_config`, which `config` is, and keeps no pointer to it.
+    check(unsafe { libc::ioctl(dev.as_raw_fd(), LOOP_CONFIGURE, &config) })?;
+    Ok(())
+}
+
+/// Detaches the loop device (at once, or when its last user is gone).
+pub(crate) fn loop_clear(dev: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: this ioctl takes no argument and touches no memory of ours.
+    check(unsafe { libc::ioctl(dev.as_raw_fd(), LOOP_CLR_FD) })?;
+    Ok(())
+}
+
+/// How `EXT4_IOC_SHUTDOWN` treats the journal before the file system stops writing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shutdown {
+    /// `EXT4_GOING_FLAGS_LOGFLUSH`: commit the running transaction, leave everything un-checkpointed.
+    LogFlush,
+    /// `EXT4_GOING_FLAGS_NOLOGFLUSH`: stop at once; the running transaction is lost.
+    NoLogFlush,
+}
+
+/// Makes the mounted ext4 that holds `fd` stop writing, as a power cut would. Unmount it next: the
+/// image is then left dirty, with its journal to be replayed.
+pub fn ext4_shutdown(fd: BorrowedFd<'_>, how: Shutdown) -> io::Result<()> {
+    let flags: u32 = match how {
+        Shutdown::LogFlush => 1,
+        Shutdown::NoLogFlush => 2,
+    };
+    // SAFETY: the kernel reads one u32 through the pointer and keeps nothing.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), EXT4_IOC_SHUTDOWN, &flags) })?;
+    Ok(())
+}
