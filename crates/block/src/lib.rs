@@ -1,1 +1,36 @@
 //! Block devices: file or raw device (io_uring, O_DIRECT), memory, recorder, fault injector.
+//!
+//! Everything above reads and writes through [`BlockDevice`]. All offsets and lengths are bytes.
+//!
+//! What a device promises, and nothing more:
+//! 1. A write that returned is seen by every later read. Overlapping requests that run at the same
+//!    time have no order.
+//! 2. [`BlockDevice::flush`] makes durable every write that had returned before the call. A write
+//!    with `fua` is durable when it returns.
+//! 3. Until then a crash may keep any subset of the writes, in any order, at the granularity of
+//!    [`BlockDevice::sector_size`]; a sector itself is old or new.
+//! 4. After a flush that failed nothing is known about the writes since the last one that
+//!    succeeded; a later flush that succeeds does not bring them back.
+
+mod buf;
+mod device;
+mod error;
+mod file;
+mod list;
+mod mem;
+mod stats;
+#[cfg(feature = "test-suite")]
+// A check panics; that is its answer.
+#[allow(clippy::unwrap_used)]
+pub mod suite;
+
+pub use buf::AlignedBuf;
+pub use device::{BlockDevice, Gather, Read, Scatter, Write};
+pub use error::{BlockError, Op, Result};
+pub use file::{Direct, FileDevice, OpenOptions, Uring};
+pub use list::{ReadList, WriteList};
+pub use mem::MemDevice;
+pub use stats::{Counters, Stats};
+
+/// The smallest unit a disk writes as a whole, in bytes: the granularity of torn writes.
+pub const SECTOR: u32 = 512;

@@ -1,0 +1,288 @@
+//! The block device trait and its requests.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::ops::Range;
+use std::slice;
+use std::sync::Arc;
+
+use crate::{BlockError, Op, Result, Stats};
+
+/// The bytes of a write: one slice, or several that lie one after the other on the device.
+#[derive(Debug, Clone, Copy)]
+pub enum Gather<'a> {
+    /// One slice.
+    One(IoSlice<'a>),
+    /// Slices that are written as one request without being copied together.
+    Many(&'a [IoSlice<'a>]),
+}
+
+impl<'a> Gather<'a> {
+    /// The slices in order.
+    pub fn slices(&self) -> &[IoSlice<'a>] {
+        match self {
+            Gather::One(s) => slice::from_ref(s),
+            Gather::Many(s) => s,
+        }
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.slices().iter().map(|s| s.len()).sum()
+    }
+
+    /// True if there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Copies the slices together.
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut all = Vec::with_capacity(self.len());
+        for s in self.slices() {
+            all.extend_from_slice(s);
+        }
+        all
+    }
+}
+
+/// One write request.
+#[derive(Debug, Clone, Copy)]
+pub struct Write<'a> {
+    /// First byte on the device.
+    pub offset: u64,
+    /// What is written there.
+    pub data: Gather<'a>,
+    /// Durable when the request returns (forced unit access); says nothing of other writes.
+    pub fua: bool,
+}
+
+impl<'a> Write<'a> {
+    /// A write of one slice.
+    pub fn new(offset: u64, data: &'a [u8]) -> Self {
+        Write {
+            offset,
+            data: Gather::One(IoSlice::new(data)),
+            fua: false,
+        }
+    }
+
+    /// A write of slices that follow each other on the device.
+    pub fn gathered(offset: u64, data: &'a [IoSlice<'a>]) -> Self {
+        Write {
+            offset,
+            data: Gather::Many(data),
+            fua: false,
+        }
+    }
+
+    /// The same write, durable when it returns.
+    pub fn fua(self) -> Self {
+        Write { fua: true, ..self }
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> u64 {
+        self.data.len() as u64
+    }
+
+    /// True if there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.data.is_empty()
+    }
+}
+
+/// Where a read puts its bytes: one slice or several.
+#[derive(Debug)]
+pub enum Scatter<'a> {
+    /// One slice.
+    One(IoSliceMut<'a>),
+    /// Slices that are filled in order by one request.
+    Many(&'a mut [IoSliceMut<'a>]),
+}
+
+impl<'a> Scatter<'a> {
+    /// The slices in order.
+    pub fn slices(&self) -> &[IoSliceMut<'a>] {
+        match self {
+            Scatter::One(s) => slice::from_ref(s),
+            Scatter::Many(s) => s,
+        }
+    }
+
+    /// The slices in order, to fill.
+    pub fn slices_mut(&mut self) -> &mut [IoSliceMut<'a>] {
+        match self {
+            Scatter::One(s) => slice::from_mut(s),
+            Scatter::Many(s) => s,
+        }
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.slices().iter().map(|s| s.len()).sum()
+    }
+
+    /// True if there is nothing to read.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// One read request.
+#[derive(Debug)]
+pub struct Read<'a> {
+    /// First byte on the device.
+    pub offset: u64,
+    /// Where the bytes go.
+    pub data: Scatter<'a>,
+}
+
+impl<'a> Read<'a> {
+    /// A read into one slice.
+    pub fn new(offset: u64, data: &'a mut [u8]) -> Self {
+        Read {
+            offset,
+            data: Scatter::One(IoSliceMut::new(data)),
+        }
+    }
+
+    /// A read into slices that follow each other on the device.
+    pub fn scattered(offset: u64, data: &'a mut [IoSliceMut<'a>]) -> Self {
+        Read {
+            offset,
+            data: Scatter::Many(data),
+        }
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> u64 {
+        self.data.len() as u64
+    }
+
+    /// True if there is nothing to read.
+    pub fn is_empty(&self) -> bool {
+        self.data.is_empty()
+    }
+}
+
+/// A device of numbered bytes. See the crate's head for what it promises.
+///
+/// Requests need no alignment; those aligned to [`BlockDevice::dio_align`] in offset, length and
+/// memory are the fast ones.
+pub trait BlockDevice: Send + Sync {
+    /// Size in bytes; never changes while the device is open.
+    fn size(&self) -> u64;
+
+    /// The smallest unit that is written as a whole, in bytes.
+    fn sector_size(&self) -> u32;
+
+    /// Alignment of offset, length and memory, in bytes, that lets requests pass without a copy.
+    /// 1 where none is needed.
+    fn dio_align(&self) -> u32 {
+        1
+    }
+
+    /// True if writes and discards are refused.
+    fn read_only(&self) -> bool;
+
+    /// Fills `buf` from `offset` on. On error `buf` holds unspecified bytes.
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.read_batch(&mut [Read::new(offset, buf)])
+    }
+
+    /// Runs all reads together and returns when all are done, with the first error if any failed.
+    fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()>;
+
+    /// Writes `data` at `offset`.
+    fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.write_batch(&[Write::new(offset, data)])
+    }
+
+    /// Runs all writes together, in any order, and returns when all are done, with the first error
+    /// if any failed; then any part of any of them may have reached the device.
+    fn write_batch(&self, writes: &[Write<'_>]) -> Result<()>;
+
+    /// Makes durable all writes that had returned before.
+    fn flush(&self) -> Result<()>;
+
+    /// [`write_batch`](Self::write_batch), then [`flush`](Self::flush) if all writes succeeded.
+    fn write_batch_flush(&self, writes: &[Write<'_>]) -> Result<()> {
+        self.write_batch(writes)?;
+        self.flush()
+    }
+
+    /// Says that the content of `range` is no longer needed: afterwards it reads as it was or as
+    /// zeros. A device that cannot do it says `Ok`.
+    fn discard(&self, range: Range<u64>) -> Result<()>;
+
+    /// What the device has done since it was opened.
+    fn stats(&self) -> Stats;
+}
+
+/// Fails unless `len` bytes at `offset` lie inside `size`.
+pub(crate) fn check_range(op: Op, offset: u64, len: u64, size: u64) -> Result<()> {
+    match offset.checked_add(len) {
+        Some(end) if end <= size => Ok(()),
+        _ => Err(BlockError::OutOfRange {
+            op,
+            offset,
+            len,
+            size,
+        }),
+    }
+}
+
+/// Range check of a discard; an inverted range is empty.
+pub(crate) fn check_discard(range: &Range<u64>, size: u64) -> Result<()> {
+    check_range(
+        Op::Discard,
+        range.start,
+        range.end.saturating_sub(range.start),
+        size,
+    )
+}
+
+macro_rules! forward {
+    ($($t:ty),*) => {$(
+        impl<D: BlockDevice + ?Sized> BlockDevice for $t {
+            fn size(&self) -> u64 {
+                (**self).size()
+            }
+            fn sector_size(&self) -> u32 {
+                (**self).sector_size()
+            }
+            fn dio_align(&self) -> u32 {
+                (**self).dio_align()
+            }
+            fn read_only(&self) -> bool {
+                (**self).read_only()
+            }
+            fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+                (**self).read(offset, buf)
+            }
+            fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
+                (**self).read_batch(reads)
+            }
+            fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
+                (**self).write(offset, data)
+            }
+            fn write_batch(&self, writes: &[Write<'_>]) -> Result<()> {
+                (**self).write_batch(writes)
+            }
+            fn flush(&self) -> Result<()> {
+                (**self).flush()
+            }
+            fn write_batch_flush(&self, writes: &[Write<'_>]) -> Result<()> {
+                (**self).write_batch_flush(writes)
+            }
+            fn discard(&self, range: Range<u64>) -> Result<()> {
+                (**self).discard(range)
+            }
+            fn stats(&self) -> Stats {
+                (**self).stats()
+            }
+        }
+    )*};
+}
+
+forward!(&D, Box<D>, Arc<D>);

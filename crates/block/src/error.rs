@@ -1,0 +1,154 @@
+//! Errors of block devices.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Result of a device request.
+pub type Result<T> = std::result::Result<T, BlockError>;
+
+/// The kind of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// Read.
+    Read,
+    /// Write.
+    Write,
+    /// Flush of the device's volatile cache.
+    Flush,
+    /// Discard (trim).
+    Discard,
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Op::Read => "read",
+            Op::Write => "write",
+            Op::Flush => "flush",
+            Op::Discard => "discard",
+        })
+    }
+}
+
+/// Why a device could not be opened or a request failed. Cheap to clone, so that the threads that
+/// share one flush can share its error.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum BlockError {
+    /// The request failed. `source` keeps the errno.
+    #[error("{op} of {len} bytes at byte {offset} failed: {source}")]
+    Io {
+        /// What was asked.
+        op: Op,
+        /// First byte of the request.
+        offset: u64,
+        /// Length of the request in bytes.
+        len: u64,
+        /// The operating system's answer.
+        source: Arc<io::Error>,
+    },
+    /// The file system that holds the image is full (ENOSPC or EDQUOT).
+    #[error("no space on the host for {len} bytes at byte {offset} of the image: {source}")]
+    NoSpace {
+        /// First byte of the request.
+        offset: u64,
+        /// Length of the request in bytes.
+        len: u64,
+        /// The operating system's answer.
+        source: Arc<io::Error>,
+    },
+    /// The request reaches beyond the end of the device.
+    #[error("{op} of {len} bytes at byte {offset} is beyond the end of the device ({size} bytes)")]
+    OutOfRange {
+        /// What was asked.
+        op: Op,
+        /// First byte of the request.
+        offset: u64,
+        /// Length of the request in bytes.
+        len: u64,
+        /// Size of the device in bytes.
+        size: u64,
+    },
+    /// A write or discard on a device that was opened read-only.
+    #[error("{op} on a device that was opened read-only")]
+    ReadOnly {
+        /// What was asked.
+        op: Op,
+    },
+    /// The image became shorter while it was open.
+    #[error("the image ended at byte {offset}, inside the {size} bytes it had when it was opened")]
+    Shrunk {
+        /// Where the data ended.
+        offset: u64,
+        /// Size in bytes when it was opened.
+        size: u64,
+    },
+    /// Somebody else has the volume open.
+    #[error("{} is in use{}", path.display(), holder.as_deref().map(|h| format!(" by {h}")).unwrap_or_default())]
+    Locked {
+        /// The volume.
+        path: PathBuf,
+        /// Who has it, where that could be found out.
+        holder: Option<String>,
+    },
+    /// The volume could not be opened.
+    #[error("cannot open {}: {source}", path.display())]
+    Open {
+        /// The volume.
+        path: PathBuf,
+        /// The operating system's answer.
+        source: Arc<io::Error>,
+    },
+    /// The volume was opened but cannot be used as asked.
+    #[error("{}: {reason}", path.display())]
+    Unsuitable {
+        /// The volume.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+}
+
+impl BlockError {
+    /// The error of a request; a full host becomes [`BlockError::NoSpace`].
+    pub fn io(op: Op, offset: u64, len: u64, source: io::Error) -> Self {
+        let full = matches!(source.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT));
+        let source = Arc::new(source);
+        if full {
+            BlockError::NoSpace {
+                offset,
+                len,
+                source,
+            }
+        } else {
+            BlockError::Io {
+                op,
+                offset,
+                len,
+                source,
+            }
+        }
+    }
+
+    /// The error of opening `path`.
+    pub fn open(path: &Path, source: impl Into<io::Error>) -> Self {
+        BlockError::Open {
+            path: path.to_owned(),
+            source: Arc::new(source.into()),
+        }
+    }
+
+    /// The errno that describes this error to a system call's caller.
+    pub fn errno(&self) -> i32 {
+        match self {
+            BlockError::Io { source, .. }
+            | BlockError::Open { source, .. }
+            | BlockError::NoSpace { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
+            BlockError::OutOfRange { .. } | BlockError::Shrunk { .. } => libc::EIO,
+            BlockError::ReadOnly { .. } => libc::EROFS,
+            BlockError::Locked { .. } => libc::EBUSY,
+            BlockError::Unsuitable { .. } => libc::EINVAL,
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Who has a volume, for the message that refuses it.
+
+use std::fs::{self, File, Metadata};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{major, minor};
+
+use super::sys;
+
+/// The process that holds a lock on this file, from /proc/locks.
+pub(super) fn lock_holder(meta: &Metadata) -> Option<String> {
+    let wanted = format!(
+        "{:02x}:{:02x}:{}",
+        major(meta.dev()),
+        minor(meta.dev()),
+        meta.ino()
+    );
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    let pid = locks.lines().find_map(|line| {
+        // "1: FLOCK ADVISORY WRITE 1234 fe:00:5678 0 EOF"; a waiter has "->" in second place.
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let pid: u32 = fields.get(4)?.parse().ok()?;
+        (*fields.get(1)? != "->" && *fields.get(5)? == wanted && pid > 0).then_some(pid)
+    })?;
+    if pid == std::process::id() {
+        return Some("this process".to_owned());
+    }
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    Some(format!("process {pid} ({})", name.trim_end()))
+}
+
+/// Where the kernel has block device `rdev` mounted.
+pub(super) fn mount_of(rdev: u64) -> Option<String> {
+    let wanted = format!("{}:{}", major(rdev), minor(rdev));
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    mounts.lines().find_map(|line| {
+        let mut fields = line.split(' ').skip(2);
+        (fields.next()? == wanted).then_some(())?;
+        let place = fields.nth(1)?;
+        Some(format!(
+            "the kernel, mounted on {}",
+            place.replace("\\040", " ")
+        ))
+    })
+}
+
+/// The loop device whose image is this file, and where it is mounted.
+pub(super) fn loop_device_of(image: &Metadata) -> Option<String> {
+    let wanted = (image.dev(), image.ino());
+    for entry in fs::read_dir("/sys/block").ok()?.flatten() {
+        let name = entry.file_name();
+        let attached = entry.path().join("loop/backing_file");
+        if !name.to_string_lossy().starts_with("loop") || !attached.exists() {
+            continue;
+        }
+        let device = Path::new("/dev").join(&name);
+        let numbers = File::open(&device)
+            .ok()
+            .and_then(|d| sys::loop_backing(&d))
+            .or_else(|| {
+                // Not allowed to ask the device: ask for the path it was given.
+                let meta = fs::metadata(read_path(&attached)?).ok()?;
+                Some((meta.dev(), meta.ino()))
+            });
+        if numbers == Some(wanted) {
+            let mounted = fs::metadata(&device).ok().and_then(|m| mount_of(m.rdev()));
+            let mounted = mounted.map(|m| format!(" ({m})")).unwrap_or_default();
+            return Some(format!("the loop device {}{mounted}", device.display()));
+        }
+    }
+    None
+}
+
+/// Path of the image behind loop device `rdev`.
+pub(super) fn backing_path(rdev: u64) -> Option<PathBuf> {
+    let dir = format!("/sys/dev/block/{}:{}", major(rdev), minor(rdev));
+    // A partition of a loop device has it one level up.
+    ["loop/backing_file", "../loop/backing_file"]
+        .iter()
+        .find_map(|p| read_path(&Path::new(&dir).join(p)))
+}
+
+/// A sysfs attribute that holds a path.
+fn read_path(attribute: &Path) -> Option<PathBuf> {
+    let mut bytes = fs::read(attribute).ok()?;
+    while bytes.last() == Some(&b'\n') {
+        bytes.pop();
+    }
+    Some(std::ffi::OsString::from_vec(bytes).into())
+}

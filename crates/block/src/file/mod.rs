@@ -1,0 +1,390 @@
+//! An image file or a block device of the host.
+//!
+//! 1. With O_DIRECT every request to the kernel is aligned: what is not is bounced.
+//! 2. Two requests that write parts of one sector run under `rmw`, so neither loses the other's
+//!    bytes. (A whole-sector write beside them overlaps them, and has no order anyway.)
+//! 3. Locks are taken before the first byte is read, and held until the device is dropped.
+
+mod claim;
+mod holders;
+mod open;
+mod request;
+mod sys;
+mod uring;
+
+pub use open::{Direct, OpenOptions, Uring};
+
+use std::fs::File;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::slice;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+
+use crate::device::{check_discard, check_range};
+use crate::{AlignedBuf, BlockDevice, BlockError, Counters, Op, Read, Result, Stats, Write};
+use claim::Claim;
+use request::Request;
+use uring::RingPool;
+
+/// A volume in an image file or on a block device of the host; see [`FileDevice::open`].
+pub struct FileDevice {
+    path: PathBuf,
+    file: File,
+    /// What keeps others out.
+    claim: Claim,
+    is_block_device: bool,
+    size: u64,
+    sector: u32,
+    read_only: bool,
+    /// O_DIRECT is set on `file`. Only ever goes from true to false.
+    direct: AtomicBool,
+    align: Align,
+    rings: Option<RingPool>,
+    rmw: Mutex<()>,
+    /// The host said that it cannot discard.
+    no_discard: AtomicBool,
+    counters: Counters,
+}
+
+/// What O_DIRECT needs, in bytes; powers of two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Align {
+    memory: usize,
+    offset: u32,
+}
+
+impl Align {
+    /// The smallest aligned range around `len` bytes at `offset`.
+    fn enclose(&self, offset: u64, len: u64) -> Range<u64> {
+        let a = u64::from(self.offset);
+        offset / a * a..(offset + len).div_ceil(a) * a
+    }
+
+    /// True if the range begins and ends at the alignment.
+    fn range(&self, offset: u64, len: u64) -> bool {
+        let a = u64::from(self.offset);
+        offset.is_multiple_of(a) && len.is_multiple_of(a)
+    }
+
+    /// True if the kernel takes this slice.
+    fn slice(&self, slice: &[u8]) -> bool {
+        (slice.as_ptr() as usize).is_multiple_of(self.memory)
+            && slice.len().is_multiple_of(self.offset as usize)
+    }
+}
+
+/// A bounce buffer: the first `len` bytes of it, at `start` on the device.
+struct Bounce {
+    buf: AlignedBuf,
+    start: u64,
+    len: usize,
+}
+
+impl Bounce {
+    fn new(range: Range<u64>, align: Align) -> Self {
+        let len = (range.end - range.start) as usize;
+        Bounce {
+            buf: AlignedBuf::scratch(len.max(align.memory)),
+            start: range.start,
+            len,
+        }
+    }
+
+    /// The bytes for `offset` and on.
+    fn at(&mut self, offset: u64) -> &mut [u8] {
+        &mut self.buf[(offset - self.start) as usize..self.len]
+    }
+}
+
+impl FileDevice {
+    /// Opens the image file or block device at `path`, and keeps every other writer out (readers
+    /// too, unless `options.read_only`).
+    ///
+    /// Errors: [`BlockError::Locked`] if somebody has it: another StetFS, a program that holds a
+    /// lock, the kernel (mounted, or attached to a loop device).
+    pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
+        open::open(path.as_ref(), options)
+    }
+
+    /// The path it was opened by.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// True if this is a block device, false if it is an image file.
+    pub fn is_block_device(&self) -> bool {
+        self.is_block_device
+    }
+
+    /// True if requests pass the host's page cache by (O_DIRECT).
+    pub fn is_direct(&self) -> bool {
+        self.direct.load(Relaxed)
+    }
+
+    /// True if batches go through io_uring.
+    pub fn uses_uring(&self) -> bool {
+        self.rings.is_some()
+    }
+
+    /// Says that requests will come in units of `block` bytes, and turns O_DIRECT off if it needs
+    /// larger ones: a volume of 1 KiB blocks on a disk of 4 KiB sectors is better served by the
+    /// host's page cache than by reading before every write.
+    pub fn fit_granularity(&self, block: u32) -> Result<()> {
+        if self.is_direct() && !block.is_multiple_of(self.align.offset) {
+            tracing::info!(path = %self.path.display(), block, align = self.align.offset, "O_DIRECT turned off");
+            sys::set_direct(&self.file, false).map_err(|e| BlockError::open(&self.path, e))?;
+            self.direct.store(false, Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Gives up the exclusive claim on a block device (O_EXCL), and only that, so that the kernel
+    /// can take it: a mount of type `fuseblk` needs it. Does nothing for an image file.
+    pub fn release_exclusive_claim(&self) {
+        self.claim.release_exclusive();
+    }
+
+    /// Runs requests together and returns when all are done, with the first error.
+    fn run(&self, op: Op, requests: &mut [Request<'_>]) -> Result<()> {
+        // A buffered write is a copy, which io_uring would hand to a kernel thread; a single
+        // request is faster without a ring.
+        let worth_it = requests.len() > 1 && (op == Op::Read || self.is_direct());
+        match self
+            .rings
+            .as_ref()
+            .filter(|_| worth_it)
+            .and_then(RingPool::take)
+        {
+            Some(mut ring) => ring.run(&self.file, requests),
+            None => requests.iter_mut().for_each(|r| r.run(&self.file)),
+        }
+        let mut first = None;
+        for request in requests {
+            if let Err(e) = request.finish(&self.file) {
+                let error = self.error(op, request.offset(), request.len(), e);
+                first.get_or_insert(error);
+            }
+        }
+        first.map_or(Ok(()), Err)
+    }
+
+    fn error(&self, op: Op, offset: u64, len: u64, source: io::Error) -> BlockError {
+        if op == Op::Read
+            && let Ok(now) = sys::size(&self.file)
+            && now < offset.saturating_add(len)
+        {
+            return BlockError::Shrunk {
+                offset: now,
+                size: self.size,
+            };
+        }
+        BlockError::io(op, offset, len, source)
+    }
+
+    /// Writes a range that cuts sectors: reads those first (2).
+    fn write_partial(&self, write: &Write<'_>) -> Result<()> {
+        let len = write.len();
+        let range = self.align.enclose(write.offset, len);
+        let sector = u64::from(self.align.offset);
+        let mut bounce = Bounce::new(range.clone(), self.align);
+        let _guard = self.rmw.lock();
+        let last = range.end - sector;
+        let mut edges = vec![range.start];
+        if last != range.start {
+            edges.push(last);
+        }
+        for edge in edges {
+            let mut part = [IoSliceMut::new(&mut bounce.at(edge)[..sector as usize])];
+            self.run(Op::Read, &mut [Request::read(edge, &mut part)])?;
+        }
+        copy_in(write, bounce.at(write.offset));
+        let data = [IoSlice::new(bounce.at(range.start))];
+        self.run(
+            Op::Write,
+            &mut [Request::write(range.start, &data, write.fua)],
+        )
+    }
+}
+
+/// Copies the data of `write` to the beginning of `to`.
+fn copy_in(write: &Write<'_>, mut to: &mut [u8]) {
+    for s in write.data.slices() {
+        let (mine, rest) = to.split_at_mut(s.len());
+        mine.copy_from_slice(s);
+        to = rest;
+    }
+}
+
+impl BlockDevice for FileDevice {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn sector_size(&self) -> u32 {
+        self.sector
+    }
+
+    fn dio_align(&self) -> u32 {
+        if self.is_direct() {
+            self.align.offset.max(self.align.memory as u32)
+        } else {
+            1
+        }
+    }
+
+    fn read_only(&self) -> bool {
+        self.read_only
+    }
+
+    fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
+        let (direct, align) = (self.is_direct(), self.align);
+        let mut bytes = 0;
+        for read in reads.iter() {
+            check_range(Op::Read, read.offset, read.len(), self.size)?;
+            bytes += read.len();
+        }
+        let fits = |read: &Read<'_>| {
+            !direct
+                || (read.offset.is_multiple_of(u64::from(align.offset))
+                    && read.data.slices().iter().all(|s| align.slice(s)))
+        };
+        let mut bounces: Vec<Bounce> = reads
+            .iter()
+            .filter(|r| !r.is_empty() && !fits(r))
+            .map(|r| Bounce::new(align.enclose(r.offset, r.len()), align))
+            .collect();
+        {
+            let mut whole: Vec<_> = bounces
+                .iter_mut()
+                .map(|b| (b.start, IoSliceMut::new(&mut b.buf[..b.len])))
+                .collect();
+            let mut requests: Vec<_> = whole
+                .iter_mut()
+                .map(|(start, s)| Request::read(*start, slice::from_mut(s)))
+                .collect();
+            for read in reads.iter_mut().filter(|r| !r.is_empty()) {
+                if fits(read) {
+                    requests.push(Request::read(read.offset, read.data.slices_mut()));
+                }
+            }
+            self.run(Op::Read, &mut requests)?;
+        }
+        let mut done = bounces.iter_mut();
+        for read in reads.iter_mut().filter(|r| !r.is_empty()) {
+            if !fits(read)
+                && let Some(bounce) = done.next()
+            {
+                let mut from = &*bounce.at(read.offset);
+                for s in read.data.slices_mut() {
+                    let (mine, rest) = from.split_at(s.len());
+                    s.copy_from_slice(mine);
+                    from = rest;
+                }
+            }
+        }
+        self.counters.read(reads.len() as u64, bytes);
+        Ok(())
+    }
+
+    fn write_batch(&self, writes: &[Write<'_>]) -> Result<()> {
+        if self.read_only {
+            return Err(BlockError::ReadOnly { op: Op::Write });
+        }
+        let (direct, align) = (self.is_direct(), self.align);
+        let mut bytes = 0;
+        for write in writes {
+            check_range(Op::Write, write.offset, write.len(), self.size)?;
+            bytes += write.len();
+        }
+        let whole = |w: &Write<'_>| !direct || align.range(w.offset, w.len());
+        let fits = |w: &Write<'_>| !direct || w.data.slices().iter().all(|s| align.slice(s));
+        let mut bounces = Vec::new();
+        for write in writes
+            .iter()
+            .filter(|w| !w.is_empty() && whole(w) && !fits(w))
+        {
+            let mut bounce = Bounce::new(align.enclose(write.offset, write.len()), align);
+            copy_in(write, bounce.at(write.offset));
+            bounces.push((bounce, write.fua));
+        }
+        let copies: Vec<_> = bounces
+            .iter()
+            .map(|(b, fua)| (b.start, IoSlice::new(&b.buf[..b.len]), *fua))
+            .collect();
+        let mut requests: Vec<_> = copies
+            .iter()
+            .map(|(start, data, fua)| Request::write(*start, slice::from_ref(data), *fua))
+            .collect();
+        for write in writes
+            .iter()
+            .filter(|w| !w.is_empty() && whole(w) && fits(w))
+        {
+            requests.push(Request::write(write.offset, write.data.slices(), write.fua));
+        }
+        let mut result = self.run(Op::Write, &mut requests);
+        for write in writes.iter().filter(|w| !whole(w)) {
+            result = result.and(self.write_partial(write));
+        }
+        result?;
+        self.counters.write(writes.len() as u64, bytes);
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        if !self.read_only {
+            loop {
+                match rustix::fs::fdatasync(&self.file) {
+                    Ok(()) => break,
+                    Err(Errno::INTR) => {}
+                    Err(e) => return Err(BlockError::io(Op::Flush, 0, 0, e.into())),
+                }
+            }
+        }
+        self.counters.flush();
+        Ok(())
+    }
+
+    fn discard(&self, range: Range<u64>) -> Result<()> {
+        if self.read_only {
+            return Err(BlockError::ReadOnly { op: Op::Discard });
+        }
+        check_discard(&range, self.size)?;
+        // Inwards to whole sectors, as BLKDISCARD wants.
+        let sector = u64::from(self.sector);
+        let (start, end) = (
+            range.start.div_ceil(sector) * sector,
+            range.end / sector * sector,
+        );
+        let len = end.saturating_sub(start);
+        if len == 0 || self.no_discard.load(Relaxed) {
+            return Ok(());
+        }
+        let done = if self.is_block_device {
+            sys::discard(&self.file, start, len)
+        } else {
+            rustix::fs::fallocate(
+                &self.file,
+                FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+                start,
+                len,
+            )
+        };
+        match done {
+            Ok(()) => self.counters.discard(len),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOTTY) => {
+                self.no_discard.store(true, Relaxed)
+            }
+            Err(e) => return Err(BlockError::io(Op::Discard, start, len, e.into())),
+        }
+        Ok(())
+    }
+
+    fn stats(&self) -> Stats {
+        self.counters.snapshot()
+    }
+}

@@ -1,0 +1,163 @@
+//! Opening: options, geometry, and what O_DIRECT needs here.
+
+use std::fs::File;
+use std::io::IoSliceMut;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use parking_lot::Mutex;
+use rustix::fs::{AtFlags, StatxFlags};
+
+use super::claim::Claim;
+use super::request::Request;
+use super::uring::RingPool;
+use super::{Align, FileDevice, sys};
+use crate::{AlignedBuf, BlockError, Counters, Result, SECTOR};
+
+/// Whether requests pass the host's page cache by (O_DIRECT).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Direct {
+    /// Where the host can.
+    #[default]
+    Auto,
+    /// Never.
+    Off,
+    /// Or fail to open.
+    Required,
+}
+
+/// Whether batches go through io_uring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Uring {
+    /// Where the kernel allows it; else vectored system calls.
+    #[default]
+    Auto,
+    /// Never.
+    Off,
+}
+
+/// How to open a [`FileDevice`]. The default is for writing, with O_DIRECT and io_uring where they work.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OpenOptions {
+    /// Refuse writes; share with other readers.
+    pub read_only: bool,
+    /// O_DIRECT.
+    pub direct: Direct,
+    /// io_uring.
+    pub uring: Uring,
+}
+
+/// Buffers are not aligned to more.
+const MAX_ALIGN: u32 = 4096;
+
+pub(super) fn open(path: &Path, options: OpenOptions) -> Result<FileDevice> {
+    let fail = |e| BlockError::open(path, e);
+    let unsuitable = |reason: &str| BlockError::Unsuitable {
+        path: path.to_owned(),
+        reason: reason.to_owned(),
+    };
+    // Not opening a FIFO or a terminal before its type is known.
+    let kind = std::fs::metadata(path).map_err(fail)?.file_type();
+    let is_block_device = kind.is_block_device();
+    if !is_block_device && !kind.is_file() {
+        return Err(unsuitable("neither an image file nor a block device"));
+    }
+    let file = File::options()
+        .read(true)
+        .write(!options.read_only)
+        .open(path)
+        .map_err(fail)?;
+    let claim = Claim::take(path, &file, options.read_only)?;
+
+    let size = sys::size(&file).map_err(fail)?;
+    let sector = if is_block_device {
+        rustix::fs::ioctl_blksszget(&file).map_err(|e| BlockError::open(path, e))?
+    } else {
+        SECTOR
+    };
+    let align = match options.direct {
+        Direct::Off => None,
+        _ => direct_align(&file, size, is_block_device.then_some(sector)),
+    };
+    if align.is_none() && options.direct == Direct::Required {
+        return Err(unsuitable("O_DIRECT is not possible here"));
+    }
+    let rings = match options.uring {
+        Uring::Off => None,
+        Uring::Auto => RingPool::new()
+            .inspect_err(|e| tracing::info!("no io_uring, using preadv and pwritev: {e}"))
+            .ok(),
+    };
+    tracing::debug!(path = %path.display(), size, sector, ?align, uring = rings.is_some(), "opened");
+    Ok(FileDevice {
+        path: path.to_owned(),
+        file,
+        claim,
+        is_block_device,
+        size,
+        sector,
+        read_only: options.read_only,
+        direct: AtomicBool::new(align.is_some()),
+        align: align.unwrap_or(Align {
+            memory: 1,
+            offset: 1,
+        }),
+        rings,
+        rmw: Mutex::new(()),
+        no_discard: AtomicBool::new(false),
+        counters: Counters::default(),
+    })
+}
+
+/// Turns O_DIRECT on, where it works, and says what it needs. `sector` is a block device's.
+fn direct_align(file: &File, size: u64, sector: Option<u32>) -> Option<Align> {
+    sys::set_direct(file, true).ok()?;
+    let align = match (stated_align(file), sector) {
+        (Some(align), _) => align,
+        (None, Some(sector)) => Some(Align {
+            memory: sector as usize,
+            offset: sector,
+        }),
+        (None, None) => probed_align(file, size),
+    };
+    let usable = align.filter(|a| {
+        a.offset.is_power_of_two()
+            && a.memory.is_power_of_two()
+            && a.offset <= MAX_ALIGN
+            && a.memory <= MAX_ALIGN as usize
+            // An image that ends inside a sector: O_DIRECT could not write its end without growing it.
+            && size.is_multiple_of(u64::from(a.offset))
+    });
+    if usable.is_none() {
+        // Cannot fail where setting it worked; and if it did, requests would fail with an error.
+        let _ = sys::set_direct(file, false);
+    }
+    usable
+}
+
+/// What statx says: `None` if the host does not say, `Some(None)` if it cannot do direct I/O.
+fn stated_align(file: &File) -> Option<Option<Align>> {
+    let stat = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
+    if stat.stx_mask & StatxFlags::DIOALIGN.bits() == 0 {
+        return None;
+    }
+    let (memory, offset) = (stat.stx_dio_mem_align as usize, stat.stx_dio_offset_align);
+    Some((memory != 0 && offset != 0).then_some(Align { memory, offset }))
+}
+
+/// Finds out by trying: a read at an odd multiple of the alignment.
+fn probed_align(file: &File, size: u64) -> Option<Align> {
+    let mut buf = AlignedBuf::scratch(MAX_ALIGN as usize);
+    [SECTOR, MAX_ALIGN].into_iter().find_map(|a| {
+        if size < 2 * u64::from(a) {
+            return None;
+        }
+        let mut part = [IoSliceMut::new(&mut buf[..a as usize])];
+        let tried = Request::read(u64::from(a), &mut part).finish(file);
+        tried.is_ok().then_some(Align {
+            memory: a as usize,
+            offset: a,
+        })
+    })
+}

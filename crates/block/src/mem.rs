@@ -1,0 +1,344 @@
+//! A sparse device in memory with cheap copies.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use rustix::fs::SeekFrom;
+
+use crate::device::{check_discard, check_range};
+use crate::{BlockDevice, Counters, Op, Read, Result, SECTOR, Stats, Write};
+
+const PAGE: usize = 4096;
+/// Pages of a node: what a fork shares, and the first write after it copies (as pointers).
+const FANOUT: usize = 128;
+const SHARDS: usize = 16;
+
+type Page = [u8; PAGE];
+
+#[derive(Clone)]
+struct Node([Option<Arc<Page>>; FANOUT]);
+
+/// Nodes by number; absent ones are zeros.
+type Nodes = BTreeMap<u64, Arc<Node>>;
+
+/// A device in memory. Pages never written read as zeros and take no space. Every write is durable
+/// at once; what a crash may lose is the [`Recorder`](crate::Recorder)'s subject.
+pub struct MemDevice {
+    size: u64,
+    sector: u32,
+    /// Node `n` lies in shard `n % SHARDS`.
+    shards: [RwLock<Nodes>; SHARDS],
+    counters: Counters,
+}
+
+/// The part of one page that a request touches.
+struct Piece {
+    page: u64,
+    in_page: Range<usize>,
+}
+
+/// Splits `len` bytes at `offset` into pages.
+fn pieces(offset: u64, len: u64) -> impl Iterator<Item = Piece> {
+    let end = offset + len;
+    let mut at = offset;
+    std::iter::from_fn(move || {
+        if at >= end {
+            return None;
+        }
+        let start = (at % PAGE as u64) as usize;
+        let n = ((PAGE - start) as u64).min(end - at);
+        let piece = Piece {
+            page: at / PAGE as u64,
+            in_page: start..start + n as usize,
+        };
+        at += n;
+        Some(piece)
+    })
+}
+
+impl MemDevice {
+    /// A device of `size` zero bytes with 512-byte sectors.
+    pub fn new(size: u64) -> Self {
+        MemDevice {
+            size,
+            sector: SECTOR,
+            shards: std::array::from_fn(|_| RwLock::new(Nodes::new())),
+            counters: Counters::default(),
+        }
+    }
+
+    /// The same device, with sectors of `sector` bytes.
+    pub fn with_sector_size(mut self, sector: u32) -> Self {
+        self.sector = sector;
+        self
+    }
+
+    /// A device that holds a copy of `image`.
+    pub fn from_image(image: &[u8]) -> Self {
+        let dev = Self::new(image.len() as u64);
+        for (i, chunk) in image.chunks(PAGE).enumerate() {
+            if chunk.iter().any(|&b| b != 0) {
+                dev.store((i * PAGE) as u64, chunk);
+            }
+        }
+        dev
+    }
+
+    /// A device that holds a copy of the image file at `path`; its holes stay holes.
+    pub fn load(path: impl AsRef<Path>) -> io::Result<Self> {
+        let file = File::open(path)?;
+        let dev = Self::new(file.metadata()?.len());
+        let mut at = 0;
+        let mut page = vec![0; PAGE];
+        while at < dev.size {
+            at = match rustix::fs::seek(&file, SeekFrom::Data(at)) {
+                Ok(data) => data - data % PAGE as u64,
+                Err(rustix::io::Errno::NXIO) => break,
+                Err(e) => return Err(e.into()),
+            };
+            let hole = rustix::fs::seek(&file, SeekFrom::Hole(at))
+                .unwrap_or(dev.size)
+                .min(dev.size);
+            // A hole may begin inside the page that data began in.
+            let hole = hole.max(at + 1);
+            while at < hole {
+                let n = (dev.size - at).min(PAGE as u64) as usize;
+                let Some(chunk) = page.get_mut(..n) else {
+                    break;
+                };
+                file.read_exact_at(chunk, at)?;
+                if chunk.iter().any(|&b| b != 0) {
+                    dev.store(at, chunk);
+                }
+                at += n as u64;
+            }
+        }
+        Ok(dev)
+    }
+
+    /// Writes the content to an image file at `path`, replacing it; zero pages become holes.
+    pub fn save(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        let file = File::create(path)?;
+        file.set_len(self.size)?;
+        self.each_page(|offset, page| {
+            let n = (self.size - offset).min(PAGE as u64) as usize;
+            match page.get(..n) {
+                Some(bytes) if bytes.iter().any(|&b| b != 0) => file.write_all_at(bytes, offset),
+                _ => Ok(()),
+            }
+        })
+    }
+
+    /// A copy as it is now, in time proportional to the nodes in use, sharing all pages until either
+    /// side writes them. Requests that run meanwhile are in it wholly, partly or not at all. Its
+    /// counters begin at zero.
+    pub fn fork(&self) -> Self {
+        // All locks first: the copy is of one moment.
+        let locked: Vec<_> = self.shards.iter().map(|s| s.read()).collect();
+        let mut copies = locked.iter().map(|s| Nodes::clone(s));
+        MemDevice {
+            size: self.size,
+            sector: self.sector,
+            shards: std::array::from_fn(|_| RwLock::new(copies.next().unwrap_or_default())),
+            counters: Counters::default(),
+        }
+    }
+
+    /// All bytes.
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut all = vec![0; self.size as usize];
+        self.fetch(0, &mut all);
+        all
+    }
+
+    /// The ranges, in whole 4 KiB pages cut to the size, in which the two devices differ. Pages that
+    /// two forks still share cost nothing. Devices of different size are compared up to the smaller.
+    pub fn differences(&self, other: &MemDevice) -> Vec<Range<u64>> {
+        const ZERO: Page = [0; PAGE];
+        let (a, b) = (self.fork(), other.fork());
+        let size = a.size.min(b.size);
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        let mut pages: Vec<u64> = Vec::new();
+        for (x, y) in a.shards.iter().zip(&b.shards) {
+            let (x, y) = (x.read(), y.read());
+            for (&n, node) in x.iter().chain(y.iter().filter(|(n, _)| !x.contains_key(n))) {
+                if let (Some(p), Some(q)) = (x.get(&n), y.get(&n))
+                    && Arc::ptr_eq(p, q)
+                {
+                    continue;
+                }
+                let _ = node;
+                for i in 0..FANOUT {
+                    let p = x.get(&n).and_then(|node| node.0.get(i)?.as_ref());
+                    let q = y.get(&n).and_then(|node| node.0.get(i)?.as_ref());
+                    let same = match (p, q) {
+                        (Some(p), Some(q)) => Arc::ptr_eq(p, q) || p == q,
+                        (Some(p), None) | (None, Some(p)) => **p == ZERO,
+                        (None, None) => true,
+                    };
+                    if !same {
+                        pages.push(n * FANOUT as u64 + i as u64);
+                    }
+                }
+            }
+        }
+        pages.sort_unstable();
+        for page in pages {
+            let start = page * PAGE as u64;
+            let end = (start + PAGE as u64).min(size);
+            match ranges.last_mut() {
+                Some(last) if last.end == start => last.end = end,
+                _ if start < end => ranges.push(start..end),
+                _ => {}
+            }
+        }
+        ranges
+    }
+
+    /// Calls `f` with offset and content of every page that is in memory, in no order.
+    fn each_page(&self, mut f: impl FnMut(u64, &Page) -> io::Result<()>) -> io::Result<()> {
+        for shard in &self.shards {
+            for (n, node) in shard.read().iter() {
+                for (i, page) in node.0.iter().enumerate() {
+                    if let Some(page) = page {
+                        f((n * FANOUT as u64 + i as u64) * PAGE as u64, page)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn shard(&self, node: u64) -> &RwLock<Nodes> {
+        &self.shards[(node % SHARDS as u64) as usize]
+    }
+
+    /// Reads inside the device; the range is checked.
+    fn fetch(&self, offset: u64, mut buf: &mut [u8]) {
+        for piece in pieces(offset, buf.len() as u64) {
+            let (mine, rest) = buf.split_at_mut(piece.in_page.len());
+            buf = rest;
+            let node = piece.page / FANOUT as u64;
+            let nodes = self.shard(node).read();
+            match nodes
+                .get(&node)
+                .and_then(|n| n.0[(piece.page % FANOUT as u64) as usize].as_ref())
+            {
+                Some(page) => mine.copy_from_slice(&page[piece.in_page]),
+                None => mine.fill(0),
+            }
+        }
+    }
+
+    /// Writes inside the device; the range is checked.
+    pub(crate) fn store(&self, offset: u64, mut data: &[u8]) {
+        for piece in pieces(offset, data.len() as u64) {
+            let (mine, rest) = data.split_at(piece.in_page.len());
+            data = rest;
+            let number = piece.page / FANOUT as u64;
+            let mut nodes = self.shard(number).write();
+            let node = nodes
+                .entry(number)
+                .or_insert_with(|| Arc::new(Node([const { None }; FANOUT])));
+            let slot = &mut Arc::make_mut(node).0[(piece.page % FANOUT as u64) as usize];
+            let page = slot.get_or_insert_with(|| Arc::new([0; PAGE]));
+            Arc::make_mut(page)[piece.in_page].copy_from_slice(mine);
+        }
+    }
+
+    /// Zeroes inside the device; the range is checked.
+    pub(crate) fn erase(&self, range: Range<u64>) {
+        for piece in pieces(range.start, range.end.saturating_sub(range.start)) {
+            let number = piece.page / FANOUT as u64;
+            let mut nodes = self.shard(number).write();
+            let Some(node) = nodes.get_mut(&number) else {
+                continue;
+            };
+            let i = (piece.page % FANOUT as u64) as usize;
+            if node.0[i].is_none() {
+                continue;
+            }
+            let slot = &mut Arc::make_mut(node).0[i];
+            if piece.in_page.len() == PAGE {
+                *slot = None;
+            } else if let Some(page) = slot {
+                Arc::make_mut(page)[piece.in_page].fill(0);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for MemDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemDevice")
+            .field("size", &self.size)
+            .finish_non_exhaustive()
+    }
+}
+
+impl BlockDevice for MemDevice {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn sector_size(&self) -> u32 {
+        self.sector
+    }
+
+    fn read_only(&self) -> bool {
+        false
+    }
+
+    fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
+        for read in reads.iter() {
+            check_range(Op::Read, read.offset, read.len(), self.size)?;
+        }
+        for read in reads {
+            self.counters.read(1, read.len());
+            let mut at = read.offset;
+            for slice in read.data.slices_mut() {
+                self.fetch(at, slice);
+                at += slice.len() as u64;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_batch(&self, writes: &[Write<'_>]) -> Result<()> {
+        for write in writes {
+            check_range(Op::Write, write.offset, write.len(), self.size)?;
+        }
+        for write in writes {
+            self.counters.write(1, write.len());
+            let mut at = write.offset;
+            for slice in write.data.slices() {
+                self.store(at, slice);
+                at += slice.len() as u64;
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.counters.flush();
+        Ok(())
+    }
+
+    fn discard(&self, range: Range<u64>) -> Result<()> {
+        check_discard(&range, self.size)?;
+        self.counters.discard(range.end.saturating_sub(range.start));
+        self.erase(range);
+        Ok(())
+    }
+
+    fn stats(&self) -> Stats {
+        self.counters.snapshot()
+    }
+}
