@@ -1,1 +1,11 @@
 //! Byte layouts of ext4, jbd2 and (later) the StetFS log: encode, decode, checksums; no I/O.
+//!
+//! Everything here works on byte slices that the caller read or will write. Every byte read is
+//! untrusted: decoders answer [`OnDiskError`] and never panic. The layouts follow the ext4
+//! documentation (`Documentation/filesystems/ext4` in the Linux tree), whose field names are kept.
+
+mod bytes;
+pub mod error;
+pub mod ext4;
+
+pub use error::{OnDiskError, Result};

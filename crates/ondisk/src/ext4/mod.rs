@@ -1,0 +1,8 @@
+//! ext4 structures. All integers are little-endian.
+
+pub mod bitmap;
+pub mod checksum;
+pub mod features;
+pub mod group_desc;
+pub mod superblock;
+pub mod time;
