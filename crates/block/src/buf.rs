@@ -166,7 +166,7 @@ impl AlignedBuf {
     }
 
     /// A copy of `data`.
-    pub fn copy_of(data: &[u8]) -> Self {
+    pub fn from_slice(data: &[u8]) -> Self {
         let mut buf = Self::scratch(data.len());
         buf.copy_from_slice(data);
         buf
@@ -201,13 +201,13 @@ impl DerefMut for AlignedBuf {
 
 impl Clone for AlignedBuf {
     fn clone(&self) -> Self {
-        Self::copy_of(self)
+        Self::from_slice(self)
     }
 }
 
 impl From<&[u8]> for AlignedBuf {
     fn from(data: &[u8]) -> Self {
-        Self::copy_of(data)
+        Self::from_slice(data)
     }
 }
 
@@ -263,7 +263,7 @@ mod tests {
                 buf.fill(0xa5);
             }
         }
-        let a = AlignedBuf::copy_of(b"stet");
+        let a = AlignedBuf::from_slice(b"stet");
         assert_eq!(&*a, b"stet");
         assert_eq!(a.clone(), a);
     }

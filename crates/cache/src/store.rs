@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use stetfs_block::{AlignedBuf, BlockDevice, Read, Result};
+use stetfs_block::{AlignedBuf, BlockDevice, ReadList, Result};
 
 use crate::block::Block;
 use crate::page::Page;
@@ -132,13 +132,11 @@ impl<X: Default> Cache<X> {
         // A write could create, commit, send home and evict one of these blocks while the batch is
         // under way; holding the Arcs (C2) from before the read keeps newer content in place.
         let blocks: Vec<_> = missing.iter().map(|nr| self.entry(*nr).0).collect();
-        let mut reads: Vec<Read<'_>> = pages
-            .iter_mut()
-            .zip(&missing)
-            .map(|(page, nr)| Read { offset: nr * self.block_size as u64, data: page })
-            .collect();
-        self.device.read_batch(&mut reads)?;
-        drop(reads);
+        let mut reads = ReadList::new();
+        for (page, nr) in pages.iter_mut().zip(&missing) {
+            reads.push(nr * self.block_size as u64, page);
+        }
+        reads.submit(&*self.device)?;
         for (block, page) in blocks.iter().zip(pages) {
             block.fill(Page::from(page));
         }
