@@ -2,7 +2,9 @@
 
 pub mod bitmap;
 pub mod checksum;
+pub mod dirent;
 pub mod features;
 pub mod group_desc;
+pub mod hash;
 pub mod superblock;
 pub mod time;
