@@ -1,0 +1,81 @@
+//! What reached the block device below a target.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// Requests at a block device, from its `stat` file in sysfs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Counters {
+    /// Write requests.
+    pub writes: f64,
+    /// Flush requests.
+    pub flushes: f64,
+    /// KiB written.
+    pub written_kib: f64,
+    /// KiB read.
+    pub read_kib: f64,
+}
+
+impl Counters {
+    /// Reads the counters of the device with this sysfs directory.
+    pub(super) fn read(sysfs: &Path) -> Option<Self> {
+        let text = fs::read_to_string(sysfs.join("stat")).ok()?;
+        let field: Vec<f64> = text
+            .split_whitespace()
+            .filter_map(|f| f.parse().ok())
+            .collect();
+        // Documentation/block/stat.rst: 2 and 6 count sectors of 512 bytes, 15 flushes.
+        Some(Self {
+            writes: *field.get(4)?,
+            flushes: *field.get(15)?,
+            written_kib: field.get(6)? / 2.0,
+            read_kib: field.get(2)? / 2.0,
+        })
+    }
+
+    /// What came in since `earlier`, per operation.
+    pub(super) fn since(self, earlier: Self, operations: f64) -> Self {
+        let per = |now: f64, then: f64| (now - then) / operations.max(1.0);
+        Self {
+            writes: per(self.writes, earlier.writes),
+            flushes: per(self.flushes, earlier.flushes),
+            written_kib: per(self.written_kib, earlier.written_kib),
+            read_kib: per(self.read_kib, earlier.read_kib),
+        }
+    }
+}
+
+/// The sysfs directory of the block device that holds `dir`: of its own device, or (for a FUSE mount) of the device
+/// that the mount table names as its source.
+pub(super) fn below(dir: &Path) -> Option<PathBuf> {
+    let number = fs::metadata(dir).ok()?.dev();
+    let sysfs = PathBuf::from(format!(
+        "/sys/dev/block/{}:{}",
+        rustix::fs::major(number),
+        rustix::fs::minor(number)
+    ));
+    if sysfs.join("stat").exists() {
+        return Some(sysfs);
+    }
+    let table = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let dir = dir.canonicalize().ok()?;
+    let source = table.lines().rev().find_map(|line| {
+        let mut fields = line.split(' ');
+        (Path::new(fields.nth(4)?) == dir).then(|| line.split(" - ").nth(1)?.split(' ').nth(1))?
+    })?;
+    of_node(Path::new(source))
+}
+
+/// The sysfs directory of a block device node.
+pub(super) fn of_node(node: &Path) -> Option<PathBuf> {
+    let number = fs::metadata(node).ok()?.rdev();
+    let sysfs = PathBuf::from(format!(
+        "/sys/dev/block/{}:{}",
+        rustix::fs::major(number),
+        rustix::fs::minor(number)
+    ));
+    sysfs.join("stat").exists().then_some(sysfs)
+}

@@ -1,0 +1,196 @@
+//! The standard comparison, set up from nothing: kernel ext4 and StetFS, each on an equal image of its own.
+//!
+//! Needs root. Images are fully written files behind loop devices with direct I/O, so that writes reach the disk
+//! below as they would a disk of their own and never allocate in the host file system.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result, anyhow};
+use stetfs_testkit::{Attach, Image, Mkfs, Mounted, Mounter};
+
+use super::{CompareConfig, Report, Target, run};
+
+/// A way to mount StetFS for the comparison.
+#[derive(Clone, Debug)]
+pub struct StetfsPeer {
+    /// Its name in the report.
+    pub name: String,
+    /// Options of `stetfs mount -o`.
+    pub options: String,
+}
+
+/// What is set up.
+#[derive(Clone, Debug)]
+pub struct PeersConfig {
+    /// Size of each image in bytes.
+    pub image_bytes: u64,
+    /// Size of the journal in MiB; the same for all.
+    pub journal_mib: u32,
+    /// Kernel ext4 mounts: name and mount options. The first is what ratios are to.
+    pub kernel: Vec<(String, String)>,
+    /// The `stetfs` program, e.g. the running one.
+    pub stetfs: Option<PathBuf>,
+    /// StetFS mounts.
+    pub presets: Vec<StetfsPeer>,
+}
+
+impl PeersConfig {
+    /// Kernel ext4 with ordered and with journalled data, and StetFS with the presets of these options.
+    pub fn new(stetfs: Option<PathBuf>, presets: Vec<StetfsPeer>) -> Self {
+        let kernel = |mode: &str| (format!("ext4 {mode}"), format!("data={mode}"));
+        Self {
+            image_bytes: 2 << 30,
+            journal_mib: 128,
+            kernel: vec![kernel("ordered"), kernel("journal")],
+            stetfs,
+            presets,
+        }
+    }
+}
+
+/// A mounted peer, shared with the hook that mounts it again.
+struct Peer {
+    mounter: Mounter,
+    // Dropped before the image: taken down in this order.
+    mounted: Option<Mounted>,
+    image: Image,
+}
+
+impl Peer {
+    fn mount(&mut self) -> Result<(PathBuf, Option<PathBuf>)> {
+        let mounted = self.mounter.mount(self.image.path())?;
+        let place = (
+            mounted.path().to_owned(),
+            mounted.device().map(PathBuf::from),
+        );
+        self.mounted = Some(mounted);
+        Ok(place)
+    }
+
+    fn remount(&mut self) -> Result<(PathBuf, Option<PathBuf>)> {
+        if let Some(mounted) = self.mounted.take() {
+            mounted.umount()?;
+        }
+        // The host's cache of the image file must be cold as well.
+        std::fs::write("/proc/sys/vm/drop_caches", "3").context("dropping caches (needs root)")?;
+        self.mount()
+    }
+}
+
+/// The peers, mounted. Taken down when dropped.
+pub struct Peers {
+    peers: Vec<(String, Arc<Mutex<Peer>>)>,
+}
+
+impl Peers {
+    /// Makes the images and mounts them.
+    pub fn set_up(config: &PeersConfig) -> Result<Self> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(anyhow!("setting up loop devices and mounts needs root"));
+        }
+        let mut wanted: Vec<(String, Mounter)> = config
+            .kernel
+            .iter()
+            .map(|(name, options)| {
+                let mounter = Mounter::Kernel {
+                    fstype: "ext4".into(),
+                    options: options.clone(),
+                    direct_io: true,
+                };
+                (name.clone(), mounter)
+            })
+            .collect();
+        if let Some(binary) = &config.stetfs {
+            wanted.extend(config.presets.iter().map(|preset| {
+                let mounter = Mounter::Stetfs {
+                    binary: binary.clone(),
+                    options: preset.options.clone(),
+                    attach: Attach::Loop { direct_io: true },
+                };
+                (preset.name.clone(), mounter)
+            }));
+        }
+        let mut peers = Vec::new();
+        for (name, mounter) in wanted {
+            let peer = set_up_one(config, mounter).with_context(|| format!("setting up {name}"))?;
+            peers.push((name, Arc::new(Mutex::new(peer))));
+        }
+        Ok(Self { peers })
+    }
+
+    /// The targets to compare. They are only good as long as `self` lives.
+    pub fn targets(&self) -> Result<Vec<Target>> {
+        self.peers
+            .iter()
+            .map(|(name, peer)| {
+                let hook = Arc::clone(peer);
+                let remount = Box::new(move || lock(&hook).remount());
+                let peer = lock(peer);
+                let mounted = peer
+                    .mounted
+                    .as_ref()
+                    .ok_or_else(|| anyhow!("{name} is not mounted"))?;
+                let mut target = Target::new(name, mounted.path()).with_remount(remount);
+                if let Some(device) = mounted.device() {
+                    target = target.on_device(device);
+                }
+                Ok(target)
+            })
+            .collect()
+    }
+
+    /// The whole comparison: sets up, measures, takes down. `tune` chooses workloads, sizes and rounds.
+    pub fn compare(
+        config: &PeersConfig,
+        tune: impl FnOnce(CompareConfig) -> CompareConfig,
+    ) -> Result<Report> {
+        let peers = Self::set_up(config)?;
+        let mut compare = tune(CompareConfig::new(peers.targets()?));
+        let report = run(&mut compare)?;
+        // The targets remove their directories, which needs the mounts.
+        drop(compare);
+        peers.take_down()?;
+        Ok(report)
+    }
+
+    /// Unmounts all, and checks with `e2fsck -fn` that every image is in order: a file system that is fast because it is
+    /// broken is no peer.
+    pub fn take_down(self) -> Result<()> {
+        for (name, peer) in self.peers {
+            let mut peer = lock(&peer);
+            if let Some(mounted) = peer.mounted.take() {
+                mounted
+                    .umount()
+                    .with_context(|| format!("unmounting {name}"))?;
+            }
+            peer.image
+                .e2fsck_fn()
+                .with_context(|| format!("checking {name}"))?;
+        }
+        Ok(())
+    }
+}
+
+fn lock(peer: &Mutex<Peer>) -> std::sync::MutexGuard<'_, Peer> {
+    peer.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn set_up_one(config: &PeersConfig, mounter: Mounter) -> Result<Peer> {
+    let image = Image::written(config.image_bytes)?;
+    // Not lazily: the kernel would zero inode tables while the first workload runs. No discard: it would
+    // punch the written image.
+    let mkfs = Mkfs::new()
+        .journal_mib(config.journal_mib)
+        .extended("lazy_itable_init=0")
+        .extended("lazy_journal_init=0")
+        .extended("nodiscard");
+    image.mkfs(&mkfs)?;
+    let mut peer = Peer {
+        mounter,
+        mounted: None,
+        image,
+    };
+    peer.mount()?;
+    Ok(peer)
+}

@@ -1,0 +1,118 @@
+//! One of the file systems that are compared.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use super::device;
+
+/// Mounts the file system again; gives its directory and (where there is one) its block device node.
+pub(super) type Remount = Box<dyn FnMut() -> Result<(PathBuf, Option<PathBuf>)> + Send>;
+
+/// A mounted directory with a name for the report.
+pub struct Target {
+    name: String,
+    dir: PathBuf,
+    device: Option<PathBuf>,
+    remount: Option<Remount>,
+    /// The name of our directory in it, once made; removed when the target is dropped.
+    work: Option<String>,
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Target")
+            .field("name", &self.name)
+            .field("dir", &self.dir)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Target {
+    /// A directory on the file system to measure. Its block device is found by itself where there is one.
+    pub fn new(name: impl Into<String>, dir: impl Into<PathBuf>) -> Self {
+        let dir = dir.into();
+        Self {
+            name: name.into(),
+            device: device::below(&dir),
+            dir,
+            remount: None,
+            work: None,
+        }
+    }
+
+    /// Says which block device (node) lies below, where the mount table does not.
+    #[must_use]
+    pub fn on_device(mut self, node: &Path) -> Self {
+        if let Some(found) = device::of_node(node) {
+            self.device = Some(found);
+        }
+        self
+    }
+
+    /// Gives a way to mount it again, which empties every cache, a server's own included.
+    #[must_use]
+    pub(super) fn with_remount(mut self, remount: Remount) -> Self {
+        self.remount = Some(remount);
+        self
+    }
+
+    /// Its name in the report.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The sysfs directory of the block device below.
+    pub(super) fn device(&self) -> Option<&Path> {
+        self.device.as_deref()
+    }
+
+    pub(super) fn make_work_dir(&mut self) -> Result<()> {
+        let dir = tempfile::Builder::new()
+            .prefix("stetfs-bench-")
+            .tempdir_in(&self.dir)
+            .with_context(|| format!("a directory in {}", self.dir.display()))?;
+        let path = dir.keep();
+        self.work = path.file_name().map(|n| n.to_string_lossy().into_owned());
+        Ok(())
+    }
+
+    /// Our directory on it.
+    pub(super) fn work_dir(&self) -> PathBuf {
+        self.work
+            .as_ref()
+            .map_or_else(|| self.dir.clone(), |name| self.dir.join(name))
+    }
+
+    /// Writes everything back, so that the next workload does not pay for the one before.
+    pub(super) fn settle(&self) -> Result<()> {
+        let dir = fs::File::open(&self.dir)?;
+        rustix::fs::syncfs(&dir).with_context(|| format!("syncfs {}", self.dir.display()))
+    }
+
+    /// Empties the caches: by a remount where we can, else those of the kernel (as far as we may).
+    pub(super) fn make_cold(&mut self, file: &Path) -> Result<()> {
+        if let Some(remount) = &mut self.remount {
+            let (dir, node) = remount()?;
+            self.dir = dir;
+            self.device = node.and_then(|n| device::of_node(&n));
+            return Ok(());
+        }
+        self.settle()?;
+        let file = fs::File::open(file)?;
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
+        // Only root may; for others fadvise has to do.
+        let _ = fs::write("/proc/sys/vm/drop_caches", "3");
+        Ok(())
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        if self.work.is_some() {
+            let _ = fs::remove_dir_all(self.work_dir());
+        }
+    }
+}

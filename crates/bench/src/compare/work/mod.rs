@@ -1,0 +1,223 @@
+//! The workloads.
+
+mod git;
+mod names;
+mod sqlite;
+mod stream;
+mod sync;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use tempfile::TempDir;
+
+use super::report::Better;
+use super::{CompareConfig, Counters, Sizes, Target};
+
+/// One workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Workload {
+    /// Append 4 KiB, `fsync`.
+    AppendFsync,
+    /// Overwrite 4 KiB at random in a written file, `fdatasync`.
+    OverwriteFdatasync,
+    /// Create, rename and unlink empty files, one thread.
+    Names1,
+    /// The same with two threads, each in a directory of its own.
+    Names2,
+    /// `stat` of files that are cached.
+    Stat,
+    /// Write a file in 1 MiB calls and `fsync` it; read it again with cold caches.
+    Stream,
+    /// `git clone` of a local repository.
+    GitClone,
+    /// SQLite, one row a transaction, rollback journal.
+    SqliteDelete,
+    /// SQLite, one row a transaction, write-ahead log.
+    SqliteWal,
+}
+
+impl Workload {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::AppendFsync,
+        Self::OverwriteFdatasync,
+        Self::Names1,
+        Self::Names2,
+        Self::Stat,
+        Self::Stream,
+        Self::GitClone,
+        Self::SqliteDelete,
+        Self::SqliteWal,
+    ];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AppendFsync => "append-fsync",
+            Self::OverwriteFdatasync => "overwrite-fdatasync",
+            Self::Names1 => "names-1",
+            Self::Names2 => "names-2",
+            Self::Stat => "stat",
+            Self::Stream => "stream",
+            Self::GitClone => "git-clone",
+            Self::SqliteDelete => "sqlite-delete",
+            Self::SqliteWal => "sqlite-wal",
+        }
+    }
+
+    /// The workload of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|w| w.name() == name)
+    }
+
+    /// Runs it once on `target`, in a directory that is fresh and removed after it.
+    pub(super) fn run(
+        self,
+        target: &mut Target,
+        sizes: &Sizes,
+        shared: &Shared,
+    ) -> Result<Outcome> {
+        let name = self.name();
+        let dir = target.work_dir().join(name);
+        fs::create_dir(&dir).with_context(|| format!("mkdir {}", dir.display()))?;
+        let outcome = match self {
+            Self::AppendFsync => sync::append(target, &dir, sizes),
+            Self::OverwriteFdatasync => sync::overwrite(target, &dir, sizes),
+            Self::Names1 => names::names(target, &dir, sizes, 1),
+            Self::Names2 => names::names(target, &dir, sizes, 2),
+            Self::Stat => names::stat(target, &dir, sizes),
+            Self::Stream => stream::stream(target, name, sizes),
+            Self::GitClone => git::clone(target, &dir, shared),
+            Self::SqliteDelete => sqlite::transactions(target, &dir, sizes, shared, "DELETE"),
+            Self::SqliteWal => sqlite::transactions(target, &dir, sizes, shared, "WAL"),
+        };
+        // A remount may have moved it.
+        let dir = target.work_dir().join(name);
+        let removed =
+            fs::remove_dir_all(&dir).with_context(|| format!("removing {}", dir.display()));
+        let outcome = outcome?;
+        removed?;
+        target.settle()?;
+        Ok(outcome)
+    }
+}
+
+/// One number that a run gave.
+#[derive(Clone, Debug)]
+pub(super) struct Measured {
+    pub(super) title: &'static str,
+    pub(super) unit: &'static str,
+    pub(super) better: Better,
+    pub(super) value: f64,
+    /// What the block device got meanwhile, per operation.
+    pub(super) device: Option<Counters>,
+}
+
+/// What one run of a workload gave.
+pub(super) type Outcome = Vec<Measured>;
+
+/// Measures a piece of work: time, and what reaches the device.
+pub(super) struct Meter<'t> {
+    target: &'t Target,
+    before: Option<Counters>,
+    start: Instant,
+}
+
+impl<'t> Meter<'t> {
+    /// Starts the clock, on a file system with nothing left to write back.
+    pub(super) fn start(target: &'t Target) -> Result<Self> {
+        target.settle()?;
+        let before = target.device().and_then(Counters::read);
+        Ok(Self {
+            target,
+            before,
+            start: Instant::now(),
+        })
+    }
+
+    /// Seconds since the start.
+    pub(super) fn seconds(&self) -> f64 {
+        self.start.elapsed().as_secs_f64()
+    }
+
+    /// What reached the device since the start, per operation.
+    pub(super) fn device(&self, operations: f64) -> Option<Counters> {
+        let now = self.target.device().and_then(Counters::read)?;
+        Some(now.since(self.before?, operations))
+    }
+}
+
+/// What several runs use: the repository to clone.
+pub(super) struct Shared {
+    pub(super) sqlite3: PathBuf,
+    git: std::result::Result<PathBuf, String>,
+    sqlite: std::result::Result<(), String>,
+    _dir: TempDir,
+}
+
+impl Shared {
+    pub(super) fn prepare(config: &CompareConfig) -> Result<Self> {
+        let dir = tempfile::Builder::new().prefix("stetfs-bench-").tempdir()?;
+        let wanted = |w: &[Workload]| config.workloads.iter().any(|x| w.contains(x));
+        let git = if wanted(&[Workload::GitClone]) && runs(Path::new("git")) {
+            Ok(git::make_repository(dir.path(), config.sizes.git_files)?)
+        } else {
+            Err("git is not installed".to_owned())
+        };
+        let sqlite = if runs(&config.sqlite3) {
+            Ok(())
+        } else {
+            Err(format!("{} is not installed", config.sqlite3.display()))
+        };
+        Ok(Self {
+            sqlite3: config.sqlite3.clone(),
+            git,
+            sqlite,
+            _dir: dir,
+        })
+    }
+
+    /// Why this workload cannot run on this machine, if it cannot.
+    pub(super) fn cannot_run(&self, workload: Workload) -> Option<&str> {
+        match workload {
+            Workload::GitClone => self.git.as_ref().err().map(String::as_str),
+            Workload::SqliteDelete | Workload::SqliteWal => {
+                self.sqlite.as_ref().err().map(String::as_str)
+            }
+            _ => None,
+        }
+    }
+
+    fn repository(&self) -> Result<&Path> {
+        match &self.git {
+            Ok(path) => Ok(path),
+            Err(reason) => bail!("{reason}"),
+        }
+    }
+}
+
+fn runs(program: &Path) -> bool {
+    Command::new(program)
+        .arg("--version")
+        .output()
+        .is_ok_and(|out| out.status.success())
+}
+
+/// Runs a command; an exit status other than 0 is an error with what it printed.
+fn checked(command: &mut Command) -> Result<()> {
+    let out = command
+        .output()
+        .with_context(|| format!("cannot run {}", command.get_program().display()))?;
+    if !out.status.success() {
+        bail!(
+            "{} failed: {}",
+            command.get_program().display(),
+            String::from_utf8_lossy(&out.stderr)
+        );
+    }
+    Ok(())
+}

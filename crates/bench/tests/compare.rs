@@ -1,0 +1,100 @@
+//! The comparison, run for real on kernel mounts (needs root and loop devices).
+
+#![allow(clippy::unwrap_used)]
+
+use stetfs_bench::compare::{Better, CompareConfig, Peers, PeersConfig, Sizes, Target, Workload};
+
+fn tiny() -> Sizes {
+    Sizes {
+        syncs: 30,
+        overwrite_bytes: 1 << 20,
+        names: 60,
+        stats: 2_000,
+        stream_bytes: 8 << 20,
+        git_files: 60,
+        transactions: 20,
+    }
+}
+
+#[test]
+fn kernel_peers_are_measured_and_taken_down() {
+    let config = PeersConfig {
+        image_bytes: 256 << 20,
+        journal_mib: 16,
+        ..PeersConfig::new(None, vec![])
+    };
+    let report = Peers::compare(&config, |c| CompareConfig {
+        rounds: 2,
+        sizes: tiny(),
+        progress: false,
+        ..c
+    })
+    .unwrap();
+    println!("{}", report.text());
+
+    assert_eq!(report.targets, ["ext4 ordered", "ext4 journal"]);
+    assert_eq!(report.skipped, Vec::<String>::new());
+    for workload in Workload::ALL {
+        assert!(
+            report.metrics.iter().any(|m| m.workload == workload.name()),
+            "{} is missing",
+            workload.name()
+        );
+    }
+    for metric in &report.metrics {
+        assert_eq!(metric.values.len(), 2, "{}", metric.title);
+        for value in &metric.values {
+            assert_eq!(value.rounds.len(), 2, "{}", metric.title);
+            assert!(value.median > 0.0, "{}", metric.title);
+        }
+        assert!((metric.values[0].ratio - 1.0).abs() < 1e-9);
+    }
+    // Every fsync of an append makes ext4 flush the device, with its journal and with the data.
+    let append = report
+        .metrics
+        .iter()
+        .find(|m| m.title == "append 4 KiB + fsync, p50")
+        .unwrap();
+    assert_eq!(append.better, Better::Lower);
+    for value in &append.values {
+        let device = value.device.unwrap();
+        assert!((1.0..5.0).contains(&device.flushes), "{device:?}");
+        assert!((8.0..100.0).contains(&device.written_kib), "{device:?}");
+    }
+    // With journalled data each byte is written at least twice by the time it is home.
+    let svg = report.svg().unwrap();
+    for text in report
+        .targets
+        .iter()
+        .chain(report.metrics.iter().map(|m| &m.title))
+    {
+        assert!(svg.contains(text.as_str()), "{text} is not in the figure");
+    }
+    assert!(svg.matches("<rect").count() >= 2 * report.metrics.len());
+    let back: stetfs_bench::compare::Report =
+        serde_json::from_str(&report.json().unwrap()).unwrap();
+    assert_eq!(back.text(), report.text());
+}
+
+#[test]
+fn any_directory_can_be_a_target_and_is_left_as_it_was() {
+    let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::write(a.path().join("mine"), "stays").unwrap();
+    let targets = vec![Target::new("a", a.path()), Target::new("b", b.path())];
+    let mut config = CompareConfig {
+        rounds: 1,
+        sizes: tiny(),
+        progress: false,
+        ..CompareConfig::new(targets)
+    };
+    config.workloads = vec![Workload::Names1, Workload::AppendFsync];
+    let report = stetfs_bench::compare::run(&mut config).unwrap();
+    assert_eq!(report.metrics.len(), 5);
+    drop(config);
+    let left: Vec<_> = std::fs::read_dir(a.path())
+        .unwrap()
+        .map(|e| e.unwrap().file_name())
+        .collect();
+    assert_eq!(left, ["mine"]);
+    assert_eq!(std::fs::read_dir(b.path()).unwrap().count(), 0);
+}
