@@ -6,5 +6,6 @@ pub mod dirent;
 pub mod features;
 pub mod group_desc;
 pub mod hash;
+pub mod htree;
 pub mod superblock;
 pub mod time;

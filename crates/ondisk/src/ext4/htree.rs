@@ -1,0 +1,766 @@
+//! Index blocks of hashed directories ("Hash Tree Directories" in the ext4 documentation).
+//!
+//! Block 0 of an indexed directory is the root (`dx_root`), further index blocks are nodes (`dx_node`), the
+//! leaves are linear blocks (see [`dirent`](super::dirent)). To code that does not know the index, a root looks
+//! like a block with "." and ".." and a node like one free entry; the index lies in the slack.
+//!
+//! An index block maps hashes to blocks of the directory. Entry 0 has no hash (its place holds `limit` and
+//! `count`) and stands for all hashes below entry 1's. Entry `i` leads to hashes from its own up to the
+//! next entry's. Bit 0 of an entry's hash says that names with that hash also lie in the block before.
+//!
+//! Checksums are apart: change, then [`update_checksum`].
+
+use super::checksum::ext4_crc32c;
+use super::dirent::{self, DirLayout, decode_rec_len, encode_rec_len, min_rec_len};
+use crate::bytes::{array_at, le16, le32, put};
+use crate::error::{OnDiskError, Result, corrupt};
+
+/// Name of the structure in errors.
+const WHAT: &str = "directory index";
+/// Bytes of one entry: hash and block.
+const ENTRY: usize = 8;
+/// Where `dx_root_info` starts: behind "." and "..".
+const INFO: usize = 24;
+/// `info_length`, the only one there is.
+const INFO_LEN: u8 = 8;
+/// Bytes of `dx_tail`: reserved word and checksum.
+const TAIL_LEN: usize = 8;
+/// Bits of an entry's block field that are a block number; the kernel ignores the others.
+const BLOCK_MASK: u32 = 0x0fff_ffff;
+
+/// Which index block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeKind {
+    /// Block 0.
+    Root,
+    /// Any other index block.
+    Node,
+}
+
+/// What a volume's index blocks look like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IndexLayout {
+    /// Blocks end in a checksum (`metadata_csum`).
+    pub tail: bool,
+    /// Highest `indirect_levels`: 1, or 2 with `large_dir`.
+    pub max_levels: u8,
+}
+
+impl IndexLayout {
+    /// `limit` of an index block of `block_size` bytes: how many entries it holds.
+    #[must_use]
+    pub fn limit(&self, kind: NodeKind, block_size: usize) -> usize {
+        let used = entries_at(kind) + if self.tail { TAIL_LEN } else { 0 };
+        block_size.saturating_sub(used) / ENTRY
+    }
+}
+
+/// `dx_root_info`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RootInfo {
+    /// `hash_version` as stored; see [`HashVersion::on_volume`](super::hash::HashVersion::on_volume).
+    pub hash_version: u8,
+    /// Index levels below the root: 0 when its entries lead to leaves.
+    pub indirect_levels: u8,
+}
+
+/// An entry of an index block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IndexEntry {
+    /// Lowest hash behind this entry (0 in entry 0); with bit 0 set if that hash began in the block before.
+    pub hash: u32,
+    /// Block of the directory (logical).
+    pub block: u32,
+}
+
+impl IndexEntry {
+    /// Whether names with hash `major` that a lookup did not find in the block before may lie behind this entry.
+    #[must_use]
+    pub fn continues(&self, major: u32) -> bool {
+        self.hash == major | 1
+    }
+}
+
+/// Where the entries of an index block start, bytes.
+const fn entries_at(kind: NodeKind) -> usize {
+    match kind {
+        NodeKind::Root => INFO + INFO_LEN as usize,
+        NodeKind::Node => 8,
+    }
+}
+
+/// Layout that reads a root's "." and "..": to dirents the index is slack of "..".
+const DOTS: DirLayout = DirLayout {
+    tail: false,
+    filetype: true,
+    max_inode: u32::MAX,
+};
+
+/// Reads and checks the root's header: "." and "..", and `dx_root_info`.
+pub fn root_info(block: &[u8], layout: &IndexLayout) -> Result<RootInfo> {
+    root_dots(block)?;
+    let [
+        r0,
+        r1,
+        r2,
+        r3,
+        hash_version,
+        info_len,
+        indirect_levels,
+        flags,
+    ] = array_at(block, INFO).ok_or_else(|| corrupt!(WHAT, "root of {} bytes", block.len()))?;
+    if [r0, r1, r2, r3] != [0; 4] || info_len != INFO_LEN {
+        return Err(corrupt!(
+            WHAT,
+            "root with info_length {info_len}, reserved {:02x?}",
+            [r0, r1, r2, r3]
+        ));
+    }
+    if flags & 1 != 0 {
+        return Err(OnDiskError::Unsupported {
+            feature: format!("directory index flags {flags:#x}"),
+        });
+    }
+    if indirect_levels > layout.max_levels {
+        return Err(corrupt!(
+            WHAT,
+            "{indirect_levels} indirect levels of at most {}",
+            layout.max_levels
+        ));
+    }
+    Ok(RootInfo {
+        hash_version,
+        indirect_levels,
+    })
+}
+
+/// Inodes of "." and ".." in a root. (To change "..", use [`dirent::set_inode`] with a layout without tail.)
+pub fn root_dots(block: &[u8]) -> Result<(u32, u32)> {
+    let mut entries = dirent::entries(block, &DOTS)?;
+    match (entries.next().transpose()?, entries.next().transpose()?) {
+        (Some(dot), Some(dotdot))
+            if dot.inode != 0
+                && dotdot.inode != 0
+                && dot.name == b"."
+                && dot.rec_len == min_rec_len(1)
+                && dotdot.name == b".."
+                && dotdot.rec_len == block.len() - min_rec_len(1) =>
+        {
+            Ok((dot.inode, dotdot.inode))
+        }
+        _ => Err(corrupt!(WHAT, "root without \".\" and \"..\"")),
+    }
+}
+
+/// The entries of an index block, with `limit` and `count` checked.
+#[derive(Debug, Clone, Copy)]
+pub struct Index<'a> {
+    /// The `count` entries that are in use; never empty.
+    entries: &'a [[u8; ENTRY]],
+    limit: usize,
+}
+
+impl<'a> Index<'a> {
+    /// Checks `limit`, `count` and what makes the block look like a directory block.
+    /// A root's header is [`root_info`]'s matter; [`Index::check`] looks at each entry.
+    pub fn new(block: &'a [u8], kind: NodeKind, layout: &IndexLayout) -> Result<Index<'a>> {
+        let at = entries_at(kind);
+        let short = || corrupt!(WHAT, "{} bytes long", block.len());
+        if kind == NodeKind::Node {
+            let (inode, rec_len) = le32(block, 0).zip(le16(block, 4)).ok_or_else(short)?;
+            if inode != 0 || decode_rec_len(rec_len, block.len()) != block.len() {
+                return Err(corrupt!(
+                    WHAT,
+                    "node that starts with inode {inode}, rec_len {rec_len}"
+                ));
+            }
+        }
+        let (limit, count) = le16(block, at).zip(le16(block, at + 2)).ok_or_else(short)?;
+        let (limit, count) = (usize::from(limit), usize::from(count));
+        let expected = layout.limit(kind, block.len());
+        if limit != expected || count == 0 || count > limit {
+            return Err(corrupt!(
+                WHAT,
+                "count {count}, limit {limit} where {expected} fit"
+            ));
+        }
+        let bytes = block.get(at..at + count * ENTRY).ok_or_else(short)?;
+        let (entries, _) = bytes.as_chunks::<ENTRY>();
+        Ok(Index { entries, limit })
+    }
+
+    /// Number of entries, at least 1.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "an index is never empty")]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is no room for another entry.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.len() >= self.limit
+    }
+
+    /// Entry `i`.
+    #[must_use]
+    pub fn get(&self, i: usize) -> Option<IndexEntry> {
+        let [h0, h1, h2, h3, b0, b1, b2, b3] = *self.entries.get(i)?;
+        Some(IndexEntry {
+            // Entry 0 holds limit and count there.
+            hash: if i == 0 {
+                0
+            } else {
+                u32::from_le_bytes([h0, h1, h2, h3])
+            },
+            block: u32::from_le_bytes([b0, b1, b2, b3]) & BLOCK_MASK,
+        })
+    }
+
+    /// All entries.
+    pub fn iter(&self) -> impl Iterator<Item = IndexEntry> + 'a {
+        let index = *self;
+        (0..index.len()).map_while(move |i| index.get(i))
+    }
+
+    /// Index and value of the entry behind which `hash` lies: the last whose hash is not above it.
+    /// (In an index that [`Index::check`] would refuse, any entry.)
+    #[must_use]
+    pub fn search(&self, hash: u32) -> (usize, IndexEntry) {
+        let above_first = self.entries.get(1..).unwrap_or(&[]);
+        let i = above_first
+            .partition_point(|&[h0, h1, h2, h3, ..]| u32::from_le_bytes([h0, h1, h2, h3]) <= hash);
+        // `new` made sure of entry 0, and i counts entries from 1 on.
+        (i, self.get(i).unwrap_or(IndexEntry { hash: 0, block: 0 }))
+    }
+
+    /// Checks every entry: hashes ascend and blocks lie in a directory of `dir_blocks` blocks, not at its root.
+    pub fn check(&self, dir_blocks: u32) -> Result<()> {
+        let mut last = 0;
+        for (i, e) in self.iter().enumerate() {
+            if e.hash < last {
+                return Err(corrupt!(
+                    WHAT,
+                    "entry {i}: hash {:#x} after {last:#x}",
+                    e.hash
+                ));
+            }
+            if e.block == 0 || e.block >= dir_blocks {
+                return Err(corrupt!(
+                    WHAT,
+                    "entry {i}: block {} of {dir_blocks}",
+                    e.block
+                ));
+            }
+            last = e.hash;
+        }
+        Ok(())
+    }
+}
+
+/// Makes the block a root without indirect levels whose only entry leads to `leaf`.
+/// `filetype` is the volume's feature, `hash_version` from
+/// [`HashVersion::root_byte`](super::hash::HashVersion::root_byte).
+pub fn init_root(
+    block: &mut [u8],
+    layout: &IndexLayout,
+    (inode, parent): (u32, u32),
+    filetype: bool,
+    hash_version: u8,
+    leaf: u32,
+) -> Result<()> {
+    dirent::init_dots(block, &DirLayout { filetype, ..DOTS }, inode, parent)?;
+    put(block, INFO, &[0, 0, 0, 0, hash_version, INFO_LEN, 0, 0]).ok_or_else(no_room)?;
+    set_entries(
+        block,
+        NodeKind::Root,
+        layout,
+        &[IndexEntry {
+            hash: 0,
+            block: leaf,
+        }],
+    )
+}
+
+/// Adds an entry behind entry `after`; `false` (and nothing changed) if the block is full.
+pub fn insert(
+    block: &mut [u8],
+    kind: NodeKind,
+    layout: &IndexLayout,
+    after: usize,
+    entry: IndexEntry,
+) -> Result<bool> {
+    let index = Index::new(block, kind, layout)?;
+    let count = index.len();
+    let before = index
+        .get(after)
+        .ok_or_else(|| corrupt!(WHAT, "no entry {after} of {count}"))?;
+    let behind = index.get(after + 1);
+    if entry.hash < before.hash || behind.is_some_and(|b| b.hash < entry.hash) {
+        return Err(corrupt!(
+            WHAT,
+            "hash {:#x} does not belong behind entry {after}",
+            entry.hash
+        ));
+    }
+    if index.is_full() {
+        return Ok(false);
+    }
+    let at = entries_at(kind);
+    let slot = at + (after + 1) * ENTRY;
+    let tail = block
+        .get_mut(slot..at + (count + 1) * ENTRY)
+        .ok_or_else(no_room)?;
+    tail.copy_within(..tail.len() - ENTRY, ENTRY);
+    write_entry(block, slot, entry)?;
+    set_count(block, at, count + 1)?;
+    Ok(true)
+}
+
+/// Moves the upper half of a node's entries to `new`, which becomes a node. Answers the hash from which on
+/// the new node is to be found: the hash of its entry in the parent.
+pub fn split_node(node: &mut [u8], new: &mut [u8], layout: &IndexLayout) -> Result<u32> {
+    let index = Index::new(node, NodeKind::Node, layout)?;
+    let keep = index.len() / 2;
+    let moved: Vec<IndexEntry> = index.iter().skip(keep).collect();
+    let first = match (keep, moved.first()) {
+        (1.., Some(first)) => first.hash,
+        _ => {
+            return Err(corrupt!(
+                WHAT,
+                "cannot split a node of {} entries",
+                index.len()
+            ));
+        }
+    };
+    init_node(new, layout, &moved)?;
+    set_count(node, entries_at(NodeKind::Node), keep)?;
+    Ok(first)
+}
+
+/// Adds a level: all entries of the root move to `child`, which becomes a node, and the root's only entry leads
+/// to it as block `child_block`. Fails if the root has the most levels it may have.
+pub fn deepen(
+    root: &mut [u8],
+    child: &mut [u8],
+    layout: &IndexLayout,
+    child_block: u32,
+) -> Result<()> {
+    let levels = root_info(root, layout)?.indirect_levels;
+    if levels >= layout.max_levels {
+        return Err(corrupt!(
+            WHAT,
+            "root has its {levels} indirect levels already"
+        ));
+    }
+    let entries: Vec<IndexEntry> = Index::new(root, NodeKind::Root, layout)?.iter().collect();
+    init_node(child, layout, &entries)?;
+    put(root, INFO + 6, &[levels + 1]).ok_or_else(no_room)?;
+    set_entries(
+        root,
+        NodeKind::Root,
+        layout,
+        &[IndexEntry {
+            hash: 0,
+            block: child_block,
+        }],
+    )
+}
+
+/// Makes the block a node with these entries; the first one's hash is not stored.
+fn init_node(block: &mut [u8], layout: &IndexLayout, entries: &[IndexEntry]) -> Result<()> {
+    block.fill(0);
+    let rec_len = encode_rec_len(block.len(), block.len()).ok_or_else(no_room)?;
+    put(block, 4, &rec_len.to_le_bytes()).ok_or_else(no_room)?;
+    set_entries(block, NodeKind::Node, layout, entries)
+}
+
+/// Writes `limit`, `count` and the entries; the rest of the block is zeroed.
+fn set_entries(
+    block: &mut [u8],
+    kind: NodeKind,
+    layout: &IndexLayout,
+    entries: &[IndexEntry],
+) -> Result<()> {
+    let (at, limit) = (entries_at(kind), layout.limit(kind, block.len()));
+    if entries.is_empty() || entries.len() > limit {
+        return Err(no_room());
+    }
+    block.get_mut(at..).ok_or_else(no_room)?.fill(0);
+    for (i, entry) in entries.iter().enumerate() {
+        write_entry(block, at + i * ENTRY, *entry)?;
+    }
+    let limit = u16::try_from(limit).map_err(|_| no_room())?;
+    put(block, at, &limit.to_le_bytes()).ok_or_else(no_room)?;
+    set_count(block, at, entries.len())
+}
+
+fn write_entry(block: &mut [u8], at: usize, entry: IndexEntry) -> Result<()> {
+    put(block, at, &entry.hash.to_le_bytes()).ok_or_else(no_room)?;
+    put(block, at + 4, &entry.block.to_le_bytes()).ok_or_else(no_room)
+}
+
+fn set_count(block: &mut [u8], at: usize, count: usize) -> Result<()> {
+    let raw = u16::try_from(count).map_err(|_| no_room())?;
+    put(block, at + 2, &raw.to_le_bytes()).ok_or_else(no_room)
+}
+
+fn no_room() -> OnDiskError {
+    corrupt!(WHAT, "entries do not fit in their block")
+}
+
+/// Where the tail is, and the checksum: all up to the last entry in use, then the tail with its checksum as zero.
+/// What lies between the last entry and the limit is not covered.
+fn tail_and_checksum(
+    block: &[u8],
+    kind: NodeKind,
+    layout: &IndexLayout,
+    seed: u32,
+) -> Result<(usize, u32)> {
+    let index = Index::new(
+        block,
+        kind,
+        &IndexLayout {
+            tail: true,
+            ..*layout
+        },
+    )?;
+    let at = entries_at(kind);
+    let tail = at + index.limit * ENTRY;
+    let (used, reserved) = block
+        .get(..at + index.len() * ENTRY)
+        .zip(block.get(tail..tail + 4))
+        .ok_or_else(no_room)?;
+    let sum = ext4_crc32c(ext4_crc32c(seed, used), reserved);
+    Ok((tail, ext4_crc32c(sum, &[0; 4])))
+}
+
+/// Checks the checksum of an index block; fails, too, if the block has no room for one.
+/// `seed` is the [`inode_seed`](super::checksum::inode_seed) of the directory.
+pub fn verify_checksum(
+    block: &[u8],
+    kind: NodeKind,
+    layout: &IndexLayout,
+    seed: u32,
+) -> Result<()> {
+    let (tail, computed) = tail_and_checksum(block, kind, layout, seed)?;
+    let stored = le32(block, tail + 4).ok_or_else(no_room)?;
+    if stored != computed {
+        return Err(corrupt!(
+            WHAT,
+            "checksum {stored:#010x}, computed {computed:#010x}"
+        ));
+    }
+    Ok(())
+}
+
+/// Stores the right checksum; fails if the block has no room for one.
+pub fn update_checksum(
+    block: &mut [u8],
+    kind: NodeKind,
+    layout: &IndexLayout,
+    seed: u32,
+) -> Result<()> {
+    let (tail, sum) = tail_and_checksum(block, kind, layout, seed)?;
+    put(block, tail + 4, &sum.to_le_bytes()).ok_or_else(no_room)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const LAYOUT: IndexLayout = IndexLayout {
+        tail: true,
+        max_levels: 1,
+    };
+
+    fn root(size: usize, layout: &IndexLayout) -> Vec<u8> {
+        let mut b = vec![0xEE; size];
+        init_root(&mut b, layout, (12, 2), true, 1, 1).unwrap();
+        b
+    }
+
+    fn all(block: &[u8], kind: NodeKind, layout: &IndexLayout) -> Vec<(u32, u32)> {
+        Index::new(block, kind, layout)
+            .unwrap()
+            .iter()
+            .map(|e| (e.hash, e.block))
+            .collect()
+    }
+
+    #[test]
+    fn limits_of_the_documentation() {
+        let bare = IndexLayout {
+            tail: false,
+            ..LAYOUT
+        };
+        assert_eq!(
+            (
+                bare.limit(NodeKind::Root, 4096),
+                bare.limit(NodeKind::Node, 4096)
+            ),
+            (508, 511)
+        );
+        assert_eq!(
+            (
+                LAYOUT.limit(NodeKind::Root, 4096),
+                LAYOUT.limit(NodeKind::Node, 4096)
+            ),
+            (507, 510)
+        );
+        assert_eq!(
+            (
+                LAYOUT.limit(NodeKind::Root, 1024),
+                LAYOUT.limit(NodeKind::Node, 1024)
+            ),
+            (123, 126)
+        );
+    }
+
+    #[test]
+    fn a_new_root_is_also_a_linear_block() {
+        for size in [1024, 4096, 65536] {
+            let b = root(size, &LAYOUT);
+            assert_eq!(root_dots(&b).unwrap(), (12, 2));
+            assert_eq!(
+                root_info(&b, &LAYOUT).unwrap(),
+                RootInfo {
+                    hash_version: 1,
+                    indirect_levels: 0
+                }
+            );
+            assert_eq!(all(&b, NodeKind::Root, &LAYOUT), [(0, 1)]);
+            let mut moved = b.clone();
+            dirent::set_inode(&mut moved, &DOTS, 12, 99, dirent::FileType::Directory).unwrap();
+            assert_eq!(root_dots(&moved).unwrap(), (12, 99));
+            assert_eq!(all(&moved, NodeKind::Root, &LAYOUT), [(0, 1)]);
+        }
+    }
+
+    #[test]
+    fn what_is_refused() {
+        let good = root(1024, &LAYOUT);
+        let damaged: [(usize, &[u8]); 10] = [
+            (0, &[0]),     // "." free
+            (8, b"x"),     // "." misnamed
+            (4, &[16]),    // "." too long
+            (16, &[0xf0]), // ".." ends early
+            (24, &[1]),    // reserved_zero
+            (29, &[16]),   // info_length
+            (30, &[2]),    // too many levels
+            (31, &[1]),    // unknown flag
+            (32, &[124]),  // limit without room for the tail
+            (34, &[0]),    // count 0
+        ];
+        for (at, bytes) in damaged {
+            let mut b = good.clone();
+            put(&mut b, at, bytes).unwrap();
+            assert!(
+                root_info(&b, &LAYOUT).is_err() || Index::new(&b, NodeKind::Root, &LAYOUT).is_err(),
+                "{at}"
+            );
+        }
+        let mut b = good.clone();
+        put(&mut b, 34, &[124]).unwrap();
+        assert!(
+            Index::new(&b, NodeKind::Root, &LAYOUT).is_err(),
+            "count above limit"
+        );
+        assert!(
+            Index::new(&good, NodeKind::Root, &LAYOUT)
+                .unwrap()
+                .check(1)
+                .is_err(),
+            "leaf past the end"
+        );
+        assert!(
+            Index::new(&good, NodeKind::Root, &LAYOUT)
+                .unwrap()
+                .check(2)
+                .is_ok()
+        );
+        let (mut child, mut other) = (vec![0; 1024], vec![0; 1024]);
+        let mut deep = good.clone();
+        deepen(&mut deep, &mut child, &LAYOUT, 2).unwrap();
+        assert!(
+            deepen(&mut deep, &mut other, &LAYOUT, 3).is_err(),
+            "one level too many"
+        );
+        assert!(
+            split_node(&mut child, &mut other, &LAYOUT).is_err(),
+            "one entry cannot be split"
+        );
+        insert(
+            &mut deep,
+            NodeKind::Root,
+            &LAYOUT,
+            0,
+            IndexEntry { hash: 10, block: 3 },
+        )
+        .unwrap();
+        insert(
+            &mut deep,
+            NodeKind::Root,
+            &LAYOUT,
+            1,
+            IndexEntry { hash: 20, block: 4 },
+        )
+        .unwrap();
+        assert!(
+            insert(
+                &mut deep,
+                NodeKind::Root,
+                &LAYOUT,
+                0,
+                IndexEntry { hash: 12, block: 5 }
+            )
+            .is_err()
+        );
+        assert!(
+            insert(
+                &mut deep,
+                NodeKind::Root,
+                &LAYOUT,
+                1,
+                IndexEntry { hash: 8, block: 5 }
+            )
+            .is_err()
+        );
+        assert!(
+            insert(
+                &mut deep,
+                NodeKind::Root,
+                &LAYOUT,
+                3,
+                IndexEntry { hash: 30, block: 5 }
+            )
+            .is_err()
+        );
+        put(&mut deep, 40, &30u32.to_le_bytes()).unwrap();
+        assert!(
+            Index::new(&deep, NodeKind::Root, &LAYOUT)
+                .unwrap()
+                .check(9)
+                .is_err(),
+            "descending hashes"
+        );
+    }
+
+    #[test]
+    fn continuation() {
+        let e = IndexEntry {
+            hash: 0x1235,
+            block: 1,
+        };
+        assert!(e.continues(0x1234) && !e.continues(0x1236));
+        assert!(
+            !IndexEntry {
+                hash: 0x1234,
+                block: 1
+            }
+            .continues(0x1234)
+        );
+    }
+
+    proptest! {
+        /// Grows a tree as a directory would, and finds every hash where a sorted map would.
+        #[test]
+        fn grows_like_a_sorted_map(hashes in proptest::collection::vec(0u32..u32::MAX, 1..400), tail: bool) {
+            let layout = IndexLayout { tail, max_levels: 1 };
+            let mut root = root(1024, &layout);
+            let mut nodes: Vec<(u32, Vec<u8>)> = Vec::new();
+            let mut model = std::collections::BTreeMap::from([(0u32, 1u32)]);
+            for (hash, leaf) in hashes.into_iter().zip(2..) {
+                if model.contains_key(&hash) {
+                    continue;
+                }
+                let entry = IndexEntry { hash, block: leaf };
+                if nodes.is_empty() {
+                    let (at, _) = Index::new(&root, NodeKind::Root, &layout).unwrap().search(hash);
+                    if insert(&mut root, NodeKind::Root, &layout, at, entry).unwrap() {
+                        model.insert(hash, leaf);
+                        continue;
+                    }
+                    let mut child = vec![0xEE; 1024];
+                    deepen(&mut root, &mut child, &layout, 1000).unwrap();
+                    prop_assert_eq!(root_info(&root, &layout).unwrap().indirect_levels, 1);
+                    nodes.push((1000, child));
+                }
+                loop {
+                    let (at, up) = Index::new(&root, NodeKind::Root, &layout).unwrap().search(hash);
+                    let fresh = 1000 + nodes.len() as u32;
+                    let node = &mut nodes.iter_mut().find(|(n, _)| *n == up.block).unwrap().1;
+                    let (i, _) = Index::new(node, NodeKind::Node, &layout).unwrap().search(hash);
+                    if insert(node, NodeKind::Node, &layout, i, entry).unwrap() {
+                        model.insert(hash, leaf);
+                        break;
+                    }
+                    let mut new = vec![0xEE; 1024];
+                    let first = split_node(node, &mut new, &layout).unwrap();
+                    nodes.push((fresh, new));
+                    let up = IndexEntry { hash: first, block: fresh };
+                    prop_assert!(insert(&mut root, NodeKind::Root, &layout, at, up).unwrap());
+                }
+            }
+            let lookup = |hash| {
+                let (_, e) = Index::new(&root, NodeKind::Root, &layout).unwrap().search(hash);
+                match nodes.iter().find(|(n, _)| *n == e.block) {
+                    Some((_, node)) => Index::new(node, NodeKind::Node, &layout).unwrap().search(hash).1.block,
+                    None => e.block,
+                }
+            };
+            Index::new(&root, NodeKind::Root, &layout).unwrap().check(2000).unwrap();
+            for (_, node) in &nodes {
+                Index::new(node, NodeKind::Node, &layout).unwrap().check(2000).unwrap();
+            }
+            for (&hash, &leaf) in &model {
+                prop_assert_eq!(lookup(hash), leaf);
+                let below = hash.saturating_sub(1);
+                prop_assert_eq!(lookup(below), *model.range(..=below).next_back().unwrap().1);
+            }
+        }
+
+        #[test]
+        fn random_bytes_never_panic(
+            mut b in proptest::collection::vec(any::<u8>(), 0..1500), head: bool, node: bool, tail: bool, hash: u32,
+        ) {
+            let layout = IndexLayout { tail, max_levels: 1 };
+            let kind = if node { NodeKind::Node } else { NodeKind::Root };
+            if head {
+                let limit = (layout.limit(kind, b.len()) as u16).to_le_bytes();
+                let rec_len = (b.len() as u16).to_le_bytes();
+                let _ = put(&mut b, entries_at(kind), &limit);
+                let _ = put(&mut b, 0, &[0; 4]);
+                let _ = put(&mut b, 4, &rec_len);
+            }
+            let _ = root_info(&b, &layout);
+            if let Ok(index) = Index::new(&b, kind, &layout) {
+                let (i, e) = index.search(hash);
+                prop_assert_eq!(index.get(i), Some(e));
+                let _ = index.check(100);
+                let _ = insert(&mut b, kind, &layout, i, IndexEntry { hash, block: 5 });
+            }
+            let mut other = vec![0; b.len()];
+            let _ = deepen(&mut b, &mut other, &layout, 5);
+            let _ = split_node(&mut b, &mut other, &layout);
+            let _ = verify_checksum(&b, kind, &layout, 5);
+            let _ = update_checksum(&mut b, kind, &layout, 5);
+        }
+
+        #[test]
+        fn a_flipped_bit_in_use_breaks_the_checksum(bit in 0usize..1024 * 8, seed: u32) {
+            let mut b = root(1024, &LAYOUT);
+            for i in 1..50 {
+                let entry = IndexEntry { hash: i * 1000, block: i + 1 };
+                insert(&mut b, NodeKind::Root, &LAYOUT, i as usize - 1, entry).unwrap();
+            }
+            update_checksum(&mut b, NodeKind::Root, &LAYOUT, seed).unwrap();
+            verify_checksum(&b, NodeKind::Root, &LAYOUT, seed).unwrap();
+            b[bit / 8] ^= 1 << (bit % 8);
+            let covered = !(32 + 50 * 8..1024 - 8).contains(&(bit / 8));
+            prop_assert_eq!(verify_checksum(&b, NodeKind::Root, &LAYOUT, seed).is_err(), covered);
+        }
+    }
+}
