@@ -7,5 +7,6 @@ pub mod features;
 pub mod group_desc;
 pub mod hash;
 pub mod htree;
+pub mod inode;
 pub mod superblock;
 pub mod time;
