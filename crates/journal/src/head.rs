@@ -1,0 +1,16 @@
+//! What the journal remembers about a cached block (jbd2: `journal_head`).
+
+use crate::ids::TxId;
+
+/// The journal's notes on one block.
+#[derive(Debug, Default)]
+pub struct JournalHead {
+    /// The newest transaction that lists this block, whatever its phase. `None`: never changed
+    /// since it was loaded, or freed by the transaction that had listed it.
+    pub(crate) tx: Option<TxId>,
+}
+
+/// The buffer cache as the journal and the file system share it.
+pub type Cache = stetfs_cache::Cache<JournalHead>;
+/// A cached block.
+pub type Block = stetfs_cache::Block<JournalHead>;

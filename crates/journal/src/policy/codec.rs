@@ -1,0 +1,99 @@
+//! How a transaction looks in the log, and how it is read back.
+
+use stetfs_cache::PageRef;
+
+use crate::error::Result;
+use crate::ids::{BlockNr, CommitPoint, Stamp, TxId};
+use crate::policy::{LogTail, Medium};
+use crate::tx::Snapshot;
+
+/// A transaction as log blocks.
+pub struct Encoded {
+    /// The blocks in log order.
+    pub body: Vec<PageRef>,
+    /// The block that makes the body count, when the format wants it written after a flush of the
+    /// body. `None`: the body proves itself and one flush is enough.
+    pub seal: Option<PageRef>,
+    /// Where each image of the snapshot stands, as an index into `body`; `None` if not verbatim.
+    pub verbatim: Vec<Option<u32>>,
+}
+
+impl Encoded {
+    /// Log blocks it takes.
+    pub fn blocks(&self) -> u64 {
+        self.body.len() as u64 + u64::from(self.seal.is_some())
+    }
+}
+
+/// Where an image stands in the log. The fields' meaning beside `at` is the codec's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ImageRef {
+    /// Log block (or byte offset in a frame).
+    pub at: u64,
+    /// Codec's flags (jbd2: escaped).
+    pub flags: u32,
+    /// Codec's checksum of the stored image.
+    pub check: u32,
+}
+
+/// A whole transaction found in a log.
+#[derive(Clone, Debug)]
+pub struct ScannedTx {
+    /// Which one.
+    pub id: TxId,
+    /// Its place in the order of commits.
+    pub stamp: Stamp,
+    /// What it depends on in other lanes.
+    pub edges: CommitPoint,
+    /// Images by home block.
+    pub images: Vec<(BlockNr, ImageRef)>,
+    /// Blocks whose older images are void.
+    pub revokes: Vec<BlockNr>,
+    /// First log block.
+    pub at: u64,
+    /// Log blocks.
+    pub blocks: u64,
+}
+
+/// Why a scan ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EndReason {
+    /// The log was empty to begin with.
+    Empty,
+    /// What stands at the next position is not the next transaction.
+    NoNext(String),
+    /// A transaction began but did not prove itself: the usual trace of a crash.
+    Torn(String),
+}
+
+/// What a log holds.
+#[derive(Clone, Debug)]
+pub struct Scan {
+    /// Whole transactions, oldest first.
+    pub txs: Vec<ScannedTx>,
+    /// Why there is no further one.
+    pub end: EndReason,
+    /// Sequence for the next transaction.
+    pub next_seq: u64,
+}
+
+/// The codec policy.
+pub trait Codec: Send + Sync {
+    /// Upper bound of the log blocks for a transaction of so many images and revoked blocks.
+    fn bound(&self, images: u64, revokes: u64) -> u64;
+    /// Lays a transaction out.
+    ///
+    /// # Errors
+    /// If it cannot be expressed (for example a block number beyond the format's width).
+    fn encode(&self, tx: &Snapshot) -> Result<Encoded>;
+    /// Reads the log from its tail to where it ends.
+    ///
+    /// # Errors
+    /// The device's, or a log that contradicts itself in a way no crash explains.
+    fn scan(&self, log: &dyn Medium, tail: LogTail, progress: &mut dyn FnMut(u64, u64)) -> Result<Scan>;
+    /// Reads images back, checked.
+    ///
+    /// # Errors
+    /// The device's, or [`crate::JournalError::Format`] if an image does not match its checksum.
+    fn images(&self, log: &dyn Medium, tx: TxId, refs: &[ImageRef]) -> Result<Vec<PageRef>>;
+}

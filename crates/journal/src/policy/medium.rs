@@ -1,0 +1,51 @@
+//! Where a lane's log lives: a ring of blocks, how it is written, sealed and trimmed.
+
+use stetfs_cache::PageRef;
+
+use crate::error::Result;
+use crate::policy::Encoded;
+
+/// Where the live part of a log begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogTail {
+    /// Sequence of the oldest live transaction (or of the next one, if the log is empty).
+    pub seq: u64,
+    /// Log block where it starts; `None` when the log is empty.
+    pub at: Option<u64>,
+}
+
+/// The medium policy: one lane's log. Positions are log blocks in `first()..end()`, wrapping.
+pub trait Medium: Send + Sync {
+    /// First log block of the ring.
+    fn first(&self) -> u64;
+    /// One past the last log block of the ring.
+    fn end(&self) -> u64;
+    /// Writes a transaction at `at` and makes it durable by the rules of its format; everything
+    /// written to the device before is durable too on return (with `barrier`).
+    ///
+    /// # Errors
+    /// The device's; nothing can be said about the transaction then.
+    fn commit(&self, at: u64, tx: &Encoded, barrier: bool) -> Result<()>;
+    /// Durably records where the live log begins; only then is the space before it reusable.
+    ///
+    /// # Errors
+    /// The device's.
+    fn set_tail(&self, tail: LogTail, barrier: bool) -> Result<()>;
+    /// The recorded beginning.
+    fn tail(&self) -> LogTail;
+    /// Reads log blocks from `at` on, wrapping.
+    ///
+    /// # Errors
+    /// The device's.
+    fn read(&self, at: u64, count: u64) -> Result<Vec<PageRef>>;
+
+    /// The position `by` blocks after `at`.
+    fn advance(&self, at: u64, by: u64) -> u64 {
+        let len = self.end() - self.first();
+        self.first() + (at - self.first() + by) % len
+    }
+    /// Blocks in the ring.
+    fn capacity(&self) -> u64 {
+        self.end() - self.first()
+    }
+}

@@ -1,0 +1,30 @@
+//! The four policies that make a scheme (architecture, "The seam").
+//!
+//! | policy | question | first choices |
+//! | --- | --- | --- |
+//! | [`Ordering`] | which lane, and what does sharing a block mean? | [`OneLane`] |
+//! | [`Codec`] | how does a transaction look in the log? | `jbd2::Jbd2Codec` |
+//! | [`Medium`] | where is the log, and how is it sealed? | `jbd2::Jbd2Ring` |
+//! | [`Home`] | how does an image reach its home? | [`Copy`] |
+
+mod codec;
+mod home;
+mod medium;
+mod ordering;
+
+pub use codec::{Codec, Encoded, EndReason, ImageRef, Scan, ScannedTx};
+pub use home::{Copy, Home, HomeImage};
+pub use medium::{LogTail, Medium};
+pub use ordering::{OneLane, Ordering, OtherPhase, Share};
+
+/// One combination of policies.
+pub struct Scheme {
+    /// Lanes and sharing.
+    pub ordering: Box<dyn Ordering>,
+    /// The look of the log.
+    pub codec: Box<dyn Codec>,
+    /// The place of the log; one per lane.
+    pub media: Vec<Box<dyn Medium>>,
+    /// The way home.
+    pub home: Box<dyn Home>,
+}

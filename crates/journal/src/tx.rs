@@ -1,0 +1,152 @@
+//! A transaction and the phases of its life: running, locked, committing, durable, valid.
+//!
+//! Invariants:
+//! * **T1** While running it takes handles; locked it takes none and waits for the last to stop;
+//!   its snapshot is taken with no handle open, so every operation is in it whole or not at all.
+//! * **T2** A block is listed once per transaction; [`crate::JournalHead`] names the newest lister.
+//!   At the snapshot a listed block whose head names another (or no) transaction was freed: skipped.
+//! * **T3** The snapshot's pages are never written again (cache invariant C1).
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::{Condvar, Mutex};
+use stetfs_cache::PageRef;
+
+use crate::change::FileChange;
+use crate::head::Block;
+use crate::ids::{BlockNr, CommitPoint, Ino, Stamp, TxId};
+
+/// Something to do once a transaction is valid.
+pub type AfterCommit = Box<dyn FnOnce() + Send>;
+
+/// Where a transaction is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    Running,
+    Locked,
+    Committing,
+}
+
+pub(crate) struct TxState {
+    pub phase: Phase,
+    /// Open handles.
+    pub handles: u32,
+    /// Credits that open handles hold and have not used.
+    pub reserved: u64,
+    /// Blocks changed, in the order of their first change (T2).
+    pub blocks: Vec<Arc<Block>>,
+    /// Blocks whose images in the live log are void from this transaction on.
+    pub revokes: BTreeSet<BlockNr>,
+    /// Runs freed here that had gone through the journal: their pending home writes are void.
+    pub freed: Vec<(BlockNr, u64)>,
+    /// Inodes whose dirty data goes home first.
+    pub ordered: HashSet<Ino>,
+    /// What transactions of other lanes this one depends on.
+    pub edges: CommitPoint,
+    pub after: Vec<AfterCommit>,
+    /// Logical changes, for file-level journals.
+    pub notes: Vec<FileChange>,
+}
+
+/// One transaction.
+pub(crate) struct Tx {
+    pub id: TxId,
+    /// Value of the stamp counter when it opened; for the file-record horizon.
+    pub opened: Stamp,
+    pub born: Instant,
+    pub state: Mutex<TxState>,
+    /// Signalled when the last handle of a locked transaction stops.
+    pub drained: Condvar,
+}
+
+impl Tx {
+    pub(crate) fn new(id: TxId, opened: Stamp) -> Tx {
+        Tx {
+            id,
+            opened,
+            born: Instant::now(),
+            state: Mutex::new(TxState {
+                phase: Phase::Running,
+                handles: 0,
+                reserved: 0,
+                blocks: Vec::new(),
+                revokes: BTreeSet::new(),
+                freed: Vec::new(),
+                ordered: HashSet::new(),
+                edges: CommitPoint::none(),
+                after: Vec::new(),
+                notes: Vec::new(),
+            }),
+            drained: Condvar::new(),
+        }
+    }
+
+    /// Whether nothing at all was done in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        let s = self.state.lock();
+        s.blocks.is_empty() && s.revokes.is_empty() && s.ordered.is_empty() && s.after.is_empty() && s.handles == 0
+    }
+
+    /// Takes the snapshot of a locked, drained transaction (T1, T2).
+    pub(crate) fn snapshot(&self, stamp: Stamp) -> (Snapshot, TxRest) {
+        let mut s = self.state.lock();
+        s.phase = Phase::Committing;
+        let blocks = std::mem::take(&mut s.blocks);
+        let mut images = Vec::with_capacity(blocks.len());
+        for block in blocks {
+            let mut w = block.write();
+            if w.head().tx == Some(self.id)
+                && let Some(page) = w.page().cloned()
+            {
+                drop(w);
+                images.push(Image { nr: block.nr(), page, block });
+            }
+        }
+        let snapshot = Snapshot {
+            id: self.id,
+            stamp,
+            images,
+            revokes: std::mem::take(&mut s.revokes).into_iter().collect(),
+            edges: s.edges.clone(),
+        };
+        let rest = TxRest {
+            freed: std::mem::take(&mut s.freed),
+            ordered: std::mem::take(&mut s.ordered).into_iter().collect(),
+            after: std::mem::take(&mut s.after),
+        };
+        (snapshot, rest)
+    }
+}
+
+/// A block's content at the moment of the snapshot.
+pub struct Image {
+    /// Home.
+    pub nr: BlockNr,
+    /// Content (T3).
+    pub page: PageRef,
+    /// Keeps the block in the cache until the image is home (cache invariant C2).
+    pub(crate) block: Arc<Block>,
+}
+
+/// What a transaction commits.
+pub struct Snapshot {
+    /// Which one.
+    pub id: TxId,
+    /// Its place in the order of commits.
+    pub stamp: Stamp,
+    /// The changed blocks.
+    pub images: Vec<Image>,
+    /// Blocks whose older images are void, ascending.
+    pub revokes: Vec<BlockNr>,
+    /// Dependencies on other lanes.
+    pub edges: CommitPoint,
+}
+
+/// What a transaction carries beside its log content.
+pub(crate) struct TxRest {
+    pub freed: Vec<(BlockNr, u64)>,
+    pub ordered: Vec<Ino>,
+    pub after: Vec<AfterCommit>,
+}

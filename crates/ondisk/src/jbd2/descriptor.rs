@@ -1,0 +1,136 @@
+//! Descriptor blocks: tags that name the home of each data block that follows.
+
+use super::block::{BlockType, HEADER_LEN, TAIL_LEN, update_tail, write_header};
+use super::superblock::{Config, Csum};
+use crate::bytes::{array_at, be32, put};
+use crate::error::{Result, corrupt};
+use crate::ext4::checksum::ext4_crc32c;
+
+/// The data block began with jbd2's magic, which was replaced by zeroes.
+pub const FLAG_ESCAPE: u32 = 1;
+/// No UUID follows the tag.
+pub const FLAG_SAME_UUID: u32 = 2;
+/// Block deleted by this transaction (never written).
+pub const FLAG_DELETED: u32 = 4;
+/// Last tag of the descriptor.
+pub const FLAG_LAST: u32 = 8;
+
+const UUID_LEN: usize = 16;
+
+/// One tag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tag {
+    /// Home block of the image.
+    pub block: u64,
+    /// `FLAG_*`.
+    pub flags: u32,
+    /// Checksum of the stored image: 32 bits with v3, 16 with v2, else 0.
+    pub checksum: u32,
+}
+
+/// Bytes of a tag without the UUID.
+#[must_use]
+pub fn tag_len(config: &Config) -> usize {
+    match (config.csum, config.wide) {
+        (Csum::V3, _) => 16,
+        // Blocknr, 16-bit checksum, 16-bit flags, and the high half when wide.
+        (_, true) => 12,
+        (_, false) => 8,
+    }
+}
+
+/// Bytes at the end of a descriptor that tags must leave free.
+fn tail_len(config: &Config) -> usize {
+    if config.csum == Csum::None { 0 } else { TAIL_LEN }
+}
+
+/// How many tags fit in one descriptor.
+#[must_use]
+pub fn tags_per_block(config: &Config) -> usize {
+    (config.block_size as usize).saturating_sub(HEADER_LEN + UUID_LEN + tail_len(config)) / tag_len(config)
+}
+
+/// Checksum of a stored image (after escaping) for its tag.
+#[must_use]
+pub fn image_checksum(config: &Config, tid: u32, stored: &[u8]) -> u32 {
+    let sum = ext4_crc32c(ext4_crc32c(config.seed, &tid.to_be_bytes()), stored);
+    match config.csum {
+        Csum::None => 0,
+        Csum::V2 => sum & 0xffff,
+        Csum::V3 => sum,
+    }
+}
+
+/// Fills a zeroed block with a descriptor for as many of `tags` as fit; returns how many.
+/// The flags for the UUID and the last tag are set here.
+pub fn encode(config: &Config, tid: u32, uuid: &[u8; 16], tags: &[Tag], block: &mut [u8]) -> usize {
+    write_header(block, BlockType::Descriptor, tid);
+    let count = tags.len().min(tags_per_block(config));
+    let mut at = HEADER_LEN;
+    for (i, tag) in tags.iter().take(count).enumerate() {
+        let mut flags = tag.flags & FLAG_ESCAPE;
+        if i > 0 {
+            flags |= FLAG_SAME_UUID;
+        }
+        if i + 1 == count {
+            flags |= FLAG_LAST;
+        }
+        let low = (tag.block as u32).to_be_bytes();
+        let high = ((tag.block >> 32) as u32).to_be_bytes();
+        let _ = put(block, at, &low);
+        match config.csum {
+            Csum::V3 => {
+                let _ = put(block, at + 4, &flags.to_be_bytes());
+                let _ = put(block, at + 8, if config.wide { &high } else { &[0; 4] });
+                let _ = put(block, at + 12, &tag.checksum.to_be_bytes());
+            }
+            Csum::V2 | Csum::None => {
+                let _ = put(block, at + 4, &(tag.checksum as u16).to_be_bytes());
+                let _ = put(block, at + 6, &(flags as u16).to_be_bytes());
+                if config.wide {
+                    let _ = put(block, at + 8, &high);
+                }
+            }
+        }
+        at += tag_len(config);
+        if i == 0 {
+            let _ = put(block, at, uuid);
+            at += UUID_LEN;
+        }
+    }
+    if config.csum != Csum::None {
+        update_tail(config.seed, block);
+    }
+    count
+}
+
+/// Reads the tags of a descriptor (header and checksum are the caller's to check).
+///
+/// # Errors
+/// `Corrupt` when no tag carries the last-tag flag within the block.
+pub fn decode(config: &Config, block: &[u8]) -> Result<Vec<Tag>> {
+    let end = block.len().saturating_sub(tail_len(config));
+    let len = tag_len(config);
+    let mut tags = Vec::new();
+    let mut at = HEADER_LEN;
+    while at + len <= end {
+        let word = |off: usize| be32(block, at + off).unwrap_or(0);
+        let low = u64::from(word(0));
+        let (flags, checksum, high) = match config.csum {
+            Csum::V3 => (word(4), word(12), if config.wide { word(8) } else { 0 }),
+            Csum::V2 | Csum::None => {
+                let half = |off| array_at::<2>(block, at + off).map_or(0, u16::from_be_bytes);
+                (u32::from(half(6)), u32::from(half(4)), if config.wide { word(8) } else { 0 })
+            }
+        };
+        tags.push(Tag { block: u64::from(high) << 32 | low, flags, checksum });
+        at += len;
+        if flags & FLAG_SAME_UUID == 0 {
+            at += UUID_LEN;
+        }
+        if flags & FLAG_LAST != 0 {
+            return Ok(tags);
+        }
+    }
+    Err(corrupt!("journal descriptor", "no last tag among {}", tags.len()))
+}

@@ -1,0 +1,67 @@
+//! Revoke blocks: images of these blocks in this or an older transaction are void.
+
+use super::block::{BlockType, HEADER_LEN, TAIL_LEN, update_tail, write_header};
+use super::superblock::{Config, Csum};
+use crate::bytes::{array_at, be32, put};
+use crate::error::{Result, corrupt};
+
+/// Offset of the first entry: header and `r_count`.
+const FIRST: usize = HEADER_LEN + 4;
+
+fn entry_len(config: &Config) -> usize {
+    if config.wide { 8 } else { 4 }
+}
+
+fn tail_len(config: &Config) -> usize {
+    if config.csum == Csum::None { 0 } else { TAIL_LEN }
+}
+
+/// How many entries fit in one revoke block.
+#[must_use]
+pub fn entries_per_block(config: &Config) -> usize {
+    (config.block_size as usize).saturating_sub(FIRST + tail_len(config)) / entry_len(config)
+}
+
+/// Fills a zeroed block with as many of `blocks` as fit; returns how many.
+pub fn encode(config: &Config, tid: u32, blocks: &[u64], block: &mut [u8]) -> usize {
+    write_header(block, BlockType::Revoke, tid);
+    let count = blocks.len().min(entries_per_block(config));
+    let len = entry_len(config);
+    for (i, nr) in blocks.iter().take(count).enumerate() {
+        let at = FIRST + i * len;
+        let _ = if config.wide {
+            put(block, at, &nr.to_be_bytes())
+        } else {
+            put(block, at, &(*nr as u32).to_be_bytes())
+        };
+    }
+    let used = (FIRST + count * len) as u32;
+    let _ = put(block, HEADER_LEN, &used.to_be_bytes());
+    if config.csum != Csum::None {
+        update_tail(config.seed, block);
+    }
+    count
+}
+
+/// Reads the revoked block numbers (header and checksum are the caller's to check).
+///
+/// # Errors
+/// `Corrupt` when `r_count` exceeds the block.
+pub fn decode(config: &Config, block: &[u8]) -> Result<Vec<u64>> {
+    let used = be32(block, HEADER_LEN).unwrap_or(0) as usize;
+    let end = block.len().saturating_sub(tail_len(config));
+    if used < FIRST || used > end {
+        return Err(corrupt!("journal revoke block", "r_count {used} of {end} bytes"));
+    }
+    let len = entry_len(config);
+    Ok((FIRST..=used.saturating_sub(len))
+        .step_by(len)
+        .filter_map(|at| {
+            if config.wide {
+                array_at::<8>(block, at).map(u64::from_be_bytes)
+            } else {
+                be32(block, at).map(u64::from)
+            }
+        })
+        .collect())
+}

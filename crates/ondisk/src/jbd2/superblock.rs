@@ -1,0 +1,282 @@
+//! The journal superblock: log block 0.
+
+use core::fmt;
+
+use bitflags::bitflags;
+use zerocopy::byteorder::{BE, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::block::{BlockHeader, BlockType, MAGIC};
+use crate::bytes::assert_layout;
+use crate::error::{OnDiskError, Result, corrupt};
+use crate::ext4::checksum::ext4_crc32c;
+
+bitflags! {
+    /// `s_feature_compat`.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct CompatFlags: u32 {
+        /// Checksum of the transaction in its commit block (crc32; v1).
+        const CHECKSUM = 1;
+    }
+
+    /// `s_feature_incompat`.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct IncompatFlags: u32 {
+        /// The log has revoke blocks.
+        const REVOKE = 1;
+        /// Tags and revoke entries carry 64-bit block numbers.
+        const BIT64 = 2;
+        /// The commit block may reach the disk before its transaction.
+        const ASYNC_COMMIT = 4;
+        /// Checksums, version 2.
+        const CSUM_V2 = 8;
+        /// Checksums, version 3.
+        const CSUM_V3 = 0x10;
+        /// The end of the log is a fast-commit area.
+        const FAST_COMMIT = 0x20;
+    }
+}
+
+impl fmt::Display for IncompatFlags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known = [
+            (IncompatFlags::REVOKE, "revoke"),
+            (IncompatFlags::BIT64, "64bit"),
+            (IncompatFlags::ASYNC_COMMIT, "async_commit"),
+            (IncompatFlags::CSUM_V2, "checksum_v2"),
+            (IncompatFlags::CSUM_V3, "checksum_v3"),
+            (IncompatFlags::FAST_COMMIT, "fast_commit"),
+        ];
+        let mut names: Vec<String> =
+            known.iter().filter(|(flag, _)| self.contains(*flag)).map(|(_, name)| (*name).to_owned()).collect();
+        let unknown = self.bits() & !IncompatFlags::all().bits();
+        names.extend((0..32).filter(|bit| unknown >> bit & 1 == 1).map(|bit| format!("FEATURE_I{bit}")));
+        f.write_str(if names.is_empty() { "none" } else { "" })?;
+        f.write_str(&names.join(" "))
+    }
+}
+
+/// `JBD2_CRC32C_CHKSUM`.
+pub const CHECKSUM_CRC32C: u8 = 4;
+
+/// Fast-commit blocks when the superblock does not say (`JBD2_DEFAULT_FAST_COMMIT_BLOCKS`).
+pub const DEFAULT_FC_BLOCKS: u32 = 256;
+
+/// Smallest journal, in blocks (`JBD2_MIN_JOURNAL_BLOCKS`).
+pub const MIN_BLOCKS: u32 = 1024;
+
+/// `journal_superblock_t`.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct JournalSuperblock {
+    /// Magic, version 1 or 2; the sequence is unused.
+    pub header: BlockHeader,
+    /// Bytes in a log block.
+    pub s_blocksize: U32<BE>,
+    /// Log blocks in all, this one and the fast-commit area included.
+    pub s_maxlen: U32<BE>,
+    /// First log block of the ring.
+    pub s_first: U32<BE>,
+    /// Tid of the oldest transaction in the log (of the next one, if the log is empty).
+    pub s_sequence: U32<BE>,
+    /// Log block where it starts; 0 when the log is empty.
+    pub s_start: U32<BE>,
+    /// Error of the last mount.
+    pub s_errno: U32<BE>,
+    /// See [`CompatFlags`].
+    pub s_feature_compat: U32<BE>,
+    /// See [`IncompatFlags`].
+    pub s_feature_incompat: U32<BE>,
+    /// None are defined.
+    pub s_feature_ro_compat: U32<BE>,
+    /// UUID of the journal; seed of its checksums.
+    pub s_uuid: [u8; 16],
+    /// File systems that share the journal.
+    pub s_nr_users: U32<BE>,
+    /// Unused.
+    pub s_dynsuper: U32<BE>,
+    /// Unused.
+    pub s_max_transaction: U32<BE>,
+    /// Unused.
+    pub s_max_trans_data: U32<BE>,
+    /// [`CHECKSUM_CRC32C`] with checksum v2 and v3.
+    pub s_checksum_type: u8,
+    /// Zero.
+    pub s_padding2: [u8; 3],
+    /// Blocks of the fast-commit area; 0 means [`DEFAULT_FC_BLOCKS`].
+    pub s_num_fc_blks: U32<BE>,
+    /// Where the log goes on after a clean unmount (newer kernels).
+    pub s_head: U32<BE>,
+    /// Zero.
+    pub s_padding: [U32<BE>; 40],
+    /// crc32c of the superblock with this field zero.
+    pub s_checksum: U32<BE>,
+    /// UUIDs of the file systems that share the journal.
+    pub s_users: [[u8; 16]; 48],
+}
+
+assert_layout!(JournalSuperblock, 1024, {
+    header: 0, s_blocksize: 12, s_maxlen: 16, s_first: 20, s_sequence: 24, s_start: 28, s_errno: 32,
+    s_feature_compat: 36, s_feature_incompat: 40, s_feature_ro_compat: 44, s_uuid: 48, s_nr_users: 64,
+    s_dynsuper: 68, s_max_transaction: 72, s_max_trans_data: 76, s_checksum_type: 80, s_num_fc_blks: 84,
+    s_head: 88, s_padding: 92, s_checksum: 252, s_users: 256,
+});
+
+/// What the rest of a log's format depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Config {
+    /// Bytes in a log block.
+    pub block_size: u32,
+    /// Block numbers of tags and revoke entries are 64 bits wide.
+    pub wide: bool,
+    /// Checksums in tags and tails, and how tags look.
+    pub csum: Csum,
+    /// Seed of all checksums: crc32c of the journal's UUID.
+    pub seed: u32,
+}
+
+/// Checksums of a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Csum {
+    /// None (or the v1 one, which lives in the commit block only).
+    None,
+    /// Version 2: 16 bits in each tag.
+    V2,
+    /// Version 3: 32 bits in each tag.
+    V3,
+}
+
+impl JournalSuperblock {
+    /// Decodes and checks the superblock.
+    ///
+    /// # Errors
+    /// `Corrupt` when it is not a superblock of a journal of `log_blocks` blocks of `block_size`
+    /// bytes, or its checksum is wrong; `Unsupported` for unknown features.
+    pub fn decode(bytes: &[u8], block_size: u32, log_blocks: u64) -> Result<JournalSuperblock> {
+        const WHAT: &str = "journal superblock";
+        let (sb, _) = JournalSuperblock::read_from_prefix(bytes)
+            .map_err(|_| crate::bytes::too_short(WHAT, bytes.len(), 1024))?;
+        if sb.header.h_magic.get() != MAGIC {
+            return Err(corrupt!(WHAT, "magic {:#x}", sb.header.h_magic.get()));
+        }
+        match BlockType::from_u32(sb.header.h_blocktype.get()) {
+            Some(BlockType::SuperblockV1 | BlockType::SuperblockV2) => {}
+            other => return Err(corrupt!(WHAT, "block type {other:?}")),
+        }
+        if sb.s_blocksize.get() != block_size {
+            return Err(corrupt!(WHAT, "block size {} on a volume of {block_size}", sb.s_blocksize.get()));
+        }
+        let unknown = sb.incompat() - IncompatFlags::all();
+        if sb.is_v2() && !unknown.is_empty() {
+            return Err(OnDiskError::Unsupported { feature: format!("journal feature {unknown}") });
+        }
+        if sb.incompat().contains(IncompatFlags::CSUM_V2 | IncompatFlags::CSUM_V3) {
+            return Err(corrupt!(WHAT, "checksum versions 2 and 3 at once"));
+        }
+        if sb.has_checksum() {
+            if sb.s_checksum_type != CHECKSUM_CRC32C {
+                return Err(OnDiskError::Unsupported {
+                    feature: format!("journal checksum type {}", sb.s_checksum_type),
+                });
+            }
+            if sb.s_checksum.get() != sb.checksum() {
+                return Err(corrupt!(WHAT, "checksum {:#x}, computed {:#x}", sb.s_checksum.get(), sb.checksum()));
+            }
+        }
+        let maxlen = u64::from(sb.s_maxlen.get());
+        if maxlen > log_blocks {
+            return Err(corrupt!(WHAT, "{maxlen} blocks in a journal of {log_blocks}"));
+        }
+        let (first, end) = (u64::from(sb.s_first.get()), u64::from(sb.ring_end()));
+        // A ring smaller than this cannot hold one transaction; the kernel asks for 1024 in all.
+        if first == 0 || end < first + 16 {
+            return Err(corrupt!(WHAT, "log blocks {first} to {end}"));
+        }
+        let start = u64::from(sb.s_start.get());
+        if start != 0 && !(first..end).contains(&start) {
+            return Err(corrupt!(WHAT, "log starts at {start}, outside {first} to {end}"));
+        }
+        Ok(sb)
+    }
+
+    /// Whether it is version 2 (version 1 has no features).
+    #[must_use]
+    pub fn is_v2(&self) -> bool {
+        self.header.h_blocktype.get() == BlockType::SuperblockV2 as u32
+    }
+
+    /// Incompatible features; empty in version 1.
+    #[must_use]
+    pub fn incompat(&self) -> IncompatFlags {
+        IncompatFlags::from_bits_retain(if self.is_v2() { self.s_feature_incompat.get() } else { 0 })
+    }
+
+    /// Compatible features; empty in version 1.
+    #[must_use]
+    pub fn compat(&self) -> CompatFlags {
+        CompatFlags::from_bits_retain(if self.is_v2() { self.s_feature_compat.get() } else { 0 })
+    }
+
+    fn has_checksum(&self) -> bool {
+        self.incompat().intersects(IncompatFlags::CSUM_V2 | IncompatFlags::CSUM_V3)
+    }
+
+    /// One past the last log block of the ring: the fast-commit area lies behind it.
+    #[must_use]
+    pub fn ring_end(&self) -> u32 {
+        self.s_maxlen.get().saturating_sub(self.fc_blocks())
+    }
+
+    /// Blocks of the fast-commit area.
+    #[must_use]
+    pub fn fc_blocks(&self) -> u32 {
+        if !self.incompat().contains(IncompatFlags::FAST_COMMIT) {
+            return 0;
+        }
+        match self.s_num_fc_blks.get() {
+            0 => DEFAULT_FC_BLOCKS,
+            n => n,
+        }
+    }
+
+    /// Sets the incompatible features and what follows from them.
+    pub fn set_incompat(&mut self, flags: IncompatFlags) {
+        self.s_feature_incompat = flags.bits().into();
+        self.s_checksum_type = if self.has_checksum() { CHECKSUM_CRC32C } else { 0 };
+    }
+
+    /// How the log is to be read and written.
+    #[must_use]
+    pub fn config(&self) -> Config {
+        let incompat = self.incompat();
+        Config {
+            block_size: self.s_blocksize.get(),
+            wide: incompat.contains(IncompatFlags::BIT64),
+            csum: if incompat.contains(IncompatFlags::CSUM_V3) {
+                Csum::V3
+            } else if incompat.contains(IncompatFlags::CSUM_V2) {
+                Csum::V2
+            } else {
+                Csum::None
+            },
+            seed: ext4_crc32c(!0, &self.s_uuid),
+        }
+    }
+
+    fn checksum(&self) -> u32 {
+        let mut copy = *self;
+        copy.s_checksum = 0.into();
+        ext4_crc32c(!0, copy.as_bytes())
+    }
+
+    /// Brings the checksum up to date, if the journal has checksums.
+    pub fn update_checksum(&mut self) {
+        self.s_checksum = if self.has_checksum() { self.checksum().into() } else { 0.into() };
+    }
+}
+
+/// Whether tid `a` comes after `b`, across wrap-around.
+#[must_use]
+pub fn tid_after(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) > 0
+}
