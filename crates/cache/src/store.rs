@@ -120,6 +120,11 @@ impl<X: Default> Cache<X> {
         Some(block)
     }
 
+    /// The block if it is cached, loaded or not. Not counted as a use.
+    pub fn find(&self, nr: u64) -> Option<Arc<Block<X>>> {
+        self.shard(nr).lock().get(nr).cloned()
+    }
+
     /// Reads ahead: loads those of the `count` blocks from `first` that are not cached, in one batch.
     ///
     /// # Errors

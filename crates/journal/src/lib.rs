@@ -1,1 +1,31 @@
 //! Transactions, lanes, commit, checkpoint, recovery; one folder per scheme.
+//!
+//! The file system uses the façade: [`Journal`], [`Handle`], [`CommitPoint`]. Schemes are made of
+//! four policies ([`policy`]) below it; [`jbd2`] is the first. Files are the phases of a
+//! transaction's life: `handle`, `tx`, `engine/commit`, `engine/checkpoint`, `recovery`.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod change;
+mod edges;
+mod engine;
+mod error;
+mod handle;
+mod head;
+mod ids;
+pub mod jbd2;
+pub mod policy;
+mod recovery;
+mod stats;
+mod tx;
+
+pub use change::FileChange;
+pub use edges::valid_fronts;
+pub use engine::{Canary, Done, FileState, Journal, JournalConfig};
+pub use error::{JournalError, Result};
+pub use handle::{BlockMut, Handle};
+pub use head::{Block, Cache, JournalHead};
+pub use ids::{BlockNr, CommitPoint, Credits, Ino, Lane, Stamp, TxId};
+pub use recovery::{RecoveryReport, recover};
+pub use stats::JournalStats;
+pub use tx::{AfterCommit, Image, Snapshot};

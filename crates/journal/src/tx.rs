@@ -48,6 +48,8 @@ pub(crate) struct TxState {
     pub after: Vec<AfterCommit>,
     /// Logical changes, for file-level journals.
     pub notes: Vec<FileChange>,
+    /// When the first handle came: the periodic commit counts from here.
+    pub touched: Option<Instant>,
 }
 
 /// One transaction.
@@ -55,7 +57,6 @@ pub(crate) struct Tx {
     pub id: TxId,
     /// Value of the stamp counter when it opened; for the file-record horizon.
     pub opened: Stamp,
-    pub born: Instant,
     pub state: Mutex<TxState>,
     /// Signalled when the last handle of a locked transaction stops.
     pub drained: Condvar,
@@ -66,7 +67,6 @@ impl Tx {
         Tx {
             id,
             opened,
-            born: Instant::now(),
             state: Mutex::new(TxState {
                 phase: Phase::Running,
                 handles: 0,
@@ -78,22 +78,25 @@ impl Tx {
                 edges: CommitPoint::none(),
                 after: Vec::new(),
                 notes: Vec::new(),
+                touched: None,
             }),
             drained: Condvar::new(),
         }
     }
 
-    /// Whether nothing at all was done in it.
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether nothing was or is being done in it: there is nothing to commit.
+    pub(crate) fn is_untouched(&self) -> bool {
         let s = self.state.lock();
-        s.blocks.is_empty() && s.revokes.is_empty() && s.ordered.is_empty() && s.after.is_empty() && s.handles == 0
+        s.handles == 0 && s.blocks.is_empty() && s.revokes.is_empty() && s.after.is_empty()
     }
 
     /// Takes the snapshot of a locked, drained transaction (T1, T2).
     pub(crate) fn snapshot(&self, stamp: Stamp) -> (Snapshot, TxRest) {
-        let mut s = self.state.lock();
-        s.phase = Phase::Committing;
-        let blocks = std::mem::take(&mut s.blocks);
+        let blocks = {
+            let mut s = self.state.lock();
+            s.phase = Phase::Committing;
+            std::mem::take(&mut s.blocks)
+        };
         let mut images = Vec::with_capacity(blocks.len());
         for block in blocks {
             let mut w = block.write();
@@ -104,6 +107,7 @@ impl Tx {
                 images.push(Image { nr: block.nr(), page, block });
             }
         }
+        let mut s = self.state.lock();
         let snapshot = Snapshot {
             id: self.id,
             stamp,

@@ -1,6 +1,6 @@
 //! How committed images reach their home blocks.
 
-use stetfs_block::BlockDevice;
+use stetfs_block::{BlockDevice, WriteList};
 use stetfs_cache::PageRef;
 
 use crate::error::Result;
@@ -32,8 +32,10 @@ pub struct Copy;
 
 impl Home for Copy {
     fn send(&self, device: &dyn BlockDevice, images: &[HomeImage]) -> Result<()> {
-        let pages: Vec<(u64, &[u8])> = images.iter().map(|i| (i.nr, &i.page[..])).collect();
-        stetfs_block::write_blocks(device, &pages)?;
-        Ok(())
+        let mut list = WriteList::new();
+        for image in images {
+            list.push(image.nr * image.page.len() as u64, &image.page);
+        }
+        Ok(list.submit(device)?)
     }
 }

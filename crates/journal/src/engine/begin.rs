@@ -1,0 +1,114 @@
+//! Entering and leaving the running transaction.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::Inner;
+use crate::error::{JournalError, Result};
+use crate::ids::Credits;
+use crate::stats::bump;
+use crate::tx::{Phase, Tx, TxState};
+
+/// Log blocks kept free beyond what transactions are known to need: revokes are not counted in
+/// credits.
+const SLACK: u64 = 8;
+
+impl Inner {
+    /// The most blocks one transaction may hold: a quarter of its ring (jbd2:
+    /// `j_max_transaction_buffers`) less what the log needs around the images, and a quarter of
+    /// the memory.
+    pub(crate) fn max_tx(&self, lane: u16) -> u64 {
+        let ring = self.scheme.media.get(usize::from(lane)).map_or(0, |m| m.capacity());
+        let quarter = ring / 4;
+        let overhead = self.scheme.codec.bound(quarter, 0).saturating_sub(quarter) + SLACK;
+        let memory = self.config.memory / 4 / self.cache.block_size() as u64;
+        quarter.saturating_sub(overhead).min(memory.max(64)).max(8)
+    }
+
+    /// Whether `more` credits fit into a running transaction: into its bound, and into the log.
+    pub(crate) fn fits(&self, tx: &Tx, state: &TxState, more: Credits) -> bool {
+        let total = state.blocks.len() as u64 + state.reserved + u64::from(more);
+        total <= self.max_tx(tx.id.lane.0) && self.log_fits(tx, state, more)
+    }
+
+    fn log_fits(&self, tx: &Tx, state: &TxState, more: Credits) -> bool {
+        let total = state.blocks.len() as u64 + state.reserved + u64::from(more);
+        let need = self.scheme.codec.bound(total, state.revokes.len() as u64) + SLACK;
+        self.free.get(usize::from(tx.id.lane.0)).is_some_and(|f| f.load(Ordering::Acquire) >= need)
+    }
+
+    /// Takes a place in the running transaction of the thread's lane.
+    pub(crate) fn enter(&self, need: Credits) -> Result<Arc<Tx>> {
+        let lane = self.scheme.ordering.lane();
+        let max = self.max_tx(lane.0);
+        if u64::from(need) > max {
+            return Err(JournalError::TooLarge { need, max: max as u32 });
+        }
+        let slot = self.slot(lane);
+        let mut run = slot.run.lock();
+        loop {
+            self.check()?;
+            if run.locked {
+                bump(&self.counters.waits_locked, 1);
+                slot.changed.wait(&mut run);
+                continue;
+            }
+            let tx = run.tx.clone();
+            let mut state = tx.state.lock();
+            if self.fits(&tx, &state, need) {
+                state.handles += 1;
+                state.touched.get_or_insert_with(Instant::now);
+                state.reserved += u64::from(need);
+                drop(state);
+                return Ok(tx);
+            }
+            // Full: either the transaction itself, or the log behind it.
+            let log_short = !self.log_fits(&tx, &state, need);
+            let something = !state.blocks.is_empty();
+            drop(state);
+            bump(&self.counters.waits_room, 1);
+            if log_short {
+                bump(&self.counters.forced_checkpoints, 1);
+                self.kick_checkpoint();
+            }
+            if something {
+                self.commits.want_commit();
+            }
+            // The timeout only bounds the cost of a missed cause; every cause signals.
+            slot.changed.wait_for(&mut run, Duration::from_millis(50));
+        }
+    }
+
+    /// Gives a place back, with `left` unused credits.
+    pub(crate) fn leave(&self, tx: &Tx, left: Credits) {
+        let mut state = tx.state.lock();
+        state.reserved = state.reserved.saturating_sub(u64::from(left));
+        state.handles -= 1;
+        let last = state.handles == 0;
+        let phase = state.phase;
+        let big = state.blocks.len() as u64 * 4 >= self.max_tx(tx.id.lane.0) * 3;
+        drop(state);
+        if phase == Phase::Locked && last {
+            tx.drained.notify_all();
+        } else if phase.takes_handles() && last && big {
+            // A size commit, before anybody has to wait for one.
+            self.commits.want_commit();
+        }
+    }
+
+    pub(crate) fn throttle(&self) -> Result<()> {
+        let limit = self.config.memory / self.cache.block_size() as u64;
+        if self.pinned.load(Ordering::Relaxed) <= limit {
+            return self.check();
+        }
+        bump(&self.counters.waits_room, 1);
+        let mut log = self.log.lock();
+        while self.pinned.load(Ordering::Relaxed) > limit {
+            self.check()?;
+            self.kick_checkpoint();
+            self.log_changed.wait_for(&mut log, Duration::from_millis(100));
+        }
+        self.check()
+    }
+}

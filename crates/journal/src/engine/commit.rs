@@ -1,0 +1,212 @@
+//! Commit: lock, snapshot, ordered data, log, seal, valid.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use super::log::{Durable, Pending};
+use super::{Inner, Slot};
+use crate::edges::valid_fronts;
+use crate::error::Result;
+use crate::ids::{CommitPoint, Lane};
+use crate::policy::LogTail;
+use crate::stats::bump;
+use crate::tx::{AfterCommit, Phase, Snapshot, Tx, TxRest};
+
+/// A snapshot on its way into the log.
+struct Committing {
+    snapshot: Snapshot,
+    rest: TxRest,
+    /// Log blocks taken from the lane's free ones, to be corrected when the true size is known.
+    reserved: u64,
+}
+
+impl Inner {
+    /// Commits every lane's running transaction that `point` needs, with all that is chained to
+    /// it. Called by the commit thread only. Returns whether anything was written to the log.
+    pub(crate) fn commit_group(&self, point: &CommitPoint) -> Result<bool> {
+        let started = Instant::now();
+        let group = self.lock_group(point);
+        if group.is_empty() {
+            return Ok(false);
+        }
+        // Drain and snapshot all before any lane opens again: a group never grows while it commits.
+        for (_, tx) in &group {
+            let mut state = tx.state.lock();
+            while state.handles > 0 {
+                tx.drained.wait(&mut state);
+            }
+        }
+        let mut all = Vec::with_capacity(group.len());
+        for (slot, tx) in &group {
+            all.push(self.take_snapshot(slot, tx));
+        }
+        for (slot, tx) in &group {
+            let mut run = slot.run.lock();
+            let next = crate::ids::TxId { lane: slot.lane, seq: tx.id.seq + 1 };
+            run.tx = Arc::new(Tx::new(next, self.stamp.load(Ordering::Relaxed)));
+            run.locked = false;
+            slot.changed.notify_all();
+        }
+        for committing in all {
+            self.write_tx(committing)?;
+        }
+        let after = self.validate();
+        for f in after {
+            f();
+        }
+        bump(&self.counters.commits, group.len() as u64);
+        bump(&self.counters.commit_micros, started.elapsed().as_micros() as u64);
+        Ok(true)
+    }
+
+    /// Locks the running transactions that must commit together. Nothing in it is empty.
+    fn lock_group(&self, point: &CommitPoint) -> Vec<(&Slot, Arc<Tx>)> {
+        let mut group: Vec<(&Slot, Arc<Tx>)> = Vec::new();
+        loop {
+            // Locking a lane lets open handles finish, and those may chain further lanes: look
+            // again until the closure holds no lane that is not locked.
+            let mut grown = false;
+            let mut want = self.closure(point);
+            for (_, tx) in &group {
+                for (lane, seq) in self.closure(&CommitPoint::from(tx.id)) {
+                    let entry = want.entry(lane).or_insert(0);
+                    *entry = (*entry).max(seq);
+                }
+            }
+            let mut lanes: Vec<(Lane, u64)> = want.into_iter().collect();
+            lanes.sort_unstable_by_key(|(lane, _)| *lane);
+            for (lane, seq) in lanes {
+                let slot = self.slot(lane);
+                let mut run = slot.run.lock();
+                if run.tx.id.seq > seq || run.locked || run.tx.is_untouched() {
+                    continue;
+                }
+                run.locked = true;
+                run.tx.state.lock().phase = Phase::Locked;
+                group.push((slot, run.tx.clone()));
+                grown = true;
+            }
+            if !grown {
+                return group;
+            }
+            for (_, tx) in &group {
+                let mut state = tx.state.lock();
+                while state.handles > 0 {
+                    tx.drained.wait(&mut state);
+                }
+            }
+        }
+    }
+
+    fn take_snapshot(&self, slot: &Slot, tx: &Tx) -> Committing {
+        let stamp = self.stamp.fetch_add(1, Ordering::AcqRel) + 1;
+        let (snapshot, rest) = tx.snapshot(stamp);
+        let homes: Vec<u64> = snapshot.images.iter().map(|i| i.nr).collect();
+        let reserved = self.scheme.codec.bound(homes.len() as u64, snapshot.revokes.len() as u64);
+        let lane = usize::from(slot.lane.0);
+        let mut log = self.log.lock();
+        log.index_images(tx.id, &homes);
+        if let Some(lane_log) = log.lanes.get_mut(lane) {
+            lane_log.committing = Some((tx.id.seq, lane_log.head));
+            lane_log.next_seq = tx.id.seq + 1;
+        }
+        drop(log);
+        self.pinned.fetch_add(homes.len() as u64, Ordering::Relaxed);
+        Committing { snapshot, rest, reserved }
+    }
+
+    fn write_tx(&self, tx: Committing) -> Result<()> {
+        let Committing { snapshot, rest, reserved } = tx;
+        let id = snapshot.id;
+        let lane = usize::from(id.lane.0);
+        let Some(medium) = self.scheme.media.get(lane) else { return Ok(()) };
+        self.write_data(&rest.ordered)?;
+
+        let encoded = self.scheme.codec.encode(&snapshot)?;
+        debug_assert!(encoded.blocks() <= reserved, "{} log blocks, bound {reserved}", encoded.blocks());
+        // Only older, valid transactions hold space, so a checkpoint always gets it. Revokes can
+        // exceed what `begin` foresaw; then this is where the wait is.
+        while self.free.get(lane).is_some_and(|f| f.load(Ordering::Acquire) < encoded.blocks()) {
+            bump(&self.counters.forced_checkpoints, 1);
+            self.checkpoint_all()?;
+        }
+        if let Some(free) = self.free.get(lane) {
+            free.fetch_sub(encoded.blocks(), Ordering::AcqRel);
+        }
+        let at = {
+            let mut log = self.log.lock();
+            let Some(lane_log) = log.lanes.get_mut(lane) else { return Ok(()) };
+            let at = lane_log.head;
+            lane_log.head = medium.advance(at, encoded.blocks());
+            at
+        };
+        if medium.tail().at.is_none() {
+            // The superblock says "empty"; it must point here before this commit counts.
+            medium.set_tail(LogTail { seq: id.seq, at: Some(at) }, self.barrier())?;
+        }
+        medium.commit(at, &encoded, self.barrier())?;
+        bump(&self.counters.blocks_logged, encoded.blocks());
+        bump(&self.counters.bytes_logged, encoded.blocks() * self.cache.block_size() as u64);
+
+        let homes = snapshot.images.iter().map(|i| i.nr).collect();
+        let images = snapshot
+            .images
+            .into_iter()
+            .zip(encoded.verbatim)
+            .map(|(image, place)| {
+                let in_log = place.map(|i| medium.advance(at, u64::from(i)));
+                (image.nr, Pending { id, page: image.page, _block: image.block, in_log })
+            })
+            .collect();
+        let mut log = self.log.lock();
+        if let Some(lane_log) = log.lanes.get_mut(lane) {
+            lane_log.committing = None;
+            lane_log.durable.push_back(Durable {
+                id,
+                edges: snapshot.edges,
+                images,
+                freed: rest.freed,
+                after: rest.after,
+                at,
+                blocks: encoded.blocks(),
+                homes,
+            });
+        }
+        Ok(())
+    }
+
+    /// Moves what has become valid to the checkpoint list. Returns what is to be done after.
+    fn validate(&self) -> Vec<AfterCommit> {
+        let mut log = self.log.lock();
+        let valid: HashMap<Lane, u64> = self.slots.iter().map(|s| (s.lane, self.valid_seq(s.lane))).collect();
+        let durable = log
+            .lanes
+            .iter()
+            .zip(&self.slots)
+            .map(|(l, s)| (s.lane, l.durable.iter().map(|d| (d.id.seq, d.edges.clone())).collect()))
+            .collect();
+        let fronts = valid_fronts(&valid, &durable);
+        let mut after = Vec::new();
+        for (i, slot) in self.slots.iter().enumerate() {
+            let front = fronts.get(&slot.lane).copied().unwrap_or(0);
+            while let Some(tx) = log.lanes.get_mut(i).and_then(|l| {
+                l.durable.front().is_some_and(|d| d.id.seq <= front).then(|| l.durable.pop_front()).flatten()
+            }) {
+                // A home write of a freed block must not land after the block is used again.
+                while log.in_flight(&tx.freed) && !self.stopped.load(Ordering::Acquire) {
+                    self.log_changed.wait(&mut log);
+                }
+                let dropped = log.drop_pending(&tx.freed);
+                let (replaced, mut callbacks) = log.accept(tx);
+                self.pinned.fetch_sub(dropped + replaced, Ordering::Relaxed);
+                after.append(&mut callbacks);
+            }
+            if let Some(valid) = self.valid.get(i) {
+                valid.fetch_max(front, Ordering::AcqRel);
+            }
+        }
+        after
+    }
+}

@@ -1,0 +1,192 @@
+//! What the live part of the log holds, and which images wait to go home.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
+
+use stetfs_cache::PageRef;
+
+use crate::head::Block;
+use crate::ids::{BlockNr, CommitPoint, TxId};
+use crate::policy::{LogTail, Medium};
+use crate::tx::AfterCommit;
+
+/// A committed transaction whose log space is still needed.
+pub(crate) struct LiveTx {
+    pub id: TxId,
+    /// Log position and length, in log blocks.
+    pub at: u64,
+    pub blocks: u64,
+    /// Home blocks of its images, for the live index.
+    pub homes: Vec<BlockNr>,
+    /// Images of it that must still go home.
+    pub pending: u64,
+    pub since: Instant,
+}
+
+/// The newest valid image of a block that is not home yet.
+pub(crate) struct Pending {
+    pub id: TxId,
+    pub page: PageRef,
+    /// Keeps the block cached (cache invariant C2), so nobody reads the old home content.
+    pub _block: Arc<Block>,
+    /// Log block where the image stands verbatim.
+    pub in_log: Option<u64>,
+}
+
+/// A durable transaction that waits to become valid.
+pub(crate) struct Durable {
+    pub id: TxId,
+    pub edges: CommitPoint,
+    pub images: Vec<(BlockNr, Pending)>,
+    pub freed: Vec<(BlockNr, u64)>,
+    pub after: Vec<AfterCommit>,
+    pub at: u64,
+    pub blocks: u64,
+    pub homes: Vec<BlockNr>,
+}
+
+/// One lane's ring.
+pub(crate) struct LaneLog {
+    /// Next log block to write.
+    pub head: u64,
+    /// Valid transactions in the log, oldest first.
+    pub live: VecDeque<LiveTx>,
+    /// Durable ones that are not valid yet, oldest first.
+    pub durable: VecDeque<Durable>,
+    /// The one being written: sequence and log position. Set with its snapshot.
+    pub committing: Option<(u64, u64)>,
+    /// Sequence of the transaction that commits after all those above.
+    pub next_seq: u64,
+}
+
+pub(crate) struct Log {
+    pub lanes: Vec<LaneLog>,
+    /// Newest valid image per block that must still go home.
+    pub pending: BTreeMap<BlockNr, Pending>,
+    /// Blocks whose home write is under way.
+    pub inflight: HashSet<BlockNr>,
+    /// Newest transaction in the live log that holds an image of the block: who frees such a
+    /// block must revoke it.
+    index: HashMap<BlockNr, TxId>,
+}
+
+impl Log {
+    pub(crate) fn new(media: &[Box<dyn Medium>]) -> Log {
+        let lanes = media
+            .iter()
+            .map(|m| LaneLog {
+                head: m.tail().at.unwrap_or(m.first()),
+                live: VecDeque::new(),
+                durable: VecDeque::new(),
+                committing: None,
+                next_seq: m.tail().seq,
+            })
+            .collect();
+        Log { lanes, pending: BTreeMap::new(), inflight: HashSet::new(), index: HashMap::new() }
+    }
+
+    /// Notes that `tx` will have images of these blocks in the log.
+    pub(crate) fn index_images(&mut self, tx: TxId, homes: &[BlockNr]) {
+        for nr in homes {
+            self.index.insert(*nr, tx);
+        }
+    }
+
+    pub(crate) fn live_in(&self, start: BlockNr, count: u64) -> Vec<BlockNr> {
+        let end = start.saturating_add(count);
+        if count > self.index.len() as u64 {
+            return self.index.keys().copied().filter(|nr| (start..end).contains(nr)).collect();
+        }
+        (start..end).filter(|nr| self.index.contains_key(nr)).collect()
+    }
+
+    fn live_tx(&mut self, id: TxId) -> Option<&mut LiveTx> {
+        let lane = self.lanes.get_mut(usize::from(id.lane.0))?;
+        let at = lane.live.binary_search_by_key(&id.seq, |t| t.id.seq).ok()?;
+        lane.live.get_mut(at)
+    }
+
+    /// An image no longer waits to go home: it is there, or a newer one or a revoke took its place.
+    pub(crate) fn settle(&mut self, id: TxId) {
+        if let Some(tx) = self.live_tx(id) {
+            tx.pending = tx.pending.saturating_sub(1);
+        }
+    }
+
+    /// Drops pending home writes of freed blocks; says how many.
+    pub(crate) fn drop_pending(&mut self, freed: &[(BlockNr, u64)]) -> u64 {
+        let mut dropped = 0;
+        for (start, count) in freed {
+            let gone: Vec<BlockNr> =
+                self.pending.range(*start..start.saturating_add(*count)).map(|(nr, _)| *nr).collect();
+            for nr in gone {
+                if let Some(image) = self.pending.remove(&nr) {
+                    self.settle(image.id);
+                    dropped += 1;
+                }
+            }
+        }
+        dropped
+    }
+
+    /// Whether a home write of one of these blocks is under way.
+    pub(crate) fn in_flight(&self, freed: &[(BlockNr, u64)]) -> bool {
+        !self.inflight.is_empty()
+            && freed.iter().any(|(start, count)| {
+                let end = start.saturating_add(*count);
+                self.inflight.iter().any(|nr| (*start..end).contains(nr))
+            })
+    }
+
+    /// Makes a transaction's images the ones to go home; says how many older ones they replaced.
+    pub(crate) fn accept(&mut self, tx: Durable) -> (u64, Vec<AfterCommit>) {
+        let mut replaced = 0;
+        let lane = usize::from(tx.id.lane.0);
+        if let Some(lane) = self.lanes.get_mut(lane) {
+            lane.live.push_back(LiveTx {
+                id: tx.id,
+                at: tx.at,
+                blocks: tx.blocks,
+                homes: tx.homes,
+                pending: tx.images.len() as u64,
+                since: Instant::now(),
+            });
+        }
+        for (nr, image) in tx.images {
+            if let Some(old) = self.pending.insert(nr, image) {
+                self.settle(old.id);
+                replaced += 1;
+            }
+        }
+        (replaced, tx.after)
+    }
+
+    /// Takes transactions that are wholly home off the front of a lane. Returns the freed log
+    /// blocks and the new tail, if it moved.
+    pub(crate) fn reap(&mut self, lane: usize) -> Option<(u64, LogTail)> {
+        let log = self.lanes.get_mut(lane)?;
+        let mut freed = 0;
+        while log.live.front().is_some_and(|t| t.pending == 0) {
+            let Some(tx) = log.live.pop_front() else { break };
+            freed += tx.blocks;
+            for nr in tx.homes {
+                if self.index.get(&nr) == Some(&tx.id) {
+                    self.index.remove(&nr);
+                }
+            }
+        }
+        if freed == 0 {
+            return None;
+        }
+        let live = log.live.front().map(|t| (t.id.seq, t.at));
+        let durable = log.durable.front().map(|d| (d.id.seq, d.at));
+        let (seq, at) = live.or(durable).or(log.committing).unwrap_or((log.next_seq, log.head));
+        Some((freed, LogTail { seq, at: Some(at) }))
+    }
+
+    /// Age of the oldest transaction that keeps log space.
+    pub(crate) fn oldest(&self) -> Option<Instant> {
+        self.lanes.iter().filter_map(|l| l.live.front().map(|t| t.since)).min()
+    }
+}

@@ -1,0 +1,499 @@
+//! The engine that runs every block-journal scheme: lanes with a running transaction each, one
+//! commit thread, one sync thread, one checkpoint thread.
+//!
+//! Locks inside the engine, first to last: `Slot::run` → `Tx::state` → `Inner::log`. Block guards
+//! are held while `Slot::run`, `Tx::state` or `log` is taken, never the other way round: the
+//! snapshot looks at blocks with none of them held.
+
+mod begin;
+mod checkpoint;
+mod commit;
+mod log;
+mod service;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use stetfs_block::BlockDevice;
+
+use crate::error::{JournalError, Result};
+use crate::handle::Handle;
+use crate::head::Cache;
+use crate::ids::{BlockNr, CommitPoint, Credits, Ino, Lane, TxId};
+use crate::policy::{OtherPhase, Scheme};
+use crate::stats::{Counters, JournalStats};
+use crate::tx::{Phase, Tx};
+
+use log::Log;
+use service::Queue;
+
+/// What the journal needs from the file system. All calls come from the journal's own threads,
+/// with no lock held.
+pub trait FileState: Send + Sync {
+    /// Writes home all dirty data of these inodes. The device has it on return; no flush.
+    /// Takes nothing that ranks before `Rank::DataFlush` and opens no handle.
+    ///
+    /// # Errors
+    /// A failed write; the journal stops.
+    fn write_data(&self, inos: &[Ino]) -> Result<()>;
+    /// The journal stopped: the file system turns read-only.
+    fn aborted(&self, why: &JournalError);
+    /// Called about once a second, for background write-back.
+    fn tick(&self);
+}
+
+/// An answer that is given once, from a thread of the journal.
+pub type Done = Box<dyn FnOnce(Result<()>) + Send>;
+
+/// Deliberate faults, to prove that the tests would find real ones. All off in earnest.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Canary {
+    /// Commits and checkpoints do not flush.
+    pub no_barrier: bool,
+    /// Recovery ignores revokes.
+    pub ignore_revokes: bool,
+    /// Recovery checks no checksums.
+    pub skip_checksums: bool,
+}
+
+/// How a journal runs.
+#[derive(Clone, Debug)]
+pub struct JournalConfig {
+    /// Seconds after which a transaction with changes commits by itself.
+    pub commit_secs: u32,
+    /// Flush the device at commits and checkpoints.
+    pub barrier: bool,
+    /// Bound of the memory that transactions and pending checkpoints hold, bytes.
+    pub memory: u64,
+    /// Copy a block at its first change in every transaction, needed or not (to measure what
+    /// copy on write saves).
+    pub always_copy: bool,
+    /// Keep logical changes for file-level records.
+    pub keep_notes: bool,
+    /// Deliberate faults.
+    pub canary: Canary,
+}
+
+impl Default for JournalConfig {
+    fn default() -> JournalConfig {
+        JournalConfig {
+            commit_secs: 5,
+            barrier: true,
+            memory: 64 << 20,
+            always_copy: false,
+            keep_notes: false,
+            canary: Canary::default(),
+        }
+    }
+}
+
+/// The running transaction of a lane.
+pub(crate) struct Run {
+    pub tx: Arc<Tx>,
+    /// No new handles until the snapshot is taken (T1).
+    pub locked: bool,
+}
+
+/// A lane.
+pub(crate) struct Slot {
+    pub lane: Lane,
+    pub run: Mutex<Run>,
+    /// Signalled when a snapshot was taken or room was made.
+    pub changed: Condvar,
+}
+
+impl Slot {
+    /// Wakes handles that wait for the lane.
+    pub(crate) fn wake(&self) {
+        let _run = self.run.lock();
+        self.changed.notify_all();
+    }
+}
+
+pub(crate) struct Inner {
+    pub device: Arc<dyn BlockDevice>,
+    pub cache: Arc<Cache>,
+    pub scheme: Scheme,
+    pub config: JournalConfig,
+    /// `commit=` may change at a remount.
+    pub commit_millis: AtomicU64,
+    pub slots: Vec<Slot>,
+    /// The one order of commits (architecture, decision 2).
+    pub stamp: AtomicU64,
+    pub log: Mutex<Log>,
+    /// Signalled when the log's state changed: home writes done, tail moved.
+    pub log_changed: Condvar,
+    /// Free log blocks per lane, after reservations of committing transactions.
+    pub free: Vec<AtomicU64>,
+    /// Newest valid sequence per lane.
+    pub valid: Vec<AtomicU64>,
+    /// Blocks held by committing transactions and pending checkpoints.
+    pub pinned: AtomicU64,
+    /// Sync requests that may need a commit.
+    pub commits: Queue,
+    /// Sync requests that need data and a flush only.
+    pub plain: Queue,
+    /// Wakes the checkpoint thread.
+    pub checkpoint_kick: (Mutex<bool>, Condvar),
+    /// One checkpoint round at a time.
+    pub home_io: Mutex<()>,
+    pub fs: OnceLock<Weak<dyn FileState>>,
+    /// Set once the journal stopped, by error or shutdown.
+    pub stopped: AtomicBool,
+    pub why: Mutex<Option<JournalError>>,
+    /// The threads end.
+    pub quit: AtomicBool,
+    pub counters: Counters,
+}
+
+/// A running journal. Dropping it without [`shutdown`](Journal::shutdown) is a crash: nothing
+/// more is written.
+pub struct Journal {
+    inner: Arc<Inner>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Journal {
+    /// Starts a journal over an empty (recovered) log.
+    ///
+    /// # Errors
+    /// Thread creation, or a ring too small for any transaction.
+    pub fn start(cache: Arc<Cache>, scheme: Scheme, config: JournalConfig) -> Result<Arc<Journal>> {
+        let device = cache.device().clone();
+        let slots: Vec<Slot> = scheme
+            .media
+            .iter()
+            .enumerate()
+            .map(|(i, medium)| {
+                let lane = Lane(i as u16);
+                let id = TxId { lane, seq: medium.tail().seq };
+                Slot {
+                    lane,
+                    run: Mutex::new(Run { tx: Arc::new(Tx::new(id, 0)), locked: false }),
+                    changed: Condvar::new(),
+                }
+            })
+            .collect();
+        let free = scheme.media.iter().map(|m| AtomicU64::new(m.capacity())).collect();
+        let valid = scheme.media.iter().map(|m| AtomicU64::new(m.tail().seq.saturating_sub(1))).collect();
+        let log = Log::new(&scheme.media);
+        let inner = Arc::new(Inner {
+            device,
+            cache,
+            commit_millis: AtomicU64::new(u64::from(config.commit_secs.max(1)) * 1000),
+            config,
+            slots,
+            stamp: AtomicU64::new(0),
+            log: Mutex::new(log),
+            log_changed: Condvar::new(),
+            free,
+            valid,
+            pinned: AtomicU64::new(0),
+            commits: Queue::default(),
+            plain: Queue::default(),
+            checkpoint_kick: (Mutex::new(false), Condvar::new()),
+            home_io: Mutex::new(()),
+            fs: OnceLock::new(),
+            stopped: AtomicBool::new(false),
+            why: Mutex::new(None),
+            quit: AtomicBool::new(false),
+            counters: Counters::default(),
+            scheme,
+        });
+        let journal = Journal { inner: inner.clone(), threads: Mutex::new(Vec::new()) };
+        let spawn = |name: &str, run: fn(&Inner)| {
+            let inner = inner.clone();
+            std::thread::Builder::new().name(name.into()).spawn(move || run(&inner))
+        };
+        for (name, run) in [
+            ("stet-commit", Inner::commit_loop as fn(&Inner)),
+            ("stet-sync", Inner::plain_loop),
+            ("stet-ckpt", Inner::checkpoint_loop),
+        ] {
+            let thread = spawn(name, run)
+                .map_err(|e| JournalError::Aborted(format!("cannot start the journal's thread {name}: {e}")))?;
+            journal.threads.lock().push(thread);
+        }
+        Ok(Arc::new(journal))
+    }
+
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.inner
+    }
+
+    /// Registers the file system. Only the first call counts.
+    pub fn attach(&self, fs: Weak<dyn FileState>) {
+        let _ = self.inner.fs.set(fs);
+    }
+
+    /// Opens a handle that may change `need` blocks. May wait for a snapshot to be taken or for
+    /// room; call [`throttle`](Self::throttle) before taking locks to make that rare.
+    ///
+    /// # Errors
+    /// `TooLarge` if no transaction can hold so much; `Aborted` once the journal stopped.
+    pub fn begin(&self, need: Credits) -> Result<Handle<'_>> {
+        let held = stetfs_sync::hold(stetfs_sync::Rank::Handle, false);
+        let tx = self.inner.enter(need)?;
+        Ok(Handle::new(self, tx, need, held))
+    }
+
+    /// The most credits one handle can have, in blocks.
+    pub fn max_credits(&self) -> Credits {
+        self.inner.max_tx(0) as Credits
+    }
+
+    /// Commits up to a point; durable on return.
+    ///
+    /// # Errors
+    /// The commit failed: nothing can be said about what it held.
+    pub fn commit(&self, upto: &CommitPoint) -> Result<()> {
+        let (tx, rx) = crossbeam_channel::bounded(1);
+        self.commit_then(
+            upto.clone(),
+            Vec::new(),
+            Box::new(move |r| {
+                let _ = tx.send(r);
+            }),
+        );
+        rx.recv().unwrap_or_else(|_| Err(self.inner.stop_error()))
+    }
+
+    /// Writes home the dirty data of `data`, commits up to `upto` if that is not durable yet,
+    /// flushes the device, then calls `done` from a thread of the journal. Requests that come
+    /// while another is under way share the next commit and flush.
+    pub fn commit_then(&self, upto: CommitPoint, data: Vec<Ino>, done: Done) {
+        self.inner.sync(upto, data, done);
+    }
+
+    /// Commits everything that was changed before the call.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit).
+    pub fn commit_all(&self) -> Result<()> {
+        self.commit(&self.everything())
+    }
+
+    /// A point that covers every change made before the call.
+    pub fn everything(&self) -> CommitPoint {
+        let mut point = CommitPoint::none();
+        for slot in &self.inner.slots {
+            point.add(slot.run.lock().tx.id);
+        }
+        point
+    }
+
+    /// Waits until memory and log have room for more changes. Call it with no lock held.
+    ///
+    /// # Errors
+    /// `Aborted` once the journal stopped.
+    pub fn throttle(&self) -> Result<()> {
+        self.inner.throttle()
+    }
+
+    /// Brings home everything that is committed.
+    ///
+    /// # Errors
+    /// A failed write; the journal stops.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.inner.checkpoint_all()
+    }
+
+    /// Commits, brings everything home, empties the log and ends the threads. Idempotent.
+    ///
+    /// # Errors
+    /// The first failure; the log then still holds what did not get home.
+    pub fn shutdown(&self) -> Result<()> {
+        let result = if self.inner.stopped.load(Ordering::Acquire) {
+            self.inner.why.lock().clone().map_or(Ok(()), Err)
+        } else {
+            self.commit_all().and_then(|()| self.inner.empty_log())
+        };
+        self.inner.stop(None);
+        self.join_threads();
+        result
+    }
+
+    /// Why the journal stopped, if an error stopped it.
+    pub fn aborted(&self) -> Option<JournalError> {
+        self.inner.why.lock().clone()
+    }
+
+    /// Stops the journal because of an error seen elsewhere (a failed home write of data).
+    pub fn abort(&self, why: JournalError) {
+        self.inner.stop(Some(why));
+    }
+
+    /// Seconds between periodic commits (`commit=`), from now on.
+    pub fn set_commit_secs(&self, secs: u32) {
+        self.inner.commit_millis.store(u64::from(secs.max(1)) * 1000, Ordering::Relaxed);
+    }
+
+    /// Counters.
+    pub fn stats(&self) -> JournalStats {
+        self.inner.counters.read()
+    }
+
+    /// Log blocks that are free and in all, over all lanes.
+    pub fn log_space(&self) -> (u64, u64) {
+        let free = self.inner.free.iter().map(|f| f.load(Ordering::Relaxed)).sum();
+        (free, self.inner.scheme.media.iter().map(|m| m.capacity()).sum())
+    }
+
+    fn join_threads(&self) {
+        self.inner.quit.store(true, Ordering::Release);
+        self.inner.commits.wake();
+        self.inner.plain.wake();
+        self.inner.kick_checkpoint();
+        let me = std::thread::current().id();
+        for thread in std::mem::take(&mut *self.threads.lock()) {
+            // The last Arc may be dropped by one of our own threads, through a callback.
+            if thread.thread().id() != me {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        self.inner.stop(None);
+        self.join_threads();
+    }
+}
+
+impl Inner {
+    pub(crate) fn slot(&self, lane: Lane) -> &Slot {
+        &self.slots[usize::from(lane.0) % self.slots.len()]
+    }
+
+    pub(crate) fn valid_seq(&self, lane: Lane) -> u64 {
+        self.valid.get(usize::from(lane.0)).map_or(0, |v| v.load(Ordering::Acquire))
+    }
+
+    /// Whether everything a point names is durable and valid.
+    pub(crate) fn is_valid(&self, point: &CommitPoint) -> bool {
+        point.iter().all(|tx| self.valid_seq(tx.lane) >= tx.seq)
+    }
+
+    /// The phase of a transaction that is not valid yet.
+    pub(crate) fn phase(&self, tx: TxId) -> Option<OtherPhase> {
+        if self.valid_seq(tx.lane) >= tx.seq {
+            return None;
+        }
+        let run = self.slot(tx.lane).run.lock();
+        Some(match (run.tx.id == tx, run.locked) {
+            (true, false) => OtherPhase::Running,
+            (true, true) => OtherPhase::Locked,
+            (false, _) => OtherPhase::Committing,
+        })
+    }
+
+    /// Makes `mine` and the running transaction `other` depend on each other.
+    pub(crate) fn chain(&self, mine: &Tx, other: TxId) {
+        let theirs = {
+            let run = self.slot(other.lane).run.lock();
+            (run.tx.id == other).then(|| run.tx.clone())
+        };
+        mine.state.lock().edges.add(other);
+        if let Some(theirs) = theirs {
+            theirs.state.lock().edges.add(mine.id);
+        }
+    }
+
+    /// Waits until a locked transaction's snapshot is taken.
+    pub(crate) fn wait_snapshot(&self, tx: TxId) {
+        let slot = self.slot(tx.lane);
+        let mut run = slot.run.lock();
+        while run.tx.id == tx && run.locked && !self.stopped.load(Ordering::Acquire) {
+            slot.changed.wait_for(&mut run, Duration::from_millis(100));
+        }
+    }
+
+    /// Blocks of the range that have an image in the live log.
+    pub(crate) fn live_in(&self, start: BlockNr, count: u64) -> Vec<BlockNr> {
+        self.log.lock().live_in(start, count)
+    }
+
+    pub(crate) fn barrier(&self) -> bool {
+        self.config.barrier && !self.config.canary.no_barrier
+    }
+
+    pub(crate) fn flush(&self) -> Result<()> {
+        if self.barrier() {
+            self.device.flush()?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn write_data(&self, inos: &[Ino]) -> Result<()> {
+        match self.fs.get().and_then(Weak::upgrade) {
+            Some(fs) if !inos.is_empty() => fs.write_data(inos),
+            _ => Ok(()),
+        }
+    }
+
+    /// Stops the journal: with an error, the file system is told; without, this is the end of use.
+    pub(crate) fn stop(&self, why: Option<JournalError>) {
+        {
+            let mut slot = self.why.lock();
+            if self.stopped.swap(true, Ordering::AcqRel) {
+                return;
+            }
+            slot.clone_from(&why);
+        }
+        if let Some(why) = why {
+            tracing::error!("the journal stops: {why}");
+            if let Some(fs) = self.fs.get().and_then(Weak::upgrade) {
+                fs.aborted(&why);
+            }
+        }
+        for slot in &self.slots {
+            slot.wake();
+        }
+        self.commits.wake();
+        self.plain.wake();
+        self.log_changed.notify_all();
+    }
+
+    /// The error for who comes after the stop.
+    pub(crate) fn stop_error(&self) -> JournalError {
+        match &*self.why.lock() {
+            Some(why) => JournalError::Aborted(why.to_string()),
+            None => JournalError::Aborted("the volume was unmounted".into()),
+        }
+    }
+
+    pub(crate) fn no_content(&self, nr: BlockNr) -> JournalError {
+        JournalError::Aborted(format!("block {nr} was to be changed before it was read"))
+    }
+
+    /// Newest sequences each lane must reach for `point`, over the closure of its chains: what has
+    /// to be committed together, lane by lane.
+    pub(crate) fn closure(&self, point: &CommitPoint) -> HashMap<Lane, u64> {
+        let mut want: HashMap<Lane, u64> = HashMap::new();
+        let mut todo: Vec<TxId> = point.iter().collect();
+        while let Some(tx) = todo.pop() {
+            let seen = want.entry(tx.lane).or_insert(0);
+            if *seen >= tx.seq || self.valid_seq(tx.lane) >= tx.seq {
+                continue;
+            }
+            *seen = tx.seq;
+            let run = self.slot(tx.lane).run.lock();
+            if run.tx.id.seq <= tx.seq {
+                let state = run.tx.state.lock();
+                todo.extend(state.edges.iter());
+            }
+        }
+        want
+    }
+}
+
+impl Phase {
+    pub(crate) fn takes_handles(self) -> bool {
+        self == Phase::Running
+    }
+}

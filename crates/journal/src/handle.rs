@@ -1,0 +1,246 @@
+//! Handles: the right to change blocks within the running transaction.
+
+use std::cell::Cell;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use stetfs_sync::Held;
+
+use crate::change::FileChange;
+use crate::engine::{Inner, Journal};
+use crate::error::Result;
+use crate::head::{Block, JournalHead};
+use crate::ids::{BlockNr, CommitPoint, Credits, Ino};
+use crate::policy::{OtherPhase, Share};
+use crate::stats::bump;
+use crate::tx::{AfterCommit, Tx};
+
+/// One operation's part of a transaction. Belongs to one thread; dropping it stops it.
+///
+/// While a handle is open its transaction cannot commit: keep it short, and wait for nothing
+/// that could itself wait for a commit (`Rank::Handle` checks this in debug builds).
+pub struct Handle<'j> {
+    journal: &'j Journal,
+    tx: Arc<Tx>,
+    left: Cell<Credits>,
+    /// Whether the handle holds a place in the transaction (not after a failed restart).
+    open: bool,
+    _held: Held,
+}
+
+impl<'j> Handle<'j> {
+    pub(crate) fn new(journal: &'j Journal, tx: Arc<Tx>, credits: Credits, held: Held) -> Handle<'j> {
+        Handle { journal, tx, left: Cell::new(credits), open: true, _held: held }
+    }
+
+    fn inner(&self) -> &'j Inner {
+        self.journal.inner()
+    }
+
+    /// Declares `block` in the transaction and gives its content for changing. Drop the guard as
+    /// soon as the change is whole; never hold two guards of one block.
+    ///
+    /// # Errors
+    /// The block has no content (a failed read), or the journal stopped.
+    pub fn modify<'b>(&'b self, block: &'b Arc<Block>) -> Result<BlockMut<'b>> {
+        self.join(block, false)
+    }
+
+    /// Like [`modify`](Self::modify) for a block whose old content does not matter: it starts as
+    /// zeroes and nothing is read. Get the block with `Cache::get`.
+    ///
+    /// # Errors
+    /// The journal stopped.
+    pub fn create<'b>(&'b self, block: &'b Arc<Block>) -> Result<BlockMut<'b>> {
+        self.join(block, true)
+    }
+
+    fn join<'b>(&'b self, block: &'b Arc<Block>, fresh: bool) -> Result<BlockMut<'b>> {
+        let inner = self.inner();
+        inner.check()?;
+        loop {
+            let mut write = block.write();
+            let listed = write.head().tx;
+            if listed != Some(self.tx.id) {
+                // Another lane's transaction lists the block: chain, depend, or wait (decision 6).
+                if let Some(other) = listed.filter(|t| t.lane != self.tx.id.lane)
+                    && let Some(phase) = inner.phase(other)
+                {
+                    match inner.scheme.ordering.share(self.tx.id, other, phase) {
+                        Share::Chain => inner.chain(&self.tx, other),
+                        Share::Edge => self.tx.state.lock().edges.add(other),
+                        Share::Wait => {
+                            drop(write);
+                            bump(&inner.counters.waits_locked, 1);
+                            inner.wait_snapshot(other);
+                            continue;
+                        }
+                    }
+                    debug_assert!(phase != OtherPhase::Locked);
+                }
+                let mut state = self.tx.state.lock();
+                state.blocks.push(block.clone());
+                if !state.revokes.is_empty() {
+                    state.revokes.remove(&block.nr());
+                }
+                let left = self.left.get();
+                if left > 0 {
+                    self.left.set(left - 1);
+                    state.reserved -= 1;
+                }
+                drop(state);
+                write.head().tx = Some(self.tx.id);
+            }
+            if fresh {
+                write.zero(inner.cache.block_size());
+            } else {
+                if inner.config.always_copy
+                    && let Some(copy) = write.page().map(|p| stetfs_cache::Page::copy_of(p))
+                {
+                    write.set_page_keeping_verified(Arc::new(copy));
+                    bump(&inner.counters.copies, 1);
+                }
+                match write.page_mut() {
+                    Some((_, copied)) => bump(&inner.counters.copies, u64::from(copied)),
+                    None => return Err(inner.no_content(block.nr())),
+                }
+            }
+            return Ok(BlockMut { write });
+        }
+    }
+
+    /// Says that `count` blocks from `start`, which had gone through the journal, were freed: no
+    /// older image of them may ever be replayed or sent home, and changes to them in this very
+    /// transaction are void.
+    pub fn revoke(&self, start: BlockNr, count: u64) {
+        let inner = self.inner();
+        for nr in start..start.saturating_add(count) {
+            if let Some(block) = inner.cache.find(nr) {
+                let mut write = block.write();
+                if write.head().tx == Some(self.tx.id) {
+                    write.head().tx = None;
+                }
+                drop(write);
+                inner.cache.forget(nr);
+            }
+        }
+        let live = inner.live_in(start, count);
+        bump(&inner.counters.revokes, live.len() as u64);
+        let mut state = self.tx.state.lock();
+        state.revokes.extend(live);
+        state.freed.push((start, count));
+    }
+
+    /// This inode's dirty data goes home before this transaction commits.
+    pub fn order_data(&self, ino: Ino) {
+        self.tx.state.lock().ordered.insert(ino);
+    }
+
+    /// Notes a logical change, for file-level journals.
+    pub fn note(&self, change: FileChange) {
+        if self.inner().config.keep_notes {
+            self.tx.state.lock().notes.push(change);
+        }
+    }
+
+    /// Runs `f` once the transaction is valid (for example: freed blocks become reusable).
+    pub fn after_commit(&self, f: AfterCommit) {
+        self.tx.state.lock().after.push(f);
+    }
+
+    /// Asks for more credits in the same transaction. `false`: it has no room; bring the file
+    /// system to a consistent point and [`restart`](Self::restart).
+    ///
+    /// # Errors
+    /// The journal stopped.
+    pub fn extend(&self, more: Credits) -> Result<bool> {
+        let inner = self.inner();
+        inner.check()?;
+        let mut state = self.tx.state.lock();
+        if !inner.fits(&self.tx, &state, more) {
+            return Ok(false);
+        }
+        state.reserved += u64::from(more);
+        self.left.set(self.left.get() + more);
+        Ok(true)
+    }
+
+    /// Stops, and begins again with `need` credits, in the same or a later transaction.
+    ///
+    /// # Errors
+    /// As [`Journal::begin`]; the handle is then good for nothing but being dropped.
+    pub fn restart(&mut self, need: Credits) -> Result<()> {
+        self.release();
+        self.tx = self.inner().enter(need)?;
+        self.open = true;
+        self.left.set(need);
+        Ok(())
+    }
+
+    /// Credits not used yet, in blocks.
+    pub fn credits_left(&self) -> Credits {
+        self.left.get()
+    }
+
+    /// The transaction, as something to wait for.
+    pub fn point(&self) -> CommitPoint {
+        CommitPoint::from(self.tx.id)
+    }
+
+    /// Ends the handle. The changes commit with the transaction.
+    pub fn stop(self) -> CommitPoint {
+        self.point()
+    }
+
+    /// Gives up the place in the transaction. Afterwards the handle is empty.
+    fn release(&mut self) {
+        if std::mem::take(&mut self.open) {
+            self.inner().leave(&self.tx, self.left.replace(0));
+        }
+    }
+}
+
+impl Drop for Handle<'_> {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+impl std::fmt::Debug for Handle<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Handle({:?}, {} credits)", self.tx.id, self.left.get())
+    }
+}
+
+/// A block's content, open for one change.
+pub struct BlockMut<'b> {
+    write: stetfs_cache::BlockWrite<'b, JournalHead>,
+}
+
+impl BlockMut<'_> {
+    /// The block's number.
+    pub fn nr(&self) -> BlockNr {
+        self.write.nr()
+    }
+}
+
+impl Deref for BlockMut<'_> {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        self.write.page().map_or(&[], |p| p)
+    }
+}
+
+impl DerefMut for BlockMut<'_> {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.write.page_mut().map_or(&mut [], |(bytes, _)| bytes)
+    }
+}
+
+impl Inner {
+    /// Whether a failed or successful stop leaves the journal usable.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.stopped.load(Ordering::Acquire) { Err(self.stop_error()) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,72 @@
+//! The blocks of the journal inode, as one array of log blocks.
+
+use std::sync::Arc;
+
+use stetfs_block::{BlockDevice, ReadList};
+use stetfs_cache::{Page, PageRef};
+
+use crate::error::Result;
+use crate::ids::BlockNr;
+
+/// Log block → device block. Built from the extents of the journal inode (or all of an external
+/// journal device).
+#[derive(Clone)]
+pub struct LogArea {
+    device: Arc<dyn BlockDevice>,
+    block_size: u32,
+    /// First log block of each run, first device block, in order.
+    runs: Vec<(u64, BlockNr)>,
+    blocks: u64,
+}
+
+impl LogArea {
+    /// From runs of `(first device block, number of blocks)` in log order. Neighbours merge.
+    pub fn new(device: Arc<dyn BlockDevice>, block_size: u32, runs: &[(BlockNr, u64)]) -> LogArea {
+        let mut map: Vec<(u64, BlockNr)> = Vec::new();
+        let mut blocks = 0;
+        for (start, count) in runs {
+            if map.last().is_none_or(|(log, dev)| dev + (blocks - log) != *start) {
+                map.push((blocks, *start));
+            }
+            blocks += count;
+        }
+        LogArea { device, block_size, runs: map, blocks }
+    }
+
+    /// Number of log blocks.
+    pub fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// Bytes in a log block.
+    pub fn block_size(&self) -> u32 {
+        self.block_size
+    }
+
+    /// The device the log is on.
+    pub fn device(&self) -> &Arc<dyn BlockDevice> {
+        &self.device
+    }
+
+    /// Byte offset of a log block on the device.
+    pub fn offset(&self, log_block: u64) -> u64 {
+        let at = self.runs.partition_point(|(log, _)| *log <= log_block);
+        let (log, dev) = at.checked_sub(1).and_then(|i| self.runs.get(i)).copied().unwrap_or((0, 0));
+        (dev + (log_block - log)) * u64::from(self.block_size)
+    }
+
+    /// Reads these log blocks in one batch.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn read(&self, log_blocks: impl Iterator<Item = u64>) -> Result<Vec<PageRef>> {
+        let wanted: Vec<u64> = log_blocks.collect();
+        let mut pages: Vec<Page> = wanted.iter().map(|_| Page::zeroed(self.block_size as usize)).collect();
+        let mut list = ReadList::new();
+        for (page, nr) in pages.iter_mut().zip(&wanted) {
+            list.push(self.offset(*nr), page);
+        }
+        list.submit(&*self.device)?;
+        Ok(pages.into_iter().map(Arc::new).collect())
+    }
+}

@@ -1,0 +1,176 @@
+//! Opening a jbd2 log: superblock, features, fast-commit area.
+
+use std::sync::Arc;
+
+use stetfs_ondisk::OnDiskError;
+use stetfs_ondisk::jbd2::{IncompatFlags, JournalSuperblock, fast_commit};
+
+use super::area::LogArea;
+use super::codec::Jbd2Codec;
+use super::ring::Jbd2Ring;
+use crate::engine::Canary;
+use crate::error::Result;
+use crate::policy::{Codec, Copy, Medium, OneLane, Scheme};
+
+/// What the volume asks of its log.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Features {
+    /// The volume has metadata checksums: checksum v3.
+    pub checksums: bool,
+    /// The volume has 64-bit block numbers.
+    pub wide: bool,
+    /// One flush a commit, the commit block proves nothing by itself.
+    pub async_commit: bool,
+}
+
+/// What a log's superblock says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogSummary {
+    /// Log blocks in all.
+    pub blocks: u64,
+    /// Bytes in a log block.
+    pub block_size: u32,
+    /// Ring: first block and one past the last.
+    pub ring: (u64, u64),
+    /// Tid of the oldest (or next) transaction.
+    pub sequence: u32,
+    /// Log block where it starts; 0: empty.
+    pub start: u32,
+    /// Features by name.
+    pub features: String,
+    /// Error the last mount left.
+    pub errno: i32,
+    /// Fast-commit blocks behind the ring.
+    pub fc_blocks: u32,
+    /// UUID.
+    pub uuid: [u8; 16],
+}
+
+/// A jbd2 log that was opened.
+pub struct Jbd2Log {
+    area: LogArea,
+    sb: JournalSuperblock,
+    canary: Canary,
+}
+
+impl Jbd2Log {
+    /// Reads and checks the journal superblock.
+    ///
+    /// # Errors
+    /// The device's; `Corrupt` or `Unsupported` for what it says.
+    pub fn open(area: LogArea, canary: Canary) -> Result<Jbd2Log> {
+        let pages = area.read(std::iter::once(0))?;
+        let bytes = pages.first().map_or(&[][..], |p| &p[..]);
+        let sb = JournalSuperblock::decode(bytes, area.block_size(), area.blocks())?;
+        Ok(Jbd2Log { area, sb, canary })
+    }
+
+    /// What the superblock says.
+    pub fn summary(&self) -> LogSummary {
+        LogSummary {
+            blocks: u64::from(self.sb.s_maxlen.get()),
+            block_size: self.sb.s_blocksize.get(),
+            ring: (u64::from(self.sb.s_first.get()), u64::from(self.sb.ring_end())),
+            sequence: self.sb.s_sequence.get(),
+            start: self.sb.s_start.get(),
+            features: self.sb.incompat().to_string(),
+            errno: self.sb.s_errno.get() as i32,
+            fc_blocks: self.sb.fc_blocks(),
+            uuid: self.sb.s_uuid,
+        }
+    }
+
+    /// Whether there may be something to replay.
+    pub fn is_dirty(&self) -> bool {
+        self.sb.s_start.get() != 0
+    }
+
+    fn async_commit(&self) -> bool {
+        self.sb.incompat().contains(IncompatFlags::ASYNC_COMMIT)
+    }
+
+    /// The codec this log is written in.
+    pub fn codec(&self) -> Jbd2Codec {
+        Jbd2Codec {
+            config: self.sb.config(),
+            uuid: self.sb.s_uuid,
+            async_commit: self.async_commit(),
+            skip_checksums: self.canary.skip_checksums,
+        }
+    }
+
+    /// The ring this log is in.
+    pub fn ring(&self) -> Jbd2Ring {
+        Jbd2Ring::new(self.area.clone(), self.sb, self.async_commit())
+    }
+
+    /// The policies for reading the log as it is.
+    pub fn scheme(&self) -> Scheme {
+        Scheme {
+            ordering: Box::new(OneLane),
+            codec: Box::new(self.codec()),
+            media: vec![Box::new(self.ring())],
+            home: Box::new(Copy),
+        }
+    }
+
+    /// Refuses a log whose fast-commit area holds commits that a replay would need: this version
+    /// does not replay them, and leaves them intact.
+    ///
+    /// # Errors
+    /// `Unsupported` with what to do.
+    pub fn check_fast_commits(&self) -> Result<()> {
+        if self.sb.fc_blocks() == 0 || !self.is_dirty() {
+            return Ok(());
+        }
+        let ring = self.ring();
+        let scan = self.codec().scan(&ring, ring.tail(), &mut |_, _| {})?;
+        let first = self.area.read(std::iter::once(ring.end()))?;
+        match first.first().and_then(|p| fast_commit::head(p)) {
+            Some(head) if head.tid == scan.next_seq as u32 => Err(OnDiskError::Unsupported {
+                feature: "fast commits in the journal (mount the volume once with the kernel, or run e2fsck, to replay them)"
+                    .into(),
+            }
+            .into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Brings the features of an empty log in line with the volume, durably, and gives the
+    /// policies for a new journal in it.
+    ///
+    /// # Errors
+    /// The device's. `Corrupt` if the log is not empty.
+    pub fn prepare(mut self, features: Features) -> Result<Scheme> {
+        if self.is_dirty() {
+            return Err(OnDiskError::Corrupt { what: "journal", detail: "not empty after recovery".into() }.into());
+        }
+        if self.sb.is_v2() {
+            let mut flags = self.sb.incompat();
+            // The rules of the kernel: checksum v3 exactly when the volume has metadata checksums.
+            flags.remove(IncompatFlags::CSUM_V2);
+            flags.set(IncompatFlags::CSUM_V3, features.checksums);
+            flags.set(IncompatFlags::BIT64, flags.contains(IncompatFlags::BIT64) || features.wide);
+            flags.set(IncompatFlags::ASYNC_COMMIT, features.async_commit);
+            flags.insert(IncompatFlags::REVOKE);
+            if flags != self.sb.incompat() {
+                self.sb.set_incompat(flags);
+                self.sb.s_feature_compat = 0.into();
+                Jbd2Ring::write_superblock(&self.area, &mut self.sb, true)?;
+            }
+        } else if features.async_commit {
+            return Err(OnDiskError::Unsupported { feature: "async_commit in a version 1 journal".into() }.into());
+        }
+        Ok(self.scheme())
+    }
+
+    /// The blocks of the log.
+    pub fn area(&self) -> &LogArea {
+        &self.area
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Arc<dyn stetfs_block::BlockDevice> {
+        self.area.device()
+    }
+}

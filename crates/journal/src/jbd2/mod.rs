@@ -1,0 +1,16 @@
+//! jbd2's own format: the presets `ordered`, `data` and `writeback`.
+//!
+//! To the byte what the kernel and e2fsck read and write (checksum v3, 64-bit tags, escapes,
+//! revokes; a fast-commit area is respected and left alone).
+
+mod area;
+mod codec;
+mod log;
+mod ring;
+mod walk;
+
+pub use area::LogArea;
+pub use codec::Jbd2Codec;
+pub use log::{Features, Jbd2Log, LogSummary};
+pub use ring::Jbd2Ring;
+pub use walk::{Record, RecordKind, walk};

@@ -1,0 +1,114 @@
+//! jbd2's ring on the block device, its superblock and barriers.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use stetfs_block::{Write, WriteList};
+use stetfs_cache::{Page, PageRef};
+use stetfs_ondisk::jbd2::JournalSuperblock;
+use zerocopy::IntoBytes;
+
+use super::area::LogArea;
+use crate::error::Result;
+use crate::policy::{Encoded, LogTail, Medium};
+
+/// The ring between `s_first` and the fast-commit area.
+pub struct Jbd2Ring {
+    area: LogArea,
+    first: u64,
+    end: u64,
+    /// The commit block goes out with the rest, under one flush (`async_commit`).
+    async_commit: bool,
+    state: Mutex<State>,
+}
+
+struct State {
+    sb: JournalSuperblock,
+    tail: LogTail,
+}
+
+impl Jbd2Ring {
+    pub(super) fn new(area: LogArea, sb: JournalSuperblock, async_commit: bool) -> Jbd2Ring {
+        let start = u64::from(sb.s_start.get());
+        let tail = LogTail { seq: u64::from(sb.s_sequence.get()), at: (start != 0).then_some(start) };
+        Jbd2Ring {
+            first: u64::from(sb.s_first.get()),
+            end: u64::from(sb.ring_end()),
+            area,
+            async_commit,
+            state: Mutex::new(State { sb, tail }),
+        }
+    }
+
+    /// Writes the superblock out, durably.
+    pub(super) fn write_superblock(area: &LogArea, sb: &mut JournalSuperblock, barrier: bool) -> Result<()> {
+        sb.update_checksum();
+        let mut page = Page::zeroed(area.block_size() as usize);
+        let bytes = sb.as_bytes();
+        page.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+        let write = [Write::new(area.offset(0), &page)];
+        if barrier {
+            area.device().write_batch_flush(&write)?;
+        } else {
+            area.device().write_batch(&write)?;
+        }
+        Ok(())
+    }
+}
+
+impl Medium for Jbd2Ring {
+    fn first(&self) -> u64 {
+        self.first
+    }
+
+    fn end(&self) -> u64 {
+        self.end
+    }
+
+    fn commit(&self, at: u64, tx: &Encoded, barrier: bool) -> Result<()> {
+        let device = &**self.area.device();
+        let mut list = WriteList::new();
+        for (i, page) in tx.body.iter().enumerate() {
+            list.push(self.area.offset(self.advance(at, i as u64)), page);
+        }
+        let Some(seal) = &tx.seal else {
+            return Ok(if barrier { list.submit_flush(device)? } else { list.submit(device)? });
+        };
+        let seal_at = self.area.offset(self.advance(at, tx.body.len() as u64));
+        if self.async_commit || !barrier {
+            list.push(seal_at, seal);
+            return Ok(if barrier { list.submit_flush(device)? } else { list.submit(device)? });
+        }
+        // The kernel's barriers: all of it durable, then the commit block, durable by itself.
+        list.submit_flush(device)?;
+        device.write_batch(&[Write::new(seal_at, seal).fua()])?;
+        Ok(())
+    }
+
+    fn set_tail(&self, tail: LogTail, barrier: bool) -> Result<()> {
+        let mut state = self.state.lock();
+        let mut sb = state.sb;
+        // jbd2's tid is the sequence's low half.
+        sb.s_sequence = (tail.seq as u32).into();
+        sb.s_start = (tail.at.unwrap_or(0) as u32).into();
+        Self::write_superblock(&self.area, &mut sb, barrier)?;
+        state.sb = sb;
+        state.tail = tail;
+        Ok(())
+    }
+
+    fn tail(&self) -> LogTail {
+        self.state.lock().tail
+    }
+
+    fn read(&self, at: u64, count: u64) -> Result<Vec<PageRef>> {
+        self.area.read((0..count).map(|i| self.advance(at, i)))
+    }
+}
+
+/// A zeroed page filled in by `fill`.
+pub(super) fn page(block_size: u32, fill: impl FnOnce(&mut [u8])) -> PageRef {
+    let mut page = Page::zeroed(block_size as usize);
+    fill(&mut page);
+    Arc::new(page)
+}

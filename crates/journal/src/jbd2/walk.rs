@@ -1,0 +1,251 @@
+//! Reading a jbd2 log record by record: for recovery, and for people (`stetfs dump journal`).
+
+use stetfs_cache::PageRef;
+use stetfs_ondisk::OnDiskError;
+use stetfs_ondisk::jbd2::block::{read_header, verify_tail};
+use stetfs_ondisk::jbd2::descriptor::{self, Tag};
+use stetfs_ondisk::jbd2::superblock::Csum;
+use stetfs_ondisk::jbd2::{BlockType, commit, revoke};
+
+use super::codec::Jbd2Codec;
+use crate::error::Result;
+use crate::ids::{CommitPoint, Lane, TxId};
+use crate::policy::{EndReason, ImageRef, LogTail, Medium, Scan, ScannedTx};
+
+/// Log blocks read at once.
+const WINDOW: u64 = 256;
+
+/// One record of the log.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// Log block.
+    pub at: u64,
+    /// Transaction.
+    pub tid: u32,
+    /// What it is.
+    pub kind: RecordKind,
+}
+
+/// The kinds of records.
+#[derive(Clone, Debug)]
+pub enum RecordKind {
+    /// Tags of the images in the log blocks that follow, one each.
+    Descriptor {
+        /// The tags.
+        tags: Vec<Tag>,
+        /// Whether each image matches its checksum (true without checksums).
+        intact: Vec<bool>,
+    },
+    /// Revoked blocks.
+    Revoke(Vec<u64>),
+    /// End of the transaction.
+    Commit {
+        /// Wall clock, seconds and nanoseconds.
+        time: (u64, u32),
+        /// Whether its checksum is right.
+        valid: bool,
+    },
+    /// A block of the expected transaction that does not prove itself.
+    Damaged(String),
+    /// Here the log ends.
+    End(String),
+}
+
+/// Reads single log blocks through a window.
+struct Reader<'a> {
+    log: &'a dyn Medium,
+    /// Blocks from the tail once round.
+    start: u64,
+    window: Vec<PageRef>,
+    /// Distance of the window from `start`.
+    base: u64,
+}
+
+impl Reader<'_> {
+    /// The block `distance` blocks after the tail; `None` once round.
+    fn get(&mut self, distance: u64) -> Result<Option<PageRef>> {
+        let capacity = self.log.capacity();
+        if distance >= capacity {
+            return Ok(None);
+        }
+        if distance < self.base || distance >= self.base + self.window.len() as u64 {
+            let count = WINDOW.min(capacity - distance);
+            self.window = self.log.read(self.log.advance(self.start, distance), count)?;
+            self.base = distance;
+        }
+        Ok(self.window.get((distance - self.base) as usize).cloned())
+    }
+}
+
+/// Visits the records from the tail on, `End` last. `images` says whether to read and check the
+/// images too (`intact` is all true otherwise).
+///
+/// # Errors
+/// The device's.
+pub fn walk(
+    codec: &Jbd2Codec,
+    log: &dyn Medium,
+    tail: LogTail,
+    images: bool,
+    progress: &mut dyn FnMut(u64, u64),
+    visit: &mut dyn FnMut(Record) -> Result<()>,
+) -> Result<()> {
+    let end = |at, tid, why: String| Record { at, tid, kind: RecordKind::End(why) };
+    let mut tid = tail.seq as u32;
+    let Some(start) = tail.at else {
+        return visit(end(log.first(), tid, "the log is empty".into()));
+    };
+    let mut reader = Reader { log, start, window: Vec::new(), base: 0 };
+    let mut distance = 0;
+    let capacity = log.capacity();
+    loop {
+        progress(distance, capacity);
+        let at = log.advance(start, distance);
+        let Some(block) = reader.get(distance)? else {
+            return visit(end(at, tid, "once round the ring".into()));
+        };
+        distance += 1;
+        let kind = match read_header(&block) {
+            None => return visit(end(at, tid, "no journal block here".into())),
+            Some((_, found)) if found != tid => {
+                return visit(end(at, tid, format!("transaction {found} stands here, {tid} was expected")));
+            }
+            Some((kind, _)) => kind,
+        };
+        let tails = codec.config.csum != Csum::None && !codec.skip_checksums;
+        let kind = match kind {
+            BlockType::Descriptor | BlockType::Revoke if tails && !verify_tail(codec.config.seed, &block) => {
+                let what = if kind == BlockType::Descriptor { "descriptor" } else { "revoke block" };
+                RecordKind::Damaged(format!("checksum of a {what} does not match"))
+            }
+            BlockType::Descriptor => match descriptor::decode(&codec.config, &block) {
+                Ok(tags) => {
+                    let mut intact = Vec::with_capacity(tags.len());
+                    for (i, tag) in tags.iter().enumerate() {
+                        intact.push(match reader.get(distance + i as u64)? {
+                            _ if !images || codec.config.csum == Csum::None => true,
+                            Some(image) => codec.image_matches(tid, tag.checksum, &image),
+                            None => false,
+                        });
+                    }
+                    distance += tags.len() as u64;
+                    RecordKind::Descriptor { tags, intact }
+                }
+                Err(e) => RecordKind::Damaged(e.to_string()),
+            },
+            BlockType::Revoke => match revoke::decode(&codec.config, &block) {
+                Ok(blocks) => RecordKind::Revoke(blocks),
+                Err(e) => RecordKind::Damaged(e.to_string()),
+            },
+            BlockType::Commit => RecordKind::Commit {
+                time: commit::time(&block),
+                valid: codec.skip_checksums || commit::verify(&codec.config, &block),
+            },
+            BlockType::SuperblockV1 | BlockType::SuperblockV2 => {
+                return visit(end(at, tid, "a journal superblock stands here".into()));
+            }
+        };
+        let damaged = match &kind {
+            RecordKind::Damaged(why) => Some(why.clone()),
+            RecordKind::Commit { valid: false, .. } => Some("checksum of a commit block does not match".into()),
+            _ => None,
+        };
+        let commit = matches!(kind, RecordKind::Commit { .. });
+        visit(Record { at, tid, kind })?;
+        if let Some(why) = damaged {
+            // With barriers a commit block is durable only after all before it. One that stands
+            // behind the damage means that the device lost what it had promised to keep.
+            if !codec.async_commit && !commit && committed_behind(codec, &mut reader, distance, tid)? {
+                return Err(OnDiskError::Corrupt {
+                    what: "journal",
+                    detail: format!("transaction {tid} was committed, but in log block {at}: {why}"),
+                }
+                .into());
+            }
+            return visit(end(at, tid, why));
+        }
+        if commit {
+            tid = tid.wrapping_add(1);
+        }
+    }
+}
+
+/// Whether a valid commit block of `tid` stands somewhere behind `distance`.
+fn committed_behind(codec: &Jbd2Codec, reader: &mut Reader<'_>, distance: u64, tid: u32) -> Result<bool> {
+    // Without checksums a data block could look like one.
+    if codec.config.csum == Csum::None {
+        return Ok(false);
+    }
+    let mut distance = distance;
+    while let Some(block) = reader.get(distance)? {
+        if read_header(&block) == Some((BlockType::Commit, tid)) && commit::verify(&codec.config, &block) {
+            return Ok(true);
+        }
+        distance += 1;
+    }
+    Ok(false)
+}
+
+/// Collects the whole transactions of a log.
+pub(super) fn scan(
+    codec: &Jbd2Codec,
+    log: &dyn Medium,
+    tail: LogTail,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Scan> {
+    let fresh = |seq: u64, at: u64| ScannedTx {
+        id: TxId { lane: Lane(0), seq },
+        stamp: seq,
+        edges: CommitPoint::none(),
+        images: Vec::new(),
+        revokes: Vec::new(),
+        at,
+        blocks: 0,
+    };
+    let mut scan = Scan { txs: Vec::new(), end: EndReason::Empty, next_seq: tail.seq };
+    let mut current: Option<ScannedTx> = None;
+    let mut torn: Option<String> = None;
+    // With async_commit only the images themselves show whether a transaction is whole.
+    let check_images = codec.async_commit && !codec.skip_checksums;
+    walk(codec, log, tail, check_images, progress, &mut |record| {
+        if torn.is_some() {
+            return Ok(());
+        }
+        let seq = scan.next_seq;
+        let tx = current.get_or_insert_with(|| fresh(seq, record.at));
+        match record.kind {
+            RecordKind::Descriptor { tags, intact } => {
+                tx.blocks += 1 + tags.len() as u64;
+                for (i, tag) in tags.iter().enumerate() {
+                    let at = log.advance(record.at, 1 + i as u64);
+                    tx.images.push((tag.block, ImageRef { at, flags: tag.flags, check: tag.checksum }));
+                }
+                if intact.contains(&false) {
+                    torn = Some(format!("an image of transaction {} does not match its checksum", record.tid));
+                }
+            }
+            RecordKind::Revoke(blocks) => {
+                tx.blocks += 1;
+                tx.revokes.extend(blocks);
+            }
+            RecordKind::Commit { valid: true, .. } => {
+                tx.blocks += 1;
+                scan.txs.extend(current.take());
+                scan.next_seq += 1;
+            }
+            RecordKind::Commit { valid: false, .. } | RecordKind::Damaged(_) => {}
+            RecordKind::End(why) => {
+                scan.end = match tail.at {
+                    None => EndReason::Empty,
+                    Some(_) if tx.blocks > 0 => EndReason::Torn(why),
+                    Some(_) => EndReason::NoNext(why),
+                };
+            }
+        }
+        Ok(())
+    })?;
+    if let Some(why) = torn {
+        scan.end = EndReason::Torn(why);
+    }
+    Ok(scan)
+}

@@ -1,0 +1,184 @@
+//! Recovery: the newest valid image of each block goes home, once (architecture, decision 2).
+//!
+//! It changes nothing but homes until the last step empties the log, and it chooses the same
+//! images every time: interrupted anywhere, it can run again.
+
+use std::collections::{BTreeMap, HashMap};
+
+use stetfs_block::BlockDevice;
+use stetfs_ondisk::OnDiskError;
+
+use crate::edges::valid_fronts;
+use crate::engine::Canary;
+use crate::error::Result;
+use crate::ids::{BlockNr, CommitPoint, Lane, Stamp, TxId};
+use crate::policy::{EndReason, HomeImage, ImageRef, LogTail, Scan, Scheme};
+
+/// Images read and written at once.
+const BATCH: usize = 1024;
+
+/// What a recovery found and did (or, in a dry run, would do).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecoveryReport {
+    /// Valid transactions.
+    pub transactions: u64,
+    /// Durable transactions that were left out because something they depend on is missing.
+    pub invalid: u64,
+    /// Blocks written home.
+    pub blocks: u64,
+    /// Images passed over because a newer one of the block follows.
+    pub superseded: u64,
+    /// Images passed over because a later transaction freed the block.
+    pub revoked: u64,
+    /// First and last sequence of the valid transactions, per lane.
+    pub range: Vec<(Lane, u64, u64)>,
+    /// Why each lane ended.
+    pub ends: Vec<EndReason>,
+}
+
+/// Recovers the volume: replays and empties the log. With `dry_run` nothing is written.
+/// `progress` gets (done, of) in log blocks and images.
+///
+/// # Errors
+/// The device's; `Corrupt` when a committed image does not match its checksum or points outside
+/// the volume of `blocks` blocks. Then the log stays as it is.
+pub fn recover(
+    scheme: &Scheme,
+    device: &dyn BlockDevice,
+    blocks: u64,
+    canary: Canary,
+    dry_run: bool,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<RecoveryReport> {
+    let mut report = RecoveryReport::default();
+    let mut scans: Vec<Scan> = Vec::new();
+    for medium in &scheme.media {
+        scans.push(scheme.codec.scan(&**medium, medium.tail(), progress)?);
+    }
+    let fronts = fronts(&scans);
+    let chosen = choose(&scans, &fronts, canary, &mut report);
+    if let Some((nr, _)) = chosen.iter().find(|(nr, _)| **nr >= blocks) {
+        return Err(OnDiskError::Corrupt {
+            what: "journal",
+            detail: format!("an image for block {nr} of a volume of {blocks} blocks"),
+        }
+        .into());
+    }
+    report.blocks = chosen.len() as u64;
+    if dry_run {
+        return Ok(report);
+    }
+    let images: Vec<(BlockNr, Chosen)> = chosen.into_iter().collect();
+    for (i, batch) in images.chunks(BATCH).enumerate() {
+        progress((i * BATCH) as u64, images.len() as u64);
+        scheme.home.send(device, &load(scheme, batch)?)?;
+    }
+    if !canary.no_barrier {
+        device.flush()?;
+    }
+    for (i, (medium, scan)) in scheme.media.iter().zip(&scans).enumerate() {
+        let torn_or_left = !matches!(scan.end, EndReason::Empty);
+        if medium.tail().at.is_some() {
+            // One sequence is left out: blocks of a torn transaction with the next number may
+            // still stand in the log, and must not complete a new one.
+            let seq = scan.next_seq.max(fronts.get(&Lane(i as u16)).copied().unwrap_or(0)) + u64::from(torn_or_left);
+            medium.set_tail(LogTail { seq, at: None }, !canary.no_barrier)?;
+        }
+    }
+    Ok(report)
+}
+
+/// The newest valid image of a block.
+#[derive(Clone, Copy)]
+struct Chosen {
+    tx: TxId,
+    stamp: Stamp,
+    image: ImageRef,
+}
+
+fn fronts(scans: &[Scan]) -> HashMap<Lane, u64> {
+    let durable: HashMap<Lane, Vec<(u64, CommitPoint)>> = scans
+        .iter()
+        .enumerate()
+        .map(|(i, scan)| (Lane(i as u16), scan.txs.iter().map(|t| (t.id.seq, t.edges.clone())).collect()))
+        .collect();
+    // What left the log was valid: an edge to it holds.
+    let valid = scans
+        .iter()
+        .enumerate()
+        .map(|(i, scan)| {
+            let oldest = scan.txs.first().map_or(scan.next_seq, |t| t.id.seq);
+            (Lane(i as u16), oldest.saturating_sub(1))
+        })
+        .collect();
+    valid_fronts(&valid, &durable)
+}
+
+fn choose(
+    scans: &[Scan],
+    fronts: &HashMap<Lane, u64>,
+    canary: Canary,
+    report: &mut RecoveryReport,
+) -> BTreeMap<BlockNr, Chosen> {
+    let mut chosen: BTreeMap<BlockNr, Chosen> = BTreeMap::new();
+    let mut revoked: HashMap<BlockNr, Stamp> = HashMap::new();
+    for (i, scan) in scans.iter().enumerate() {
+        let lane = Lane(i as u16);
+        let front = fronts.get(&lane).copied().unwrap_or(0);
+        let valid: Vec<_> = scan.txs.iter().filter(|t| t.id.seq <= front).collect();
+        report.transactions += valid.len() as u64;
+        report.invalid += (scan.txs.len() - valid.len()) as u64;
+        if let (Some(first), Some(last)) = (valid.first(), valid.last()) {
+            report.range.push((lane, first.id.seq, last.id.seq));
+        }
+        report.ends.push(scan.end.clone());
+        for tx in valid {
+            for nr in &tx.revokes {
+                let stamp = revoked.entry(*nr).or_default();
+                *stamp = (*stamp).max(tx.stamp);
+            }
+            for (nr, image) in &tx.images {
+                let new = Chosen { tx: tx.id, stamp: tx.stamp, image: *image };
+                match chosen.get_mut(nr) {
+                    None => {
+                        chosen.insert(*nr, new);
+                    }
+                    Some(old) => {
+                        report.superseded += 1;
+                        if new.stamp >= old.stamp {
+                            *old = new;
+                        }
+                    }
+                }
+            }
+        }
+    }
+    if !canary.ignore_revokes {
+        let before = chosen.len();
+        // jbd2's rule: a revoke voids images of its own and of older transactions.
+        chosen.retain(|nr, c| revoked.get(nr).is_none_or(|stamp| c.stamp > *stamp));
+        report.revoked = (before - chosen.len()) as u64;
+    }
+    chosen
+}
+
+/// Reads the images of a batch, each transaction's together.
+fn load(scheme: &Scheme, batch: &[(BlockNr, Chosen)]) -> Result<Vec<HomeImage>> {
+    let mut order: Vec<usize> = (0..batch.len()).collect();
+    let key = |i: &usize| batch.get(*i).map(|(_, c)| (c.tx, c.image.at));
+    order.sort_unstable_by_key(key);
+    let mut out: Vec<(usize, HomeImage)> = Vec::with_capacity(batch.len());
+    for run in order.chunk_by(|a, b| key(a).map(|k| k.0) == key(b).map(|k| k.0)) {
+        let entries: Vec<(usize, &(BlockNr, Chosen))> =
+            run.iter().filter_map(|i| batch.get(*i).map(|e| (*i, e))).collect();
+        let Some((_, (_, first))) = entries.first() else { continue };
+        let Some(medium) = scheme.media.get(usize::from(first.tx.lane.0)) else { continue };
+        let refs: Vec<ImageRef> = entries.iter().map(|(_, (_, c))| c.image).collect();
+        let pages = scheme.codec.images(&**medium, first.tx, &refs)?;
+        for ((i, (nr, c)), page) in entries.iter().zip(pages) {
+            out.push((*i, HomeImage { nr: *nr, page, in_log: Some(c.image.at) }));
+        }
+    }
+    out.sort_unstable_by_key(|(i, _)| *i);
+    Ok(out.into_iter().map(|(_, image)| image).collect())
+}

@@ -1,0 +1,55 @@
+//! Counters of a journal.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// Counters since the journal was started.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct JournalStats { $($(#[$doc])* pub $name: u64,)* }
+
+        #[derive(Default)]
+        pub(crate) struct Counters { $(pub $name: AtomicU64,)* }
+
+        impl Counters {
+            pub(crate) fn read(&self) -> JournalStats {
+                JournalStats { $($name: self.$name.load(Ordering::Relaxed),)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Transactions committed.
+    commits,
+    /// Synchronisations answered without a commit of their own (data only, or shared).
+    plain_syncs,
+    /// Syncs asked for.
+    syncs,
+    /// Log blocks written.
+    blocks_logged,
+    /// Bytes written to the log.
+    bytes_logged,
+    /// Images written home by checkpoints.
+    blocks_home,
+    /// Bytes written home by checkpoints.
+    bytes_home,
+    /// Checkpoint rounds.
+    checkpoints,
+    /// Checkpoint rounds that somebody waited for.
+    forced_checkpoints,
+    /// Times a handle waited for a transaction to be locked and its snapshot taken.
+    waits_locked,
+    /// Times a handle waited for room in the transaction, the log or memory.
+    waits_room,
+    /// Pages copied because a snapshot still held them.
+    copies,
+    /// Blocks revoked in the log.
+    revokes,
+    /// Microseconds spent in commits, from lock to durable.
+    commit_micros,
+}
+
+pub(crate) fn bump(counter: &AtomicU64, by: u64) {
+    counter.fetch_add(by, Ordering::Relaxed);
+}
