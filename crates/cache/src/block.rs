@@ -29,7 +29,10 @@ impl<X: Default> Block<X> {
     pub(crate) fn new(nr: u64) -> Block<X> {
         Block {
             nr,
-            inner: RwLock::new(Inner { page: None, head: X::default() }),
+            inner: RwLock::new(Inner {
+                page: None,
+                head: X::default(),
+            }),
             verified: AtomicU8::new(0),
             referenced: AtomicBool::new(true),
         }
@@ -54,7 +57,10 @@ impl<X> Block<X> {
 
     /// Exclusive access to content and journal head. Keep it short: one mutation.
     pub fn write(&self) -> BlockWrite<'_, X> {
-        BlockWrite { block: self, inner: self.inner.write() }
+        BlockWrite {
+            block: self,
+            inner: self.inner.write(),
+        }
     }
 
     /// What has been verified of the content since it was loaded: a value the owner set.

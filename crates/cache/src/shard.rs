@@ -14,7 +14,11 @@ pub(crate) struct Shard<X> {
 
 impl<X: Default> Shard<X> {
     pub(crate) fn new(capacity: usize, policy: PolicyKind) -> Shard<X> {
-        Shard { map: HashMap::new(), policy: policy.build(), capacity }
+        Shard {
+            map: HashMap::new(),
+            policy: policy.build(),
+            capacity,
+        }
     }
 
     pub(crate) fn get(&self, nr: u64) -> Option<&Arc<Block<X>>> {
@@ -41,7 +45,9 @@ impl<X: Default> Shard<X> {
     fn evict_one(&mut self) -> bool {
         let map = &mut self.map;
         self.policy.evict(&mut |nr| {
-            let Some(block) = map.get(&nr) else { return Verdict::Evicted };
+            let Some(block) = map.get(&nr) else {
+                return Verdict::Evicted;
+            };
             // C2: under the shard's lock nobody can take a new Arc from the map.
             if Arc::strong_count(block) > 1 {
                 return Verdict::Pinned;

@@ -57,7 +57,9 @@ impl<X: Default> Cache<X> {
         Cache {
             device,
             block_size: config.block_size,
-            shards: (0..SHARDS).map(|_| Mutex::new(Shard::new(each, config.policy))).collect(),
+            shards: (0..SHARDS)
+                .map(|_| Mutex::new(Shard::new(each, config.policy)))
+                .collect(),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             evictions: AtomicU64::new(0),
@@ -131,9 +133,17 @@ impl<X: Default> Cache<X> {
     /// What the device says; nothing is cached then.
     pub fn prefetch(&self, first: u64, count: u64) -> Result<()> {
         let missing: Vec<u64> = (first..first.saturating_add(count))
-            .filter(|nr| self.shard(*nr).lock().get(*nr).is_none_or(|b| b.peek().is_none()))
+            .filter(|nr| {
+                self.shard(*nr)
+                    .lock()
+                    .get(*nr)
+                    .is_none_or(|b| b.peek().is_none())
+            })
             .collect();
-        let mut pages: Vec<AlignedBuf> = missing.iter().map(|_| AlignedBuf::zeroed(self.block_size)).collect();
+        let mut pages: Vec<AlignedBuf> = missing
+            .iter()
+            .map(|_| AlignedBuf::zeroed(self.block_size))
+            .collect();
         // A write could create, commit, send home and evict one of these blocks while the batch is
         // under way; holding the Arcs (C2) from before the read keeps newer content in place.
         let blocks: Vec<_> = missing.iter().map(|nr| self.entry(*nr).0).collect();
@@ -145,7 +155,8 @@ impl<X: Default> Cache<X> {
         for (block, page) in blocks.iter().zip(pages) {
             block.fill(Page::from(page));
         }
-        self.misses.fetch_add(missing.len() as u64, Ordering::Relaxed);
+        self.misses
+            .fetch_add(missing.len() as u64, Ordering::Relaxed);
         Ok(())
     }
 

@@ -42,7 +42,11 @@ pub type Result<T, E = FsError> = std::result::Result<T, E>;
 impl FsError {
     /// Damage found in `what`, read from `block`.
     pub fn corrupt(what: &'static str, block: u64, detail: impl Into<String>) -> FsError {
-        FsError::Corrupt { what, block, detail: detail.into() }
+        FsError::Corrupt {
+            what,
+            block,
+            detail: detail.into(),
+        }
     }
 
     /// The errno for the program that asked.

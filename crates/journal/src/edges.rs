@@ -32,7 +32,9 @@ pub fn valid_fronts(
                 if front.get(lane).is_none_or(|f| seq > f) {
                     break;
                 }
-                let holds = edges.iter().all(|TxId { lane: l, seq: s }| front.get(&l).copied().unwrap_or(0) >= s);
+                let holds = edges
+                    .iter()
+                    .all(|TxId { lane: l, seq: s }| front.get(&l).copied().unwrap_or(0) >= s);
                 if !holds {
                     front.insert(*lane, seq - 1);
                     cut = true;
@@ -53,15 +55,24 @@ mod tests {
     fn point(txs: &[(u16, u64)]) -> CommitPoint {
         let mut p = CommitPoint::none();
         for (lane, seq) in txs {
-            p.add(TxId { lane: Lane(*lane), seq: *seq });
+            p.add(TxId {
+                lane: Lane(*lane),
+                seq: *seq,
+            });
         }
         p
     }
 
     fn fronts(durable: &[(u16, &[(u64, CommitPoint)])]) -> Vec<u64> {
-        let map = durable.iter().map(|(l, v)| (Lane(*l), v.to_vec())).collect();
+        let map = durable
+            .iter()
+            .map(|(l, v)| (Lane(*l), v.to_vec()))
+            .collect();
         let out = valid_fronts(&HashMap::new(), &map);
-        durable.iter().map(|(l, _)| out.get(&Lane(*l)).copied().unwrap_or(0)).collect()
+        durable
+            .iter()
+            .map(|(l, _)| out.get(&Lane(*l)).copied().unwrap_or(0))
+            .collect()
     }
 
     #[test]
@@ -73,14 +84,20 @@ mod tests {
     fn a_chained_pair_counts_only_whole() {
         let a = (1, point(&[(1, 1)]));
         let b = (1, point(&[(0, 1)]));
-        assert_eq!(fronts(&[(0, std::slice::from_ref(&a)), (1, std::slice::from_ref(&b))]), [1, 1]);
+        assert_eq!(
+            fronts(&[(0, std::slice::from_ref(&a)), (1, std::slice::from_ref(&b))]),
+            [1, 1]
+        );
         assert_eq!(fronts(&[(0, &[a]), (1, &[])]), [0, 0]);
     }
 
     #[test]
     fn what_comes_after_an_invalid_one_is_invalid_too() {
         let lane0 = [(1, point(&[])), (2, point(&[(1, 9)])), (3, point(&[]))];
-        assert_eq!(fronts(&[(0, &lane0), (1, &[(1, point(&[(0, 3)]))])]), [1, 0]);
+        assert_eq!(
+            fronts(&[(0, &lane0), (1, &[(1, point(&[(0, 3)]))])]),
+            [1, 0]
+        );
     }
 
     #[test]

@@ -18,7 +18,9 @@ pub enum JournalError {
     #[error("the journal was stopped by an earlier error: {0}")]
     Aborted(String),
     /// One operation asks for more blocks than a transaction of this journal can hold.
-    #[error("an operation needs {need} journal blocks, but a transaction of this journal holds at most {max}; use a larger journal")]
+    #[error(
+        "an operation needs {need} journal blocks, but a transaction of this journal holds at most {max}; use a larger journal"
+    )]
     TooLarge {
         /// Blocks asked for.
         need: u32,

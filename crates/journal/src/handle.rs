@@ -30,8 +30,19 @@ pub struct Handle<'j> {
 }
 
 impl<'j> Handle<'j> {
-    pub(crate) fn new(journal: &'j Journal, tx: Arc<Tx>, credits: Credits, held: Held) -> Handle<'j> {
-        Handle { journal, tx, left: Cell::new(credits), open: true, _held: held }
+    pub(crate) fn new(
+        journal: &'j Journal,
+        tx: Arc<Tx>,
+        credits: Credits,
+        held: Held,
+    ) -> Handle<'j> {
+        Handle {
+            journal,
+            tx,
+            left: Cell::new(credits),
+            open: true,
+            _held: held,
+        }
     }
 
     fn inner(&self) -> &'j Inner {
@@ -241,6 +252,10 @@ impl DerefMut for BlockMut<'_> {
 impl Inner {
     /// Whether a failed or successful stop leaves the journal usable.
     pub(crate) fn check(&self) -> Result<()> {
-        if self.stopped.load(Ordering::Acquire) { Err(self.stop_error()) } else { Ok(()) }
+        if self.stopped.load(Ordering::Acquire) {
+            Err(self.stop_error())
+        } else {
+            Ok(())
+        }
     }
 }

@@ -79,10 +79,16 @@ mod tests {
 
     #[test]
     fn points_merge_to_the_newest_of_each_lane() {
-        let tx = |lane, seq| TxId { lane: Lane(lane), seq };
+        let tx = |lane, seq| TxId {
+            lane: Lane(lane),
+            seq,
+        };
         let mut a = CommitPoint::from(tx(0, 5));
         a.merge(&CommitPoint::from(tx(1, 2)));
         a.merge(&CommitPoint::from(tx(0, 3)));
-        assert_eq!((a.seq(Lane(0)), a.seq(Lane(1)), a.seq(Lane(2))), (Some(5), Some(2), None));
+        assert_eq!(
+            (a.seq(Lane(0)), a.seq(Lane(1)), a.seq(Lane(2))),
+            (Some(5), Some(2), None)
+        );
     }
 }

@@ -81,7 +81,10 @@ pub fn recover(
         if medium.tail().at.is_some() {
             // One sequence is left out: blocks of a torn transaction with the next number may
             // still stand in the log, and must not complete a new one.
-            let seq = scan.next_seq.max(fronts.get(&Lane(i as u16)).copied().unwrap_or(0)) + u64::from(torn_or_left);
+            let seq = scan
+                .next_seq
+                .max(fronts.get(&Lane(i as u16)).copied().unwrap_or(0))
+                + u64::from(torn_or_left);
             medium.set_tail(LogTail { seq, at: None }, !canary.no_barrier)?;
         }
     }
@@ -100,7 +103,15 @@ fn fronts(scans: &[Scan]) -> HashMap<Lane, u64> {
     let durable: HashMap<Lane, Vec<(u64, CommitPoint)>> = scans
         .iter()
         .enumerate()
-        .map(|(i, scan)| (Lane(i as u16), scan.txs.iter().map(|t| (t.id.seq, t.edges.clone())).collect()))
+        .map(|(i, scan)| {
+            (
+                Lane(i as u16),
+                scan.txs
+                    .iter()
+                    .map(|t| (t.id.seq, t.edges.clone()))
+                    .collect(),
+            )
+        })
         .collect();
     // What left the log was valid: an edge to it holds.
     let valid = scans
@@ -138,7 +149,11 @@ fn choose(
                 *stamp = (*stamp).max(tx.stamp);
             }
             for (nr, image) in &tx.images {
-                let new = Chosen { tx: tx.id, stamp: tx.stamp, image: *image };
+                let new = Chosen {
+                    tx: tx.id,
+                    stamp: tx.stamp,
+                    image: *image,
+                };
                 match chosen.get_mut(nr) {
                     None => {
                         chosen.insert(*nr, new);
@@ -169,14 +184,27 @@ fn load(scheme: &Scheme, batch: &[(BlockNr, Chosen)]) -> Result<Vec<HomeImage>> 
     order.sort_unstable_by_key(key);
     let mut out: Vec<(usize, HomeImage)> = Vec::with_capacity(batch.len());
     for run in order.chunk_by(|a, b| key(a).map(|k| k.0) == key(b).map(|k| k.0)) {
-        let entries: Vec<(usize, &(BlockNr, Chosen))> =
-            run.iter().filter_map(|i| batch.get(*i).map(|e| (*i, e))).collect();
-        let Some((_, (_, first))) = entries.first() else { continue };
-        let Some(medium) = scheme.media.get(usize::from(first.tx.lane.0)) else { continue };
+        let entries: Vec<(usize, &(BlockNr, Chosen))> = run
+            .iter()
+            .filter_map(|i| batch.get(*i).map(|e| (*i, e)))
+            .collect();
+        let Some((_, (_, first))) = entries.first() else {
+            continue;
+        };
+        let Some(medium) = scheme.media.get(usize::from(first.tx.lane.0)) else {
+            continue;
+        };
         let refs: Vec<ImageRef> = entries.iter().map(|(_, (_, c))| c.image).collect();
         let pages = scheme.codec.images(&**medium, first.tx, &refs)?;
         for ((i, (nr, c)), page) in entries.iter().zip(pages) {
-            out.push((*i, HomeImage { nr: *nr, page, in_log: Some(c.image.at) }));
+            out.push((
+                *i,
+                HomeImage {
+                    nr: *nr,
+                    page,
+                    in_log: Some(c.image.at),
+                },
+            ));
         }
     }
     out.sort_unstable_by_key(|(i, _)| *i);

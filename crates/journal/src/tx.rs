@@ -104,7 +104,11 @@ impl Tx {
                 && let Some(page) = w.page().cloned()
             {
                 drop(w);
-                images.push(Image { nr: block.nr(), page, block });
+                images.push(Image {
+                    nr: block.nr(),
+                    page,
+                    block,
+                });
             }
         }
         let mut s = self.state.lock();

@@ -7,5 +7,6 @@
 mod bytes;
 pub mod error;
 pub mod ext4;
+pub mod jbd2;
 
 pub use error::{OnDiskError, Result};

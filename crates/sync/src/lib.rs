@@ -55,25 +55,37 @@ pub struct MutexGuard<'a, T> {
 impl<T> Mutex<T> {
     /// A mutex at `rank`.
     pub const fn new(rank: Rank, value: T) -> Mutex<T> {
-        Mutex { rank, inner: RawMutex::new(value) }
+        Mutex {
+            rank,
+            inner: RawMutex::new(value),
+        }
     }
 
     /// Locks; nothing of the same or a later rank may be held.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         let held = hold(self.rank, false);
-        MutexGuard { guard: self.inner.lock(), _held: held }
+        MutexGuard {
+            guard: self.inner.lock(),
+            _held: held,
+        }
     }
 
     /// Locks while another lock of the same rank may be held; the caller orders such pairs.
     pub fn lock_nested(&self) -> MutexGuard<'_, T> {
         let held = hold(self.rank, true);
-        MutexGuard { guard: self.inner.lock(), _held: held }
+        MutexGuard {
+            guard: self.inner.lock(),
+            _held: held,
+        }
     }
 
     /// Locks if that needs no waiting. Any rank may be held: who does not wait cannot deadlock.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let guard = self.inner.try_lock()?;
-        Some(MutexGuard { guard, _held: Held::unchecked(self.rank) })
+        Some(MutexGuard {
+            guard,
+            _held: Held::unchecked(self.rank),
+        })
     }
 
     /// Exclusive access without locking.
@@ -116,43 +128,64 @@ pub struct RwLockWriteGuard<'a, T> {
 impl<T> RwLock<T> {
     /// A lock at `rank`.
     pub const fn new(rank: Rank, value: T) -> RwLock<T> {
-        RwLock { rank, inner: RawRwLock::new(value) }
+        RwLock {
+            rank,
+            inner: RawRwLock::new(value),
+        }
     }
 
     /// Locks shared; nothing of the same or a later rank may be held.
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         let held = hold(self.rank, false);
-        RwLockReadGuard { guard: self.inner.read(), _held: held }
+        RwLockReadGuard {
+            guard: self.inner.read(),
+            _held: held,
+        }
     }
 
     /// Locks exclusively; nothing of the same or a later rank may be held.
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         let held = hold(self.rank, false);
-        RwLockWriteGuard { guard: self.inner.write(), _held: held }
+        RwLockWriteGuard {
+            guard: self.inner.write(),
+            _held: held,
+        }
     }
 
     /// Like [`read`](Self::read) while another lock of the same rank may be held.
     pub fn read_nested(&self) -> RwLockReadGuard<'_, T> {
         let held = hold(self.rank, true);
-        RwLockReadGuard { guard: self.inner.read(), _held: held }
+        RwLockReadGuard {
+            guard: self.inner.read(),
+            _held: held,
+        }
     }
 
     /// Like [`write`](Self::write) while another lock of the same rank may be held.
     pub fn write_nested(&self) -> RwLockWriteGuard<'_, T> {
         let held = hold(self.rank, true);
-        RwLockWriteGuard { guard: self.inner.write(), _held: held }
+        RwLockWriteGuard {
+            guard: self.inner.write(),
+            _held: held,
+        }
     }
 
     /// Locks exclusively if that needs no waiting, whatever is held.
     pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
         let guard = self.inner.try_write()?;
-        Some(RwLockWriteGuard { guard, _held: Held::unchecked(self.rank) })
+        Some(RwLockWriteGuard {
+            guard,
+            _held: Held::unchecked(self.rank),
+        })
     }
 
     /// Locks shared if that needs no waiting, whatever is held.
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
         let guard = self.inner.try_read()?;
-        Some(RwLockReadGuard { guard, _held: Held::unchecked(self.rank) })
+        Some(RwLockReadGuard {
+            guard,
+            _held: Held::unchecked(self.rank),
+        })
     }
 
     /// Exclusive access without locking.

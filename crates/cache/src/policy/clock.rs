@@ -46,7 +46,9 @@ impl Policy for Clock {
             if self.hand >= self.ring.len() {
                 self.hand = 0;
             }
-            let Some(nr) = self.ring.get(self.hand).copied() else { return false };
+            let Some(nr) = self.ring.get(self.hand).copied() else {
+                return false;
+            };
             match try_evict(nr) {
                 Verdict::Evicted => {
                     self.take_out(self.hand);

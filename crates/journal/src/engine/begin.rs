@@ -19,7 +19,11 @@ impl Inner {
     /// `j_max_transaction_buffers`) less what the log needs around the images, and a quarter of
     /// the memory.
     pub(crate) fn max_tx(&self, lane: u16) -> u64 {
-        let ring = self.scheme.media.get(usize::from(lane)).map_or(0, |m| m.capacity());
+        let ring = self
+            .scheme
+            .media
+            .get(usize::from(lane))
+            .map_or(0, |m| m.capacity());
         let quarter = ring / 4;
         let overhead = self.scheme.codec.bound(quarter, 0).saturating_sub(quarter) + SLACK;
         let memory = self.config.memory / 4 / self.cache.block_size() as u64;
@@ -35,7 +39,9 @@ impl Inner {
     fn log_fits(&self, tx: &Tx, state: &TxState, more: Credits) -> bool {
         let total = state.blocks.len() as u64 + state.reserved + u64::from(more);
         let need = self.scheme.codec.bound(total, state.revokes.len() as u64) + SLACK;
-        self.free.get(usize::from(tx.id.lane.0)).is_some_and(|f| f.load(Ordering::Acquire) >= need)
+        self.free
+            .get(usize::from(tx.id.lane.0))
+            .is_some_and(|f| f.load(Ordering::Acquire) >= need)
     }
 
     /// Takes a place in the running transaction of the thread's lane.
@@ -43,7 +49,10 @@ impl Inner {
         let lane = self.scheme.ordering.lane();
         let max = self.max_tx(lane.0);
         if u64::from(need) > max {
-            return Err(JournalError::TooLarge { need, max: max as u32 });
+            return Err(JournalError::TooLarge {
+                need,
+                max: max as u32,
+            });
         }
         let slot = self.slot(lane);
         let mut run = slot.run.lock();
@@ -107,7 +116,8 @@ impl Inner {
         while self.pinned.load(Ordering::Relaxed) > limit {
             self.check()?;
             self.kick_checkpoint();
-            self.log_changed.wait_for(&mut log, Duration::from_millis(100));
+            self.log_changed
+                .wait_for(&mut log, Duration::from_millis(100));
         }
         self.check()
     }

@@ -59,10 +59,19 @@ impl Inner {
     }
 
     fn checkpoint_is_due(&self) -> bool {
-        let half = self.scheme.media.iter().zip(&self.free).any(|(m, f)| f.load(Ordering::Relaxed) * 2 < m.capacity());
+        let half = self
+            .scheme
+            .media
+            .iter()
+            .zip(&self.free)
+            .any(|(m, f)| f.load(Ordering::Relaxed) * 2 < m.capacity());
         let memory = self.config.memory / self.cache.block_size() as u64;
         half || self.pinned.load(Ordering::Relaxed) * 2 > memory
-            || self.log.lock().oldest().is_some_and(|t| Instant::now().duration_since(t) >= AGE)
+            || self
+                .log
+                .lock()
+                .oldest()
+                .is_some_and(|t| Instant::now().duration_since(t) >= AGE)
     }
 
     /// Brings home every valid image there is now, and moves the tails.
@@ -72,7 +81,11 @@ impl Inner {
         {
             let mut log = self.log.lock();
             for (nr, image) in &log.pending {
-                let home = HomeImage { nr: *nr, page: Arc::clone(&image.page), in_log: image.in_log };
+                let home = HomeImage {
+                    nr: *nr,
+                    page: Arc::clone(&image.page),
+                    in_log: image.in_log,
+                };
                 images.push((image.id, home));
             }
             let blocks: Vec<BlockNr> = images.iter().map(|(_, i)| i.nr).collect();
@@ -124,11 +137,18 @@ impl Inner {
         for batch in images.chunks(BATCH) {
             let homes: Vec<HomeImage> = batch
                 .iter()
-                .map(|(_, i)| HomeImage { nr: i.nr, page: Arc::clone(&i.page), in_log: i.in_log })
+                .map(|(_, i)| HomeImage {
+                    nr: i.nr,
+                    page: Arc::clone(&i.page),
+                    in_log: i.in_log,
+                })
                 .collect();
             self.scheme.home.send(&*self.device, &homes)?;
             bump(&self.counters.blocks_home, batch.len() as u64);
-            bump(&self.counters.bytes_home, (batch.len() * self.cache.block_size()) as u64);
+            bump(
+                &self.counters.bytes_home,
+                (batch.len() * self.cache.block_size()) as u64,
+            );
         }
         self.flush()
     }

@@ -44,7 +44,10 @@ impl Inner {
         }
         for (slot, tx) in &group {
             let mut run = slot.run.lock();
-            let next = crate::ids::TxId { lane: slot.lane, seq: tx.id.seq + 1 };
+            let next = crate::ids::TxId {
+                lane: slot.lane,
+                seq: tx.id.seq + 1,
+            };
             run.tx = Arc::new(Tx::new(next, self.stamp.load(Ordering::Relaxed)));
             run.locked = false;
             slot.changed.notify_all();
@@ -57,7 +60,10 @@ impl Inner {
             f();
         }
         bump(&self.counters.commits, group.len() as u64);
-        bump(&self.counters.commit_micros, started.elapsed().as_micros() as u64);
+        bump(
+            &self.counters.commit_micros,
+            started.elapsed().as_micros() as u64,
+        );
         Ok(true)
     }
 
@@ -104,7 +110,10 @@ impl Inner {
         let stamp = self.stamp.fetch_add(1, Ordering::AcqRel) + 1;
         let (snapshot, rest) = tx.snapshot(stamp);
         let homes: Vec<u64> = snapshot.images.iter().map(|i| i.nr).collect();
-        let reserved = self.scheme.codec.bound(homes.len() as u64, snapshot.revokes.len() as u64);
+        let reserved = self
+            .scheme
+            .codec
+            .bound(homes.len() as u64, snapshot.revokes.len() as u64);
         let lane = usize::from(slot.lane.0);
         let mut log = self.log.lock();
         log.index_images(tx.id, &homes);
@@ -114,21 +123,39 @@ impl Inner {
         }
         drop(log);
         self.pinned.fetch_add(homes.len() as u64, Ordering::Relaxed);
-        Committing { snapshot, rest, reserved }
+        Committing {
+            snapshot,
+            rest,
+            reserved,
+        }
     }
 
     fn write_tx(&self, tx: Committing) -> Result<()> {
-        let Committing { snapshot, rest, reserved } = tx;
+        let Committing {
+            snapshot,
+            rest,
+            reserved,
+        } = tx;
         let id = snapshot.id;
         let lane = usize::from(id.lane.0);
-        let Some(medium) = self.scheme.media.get(lane) else { return Ok(()) };
+        let Some(medium) = self.scheme.media.get(lane) else {
+            return Ok(());
+        };
         self.write_data(&rest.ordered)?;
 
         let encoded = self.scheme.codec.encode(&snapshot)?;
-        debug_assert!(encoded.blocks() <= reserved, "{} log blocks, bound {reserved}", encoded.blocks());
+        debug_assert!(
+            encoded.blocks() <= reserved,
+            "{} log blocks, bound {reserved}",
+            encoded.blocks()
+        );
         // Only older, valid transactions hold space, so a checkpoint always gets it. Revokes can
         // exceed what `begin` foresaw; then this is where the wait is.
-        while self.free.get(lane).is_some_and(|f| f.load(Ordering::Acquire) < encoded.blocks()) {
+        while self
+            .free
+            .get(lane)
+            .is_some_and(|f| f.load(Ordering::Acquire) < encoded.blocks())
+        {
             bump(&self.counters.forced_checkpoints, 1);
             self.checkpoint_all()?;
         }
@@ -137,27 +164,46 @@ impl Inner {
         }
         let at = {
             let mut log = self.log.lock();
-            let Some(lane_log) = log.lanes.get_mut(lane) else { return Ok(()) };
+            let Some(lane_log) = log.lanes.get_mut(lane) else {
+                return Ok(());
+            };
             let at = lane_log.head;
             lane_log.head = medium.advance(at, encoded.blocks());
             at
         };
         if medium.tail().at.is_none() {
             // The superblock says "empty"; it must point here before this commit counts.
-            medium.set_tail(LogTail { seq: id.seq, at: Some(at) }, self.barrier())?;
+            medium.set_tail(
+                LogTail {
+                    seq: id.seq,
+                    at: Some(at),
+                },
+                self.barrier(),
+            )?;
         }
         medium.commit(at, &encoded, self.barrier())?;
         bump(&self.counters.blocks_logged, encoded.blocks());
-        bump(&self.counters.bytes_logged, encoded.blocks() * self.cache.block_size() as u64);
+        bump(
+            &self.counters.bytes_logged,
+            encoded.blocks() * self.cache.block_size() as u64,
+        );
 
         let homes = snapshot.images.iter().map(|i| i.nr).collect();
         let images = snapshot
             .images
             .into_iter()
-            .zip(encoded.verbatim)
+            .zip(&encoded.verbatim)
             .map(|(image, place)| {
                 let in_log = place.map(|i| medium.advance(at, u64::from(i)));
-                (image.nr, Pending { id, page: image.page, _block: image.block, in_log })
+                (
+                    image.nr,
+                    Pending {
+                        id,
+                        page: image.page,
+                        _block: image.block,
+                        in_log,
+                    },
+                )
             })
             .collect();
         let mut log = self.log.lock();
@@ -180,19 +226,35 @@ impl Inner {
     /// Moves what has become valid to the checkpoint list. Returns what is to be done after.
     fn validate(&self) -> Vec<AfterCommit> {
         let mut log = self.log.lock();
-        let valid: HashMap<Lane, u64> = self.slots.iter().map(|s| (s.lane, self.valid_seq(s.lane))).collect();
+        let valid: HashMap<Lane, u64> = self
+            .slots
+            .iter()
+            .map(|s| (s.lane, self.valid_seq(s.lane)))
+            .collect();
         let durable = log
             .lanes
             .iter()
             .zip(&self.slots)
-            .map(|(l, s)| (s.lane, l.durable.iter().map(|d| (d.id.seq, d.edges.clone())).collect()))
+            .map(|(l, s)| {
+                (
+                    s.lane,
+                    l.durable
+                        .iter()
+                        .map(|d| (d.id.seq, d.edges.clone()))
+                        .collect(),
+                )
+            })
             .collect();
         let fronts = valid_fronts(&valid, &durable);
         let mut after = Vec::new();
         for (i, slot) in self.slots.iter().enumerate() {
             let front = fronts.get(&slot.lane).copied().unwrap_or(0);
             while let Some(tx) = log.lanes.get_mut(i).and_then(|l| {
-                l.durable.front().is_some_and(|d| d.id.seq <= front).then(|| l.durable.pop_front()).flatten()
+                l.durable
+                    .front()
+                    .is_some_and(|d| d.id.seq <= front)
+                    .then(|| l.durable.pop_front())
+                    .flatten()
             }) {
                 // A home write of a freed block must not land after the block is used again.
                 while log.in_flight(&tx.freed) && !self.stopped.load(Ordering::Acquire) {

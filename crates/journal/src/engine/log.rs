@@ -83,7 +83,12 @@ impl Log {
                 next_seq: m.tail().seq,
             })
             .collect();
-        Log { lanes, pending: BTreeMap::new(), inflight: HashSet::new(), index: HashMap::new() }
+        Log {
+            lanes,
+            pending: BTreeMap::new(),
+            inflight: HashSet::new(),
+            index: HashMap::new(),
+        }
     }
 
     /// Notes that `tx` will have images of these blocks in the log.
@@ -96,9 +101,16 @@ impl Log {
     pub(crate) fn live_in(&self, start: BlockNr, count: u64) -> Vec<BlockNr> {
         let end = start.saturating_add(count);
         if count > self.index.len() as u64 {
-            return self.index.keys().copied().filter(|nr| (start..end).contains(nr)).collect();
+            return self
+                .index
+                .keys()
+                .copied()
+                .filter(|nr| (start..end).contains(nr))
+                .collect();
         }
-        (start..end).filter(|nr| self.index.contains_key(nr)).collect()
+        (start..end)
+            .filter(|nr| self.index.contains_key(nr))
+            .collect()
     }
 
     fn live_tx(&mut self, id: TxId) -> Option<&mut LiveTx> {
@@ -118,8 +130,11 @@ impl Log {
     pub(crate) fn drop_pending(&mut self, freed: &[(BlockNr, u64)]) -> u64 {
         let mut dropped = 0;
         for (start, count) in freed {
-            let gone: Vec<BlockNr> =
-                self.pending.range(*start..start.saturating_add(*count)).map(|(nr, _)| *nr).collect();
+            let gone: Vec<BlockNr> = self
+                .pending
+                .range(*start..start.saturating_add(*count))
+                .map(|(nr, _)| *nr)
+                .collect();
             for nr in gone {
                 if let Some(image) = self.pending.remove(&nr) {
                     self.settle(image.id);
@@ -168,7 +183,9 @@ impl Log {
         let log = self.lanes.get_mut(lane)?;
         let mut freed = 0;
         while log.live.front().is_some_and(|t| t.pending == 0) {
-            let Some(tx) = log.live.pop_front() else { break };
+            let Some(tx) = log.live.pop_front() else {
+                break;
+            };
             freed += tx.blocks;
             for nr in tx.homes {
                 if self.index.get(&nr) == Some(&tx.id) {
@@ -181,12 +198,18 @@ impl Log {
         }
         let live = log.live.front().map(|t| (t.id.seq, t.at));
         let durable = log.durable.front().map(|d| (d.id.seq, d.at));
-        let (seq, at) = live.or(durable).or(log.committing).unwrap_or((log.next_seq, log.head));
+        let (seq, at) = live
+            .or(durable)
+            .or(log.committing)
+            .unwrap_or((log.next_seq, log.head));
         Some((freed, LogTail { seq, at: Some(at) }))
     }
 
     /// Age of the oldest transaction that keeps log space.
     pub(crate) fn oldest(&self) -> Option<Instant> {
-        self.lanes.iter().filter_map(|l| l.live.front().map(|t| t.since)).min()
+        self.lanes
+            .iter()
+            .filter_map(|l| l.live.front().map(|t| t.since))
+            .min()
     }
 }

@@ -170,16 +170,30 @@ impl Journal {
             .enumerate()
             .map(|(i, medium)| {
                 let lane = Lane(i as u16);
-                let id = TxId { lane, seq: medium.tail().seq };
+                let id = TxId {
+                    lane,
+                    seq: medium.tail().seq,
+                };
                 Slot {
                     lane,
-                    run: Mutex::new(Run { tx: Arc::new(Tx::new(id, 0)), locked: false }),
+                    run: Mutex::new(Run {
+                        tx: Arc::new(Tx::new(id, 0)),
+                        locked: false,
+                    }),
                     changed: Condvar::new(),
                 }
             })
             .collect();
-        let free = scheme.media.iter().map(|m| AtomicU64::new(m.capacity())).collect();
-        let valid = scheme.media.iter().map(|m| AtomicU64::new(m.tail().seq.saturating_sub(1))).collect();
+        let free = scheme
+            .media
+            .iter()
+            .map(|m| AtomicU64::new(m.capacity()))
+            .collect();
+        let valid = scheme
+            .media
+            .iter()
+            .map(|m| AtomicU64::new(m.tail().seq.saturating_sub(1)))
+            .collect();
         let log = Log::new(&scheme.media);
         let inner = Arc::new(Inner {
             device,
@@ -204,18 +218,24 @@ impl Journal {
             counters: Counters::default(),
             scheme,
         });
-        let journal = Journal { inner: inner.clone(), threads: Mutex::new(Vec::new()) };
+        let journal = Journal {
+            inner: inner.clone(),
+            threads: Mutex::new(Vec::new()),
+        };
         let spawn = |name: &str, run: fn(&Inner)| {
             let inner = inner.clone();
-            std::thread::Builder::new().name(name.into()).spawn(move || run(&inner))
+            std::thread::Builder::new()
+                .name(name.into())
+                .spawn(move || run(&inner))
         };
         for (name, run) in [
             ("stet-commit", Inner::commit_loop as fn(&Inner)),
             ("stet-sync", Inner::plain_loop),
             ("stet-ckpt", Inner::checkpoint_loop),
         ] {
-            let thread = spawn(name, run)
-                .map_err(|e| JournalError::Aborted(format!("cannot start the journal's thread {name}: {e}")))?;
+            let thread = spawn(name, run).map_err(|e| {
+                JournalError::Aborted(format!("cannot start the journal's thread {name}: {e}"))
+            })?;
             journal.threads.lock().push(thread);
         }
         Ok(Arc::new(journal))
@@ -329,7 +349,9 @@ impl Journal {
 
     /// Seconds between periodic commits (`commit=`), from now on.
     pub fn set_commit_secs(&self, secs: u32) {
-        self.inner.commit_millis.store(u64::from(secs.max(1)) * 1000, Ordering::Relaxed);
+        self.inner
+            .commit_millis
+            .store(u64::from(secs.max(1)) * 1000, Ordering::Relaxed);
     }
 
     /// Counters.
@@ -339,8 +361,16 @@ impl Journal {
 
     /// Log blocks that are free and in all, over all lanes.
     pub fn log_space(&self) -> (u64, u64) {
-        let free = self.inner.free.iter().map(|f| f.load(Ordering::Relaxed)).sum();
-        (free, self.inner.scheme.media.iter().map(|m| m.capacity()).sum())
+        let free = self
+            .inner
+            .free
+            .iter()
+            .map(|f| f.load(Ordering::Relaxed))
+            .sum();
+        (
+            free,
+            self.inner.scheme.media.iter().map(|m| m.capacity()).sum(),
+        )
     }
 
     fn join_threads(&self) {
@@ -371,7 +401,9 @@ impl Inner {
     }
 
     pub(crate) fn valid_seq(&self, lane: Lane) -> u64 {
-        self.valid.get(usize::from(lane.0)).map_or(0, |v| v.load(Ordering::Acquire))
+        self.valid
+            .get(usize::from(lane.0))
+            .map_or(0, |v| v.load(Ordering::Acquire))
     }
 
     /// Whether everything a point names is durable and valid.

@@ -78,7 +78,11 @@ impl Inner {
         if let Err(e) = self.check() {
             return done(Err(e));
         }
-        let queue = if self.is_valid(&upto) { &self.plain } else { &self.commits };
+        let queue = if self.is_valid(&upto) {
+            &self.plain
+        } else {
+            &self.commits
+        };
         queue.push(Waiter { upto, data, done });
         if self.stopped.load(Ordering::Acquire) {
             queue.wake();
@@ -109,8 +113,9 @@ impl Inner {
     /// wait behind a commit that has nothing to do with them.
     pub(crate) fn plain_loop(&self) {
         while !self.stopped.load(Ordering::Acquire) {
-            let QueueState { waiters, .. } =
-                self.plain.take(Duration::from_secs(1), || self.stopped.load(Ordering::Acquire));
+            let QueueState { waiters, .. } = self.plain.take(Duration::from_secs(1), || {
+                self.stopped.load(Ordering::Acquire)
+            });
             if waiters.is_empty() {
                 continue;
             }
@@ -128,8 +133,9 @@ impl Inner {
     /// The commit thread: group commits on request, by size and by time.
     pub(crate) fn commit_loop(&self) {
         while !self.stopped.load(Ordering::Acquire) {
-            let QueueState { waiters, commit } =
-                self.commits.take(self.next_periodic(), || self.stopped.load(Ordering::Acquire));
+            let QueueState { waiters, commit } = self.commits.take(self.next_periodic(), || {
+                self.stopped.load(Ordering::Acquire)
+            });
             let (mut point, inos) = union(&waiters);
             if commit || self.next_periodic().is_zero() {
                 for slot in &self.slots {

@@ -25,12 +25,20 @@ impl LogArea {
         let mut map: Vec<(u64, BlockNr)> = Vec::new();
         let mut blocks = 0;
         for (start, count) in runs {
-            if map.last().is_none_or(|(log, dev)| dev + (blocks - log) != *start) {
+            if map
+                .last()
+                .is_none_or(|(log, dev)| dev + (blocks - log) != *start)
+            {
                 map.push((blocks, *start));
             }
             blocks += count;
         }
-        LogArea { device, block_size, runs: map, blocks }
+        LogArea {
+            device,
+            block_size,
+            runs: map,
+            blocks,
+        }
     }
 
     /// Number of log blocks.
@@ -51,7 +59,11 @@ impl LogArea {
     /// Byte offset of a log block on the device.
     pub fn offset(&self, log_block: u64) -> u64 {
         let at = self.runs.partition_point(|(log, _)| *log <= log_block);
-        let (log, dev) = at.checked_sub(1).and_then(|i| self.runs.get(i)).copied().unwrap_or((0, 0));
+        let (log, dev) = at
+            .checked_sub(1)
+            .and_then(|i| self.runs.get(i))
+            .copied()
+            .unwrap_or((0, 0));
         (dev + (log_block - log)) * u64::from(self.block_size)
     }
 
@@ -61,7 +73,10 @@ impl LogArea {
     /// The device's.
     pub fn read(&self, log_blocks: impl Iterator<Item = u64>) -> Result<Vec<PageRef>> {
         let wanted: Vec<u64> = log_blocks.collect();
-        let mut pages: Vec<Page> = wanted.iter().map(|_| Page::zeroed(self.block_size as usize)).collect();
+        let mut pages: Vec<Page> = wanted
+            .iter()
+            .map(|_| Page::zeroed(self.block_size as usize))
+            .collect();
         let mut list = ReadList::new();
         for (page, nr) in pages.iter_mut().zip(&wanted) {
             list.push(self.offset(*nr), page);

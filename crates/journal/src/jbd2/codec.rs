@@ -53,12 +53,16 @@ impl Codec for Jbd2Codec {
     fn encode(&self, tx: &Snapshot) -> Result<Encoded> {
         let tid = tx.id.seq as u32;
         let size = self.config.block_size;
-        let mut body = Vec::with_capacity(self.bound(tx.images.len() as u64, tx.revokes.len() as u64) as usize);
+        let mut body = Vec::with_capacity(
+            self.bound(tx.images.len() as u64, tx.revokes.len() as u64) as usize,
+        );
         let mut verbatim = Vec::with_capacity(tx.images.len());
         let mut revokes = &tx.revokes[..];
         while !revokes.is_empty() {
             let mut taken = 0;
-            body.push(page(size, |b| taken = revoke::encode(&self.config, tid, revokes, b)));
+            body.push(page(size, |b| {
+                taken = revoke::encode(&self.config, tid, revokes, b)
+            }));
             revokes = revokes.get(taken.max(1)..).unwrap_or(&[]);
         }
         for images in tx.images.chunks(self.tags_per_block() as usize) {
@@ -67,13 +71,20 @@ impl Codec for Jbd2Codec {
             for image in images {
                 if !self.config.wide && image.nr > u64::from(u32::MAX) {
                     return Err(OnDiskError::Unsupported {
-                        feature: format!("block {} in a journal with 32-bit block numbers", image.nr),
+                        feature: format!(
+                            "block {} in a journal with 32-bit block numbers",
+                            image.nr
+                        ),
                     }
                     .into());
                 }
                 let (page, escaped) = Self::stored(&image.page);
                 let checksum = image_checksum(&self.config, tid, &page);
-                tags.push(Tag { block: image.nr, flags: if escaped { FLAG_ESCAPE } else { 0 }, checksum });
+                tags.push(Tag {
+                    block: image.nr,
+                    flags: if escaped { FLAG_ESCAPE } else { 0 },
+                    checksum,
+                });
                 stored.push((page, escaped));
             }
             body.push(page(size, |b| {
@@ -84,12 +95,25 @@ impl Codec for Jbd2Codec {
                 body.push(page);
             }
         }
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let seal = page(size, |b| commit::encode(&self.config, tid, now.as_secs(), now.subsec_nanos(), b));
-        Ok(Encoded { body, seal: Some(seal), verbatim })
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let seal = page(size, |b| {
+            commit::encode(&self.config, tid, now.as_secs(), now.subsec_nanos(), b)
+        });
+        Ok(Encoded {
+            body,
+            seal: Some(seal),
+            verbatim,
+        })
     }
 
-    fn scan(&self, log: &dyn Medium, tail: LogTail, progress: &mut dyn FnMut(u64, u64)) -> Result<Scan> {
+    fn scan(
+        &self,
+        log: &dyn Medium,
+        tail: LogTail,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Scan> {
         walk::scan(self, log, tail, progress)
     }
 
@@ -99,7 +123,11 @@ impl Codec for Jbd2Codec {
         while let Some(first) = rest.first() {
             // Images of a transaction stand one after the other: read a run at once.
             let mut run = 1;
-            while rest.get(run).is_some_and(|r| r.at == log.advance(first.at, run as u64)) && run < 1024 {
+            while rest
+                .get(run)
+                .is_some_and(|r| r.at == log.advance(first.at, run as u64))
+                && run < 1024
+            {
                 run += 1;
             }
             let pages = log.read(first.at, run as u64)?;
@@ -124,7 +152,10 @@ impl Jbd2Codec {
         {
             return Err(OnDiskError::Corrupt {
                 what: "journal image",
-                detail: format!("checksum of log block {} in transaction {} does not match", image.at, tx.seq),
+                detail: format!(
+                    "checksum of log block {} in transaction {} does not match",
+                    image.at, tx.seq
+                ),
             }
             .into());
         }
@@ -132,7 +163,9 @@ impl Jbd2Codec {
             return Ok(stored);
         }
         let mut copy = Page::copy_of(&stored);
-        copy.iter_mut().zip(MAGIC.to_be_bytes()).for_each(|(to, from)| *to = from);
+        copy.iter_mut()
+            .zip(MAGIC.to_be_bytes())
+            .for_each(|(to, from)| *to = from);
         Ok(Arc::new(copy))
     }
 }

@@ -70,7 +70,10 @@ impl Jbd2Log {
         LogSummary {
             blocks: u64::from(self.sb.s_maxlen.get()),
             block_size: self.sb.s_blocksize.get(),
-            ring: (u64::from(self.sb.s_first.get()), u64::from(self.sb.ring_end())),
+            ring: (
+                u64::from(self.sb.s_first.get()),
+                u64::from(self.sb.ring_end()),
+            ),
             sequence: self.sb.s_sequence.get(),
             start: self.sb.s_start.get(),
             features: self.sb.incompat().to_string(),
@@ -143,14 +146,21 @@ impl Jbd2Log {
     /// The device's. `Corrupt` if the log is not empty.
     pub fn prepare(mut self, features: Features) -> Result<Scheme> {
         if self.is_dirty() {
-            return Err(OnDiskError::Corrupt { what: "journal", detail: "not empty after recovery".into() }.into());
+            return Err(OnDiskError::Corrupt {
+                what: "journal",
+                detail: "not empty after recovery".into(),
+            }
+            .into());
         }
         if self.sb.is_v2() {
             let mut flags = self.sb.incompat();
             // The rules of the kernel: checksum v3 exactly when the volume has metadata checksums.
             flags.remove(IncompatFlags::CSUM_V2);
             flags.set(IncompatFlags::CSUM_V3, features.checksums);
-            flags.set(IncompatFlags::BIT64, flags.contains(IncompatFlags::BIT64) || features.wide);
+            flags.set(
+                IncompatFlags::BIT64,
+                flags.contains(IncompatFlags::BIT64) || features.wide,
+            );
             flags.set(IncompatFlags::ASYNC_COMMIT, features.async_commit);
             flags.insert(IncompatFlags::REVOKE);
             if flags != self.sb.incompat() {
@@ -159,7 +169,10 @@ impl Jbd2Log {
                 Jbd2Ring::write_superblock(&self.area, &mut self.sb, true)?;
             }
         } else if features.async_commit {
-            return Err(OnDiskError::Unsupported { feature: "async_commit in a version 1 journal".into() }.into());
+            return Err(OnDiskError::Unsupported {
+                feature: "async_commit in a version 1 journal".into(),
+            }
+            .into());
         }
         Ok(self.scheme())
     }

@@ -30,7 +30,10 @@ struct State {
 impl Jbd2Ring {
     pub(super) fn new(area: LogArea, sb: JournalSuperblock, async_commit: bool) -> Jbd2Ring {
         let start = u64::from(sb.s_start.get());
-        let tail = LogTail { seq: u64::from(sb.s_sequence.get()), at: (start != 0).then_some(start) };
+        let tail = LogTail {
+            seq: u64::from(sb.s_sequence.get()),
+            at: (start != 0).then_some(start),
+        };
         Jbd2Ring {
             first: u64::from(sb.s_first.get()),
             end: u64::from(sb.ring_end()),
@@ -41,11 +44,17 @@ impl Jbd2Ring {
     }
 
     /// Writes the superblock out, durably.
-    pub(super) fn write_superblock(area: &LogArea, sb: &mut JournalSuperblock, barrier: bool) -> Result<()> {
+    pub(super) fn write_superblock(
+        area: &LogArea,
+        sb: &mut JournalSuperblock,
+        barrier: bool,
+    ) -> Result<()> {
         sb.update_checksum();
         let mut page = Page::zeroed(area.block_size() as usize);
         let bytes = sb.as_bytes();
-        page.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+        page.iter_mut()
+            .zip(bytes)
+            .for_each(|(to, from)| *to = *from);
         let write = [Write::new(area.offset(0), &page)];
         if barrier {
             area.device().write_batch_flush(&write)?;
@@ -72,12 +81,20 @@ impl Medium for Jbd2Ring {
             list.push(self.area.offset(self.advance(at, i as u64)), page);
         }
         let Some(seal) = &tx.seal else {
-            return Ok(if barrier { list.submit_flush(device)? } else { list.submit(device)? });
+            return Ok(if barrier {
+                list.submit_flush(device)?
+            } else {
+                list.submit(device)?
+            });
         };
         let seal_at = self.area.offset(self.advance(at, tx.body.len() as u64));
         if self.async_commit || !barrier {
             list.push(seal_at, seal);
-            return Ok(if barrier { list.submit_flush(device)? } else { list.submit(device)? });
+            return Ok(if barrier {
+                list.submit_flush(device)?
+            } else {
+                list.submit(device)?
+            });
         }
         // The kernel's barriers: all of it durable, then the commit block, durable by itself.
         list.submit_flush(device)?;

@@ -70,7 +70,9 @@ impl Reader<'_> {
         }
         if distance < self.base || distance >= self.base + self.window.len() as u64 {
             let count = WINDOW.min(capacity - distance);
-            self.window = self.log.read(self.log.advance(self.start, distance), count)?;
+            self.window = self
+                .log
+                .read(self.log.advance(self.start, distance), count)?;
             self.base = distance;
         }
         Ok(self.window.get((distance - self.base) as usize).cloned())
@@ -90,12 +92,21 @@ pub fn walk(
     progress: &mut dyn FnMut(u64, u64),
     visit: &mut dyn FnMut(Record) -> Result<()>,
 ) -> Result<()> {
-    let end = |at, tid, why: String| Record { at, tid, kind: RecordKind::End(why) };
+    let end = |at, tid, why: String| Record {
+        at,
+        tid,
+        kind: RecordKind::End(why),
+    };
     let mut tid = tail.seq as u32;
     let Some(start) = tail.at else {
         return visit(end(log.first(), tid, "the log is empty".into()));
     };
-    let mut reader = Reader { log, start, window: Vec::new(), base: 0 };
+    let mut reader = Reader {
+        log,
+        start,
+        window: Vec::new(),
+        base: 0,
+    };
     let mut distance = 0;
     let capacity = log.capacity();
     loop {
@@ -108,14 +119,24 @@ pub fn walk(
         let kind = match read_header(&block) {
             None => return visit(end(at, tid, "no journal block here".into())),
             Some((_, found)) if found != tid => {
-                return visit(end(at, tid, format!("transaction {found} stands here, {tid} was expected")));
+                return visit(end(
+                    at,
+                    tid,
+                    format!("transaction {found} stands here, {tid} was expected"),
+                ));
             }
             Some((kind, _)) => kind,
         };
         let tails = codec.config.csum != Csum::None && !codec.skip_checksums;
         let kind = match kind {
-            BlockType::Descriptor | BlockType::Revoke if tails && !verify_tail(codec.config.seed, &block) => {
-                let what = if kind == BlockType::Descriptor { "descriptor" } else { "revoke block" };
+            BlockType::Descriptor | BlockType::Revoke
+                if tails && !verify_tail(codec.config.seed, &block) =>
+            {
+                let what = if kind == BlockType::Descriptor {
+                    "descriptor"
+                } else {
+                    "revoke block"
+                };
                 RecordKind::Damaged(format!("checksum of a {what} does not match"))
             }
             BlockType::Descriptor => match descriptor::decode(&codec.config, &block) {
@@ -147,7 +168,9 @@ pub fn walk(
         };
         let damaged = match &kind {
             RecordKind::Damaged(why) => Some(why.clone()),
-            RecordKind::Commit { valid: false, .. } => Some("checksum of a commit block does not match".into()),
+            RecordKind::Commit { valid: false, .. } => {
+                Some("checksum of a commit block does not match".into())
+            }
             _ => None,
         };
         let commit = matches!(kind, RecordKind::Commit { .. });
@@ -155,10 +178,15 @@ pub fn walk(
         if let Some(why) = damaged {
             // With barriers a commit block is durable only after all before it. One that stands
             // behind the damage means that the device lost what it had promised to keep.
-            if !codec.async_commit && !commit && committed_behind(codec, &mut reader, distance, tid)? {
+            if !codec.async_commit
+                && !commit
+                && committed_behind(codec, &mut reader, distance, tid)?
+            {
                 return Err(OnDiskError::Corrupt {
                     what: "journal",
-                    detail: format!("transaction {tid} was committed, but in log block {at}: {why}"),
+                    detail: format!(
+                        "transaction {tid} was committed, but in log block {at}: {why}"
+                    ),
                 }
                 .into());
             }
@@ -171,14 +199,21 @@ pub fn walk(
 }
 
 /// Whether a valid commit block of `tid` stands somewhere behind `distance`.
-fn committed_behind(codec: &Jbd2Codec, reader: &mut Reader<'_>, distance: u64, tid: u32) -> Result<bool> {
+fn committed_behind(
+    codec: &Jbd2Codec,
+    reader: &mut Reader<'_>,
+    distance: u64,
+    tid: u32,
+) -> Result<bool> {
     // Without checksums a data block could look like one.
     if codec.config.csum == Csum::None {
         return Ok(false);
     }
     let mut distance = distance;
     while let Some(block) = reader.get(distance)? {
-        if read_header(&block) == Some((BlockType::Commit, tid)) && commit::verify(&codec.config, &block) {
+        if read_header(&block) == Some((BlockType::Commit, tid))
+            && commit::verify(&codec.config, &block)
+        {
             return Ok(true);
         }
         distance += 1;
@@ -202,7 +237,11 @@ pub(super) fn scan(
         at,
         blocks: 0,
     };
-    let mut scan = Scan { txs: Vec::new(), end: EndReason::Empty, next_seq: tail.seq };
+    let mut scan = Scan {
+        txs: Vec::new(),
+        end: EndReason::Empty,
+        next_seq: tail.seq,
+    };
     let mut current: Option<ScannedTx> = None;
     let mut torn: Option<String> = None;
     // With async_commit only the images themselves show whether a transaction is whole.
@@ -218,10 +257,20 @@ pub(super) fn scan(
                 tx.blocks += 1 + tags.len() as u64;
                 for (i, tag) in tags.iter().enumerate() {
                     let at = log.advance(record.at, 1 + i as u64);
-                    tx.images.push((tag.block, ImageRef { at, flags: tag.flags, check: tag.checksum }));
+                    tx.images.push((
+                        tag.block,
+                        ImageRef {
+                            at,
+                            flags: tag.flags,
+                            check: tag.checksum,
+                        },
+                    ));
                 }
                 if intact.contains(&false) {
-                    torn = Some(format!("an image of transaction {} does not match its checksum", record.tid));
+                    torn = Some(format!(
+                        "an image of transaction {} does not match its checksum",
+                        record.tid
+                    ));
                 }
             }
             RecordKind::Revoke(blocks) => {

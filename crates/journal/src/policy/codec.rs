@@ -90,7 +90,12 @@ pub trait Codec: Send + Sync {
     ///
     /// # Errors
     /// The device's, or a log that contradicts itself in a way no crash explains.
-    fn scan(&self, log: &dyn Medium, tail: LogTail, progress: &mut dyn FnMut(u64, u64)) -> Result<Scan>;
+    fn scan(
+        &self,
+        log: &dyn Medium,
+        tail: LogTail,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Scan>;
     /// Reads images back, checked.
     ///
     /// # Errors

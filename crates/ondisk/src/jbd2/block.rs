@@ -67,12 +67,19 @@ pub fn read_header(block: &[u8]) -> Option<(BlockType, u32)> {
     if h.h_magic.get() != MAGIC {
         return None;
     }
-    Some((BlockType::from_u32(h.h_blocktype.get())?, h.h_sequence.get()))
+    Some((
+        BlockType::from_u32(h.h_blocktype.get())?,
+        h.h_sequence.get(),
+    ))
 }
 
 /// Writes the header at the start of `block`.
 pub fn write_header(block: &mut [u8], kind: BlockType, tid: u32) {
-    let h = BlockHeader { h_magic: MAGIC.into(), h_blocktype: (kind as u32).into(), h_sequence: tid.into() };
+    let h = BlockHeader {
+        h_magic: MAGIC.into(),
+        h_blocktype: (kind as u32).into(),
+        h_sequence: tid.into(),
+    };
     let _ = h.write_to_prefix(block);
 }
 
@@ -84,7 +91,10 @@ fn tail_checksum(seed: u32, block: &[u8]) -> Option<u32> {
 /// Whether the checksum in the tail of a descriptor or revoke block is right.
 #[must_use]
 pub fn verify_tail(seed: u32, block: &[u8]) -> bool {
-    let stored = block.len().checked_sub(TAIL_LEN).and_then(|at| be32(block, at));
+    let stored = block
+        .len()
+        .checked_sub(TAIL_LEN)
+        .and_then(|at| be32(block, at));
     stored.is_some() && stored == tail_checksum(seed, block)
 }
 

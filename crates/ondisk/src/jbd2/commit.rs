@@ -15,7 +15,10 @@ const NSEC_AT: usize = 56;
 fn checksum(config: &Config, block: &[u8]) -> Option<u32> {
     let before = block.get(..CHECKSUM_AT)?;
     let after = block.get(CHECKSUM_AT + 4..)?;
-    Some(ext4_crc32c(ext4_crc32c(ext4_crc32c(config.seed, before), &[0; 4]), after))
+    Some(ext4_crc32c(
+        ext4_crc32c(ext4_crc32c(config.seed, before), &[0; 4]),
+        after,
+    ))
 }
 
 /// Fills a zeroed block with a commit record of the given wall-clock time.
@@ -33,11 +36,16 @@ pub fn encode(config: &Config, tid: u32, sec: u64, nsec: u32, block: &mut [u8]) 
 /// Whether the checksum is right (always, for logs without checksums).
 #[must_use]
 pub fn verify(config: &Config, block: &[u8]) -> bool {
-    config.csum == Csum::None || (be32(block, CHECKSUM_AT).is_some() && be32(block, CHECKSUM_AT) == checksum(config, block))
+    config.csum == Csum::None
+        || (be32(block, CHECKSUM_AT).is_some()
+            && be32(block, CHECKSUM_AT) == checksum(config, block))
 }
 
 /// Wall-clock time of the commit: seconds and nanoseconds.
 #[must_use]
 pub fn time(block: &[u8]) -> (u64, u32) {
-    (array_at::<8>(block, SEC_AT).map_or(0, u64::from_be_bytes), be32(block, NSEC_AT).unwrap_or(0))
+    (
+        array_at::<8>(block, SEC_AT).map_or(0, u64::from_be_bytes),
+        be32(block, NSEC_AT).unwrap_or(0),
+    )
 }

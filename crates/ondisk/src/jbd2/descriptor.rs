@@ -41,13 +41,18 @@ pub fn tag_len(config: &Config) -> usize {
 
 /// Bytes at the end of a descriptor that tags must leave free.
 fn tail_len(config: &Config) -> usize {
-    if config.csum == Csum::None { 0 } else { TAIL_LEN }
+    if config.csum == Csum::None {
+        0
+    } else {
+        TAIL_LEN
+    }
 }
 
 /// How many tags fit in one descriptor.
 #[must_use]
 pub fn tags_per_block(config: &Config) -> usize {
-    (config.block_size as usize).saturating_sub(HEADER_LEN + UUID_LEN + tail_len(config)) / tag_len(config)
+    (config.block_size as usize).saturating_sub(HEADER_LEN + UUID_LEN + tail_len(config))
+        / tag_len(config)
 }
 
 /// Checksum of a stored image (after escaping) for its tag.
@@ -120,10 +125,18 @@ pub fn decode(config: &Config, block: &[u8]) -> Result<Vec<Tag>> {
             Csum::V3 => (word(4), word(12), if config.wide { word(8) } else { 0 }),
             Csum::V2 | Csum::None => {
                 let half = |off| array_at::<2>(block, at + off).map_or(0, u16::from_be_bytes);
-                (u32::from(half(6)), u32::from(half(4)), if config.wide { word(8) } else { 0 })
+                (
+                    u32::from(half(6)),
+                    u32::from(half(4)),
+                    if config.wide { word(8) } else { 0 },
+                )
             }
         };
-        tags.push(Tag { block: u64::from(high) << 32 | low, flags, checksum });
+        tags.push(Tag {
+            block: u64::from(high) << 32 | low,
+            flags,
+            checksum,
+        });
         at += len;
         if flags & FLAG_SAME_UUID == 0 {
             at += UUID_LEN;
@@ -132,5 +145,9 @@ pub fn decode(config: &Config, block: &[u8]) -> Result<Vec<Tag>> {
             return Ok(tags);
         }
     }
-    Err(corrupt!("journal descriptor", "no last tag among {}", tags.len()))
+    Err(corrupt!(
+        "journal descriptor",
+        "no last tag among {}",
+        tags.len()
+    ))
 }

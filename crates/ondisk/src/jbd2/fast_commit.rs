@@ -24,7 +24,10 @@ pub fn head(block: &[u8]) -> Option<FastCommitHead> {
     if le16(block, 0)? != TAG_HEAD || usize::from(le16(block, 2)?) < 8 {
         return None;
     }
-    Some(FastCommitHead { features: le32(block, TLV_LEN)?, tid: le32(block, TLV_LEN + 4)? })
+    Some(FastCommitHead {
+        features: le32(block, TLV_LEN)?,
+        tid: le32(block, TLV_LEN + 4)?,
+    })
 }
 
 /// The tags of one block in order: tag number and the value's length in bytes. Ends at padding, at

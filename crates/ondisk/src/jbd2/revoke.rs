@@ -13,7 +13,11 @@ fn entry_len(config: &Config) -> usize {
 }
 
 fn tail_len(config: &Config) -> usize {
-    if config.csum == Csum::None { 0 } else { TAIL_LEN }
+    if config.csum == Csum::None {
+        0
+    } else {
+        TAIL_LEN
+    }
 }
 
 /// How many entries fit in one revoke block.
@@ -51,7 +55,10 @@ pub fn decode(config: &Config, block: &[u8]) -> Result<Vec<u64>> {
     let used = be32(block, HEADER_LEN).unwrap_or(0) as usize;
     let end = block.len().saturating_sub(tail_len(config));
     if used < FIRST || used > end {
-        return Err(corrupt!("journal revoke block", "r_count {used} of {end} bytes"));
+        return Err(corrupt!(
+            "journal revoke block",
+            "r_count {used} of {end} bytes"
+        ));
     }
     let len = entry_len(config);
     Ok((FIRST..=used.saturating_sub(len))

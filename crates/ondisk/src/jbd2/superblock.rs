@@ -47,10 +47,17 @@ impl fmt::Display for IncompatFlags {
             (IncompatFlags::CSUM_V3, "checksum_v3"),
             (IncompatFlags::FAST_COMMIT, "fast_commit"),
         ];
-        let mut names: Vec<String> =
-            known.iter().filter(|(flag, _)| self.contains(*flag)).map(|(_, name)| (*name).to_owned()).collect();
+        let mut names: Vec<String> = known
+            .iter()
+            .filter(|(flag, _)| self.contains(*flag))
+            .map(|(_, name)| (*name).to_owned())
+            .collect();
         let unknown = self.bits() & !IncompatFlags::all().bits();
-        names.extend((0..32).filter(|bit| unknown >> bit & 1 == 1).map(|bit| format!("FEATURE_I{bit}")));
+        names.extend(
+            (0..32)
+                .filter(|bit| unknown >> bit & 1 == 1)
+                .map(|bit| format!("FEATURE_I{bit}")),
+        );
         f.write_str(if names.is_empty() { "none" } else { "" })?;
         f.write_str(&names.join(" "))
     }
@@ -164,13 +171,22 @@ impl JournalSuperblock {
             other => return Err(corrupt!(WHAT, "block type {other:?}")),
         }
         if sb.s_blocksize.get() != block_size {
-            return Err(corrupt!(WHAT, "block size {} on a volume of {block_size}", sb.s_blocksize.get()));
+            return Err(corrupt!(
+                WHAT,
+                "block size {} on a volume of {block_size}",
+                sb.s_blocksize.get()
+            ));
         }
         let unknown = sb.incompat() - IncompatFlags::all();
         if sb.is_v2() && !unknown.is_empty() {
-            return Err(OnDiskError::Unsupported { feature: format!("journal feature {unknown}") });
+            return Err(OnDiskError::Unsupported {
+                feature: format!("journal feature {unknown}"),
+            });
         }
-        if sb.incompat().contains(IncompatFlags::CSUM_V2 | IncompatFlags::CSUM_V3) {
+        if sb
+            .incompat()
+            .contains(IncompatFlags::CSUM_V2 | IncompatFlags::CSUM_V3)
+        {
             return Err(corrupt!(WHAT, "checksum versions 2 and 3 at once"));
         }
         if sb.has_checksum() {
@@ -180,12 +196,20 @@ impl JournalSuperblock {
                 });
             }
             if sb.s_checksum.get() != sb.checksum() {
-                return Err(corrupt!(WHAT, "checksum {:#x}, computed {:#x}", sb.s_checksum.get(), sb.checksum()));
+                return Err(corrupt!(
+                    WHAT,
+                    "checksum {:#x}, computed {:#x}",
+                    sb.s_checksum.get(),
+                    sb.checksum()
+                ));
             }
         }
         let maxlen = u64::from(sb.s_maxlen.get());
         if maxlen > log_blocks {
-            return Err(corrupt!(WHAT, "{maxlen} blocks in a journal of {log_blocks}"));
+            return Err(corrupt!(
+                WHAT,
+                "{maxlen} blocks in a journal of {log_blocks}"
+            ));
         }
         let (first, end) = (u64::from(sb.s_first.get()), u64::from(sb.ring_end()));
         // A ring smaller than this cannot hold one transaction; the kernel asks for 1024 in all.
@@ -194,7 +218,10 @@ impl JournalSuperblock {
         }
         let start = u64::from(sb.s_start.get());
         if start != 0 && !(first..end).contains(&start) {
-            return Err(corrupt!(WHAT, "log starts at {start}, outside {first} to {end}"));
+            return Err(corrupt!(
+                WHAT,
+                "log starts at {start}, outside {first} to {end}"
+            ));
         }
         Ok(sb)
     }
@@ -208,17 +235,26 @@ impl JournalSuperblock {
     /// Incompatible features; empty in version 1.
     #[must_use]
     pub fn incompat(&self) -> IncompatFlags {
-        IncompatFlags::from_bits_retain(if self.is_v2() { self.s_feature_incompat.get() } else { 0 })
+        IncompatFlags::from_bits_retain(if self.is_v2() {
+            self.s_feature_incompat.get()
+        } else {
+            0
+        })
     }
 
     /// Compatible features; empty in version 1.
     #[must_use]
     pub fn compat(&self) -> CompatFlags {
-        CompatFlags::from_bits_retain(if self.is_v2() { self.s_feature_compat.get() } else { 0 })
+        CompatFlags::from_bits_retain(if self.is_v2() {
+            self.s_feature_compat.get()
+        } else {
+            0
+        })
     }
 
     fn has_checksum(&self) -> bool {
-        self.incompat().intersects(IncompatFlags::CSUM_V2 | IncompatFlags::CSUM_V3)
+        self.incompat()
+            .intersects(IncompatFlags::CSUM_V2 | IncompatFlags::CSUM_V3)
     }
 
     /// One past the last log block of the ring: the fast-commit area lies behind it.
@@ -242,7 +278,11 @@ impl JournalSuperblock {
     /// Sets the incompatible features and what follows from them.
     pub fn set_incompat(&mut self, flags: IncompatFlags) {
         self.s_feature_incompat = flags.bits().into();
-        self.s_checksum_type = if self.has_checksum() { CHECKSUM_CRC32C } else { 0 };
+        self.s_checksum_type = if self.has_checksum() {
+            CHECKSUM_CRC32C
+        } else {
+            0
+        };
     }
 
     /// How the log is to be read and written.
@@ -271,7 +311,11 @@ impl JournalSuperblock {
 
     /// Brings the checksum up to date, if the journal has checksums.
     pub fn update_checksum(&mut self) {
-        self.s_checksum = if self.has_checksum() { self.checksum().into() } else { 0.into() };
+        self.s_checksum = if self.has_checksum() {
+            self.checksum().into()
+        } else {
+            0.into()
+        };
     }
 }
 
