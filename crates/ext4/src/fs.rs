@@ -3,7 +3,9 @@
 use std::sync::{Arc, Weak};
 
 use stetfs_journal::{Cache, Journal};
+use stetfs_ondisk::ext4::checksum::ChecksumMode;
 use stetfs_ondisk::ext4::features::{Compat, Incompat, RoCompat};
+use stetfs_ondisk::ext4::superblock::Geometry as Layout;
 use stetfs_sync::Mutex;
 
 use crate::types::FsOptions;
@@ -49,12 +51,23 @@ pub struct Geometry {
     pub hash_version: u8,
     /// Volume UUID.
     pub uuid: [u8; 16],
+    /// Where each group's metadata lies.
+    pub layout: Layout,
+    /// How metadata is protected.
+    pub checksums: ChecksumMode,
+    /// `i_extra_isize` of new inodes.
+    pub want_extra_isize: u16,
 }
 
 impl Geometry {
     /// Whether metadata carries crc32c checksums.
     pub fn metadata_csum(&self) -> bool {
         self.ro_compat.contains(RoCompat::METADATA_CSUM)
+    }
+
+    /// Whether an inode may count more than 2³²-1 sectors.
+    pub fn huge_file(&self) -> bool {
+        self.ro_compat.contains(RoCompat::HUGE_FILE)
     }
 }
 

@@ -40,6 +40,22 @@ pub enum FileType {
     Socket,
 }
 
+impl FileType {
+    /// The type in a mode; `None` if it is none of ext4's.
+    pub fn from_mode(mode: u32) -> Option<FileType> {
+        Some(match mode & libc::S_IFMT {
+            libc::S_IFREG => FileType::Regular,
+            libc::S_IFDIR => FileType::Directory,
+            libc::S_IFLNK => FileType::Symlink,
+            libc::S_IFCHR => FileType::CharDevice,
+            libc::S_IFBLK => FileType::BlockDevice,
+            libc::S_IFIFO => FileType::Fifo,
+            libc::S_IFSOCK => FileType::Socket,
+            _ => return None,
+        })
+    }
+}
+
 /// What stat(2) shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attr {

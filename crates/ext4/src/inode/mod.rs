@@ -1,1 +1,74 @@
-//! inode
+//! Inodes in memory: cache, attributes, creation and deletion, orphans.
+//!
+//! An [`Inode`] is shared by everybody who uses the file; its [`InodeBody`] holds the bytes of the
+//! on-disk inode behind the inode's lock. A change is made to the body and put into the journal
+//! with `Fs::write_inode` before the lock is released, so the inode table block always equals the
+//! body and an inode can leave memory at any time nobody holds it.
+
+mod body;
+mod cache;
+mod open;
+mod refs;
+
+use std::sync::atomic::{AtomicBool, AtomicU32};
+
+use stetfs_journal::CommitPoint;
+use stetfs_sync::{Mutex, Rank, RwLock};
+
+pub(crate) use body::InodeBody;
+pub(crate) use cache::InodeCache;
+pub use open::OpenInode;
+
+use crate::data::DirtyData;
+use crate::space::Window;
+use crate::types::Ino;
+
+/// What has to be committed so that a sync of the inode holds. A sync merges, never waits, under
+/// this lock.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct SyncPoints {
+    /// Newest transactions with any change of the inode: what fsync commits.
+    pub(crate) meta: CommitPoint,
+    /// Newest transactions with a change needed to read its data back (size, extents): what
+    /// fdatasync commits.
+    pub(crate) data: CommitPoint,
+}
+
+/// An inode in memory.
+pub struct Inode {
+    /// Inode number.
+    pub ino: Ino,
+    /// The inode's bytes, behind the inode's lock (ext4: `i_rwsem`).
+    pub(crate) body: RwLock<InodeBody>,
+    /// Data blocks that are newer than their homes.
+    pub(crate) dirty: DirtyData,
+    /// What a sync has to commit.
+    pub(crate) sync: Mutex<SyncPoints>,
+    /// Where the file's next blocks are set aside.
+    pub(crate) window: Mutex<Window>,
+    /// How often it is held open. Changed under the lock of its cache shard.
+    pub(crate) opens: AtomicU32,
+    /// No name is left (`i_links_count` is 0): goes when the last user does.
+    pub(crate) unlinked: AtomicBool,
+    /// On the orphan list or in the orphan file.
+    pub(crate) orphaned: AtomicBool,
+    /// Being deleted or deleted: nothing may be added to it any more.
+    pub(crate) dead: AtomicBool,
+}
+
+impl Inode {
+    pub(crate) fn new(ino: Ino, body: InodeBody, sync: SyncPoints) -> Inode {
+        let unlinked = body.links() == 0;
+        Inode {
+            ino,
+            body: RwLock::new(Rank::Inode, body),
+            dirty: DirtyData::default(),
+            sync: Mutex::new(Rank::InodeLeaf, sync),
+            window: Mutex::new(Rank::InodeLeaf, Window::default()),
+            opens: AtomicU32::new(0),
+            unlinked: AtomicBool::new(unlinked),
+            orphaned: AtomicBool::new(false),
+            dead: AtomicBool::new(false),
+        }
+    }
+}

@@ -1,1 +1,80 @@
-//! space
+//! Block groups: allocation of blocks and inodes.
+//!
+//! Each group's descriptor, search hints and reservations are behind the group's lock
+//! (`Rank::Group`); its bitmaps are cache blocks that change through the journal under that lock.
+//!
+//! Invariants:
+//! * **S1** A group's in-memory descriptor equals its bytes in the descriptor block, and its free
+//!   counts equal the clear bits of its bitmaps.
+//! * **S2** A block or inode freed by a transaction that is not yet valid is clear in the bitmap
+//!   and set in the group's *pending* overlay; searches take neither.
+//! * **S3** A group's `available` is its free blocks less the pending ones.
+
+use crate::types::BlockNr;
+
+/// Blocks that follow each other on the volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BlockRun {
+    /// First block.
+    pub(crate) start: BlockNr,
+    /// How many.
+    pub(crate) len: u32,
+}
+
+impl BlockRun {
+    /// The block behind the run.
+    pub(crate) fn end(&self) -> BlockNr {
+        self.start.saturating_add(u64::from(self.len))
+    }
+}
+
+/// What blocks are allocated for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AllocFor {
+    /// File data: sets blocks behind it aside for the same file.
+    Data,
+    /// Directory blocks, extent tree nodes, attribute blocks.
+    Meta,
+}
+
+/// What kind of blocks is freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Freed {
+    /// Never went through the journal.
+    Data,
+    /// Went through the journal: metadata, journaled data. Its log images are revoked.
+    Journaled,
+}
+
+mod alloc;
+mod bitmaps;
+mod free;
+mod group;
+mod inodes;
+mod reserve;
+mod scan;
+mod window;
+mod zones;
+
+pub(crate) use group::Groups;
+pub(crate) use reserve::Reservation;
+pub(crate) use window::Window;
+pub(crate) use zones::Zones;
+
+/// Handle credits that the calls of this module use; a block that several calls touch counts once.
+pub(crate) mod credits {
+    use stetfs_journal::Credits;
+
+    /// One `alloc_blocks`: block bitmap, descriptor.
+    pub(crate) const ALLOC_BLOCKS: Credits = 2;
+    /// One `free_blocks` inside one group: block bitmap, descriptor.
+    pub(crate) const FREE_BLOCKS: Credits = 2;
+    /// One `new_inode`: inode bitmap, descriptor, block bitmap of a fresh group, inode table block.
+    pub(crate) const NEW_INODE: Credits = 4;
+    /// One `write_inode`: inode table block.
+    pub(crate) const WRITE_INODE: Credits = 1;
+    /// One `orphan_add` or `orphan_del`: superblock or orphan-file block, and two inode table blocks.
+    pub(crate) const ORPHAN: Credits = 3;
+    /// Freeing an inode: inode bitmap, descriptor, inode table block.
+    pub(crate) const FREE_INODE: Credits = 3;
+}

@@ -1,0 +1,102 @@
+//! The bytes of an inode and what they mean ("Index Nodes" in the ext4 documentation).
+
+use std::ops::{Deref, DerefMut};
+
+use stetfs_ondisk::ext4::inode::{DeviceNumber, InodeView};
+use stetfs_ondisk::ext4::time::Timestamp;
+
+use crate::error::{FsError, Result};
+use crate::fs::Geometry;
+use crate::inode::orphan::OrphanPlace;
+use crate::types::{FileType, Ino, ROOT_INO};
+
+/// Mask of the type in a mode.
+pub(crate) const IFMT: u32 = libc::S_IFMT;
+
+/// The on-disk inode, behind the inode's lock. Derefs to the typed view of its bytes, in-inode
+/// attributes included; what needs the volume's features or types of ours has a method here. The
+/// checksum inside is brought up to date by `Fs::write_inode` only.
+pub struct InodeBody {
+    view: InodeView<Box<[u8]>>,
+    block_size: u32,
+    huge_file: bool,
+    /// Where the orphan mechanism remembers this inode.
+    pub(crate) orphan: Option<OrphanPlace>,
+}
+
+impl Deref for InodeBody {
+    type Target = InodeView<Box<[u8]>>;
+    fn deref(&self) -> &InodeView<Box<[u8]>> {
+        &self.view
+    }
+}
+
+impl DerefMut for InodeBody {
+    fn deref_mut(&mut self) -> &mut InodeView<Box<[u8]>> {
+        &mut self.view
+    }
+}
+
+impl InodeBody {
+    /// A body from the bytes of an inode table slot (`Geometry::inode_size` of them).
+    pub(crate) fn new(raw: Box<[u8]>, geo: &Geometry) -> Result<InodeBody> {
+        Ok(InodeBody {
+            view: InodeView::new(raw)?,
+            block_size: geo.block_size,
+            huge_file: geo.huge_file(),
+            orphan: None,
+        })
+    }
+
+    /// The type; `None` if the mode holds none that exists.
+    pub(crate) fn kind(&self) -> Option<FileType> {
+        FileType::from_mode(u32::from(self.view.mode()))
+    }
+
+    /// Space used, 512-byte units (`i_blocks`).
+    pub(crate) fn blocks(&self) -> u64 {
+        self.view.blocks_512(self.huge_file, self.block_size)
+    }
+
+    /// Adds (or, negative, takes away) file-system blocks to the space used.
+    ///
+    /// # Errors
+    /// EFBIG when the volume cannot count that many; `Corrupt` when more are taken than are used.
+    pub(crate) fn add_blocks(&mut self, blocks: i64) -> Result<()> {
+        let sectors = blocks.saturating_mul(i64::from(self.block_size / 512));
+        let n = self.blocks().checked_add_signed(sectors).ok_or_else(|| {
+            FsError::corrupt("inode", 0, format!("{} sectors in use, {} are freed", self.blocks(), -sectors))
+        })?;
+        let (huge_file, block_size) = (self.huge_file, self.block_size);
+        self.view.set_blocks_512(n, huge_file, block_size).map_err(|_| FsError::Errno(libc::EFBIG))
+    }
+
+    /// Device number of a device node, as Linux' `makedev` packs it; 0 for other types.
+    pub(crate) fn rdev(&self) -> u64 {
+        if !matches!(self.kind(), Some(FileType::CharDevice | FileType::BlockDevice)) {
+            return 0;
+        }
+        let DeviceNumber { major, minor } = self.view.device();
+        libc::makedev(major, minor)
+    }
+
+    /// Stores the device number of a device node.
+    pub(crate) fn set_rdev(&mut self, rdev: u64) {
+        self.view.set_device(DeviceNumber { major: libc::major(rdev), minor: libc::minor(rdev) });
+    }
+
+    /// Birth, or the last change of the inode where there is no room for a birth.
+    pub(crate) fn birth(&self) -> Timestamp {
+        self.view.crtime().unwrap_or_else(|| self.view.ctime())
+    }
+
+    /// Sets last change of the inode, as every change of it does.
+    pub(crate) fn touch(&mut self, now: Timestamp) {
+        self.view.set_ctime(now);
+    }
+}
+
+/// Whether `ino` is a number that a name may lead to: the root, or not reserved.
+pub(crate) fn is_ordinary(geo: &Geometry, ino: Ino) -> bool {
+    ino == ROOT_INO || (ino >= geo.first_ino && ino <= geo.inodes_count)
+}

@@ -1,0 +1,256 @@
+//! Block allocation.
+
+use stetfs_journal::Handle;
+use stetfs_ondisk::ext4::bitmap;
+
+use super::group::{Counts, GroupState};
+use super::scan::{FreeMap, find_run};
+use super::{AllocFor, BlockRun};
+use crate::error::{FsError, Result};
+use crate::fs::Fs;
+use crate::inode::Inode;
+use crate::types::BlockNr;
+
+/// Groups whose bitmaps one pass looks into for a long run before it makes do with a shorter one.
+const LOOKS: usize = 10;
+
+/// What an allocation asks for.
+struct Ask<'a> {
+    inode: &'a Inode,
+    /// Longest run to return.
+    want: u32,
+    purpose: AllocFor,
+}
+
+impl Ask<'_> {
+    /// Whose window may be used: metadata keeps off its own file's window, too.
+    fn owner(&self) -> Option<u32> {
+        (self.purpose == AllocFor::Data).then_some(self.inode.ino)
+    }
+}
+
+impl Fs {
+    /// Allocates up to `want` blocks in one run: at `goal` if that is free, else in the file's
+    /// window, else in the longest run near. The blocks are marked in use in `h`
+    /// (`credits::ALLOC_BLOCKS`, one more in a group never used before). The caller has reserved
+    /// the space.
+    ///
+    /// # Errors
+    /// ENOSPC when no block is free.
+    pub(crate) fn alloc_blocks(
+        &self,
+        h: &Handle<'_>,
+        inode: &Inode,
+        goal: Option<BlockNr>,
+        want: u32,
+        purpose: AllocFor,
+    ) -> Result<BlockRun> {
+        if inode.dead.load(std::sync::atomic::Ordering::Acquire) {
+            return Err(FsError::Errno(libc::ESTALE));
+        }
+        let ask = Ask { inode, want: want.max(1), purpose };
+        let goal = goal.and_then(|nr| self.group_of(nr).ok());
+        if let Some((group, bit)) = goal
+            && self.groups.available(group) > 0
+            && let Some(run) = self.alloc_at(h, group, bit, &ask)?
+        {
+            return Ok(run);
+        }
+        if purpose == AllocFor::Data
+            && let Some(run) = self.alloc_in_window(h, &ask)?
+        {
+            return Ok(run);
+        }
+        if purpose == AllocFor::Data {
+            self.leave_window(inode);
+        }
+        let (group, bit) = goal.unwrap_or_else(|| (self.home_group(inode), 0));
+        self.alloc_near(h, group, bit, &ask)
+    }
+
+    /// Where a file without blocks begins: its inode's group.
+    fn home_group(&self, inode: &Inode) -> u32 {
+        self.geo.layout.locate_inode(inode.ino).map_or(0, |(g, _)| g)
+    }
+
+    /// A run that begins exactly at `bit`, if that is free and nobody else's.
+    fn alloc_at(&self, h: &Handle<'_>, group: u32, bit: u32, ask: &Ask<'_>) -> Result<Option<BlockRun>> {
+        self.in_group(h, group, ask, |map, st| {
+            let end = map.run_end(bit, bit.saturating_add(ask.want));
+            let end = st.windows.limit(ask.owner(), bit, end);
+            (end > bit).then_some((bit, end))
+        })
+    }
+
+    /// A run from the start of the file's window.
+    fn alloc_in_window(&self, h: &Handle<'_>, ask: &Ask<'_>) -> Result<Option<BlockRun>> {
+        let Some(group) = ask.inode.window.lock().group else { return Ok(None) };
+        self.in_group(h, group, ask, |map, st| {
+            let (start, end) = st.windows.of(ask.inode.ino)?;
+            let start = map.next_free(start, end)?;
+            Some((start, map.run_end(start, end.min(start.saturating_add(ask.want)))))
+        })
+    }
+
+    /// The best run near `(group, bit)`: first one with room for a window, then shorter ones, at last
+    /// any block, also out of windows of others.
+    fn alloc_near(&self, h: &Handle<'_>, group: u32, bit: u32, ask: &Ask<'_>) -> Result<BlockRun> {
+        let room = match ask.purpose {
+            AllocFor::Data => ask.want.max(ask.inode.window.lock().size(self.geo.block_size)),
+            AllocFor::Meta => ask.want,
+        };
+        let mut needs = vec![room, ask.want, ask.want.div_ceil(4), 1];
+        needs.dedup();
+        for need in needs {
+            if let Some(run) = self.alloc_pass(h, group, bit, need, ask)? {
+                return Ok(run);
+            }
+        }
+        self.alloc_stealing(h, group, ask)?.ok_or(FsError::Errno(libc::ENOSPC))
+    }
+
+    /// The groups from `first` on, around.
+    fn groups_from(&self, first: u32) -> impl Iterator<Item = u32> {
+        let count = self.groups.count();
+        (first..count).chain(0..first.min(count))
+    }
+
+    /// Looks for a run of `need` blocks, group after group.
+    fn alloc_pass(&self, h: &Handle<'_>, first: u32, bit: u32, need: u32, ask: &Ask<'_>) -> Result<Option<BlockRun>> {
+        let mut looks = 0;
+        for group in self.groups_from(first) {
+            if self.groups.longest(group) < need {
+                continue;
+            }
+            // The last resort looks everywhere: every look there ends the search or rules a group out.
+            looks += 1;
+            if need > 1 && looks > LOOKS {
+                return Ok(None);
+            }
+            let from = if group == first { bit } else { 0 };
+            let mut longest = None;
+            let run = self.in_group(h, group, ask, |map, st| {
+                let found = find_run(map, &st.windows.avoid(ask.owner()), from, need);
+                longest = found.longest;
+                let (start, end) = found.run.filter(|(a, b)| b - a >= need)?;
+                Some((start, end.min(start.saturating_add(ask.want))))
+            })?;
+            if run.is_some() {
+                return Ok(run);
+            }
+            if let Some(longest) = longest {
+                self.groups.set_longest(group, longest);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes blocks out of the windows of others: only they are left.
+    fn alloc_stealing(&self, h: &Handle<'_>, first: u32, ask: &Ask<'_>) -> Result<Option<BlockRun>> {
+        for group in self.groups_from(first) {
+            if self.groups.available(group) == 0 {
+                continue;
+            }
+            let run = self.in_group(h, group, ask, |map, st| {
+                let (start, end) = find_run(map, &[], 0, ask.want).run?;
+                let end = end.min(start.saturating_add(ask.want));
+                st.windows.steal(start, end, None);
+                Some((start, end))
+            })?;
+            if run.is_some() {
+                return Ok(run);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Locks a group, lets `choose` pick a run of free bits, and takes it. A group whose bitmap is
+    /// damaged is reported and then left alone.
+    fn in_group(
+        &self,
+        h: &Handle<'_>,
+        group: u32,
+        ask: &Ask<'_>,
+        choose: impl FnOnce(&FreeMap<'_>, &mut GroupState) -> Option<(u32, u32)>,
+    ) -> Result<Option<BlockRun>> {
+        let mut guard = self.groups.lock(group)?;
+        let st = &mut *guard;
+        let before = Counts::of(st);
+        let block = match self.block_bitmap(h, group, st) {
+            Ok(block) => block,
+            Err(e @ FsError::Corrupt { .. }) => {
+                self.groups.publish(group, before, st);
+                drop(guard);
+                self.report(&e);
+                return Ok(None);
+            }
+            Err(e) => return Err(e),
+        };
+        let Some(page) = block.page() else { return Ok(None) };
+        let clusters = self.geo.layout.group_clusters(group);
+        let pending = st.pending.take();
+        let chosen = choose(&FreeMap::new(&page, pending.as_deref(), clusters), st);
+        st.pending = pending;
+        // The snapshot must go before the change, or the change would copy the page.
+        drop(page);
+        let taken = match chosen {
+            Some((start, end)) if end > start => {
+                {
+                    let mut map = h.modify(&block)?;
+                    bitmap::set_range(&mut map, start as usize..end as usize);
+                    st.desc.set_free_clusters(st.desc.free_clusters().saturating_sub(end - start));
+                    self.note_block_bitmap(st, &map);
+                    self.move_window(group, st, &map, (start, end), ask);
+                }
+                self.write_desc(h, group, st)?;
+                Some(BlockRun { start: self.geo.layout.group_first_block(group) + u64::from(start), len: end - start })
+            }
+            _ => None,
+        };
+        self.groups.publish(group, before, st);
+        Ok(taken)
+    }
+
+    /// After `taken` was allocated: keeps the free blocks behind it for the same file.
+    fn move_window(&self, group: u32, st: &mut GroupState, map: &[u8], taken: (u32, u32), ask: &Ask<'_>) {
+        let ino = ask.inode.ino;
+        if ask.purpose != AllocFor::Data {
+            return;
+        }
+        let mut mine = ask.inode.window.lock();
+        if mine.group.is_some_and(|g| g != group) {
+            // A second front (say, the start of a sparse file) leaves the window where it is.
+            return;
+        }
+        let (start, end) = match st.windows.of(ino) {
+            // Inside the window: the part behind stays.
+            Some((a, b)) if taken.0 >= a && taken.1 < b => (taken.1, b),
+            Some((a, b)) if taken.1 <= a || taken.0 > b => return,
+            // Used up, or a new place: the blocks behind, as far as they are free.
+            _ => {
+                let size = mine.grow(self.geo.block_size);
+                let clusters = self.geo.layout.group_clusters(group);
+                let free = FreeMap::new(map, st.pending.as_deref(), clusters);
+                let end = free.run_end(taken.1, taken.1.saturating_add(size));
+                (taken.1, st.windows.limit(Some(ino), taken.1, end))
+            }
+        };
+        mine.group = st.windows.set(ino, start, end).then_some(group);
+    }
+
+    /// Gives up a window that is of no use any more; the next one will be as large as it was to be.
+    fn leave_window(&self, inode: &Inode) {
+        let group = inode.window.lock().group.take();
+        if let Some(group) = group
+            && let Ok(mut st) = self.groups.lock(group)
+        {
+            st.windows.set(inode.ino, 0, 0);
+        }
+    }
+
+    /// Gives the space set aside for a file back: at its last close, and when it leaves memory.
+    pub(crate) fn release_window(&self, inode: &Inode) {
+        self.leave_window(inode);
+        inode.window.lock().next = 0;
+    }
+}

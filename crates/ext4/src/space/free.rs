@@ -1,0 +1,110 @@
+//! Freeing blocks.
+
+use stetfs_journal::Handle;
+use stetfs_ondisk::ext4::bitmap;
+
+use super::group::Counts;
+use super::scan::Overlay;
+use super::{BlockRun, Freed};
+use crate::error::{FsError, Result};
+use crate::fs::Fs;
+use crate::types::BlockNr;
+
+impl Fs {
+    /// Frees a run: its bits are cleared in `h`, and it can be allocated again once the transaction
+    /// is valid. `credits::FREE_BLOCKS` for every group it touches ([`free_credits`](Self::free_credits)).
+    /// The file's dirty data in the run was dropped before.
+    ///
+    /// # Errors
+    /// `Corrupt` when a block is free already or belongs to the file system itself; that part of the
+    /// run, by group, is left as it is.
+    pub(crate) fn free_blocks(&self, h: &Handle<'_>, run: BlockRun, kind: Freed) -> Result<()> {
+        self.check_run(run)?;
+        let mut at = run.start;
+        while at < run.end() {
+            let (group, bit) = self.group_of(at)?;
+            let len = (self.geo.layout.group_blocks(group).end.min(run.end()) - at) as u32;
+            self.free_in_group(h, group, bit, len)?;
+            if kind == Freed::Journaled {
+                h.revoke(at, u64::from(len));
+                for nr in at..at + u64::from(len) {
+                    self.cache.forget(nr);
+                }
+            }
+            at += u64::from(len);
+        }
+        Ok(())
+    }
+
+    /// Credits to free a run.
+    pub(crate) fn free_credits(&self, run: BlockRun) -> u32 {
+        let groups = match (self.group_of(run.start), self.group_of(run.end().saturating_sub(1))) {
+            (Ok((first, _)), Ok((last, _))) => last.saturating_sub(first) + 1,
+            _ => 1,
+        };
+        groups * super::credits::FREE_BLOCKS
+    }
+
+    /// Checks that a run that a file claims lies on the volume and touches none of the file system's
+    /// own blocks.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub(crate) fn check_run(&self, run: BlockRun) -> Result<()> {
+        let valid = self.geo.layout.valid_blocks();
+        if run.len == 0 || !valid.contains(&run.start) || run.end() > valid.end {
+            return Err(FsError::corrupt("block number", run.start, format!("{} blocks leave the volume", run.len)));
+        }
+        if self.groups.zones.touches(run.start, u64::from(run.len)) {
+            let detail = format!("{} blocks of a file overlap the file system's own", run.len);
+            return Err(FsError::corrupt("block number", run.start, detail));
+        }
+        Ok(())
+    }
+
+    fn free_in_group(&self, h: &Handle<'_>, group: u32, bit: u32, len: u32) -> Result<()> {
+        let range = bit as usize..(bit + len) as usize;
+        let mut guard = self.groups.lock(group)?;
+        let st = &mut *guard;
+        let before = Counts::of(st);
+        let block = self.block_bitmap(h, group, st)?;
+        {
+            let mut map = h.modify(&block)?;
+            if let Some(free) = bitmap::find_clear(&map, range.clone()) {
+                let nr: BlockNr = self.geo.layout.group_first_block(group) + free as u64;
+                return Err(FsError::corrupt("block bitmap", nr, "a block that is freed is free already"));
+            }
+            bitmap::clear_range(&mut map, range);
+            st.desc.set_free_clusters(st.desc.free_clusters().saturating_add(len));
+            self.note_block_bitmap(st, &map);
+        }
+        let clusters = self.geo.layout.group_clusters(group);
+        st.pending.get_or_insert_with(|| Box::new(Overlay::new(clusters))).insert(bit, len);
+        self.write_desc(h, group, st)?;
+        self.groups.publish(group, before, st);
+        drop(guard);
+        let fs = self.me.clone();
+        h.after_commit(Box::new(move || {
+            if let Some(fs) = fs.upgrade() {
+                fs.blocks_are_free(group, bit, len);
+            }
+        }));
+        Ok(())
+    }
+
+    /// The transaction that freed these blocks is valid: they can be handed out (invariant S2).
+    fn blocks_are_free(&self, group: u32, bit: u32, len: u32) {
+        let Ok(mut guard) = self.groups.lock(group) else { return };
+        let st = &mut *guard;
+        let before = Counts::of(st);
+        if let Some(pending) = &mut st.pending {
+            pending.remove(bit, len);
+            if pending.count() == 0 {
+                st.pending = None;
+            }
+        }
+        // The run may have joined with its neighbours: nothing is known of the longest one.
+        self.groups.set_longest(group, u32::MAX);
+        self.groups.publish(group, before, st);
+    }
+}

@@ -1,0 +1,251 @@
+//! The groups in memory.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use stetfs_journal::Handle;
+use stetfs_ondisk::ext4::group_desc::{GroupDesc, GroupFlags};
+use stetfs_sync::{Mutex, MutexGuard, Rank};
+
+use super::scan::Overlay;
+use super::window::Windows;
+use super::zones::Zones;
+use crate::error::{FsError, Result};
+use crate::fs::Fs;
+use crate::types::BlockNr;
+
+/// What changes in a group, behind its lock.
+pub(crate) struct GroupState {
+    /// The descriptor (invariant S1).
+    pub(super) desc: GroupDesc,
+    /// Freed blocks that are not to be used yet (S2).
+    pub(super) pending: Option<Box<Overlay>>,
+    /// Freed inodes that are not to be used yet (S2).
+    pub(super) pending_inodes: Option<Box<Overlay>>,
+    /// Space set aside.
+    pub(super) windows: Windows,
+    /// The block bitmap contradicts itself: nothing is allocated here.
+    pub(super) bad_blocks: bool,
+    /// The inode bitmap contradicts itself: nothing is allocated here.
+    pub(super) bad_inodes: bool,
+}
+
+/// One group: its state and the numbers that searches look at without the lock.
+struct Group {
+    /// First block of the inode table; never changes.
+    table: BlockNr,
+    state: Mutex<GroupState>,
+    /// Blocks that may be handed out (S3).
+    available: AtomicU32,
+    /// No free run is longer; `u32::MAX` when nothing is known.
+    longest: AtomicU32,
+    free_inodes: AtomicU32,
+    used_dirs: AtomicU32,
+}
+
+/// All groups, and the volume's sums over them.
+pub(crate) struct Groups {
+    list: Box<[Group]>,
+    /// Blocks no file may claim.
+    pub(crate) zones: Zones,
+    free_blocks: AtomicU64,
+    /// Part of `free_blocks` that is not to be used yet.
+    pending_blocks: AtomicU64,
+    free_inodes: AtomicU64,
+    used_dirs: AtomicU64,
+    /// Blocks promised to operations under way.
+    pub(super) reserved: AtomicU64,
+}
+
+impl Groups {
+    /// From the volume's descriptors, in order.
+    pub(crate) fn new(descs: Vec<GroupDesc>, zones: Zones) -> Groups {
+        let sum = |f: fn(&GroupDesc) -> u32| AtomicU64::new(descs.iter().map(|d| u64::from(f(d))).sum());
+        let (free_blocks, free_inodes, used_dirs) =
+            (sum(GroupDesc::free_clusters), sum(GroupDesc::free_inodes), sum(GroupDesc::used_dirs));
+        let list = descs
+            .into_iter()
+            .map(|desc| Group {
+                table: desc.inode_table(),
+                available: AtomicU32::new(desc.free_clusters()),
+                longest: AtomicU32::new(u32::MAX),
+                free_inodes: AtomicU32::new(desc.free_inodes()),
+                used_dirs: AtomicU32::new(desc.used_dirs()),
+                state: Mutex::new(
+                    Rank::Group,
+                    GroupState {
+                        desc,
+                        pending: None,
+                        pending_inodes: None,
+                        windows: Windows::default(),
+                        bad_blocks: false,
+                        bad_inodes: false,
+                    },
+                ),
+            })
+            .collect();
+        Groups {
+            list,
+            zones,
+            free_blocks,
+            pending_blocks: AtomicU64::new(0),
+            free_inodes,
+            used_dirs,
+            reserved: AtomicU64::new(0),
+        }
+    }
+
+    /// Number of groups.
+    pub(crate) fn count(&self) -> u32 {
+        self.list.len() as u32
+    }
+
+    fn group(&self, group: u32) -> Result<&Group> {
+        self.list
+            .get(group as usize)
+            .ok_or_else(|| FsError::corrupt("group number", 0, format!("{group} of {}", self.list.len())))
+    }
+
+    /// First block of a group's inode table.
+    fn table(&self, group: u32) -> Result<BlockNr> {
+        Ok(self.group(group)?.table)
+    }
+
+    /// Locks a group.
+    pub(super) fn lock(&self, group: u32) -> Result<MutexGuard<'_, GroupState>> {
+        Ok(self.group(group)?.state.lock())
+    }
+
+    /// Free blocks of the volume, those that wait for a commit included.
+    pub(crate) fn free_blocks(&self) -> u64 {
+        self.free_blocks.load(Ordering::Relaxed)
+    }
+
+    /// Free blocks that wait for the commit of the transaction that freed them.
+    pub(super) fn pending_blocks(&self) -> u64 {
+        self.pending_blocks.load(Ordering::Relaxed)
+    }
+
+    /// Free inodes of the volume.
+    pub(crate) fn free_inodes(&self) -> u64 {
+        self.free_inodes.load(Ordering::Relaxed)
+    }
+
+    /// Directories of the volume.
+    pub(super) fn used_dirs(&self) -> u64 {
+        self.used_dirs.load(Ordering::Relaxed)
+    }
+
+    /// Blocks a group can hand out, without its lock.
+    pub(super) fn available(&self, group: u32) -> u32 {
+        self.list.get(group as usize).map_or(0, |g| g.available.load(Ordering::Relaxed))
+    }
+
+    /// Upper bound of the longest free run of a group, without its lock.
+    pub(super) fn longest(&self, group: u32) -> u32 {
+        let Some(g) = self.list.get(group as usize) else { return 0 };
+        g.longest.load(Ordering::Relaxed).min(g.available.load(Ordering::Relaxed))
+    }
+
+    /// Remembers what a search found out.
+    pub(super) fn set_longest(&self, group: u32, longest: u32) {
+        if let Some(g) = self.list.get(group as usize) {
+            g.longest.store(longest, Ordering::Relaxed);
+        }
+    }
+
+    /// Free inodes of a group, without its lock.
+    pub(super) fn group_free_inodes(&self, group: u32) -> u32 {
+        self.list.get(group as usize).map_or(0, |g| g.free_inodes.load(Ordering::Relaxed))
+    }
+
+    /// Directories in a group, without its lock.
+    pub(super) fn group_dirs(&self, group: u32) -> u32 {
+        self.list.get(group as usize).map_or(0, |g| g.used_dirs.load(Ordering::Relaxed))
+    }
+
+    /// Brings the numbers that are read without the lock up to date after the state changed from
+    /// `before` (free blocks, pending blocks, free inodes, directories).
+    pub(super) fn publish(&self, group: u32, before: Counts, st: &GroupState) {
+        let Some(g) = self.list.get(group as usize) else { return };
+        let now = Counts::of(st);
+        let usable = if st.bad_blocks { 0 } else { now.blocks.saturating_sub(now.pending) };
+        g.available.store(usable, Ordering::Relaxed);
+        let inodes = if st.bad_inodes { 0 } else { now.inodes.saturating_sub(now.pending_inodes) };
+        g.free_inodes.store(inodes, Ordering::Relaxed);
+        g.used_dirs.store(now.dirs, Ordering::Relaxed);
+        let add = |sum: &AtomicU64, was: u32, is: u32| {
+            // Wrapping addition of the difference: sums are exact as every change passes here once.
+            sum.fetch_add(u64::from(is).wrapping_sub(u64::from(was)), Ordering::Relaxed);
+        };
+        add(&self.free_blocks, before.blocks, now.blocks);
+        add(&self.pending_blocks, before.pending, now.pending);
+        add(&self.free_inodes, before.inodes, now.inodes);
+        add(&self.used_dirs, before.dirs, now.dirs);
+    }
+}
+
+/// The numbers of a group that sums are kept of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Counts {
+    blocks: u32,
+    pending: u32,
+    inodes: u32,
+    pending_inodes: u32,
+    dirs: u32,
+}
+
+impl Counts {
+    pub(super) fn of(st: &GroupState) -> Counts {
+        Counts {
+            blocks: st.desc.free_clusters(),
+            pending: st.pending.as_ref().map_or(0, |p| p.count()),
+            inodes: st.desc.free_inodes(),
+            pending_inodes: st.pending_inodes.as_ref().map_or(0, |p| p.count()),
+            dirs: st.desc.used_dirs(),
+        }
+    }
+}
+
+impl GroupState {
+    pub(super) fn has(&self, flag: GroupFlags) -> bool {
+        self.desc.flags().contains(flag)
+    }
+
+    pub(super) fn clear(&mut self, flag: GroupFlags) {
+        self.desc.set_flags(self.desc.flags() - flag);
+    }
+}
+
+impl Fs {
+    /// Puts a group's descriptor into the transaction, checksum included. One credit.
+    pub(super) fn write_desc(&self, h: &Handle<'_>, group: u32, st: &mut GroupState) -> Result<()> {
+        let (nr, offset) = self
+            .geo
+            .layout
+            .desc_position(group)
+            .ok_or_else(|| FsError::corrupt("group descriptor", 0, format!("no place for group {group}")))?;
+        let block = self.cache.read(nr)?;
+        let mut page = h.modify(&block)?;
+        let size = usize::from(self.geo.desc_size);
+        let bytes = page
+            .get_mut(offset..offset + size)
+            .ok_or_else(|| FsError::corrupt("group descriptor", nr, "past the end of its block"))?;
+        st.desc.encode_with_checksum(bytes, group, &self.geo.checksums)?;
+        Ok(())
+    }
+
+    /// Group of a block that a structure on the volume names.
+    pub(super) fn group_of(&self, nr: BlockNr) -> Result<(u32, u32)> {
+        match (self.geo.layout.group_of_block(nr), self.geo.layout.bit_of_block(nr)) {
+            (Some(group), Some(bit)) => Ok((group, bit)),
+            _ => Err(FsError::corrupt("block number", nr, "not on the volume")),
+        }
+    }
+
+    /// Where the inode `ino` lies: block of the inode table, byte offset in it.
+    pub(crate) fn inode_place(&self, ino: u32) -> Result<(BlockNr, usize)> {
+        let (group, index) = self.geo.layout.locate_inode(ino).ok_or(FsError::Errno(libc::ESTALE))?;
+        let table = self.groups.table(group)?;
+        Ok(self.geo.layout.inode_position(table, index))
+    }
+}

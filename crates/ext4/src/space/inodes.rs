@@ -1,0 +1,200 @@
+//! Inode allocation: which group, which number, and the state of the inode table.
+
+use std::sync::atomic::Ordering;
+
+use stetfs_journal::Handle;
+use stetfs_ondisk::ext4::bitmap;
+use stetfs_ondisk::ext4::group_desc::GroupFlags;
+
+use super::group::Counts;
+use super::scan::{FreeMap, Overlay};
+use crate::error::{FsError, Result};
+use crate::fs::Fs;
+use crate::inode::{Inode, flag};
+use crate::types::{Ino, ROOT_INO};
+
+impl Fs {
+    /// Allocates an inode number near `parent` (directories spread, Orlov's way; other files stay
+    /// with their directory) and a generation for it. The inode table block is made ready, its slot
+    /// is still to be written. Credits: part of `credits::NEW_INODE`.
+    ///
+    /// # Errors
+    /// ENOSPC when no inode is free.
+    pub(crate) fn alloc_inode(&self, h: &Handle<'_>, parent: &Inode, parent_flags: u32, mode: u32) -> Result<(Ino, u32)> {
+        let is_dir = mode & libc::S_IFMT == libc::S_IFDIR;
+        let home = self.geo.layout.locate_inode(parent.ino).map_or(0, |(g, _)| g);
+        let spread = parent.ino == ROOT_INO || parent_flags & flag::TOPDIR != 0;
+        let first = if is_dir { self.group_for_dir(home, spread) } else { home };
+        let count = self.groups.count();
+        // The parent's flex group, then farther and farther away, then one after the other.
+        let flex = 1u32 << self.geo.log_groups_per_flex.min(31);
+        let base = first - first % flex;
+        let near = (first..base.saturating_add(flex).min(count)).chain(base..first);
+        let hashed = (0..31).map(|i| (u64::from(first) + (1u64 << i)) % u64::from(count)).map(|g| g as u32);
+        for group in near.chain(hashed.take_while(|g| *g != first)).chain(0..count) {
+            if self.groups.group_free_inodes(group) == 0 {
+                continue;
+            }
+            if let Some(index) = self.take_inode(h, group, is_dir)? {
+                let ino = group * self.geo.inodes_per_group + index + 1;
+                return Ok((ino, self.next_generation()));
+            }
+        }
+        Err(FsError::Errno(libc::ENOSPC))
+    }
+
+    /// A group for a new directory: one with more than average room, and few directories, when it is
+    /// to be apart from its siblings; else one near the parent that is not crowded.
+    fn group_for_dir(&self, home: u32, spread: bool) -> u32 {
+        let groups = &self.groups;
+        let count = groups.count();
+        let avg_inodes = (groups.free_inodes() / u64::from(count)) as u32;
+        let avg_blocks = (groups.free_blocks() / u64::from(count)) as u32;
+        let roomy = |g: u32| {
+            let free = groups.group_free_inodes(g);
+            free > 0 && free >= avg_inodes && groups.available(g) >= avg_blocks
+        };
+        // Bounded looks: any group will do in the end.
+        const LOOKS: usize = 256;
+        if spread {
+            let start = (u64::from(self.next_generation()) * u64::from(count) >> 32) as u32;
+            let best = (0..count)
+                .map(|i| (start + i) % count)
+                .filter(|g| roomy(*g))
+                .take(LOOKS)
+                .min_by_key(|g| groups.group_dirs(*g));
+            if let Some(g) = best {
+                return g;
+            }
+        }
+        let per_group = self.geo.inodes_per_group;
+        let max_dirs = (groups.used_dirs() / u64::from(count)) as u32 + per_group / 16;
+        let min_inodes = avg_inodes.saturating_sub(per_group / 4).max(1);
+        let min_blocks = avg_blocks.saturating_sub(self.geo.blocks_per_group / 4);
+        let fits = |g: &u32| {
+            groups.group_dirs(*g) < max_dirs
+                && groups.group_free_inodes(*g) >= min_inodes
+                && groups.available(*g) >= min_blocks
+        };
+        (0..count)
+            .map(|i| (home + i) % count)
+            .take(LOOKS)
+            .find(fits)
+            .unwrap_or(home)
+    }
+
+    /// Takes the first free inode of a group; its index in the group.
+    fn take_inode(&self, h: &Handle<'_>, group: u32, is_dir: bool) -> Result<Option<u32>> {
+        let per_group = self.geo.inodes_per_group;
+        let mut guard = self.groups.lock(group)?;
+        let st = &mut *guard;
+        let before = Counts::of(st);
+        let block = match self.inode_bitmap(h, group, st) {
+            Ok(block) => block,
+            Err(e @ FsError::Corrupt { .. }) => {
+                self.groups.publish(group, before, st);
+                drop(guard);
+                self.report(&e);
+                return Ok(None);
+            }
+            Err(e) => return Err(e),
+        };
+        let reserved = if group == 0 { self.geo.first_ino - 1 } else { 0 };
+        let index = {
+            let mut map = h.modify(&block)?;
+            let free = FreeMap::new(&map, st.pending_inodes.as_deref(), per_group);
+            let Some(index) = free.next_free(reserved, per_group) else { return Ok(None) };
+            bitmap::set(&mut map, index as usize);
+            self.note_inode_bitmap(st, &map);
+            index
+        };
+        if st.has(GroupFlags::BLOCK_UNINIT) {
+            // A group with inodes has a real block bitmap, too, as the kernel leaves it.
+            match self.block_bitmap(h, group, st) {
+                Ok(_) | Err(FsError::Corrupt { .. }) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        let unused = st.desc.itable_unused();
+        let used = per_group.saturating_sub(unused);
+        if self.geo.has_group_checksums() && index >= used {
+            self.init_table(h, st.desc.inode_table(), used, index)?;
+            st.desc.set_itable_unused(per_group - index - 1);
+        }
+        st.desc.set_free_inodes(st.desc.free_inodes().saturating_sub(1));
+        if is_dir {
+            st.desc.set_used_dirs(st.desc.used_dirs().saturating_add(1));
+        }
+        self.write_desc(h, group, st)?;
+        self.groups.publish(group, before, st);
+        Ok(Some(index))
+    }
+
+    /// Zeroes the blocks of the inode table that come into use when inodes from `used` to `index`
+    /// do; mke2fs may have left anything there.
+    fn init_table(&self, h: &Handle<'_>, table: u64, used: u32, index: u32) -> Result<()> {
+        let per_block = self.geo.layout.inodes_per_block();
+        let first = used.div_ceil(per_block);
+        for block in first..=index / per_block {
+            let block = self.cache.get(table + u64::from(block));
+            drop(h.create(&block)?);
+        }
+        Ok(())
+    }
+
+    /// Frees an inode number; it is handed out again once the transaction is valid. Credits: part of
+    /// `credits::FREE_INODE`.
+    ///
+    /// # Errors
+    /// `Corrupt` when it is free already.
+    pub(crate) fn free_inode(&self, h: &Handle<'_>, ino: Ino, is_dir: bool) -> Result<()> {
+        let (group, index) = self.geo.layout.locate_inode(ino).ok_or(FsError::Errno(libc::ESTALE))?;
+        let mut guard = self.groups.lock(group)?;
+        let st = &mut *guard;
+        let before = Counts::of(st);
+        let block = self.inode_bitmap(h, group, st)?;
+        {
+            let mut map = h.modify(&block)?;
+            if !bitmap::clear(&mut map, index as usize) {
+                let detail = format!("inode {ino} is freed but is free already");
+                return Err(FsError::corrupt("inode bitmap", block.nr(), detail));
+            }
+            self.note_inode_bitmap(st, &map);
+        }
+        st.desc.set_free_inodes(st.desc.free_inodes().saturating_add(1));
+        if is_dir {
+            st.desc.set_used_dirs(st.desc.used_dirs().saturating_sub(1));
+        }
+        let per_group = self.geo.inodes_per_group;
+        st.pending_inodes.get_or_insert_with(|| Box::new(Overlay::new(per_group))).insert(index, 1);
+        self.write_desc(h, group, st)?;
+        self.groups.publish(group, before, st);
+        drop(guard);
+        let fs = self.me.clone();
+        h.after_commit(Box::new(move || {
+            if let Some(fs) = fs.upgrade() {
+                fs.inode_is_free(group, index);
+            }
+        }));
+        Ok(())
+    }
+
+    fn inode_is_free(&self, group: u32, index: u32) {
+        let Ok(mut guard) = self.groups.lock(group) else { return };
+        let st = &mut *guard;
+        let before = Counts::of(st);
+        if let Some(pending) = &mut st.pending_inodes {
+            pending.remove(index, 1);
+            if pending.count() == 0 {
+                st.pending_inodes = None;
+            }
+        }
+        self.groups.publish(group, before, st);
+    }
+
+    /// A number that differs from the last ones: generations, and where spreading begins.
+    fn next_generation(&self) -> u32 {
+        // An odd multiplier walks through all numbers; consecutive ones look unrelated.
+        self.generation.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9E37_79B1)
+    }
+}

@@ -1,0 +1,245 @@
+//! Finding free runs in a bitmap, a word at a time.
+
+/// Blocks or inodes of one group that are free in the bitmap but not yet to be used (invariant S2).
+#[derive(Debug)]
+pub(crate) struct Overlay {
+    words: Box<[u64]>,
+    count: u32,
+}
+
+impl Overlay {
+    pub(super) fn new(bits: u32) -> Overlay {
+        Overlay { words: vec![0; (bits as usize).div_ceil(64)].into_boxed_slice(), count: 0 }
+    }
+
+    /// Bits set.
+    pub(super) fn count(&self) -> u32 {
+        self.count
+    }
+
+    fn each_word(&mut self, start: u32, len: u32, mut f: impl FnMut(&mut u64, u64) -> i64) {
+        let end = start.saturating_add(len);
+        let mut at = start;
+        let mut delta = 0i64;
+        while at < end {
+            let word = (at / 64) as usize;
+            let lo = at % 64;
+            let n = (64 - lo).min(end - at);
+            let mask = (u64::MAX >> (64 - n)) << lo;
+            if let Some(w) = self.words.get_mut(word) {
+                delta += f(w, mask);
+            }
+            at += n;
+        }
+        self.count = (i64::from(self.count) + delta).max(0) as u32;
+    }
+
+    /// Sets a run of bits.
+    pub(super) fn insert(&mut self, start: u32, len: u32) {
+        self.each_word(start, len, |w, mask| {
+            let new = (mask & !*w).count_ones();
+            *w |= mask;
+            i64::from(new)
+        });
+    }
+
+    /// Clears a run of bits.
+    pub(super) fn remove(&mut self, start: u32, len: u32) {
+        self.each_word(start, len, |w, mask| {
+            let gone = (mask & *w).count_ones();
+            *w &= !mask;
+            -i64::from(gone)
+        });
+    }
+
+    fn word(&self, i: usize) -> u64 {
+        self.words.get(i).copied().unwrap_or(0)
+    }
+}
+
+/// What of a group may be handed out: clear in the bitmap, not pending, inside the group.
+pub(crate) struct FreeMap<'a> {
+    bitmap: &'a [u8],
+    pending: Option<&'a Overlay>,
+    bits: u32,
+}
+
+impl<'a> FreeMap<'a> {
+    /// `bits` is the number of bits that stand for something.
+    pub(super) fn new(bitmap: &'a [u8], pending: Option<&'a Overlay>, bits: u32) -> FreeMap<'a> {
+        FreeMap { bitmap, pending, bits }
+    }
+
+    /// Word `i`, a set bit for every free one.
+    fn free_word(&self, i: usize) -> u64 {
+        let bytes = self.bitmap.get(i * 8..i * 8 + 8).and_then(|b| b.try_into().ok());
+        let used = bytes.map_or(u64::MAX, u64::from_le_bytes);
+        let mut free = !(used | self.pending.map_or(0, |p| p.word(i)));
+        let end = self.bits.saturating_sub((i as u32).saturating_mul(64));
+        if end < 64 {
+            free &= (1u64 << end) - 1;
+        }
+        free
+    }
+
+    /// The first free bit in `from..to`.
+    pub(super) fn next_free(&self, from: u32, to: u32) -> Option<u32> {
+        let to = to.min(self.bits);
+        let mut at = from;
+        while at < to {
+            let w = self.free_word((at / 64) as usize) >> (at % 64);
+            if w != 0 {
+                let found = at + w.trailing_zeros();
+                return (found < to).then_some(found);
+            }
+            at = (at / 64 + 1) * 64;
+        }
+        None
+    }
+
+    /// The end of the free run that begins at `from`, at most `to`.
+    pub(super) fn run_end(&self, from: u32, to: u32) -> u32 {
+        let to = to.min(self.bits);
+        let mut at = from;
+        while at < to {
+            let used = !self.free_word((at / 64) as usize) >> (at % 64);
+            // The shift brings zeroes in at the top: they say nothing about the next word.
+            let n = used.trailing_zeros().min(64 - at % 64);
+            if n < 64 - at % 64 {
+                return (at + n).min(to);
+            }
+            at += n;
+        }
+        to
+    }
+
+    /// All free runs in `from..to`, in order.
+    pub(super) fn runs(&self, from: u32, to: u32) -> impl Iterator<Item = (u32, u32)> + '_ {
+        let mut at = from;
+        std::iter::from_fn(move || {
+            let start = self.next_free(at, to)?;
+            at = self.run_end(start, to);
+            Some((start, at))
+        })
+    }
+}
+
+/// A search's answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// The run: of the wanted length if there was one, else the longest seen.
+    pub(super) run: Option<(u32, u32)>,
+    /// Length of the longest free run, known when the whole group was seen.
+    pub(super) longest: Option<u32>,
+}
+
+/// Looks for a run of `need` bits from `from` on, then from the start. `avoid` are sorted runs that
+/// are not to be touched.
+pub(crate) fn find_run(map: &FreeMap<'_>, avoid: &[(u32, u32)], from: u32, need: u32) -> Found {
+    let mut best: Option<(u32, u32)> = None;
+    for (lo, hi) in [(from, map.bits), (0, from.min(map.bits))] {
+        for (start, end) in map.runs(lo, hi) {
+            let mut at = start;
+            // The pieces of the run between what is to be avoided.
+            let mut check = |a: u32, b: u32| {
+                if b > a && best.is_none_or(|(x, y)| b - a > y - x) {
+                    best = Some((a, b));
+                }
+                b > a && b - a >= need
+            };
+            for (a, b) in avoid.iter().filter(|(a, b)| *a < end && *b > start) {
+                if check(at, (*a).max(at)) {
+                    return Found { run: best, longest: None };
+                }
+                at = at.max(*b);
+            }
+            if check(at, end.max(at)) {
+                return Found { run: best, longest: None };
+            }
+        }
+    }
+    // Only without things to avoid is the longest piece the longest run.
+    let longest = avoid.is_empty().then(|| best.map_or(0, |(a, b)| b - a));
+    Found { run: best, longest }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn model_runs(free: &[bool], avoid: &[(u32, u32)]) -> Vec<(u32, u32)> {
+        let ok = |i: usize| free[i] && !avoid.iter().any(|(a, b)| (*a..*b).contains(&(i as u32)));
+        let mut out = Vec::new();
+        let mut i = 0;
+        while i < free.len() {
+            if !ok(i) {
+                i += 1;
+                continue;
+            }
+            let start = i;
+            while i < free.len() && ok(i) {
+                i += 1;
+            }
+            out.push((start as u32, i as u32));
+        }
+        out
+    }
+
+    proptest! {
+        #[test]
+        fn runs_are_those_of_a_vector_of_bools(
+            bytes in proptest::collection::vec(prop_oneof![Just(0u8), Just(255u8), any::<u8>()], 32),
+            bits in 1u32..256, pend in 0u32..256, pend_len in 0u32..64, from in 0u32..256,
+        ) {
+            let bits = bits.min(256);
+            let mut overlay = Overlay::new(256);
+            overlay.insert(pend, pend_len.min(256 - pend));
+            let free: Vec<bool> = (0..bits)
+                .map(|i| bytes[(i / 8) as usize] >> (i % 8) & 1 == 0 && !(pend..pend + pend_len).contains(&i))
+                .collect();
+            let map = FreeMap::new(&bytes, Some(&overlay), bits);
+            let runs: Vec<_> = map.runs(0, bits).collect();
+            prop_assert_eq!(&runs, &model_runs(&free, &[]));
+            let from = from.min(bits);
+            let found = find_run(&map, &[], from, u32::MAX);
+            let longest = runs.iter().map(|(a, b)| b - a).max().unwrap_or(0);
+            // A run around `from` is seen in two pieces.
+            prop_assert!(found.run.map_or(0, |(a, b)| b - a) <= longest);
+        }
+
+        #[test]
+        fn a_found_run_is_free_and_avoids(
+            bytes in proptest::collection::vec(any::<u8>(), 32), from in 0u32..256, need in 1u32..20,
+            a in 0u32..256, len in 1u32..64,
+        ) {
+            let avoid = [(a, (a + len).min(256))];
+            let map = FreeMap::new(&bytes, None, 256);
+            let free: Vec<bool> = (0..256usize).map(|i| bytes[i / 8] >> (i % 8) & 1 == 0).collect();
+            let model = model_runs(&free, &avoid);
+            match find_run(&map, &avoid, from, need).run {
+                None => prop_assert!(model.is_empty()),
+                Some((x, y)) => {
+                    prop_assert!(y > x && model.iter().any(|(p, q)| *p <= x && y <= *q));
+                    let from_zero = find_run(&map, &avoid, 0, need).run.unwrap();
+                    let max = model.iter().map(|(p, q)| q - p).max().unwrap();
+                    prop_assert!(from_zero.1 - from_zero.0 >= need.min(max));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_overlay_counts_its_bits() {
+        let mut o = Overlay::new(200);
+        o.insert(60, 70);
+        o.insert(100, 50);
+        assert_eq!(o.count(), 90);
+        o.remove(0, 128);
+        assert_eq!(o.count(), 22);
+        o.remove(0, 200);
+        assert_eq!(o.count(), 0);
+    }
+}

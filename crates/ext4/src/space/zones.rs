@@ -1,0 +1,73 @@
+//! The system zones: blocks that hold the file system's own structures and never a file's.
+
+use stetfs_ondisk::ext4::group_desc::GroupDesc;
+use stetfs_ondisk::ext4::superblock::Geometry as Layout;
+
+use crate::types::BlockNr;
+
+/// Sorted, disjoint block ranges (ext4: `system_blks`).
+#[derive(Debug, Default)]
+pub(crate) struct Zones(Vec<(BlockNr, BlockNr)>);
+
+impl Zones {
+    /// The zones of a volume with these group descriptors.
+    pub(crate) fn new<'a>(layout: &Layout, descs: impl Iterator<Item = &'a GroupDesc>) -> Zones {
+        let mut list = vec![(0, u64::from(layout.first_data_block) + 1)];
+        let table = u64::from(layout.inode_table_blocks());
+        for (group, desc) in descs.enumerate() {
+            let group = group as u32;
+            let first = layout.group_first_block(group);
+            let head = u64::from(layout.group_super_overhead(group));
+            if head > 0 {
+                list.push((first, first + head));
+            }
+            list.push((desc.block_bitmap(), desc.block_bitmap().saturating_add(1)));
+            list.push((desc.inode_bitmap(), desc.inode_bitmap().saturating_add(1)));
+            list.push((desc.inode_table(), desc.inode_table().saturating_add(table)));
+        }
+        let mut zones = Zones(list);
+        zones.merge();
+        zones
+    }
+
+    fn merge(&mut self) {
+        self.0.sort_unstable();
+        let mut out: Vec<(u64, u64)> = Vec::new();
+        for (a, b) in self.0.drain(..) {
+            match out.last_mut() {
+                Some(last) if a <= last.1 => last.1 = last.1.max(b),
+                _ => out.push((a, b)),
+            }
+        }
+        out.shrink_to_fit();
+        self.0 = out;
+    }
+
+    /// Adds runs that belong to the file system as well, as the journal's.
+    pub(crate) fn add(&mut self, runs: impl Iterator<Item = (BlockNr, u64)>) {
+        self.0.extend(runs.map(|(start, len)| (start, start.saturating_add(len))));
+        self.merge();
+    }
+
+    /// Whether the run touches a zone.
+    pub(crate) fn touches(&self, start: BlockNr, len: u64) -> bool {
+        let end = start.saturating_add(len);
+        let at = self.0.partition_point(|(_, zone_end)| *zone_end <= start);
+        self.0.get(at).is_some_and(|(zone_start, _)| *zone_start < end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_that_touch_a_zone_are_seen() {
+        let mut z = Zones(vec![(10, 20), (0, 2), (20, 30)]);
+        z.merge();
+        z.add([(100, 5)].into_iter());
+        assert_eq!(z.0, [(0, 2), (10, 30), (100, 105)]);
+        assert!(z.touches(29, 1) && z.touches(5, 6) && z.touches(0, 1000) && z.touches(104, 1));
+        assert!(!z.touches(30, 70) && !z.touches(2, 8) && !z.touches(105, 1));
+    }
+}
