@@ -7,16 +7,20 @@
 
 mod body;
 mod cache;
+mod create;
+mod delete;
 mod open;
-mod refs;
+mod orphan;
+mod write;
 
 use std::sync::atomic::{AtomicBool, AtomicU32};
 
 use stetfs_journal::CommitPoint;
 use stetfs_sync::{Mutex, Rank, RwLock};
 
-pub(crate) use body::InodeBody;
+pub use body::InodeBody;
 pub(crate) use cache::InodeCache;
+pub(crate) use orphan::{OrphanFile, Orphans};
 pub use open::OpenInode;
 
 use crate::data::DirtyData;

@@ -22,6 +22,11 @@ const MAX_BYTES: u32 = 8 << 20;
 const PER_GROUP: usize = 32;
 
 impl Window {
+    /// Whether nothing is set aside.
+    pub(crate) fn is_none(&self) -> bool {
+        self.group.is_none()
+    }
+
     /// The size of the next window, blocks.
     pub(super) fn size(&self, block_size: u32) -> u32 {
         self.next.max(FIRST_BYTES / block_size).max(1)

@@ -1,0 +1,268 @@
+//! The inode cache: which inodes are in memory, who uses them, and who may leave.
+//!
+//! Invariants:
+//! * **I1** At most one [`Inode`] exists per number; who holds its `Arc` keeps it in the cache.
+//! * **I2** The inode table block equals the body whenever the inode's lock is free, so an inode can
+//!   be dropped and loaded again; the new one's sync points cover the old one's (`evicted`).
+//! * **I3** An inode without names, on the orphan list, open, or with dirty data stays in memory.
+//! * **I4** `dead` is set under the shard's lock by the one who deletes; nobody gets it after.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use stetfs_journal::CommitPoint;
+use stetfs_ondisk::ext4::inode::InodeView;
+use stetfs_sync::{Mutex, Rank};
+
+use super::body::{InodeBody, is_ordinary};
+use super::{Inode, OpenInode, SyncPoints};
+use crate::error::{FsError, Result};
+use crate::fs::Fs;
+use crate::types::{Ino, OpenRef};
+
+const SHARDS: usize = 64;
+/// Inodes that stay in memory without being needed, over all shards.
+const CAPACITY: usize = 16 << 10;
+
+#[derive(Default)]
+struct Shard {
+    inodes: HashMap<Ino, Entry>,
+    /// How often the kernel was told of each inode and has not forgotten it; also of inodes that
+    /// left memory.
+    lookups: HashMap<Ino, u64>,
+    /// Candidates for leaving, oldest first. A number may be stale.
+    queue: VecDeque<Ino>,
+    /// Sync points of all inodes that left (I2).
+    evicted: CommitPoint,
+}
+
+struct Entry {
+    inode: Arc<Inode>,
+    /// Used since it was last looked at for leaving.
+    referenced: AtomicBool,
+}
+
+/// All inodes in memory.
+pub(crate) struct InodeCache {
+    shards: Box<[Mutex<Shard>]>,
+}
+
+impl Default for InodeCache {
+    fn default() -> InodeCache {
+        let shards = (0..SHARDS).map(|_| Mutex::new(Rank::InodeCache, Shard::default())).collect();
+        InodeCache { shards }
+    }
+}
+
+impl InodeCache {
+    fn shard(&self, ino: Ino) -> &Mutex<Shard> {
+        &self.shards[ino as usize % SHARDS]
+    }
+
+    /// All inodes in memory now.
+    pub(crate) fn all(&self) -> Vec<Arc<Inode>> {
+        let mut all = Vec::new();
+        for shard in &self.shards {
+            all.extend(shard.lock().inodes.values().map(|e| e.inode.clone()));
+        }
+        all
+    }
+
+    /// The inode if it is in memory and not being deleted.
+    pub(crate) fn find(&self, ino: Ino) -> Option<Arc<Inode>> {
+        let shard = self.shard(ino).lock();
+        let entry = shard.inodes.get(&ino)?;
+        entry.referenced.store(true, Ordering::Relaxed);
+        Some(entry.inode.clone())
+    }
+
+    /// Numbers of inodes in memory, and of lookups the kernel holds.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        self.shards.iter().fold((0, 0), |(a, b), s| {
+            let s = s.lock();
+            (a + s.inodes.len() as u64, b + s.lookups.len() as u64)
+        })
+    }
+}
+
+impl Shard {
+    fn insert(&mut self, inode: Arc<Inode>) {
+        let ino = inode.ino;
+        while self.inodes.len() >= CAPACITY / SHARDS && self.evict_one() {}
+        self.inodes.insert(ino, Entry { inode, referenced: AtomicBool::new(false) });
+        self.queue.push_back(ino);
+    }
+
+    /// Lets one inode go that nobody needs; gives up after a bounded search.
+    fn evict_one(&mut self) -> bool {
+        for _ in 0..16 {
+            let Some(ino) = self.queue.pop_front() else { return false };
+            let Some(entry) = self.inodes.get(&ino) else { continue };
+            if entry.referenced.swap(false, Ordering::Relaxed) || !entry.inode.may_leave() {
+                self.queue.push_back(ino);
+                continue;
+            }
+            if let Some(entry) = self.inodes.remove(&ino) {
+                self.evicted.merge(&entry.inode.sync.lock().meta);
+            }
+            return true;
+        }
+        false
+    }
+
+    /// If nobody uses the nameless inode any more, marks it dead and returns it to be deleted (I4).
+    fn claim(&mut self, ino: Ino) -> Option<Arc<Inode>> {
+        let inode = &self.inodes.get(&ino)?.inode;
+        let gone = inode.unlinked.load(Ordering::Acquire)
+            && inode.opens.load(Ordering::Acquire) == 0
+            && !self.lookups.contains_key(&ino)
+            && !inode.dead.swap(true, Ordering::AcqRel);
+        gone.then(|| inode.clone())
+    }
+}
+
+impl Inode {
+    /// Whether the cache holds the only reference and nothing is lost with the inode (I3).
+    fn may_leave(self: &Arc<Inode>) -> bool {
+        Arc::strong_count(self) == 1
+            && self.opens.load(Ordering::Acquire) == 0
+            && !self.unlinked.load(Ordering::Acquire)
+            && !self.orphaned.load(Ordering::Acquire)
+            && self.dirty.is_clean()
+            && self.window.lock().is_none()
+    }
+}
+
+impl Fs {
+    /// The inode, from memory or from the inode table.
+    ///
+    /// # Errors
+    /// ESTALE when no file has that number; `Corrupt` when the inode contradicts itself.
+    pub(crate) fn iget(&self, ino: Ino) -> Result<Arc<Inode>> {
+        if !is_ordinary(&self.geo, ino) {
+            return Err(FsError::Errno(libc::ESTALE));
+        }
+        let inode = match self.inodes.find(ino) {
+            Some(inode) => inode,
+            None => self.load_inode(ino, false)?,
+        };
+        if inode.dead.load(Ordering::Acquire) {
+            return Err(FsError::Errno(libc::ESTALE));
+        }
+        Ok(inode)
+    }
+
+    /// Like [`iget`](Self::iget), also for an inode without names or one of the volume's own.
+    pub(crate) fn iget_special(&self, ino: Ino) -> Result<Arc<Inode>> {
+        match self.inodes.find(ino) {
+            Some(inode) => Ok(inode),
+            None => self.load_inode(ino, true),
+        }
+    }
+
+    fn load_inode(&self, ino: Ino, special: bool) -> Result<Arc<Inode>> {
+        let (nr, offset) = self.inode_place(ino)?;
+        let block = self.cache.read(nr)?;
+        let slot = || -> Result<Box<[u8]>> {
+            let page = block.peek();
+            let bytes = page.as_deref().and_then(|p| p.get(offset..offset + usize::from(self.geo.inode_size)));
+            bytes.map(Box::from).ok_or_else(|| FsError::corrupt("inode table", nr, "slot past the end of its block"))
+        };
+        let view = InodeView::new(slot()?)?;
+        if view.links() == 0 && !(special && view.mode() != 0) {
+            return Err(FsError::Errno(libc::ESTALE));
+        }
+        let corrupt = |detail: String| FsError::corrupt("inode", nr, format!("inode {ino}: {detail}"));
+        if !view.verify_checksum(ino, &self.geo.checksums) {
+            let e = corrupt("checksum does not match".into());
+            self.report(&e);
+            return Err(e);
+        }
+        view.check(ino, &self.geo.layout).map_err(|e| corrupt(e.to_string()))?;
+
+        let mut shard = self.inodes.shard(ino).lock();
+        if let Some(entry) = shard.inodes.get(&ino) {
+            return Ok(entry.inode.clone());
+        }
+        // Somebody may have loaded, changed and dropped it since it was read above; what the block
+        // holds now, under the shard's lock, is the latest (I2).
+        let body = InodeBody::new(slot()?, &self.geo)?;
+        let sync = SyncPoints { meta: shard.evicted.clone(), data: shard.evicted.clone() };
+        let inode = Arc::new(Inode::new(ino, body, sync));
+        shard.insert(inode.clone());
+        Ok(inode)
+    }
+
+    /// Puts a new inode into the cache.
+    pub(super) fn add_inode(&self, inode: Arc<Inode>) {
+        self.inodes.shard(inode.ino).lock().insert(inode);
+    }
+
+    /// Takes a deleted inode out of the cache.
+    pub(super) fn drop_inode(&self, ino: Ino) {
+        self.inodes.shard(ino).lock().inodes.remove(&ino);
+    }
+
+    /// Counts one reference that the kernel will give back with [`forget`](Self::forget). Every
+    /// answer that names an inode to the kernel (lookup, create …) counts one.
+    pub(crate) fn count_lookup(&self, ino: Ino) {
+        *self.inodes.shard(ino).lock().lookups.entry(ino).or_insert(0) += 1;
+    }
+
+    /// The kernel gives `nlookup` references back. No lock and no handle may be held.
+    pub fn forget(&self, ino: Ino, nlookup: u64) {
+        let gone = {
+            let mut shard = self.inodes.shard(ino).lock();
+            match shard.lookups.get_mut(&ino) {
+                Some(n) if *n > nlookup => {
+                    *n -= nlookup;
+                    return;
+                }
+                _ => shard.lookups.remove(&ino),
+            };
+            shard.claim(ino)
+        };
+        if let Some(inode) = gone {
+            self.delete_inode(&inode);
+        }
+    }
+
+    /// Deletes an inode if its last name is gone and nobody uses it. To be called after every
+    /// operation that took a name away, with no lock and no handle held.
+    pub(crate) fn iput(&self, inode: &Arc<Inode>) {
+        if !inode.unlinked.load(Ordering::Acquire) {
+            return;
+        }
+        let gone = self.inodes.shard(inode.ino).lock().claim(inode.ino);
+        if let Some(inode) = gone {
+            self.delete_inode(&inode);
+        }
+    }
+
+    /// Holds an inode open. The caller has made its checks.
+    pub(crate) fn open_ref(&self, inode: Arc<Inode>, flags: i32) -> Result<OpenRef> {
+        let fs = self.me.upgrade().ok_or(FsError::Errno(libc::ESHUTDOWN))?;
+        let _shard = self.inodes.shard(inode.ino).lock();
+        if inode.dead.load(Ordering::Acquire) {
+            return Err(FsError::Errno(libc::ESTALE));
+        }
+        inode.opens.fetch_add(1, Ordering::AcqRel);
+        Ok(Arc::new(OpenInode { fs, inode, flags }))
+    }
+
+    /// The end of an [`OpenInode`].
+    pub(super) fn close_inode(&self, inode: &Arc<Inode>) {
+        let (last, gone) = {
+            let mut shard = self.inodes.shard(inode.ino).lock();
+            let last = inode.opens.fetch_sub(1, Ordering::AcqRel) == 1;
+            (last, if last { shard.claim(inode.ino) } else { None })
+        };
+        if last {
+            self.release_window(inode);
+        }
+        if let Some(inode) = gone {
+            self.delete_inode(&inode);
+        }
+    }
+}

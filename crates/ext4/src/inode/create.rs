@@ -1,0 +1,75 @@
+//! New inodes.
+
+use std::sync::Arc;
+
+use stetfs_journal::Handle;
+use stetfs_ondisk::ext4::extent;
+use stetfs_ondisk::ext4::inode::{InodeFlags, InodeView, NewInode};
+
+use super::body::InodeBody;
+use super::{Inode, SyncPoints};
+use crate::error::Result;
+use crate::fs::Fs;
+use crate::types::{Ctx, FileType};
+
+impl Fs {
+    /// A new inode: allocated, initialised, in the inode table and in the cache, with the links it
+    /// will have (a directory 2, others 1), but no name yet. The caller holds the parent's lock.
+    /// `credits::NEW_INODE`.
+    ///
+    /// If the operation fails later, [`abandon_inode`](Self::abandon_inode) undoes it.
+    ///
+    /// # Errors
+    /// ENOSPC when no inode is free.
+    pub(crate) fn new_inode(
+        &self,
+        h: &Handle<'_>,
+        parent: &Inode,
+        parent_body: &InodeBody,
+        ctx: &Ctx,
+        mode: u32,
+        rdev: u64,
+    ) -> Result<Arc<Inode>> {
+        let (ino, generation) = self.alloc_inode(h, parent, parent_body.flags(), mode)?;
+        let kind = FileType::from_mode(mode);
+        let is_dir = kind == Some(FileType::Directory);
+        let mut mode = mode as u16;
+        let setgid = u32::from(parent_body.mode()) & libc::S_ISGID != 0;
+        let gid = if setgid || self.sb.bsd_groups() { parent_body.gid() } else { ctx.gid };
+        if setgid && is_dir {
+            mode |= libc::S_ISGID as u16;
+        }
+        let mapped = matches!(kind, Some(FileType::Regular | FileType::Directory | FileType::Symlink));
+        let mut flags = parent_body.flags().inherited_by(mode);
+        flags.set(InodeFlags::EXTENTS, mapped);
+        let mut view = InodeView::new(vec![0; usize::from(self.geo.inode_size)].into_boxed_slice())?;
+        view.init(&NewInode {
+            mode,
+            uid: ctx.uid,
+            gid,
+            links: if is_dir { 2 } else { 1 },
+            flags,
+            generation,
+            now: self.now(),
+            project: 0,
+            extra_isize: self.geo.want_extra_isize,
+        });
+        let mut body = InodeBody::new(view.into_inner(), &self.geo)?;
+        if mapped {
+            extent::init_root(body.i_block_mut());
+        } else {
+            body.set_rdev(rdev);
+        }
+        let inode = Arc::new(Inode::new(ino, body, SyncPoints::default()));
+        self.store_inode(h, &inode, &mut inode.body.write_nested())?;
+        self.add_inode(inode.clone());
+        Ok(inode)
+    }
+
+    /// Undoes [`new_inode`](Self::new_inode) when its operation failed: the inode has no links and is
+    /// an orphan; `iput`, once locks and handle are gone, deletes it. `credits::ORPHAN`.
+    pub(crate) fn abandon_inode(&self, h: &Handle<'_>, inode: &Inode, body: &mut InodeBody) -> Result<()> {
+        body.set_links(0);
+        self.orphan_add(h, inode, body)
+    }
+}

@@ -1,0 +1,73 @@
+//! Putting an inode into the journal.
+
+use std::sync::atomic::Ordering;
+
+use stetfs_journal::{FileChange, Handle};
+use stetfs_ondisk::ext4::inode::InodeView;
+
+use super::body::InodeBody;
+use super::orphan::OrphanPlace;
+use super::Inode;
+use crate::error::{FsError, Result};
+use crate::fs::Fs;
+use crate::types::Ino;
+
+impl Fs {
+    /// Puts the body into the inode table within `h` (`credits::WRITE_INODE`) and notes for syncs
+    /// that the inode changed. The caller holds the inode's lock.
+    ///
+    /// # Errors
+    /// ESTALE when the inode was deleted meanwhile.
+    pub(crate) fn write_inode(&self, h: &Handle<'_>, inode: &Inode, body: &mut InodeBody) -> Result<()> {
+        if inode.dead.load(Ordering::Acquire) {
+            return Err(FsError::Errno(libc::ESTALE));
+        }
+        self.store_inode(h, inode, body)
+    }
+
+    /// [`write_inode`](Self::write_inode) for a change without which the data could not be read back
+    /// (size, extents): fdatasync waits for it, too.
+    pub(crate) fn write_inode_data(&self, h: &Handle<'_>, inode: &Inode, body: &mut InodeBody) -> Result<()> {
+        self.write_inode(h, inode, body)?;
+        inode.sync.lock().data.merge(&h.point());
+        Ok(())
+    }
+
+    /// [`write_inode`](Self::write_inode) without a look at whether it is being deleted.
+    pub(super) fn store_inode(&self, h: &Handle<'_>, inode: &Inode, body: &mut InodeBody) -> Result<()> {
+        // While the inode is on the orphan list its `i_dtime` belongs to the list.
+        let list = (body.orphan == Some(OrphanPlace::List)).then(|| self.orphans.lock());
+        if let Some(list) = &list {
+            body.set_dtime(list.next_of(inode.ino));
+        }
+        body.update_checksum(inode.ino, &self.geo.checksums);
+        self.change_slot(h, inode.ino, |slot| slot.copy_from_slice(body.bytes()))?;
+        drop(list);
+        inode.unlinked.store(body.links() == 0, Ordering::Release);
+        inode.sync.lock().meta.merge(&h.point());
+        h.note(FileChange::Inode(inode.ino));
+        Ok(())
+    }
+
+    /// Changes `i_dtime` of an inode whose body somebody else may hold: only for neighbours on the
+    /// orphan list, under its lock.
+    pub(super) fn patch_dtime(&self, h: &Handle<'_>, ino: Ino, dtime: u32) -> Result<()> {
+        self.change_slot(h, ino, |slot| {
+            if let Ok(mut view) = InodeView::new(slot) {
+                view.set_dtime(dtime);
+                view.update_checksum(ino, &self.geo.checksums);
+            }
+        })
+    }
+
+    fn change_slot(&self, h: &Handle<'_>, ino: Ino, change: impl FnOnce(&mut [u8])) -> Result<()> {
+        let (nr, offset) = self.inode_place(ino)?;
+        let block = self.cache.read(nr)?;
+        let mut page = h.modify(&block)?;
+        let slot = page
+            .get_mut(offset..offset + usize::from(self.geo.inode_size))
+            .ok_or_else(|| FsError::corrupt("inode table", nr, "slot past the end of its block"))?;
+        change(slot);
+        Ok(())
+    }
+}
