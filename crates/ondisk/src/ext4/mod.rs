@@ -10,3 +10,4 @@ pub mod htree;
 pub mod inode;
 pub mod superblock;
 pub mod time;
+pub mod xattr;
