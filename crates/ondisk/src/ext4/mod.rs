@@ -3,6 +3,7 @@
 pub mod bitmap;
 pub mod checksum;
 pub mod dirent;
+pub mod extent;
 pub mod features;
 pub mod group_desc;
 pub mod hash;
