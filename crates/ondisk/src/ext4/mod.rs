@@ -9,6 +9,7 @@ pub mod group_desc;
 pub mod hash;
 pub mod htree;
 pub mod inode;
+pub mod orphan_file;
 pub mod superblock;
 pub mod time;
 pub mod xattr;
