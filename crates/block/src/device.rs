@@ -43,6 +43,14 @@ impl<'a> Gather<'a> {
         }
         all
     }
+
+    /// Copies the slices together, to be shared.
+    pub fn to_arc(&self) -> Arc<[u8]> {
+        match self.slices() {
+            [one] => Arc::from(&**one),
+            _ => self.to_vec().into(),
+        }
+    }
 }
 
 /// One write request.

@@ -15,9 +15,12 @@
 mod buf;
 mod device;
 mod error;
+mod fault;
 mod file;
 mod list;
 mod mem;
+mod record;
+mod replay;
 mod stats;
 #[cfg(feature = "test-suite")]
 // A check panics; that is its answer.
@@ -27,9 +30,12 @@ pub mod suite;
 pub use buf::AlignedBuf;
 pub use device::{BlockDevice, Gather, Read, Scatter, Write};
 pub use error::{BlockError, Op, Result};
+pub use fault::{Fault, FaultInjector};
 pub use file::{Direct, FileDevice, OpenOptions, Uring};
 pub use list::{ReadList, WriteList};
 pub use mem::MemDevice;
+pub use record::{Event, Log, Recorder};
+pub use replay::{PendingSector, Replay};
 pub use stats::{Counters, Stats};
 
 /// The smallest unit a disk writes as a whole, in bytes: the granularity of torn writes.

@@ -11,6 +11,7 @@
 use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -23,7 +24,7 @@ use crate::{BlockError, Result};
 /// Held as long as the device is open.
 pub(super) struct Claim {
     /// Open with O_EXCL.
-    exclusive: Mutex<Option<File>>,
+    exclusive: Mutex<Option<Arc<File>>>,
     /// The locked image behind a loop device.
     _backing: Option<File>,
 }
@@ -64,7 +65,7 @@ impl Claim {
             }
         }
         Ok(Claim {
-            exclusive: Mutex::new(exclusive),
+            exclusive: Mutex::new(exclusive.map(Arc::new)),
             _backing: backing,
         })
     }
@@ -72,6 +73,12 @@ impl Claim {
     /// See [`super::FileDevice::release_exclusive_claim`].
     pub(super) fn release_exclusive(&self) {
         *self.exclusive.lock() = None;
+    }
+
+    /// The block device as opened with O_EXCL, while it is claimed: only through this one does the
+    /// kernel drop dirty pages of its cache for a discard.
+    pub(super) fn exclusive(&self) -> Option<Arc<File>> {
+        self.exclusive.lock().clone()
     }
 }
 
@@ -97,6 +104,7 @@ fn unsupported(path: &Path, e: Errno) -> Result<()> {
 fn open_exclusive(path: &Path, meta: &Metadata) -> Result<File> {
     let opened = File::options()
         .read(true)
+        .write(true)
         .custom_flags(libc::O_EXCL)
         .open(path);
     opened.map_err(|e| match e.raw_os_error() {

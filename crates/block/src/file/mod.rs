@@ -365,7 +365,11 @@ impl BlockDevice for FileDevice {
             return Ok(());
         }
         let done = if self.is_block_device {
-            sys::discard(&self.file, start, len)
+            sys::discard(
+                self.claim.exclusive().as_deref().unwrap_or(&self.file),
+                start,
+                len,
+            )
         } else {
             rustix::fs::fallocate(
                 &self.file,
@@ -376,6 +380,8 @@ impl BlockDevice for FileDevice {
         };
         match done {
             Ok(()) => self.counters.discard(len),
+            // The kernel has dirty pages there, and, the claim given up, does not let us drop them.
+            Err(Errno::BUSY) if self.is_block_device => {}
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOTTY) => {
                 self.no_discard.store(true, Relaxed)
             }

@@ -1,0 +1,226 @@
+//! A device that writes down what is asked of it.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::{BlockDevice, Read, Result, Stats, Write};
+
+/// Something that happened, in the order in which it did. Requests that run at the same time show
+/// as overlapping pairs of a beginning and its [`Event::Done`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// A write was submitted.
+    Write {
+        /// Number of the request, unique per recorder.
+        id: u64,
+        /// First byte on the device.
+        offset: u64,
+        /// What was written.
+        data: Arc<[u8]>,
+        /// Durable once it is done.
+        fua: bool,
+    },
+    /// A discard was submitted.
+    Discard {
+        /// Number of the request.
+        id: u64,
+        /// The bytes.
+        range: Range<u64>,
+    },
+    /// A flush was submitted. It covers the requests that were done before.
+    Flush {
+        /// Number of the request.
+        id: u64,
+    },
+    /// A request returned.
+    Done {
+        /// Number of the request.
+        id: u64,
+        /// False if it failed, or was part of a batch that did; then any part of it may have reached
+        /// the device.
+        ok: bool,
+    },
+    /// A note of the test's, e.g. "this fsync returned".
+    Mark {
+        /// What it says.
+        label: String,
+        /// A number to go with it.
+        value: u64,
+    },
+}
+
+/// A record of requests, in order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Log {
+    /// What happened.
+    pub events: Vec<Event>,
+}
+
+impl Log {
+    /// Number of events.
+    pub fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    /// True if nothing happened.
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    /// The marks among the first `n` events, in order: label and value.
+    pub fn marks(&self, n: usize) -> impl Iterator<Item = (&str, u64)> {
+        self.events.iter().take(n).filter_map(|e| match e {
+            Event::Mark { label, value } => Some((label.as_str(), *value)),
+            _ => None,
+        })
+    }
+}
+
+/// Wraps a device and records writes, discards, flushes and marks. Reads are not recorded.
+/// [`Replay`](crate::Replay) makes from the record what a crash could have left.
+#[derive(Debug)]
+pub struct Recorder<D> {
+    inner: D,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    log: Log,
+    next_id: u64,
+}
+
+impl State {
+    fn id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+}
+
+impl<D: BlockDevice> Recorder<D> {
+    /// Records what goes to `inner` from now on.
+    pub fn new(inner: D) -> Self {
+        Recorder {
+            inner,
+            state: Mutex::new(State::default()),
+        }
+    }
+
+    /// The device below. Requests made to it directly are not recorded.
+    pub fn inner(&self) -> &D {
+        &self.inner
+    }
+
+    /// The device below, without its recorder.
+    pub fn into_inner(self) -> D {
+        self.inner
+    }
+
+    /// Adds a note to the record.
+    pub fn mark(&self, label: impl Into<String>, value: u64) {
+        self.state.lock().log.events.push(Event::Mark {
+            label: label.into(),
+            value,
+        });
+    }
+
+    /// Number of events recorded since the log was last taken.
+    pub fn position(&self) -> usize {
+        self.state.lock().log.len()
+    }
+
+    /// Takes the record and begins a new one. Take it while no request runs: one that spans the two
+    /// records belongs to neither.
+    pub fn take_log(&self) -> Log {
+        std::mem::take(&mut self.state.lock().log)
+    }
+
+    /// A copy of the record so far (the data is shared).
+    pub fn log(&self) -> Log {
+        self.state.lock().log.clone()
+    }
+
+    fn done(&self, ids: Range<u64>, ok: bool) {
+        self.state
+            .lock()
+            .log
+            .events
+            .extend(ids.map(|id| Event::Done { id, ok }));
+    }
+}
+
+impl<D: BlockDevice> BlockDevice for Recorder<D> {
+    fn size(&self) -> u64 {
+        self.inner.size()
+    }
+
+    fn sector_size(&self) -> u32 {
+        self.inner.sector_size()
+    }
+
+    fn dio_align(&self) -> u32 {
+        self.inner.dio_align()
+    }
+
+    fn read_only(&self) -> bool {
+        self.inner.read_only()
+    }
+
+    fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
+        self.inner.read_batch(reads)
+    }
+
+    fn write_batch(&self, writes: &[Write<'_>]) -> Result<()> {
+        let copies: Vec<Arc<[u8]>> = writes.iter().map(|w| w.data.to_arc()).collect();
+        let ids = {
+            let mut state = self.state.lock();
+            let first = state.next_id + 1;
+            for (write, data) in writes.iter().zip(copies) {
+                let id = state.id();
+                state.log.events.push(Event::Write {
+                    id,
+                    offset: write.offset,
+                    data,
+                    fua: write.fua,
+                });
+            }
+            first..state.next_id + 1
+        };
+        let result = self.inner.write_batch(writes);
+        self.done(ids, result.is_ok());
+        result
+    }
+
+    fn flush(&self) -> Result<()> {
+        let id = {
+            let mut state = self.state.lock();
+            let id = state.id();
+            state.log.events.push(Event::Flush { id });
+            id
+        };
+        let result = self.inner.flush();
+        self.done(id..id + 1, result.is_ok());
+        result
+    }
+
+    fn discard(&self, range: Range<u64>) -> Result<()> {
+        let id = {
+            let mut state = self.state.lock();
+            let id = state.id();
+            state.log.events.push(Event::Discard {
+                id,
+                range: range.clone(),
+            });
+            id
+        };
+        let result = self.inner.discard(range);
+        self.done(id..id + 1, result.is_ok());
+        result
+    }
+
+    fn stats(&self) -> Stats {
+        self.inner.stats()
+    }
+}
