@@ -1,5 +1,6 @@
 //! ext4 structures. All integers are little-endian.
 
+pub mod acl;
 pub mod bitmap;
 pub mod checksum;
 pub mod dirent;

@@ -1,0 +1,544 @@
+//! POSIX access control lists: ext4's compact form on disk, the form that programs see as an attribute
+//! (`linux/posix_acl_xattr.h`), and what ties a list to a mode (POSIX 1003.1e draft 17, section 23).
+
+use crate::bytes::{le16, le32};
+use crate::error::{OnDiskError, Result, corrupt};
+
+/// `EXT4_ACL_VERSION`.
+const DISK_VERSION: u32 = 1;
+/// `POSIX_ACL_XATTR_VERSION`.
+const XATTR_VERSION: u32 = 2;
+/// Bytes of either header: the version.
+const HEADER: usize = 4;
+/// Bytes of an entry on disk that needs no id.
+const SHORT: usize = 4;
+/// Bytes of an entry with an id.
+const LONG: usize = 8;
+/// `ACL_UNDEFINED_ID`: the id field of entries that need none.
+const NO_ID: u32 = u32::MAX;
+
+/// Whom an entry is for. The order is the one a list must have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Tag {
+    /// `ACL_USER_OBJ`: the owner.
+    UserObj,
+    /// `ACL_USER`: this user id.
+    User(u32),
+    /// `ACL_GROUP_OBJ`: the file's group.
+    GroupObj,
+    /// `ACL_GROUP`: this group id.
+    Group(u32),
+    /// `ACL_MASK`: bounds what users, the group and groups may do.
+    Mask,
+    /// `ACL_OTHER`: everyone else.
+    Other,
+}
+
+impl Tag {
+    fn from_raw(raw: u16, id: u32) -> Option<Tag> {
+        Some(match raw {
+            0x01 => Tag::UserObj,
+            0x02 => Tag::User(id),
+            0x04 => Tag::GroupObj,
+            0x08 => Tag::Group(id),
+            0x10 => Tag::Mask,
+            0x20 => Tag::Other,
+            _ => return None,
+        })
+    }
+
+    fn raw(self) -> u16 {
+        match self {
+            Tag::UserObj => 0x01,
+            Tag::User(_) => 0x02,
+            Tag::GroupObj => 0x04,
+            Tag::Group(_) => 0x08,
+            Tag::Mask => 0x10,
+            Tag::Other => 0x20,
+        }
+    }
+
+    fn id(self) -> Option<u32> {
+        match self {
+            Tag::User(id) | Tag::Group(id) => Some(id),
+            _ => None,
+        }
+    }
+}
+
+/// One entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AclEntry {
+    /// Whom it is for.
+    pub tag: Tag,
+    /// Read 4, write 2, execute 1.
+    pub perm: u8,
+}
+
+/// A list that programs may not set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum AclError {
+    /// Not a list. EINVAL.
+    #[error("invalid ACL: {0}")]
+    Invalid(&'static str),
+    /// A version nobody knows. EOPNOTSUPP.
+    #[error("ACL version {0}")]
+    Version(u32),
+}
+
+/// A valid list: owner, users, group, groups, mask, other; the three of the mode are there, and the mask if
+/// there is a user or group. (One read from disk may name a user or group twice, as the kernel allows it.)
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Acl {
+    entries: Vec<AclEntry>,
+}
+
+/// The permissions of one class in a mode, as an entry has them.
+fn class(mode: u32, shift: u32) -> u8 {
+    (mode >> shift & 7) as u8
+}
+
+/// Checks order, required entries and permissions.
+fn check(entries: &[AclEntry]) -> core::result::Result<(), AclError> {
+    let rank = |e: &AclEntry| e.tag.raw();
+    // User and group entries may come in any order of ids, everything else once.
+    let ordered = entries
+        .is_sorted_by(|a, b| rank(a) < rank(b) || (rank(a) == rank(b) && a.tag.id().is_some()));
+    if !ordered {
+        return Err(AclError::Invalid("entries out of order"));
+    }
+    if entries.iter().any(|e| e.perm > 7) {
+        return Err(AclError::Invalid("unknown permission"));
+    }
+    if entries.iter().any(|e| e.tag.id() == Some(NO_ID)) {
+        return Err(AclError::Invalid("undefined id"));
+    }
+    let has = |tag| entries.iter().any(|e| e.tag == tag);
+    if ![Tag::UserObj, Tag::GroupObj, Tag::Other]
+        .into_iter()
+        .all(has)
+    {
+        return Err(AclError::Invalid("owner, group or other missing"));
+    }
+    if entries.iter().any(|e| e.tag.id().is_some()) && !has(Tag::Mask) {
+        return Err(AclError::Invalid("mask missing"));
+    }
+    Ok(())
+}
+
+impl Acl {
+    /// A list of these entries, if they are valid and name nobody twice.
+    pub fn new(entries: Vec<AclEntry>) -> core::result::Result<Acl, AclError> {
+        check(&entries)?;
+        let mut tags: Vec<Tag> = entries.iter().map(|e| e.tag).collect();
+        tags.sort_unstable();
+        if tags.array_windows().any(|[a, b]| a == b) {
+            return Err(AclError::Invalid("user or group named twice"));
+        }
+        Ok(Acl { entries })
+    }
+
+    /// The entries, in order.
+    #[must_use]
+    pub fn entries(&self) -> &[AclEntry] {
+        &self.entries
+    }
+
+    /// Decodes the attribute form. `None` is a list without entries: setting it removes the list.
+    pub fn from_xattr(bytes: &[u8]) -> core::result::Result<Option<Acl>, AclError> {
+        let version = le32(bytes, 0).ok_or(AclError::Invalid("too short"))?;
+        if version != XATTR_VERSION {
+            return Err(AclError::Version(version));
+        }
+        let (raw, rest) = bytes.get(HEADER..).unwrap_or(&[]).as_chunks::<LONG>();
+        if !rest.is_empty() {
+            return Err(AclError::Invalid("length"));
+        }
+        if raw.is_empty() {
+            return Ok(None);
+        }
+        let entry = |&[t0, t1, p0, p1, i0, i1, i2, i3]: &[u8; LONG]| {
+            let id = u32::from_le_bytes([i0, i1, i2, i3]);
+            let tag = Tag::from_raw(u16::from_le_bytes([t0, t1]), id)
+                .ok_or(AclError::Invalid("unknown tag"))?;
+            let perm = u8::try_from(u16::from_le_bytes([p0, p1]));
+            Ok(AclEntry {
+                tag,
+                perm: perm.map_err(|_| AclError::Invalid("unknown permission"))?,
+            })
+        };
+        let entries: core::result::Result<Vec<AclEntry>, AclError> =
+            raw.iter().map(entry).collect();
+        Acl::new(entries?).map(Some)
+    }
+
+    /// Encodes the attribute form.
+    #[must_use]
+    pub fn to_xattr(&self) -> Vec<u8> {
+        let mut out = XATTR_VERSION.to_le_bytes().to_vec();
+        for e in &self.entries {
+            out.extend_from_slice(&e.tag.raw().to_le_bytes());
+            out.extend_from_slice(&u16::from(e.perm).to_le_bytes());
+            out.extend_from_slice(&e.tag.id().unwrap_or(NO_ID).to_le_bytes());
+        }
+        out
+    }
+
+    /// Decodes the value on disk of `system.posix_acl_access` or `_default`. `None` is a list without entries.
+    pub fn from_disk(bytes: &[u8]) -> Result<Option<Acl>> {
+        const WHAT: &str = "ACL";
+        let short = || corrupt!(WHAT, "ends in an entry, after {} bytes", bytes.len());
+        let version = le32(bytes, 0).ok_or_else(short)?;
+        if version != DISK_VERSION {
+            return Err(OnDiskError::Unsupported {
+                feature: format!("ACL version {version}"),
+            });
+        }
+        let mut entries = Vec::new();
+        let mut next = HEADER;
+        while next < bytes.len() {
+            let at = next;
+            let (raw, perm) = le16(bytes, at).zip(le16(bytes, at + 2)).ok_or_else(short)?;
+            let bad = || corrupt!(WHAT, "entry at {at}: tag {raw:#x}, permissions {perm:#o}");
+            let mut tag = Tag::from_raw(raw, NO_ID).ok_or_else(bad)?;
+            next += SHORT;
+            if tag.id().is_some() {
+                let id = le32(bytes, next).ok_or_else(short)?;
+                tag = Tag::from_raw(raw, id).ok_or_else(bad)?;
+                next += LONG - SHORT;
+            }
+            entries.push(AclEntry {
+                tag,
+                perm: u8::try_from(perm).map_err(|_| bad())?,
+            });
+        }
+        if entries.is_empty() {
+            return Ok(None);
+        }
+        check(&entries).map_err(|e| corrupt!(WHAT, "{e}"))?;
+        Ok(Some(Acl { entries }))
+    }
+
+    /// Encodes the value on disk.
+    #[must_use]
+    pub fn to_disk(&self) -> Vec<u8> {
+        let mut out = DISK_VERSION.to_le_bytes().to_vec();
+        for e in &self.entries {
+            out.extend_from_slice(&e.tag.raw().to_le_bytes());
+            out.extend_from_slice(&u16::from(e.perm).to_le_bytes());
+            if let Some(id) = e.tag.id() {
+                out.extend_from_slice(&id.to_le_bytes());
+            }
+        }
+        out
+    }
+
+    /// The nine permission bits a file with this access list has: where there is a mask, it is the group's bits.
+    #[must_use]
+    pub fn mode_bits(&self) -> u32 {
+        let group = self.group_class();
+        self.entries.iter().fold(0, |mode, e| {
+            let perm = u32::from(e.perm);
+            match e.tag {
+                Tag::UserObj => mode | perm << 6,
+                Tag::Other => mode | perm,
+                tag if tag == group => mode | perm << 3,
+                _ => mode,
+            }
+        })
+    }
+
+    /// Whether the mode says all: there is no user, group or mask entry, so the list need not be stored.
+    #[must_use]
+    pub fn is_minimal(&self) -> bool {
+        self.entries
+            .iter()
+            .all(|e| matches!(e.tag, Tag::UserObj | Tag::GroupObj | Tag::Other))
+    }
+
+    /// Changes an access list as chmod(2) to `mode` does.
+    pub fn chmod(&mut self, mode: u32) {
+        self.for_classes(|perm, shift| *perm = class(mode, shift));
+    }
+
+    /// With `self` as the default list of the parent directory: access list and mode of a new file that is to be
+    /// created with `mode` (the umask does not apply). No list if the mode says all. A new directory
+    /// takes over the default list, too.
+    #[must_use]
+    pub fn inherit(&self, mode: u32) -> (Option<Acl>, u32) {
+        let mut access = self.clone();
+        access.for_classes(|perm, shift| *perm &= class(mode, shift));
+        let mode = mode & !0o777 | access.mode_bits();
+        ((!access.is_minimal()).then_some(access), mode)
+    }
+
+    /// The entry that the group bits of a mode mean.
+    fn group_class(&self) -> Tag {
+        if self.entries.iter().any(|e| e.tag == Tag::Mask) {
+            Tag::Mask
+        } else {
+            Tag::GroupObj
+        }
+    }
+
+    /// Calls `f` with the permissions that correspond to a class of the mode, and that class's shift.
+    fn for_classes(&mut self, f: impl Fn(&mut u8, u32)) {
+        let group = self.group_class();
+        for e in &mut self.entries {
+            match e.tag {
+                Tag::UserObj => f(&mut e.perm, 6),
+                Tag::Other => f(&mut e.perm, 0),
+                tag if tag == group => f(&mut e.perm, 3),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn acl(entries: &[(Tag, u8)]) -> core::result::Result<Acl, AclError> {
+        Acl::new(
+            entries
+                .iter()
+                .map(|&(tag, perm)| AclEntry { tag, perm })
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn bytes_of_both_forms() {
+        // `setfacl -m u:1000:rw` on a file of mode 0644.
+        use Tag::*;
+        let a = acl(&[
+            (UserObj, 6),
+            (User(1000), 6),
+            (GroupObj, 4),
+            (Mask, 6),
+            (Other, 4),
+        ])
+        .unwrap();
+        let disk = [
+            &[1u8, 0, 0, 0][..],
+            &[1, 0, 6, 0],
+            &[2, 0, 6, 0, 0xe8, 3, 0, 0],
+            &[4, 0, 4, 0],
+            &[0x10, 0, 6, 0],
+            &[0x20, 0, 4, 0],
+        ]
+        .concat();
+        let xattr = [
+            &[2u8, 0, 0, 0][..],
+            &[1, 0, 6, 0, 255, 255, 255, 255],
+            &[2, 0, 6, 0, 0xe8, 3, 0, 0],
+            &[4, 0, 4, 0, 255, 255, 255, 255],
+            &[0x10, 0, 6, 0, 255, 255, 255, 255],
+            &[0x20, 0, 4, 0, 255, 255, 255, 255],
+        ]
+        .concat();
+        assert_eq!(a.to_disk(), disk);
+        assert_eq!(a.to_xattr(), xattr);
+        assert_eq!(Acl::from_disk(&disk).unwrap().unwrap(), a);
+        assert_eq!(Acl::from_xattr(&xattr).unwrap().unwrap(), a);
+        assert_eq!(a.mode_bits(), 0o664);
+        assert!(!a.is_minimal());
+    }
+
+    #[test]
+    fn what_is_refused() {
+        use Tag::*;
+        let base = [(UserObj, 7), (GroupObj, 5), (Other, 0)];
+        assert!(acl(&base).unwrap().is_minimal());
+        let bad: [&[(Tag, u8)]; 11] = [
+            &[],
+            &[(UserObj, 7), (GroupObj, 5)],
+            &[(GroupObj, 5), (UserObj, 7), (Other, 0)],
+            &[(UserObj, 7), (UserObj, 7), (GroupObj, 5), (Other, 0)],
+            &[(UserObj, 7), (User(1), 7), (GroupObj, 5), (Other, 0)],
+            &[
+                (UserObj, 7),
+                (User(1), 7),
+                (User(2), 7),
+                (User(1), 6),
+                (GroupObj, 5),
+                (Mask, 7),
+                (Other, 0),
+            ],
+            &[
+                (UserObj, 7),
+                (GroupObj, 5),
+                (Group(3), 7),
+                (Group(3), 7),
+                (Mask, 7),
+                (Other, 0),
+            ],
+            &[
+                (UserObj, 7),
+                (GroupObj, 5),
+                (Mask, 7),
+                (Group(3), 7),
+                (Other, 0),
+            ],
+            &[
+                (UserObj, 7),
+                (GroupObj, 5),
+                (Mask, 7),
+                (Mask, 7),
+                (Other, 0),
+            ],
+            &[(UserObj, 8), (GroupObj, 5), (Other, 0)],
+            &[
+                (UserObj, 7),
+                (User(NO_ID), 7),
+                (GroupObj, 5),
+                (Mask, 7),
+                (Other, 0),
+            ],
+        ];
+        for entries in bad {
+            assert!(
+                matches!(acl(entries), Err(AclError::Invalid(_))),
+                "{entries:?}"
+            );
+        }
+        // Ids need not ascend.
+        assert!(
+            acl(&[
+                (UserObj, 7),
+                (User(2), 7),
+                (User(1), 6),
+                (GroupObj, 5),
+                (Mask, 7),
+                (Other, 0)
+            ])
+            .is_ok()
+        );
+
+        let good = acl(&base).unwrap();
+        assert_eq!(Acl::from_xattr(&[]), Err(AclError::Invalid("too short")));
+        assert_eq!(Acl::from_xattr(&[2, 0, 0, 0]), Ok(None));
+        assert_eq!(Acl::from_xattr(&good.to_disk()), Err(AclError::Version(1)));
+        assert!(matches!(
+            Acl::from_disk(&good.to_xattr()),
+            Err(OnDiskError::Unsupported { .. })
+        ));
+        assert_eq!(Acl::from_disk(&[1, 0, 0, 0]), Ok(None));
+        let (disk, xattr) = (good.to_disk(), good.to_xattr());
+        for cut in 1..HEADER + 3 * SHORT {
+            assert!(cut == HEADER || Acl::from_disk(disk.get(..cut).unwrap()).is_err());
+        }
+        for cut in 1..HEADER + 3 * LONG {
+            assert!(cut == HEADER || Acl::from_xattr(xattr.get(..cut).unwrap()).is_err());
+        }
+    }
+
+    #[test]
+    fn chmod_and_inheritance() {
+        use Tag::*;
+        let named = [
+            (UserObj, 7),
+            (User(1), 7),
+            (GroupObj, 5),
+            (Group(9), 6),
+            (Mask, 7),
+            (Other, 5),
+        ];
+        let mut a = acl(&named).unwrap();
+        a.chmod(0o640);
+        let after = [
+            (UserObj, 6),
+            (User(1), 7),
+            (GroupObj, 5),
+            (Group(9), 6),
+            (Mask, 4),
+            (Other, 0),
+        ];
+        assert_eq!(a, acl(&after).unwrap());
+
+        // A file created 0666 under this default list, as setfacl(1) and acl(5) describe it.
+        let (access, mode) = acl(&named).unwrap().inherit(0o100666);
+        let inherited = [
+            (UserObj, 6),
+            (User(1), 7),
+            (GroupObj, 5),
+            (Group(9), 6),
+            (Mask, 6),
+            (Other, 4),
+        ];
+        assert_eq!(access.unwrap(), acl(&inherited).unwrap());
+        assert_eq!(mode, 0o100664);
+
+        let (access, mode) = acl(&[(UserObj, 7), (GroupObj, 5), (Other, 0)])
+            .unwrap()
+            .inherit(0o042777);
+        assert_eq!((access, mode), (None, 0o042750));
+
+        // A mask without named entries is kept: the group's own bits differ from the mode's.
+        let (access, mode) = acl(&[(UserObj, 7), (GroupObj, 7), (Mask, 5), (Other, 0)])
+            .unwrap()
+            .inherit(0o777);
+        assert!(access.is_some());
+        assert_eq!(mode, 0o750);
+    }
+
+    fn valid_acl() -> impl Strategy<Value = Acl> {
+        let ids = || proptest::collection::btree_map(0..NO_ID, 0u8..8, 0..5);
+        (ids(), ids(), proptest::option::of(0u8..8), 0u32..0o1000).prop_map(
+            |(users, groups, mask, mode)| {
+                let mask = mask.or((!users.is_empty() || !groups.is_empty()).then_some(7));
+                let mut list = vec![(Tag::UserObj, class(mode, 6))];
+                list.extend(users.into_iter().map(|(id, p)| (Tag::User(id), p)));
+                list.push((Tag::GroupObj, class(mode, 3)));
+                list.extend(groups.into_iter().map(|(id, p)| (Tag::Group(id), p)));
+                list.extend(mask.map(|p| (Tag::Mask, p)));
+                list.push((Tag::Other, class(mode, 0)));
+                acl(&list).unwrap()
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn round_trip(a in valid_acl()) {
+            prop_assert_eq!(&Acl::from_disk(&a.to_disk()).unwrap().unwrap(), &a);
+            prop_assert_eq!(&Acl::from_xattr(&a.to_xattr()).unwrap().unwrap(), &a);
+        }
+
+        #[test]
+        fn mode_and_list_stay_in_step(mut a in valid_acl(), mode in 0u32..0o10000) {
+            let (access, new) = a.inherit(mode);
+            prop_assert_eq!(new & !0o777, mode & !0o777);
+            prop_assert_eq!(new & 0o777, mode & 0o777 & a.mode_bits());
+            prop_assert_eq!(access.is_none(), a.is_minimal());
+            if let Some(access) = access {
+                prop_assert_eq!(access.mode_bits(), new & 0o777);
+            }
+            a.chmod(mode);
+            prop_assert_eq!(a.mode_bits(), mode & 0o777);
+        }
+
+        #[test]
+        fn random_bytes_never_panic(b in proptest::collection::vec(any::<u8>(), 0..100), version: bool, sparse: bool) {
+            let mut b = b;
+            if sparse {
+                b.iter_mut().for_each(|b| *b &= 0x07);
+            }
+            for v in [1, 2] {
+                if version && b.len() >= 4 {
+                    b.splice(..4, [v, 0, 0, 0]);
+                }
+                // What decodes, encodes to the same bytes (ids of entries that need none aside).
+                if let Ok(Some(a)) = Acl::from_disk(&b) {
+                    prop_assert_eq!(a.to_disk(), b.clone());
+                }
+                if let Ok(Some(a)) = Acl::from_xattr(&b) {
+                    prop_assert_eq!(a.to_xattr().len(), b.len());
+                }
+            }
+        }
+    }
+}
