@@ -1,2 +1,67 @@
-//! The `stetfs` command.
-fn main() {}
+//! The `stetfs` command, and the mount helper `mount.fuse.stetfs`.
+
+mod args;
+mod cmd;
+mod control;
+mod daemon;
+mod failure;
+mod log;
+mod notify;
+mod options;
+mod print;
+mod serve;
+mod stat;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Cli, Command, HelperArgs};
+use crate::failure::{Code, Failure, Result};
+
+/// Names under which mount(8) runs the program as a helper.
+const HELPERS: [&str; 3] = ["mount.fuse.stetfs", "mount.fuseblk.stetfs", "mount.stetfs"];
+
+fn main() -> ExitCode {
+    let called = std::env::args_os().next().unwrap_or_default();
+    let name = Path::new(&called).file_name().unwrap_or_default();
+    if HELPERS.iter().any(|helper| name == *helper) {
+        return match HelperArgs::try_parse() {
+            Ok(args) => finish(cmd::mount::helper(&args), false),
+            Err(e) => usage(&e),
+        };
+    }
+    match Cli::try_parse() {
+        Ok(cli) => finish(run(&cli), cli.json),
+        Err(e) => usage(&e),
+    }
+}
+
+fn run(cli: &Cli) -> Result {
+    match &cli.command {
+        Command::Mount(args) => cmd::mount::run(args),
+        Command::Umount(args) => cmd::umount::run(args),
+        Command::Stat(args) => cmd::stat::run(args).map(|value| print::value(&value, cli.json)),
+        Command::Recover(_) | Command::Info(_) | Command::Dump(_) => {
+            Err(Failure::new(Code::Usage, "not built yet"))
+        }
+    }
+}
+
+fn finish(result: Result, json: bool) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(json),
+    }
+}
+
+/// Help and version are no mistakes; everything else is exit code 1.
+fn usage(e: &clap::Error) -> ExitCode {
+    let _ = e.print();
+    if e.use_stderr() {
+        ExitCode::from(Code::Usage as u8)
+    } else {
+        ExitCode::SUCCESS
+    }
+}

@@ -1,1 +1,24 @@
 //! Adapter from FUSE requests to the stetfs library.
+//!
+//! * `ops`: the trait between the transport and the file system, with owned, exactly-once answers;
+//! * `bridge`: fuser's requests as calls of that trait;
+//! * `volume_fs`: a [`stetfs::Volume`] as an implementation of it, with `handles` and `ioctl`;
+//! * `mount`, `mountinfo`: the mount itself;
+//! * `server`: all of it together, and closing the volume when the session ends.
+
+mod bridge;
+mod convert;
+mod handles;
+mod ioctl;
+mod mount;
+pub mod mountinfo;
+mod ops;
+mod server;
+mod volume_fs;
+
+pub use mount::{MountError, MountOptions, Unmount, check_dir, is_root, remount_flags, unmount};
+pub use ops::{
+    Fh, FileSystem, Invalidate, IoctlArgs, IoctlReply, Listing, Opened, ReadDone, WriteArgs,
+};
+pub use server::{Mounted, ServeError, ServeOptions, Server};
+pub use volume_fs::{VolumeFs, VolumeFsOptions};

@@ -1,1 +1,20 @@
 //! StetFS as a library: open a volume, presets, operations.
+//!
+//! ```no_run
+//! # fn main() -> stetfs::Result<()> {
+//! let volume = stetfs::Volume::open("disk.img", &stetfs::VolumeOptions::default())?;
+//! let root = volume.fs().getattr(stetfs::ROOT_INO)?;
+//! println!("{} links", root.nlink);
+//! volume.close()
+//! # }
+//! ```
+
+mod preset;
+mod volume;
+
+pub use preset::{Preset, UnknownPreset};
+pub use stetfs_block::{BlockDevice, BlockError, Direct, FileDevice, MemDevice, Uring};
+pub use stetfs_ext4::*;
+pub use stetfs_journal::JournalError;
+pub use stetfs_ondisk::ext4::time::Timestamp;
+pub use volume::{Volume, VolumeOptions, is_in_use};

@@ -1,0 +1,153 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Ext4 in user space, with journals that keep what was synced.
+#[derive(Debug, Parser)]
+#[command(name = "stetfs", version, after_help = EXIT_CODES)]
+pub(crate) struct Cli {
+    /// Answer in JSON, one object on standard output; errors too.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes:
+   0  done
+   1  wrong arguments, or not permitted
+   2  the system lacks something (FUSE, fusermount3)
+   3  there is no such volume or mount
+   4  the volume or the mount is in use
+   5  the volume is damaged or of an unknown kind
+   6  a device failed
+  32  mounting failed for another reason";
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Mount a volume.
+    Mount(MountArgs),
+    /// Unmount, and wait until the volume is clean.
+    Umount(UmountArgs),
+    /// Bring home what the journal of an unmounted volume holds, and mark it clean.
+    Recover(VolumeArg),
+    /// Describe an unmounted volume: features, sizes, journal, what recovery would do.
+    Info(VolumeArg),
+    /// Show structures of an unmounted volume.
+    #[command(subcommand)]
+    Dump(Dump),
+    /// Show the live counters of a mounted volume.
+    Stat(DirArg),
+}
+
+/// What to show.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Dump {
+    /// The journal, record by record.
+    Journal(VolumeArg),
+}
+
+/// Arguments of `mount`.
+#[derive(Debug, Args)]
+pub(crate) struct MountArgs {
+    /// Stay in the foreground.
+    #[arg(short, long)]
+    pub(crate) foreground: bool,
+    /// Options, separated by commas.
+    #[arg(short, value_name = "OPTIONS", long_help = OPTIONS)]
+    pub(crate) options: Vec<String>,
+    /// An ext4 image file or block device.
+    pub(crate) source: PathBuf,
+    /// Where.
+    pub(crate) dir: PathBuf,
+    /// The server of a daemon mount: reports on standard output, then detaches.
+    #[arg(long, hide = true)]
+    pub(crate) daemon: bool,
+}
+
+const OPTIONS: &str = "\
+Options, separated by commas:
+  ro, rw                    read only, or not
+  journal=ordered|data|writeback
+                            the journal preset (also data=ordered|journal|writeback)
+  commit=SECONDS            longest time until a change is committed by itself (5)
+  cache=SIZE                memory for the cache, e.g. 512M (128M)
+  relatime, noatime, strictatime, nodiratime
+                            how access times are kept
+  errors=continue|remount-ro|panic
+                            what to do when damage is found (as the volume says)
+  sync, dirsync             every write, or change of names, is durable when it returns
+  norecovery, noload        do not replay the journal (with ro)
+  nobarrier, barrier=0      no flushes: fast, and not safe against power failure
+  journal_async_commit      commit blocks do not wait for the log before them
+  allow_other, noallow_other
+                            whether other users may use it (yes for root)
+  threads=N                 threads that take requests (the cores and a few)
+  direct_io                 files pass the kernel's page cache by
+  writeback_cache           the kernel holds written data back
+  nosuid, nodev, noexec     as for mount(8)
+  remount                   change ro, rw, commit and access times of a mount";
+
+/// Arguments of `umount`.
+#[derive(Debug, Args)]
+pub(crate) struct UmountArgs {
+    /// Take it out of the name space now, and do not wait for its last users.
+    #[arg(short, long)]
+    pub(crate) lazy: bool,
+    /// Where it is mounted.
+    pub(crate) dir: PathBuf,
+}
+
+/// A volume that is not mounted.
+#[derive(Debug, Args)]
+pub(crate) struct VolumeArg {
+    /// An ext4 image file or block device.
+    pub(crate) volume: PathBuf,
+}
+
+/// A mounted volume.
+#[derive(Debug, Args)]
+pub(crate) struct DirArg {
+    /// Where it is mounted.
+    pub(crate) dir: PathBuf,
+}
+
+/// What mount(8) gives a helper (`mount.fuse.stetfs SOURCE DIR [-sfnv] [-N NS] [-o OPTIONS] [-t TYPE]`).
+#[derive(Debug, Parser)]
+#[command(name = "mount.fuse.stetfs", version)]
+pub(crate) struct HelperArgs {
+    pub(crate) source: PathBuf,
+    pub(crate) dir: PathBuf,
+    /// Pass over unknown options.
+    #[arg(short)]
+    pub(crate) sloppy: bool,
+    /// Only pretend.
+    #[arg(short)]
+    pub(crate) fake: bool,
+    #[arg(short = 'n')]
+    pub(crate) _no_mtab: bool,
+    #[arg(short = 'v')]
+    pub(crate) _verbose: bool,
+    #[arg(short = 'N')]
+    pub(crate) _namespace: Option<String>,
+    #[arg(short = 't')]
+    pub(crate) _fstype: Option<String>,
+    #[arg(short)]
+    pub(crate) options: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definitions_hold_together() {
+        Cli::command().debug_assert();
+        HelperArgs::command().debug_assert();
+    }
+}

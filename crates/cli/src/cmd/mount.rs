@@ -1,0 +1,86 @@
+//! `stetfs mount` and the mount helper.
+
+use std::path::{Path, PathBuf};
+
+use crate::args::{HelperArgs, MountArgs};
+use crate::failure::{Code, Failure, Result};
+use crate::options::{self, Options};
+use crate::serve::{self, Job};
+use crate::{daemon, log};
+
+/// `stetfs mount`.
+pub(crate) fn run(args: &MountArgs) -> Result {
+    let text = args.options.join(",");
+    let mut options = Options::default();
+    options::parse(&text, false, &mut options)?;
+    if options.remount {
+        return super::remount::run(&args.dir, &options);
+    }
+    // Mistakes in the options are told before anything is started.
+    options.volume()?;
+    let (source, dir) = (absolute(&args.source)?, absolute_dir(&args.dir)?);
+    if args.daemon {
+        return daemon::run(&Job {
+            source,
+            dir,
+            options,
+            daemon: true,
+        });
+    }
+    if args.foreground {
+        log::to_stderr();
+        return serve::serve(
+            &Job {
+                source,
+                dir,
+                options,
+                daemon: false,
+            },
+            || {},
+        );
+    }
+    daemon::start(&source, &dir, &text)
+}
+
+/// As mount(8) calls it.
+pub(crate) fn helper(args: &HelperArgs) -> Result {
+    let text = args.options.join(",");
+    let mut options = Options::default();
+    options::parse(&text, args.sloppy, &mut options)?;
+    if args.fake {
+        return options.volume().map(drop);
+    }
+    if options.remount {
+        return super::remount::run(&args.dir, &options);
+    }
+    options.volume()?;
+    let known = if args.sloppy {
+        options::known_only(&text)
+    } else {
+        text
+    };
+    daemon::start(&absolute(&args.source)?, &absolute_dir(&args.dir)?, &known)
+}
+
+fn absolute(source: &Path) -> Result<PathBuf> {
+    source
+        .canonicalize()
+        .map_err(|e| Failure::from(&stetfs::BlockError::open(source, e)))
+}
+
+/// A directory to mount on. A dead mount is told apart by the mount itself.
+fn absolute_dir(dir: &Path) -> Result<PathBuf> {
+    stetfs_fuse::mountinfo::absolute(dir).map_err(|e| {
+        let failure = Failure::new(
+            Code::NotFound,
+            format!("cannot mount on {}: {e}", dir.display()),
+        );
+        match e.kind() {
+            std::io::ErrorKind::NotFound => failure.hint(format!(
+                "make the directory first: mkdir -p {}",
+                dir.display()
+            )),
+            _ => failure,
+        }
+    })
+}

@@ -1,0 +1,87 @@
+//! The commands' end of the control socket.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::process::{Pid, PidfdFlags};
+use serde_json::Value;
+use stetfs_fuse::mountinfo::MountEntry;
+
+use crate::failure::{Code, Failure, Result};
+
+/// A connection to the server of a mount.
+pub(crate) struct Client {
+    stream: BufReader<UnixStream>,
+    /// The server, to wait for its end.
+    server: Option<(Pid, OwnedFd)>,
+}
+
+impl Client {
+    /// Connects to the server of `mount`.
+    pub(crate) fn connect(mount: &MountEntry) -> io::Result<Client> {
+        let stream = UnixStream::connect(super::socket(&mount.dev))?;
+        let pid = rustix::net::sockopt::socket_peercred(&stream)?.pid;
+        let server = rustix::process::pidfd_open(pid, PidfdFlags::empty())
+            .ok()
+            .map(|fd| (pid, fd));
+        Ok(Client {
+            stream: BufReader::new(stream),
+            server,
+        })
+    }
+
+    /// The server's process id.
+    pub(crate) fn pid(&self) -> Option<i32> {
+        self.server
+            .as_ref()
+            .map(|(pid, _)| pid.as_raw_nonzero().get())
+    }
+
+    /// Sends a request and waits for its answer.
+    pub(crate) fn request(&mut self, request: &Value) -> Result<Value> {
+        let lost = |e: io::Error| {
+            Failure::new(
+                Code::Io,
+                format!("the server of the mount does not answer: {e}"),
+            )
+            .hint("if it was killed, take the mount down with: stetfs umount DIR")
+        };
+        let mut line = request.to_string();
+        line.push('\n');
+        self.stream
+            .get_mut()
+            .write_all(line.as_bytes())
+            .map_err(lost)?;
+        match self.line().map_err(lost)? {
+            Some(answer) => Failure::from_json(&answer).map_or(Ok(answer), Err),
+            None => Err(lost(io::ErrorKind::UnexpectedEof.into())),
+        }
+    }
+
+    fn line(&mut self) -> io::Result<Option<Value>> {
+        let mut line = String::new();
+        if self.stream.read_line(&mut line)? == 0 {
+            return Ok(None);
+        }
+        Ok(Some(serde_json::from_str(&line)?))
+    }
+
+    /// Waits until the server has closed the volume and ended. Call after `watch`.
+    pub(crate) fn wait_closed(mut self) -> Result {
+        let last = self.line();
+        if let Some((_, pidfd)) = &self.server {
+            let mut poll = [PollFd::new(pidfd, PollFlags::IN)];
+            while rustix::event::poll(&mut poll, None) == Err(rustix::io::Errno::INTR) {}
+        }
+        match last {
+            Ok(Some(answer)) => Failure::from_json(&answer).map_or(Ok(()), Err),
+            Ok(None) | Err(_) => Err(Failure::new(
+                Code::Io,
+                "the server ended without closing the volume",
+            )
+            .hint("it will be recovered when it is mounted next, or by: stetfs recover VOLUME")),
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The server's end of the control socket.
+
+use std::collections::HashMap;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::failure::{Code, Failure};
+
+/// Answers requests other than `watch`.
+pub(crate) type Handler = dyn Fn(&Value) -> Result<Value, Failure> + Send + Sync;
+
+/// More connections than this at a time are refused.
+const MAX_CONNECTIONS: usize = 64;
+/// A request line is not longer.
+const MAX_LINE: u64 = 64 << 10;
+
+#[derive(Default)]
+struct Connections {
+    streams: HashMap<u64, UnixStream>,
+    next: u64,
+    closed: bool,
+}
+
+/// A listening control socket; removed when dropped.
+pub(crate) struct Control {
+    path: PathBuf,
+    connections: Arc<Mutex<Connections>>,
+}
+
+fn lock(connections: &Mutex<Connections>) -> std::sync::MutexGuard<'_, Connections> {
+    connections.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn send(mut stream: &UnixStream, value: &Value) -> io::Result<()> {
+    let mut line = value.to_string();
+    line.push('\n');
+    stream.write_all(line.as_bytes())
+}
+
+impl Control {
+    /// Listens for the mount with device number `dev`.
+    pub(crate) fn listen(dev: &str, handler: Arc<Handler>) -> io::Result<Control> {
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(super::dir())?;
+        let path = super::socket(dev);
+        // The device number is ours now: whatever is there belongs to a server that is gone.
+        match std::fs::remove_file(&path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        let listener = UnixListener::bind(&path)?;
+        let control = Control {
+            path,
+            connections: Arc::default(),
+        };
+        std::fs::set_permissions(&control.path, std::fs::Permissions::from_mode(0o600))?;
+        let connections = Arc::clone(&control.connections);
+        std::thread::Builder::new()
+            .name("control".into())
+            .spawn(move || {
+                // Ends with the process.
+                for stream in listener.incoming().flatten() {
+                    if let Err(e) = accept(stream, &connections, &handler) {
+                        tracing::debug!("control connection: {e}");
+                    }
+                }
+            })?;
+        Ok(control)
+    }
+
+    /// Tells everyone who is connected how closing the volume went, and accepts nobody any more.
+    pub(crate) fn closed(self, result: &Result<(), Failure>) {
+        let message = match result {
+            Ok(()) => serde_json::json!({ "closed": true }),
+            Err(failure) => failure.to_json(),
+        };
+        let mut connections = lock(&self.connections);
+        connections.closed = true;
+        for stream in connections.streams.values() {
+            if let Err(e) = send(stream, &message) {
+                tracing::debug!("control connection: {e}");
+            }
+        }
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+fn accept(
+    stream: UnixStream,
+    connections: &Arc<Mutex<Connections>>,
+    handler: &Arc<Handler>,
+) -> io::Result<()> {
+    // Nobody keeps the server from ending by not reading.
+    stream.set_write_timeout(Some(Duration::from_secs(5)))?;
+    let id = {
+        let mut all = lock(connections);
+        if all.closed || all.streams.len() >= MAX_CONNECTIONS {
+            return Ok(());
+        }
+        let id = all.next;
+        all.next += 1;
+        all.streams.insert(id, stream.try_clone()?);
+        id
+    };
+    let (connections, handler) = (Arc::clone(connections), Arc::clone(handler));
+    std::thread::Builder::new()
+        .name("control".into())
+        .spawn(move || {
+            serve(&stream, &connections, handler.as_ref());
+            lock(&connections).streams.remove(&id);
+        })?;
+    Ok(())
+}
+
+/// Answers requests until the client hangs up.
+fn serve(stream: &UnixStream, connections: &Mutex<Connections>, handler: &Handler) {
+    let mut lines = BufReader::new(stream);
+    loop {
+        let mut line = String::new();
+        match io::Read::take(&mut lines, MAX_LINE).read_line(&mut line) {
+            Ok(n) if n > 0 && line.ends_with('\n') => {}
+            _ => return,
+        }
+        let answer = match serde_json::from_str::<Value>(&line) {
+            Ok(request) if request["op"] == "watch" => serde_json::json!({ "watching": true }),
+            Ok(request) => handler(&request).unwrap_or_else(|failure| failure.to_json()),
+            Err(e) => Failure::new(Code::Usage, format!("not a request: {e}")).to_json(),
+        };
+        // Under the lock, so that the last line is the last.
+        let connections = lock(connections);
+        if connections.closed || send(stream, &answer).is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Errors as the user meets them: what happened, what to do next, and an exit code.
+
+use std::fmt;
+use std::process::ExitCode;
+
+use stetfs::{BlockError, FsError};
+use stetfs_fuse::{MountError, ServeError};
+
+/// Exit codes, the same for every command (docs/usage.md).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Code {
+    /// Wrong arguments, or not permitted.
+    Usage = 1,
+    /// The system lacks something: FUSE, fusermount3.
+    System = 2,
+    /// There is no such volume or mount.
+    NotFound = 3,
+    /// Somebody else is using the volume or the mount.
+    InUse = 4,
+    /// The volume is damaged, or of a kind this version does not know.
+    Volume = 5,
+    /// A device failed.
+    Io = 6,
+    /// Mounting failed for another reason (mount(8)'s code).
+    Mount = 32,
+}
+
+impl Code {
+    /// The code with this number, for what another process reports.
+    pub(crate) fn from_number(n: u8) -> Code {
+        [
+            Code::Usage,
+            Code::System,
+            Code::NotFound,
+            Code::InUse,
+            Code::Volume,
+            Code::Io,
+        ]
+        .into_iter()
+        .find(|c| *c as u8 == n)
+        .unwrap_or(Code::Mount)
+    }
+}
+
+/// Why a command failed.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: Code,
+    pub(crate) message: String,
+    /// What to do next; may be empty when the message says it.
+    pub(crate) hint: String,
+}
+
+pub(crate) type Result<T = ()> = std::result::Result<T, Failure>;
+
+impl Failure {
+    pub(crate) fn new(code: Code, message: impl Into<String>) -> Failure {
+        Failure {
+            code,
+            message: message.into(),
+            hint: String::new(),
+        }
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Failure {
+        self.hint = hint.into();
+        self
+    }
+
+    pub(crate) fn to_json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "error": { "message": self.message, "hint": self.hint, "code": self.code as u8 }
+        })
+    }
+
+    /// What [`Failure::to_json`] said in another process.
+    pub(crate) fn from_json(value: &serde_json::Value) -> Option<Failure> {
+        let error = value.get("error")?;
+        let text = |key| {
+            error
+                .get(key)
+                .and_then(|v| v.as_str())
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let code = error
+            .get("code")
+            .and_then(serde_json::Value::as_u64)
+            .and_then(|n| u8::try_from(n).ok());
+        Some(Failure {
+            code: Code::from_number(code.unwrap_or_default()),
+            message: text("message"),
+            hint: text("hint"),
+        })
+    }
+
+    /// Tells the user, and gives the process's exit code.
+    pub(crate) fn report(&self, json: bool) -> ExitCode {
+        if json {
+            println!("{}", self.to_json());
+        } else {
+            eprintln!("stetfs: {self}");
+        }
+        ExitCode::from(self.code as u8)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        if !self.hint.is_empty() {
+            write!(f, "\n  {}", self.hint.replace('\n', "\n  "))?;
+        }
+        Ok(())
+    }
+}
+
+impl From<&BlockError> for Failure {
+    fn from(e: &BlockError) -> Failure {
+        let failure = |code| Failure::new(code, e.to_string());
+        match e {
+            BlockError::Locked { .. } => failure(Code::InUse).hint(
+                "unmount it first (stetfs umount DIR), or detach the loop device (losetup -d); \
+                 `stetfs stat DIR` looks at a mounted volume",
+            ),
+            BlockError::Open { source, .. } => match source.kind() {
+                std::io::ErrorKind::NotFound => failure(Code::NotFound)
+                    .hint("make a volume with: truncate -s 1G disk.img && mke2fs -t ext4 disk.img"),
+                std::io::ErrorKind::PermissionDenied => {
+                    failure(Code::Usage).hint("run as a user who may read and write it")
+                }
+                _ => failure(Code::Io),
+            },
+            BlockError::Unsuitable { .. } => failure(Code::Usage),
+            BlockError::NoSpace { .. } => {
+                failure(Code::Io).hint("make room on the file system that holds the image")
+            }
+            _ => failure(Code::Io).hint("look at the kernel log (dmesg) for the device"),
+        }
+    }
+}
+
+impl From<FsError> for Failure {
+    fn from(e: FsError) -> Failure {
+        match &e {
+            FsError::Device(block) => Failure::from(block.as_ref()),
+            FsError::Corrupt { .. } => Failure::new(Code::Volume, e.to_string()),
+            FsError::Format(_) => Failure::new(Code::Volume, e.to_string())
+                .hint("if it is an ext4 volume, check it with e2fsck -f; if not, make one with mke2fs -t ext4"),
+            FsError::Unsupported(_) => Failure::new(Code::Volume, e.to_string())
+                .hint("mount it with the kernel's ext4, or turn the feature off with tune2fs -O ^FEATURE"),
+            FsError::Journal(_) => Failure::new(Code::Volume, e.to_string())
+                .hint("if it stays so, e2fsck -f repairs the volume"),
+            FsError::Errno(libc::EROFS) => Failure::new(Code::Usage, e.to_string())
+                .hint("the volume or its device is read-only; mount it with -o ro"),
+            FsError::Errno(_) => Failure::new(Code::Io, e.to_string()),
+        }
+    }
+}
+
+impl From<MountError> for Failure {
+    fn from(e: MountError) -> Failure {
+        let code = match &e {
+            MountError::NoFuse(_) | MountError::NoFusermount => Code::System,
+            MountError::Busy(_) | MountError::DeadMount(_) | MountError::Taken { .. } => {
+                Code::InUse
+            }
+            MountError::NotMounted(_) => Code::NotFound,
+            MountError::Dir { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+                Code::NotFound
+            }
+            MountError::Dir { .. } => Code::Usage,
+            MountError::Mount { .. } | MountError::Unmount { .. } | MountError::Session(_) => {
+                Code::Mount
+            }
+        };
+        Failure::new(code, e.to_string())
+    }
+}
+
+impl From<ServeError> for Failure {
+    fn from(e: ServeError) -> Failure {
+        match e {
+            ServeError::Session(e) => e.into(),
+            ServeError::Close(_) => Failure::new(Code::Io, e.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_crosses_a_pipe_whole() {
+        let sent = Failure::new(Code::InUse, "x is in use").hint("unmount it");
+        let got = Failure::from_json(&sent.to_json());
+        assert!(
+            got.is_some_and(
+                |g| g.code == Code::InUse && g.to_string() == "x is in use\n  unmount it"
+            )
+        );
+        assert!(Failure::from_json(&serde_json::json!({"mounted": true})).is_none());
+    }
+}

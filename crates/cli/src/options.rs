@@ -1,0 +1,340 @@
+//! `-o` options of mount, as mount(8), fstab and ext4 users write them.
+
+use std::path::Path;
+
+use stetfs::{Atime, Direct, FsOptions, OnError, Preset, VolumeOptions};
+use stetfs_fuse::{MountOptions, ServeOptions, VolumeFsOptions};
+
+use crate::failure::{Code, Failure, Result};
+
+/// All that `-o` says.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Options {
+    pub(crate) read_only: bool,
+    pub(crate) remount: bool,
+    pub(crate) preset: Option<Preset>,
+    pub(crate) commit_secs: Option<u32>,
+    pub(crate) cache_bytes: Option<u64>,
+    pub(crate) atime: Option<Atime>,
+    pub(crate) nodiratime: bool,
+    pub(crate) on_error: Option<OnError>,
+    pub(crate) allow_other: Option<bool>,
+    pub(crate) no_recovery: bool,
+    pub(crate) threads: usize,
+    pub(crate) direct_io: bool,
+    pub(crate) writeback_cache: bool,
+    pub(crate) sync: bool,
+    pub(crate) dirsync: bool,
+    pub(crate) no_barrier: bool,
+    pub(crate) async_commit: bool,
+    pub(crate) nosuid: bool,
+    pub(crate) nodev: bool,
+    pub(crate) noexec: bool,
+}
+
+/// Options that mean nothing here, or are what is done anyway.
+const IGNORED: [&str; 33] = [
+    "defaults",
+    "auto",
+    "noauto",
+    "nofail",
+    "user",
+    "users",
+    "nouser",
+    "owner",
+    "group",
+    "_netdev",
+    "async",
+    "suid",
+    "dev",
+    "exec",
+    "loop",
+    "silent",
+    "loud",
+    "lazytime",
+    "nolazytime",
+    "iversion",
+    "noiversion",
+    "acl",
+    "user_xattr",
+    "default_permissions",
+    "diratime",
+    "atime",
+    "norelatime",
+    "nostrictatime",
+    "mand",
+    "nomand",
+    "auto_da_alloc",
+    "delalloc",
+    "nodelalloc",
+];
+
+fn bad(message: String) -> Failure {
+    Failure::new(Code::Usage, message)
+        .hint("docs/usage.md and `stetfs mount --help` list the options")
+}
+
+/// Reads comma-separated options into `all`. With `sloppy`, unknown ones are passed over.
+pub(crate) fn parse(text: &str, sloppy: bool, all: &mut Options) -> Result {
+    for option in text.split(',').filter(|o| !o.is_empty()) {
+        let (name, value) = match option.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (option, None),
+        };
+        match apply(name, value, all) {
+            Some(done) => done.map_err(|why| bad(format!("option {option}: {why}")))?,
+            None if sloppy || is_comment(name) => {}
+            None => return Err(bad(format!("unknown option {option:?}"))),
+        }
+    }
+    Ok(())
+}
+
+/// The options of `text` that are known, for a server that is less sloppy.
+pub(crate) fn known_only(text: &str) -> String {
+    let known = |option: &&str| parse(option, false, &mut Options::default()).is_ok();
+    text.split(',').filter(known).collect::<Vec<_>>().join(",")
+}
+
+fn is_comment(name: &str) -> bool {
+    IGNORED.contains(&name) || name.starts_with("x-") || name.starts_with("X-") || name == "comment"
+}
+
+/// `None` if there is no such option.
+fn apply(
+    name: &str,
+    value: Option<&str>,
+    o: &mut Options,
+) -> Option<std::result::Result<(), String>> {
+    let mut flag = |set: &mut dyn FnMut(&mut Options)| match value {
+        None => {
+            set(o);
+            Ok(())
+        }
+        Some(_) => Err("takes no value".to_owned()),
+    };
+    let done = match name {
+        "ro" => flag(&mut |o| o.read_only = true),
+        "rw" => flag(&mut |o| o.read_only = false),
+        "remount" => flag(&mut |o| o.remount = true),
+        "noatime" => flag(&mut |o| o.atime = Some(Atime::Noatime)),
+        "relatime" => flag(&mut |o| o.atime = Some(Atime::Relatime)),
+        "strictatime" => flag(&mut |o| o.atime = Some(Atime::Strict)),
+        "nodiratime" => flag(&mut |o| o.nodiratime = true),
+        "allow_other" => flag(&mut |o| o.allow_other = Some(true)),
+        "noallow_other" => flag(&mut |o| o.allow_other = Some(false)),
+        "norecovery" | "noload" => flag(&mut |o| o.no_recovery = true),
+        "direct_io" => flag(&mut |o| o.direct_io = true),
+        "writeback_cache" => flag(&mut |o| o.writeback_cache = true),
+        "sync" => flag(&mut |o| o.sync = true),
+        "dirsync" => flag(&mut |o| o.dirsync = true),
+        "nobarrier" => flag(&mut |o| o.no_barrier = true),
+        "journal_async_commit" => flag(&mut |o| o.async_commit = true),
+        "nosuid" => flag(&mut |o| o.nosuid = true),
+        "nodev" => flag(&mut |o| o.nodev = true),
+        "noexec" => flag(&mut |o| o.noexec = true),
+        "barrier" => match value {
+            None | Some("1") => set(&mut o.no_barrier, Ok(false)),
+            Some("0") => set(&mut o.no_barrier, Ok(true)),
+            Some(_) => Err("is 0 or 1".to_owned()),
+        },
+        "journal" | "data" => set(
+            &mut o.preset,
+            required(value, |v| v.parse().map_err(|e| format!("{e}"))).map(Some),
+        ),
+        "commit" => set(&mut o.commit_secs, required(value, number).map(Some)),
+        "cache" => set(&mut o.cache_bytes, required(value, size).map(Some)),
+        "threads" => set(&mut o.threads, required(value, threads)),
+        "errors" => set(&mut o.on_error, required(value, on_error).map(Some)),
+        _ => return None,
+    };
+    Some(done)
+}
+
+fn set<T>(place: &mut T, value: std::result::Result<T, String>) -> std::result::Result<(), String> {
+    *place = value?;
+    Ok(())
+}
+
+fn required<T>(
+    value: Option<&str>,
+    read: impl FnOnce(&str) -> std::result::Result<T, String>,
+) -> std::result::Result<T, String> {
+    read(value.ok_or("needs a value")?)
+}
+
+fn number(v: &str) -> std::result::Result<u32, String> {
+    v.parse().map_err(|_| "is a number".to_owned())
+}
+
+fn threads(v: &str) -> std::result::Result<usize, String> {
+    match v.parse() {
+        Ok(n @ 1..=256) => Ok(n),
+        _ => Err("is a number from 1 to 256".to_owned()),
+    }
+}
+
+fn on_error(v: &str) -> std::result::Result<OnError, String> {
+    match v {
+        "continue" => Ok(OnError::Continue),
+        "remount-ro" => Ok(OnError::RemountRo),
+        "panic" => Ok(OnError::Panic),
+        _ => Err("is continue, remount-ro or panic".to_owned()),
+    }
+}
+
+/// A number of bytes, with K, M or G for powers of 1024.
+pub(crate) fn size(v: &str) -> std::result::Result<u64, String> {
+    let (digits, shift) = match v.as_bytes().last() {
+        Some(b'k' | b'K') => (&v[..v.len() - 1], 10),
+        Some(b'm' | b'M') => (&v[..v.len() - 1], 20),
+        Some(b'g' | b'G') => (&v[..v.len() - 1], 30),
+        _ => (v, 0),
+    };
+    let n: u64 = digits
+        .parse()
+        .map_err(|_| "is a size like 256M".to_owned())?;
+    n.checked_mul(1 << shift)
+        .ok_or_else(|| "is too large".to_owned())
+}
+
+impl Options {
+    /// How the volume is opened.
+    pub(crate) fn volume(&self) -> Result<VolumeOptions> {
+        if self.no_recovery && !self.read_only {
+            return Err(bad(
+                "norecovery needs ro: a volume whose journal was not replayed cannot be written"
+                    .into(),
+            ));
+        }
+        let defaults = FsOptions::default();
+        let fs = FsOptions {
+            read_only: self.read_only,
+            no_recovery: self.no_recovery,
+            // 0 means the default, as for ext4.
+            commit_secs: self
+                .commit_secs
+                .filter(|n| *n > 0)
+                .unwrap_or(defaults.commit_secs),
+            cache_bytes: self.cache_bytes.unwrap_or(defaults.cache_bytes),
+            on_error: self.on_error,
+            atime: self.atime.unwrap_or_default(),
+            nodiratime: self.nodiratime,
+            async_commit: self.async_commit,
+            barrier: !self.no_barrier,
+            ..defaults
+        };
+        Ok(VolumeOptions {
+            preset: self.preset.unwrap_or_default(),
+            fs,
+            direct: Direct::Auto,
+            ..Default::default()
+        })
+    }
+
+    /// How it appears in the name space.
+    pub(crate) fn mount(&self, source: &Path) -> MountOptions {
+        let defaults = MountOptions::new(source);
+        MountOptions {
+            read_only: self.read_only,
+            allow_other: self.allow_other.unwrap_or(defaults.allow_other),
+            nosuid: self.nosuid,
+            nodev: self.nodev,
+            noexec: self.noexec,
+            sync: self.sync,
+            dirsync: self.dirsync,
+            noatime: self.atime == Some(Atime::Noatime),
+            nodiratime: self.nodiratime,
+            strictatime: self.atime == Some(Atime::Strict),
+            ..defaults
+        }
+    }
+
+    /// How it is served.
+    pub(crate) fn serve(&self, source: &Path) -> ServeOptions {
+        ServeOptions {
+            mount: self.mount(source),
+            volume: VolumeFsOptions {
+                direct_io: self.direct_io,
+                sync: self.sync,
+                dirsync: self.dirsync || self.sync,
+            },
+            threads: self.threads,
+            writeback_cache: self.writeback_cache,
+            ..ServeOptions::new(source)
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> std::result::Result<Options, String> {
+        let mut all = Options::default();
+        parse(text, false, &mut all)
+            .map(|()| all)
+            .map_err(|f| f.message)
+    }
+
+    #[test]
+    fn an_fstab_line_as_people_write_it() {
+        let o = read(
+            "defaults,nofail,x-systemd.automount,_netdev,noatime,journal=data,cache=1G,commit=30",
+        )
+        .unwrap();
+        assert_eq!(o.preset, Some(Preset::Data));
+        assert_eq!(o.cache_bytes, Some(1 << 30));
+        let v = o.volume().unwrap();
+        assert_eq!((v.fs.commit_secs, v.fs.atime), (30, Atime::Noatime));
+        assert!(o.mount(Path::new("x")).noatime);
+    }
+
+    #[test]
+    fn the_last_of_ro_and_rw_counts_and_commit_0_is_the_default() {
+        let o = read("ro,rw,commit=0,data=journal").unwrap();
+        let v = o.volume().unwrap();
+        assert!(!v.fs.read_only);
+        assert_eq!(v.fs.commit_secs, FsOptions::default().commit_secs);
+        assert_eq!(v.preset, Preset::Data);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        assert!(
+            read("journal=fast")
+                .unwrap_err()
+                .contains("ordered, data and writeback")
+        );
+        assert!(read("frobnicate").unwrap_err().contains("frobnicate"));
+        assert!(read("cache=much").unwrap_err().contains("256M"));
+        assert!(read("ro=1").unwrap_err().contains("takes no value"));
+        assert!(read("commit").unwrap_err().contains("needs a value"));
+        assert!(read("threads=0").is_err());
+        assert!(
+            read("norecovery")
+                .unwrap()
+                .volume()
+                .unwrap_err()
+                .message
+                .contains("norecovery needs ro")
+        );
+        let mut all = Options::default();
+        assert!(parse("frobnicate,ro", true, &mut all).is_ok() && all.read_only);
+    }
+
+    #[test]
+    fn barrier_both_ways() {
+        assert!(!read("nobarrier").unwrap().volume().unwrap().fs.barrier);
+        assert!(!read("barrier=0").unwrap().volume().unwrap().fs.barrier);
+        assert!(
+            read("nobarrier,barrier=1")
+                .unwrap()
+                .volume()
+                .unwrap()
+                .fs
+                .barrier
+        );
+    }
+}

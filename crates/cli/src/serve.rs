@@ -1,0 +1,119 @@
+//! The server of a mount: open, mount, serve, close.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde_json::{Value, json};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use stetfs::Volume;
+use stetfs_fuse::{Mounted, Server};
+
+use crate::control::server::Control;
+use crate::failure::{Code, Failure, Result};
+use crate::options::Options;
+use crate::{notify, stat};
+
+/// What to serve, where.
+pub(crate) struct Job {
+    /// Absolute.
+    pub(crate) source: PathBuf,
+    /// Absolute.
+    pub(crate) dir: PathBuf,
+    pub(crate) options: Options,
+    /// Nobody's terminal: SIGHUP means nothing.
+    pub(crate) daemon: bool,
+}
+
+/// Serves until the volume is unmounted and closed. `ready` is called once the mount stands.
+pub(crate) fn serve(job: &Job, ready: impl FnOnce()) -> Result {
+    abort_on_panic();
+    // Before a journal is replayed for a mount that cannot be.
+    let dir = stetfs_fuse::check_dir(&job.dir)?;
+    let volume = Volume::open(&job.source, &job.options.volume()?)?;
+    let server = match Server::mount(Arc::clone(&volume), &dir, &job.options.serve(&job.source)) {
+        Ok(server) => server,
+        Err(e) => {
+            volume.close()?;
+            return Err(e.into());
+        }
+    };
+    let mounted = server.mounted().clone();
+    handle_signals(mounted.clone(), Arc::clone(&volume), job.daemon)?;
+    let handler = {
+        let volume = Arc::clone(&volume);
+        move |request: &Value| answer(&volume, request)
+    };
+    let control = Control::listen(mounted.dev(), Arc::new(handler));
+    let control = control
+        .inspect_err(|e| {
+            tracing::warn!("no control socket, `stetfs stat` and `remount` will not work: {e}")
+        })
+        .ok();
+    ready();
+    notify::ready();
+    let result = server.run().map_err(Failure::from);
+    if let Some(control) = control {
+        control.closed(&result);
+    }
+    result
+}
+
+fn answer(volume: &Volume, request: &Value) -> Result<Value> {
+    match request["op"].as_str() {
+        Some("stat") => Ok(stat::counters(volume)),
+        Some("ping") => Ok(json!({ "pid": std::process::id() })),
+        other => Err(Failure::new(
+            Code::Usage,
+            format!("the server knows no request {other:?}"),
+        )),
+    }
+}
+
+/// A bug ends the process as a crash would: nothing that was synced is lost, and nothing wrong is
+/// written by threads that go on with a half-changed state.
+fn abort_on_panic() {
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        tracing::error!("a bug: {info}; the volume is recovered when it is mounted next");
+        print(info);
+        std::process::abort();
+    }));
+}
+
+/// SIGTERM and SIGINT unmount; a second one does not wait for programs that still use the mount.
+fn handle_signals(mounted: Mounted, volume: Arc<Volume>, daemon: bool) -> Result {
+    let failed =
+        |e: std::io::Error| Failure::new(Code::System, format!("cannot handle signals: {e}"));
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(failed)?;
+    let seen = AtomicU32::new(0);
+    let run = move || {
+        for signal in signals.forever() {
+            if signal == SIGHUP && daemon {
+                continue;
+            }
+            if seen.fetch_add(1, Ordering::Relaxed) > 0 {
+                tracing::warn!("second signal: ending the connection");
+                if let Err(e) = mounted.abort() {
+                    tracing::error!("cannot end the connection: {e}");
+                }
+                continue;
+            }
+            // Whoever ends us may be about to turn the machine off.
+            volume.fs().sync_all(Box::new(|synced| {
+                if let Err(e) = synced {
+                    tracing::error!("cannot sync: {e}");
+                }
+            }));
+            if let Err(e) = mounted.unmount() {
+                tracing::error!("{e}");
+            }
+        }
+    };
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(run)
+        .map_err(failed)?;
+    Ok(())
+}

@@ -1,0 +1,128 @@
+//! The ioctls of ext4 and of Linux file systems in general that reach a FUSE server.
+
+use stetfs::{Ctx, Done, Fs, FsError, Ino};
+
+use crate::ops::{IoctlArgs, IoctlReply};
+
+/// `FS_IOC_GETFLAGS`, `FS_IOC_SETFLAGS`: inode flags (lsattr, chattr).
+const GETFLAGS: u32 = 0x8008_6601;
+const SETFLAGS: u32 = 0x4008_6602;
+/// `FS_IOC_GETVERSION`: inode generation.
+const GETVERSION: u32 = 0x8008_7601;
+/// `FS_IOC_FSGETXATTR`, `FS_IOC_FSSETXATTR`: the same flags in XFS's terms.
+const FSGETXATTR: u32 = 0x801c_581f;
+const FSSETXATTR: u32 = 0x401c_5820;
+/// `FS_IOC_GETFSLABEL`: the volume's name.
+const GETFSLABEL: u32 = 0x8100_9431;
+/// Bytes of its answer.
+const LABEL_MAX: usize = 256;
+/// Bytes of `struct fsxattr`.
+const FSXATTR_LEN: usize = 28;
+
+/// Flag pairs: `EXT4_*_FL`, `FS_XFLAG_*`.
+const XFLAGS: [(u32, u32); 6] = [
+    (0x0000_0008, 0x0000_0020), // SYNC
+    (0x0000_0010, 0x0000_0008), // IMMUTABLE
+    (0x0000_0020, 0x0000_0010), // APPEND
+    (0x0000_0040, 0x0000_0080), // NODUMP
+    (0x0000_0080, 0x0000_0040), // NOATIME
+    (0x2000_0000, 0x0000_0200), // PROJINHERIT
+];
+
+fn xflags_of(flags: u32) -> u32 {
+    XFLAGS
+        .iter()
+        .filter(|(fl, _)| flags & fl != 0)
+        .map(|(_, x)| x)
+        .sum()
+}
+
+/// `old` with the flags that XFS has a bit for replaced by those of `xflags`; `None` if it has
+/// a bit that ext4 has no flag for.
+fn flags_of(old: u32, xflags: u32) -> Option<u32> {
+    let known: u32 = XFLAGS.iter().map(|(_, x)| x).sum();
+    if xflags & !known != 0 {
+        return None;
+    }
+    let mask: u32 = XFLAGS.iter().map(|(fl, _)| fl).sum();
+    let set: u32 = XFLAGS
+        .iter()
+        .filter(|(_, x)| xflags & x != 0)
+        .map(|(fl, _)| fl)
+        .sum();
+    Some(old & !mask | set)
+}
+
+fn word(input: &[u8]) -> Result<u32, FsError> {
+    let bytes = input
+        .first_chunk::<4>()
+        .ok_or(FsError::Errno(libc::EINVAL))?;
+    Ok(u32::from_ne_bytes(*bytes))
+}
+
+fn out(data: Vec<u8>) -> IoctlReply {
+    IoctlReply { result: 0, data }
+}
+
+/// A number for a caller who gave room for an int or, as the command says, a long.
+fn number(value: u32, out_size: u32) -> IoctlReply {
+    let mut data = value.to_ne_bytes().to_vec();
+    data.resize((out_size as usize).clamp(4, 8), 0);
+    out(data)
+}
+
+/// Runs an ioctl. `changed` is called when attributes that the kernel remembers changed.
+pub(crate) fn run(
+    fs: &Fs,
+    ctx: &Ctx,
+    ino: Ino,
+    args: IoctlArgs<'_>,
+    changed: impl FnOnce(),
+    done: Done<IoctlReply>,
+) {
+    let set = |flags: u32| {
+        fs.set_flags(ctx, ino, flags).map(|()| {
+            changed();
+            out(Vec::new())
+        })
+    };
+    done(match args.cmd {
+        GETFLAGS => fs.get_flags(ino).map(|flags| number(flags, args.out_size)),
+        SETFLAGS => word(args.input).and_then(set),
+        GETVERSION => fs.getattr(ino).map(|a| number(a.generation, args.out_size)),
+        FSGETXATTR => fs.get_flags(ino).map(|flags| {
+            let mut data = vec![0; FSXATTR_LEN];
+            data[..4].copy_from_slice(&xflags_of(flags).to_ne_bytes());
+            out(data)
+        }),
+        FSSETXATTR => word(args.input).and_then(|xflags| {
+            let old = fs.get_flags(ino)?;
+            set(flags_of(old, xflags).ok_or(FsError::Errno(libc::EOPNOTSUPP))?)
+        }),
+        GETFSLABEL => {
+            let mut data = fs.label();
+            data.resize(LABEL_MAX, 0);
+            Ok(out(data))
+        }
+        _ => Err(FsError::Errno(libc::ENOTTY)),
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_translate_both_ways_and_unknown_bits_are_refused() {
+        const EXTENTS: u32 = 0x0008_0000;
+        assert_eq!(xflags_of(EXTENTS | 0x10 | 0x20), 0x08 | 0x10);
+        assert_eq!(flags_of(EXTENTS | 0x10, 0x10), Some(EXTENTS | 0x20));
+        assert_eq!(flags_of(0, 0x0000_0001), None);
+    }
+
+    #[test]
+    fn a_caller_with_room_for_an_int_gets_an_int() {
+        assert_eq!(number(7, 4).data.len(), 4);
+        assert_eq!(number(7, 8).data, 7u64.to_le_bytes());
+    }
+}

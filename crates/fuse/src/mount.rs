@@ -1,0 +1,321 @@
+//! Making and taking down the mount itself.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::mount::{MountFlags, UnmountFlags};
+
+use crate::mountinfo::{self, MountEntry};
+
+/// How a volume appears in the name space.
+#[derive(Clone, Debug)]
+pub struct MountOptions {
+    /// What `mount` and `df` show as the source.
+    pub source: PathBuf,
+    /// Nothing can be changed.
+    pub read_only: bool,
+    /// Users other than the one who mounts may use it; the default of a mount by root.
+    pub allow_other: bool,
+    /// Set-user-id bits have no effect.
+    pub nosuid: bool,
+    /// Device nodes have no effect.
+    pub nodev: bool,
+    /// Nothing can be executed.
+    pub noexec: bool,
+    /// Every write is synced.
+    pub sync: bool,
+    /// Every change of names is synced.
+    pub dirsync: bool,
+    /// Shown, and kept by the volume: no access times at all.
+    pub noatime: bool,
+    /// Likewise for directories.
+    pub nodiratime: bool,
+    /// Likewise: access times at every read.
+    pub strictatime: bool,
+}
+
+impl MountOptions {
+    /// The defaults for `source`.
+    pub fn new(source: impl Into<PathBuf>) -> MountOptions {
+        MountOptions {
+            source: source.into(),
+            read_only: false,
+            allow_other: is_root(),
+            nosuid: false,
+            nodev: false,
+            noexec: false,
+            sync: false,
+            dirsync: false,
+            noatime: false,
+            nodiratime: false,
+            strictatime: false,
+        }
+    }
+
+    fn flags(&self) -> MountFlags {
+        let mut flags = MountFlags::empty();
+        flags.set(MountFlags::RDONLY, self.read_only);
+        flags.set(MountFlags::NOSUID, self.nosuid);
+        flags.set(MountFlags::NODEV, self.nodev);
+        flags.set(MountFlags::NOEXEC, self.noexec);
+        flags.set(MountFlags::SYNCHRONOUS, self.sync);
+        flags.set(MountFlags::DIRSYNC, self.dirsync);
+        flags.set(MountFlags::NOATIME, self.noatime);
+        flags.set(MountFlags::NODIRATIME, self.nodiratime);
+        flags.set(MountFlags::STRICTATIME, self.strictatime);
+        flags.set(MountFlags::RELATIME, !self.noatime && !self.strictatime);
+        flags
+    }
+
+    /// The same for fuser, which runs fusermount3.
+    pub(crate) fn for_fuser(&self) -> Vec<fuser::MountOption> {
+        use fuser::MountOption as O;
+        let mut options = vec![
+            O::FSName(self.source.display().to_string()),
+            O::Subtype("stetfs".into()),
+            O::DefaultPermissions,
+        ];
+        let flags = [
+            (self.read_only, O::RO),
+            (self.nosuid, O::NoSuid),
+            (self.nodev, O::NoDev),
+            (self.noexec, O::NoExec),
+            (self.sync, O::Sync),
+            (self.dirsync, O::DirSync),
+            (self.noatime, O::NoAtime),
+        ];
+        options.extend(flags.into_iter().filter(|(on, _)| *on).map(|(_, o)| o));
+        options
+    }
+}
+
+/// Why a volume could not be mounted or unmounted.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// The kernel has no FUSE, or this container no access to it.
+    #[error("cannot open /dev/fuse: {error}{hint}", error = .0, hint = fuse_hint(.0))]
+    NoFuse(io::Error),
+    /// Without root a helper is needed.
+    #[error(
+        "mounting without root needs fusermount3, which is not installed; install it (apt install fuse3) or run as root"
+    )]
+    NoFusermount,
+    /// The directory holds a mount whose server is gone.
+    #[error("{dir} is a mount whose server died; take it down first: stetfs umount {dir}", dir = .0.display())]
+    DeadMount(PathBuf),
+    /// The directory cannot be used.
+    #[error("cannot mount on {}: {source}", dir.display())]
+    Dir {
+        /// The directory.
+        dir: PathBuf,
+        /// The operating system's answer.
+        source: io::Error,
+    },
+    /// Mounting twice on one directory hides the first volume.
+    #[error("{} has {} mounted already; unmount it first, or choose another directory", dir.display(), source_path.display())]
+    Taken {
+        /// The directory.
+        dir: PathBuf,
+        /// What is mounted there.
+        source_path: PathBuf,
+    },
+    /// The mount was refused.
+    #[error("cannot mount on {}: {source}{}", dir.display(), permission_hint(source))]
+    Mount {
+        /// The directory.
+        dir: PathBuf,
+        /// The operating system's answer.
+        source: io::Error,
+    },
+    /// Files on it are open.
+    #[error("{dir} is busy: a program has a file open or its working directory there (fuser -vm {dir} lists them)", dir = .0.display())]
+    Busy(PathBuf),
+    /// Nothing of ours is mounted there.
+    #[error("no StetFS volume is mounted on {}", .0.display())]
+    NotMounted(PathBuf),
+    /// The unmount was refused.
+    #[error("cannot unmount {}: {source}", dir.display())]
+    Unmount {
+        /// The directory.
+        dir: PathBuf,
+        /// The operating system's answer.
+        source: io::Error,
+    },
+    /// The connection to the kernel failed.
+    #[error("the connection to the kernel failed: {0}")]
+    Session(io::Error),
+}
+
+fn fuse_hint(e: &io::Error) -> &'static str {
+    match e.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "; run as root, or let users have it: chmod a+rw /dev/fuse"
+        }
+        _ => {
+            "; load the module (modprobe fuse), or give the container the device (--device /dev/fuse --cap-add SYS_ADMIN)"
+        }
+    }
+}
+
+fn permission_hint(e: &io::Error) -> &'static str {
+    match e.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => "; run as root, or give the container CAP_SYS_ADMIN",
+        _ => "",
+    }
+}
+
+/// Whether this process is root.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// `dir` as an absolute path, if a volume can be mounted on it.
+///
+/// # Errors
+/// It is no directory, a dead mount, or has a volume of ours mounted already.
+pub fn check_dir(dir: &Path) -> Result<PathBuf, MountError> {
+    let fail = |source: io::Error| MountError::Dir {
+        dir: dir.to_owned(),
+        source,
+    };
+    let full = match dir.canonicalize() {
+        Ok(full) => full,
+        Err(e) if e.raw_os_error() == Some(libc::ENOTCONN) => {
+            return Err(MountError::DeadMount(dir.to_owned()));
+        }
+        Err(e) => return Err(fail(e)),
+    };
+    if !full.metadata().map_err(fail)?.is_dir() {
+        return Err(fail(io::Error::from(io::ErrorKind::NotADirectory)));
+    }
+    match mountinfo::mount_at(&full).map_err(fail)? {
+        Some(below) if mountinfo::is_stetfs(&below) => Err(MountError::Taken {
+            dir: full,
+            source_path: PathBuf::from(below.source),
+        }),
+        _ => Ok(full),
+    }
+}
+
+/// Opens `/dev/fuse`, or says what is missing.
+pub(crate) fn open_fuse() -> Result<OwnedFd, MountError> {
+    File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/fuse")
+        .map(OwnedFd::from)
+        .map_err(MountError::NoFuse)
+}
+
+/// Mounts with mount(2) on the absolute path `dir`.
+pub(crate) fn mount(fuse: &OwnedFd, dir: &Path, options: &MountOptions) -> Result<(), MountError> {
+    let mut data = format!(
+        "fd={},rootmode=40000,user_id={},group_id={},default_permissions",
+        fuse.as_raw_fd(),
+        rustix::process::geteuid().as_raw(),
+        rustix::process::getegid().as_raw(),
+    );
+    if options.allow_other {
+        data.push_str(",allow_other");
+    }
+    let fail = |source: io::Error| MountError::Mount {
+        dir: dir.to_owned(),
+        source,
+    };
+    let data = CString::new(data).map_err(|e| fail(e.into()))?;
+    rustix::mount::mount(
+        mountinfo::bytes(&options.source),
+        dir,
+        "fuse.stetfs",
+        options.flags(),
+        data.as_c_str(),
+    )
+    .map_err(|e| fail(e.into()))
+}
+
+/// Changes a mount's flags in place (`mount -o remount`).
+///
+/// # Errors
+/// EBUSY when it is to become read-only and files are open for writing.
+pub fn remount_flags(dir: &Path, options: &MountOptions) -> Result<(), MountError> {
+    rustix::mount::mount_remount(dir, options.flags(), c"").map_err(|e| match e {
+        rustix::io::Errno::BUSY => MountError::Busy(dir.to_owned()),
+        e => MountError::Mount {
+            dir: dir.to_owned(),
+            source: e.into(),
+        },
+    })
+}
+
+pub(crate) fn find_fusermount() -> Result<(), MountError> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).any(|dir| dir.join("fusermount3").is_file());
+    if found {
+        Ok(())
+    } else {
+        Err(MountError::NoFusermount)
+    }
+}
+
+/// How to take a mount down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unmount {
+    /// Refuse while it is in use.
+    Now,
+    /// Out of the name space now; served until the last user is gone (MNT_DETACH).
+    Lazy,
+}
+
+/// Takes down the mount at `dir`. Returns when the name is free again; the server may still be
+/// bringing things home.
+///
+/// # Errors
+/// [`MountError::Busy`], [`MountError::NoFusermount`] without root, or what the kernel says.
+pub fn unmount(dir: &Path, how: Unmount) -> Result<(), MountError> {
+    let flags = match how {
+        Unmount::Now => UnmountFlags::NOFOLLOW,
+        Unmount::Lazy => UnmountFlags::NOFOLLOW | UnmountFlags::DETACH,
+    };
+    match rustix::mount::unmount(dir, flags) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::BUSY) => Err(MountError::Busy(dir.to_owned())),
+        Err(rustix::io::Errno::PERM) if !is_root() => fusermount_unmount(dir, how),
+        Err(e) => Err(MountError::Unmount {
+            dir: dir.to_owned(),
+            source: e.into(),
+        }),
+    }
+}
+
+fn fusermount_unmount(dir: &Path, how: Unmount) -> Result<(), MountError> {
+    find_fusermount()?;
+    let fail = |source: io::Error| MountError::Unmount {
+        dir: dir.to_owned(),
+        source,
+    };
+    let mut command = Command::new("fusermount3");
+    command.arg("-u");
+    if how == Unmount::Lazy {
+        command.arg("-z");
+    }
+    let out = command.arg("--").arg(dir).output().map_err(fail)?;
+    if out.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&out.stderr).trim().to_owned();
+    if said.contains("busy") {
+        return Err(MountError::Busy(dir.to_owned()));
+    }
+    Err(fail(io::Error::other(said)))
+}
+
+/// Ends the connection of a mount that does not come down: requests fail with ENOTCONN and the
+/// server goes on to close the volume. Root only.
+pub(crate) fn abort_connection(entry: &MountEntry) -> io::Result<()> {
+    let minor = entry.dev.rsplit(':').next().unwrap_or_default();
+    std::fs::write(format!("/sys/fs/fuse/connections/{minor}/abort"), "1")
+}

@@ -1,0 +1,129 @@
+//! What is mounted where, from `/proc/self/mountinfo`.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// One mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountEntry {
+    /// Device number as `major:minor`.
+    pub dev: String,
+    /// Where.
+    pub dir: PathBuf,
+    /// Whether writing is not allowed here.
+    pub read_only: bool,
+    /// Type, e.g. `fuse.stetfs`.
+    pub fstype: String,
+    /// What, e.g. the image's path.
+    pub source: OsString,
+}
+
+/// All mounts that this process sees, in the order they were made.
+///
+/// # Errors
+/// When `/proc` cannot be read.
+pub fn mounts() -> io::Result<Vec<MountEntry>> {
+    Ok(parse(&std::fs::read("/proc/self/mountinfo")?))
+}
+
+/// The topmost mount at exactly `dir`, which is an absolute path without symbolic links.
+///
+/// # Errors
+/// When `/proc` cannot be read.
+pub fn mount_at(dir: &Path) -> io::Result<Option<MountEntry>> {
+    Ok(mounts()?.into_iter().rfind(|m| m.dir == dir))
+}
+
+/// Whether the mount is one of ours.
+pub fn is_stetfs(entry: &MountEntry) -> bool {
+    entry.fstype == "fuse.stetfs" || entry.fstype == "fuseblk.stetfs"
+}
+
+fn parse(text: &[u8]) -> Vec<MountEntry> {
+    text.split(|b| *b == b'\n').filter_map(parse_line).collect()
+}
+
+/// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`
+fn parse_line(line: &[u8]) -> Option<MountEntry> {
+    let mut fields = line.split(|b| *b == b' ');
+    let dev = fields.nth(2)?;
+    let dir = fields.nth(1)?;
+    let options = fields.next()?;
+    fields.find(|f| *f == b"-")?;
+    let fstype = fields.next()?;
+    let source = fields.next()?;
+    Some(MountEntry {
+        dev: String::from_utf8_lossy(dev).into_owned(),
+        dir: PathBuf::from(OsString::from_vec(unescape(dir))),
+        read_only: options.split(|b| *b == b',').any(|o| o == b"ro"),
+        fstype: String::from_utf8_lossy(fstype).into_owned(),
+        source: OsString::from_vec(unescape(source)),
+    })
+}
+
+/// Blanks and the like are written as `\ooo`.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&first, tail)) = rest.split_first() {
+        let octal = (first == b'\\').then(|| tail.first_chunk::<3>()).flatten();
+        match octal.and_then(|o| u8::from_str_radix(std::str::from_utf8(o).ok()?, 8).ok()) {
+            Some(byte) => {
+                plain.push(byte);
+                rest = &tail[3..];
+            }
+            None => {
+                plain.push(first);
+                rest = tail;
+            }
+        }
+    }
+    plain
+}
+
+/// `path` made absolute, without following its last component's mount: works for a dead mount,
+/// which canonicalize cannot look at.
+///
+/// # Errors
+/// When the parent directory cannot be looked at.
+pub fn absolute(path: &Path) -> io::Result<PathBuf> {
+    match path.canonicalize() {
+        Ok(full) => Ok(full),
+        Err(e) if e.raw_os_error() == Some(libc::ENOTCONN) => {
+            let full = std::path::absolute(path)?;
+            match (full.parent(), full.file_name()) {
+                (Some(parent), Some(name)) => Ok(parent.canonicalize()?.join(name)),
+                _ => Ok(full),
+            }
+        }
+        Err(e) => Err(e),
+    }
+}
+
+/// Bytes of a path, for C.
+pub(crate) fn bytes(path: &Path) -> &[u8] {
+    path.as_os_str().as_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_with_blanks_and_optional_fields() {
+        let text = b"36 35 0:52 / /mnt/my\\040dir rw,nosuid shared:7 master:1 - fuse.stetfs /a\\134b.img rw,user_id=0\n\
+            bad line\n";
+        assert_eq!(
+            parse(text),
+            [MountEntry {
+                dev: "0:52".into(),
+                dir: "/mnt/my dir".into(),
+                read_only: false,
+                fstype: "fuse.stetfs".into(),
+                source: "/a\\b.img".into(),
+            }]
+        );
+    }
+}

@@ -1,0 +1,170 @@
+//! The seam between the FUSE transport and the file system.
+//!
+//! Whatever speaks to the kernel (fuser today) calls [`FileSystem`]; whatever is mounted implements
+//! it. Each operation gets a [`Done`]: owned, `Send`, called exactly once, from any thread. So an
+//! fsync is answered by the thread that made it durable while the one that read the request goes on.
+//! A `Done` that is dropped instead answers EIO.
+
+use stetfs::{
+    Attr, Ctx, Done, FallocateMode, FileType, FsError, Ino, RenameFlags, SeekWhat, SetAttr, StatFs,
+    XattrSet,
+};
+
+/// A file or directory held open: what `open` answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Fh(pub u64);
+
+/// Answer of a read: borrows the bytes, so that the implementation can use a buffer again.
+pub type ReadDone = Box<dyn FnOnce(Result<&[u8], FsError>) + Send>;
+
+/// How a file was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// The handle.
+    pub fh: Fh,
+    /// Pass the kernel's page cache by (FOPEN_DIRECT_IO).
+    pub direct_io: bool,
+}
+
+/// Where a directory listing goes: the reply's buffer. Answers once, by [`Listing::finish`].
+pub trait Listing: Send {
+    /// Adds an entry; `attr` when attributes were asked for. False if it does not fit: then the
+    /// listing is full and the entry's lookup, if it counted one, is not the kernel's.
+    fn add(&mut self, entry: &stetfs::DirEntry, kind: FileType, attr: Option<&Attr>) -> bool;
+    /// Sends the answer.
+    fn finish(self: Box<Self>, result: Result<(), FsError>);
+}
+
+/// Answer of an ioctl.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IoctlReply {
+    /// What ioctl(2) returns.
+    pub result: i32,
+    /// What is copied out, no longer than was asked for.
+    pub data: Vec<u8>,
+}
+
+/// A write request.
+#[derive(Clone, Copy, Debug)]
+pub struct WriteArgs<'a> {
+    /// First byte.
+    pub offset: u64,
+    /// The bytes.
+    pub data: &'a [u8],
+    /// `O_*` flags the file has now.
+    pub flags: i32,
+    /// The writer may not keep set-user-id and set-group-id bits (FUSE_WRITE_KILL_SUIDGID).
+    pub kill_suidgid: bool,
+}
+
+/// Arguments of [`FileSystem::ioctl`].
+#[derive(Clone, Copy, Debug)]
+pub struct IoctlArgs<'a> {
+    /// The command.
+    pub cmd: u32,
+    /// What was copied in.
+    pub input: &'a [u8],
+    /// Bytes that can be copied out.
+    pub out_size: u32,
+}
+
+/// A mounted file system. Inode numbers are the file system's own (the root is
+/// [`stetfs::ROOT_INO`]); names are bytes without `/` and NUL.
+#[allow(clippy::too_many_arguments)]
+pub trait FileSystem: Send + Sync + 'static {
+    /// Finds `name`; counts one lookup of the inode on success. ENOENT is remembered by the kernel.
+    fn lookup(&self, ctx: &Ctx, parent: Ino, name: &[u8], done: Done<Attr>);
+    /// Takes back `nlookup` lookups.
+    fn forget(&self, ino: Ino, nlookup: u64);
+    /// stat(2).
+    fn getattr(&self, ino: Ino, done: Done<Attr>);
+    /// Changes attributes, the size among them.
+    fn setattr(&self, ctx: &Ctx, ino: Ino, set: &SetAttr, done: Done<Attr>);
+    /// Target of a symbolic link.
+    fn readlink(&self, ino: Ino, done: Done<Vec<u8>>);
+    /// Makes a node of any type but directory and symlink.
+    fn mknod(
+        &self,
+        ctx: &Ctx,
+        parent: Ino,
+        name: &[u8],
+        mode: u32,
+        umask: u32,
+        rdev: u64,
+        done: Done<Attr>,
+    );
+    /// Makes a directory.
+    fn mkdir(&self, ctx: &Ctx, parent: Ino, name: &[u8], mode: u32, umask: u32, done: Done<Attr>);
+    /// Makes a symbolic link.
+    fn symlink(&self, ctx: &Ctx, parent: Ino, name: &[u8], target: &[u8], done: Done<Attr>);
+    /// Makes a hard link.
+    fn link(&self, ctx: &Ctx, ino: Ino, parent: Ino, name: &[u8], done: Done<Attr>);
+    /// Removes a name of a file.
+    fn unlink(&self, ctx: &Ctx, parent: Ino, name: &[u8], done: Done);
+    /// Removes an empty directory.
+    fn rmdir(&self, ctx: &Ctx, parent: Ino, name: &[u8], done: Done);
+    /// renameat2(2).
+    fn rename(
+        &self,
+        ctx: &Ctx,
+        parent: Ino,
+        name: &[u8],
+        new_parent: Ino,
+        new_name: &[u8],
+        flags: RenameFlags,
+        done: Done,
+    );
+    /// Opens a file; O_TRUNC among `flags` truncates it.
+    fn open(&self, ctx: &Ctx, ino: Ino, flags: i32, done: Done<Opened>);
+    /// Makes and opens a file.
+    fn create(
+        &self,
+        ctx: &Ctx,
+        parent: Ino,
+        name: &[u8],
+        mode: u32,
+        umask: u32,
+        flags: i32,
+        done: Done<(Attr, Opened)>,
+    );
+    /// Closes; the last reference to the handle is gone.
+    fn release(&self, fh: Fh);
+    /// Reads up to `size` bytes; fewer only at the end of the file.
+    fn read(&self, fh: Fh, offset: u64, size: u32, done: ReadDone);
+    /// Writes; answers the bytes written.
+    fn write(&self, ctx: &Ctx, ino: Ino, fh: Fh, args: WriteArgs<'_>, done: Done<usize>);
+    /// fsync(2) and fdatasync(2), of files and directories.
+    fn fsync(&self, fh: Fh, datasync: bool, done: Done);
+    /// fallocate(2).
+    fn fallocate(&self, ctx: &Ctx, fh: Fh, mode: FallocateMode, offset: u64, len: u64, done: Done);
+    /// lseek(2) to data or a hole.
+    fn seek(&self, fh: Fh, offset: u64, what: SeekWhat, done: Done<u64>);
+    /// Opens a directory.
+    fn opendir(&self, ctx: &Ctx, ino: Ino, flags: i32, done: Done<Opened>);
+    /// Lists the entries from `cookie` on until the listing is full. With `attrs`, each entry but
+    /// `.` and `..` that was added counts one lookup.
+    fn readdir(&self, fh: Fh, cookie: u64, attrs: bool, list: Box<dyn Listing>);
+    /// Counts of blocks and inodes.
+    fn statfs(&self, done: Done<StatFs>);
+    /// Sets an extended attribute.
+    fn setxattr(&self, ctx: &Ctx, ino: Ino, name: &[u8], value: &[u8], how: XattrSet, done: Done);
+    /// Reads an extended attribute.
+    fn getxattr(&self, ino: Ino, name: &[u8], done: Done<Vec<u8>>);
+    /// Names of the extended attributes, each ended by NUL.
+    fn listxattr(&self, ino: Ino, done: Done<Vec<u8>>);
+    /// Removes an extended attribute.
+    fn removexattr(&self, ctx: &Ctx, ino: Ino, name: &[u8], done: Done);
+    /// ioctl(2).
+    fn ioctl(&self, ctx: &Ctx, ino: Ino, fh: Fh, args: IoctlArgs<'_>, done: Done<IoctlReply>);
+}
+
+/// Tells the kernel that it must ask again for what it remembers of an inode.
+pub trait Invalidate: Send + Sync {
+    /// Attributes of `ino` changed other than by a request that says so.
+    fn attributes(&self, ino: Ino);
+}
+
+/// Whether `name` is `.` or `..`.
+pub(crate) fn is_dot(name: &[u8]) -> bool {
+    name == b"." || name == b".."
+}

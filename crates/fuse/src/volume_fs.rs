@@ -1,0 +1,375 @@
+//! A volume as a [`FileSystem`].
+
+use std::cell::RefCell;
+use std::sync::{Arc, OnceLock};
+
+use stetfs::{
+    Attr, Ctx, DirEntry, Done, FallocateMode, FileType, Fs, FsError, Ino, OpenRef, RenameFlags,
+    SeekWhat, SetAttr, StatFs, Volume, XattrSet,
+};
+
+use crate::handles::Handles;
+use crate::ioctl;
+use crate::ops::{
+    Fh, FileSystem, Invalidate, IoctlArgs, IoctlReply, Listing, Opened, ReadDone, WriteArgs, is_dot,
+};
+
+/// Entries taken from a directory at a time; attributes are looked up with its lock released.
+const LIST_BATCH: usize = 64;
+/// The longest read a request can ask for, bytes.
+const MAX_READ: usize = 1 << 20;
+/// Set-user-id and set-group-id.
+const SUID_SGID: u32 = 0o6000;
+
+thread_local! {
+    /// Where reads land before they go to the kernel; grows to the longest read of its thread.
+    static READ_BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// How a volume is mounted, beyond what the volume itself needs to know.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VolumeFsOptions {
+    /// Every file passes the kernel's page cache by.
+    pub direct_io: bool,
+    /// Writes are durable when they return.
+    pub sync: bool,
+    /// Changes of names are durable when they return.
+    pub dirsync: bool,
+}
+
+/// A volume, mounted.
+pub struct VolumeFs {
+    volume: Arc<Volume>,
+    open: Handles<OpenRef>,
+    options: VolumeFsOptions,
+    kernel: OnceLock<Arc<dyn Invalidate>>,
+}
+
+impl VolumeFs {
+    /// Serves `volume`.
+    pub fn new(volume: Arc<Volume>, options: VolumeFsOptions) -> VolumeFs {
+        VolumeFs {
+            volume,
+            open: Handles::new(),
+            options,
+            kernel: OnceLock::new(),
+        }
+    }
+
+    /// The volume.
+    pub fn volume(&self) -> &Arc<Volume> {
+        &self.volume
+    }
+
+    /// Whom to tell about changes that no answer tells of.
+    pub fn notify(&self, kernel: Arc<dyn Invalidate>) {
+        // Set once, when the session starts.
+        let _ = self.kernel.set(kernel);
+    }
+
+    /// Closes every file that is still open: the kernel sends no release for them when a
+    /// connection is aborted.
+    pub fn release_all(&self) {
+        drop(self.open.drain());
+    }
+
+    fn fs(&self) -> &Arc<Fs> {
+        self.volume.fs()
+    }
+
+    fn opened(&self, file: OpenRef) -> Opened {
+        Opened {
+            fh: self.open.insert(file),
+            direct_io: self.options.direct_io,
+        }
+    }
+
+    fn file(&self, fh: Fh) -> Result<OpenRef, FsError> {
+        self.open.get(fh).ok_or(FsError::Errno(libc::EBADF))
+    }
+
+    fn attributes_changed(&self, ino: Ino) {
+        if let Some(kernel) = self.kernel.get() {
+            kernel.attributes(ino);
+        }
+    }
+
+    /// Answers a change of names, after a commit if the mount wants that.
+    fn named<T: Send + 'static>(&self, result: Result<T, FsError>, done: Done<T>) {
+        match result {
+            Ok(value) if self.options.dirsync => {
+                self.fs()
+                    .sync_all(Box::new(move |synced| done(synced.map(|()| value))));
+            }
+            other => done(other),
+        }
+    }
+
+    /// Fills `list` from `cookie` on.
+    fn list(
+        &self,
+        file: &OpenRef,
+        mut cookie: u64,
+        attrs: bool,
+        list: &mut dyn Listing,
+    ) -> Result<(), FsError> {
+        let fs = self.fs();
+        let dir = file.ino();
+        loop {
+            let mut batch: Vec<DirEntry> = Vec::with_capacity(LIST_BATCH);
+            fs.readdir(file, cookie, &mut |entry| {
+                batch.push(entry);
+                batch.len() < LIST_BATCH
+            })?;
+            let last = batch.len() < LIST_BATCH;
+            for entry in batch {
+                cookie = entry.next;
+                let dot = is_dot(&entry.name);
+                // The kernel holds the directory's lock: the name still leads to this inode.
+                let attr = match (attrs, dot, entry.kind) {
+                    (true, false, _) => Some(fs.lookup(dir, &entry.name)),
+                    (true, true, _) | (false, _, None) => Some(fs.getattr(entry.ino)),
+                    (false, _, Some(_)) => None,
+                };
+                let attr = match attr {
+                    // A damaged inode does not hide the rest of the directory.
+                    Some(Err(e)) => {
+                        tracing::warn!(dir, ino = entry.ino, "cannot list an entry: {e}");
+                        continue;
+                    }
+                    Some(Ok(attr)) => Some(attr),
+                    None => None,
+                };
+                let kind = attr
+                    .as_ref()
+                    .map(|a| a.kind)
+                    .or(entry.kind)
+                    .unwrap_or(FileType::Regular);
+                if !list.add(&entry, kind, attr.as_ref().filter(|_| attrs)) {
+                    if attrs && !dot {
+                        fs.forget(entry.ino, 1);
+                    }
+                    return Ok(());
+                }
+            }
+            if last {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl FileSystem for VolumeFs {
+    fn lookup(&self, _ctx: &Ctx, parent: Ino, name: &[u8], done: Done<Attr>) {
+        done(self.fs().lookup(parent, name));
+    }
+
+    fn forget(&self, ino: Ino, nlookup: u64) {
+        self.fs().forget(ino, nlookup);
+    }
+
+    fn getattr(&self, ino: Ino, done: Done<Attr>) {
+        done(self.fs().getattr(ino));
+    }
+
+    fn setattr(&self, ctx: &Ctx, ino: Ino, set: &SetAttr, done: Done<Attr>) {
+        done(self.fs().setattr(ctx, ino, set));
+    }
+
+    fn readlink(&self, ino: Ino, done: Done<Vec<u8>>) {
+        done(self.fs().readlink(ino));
+    }
+
+    fn mknod(
+        &self,
+        ctx: &Ctx,
+        parent: Ino,
+        name: &[u8],
+        mode: u32,
+        umask: u32,
+        rdev: u64,
+        done: Done<Attr>,
+    ) {
+        self.named(self.fs().mknod(ctx, parent, name, mode, umask, rdev), done);
+    }
+
+    fn mkdir(&self, ctx: &Ctx, parent: Ino, name: &[u8], mode: u32, umask: u32, done: Done<Attr>) {
+        self.named(self.fs().mkdir(ctx, parent, name, mode, umask), done);
+    }
+
+    fn symlink(&self, ctx: &Ctx, parent: Ino, name: &[u8], target: &[u8], done: Done<Attr>) {
+        self.named(self.fs().symlink(ctx, parent, name, target), done);
+    }
+
+    fn link(&self, ctx: &Ctx, ino: Ino, parent: Ino, name: &[u8], done: Done<Attr>) {
+        self.named(self.fs().link(ctx, ino, parent, name), done);
+    }
+
+    fn unlink(&self, ctx: &Ctx, parent: Ino, name: &[u8], done: Done) {
+        self.named(self.fs().unlink(ctx, parent, name), done);
+    }
+
+    fn rmdir(&self, ctx: &Ctx, parent: Ino, name: &[u8], done: Done) {
+        self.named(self.fs().rmdir(ctx, parent, name), done);
+    }
+
+    fn rename(
+        &self,
+        ctx: &Ctx,
+        parent: Ino,
+        name: &[u8],
+        new_parent: Ino,
+        new_name: &[u8],
+        flags: RenameFlags,
+        done: Done,
+    ) {
+        self.named(
+            self.fs()
+                .rename(ctx, parent, name, new_parent, new_name, flags),
+            done,
+        );
+    }
+
+    fn open(&self, ctx: &Ctx, ino: Ino, flags: i32, done: Done<Opened>) {
+        done(
+            self.fs()
+                .open_inode(ctx, ino, flags)
+                .map(|file| self.opened(file)),
+        );
+    }
+
+    fn create(
+        &self,
+        ctx: &Ctx,
+        parent: Ino,
+        name: &[u8],
+        mode: u32,
+        umask: u32,
+        flags: i32,
+        done: Done<(Attr, Opened)>,
+    ) {
+        let created = self.fs().create(ctx, parent, name, mode, umask, flags);
+        self.named(created.map(|(attr, file)| (attr, self.opened(file))), done);
+    }
+
+    fn release(&self, fh: Fh) {
+        drop(self.open.remove(fh));
+    }
+
+    fn read(&self, fh: Fh, offset: u64, size: u32, done: ReadDone) {
+        let file = match self.file(fh) {
+            Ok(file) => file,
+            Err(e) => return done(Err(e)),
+        };
+        READ_BUFFER.with_borrow_mut(|buf| {
+            let size = (size as usize).min(MAX_READ);
+            if buf.len() < size {
+                buf.resize(size, 0);
+            }
+            let read = self.fs().read(&file, offset, &mut buf[..size]);
+            done(read.map(|n| &buf[..n.min(size)]));
+        });
+    }
+
+    fn write(&self, ctx: &Ctx, ino: Ino, fh: Fh, args: WriteArgs<'_>, done: Done<usize>) {
+        let written = self.file(fh).and_then(|file| {
+            // The kernel would go on trusting the bits it remembers when a program is executed.
+            let had_bits = args.kill_suidgid
+                && self
+                    .fs()
+                    .getattr(ino)
+                    .is_ok_and(|a| a.mode & SUID_SGID != 0);
+            let n = self
+                .fs()
+                .write(ctx, &file, args.offset, args.data, args.kill_suidgid)?;
+            if had_bits {
+                self.attributes_changed(ino);
+            }
+            Ok((file, n))
+        });
+        match written {
+            // After writes to FOPEN_DIRECT_IO files the kernel sends no fsync by itself.
+            Ok((file, n))
+                if self.options.direct_io
+                    && (self.options.sync || args.flags & libc::O_DSYNC != 0) =>
+            {
+                let datasync = !self.options.sync && args.flags & libc::O_SYNC != libc::O_SYNC;
+                self.fs().fsync(
+                    &file,
+                    datasync,
+                    Box::new(move |synced| done(synced.map(|()| n))),
+                );
+            }
+            Ok((_, n)) => done(Ok(n)),
+            Err(e) => done(Err(e)),
+        }
+    }
+
+    fn fsync(&self, fh: Fh, datasync: bool, done: Done) {
+        match self.file(fh) {
+            Ok(file) => self.fs().fsync(&file, datasync, done),
+            Err(e) => done(Err(e)),
+        }
+    }
+
+    fn fallocate(&self, ctx: &Ctx, fh: Fh, mode: FallocateMode, offset: u64, len: u64, done: Done) {
+        done(
+            self.file(fh)
+                .and_then(|file| self.fs().fallocate(ctx, &file, mode, offset, len)),
+        );
+    }
+
+    fn seek(&self, fh: Fh, offset: u64, what: SeekWhat, done: Done<u64>) {
+        done(
+            self.file(fh)
+                .and_then(|file| self.fs().seek(&file, offset, what)),
+        );
+    }
+
+    fn opendir(&self, ctx: &Ctx, ino: Ino, flags: i32, done: Done<Opened>) {
+        self.open(ctx, ino, flags, done);
+    }
+
+    fn readdir(&self, fh: Fh, cookie: u64, attrs: bool, mut list: Box<dyn Listing>) {
+        let listed = self
+            .file(fh)
+            .and_then(|file| self.list(&file, cookie, attrs, list.as_mut()));
+        list.finish(listed);
+    }
+
+    fn statfs(&self, done: Done<StatFs>) {
+        done(Ok(self.fs().statfs()));
+    }
+
+    fn setxattr(&self, ctx: &Ctx, ino: Ino, name: &[u8], value: &[u8], how: XattrSet, done: Done) {
+        let set = self.fs().setxattr(ctx, ino, name, value, how);
+        if set.is_ok() && name.starts_with(b"system.posix_acl") {
+            // An access ACL is mode bits too.
+            self.attributes_changed(ino);
+        }
+        done(set);
+    }
+
+    fn getxattr(&self, ino: Ino, name: &[u8], done: Done<Vec<u8>>) {
+        done(self.fs().getxattr(ino, name));
+    }
+
+    fn listxattr(&self, ino: Ino, done: Done<Vec<u8>>) {
+        done(self.fs().listxattr(ino));
+    }
+
+    fn removexattr(&self, ctx: &Ctx, ino: Ino, name: &[u8], done: Done) {
+        done(self.fs().removexattr(ctx, ino, name));
+    }
+
+    fn ioctl(&self, ctx: &Ctx, ino: Ino, _fh: Fh, args: IoctlArgs<'_>, done: Done<IoctlReply>) {
+        ioctl::run(
+            self.fs(),
+            ctx,
+            ino,
+            args,
+            || self.attributes_changed(ino),
+            done,
+        );
+    }
+}

@@ -1,0 +1,83 @@
+//! Names for combinations of journal policies (`journal=`).
+
+use std::fmt;
+use std::str::FromStr;
+
+use stetfs_ext4::DataMode;
+
+/// A journal preset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Preset {
+    /// jbd2, data goes home before the transaction that makes it reachable (ext4's default).
+    #[default]
+    Ordered,
+    /// jbd2, data is journaled with the metadata.
+    Data,
+    /// jbd2, data goes home at any time.
+    Writeback,
+}
+
+impl Preset {
+    /// All presets, as `journal=` names them.
+    pub const ALL: [Preset; 3] = [Preset::Ordered, Preset::Data, Preset::Writeback];
+
+    /// The name `journal=` takes.
+    pub fn name(self) -> &'static str {
+        match self {
+            Preset::Ordered => "ordered",
+            Preset::Data => "data",
+            Preset::Writeback => "writeback",
+        }
+    }
+
+    /// What the journal does with file data.
+    pub fn data_mode(self) -> DataMode {
+        match self {
+            Preset::Ordered => DataMode::Ordered,
+            Preset::Data => DataMode::Journal,
+            Preset::Writeback => DataMode::Writeback,
+        }
+    }
+}
+
+impl fmt::Display for Preset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A name that is no preset.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no journal preset {0:?}; the presets are ordered, data and writeback")]
+pub struct UnknownPreset(pub String);
+
+impl FromStr for Preset {
+    type Err = UnknownPreset;
+
+    /// Takes the preset's name, or `journal` for [`Preset::Data`] as ext4's `data=` has it.
+    fn from_str(s: &str) -> Result<Preset, UnknownPreset> {
+        match s {
+            "journal" => Ok(Preset::Data),
+            _ => Preset::ALL
+                .into_iter()
+                .find(|p| p.name() == s)
+                .ok_or_else(|| UnknownPreset(s.to_owned())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lead_back_to_presets() {
+        for preset in Preset::ALL {
+            assert_eq!(preset.to_string().parse(), Ok(preset));
+        }
+        assert_eq!("journal".parse(), Ok(Preset::Data));
+        let error = "fast".parse::<Preset>().map_err(|e| e.to_string());
+        assert!(error.is_err_and(|e| e.contains("ordered, data and writeback")));
+    }
+}

@@ -1,0 +1,114 @@
+//! An open volume.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use stetfs_block::{BlockDevice, BlockError, Direct, FileDevice, OpenOptions, Uring};
+use stetfs_ext4::{Fs, FsOptions, Result};
+
+use crate::preset::Preset;
+
+/// How a volume is opened.
+#[derive(Clone, Debug, Default)]
+pub struct VolumeOptions {
+    /// Journal preset; decides [`FsOptions::data`].
+    pub preset: Preset,
+    /// Options of the file system. `data` is set from `preset`.
+    pub fs: FsOptions,
+    /// Whether requests pass the host's page cache by.
+    pub direct: Direct,
+    /// Whether io_uring is used.
+    pub uring: Uring,
+}
+
+/// A volume that is open, and locked against everyone else, until it is closed.
+pub struct Volume {
+    path: PathBuf,
+    preset: Preset,
+    device: Arc<FileDevice>,
+    fs: Arc<Fs>,
+}
+
+impl Volume {
+    /// Opens the image file or block device at `path`: locks it, replays its journal, and finishes
+    /// what a crash interrupted.
+    ///
+    /// # Errors
+    /// Those of [`FileDevice::open`] (`Locked` if somebody has the volume) and of [`Fs::open`].
+    pub fn open(path: impl AsRef<Path>, options: &VolumeOptions) -> Result<Arc<Volume>> {
+        let path = path.as_ref();
+        // Without write access to the device a journal cannot be replayed; `ro` alone still replays it.
+        let read_only = options.fs.read_only && (options.fs.no_recovery || !writable(path));
+        let device = FileDevice::open(
+            path,
+            OpenOptions {
+                read_only,
+                direct: options.direct,
+                uring: options.uring,
+            },
+        )?;
+        let device = Arc::new(device);
+        let fs_options = FsOptions {
+            data: options.preset.data_mode(),
+            ..options.fs.clone()
+        };
+        let fs = Fs::open(Arc::clone(&device) as Arc<dyn BlockDevice>, fs_options)?;
+        Ok(Arc::new(Volume {
+            path: path.to_owned(),
+            preset: options.preset,
+            device,
+            fs,
+        }))
+    }
+
+    /// The file system's operations.
+    pub fn fs(&self) -> &Arc<Fs> {
+        &self.fs
+    }
+
+    /// Where it was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The journal preset in use.
+    pub fn preset(&self) -> Preset {
+        self.preset
+    }
+
+    /// The device below.
+    pub fn device(&self) -> &Arc<FileDevice> {
+        &self.device
+    }
+
+    /// Brings everything home and marks the volume clean. Operations that come later fail. The lock
+    /// is given up when the last reference to the volume is dropped.
+    ///
+    /// # Errors
+    /// The device or the journal failed: the volume stays marked for recovery.
+    pub fn close(&self) -> Result<()> {
+        self.fs.unmount()
+    }
+}
+
+fn writable(path: &Path) -> bool {
+    rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()
+}
+
+/// Whether somebody has the volume at `path` open for writing.
+///
+/// # Errors
+/// The volume cannot be looked at.
+pub fn is_in_use(path: &Path) -> Result<bool, BlockError> {
+    match FileDevice::open(
+        path,
+        OpenOptions {
+            read_only: true,
+            ..Default::default()
+        },
+    ) {
+        Ok(_) => Ok(false),
+        Err(BlockError::Locked { .. }) => Ok(true),
+        Err(e) => Err(e),
+    }
+}
