@@ -15,6 +15,7 @@ pub mod mounter;
 pub mod scratch;
 pub mod stet;
 pub mod sys;
+pub mod tools;
 pub mod tree;
 pub mod workload;
 

@@ -134,12 +134,14 @@ impl KernelMount {
         Ok(())
     }
 
-    /// Stops the mounted ext4 as a power cut would, then unmounts it: the image stays dirty.
-    pub fn crash(self, how: Shutdown) -> Result<()> {
+    /// Stops the mounted ext4 as a power cut would, then unmounts it: the image stays dirty. Before the unmount
+    /// `release` must end whatever uses it.
+    pub fn crash(self, how: Shutdown, release: impl FnOnce()) -> Result<()> {
         {
             let root = File::open(&self.dir)?;
             sys::ext4_shutdown(root.as_fd(), how).context("EXT4_IOC_SHUTDOWN")?;
         }
+        release();
         self.umount()
     }
 }

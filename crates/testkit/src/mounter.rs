@@ -177,12 +177,19 @@ impl Mounted {
     }
 
     /// Stops it in the middle: the kernel's ext4 by its shutdown ioctl without a log flush, StetFS by killing the
-    /// server with SIGKILL. The image stays dirty.
+    /// server with SIGKILL. The image stays dirty. Nothing may be in use on the kernel's mount.
     pub fn crash(self) -> Result<()> {
+        self.crash_with(Shutdown::NoLogFlush, || {})
+    }
+
+    /// [`Mounted::crash`] under its users: `release` is called once nothing reaches the image any more, to end
+    /// what still has files open there. `how` is for the kernel.
+    pub fn crash_with(self, how: Shutdown, release: impl FnOnce()) -> Result<()> {
         match self {
-            Self::Kernel(m) => m.crash(Shutdown::NoLogFlush),
+            Self::Kernel(m) => m.crash(how, release),
             Self::Stetfs { mount, device } => {
                 mount.kill9()?;
+                release();
                 drop(device);
                 Ok(())
             }

@@ -1,0 +1,183 @@
+//! Volumes go back and forth between StetFS and the kernel: what one writes the other reads, to the last attribute.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{
+    assert_no_differences, assert_same, capture, capture_image, kernel, kernel_read_only, seed,
+    stetfs,
+};
+use stetfs_testkit::workload::mutate::Mutator;
+use stetfs_testkit::workload::{Plan, Section};
+use stetfs_testkit::{CaptureOptions, Image, Mkfs, Mounter, Tree};
+
+/// Room for every section, and (with `-T largefile`) inodes.
+const SIZE: u64 = 1 << 30;
+
+/// `writer` builds the rich tree; `reader` must see the same, and e2fsck must find nothing.
+fn written_by_one_read_by_the_other(writer: &Mounter, reader: &Mounter, mkfs: &Mkfs, plan: &Plan) {
+    let what = format!("{} → {}, {mkfs:?}", writer.name(), reader.name());
+    let image = Image::make(SIZE, mkfs).unwrap();
+    let mounted = writer.mount(image.path()).unwrap();
+    plan.populate(mounted.path())
+        .unwrap_or_else(|e| panic!("{what}: {e:#}"));
+    let live = capture(mounted.path());
+    mounted.umount().unwrap();
+    image
+        .e2fsck_fn()
+        .unwrap_or_else(|e| panic!("{what}: {e:#}"));
+
+    let again = capture_image(writer, image.path());
+    assert_same(
+        &format!("{what}: the writer after remount"),
+        &without_data_runs(live),
+        &without_data_runs(again.clone()),
+    );
+    let other = capture_image(reader, image.path());
+    assert_same(&what, &again, &other);
+    image
+        .e2fsck_fn()
+        .unwrap_or_else(|e| panic!("{what}, after the reader: {e:#}"));
+}
+
+/// SEEK_DATA on a live file finds cached pages of unwritten extents, too, which after a remount are holes.
+fn without_data_runs(mut tree: Tree) -> Tree {
+    for entry in tree.entries.values_mut() {
+        entry.data = None;
+    }
+    tree
+}
+
+/// Both directions for one kind of volume.
+fn both_ways(a: &Mounter, b: &Mounter, mkfs: &Mkfs, plan: &Plan) {
+    written_by_one_read_by_the_other(a, b, mkfs, plan);
+    written_by_one_read_by_the_other(b, a, mkfs, plan);
+}
+
+macro_rules! volumes {
+    ($($name:ident: $mkfs:expr, $plan:expr;)*) => { $(
+        #[test]
+        fn $name() {
+            both_ways(&kernel(), &stetfs(), &$mkfs, &$plan);
+        }
+    )* };
+}
+
+volumes! {
+    blocks_1k: Mkfs::blocks(1024), Plan::full(1);
+    blocks_2k: Mkfs::blocks(2048), Plan::full(2);
+    blocks_4k: Mkfs::blocks(4096), Plan::full(3);
+    small_1k: Mkfs::blocks(1024).usage("small"), Plan::small(4);
+    small_2k: Mkfs::blocks(2048).usage("small"), Plan::small(5);
+    small_4k: Mkfs::blocks(4096).usage("small"), Plan::small(6);
+    largefile_1k: Mkfs::blocks(1024).usage("largefile"), Plan::small(7);
+    largefile_2k: Mkfs::blocks(2048).usage("largefile"), Plan::small(8);
+    largefile_4k: Mkfs::blocks(4096).usage("largefile"), Plan::small(9);
+    // Older or rarer volumes.
+    no_extents: Mkfs::blocks(4096).feature("^extents").feature("^64bit"), without_preallocation(10);
+    no_checksums: Mkfs::blocks(4096).feature("^metadata_csum"), Plan::small(11);
+    no_index: Mkfs::blocks(1024).feature("^dir_index"), Plan::small(12);
+    inodes_of_128_bytes: Mkfs::blocks(1024).inode_size(128), Plan::small(13);
+    no_flex_groups: Mkfs::blocks(1024).feature("^flex_bg"), Plan::small(14);
+}
+
+/// Block-mapped files have no unwritten extents, and end at 4 TiB or less.
+fn without_preallocation(seed: u64) -> Plan {
+    Plan::small(seed).without(Section::Fallocate)
+}
+
+/// The same calls have the same effect as in the kernel, not only the same bytes on disk for both readers.
+#[test]
+fn posix_calls_do_what_they_do_in_the_kernel() {
+    let options = CaptureOptions {
+        mtime: false,
+        flags: true,
+        ..CaptureOptions::default()
+    };
+    let build = |mounter: &Mounter| {
+        let image = Image::make(SIZE, &Mkfs::new()).unwrap();
+        let mounted = mounter.mount(image.path()).unwrap();
+        Plan::full(20)
+            .populate(mounted.path())
+            .unwrap_or_else(|e| panic!("{}: {e:#}", mounter.name()));
+        let tree = Tree::capture(mounted.path(), &options).unwrap();
+        let times =
+            Tree::capture(&mounted.path().join("times"), &CaptureOptions::default()).unwrap();
+        mounted.umount().unwrap();
+        (tree, times)
+    };
+    let (kernel_tree, mut kernel_times) = build(&kernel());
+    let (stetfs_tree, mut stetfs_times) = build(&stetfs());
+    // The directory itself, and files without a chosen time, have the clock's.
+    for times in [&mut kernel_times, &mut stetfs_times] {
+        times
+            .entries
+            .retain(|path, _| !path.is_empty() && !path.starts_with("owner") && path != "sticky");
+    }
+    assert_same("after the same calls", &kernel_tree, &stetfs_tree);
+    assert_same("chosen times", &kernel_times, &stetfs_times);
+}
+
+/// Random changes, taking turns: each finds what the other left and goes on from there.
+fn taking_turns(mounters: &[Mounter], seed: u64, mkfs: &Mkfs) {
+    let image = Image::make(256 << 20, mkfs).unwrap();
+    let mut work = Mutator::new(seed);
+    for turn in 0..6 {
+        let mounter = &mounters[turn % mounters.len()];
+        let what = format!("seed {seed}, turn {turn}, {}, {mkfs:?}", mounter.name());
+        let mounted = mounter.mount(image.path()).unwrap();
+        let root = mounted.path().join("work");
+        if turn == 0 {
+            std::fs::create_dir(&root).unwrap();
+        }
+        assert_no_differences(&format!("{what}, before"), &work.verify(&root).unwrap());
+        work.run(&root, 400)
+            .unwrap_or_else(|e| panic!("{what}: {e:#}"));
+        assert_no_differences(&what, &work.verify(&root).unwrap());
+        mounted.umount().unwrap();
+        image
+            .e2fsck_fn()
+            .unwrap_or_else(|e| panic!("{what}: {e:#}"));
+    }
+}
+
+#[test]
+fn random_changes_in_turns() {
+    let seed = seed("STETFS_MUTATE_SEED");
+    for (i, block) in [1024, 2048, 4096].into_iter().enumerate() {
+        taking_turns(&[stetfs(), kernel()], seed + i as u64, &Mkfs::blocks(block));
+    }
+}
+
+/// The test itself, with the kernel in both parts.
+#[test]
+fn harness_kernel_to_kernel() {
+    written_by_one_read_by_the_other(
+        &kernel(),
+        &kernel_read_only(),
+        &Mkfs::blocks(1024),
+        &Plan::full(30),
+    );
+    written_by_one_read_by_the_other(
+        &kernel(),
+        &kernel_read_only(),
+        &Mkfs::blocks(4096).usage("largefile"),
+        &Plan::small(31),
+    );
+    let old = Mkfs::blocks(4096).feature("^extents").feature("^64bit");
+    written_by_one_read_by_the_other(
+        &kernel(),
+        &kernel_read_only(),
+        &old,
+        &without_preallocation(32),
+    );
+    let tiny_inodes = Mkfs::blocks(1024).inode_size(128);
+    written_by_one_read_by_the_other(
+        &kernel(),
+        &kernel_read_only(),
+        &tiny_inodes,
+        &Plan::small(33),
+    );
+    taking_turns(&[kernel()], 40, &Mkfs::blocks(1024));
+}
