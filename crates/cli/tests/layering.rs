@@ -1,0 +1,121 @@
+//! The crates import downwards only (docs and design: "The layers, bottom to top").
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Who may import whom. `stetfs-` is left out.
+const MAY_IMPORT: [(&str, &[&str]); 12] = [
+    ("ondisk", &[]),
+    ("sync", &[]),
+    ("block", &[]),
+    ("flash", &["block"]),
+    ("cache", &["block", "sync"]),
+    ("journal", &["ondisk", "sync", "block", "cache"]),
+    ("ext4", &["ondisk", "sync", "block", "cache", "journal"]),
+    (
+        "stetfs",
+        &["ondisk", "sync", "block", "cache", "journal", "ext4"],
+    ),
+    ("fuse", &["stetfs"]),
+    ("cli", &["stetfs", "fuse", "bench"]),
+    ("crash", &["stetfs", "block", "flash", "testkit"]),
+    ("testkit", &[]),
+];
+
+/// May import everything: the benchmarks.
+const TOP: &str = "bench";
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .unwrap()
+}
+
+fn short(name: &str) -> Option<&str> {
+    if name == "stetfs" {
+        Some(name)
+    } else {
+        name.strip_prefix("stetfs-")
+    }
+}
+
+#[test]
+fn crates_import_downwards_only() {
+    let out = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version=1", "--no-deps", "--offline"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(
+        out.status.success(),
+        "{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
+    let metadata: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let mut wrong = Vec::new();
+    let mut seen = 0;
+    for package in metadata["packages"].as_array().unwrap() {
+        let name = short(package["name"].as_str().unwrap()).unwrap();
+        seen += 1;
+        if name == TOP {
+            continue;
+        }
+        let Some((_, allowed)) = MAY_IMPORT.iter().find(|(n, _)| *n == name) else {
+            wrong.push(format!(
+                "{name} is in no layer: add it to the architecture and to this table"
+            ));
+            continue;
+        };
+        for dependency in package["dependencies"].as_array().unwrap() {
+            // Tests may use what they like.
+            if dependency["kind"] == "dev" {
+                continue;
+            }
+            let Some(used) = short(dependency["name"].as_str().unwrap()) else {
+                continue;
+            };
+            if !allowed.contains(&used) {
+                wrong.push(format!("{name} imports {used}"));
+            }
+        }
+    }
+    assert!(
+        seen >= 10,
+        "cargo metadata shows the workspace's crates, not {seen}"
+    );
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// `ext4` uses the journal's façade: it never names a scheme or what the schemes are made of.
+#[test]
+fn the_file_system_names_no_journal_scheme() {
+    let mut wrong = Vec::new();
+    let mut files = 0;
+    let mut dirs = vec![root().join("crates/ext4/src")];
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                dirs.push(path);
+                continue;
+            }
+            files += 1;
+            let text = std::fs::read_to_string(&path).unwrap();
+            for (n, line) in text.lines().enumerate() {
+                let code = line.split("//").next().unwrap_or_default();
+                if ["Jbd2", "jbd2::", "journal::policy", "journal::engine"]
+                    .iter()
+                    .any(|w| code.contains(w))
+                {
+                    wrong.push(format!("{}:{}: {}", path.display(), n + 1, line.trim()));
+                }
+            }
+        }
+    }
+    assert!(files > 5, "the sources were found");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
