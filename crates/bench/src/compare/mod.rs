@@ -4,6 +4,7 @@
 //! so that no target always comes first, and what else the machine does hits all alike. Reported
 //! are medians over the rounds and ratios to the first target.
 
+mod command;
 mod device;
 mod figure;
 mod peers;
@@ -18,6 +19,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 
+pub use command::CompareArgs;
 pub use device::Counters;
 pub use peers::{Peers, PeersConfig, StetfsPeer};
 pub use report::{Better, Metric, Report, Value};

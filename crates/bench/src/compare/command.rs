@@ -1,0 +1,175 @@
+//! The command line of `stetfs bench compare`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use super::{CompareConfig, Peers, PeersConfig, Report, Sizes, StetfsPeer, Target, Workload, run};
+
+/// Arguments of `bench compare`.
+#[derive(Clone, Debug, Args)]
+pub struct CompareArgs {
+    /// Mounted directories with their names in the report. Ratios are to the first.
+    #[arg(value_name = "NAME=DIR", value_parser = target)]
+    targets: Vec<(String, PathBuf)>,
+    /// Compare StetFS with the kernel's ext4, set up from nothing: each on an image of its own behind a loop device (needs
+    /// root); everything is taken down again.
+    #[arg(long, conflicts_with = "targets")]
+    setup: bool,
+    /// With --setup: StetFS mounts to compare, each given by its mount options, e.g. `journal=data`.
+    #[arg(long = "stetfs", value_name = "OPTIONS", default_values = ["journal=ordered", "journal=data"])]
+    stetfs: Vec<String>,
+    /// With --setup: size of each image in MiB.
+    #[arg(long, value_name = "MIB", default_value_t = 2048)]
+    image_size: u64,
+    /// With --setup: size of the journals in MiB.
+    #[arg(long, value_name = "MIB", default_value_t = 128)]
+    journal_size: u32,
+    /// Run only these workloads.
+    #[arg(short, long = "workload", value_name = "NAME", value_parser = workload, long_help = workload_help())]
+    workloads: Vec<Workload>,
+    /// Rounds of each workload on each target (5, or 3 with --quick).
+    #[arg(short, long)]
+    rounds: Option<u32>,
+    /// A first look in a minute or so: less work a round.
+    #[arg(long)]
+    quick: bool,
+    /// Writes with a sync a round, in each of the two latency workloads.
+    #[arg(long, value_name = "N")]
+    syncs: Option<u32>,
+    /// Files per thread a round, in the workloads on names.
+    #[arg(long, value_name = "N")]
+    names: Option<u32>,
+    /// MiB that are written and read a round.
+    #[arg(long, value_name = "MIB")]
+    stream_size: Option<u64>,
+    /// Files of the repository that is cloned.
+    #[arg(long, value_name = "N")]
+    git_files: Option<u32>,
+    /// SQLite transactions a round.
+    #[arg(long, value_name = "N")]
+    transactions: Option<u32>,
+    /// The sqlite3 program.
+    #[arg(long, value_name = "PROGRAM", default_value = "sqlite3")]
+    sqlite3: PathBuf,
+    /// Also write compare.txt, compare.md, compare.json and compare.svg into this directory.
+    #[arg(short, long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+fn target(text: &str) -> std::result::Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((name, dir)) if !name.is_empty() && !dir.is_empty() => {
+            Ok((name.to_owned(), dir.into()))
+        }
+        _ => Err("give a name and a directory, e.g. ext4=/mnt/a".to_owned()),
+    }
+}
+
+fn workload(text: &str) -> std::result::Result<Workload, String> {
+    Workload::from_name(text).ok_or_else(|| format!("the workloads are {}", names()))
+}
+
+fn names() -> String {
+    Workload::ALL.map(Workload::name).join(", ")
+}
+
+fn workload_help() -> String {
+    format!("Run only these workloads: {}", names())
+}
+
+impl CompareArgs {
+    /// Measures; `stetfs` is the program that --setup mounts with.
+    pub fn run(&self, stetfs: &Path) -> Result<Report> {
+        let report = if self.setup {
+            let presets = self.stetfs.iter().map(|options| StetfsPeer {
+                name: format!("stetfs {}", options.trim_start_matches("journal=")),
+                options: options.clone(),
+            });
+            let config = PeersConfig {
+                image_bytes: self.image_size << 20,
+                journal_mib: self.journal_size,
+                ..PeersConfig::new(Some(stetfs.to_owned()), presets.collect())
+            };
+            Peers::compare(&config, |c| self.tune(c))?
+        } else {
+            if self.targets.is_empty() {
+                bail!("give directories to compare (NAME=DIR …), or --setup");
+            }
+            let targets = self
+                .targets
+                .iter()
+                .map(|(name, dir)| Target::new(name, dir))
+                .collect();
+            run(&mut self.tune(CompareConfig::new(targets)))?
+        };
+        if let Some(dir) = &self.out {
+            report.write(dir).context("writing the report")?;
+        }
+        Ok(report)
+    }
+
+    fn tune(&self, mut config: CompareConfig) -> CompareConfig {
+        if self.quick {
+            config = config.quick();
+        }
+        if !self.workloads.is_empty() {
+            config.workloads.clone_from(&self.workloads);
+        }
+        config.rounds = self.rounds.unwrap_or(config.rounds);
+        let sizes = config.sizes;
+        config.sizes = Sizes {
+            syncs: self.syncs.unwrap_or(sizes.syncs),
+            names: self.names.unwrap_or(sizes.names),
+            stream_bytes: self.stream_size.map_or(sizes.stream_bytes, |mib| mib << 20),
+            git_files: self.git_files.unwrap_or(sizes.git_files),
+            transactions: self.transactions.unwrap_or(sizes.transactions),
+            ..sizes
+        };
+        config.sqlite3.clone_from(&self.sqlite3);
+        config
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        args: CompareArgs,
+    }
+
+    fn parse(line: &str) -> std::result::Result<CompareArgs, clap::Error> {
+        Program::try_parse_from(line.split(' ')).map(|p| p.args)
+    }
+
+    #[test]
+    fn arguments() {
+        let dir = tempfile::tempdir().unwrap();
+        let line = format!(
+            "x a={} --quick -w names-1 --names 7 -r 2",
+            dir.path().display()
+        );
+        let report = parse(&line).unwrap().run(Path::new("none")).unwrap();
+        assert_eq!(
+            (report.rounds, report.targets.as_slice()),
+            (2, ["a".to_owned()].as_slice())
+        );
+        assert_eq!(report.metrics.len(), 3);
+        assert!(parse("x nodir").is_err());
+        assert!(parse("x a=/ --setup").is_err());
+        assert!(
+            parse("x a=/ -w nothing")
+                .unwrap_err()
+                .to_string()
+                .contains("append-fsync")
+        );
+        assert!(parse("x").unwrap().run(Path::new("none")).is_err());
+    }
+}
