@@ -21,6 +21,7 @@ mod data;
 mod inode;
 mod names;
 mod space;
+mod verified;
 mod volume;
 mod xattr;
 

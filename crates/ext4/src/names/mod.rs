@@ -1,1 +1,65 @@
-//! names
+//! Directories and the operations on names.
+//!
+//! Every operation here follows one pattern: throttle with no lock held; lock the directories (and
+//! then what their entries name); look up, check and plan; reserve the space and open a journal
+//! handle big enough for the worst case; change; note; release. Whatever can be refused is refused
+//! before the first change, so an error leaves nothing changed.
+//!
+//! Locks: a directory before what its entries name. Two directories are locked by a rename only:
+//! the upper one first when one lies below the other, else by inode number; for that, a rename
+//! between directories holds `rename_lock`, under which no directory moves. Of two children,
+//! directories come before other files, equals by inode number.
+
+mod checks;
+mod create;
+pub(crate) mod dir;
+mod link;
+mod lookup;
+mod readdir;
+mod rename;
+mod tree;
+mod unlink;
+
+use stetfs_journal::{Credits, Handle};
+
+use crate::data::credits::APPEND_DIR_BLOCK;
+use crate::error::Result;
+use crate::fs::Fs;
+use crate::inode::{Inode, InodeBody};
+use dir::Plan;
+
+/// Credits to carry out a planned insertion.
+fn insert_credits(plan: &Plan) -> Credits {
+    plan.changed_blocks + plan.new_blocks * APPEND_DIR_BLOCK
+}
+
+impl Fs {
+    /// A directory whose entries changed: its times, and its inode into the journal.
+    fn dir_changed(&self, h: &Handle<'_>, dir: &Inode, body: &mut InodeBody) -> Result<()> {
+        let now = self.now();
+        body.set_mtime(now);
+        body.touch(now);
+        self.write_inode(h, dir, body)
+    }
+
+    /// An inode whose links changed: its change time, and itself into the journal.
+    fn links_changed(&self, h: &Handle<'_>, inode: &Inode, body: &mut InodeBody) -> Result<()> {
+        body.touch(self.now());
+        self.write_inode(h, inode, body)
+    }
+
+    /// Takes away one link, or all of a directory. Without links the inode goes to the orphans,
+    /// and when nobody uses it any more it is deleted.
+    fn drop_link(&self, h: &Handle<'_>, inode: &Inode, body: &mut InodeBody) -> Result<()> {
+        let left = if body.is_dir() {
+            0
+        } else {
+            body.links().saturating_sub(1)
+        };
+        body.set_links(left);
+        if left == 0 {
+            self.orphan_add(h, inode, body)?;
+        }
+        self.links_changed(h, inode, body)
+    }
+}

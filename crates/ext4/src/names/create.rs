@@ -1,0 +1,254 @@
+//! New files, directories, device nodes and symbolic links.
+
+use std::sync::Arc;
+
+use stetfs_journal::{Credits, FileChange, Handle};
+use stetfs_ondisk::ext4::dirent::FileType as EntryType;
+
+use super::checks::{check_name, errno, may_add};
+use super::dir::{NewEntry, Plan};
+use super::insert_credits;
+use crate::data::credits::{APPEND_DIR_BLOCK, SYMLINK_BODY};
+use crate::error::Result;
+use crate::fs::Fs;
+use crate::inode::{Inode, InodeBody};
+use crate::space::credits::{NEW_INODE, ORPHAN, WRITE_INODE};
+use crate::types::{Attr, Ctx, Ino, OpenRef};
+use crate::xattr::{INHERIT_CREDITS, Inherited};
+
+/// Longest target of a symbolic link, bytes (exclusive): `PATH_MAX`.
+const TARGET_MAX: usize = 4096;
+
+/// What is to be made.
+struct New<'a> {
+    /// Type and permissions, as asked for.
+    mode: u32,
+    umask: u32,
+    /// Device number of a device node.
+    rdev: u64,
+    /// Target of a symbolic link.
+    target: Option<&'a [u8]>,
+}
+
+impl New<'_> {
+    fn is_dir(&self) -> bool {
+        self.mode & libc::S_IFMT == libc::S_IFDIR
+    }
+}
+
+impl Fs {
+    /// Makes a regular file and opens it with `flags` of open(2). The new inode counts one lookup.
+    /// `umask` is applied unless the directory has a default ACL.
+    ///
+    /// # Errors
+    /// EEXIST, ENOENT (directory removed), ENOSPC, EPERM (immutable directory), EROFS, ENAMETOOLONG.
+    pub fn create(
+        &self,
+        ctx: &Ctx,
+        parent: Ino,
+        name: &[u8],
+        mode: u32,
+        umask: u32,
+        flags: i32,
+    ) -> Result<(Attr, OpenRef)> {
+        let mode = libc::S_IFREG | (mode & 0o7777);
+        let inode = self.make(
+            ctx,
+            parent,
+            name,
+            &New {
+                mode,
+                umask,
+                rdev: 0,
+                target: None,
+            },
+        )?;
+        // The file is new: there is nothing to truncate.
+        let opened = self.open_inode(ctx, inode.ino, flags & !libc::O_TRUNC);
+        let both = opened.and_then(|open| Ok((self.attr(&inode)?, open)));
+        both.inspect_err(|_| self.forget(inode.ino, 1))
+    }
+
+    /// Makes a regular file, device node, named pipe or socket. The new inode counts one lookup.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create); EINVAL for other types.
+    pub fn mknod(
+        &self,
+        ctx: &Ctx,
+        parent: Ino,
+        name: &[u8],
+        mode: u32,
+        umask: u32,
+        rdev: u64,
+    ) -> Result<Attr> {
+        let kind = match mode & libc::S_IFMT {
+            0 => libc::S_IFREG,
+            k
+            @ (libc::S_IFREG | libc::S_IFCHR | libc::S_IFBLK | libc::S_IFIFO | libc::S_IFSOCK) => k,
+            _ => return errno(libc::EINVAL),
+        };
+        let mode = kind | (mode & 0o7777);
+        self.make_attr(
+            ctx,
+            parent,
+            name,
+            &New {
+                mode,
+                umask,
+                rdev,
+                target: None,
+            },
+        )
+    }
+
+    /// Makes a directory. The new inode counts one lookup.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create); EMLINK when the parent has as many subdirectories as it can.
+    pub fn mkdir(
+        &self,
+        ctx: &Ctx,
+        parent: Ino,
+        name: &[u8],
+        mode: u32,
+        umask: u32,
+    ) -> Result<Attr> {
+        let mode = libc::S_IFDIR | (mode & 0o7777);
+        self.make_attr(
+            ctx,
+            parent,
+            name,
+            &New {
+                mode,
+                umask,
+                rdev: 0,
+                target: None,
+            },
+        )
+    }
+
+    /// Makes a symbolic link to `target`. The new inode counts one lookup.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create); ENAMETOOLONG for a target of a block or of 4096 bytes and more,
+    /// ENOENT for an empty one.
+    pub fn symlink(&self, ctx: &Ctx, parent: Ino, name: &[u8], target: &[u8]) -> Result<Attr> {
+        match target.len() {
+            0 => return errno(libc::ENOENT),
+            n if n >= TARGET_MAX || n >= self.geo.block_size as usize => {
+                return errno(libc::ENAMETOOLONG);
+            }
+            _ if target.contains(&0) => return errno(libc::EINVAL),
+            _ => {}
+        }
+        let mode = libc::S_IFLNK | 0o777;
+        self.make_attr(
+            ctx,
+            parent,
+            name,
+            &New {
+                mode,
+                umask: 0,
+                rdev: 0,
+                target: Some(target),
+            },
+        )
+    }
+
+    fn make_attr(&self, ctx: &Ctx, parent: Ino, name: &[u8], new: &New<'_>) -> Result<Attr> {
+        let inode = self.make(ctx, parent, name, new)?;
+        self.attr(&inode).inspect_err(|_| self.forget(inode.ino, 1))
+    }
+
+    /// Makes an inode and its name. The inode counts one lookup.
+    fn make(&self, ctx: &Ctx, parent: Ino, name: &[u8], new: &New<'_>) -> Result<Arc<Inode>> {
+        check_name(name)?;
+        self.throttle()?;
+        let dir = self.iget(parent)?;
+        let mut dir_body = dir.body.write();
+        may_add(&dir_body)?;
+        let plan = self.dir_plan(&dir, &dir_body, name)?;
+        if new.is_dir() {
+            self.may_add_subdir(&dir_body)?;
+        }
+        let inherited = self.inherit_acl(&dir, &dir_body, new.mode, new.umask)?;
+
+        let room = u64::from(plan.new_blocks)
+            + inherited.blocks()
+            + u64::from(new.is_dir() || new.target.is_some());
+        let _room = self.reserve(room, self.privileged(ctx))?;
+        let h = self.journal.begin(make_credits(&plan, new))?;
+        let inode = self.new_inode(&h, &dir, &dir_body, ctx, inherited.mode, new.rdev)?;
+        let mut body = inode.body.write_nested();
+        let made = self
+            .fill(&h, &inode, &mut body, &dir, new, &inherited)
+            .and_then(|()| {
+                let entry = NewEntry {
+                    ino: inode.ino,
+                    kind: EntryType::from_mode(new.mode),
+                    name,
+                };
+                self.dir_insert(&h, &dir, &mut dir_body, plan, entry)
+            });
+        if let Err(e) = made {
+            // Everything was planned and reserved: the device failed. The inode must not leak.
+            self.drop_new(&h, &inode, &mut body);
+            drop(body);
+            drop(h);
+            drop(dir_body);
+            self.iput(&inode);
+            return Err(e);
+        }
+        if new.is_dir() {
+            self.add_subdir(&mut dir_body);
+        }
+        self.dir_changed(&h, &dir, &mut dir_body)?;
+        h.note(FileChange::Link {
+            parent,
+            name: name.to_vec(),
+            ino: inode.ino,
+        });
+        self.count_lookup(inode.ino);
+        drop(body);
+        Ok(inode)
+    }
+
+    /// What is in a new inode from the start: attributes, `.` and `..`, a link's target.
+    fn fill(
+        &self,
+        h: &Handle<'_>,
+        inode: &Inode,
+        body: &mut InodeBody,
+        dir: &Inode,
+        new: &New<'_>,
+        inherited: &Inherited,
+    ) -> Result<()> {
+        self.set_inherited(h, inode, body, inherited)?;
+        if new.is_dir() {
+            self.dir_init(h, inode, body, dir.ino)?;
+        }
+        if let Some(target) = new.target {
+            self.write_symlink_body(h, inode, body, target)?;
+        }
+        self.write_inode(h, inode, body)
+    }
+
+    /// Gives up a new inode that got no name.
+    pub(super) fn drop_new(&self, h: &Handle<'_>, inode: &Inode, body: &mut InodeBody) {
+        if let Err(e) = self.abandon_inode(h, inode, body) {
+            self.report(&e);
+        }
+    }
+}
+
+fn make_credits(plan: &Plan, new: &New<'_>) -> Credits {
+    let body = match new {
+        _ if new.is_dir() => APPEND_DIR_BLOCK,
+        New {
+            target: Some(_), ..
+        } => SYMLINK_BODY,
+        _ => 0,
+    };
+    insert_credits(plan) + NEW_INODE + INHERIT_CREDITS + body + 2 * WRITE_INODE + ORPHAN
+}

@@ -1,0 +1,270 @@
+//! Finding things through a directory's index.
+
+use std::sync::Arc;
+
+use stetfs_journal::Block;
+use stetfs_ondisk::ext4::hash::HashVersion;
+use stetfs_ondisk::ext4::htree::{self, Index, NodeKind};
+use stetfs_ondisk::ext4::superblock::SuperFlags;
+
+use super::{Format, Found, Place, Plan, bytes};
+use crate::error::{FsError, Result};
+use crate::fs::Fs;
+use crate::inode::{Inode, InodeBody};
+use crate::verified;
+
+/// What an index block is called in errors.
+const INDEX: &str = "directory index";
+
+/// Turns what contradicts in an index block into an error that names it.
+pub(super) fn in_index<T>(block: &Block, result: stetfs_ondisk::Result<T>) -> Result<T> {
+    result.map_err(|e| FsError::corrupt(INDEX, block.nr(), e.to_string()))
+}
+
+/// One block on the way from the root to a leaf.
+#[derive(Clone, Debug)]
+pub(super) struct Frame {
+    pub(super) block: Arc<Block>,
+    pub(super) kind: NodeKind,
+    /// The entry that was followed.
+    pub(super) at: usize,
+    /// Whether the block holds as many entries as it can.
+    full: bool,
+    /// Whether that entry is the last.
+    last: bool,
+    /// Where it leads.
+    child: u32,
+}
+
+/// The way from the root to a leaf; never empty.
+#[derive(Clone, Debug)]
+pub(super) struct Path {
+    pub(super) frames: Vec<Frame>,
+    pub(super) version: HashVersion,
+}
+
+impl Path {
+    /// The leaf it leads to.
+    pub(super) fn leaf(&self) -> u32 {
+        self.frames.last().map_or(0, |f| f.child)
+    }
+}
+
+impl Fs {
+    /// The directory hash of a name with this version.
+    pub(super) fn dir_hash(&self, version: HashVersion, name: &[u8]) -> u32 {
+        version.hash(name, self.geo.hash_seed).major
+    }
+
+    /// How the volume's hashes read bytes above 127, as the superblock's flags say it.
+    fn dir_hash_flags(&self) -> SuperFlags {
+        if self.geo.hash_version >= 3 {
+            SuperFlags::UNSIGNED_HASH
+        } else {
+            SuperFlags::SIGNED_HASH
+        }
+    }
+
+    /// The hash of new indexes, and of the order in which small directories are read.
+    pub(super) fn dir_default_hash(&self) -> Result<HashVersion> {
+        Ok(HashVersion::on_volume(
+            self.geo.hash_version,
+            self.dir_hash_flags(),
+        )?)
+    }
+
+    /// An index block, checked.
+    pub(super) fn index_block(
+        &self,
+        inode: &Inode,
+        body: &InodeBody,
+        format: Format,
+        lblk: u32,
+        kind: NodeKind,
+    ) -> Result<Arc<Block>> {
+        let code = if kind == NodeKind::Root {
+            verified::DIR_ROOT
+        } else {
+            verified::DIR_NODE
+        };
+        let block = self.dir_block(inode, body, lblk)?;
+        if block.verified() != code {
+            let view = bytes(&block)?;
+            let index = in_index(&block, Index::new(&view, kind, &format.index))?;
+            in_index(&block, index.check(self.dir_blocks(body)))?;
+            if let Some(seed) = format.seed {
+                in_index(
+                    &block,
+                    htree::verify_checksum(&view, kind, &format.index, seed),
+                )?;
+            }
+            drop(view);
+            block.set_verified(code);
+        }
+        Ok(block)
+    }
+
+    /// The way to the leaf where names begin whose hash `hash_of` gives (from the hash version),
+    /// and that hash.
+    pub(super) fn index_probe(
+        &self,
+        inode: &Inode,
+        body: &InodeBody,
+        hash_of: impl FnOnce(HashVersion) -> u32,
+    ) -> Result<(Path, u32)> {
+        let format = self.dir_format(inode, body);
+        let root = self.index_block(inode, body, format, 0, NodeKind::Root)?;
+        let info = in_index(&root, htree::root_info(&bytes(&root)?, &format.index))?;
+        let version = in_index(
+            &root,
+            HashVersion::on_volume(info.hash_version, self.dir_hash_flags()),
+        )?;
+        let hash = hash_of(version);
+        let levels = usize::from(info.indirect_levels) + 1;
+        let mut path = Path {
+            frames: Vec::with_capacity(levels),
+            version,
+        };
+        let (mut block, mut kind) = (root, NodeKind::Root);
+        loop {
+            let at = in_index(&block, Index::new(&bytes(&block)?, kind, &format.index))?
+                .search(hash)
+                .0;
+            self.index_push(inode, body, format, &mut path, (block, kind), at)?;
+            if path.frames.len() == levels {
+                return Ok((path, hash));
+            }
+            kind = NodeKind::Node;
+            block = self.index_block(inode, body, format, path.leaf(), kind)?;
+        }
+    }
+
+    /// Follows entry `at` of an index block.
+    fn index_push(
+        &self,
+        inode: &Inode,
+        body: &InodeBody,
+        format: Format,
+        path: &mut Path,
+        (block, kind): (Arc<Block>, NodeKind),
+        at: usize,
+    ) -> Result<()> {
+        let frame = {
+            let view = bytes(&block)?;
+            let index = in_index(&block, Index::new(&view, kind, &format.index))?;
+            let child = index.get(at).map_or(0, |e| e.block);
+            let again = path.frames.iter().any(|f| f.child == child);
+            if child == 0 || child >= self.dir_blocks(body) || again {
+                let detail = format!(
+                    "entry {at} leads directory {} to its block {child}",
+                    inode.ino
+                );
+                return Err(FsError::corrupt(INDEX, block.nr(), detail));
+            }
+            let (full, last) = (index.is_full(), at + 1 == index.len());
+            Frame {
+                block: Arc::clone(&block),
+                kind,
+                at,
+                full,
+                last,
+                child,
+            }
+        };
+        path.frames.push(frame);
+        Ok(())
+    }
+
+    /// Moves to the next leaf. `None` at the end; else the hash at which it begins, with the
+    /// collision bit.
+    pub(super) fn index_next(
+        &self,
+        inode: &Inode,
+        body: &InodeBody,
+        path: &mut Path,
+    ) -> Result<Option<u32>> {
+        let format = self.dir_format(inode, body);
+        let depth = path.frames.len();
+        let Some(turn) = path.frames.iter().rposition(|f| !f.last) else {
+            return Ok(None);
+        };
+        let Some(Frame {
+            block, kind, at, ..
+        }) = path.frames.drain(turn..).next()
+        else {
+            return Ok(None);
+        };
+        let entry = in_index(&block, Index::new(&bytes(&block)?, kind, &format.index))?.get(at + 1);
+        self.index_push(inode, body, format, path, (block, kind), at + 1)?;
+        while path.frames.len() < depth {
+            let block = self.index_block(inode, body, format, path.leaf(), NodeKind::Node)?;
+            self.index_push(inode, body, format, path, (block, NodeKind::Node), 0)?;
+        }
+        Ok(entry.map(|e| e.hash))
+    }
+
+    pub(super) fn index_find(
+        &self,
+        inode: &Inode,
+        body: &InodeBody,
+        name: &[u8],
+    ) -> Result<Option<Found>> {
+        let (path, hash) = self.index_probe(inode, body, |v| self.dir_hash(v, name))?;
+        self.index_search(inode, body, path, hash, name)
+    }
+
+    /// Looks for `name` from the leaf of `path` on, as long as names with its hash may follow.
+    fn index_search(
+        &self,
+        inode: &Inode,
+        body: &InodeBody,
+        mut path: Path,
+        hash: u32,
+        name: &[u8],
+    ) -> Result<Option<Found>> {
+        let format = self.dir_format(inode, body);
+        loop {
+            let block = self.dir_leaf(inode, body, format, path.leaf())?;
+            if let Some(found) = self.find_in(format, &block, name)? {
+                return Ok(Some(found));
+            }
+            match self.index_next(inode, body, &mut path)? {
+                Some(next) if next == hash | 1 => {}
+                _ => return Ok(None),
+            }
+        }
+    }
+
+    pub(super) fn index_plan(&self, inode: &Inode, body: &InodeBody, name: &[u8]) -> Result<Plan> {
+        let format = self.dir_format(inode, body);
+        let (path, hash) = self.index_probe(inode, body, |v| self.dir_hash(v, name))?;
+        if self
+            .index_search(inode, body, path.clone(), hash, name)?
+            .is_some()
+        {
+            return Err(FsError::Errno(libc::EEXIST));
+        }
+        let leaf = self.dir_leaf(inode, body, format, path.leaf())?;
+        if self.has_room(format, &leaf, name)? {
+            return Ok(Plan {
+                place: Place::Room(leaf),
+                new_blocks: 0,
+                changed_blocks: 1,
+            });
+        }
+        // One new leaf, and a new node for each full index block from the bottom up: a full node is
+        // split, a full root hands its entries down to a new node.
+        let full = path.frames.iter().rev().take_while(|f| f.full).count();
+        if full == path.frames.len() && full > usize::from(format.index.max_levels) {
+            return Err(FsError::Errno(libc::ENOSPC));
+        }
+        let new_blocks = 1 + full as u32;
+        self.dir_check_growth(body, new_blocks)?;
+        let changed_blocks = 1 + path.frames.len() as u32;
+        Ok(Plan {
+            place: Place::Split { path, leaf },
+            new_blocks,
+            changed_blocks,
+        })
+    }
+}

@@ -1,0 +1,140 @@
+//! Directories without an index: blocks searched from first to last.
+
+use std::sync::Arc;
+
+use stetfs_journal::{Block, Handle};
+use stetfs_ondisk::ext4::dirent;
+use stetfs_ondisk::ext4::features::{Compat, Incompat};
+
+use super::{Format, Found, NewEntry, Place, Plan, WHAT, bytes, in_block};
+use crate::error::{FsError, Result};
+use crate::fs::Fs;
+use crate::inode::{Inode, InodeBody};
+use crate::verified;
+
+/// Largest directory without `large_dir`, bytes (exclusive).
+const SMALL_DIR_MAX: u64 = 1 << 31;
+/// Largest directory with `large_dir` that is written, bytes (exclusive): sizes of 32 bits.
+const LARGE_DIR_MAX: u64 = 1 << 32;
+
+impl Fs {
+    /// A block of entries, its checksum and entries checked.
+    pub(super) fn dir_leaf(
+        &self,
+        inode: &Inode,
+        body: &InodeBody,
+        format: Format,
+        lblk: u32,
+    ) -> Result<Arc<Block>> {
+        let block = self.dir_block(inode, body, lblk)?;
+        if block.verified() != verified::DIR_LEAF {
+            let view = bytes(&block)?;
+            in_block(&block, dirent::check(&view, &format.layout))?;
+            if let Some(seed) = format.seed {
+                in_block(&block, dirent::verify_checksum(&view, seed))?;
+            }
+            drop(view);
+            block.set_verified(verified::DIR_LEAF);
+        }
+        Ok(block)
+    }
+
+    /// Blocks of a directory that is searched block by block; a size that is no whole number of
+    /// blocks is damage.
+    fn linear_blocks(&self, inode: &Inode, body: &InodeBody) -> Result<u32> {
+        let size = body.size();
+        if size == 0 || size % u64::from(self.geo.block_size) != 0 {
+            return Err(FsError::corrupt(
+                WHAT,
+                0,
+                format!("directory {} has the size {size}", inode.ino),
+            ));
+        }
+        Ok(self.dir_blocks(body))
+    }
+
+    pub(super) fn linear_find(
+        &self,
+        inode: &Inode,
+        body: &InodeBody,
+        name: &[u8],
+    ) -> Result<Option<Found>> {
+        let format = self.dir_format(inode, body);
+        for lblk in 0..self.linear_blocks(inode, body)? {
+            let block = self.dir_leaf(inode, body, format, lblk)?;
+            if let Some(found) = self.find_in(format, &block, name)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    pub(super) fn linear_plan(&self, inode: &Inode, body: &InodeBody, name: &[u8]) -> Result<Plan> {
+        let format = self.dir_format(inode, body);
+        let blocks = self.linear_blocks(inode, body)?;
+        let mut room = None;
+        for lblk in 0..blocks {
+            let block = self.dir_leaf(inode, body, format, lblk)?;
+            if self.find_in(format, &block, name)?.is_some() {
+                return Err(FsError::Errno(libc::EEXIST));
+            }
+            if room.is_none() && self.has_room(format, &block, name)? {
+                room = Some(block);
+            }
+        }
+        let plan = match room {
+            Some(block) => Plan {
+                place: Place::Room(block),
+                new_blocks: 0,
+                changed_blocks: 1,
+            },
+            None if blocks == 1 && self.geo.compat.contains(Compat::DIR_INDEX) => {
+                self.index_check_make(inode, body)?;
+                Plan {
+                    place: Place::MakeIndex,
+                    new_blocks: 2,
+                    changed_blocks: 1,
+                }
+            }
+            None => Plan {
+                place: Place::NewBlock,
+                new_blocks: 1,
+                changed_blocks: 0,
+            },
+        };
+        self.dir_check_growth(body, plan.new_blocks)?;
+        Ok(plan)
+    }
+
+    /// # Errors
+    /// ENOSPC if the directory cannot get `more` blocks because of its size.
+    pub(super) fn dir_check_growth(&self, body: &InodeBody, more: u32) -> Result<()> {
+        let size = body
+            .size()
+            .saturating_add(u64::from(more) << self.geo.block_bits);
+        let max = if self.geo.incompat.contains(Incompat::LARGEDIR) {
+            LARGE_DIR_MAX
+        } else {
+            SMALL_DIR_MAX
+        };
+        if more == 0 || size < max {
+            Ok(())
+        } else {
+            Err(FsError::Errno(libc::ENOSPC))
+        }
+    }
+
+    pub(super) fn linear_append(
+        &self,
+        h: &Handle<'_>,
+        inode: &Inode,
+        body: &mut InodeBody,
+        new: NewEntry<'_>,
+    ) -> Result<()> {
+        let (_, block) = self.append_dir_block(h, inode, body)?;
+        let format = self.dir_format(inode, body);
+        self.dir_change(h, format, &block, |b| {
+            dirent::fill(b, &format.layout, [(new.ino, new.kind, new.name)]).map(drop)
+        })
+    }
+}

@@ -1,0 +1,280 @@
+//! Directories: finding, adding and removing entries.
+//!
+//! A directory is a file of blocks with entries. A small one is searched from end to end
+//! ([`linear`]); with `dir_index`, one that outgrew its first block has an index by hash in front
+//! ([`index`]), to which entries are added by splitting blocks ([`grow`]).
+//!
+//! Callers hold the directory's lock: shared to look, exclusive to change. A change is planned
+//! first ([`Fs::dir_plan`]), which reads and checks all that it will touch and says what space and
+//! credits it takes; carrying it out then has nothing left to fail on but the device.
+
+mod grow;
+mod hash_order;
+mod index;
+mod linear;
+mod read;
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use stetfs_journal::{Block, Handle, Ino};
+use stetfs_ondisk::OnDiskError;
+use stetfs_ondisk::ext4::checksum::inode_seed;
+use stetfs_ondisk::ext4::dirent::{self, DirLayout, FileType};
+use stetfs_ondisk::ext4::features::{Compat, Incompat};
+use stetfs_ondisk::ext4::htree::IndexLayout;
+use stetfs_ondisk::ext4::inode::InodeFlags;
+
+use crate::error::{FsError, Result};
+use crate::fs::Fs;
+use crate::inode::{Inode, InodeBody};
+
+/// What a directory block is called in errors.
+const WHAT: &str = "directory";
+
+/// What one must know of a directory to read its blocks.
+#[derive(Clone, Copy, Debug)]
+struct Format {
+    block_size: usize,
+    /// Seed of the directory's checksums; `None` without `metadata_csum`.
+    seed: Option<u32>,
+    layout: DirLayout,
+    index: IndexLayout,
+}
+
+/// A new entry: what it names, and the name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewEntry<'a> {
+    pub(crate) ino: Ino,
+    pub(crate) kind: FileType,
+    pub(crate) name: &'a [u8],
+}
+
+/// Where a name was found.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    block: Arc<Block>,
+    offset: usize,
+    /// The inode it names.
+    pub(crate) ino: Ino,
+    /// The type as stored.
+    pub(crate) kind: FileType,
+}
+
+/// Where a new name will go.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    place: Place,
+    /// Blocks the directory grows by.
+    pub(crate) new_blocks: u32,
+    /// Existing directory blocks that change.
+    pub(crate) changed_blocks: u32,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// In a block that has room.
+    Room(Arc<Block>),
+    /// In a new last block of a directory without index.
+    NewBlock,
+    /// The only block is full and an index can be had.
+    MakeIndex,
+    /// In a leaf of the index that must be split.
+    Split { path: index::Path, leaf: Arc<Block> },
+}
+
+/// A block's bytes for a short look.
+fn bytes(block: &Block) -> Result<impl Deref<Target = [u8]> + '_> {
+    block
+        .peek()
+        .ok_or_else(|| FsError::corrupt(WHAT, block.nr(), "the block has no content"))
+}
+
+/// Turns what contradicts in a block into an error that names it.
+fn in_block<T>(block: &Block, result: Result<T, OnDiskError>) -> Result<T> {
+    result.map_err(|e| FsError::corrupt(WHAT, block.nr(), e.to_string()))
+}
+
+/// Whether the inode says that it has an index.
+fn has_index(body: &InodeBody) -> bool {
+    body.flags().contains(InodeFlags::INDEX)
+}
+
+impl Fs {
+    fn dir_format(&self, inode: &Inode, body: &InodeBody) -> Format {
+        let csum = self.geo.metadata_csum();
+        Format {
+            block_size: self.geo.block_size as usize,
+            seed: csum.then(|| inode_seed(self.geo.csum_seed, inode.ino, body.generation())),
+            layout: DirLayout {
+                tail: csum,
+                filetype: self.geo.incompat.contains(Incompat::FILETYPE),
+                max_inode: self.geo.inodes_count,
+            },
+            index: IndexLayout {
+                tail: csum,
+                max_levels: if self.geo.incompat.contains(Incompat::LARGEDIR) {
+                    2
+                } else {
+                    1
+                },
+            },
+        }
+    }
+
+    /// Whether names are looked up through an index.
+    pub(crate) fn dir_is_indexed(&self, body: &InodeBody) -> bool {
+        self.geo.compat.contains(Compat::DIR_INDEX) && has_index(body)
+    }
+
+    /// Blocks of the directory.
+    fn dir_blocks(&self, body: &InodeBody) -> u32 {
+        u32::try_from(body.size() >> self.geo.block_bits).unwrap_or(u32::MAX)
+    }
+
+    /// Finds `name` in a directory; `.` and `..` are no names here.
+    ///
+    /// # Errors
+    /// Damage, naming the block; device errors.
+    pub(crate) fn dir_find(
+        &self,
+        inode: &Inode,
+        body: &InodeBody,
+        name: &[u8],
+    ) -> Result<Option<Found>> {
+        if name == b"." || name == b".." {
+            return Ok(None);
+        }
+        if self.dir_is_indexed(body) {
+            self.index_find(inode, body, name)
+        } else {
+            self.linear_find(inode, body, name)
+        }
+    }
+
+    /// Finds `name` in one block of entries.
+    fn find_in(&self, format: Format, block: &Arc<Block>, name: &[u8]) -> Result<Option<Found>> {
+        let view = bytes(block)?;
+        let entry = in_block(block, dirent::find(&view, &format.layout, name))?;
+        Ok(entry.map(|e| Found {
+            block: Arc::clone(block),
+            offset: e.offset,
+            ino: e.inode,
+            kind: e.file_type,
+        }))
+    }
+
+    /// Whether a block has room for a name.
+    fn has_room(&self, format: Format, block: &Arc<Block>, name: &[u8]) -> Result<bool> {
+        let room = in_block(block, dirent::max_room(&bytes(block)?, &format.layout))?;
+        Ok(room >= dirent::min_rec_len(name.len()))
+    }
+
+    /// Finds room for a new entry `name`.
+    ///
+    /// # Errors
+    /// EEXIST if the name is there, ENOSPC if the directory cannot grow any more, and damage.
+    pub(crate) fn dir_plan(&self, inode: &Inode, body: &InodeBody, name: &[u8]) -> Result<Plan> {
+        if name == b"." || name == b".." {
+            return Err(FsError::Errno(libc::EEXIST));
+        }
+        if self.dir_is_indexed(body) {
+            self.index_plan(inode, body, name)
+        } else {
+            self.linear_plan(inode, body, name)
+        }
+    }
+
+    /// Adds the entry that was planned, under the same exclusive lock.
+    ///
+    /// # Errors
+    /// Of the device, and ENOSPC if `plan.new_blocks` were not reserved.
+    pub(crate) fn dir_insert(
+        &self,
+        h: &Handle<'_>,
+        inode: &Inode,
+        body: &mut InodeBody,
+        plan: Plan,
+        new: NewEntry<'_>,
+    ) -> Result<()> {
+        // A volume that lost `dir_index` has index nodes that look like free space: from the first
+        // new entry on there is no index any more.
+        if has_index(body) && !self.dir_is_indexed(body) {
+            let flags = body.flags() - InodeFlags::INDEX;
+            body.set_flags(flags);
+        }
+        match plan.place {
+            Place::Room(block) => {
+                let format = self.dir_format(inode, body);
+                self.dir_change(h, format, &block, |b| {
+                    dirent::insert(b, &format.layout, new.name, new.ino, new.kind).map(drop)
+                })
+            }
+            Place::NewBlock => self.linear_append(h, inode, body, new),
+            Place::MakeIndex => self.index_make(h, inode, body, new),
+            Place::Split { path, leaf } => self.index_split(h, inode, body, &path, &leaf, new),
+        }
+    }
+
+    /// Removes an entry just found, under the same exclusive lock.
+    pub(crate) fn dir_remove(
+        &self,
+        h: &Handle<'_>,
+        inode: &Inode,
+        body: &InodeBody,
+        found: &Found,
+    ) -> Result<()> {
+        let format = self.dir_format(inode, body);
+        self.dir_change(h, format, &found.block, |b| {
+            dirent::delete(b, &format.layout, found.offset)
+        })
+    }
+
+    /// Makes an entry just found name another inode.
+    pub(crate) fn dir_retarget(
+        &self,
+        h: &Handle<'_>,
+        inode: &Inode,
+        body: &InodeBody,
+        found: &Found,
+        target: (Ino, FileType),
+    ) -> Result<()> {
+        let format = self.dir_format(inode, body);
+        let (ino, kind) = target;
+        self.dir_change(h, format, &found.block, |b| {
+            dirent::set_inode(b, &format.layout, found.offset, ino, kind)
+        })
+    }
+
+    /// Changes a block of entries and its checksum.
+    fn dir_change(
+        &self,
+        h: &Handle<'_>,
+        format: Format,
+        block: &Arc<Block>,
+        change: impl FnOnce(&mut [u8]) -> Result<(), OnDiskError>,
+    ) -> Result<()> {
+        let mut guard = h.modify(block)?;
+        let mut done = change(&mut guard);
+        if let (Ok(()), Some(seed)) = (&done, format.seed) {
+            done = dirent::update_checksum(&mut guard, seed);
+        }
+        drop(guard);
+        in_block(block, done)
+    }
+
+    /// Gives an empty new directory its first block with `.` and `..`.
+    pub(crate) fn dir_init(
+        &self,
+        h: &Handle<'_>,
+        inode: &Inode,
+        body: &mut InodeBody,
+        parent: Ino,
+    ) -> Result<()> {
+        let (_, block) = self.append_dir_block(h, inode, body)?;
+        let format = self.dir_format(inode, body);
+        self.dir_change(h, format, &block, |b| {
+            dirent::init_dots(b, &format.layout, inode.ino, parent)
+        })
+    }
+}

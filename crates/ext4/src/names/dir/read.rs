@@ -1,0 +1,259 @@
+//! Reading a directory a piece at a time, whether it is empty, and its parent.
+
+use std::sync::Arc;
+
+use stetfs_journal::{Handle, Ino};
+use stetfs_ondisk::ext4::dirent::{self, DirLayout, FileType as EntryType};
+use stetfs_ondisk::ext4::features::Compat;
+use stetfs_ondisk::ext4::hash::HashVersion;
+use stetfs_ondisk::ext4::htree::{self, NodeKind};
+
+use super::hash_order::{self, Cookie, Place};
+use super::{Format, bytes, has_index, in_block};
+use crate::error::{FsError, Result};
+use crate::fs::Fs;
+use crate::inode::{Inode, InodeBody};
+use crate::types::{DirEntry, FileType};
+
+/// Entries in reading order, and the cookie behind them; `None` at the end of the directory.
+pub(crate) struct Piece {
+    pub(crate) entries: Vec<DirEntry>,
+    pub(crate) next: Option<u64>,
+}
+
+impl Fs {
+    /// The entries from `cookie` on, as many as one block (and its collisions) hold.
+    pub(crate) fn dir_read(&self, inode: &Inode, body: &InodeBody, cookie: u64) -> Result<Piece> {
+        let hashed = self.geo.compat.contains(Compat::DIR_INDEX)
+            && (has_index(body) || self.dir_blocks(body) == 1);
+        if !hashed {
+            return self.read_by_offset(inode, body, cookie);
+        }
+        match Cookie::decode(cookie) {
+            Cookie::Dot => Ok(self.dot(inode.ino, b".", Cookie::DotDot)),
+            Cookie::DotDot => {
+                let parent = self.dir_parent(inode, body)?;
+                Ok(self.dot(parent, b"..", Cookie::From(Place::of_hash(0))))
+            }
+            Cookie::From(place) => self.read_by_hash(inode, body, place),
+        }
+    }
+
+    fn dot(&self, ino: Ino, name: &[u8], next: Cookie) -> Piece {
+        let next = next.encode();
+        let entry = DirEntry {
+            ino,
+            kind: entry_kind(EntryType::Directory),
+            name: name.to_vec(),
+            next,
+        };
+        Piece {
+            entries: vec![entry],
+            next: Some(next),
+        }
+    }
+
+    fn read_by_hash(&self, inode: &Inode, body: &InodeBody, from: Place) -> Result<Piece> {
+        let format = self.dir_format(inode, body);
+        let mut found = Vec::new();
+        let next = if has_index(body) {
+            let (mut path, _) = self.index_probe(inode, body, |_| from.hash())?;
+            loop {
+                self.collect(inode, body, format, path.leaf(), path.version, &mut found)?;
+                match self.index_next(inode, body, &mut path)? {
+                    // Names with the same hash are given their order together.
+                    Some(hash) if hash & 1 == 1 => {}
+                    next => break next.map(Place::of_hash),
+                }
+            }
+        } else {
+            self.collect(inode, body, format, 0, self.dir_default_hash()?, &mut found)?;
+            None
+        };
+        let entries = hash_order::order(found)
+            .into_iter()
+            .filter(|placed| placed.place >= from)
+            .map(|placed| {
+                let (name, (ino, kind)) = placed.entry;
+                DirEntry {
+                    ino,
+                    kind: entry_kind(kind),
+                    name,
+                    next: Cookie::From(placed.next).encode(),
+                }
+            })
+            .collect();
+        Ok(Piece {
+            entries,
+            next: next.map(|place| Cookie::From(place).encode()),
+        })
+    }
+
+    /// Adds the entries of a leaf, without `.` and `..`.
+    fn collect(
+        &self,
+        inode: &Inode,
+        body: &InodeBody,
+        format: Format,
+        lblk: u32,
+        version: HashVersion,
+        found: &mut Vec<(u32, Vec<u8>, (Ino, EntryType))>,
+    ) -> Result<()> {
+        let block = self.dir_leaf(inode, body, format, lblk)?;
+        let view = bytes(&block)?;
+        for entry in in_block(&block, dirent::entries(&view, &format.layout))? {
+            let e = in_block(&block, entry)?;
+            if e.inode != 0 && !e.is_dots() {
+                found.push((
+                    self.dir_hash(version, e.name),
+                    e.name.to_vec(),
+                    (e.inode, e.file_type),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// A directory that has no hash order: the cookie is the offset in bytes where the next entry
+    /// lies or lay. Entries do not move in such a directory.
+    fn read_by_offset(&self, inode: &Inode, body: &InodeBody, cookie: u64) -> Result<Piece> {
+        let format = self.dir_format(inode, body);
+        let bits = self.geo.block_bits;
+        let Ok(lblk) = u32::try_from(cookie >> bits) else {
+            return Ok(Piece {
+                entries: Vec::new(),
+                next: None,
+            });
+        };
+        if lblk >= self.dir_blocks(body) {
+            return Ok(Piece {
+                entries: Vec::new(),
+                next: None,
+            });
+        }
+        let start = u64::from(lblk) << bits;
+        let block = self.dir_leaf(inode, body, format, lblk)?;
+        let mut entries = Vec::new();
+        let view = bytes(&block)?;
+        for entry in in_block(&block, dirent::entries(&view, &format.layout))? {
+            let e = in_block(&block, entry)?;
+            let end = e.offset + e.rec_len;
+            if e.inode != 0 && start + e.offset as u64 >= cookie {
+                let end = if end == format.layout.space(format.block_size) {
+                    format.block_size
+                } else {
+                    end
+                };
+                let next = start + end as u64;
+                entries.push(DirEntry {
+                    ino: e.inode,
+                    kind: entry_kind(e.file_type),
+                    name: e.name.to_vec(),
+                    next,
+                });
+            }
+        }
+        Ok(Piece {
+            entries,
+            next: Some(start + (1 << bits)),
+        })
+    }
+
+    /// Whether only `.` and `..` are left.
+    pub(crate) fn dir_is_empty(&self, inode: &Inode, body: &InodeBody) -> Result<bool> {
+        let mut cookie = 0;
+        loop {
+            let piece = self.dir_read(inode, body, cookie)?;
+            if piece
+                .entries
+                .iter()
+                .any(|e| e.name != b"." && e.name != b"..")
+            {
+                return Ok(false);
+            }
+            match piece.next {
+                Some(next) if next > cookie => cookie = next,
+                _ => return Ok(true),
+            }
+        }
+    }
+
+    /// The first block: `..` is there, with or without an index.
+    fn dir_first(
+        &self,
+        inode: &Inode,
+        body: &InodeBody,
+        format: Format,
+    ) -> Result<Arc<stetfs_journal::Block>> {
+        if self.dir_is_indexed(body) {
+            self.index_block(inode, body, format, 0, NodeKind::Root)
+        } else {
+            self.dir_leaf(inode, body, format, 0)
+        }
+    }
+
+    /// The inode that `..` names.
+    pub(crate) fn dir_parent(&self, inode: &Inode, body: &InodeBody) -> Result<Ino> {
+        let format = self.dir_format(inode, body);
+        let block = self.dir_first(inode, body, format)?;
+        let (parent, _) = self.dir_dots(&block, format)?;
+        if parent == 0 {
+            return Err(FsError::corrupt(
+                super::WHAT,
+                block.nr(),
+                "the entry .. names no inode",
+            ));
+        }
+        Ok(parent)
+    }
+
+    /// Makes `..` name another inode.
+    pub(crate) fn dir_set_parent(
+        &self,
+        h: &Handle<'_>,
+        inode: &Inode,
+        body: &InodeBody,
+        parent: Ino,
+    ) -> Result<()> {
+        let format = self.dir_format(inode, body);
+        let block = self.dir_first(inode, body, format)?;
+        self.dir_dots(&block, format)?;
+        let indexed = self.dir_is_indexed(body);
+        let mut guard = h.modify(&block)?;
+        // In an index root `..` reaches to the end of the block.
+        let layout = DirLayout {
+            tail: format.layout.tail && !indexed,
+            ..format.layout
+        };
+        let mut done = dirent::set_inode(
+            &mut guard,
+            &layout,
+            dirent::min_rec_len(1),
+            parent,
+            EntryType::Directory,
+        );
+        if let (Ok(()), Some(seed)) = (&done, format.seed) {
+            done = if indexed {
+                htree::update_checksum(&mut guard, NodeKind::Root, &format.index, seed)
+            } else {
+                dirent::update_checksum(&mut guard, seed)
+            };
+        }
+        drop(guard);
+        in_block(&block, done)
+    }
+}
+
+/// The type an entry tells; `None` when it tells none.
+fn entry_kind(kind: EntryType) -> Option<FileType> {
+    Some(match kind {
+        EntryType::Unknown => return None,
+        EntryType::Regular => FileType::Regular,
+        EntryType::Directory => FileType::Directory,
+        EntryType::CharDevice => FileType::CharDevice,
+        EntryType::BlockDevice => FileType::BlockDevice,
+        EntryType::Fifo => FileType::Fifo,
+        EntryType::Socket => FileType::Socket,
+        EntryType::Symlink => FileType::Symlink,
+    })
+}

@@ -1,0 +1,65 @@
+//! Hard links.
+
+use stetfs_journal::FileChange;
+use stetfs_ondisk::ext4::dirent::FileType as EntryType;
+use stetfs_ondisk::ext4::inode::LINK_MAX;
+
+use super::checks::{check_name, errno, may_add, may_unname};
+use super::dir::NewEntry;
+use super::insert_credits;
+use crate::error::Result;
+use crate::fs::Fs;
+use crate::space::credits::{ORPHAN, WRITE_INODE};
+use crate::types::{Attr, Ctx, Ino};
+
+impl Fs {
+    /// Gives `ino` another name. It counts one more lookup.
+    ///
+    /// # Errors
+    /// EEXIST, EPERM (a directory; something immutable), EMLINK above 65000 links, ENOENT when the
+    /// last link is gone (unless the inode was made without a name), ENOSPC, EROFS.
+    pub fn link(&self, ctx: &Ctx, ino: Ino, new_parent: Ino, new_name: &[u8]) -> Result<Attr> {
+        check_name(new_name)?;
+        self.throttle()?;
+        let dir = self.iget(new_parent)?;
+        let inode = self.iget(ino)?;
+        // The type of an inode never changes. What is linked is no directory, so the directory comes
+        // before it in the lock order.
+        if inode.body.read().is_dir() {
+            return errno(libc::EPERM);
+        }
+        let mut dir_body = dir.body.write();
+        may_add(&dir_body)?;
+        let mut body = inode.body.write_nested();
+        match body.links() {
+            0 => return errno(libc::ENOENT),
+            LINK_MAX.. => return errno(libc::EMLINK),
+            _ => may_unname(&body)?,
+        }
+        let plan = self.dir_plan(&dir, &dir_body, new_name)?;
+        let _room = self.reserve(u64::from(plan.new_blocks), self.privileged(ctx))?;
+        let h = self
+            .journal
+            .begin(insert_credits(&plan) + 2 * WRITE_INODE + ORPHAN)?;
+        let entry = NewEntry {
+            ino,
+            kind: EntryType::from_mode(u32::from(body.mode())),
+            name: new_name,
+        };
+        self.dir_insert(&h, &dir, &mut dir_body, plan, entry)?;
+        let links = body.links() + 1;
+        body.set_links(links);
+        self.links_changed(&h, &inode, &mut body)?;
+        self.dir_changed(&h, &dir, &mut dir_body)?;
+        h.note(FileChange::Link {
+            parent: new_parent,
+            name: new_name.to_vec(),
+            ino,
+        });
+        self.count_lookup(inode.ino);
+        drop(h);
+        drop(body);
+        drop(dir_body);
+        self.attr(&inode).inspect_err(|_| self.forget(ino, 1))
+    }
+}

@@ -1,0 +1,44 @@
+//! Reading directories.
+
+use super::checks::{check_dir, errno};
+use crate::error::Result;
+use crate::fs::Fs;
+use crate::types::{DirEntry, OpenRef};
+
+impl Fs {
+    /// Gives entries from `cookie` (0: the start, or the `next` of an earlier entry) to `emit` until
+    /// it says `false` (it could not take the entry) or the end is reached. `.` and `..` are
+    /// included. No lock is held while `emit` runs.
+    ///
+    /// An entry that is there throughout comes exactly once, whatever is added or removed between
+    /// the calls.
+    ///
+    /// # Errors
+    /// ENOTDIR; EUCLEAN for damage.
+    pub fn readdir(
+        &self,
+        f: &OpenRef,
+        cookie: u64,
+        emit: &mut dyn FnMut(DirEntry) -> bool,
+    ) -> Result<()> {
+        let mut cookie = cookie;
+        loop {
+            let body = f.inode.body.read();
+            if check_dir(&body).is_err() {
+                return errno(libc::ENOTDIR);
+            }
+            let piece = self.dir_read(&f.inode, &body, cookie)?;
+            drop(body);
+            for entry in piece.entries {
+                if !emit(entry) {
+                    return Ok(());
+                }
+            }
+            match piece.next {
+                // A next place that is not behind this one comes from a damaged index.
+                Some(next) if next > cookie => cookie = next,
+                _ => return Ok(()),
+            }
+        }
+    }
+}

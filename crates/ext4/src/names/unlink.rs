@@ -1,0 +1,74 @@
+//! Removing names.
+
+use stetfs_journal::FileChange;
+
+use super::checks::{check_name, errno, is_dots, may_remove, may_unname};
+use crate::error::Result;
+use crate::fs::Fs;
+use crate::space::credits::{ORPHAN, WRITE_INODE};
+use crate::types::{Ctx, Ino};
+
+/// A directory block, two inodes, and the orphan that one of them may become.
+const UNLINK_CREDITS: stetfs_journal::Credits = 1 + 2 * WRITE_INODE + ORPHAN;
+
+impl Fs {
+    /// Removes the name of something that is no directory.
+    ///
+    /// # Errors
+    /// ENOENT, EISDIR, EPERM (immutable or append-only), EROFS.
+    pub fn unlink(&self, ctx: &Ctx, parent: Ino, name: &[u8]) -> Result<()> {
+        if is_dots(name) {
+            return errno(libc::EISDIR);
+        }
+        self.remove(ctx, parent, name, false)
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// ENOENT, ENOTDIR, ENOTEMPTY, EINVAL for `.`, EPERM (immutable or append-only), EROFS.
+    pub fn rmdir(&self, ctx: &Ctx, parent: Ino, name: &[u8]) -> Result<()> {
+        match name {
+            b"." => errno(libc::EINVAL),
+            b".." => errno(libc::ENOTEMPTY),
+            _ => self.remove(ctx, parent, name, true),
+        }
+    }
+
+    fn remove(&self, _ctx: &Ctx, parent: Ino, name: &[u8], want_dir: bool) -> Result<()> {
+        check_name(name)?;
+        self.throttle()?;
+        let dir = self.iget(parent)?;
+        let inode = {
+            let mut dir_body = dir.body.write();
+            may_remove(&dir_body)?;
+            let (found, inode) = self.find_child(&dir, &dir_body, name)?;
+            let mut body = inode.body.write_nested();
+            match (want_dir, body.is_dir()) {
+                (true, false) => return errno(libc::ENOTDIR),
+                (false, true) => return errno(libc::EISDIR),
+                _ => may_unname(&body)?,
+            }
+            if want_dir && !self.dir_is_empty(&inode, &body)? {
+                return errno(libc::ENOTEMPTY);
+            }
+            let h = self.journal.begin(UNLINK_CREDITS)?;
+            self.dir_remove(&h, &dir, &dir_body, &found)?;
+            self.drop_link(&h, &inode, &mut body)?;
+            if want_dir {
+                self.drop_subdir(&mut dir_body);
+            }
+            self.dir_changed(&h, &dir, &mut dir_body)?;
+            h.note(FileChange::Unlink {
+                parent,
+                name: name.to_vec(),
+                ino: inode.ino,
+            });
+            drop(h);
+            drop(body);
+            inode
+        };
+        self.iput(&inode);
+        Ok(())
+    }
+}

@@ -1,0 +1,11 @@
+//! What was checked of a cached block since it was read: the codes for `Block::set_verified`.
+//! Each structure has its own, so that a block that two owners claim is checked for each of them.
+
+/// Entries of a directory.
+pub(crate) const DIR_LEAF: u8 = 0x20;
+/// Root of a directory's index.
+pub(crate) const DIR_ROOT: u8 = 0x21;
+/// Inner node of a directory's index.
+pub(crate) const DIR_NODE: u8 = 0x22;
+/// Extended attributes.
+pub(crate) const XATTR: u8 = 0x23;

@@ -1,0 +1,147 @@
+//! POSIX access control lists: attributes that are tied to the mode.
+
+use stetfs_ondisk::ext4::acl::{Acl, AclError};
+use stetfs_ondisk::ext4::xattr::{Value, index};
+
+use super::store::{Layout, Stored};
+use crate::error::{FsError, Result};
+use crate::fs::Fs;
+use crate::inode::{Inode, InodeBody};
+use crate::types::Ctx;
+
+/// Which of the two lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AclKind {
+    /// Who may use the file.
+    Access,
+    /// What new files in the directory get.
+    Default,
+}
+
+impl AclKind {
+    /// The list that an attribute with this name index is.
+    pub(super) fn of(attr_index: u8) -> Option<AclKind> {
+        match attr_index {
+            index::POSIX_ACL_ACCESS => Some(AclKind::Access),
+            index::POSIX_ACL_DEFAULT => Some(AclKind::Default),
+            _ => None,
+        }
+    }
+
+    pub(super) fn index(self) -> u8 {
+        match self {
+            AclKind::Access => index::POSIX_ACL_ACCESS,
+            AclKind::Default => index::POSIX_ACL_DEFAULT,
+        }
+    }
+}
+
+/// What setting a list does to the inode.
+pub(super) struct AclChange {
+    pub(super) layout: Layout,
+    pub(super) mode: u32,
+}
+
+fn refused(e: AclError) -> FsError {
+    FsError::Errno(match e {
+        AclError::Invalid(_) => libc::EINVAL,
+        AclError::Version(_) => libc::EOPNOTSUPP,
+    })
+}
+
+/// The list stored under `kind`, if there is one.
+fn stored_acl(stored: &Stored, kind: AclKind, inode: &Inode) -> Result<Option<Acl>> {
+    match stored.find(kind.index(), b"")?.map(|a| a.value) {
+        None => Ok(None),
+        Some(Value::Bytes(bytes)) => Acl::from_disk(bytes)
+            .map_err(|e| FsError::corrupt("ACL", 0, format!("inode {}: {e}", inode.ino))),
+        Some(Value::Inode { .. }) => Err(FsError::Unsupported(
+            "an ACL in an inode of its own (ea_inode)".into(),
+        )),
+    }
+}
+
+impl Fs {
+    /// The list of an inode whose lock is held.
+    pub(super) fn acl_load(
+        &self,
+        inode: &Inode,
+        body: &InodeBody,
+        kind: AclKind,
+    ) -> Result<Option<Acl>> {
+        if body.is_symlink() {
+            return Ok(None);
+        }
+        stored_acl(&self.xattr_load(inode, body)?, kind, inode)
+    }
+
+    /// Plans setting a list, given as the attribute programs use; `None` removes it. An access list
+    /// that says no more than a mode becomes the mode.
+    ///
+    /// # Errors
+    /// EPERM for who is neither owner nor root, EINVAL for a list that is not valid, EACCES for a
+    /// default list of what is no directory, EOPNOTSUPP for a symbolic link, ENOSPC.
+    pub(super) fn acl_plan(
+        &self,
+        ctx: &Ctx,
+        inode: &Inode,
+        body: &InodeBody,
+        kind: AclKind,
+        value: Option<&[u8]>,
+    ) -> Result<AclChange> {
+        if body.is_symlink() {
+            return Err(FsError::Errno(libc::EOPNOTSUPP));
+        }
+        if ctx.uid != 0 && ctx.uid != body.uid() {
+            return Err(FsError::Errno(libc::EPERM));
+        }
+        let acl = match value {
+            None | Some([]) => None,
+            Some(bytes) => Acl::from_xattr(bytes).map_err(refused)?,
+        };
+        if kind == AclKind::Default && acl.is_some() && !body.is_dir() {
+            return Err(FsError::Errno(libc::EACCES));
+        }
+        let mut mode = u32::from(body.mode());
+        let mut keep = acl.as_ref();
+        if let (AclKind::Access, Some(acl)) = (kind, &acl) {
+            mode = (mode & !0o777) | acl.mode_bits();
+            if ctx.uid != 0 && ctx.gid != body.gid() {
+                mode &= !libc::S_ISGID;
+            }
+            keep = keep.filter(|acl| !acl.is_minimal());
+        }
+        let bytes = keep.map(Acl::to_disk);
+        let layout = self.xattr_load(inode, body)?.with(
+            self.geo.block_size as usize,
+            kind.index(),
+            b"",
+            bytes.as_deref(),
+        )?;
+        Ok(AclChange { layout, mode })
+    }
+
+    /// Plans what chmod to `mode` does to the access list: the entries that stand for the mode's
+    /// classes follow it. To be carried out with `xattr_apply` beside the new mode.
+    pub(crate) fn acl_chmod_plan(
+        &self,
+        inode: &Inode,
+        body: &InodeBody,
+        mode: u32,
+    ) -> Result<Layout> {
+        if body.is_symlink() {
+            return Ok(Layout::default());
+        }
+        let stored = self.xattr_load(inode, body)?;
+        let Some(mut acl) = stored_acl(&stored, AclKind::Access, inode)? else {
+            return Ok(Layout::default());
+        };
+        acl.chmod(mode);
+        stored.with(
+            self.geo.block_size as usize,
+            AclKind::Access.index(),
+            b"",
+            Some(&acl.to_disk()),
+        )
+    }
+}

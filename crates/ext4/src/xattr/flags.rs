@@ -1,0 +1,74 @@
+//! Inode flags that users see and set (`chattr`; FS_IOC_GETFLAGS, FS_IOC_SETFLAGS).
+
+use stetfs_ondisk::ext4::inode::InodeFlags;
+
+use crate::error::{FsError, Result};
+use crate::fs::Fs;
+use crate::inode::InodeBody;
+use crate::space::credits::WRITE_INODE;
+use crate::types::{Ctx, Ino};
+
+/// `EXT4_FL_USER_VISIBLE`.
+const VISIBLE: u32 = 0x725b_dfff;
+/// `EXT4_FL_USER_MODIFIABLE`.
+const MODIFIABLE: u32 = 0x624b_c0ff;
+
+/// Flags that mean something on this type of file.
+fn meaningful(body: &InodeBody) -> InodeFlags {
+    match () {
+        () if body.is_dir() => InodeFlags::all(),
+        () if body.is_regular() => InodeFlags::all() - InodeFlags::DIRECTORY_ONLY,
+        () => InodeFlags::OTHER_FILES,
+    }
+}
+
+impl Fs {
+    /// The inode's flags (`EXT4_*_FL`) that users see.
+    pub fn get_flags(&self, ino: Ino) -> Result<u32> {
+        let inode = self.iget(ino)?;
+        let flags = inode.body.read().flags().bits();
+        Ok(flags & VISIBLE)
+    }
+
+    /// The inode's generation (FS_IOC_GETVERSION).
+    pub fn get_generation(&self, ino: Ino) -> Result<u32> {
+        Ok(self.iget(ino)?.body.read().generation())
+    }
+
+    /// Sets the flags that users may set; others stay as they are.
+    ///
+    /// # Errors
+    /// EPERM for who is neither owner nor root, and for anybody but root who changes `immutable` or
+    /// `append only`; EOPNOTSUPP for flags that cannot be changed or mean nothing on this type of file.
+    pub fn set_flags(&self, ctx: &Ctx, ino: Ino, flags: u32) -> Result<()> {
+        self.throttle()?;
+        let inode = self.iget(ino)?;
+        let mut body = inode.body.write();
+        if ctx.uid != 0 && ctx.uid != body.uid() {
+            return Err(FsError::Errno(libc::EPERM));
+        }
+        let old = body.flags();
+        let asked = InodeFlags::from_bits_retain(flags & VISIBLE);
+        let changed = (old ^ asked) & InodeFlags::from_bits_retain(VISIBLE);
+        if ctx.uid != 0 && changed.intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND) {
+            return Err(FsError::Errno(libc::EPERM));
+        }
+        // Switching a file's data between journal and home, and block maps and extents, would change
+        // what its blocks mean.
+        let fixed =
+            InodeFlags::JOURNAL_DATA | InodeFlags::EXTENTS | InodeFlags::CASEFOLD | InodeFlags::DAX;
+        let new_bits = asked & changed;
+        if changed.intersects(fixed) || !meaningful(&body).contains(new_bits) {
+            return Err(FsError::Errno(libc::EOPNOTSUPP));
+        }
+        let modifiable = InodeFlags::from_bits_retain(MODIFIABLE);
+        let new = (old - modifiable) | (asked & modifiable);
+        if new == old {
+            return Ok(());
+        }
+        let h = self.journal.begin(WRITE_INODE)?;
+        body.set_flags(new);
+        body.touch(self.now());
+        self.write_inode(&h, &inode, &mut body)
+    }
+}

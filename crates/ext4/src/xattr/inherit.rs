@@ -1,0 +1,87 @@
+//! What a new inode takes from the ACLs of its directory.
+
+use stetfs_journal::{Credits, Handle};
+use stetfs_ondisk::ext4::inode::GOOD_OLD_INODE_SIZE;
+use stetfs_ondisk::ext4::xattr::{Attr, Value};
+
+use super::acl::AclKind;
+use super::store::{LAYOUT_CREDITS, Layout};
+use crate::error::Result;
+use crate::fs::Fs;
+use crate::inode::{Inode, InodeBody};
+
+/// Credits of [`Fs::set_inherited`].
+pub(crate) const INHERIT_CREDITS: Credits = LAYOUT_CREDITS;
+
+/// Mode and lists of a new inode.
+pub(crate) struct Inherited {
+    /// Type and permissions.
+    pub(crate) mode: u32,
+    layout: Layout,
+}
+
+impl Inherited {
+    /// Blocks to reserve.
+    pub(crate) fn blocks(&self) -> u64 {
+        self.layout.blocks()
+    }
+}
+
+impl Fs {
+    /// Plans mode and lists of an inode that is to be made with `mode` in a directory. The umask
+    /// counts only where the directory has no default list.
+    ///
+    /// # Errors
+    /// ENOSPC if the lists fit neither the inode nor a block; damage.
+    pub(crate) fn inherit_acl(
+        &self,
+        dir: &Inode,
+        dir_body: &InodeBody,
+        mode: u32,
+        umask: u32,
+    ) -> Result<Inherited> {
+        let kind = mode & libc::S_IFMT;
+        if kind == libc::S_IFLNK {
+            return Ok(Inherited {
+                mode,
+                layout: Layout::default(),
+            });
+        }
+        let Some(default) = self.acl_load(dir, dir_body, AclKind::Default)? else {
+            return Ok(Inherited {
+                mode: mode & !(umask & 0o777),
+                layout: Layout::default(),
+            });
+        };
+        let (access, mode) = default.inherit(mode);
+        let access = access.map(|acl| acl.to_disk());
+        let default = (kind == libc::S_IFDIR).then(|| default.to_disk());
+        let lists = [(AclKind::Default, &default), (AclKind::Access, &access)];
+        let attrs: Vec<Attr<'_>> = lists
+            .into_iter()
+            .filter_map(|(kind, list)| {
+                let value = Value::Bytes(list.as_deref()?);
+                Some(Attr {
+                    index: kind.index(),
+                    name: b"",
+                    value,
+                })
+            })
+            .collect();
+        let room = usize::from(self.geo.inode_size)
+            .saturating_sub(GOOD_OLD_INODE_SIZE + usize::from(self.geo.want_extra_isize));
+        let layout = Layout::of(room, self.geo.block_size as usize, &attrs)?;
+        Ok(Inherited { mode, layout })
+    }
+
+    /// Gives a new inode its lists. The caller writes the inode.
+    pub(crate) fn set_inherited(
+        &self,
+        h: &Handle<'_>,
+        inode: &Inode,
+        body: &mut InodeBody,
+        inherited: &Inherited,
+    ) -> Result<()> {
+        self.xattr_apply(h, inode, body, &inherited.layout)
+    }
+}

@@ -1,0 +1,192 @@
+//! The operations on extended attributes.
+
+use stetfs_journal::FileChange;
+use stetfs_ondisk::ext4::acl::Acl;
+use stetfs_ondisk::ext4::inode::InodeFlags;
+use stetfs_ondisk::ext4::xattr::{self, VALUE_MAX, Value, index};
+
+use super::acl::AclKind;
+use super::store::{LAYOUT_CREDITS, Layout};
+use crate::error::{FsError, Result};
+use crate::fs::Fs;
+use crate::inode::{Inode, InodeBody};
+use crate::space::credits::WRITE_INODE;
+use crate::types::{Ctx, Ino, XattrSet};
+
+/// Longest name with its prefix, bytes (`XATTR_NAME_MAX`).
+const FULL_NAME_MAX: usize = 255;
+
+fn errno<T>(e: i32) -> Result<T> {
+    Err(FsError::Errno(e))
+}
+
+/// Index and stored name.
+///
+/// # Errors
+/// ERANGE for an empty or too long name, EOPNOTSUPP for a prefix that ext4 does not have.
+fn split(name: &[u8]) -> Result<(u8, &[u8])> {
+    if name.is_empty() || name.len() > FULL_NAME_MAX {
+        return errno(libc::ERANGE);
+    }
+    match xattr::split_name(name) {
+        Some((index::RICHACL, _)) | None => errno(libc::EOPNOTSUPP),
+        Some(split) => Ok(split),
+    }
+}
+
+/// Whether this type of file can have attributes with this index: those of users go on regular files
+/// and directories only.
+fn takes(body: &InodeBody, attr_index: u8) -> bool {
+    attr_index != index::USER || body.is_regular() || body.is_dir()
+}
+
+fn may_change(ctx: &Ctx, body: &InodeBody, attr_index: u8) -> Result<()> {
+    let fixed = body
+        .flags()
+        .intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND);
+    let foreign = attr_index == index::TRUSTED && ctx.uid != 0;
+    if fixed || foreign || !takes(body, attr_index) {
+        errno(libc::EPERM)
+    } else {
+        Ok(())
+    }
+}
+
+impl Fs {
+    /// The value of an attribute. ACLs have the form of `linux/posix_acl_xattr.h`.
+    ///
+    /// # Errors
+    /// ENODATA, ERANGE (name), EOPNOTSUPP (prefix; value in an inode of its own).
+    pub fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        let (index, short) = split(name)?;
+        let inode = self.iget(ino)?;
+        let body = inode.body.read();
+        if let Some(kind) = AclKind::of(index) {
+            if body.is_symlink() {
+                return errno(libc::EOPNOTSUPP);
+            }
+            return match self.acl_load(&inode, &body, kind)? {
+                Some(acl) => Ok(Acl::to_xattr(&acl)),
+                None => errno(libc::ENODATA),
+            };
+        }
+        if !takes(&body, index) {
+            return errno(libc::ENODATA);
+        }
+        match self
+            .xattr_load(&inode, &body)?
+            .find(index, short)?
+            .map(|a| a.value)
+        {
+            Some(Value::Bytes(value)) => Ok(value.to_vec()),
+            Some(Value::Inode { .. }) => Err(FsError::Unsupported(
+                "an attribute whose value has its own inode (ea_inode)".into(),
+            )),
+            None => errno(libc::ENODATA),
+        }
+    }
+
+    /// The names of all attributes, each followed by a NUL.
+    pub fn listxattr(&self, ino: Ino) -> Result<Vec<u8>> {
+        let inode = self.iget(ino)?;
+        let body = inode.body.read();
+        let mut list = Vec::new();
+        for attr in self.xattr_load(&inode, &body)?.all()? {
+            if let Some(name) = xattr::full_name(attr.index, attr.name) {
+                list.extend_from_slice(&name);
+                list.push(0);
+            }
+        }
+        Ok(list)
+    }
+
+    /// Sets an attribute.
+    ///
+    /// # Errors
+    /// EEXIST and ENODATA as `how` asks, ENOSPC when it fits neither the inode nor its block, E2BIG
+    /// above 64 KiB, ERANGE (name), EPERM (immutable file; `user.` on a file that takes none), what
+    /// an ACL is refused for, EROFS.
+    pub fn setxattr(
+        &self,
+        ctx: &Ctx,
+        ino: Ino,
+        name: &[u8],
+        value: &[u8],
+        how: XattrSet,
+    ) -> Result<()> {
+        let (index, short) = split(name)?;
+        if value.len() > VALUE_MAX {
+            return errno(libc::E2BIG);
+        }
+        self.throttle()?;
+        let inode = self.iget(ino)?;
+        let mut body = inode.body.write();
+        may_change(ctx, &body, index)?;
+        if let Some(kind) = AclKind::of(index) {
+            return self.acl_set(ctx, &inode, &mut body, kind, Some(value));
+        }
+        let stored = self.xattr_load(&inode, &body)?;
+        let old = stored.find(index, short)?;
+        match (how, old) {
+            (XattrSet::Create, Some(_)) => return errno(libc::EEXIST),
+            (XattrSet::Replace, None) => return errno(libc::ENODATA),
+            (_, Some(old)) if old.value == Value::Bytes(value) => return Ok(()),
+            _ => {}
+        }
+        let layout = stored.with(self.geo.block_size as usize, index, short, Some(value))?;
+        self.xattr_commit(ctx, &inode, &mut body, &layout, None)
+    }
+
+    /// Removes an attribute.
+    ///
+    /// # Errors
+    /// ENODATA (an ACL that is not there is no error), ERANGE, EPERM, EROFS.
+    pub fn removexattr(&self, ctx: &Ctx, ino: Ino, name: &[u8]) -> Result<()> {
+        let (index, short) = split(name)?;
+        self.throttle()?;
+        let inode = self.iget(ino)?;
+        let mut body = inode.body.write();
+        may_change(ctx, &body, index)?;
+        if let Some(kind) = AclKind::of(index) {
+            return self.acl_set(ctx, &inode, &mut body, kind, None);
+        }
+        let stored = self.xattr_load(&inode, &body)?;
+        if stored.find(index, short)?.is_none() {
+            return errno(libc::ENODATA);
+        }
+        let layout = stored.with(self.geo.block_size as usize, index, short, None)?;
+        self.xattr_commit(ctx, &inode, &mut body, &layout, None)
+    }
+
+    fn acl_set(
+        &self,
+        ctx: &Ctx,
+        inode: &Inode,
+        body: &mut InodeBody,
+        kind: AclKind,
+        value: Option<&[u8]>,
+    ) -> Result<()> {
+        let change = self.acl_plan(ctx, inode, body, kind, value)?;
+        self.xattr_commit(ctx, inode, body, &change.layout, Some(change.mode))
+    }
+
+    /// Carries out a planned change in a handle of its own.
+    fn xattr_commit(
+        &self,
+        ctx: &Ctx,
+        inode: &Inode,
+        body: &mut InodeBody,
+        layout: &Layout,
+        mode: Option<u32>,
+    ) -> Result<()> {
+        let _room = self.reserve(layout.blocks(), self.privileged(ctx))?;
+        let h = self.journal.begin(LAYOUT_CREDITS + WRITE_INODE)?;
+        self.xattr_apply(&h, inode, body, layout)?;
+        if let Some(mode) = mode {
+            body.set_mode(mode as u16);
+        }
+        body.touch(self.now());
+        h.note(FileChange::Xattrs(inode.ino));
+        self.write_inode(&h, inode, body)
+    }
+}

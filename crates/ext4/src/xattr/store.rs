@@ -1,0 +1,414 @@
+//! Where attributes are stored, and changing them there.
+
+use std::sync::Arc;
+
+use stetfs_cache::PageRef;
+use stetfs_journal::{Block, Credits, Handle};
+use stetfs_ondisk::OnDiskError;
+use stetfs_ondisk::ext4::xattr::{self, Attr, Attrs, BlockHeader, Value};
+
+use crate::error::{FsError, Result};
+use crate::fs::Fs;
+use crate::inode::{Inode, InodeBody};
+use crate::space::credits::{ALLOC_BLOCKS, FREE_BLOCKS};
+use crate::space::{AllocFor, BlockRun, Freed};
+use crate::types::BlockNr;
+use crate::verified;
+
+/// What an attribute block is called in errors.
+const WHAT: &str = "attribute block";
+
+/// Credits to carry out a [`Layout`], without the inode: the old block and a new one.
+pub(crate) const LAYOUT_CREDITS: Credits = 2 + ALLOC_BLOCKS + FREE_BLOCKS;
+/// Credits to let go of an attribute block.
+const DROP_CREDITS: Credits = 1 + FREE_BLOCKS;
+
+/// A copy of the attributes of an inode.
+pub(crate) struct Stored {
+    /// What follows the inode's fields; empty when there is no room for attributes.
+    area: Vec<u8>,
+    block: Option<PageRef>,
+}
+
+/// Both places anew.
+#[derive(Debug, Default)]
+pub(crate) struct Layout {
+    area: Option<Vec<u8>>,
+    block: BlockChange,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+enum BlockChange {
+    #[default]
+    Keep,
+    Drop,
+    Write(Vec<u8>),
+}
+
+impl Layout {
+    /// Blocks that may have to be allocated.
+    pub(crate) fn blocks(&self) -> u64 {
+        u64::from(matches!(self.block, BlockChange::Write(_)))
+    }
+}
+
+fn in_block<T>(nr: BlockNr, result: Result<T, OnDiskError>) -> Result<T> {
+    result.map_err(|e| FsError::corrupt(WHAT, nr, e.to_string()))
+}
+
+impl Layout {
+    /// The places of an inode that has exactly these attributes, with `room` bytes behind its fields:
+    /// in the inode what fits there, the rest in a block.
+    ///
+    /// # Errors
+    /// ENOSPC if they do not fit.
+    pub(super) fn of(room: usize, block_size: usize, attrs: &[Attr<'_>]) -> Result<Layout> {
+        let (mut in_inode, mut in_block) = (Vec::new(), Vec::new());
+        for attr in attrs {
+            in_inode.push(*attr);
+            if xattr::space(&in_inode) > xattr::inode_room(room) {
+                in_block.extend(in_inode.pop());
+            }
+        }
+        let mut layout = Layout::default();
+        if !in_inode.is_empty() {
+            let mut area = vec![0; room];
+            xattr::write_in_inode(&mut area, &in_inode)?;
+            layout.area = Some(area);
+        }
+        if !in_block.is_empty() {
+            let mut bytes = vec![0; block_size];
+            if !xattr::write_block(&mut bytes, &in_block, 1)? {
+                return Err(FsError::Errno(libc::ENOSPC));
+            }
+            layout.block = BlockChange::Write(bytes);
+        }
+        Ok(layout)
+    }
+}
+
+impl Stored {
+    fn lists(&self) -> Result<(Attrs<'_>, Option<Attrs<'_>>)> {
+        let block = self
+            .block
+            .as_ref()
+            .map(|page| Attrs::in_block(page))
+            .transpose()?;
+        Ok((Attrs::in_inode(&self.area)?, block))
+    }
+
+    /// All attributes.
+    pub(crate) fn all(&self) -> Result<Vec<Attr<'_>>> {
+        let (inode, block) = self.lists()?;
+        Ok(inode
+            .iter()
+            .chain(block.iter().flat_map(Attrs::iter))
+            .collect())
+    }
+
+    /// The attribute with this name.
+    pub(crate) fn find(&self, index: u8, name: &[u8]) -> Result<Option<Attr<'_>>> {
+        let (inode, block) = self.lists()?;
+        Ok(inode
+            .find(index, name)
+            .or_else(|| block.and_then(|b| b.find(index, name))))
+    }
+
+    /// How the places look after `name` was set to `value` (or removed): in the inode if it fits
+    /// there, else in the block. Everything else stays where it is.
+    ///
+    /// # Errors
+    /// ENOSPC if it fits in neither; Unsupported if the old value is in an inode of its own.
+    pub(crate) fn with(
+        &self,
+        block_size: usize,
+        index: u8,
+        name: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<Layout> {
+        let (inode, block) = self.lists()?;
+        let is_it = |a: &Attr<'_>| a.index == index && a.name == name;
+        let old = inode
+            .iter()
+            .chain(block.iter().flat_map(Attrs::iter))
+            .find(is_it);
+        if let Some(Attr {
+            value: Value::Inode { .. },
+            ..
+        }) = old
+        {
+            return Err(FsError::Unsupported(
+                "changing an attribute whose value has its own inode (ea_inode)".into(),
+            ));
+        }
+        let mut in_inode: Vec<_> = inode.iter().filter(|a| !is_it(a)).collect();
+        let mut in_block: Vec<_> = block
+            .iter()
+            .flat_map(Attrs::iter)
+            .filter(|a| !is_it(a))
+            .collect();
+        let was_in_inode = inode.iter().any(|a| is_it(&a));
+        let was_in_block = old.is_some() && !was_in_inode;
+
+        let new = value.map(|v| Attr {
+            index,
+            name,
+            value: Value::Bytes(v),
+        });
+        let mut area = vec![0; self.area.len()];
+        let fits_inode = match new {
+            Some(attr) => {
+                in_inode.push(attr);
+                let fits = !area.is_empty() && xattr::write_in_inode(&mut area, &in_inode)?;
+                if !fits {
+                    in_inode.pop();
+                }
+                fits
+            }
+            None => false,
+        };
+        let mut layout = Layout::default();
+        if fits_inode {
+            layout.area = Some(area);
+        } else if was_in_inode {
+            xattr::write_in_inode(&mut area, &in_inode)?;
+            layout.area = Some(area);
+        }
+        let to_block = new.filter(|_| !fits_inode);
+        if was_in_block || to_block.is_some() {
+            in_block.extend(to_block);
+            let mut bytes = vec![0; block_size];
+            layout.block = match () {
+                () if in_block.is_empty() => BlockChange::Drop,
+                () if xattr::write_block(&mut bytes, &in_block, 1)? => BlockChange::Write(bytes),
+                () => return Err(FsError::Errno(libc::ENOSPC)),
+            };
+        }
+        Ok(layout)
+    }
+}
+
+impl Fs {
+    /// Reads the attributes of an inode whose lock is held.
+    ///
+    /// # Errors
+    /// Damage, naming the block; device errors.
+    pub(crate) fn xattr_load(&self, inode: &Inode, body: &InodeBody) -> Result<Stored> {
+        let area = body.xattr_area().unwrap_or_default().to_vec();
+        if let Err(e) = Attrs::in_inode(&area) {
+            return Err(FsError::corrupt(
+                "inode",
+                0,
+                format!("attributes of inode {}: {e}", inode.ino),
+            ));
+        }
+        let block = match body.file_acl() {
+            0 => None,
+            nr => {
+                let block = self.xattr_block(nr)?;
+                block.page()
+            }
+        };
+        Ok(Stored { area, block })
+    }
+
+    /// An attribute block, checked.
+    fn xattr_block(&self, nr: BlockNr) -> Result<Arc<Block>> {
+        self.check_run(BlockRun { start: nr, len: 1 })?;
+        let block = self.cache.read(nr)?;
+        if block.verified() != verified::XATTR {
+            let page = block
+                .page()
+                .ok_or_else(|| FsError::corrupt(WHAT, nr, "the block has no content"))?;
+            in_block(nr, Attrs::in_block(&page))?;
+            if self.geo.metadata_csum() {
+                in_block(
+                    nr,
+                    xattr::verify_block_checksum(&page, self.geo.csum_seed, nr),
+                )?;
+            }
+            block.set_verified(verified::XATTR);
+        }
+        Ok(block)
+    }
+
+    /// Carries out a change of attributes. The caller writes the inode.
+    /// [`LAYOUT_CREDITS`], and [`Layout::blocks`] reserved.
+    pub(crate) fn xattr_apply(
+        &self,
+        h: &Handle<'_>,
+        inode: &Inode,
+        body: &mut InodeBody,
+        layout: &Layout,
+    ) -> Result<()> {
+        match &layout.block {
+            BlockChange::Keep => {}
+            BlockChange::Drop => self.xattr_drop(h, inode, body)?,
+            BlockChange::Write(bytes) => self.xattr_write(h, inode, body, bytes)?,
+        }
+        let Some(new) = &layout.area else {
+            return Ok(());
+        };
+        match body.xattr_area_mut() {
+            Some(area) if area.len() == new.len() => area.copy_from_slice(new),
+            _ => {
+                let detail = format!(
+                    "inode {} has no room for {} bytes of attributes",
+                    inode.ino,
+                    new.len()
+                );
+                return Err(FsError::corrupt("inode", 0, detail));
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the inode an attribute block with this content: its own one rewritten, or a new one when
+    /// it has none or shares it.
+    fn xattr_write(
+        &self,
+        h: &Handle<'_>,
+        inode: &Inode,
+        body: &mut InodeBody,
+        bytes: &[u8],
+    ) -> Result<()> {
+        let nr = body.file_acl();
+        if nr != 0 && !self.xattr_unshare(h, nr, Some(bytes))? {
+            return Ok(());
+        }
+        let goal = (nr != 0).then_some(nr);
+        let run = self.alloc_blocks(h, inode, goal, 1, AllocFor::Meta)?;
+        let block = self.cache.get(run.start);
+        let mut page = h.create(&block)?;
+        page.copy_from_slice(bytes);
+        let sealed = self.xattr_seal(&mut page, run.start);
+        drop(page);
+        sealed?;
+        block.set_verified(verified::XATTR);
+        if nr == 0 {
+            body.add_blocks(1)?;
+        }
+        body.set_file_acl(run.start);
+        Ok(())
+    }
+
+    /// Takes one reference from a shared block, and says `true`. A block that is not shared gets the
+    /// content, if there is one. Whether it is shared is decided with the block locked: other inodes
+    /// may be leaving it at the same time.
+    fn xattr_unshare(&self, h: &Handle<'_>, nr: BlockNr, content: Option<&[u8]>) -> Result<bool> {
+        let block = self.xattr_block(nr)?;
+        let mut page = h.modify(&block)?;
+        let refcount = in_block(nr, BlockHeader::read(&page))?.refcount;
+        let shared = refcount > 1;
+        if shared {
+            in_block(nr, xattr::set_refcount(&mut page, refcount - 1))?;
+        } else if let Some(content) = content {
+            page.copy_from_slice(content);
+        }
+        self.xattr_seal(&mut page, nr)?;
+        Ok(shared)
+    }
+
+    fn xattr_seal(&self, page: &mut [u8], nr: BlockNr) -> Result<()> {
+        if self.geo.metadata_csum() {
+            in_block(
+                nr,
+                xattr::update_block_checksum(page, self.geo.csum_seed, nr),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Credits of [`xattr_drop`](Self::xattr_drop), and of writing the inode after it.
+    pub(crate) fn xattr_drop_credits(&self) -> Credits {
+        DROP_CREDITS + crate::space::credits::WRITE_INODE
+    }
+
+    /// Lets go of the inode's attribute block: it is freed, or one inode fewer shares it. The caller
+    /// writes the inode.
+    ///
+    /// # Errors
+    /// Unsupported when it refers to values in inodes of their own.
+    pub(crate) fn xattr_drop(
+        &self,
+        h: &Handle<'_>,
+        _inode: &Inode,
+        body: &mut InodeBody,
+    ) -> Result<()> {
+        let nr = body.file_acl();
+        if nr == 0 {
+            return Ok(());
+        }
+        if let Some(page) = self.xattr_block(nr)?.page()
+            && Attrs::in_block(&page)?
+                .iter()
+                .any(|a| matches!(a.value, Value::Inode { .. }))
+        {
+            return Err(FsError::Unsupported(
+                "dropping attributes whose values have their own inodes (ea_inode)".into(),
+            ));
+        }
+        if !self.xattr_unshare(h, nr, None)? {
+            self.free_blocks(h, BlockRun { start: nr, len: 1 }, Freed::Journaled)?;
+        }
+        body.set_file_acl(0);
+        body.add_blocks(-1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    fn apply(stored: &mut Stored, layout: Layout) {
+        if let Some(area) = layout.area {
+            stored.area = area;
+        }
+        match layout.block {
+            BlockChange::Keep => {}
+            BlockChange::Drop => stored.block = None,
+            BlockChange::Write(bytes) => {
+                stored.block = Some(Arc::new(stetfs_cache::Page::copy_of(&bytes)))
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn attributes_behave_like_a_map(
+            room in prop_oneof![Just(0usize), Just(96), Just(352)],
+            ops in prop::collection::vec((0u8..12, prop::option::weighted(0.7, prop::collection::vec(any::<u8>(), 0..500))), 0..60),
+        ) {
+            let mut stored = Stored { area: vec![0; room], block: None };
+            let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+            for (which, value) in ops {
+                let name = vec![b'a' + which; usize::from(which) + 1];
+                match stored.with(1024, 1, &name, value.as_deref()) {
+                    Ok(layout) => {
+                        apply(&mut stored, layout);
+                        match value {
+                            Some(v) => drop(model.insert(name, v)),
+                            None => drop(model.remove(&name)),
+                        }
+                    }
+                    Err(FsError::Errno(libc::ENOSPC)) => {
+                        // Only what fits neither place is refused.
+                        let need = value.unwrap().len() + name.len() + 16;
+                        let used: usize = model.iter().map(|(k, v)| k.len() + v.len() + 24).sum();
+                        prop_assert!(need + used + 36 > 1024 - 36);
+                    }
+                    Err(e) => return Err(TestCaseError::fail(e.to_string())),
+                }
+                let all: BTreeMap<Vec<u8>, Vec<u8>> = stored.all().unwrap().into_iter().map(|a| match a.value {
+                    Value::Bytes(v) => (a.name.to_vec(), v.to_vec()),
+                    Value::Inode { .. } => unreachable!(),
+                }).collect();
+                prop_assert_eq!(&all, &model);
+                prop_assert_eq!(stored.all().unwrap().len(), model.len());
+            }
+        }
+    }
+}
