@@ -25,7 +25,7 @@ pub use open::OpenInode;
 
 use crate::data::DirtyData;
 use crate::space::Window;
-use crate::types::Ino;
+use crate::types::{FileType, Ino};
 
 /// What has to be committed so that a sync of the inode holds. A sync merges, never waits, under
 /// this lock.
@@ -42,6 +42,8 @@ pub(crate) struct SyncPoints {
 pub struct Inode {
     /// Inode number.
     pub ino: Ino,
+    /// Its type, which never changes.
+    pub kind: FileType,
     /// The inode's bytes, behind the inode's lock (ext4: `i_rwsem`).
     pub(crate) body: RwLock<InodeBody>,
     /// Data blocks that are newer than their homes.
@@ -65,6 +67,8 @@ impl Inode {
         let unlinked = body.links() == 0;
         Inode {
             ino,
+            // Bodies were checked to have a type when they were loaded or made.
+            kind: body.kind().unwrap_or(FileType::Regular),
             body: RwLock::new(Rank::Inode, body),
             dirty: DirtyData::default(),
             sync: Mutex::new(Rank::InodeLeaf, sync),
@@ -74,5 +78,10 @@ impl Inode {
             orphaned: AtomicBool::new(false),
             dead: AtomicBool::new(false),
         }
+    }
+
+    /// Whether it is a directory; needs no lock.
+    pub(crate) fn is_dir(&self) -> bool {
+        self.kind == FileType::Directory
     }
 }

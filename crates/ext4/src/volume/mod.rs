@@ -1,1 +1,15 @@
 //! Opening, recovery, superblock state, damage, statfs, unmount.
+
+mod early;
+mod errors;
+mod features;
+mod log;
+mod open;
+mod orphans;
+mod overhead;
+mod statfs;
+mod superblock;
+mod unmount;
+
+pub use errors::set_panic_hook;
+pub(crate) use superblock::SuperState;

@@ -1,0 +1,187 @@
+//! Damage that was found: noted in the superblock, then `errors=` decides.
+
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
+
+use stetfs_journal::JournalError;
+use stetfs_ondisk::ext4::superblock::{State, Superblock};
+
+use crate::error::{FsError, Result};
+use crate::fs::Fs;
+use crate::types::{Ino, OnError};
+
+/// Error codes of the superblock (`s_first_error_errcode`).
+mod code {
+    pub(super) const EIO: u8 = 2;
+    pub(super) const EFSCORRUPTED: u8 = 16;
+    pub(super) const EJOURNAL: u8 = 12;
+}
+
+/// One error, as the superblock remembers it.
+#[derive(Clone, Debug)]
+struct Note {
+    at: u64,
+    ino: Ino,
+    block: u64,
+    what: String,
+    code: u8,
+}
+
+/// Errors since the volume was opened that the superblock does not know yet.
+#[derive(Debug, Default)]
+pub(super) struct ErrorNotes {
+    count: u32,
+    first: Option<Note>,
+    last: Option<Note>,
+}
+
+impl ErrorNotes {
+    fn add(&mut self, note: Note) {
+        self.count = self.count.saturating_add(1);
+        self.first.get_or_insert_with(|| note.clone());
+        self.last = Some(note);
+    }
+
+    /// Whether the superblock is behind.
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Moves the notes into the superblock.
+    pub(super) fn write_to(&mut self, sb: &mut Superblock) {
+        let (Some(first), Some(last)) = (self.first.take(), self.last.take()) else { return };
+        sb.set_state(sb.state() | State::ERROR_FS);
+        if sb.error_count.get() == 0 {
+            sb.set_first_error_at(first.at);
+            sb.first_error_ino.set(first.ino);
+            sb.first_error_block.set(first.block);
+            sb.first_error_func = name(&first.what);
+            sb.first_error_line.set(0);
+            sb.first_error_errcode = first.code;
+        }
+        sb.set_last_error_at(last.at);
+        sb.last_error_ino.set(last.ino);
+        sb.last_error_block.set(last.block);
+        sb.last_error_func = name(&last.what);
+        sb.last_error_line.set(0);
+        sb.last_error_errcode = last.code;
+        sb.error_count.set(sb.error_count.get().saturating_add(self.count));
+        self.count = 0;
+    }
+}
+
+/// A text cut to the 32 bytes of an error's origin.
+fn name(text: &str) -> [u8; 32] {
+    let mut out = [0; 32];
+    for (to, from) in out.iter_mut().zip(text.bytes().take(31)) {
+        *to = from;
+    }
+    out
+}
+
+/// Takes over from `before` what it knows of errors: a replayed superblock may be older.
+pub(super) fn keep_errors(sb: &mut Superblock, before: &Superblock) {
+    if before.error_count.get() <= sb.error_count.get() {
+        return;
+    }
+    sb.set_state(sb.state() | (before.state() & State::ERROR_FS));
+    sb.error_count = before.error_count;
+    sb.first_error_time = before.first_error_time;
+    sb.first_error_time_hi = before.first_error_time_hi;
+    sb.first_error_ino = before.first_error_ino;
+    sb.first_error_block = before.first_error_block;
+    sb.first_error_func = before.first_error_func;
+    sb.first_error_line = before.first_error_line;
+    sb.first_error_errcode = before.first_error_errcode;
+    sb.last_error_time = before.last_error_time;
+    sb.last_error_time_hi = before.last_error_time_hi;
+    sb.last_error_ino = before.last_error_ino;
+    sb.last_error_block = before.last_error_block;
+    sb.last_error_func = before.last_error_func;
+    sb.last_error_line = before.last_error_line;
+    sb.last_error_errcode = before.last_error_errcode;
+}
+
+static PANIC_HOOK: OnceLock<fn(&str)> = OnceLock::new();
+
+/// What `errors=panic` does: called with the reason, and not expected to return. Without a hook the
+/// process is aborted. Only the first call counts.
+pub fn set_panic_hook(hook: fn(&str)) {
+    let _ = PANIC_HOOK.set(hook);
+}
+
+impl Fs {
+    /// Takes note of damage or a failed device, and does what `errors=` asks for. Errors that are
+    /// the caller's business (ENOENT …) are not for here, and are ignored. Group and superblock locks
+    /// must not be held.
+    pub(crate) fn report(&self, e: &FsError) {
+        let (block, code) = match e {
+            FsError::Corrupt { block, .. } => (*block, code::EFSCORRUPTED),
+            FsError::Format(_) => (0, code::EFSCORRUPTED),
+            FsError::Device(_) => (0, code::EIO),
+            // The journal tells of its own end through `FileState::aborted`.
+            FsError::Journal(_) | FsError::Errno(_) | FsError::Unsupported(_) => return,
+        };
+        tracing::error!("{e}");
+        self.note(e.to_string(), block, code);
+        match self.sb.on_error {
+            OnError::Continue => {}
+            OnError::RemountRo => self.turn_read_only(e),
+            OnError::Panic => {
+                // The log is left as it is: what was committed is replayed.
+                if let Err(e) = self.notes_home() {
+                    tracing::error!("the superblock could not be told: {e}");
+                }
+                let why = e.to_string();
+                match PANIC_HOOK.get() {
+                    Some(hook) => hook(&why),
+                    None => std::process::abort(),
+                }
+            }
+        }
+    }
+
+    fn note(&self, what: String, block: u64, code: u8) {
+        let at = u64::try_from(self.now().sec).unwrap_or(0);
+        self.sb.notes.lock().add(Note { at, ino: 0, block, what, code });
+    }
+
+    /// No change is made any more: the journal stops where it is.
+    fn turn_read_only(&self, e: &FsError) {
+        if !self.sb.read_only.swap(true, Ordering::AcqRel) {
+            tracing::error!("the volume is read-only from now on");
+            self.journal.abort(JournalError::Aborted(e.to_string()));
+        }
+    }
+
+    /// The journal stopped with an error.
+    pub(super) fn journal_stopped(&self, why: &JournalError) {
+        let by_us = self.sb.read_only.swap(true, Ordering::AcqRel);
+        if !by_us {
+            tracing::error!("the volume is read-only from now on: {why}");
+            self.note(format!("journal: {why}"), 0, code::EJOURNAL);
+        }
+        if let Err(e) = self.notes_home() {
+            tracing::error!("the superblock could not be told: {e}");
+        }
+    }
+
+    /// Writes the notes to the superblock's home, past the journal, which runs no more.
+    pub(super) fn notes_home(&self) -> Result<()> {
+        let mut notes = std::mem::take(&mut *self.sb.notes.lock());
+        if notes.is_empty() || self.cache.device().read_only() {
+            return Ok(());
+        }
+        self.patch_super_home(|sb| notes.write_to(sb))
+    }
+
+    /// Writes the notes to the superblock through the journal. No lock may be held.
+    pub(super) fn notes_through_journal(&self) -> Result<()> {
+        if self.sb.notes.lock().is_empty() {
+            return Ok(());
+        }
+        let h = self.journal.begin(1)?;
+        let mut notes = std::mem::take(&mut *self.sb.notes.lock());
+        self.change_super(&h, |sb| notes.write_to(sb))
+    }
+}

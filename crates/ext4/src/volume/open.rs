@@ -1,0 +1,192 @@
+//! Opening a volume.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use stetfs_block::BlockDevice;
+use stetfs_cache::{CacheConfig, PolicyKind};
+use stetfs_journal::{Cache, Journal};
+use stetfs_ondisk::ext4::features::{Compat, Incompat, RoCompat};
+use stetfs_ondisk::ext4::inode::FULL_EXTRA_ISIZE;
+use stetfs_ondisk::ext4::superblock::{Geometry as Layout, SuperFlags, Superblock};
+use stetfs_ondisk::ext4::time::Timestamp;
+use stetfs_sync::{Mutex, Rank};
+
+use super::early::{Early, read_superblock};
+use super::log::{self, VolumeLog};
+use super::{SuperState, errors, features, orphans, overhead};
+use crate::error::{FsError, Result};
+use crate::fs::{Fs, Geometry};
+use crate::inode::InodeCache;
+use crate::space::{Groups, Zones};
+use crate::types::FsOptions;
+
+/// Most mounts between checks when the volume names no number, as the kernel writes it.
+const NO_MAX_MOUNTS: u16 = u16::MAX;
+
+impl Fs {
+    /// Opens a volume: checks it, replays its journal, finishes what was left undone.
+    ///
+    /// # Errors
+    /// `Unsupported` names what this version cannot handle; `Corrupt` what is damaged; EROFS when the
+    /// device cannot be written but would have to be.
+    pub fn open(device: Arc<dyn BlockDevice>, opts: FsOptions) -> Result<Arc<Fs>> {
+        if !opts.read_only && (device.read_only() || opts.no_recovery) {
+            return Err(FsError::Errno(libc::EROFS));
+        }
+        let mut sb = read_superblock(&*device)?;
+        features::check(&sb, opts.read_only)?;
+        let mut layout = sb.geometry()?;
+        check_size(&layout, &*device)?;
+        let early = Early { device: &*device, layout: &layout, checksums: sb.checksum_mode() };
+        let mut log = log::find(&device, &early, &sb)?;
+        if !opts.no_recovery
+            && let Some(found) = log.take()
+        {
+            let (recovered, now) = recover(found, &*device, sb)?;
+            (log, sb) = (Some(recovered), now);
+            layout = sb.geometry()?;
+            check_size(&layout, &*device)?;
+        }
+
+        let early = Early { device: &*device, layout: &layout, checksums: sb.checksum_mode() };
+        let descs = early.descriptors()?;
+        let mut zones = Zones::new(&layout, descs.iter());
+        zones.add(log.iter().flat_map(|l| l.runs.iter().copied()));
+        let (orphans, found_orphans) = orphans::find(&early, &sb)?;
+        let geo = geometry(&sb, layout);
+        let config = CacheConfig {
+            block_size: geo.block_size as usize,
+            capacity: opts.cache_bytes,
+            policy: PolicyKind::default(),
+        };
+        let cache = Arc::new(Cache::new(device.clone(), config));
+        let journal_blocks = log.as_ref().map_or(0, VolumeLog::blocks);
+        let state = SuperState::new(&cache, &sb, overhead::overhead(&sb, &geo.layout, journal_blocks), &opts)?;
+        let journal = match log {
+            Some(log) if !opts.read_only => log.start(cache.clone(), &sb, &opts)?,
+            _ => Journal::read_only(cache.clone()),
+        };
+        let read_only = opts.read_only;
+        let fs = Arc::new_cyclic(|me| Fs {
+            groups: Groups::new(descs, zones),
+            geo,
+            opts,
+            cache,
+            journal,
+            sb: state,
+            inodes: InodeCache::default(),
+            orphans,
+            rename_lock: Mutex::new(Rank::Rename, ()),
+            generation: AtomicU32::new(seed()),
+            me: me.clone(),
+        });
+        if !read_only {
+            fs.attach();
+            fs.mark_mounted()?;
+            fs.work_off_orphans(found_orphans)?;
+        }
+        Ok(fs)
+    }
+
+    /// Marks the volume as in use, before its first transaction.
+    fn mark_mounted(&self) -> Result<()> {
+        let now = u64::try_from(self.now().sec).unwrap_or(0);
+        let orphan_file = self.orphans.has_file();
+        let (blocks, inodes) = (self.groups.free_blocks(), self.groups.free_inodes());
+        self.write_super(|sb| {
+            sb.set_incompat(sb.incompat() | Incompat::RECOVER);
+            if orphan_file {
+                sb.set_ro_compat(sb.ro_compat() | RoCompat::ORPHAN_PRESENT);
+            }
+            if sb.max_mnt_count.get() == 0 {
+                sb.max_mnt_count.set(NO_MAX_MOUNTS);
+            }
+            sb.mnt_count.set(sb.mnt_count.get().saturating_add(1));
+            sb.set_mount_time(now);
+            sb.set_write_time(now);
+            // Sums over the descriptors: those in the superblock are not kept right between.
+            sb.set_free_clusters_count(blocks);
+            sb.free_inodes_count.set(inodes as u32);
+        })
+    }
+
+    /// The current time, as new timestamps take it.
+    pub(crate) fn now(&self) -> Timestamp {
+        let t = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Timestamp { sec: i64::try_from(t.as_secs()).unwrap_or(i64::MAX), nsec: t.subsec_nanos() }
+    }
+}
+
+fn check_size(layout: &Layout, device: &dyn BlockDevice) -> Result<()> {
+    let bytes = layout.blocks_count.saturating_mul(u64::from(layout.block_size));
+    if bytes > device.size() {
+        let detail = format!("the volume has {bytes} bytes, but its device only {}", device.size());
+        return Err(FsError::corrupt("superblock", 0, detail));
+    }
+    Ok(())
+}
+
+/// Replays the log if there is something in it. Gives the log and the superblock as they are then.
+fn recover(log: VolumeLog, device: &dyn BlockDevice, before: Superblock) -> Result<(VolumeLog, Superblock)> {
+    let marked = before.incompat().contains(Incompat::RECOVER);
+    if !log.is_dirty() && !marked {
+        return Ok((log, before));
+    }
+    if device.read_only() {
+        tracing::error!("the journal must be replayed, but the device cannot be written");
+        return Err(FsError::Errno(libc::EROFS));
+    }
+    if log.is_dirty() {
+        log.replay(before.blocks_count())?;
+    }
+    let log = log.reopen()?;
+    let mut sb = read_superblock(device)?;
+    errors::keep_errors(&mut sb, &before);
+    sb.set_incompat(sb.incompat() - Incompat::RECOVER);
+    sb.update_checksum();
+    let mut bytes = vec![0; stetfs_ondisk::ext4::superblock::SUPERBLOCK_SIZE];
+    sb.encode(&mut bytes)?;
+    device.write(stetfs_ondisk::ext4::superblock::SUPERBLOCK_OFFSET, &bytes)?;
+    device.flush()?;
+    Ok((log, sb))
+}
+
+fn geometry(sb: &Superblock, layout: Layout) -> Geometry {
+    let unsigned = sb.flags().contains(SuperFlags::UNSIGNED_HASH);
+    let hash_version = sb.def_hash_version;
+    Geometry {
+        block_size: layout.block_size,
+        block_bits: layout.block_size.trailing_zeros(),
+        blocks_count: layout.blocks_count,
+        first_data_block: u64::from(layout.first_data_block),
+        blocks_per_group: layout.blocks_per_group,
+        inodes_per_group: layout.inodes_per_group,
+        inodes_count: layout.inodes_count,
+        first_ino: layout.first_inode,
+        inode_size: layout.inode_size,
+        desc_size: layout.desc_size,
+        groups: layout.group_count,
+        log_groups_per_flex: if sb.incompat().contains(Incompat::FLEX_BG) { sb.log_groups_per_flex } else { 0 },
+        compat: sb.compat(),
+        incompat: sb.incompat(),
+        ro_compat: sb.ro_compat(),
+        csum_seed: sb.csum_seed(),
+        hash_seed: sb.hash_seed(),
+        hash_version: if unsigned && hash_version < 3 { hash_version + 3 } else { hash_version },
+        uuid: sb.uuid,
+        checksums: sb.checksum_mode(),
+        want_extra_isize: match sb.want_extra_isize.get() {
+            0 => FULL_EXTRA_ISIZE,
+            want => want.max(sb.min_extra_isize.get()),
+        },
+        layout,
+    }
+}
+
+/// Where generations begin: differs from mount to mount.
+fn seed() -> u32 {
+    let t = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    (t.as_secs() as u32).rotate_left(16) ^ t.subsec_nanos() ^ std::process::id()
+}

@@ -1,0 +1,14 @@
+//! How many blocks are not data blocks, as the kernel counts them for statfs.
+
+use stetfs_ondisk::ext4::superblock::{Geometry as Layout, Superblock};
+
+/// Overhead in blocks: what mke2fs wrote into the superblock, or else counted.
+pub(super) fn overhead(sb: &Superblock, layout: &Layout, journal_blocks: u64) -> u64 {
+    let stored = u64::from(sb.overhead_clusters.get());
+    if stored > 0 && stored <= layout.blocks_count && layout.blocks_per_cluster == 1 {
+        return stored;
+    }
+    let per_group = u64::from(layout.inode_table_blocks()) + 2;
+    let groups: u64 = (0..layout.group_count).map(|g| u64::from(layout.group_super_overhead(g)) + per_group).sum();
+    u64::from(layout.first_data_block) + groups + journal_blocks
+}

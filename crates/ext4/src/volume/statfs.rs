@@ -1,0 +1,31 @@
+//! Space and counters.
+
+use crate::fs::Fs;
+use crate::types::{FsStats, StatFs};
+
+impl Fs {
+    /// What statfs(2) shows, as the kernel's ext4 does.
+    pub fn statfs(&self) -> StatFs {
+        let bfree = self.groups.free_blocks();
+        let withheld = self.sb.reserved_blocks() + self.sb.kept_blocks();
+        // The kernel folds the UUID's halves.
+        let (a, b) = self.geo.uuid.split_at(8);
+        let half = |b: &[u8]| b.try_into().map_or(0, u64::from_le_bytes);
+        StatFs {
+            block_size: self.geo.block_size,
+            blocks: self.geo.blocks_count.saturating_sub(self.sb.overhead),
+            bfree,
+            bavail: bfree.saturating_sub(withheld),
+            files: u64::from(self.geo.inodes_count),
+            ffree: self.groups.free_inodes(),
+            namelen: 255,
+            fsid: half(a) ^ half(b),
+        }
+    }
+
+    /// Counters since the volume was opened.
+    pub fn stats(&self) -> FsStats {
+        let (inodes, lookups) = self.inodes.counts();
+        FsStats { cache: self.cache.stats(), journal: self.journal.stats(), inodes, lookups }
+    }
+}

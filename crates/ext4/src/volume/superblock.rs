@@ -1,0 +1,169 @@
+//! The superblock while the volume is open.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use stetfs_journal::{Block, Cache, Handle};
+use stetfs_ondisk::ext4::superblock::{DefaultMountOpts, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
+use stetfs_sync::{Mutex, Rank};
+
+use super::errors::ErrorNotes;
+use crate::error::{FsError, Result};
+use crate::fs::Fs;
+use crate::types::{BlockNr, FsOptions, OnError};
+
+/// What of the superblock is used or changes while the volume is open.
+pub(crate) struct SuperState {
+    /// The block that holds the superblock, kept in the cache.
+    block: Arc<Block>,
+    /// Byte offset of the superblock in it.
+    offset: usize,
+    reserved_blocks: u64,
+    kept_blocks: u64,
+    reserved_for: (u32, u32),
+    bsd_groups: bool,
+    /// Blocks that are no data blocks, as statfs shows them.
+    pub(super) overhead: u64,
+    pub(super) on_error: OnError,
+    /// Opened read-only, or turned so by damage.
+    pub(super) read_only: AtomicBool,
+    /// Unmounted, or being so.
+    pub(super) closed: AtomicBool,
+    /// Damage that was found.
+    pub(super) notes: Mutex<ErrorNotes>,
+    /// Serialises unmounts.
+    pub(super) closing: parking_lot::Mutex<()>,
+}
+
+impl SuperState {
+    /// From the superblock as it is on the volume.
+    pub(super) fn new(cache: &Cache, sb: &Superblock, overhead: u64, opts: &FsOptions) -> Result<SuperState> {
+        use stetfs_ondisk::ext4::superblock::ErrorPolicy;
+        let size = cache.block_size() as u64;
+        let on_error = opts.on_error.unwrap_or(match sb.error_policy() {
+            ErrorPolicy::Continue => OnError::Continue,
+            ErrorPolicy::RemountRo => OnError::RemountRo,
+            ErrorPolicy::Panic => OnError::Panic,
+        });
+        Ok(SuperState {
+            block: cache.read(SUPERBLOCK_OFFSET / size)?,
+            offset: (SUPERBLOCK_OFFSET % size) as usize,
+            reserved_blocks: sb.reserved_blocks_count(),
+            // What the kernel holds back so that extent trees can always be changed
+            // (`ext4_calculate_resv_clusters`).
+            kept_blocks: (sb.blocks_count() / 50).min(4096),
+            reserved_for: (u32::from(sb.def_resuid.get()), u32::from(sb.def_resgid.get())),
+            bsd_groups: sb.default_mount_opts().contains(DefaultMountOpts::BSDGROUPS),
+            overhead,
+            on_error,
+            read_only: AtomicBool::new(opts.read_only),
+            closed: AtomicBool::new(false),
+            notes: Mutex::new(Rank::Super, ErrorNotes::default()),
+            closing: parking_lot::Mutex::new(()),
+        })
+    }
+
+    /// Blocks for the superuser (and the volume's reserved user and group).
+    pub(crate) fn reserved_blocks(&self) -> u64 {
+        self.reserved_blocks
+    }
+
+    /// Blocks kept for changes of extent trees.
+    pub(crate) fn kept_blocks(&self) -> u64 {
+        self.kept_blocks
+    }
+
+    /// User and group that may use the reserved blocks.
+    pub(crate) fn reserved_for(&self) -> (u32, u32) {
+        self.reserved_for
+    }
+
+    /// Whether new files take their directory's group (`bsdgroups`).
+    pub(crate) fn bsd_groups(&self) -> bool {
+        self.bsd_groups
+    }
+
+    /// Number of the block that holds the superblock.
+    pub(super) fn block_nr(&self) -> BlockNr {
+        self.block.nr()
+    }
+
+    /// The superblock as it is in memory.
+    pub(super) fn current(&self) -> Result<Superblock> {
+        let page = self.block.peek();
+        let bytes = page.as_deref().and_then(|p| p.get(self.offset..)).unwrap_or_default();
+        Ok(Superblock::decode_unchecked(bytes)?)
+    }
+
+    fn change(&self, page: &mut [u8], change: impl FnOnce(&mut Superblock)) -> Result<()> {
+        let nr = self.block.nr();
+        let bytes = page.get_mut(self.offset..).ok_or_else(|| FsError::corrupt("superblock", nr, "short block"))?;
+        let mut sb = Superblock::decode_unchecked(bytes)?;
+        change(&mut sb);
+        sb.update_checksum();
+        sb.encode(bytes)?;
+        Ok(())
+    }
+}
+
+impl Fs {
+    /// Changes the superblock within a transaction. One credit.
+    pub(crate) fn change_super(&self, h: &Handle<'_>, change: impl FnOnce(&mut Superblock)) -> Result<()> {
+        let mut page = h.modify(&self.sb.block)?;
+        self.sb.change(&mut page, change)
+    }
+
+    /// Changes the superblock in memory and at its home, durably, past the journal: only while the
+    /// log is empty and nobody has a handle.
+    pub(super) fn write_super(&self, change: impl FnOnce(&mut Superblock)) -> Result<()> {
+        let sb = {
+            let mut write = self.sb.block.write();
+            let (page, _) = write
+                .page_mut()
+                .ok_or_else(|| FsError::corrupt("superblock", self.sb.block_nr(), "not in memory"))?;
+            self.sb.change(page, change)?;
+            drop(write);
+            self.sb.current()?
+        };
+        self.write_super_bytes(&sb)
+    }
+
+    /// Changes some fields of the superblock at its home only, durably: for notes of errors after the
+    /// journal stopped. What is in memory may hold changes that must never get there.
+    pub(super) fn patch_super_home(&self, change: impl FnOnce(&mut Superblock)) -> Result<()> {
+        let mut bytes = vec![0; SUPERBLOCK_SIZE];
+        self.cache.device().read(SUPERBLOCK_OFFSET, &mut bytes)?;
+        let mut sb = Superblock::decode_unchecked(&bytes)?;
+        change(&mut sb);
+        sb.update_checksum();
+        self.write_super_bytes(&sb)
+    }
+
+    fn write_super_bytes(&self, sb: &Superblock) -> Result<()> {
+        let mut bytes = vec![0; SUPERBLOCK_SIZE];
+        sb.encode(&mut bytes)?;
+        let device = self.cache.device();
+        device.write(SUPERBLOCK_OFFSET, &bytes)?;
+        device.flush()?;
+        Ok(())
+    }
+
+    /// Whether changes may be made.
+    ///
+    /// # Errors
+    /// ESHUTDOWN after unmount, EROFS on a volume that is read-only or became so.
+    pub(crate) fn writable(&self) -> Result<()> {
+        if self.sb.closed.load(Ordering::Acquire) {
+            return Err(FsError::Errno(libc::ESHUTDOWN));
+        }
+        if self.sb.read_only.load(Ordering::Acquire) {
+            return Err(FsError::Errno(libc::EROFS));
+        }
+        Ok(())
+    }
+
+    /// Whether the volume takes no changes now.
+    pub fn is_read_only(&self) -> bool {
+        self.sb.read_only.load(Ordering::Acquire)
+    }
+}

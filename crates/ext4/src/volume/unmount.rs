@@ -1,0 +1,116 @@
+//! Syncing everything, and the end of use.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use stetfs_journal::{FileState, JournalError};
+use stetfs_ondisk::ext4::features::{Incompat, RoCompat};
+
+use crate::error::{FsError, Result};
+use crate::fs::Fs;
+use crate::types::{Done, Ino};
+
+impl FileState for Fs {
+    fn write_data(&self, inos: &[Ino]) -> std::result::Result<(), JournalError> {
+        self.write_home(inos)
+    }
+
+    fn aborted(&self, why: &JournalError) {
+        self.journal_stopped(why);
+    }
+
+    fn tick(&self) {
+        self.write_old_data();
+    }
+}
+
+impl Fs {
+    /// Registers with the journal.
+    pub(super) fn attach(&self) {
+        self.journal.attach(self.me.clone() as std::sync::Weak<dyn FileState>);
+    }
+
+    fn dirty_inodes(&self) -> Vec<Ino> {
+        self.inodes.all().iter().filter(|i| !i.dirty.is_clean()).map(|i| i.ino).collect()
+    }
+
+    /// Makes everything durable that was done before the call; `done` is told from the journal's
+    /// side.
+    pub fn sync_all(&self, done: Done) {
+        if self.writable().is_err() {
+            let aborted = self.journal.aborted().map(FsError::from);
+            return done(aborted.map_or(Ok(()), Err));
+        }
+        if let Err(e) = self.notes_through_journal() {
+            return done(Err(e));
+        }
+        let answer = Box::new(move |r: std::result::Result<(), JournalError>| done(r.map_err(FsError::from)));
+        self.journal.commit_then(self.journal.everything(), self.dirty_inodes(), answer);
+    }
+
+    /// To be called by every operation that changes something, before it takes a lock: waits until
+    /// there is room for more changes.
+    ///
+    /// # Errors
+    /// EROFS, ESHUTDOWN.
+    pub fn throttle(&self) -> Result<()> {
+        self.writable()?;
+        self.notes_through_journal()?;
+        self.throttle_data()?;
+        self.journal.throttle()?;
+        Ok(())
+    }
+
+    /// Remembers in the superblock where the volume is mounted (`s_last_mounted`).
+    pub fn set_last_mounted(&self, path: &[u8]) -> Result<()> {
+        self.throttle()?;
+        let h = self.journal.begin(1)?;
+        self.change_super(&h, |sb| sb.set_last_mounted_on(path))
+    }
+
+    /// Ends the use of the volume: everything home, the journal empty, the superblock clean.
+    /// Idempotent; later operations fail.
+    ///
+    /// # Errors
+    /// What did not get home; the journal then still holds it, and the next mount replays it.
+    pub fn unmount(&self) -> Result<()> {
+        let _one = self.sb.closing.lock();
+        if self.sb.closed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let result = if self.opts.read_only { Ok(()) } else { self.close() };
+        self.sb.closed.store(true, Ordering::Release);
+        self.sb.read_only.store(true, Ordering::Release);
+        result
+    }
+
+    fn close(&self) -> Result<()> {
+        if let Some(why) = self.journal.aborted() {
+            self.journal.shutdown().ok();
+            return Err(why.into());
+        }
+        self.write_home(&self.dirty_inodes())?;
+        self.journal.shutdown()?;
+        let now = u64::try_from(self.now().sec).unwrap_or(0);
+        let no_orphans = self.orphans.file_is_empty(self.geo.block_size);
+        let (blocks, inodes) = (self.groups.free_blocks(), self.groups.free_inodes());
+        let mut notes = std::mem::take(&mut *self.sb.notes.lock());
+        self.write_super(|sb| {
+            notes.write_to(sb);
+            sb.set_incompat(sb.incompat() - Incompat::RECOVER);
+            if no_orphans {
+                sb.set_ro_compat(sb.ro_compat() - RoCompat::ORPHAN_PRESENT);
+            }
+            sb.set_free_clusters_count(blocks);
+            sb.free_inodes_count.set(inodes as u32);
+            sb.set_write_time(now);
+        })
+    }
+}
+
+impl Drop for Fs {
+    fn drop(&mut self) {
+        // Without unmount this is a crash, on purpose: the log is replayed at the next mount.
+        let _: &Arc<_> = &self.journal;
+    }
+}
