@@ -1,5 +1,6 @@
 //! An open volume.
 
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Weak};
 
 use stetfs_journal::{Cache, Journal};
@@ -65,6 +66,11 @@ impl Geometry {
         self.ro_compat.contains(RoCompat::METADATA_CSUM)
     }
 
+    /// Whether group descriptors carry a checksum, and groups may be uninitialised.
+    pub fn has_group_checksums(&self) -> bool {
+        self.checksums != ChecksumMode::None
+    }
+
     /// Whether an inode may count more than 2³²-1 sectors.
     pub fn huge_file(&self) -> bool {
         self.ro_compat.contains(RoCompat::HUGE_FILE)
@@ -87,6 +93,8 @@ pub struct Fs {
     pub(crate) orphans: crate::inode::Orphans,
     /// One rename that moves a directory to another parent at a time.
     pub(crate) rename_lock: Mutex<()>,
+    /// Where the next generation number comes from.
+    pub(crate) generation: AtomicU32,
     /// Ourselves, for callbacks that outlive a call.
     pub(crate) me: Weak<Fs>,
 }

@@ -206,6 +206,19 @@ pub struct StatFs {
     pub fsid: u64,
 }
 
+/// Counters of an open volume.
+#[derive(Clone, Debug)]
+pub struct FsStats {
+    /// The block cache.
+    pub cache: stetfs_cache::CacheStats,
+    /// The journal.
+    pub journal: stetfs_journal::JournalStats,
+    /// Inodes in memory.
+    pub inodes: u64,
+    /// Inodes that the kernel remembers.
+    pub lookups: u64,
+}
+
 /// How the journal treats file data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DataMode {

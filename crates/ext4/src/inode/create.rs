@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use stetfs_journal::Handle;
-use stetfs_ondisk::ext4::extent;
+use stetfs_ondisk::ext4::extent::NodeMut;
 use stetfs_ondisk::ext4::inode::{InodeFlags, InodeView, NewInode};
 
 use super::body::InodeBody;
@@ -56,7 +56,7 @@ impl Fs {
         });
         let mut body = InodeBody::new(view.into_inner(), &self.geo)?;
         if mapped {
-            extent::init_root(body.i_block_mut());
+            NodeMut::init(body.i_block_mut(), 0)?;
         } else {
             body.set_rdev(rdev);
         }

@@ -39,7 +39,7 @@ impl Fs {
         let mut h = self.journal.begin(LAST_STEP)?;
         // It became an orphan with its last name; this is for those that never had one.
         self.orphan_add(&h, inode, body)?;
-        if body.xattr_block_nr() != 0 {
+        if body.file_acl() != 0 {
             h.restart(self.xattr_drop_credits())?;
             self.xattr_drop(&h, inode, body)?;
             self.store_inode(&h, inode, body)?;

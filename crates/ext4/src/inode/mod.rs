@@ -5,6 +5,7 @@
 //! with `Fs::write_inode` before the lock is released, so the inode table block always equals the
 //! body and an inode can leave memory at any time nobody holds it.
 
+mod attr;
 mod body;
 mod cache;
 mod create;
@@ -20,7 +21,7 @@ use stetfs_sync::{Mutex, Rank, RwLock};
 
 pub use body::InodeBody;
 pub(crate) use cache::InodeCache;
-pub(crate) use orphan::{OrphanFile, Orphans};
+pub(crate) use orphan::{OrphanFile, OrphanPlace, Orphans};
 pub use open::OpenInode;
 
 use crate::data::DirtyData;

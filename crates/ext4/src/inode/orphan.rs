@@ -89,7 +89,7 @@ impl Orphans {
 
     /// Whether the orphan file holds nothing.
     pub(crate) fn file_is_empty(&self, block_size: u32) -> bool {
-        let all = orphan_file::slots_per_block(block_size) as u32;
+        let all = orphan_file::slots_per_block(block_size as usize) as u32;
         self.state.lock().free.iter().all(|free| *free == all)
     }
 }
@@ -168,11 +168,11 @@ impl Fs {
             }
             let block = self.cache.read(*nr)?;
             let mut page = h.modify(&block)?;
-            let Some(slot) = orphan_file::free_slot(&page)? else {
+            let Some(slot) = orphan_file::find_free(&page, 0) else {
                 return Err(FsError::corrupt("orphan file", *nr, "fewer free slots than when it was read"));
             };
-            orphan_file::set_slot(&mut page, slot, ino)?;
-            self.seal_orphan_block(file, *nr, &mut page)?;
+            orphan_file::set(&mut page, slot, ino)?;
+            orphan_file::update_checksum(file.seed, *nr, &mut page)?;
             drop(page);
             if let Some(free) = state.free.get_mut(index) {
                 *free -= 1;
@@ -188,22 +188,15 @@ impl Fs {
         let Some(nr) = file.blocks.get(block as usize) else { return Ok(()) };
         let cached = self.cache.read(*nr)?;
         let mut page = h.modify(&cached)?;
-        if orphan_file::slot(&page, slot as usize) != Some(ino) {
+        if orphan_file::get(&page, slot as usize) != Some(ino) {
             let detail = format!("slot {slot} does not hold inode {ino}");
             return Err(FsError::corrupt("orphan file", *nr, detail));
         }
-        orphan_file::set_slot(&mut page, slot as usize, 0)?;
-        self.seal_orphan_block(file, *nr, &mut page)?;
+        orphan_file::set(&mut page, slot as usize, 0)?;
+        orphan_file::update_checksum(file.seed, *nr, &mut page)?;
         drop(page);
         if let Some(free) = state.free.get_mut(block as usize) {
             *free += 1;
-        }
-        Ok(())
-    }
-
-    fn seal_orphan_block(&self, file: &OrphanFile, nr: BlockNr, page: &mut [u8]) -> Result<()> {
-        if let Some(seed) = file.seed {
-            orphan_file::update_checksum(page, nr, seed)?;
         }
         Ok(())
     }

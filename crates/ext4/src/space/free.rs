@@ -27,9 +27,6 @@ impl Fs {
             self.free_in_group(h, group, bit, len)?;
             if kind == Freed::Journaled {
                 h.revoke(at, u64::from(len));
-                for nr in at..at + u64::from(len) {
-                    self.cache.forget(nr);
-                }
             }
             at += u64::from(len);
         }

@@ -5,12 +5,13 @@ use std::sync::atomic::Ordering;
 use stetfs_journal::Handle;
 use stetfs_ondisk::ext4::bitmap;
 use stetfs_ondisk::ext4::group_desc::GroupFlags;
+use stetfs_ondisk::ext4::inode::InodeFlags;
 
 use super::group::Counts;
 use super::scan::{FreeMap, Overlay};
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
-use crate::inode::{Inode, flag};
+use crate::inode::Inode;
 use crate::types::{Ino, ROOT_INO};
 
 impl Fs {
@@ -20,10 +21,10 @@ impl Fs {
     ///
     /// # Errors
     /// ENOSPC when no inode is free.
-    pub(crate) fn alloc_inode(&self, h: &Handle<'_>, parent: &Inode, parent_flags: u32, mode: u32) -> Result<(Ino, u32)> {
+    pub(crate) fn alloc_inode(&self, h: &Handle<'_>, parent: &Inode, parent_flags: InodeFlags, mode: u32) -> Result<(Ino, u32)> {
         let is_dir = mode & libc::S_IFMT == libc::S_IFDIR;
         let home = self.geo.layout.locate_inode(parent.ino).map_or(0, |(g, _)| g);
-        let spread = parent.ino == ROOT_INO || parent_flags & flag::TOPDIR != 0;
+        let spread = parent.ino == ROOT_INO || parent_flags.contains(InodeFlags::TOPDIR);
         let first = if is_dir { self.group_for_dir(home, spread) } else { home };
         let count = self.groups.count();
         // The parent's flex group, then farther and farther away, then one after the other.

@@ -36,7 +36,7 @@ pub(super) fn read_superblock(device: &dyn BlockDevice) -> Result<Superblock> {
 }
 
 impl Early<'_> {
-    fn block(&self, nr: u64) -> Result<Vec<u8>> {
+    pub(super) fn block(&self, nr: u64) -> Result<Vec<u8>> {
         let mut bytes = vec![0; self.layout.block_size as usize];
         self.device.read(nr * u64::from(self.layout.block_size), &mut bytes)?;
         Ok(bytes)

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use stetfs_block::BlockDevice;
 use stetfs_cache::{CacheConfig, PolicyKind};
 use stetfs_journal::{Cache, Journal};
-use stetfs_ondisk::ext4::features::{Compat, Incompat, RoCompat};
+use stetfs_ondisk::ext4::features::{Incompat, RoCompat};
 use stetfs_ondisk::ext4::inode::FULL_EXTRA_ISIZE;
 use stetfs_ondisk::ext4::superblock::{Geometry as Layout, SuperFlags, Superblock};
 use stetfs_ondisk::ext4::time::Timestamp;
@@ -66,7 +66,7 @@ impl Fs {
         let state = SuperState::new(&cache, &sb, overhead::overhead(&sb, &geo.layout, journal_blocks), &opts)?;
         let journal = match log {
             Some(log) if !opts.read_only => log.start(cache.clone(), &sb, &opts)?,
-            _ => Journal::read_only(cache.clone()),
+            _ => Journal::read_only(cache.clone())?,
         };
         let read_only = opts.read_only;
         let fs = Arc::new_cyclic(|me| Fs {

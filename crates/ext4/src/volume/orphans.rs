@@ -56,17 +56,15 @@ fn read_file(early: &Early<'_>, sb: &Superblock, found: &mut Found) -> Result<Op
     let mut free = Vec::with_capacity(blocks.len());
     for (index, nr) in blocks.iter().enumerate() {
         let block = early.block(*nr)?;
-        if !orphan_file::verify(&block, *nr, seed) {
-            return Err(FsError::corrupt("orphan file", *nr, "magic or checksum does not match"));
+        orphan_file::check(&block)?;
+        if !orphan_file::verify_checksum(seed, *nr, &block) {
+            return Err(FsError::corrupt("orphan file", *nr, "checksum does not match"));
         }
-        let mut empty = 0;
-        for (slot, ino) in orphan_file::slots(&block).enumerate() {
-            if ino == 0 {
-                empty += 1;
-            } else {
-                found.push((ino, OrphanPlace::File { block: index as u32, slot: slot as u32 }));
-            }
-        }
+        let before = found.len();
+        let place = |(slot, ino)| (ino, OrphanPlace::File { block: index as u32, slot: slot as u32 });
+        found.extend(orphan_file::used(&block).map(place));
+        let empty = orphan_file::slots_per_block(block.len()) - (found.len() - before);
+        let empty = empty as u32;
         free.push(empty);
     }
     Ok(Some((OrphanFile { blocks, seed }, free)))

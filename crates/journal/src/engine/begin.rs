@@ -46,6 +46,9 @@ impl Inner {
 
     /// Takes a place in the running transaction of the thread's lane.
     pub(crate) fn enter(&self, need: Credits) -> Result<Arc<Tx>> {
+        if self.slots.is_empty() {
+            return Err(JournalError::ReadOnly);
+        }
         let lane = self.scheme.ordering.lane();
         let max = self.max_tx(lane.0);
         if u64::from(need) > max {

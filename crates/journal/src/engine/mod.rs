@@ -241,6 +241,28 @@ impl Journal {
         Ok(Arc::new(journal))
     }
 
+    /// A journal that takes no changes: for a volume that is only read, with or without a log.
+    pub fn read_only(cache: Arc<Cache>) -> Result<Arc<Journal>> {
+        let codec = crate::jbd2::Jbd2Codec {
+            config: stetfs_ondisk::jbd2::Config {
+                block_size: cache.block_size() as u32,
+                wide: true,
+                csum: stetfs_ondisk::jbd2::superblock::Csum::None,
+                seed: 0,
+            },
+            uuid: [0; 16],
+            async_commit: false,
+            skip_checksums: false,
+        };
+        let scheme = Scheme {
+            ordering: Box::new(crate::policy::OneLane),
+            codec: Box::new(codec),
+            media: Vec::new(),
+            home: Box::new(crate::policy::Copy),
+        };
+        Journal::start(cache, scheme, JournalConfig::default())
+    }
+
     pub(crate) fn inner(&self) -> &Inner {
         &self.inner
     }

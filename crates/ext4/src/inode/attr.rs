@@ -1,0 +1,239 @@
+//! Attributes: stat, chmod, chown, truncate, utimens, open.
+
+use std::sync::atomic::Ordering;
+
+use stetfs_ondisk::ext4::features::RoCompat;
+use stetfs_ondisk::ext4::inode::InodeFlags;
+
+use super::{Inode, InodeBody};
+use crate::error::{FsError, Result};
+use crate::fs::Fs;
+use crate::space::credits;
+use crate::types::{Attr, Ctx, FileType, Ino, OpenRef, SetAttr, TimeSet};
+
+const SUID: u32 = libc::S_ISUID;
+const SGID: u32 = libc::S_ISGID;
+const PERMISSIONS: u32 = 0o7777;
+
+fn errno<T>(e: i32) -> Result<T> {
+    Err(FsError::Errno(e))
+}
+
+/// The mode without set-user-id, and without set-group-id where that means execution.
+fn without_suidgid(mode: u32) -> u32 {
+    let sgid = if mode & libc::S_IXGRP != 0 { SGID } else { 0 };
+    mode & !(SUID | sgid)
+}
+
+impl Fs {
+    /// What stat(2) shows of an inode.
+    ///
+    /// # Errors
+    /// ESTALE when there is no such inode.
+    pub fn getattr(&self, ino: Ino) -> Result<Attr> {
+        let inode = self.iget(ino)?;
+        self.attr(&inode)
+    }
+
+    /// [`getattr`](Self::getattr) of an inode at hand. Its lock must not be held.
+    pub(crate) fn attr(&self, inode: &Inode) -> Result<Attr> {
+        let body = inode.body.read_nested();
+        Ok(self.attr_of(inode, &body))
+    }
+
+    /// The attributes in a body that is locked.
+    pub(crate) fn attr_of(&self, inode: &Inode, body: &InodeBody) -> Attr {
+        Attr {
+            ino: inode.ino,
+            generation: body.generation(),
+            kind: inode.kind,
+            mode: body.mode(),
+            uid: body.uid(),
+            gid: body.gid(),
+            nlink: body.links(),
+            size: body.size(),
+            blocks: body.blocks(),
+            rdev: body.rdev(),
+            blksize: self.geo.block_size,
+            atime: body.atime(),
+            mtime: body.mtime(),
+            ctime: body.ctime(),
+            crtime: body.birth(),
+            flags: body.flags().bits(),
+        }
+    }
+
+    /// Largest size of a file, bytes.
+    pub fn max_file_size(&self) -> u64 {
+        if !self.geo.ro_compat.contains(RoCompat::LARGE_FILE) {
+            return i32::MAX as u64;
+        }
+        u64::from(u32::MAX) << self.geo.block_bits
+    }
+
+    /// Changes attributes; a change of the size truncates or extends.
+    ///
+    /// Who may change what is checked by the kernel (`default_permissions`); here: immutable and
+    /// append-only inodes, and set-user-id going away with a new owner or, for other users than
+    /// root, a new size.
+    ///
+    /// # Errors
+    /// EPERM, EISDIR and EINVAL (a size for what has none), EFBIG, EROFS, ENOSPC.
+    pub fn setattr(&self, ctx: &Ctx, ino: Ino, set: &SetAttr) -> Result<Attr> {
+        self.throttle()?;
+        let inode = self.iget(ino)?;
+        let mut body = inode.body.write();
+        let body = &mut *body;
+        if body.links() == 0 && inode.dead.load(Ordering::Acquire) {
+            return errno(libc::ESTALE);
+        }
+        self.may_set(body, set)?;
+        if let Some(size) = set.size {
+            self.check_size(&inode, size)?;
+            self.resize(ctx, &inode, body, size)?;
+        }
+        self.set_simple(ctx, &inode, body, set)?;
+        Ok(self.attr_of(&inode, body))
+    }
+
+    fn may_set(&self, body: &InodeBody, set: &SetAttr) -> Result<()> {
+        let flags = body.flags();
+        if flags.contains(InodeFlags::IMMUTABLE) {
+            return errno(libc::EPERM);
+        }
+        let now_or_none = |t: &Option<TimeSet>| !matches!(t, Some(TimeSet::At(_)));
+        let harmless = set.mode.is_none()
+            && set.uid.is_none()
+            && set.gid.is_none()
+            && set.size.is_none()
+            && now_or_none(&set.atime)
+            && now_or_none(&set.mtime);
+        if flags.contains(InodeFlags::APPEND) && !harmless {
+            return errno(libc::EPERM);
+        }
+        Ok(())
+    }
+
+    fn check_size(&self, inode: &Inode, size: u64) -> Result<()> {
+        match inode.kind {
+            FileType::Regular if size > self.max_file_size() => errno(libc::EFBIG),
+            FileType::Regular => Ok(()),
+            FileType::Directory => errno(libc::EISDIR),
+            _ => errno(libc::EINVAL),
+        }
+    }
+
+    /// Gives the file another size. What is cut off is gone after a crash, too, or the file is as it
+    /// was: it is an orphan until its blocks are freed.
+    fn resize(&self, ctx: &Ctx, inode: &Inode, body: &mut InodeBody, size: u64) -> Result<()> {
+        let old = body.size();
+        let now = self.now();
+        let cleared = ctx.uid != 0;
+        let mut h = self.journal.begin(credits::ORPHAN)?;
+        if cleared {
+            self.drop_privileges(body);
+        }
+        body.set_mtime(now);
+        body.set_ctime(now);
+        if size >= old {
+            body.set_size(size);
+            return self.write_inode_data(&h, inode, body);
+        }
+        self.orphan_add(&h, inode, body)?;
+        let cut = self.truncate_body(&mut h, inode, body, size);
+        h.restart(credits::ORPHAN)?;
+        // Also after a failure: what is left of the tree is consistent, and the size tells of it.
+        self.orphan_del(&h, inode, body)?;
+        self.write_inode_data(&h, inode, body)?;
+        cut
+    }
+
+    /// Everything but the size, in one transaction.
+    fn set_simple(&self, ctx: &Ctx, inode: &Inode, body: &mut InodeBody, set: &SetAttr) -> Result<()> {
+        let now = self.now();
+        let owner = set.uid.is_some() || set.gid.is_some();
+        let strips = (owner || set.kill_suidgid) && inode.kind != FileType::Directory;
+        let times = set.atime.is_some() || set.mtime.is_some() || set.ctime.is_some();
+        if set.mode.is_none() && !owner && !strips && !times {
+            return Ok(());
+        }
+        let mut need = credits::WRITE_INODE;
+        if set.mode.is_some() {
+            need += self.acl_chmod_credits();
+        }
+        if strips {
+            need += self.xattr_set_credits();
+        }
+        let h = self.journal.begin(need)?;
+        if let Some(uid) = set.uid {
+            body.set_uid(uid);
+        }
+        if let Some(gid) = set.gid {
+            body.set_gid(gid);
+        }
+        if strips {
+            self.drop_privileges(body);
+            self.drop_capability(&h, inode, body)?;
+        }
+        if let Some(mode) = set.mode {
+            body.set_mode(body.mode() & !PERMISSIONS | mode & PERMISSIONS);
+            self.acl_chmod(&h, inode, body)?;
+        }
+        let time = |t: TimeSet| match t {
+            TimeSet::Now => now,
+            TimeSet::At(t) => t,
+        };
+        if let Some(t) = set.atime {
+            body.set_atime(time(t));
+        }
+        if let Some(t) = set.mtime {
+            body.set_mtime(time(t));
+        }
+        body.set_ctime(set.ctime.unwrap_or(now));
+        let _ = ctx;
+        self.write_inode(&h, inode, body)
+    }
+
+    /// Takes set-user-id and set-group-id away, as a change by somebody unprivileged does. Says
+    /// whether there was something to take; the caller writes the inode.
+    pub(crate) fn drop_privileges(&self, body: &mut InodeBody) -> bool {
+        let mode = body.mode();
+        if body.kind() == Some(FileType::Directory) || without_suidgid(mode) == mode {
+            return false;
+        }
+        body.set_mode(without_suidgid(mode));
+        true
+    }
+
+    /// Opens an inode with flags of open(2); `O_TRUNC` truncates.
+    ///
+    /// # Errors
+    /// EISDIR (a directory for writing), EPERM (immutable, append-only without `O_APPEND`), EROFS,
+    /// ELOOP for a symbolic link.
+    pub fn open_inode(&self, ctx: &Ctx, ino: Ino, flags: i32) -> Result<OpenRef> {
+        let inode = self.iget(ino)?;
+        let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
+        match inode.kind {
+            FileType::Symlink => return errno(libc::ELOOP),
+            FileType::Directory if writes || flags & libc::O_TRUNC != 0 => return errno(libc::EISDIR),
+            _ => {}
+        }
+        let truncates = flags & libc::O_TRUNC != 0 && inode.kind == FileType::Regular;
+        if writes || truncates {
+            // Device nodes, pipes and sockets are written without the volume.
+            if matches!(inode.kind, FileType::Regular | FileType::Directory) {
+                self.writable()?;
+            }
+            let held = inode.body.read().flags();
+            let appends = flags & libc::O_APPEND != 0 && !truncates;
+            if held.contains(InodeFlags::IMMUTABLE) || (held.contains(InodeFlags::APPEND) && !appends) {
+                return errno(libc::EPERM);
+            }
+        }
+        let open = self.open_ref(inode, flags)?;
+        if truncates {
+            self.setattr(ctx, ino, &SetAttr { size: Some(0), ..SetAttr::default() })?;
+        }
+        Ok(open)
+    }
+}
