@@ -4,11 +4,13 @@ use std::sync::atomic::Ordering;
 
 use stetfs_ondisk::ext4::features::RoCompat;
 use stetfs_ondisk::ext4::inode::InodeFlags;
+use stetfs_ondisk::ext4::xattr::index;
 
 use super::{Inode, InodeBody};
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::space::credits;
+use crate::xattr::{LAYOUT_CREDITS, Layout};
 use crate::types::{Attr, Ctx, FileType, Ino, OpenRef, SetAttr, TimeSet};
 
 const SUID: u32 = libc::S_ISUID;
@@ -47,10 +49,10 @@ impl Fs {
             ino: inode.ino,
             generation: body.generation(),
             kind: inode.kind,
-            mode: body.mode(),
+            mode: u32::from(body.mode()),
             uid: body.uid(),
             gid: body.gid(),
-            nlink: body.links(),
+            nlink: u32::from(body.links()),
             size: body.size(),
             blocks: body.blocks(),
             rdev: body.rdev(),
@@ -128,9 +130,10 @@ impl Fs {
     fn resize(&self, ctx: &Ctx, inode: &Inode, body: &mut InodeBody, size: u64) -> Result<()> {
         let old = body.size();
         let now = self.now();
-        let cleared = ctx.uid != 0;
-        let mut h = self.journal.begin(credits::ORPHAN)?;
-        if cleared {
+        let lost = self.capability_removal(inode, body)?;
+        let mut h = self.journal.begin(credits::ORPHAN + LAYOUT_CREDITS)?;
+        self.xattr_apply(&h, inode, body, &lost)?;
+        if ctx.uid != 0 {
             self.drop_privileges(body);
         }
         body.set_mtime(now);
@@ -148,60 +151,69 @@ impl Fs {
         cut
     }
 
-    /// Everything but the size, in one transaction.
+    /// Everything but the size.
     fn set_simple(&self, ctx: &Ctx, inode: &Inode, body: &mut InodeBody, set: &SetAttr) -> Result<()> {
         let now = self.now();
+        let ctime = set.ctime.unwrap_or(now);
         let owner = set.uid.is_some() || set.gid.is_some();
         let strips = (owner || set.kill_suidgid) && inode.kind != FileType::Directory;
         let times = set.atime.is_some() || set.mtime.is_some() || set.ctime.is_some();
-        if set.mode.is_none() && !owner && !strips && !times {
-            return Ok(());
-        }
-        let mut need = credits::WRITE_INODE;
-        if set.mode.is_some() {
-            need += self.acl_chmod_credits();
-        }
-        if strips {
-            need += self.xattr_set_credits();
-        }
-        let h = self.journal.begin(need)?;
-        if let Some(uid) = set.uid {
-            body.set_uid(uid);
-        }
-        if let Some(gid) = set.gid {
-            body.set_gid(gid);
-        }
-        if strips {
-            self.drop_privileges(body);
-            self.drop_capability(&h, inode, body)?;
+        if owner || strips || times {
+            let lost = if strips { self.capability_removal(inode, body)? } else { Layout::default() };
+            let h = self.journal.begin(credits::WRITE_INODE + LAYOUT_CREDITS)?;
+            self.xattr_apply(&h, inode, body, &lost)?;
+            if let Some(uid) = set.uid {
+                body.set_uid(uid);
+            }
+            if let Some(gid) = set.gid {
+                body.set_gid(gid);
+            }
+            if strips {
+                self.drop_privileges(body);
+            }
+            let time = |t: TimeSet| match t {
+                TimeSet::Now => now,
+                TimeSet::At(t) => t,
+            };
+            if let Some(t) = set.atime {
+                body.set_atime(time(t));
+            }
+            if let Some(t) = set.mtime {
+                body.set_mtime(time(t));
+            }
+            body.set_ctime(ctime);
+            self.write_inode(&h, inode, body)?;
         }
         if let Some(mode) = set.mode {
-            body.set_mode(body.mode() & !PERMISSIONS | mode & PERMISSIONS);
-            self.acl_chmod(&h, inode, body)?;
+            let mode = u32::from(body.mode()) & !PERMISSIONS | mode & PERMISSIONS;
+            let list = self.acl_chmod_plan(inode, body, mode)?;
+            let _room = self.reserve(list.blocks(), self.privileged(ctx))?;
+            let h = self.journal.begin(credits::WRITE_INODE + LAYOUT_CREDITS)?;
+            self.xattr_apply(&h, inode, body, &list)?;
+            body.set_mode(mode as u16);
+            body.set_ctime(ctime);
+            self.write_inode(&h, inode, body)?;
         }
-        let time = |t: TimeSet| match t {
-            TimeSet::Now => now,
-            TimeSet::At(t) => t,
-        };
-        if let Some(t) = set.atime {
-            body.set_atime(time(t));
+        Ok(())
+    }
+
+    /// Plans that `security.capability` goes, as it does with a new owner and with new content.
+    pub(crate) fn capability_removal(&self, inode: &Inode, body: &InodeBody) -> Result<Layout> {
+        let stored = self.xattr_load(inode, body)?;
+        match stored.find(index::SECURITY, b"capability")? {
+            Some(_) => stored.with(self.geo.block_size as usize, index::SECURITY, b"capability", None),
+            None => Ok(Layout::default()),
         }
-        if let Some(t) = set.mtime {
-            body.set_mtime(time(t));
-        }
-        body.set_ctime(set.ctime.unwrap_or(now));
-        let _ = ctx;
-        self.write_inode(&h, inode, body)
     }
 
     /// Takes set-user-id and set-group-id away, as a change by somebody unprivileged does. Says
     /// whether there was something to take; the caller writes the inode.
     pub(crate) fn drop_privileges(&self, body: &mut InodeBody) -> bool {
-        let mode = body.mode();
-        if body.kind() == Some(FileType::Directory) || without_suidgid(mode) == mode {
+        let mode = u32::from(body.mode());
+        if body.is_dir() || without_suidgid(mode) == mode {
             return false;
         }
-        body.set_mode(without_suidgid(mode));
+        body.set_mode(without_suidgid(mode) as u16);
         true
     }
 

@@ -45,29 +45,9 @@ impl InodeBody {
         })
     }
 
-    /// `i_mode`: type and permissions.
-    pub(crate) fn mode(&self) -> u32 {
-        u32::from(self.view.mode())
-    }
-
-    /// Sets [`mode`](Self::mode).
-    pub(crate) fn set_mode(&mut self, mode: u32) {
-        self.view.set_mode(mode as u16);
-    }
-
-    /// `i_links_count`. 1 for a directory with more subdirectories than can be counted (`dir_nlink`).
-    pub(crate) fn links(&self) -> u32 {
-        u32::from(self.view.links())
-    }
-
-    /// Sets [`links`](Self::links).
-    pub(crate) fn set_links(&mut self, links: u32) {
-        self.view.set_links(links as u16);
-    }
-
     /// The type; `None` if the mode holds none that exists.
     pub(crate) fn kind(&self) -> Option<FileType> {
-        FileType::from_mode(self.mode())
+        FileType::from_mode(u32::from(self.view.mode()))
     }
 
     /// Space used, 512-byte units (`i_blocks`).

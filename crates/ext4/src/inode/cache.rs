@@ -206,8 +206,8 @@ impl Fs {
 
     /// Counts one reference that the kernel will give back with [`forget`](Self::forget). Every
     /// answer that names an inode to the kernel (lookup, create …) counts one.
-    pub(crate) fn add_lookup(&self, inode: &Inode) {
-        *self.inodes.shard(inode.ino).lock().lookups.entry(inode.ino).or_insert(0) += 1;
+    pub(crate) fn count_lookup(&self, ino: Ino) {
+        *self.inodes.shard(ino).lock().lookups.entry(ino).or_insert(0) += 1;
     }
 
     /// The kernel gives `nlookup` references back. No lock and no handle may be held.
@@ -230,7 +230,7 @@ impl Fs {
 
     /// Deletes an inode if its last name is gone and nobody uses it. To be called after every
     /// operation that took a name away, with no lock and no handle held.
-    pub(crate) fn iput(&self, inode: Arc<Inode>) {
+    pub(crate) fn iput(&self, inode: &Arc<Inode>) {
         if !inode.unlinked.load(Ordering::Acquire) {
             return;
         }

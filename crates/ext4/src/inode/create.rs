@@ -34,7 +34,7 @@ impl Fs {
         let kind = FileType::from_mode(mode);
         let is_dir = kind == Some(FileType::Directory);
         let mut mode = mode as u16;
-        let setgid = parent_body.mode() & libc::S_ISGID != 0;
+        let setgid = u32::from(parent_body.mode()) & libc::S_ISGID != 0;
         let gid = if setgid || self.sb.bsd_groups() { parent_body.gid() } else { ctx.gid };
         if setgid && is_dir {
             mode |= libc::S_ISGID as u16;

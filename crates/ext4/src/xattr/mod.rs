@@ -11,3 +11,4 @@ mod ops;
 mod store;
 
 pub(crate) use inherit::{INHERIT_CREDITS, Inherited};
+pub(crate) use store::{LAYOUT_CREDITS, Layout};
