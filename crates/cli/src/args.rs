@@ -42,6 +42,16 @@ pub(crate) enum Command {
     Dump(Dump),
     /// Show the live counters of a mounted volume.
     Stat(DirArg),
+    /// Measure.
+    #[command(subcommand)]
+    Bench(Bench),
+}
+
+/// What to measure.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Bench {
+    /// Compare mounted file systems: the same workloads on each, in interleaved rounds.
+    Compare(stetfs_bench::compare::CompareArgs),
 }
 
 /// What to show.

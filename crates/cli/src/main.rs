@@ -43,6 +43,7 @@ fn run(cli: &Cli) -> Result {
         Command::Mount(args) => cmd::mount::run(args),
         Command::Umount(args) => cmd::umount::run(args),
         Command::Stat(args) => cmd::stat::run(args).map(|value| print::value(&value, cli.json)),
+        Command::Bench(command) => cmd::bench::run(command, cli.json),
         Command::Recover(_) | Command::Info(_) | Command::Dump(_) => {
             Err(Failure::new(Code::Usage, "not built yet"))
         }

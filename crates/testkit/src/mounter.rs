@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::Result;
 
@@ -10,6 +11,9 @@ use crate::loopdev::{LoopDev, LoopOptions};
 use crate::mount::KernelMount;
 use crate::stet::StetMount;
 use crate::sys::Shutdown;
+
+/// No test keeps a mount for longer.
+const DEADLINE: Duration = Duration::from_secs(300);
 
 /// What `stetfs mount` is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +47,8 @@ pub enum Mounter {
         options: String,
         /// What it is given to mount.
         attach: Attach,
+        /// The server is killed if a mount stands longer than this, so that one that hangs fails its test.
+        deadline: Option<Duration>,
     },
 }
 
@@ -56,12 +62,13 @@ impl Mounter {
         }
     }
 
-    /// `binary` on the image file itself.
+    /// `binary` on the image file itself, each mount for five minutes at most.
     pub fn stetfs(binary: impl Into<PathBuf>, options: &str) -> Self {
         Self::Stetfs {
             binary: binary.into(),
             options: options.into(),
             attach: Attach::File,
+            deadline: Some(DEADLINE),
         }
     }
 
@@ -103,6 +110,7 @@ impl Mounter {
                 binary,
                 options,
                 attach,
+                deadline,
             } => {
                 let device = match attach {
                     Attach::File => None,
@@ -115,7 +123,7 @@ impl Mounter {
                     )?),
                 };
                 let volume = device.as_ref().map_or(image, LoopDev::path);
-                let mount = StetMount::new(binary, volume, options)?;
+                let mount = StetMount::new(binary, volume, options, *deadline)?;
                 Ok(Mounted::Stetfs { mount, device })
             }
         }

@@ -3,9 +3,12 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cmd;
 use crate::mount::{self, is_mounted};
@@ -21,13 +24,37 @@ pub struct StetMount {
     dir: PathBuf,
     log: PathBuf,
     server: Option<Child>,
+    /// Ends the watchdog when dropped.
+    watchdog: Option<mpsc::Sender<()>>,
     _scratch: Scratch,
+}
+
+/// Kills the server if the mount still stands after `deadline`: what waits for a reply that never comes then gets an error.
+fn watch(server: &Child, deadline: Duration) -> Result<mpsc::Sender<()>> {
+    let pid = Pid::from_child(server);
+    let (alive, ended) = mpsc::channel::<()>();
+    std::thread::Builder::new()
+        .name("mount-watchdog".into())
+        .spawn(move || {
+            if ended.recv_timeout(deadline) == Err(mpsc::RecvTimeoutError::Timeout) {
+                eprintln!(
+                    "a StetFS mount of this test stood for {deadline:?}: killing its server {pid:?}"
+                );
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        })?;
+    Ok(alive)
 }
 
 impl StetMount {
     /// Runs `BINARY mount -f [-o OPTIONS] VOLUME DIR` and waits until DIR is mounted. `volume` is an image
-    /// or a block device. The server's output goes to a file that errors quote.
-    pub fn new(binary: &Path, volume: &Path, options: &str) -> Result<Self> {
+    /// or a block device. The server's output goes to a file that errors quote. After `deadline` it is killed.
+    pub fn new(
+        binary: &Path,
+        volume: &Path,
+        options: &str,
+        deadline: Option<Duration>,
+    ) -> Result<Self> {
         let scratch = Scratch::new("stet")?;
         let dir = scratch.path().join("fs");
         std::fs::create_dir(&dir)?;
@@ -50,8 +77,12 @@ impl StetMount {
             dir,
             log,
             server: Some(server),
+            watchdog: None,
             _scratch: scratch,
         };
+        if let (Some(deadline), Some(server)) = (deadline, &this.server) {
+            this.watchdog = Some(watch(server, deadline)?);
+        }
         let until = Instant::now() + PATIENCE;
         while !is_mounted(&this.dir) {
             if let Some(status) = this.try_wait()? {
@@ -103,7 +134,7 @@ impl StetMount {
         let until = Instant::now() + patience;
         loop {
             if let Some(status) = self.try_wait()? {
-                self.server = None;
+                (self.server, self.watchdog) = (None, None);
                 return Ok(Some(status));
             }
             if self.server.is_none() || Instant::now() > until {
@@ -139,6 +170,7 @@ impl StetMount {
     /// Kills the server with SIGKILL, as a crash of it would, and removes the dead mount. What the server
     /// had written to the volume stays.
     pub fn kill9(mut self) -> Result<()> {
+        self.watchdog = None;
         let Some(mut child) = self.server.take() else {
             bail!("the server is gone already:\n{}", self.log())
         };
@@ -151,6 +183,7 @@ impl StetMount {
 
 impl Drop for StetMount {
     fn drop(&mut self) {
+        self.watchdog = None;
         if is_mounted(&self.dir) && mount::umount(&self.dir, Duration::from_millis(500)).is_ok() {
             let _ = self.wait(Duration::from_secs(10));
         }

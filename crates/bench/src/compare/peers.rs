@@ -107,6 +107,7 @@ impl Peers {
                     binary: binary.clone(),
                     options: preset.options.clone(),
                     attach: Attach::Loop { direct_io: true },
+                    deadline: None,
                 };
                 (preset.name.clone(), mounter)
             }));

@@ -1,5 +1,6 @@
 //! The commands.
 
+pub(crate) mod bench;
 pub(crate) mod mount;
 pub(crate) mod remount;
 pub(crate) mod stat;
