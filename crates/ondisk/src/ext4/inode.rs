@@ -6,6 +6,8 @@
 
 mod new;
 mod raw;
+#[cfg(test)]
+mod tests;
 
 pub use new::NewInode;
 pub use raw::InodeFlags;
@@ -180,7 +182,7 @@ impl<B: AsRef<[u8]>> InodeView<B> {
         }
         let n = lo | u64::from(self.u16_at(offset_of!(RawInode, blocks_high))) << 32;
         if self.flags().contains(InodeFlags::HUGE_FILE) {
-            n * u64::from(block_size / 512)
+            n.saturating_mul(u64::from(block_size / 512))
         } else {
             n
         }

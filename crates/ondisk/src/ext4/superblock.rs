@@ -1,11 +1,14 @@
 //! The superblock ("The Super Block" in the ext4 documentation).
 
 mod geometry;
+#[cfg(test)]
+mod tests;
 
 pub use geometry::{Geometry, group_has_super};
 
 use super::checksum::{ChecksumMode, ext4_crc32c};
 use super::features::{Compat, Features, Incompat, RoCompat};
+use super::hash::HashVersion;
 use crate::bytes::{assert_layout, prefix, prefix_mut};
 use crate::error::{Result, corrupt};
 use bitflags::bitflags;
@@ -512,6 +515,13 @@ impl Superblock {
         } else {
             self.first_ino.get()
         }
+    }
+
+    /// Hash of new directory indexes with the volume's signedness applied. Which variant an
+    /// existing index uses follows in the same way from its own version byte:
+    /// see [`HashVersion::on_volume`].
+    pub fn default_hash(&self) -> Result<HashVersion> {
+        HashVersion::on_volume(self.def_hash_version, self.flags())
     }
 
     /// `s_hash_seed`, in the order the hash functions take it.
