@@ -49,6 +49,7 @@ impl Rng {
 pub fn check_all(dev: &dyn BlockDevice, seed: u64) {
     random_requests(dev, seed, 300);
     neighbours_merge(dev, seed);
+    more_segments_than_one_call_takes(dev, seed);
     bounds_are_kept(dev);
     empty_requests_do_nothing(dev);
     parallel_writers(dev, seed);
@@ -281,6 +282,42 @@ pub fn neighbours_merge(dev: &dyn BlockDevice, seed: u64) {
     }
     reads.submit(dev).unwrap();
     assert!(back == pages);
+}
+
+/// A request of more segments than the kernel takes at once (1024), beside another, is done whole.
+pub fn more_segments_than_one_call_takes(dev: &dyn BlockDevice, seed: u64) {
+    const SEGMENTS: usize = 1300;
+    // Whole sectors where they fit, as O_DIRECT passes on nothing less.
+    let unit = if dev.size() > SEGMENTS as u64 * 512 + 8192 {
+        512
+    } else {
+        40
+    };
+    let mut bytes = AlignedBuf::scratch(SEGMENTS * unit);
+    Rng::new(seed).fill(&mut bytes);
+    let other = AlignedBuf::from_slice(&[seed as u8; 4096]);
+    let behind = dev.size() / 4096 * 4096 - 4096;
+    let slices: Vec<_> = bytes.chunks(unit).map(IoSlice::new).collect();
+    dev.write_batch(&[Write::gathered(0, &slices), Write::new(behind, &other)])
+        .unwrap();
+    let (mut all, mut last) = (
+        AlignedBuf::zeroed(SEGMENTS * unit),
+        AlignedBuf::zeroed(4096),
+    );
+    dev.read(0, &mut all).unwrap();
+    assert!(
+        all == bytes,
+        "written in one request of {SEGMENTS} segments"
+    );
+    all.fill(0);
+    let mut slices: Vec<_> = all.chunks_mut(unit).map(IoSliceMut::new).collect();
+    dev.read_batch(&mut [
+        Read::scattered(0, &mut slices),
+        Read::new(behind, &mut last),
+    ])
+    .unwrap();
+    assert!(all == bytes, "read in one request of {SEGMENTS} segments");
+    assert!(last == other);
 }
 
 /// Requests beyond the end fail and change nothing; the last byte can be reached.

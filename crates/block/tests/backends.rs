@@ -131,7 +131,7 @@ fn an_image_of_odd_size_is_buffered_and_keeps_its_size() {
             ..Default::default()
         },
     );
-    assert_eq!(refused.err().unwrap().errno(), libc::EINVAL);
+    assert_eq!(refused.unwrap_err().errno(), libc::EINVAL);
 }
 
 #[test]
@@ -366,4 +366,34 @@ fn discards_work_without_the_exclusive_claim() {
     );
     disk.dev.release_exclusive_claim();
     suite::random_requests(&disk.dev, 5, 300);
+}
+
+#[test]
+fn a_full_host_says_so() {
+    let host = stetfs_testkit::Image::make(16 << 20, &stetfs_testkit::Mkfs::new()).unwrap();
+    let mount = stetfs_testkit::Mounter::ext4("")
+        .mount(host.path())
+        .unwrap();
+    for direct in [Direct::Required, Direct::Off] {
+        let path = mount.path().join("sparse.img");
+        File::create(&path).unwrap().set_len(64 << 20).unwrap();
+        let dev = FileDevice::open(
+            &path,
+            OpenOptions {
+                direct,
+                ..Default::default()
+            },
+        )
+        .unwrap();
+        let data = AlignedBuf::scratch(1 << 20);
+        let results: Vec<_> = (0..64).map(|i| dev.write(i << 20, &data)).collect();
+        assert!(results[0].is_ok());
+        let error = results
+            .into_iter()
+            .find_map(Result::err)
+            .expect("16 MiB do not hold 64");
+        assert!(matches!(error, BlockError::NoSpace { .. }), "{error}");
+        assert_eq!(error.errno(), libc::ENOSPC);
+        std::fs::remove_file(&path).unwrap();
+    }
 }

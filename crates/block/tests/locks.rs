@@ -28,7 +28,7 @@ fn open(path: &Path) -> Result<FileDevice, BlockError> {
 /// Opening is refused; gives the message.
 #[track_caller]
 fn refused(result: Result<FileDevice, BlockError>) -> String {
-    let error = result.err().expect("a second open must be refused");
+    let error = result.expect_err("a second open must be refused");
     assert!(matches!(error, BlockError::Locked { .. }), "{error}");
     assert_eq!(error.errno(), libc::EBUSY);
     error.to_string()
