@@ -114,9 +114,7 @@ impl<X: Default> Cache<X> {
     /// The block if it is cached with content.
     pub fn lookup(&self, nr: u64) -> Option<Arc<Block<X>>> {
         let block = self.shard(nr).lock().get(nr).cloned()?;
-        if block.peek().is_none() {
-            return None;
-        }
+        block.peek()?;
         block.touch();
         self.hits.fetch_add(1, Ordering::Relaxed);
         Some(block)

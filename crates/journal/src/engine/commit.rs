@@ -120,6 +120,7 @@ impl Inner {
         if let Some(lane_log) = log.lanes.get_mut(lane) {
             lane_log.committing = Some((tx.id.seq, lane_log.head));
             lane_log.next_seq = tx.id.seq + 1;
+            lane_log.opened.get_or_insert(tx.opened);
         }
         drop(log);
         self.pinned.fetch_add(homes.len() as u64, Ordering::Relaxed);
@@ -264,6 +265,9 @@ impl Inner {
                 let (replaced, mut callbacks) = log.accept(tx);
                 self.pinned.fetch_sub(dropped + replaced, Ordering::Relaxed);
                 after.append(&mut callbacks);
+            }
+            if let Some(lane) = log.lanes.get_mut(i).filter(|l| l.durable.is_empty()) {
+                lane.opened = None;
             }
             if let Some(valid) = self.valid.get(i) {
                 valid.fetch_max(front, Ordering::AcqRel);

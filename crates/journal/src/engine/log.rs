@@ -7,7 +7,7 @@ use std::time::Instant;
 use stetfs_cache::PageRef;
 
 use crate::head::Block;
-use crate::ids::{BlockNr, CommitPoint, TxId};
+use crate::ids::{BlockNr, CommitPoint, Stamp, TxId};
 use crate::policy::{LogTail, Medium};
 use crate::tx::AfterCommit;
 
@@ -56,6 +56,8 @@ pub(crate) struct LaneLog {
     pub durable: VecDeque<Durable>,
     /// The one being written: sequence and log position. Set with its snapshot.
     pub committing: Option<(u64, u64)>,
+    /// Opening stamp of the oldest transaction that was snapshotted and is not valid yet.
+    pub opened: Option<Stamp>,
     /// Sequence of the transaction that commits after all those above.
     pub next_seq: u64,
 }
@@ -80,6 +82,7 @@ impl Log {
                 live: VecDeque::new(),
                 durable: VecDeque::new(),
                 committing: None,
+                opened: None,
                 next_seq: m.tail().seq,
             })
             .collect();
@@ -203,6 +206,11 @@ impl Log {
             .or(log.committing)
             .unwrap_or((log.next_seq, log.head));
         Some((freed, LogTail { seq, at: Some(at) }))
+    }
+
+    /// Lowest opening stamp among transactions between snapshot and validity.
+    pub(crate) fn oldest_opening(&self) -> Option<Stamp> {
+        self.lanes.iter().filter_map(|l| l.opened).min()
     }
 
     /// Age of the oldest transaction that keeps log space.

@@ -23,7 +23,7 @@ use stetfs_block::BlockDevice;
 use crate::error::{JournalError, Result};
 use crate::handle::Handle;
 use crate::head::Cache;
-use crate::ids::{BlockNr, CommitPoint, Credits, Ino, Lane, TxId};
+use crate::ids::{BlockNr, CommitPoint, Credits, Ino, Lane, Stamp, TxId};
 use crate::policy::{OtherPhase, Scheme};
 use crate::stats::{Counters, JournalStats};
 use crate::tx::{Phase, Tx};
@@ -374,6 +374,13 @@ impl Journal {
         self.inner
             .commit_millis
             .store(u64::from(secs.max(1)) * 1000, Ordering::Relaxed);
+    }
+
+    /// The file-record horizon: the lowest opening stamp of any transaction that is not valid yet.
+    /// A file-level record with a lower stamp is superseded. It only rises.
+    pub fn horizon(&self) -> Stamp {
+        let running = self.inner.slots.iter().map(|slot| slot.run.lock().tx.opened).min().unwrap_or(0);
+        self.inner.log.lock().oldest_opening().map_or(running, |stamp| stamp.min(running))
     }
 
     /// Counters.

@@ -101,7 +101,8 @@ impl Inner {
         loop {
             let quit = self.quit.load(Ordering::Acquire);
             let state = queue.take(Duration::from_millis(50), || quit);
-            let why = self.why.lock().clone().unwrap_or_else(|| self.stop_error());
+            let stopped_by = self.why.lock().clone();
+            let why = stopped_by.unwrap_or_else(|| self.stop_error());
             self.answer(state.waiters, &Err(why));
             if quit {
                 return;

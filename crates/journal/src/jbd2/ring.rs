@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use stetfs_block::{Write, WriteList};
+use stetfs_block::{BlockDevice, Write, WriteList};
 use stetfs_cache::{Page, PageRef};
 use stetfs_ondisk::jbd2::JournalSuperblock;
 use zerocopy::IntoBytes;
@@ -81,20 +81,12 @@ impl Medium for Jbd2Ring {
             list.push(self.area.offset(self.advance(at, i as u64)), page);
         }
         let Some(seal) = &tx.seal else {
-            return Ok(if barrier {
-                list.submit_flush(device)?
-            } else {
-                list.submit(device)?
-            });
+            return send(&list, device, barrier);
         };
         let seal_at = self.area.offset(self.advance(at, tx.body.len() as u64));
         if self.async_commit || !barrier {
             list.push(seal_at, seal);
-            return Ok(if barrier {
-                list.submit_flush(device)?
-            } else {
-                list.submit(device)?
-            });
+            return send(&list, device, barrier);
         }
         // The kernel's barriers: all of it durable, then the commit block, durable by itself.
         list.submit_flush(device)?;
@@ -121,6 +113,16 @@ impl Medium for Jbd2Ring {
     fn read(&self, at: u64, count: u64) -> Result<Vec<PageRef>> {
         self.area.read((0..count).map(|i| self.advance(at, i)))
     }
+}
+
+/// Submits the writes, durably if the volume has barriers.
+fn send(list: &WriteList<'_>, device: &dyn BlockDevice, barrier: bool) -> Result<()> {
+    if barrier {
+        list.submit_flush(device)?;
+    } else {
+        list.submit(device)?;
+    }
+    Ok(())
 }
 
 /// A zeroed page filled in by `fill`.

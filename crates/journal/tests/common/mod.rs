@@ -1,0 +1,114 @@
+//! A volume in memory with a log at its start, and two schemes to run it with.
+#![allow(clippy::unwrap_used, dead_code)]
+
+pub mod frame;
+
+use std::sync::Arc;
+
+use stetfs_block::{BlockDevice, MemDevice};
+use stetfs_cache::{CacheConfig, PolicyKind};
+use stetfs_journal::jbd2::{Features, Jbd2Log, LogArea};
+use stetfs_journal::policy::Scheme;
+use stetfs_journal::{Cache, Canary, Journal, JournalConfig, RecoveryReport, recover};
+use stetfs_ondisk::jbd2::block::{BlockHeader, BlockType, MAGIC};
+use stetfs_ondisk::jbd2::{IncompatFlags, JournalSuperblock};
+use zerocopy::{FromZeros, IntoBytes};
+
+pub const BS: usize = 1024;
+/// Log blocks; the rest of the volume are homes.
+pub const LOG: u64 = 256;
+pub const BLOCKS: u64 = 1024;
+
+/// How a volume is journaled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Jbd2,
+    Jbd2NoChecksum,
+    Jbd2Async,
+    Frame,
+}
+
+pub const ALL: [Kind; 4] = [Kind::Jbd2, Kind::Jbd2NoChecksum, Kind::Jbd2Async, Kind::Frame];
+
+pub fn area(device: Arc<dyn BlockDevice>) -> LogArea {
+    LogArea::new(device, BS as u32, &[(0, LOG)])
+}
+
+/// A formatted, empty volume.
+pub fn format(kind: Kind) -> MemDevice {
+    let device = MemDevice::new(BLOCKS * BS as u64);
+    if kind == Kind::Frame {
+        return device;
+    }
+    let mut sb = JournalSuperblock::new_zeroed();
+    sb.header = BlockHeader {
+        h_magic: MAGIC.into(),
+        h_blocktype: (BlockType::SuperblockV2 as u32).into(),
+        h_sequence: 0.into(),
+    };
+    sb.s_blocksize = (BS as u32).into();
+    sb.s_maxlen = (LOG as u32).into();
+    sb.s_first = 1.into();
+    sb.s_sequence = 1.into();
+    sb.s_uuid = *b"0123456789abcdef";
+    sb.set_incompat(IncompatFlags::empty());
+    sb.update_checksum();
+    device.write(0, sb.as_bytes()).unwrap();
+    device
+}
+
+pub fn scheme(kind: Kind, device: &Arc<dyn BlockDevice>, canary: Canary, fresh: bool) -> Scheme {
+    if kind == Kind::Frame {
+        return frame::scheme(device, 2);
+    }
+    let log = Jbd2Log::open(area(device.clone()), canary).unwrap();
+    if !fresh {
+        return log.scheme();
+    }
+    log.prepare(Features {
+        checksums: kind != Kind::Jbd2NoChecksum,
+        wide: true,
+        async_commit: kind == Kind::Jbd2Async,
+    })
+    .unwrap()
+}
+
+/// Starts a journal on a clean volume.
+pub fn start(kind: Kind, device: Arc<dyn BlockDevice>) -> (Arc<Cache>, Arc<Journal>) {
+    let scheme = scheme(kind, &device, Canary::default(), true);
+    let config = CacheConfig { block_size: BS, capacity: 64 << 10, policy: PolicyKind::Clock };
+    let cache = Arc::new(Cache::new(device, config));
+    let journal = Journal::start(cache.clone(), scheme, JournalConfig { commit_secs: 3600, ..Default::default() });
+    (cache, journal.unwrap())
+}
+
+/// Recovers a crashed volume in place.
+pub fn recover_at(kind: Kind, device: &Arc<dyn BlockDevice>, canary: Canary) -> RecoveryReport {
+    let scheme = scheme(kind, device, canary, false);
+    recover(&scheme, &**device, BLOCKS, canary, false, &mut |_, _| {}).unwrap()
+}
+
+/// The crash image of `device` now, recovered.
+pub fn crashed(kind: Kind, device: &MemDevice) -> MemDevice {
+    let copy = device.fork();
+    let as_device: Arc<dyn BlockDevice> = Arc::new(copy.fork());
+    let report = recover_at(kind, &as_device, Canary::default());
+    tracing::debug!("{report:?}");
+    let mut bytes = vec![0; (BLOCKS * BS as u64) as usize];
+    as_device.read(0, &mut bytes).unwrap();
+    MemDevice::from_image(&bytes)
+}
+
+pub fn block(device: &dyn BlockDevice, nr: u64) -> Vec<u8> {
+    let mut bytes = vec![0; BS];
+    device.read(nr * BS as u64, &mut bytes).unwrap();
+    bytes
+}
+
+/// Fills a block with a recognisable value in one handle of its own.
+pub fn put(cache: &Cache, journal: &Journal, nr: u64, value: u8) -> stetfs_journal::CommitPoint {
+    let handle = journal.begin(1).unwrap();
+    let block = cache.get(nr);
+    handle.create(&block).unwrap().fill(value);
+    handle.stop()
+}
