@@ -91,6 +91,8 @@ pub struct Fs {
     pub(crate) inodes: crate::inode::InodeCache,
     /// The orphan list or file (inode/orphan.rs).
     pub(crate) orphans: crate::inode::Orphans,
+    /// Dirty file data and its way home (data/).
+    pub(crate) data: crate::data::DataState,
     /// One rename that moves a directory to another parent at a time.
     pub(crate) rename_lock: Mutex<()>,
     /// Where the next generation number comes from.

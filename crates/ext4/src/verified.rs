@@ -9,3 +9,5 @@ pub(crate) const DIR_ROOT: u8 = 0x21;
 pub(crate) const DIR_NODE: u8 = 0x22;
 /// Extended attributes.
 pub(crate) const XATTR: u8 = 0x23;
+/// Node of an extent tree.
+pub(crate) const EXTENT_NODE: u8 = 0x24;

@@ -1,1 +1,29 @@
-//! data
+//! File data: where it lies, reading, writing, truncation, fallocate, seeking, syncing.
+//!
+//! * `extents`: the extent trees; `map`: what lies at a place of a file;
+//! * `dirty`: data blocks newer than their homes, and their way there; `flusher`: in the background;
+//! * `read`, `write`, `truncate`, `fallocate`, `seek`, `symlink`, `sync`: the operations.
+//!
+//! Invariants:
+//! * **D1** A mapped, written block's latest content is in the cache, or the cache has none of it
+//!   and the device has it. So a read that finds a block not cached may go to the device.
+//! * **D2** A block is in its file's [`DirtyData`] from its change until it was written home; from
+//!   being taken out for writing until the write has returned, the file's flush lock is held.
+//! * **D3** Blocks are freed only after they left the dirty data with the flush lock held: nothing
+//!   is ever written to a block that may belong to somebody else.
+//! * **D4** Data of blocks that a transaction makes reachable is in the dirty data, and the inode is
+//!   named with `Handle::order_data`, before the handle stops.
+
+mod atime;
+pub(crate) mod credits;
+mod dirty;
+mod extents;
+mod flusher;
+mod map;
+mod pages;
+mod symlink;
+mod truncate;
+
+pub(crate) use dirty::DirtyData;
+pub(crate) use flusher::DataState;
+pub(crate) use map::Mapping;

@@ -34,7 +34,7 @@ impl Fs {
     }
 
     /// [`write_inode`](Self::write_inode) without a look at whether it is being deleted.
-    pub(super) fn store_inode(&self, h: &Handle<'_>, inode: &Inode, body: &mut InodeBody) -> Result<()> {
+    pub(crate) fn store_inode(&self, h: &Handle<'_>, inode: &Inode, body: &mut InodeBody) -> Result<()> {
         // While the inode is on the orphan list its `i_dtime` belongs to the list.
         let list = (body.orphan == Some(OrphanPlace::List)).then(|| self.orphans.lock());
         if let Some(list) = &list {

@@ -71,6 +71,7 @@ impl Fs {
         let read_only = opts.read_only;
         let fs = Arc::new_cyclic(|me| Fs {
             groups: Groups::new(descs, zones),
+            data: crate::data::DataState::new(&opts),
             geo,
             opts,
             cache,

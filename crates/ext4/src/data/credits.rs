@@ -1,0 +1,14 @@
+//! Handle credits of what other parts of the file system call here.
+
+use stetfs_journal::Credits;
+
+use super::extents::edit_credits;
+use crate::space::credits::ALLOC_BLOCKS;
+
+/// A directory or link whose tree is deeper than this has more than 10⁸ extents of a block each.
+const DEPTH: u16 = 3;
+
+/// One `append_dir_block`: the tree, the block itself, its allocation, the inode.
+pub(crate) const APPEND_DIR_BLOCK: Credits = edit_credits(DEPTH) + ALLOC_BLOCKS + 1;
+/// One `write_symlink_body`: a new tree of depth 0.
+pub(crate) const SYMLINK_BODY: Credits = edit_credits(0) + ALLOC_BLOCKS + 1;

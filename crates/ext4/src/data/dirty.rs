@@ -1,0 +1,357 @@
+//! Dirty data: blocks of file data that are newer than their homes, and writing them there.
+//!
+//! Lock order here: a file's flush lock (`Rank::DataFlush`; several in ascending inode order), then
+//! the map of a file (`Rank::InodeLeaf`). Whoever writes home holds nothing else.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Condvar;
+use stetfs_block::WriteList;
+use stetfs_cache::PageRef;
+use stetfs_journal::{Block, CommitPoint, Handle};
+use stetfs_sync::{Mutex, MutexGuard, Rank};
+
+use crate::error::{FsError, Result};
+use crate::fs::Fs;
+use crate::inode::Inode;
+use crate::types::{FsOptions, Ino};
+
+/// Bytes written home in one batch.
+const BATCH_BYTES: usize = 8 << 20;
+
+/// The dirty data of one file (invariants D2, D3).
+pub(crate) struct DirtyData {
+    /// Held while blocks are written home, and while they are taken out to be dropped.
+    flush: Mutex<()>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// By file block.
+    blocks: BTreeMap<u32, Arc<Block>>,
+    /// Blocks taken out and being written.
+    in_flight: usize,
+    /// When the oldest became dirty.
+    since: Option<Instant>,
+    /// The transaction that last made blocks of this map reachable; it commits only after them.
+    ordered: Option<CommitPoint>,
+    /// Home writes that failed, counted, and the last failure (the kernel: `errseq_t`).
+    failed: u64,
+    error: Option<FsError>,
+}
+
+impl Default for DirtyData {
+    fn default() -> DirtyData {
+        DirtyData {
+            flush: Mutex::new(Rank::DataFlush, ()),
+            state: Mutex::new(Rank::InodeLeaf, State::default()),
+        }
+    }
+}
+
+impl DirtyData {
+    /// Whether nothing would be lost with the inode: no dirty block, and no failure to tell of.
+    pub(crate) fn is_clean(&self) -> bool {
+        let s = self.state.lock();
+        s.blocks.is_empty() && s.in_flight == 0 && s.error.is_none()
+    }
+
+    /// What to compare later failures with: an opener learns of those that come after it.
+    pub(crate) fn failures(&self) -> u64 {
+        self.state.lock().failed
+    }
+
+    /// The last failure, if there was one after `seen`; `seen` is brought up to date.
+    pub(crate) fn failure_since(&self, seen: &AtomicU64) -> Option<FsError> {
+        let s = self.state.lock();
+        let before = seen.swap(s.failed, Ordering::AcqRel);
+        (before < s.failed).then(|| s.error.clone()).flatten()
+    }
+
+    /// When the oldest dirty block became so.
+    fn since(&self) -> Option<Instant> {
+        self.state.lock().since
+    }
+}
+
+/// All files with dirty data, and how much they have.
+pub(crate) struct DirtySet {
+    /// May hold numbers of files that are clean again.
+    files: Mutex<BTreeSet<Ino>>,
+    /// Dirty bytes, those being written included.
+    bytes: AtomicU64,
+    /// Above this writers wait, bytes.
+    bound: u64,
+    /// For [`Fs::throttle_data`]: something was written home.
+    room: Condvar,
+    waiting: parking_lot::Mutex<()>,
+}
+
+impl DirtySet {
+    pub(crate) fn new(opts: &FsOptions) -> DirtySet {
+        DirtySet {
+            files: Mutex::new(Rank::InodeLeaf, BTreeSet::new()),
+            bytes: AtomicU64::new(0),
+            bound: (opts.cache_bytes / 2).max(256 << 10),
+            room: Condvar::new(),
+            waiting: parking_lot::Mutex::new(()),
+        }
+    }
+
+    /// Dirty bytes now.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// From here on data is written home without waiting for its age.
+    pub(crate) fn much(&self) -> u64 {
+        self.bound / 3
+    }
+
+    fn less(&self, bytes: u64) {
+        self.bytes.fetch_sub(bytes, Ordering::AcqRel);
+        let _waiting = self.waiting.lock();
+        self.room.notify_all();
+    }
+
+    /// Waits until there are fewer dirty bytes than the bound, at most `longest`.
+    pub(crate) fn wait_for_room(&self, longest: Duration) {
+        let mut waiting = self.waiting.lock();
+        if self.bytes() > self.bound {
+            self.room.wait_for(&mut waiting, longest);
+        }
+    }
+
+    /// Whether writers have to wait.
+    pub(crate) fn is_full(&self) -> bool {
+        self.bytes() > self.bound
+    }
+}
+
+/// Blocks on their way home, and the locks that keep D2 and D3 meanwhile.
+struct Batch<'a> {
+    locks: Vec<(&'a Inode, MutexGuard<'a, ()>)>,
+    /// Index into `locks`, block, snapshot.
+    blocks: Vec<(usize, Arc<Block>, PageRef)>,
+}
+
+impl<'a> Batch<'a> {
+    fn lock(&mut self, inode: &'a Inode) {
+        if self.locks.last().is_none_or(|(i, _)| i.ino != inode.ino) {
+            self.locks.push((inode, inode.dirty.flush.lock_nested()));
+        }
+    }
+
+    /// Takes dirty blocks out of the last locked file, from `from` to `last`, as many as there is
+    /// room for. Returns where to go on, or `None` when the file is done.
+    fn take(&mut self, from: u32, last: u32, room: usize) -> Option<u32> {
+        let at = self.locks.len().checked_sub(1)?;
+        let mut s = self.locks.get(at)?.0.dirty.state.lock();
+        if s.blocks.is_empty() || from > last {
+            return None;
+        }
+        let mut rest = s.blocks.split_off(&from);
+        let mut next = None;
+        let mut taken = 0;
+        while let Some(entry) = rest.first_entry() {
+            if *entry.key() > last {
+                break;
+            }
+            if taken >= room {
+                next = Some(*entry.key());
+                break;
+            }
+            let block = entry.remove();
+            if let Some(page) = block.page() {
+                self.blocks.push((at, block, page));
+                taken += 1;
+            }
+        }
+        s.blocks.append(&mut rest);
+        s.in_flight += taken;
+        if s.blocks.is_empty() {
+            s.since = None;
+        }
+        next
+    }
+}
+
+impl Fs {
+    /// Makes blocks dirty that were just changed, given in ascending order. With `h`: they were just
+    /// allocated, or converted from unwritten, in that handle (D4).
+    pub(super) fn add_dirty(&self, inode: &Inode, blocks: Vec<(u32, Arc<Block>)>, h: Option<&Handle<'_>>) {
+        if blocks.is_empty() {
+            return;
+        }
+        let (mut new, first);
+        {
+            let mut s = inode.dirty.state.lock();
+            first = s.blocks.is_empty();
+            new = 0;
+            for (lblk, block) in blocks {
+                if s.blocks.insert(lblk, block).is_none() {
+                    new += 1;
+                }
+            }
+            s.since.get_or_insert_with(Instant::now);
+            if let Some(h) = h {
+                s.ordered = Some(h.point());
+            }
+        }
+        let set = &self.data.dirty;
+        let before = set.bytes.fetch_add(new * u64::from(self.geo.block_size), Ordering::AcqRel);
+        if first {
+            set.files.lock().insert(inode.ino);
+        }
+        if let Some(h) = h
+            && self.opts.data != crate::types::DataMode::Writeback
+        {
+            h.order_data(inode.ino);
+        }
+        if before > set.much() {
+            self.wake_flusher();
+        }
+    }
+
+    /// Forgets the dirty blocks of a range of file blocks that is about to be freed, or to become
+    /// unwritten, in `h` (D3).
+    ///
+    /// # Errors
+    /// A failed home write of data that another transaction waits for.
+    pub(super) fn drop_dirty(&self, h: &Handle<'_>, inode: &Inode, range: Range<u64>) -> Result<()> {
+        let (Ok(from), last) = (u32::try_from(range.start), u32::try_from(range.end).unwrap_or(u32::MAX)) else {
+            return Ok(());
+        };
+        let other = {
+            let s = inode.dirty.state.lock();
+            if s.in_flight == 0 && s.blocks.range(from..last).next().is_none() {
+                return Ok(());
+            }
+            s.ordered.as_ref().is_some_and(|p| *p != h.point())
+        };
+        // An earlier transaction that allocated these blocks may commit without this one, and then
+        // they are reachable with what they held before.
+        if other {
+            self.flush_files(&[inode])?;
+        }
+        let _flush = inode.dirty.flush.lock();
+        let dropped = {
+            let mut s = inode.dirty.state.lock();
+            let mut gone = s.blocks.split_off(&from);
+            let mut kept = gone.split_off(&last);
+            s.blocks.append(&mut kept);
+            if s.blocks.is_empty() {
+                s.since = None;
+                s.ordered = None;
+            }
+            gone.len() as u64
+        };
+        self.data.dirty.less(dropped * u64::from(self.geo.block_size));
+        Ok(())
+    }
+
+    /// Writes home what is dirty now in these files, in ascending order of their numbers. The device
+    /// has it on return; no flush.
+    ///
+    /// # Errors
+    /// The first failed write. Each file remembers its own for its openers.
+    pub(super) fn flush_files(&self, files: &[&Inode]) -> Result<()> {
+        let room = (BATCH_BYTES / self.geo.block_size as usize).max(1);
+        let mut batch = Batch { locks: Vec::new(), blocks: Vec::new() };
+        let mut result = Ok(());
+        for inode in files {
+            // What becomes dirty behind this is no business of this call, so it ends.
+            let Some(last) = inode.dirty.state.lock().blocks.last_key_value().map(|(k, _)| *k) else {
+                // Somebody else may be writing it: wait for that.
+                if inode.dirty.state.lock().in_flight > 0 {
+                    batch.lock(inode);
+                }
+                continue;
+            };
+            let mut from = Some(0);
+            while let Some(at) = from {
+                batch.lock(inode);
+                from = batch.take(at, last, room - batch.blocks.len());
+                if batch.blocks.len() >= room {
+                    result = result.and(self.submit(&mut batch));
+                }
+            }
+        }
+        result.and(self.submit(&mut batch))
+    }
+
+    /// Writes a batch and lets its files go.
+    fn submit(&self, batch: &mut Batch<'_>) -> Result<()> {
+        let Batch { locks, blocks } = std::mem::replace(batch, Batch { locks: Vec::new(), blocks: Vec::new() });
+        let mut order: Vec<_> = blocks.iter().collect();
+        order.sort_unstable_by_key(|(_, block, _)| block.nr());
+        let mut list = WriteList::new();
+        for (_, block, page) in order {
+            list.push(block.nr() * u64::from(self.geo.block_size), &page[..]);
+        }
+        let result = if blocks.is_empty() { Ok(()) } else { list.submit(&**self.cache.device()) };
+        let result = result.map_err(FsError::from);
+        let mut each = vec![0usize; locks.len()];
+        for (at, ..) in &blocks {
+            each[*at] += 1;
+        }
+        for ((inode, _lock), taken) in locks.iter().zip(&each) {
+            let mut s = inode.dirty.state.lock();
+            s.in_flight -= taken;
+            match &result {
+                Ok(()) if s.blocks.is_empty() => s.ordered = None,
+                Err(e) if *taken > 0 => {
+                    s.failed += 1;
+                    s.error = Some(e.clone());
+                }
+                _ => {}
+            }
+        }
+        self.data.dirty.less(blocks.len() as u64 * u64::from(self.geo.block_size));
+        result
+    }
+
+    /// Writes home the dirty data of these inodes.
+    ///
+    /// # Errors
+    /// As [`flush_files`](Self::flush_files).
+    pub(super) fn flush_inodes(&self, inos: &[Ino]) -> Result<()> {
+        let inos: BTreeSet<Ino> = inos.iter().copied().collect();
+        let files: Vec<Arc<Inode>> = inos.into_iter().filter_map(|ino| self.inodes.find(ino)).collect();
+        self.flush_files(&files.iter().map(|f| &**f).collect::<Vec<_>>())
+    }
+
+    /// Writes home the dirty data of files that have some since before `until`.
+    ///
+    /// # Errors
+    /// As [`flush_files`](Self::flush_files).
+    pub(super) fn flush_old(&self, until: Instant) -> Result<()> {
+        let inos: Vec<Ino> = self.data.dirty.files.lock().iter().copied().collect();
+        let mut old = Vec::new();
+        for ino in inos {
+            let file = self.inodes.find(ino);
+            match file.as_ref().map(|f| f.dirty.since()) {
+                Some(Some(since)) if since <= until => old.extend(file),
+                Some(Some(_)) => {}
+                _ => self.forget_clean(ino),
+            }
+        }
+        self.flush_files(&old.iter().map(|f| &**f).collect::<Vec<_>>())
+    }
+
+    /// Takes a clean file off the list of those with dirty data.
+    fn forget_clean(&self, ino: Ino) {
+        let files = &self.data.dirty.files;
+        files.lock().remove(&ino);
+        // It may have become dirty meanwhile: `add_dirty` fills the map first and then enters the
+        // file, so either it is dirty here or it is entered after this.
+        if self.inodes.find(ino).is_some_and(|f| f.dirty.since().is_some()) {
+            files.lock().insert(ino);
+        }
+    }
+}

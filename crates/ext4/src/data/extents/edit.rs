@@ -1,0 +1,136 @@
+//! Changes of what a tree maps: insert, remove, convert. Each changes one leaf.
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+use stetfs_journal::BlockNr;
+use stetfs_ondisk::ext4::extent::{Extent, MAX_UNWRITTEN_LEN};
+
+use super::extent::{cut, joined};
+use super::tree::{NodesMut, Place, Tree, first_from};
+use crate::error::Result;
+
+/// What a few extents of one leaf are replaced by.
+type Pieces = SmallVec<[Extent; 4]>;
+
+/// Splits and growths that making room in one leaf can take: each level once, and a new root.
+const MOST_SPLITS: u32 = 16;
+
+impl<N: NodesMut> Tree<'_, N> {
+    /// Maps `new`, where nothing is mapped yet; joins it with its neighbours where they touch.
+    ///
+    /// # Errors
+    /// ENOSPC when a node had to be allocated: nothing is mapped then. EUCLEAN if the place is taken.
+    pub(crate) fn insert(&mut self, new: Extent) -> Result<()> {
+        for _ in 0..MOST_SPLITS {
+            let place = self.place(new.block)?;
+            let [_, before] = place.before;
+            if before.is_some_and(|b| b.logical_end() > u64::from(new.block))
+                || place.after.is_some_and(|a| u64::from(a.block) < new.logical_end())
+            {
+                return Err(self.damaged(0, format_args!("{new:?} goes where something is mapped")));
+            }
+            let at = place.at();
+            let (range, pieces) = join(at..at, Pieces::from_slice(&[new]), before, place.after);
+            if self.try_replace(&place, range, &pieces, new.start)? {
+                return Ok(());
+            }
+        }
+        Err(self.damaged(0, "splitting nodes makes no room"))
+    }
+
+    /// Unmaps the last piece of `range` that is mapped and returns it; its blocks are the caller's
+    /// to free. `None` when nothing in the range is mapped any more.
+    ///
+    /// # Errors
+    /// ENOSPC when an extent had to be split in two and a node allocated for that.
+    pub(crate) fn remove_last(&mut self, range: &Range<u64>) -> Result<Option<Extent>> {
+        if range.is_empty() {
+            return Ok(None);
+        }
+        let last = u32::try_from(range.end - 1).unwrap_or(u32::MAX);
+        for _ in 0..MOST_SPLITS {
+            let place = self.place(last)?;
+            let [_, before] = place.before;
+            let Some((whole, gone)) = before.and_then(|b| Some((b, cut(&b, range)?))) else { return Ok(None) };
+            let at = place.at();
+            if self.try_replace(&place, at - 1..at, &around(&whole, &gone, None), whole.start)? {
+                return Ok(Some(gone));
+            }
+        }
+        Err(self.damaged(0, "splitting nodes makes no room"))
+    }
+
+    /// Makes what is mapped at the beginning of `range` unwritten, or written. Does one extent at
+    /// most and returns the file block up to which the range is done.
+    ///
+    /// # Errors
+    /// ENOSPC when extents had to be split and a node allocated for that.
+    pub(crate) fn convert_first(&mut self, range: &Range<u64>, unwritten: bool) -> Result<u64> {
+        let Ok(block) = u32::try_from(range.start) else { return Ok(range.end) };
+        for _ in 0..MOST_SPLITS {
+            let place = self.place(block)?;
+            let [left, before] = place.before;
+            let Some((whole, mut part)) = before.and_then(|b| Some((b, cut(&b, range)?))) else {
+                // A hole: done up to what is mapped next.
+                let next = first_from(self.nodes, self.root, range.start)?;
+                return Ok(next.map_or(range.end, |e| u64::from(e.block).min(range.end)));
+            };
+            if whole.unwritten == unwritten {
+                return Ok(part.logical_end());
+            }
+            if unwritten {
+                part.len = part.len.min(MAX_UNWRITTEN_LEN);
+            }
+            let pieces = around(&whole, &part, Some(Extent { unwritten, ..part }));
+            let left = left.filter(|_| part.block == whole.block);
+            let right = place.after.filter(|_| part.logical_end() == whole.logical_end());
+            let at = place.at();
+            let (gone, pieces) = join(at - 1..at, pieces, left, right);
+            if self.try_replace(&place, gone, &pieces, whole.start)? {
+                return Ok(part.logical_end());
+            }
+        }
+        Err(self.damaged(0, "splitting nodes makes no room"))
+    }
+
+    /// Replaces if the leaf has the room, else makes some and says `false`.
+    fn try_replace(&mut self, place: &Place, gone: Range<usize>, new: &[Extent], near: BlockNr) -> Result<bool> {
+        let fits = place.fits(gone.len(), new.len());
+        if fits {
+            self.replace(&place.path, gone, new)?;
+        } else {
+            self.make_room(&place.path, near)?;
+        }
+        Ok(fits)
+    }
+}
+
+/// What is left of `whole` beside `part`, with `middle` in its place.
+fn around(whole: &Extent, part: &Extent, middle: Option<Extent>) -> Pieces {
+    let head = cut(whole, &(u64::from(whole.block)..u64::from(part.block)));
+    let tail = cut(whole, &(part.logical_end()..whole.logical_end()));
+    head.into_iter().chain(middle).chain(tail).collect()
+}
+
+/// Joins the outer pieces with the extents beside them in the leaf; the range grows over those.
+fn join(
+    mut range: Range<usize>,
+    mut pieces: Pieces,
+    before: Option<Extent>,
+    after: Option<Extent>,
+) -> (Range<usize>, Pieces) {
+    if let Some(last) = pieces.last_mut()
+        && let Some(whole) = after.and_then(|a| joined(last, &a))
+    {
+        *last = whole;
+        range.end += 1;
+    }
+    if let Some(first) = pieces.first_mut()
+        && let Some(whole) = before.and_then(|b| joined(&b, first))
+    {
+        *first = whole;
+        range.start -= 1;
+    }
+    (range, pieces)
+}

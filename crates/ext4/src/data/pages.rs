@@ -1,0 +1,123 @@
+//! Changing the content of data blocks, the way the file's data is journaled.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use stetfs_cache::Page;
+use stetfs_journal::{Block, BlockNr, Handle};
+use stetfs_ondisk::ext4::inode::InodeFlags;
+
+use crate::error::{FsError, Result};
+use crate::fs::Fs;
+use crate::inode::{Inode, InodeBody};
+use crate::types::DataMode;
+
+impl Fs {
+    /// Whether the content of this inode goes through the journal.
+    pub(super) fn journals_data(&self, body: &InodeBody) -> bool {
+        !body.is_regular() || self.opts.data == DataMode::Journal || body.flags().contains(InodeFlags::JOURNAL_DATA)
+    }
+}
+
+/// How changed data gets home.
+#[derive(Clone, Copy)]
+pub(super) enum Way<'a> {
+    /// Directly; blocks become dirty data, with the handle that makes them reachable if there is one.
+    Home(Option<&'a Handle<'a>>),
+    /// As journaled blocks of this handle.
+    Journal(&'a Handle<'a>),
+}
+
+/// Changes data blocks of one file; [`done`](Pages::done) makes them dirty.
+pub(super) struct Pages<'a> {
+    fs: &'a Fs,
+    way: Way<'a>,
+    dirty: Vec<(u32, Arc<Block>)>,
+}
+
+impl<'a> Pages<'a> {
+    pub(super) fn new(fs: &'a Fs, way: Way<'a>) -> Pages<'a> {
+        Pages { fs, way, dirty: Vec::new() }
+    }
+
+    /// Puts `bytes` into file block `lblk`, which lies in block `nr`, from byte `at` on. The rest of
+    /// a `fresh` block becomes zeroes; of another it stays.
+    ///
+    /// # Errors
+    /// A read that failed; cannot happen for fresh or whole blocks, or for those in the cache.
+    pub(super) fn put(&mut self, lblk: u32, nr: BlockNr, at: usize, bytes: &[u8], fresh: bool) -> Result<()> {
+        let len = self.fs.cache.block_size();
+        let whole = at == 0 && bytes.len() == len;
+        let block = if whole || fresh { self.fs.cache.get(nr) } else { self.fs.cache.read(nr)? };
+        let put = |page: &mut [u8]| match page.get_mut(at..at + bytes.len()) {
+            Some(to) => {
+                to.copy_from_slice(bytes);
+                Ok(())
+            }
+            None => Err(FsError::Errno(libc::EINVAL)),
+        };
+        match self.way {
+            Way::Journal(h) if whole || fresh => put(&mut h.create(&block)?)?,
+            Way::Journal(h) => put(&mut h.modify(&block)?)?,
+            Way::Home(_) => {
+                let mut write = block.write();
+                if whole {
+                    // A snapshot of the old content needs no copy: all of it is replaced.
+                    match write.page() {
+                        Some(page) if Arc::strong_count(page) == 1 => {
+                            if let Some((page, _)) = write.page_mut() {
+                                put(page)?;
+                            }
+                        }
+                        _ => write.set_page(Arc::new(Page::copy_of(bytes))),
+                    }
+                } else {
+                    if fresh {
+                        write.zero(len);
+                    }
+                    match write.page_mut() {
+                        Some((page, _)) => put(page)?,
+                        None => return Err(FsError::corrupt("data block", nr, "it has no content")),
+                    }
+                }
+                drop(write);
+                self.dirty.push((lblk, block));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes bytes of file block `lblk`, which lies in block `nr`, zeroes. Does nothing if they are.
+    ///
+    /// # Errors
+    /// A read that failed.
+    pub(super) fn zero(&mut self, lblk: u32, nr: BlockNr, range: Range<usize>) -> Result<()> {
+        let block = self.fs.cache.read(nr)?;
+        let clean = block.peek().is_some_and(|p| p.get(range.clone()).is_some_and(|b| b.iter().all(|b| *b == 0)));
+        if clean {
+            return Ok(());
+        }
+        let zero = |page: &mut [u8]| {
+            if let Some(b) = page.get_mut(range.clone()) {
+                b.fill(0);
+            }
+        };
+        match self.way {
+            Way::Journal(h) => zero(&mut h.modify(&block)?),
+            Way::Home(_) => {
+                if let Some((page, _)) = block.write().page_mut() {
+                    zero(page);
+                }
+                self.dirty.push((lblk, block));
+            }
+        }
+        Ok(())
+    }
+
+    /// The blocks changed so far become dirty data of the file.
+    pub(super) fn done(self, inode: &Inode) {
+        if let Way::Home(h) = self.way {
+            self.fs.add_dirty(inode, self.dirty, h);
+        }
+    }
+}

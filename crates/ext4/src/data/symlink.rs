@@ -1,0 +1,93 @@
+//! Targets of symbolic links: short ones in the inode, others in a block.
+
+use stetfs_journal::Handle;
+use stetfs_ondisk::ext4::extent::NodeMut;
+use stetfs_ondisk::ext4::inode::InodeFlags;
+
+use super::map::Mapping;
+use crate::error::{FsError, Result};
+use crate::fs::Fs;
+use crate::inode::{Inode, InodeBody};
+use crate::types::Ino;
+
+impl Fs {
+    /// The target of a symbolic link.
+    ///
+    /// # Errors
+    /// EINVAL if it is none; EUCLEAN if the target is damaged.
+    pub fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
+        let inode = self.iget(ino)?;
+        let target = {
+            let body = inode.body.read();
+            if !body.is_symlink() {
+                return Err(FsError::Errno(libc::EINVAL));
+            }
+            match body.inline_symlink() {
+                Some(target) => target.to_vec(),
+                None => self.read_long_link(&inode, &body)?,
+            }
+        };
+        self.touch_atime(&inode);
+        Ok(target)
+    }
+
+    fn read_long_link(&self, inode: &Inode, body: &InodeBody) -> Result<Vec<u8>> {
+        let bad = |block, what: &str| {
+            let e = FsError::corrupt("symbolic link", block, format!("inode {}: {what}", inode.ino));
+            self.report(&e);
+            e
+        };
+        let size = body.size();
+        if size == 0 || size > u64::from(self.geo.block_size) {
+            return Err(bad(0, &format!("a target of {size} bytes")));
+        }
+        let Mapping::Mapped { start, unwritten: false, .. } = self.map(inode, body, 0, 1)? else {
+            return Err(bad(0, "it has no block"));
+        };
+        let block = self.cache.read(start)?;
+        let target = block.peek().and_then(|p| p.get(..size as usize).map(<[u8]>::to_vec)).unwrap_or_default();
+        if target.is_empty() || target.contains(&0) {
+            return Err(bad(start, "the target is shorter than its size"));
+        }
+        Ok(target)
+    }
+
+    /// Stores the target of a new symbolic link and writes the inode (`credits::SYMLINK_BODY`). The
+    /// caller has reserved a block unless the target is below 60 bytes.
+    ///
+    /// # Errors
+    /// ENAMETOOLONG for a target that does not fit in a block with a zero behind it; ENOENT for an
+    /// empty one; ENOSPC.
+    pub(crate) fn write_symlink_body(
+        &self,
+        h: &Handle<'_>,
+        inode: &Inode,
+        body: &mut InodeBody,
+        target: &[u8],
+    ) -> Result<()> {
+        if target.is_empty() {
+            return Err(FsError::Errno(libc::ENOENT));
+        }
+        if target.len() >= self.geo.block_size as usize {
+            return Err(FsError::Errno(libc::ENAMETOOLONG));
+        }
+        if body.set_inline_symlink(target) {
+            return self.write_inode_data(h, inode, body);
+        }
+        if !body.flags().contains(InodeFlags::EXTENTS) {
+            NodeMut::init(body.i_block_mut(), 0)?;
+            let flags = body.flags() | InodeFlags::EXTENTS;
+            body.set_flags(flags);
+        }
+        let nr = self.add_meta_block(h, inode, body, 0)?;
+        let block = self.cache.get(nr);
+        {
+            let mut page = h.create(&block)?;
+            if let Some(to) = page.get_mut(..target.len()) {
+                to.copy_from_slice(target);
+            }
+        }
+        body.set_size(target.len() as u64);
+        self.write_inode_data(h, inode, body)
+    }
+}

@@ -1,0 +1,137 @@
+//! Changing the size, and taking ranges of blocks away.
+
+use std::ops::Range;
+
+use stetfs_journal::{Credits, FileChange, Handle};
+use stetfs_ondisk::ext4::extent::{LOGICAL_END, MAX_LEN};
+use stetfs_ondisk::ext4::inode::InodeFlags;
+
+use super::map::Mapping;
+use super::pages::{Pages, Way};
+use crate::error::{FsError, Result};
+use crate::fs::Fs;
+use crate::inode::{Inode, InodeBody};
+use crate::space::{BlockRun, Freed, credits};
+
+impl Fs {
+    /// Largest size of a file, bytes.
+    pub(crate) fn max_file_size(&self) -> u64 {
+        LOGICAL_END << self.geo.block_bits
+    }
+
+    /// Sets the size of a file. Shrinking frees the blocks behind the new end, and those behind the
+    /// end that an earlier truncation left, in as many transactions as it takes: the caller has put
+    /// the inode on the orphan list, and sets the times. Writes the inode.
+    ///
+    /// # Errors
+    /// EFBIG; the journal's and the device's.
+    pub(crate) fn truncate_body(
+        &self,
+        h: &mut Handle<'_>,
+        inode: &Inode,
+        body: &mut InodeBody,
+        new_size: u64,
+    ) -> Result<()> {
+        if new_size > self.max_file_size() {
+            return Err(FsError::Errno(libc::EFBIG));
+        }
+        let old_size = body.size();
+        self.more_credits(h, inode, body, 2 * credits::WRITE_INODE)?;
+        body.set_size(new_size);
+        if body.flags().contains(InodeFlags::EXTENTS) {
+            // What lies behind the end in its block must read as zeroes should the file grow again.
+            let end = old_size.min(new_size);
+            if new_size > 0 {
+                let way = self.way(h, body);
+                let mut pages = Pages::new(self, way);
+                let zeroed = self.zero_behind(&mut pages, inode, body, end);
+                pages.done(inode);
+                zeroed?;
+            }
+            if new_size <= old_size {
+                let first = new_size.div_ceil(u64::from(self.geo.block_size));
+                self.remove_range(h, inode, body, first..LOGICAL_END)?;
+            }
+        }
+        self.write_inode_step(h, inode, body)
+    }
+
+    /// How changes of this file's data in `h` get home.
+    pub(super) fn way<'a>(&self, h: &'a Handle<'a>, body: &InodeBody) -> Way<'a> {
+        if self.journals_data(body) { Way::Journal(h) } else { Way::Home(Some(h)) }
+    }
+
+    /// Zeroes the rest of the block in which byte `end` lies, if it is mapped and written.
+    pub(super) fn zero_behind(&self, pages: &mut Pages<'_>, inode: &Inode, body: &InodeBody, end: u64) -> Result<()> {
+        let size = u64::from(self.geo.block_size);
+        self.zero_within(pages, inode, body, end..end.next_multiple_of(size))
+    }
+
+    /// Zeroes a range of bytes inside one block, if that is mapped and written.
+    pub(super) fn zero_within(
+        &self,
+        pages: &mut Pages<'_>,
+        inode: &Inode,
+        body: &InodeBody,
+        range: Range<u64>,
+    ) -> Result<()> {
+        let Ok(lblk) = u32::try_from(range.start >> self.geo.block_bits) else { return Ok(()) };
+        if range.is_empty() {
+            return Ok(());
+        }
+        if let Mapping::Mapped { start, unwritten: false, .. } = self.map(inode, body, lblk, 1)? {
+            let base = u64::from(lblk) << self.geo.block_bits;
+            let at = (range.start - base) as usize..(range.end - base) as usize;
+            pages.zero(lblk, start, at)?;
+        }
+        Ok(())
+    }
+
+    /// Unmaps a range of file blocks and frees what they held, from its end towards its beginning.
+    /// Restarts the handle as needed, with everything consistent and the inode written.
+    pub(super) fn remove_range(
+        &self,
+        h: &mut Handle<'_>,
+        inode: &Inode,
+        body: &mut InodeBody,
+        range: Range<u64>,
+    ) -> Result<()> {
+        self.drop_dirty(h, inode, range.clone())?;
+        let kind = if self.journals_data(body) { Freed::Journaled } else { Freed::Data };
+        // An extent may reach over this many groups.
+        let groups = MAX_LEN / self.geo.blocks_per_group.max(1) + 2;
+        loop {
+            let need = self.tree_credits(body) + groups * credits::FREE_BLOCKS;
+            self.more_credits(h, inode, body, need)?;
+            let Some(gone) = self.edit_tree(h, inode, body, |tree| tree.remove_last(&range))? else { break };
+            self.free_blocks(h, BlockRun { start: gone.start, len: gone.len }, kind)?;
+            body.add_blocks(-i64::from(gone.len))?;
+            h.note(FileChange::Extents { ino: inode.ino, first: gone.block, count: gone.len });
+        }
+        Ok(())
+    }
+
+    /// Sees to it that `need` credits are left; if the transaction has no more, writes the inode and
+    /// goes on in the next. The inode's state must be one that may stand after a crash.
+    pub(super) fn more_credits(
+        &self,
+        h: &mut Handle<'_>,
+        inode: &Inode,
+        body: &mut InodeBody,
+        need: Credits,
+    ) -> Result<()> {
+        let left = h.credits_left();
+        if left >= need || h.extend(need - left)? {
+            return Ok(());
+        }
+        self.write_inode_step(h, inode, body)?;
+        Ok(h.restart(need)?)
+    }
+
+    /// Writes the inode after a change of its size or blocks, also while it is being deleted.
+    pub(super) fn write_inode_step(&self, h: &Handle<'_>, inode: &Inode, body: &mut InodeBody) -> Result<()> {
+        self.store_inode(h, inode, body)?;
+        inode.sync.lock().data.merge(&h.point());
+        Ok(())
+    }
+}
