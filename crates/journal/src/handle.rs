@@ -78,7 +78,16 @@ impl<'j> Handle<'j> {
                 if let Some(other) = listed.filter(|t| t.lane != self.tx.id.lane)
                     && let Some(phase) = inner.phase(other)
                 {
-                    match inner.scheme.ordering.share(self.tx.id, other, phase) {
+                    // Two locked transactions are of one group: their snapshots wait for this very
+                    // handle, so waiting for one would be for ever. They commit together anyway.
+                    let grouped =
+                        phase == OtherPhase::Locked && inner.phase(self.tx.id) == Some(phase);
+                    let share = if grouped {
+                        Share::Chain
+                    } else {
+                        inner.scheme.ordering.share(self.tx.id, other, phase)
+                    };
+                    match share {
                         Share::Chain => inner.chain(&self.tx, other),
                         Share::Edge => self.tx.state.lock().edges.add(other),
                         Share::Wait => {
@@ -88,7 +97,6 @@ impl<'j> Handle<'j> {
                             continue;
                         }
                     }
-                    debug_assert!(phase != OtherPhase::Locked);
                 }
                 let mut state = self.tx.state.lock();
                 state.blocks.push(block.clone());

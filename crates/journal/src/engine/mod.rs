@@ -379,8 +379,18 @@ impl Journal {
     /// The file-record horizon: the lowest opening stamp of any transaction that is not valid yet.
     /// A file-level record with a lower stamp is superseded. It only rises.
     pub fn horizon(&self) -> Stamp {
-        let running = self.inner.slots.iter().map(|slot| slot.run.lock().tx.opened).min().unwrap_or(0);
-        self.inner.log.lock().oldest_opening().map_or(running, |stamp| stamp.min(running))
+        let running = self
+            .inner
+            .slots
+            .iter()
+            .map(|slot| slot.run.lock().tx.opened)
+            .min()
+            .unwrap_or(0);
+        self.inner
+            .log
+            .lock()
+            .oldest_opening()
+            .map_or(running, |stamp| stamp.min(running))
     }
 
     /// Counters.
@@ -465,12 +475,13 @@ impl Inner {
         }
     }
 
-    /// Waits until a locked transaction's snapshot is taken.
+    /// Waits for a locked transaction's snapshot, or until something else may have changed: the
+    /// caller's own transaction can be locked meanwhile, so it has to look again.
     pub(crate) fn wait_snapshot(&self, tx: TxId) {
         let slot = self.slot(tx.lane);
         let mut run = slot.run.lock();
-        while run.tx.id == tx && run.locked && !self.stopped.load(Ordering::Acquire) {
-            slot.changed.wait_for(&mut run, Duration::from_millis(100));
+        if run.tx.id == tx && run.locked && !self.stopped.load(Ordering::Acquire) {
+            slot.changed.wait_for(&mut run, Duration::from_millis(2));
         }
     }
 

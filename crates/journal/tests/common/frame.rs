@@ -67,7 +67,8 @@ impl Medium for Ring {
         let mut page = Page::zeroed(BS);
         page[..8].copy_from_slice(&tail.seq.to_le_bytes());
         page[8..16].copy_from_slice(&tail.at.unwrap_or(0).to_le_bytes());
-        self.device.write_batch_flush(&[Write::new((self.first - 1) * BS as u64, &page)])?;
+        self.device
+            .write_batch_flush(&[Write::new((self.first - 1) * BS as u64, &page)])?;
         *self.tail.lock() = tail;
         Ok(())
     }
@@ -78,7 +79,8 @@ impl Medium for Ring {
         (0..count)
             .map(|i| {
                 let mut page = Page::zeroed(BS);
-                self.device.read(self.advance(at, i) * BS as u64, &mut page)?;
+                self.device
+                    .read(self.advance(at, i) * BS as u64, &mut page)?;
                 Ok(Arc::new(page))
             })
             .collect()
@@ -90,8 +92,14 @@ struct Frames;
 fn checksum(words: &[u64], images: &[PageRef]) -> u64 {
     let mut sum = 0xcbf2_9ce4_8422_2325_u64;
     let mut eat = |b: u8| sum = (sum ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3);
-    words.iter().flat_map(|w| w.to_le_bytes()).for_each(&mut eat);
-    images.iter().flat_map(|p| p.iter().copied()).for_each(&mut eat);
+    words
+        .iter()
+        .flat_map(|w| w.to_le_bytes())
+        .for_each(&mut eat);
+    images
+        .iter()
+        .flat_map(|p| p.iter().copied())
+        .for_each(&mut eat);
     sum
 }
 
@@ -121,19 +129,31 @@ impl Codec for Frames {
         }
         let verbatim = (0..images.len()).map(|i| Some(i as u32 + 1)).collect();
         let body = std::iter::once(Arc::new(head)).chain(images).collect();
-        Ok(Encoded { body, seal: None, verbatim })
+        Ok(Encoded {
+            body,
+            seal: None,
+            verbatim,
+        })
     }
 
     fn scan(&self, log: &dyn Medium, tail: LogTail, _: &mut dyn FnMut(u64, u64)) -> Result<Scan> {
-        let mut scan = Scan { txs: Vec::new(), end: EndReason::Empty, next_seq: tail.seq };
-        let Some(start) = tail.at else { return Ok(scan) };
+        let mut scan = Scan {
+            txs: Vec::new(),
+            end: EndReason::Empty,
+            next_seq: tail.seq,
+        };
+        let Some(start) = tail.at else {
+            return Ok(scan);
+        };
         let lane = Lane(u16::from(log.first() > 2));
         let mut at = start;
         loop {
             let head = log.read(at, 1)?.remove(0);
-            let mut words: Vec<u64> =
-                head.chunks_exact(8).map(|c| u64::from_le_bytes(c.try_into().unwrap())).collect();
-            let counts = [words[4], words[5], 2 * words[6]];
+            let mut words: Vec<u64> = head
+                .chunks_exact(8)
+                .map(|c| u64::from_le_bytes(c.try_into().unwrap()))
+                .collect();
+            let counts = [words[4], words[5], words[6].saturating_mul(2)].map(|c| c.min(1000));
             if words[0] != MAGIC || words[2] != scan.next_seq || counts.iter().sum::<u64>() > 120 {
                 scan.end = EndReason::NoNext("no frame".into());
                 return Ok(scan);
@@ -147,15 +167,25 @@ impl Codec for Frames {
             }
             let mut point = CommitPoint::none();
             for pair in words[HEAD + n + revokes..].chunks(2) {
-                point.add(TxId { lane: Lane(pair[0] as u16), seq: pair[1] });
+                point.add(TxId {
+                    lane: Lane(pair[0] as u16),
+                    seq: pair[1],
+                });
             }
             scan.txs.push(ScannedTx {
-                id: TxId { lane, seq: words[2] },
+                id: TxId {
+                    lane,
+                    seq: words[2],
+                },
                 stamp: words[3],
                 edges: point,
                 images: (0..n)
                     .map(|i| {
-                        let image = ImageRef { at: log.advance(at, 1 + i as u64), flags: 0, check: 0 };
+                        let image = ImageRef {
+                            at: log.advance(at, 1 + i as u64),
+                            flags: 0,
+                            check: 0,
+                        };
                         (words[HEAD + i], image)
                     })
                     .collect(),
@@ -169,7 +199,9 @@ impl Codec for Frames {
     }
 
     fn images(&self, log: &dyn Medium, _: TxId, refs: &[ImageRef]) -> Result<Vec<PageRef>> {
-        refs.iter().map(|r| Ok(log.read(r.at, 1)?.remove(0))).collect()
+        refs.iter()
+            .map(|r| Ok(log.read(r.at, 1)?.remove(0)))
+            .collect()
     }
 }
 
@@ -180,10 +212,23 @@ pub fn scheme(device: &Arc<dyn BlockDevice>, lanes: u16) -> Scheme {
             let mut page = vec![0; BS];
             device.read(i * each * BS as u64, &mut page).unwrap();
             let word = |at: usize| u64::from_le_bytes(page[at..at + 8].try_into().unwrap());
-            let tail = LogTail { seq: word(0).max(1), at: (word(8) != 0).then_some(word(8)) };
+            let tail = LogTail {
+                seq: word(0).max(1),
+                at: (word(8) != 0).then_some(word(8)),
+            };
             let (first, end) = (i * each + 1, (i + 1) * each);
-            Box::new(Ring { device: device.clone(), first, end, tail: Mutex::new(tail) }) as Box<dyn Medium>
+            Box::new(Ring {
+                device: device.clone(),
+                first,
+                end,
+                tail: Mutex::new(tail),
+            }) as Box<dyn Medium>
         })
         .collect();
-    Scheme { ordering: Box::new(ByThread(lanes)), codec: Box::new(Frames), media, home: Box::new(Copy) }
+    Scheme {
+        ordering: Box::new(ByThread(lanes)),
+        codec: Box::new(Frames),
+        media,
+        home: Box::new(Copy),
+    }
 }

@@ -1,5 +1,5 @@
 //! A volume in memory with a log at its start, and two schemes to run it with.
-#![allow(clippy::unwrap_used, dead_code)]
+#![allow(clippy::unwrap_used, dead_code, unreachable_pub)]
 
 pub mod frame;
 
@@ -28,7 +28,12 @@ pub enum Kind {
     Frame,
 }
 
-pub const ALL: [Kind; 4] = [Kind::Jbd2, Kind::Jbd2NoChecksum, Kind::Jbd2Async, Kind::Frame];
+pub const ALL: [Kind; 4] = [
+    Kind::Jbd2,
+    Kind::Jbd2NoChecksum,
+    Kind::Jbd2Async,
+    Kind::Frame,
+];
 
 pub fn area(device: Arc<dyn BlockDevice>) -> LogArea {
     LogArea::new(device, BS as u32, &[(0, LOG)])
@@ -76,9 +81,20 @@ pub fn scheme(kind: Kind, device: &Arc<dyn BlockDevice>, canary: Canary, fresh: 
 /// Starts a journal on a clean volume.
 pub fn start(kind: Kind, device: Arc<dyn BlockDevice>) -> (Arc<Cache>, Arc<Journal>) {
     let scheme = scheme(kind, &device, Canary::default(), true);
-    let config = CacheConfig { block_size: BS, capacity: 64 << 10, policy: PolicyKind::Clock };
+    let config = CacheConfig {
+        block_size: BS,
+        capacity: 64 << 10,
+        policy: PolicyKind::Clock,
+    };
     let cache = Arc::new(Cache::new(device, config));
-    let journal = Journal::start(cache.clone(), scheme, JournalConfig { commit_secs: 3600, ..Default::default() });
+    let journal = Journal::start(
+        cache.clone(),
+        scheme,
+        JournalConfig {
+            commit_secs: 3600,
+            ..Default::default()
+        },
+    );
     (cache, journal.unwrap())
 }
 
