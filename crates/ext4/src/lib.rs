@@ -28,4 +28,4 @@ mod xattr;
 pub use error::{FsError, Result};
 pub use fs::{Fs, Geometry};
 pub use types::*;
-pub use volume::set_panic_hook;
+pub use volume::{Inspection, inspect, set_panic_hook};

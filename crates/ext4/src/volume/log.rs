@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use stetfs_block::BlockDevice;
-use stetfs_journal::jbd2::{Features, Jbd2Log, LogArea};
-use stetfs_journal::{Cache, Canary, Journal, JournalConfig, recover};
+use stetfs_journal::{Cache, Canary, Journal, JournalConfig, Log, LogFeatures};
 use stetfs_ondisk::ext4::features::{Compat, Incompat, RoCompat};
 use stetfs_ondisk::ext4::superblock::Superblock;
 
@@ -14,7 +13,7 @@ use crate::types::FsOptions;
 
 /// The log before it runs.
 pub(super) struct VolumeLog {
-    log: Jbd2Log,
+    pub(super) log: Log,
     /// Its blocks on the volume, for the system zones.
     pub(super) runs: Vec<(u64, u64)>,
 }
@@ -29,8 +28,8 @@ pub(super) fn find(device: &Arc<dyn BlockDevice>, early: &Early<'_>, sb: &Superb
         return Err(FsError::Unsupported("a journal on another device".into()));
     }
     let runs = early.runs(ino, &early.inode(ino)?)?;
-    let area = LogArea::new(device.clone(), early.layout.block_size, &runs);
-    Ok(Some(VolumeLog { log: Jbd2Log::open(area, Canary::default())?, runs }))
+    let log = Log::open(device.clone(), early.layout.block_size, &runs, Canary::default())?;
+    Ok(Some(VolumeLog { log, runs }))
 }
 
 impl VolumeLog {
@@ -46,26 +45,24 @@ impl VolumeLog {
 
     /// Replays the log and empties it.
     pub(super) fn replay(&self, blocks: u64) -> Result<()> {
-        self.log.check_fast_commits()?;
-        let report = recover(&self.log.scheme(), &**self.log.device(), blocks, Canary::default(), false, &mut |_, _| {})?;
+        let report = self.log.recover(blocks, false, &mut |_, _| {})?;
         tracing::info!(transactions = report.transactions, blocks = report.blocks, "journal recovered");
         Ok(())
     }
 
     /// The log again, after a replay changed it.
     pub(super) fn reopen(self) -> Result<VolumeLog> {
-        let log = Jbd2Log::open(self.log.area().clone(), Canary::default())?;
-        Ok(VolumeLog { log, runs: self.runs })
+        Ok(VolumeLog { log: self.log.reopen()?, runs: self.runs })
     }
 
     /// Starts a journal in the empty log.
     pub(super) fn start(self, cache: Arc<Cache>, sb: &Superblock, opts: &FsOptions) -> Result<Arc<Journal>> {
-        let features = Features {
+        let features = LogFeatures {
             checksums: sb.ro_compat().contains(RoCompat::METADATA_CSUM),
             wide: sb.incompat().contains(Incompat::BIT64),
             async_commit: opts.async_commit,
         };
         let config = JournalConfig { commit_secs: opts.commit_secs, barrier: opts.barrier, ..JournalConfig::default() };
-        Ok(Journal::start(cache, self.log.prepare(features)?, config)?)
+        Ok(self.log.start(cache, features, config)?)
     }
 }

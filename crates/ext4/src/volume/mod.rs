@@ -3,6 +3,7 @@
 mod early;
 mod errors;
 mod features;
+mod inspect;
 mod log;
 mod open;
 mod orphans;
@@ -12,4 +13,5 @@ mod superblock;
 mod unmount;
 
 pub use errors::set_panic_hook;
+pub use inspect::{Inspection, inspect};
 pub(crate) use superblock::SuperState;

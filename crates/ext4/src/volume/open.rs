@@ -120,7 +120,7 @@ impl Fs {
     }
 }
 
-fn check_size(layout: &Layout, device: &dyn BlockDevice) -> Result<()> {
+pub(super) fn check_size(layout: &Layout, device: &dyn BlockDevice) -> Result<()> {
     let bytes = layout.blocks_count.saturating_mul(u64::from(layout.block_size));
     if bytes > device.size() {
         let detail = format!("the volume has {bytes} bytes, but its device only {}", device.size());

@@ -1,0 +1,38 @@
+//! Looking at a volume without opening it.
+
+use std::sync::Arc;
+
+use stetfs_block::BlockDevice;
+use stetfs_journal::Log;
+use stetfs_ondisk::ext4::superblock::Superblock;
+
+use super::early::{Early, read_superblock};
+use super::{features, log, open, orphans};
+use crate::error::{FsError, Result};
+
+/// A volume that is only looked at: nothing is replayed, nothing is written.
+pub struct Inspection {
+    /// The superblock as it is on the device.
+    pub superblock: Superblock,
+    /// The log; `None` on a volume without.
+    pub log: Option<Log>,
+    /// Orphaned inodes that the next mount deletes or truncates, as far as the unreplayed volume shows.
+    pub orphans: u64,
+    /// Why this version would not open the volume for writing.
+    pub refused: Option<FsError>,
+}
+
+/// Looks at the volume on `device`.
+///
+/// # Errors
+/// `Corrupt` and `Unsupported` when not even that is possible; the device's.
+pub fn inspect(device: Arc<dyn BlockDevice>) -> Result<Inspection> {
+    let superblock = read_superblock(&*device)?;
+    let refused = features::check(&superblock, false).err();
+    let layout = superblock.geometry()?;
+    open::check_size(&layout, &*device)?;
+    let early = Early { device: &*device, layout: &layout, checksums: superblock.checksum_mode() };
+    let log = log::find(&device, &early, &superblock)?.map(|found| found.log);
+    let (_, found) = orphans::find(&early, &superblock)?;
+    Ok(Inspection { superblock, log, orphans: found.len() as u64, refused })
+}
