@@ -39,10 +39,6 @@ impl DataState {
         DataState { dirty: DirtySet::new(opts), wanted: Arc::default(), started: AtomicBool::new(false) }
     }
 
-    /// Dirty bytes now.
-    pub(crate) fn dirty_bytes(&self) -> u64 {
-        self.dirty.bytes()
-    }
 }
 
 impl Drop for DataState {

@@ -18,12 +18,17 @@ mod atime;
 pub(crate) mod credits;
 mod dirty;
 mod extents;
+mod fallocate;
 mod flusher;
 mod map;
 mod pages;
+mod read;
+mod seek;
 mod symlink;
+mod sync;
 mod truncate;
+mod write;
 
 pub(crate) use dirty::DirtyData;
 pub(crate) use flusher::DataState;
-pub(crate) use map::Mapping;
+pub(crate) use read::ReadAhead;

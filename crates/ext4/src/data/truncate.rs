@@ -14,11 +14,6 @@ use crate::inode::{Inode, InodeBody};
 use crate::space::{BlockRun, Freed, credits};
 
 impl Fs {
-    /// Largest size of a file, bytes.
-    pub(crate) fn max_file_size(&self) -> u64 {
-        LOGICAL_END << self.geo.block_bits
-    }
-
     /// Sets the size of a file. Shrinking frees the blocks behind the new end, and those behind the
     /// end that an earlier truncation left, in as many transactions as it takes: the caller has put
     /// the inode on the orphan list, and sets the times. Writes the inode.

@@ -22,7 +22,7 @@ fn errno<T>(e: i32) -> Result<T> {
 }
 
 /// The mode without set-user-id, and without set-group-id where that means execution.
-fn without_suidgid(mode: u32) -> u32 {
+pub(crate) fn without_suidgid(mode: u32) -> u32 {
     let sgid = if mode & libc::S_IXGRP != 0 { SGID } else { 0 };
     mode & !(SUID | sgid)
 }
@@ -138,9 +138,8 @@ impl Fs {
         }
         body.set_mtime(now);
         body.set_ctime(now);
-        if size >= old {
-            body.set_size(size);
-            return self.write_inode_data(&h, inode, body);
+        if size > old {
+            return self.truncate_body(&mut h, inode, body, size);
         }
         self.orphan_add(&h, inode, body)?;
         let cut = self.truncate_body(&mut h, inode, body, size);

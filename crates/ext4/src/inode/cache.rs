@@ -9,7 +9,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use stetfs_journal::CommitPoint;
 use stetfs_ondisk::ext4::inode::InodeView;
@@ -248,7 +248,8 @@ impl Fs {
             return Err(FsError::Errno(libc::ESTALE));
         }
         inode.opens.fetch_add(1, Ordering::AcqRel);
-        Ok(Arc::new(OpenInode { fs, inode, flags }))
+        let failures_seen = Arc::new(AtomicU64::new(inode.dirty.failures()));
+        Ok(Arc::new(OpenInode { fs, inode, failures_seen, flags }))
     }
 
     /// The end of an [`OpenInode`].

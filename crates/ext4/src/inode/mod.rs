@@ -19,12 +19,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 use stetfs_journal::CommitPoint;
 use stetfs_sync::{Mutex, Rank, RwLock};
 
+pub(crate) use attr::without_suidgid;
 pub use body::InodeBody;
 pub(crate) use cache::InodeCache;
 pub(crate) use orphan::{OrphanFile, OrphanPlace, Orphans};
 pub use open::OpenInode;
 
-use crate::data::DirtyData;
+use crate::data::{DirtyData, ReadAhead};
 use crate::space::Window;
 use crate::types::{FileType, Ino};
 
@@ -49,6 +50,8 @@ pub struct Inode {
     pub(crate) body: RwLock<InodeBody>,
     /// Data blocks that are newer than their homes.
     pub(crate) dirty: DirtyData,
+    /// Where it is being read.
+    pub(crate) ahead: ReadAhead,
     /// What a sync has to commit.
     pub(crate) sync: Mutex<SyncPoints>,
     /// Where the file's next blocks are set aside.
@@ -72,6 +75,7 @@ impl Inode {
             kind: body.kind().unwrap_or(FileType::Regular),
             body: RwLock::new(Rank::Inode, body),
             dirty: DirtyData::default(),
+            ahead: ReadAhead::default(),
             sync: Mutex::new(Rank::InodeLeaf, sync),
             window: Mutex::new(Rank::InodeLeaf, Window::default()),
             opens: AtomicU32::new(0),

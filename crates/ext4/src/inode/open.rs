@@ -1,6 +1,7 @@
 //! Files held open.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use crate::fs::Fs;
 use crate::inode::Inode;
@@ -13,6 +14,8 @@ pub struct OpenInode {
     pub(crate) fs: Arc<Fs>,
     /// The file.
     pub(crate) inode: Arc<Inode>,
+    /// Failed home writes of the file that this opener was told of, or that came before it.
+    pub(crate) failures_seen: Arc<AtomicU64>,
     /// Flags of open(2).
     pub flags: i32,
 }

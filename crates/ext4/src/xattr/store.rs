@@ -46,6 +46,11 @@ enum BlockChange {
 }
 
 impl Layout {
+    /// Whether nothing changes.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.area.is_none() && self.block == BlockChange::Keep
+    }
+
     /// Blocks that may have to be allocated.
     pub(crate) fn blocks(&self) -> u64 {
         u64::from(matches!(self.block, BlockChange::Write(_)))

@@ -1,0 +1,161 @@
+//! Allocating, punching and zeroing ranges.
+
+use std::ops::Range;
+
+use stetfs_journal::{FileChange, Handle};
+use stetfs_ondisk::ext4::extent::MAX_UNWRITTEN_LEN;
+use stetfs_ondisk::ext4::inode::InodeFlags;
+
+use super::extents::edit_blocks;
+use super::map::Mapping;
+use super::pages::Pages;
+use crate::error::{FsError, Result};
+use crate::fs::Fs;
+use crate::inode::{Inode, InodeBody};
+use crate::space::{AllocFor, credits};
+use crate::types::{Ctx, FallocateMode, OpenRef};
+
+impl Fs {
+    /// Allocates, punches or zeroes `len` bytes from `offset` on. Large ranges take several
+    /// transactions; after a crash on the way the part done stands.
+    ///
+    /// # Errors
+    /// EINVAL for an empty range, EFBIG, EPERM (immutable, append-only), ENOSPC (known before
+    /// anything is allocated), EIO.
+    pub fn fallocate(&self, ctx: &Ctx, f: &OpenRef, mode: FallocateMode, offset: u64, len: u64) -> Result<()> {
+        self.throttle()?;
+        let inode = &f.inode;
+        let mut guard = inode.body.write();
+        let body = &mut *guard;
+        let only_adds = matches!(mode, FallocateMode::Allocate { .. });
+        self.check_changeable(body, only_adds.then_some(u64::MAX))?;
+        let end = match offset.checked_add(len) {
+            _ if len == 0 => return Err(FsError::Errno(libc::EINVAL)),
+            Some(end) if end <= self.max_file_size() => end,
+            _ => return Err(FsError::Errno(libc::EFBIG)),
+        };
+        if !body.flags().contains(InodeFlags::EXTENTS) {
+            return Err(FsError::Errno(libc::EOPNOTSUPP));
+        }
+        let range = offset..end;
+        let keeps_size = match mode {
+            FallocateMode::Allocate { keep_size } | FallocateMode::ZeroRange { keep_size } => keep_size,
+            FallocateMode::PunchHole => true,
+        };
+        let promise = match mode {
+            FallocateMode::PunchHole => None,
+            _ => Some(self.reserve(self.space_for(inode, body, &range)?, self.privileged(ctx))?),
+        };
+        let mut h = self.journal.begin(self.tree_credits(body) + 4 * credits::WRITE_INODE)?;
+        let result = match mode {
+            FallocateMode::Allocate { .. } => self.fill_holes(&mut h, inode, body, &range),
+            FallocateMode::PunchHole => self.punch(&mut h, inode, body, &range),
+            FallocateMode::ZeroRange { .. } => self
+                .fill_holes(&mut h, inode, body, &range)
+                .and_then(|()| self.zero_range(&mut h, inode, body, &range)),
+        };
+        drop(promise);
+        let result = result.and_then(|()| {
+            if keeps_size || end <= body.size() {
+                return Ok(());
+            }
+            let mut pages = Pages::new(self, self.way(&h, body));
+            let zeroed = self.zero_behind(&mut pages, inode, body, body.size());
+            pages.done(inode);
+            body.set_size(end);
+            zeroed
+        });
+        let now = self.coarse_now();
+        body.set_mtime(now);
+        body.set_ctime(now);
+        // Also after an error: what was done so far is in the tree.
+        self.more_credits(&mut h, inode, body, credits::WRITE_INODE)?;
+        self.write_inode_step(&h, inode, body)?;
+        result
+    }
+
+    /// Blocks that filling the holes of a range takes, with the nodes that may be needed.
+    fn space_for(&self, inode: &Inode, body: &InodeBody, range: &Range<u64>) -> Result<u64> {
+        let blocks = self.blocks_of(range);
+        let (mut at, mut holes, mut pieces) = (blocks.start, 0u64, 0u64);
+        while at < blocks.end {
+            let next = self.next_extent(inode, body, at)?;
+            let hole_end = next.map_or(blocks.end, |e| u64::from(e.block).clamp(at, blocks.end));
+            if hole_end > at {
+                holes += hole_end - at;
+                pieces += 1 + (hole_end - at) / u64::from(MAX_UNWRITTEN_LEN);
+            }
+            at = next.map_or(blocks.end, |e| e.logical_end());
+        }
+        let per_node = u64::from(self.geo.block_size) / 24;
+        Ok(holes + if holes > 0 { edit_blocks(self.tree_depth(body)) + pieces / per_node } else { 0 })
+    }
+
+    /// Allocates what is not mapped in a range, as unwritten extents.
+    fn fill_holes(&self, h: &mut Handle<'_>, inode: &Inode, body: &mut InodeBody, range: &Range<u64>) -> Result<()> {
+        let blocks = self.blocks_of(range);
+        let mut at = blocks.start;
+        while at < blocks.end {
+            let lblk = u32::try_from(at).map_err(|_| FsError::Errno(libc::EFBIG))?;
+            let most = (blocks.end - at).min(u64::from(u32::MAX)) as u32;
+            let done = match self.map(inode, body, lblk, most)? {
+                Mapping::Mapped { len, .. } => len,
+                Mapping::Hole { len } => {
+                    let need = self.tree_credits(body) + credits::ALLOC_BLOCKS;
+                    self.more_credits(h, inode, body, need)?;
+                    let goal = self.goal_for(inode, body, lblk)?;
+                    let run = self.alloc_blocks(h, inode, goal, len.min(MAX_UNWRITTEN_LEN), AllocFor::Data)?;
+                    self.map_new(h, inode, body, lblk, run, true)?;
+                    h.note(FileChange::Extents { ino: inode.ino, first: lblk, count: run.len });
+                    run.len
+                }
+            };
+            at += u64::from(done);
+        }
+        Ok(())
+    }
+
+    /// The blocks that lie in a range of bytes with all they hold.
+    fn whole_blocks(&self, range: &Range<u64>) -> Range<u64> {
+        range.start.div_ceil(u64::from(self.geo.block_size))..range.end >> self.geo.block_bits
+    }
+
+    /// Zeroes the parts of blocks at both ends of a range.
+    fn zero_edges(&self, h: &Handle<'_>, inode: &Inode, body: &InodeBody, range: &Range<u64>) -> Result<()> {
+        let size = u64::from(self.geo.block_size);
+        let whole = self.whole_blocks(range);
+        let mut pages = Pages::new(self, self.way(h, body));
+        let result = if whole.start > whole.end {
+            // Inside one block.
+            self.zero_within(&mut pages, inode, body, range.clone())
+        } else {
+            self.zero_within(&mut pages, inode, body, range.start..(whole.start * size))
+                .and_then(|()| self.zero_within(&mut pages, inode, body, whole.end * size..range.end))
+        };
+        pages.done(inode);
+        result
+    }
+
+    fn punch(&self, h: &mut Handle<'_>, inode: &Inode, body: &mut InodeBody, range: &Range<u64>) -> Result<()> {
+        self.more_credits(h, inode, body, 2 + credits::WRITE_INODE)?;
+        self.zero_edges(h, inode, body, range)?;
+        let whole = self.whole_blocks(range);
+        if whole.is_empty() { Ok(()) } else { self.remove_range(h, inode, body, whole) }
+    }
+
+    /// Zeroes a range without holes: blocks inside become unwritten, parts at the ends are zeroed.
+    fn zero_range(&self, h: &mut Handle<'_>, inode: &Inode, body: &mut InodeBody, range: &Range<u64>) -> Result<()> {
+        self.more_credits(h, inode, body, 2 + credits::WRITE_INODE)?;
+        self.zero_edges(h, inode, body, range)?;
+        let mut whole = self.whole_blocks(range);
+        if !whole.is_empty() {
+            self.drop_dirty(h, inode, whole.clone())?;
+        }
+        while !whole.is_empty() {
+            let need = self.tree_credits(body);
+            self.more_credits(h, inode, body, need)?;
+            whole.start = self.edit_tree(h, inode, body, |tree| tree.convert_first(&whole, true))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,216 @@
+//! Reading files.
+//!
+//! Large reads of blocks that are not cached go from the device into the caller's buffer, all of a
+//! call in one batch; small ones go through the cache, with read-ahead when they follow each other.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use stetfs_block::ReadList;
+use stetfs_journal::BlockNr;
+
+use super::map::Mapping;
+use crate::error::{FsError, Result};
+use crate::fs::Fs;
+use crate::inode::{Inode, InodeBody};
+use crate::types::OpenRef;
+
+/// Reads from this size on leave the cache alone …
+const LARGE: usize = 256 << 10;
+/// … and from this size on when they go on where the last ended.
+const LARGE_IN_ORDER: usize = 64 << 10;
+/// Read-ahead begins with this many bytes, doubles, and ends there.
+const AHEAD: (u64, u64) = (32 << 10, 512 << 10);
+
+/// Where a file is being read.
+#[derive(Debug, Default)]
+pub(crate) struct ReadAhead {
+    /// Where the last read ended, bytes.
+    next: AtomicU64,
+    /// Up to where blocks were read ahead, bytes.
+    upto: AtomicU64,
+    /// How much was read ahead last, bytes.
+    window: AtomicU64,
+}
+
+impl ReadAhead {
+    /// Notes a read and says whether it goes on where the last ended. Racing readers may confuse
+    /// it, which costs speed only.
+    fn follow(&self, from: u64, to: u64) -> bool {
+        let in_order = self.next.swap(to, Ordering::Relaxed) == from;
+        if !in_order {
+            self.window.store(0, Ordering::Relaxed);
+            self.upto.store(0, Ordering::Relaxed);
+        }
+        in_order
+    }
+
+    /// Which bytes to read ahead now, for a reader that wants up to `to`.
+    fn more(&self, to: u64) -> Option<(u64, u64)> {
+        let upto = self.upto.load(Ordering::Relaxed).max(to);
+        let window = self.window.load(Ordering::Relaxed);
+        // Half a window is still there.
+        if upto - to > window / 2 {
+            return None;
+        }
+        let window = (window * 2).clamp(AHEAD.0, AHEAD.1);
+        self.window.store(window, Ordering::Relaxed);
+        self.upto.store(upto + window, Ordering::Relaxed);
+        Some((upto, upto + window))
+    }
+}
+
+impl Fs {
+    /// Reads from `offset` into `buf`. Returns the number of bytes, fewer only at the end of the file.
+    ///
+    /// # Errors
+    /// EISDIR, EINVAL for what is no regular file; EIO; EUCLEAN.
+    pub fn read(&self, f: &OpenRef, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let inode = &f.inode;
+        let len = {
+            let body = inode.body.read();
+            if !body.is_regular() {
+                return Err(FsError::Errno(if body.is_dir() { libc::EISDIR } else { libc::EINVAL }));
+            }
+            let len = body.size().saturating_sub(offset).min(buf.len() as u64) as usize;
+            match buf.get_mut(..len) {
+                Some(buf) if len > 0 => self.read_range(inode, &body, offset, buf)?,
+                _ => return Ok(0),
+            }
+            len
+        };
+        if f.flags & libc::O_NOATIME == 0 {
+            self.touch_atime(inode);
+        }
+        Ok(len)
+    }
+
+    /// Fills `buf` with what lies from `offset` on; holes read as zeroes. No look at the size.
+    pub(super) fn read_range(&self, inode: &Inode, body: &InodeBody, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let end = offset.saturating_add(buf.len() as u64);
+        let in_order = inode.ahead.follow(offset, end);
+        let large = buf.len() >= LARGE || (in_order && buf.len() >= LARGE_IN_ORDER);
+        if in_order && !large {
+            self.read_ahead(inode, body, end.min(body.size()));
+        }
+        let bits = self.geo.block_bits;
+        let mut list = ReadList::new();
+        let mut rest = buf;
+        let mut at = offset;
+        while !rest.is_empty() {
+            let lblk = u32::try_from(at >> bits).map_err(|_| FsError::Errno(libc::EFBIG))?;
+            let skip = (at - (u64::from(lblk) << bits)) as usize;
+            let blocks = (skip + rest.len()).div_ceil(self.geo.block_size as usize);
+            let mapping = self.map(inode, body, lblk, u32::try_from(blocks).unwrap_or(u32::MAX))?;
+            let (Mapping::Hole { len } | Mapping::Mapped { len, .. }) = mapping;
+            let bytes = (len as usize * self.geo.block_size as usize - skip).min(rest.len());
+            let (part, others) = rest.split_at_mut(bytes);
+            rest = others;
+            at += bytes as u64;
+            match mapping {
+                Mapping::Mapped { start, unwritten: false, .. } if large => {
+                    self.read_run_past_cache(start, skip, part, &mut list)?;
+                }
+                Mapping::Mapped { start, unwritten: false, .. } => self.read_run(start, skip, part)?,
+                _ => part.fill(0),
+            }
+        }
+        Ok(list.submit(&**self.cache.device())?)
+    }
+
+    /// Copies a run of blocks, from byte `skip` of its first on, out of the cache.
+    fn read_run(&self, start: BlockNr, skip: usize, part: &mut [u8]) -> Result<()> {
+        let size = self.geo.block_size as usize;
+        let blocks = (skip + part.len()).div_ceil(size) as u64;
+        if blocks > 1 {
+            self.cache.prefetch(start, blocks)?;
+        }
+        for (nr, skip, piece) in pieces(start, skip, part, size) {
+            self.copy_block(nr, skip, piece)?;
+        }
+        Ok(())
+    }
+
+    fn copy_block(&self, nr: BlockNr, skip: usize, piece: &mut [u8]) -> Result<()> {
+        let block = self.cache.read(nr)?;
+        let page = block.peek();
+        match page.as_deref().and_then(|p| p.get(skip..skip + piece.len())) {
+            Some(bytes) => piece.copy_from_slice(bytes),
+            None => return Err(FsError::corrupt("data block", nr, "it has no content")),
+        }
+        Ok(())
+    }
+
+    /// Copies what is cached of a run, and lists the rest to be read from the device (D1). Pieces of
+    /// blocks go through the cache.
+    fn read_run_past_cache<'b>(
+        &self,
+        start: BlockNr,
+        skip: usize,
+        part: &'b mut [u8],
+        list: &mut ReadList<'b>,
+    ) -> Result<()> {
+        let size = self.geo.block_size as usize;
+        let (mut nr, mut skip, mut rest) = (start, skip, part);
+        while !rest.is_empty() {
+            let here = (size - skip).min(rest.len());
+            if here < size {
+                let (piece, others) = rest.split_at_mut(here);
+                self.copy_block(nr, skip, piece)?;
+                (nr, skip, rest) = (nr + 1, 0, others);
+                continue;
+            }
+            let whole = (rest.len() / size) as u64;
+            let mut cached = None;
+            let missing = (nr..nr + whole).take_while(|nr| {
+                cached = self.cache.lookup(*nr);
+                cached.is_none()
+            });
+            let missing = missing.count();
+            let (piece, others) = rest.split_at_mut(missing * size);
+            list.push(nr * size as u64, piece);
+            (nr, rest) = (nr + missing as u64, others);
+            if let Some(block) = cached {
+                let (piece, others) = rest.split_at_mut(size);
+                if let Some(page) = block.peek() {
+                    piece.copy_from_slice(&page);
+                }
+                (nr, rest) = (nr + 1, others);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads ahead for a reader that goes through the file in small steps and wants up to `to` now.
+    /// An error shows when the blocks are really wanted.
+    fn read_ahead(&self, inode: &Inode, body: &InodeBody, to: u64) {
+        let Some((from, upto)) = inode.ahead.more(to) else { return };
+        let bits = self.geo.block_bits;
+        let end = upto.min(body.size()).div_ceil(u64::from(self.geo.block_size));
+        let mut at = from >> bits;
+        while at < end {
+            let Ok(lblk) = u32::try_from(at) else { return };
+            let Ok(mapping) = self.map(inode, body, lblk, (end - at) as u32) else { return };
+            let (Mapping::Hole { len } | Mapping::Mapped { len, .. }) = mapping;
+            if let Mapping::Mapped { start, unwritten: false, .. } = mapping
+                && let Err(e) = self.cache.prefetch(start, u64::from(len))
+            {
+                tracing::debug!(ino = inode.ino, "read-ahead: {e}");
+                return;
+            }
+            at += u64::from(len);
+        }
+    }
+}
+
+/// Cuts `part`, which begins at byte `skip` of block `start`, at the blocks' borders.
+fn pieces(
+    start: BlockNr,
+    skip: usize,
+    part: &mut [u8],
+    size: usize,
+) -> impl Iterator<Item = (BlockNr, usize, &mut [u8])> {
+    let head = (size - skip).min(part.len());
+    let (first, rest) = part.split_at_mut(head);
+    let others = rest.chunks_mut(size).enumerate().map(move |(i, piece)| (start + 1 + i as u64, 0, piece));
+    std::iter::once((start, skip, first)).chain(others)
+}

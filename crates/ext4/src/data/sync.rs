@@ -1,0 +1,36 @@
+//! Making a file durable.
+
+use stetfs_journal::JournalError;
+
+use crate::error::FsError;
+use crate::fs::Fs;
+use crate::types::{Done, OpenRef};
+
+impl Fs {
+    /// Makes durable what was written to the file and, unless `datasync`, every change of its inode;
+    /// `done` is told when it is, from the journal's side. With `datasync` a transaction commits only
+    /// if the data could not be read back without it. Of a directory it covers the entries.
+    ///
+    /// `done` gets EIO once for every opener after data of the file could not be written home, also
+    /// if that was in the background.
+    pub fn fsync(&self, f: &OpenRef, datasync: bool, done: Done) {
+        let inode = f.inode.clone();
+        let seen = f.failures_seen.clone();
+        if self.writable().is_err() {
+            let stopped = self.journal.aborted().map(FsError::from);
+            let failed = inode.dirty.failure_since(&seen).or(stopped);
+            return done(failed.map_or(Ok(()), Err));
+        }
+        let upto = {
+            let points = inode.sync.lock();
+            if datasync { points.data.clone() } else { points.meta.clone() }
+        };
+        let data = if inode.dirty.is_clean() { Vec::new() } else { vec![inode.ino] };
+        let answer = move |result: Result<(), JournalError>| {
+            // Looked at after the data went home, so that this very failure is included.
+            let failed = inode.dirty.failure_since(&seen);
+            done(result.map_err(FsError::from).and(failed.map_or(Ok(()), Err)));
+        };
+        self.journal.commit_then(upto, data, Box::new(answer));
+    }
+}

@@ -1,0 +1,371 @@
+//! Writing files.
+//!
+//! A call is done in chunks of up to 1 MiB, each within one transaction. A chunk that only
+//! overwrites mapped blocks, in the same tick of the clock as the last change, opens none at all.
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+use stetfs_journal::{BlockNr, Credits, FileChange, Handle};
+use stetfs_ondisk::ext4::inode::InodeFlags;
+
+use super::extents::edit_blocks;
+use super::map::Mapping;
+use super::pages::{Pages, Way};
+use crate::error::{FsError, Result};
+use crate::fs::Fs;
+use crate::inode::{Inode, InodeBody, without_suidgid};
+use crate::space::{AllocFor, BlockRun, Reservation, credits};
+use crate::types::{Ctx, OpenRef};
+use crate::xattr::{LAYOUT_CREDITS, Layout};
+
+/// Bytes of one chunk: what one transaction takes whole when data is journaled.
+const CHUNK: usize = 1 << 20;
+/// Runs of new blocks that a handle is asked for at once; for more it is extended.
+const RUNS: u32 = 4;
+
+/// A run of file blocks of one kind.
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    lblk: u32,
+    len: u32,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Written(BlockNr),
+    Unwritten(BlockNr),
+    Hole,
+}
+
+type Segments = SmallVec<[Segment; 4]>;
+
+/// One chunk of a write.
+struct Chunk<'a> {
+    inode: &'a Inode,
+    /// First byte in the file.
+    offset: u64,
+    bytes: &'a [u8],
+    /// Allowed to use the blocks kept for root.
+    privileged: bool,
+    /// Clear set-user-id and set-group-id.
+    kill: bool,
+    journaled: bool,
+}
+
+/// What goes with a change by somebody unprivileged.
+struct Dropped {
+    capability: Layout,
+    /// Whether anything goes at all.
+    any: bool,
+}
+
+impl Chunk<'_> {
+    fn end(&self) -> u64 {
+        self.offset + self.bytes.len() as u64
+    }
+}
+
+impl Fs {
+    /// Writes `data` at `offset`; space is allocated now. Returns the bytes written: fewer when space
+    /// ran out or the largest file size was reached on the way. With `kill_suidgid` the set-user-id and set-group-id
+    /// bits go.
+    ///
+    /// # Errors
+    /// ENOSPC, EFBIG; EPERM for immutable files, and append-only ones before their end; EIO; EROFS.
+    pub fn write(&self, ctx: &Ctx, f: &OpenRef, offset: u64, data: &[u8], kill_suidgid: bool) -> Result<usize> {
+        self.throttle()?;
+        let inode = &f.inode;
+        let mut guard = inode.body.write();
+        let body = &mut *guard;
+        self.check_changeable(body, Some(offset))?;
+        let room = self.max_file_size().saturating_sub(offset);
+        if room == 0 && !data.is_empty() {
+            return Err(FsError::Errno(libc::EFBIG));
+        }
+        let data = data.get(..usize::try_from(room).unwrap_or(usize::MAX).min(data.len())).unwrap_or_default();
+        let journaled = self.journals_data(body);
+        let mut done = 0;
+        while let Some(rest) = data.get(done..).filter(|r| !r.is_empty()) {
+            if done > 0 && !journaled {
+                self.throttle_data()?;
+            }
+            let chunk = Chunk {
+                inode,
+                offset: offset + done as u64,
+                bytes: rest.get(..CHUNK).unwrap_or(rest),
+                privileged: self.privileged(ctx),
+                kill: kill_suidgid && done == 0,
+                journaled,
+            };
+            match self.write_chunk(&chunk, body) {
+                Ok(n) => done += n,
+                Err(e) if done == 0 => return Err(e),
+                Err(_) => break,
+            }
+        }
+        Ok(done)
+    }
+
+    /// Refuses to change the content of what must not change. `offset`: where a write begins.
+    pub(super) fn check_changeable(&self, body: &InodeBody, offset: Option<u64>) -> Result<()> {
+        if !body.is_regular() {
+            return Err(FsError::Errno(if body.is_dir() { libc::EISDIR } else { libc::EINVAL }));
+        }
+        let flags = body.flags();
+        let appends = offset.is_some_and(|o| o >= body.size());
+        if flags.contains(InodeFlags::IMMUTABLE) || (flags.contains(InodeFlags::APPEND) && !appends) {
+            return Err(FsError::Errno(libc::EPERM));
+        }
+        Ok(())
+    }
+
+    /// What a write by somebody unprivileged takes from the inode: set-user-id and -group-id, and
+    /// `security.capability`.
+    fn privileges_to_drop(&self, inode: &Inode, body: &InodeBody) -> Result<Dropped> {
+        let capability = self.capability_removal(inode, body)?;
+        let any = !capability.is_empty() || without_suidgid(u32::from(body.mode())) != u32::from(body.mode());
+        Ok(Dropped { capability, any })
+    }
+
+    /// What lies at a range of file blocks.
+    fn segments(&self, inode: &Inode, body: &InodeBody, blocks: &Range<u64>) -> Result<Segments> {
+        let mut segments = Segments::new();
+        let mut at = blocks.start;
+        while at < blocks.end {
+            let lblk = u32::try_from(at).map_err(|_| FsError::Errno(libc::EFBIG))?;
+            let (len, kind) = match self.map(inode, body, lblk, (blocks.end - at).min(u64::from(u32::MAX)) as u32)? {
+                Mapping::Hole { len } => (len, Kind::Hole),
+                Mapping::Mapped { start, len, unwritten: true } => (len, Kind::Unwritten(start)),
+                Mapping::Mapped { start, len, unwritten: false } => (len, Kind::Written(start)),
+            };
+            match segments.last_mut() {
+                // Holes are told in pieces.
+                Some(last) if last.kind == Kind::Hole && kind == Kind::Hole => last.len += len,
+                _ => segments.push(Segment { lblk, len, kind }),
+            }
+            at += u64::from(len);
+        }
+        Ok(segments)
+    }
+
+    /// File blocks that a range of bytes touches.
+    pub(super) fn blocks_of(&self, bytes: &Range<u64>) -> Range<u64> {
+        bytes.start >> self.geo.block_bits..bytes.end.div_ceil(u64::from(self.geo.block_size))
+    }
+
+    /// Promises up to `blocks` blocks; fewer if there are no more, but one at least.
+    fn reserve_some(&self, blocks: u64, nodes: u64, privileged: bool) -> Result<(u64, Reservation<'_>)> {
+        let mut want = blocks;
+        loop {
+            match self.reserve(want + nodes, privileged) {
+                Ok(promise) => return Ok((want, promise)),
+                Err(FsError::Errno(libc::ENOSPC)) if want > 1 => want = want.div_ceil(2),
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// Writes the chunk, or its beginning: at least one byte. With nothing written nothing changed.
+    fn write_chunk(&self, chunk: &Chunk<'_>, body: &mut InodeBody) -> Result<usize> {
+        let inode = chunk.inode;
+        let bits = self.geo.block_bits;
+        let mut end = chunk.end();
+        // A journaled chunk must fit into one transaction, with what describes it.
+        let fixed = RUNS * (self.tree_credits(body) + credits::ALLOC_BLOCKS) + credits::WRITE_INODE;
+        if chunk.journaled {
+            let most = u64::from(self.journal.max_credits().saturating_sub(fixed + RUNS).max(1));
+            let last = (chunk.offset >> bits).saturating_add(most) << bits;
+            end = end.min(last);
+        }
+        let blocks = self.blocks_of(&(chunk.offset..end));
+        let segments = self.segments(inode, body, &blocks)?;
+        let holes: u64 = segments.iter().filter(|s| s.kind == Kind::Hole).map(|s| u64::from(s.len)).sum();
+        let fresh = segments.iter().any(|s| !matches!(s.kind, Kind::Written(_)));
+        self.load_edges(chunk, &segments, end)?;
+
+        let now = self.coarse_now();
+        let size = body.size();
+        // A block behind whose old end the write begins must not show what lay there.
+        let gap = chunk.offset > size && !size.is_multiple_of(u64::from(self.geo.block_size));
+        let grows = end > size;
+        let lost = if chunk.kill { Some(self.privileges_to_drop(inode, body)?).filter(|l| l.any) } else { None };
+        let stamp = body.mtime() != now || body.ctime() != now;
+        if !(chunk.journaled || fresh || gap || grows || stamp || lost.is_some()) {
+            let mut pages = Pages::new(self, Way::Home(None));
+            let put = segments.iter().try_for_each(|s| self.put_segment(&mut pages, chunk, s, end));
+            pages.done(inode);
+            return put.map(|()| (end - chunk.offset) as usize);
+        }
+
+        let nodes = if fresh { edit_blocks(self.tree_depth(body)) } else { 0 };
+        let (promised, promise) = match holes {
+            0 => (0, None),
+            n => self.reserve_some(n, nodes, chunk.privileged).map(|(n, p)| (n, Some(p)))?,
+        };
+        let mut need = credits::WRITE_INODE + lost.as_ref().map_or(0, |_| LAYOUT_CREDITS);
+        if fresh {
+            need += fixed;
+        }
+        if chunk.journaled {
+            need += (blocks.end - blocks.start) as Credits + 1;
+        }
+        let h = self.journal.begin(need.min(self.journal.max_credits()))?;
+        let mut writer = Writer { fs: self, chunk, h: &h, end, promised, promise };
+        // What the inode says of the data after this transaction needs the data to be there.
+        let order = chunk.journaled || fresh || gap || grows;
+        let way = if chunk.journaled { Way::Journal(&h) } else { Way::Home(order.then_some(&h)) };
+        let mut pages = Pages::new(self, way);
+        let result = if gap { self.zero_behind(&mut pages, inode, body, size) } else { Ok(()) }
+            .and_then(|()| writer.write(&mut pages, body, &segments));
+        pages.done(inode);
+        let written = match result {
+            Ok(n) => n,
+            Err(e) => {
+                // The tree may have another shape, with the same meaning.
+                self.write_inode_data(&h, inode, body)?;
+                return Err(e);
+            }
+        };
+        if let Some(lost) = lost {
+            self.xattr_apply(&h, inode, body, &lost.capability)?;
+            self.drop_privileges(body);
+        }
+        body.set_mtime(now);
+        body.set_ctime(now);
+        let new_size = size.max(chunk.offset + written as u64);
+        body.set_size(new_size);
+        if order {
+            self.write_inode_data(&h, inode, body)?;
+            let count = (blocks.end - blocks.start) as u32;
+            h.note(FileChange::Extents { ino: inode.ino, first: blocks.start as u32, count });
+        } else {
+            self.write_inode(&h, inode, body)?;
+        }
+        Ok(written)
+    }
+
+    /// Reads the blocks that are changed in part, before a handle is open.
+    fn load_edges(&self, chunk: &Chunk<'_>, segments: &Segments, end: u64) -> Result<()> {
+        let size = u64::from(self.geo.block_size);
+        for (segment, at) in segments.first().map(|s| (s, chunk.offset)).into_iter().chain(segments.last().map(|s| (s, end))) {
+            if let Kind::Written(start) = segment.kind
+                && !at.is_multiple_of(size)
+            {
+                self.cache.read(start + ((at / size) - u64::from(segment.lblk)))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the chunk's bytes into the blocks of a segment that is mapped now.
+    fn put_segment(&self, pages: &mut Pages<'_>, chunk: &Chunk<'_>, segment: &Segment, end: u64) -> Result<()> {
+        let (start, fresh) = match segment.kind {
+            Kind::Written(start) => (start, false),
+            Kind::Unwritten(start) => (start, true),
+            Kind::Hole => return Ok(()),
+        };
+        let bits = self.geo.block_bits;
+        for i in 0..segment.len {
+            let lblk = segment.lblk + i;
+            let base = u64::from(lblk) << bits;
+            let from = base.max(chunk.offset);
+            let to = (base + u64::from(self.geo.block_size)).min(end);
+            let bytes = chunk.bytes.get((from - chunk.offset) as usize..(to - chunk.offset) as usize);
+            pages.put(lblk, start + u64::from(i), (from - base) as usize, bytes.unwrap_or_default(), fresh)?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes one chunk within a handle.
+struct Writer<'a> {
+    fs: &'a Fs,
+    chunk: &'a Chunk<'a>,
+    h: &'a Handle<'a>,
+    /// Where the chunk ends, bytes.
+    end: u64,
+    /// New blocks that may be allocated.
+    promised: u64,
+    promise: Option<Reservation<'a>>,
+}
+
+impl Writer<'_> {
+    /// Writes the segments in order and returns the bytes written. Stops early, with what was
+    /// written, when space or credits run out.
+    fn write(&mut self, pages: &mut Pages<'_>, body: &mut InodeBody, segments: &Segments) -> Result<usize> {
+        let fs = self.fs;
+        let mut upto = self.chunk.offset;
+        for segment in segments {
+            let mut rest = *segment;
+            while rest.len > 0 {
+                let mut part = match self.map_part(body, &rest) {
+                    Ok(Some(part)) => part,
+                    Ok(None) if upto > self.chunk.offset => return Ok((upto - self.chunk.offset) as usize),
+                    Ok(None) => return Err(FsError::Errno(libc::ENOSPC)),
+                    // Space or the like; what is written so far stands.
+                    Err(FsError::Errno(_)) if upto > self.chunk.offset => return Ok((upto - self.chunk.offset) as usize),
+                    Err(e) => return Err(e),
+                };
+                part.len = part.len.min(rest.len);
+                fs.put_segment(pages, self.chunk, &part, self.end)?;
+                rest.lblk += part.len;
+                rest.len -= part.len;
+                rest.kind = match rest.kind {
+                    Kind::Written(s) => Kind::Written(s + u64::from(part.len)),
+                    Kind::Unwritten(s) => Kind::Unwritten(s + u64::from(part.len)),
+                    Kind::Hole => Kind::Hole,
+                };
+                upto = (u64::from(rest.lblk) << fs.geo.block_bits).min(self.end).max(upto);
+            }
+        }
+        Ok((upto - self.chunk.offset) as usize)
+    }
+
+    /// Maps the beginning of a segment so that it may be written: what is new comes back as
+    /// unwritten, whatever the tree says, because the block holds nothing yet. `None` when the
+    /// transaction or the promise of space has no room for more.
+    fn map_part(&mut self, body: &mut InodeBody, rest: &Segment) -> Result<Option<Segment>> {
+        let (fs, inode) = (self.fs, self.chunk.inode);
+        match rest.kind {
+            Kind::Written(_) => Ok(Some(*rest)),
+            Kind::Unwritten(_) => {
+                if !self.room_for_edit(body, rest.lblk)? {
+                    return Ok(None);
+                }
+                let range = u64::from(rest.lblk)..u64::from(rest.lblk) + u64::from(rest.len);
+                let upto = fs.edit_tree(self.h, inode, body, |tree| tree.convert_first(&range, false))?;
+                Ok(Some(Segment { len: (upto - range.start) as u32, ..*rest }))
+            }
+            Kind::Hole => {
+                let want = u64::from(rest.len).min(self.promised) as u32;
+                if want == 0 || !self.room_for_edit(body, rest.lblk)? {
+                    return Ok(None);
+                }
+                let goal = fs.goal_for(inode, body, rest.lblk)?;
+                let run = fs.alloc_blocks(self.h, inode, goal, want, AllocFor::Data)?;
+                let run = BlockRun { len: run.len.min(want), ..run };
+                fs.map_new(self.h, inode, body, rest.lblk, run, false)?;
+                self.promised -= u64::from(run.len);
+                if let Some(promise) = &mut self.promise {
+                    promise.consumed(u64::from(run.len));
+                }
+                Ok(Some(Segment { lblk: rest.lblk, len: run.len, kind: Kind::Unwritten(run.start) }))
+            }
+        }
+    }
+
+    /// Whether the handle can take one more change of the tree, with an allocation, when the chunk
+    /// is written up to `lblk`.
+    fn room_for_edit(&self, body: &InodeBody, lblk: u32) -> Result<bool> {
+        let mut need = self.fs.tree_credits(body) + credits::ALLOC_BLOCKS;
+        if self.chunk.journaled {
+            // The rest of the data has its credits already, and must keep them.
+            let end = self.end.div_ceil(u64::from(self.fs.geo.block_size));
+            need += end.saturating_sub(u64::from(lblk)) as Credits;
+        }
+        let left = self.h.credits_left();
+        Ok(left >= need || self.h.extend(need - left)?)
+    }
+}
