@@ -23,12 +23,10 @@ pub(crate) fn le16(b: &[u8], off: usize) -> Option<u16> {
     array_at(b, off).map(u16::from_le_bytes)
 }
 
-#[allow(dead_code)]
 pub(crate) fn le32(b: &[u8], off: usize) -> Option<u32> {
     array_at(b, off).map(u32::from_le_bytes)
 }
 
-#[allow(dead_code)] // jbd2 is big-endian.
 pub(crate) fn be32(b: &[u8], off: usize) -> Option<u32> {
     array_at(b, off).map(u32::from_be_bytes)
 }

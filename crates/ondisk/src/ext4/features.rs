@@ -164,8 +164,6 @@ macro_rules! feature_names {
         }
     };
 }
-#[allow(unused_imports)] // jbd2 names its features with it too.
-pub(crate) use feature_names;
 
 feature_names!(
     Compat,
