@@ -61,7 +61,7 @@ impl Fs {
             body.set_rdev(rdev);
         }
         let inode = Arc::new(Inode::new(ino, body, SyncPoints::default()));
-        self.store_inode(h, &inode, &mut inode.body.write_nested())?;
+        self.store_inode(h, &inode, &mut inode.lock_new())?;
         self.add_inode(inode.clone());
         Ok(inode)
     }

@@ -17,7 +17,7 @@ mod write;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 
 use stetfs_journal::CommitPoint;
-use stetfs_sync::{Mutex, Rank, RwLock};
+use stetfs_sync::{Mutex, Rank, RwLock, RwLockWriteGuard};
 
 pub(crate) use attr::without_suidgid;
 pub use body::InodeBody;
@@ -88,5 +88,16 @@ impl Inode {
     /// Whether it is a directory; needs no lock.
     pub(crate) fn is_dir(&self) -> bool {
         self.kind == FileType::Directory
+    }
+
+    /// Locks an inode that was just made. No name leads to it, so nobody holds its lock (who guesses
+    /// its number, for a moment at most): it may be taken with a handle open.
+    pub(crate) fn lock_new(&self) -> RwLockWriteGuard<'_, InodeBody> {
+        loop {
+            match self.body.try_write() {
+                Some(guard) => return guard,
+                None => std::thread::yield_now(),
+            }
+        }
     }
 }

@@ -114,7 +114,8 @@ impl Fs {
         mode: u32,
         umask: u32,
     ) -> Result<Attr> {
-        let mode = libc::S_IFDIR | (mode & 0o7777);
+        // As mkdir(2): set-group-id comes from the parent only.
+        let mode = libc::S_IFDIR | (mode & 0o1777);
         self.make_attr(
             ctx,
             parent,
@@ -180,7 +181,7 @@ impl Fs {
         let _room = self.reserve(room, self.privileged(ctx))?;
         let h = self.journal.begin(make_credits(&plan, new))?;
         let inode = self.new_inode(&h, &dir, &dir_body, ctx, inherited.mode, new.rdev)?;
-        let mut body = inode.body.write_nested();
+        let mut body = inode.lock_new();
         let made = self
             .fill(&h, &inode, &mut body, &dir, new, &inherited)
             .and_then(|()| {

@@ -23,9 +23,8 @@ impl Fs {
         self.throttle()?;
         let dir = self.iget(new_parent)?;
         let inode = self.iget(ino)?;
-        // The type of an inode never changes. What is linked is no directory, so the directory comes
-        // before it in the lock order.
-        if inode.body.read().is_dir() {
+        // What is linked is no directory, so the directory comes before it in the lock order.
+        if inode.is_dir() {
             return errno(libc::EPERM);
         }
         let mut dir_body = dir.body.write();

@@ -276,7 +276,7 @@ impl Fs {
                 };
                 let inserted = self.dir_insert(&h, new_dir, dirs.new_body_mut(), plan, entry);
                 if let (Err(e), Some(inode)) = (&inserted, &white) {
-                    self.drop_new(&h, inode, &mut inode.body.write_nested());
+                    self.drop_new(&h, inode, &mut inode.lock_new());
                     tracing::warn!("rename: {e}");
                 }
                 inserted?;
@@ -434,7 +434,7 @@ fn lock_children<'a>(
     let Some(target) = target else {
         return (source.body.write_nested(), None);
     };
-    let rank = |inode: &Inode| (!inode.body.read_nested().is_dir(), inode.ino);
+    let rank = |inode: &Inode| (!inode.is_dir(), inode.ino);
     if rank(source) < rank(target) {
         let first = source.body.write_nested();
         (first, Some(target.body.write_nested()))

@@ -1,0 +1,188 @@
+//! Directories with damage: an error, or what is left, but no panic and no endless loop.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use stetfs_ext4::{ROOT_INO, RenameFlags};
+use stetfs_testkit::Image;
+
+use crate::support::{ROOT, Random, Vol, batch, small};
+
+const BLOCK: u64 = 1024;
+
+/// An image with an indexed directory `dir` of 700 names, and the blocks of that directory.
+fn victim(csum: bool) -> (Image, Vec<u64>) {
+    let mkfs = if csum {
+        small()
+    } else {
+        small().feature("^metadata_csum")
+    };
+    let vol = Vol::new(8, &mkfs);
+    let dir = vol.mkdir(ROOT_INO, b"dir").unwrap();
+    for i in 0..700 {
+        vol.file(dir, format!("name-{i}").as_bytes()).unwrap();
+    }
+    vol.mkdir(dir, b"sub").unwrap();
+    let image = vol.close();
+    let blocks = image.debugfs("blocks dir").unwrap();
+    let blocks: Vec<u64> = blocks
+        .split_whitespace()
+        .map(|b| b.parse().unwrap())
+        .collect();
+    assert!(blocks.len() > 10);
+    (image, blocks)
+}
+
+#[test]
+fn a_flipped_bit_is_noticed_where_there_are_checksums() {
+    let (image, blocks) = victim(true);
+    let mut random = Random::new(1);
+    for (i, block) in blocks.iter().enumerate() {
+        let copy = image.copy().unwrap();
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .open(copy.path())
+            .unwrap();
+        // Of an index block the free part of the table is not covered: stay in front.
+        let at = block * BLOCK
+            + if i == 0 {
+                33
+            } else {
+                random.below(BLOCK as usize) as u64
+            };
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, at).unwrap();
+        file.write_all_at(&[byte[0] ^ 4], at).unwrap();
+        drop(file);
+        let vol = Vol::on(copy);
+        let dir = vol.ino("dir");
+        let failed: Vec<i32> = (0..700)
+            .filter_map(|n| vol.lookup(dir, format!("name-{n}").as_bytes()).err())
+            .collect();
+        assert!(
+            !failed.is_empty() && failed.iter().all(|e| *e == libc::EUCLEAN),
+            "block {i}: {failed:?}"
+        );
+        let open = vol.open_dir(dir);
+        let read = vol.fs.readdir(&open, 0, &mut |_| true).unwrap_err();
+        assert_eq!(read.errno(), libc::EUCLEAN);
+        assert!(
+            read.to_string().contains(&format!("block {block}")),
+            "{read}"
+        );
+        drop(open);
+        let _ = vol.fs.unmount();
+    }
+}
+
+/// Everything that can be tried on a directory; what it answers does not matter.
+fn poke(vol: &Vol) {
+    let Ok(dir) = vol.lookup(ROOT_INO, b"dir") else {
+        return;
+    };
+    let dir = dir.ino;
+    let Ok(open) = vol.fs.open_inode(&ROOT, dir, libc::O_RDONLY) else {
+        return;
+    };
+    let (mut cookie, mut calls) = (0, 0);
+    loop {
+        let mut last = None;
+        let read = vol.fs.readdir(&open, cookie, &mut |e| {
+            last = Some(e.next);
+            calls += 1;
+            calls % 5 != 0
+        });
+        match last {
+            Some(next) if read.is_ok() => {
+                assert!(next > cookie, "the cookie goes back");
+                cookie = next;
+            }
+            _ => break,
+        }
+        assert!(calls < 100_000, "readdir does not end");
+    }
+    drop(open);
+    for i in 0..40 {
+        let name = |kind: &str| format!("{kind}-{}", i * 10).into_bytes();
+        let _ = vol.lookup(dir, &name("name"));
+        let _ = vol.file(dir, &[name("new"), vec![b'x'; 150]].concat());
+        let _ = vol.rename(
+            (dir, &name("name")),
+            (dir, &name("moved")),
+            RenameFlags::default(),
+        );
+        let _ = vol.rename(
+            (dir, &name("name")),
+            (ROOT_INO, &name("moved")),
+            RenameFlags::default(),
+        );
+        let _ = vol.unlink(dir, &name("name"));
+    }
+    let _ = vol.rename((dir, b"sub"), (ROOT_INO, b"sub"), RenameFlags::default());
+    let _ = vol.rmdir(dir, b"sub");
+    let _ = vol.rmdir(ROOT_INO, b"dir");
+}
+
+#[test]
+fn random_damage_neither_panics_nor_loops() {
+    let (image, blocks) = victim(false);
+    for seed in 0..60 {
+        let mut random = Random::new(seed);
+        let copy = image.copy().unwrap();
+        let file = File::options().write(true).open(copy.path()).unwrap();
+        for _ in 0..1 + random.below(30) {
+            let which = if random.below(3) == 0 {
+                0
+            } else {
+                random.below(blocks.len())
+            };
+            let at = blocks[which] * BLOCK
+                + random.below(if which == 0 { 200 } else { BLOCK as usize }) as u64;
+            let byte = if random.below(2) == 0 {
+                random.below(40)
+            } else {
+                random.below(256)
+            };
+            file.write_all_at(&[byte as u8], at).unwrap();
+        }
+        drop(file);
+        let vol = Vol::on(copy);
+        poke(&vol);
+        let _ = vol.fs.unmount();
+    }
+}
+
+/// An entry that leads back to its own directory, or up, must not make anybody wait for himself.
+#[test]
+fn entries_that_lead_back_end_with_an_error() {
+    let vol = Vol::new(8, &small().feature("^metadata_csum"));
+    let a = vol.mkdir(ROOT_INO, b"a").unwrap();
+    let b = vol.mkdir(a, b"b").unwrap();
+    vol.file(b, b"file").unwrap();
+    let image = vol.close();
+    image.debugfs_write("ln a a/self").unwrap();
+    image.debugfs_write("ln a a/b/up").unwrap();
+    let vol = Vol::on(image);
+    let plain = RenameFlags::default();
+    assert_eq!(vol.rmdir(a, b"self"), Err(libc::EUCLEAN));
+    assert_eq!(vol.unlink(a, b"self"), Err(libc::EUCLEAN));
+    assert_eq!(
+        vol.rename((a, b"self"), (a, b"x"), plain),
+        Err(libc::EUCLEAN)
+    );
+    assert_eq!(
+        vol.rename((a, b"b"), (a, b"self"), plain),
+        Err(libc::EUCLEAN)
+    );
+    assert_eq!(vol.rename((b, b"up"), (a, b"x"), plain), Err(libc::EINVAL));
+    assert!(vol.rename((b, b"up"), (ROOT_INO, b"x"), plain).is_err());
+    assert_eq!(
+        vol.rename((b, b"file"), (a, b"self"), plain),
+        Err(libc::ENOTEMPTY)
+    );
+    let open = vol.open_dir(a);
+    assert_eq!(batch(&vol.fs, &open, 0, 100).len(), 4);
+    drop(open);
+    vol.fs.unmount().unwrap();
+}

@@ -1,0 +1,13 @@
+//! Names, attributes and the tree, against models, e2fsprogs and the kernel.
+
+#![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
+
+mod acls;
+mod damage;
+mod dirs;
+mod interop;
+mod readdir;
+mod support;
+mod threads;
+mod tree;
+mod xattrs;
