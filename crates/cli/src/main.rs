@@ -10,15 +10,14 @@ mod notify;
 mod options;
 mod print;
 mod serve;
-mod stat;
 
 use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::args::{Cli, Command, HelperArgs};
-use crate::failure::{Code, Failure, Result};
+use crate::args::{Cli, Command, Dump, HelperArgs};
+use crate::failure::{Code, Result};
 
 /// Names under which mount(8) runs the program as a helper.
 const HELPERS: [&str; 3] = ["mount.fuse.stetfs", "mount.fuseblk.stetfs", "mount.stetfs"];
@@ -44,9 +43,9 @@ fn run(cli: &Cli) -> Result {
         Command::Umount(args) => cmd::umount::run(args),
         Command::Stat(args) => cmd::stat::run(args).map(|value| print::value(&value, cli.json)),
         Command::Bench(command) => cmd::bench::run(command, cli.json),
-        Command::Recover(_) | Command::Info(_) | Command::Dump(_) => {
-            Err(Failure::new(Code::Usage, "not built yet"))
-        }
+        Command::Recover(args) => cmd::volume::recover(args, cli.json),
+        Command::Info(args) => cmd::volume::info(args, cli.json),
+        Command::Dump(Dump::Journal(args)) => cmd::volume::dump_journal(args, cli.json),
     }
 }
 

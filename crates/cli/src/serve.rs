@@ -12,8 +12,8 @@ use stetfs_fuse::{Mounted, Server};
 
 use crate::control::server::Control;
 use crate::failure::{Code, Failure, Result};
+use crate::notify;
 use crate::options::Options;
-use crate::{notify, stat};
 
 /// What to serve, where.
 pub(crate) struct Job {
@@ -62,7 +62,7 @@ pub(crate) fn serve(job: &Job, ready: impl FnOnce()) -> Result {
 
 fn answer(volume: &Volume, request: &Value) -> Result<Value> {
     match request["op"].as_str() {
-        Some("stat") => Ok(stat::counters(volume)),
+        Some("stat") => Ok(json!(volume.stats())),
         Some("ping") => Ok(json!({ "pid": std::process::id() })),
         other => Err(Failure::new(
             Code::Usage,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use stetfs_block::BlockDevice;
 
-use crate::engine::{Canary, Journal, JournalConfig};
+use crate::engine::{Canary, Journal, JournalConfig, max_tx};
 use crate::error::Result;
 use crate::head::Cache;
 use crate::ids::BlockNr;
@@ -34,7 +34,10 @@ impl Log {
         canary: Canary,
     ) -> Result<Log> {
         let area = LogArea::new(device, block_size, runs);
-        Ok(Log { jbd2: Jbd2Log::open(area, canary)?, canary })
+        Ok(Log {
+            jbd2: Jbd2Log::open(area, canary)?,
+            canary,
+        })
     }
 
     /// What the header says.
@@ -60,7 +63,25 @@ impl Log {
     ) -> Result<RecoveryReport> {
         self.jbd2.check_fast_commits()?;
         let device = self.jbd2.device();
-        recover(&self.jbd2.scheme(), &**device, blocks, self.canary, dry_run, progress)
+        recover(
+            &self.jbd2.scheme(),
+            &**device,
+            blocks,
+            self.canary,
+            dry_run,
+            progress,
+        )
+    }
+
+    /// The most blocks that one transaction of a journal in this log may hold: what one write call
+    /// can change at once.
+    pub fn max_transaction(&self, config: &JournalConfig) -> u64 {
+        max_tx(
+            &self.jbd2.scheme(),
+            0,
+            config.memory,
+            u64::from(self.summary().block_size),
+        )
     }
 
     /// The log again, after a replay changed it.
@@ -68,7 +89,10 @@ impl Log {
     /// # Errors
     /// As [`Log::open`].
     pub fn reopen(&self) -> Result<Log> {
-        Ok(Log { jbd2: Jbd2Log::open(self.jbd2.area().clone(), self.canary)?, canary: self.canary })
+        Ok(Log {
+            jbd2: Jbd2Log::open(self.jbd2.area().clone(), self.canary)?,
+            canary: self.canary,
+        })
     }
 
     /// Starts a journal in the empty log.
@@ -91,6 +115,13 @@ impl Log {
     /// The device's; `Corrupt` for damage that no crash explains.
     pub fn walk(&self, visit: &mut dyn FnMut(Record) -> Result<()>) -> Result<()> {
         let ring = self.jbd2.ring();
-        jbd2::walk(&self.jbd2.codec(), &ring, ring.tail(), true, &mut |_, _| {}, visit)
+        jbd2::walk(
+            &self.jbd2.codec(),
+            &ring,
+            ring.tail(),
+            true,
+            &mut |_, _| {},
+            visit,
+        )
     }
 }

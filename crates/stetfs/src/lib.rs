@@ -9,10 +9,18 @@
 //! # }
 //! ```
 
+mod dump;
+mod info;
 mod preset;
+mod recover;
+mod stats;
 mod volume;
 
+pub use dump::{JournalImage, JournalRecord, JournalRecordKind, dump_journal};
+pub use info::{JournalInfo, RecoveryInfo, VolumeInfo, info};
 pub use preset::{Preset, UnknownPreset};
+pub use recover::{Recovered, recover};
+pub use stats::{CacheStats, DeviceStats, InodeStats, JournalStats, VolumeStats};
 pub use stetfs_block::{BlockDevice, BlockError, Direct, FileDevice, MemDevice, Uring};
 pub use stetfs_ext4::*;
 pub use stetfs_journal::JournalError;

@@ -53,6 +53,7 @@ impl Volume {
             ..options.fs.clone()
         };
         let fs = Fs::open(Arc::clone(&device) as Arc<dyn BlockDevice>, fs_options)?;
+        device.fit_granularity(fs.statfs().block_size)?;
         Ok(Arc::new(Volume {
             path: path.to_owned(),
             preset: options.preset,

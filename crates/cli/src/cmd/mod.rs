@@ -5,6 +5,7 @@ pub(crate) mod mount;
 pub(crate) mod remount;
 pub(crate) mod stat;
 pub(crate) mod umount;
+pub(crate) mod volume;
 
 use std::path::Path;
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::Inner;
 use crate::error::{JournalError, Result};
 use crate::ids::Credits;
+use crate::policy::Scheme;
 use crate::stats::bump;
 use crate::tx::{Phase, Tx, TxState};
 
@@ -14,20 +15,29 @@ use crate::tx::{Phase, Tx, TxState};
 /// credits.
 const SLACK: u64 = 8;
 
+/// The most blocks one transaction may hold: a quarter of its ring (jbd2:
+/// `j_max_transaction_buffers`) less what the log needs around the images, and a quarter of
+/// the memory, given in bytes as the block size.
+pub(crate) fn max_tx(scheme: &Scheme, lane: u16, memory: u64, block_size: u64) -> u64 {
+    let ring = scheme
+        .media
+        .get(usize::from(lane))
+        .map_or(0, |m| m.capacity());
+    let quarter = ring / 4;
+    let overhead = scheme.codec.bound(quarter, 0).saturating_sub(quarter) + SLACK;
+    let memory = memory / 4 / block_size;
+    quarter.saturating_sub(overhead).min(memory.max(64)).max(8)
+}
+
 impl Inner {
-    /// The most blocks one transaction may hold: a quarter of its ring (jbd2:
-    /// `j_max_transaction_buffers`) less what the log needs around the images, and a quarter of
-    /// the memory.
+    /// See [`max_tx`].
     pub(crate) fn max_tx(&self, lane: u16) -> u64 {
-        let ring = self
-            .scheme
-            .media
-            .get(usize::from(lane))
-            .map_or(0, |m| m.capacity());
-        let quarter = ring / 4;
-        let overhead = self.scheme.codec.bound(quarter, 0).saturating_sub(quarter) + SLACK;
-        let memory = self.config.memory / 4 / self.cache.block_size() as u64;
-        quarter.saturating_sub(overhead).min(memory.max(64)).max(8)
+        max_tx(
+            &self.scheme,
+            lane,
+            self.config.memory,
+            self.cache.block_size() as u64,
+        )
     }
 
     /// Whether `more` credits fit into a running transaction: into its bound, and into the log.

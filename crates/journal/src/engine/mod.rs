@@ -11,6 +11,8 @@ mod commit;
 mod log;
 mod service;
 
+pub(crate) use begin::max_tx;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};

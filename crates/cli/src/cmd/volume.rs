@@ -1,0 +1,87 @@
+//! Commands on a volume that is not mounted: `info`, `recover`, `dump journal`.
+
+use std::io::{BufWriter, Write};
+
+use serde_json::json;
+use stetfs::{JournalRecord, JournalRecordKind};
+
+use crate::args::VolumeArg;
+use crate::failure::{Code, Failure, Result};
+use crate::{log, print};
+
+/// `stetfs info`.
+pub(crate) fn info(args: &VolumeArg, json: bool) -> Result {
+    let info = stetfs::info(&args.volume)?;
+    print::value(&json!(info), json);
+    Ok(())
+}
+
+/// `stetfs recover`.
+pub(crate) fn recover(args: &VolumeArg, json: bool) -> Result {
+    log::to_stderr();
+    let done = stetfs::recover(&args.volume)?;
+    if json {
+        print::value(&json!(done), true);
+        return Ok(());
+    }
+    let r = done.recovery;
+    if r.needed {
+        println!(
+            "{}: replayed {} transactions ({} blocks), finished {} orphaned inodes; the volume is clean",
+            done.volume, r.transactions, r.blocks, r.orphans
+        );
+    } else {
+        println!("{}: clean, there was nothing to do", done.volume);
+    }
+    Ok(())
+}
+
+/// `stetfs dump journal`: a line per record; with `json` an object per line.
+pub(crate) fn dump_journal(args: &VolumeArg, json: bool) -> Result {
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    let mut written = Ok(());
+    stetfs::dump_journal(&args.volume, &mut |record| {
+        if written.is_ok() {
+            written = if json {
+                writeln!(out, "{}", json!(record))
+            } else {
+                writeln!(out, "{}", line(&record))
+            };
+        }
+    })?;
+    match written.and_then(|()| out.flush()) {
+        // Whoever reads has seen enough.
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.map_err(|e| Failure::new(Code::Io, format!("cannot write: {e}"))),
+    }
+}
+
+fn line(record: &JournalRecord) -> String {
+    let what = match &record.kind {
+        JournalRecordKind::Descriptor { images } => {
+            let all: Vec<String> = images
+                .iter()
+                .map(|i| {
+                    let escaped = if i.escaped { " escaped" } else { "" };
+                    let wrong = if i.valid { "" } else { " DAMAGED" };
+                    format!("{}{escaped}{wrong}", i.block)
+                })
+                .collect();
+            format!("descriptor  {} images: {}", images.len(), all.join(", "))
+        }
+        JournalRecordKind::Revoke { blocks } => {
+            let all: Vec<String> = blocks.iter().map(u64::to_string).collect();
+            format!("revoke      {} blocks: {}", blocks.len(), all.join(", "))
+        }
+        JournalRecordKind::Commit { time, valid: true } => format!("commit      at {time:.6}"),
+        JournalRecordKind::Commit { time, valid: false } => {
+            format!("commit      at {time:.6} DAMAGED")
+        }
+        JournalRecordKind::Damaged { why } => format!("damaged     {why}"),
+        JournalRecordKind::End { why } => format!("end         {why}"),
+    };
+    format!(
+        "{:>8}  transaction {:>6}  {what}",
+        record.log_block, record.transaction
+    )
+}

@@ -1,0 +1,129 @@
+//! The journal of a volume, record by record.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::Serialize;
+use stetfs_block::{BlockDevice, FileDevice, OpenOptions};
+use stetfs_ext4::{FsError, Result, inspect};
+use stetfs_journal::{Record, RecordKind};
+
+/// One record of a journal.
+#[derive(Clone, Debug, Serialize)]
+pub struct JournalRecord {
+    /// Block of the log.
+    pub log_block: u64,
+    /// Transaction.
+    pub transaction: u32,
+    /// What it is.
+    #[serde(flatten)]
+    pub kind: JournalRecordKind,
+}
+
+/// The kinds of records.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "record", rename_all = "lowercase")]
+pub enum JournalRecordKind {
+    /// Tags of the block images that follow it.
+    Descriptor {
+        /// The images.
+        images: Vec<JournalImage>,
+    },
+    /// Blocks whose older images must not be replayed.
+    Revoke {
+        /// The blocks.
+        blocks: Vec<u64>,
+    },
+    /// End of a transaction.
+    Commit {
+        /// When, seconds since 1970.
+        time: f64,
+        /// Whether its checksum is right.
+        valid: bool,
+    },
+    /// A block of the expected transaction that does not prove itself.
+    Damaged {
+        /// What is wrong.
+        why: String,
+    },
+    /// Here the log ends.
+    End {
+        /// Why.
+        why: String,
+    },
+}
+
+/// An image in the log.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct JournalImage {
+    /// Its home on the volume.
+    pub block: u64,
+    /// Whether the bytes were altered so as not to look like a journal block.
+    pub escaped: bool,
+    /// Its checksum, as the tag says.
+    pub checksum: u32,
+    /// Whether it matches.
+    pub valid: bool,
+}
+
+/// jbd2's `JBD2_FLAG_ESCAPE`.
+const ESCAPED: u32 = 1;
+
+impl From<Record> for JournalRecord {
+    fn from(record: Record) -> JournalRecord {
+        let kind = match record.kind {
+            RecordKind::Descriptor { tags, intact } => JournalRecordKind::Descriptor {
+                images: tags
+                    .into_iter()
+                    .zip(intact)
+                    .map(|(tag, valid)| JournalImage {
+                        block: tag.block,
+                        escaped: tag.flags & ESCAPED != 0,
+                        checksum: tag.checksum,
+                        valid,
+                    })
+                    .collect(),
+            },
+            RecordKind::Revoke(blocks) => JournalRecordKind::Revoke { blocks },
+            RecordKind::Commit {
+                time: (sec, nsec),
+                valid,
+            } => JournalRecordKind::Commit {
+                time: sec as f64 + f64::from(nsec) / 1e9,
+                valid,
+            },
+            RecordKind::Damaged(why) => JournalRecordKind::Damaged { why },
+            RecordKind::End(why) => JournalRecordKind::End { why },
+        };
+        JournalRecord {
+            log_block: record.at,
+            transaction: record.tid,
+            kind,
+        }
+    }
+}
+
+/// Shows the records of the journal of the volume at `path`, in order; changes nothing. The last
+/// one says why the log ends there.
+///
+/// # Errors
+/// The volume is in use, cannot be read, is none or has no journal; the log contradicts itself in
+/// a way no crash explains.
+pub fn dump_journal(path: &Path, show: &mut dyn FnMut(JournalRecord)) -> Result<()> {
+    let device = FileDevice::open(
+        path,
+        OpenOptions {
+            read_only: true,
+            ..Default::default()
+        },
+    )?;
+    let found = inspect(Arc::new(device) as Arc<dyn BlockDevice>)?;
+    let log = found
+        .log
+        .ok_or_else(|| FsError::Unsupported("a volume without a journal".into()))?;
+    log.walk(&mut |record| {
+        show(record.into());
+        Ok(())
+    })?;
+    Ok(())
+}

@@ -1,0 +1,38 @@
+//! Recovering a volume without mounting it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::Serialize;
+use stetfs_block::{BlockDevice, FileDevice, OpenOptions};
+use stetfs_ext4::{Fs, FsOptions, Result, inspect};
+
+use crate::info::{self, RecoveryInfo};
+
+/// What a recovery did.
+#[derive(Clone, Debug, Serialize)]
+pub struct Recovered {
+    /// The volume.
+    pub volume: String,
+    /// What was found to do, and done.
+    pub recovery: RecoveryInfo,
+}
+
+/// Replays the journal of the volume at `path`, finishes what was interrupted, and leaves the
+/// volume clean. A clean volume is not written to.
+///
+/// # Errors
+/// The volume is in use, damaged, of an unknown kind, or a device failed: then the journal is as it
+/// was, and recovery can be tried again.
+pub fn recover(path: &Path) -> Result<Recovered> {
+    let device = FileDevice::open(path, OpenOptions::default())?;
+    let device = Arc::new(device) as Arc<dyn BlockDevice>;
+    let recovery = info::recovery(&inspect(Arc::clone(&device))?);
+    if recovery.needed {
+        Fs::open(device, FsOptions::default())?.unmount()?;
+    }
+    Ok(Recovered {
+        volume: path.display().to_string(),
+        recovery,
+    })
+}

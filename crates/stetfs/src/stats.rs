@@ -1,0 +1,145 @@
+//! Live counters of an open volume.
+
+use serde::Serialize;
+use stetfs_block::BlockDevice;
+
+use crate::volume::Volume;
+
+/// Counters since the volume was opened.
+#[derive(Clone, Debug, Serialize)]
+pub struct VolumeStats {
+    /// The volume.
+    pub volume: String,
+    /// Whether it takes no changes, as asked or after an error.
+    pub read_only: bool,
+    /// The journal.
+    pub journal: JournalStats,
+    /// The device.
+    pub device: DeviceStats,
+    /// The block cache.
+    pub cache: CacheStats,
+    /// Inodes.
+    pub inodes: InodeStats,
+}
+
+/// Counters of the journal.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct JournalStats {
+    /// The preset.
+    pub preset: &'static str,
+    /// Transactions committed.
+    pub commits: u64,
+    /// Syncs that were asked for.
+    pub syncs: u64,
+    /// Syncs that needed no commit of their own.
+    pub plain_syncs: u64,
+    /// Bytes written to the log.
+    pub bytes_logged: u64,
+    /// Bytes that checkpoints sent home.
+    pub bytes_home: u64,
+    /// Checkpoint rounds.
+    pub checkpoints: u64,
+    /// Those that somebody waited for.
+    pub forced_checkpoints: u64,
+    /// Times a change waited for a transaction's snapshot.
+    pub waits_locked: u64,
+    /// Times a change waited for room.
+    pub waits_room: u64,
+    /// Pages copied because a snapshot held them.
+    pub copies: u64,
+    /// Blocks revoked.
+    pub revokes: u64,
+    /// Mean time of a commit, microseconds.
+    pub commit_micros_mean: u64,
+}
+
+/// Counters of the device.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct DeviceStats {
+    /// Read requests.
+    pub reads: u64,
+    /// Bytes read.
+    pub bytes_read: u64,
+    /// Write requests.
+    pub writes: u64,
+    /// Bytes written.
+    pub bytes_written: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Bytes discarded.
+    pub bytes_discarded: u64,
+    /// Requests pass the host's page cache by.
+    pub direct: bool,
+    /// Batches go through io_uring.
+    pub io_uring: bool,
+}
+
+/// Counters of the block cache.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct CacheStats {
+    /// Look-ups that found the block.
+    pub hits: u64,
+    /// Look-ups that had to read.
+    pub misses: u64,
+    /// Blocks that made room.
+    pub evictions: u64,
+    /// Bytes held now.
+    pub bytes: u64,
+}
+
+/// Inodes.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct InodeStats {
+    /// In memory now.
+    pub in_memory: u64,
+    /// That the kernel remembers.
+    pub known_to_kernel: u64,
+}
+
+impl Volume {
+    /// The counters.
+    pub fn stats(&self) -> VolumeStats {
+        let fs = self.fs().stats();
+        let device = self.device().stats();
+        let j = fs.journal;
+        VolumeStats {
+            volume: self.path().display().to_string(),
+            read_only: self.fs().is_read_only(),
+            journal: JournalStats {
+                preset: self.preset().name(),
+                commits: j.commits,
+                syncs: j.syncs,
+                plain_syncs: j.plain_syncs,
+                bytes_logged: j.bytes_logged,
+                bytes_home: j.bytes_home,
+                checkpoints: j.checkpoints,
+                forced_checkpoints: j.forced_checkpoints,
+                waits_locked: j.waits_locked,
+                waits_room: j.waits_room,
+                copies: j.copies,
+                revokes: j.revokes,
+                commit_micros_mean: j.commit_micros.checked_div(j.commits).unwrap_or_default(),
+            },
+            device: DeviceStats {
+                reads: device.reads,
+                bytes_read: device.bytes_read,
+                writes: device.writes,
+                bytes_written: device.bytes_written,
+                flushes: device.flushes,
+                bytes_discarded: device.bytes_discarded,
+                direct: self.device().is_direct(),
+                io_uring: self.device().uses_uring(),
+            },
+            cache: CacheStats {
+                hits: fs.cache.hits,
+                misses: fs.cache.misses,
+                evictions: fs.cache.evictions,
+                bytes: fs.cache.bytes,
+            },
+            inodes: InodeStats {
+                in_memory: fs.inodes,
+                known_to_kernel: fs.lookups,
+            },
+        }
+    }
+}
