@@ -99,11 +99,10 @@ pub(crate) fn run(
             let old = fs.get_flags(ino)?;
             set(flags_of(old, xflags).ok_or(FsError::Errno(libc::EOPNOTSUPP))?)
         }),
-        GETFSLABEL => {
-            let mut data = fs.label();
+        GETFSLABEL => fs.label().map(|mut data| {
             data.resize(LABEL_MAX, 0);
-            Ok(out(data))
-        }
+            out(data)
+        }),
         _ => Err(FsError::Errno(libc::ENOTTY)),
     });
 }

@@ -162,6 +162,14 @@ impl Fs {
         Ok(())
     }
 
+    /// The volume's name, up to 16 bytes.
+    ///
+    /// # Errors
+    /// The superblock's copy in memory is gone (the device failed).
+    pub fn label(&self) -> Result<Vec<u8>> {
+        Ok(self.sb.current()?.label().to_vec())
+    }
+
     /// Whether the volume takes no changes now.
     pub fn is_read_only(&self) -> bool {
         self.sb.read_only.load(Ordering::Acquire)
