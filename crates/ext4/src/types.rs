@@ -278,6 +278,9 @@ pub struct FsOptions {
     pub async_commit: bool,
     /// Flush the device at commits (`barrier=`). Off loses the promise on power failure.
     pub barrier: bool,
+    /// Deliberate faults, which the crash tests must find.
+    #[doc(hidden)]
+    pub canary: stetfs_journal::Canary,
 }
 
 impl Default for FsOptions {
@@ -293,6 +296,7 @@ impl Default for FsOptions {
             nodiratime: false,
             async_commit: false,
             barrier: true,
+            canary: stetfs_journal::Canary::default(),
         }
     }
 }

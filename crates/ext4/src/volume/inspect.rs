@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use stetfs_block::BlockDevice;
-use stetfs_journal::Log;
+use stetfs_journal::{Canary, Log};
 use stetfs_ondisk::ext4::superblock::Superblock;
 
 use super::early::{Early, read_superblock};
@@ -32,7 +32,7 @@ pub fn inspect(device: Arc<dyn BlockDevice>) -> Result<Inspection> {
     let layout = superblock.geometry()?;
     open::check_size(&layout, &*device)?;
     let early = Early { device: &*device, layout: &layout, checksums: superblock.checksum_mode() };
-    let log = log::find(&device, &early, &superblock)?.map(|found| found.log);
+    let log = log::find(&device, &early, &superblock, Canary::default())?.map(|found| found.log);
     let (_, found) = orphans::find(&early, &superblock)?;
     Ok(Inspection { superblock, log, orphans: found.len() as u64, refused })
 }

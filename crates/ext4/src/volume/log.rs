@@ -19,7 +19,7 @@ pub(super) struct VolumeLog {
 }
 
 /// Finds the log; `None` on a volume without.
-pub(super) fn find(device: &Arc<dyn BlockDevice>, early: &Early<'_>, sb: &Superblock) -> Result<Option<VolumeLog>> {
+pub(super) fn find(device: &Arc<dyn BlockDevice>, early: &Early<'_>, sb: &Superblock, canary: Canary) -> Result<Option<VolumeLog>> {
     if !sb.compat().contains(Compat::HAS_JOURNAL) {
         return Ok(None);
     }
@@ -28,7 +28,7 @@ pub(super) fn find(device: &Arc<dyn BlockDevice>, early: &Early<'_>, sb: &Superb
         return Err(FsError::Unsupported("a journal on another device".into()));
     }
     let runs = early.runs(ino, &early.inode(ino)?)?;
-    let log = Log::open(device.clone(), early.layout.block_size, &runs, Canary::default())?;
+    let log = Log::open(device.clone(), early.layout.block_size, &runs, canary)?;
     Ok(Some(VolumeLog { log, runs }))
 }
 
@@ -62,7 +62,12 @@ impl VolumeLog {
             wide: sb.incompat().contains(Incompat::BIT64),
             async_commit: opts.async_commit,
         };
-        let config = JournalConfig { commit_secs: opts.commit_secs, barrier: opts.barrier, ..JournalConfig::default() };
+        let config = JournalConfig {
+            commit_secs: opts.commit_secs,
+            barrier: opts.barrier,
+            canary: opts.canary,
+            ..JournalConfig::default()
+        };
         Ok(self.log.start(cache, features, config)?)
     }
 }

@@ -40,7 +40,7 @@ impl Fs {
         let mut layout = sb.geometry()?;
         check_size(&layout, &*device)?;
         let early = Early { device: &*device, layout: &layout, checksums: sb.checksum_mode() };
-        let mut log = log::find(&device, &early, &sb)?;
+        let mut log = log::find(&device, &early, &sb, opts.canary)?;
         if !opts.no_recovery
             && let Some(found) = log.take()
         {
