@@ -15,7 +15,10 @@ impl Fs {
     /// tick (a few milliseconds), so that most writes need not touch the inode.
     pub(crate) fn coarse_now(&self) -> Timestamp {
         let t = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
-        Timestamp { sec: t.tv_sec, nsec: u32::try_from(t.tv_nsec).unwrap_or(0) }
+        Timestamp {
+            sec: t.tv_sec,
+            nsec: u32::try_from(t.tv_nsec).unwrap_or(0),
+        }
     }
 
     /// Notes that the content was read, if the options ask for that. No lock and no handle may be
@@ -26,14 +29,20 @@ impl Fs {
             return;
         }
         // A reader does not wait for writers just for this.
-        let Some(mut body) = inode.body.try_write() else { return };
+        let Some(mut body) = inode.body.try_write() else {
+            return;
+        };
         if !self.atime_is_old(&body, now) {
             return;
         }
-        let result = self.journal.begin(credits::WRITE_INODE).map_err(Into::into).and_then(|h| {
-            body.set_atime(now);
-            self.write_inode(&h, inode, &mut body)
-        });
+        let result = self
+            .journal
+            .begin(credits::WRITE_INODE)
+            .map_err(Into::into)
+            .and_then(|h| {
+                body.set_atime(now);
+                self.write_inode(&h, inode, &mut body)
+            });
         if let Err(e) = result {
             tracing::debug!(ino = inode.ino, "no access time: {e}");
         }
@@ -51,7 +60,9 @@ impl Fs {
             Atime::Noatime => false,
             Atime::Strict => atime != now,
             Atime::Relatime => {
-                atime <= body.mtime() || atime <= body.ctime() || now.sec.saturating_sub(atime.sec) >= DAY
+                atime <= body.mtime()
+                    || atime <= body.ctime()
+                    || now.sec.saturating_sub(atime.sec) >= DAY
             }
         }
     }

@@ -184,7 +184,12 @@ impl<'a> Batch<'a> {
 impl Fs {
     /// Makes blocks dirty that were just changed, given in ascending order. With `h`: they were just
     /// allocated, or converted from unwritten, in that handle (D4).
-    pub(super) fn add_dirty(&self, inode: &Inode, blocks: Vec<(u32, Arc<Block>)>, h: Option<&Handle<'_>>) {
+    pub(super) fn add_dirty(
+        &self,
+        inode: &Inode,
+        blocks: Vec<(u32, Arc<Block>)>,
+        h: Option<&Handle<'_>>,
+    ) {
         if blocks.is_empty() {
             return;
         }
@@ -204,7 +209,9 @@ impl Fs {
             }
         }
         let set = &self.data.dirty;
-        let before = set.bytes.fetch_add(new * u64::from(self.geo.block_size), Ordering::AcqRel);
+        let before = set
+            .bytes
+            .fetch_add(new * u64::from(self.geo.block_size), Ordering::AcqRel);
         if first {
             set.files.lock().insert(inode.ino);
         }
@@ -223,8 +230,16 @@ impl Fs {
     ///
     /// # Errors
     /// A failed home write of data that another transaction waits for.
-    pub(super) fn drop_dirty(&self, h: &Handle<'_>, inode: &Inode, range: Range<u64>) -> Result<()> {
-        let (Ok(from), last) = (u32::try_from(range.start), u32::try_from(range.end).unwrap_or(u32::MAX)) else {
+    pub(super) fn drop_dirty(
+        &self,
+        h: &Handle<'_>,
+        inode: &Inode,
+        range: Range<u64>,
+    ) -> Result<()> {
+        let (Ok(from), last) = (
+            u32::try_from(range.start),
+            u32::try_from(range.end).unwrap_or(u32::MAX),
+        ) else {
             return Ok(());
         };
         let other = {
@@ -251,7 +266,9 @@ impl Fs {
             }
             gone.len() as u64
         };
-        self.data.dirty.less(dropped * u64::from(self.geo.block_size));
+        self.data
+            .dirty
+            .less(dropped * u64::from(self.geo.block_size));
         Ok(())
     }
 
@@ -262,11 +279,21 @@ impl Fs {
     /// The first failed write. Each file remembers its own for its openers.
     pub(super) fn flush_files(&self, files: &[&Inode]) -> Result<()> {
         let room = (BATCH_BYTES / self.geo.block_size as usize).max(1);
-        let mut batch = Batch { locks: Vec::new(), blocks: Vec::new() };
+        let mut batch = Batch {
+            locks: Vec::new(),
+            blocks: Vec::new(),
+        };
         let mut result = Ok(());
         for inode in files {
             // What becomes dirty behind this is no business of this call, so it ends.
-            let Some(last) = inode.dirty.state.lock().blocks.last_key_value().map(|(k, _)| *k) else {
+            let Some(last) = inode
+                .dirty
+                .state
+                .lock()
+                .blocks
+                .last_key_value()
+                .map(|(k, _)| *k)
+            else {
                 // Somebody else may be writing it: wait for that.
                 if inode.dirty.state.lock().in_flight > 0 {
                     batch.lock(inode);
@@ -287,14 +314,24 @@ impl Fs {
 
     /// Writes a batch and lets its files go.
     fn submit(&self, batch: &mut Batch<'_>) -> Result<()> {
-        let Batch { locks, blocks } = std::mem::replace(batch, Batch { locks: Vec::new(), blocks: Vec::new() });
+        let Batch { locks, blocks } = std::mem::replace(
+            batch,
+            Batch {
+                locks: Vec::new(),
+                blocks: Vec::new(),
+            },
+        );
         let mut order: Vec<_> = blocks.iter().collect();
         order.sort_unstable_by_key(|(_, block, _)| block.nr());
         let mut list = WriteList::new();
         for (_, block, page) in order {
             list.push(block.nr() * u64::from(self.geo.block_size), &page[..]);
         }
-        let result = if blocks.is_empty() { Ok(()) } else { list.submit(&**self.cache.device()) };
+        let result = if blocks.is_empty() {
+            Ok(())
+        } else {
+            list.submit(&**self.cache.device())
+        };
         let result = result.map_err(FsError::from);
         let mut each = vec![0usize; locks.len()];
         for (at, ..) in &blocks {
@@ -312,7 +349,9 @@ impl Fs {
                 _ => {}
             }
         }
-        self.data.dirty.less(blocks.len() as u64 * u64::from(self.geo.block_size));
+        self.data
+            .dirty
+            .less(blocks.len() as u64 * u64::from(self.geo.block_size));
         result
     }
 
@@ -322,7 +361,10 @@ impl Fs {
     /// As [`flush_files`](Self::flush_files).
     pub(super) fn flush_inodes(&self, inos: &[Ino]) -> Result<()> {
         let inos: BTreeSet<Ino> = inos.iter().copied().collect();
-        let files: Vec<Arc<Inode>> = inos.into_iter().filter_map(|ino| self.inodes.find(ino)).collect();
+        let files: Vec<Arc<Inode>> = inos
+            .into_iter()
+            .filter_map(|ino| self.inodes.find(ino))
+            .collect();
         self.flush_files(&files.iter().map(|f| &**f).collect::<Vec<_>>())
     }
 
@@ -350,7 +392,11 @@ impl Fs {
         files.lock().remove(&ino);
         // It may have become dirty meanwhile: `add_dirty` fills the map first and then enters the
         // file, so either it is dirty here or it is entered after this.
-        if self.inodes.find(ino).is_some_and(|f| f.dirty.since().is_some()) {
+        if self
+            .inodes
+            .find(ino)
+            .is_some_and(|f| f.dirty.since().is_some())
+        {
             files.lock().insert(ino);
         }
     }

@@ -22,7 +22,14 @@ impl Fs {
     /// # Errors
     /// EINVAL for an empty range, EFBIG, EPERM (immutable, append-only), ENOSPC (known before
     /// anything is allocated), EIO.
-    pub fn fallocate(&self, ctx: &Ctx, f: &OpenRef, mode: FallocateMode, offset: u64, len: u64) -> Result<()> {
+    pub fn fallocate(
+        &self,
+        ctx: &Ctx,
+        f: &OpenRef,
+        mode: FallocateMode,
+        offset: u64,
+        len: u64,
+    ) -> Result<()> {
         self.throttle()?;
         let inode = &f.inode;
         let mut guard = inode.body.write();
@@ -39,14 +46,18 @@ impl Fs {
         }
         let range = offset..end;
         let keeps_size = match mode {
-            FallocateMode::Allocate { keep_size } | FallocateMode::ZeroRange { keep_size } => keep_size,
+            FallocateMode::Allocate { keep_size } | FallocateMode::ZeroRange { keep_size } => {
+                keep_size
+            }
             FallocateMode::PunchHole => true,
         };
         let promise = match mode {
             FallocateMode::PunchHole => None,
             _ => Some(self.reserve(self.space_for(inode, body, &range)?, self.privileged(ctx))?),
         };
-        let mut h = self.journal.begin(self.tree_credits(body) + 4 * credits::WRITE_INODE)?;
+        let mut h = self
+            .journal
+            .begin(self.tree_credits(body) + 4 * credits::WRITE_INODE)?;
         let result = match mode {
             FallocateMode::Allocate { .. } => self.fill_holes(&mut h, inode, body, &range),
             FallocateMode::PunchHole => self.punch(&mut h, inode, body, &range),
@@ -88,11 +99,22 @@ impl Fs {
             at = next.map_or(blocks.end, |e| e.logical_end());
         }
         let per_node = u64::from(self.geo.block_size) / 24;
-        Ok(holes + if holes > 0 { edit_blocks(self.tree_depth(body)) + pieces / per_node } else { 0 })
+        Ok(holes
+            + if holes > 0 {
+                edit_blocks(self.tree_depth(body)) + pieces / per_node
+            } else {
+                0
+            })
     }
 
     /// Allocates what is not mapped in a range, as unwritten extents.
-    fn fill_holes(&self, h: &mut Handle<'_>, inode: &Inode, body: &mut InodeBody, range: &Range<u64>) -> Result<()> {
+    fn fill_holes(
+        &self,
+        h: &mut Handle<'_>,
+        inode: &Inode,
+        body: &mut InodeBody,
+        range: &Range<u64>,
+    ) -> Result<()> {
         let blocks = self.blocks_of(range);
         let mut at = blocks.start;
         while at < blocks.end {
@@ -104,9 +126,19 @@ impl Fs {
                     let need = self.tree_credits(body) + credits::ALLOC_BLOCKS;
                     self.more_credits(h, inode, body, need)?;
                     let goal = self.goal_for(inode, body, lblk)?;
-                    let run = self.alloc_blocks(h, inode, goal, len.min(MAX_UNWRITTEN_LEN), AllocFor::Data)?;
+                    let run = self.alloc_blocks(
+                        h,
+                        inode,
+                        goal,
+                        len.min(MAX_UNWRITTEN_LEN),
+                        AllocFor::Data,
+                    )?;
                     self.map_new(h, inode, body, lblk, run, true)?;
-                    h.note(FileChange::Extents { ino: inode.ino, first: lblk, count: run.len });
+                    h.note(FileChange::Extents {
+                        ino: inode.ino,
+                        first: lblk,
+                        count: run.len,
+                    });
                     run.len
                 }
             };
@@ -121,7 +153,13 @@ impl Fs {
     }
 
     /// Zeroes the parts of blocks at both ends of a range.
-    fn zero_edges(&self, h: &Handle<'_>, inode: &Inode, body: &InodeBody, range: &Range<u64>) -> Result<()> {
+    fn zero_edges(
+        &self,
+        h: &Handle<'_>,
+        inode: &Inode,
+        body: &InodeBody,
+        range: &Range<u64>,
+    ) -> Result<()> {
         let size = u64::from(self.geo.block_size);
         let whole = self.whole_blocks(range);
         let mut pages = Pages::new(self, self.way(h, body));
@@ -130,21 +168,39 @@ impl Fs {
             self.zero_within(&mut pages, inode, body, range.clone())
         } else {
             self.zero_within(&mut pages, inode, body, range.start..(whole.start * size))
-                .and_then(|()| self.zero_within(&mut pages, inode, body, whole.end * size..range.end))
+                .and_then(|()| {
+                    self.zero_within(&mut pages, inode, body, whole.end * size..range.end)
+                })
         };
         pages.done(inode);
         result
     }
 
-    fn punch(&self, h: &mut Handle<'_>, inode: &Inode, body: &mut InodeBody, range: &Range<u64>) -> Result<()> {
+    fn punch(
+        &self,
+        h: &mut Handle<'_>,
+        inode: &Inode,
+        body: &mut InodeBody,
+        range: &Range<u64>,
+    ) -> Result<()> {
         self.more_credits(h, inode, body, 2 + credits::WRITE_INODE)?;
         self.zero_edges(h, inode, body, range)?;
         let whole = self.whole_blocks(range);
-        if whole.is_empty() { Ok(()) } else { self.remove_range(h, inode, body, whole) }
+        if whole.is_empty() {
+            Ok(())
+        } else {
+            self.remove_range(h, inode, body, whole)
+        }
     }
 
     /// Zeroes a range without holes: blocks inside become unwritten, parts at the ends are zeroed.
-    fn zero_range(&self, h: &mut Handle<'_>, inode: &Inode, body: &mut InodeBody, range: &Range<u64>) -> Result<()> {
+    fn zero_range(
+        &self,
+        h: &mut Handle<'_>,
+        inode: &Inode,
+        body: &mut InodeBody,
+        range: &Range<u64>,
+    ) -> Result<()> {
         self.more_credits(h, inode, body, 2 + credits::WRITE_INODE)?;
         self.zero_edges(h, inode, body, range)?;
         let mut whole = self.whole_blocks(range);
@@ -154,7 +210,8 @@ impl Fs {
         while !whole.is_empty() {
             let need = self.tree_credits(body);
             self.more_credits(h, inode, body, need)?;
-            whole.start = self.edit_tree(h, inode, body, |tree| tree.convert_first(&whole, true))?;
+            whole.start =
+                self.edit_tree(h, inode, body, |tree| tree.convert_first(&whole, true))?;
         }
         Ok(())
     }

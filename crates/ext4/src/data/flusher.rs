@@ -36,9 +36,12 @@ type Quit = bool;
 impl DataState {
     /// Without dirty data.
     pub(crate) fn new(opts: &FsOptions) -> DataState {
-        DataState { dirty: DirtySet::new(opts), wanted: Arc::default(), started: AtomicBool::new(false) }
+        DataState {
+            dirty: DirtySet::new(opts),
+            wanted: Arc::default(),
+            started: AtomicBool::new(false),
+        }
     }
-
 }
 
 impl Drop for DataState {
@@ -51,9 +54,13 @@ impl Drop for DataState {
 impl Fs {
     /// Wakes the thread that writes data home in the background.
     pub(super) fn wake_flusher(&self) {
-        if !self.data.started.load(Ordering::Acquire) && !self.data.started.swap(true, Ordering::AcqRel) {
+        if !self.data.started.load(Ordering::Acquire)
+            && !self.data.started.swap(true, Ordering::AcqRel)
+        {
             let (fs, wanted) = (self.me.clone(), self.data.wanted.clone());
-            let thread = std::thread::Builder::new().name("stet-flush".into()).spawn(move || run(&fs, &wanted));
+            let thread = std::thread::Builder::new()
+                .name("stet-flush".into())
+                .spawn(move || run(&fs, &wanted));
             if let Err(e) = thread {
                 // Then commits and syncs alone write data home; the next need tries again.
                 tracing::warn!("no thread for background write-back: {e}");
@@ -116,7 +123,11 @@ fn run(fs: &Weak<Fs>, wanted: &Wanted) {
         }
         let Some(fs) = fs.upgrade() else { return };
         let much = fs.data.dirty.bytes() > fs.data.dirty.much();
-        let until = if much { Some(Instant::now()) } else { Instant::now().checked_sub(OLD) };
+        let until = if much {
+            Some(Instant::now())
+        } else {
+            Instant::now().checked_sub(OLD)
+        };
         if let Some(until) = until
             && let Err(FsError::Device(cause)) = fs.flush_old(until)
         {

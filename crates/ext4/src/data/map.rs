@@ -37,8 +37,15 @@ impl Fs {
         if body.flags().contains(InodeFlags::EXTENTS) {
             return Ok(());
         }
-        let what = if body.flags().contains(InodeFlags::INLINE_DATA) { "data in the inode" } else { "a block map of ext2" };
-        Err(FsError::Unsupported(format!("inode {} uses {what} instead of extents", inode.ino)))
+        let what = if body.flags().contains(InodeFlags::INLINE_DATA) {
+            "data in the inode"
+        } else {
+            "a block map of ext2"
+        };
+        Err(FsError::Unsupported(format!(
+            "inode {} uses {what} instead of extents",
+            inode.ino
+        )))
     }
 
     /// What lies at file block `lblk`, for at most `max` blocks (at least 1 is told).
@@ -46,28 +53,50 @@ impl Fs {
     /// # Errors
     /// EUCLEAN when the tree is damaged or leads to the file system's own blocks; EOPNOTSUPP for
     /// inodes not mapped by extents.
-    pub(crate) fn map(&self, inode: &Inode, body: &InodeBody, lblk: u32, max: u32) -> Result<Mapping> {
+    pub(crate) fn map(
+        &self,
+        inode: &Inode,
+        body: &InodeBody,
+        lblk: u32,
+        max: u32,
+    ) -> Result<Mapping> {
         self.check_mapped_by_extents(inode, body)?;
         let max = max.max(1);
-        match find(&Stored::new(self, inode, body), body.i_block(), lblk).inspect_err(|e| self.report(e))? {
+        match find(&Stored::new(self, inode, body), body.i_block(), lblk)
+            .inspect_err(|e| self.report(e))?
+        {
             Found::Hole(next) => {
-                let len = next.saturating_sub(u64::from(lblk)).clamp(1, u64::from(max)) as u32;
+                let len = next
+                    .saturating_sub(u64::from(lblk))
+                    .clamp(1, u64::from(max)) as u32;
                 Ok(Mapping::Hole { len })
             }
             Found::Extent(e) => {
                 let skip = lblk - e.block;
-                let run = BlockRun { start: e.start + u64::from(skip), len: (e.len - skip).min(max) };
+                let run = BlockRun {
+                    start: e.start + u64::from(skip),
+                    len: (e.len - skip).min(max),
+                };
                 // The volume's own files lie where the others must not.
                 if inode.ino == ROOT_INO || inode.ino >= self.geo.first_ino {
                     self.check_run(run).inspect_err(|e| self.report(e))?;
                 }
-                Ok(Mapping::Mapped { start: run.start, len: run.len, unwritten: e.unwritten })
+                Ok(Mapping::Mapped {
+                    start: run.start,
+                    len: run.len,
+                    unwritten: e.unwritten,
+                })
             }
         }
     }
 
     /// The first extent that ends behind file block `from`.
-    pub(crate) fn next_extent(&self, inode: &Inode, body: &InodeBody, from: u64) -> Result<Option<Extent>> {
+    pub(crate) fn next_extent(
+        &self,
+        inode: &Inode,
+        body: &InodeBody,
+        from: u64,
+    ) -> Result<Option<Extent>> {
         self.check_mapped_by_extents(inode, body)?;
         first_from(&Stored::new(self, inode, body), body.i_block(), from)
     }
@@ -102,11 +131,24 @@ impl Fs {
     ///
     /// # Errors
     /// EUCLEAN if there is none.
-    pub(crate) fn dir_block(&self, inode: &Inode, body: &InodeBody, lblk: u32) -> Result<Arc<Block>> {
+    pub(crate) fn dir_block(
+        &self,
+        inode: &Inode,
+        body: &InodeBody,
+        lblk: u32,
+    ) -> Result<Arc<Block>> {
         match self.map(inode, body, lblk, 1)? {
-            Mapping::Mapped { start, unwritten: false, .. } => Ok(self.cache.read(start)?),
+            Mapping::Mapped {
+                start,
+                unwritten: false,
+                ..
+            } => Ok(self.cache.read(start)?),
             _ => {
-                let e = FsError::corrupt("directory", 0, format!("inode {} has a hole at block {lblk}", inode.ino));
+                let e = FsError::corrupt(
+                    "directory",
+                    0,
+                    format!("inode {} has a hole at block {lblk}", inode.ino),
+                );
                 self.report(&e);
                 Err(e)
             }
@@ -139,7 +181,13 @@ impl Fs {
     }
 
     /// Maps one new block of a directory or symbolic link, near the one before it.
-    pub(super) fn add_meta_block(&self, h: &Handle<'_>, inode: &Inode, body: &mut InodeBody, lblk: u32) -> Result<BlockNr> {
+    pub(super) fn add_meta_block(
+        &self,
+        h: &Handle<'_>,
+        inode: &Inode,
+        body: &mut InodeBody,
+        lblk: u32,
+    ) -> Result<BlockNr> {
         let goal = self.goal_for(inode, body, lblk)?;
         let run = self.alloc_blocks(h, inode, goal, 1, AllocFor::Meta)?;
         self.map_new(h, inode, body, lblk, run, false)?;
@@ -147,8 +195,15 @@ impl Fs {
     }
 
     /// Where the block that holds file block `lblk` should lie: behind its predecessor.
-    pub(super) fn goal_for(&self, inode: &Inode, body: &InodeBody, lblk: u32) -> Result<Option<BlockNr>> {
-        let Some(before) = lblk.checked_sub(1) else { return Ok(None) };
+    pub(super) fn goal_for(
+        &self,
+        inode: &Inode,
+        body: &InodeBody,
+        lblk: u32,
+    ) -> Result<Option<BlockNr>> {
+        let Some(before) = lblk.checked_sub(1) else {
+            return Ok(None);
+        };
         match self.map(inode, body, before, 1)? {
             Mapping::Mapped { start, .. } => Ok(Some(start + 1)),
             Mapping::Hole { .. } => Ok(None),
@@ -165,13 +220,20 @@ impl Fs {
         run: BlockRun,
         unwritten: bool,
     ) -> Result<()> {
-        let new = Extent { block: lblk, len: run.len, start: run.start, unwritten };
+        let new = Extent {
+            block: lblk,
+            len: run.len,
+            start: run.start,
+            unwritten,
+        };
         let counted = body.add_blocks(i64::from(run.len));
         let result = match counted {
-            Ok(()) => self.edit_tree(h, inode, body, |tree| tree.insert(new)).inspect_err(|_| {
-                // It was added just now, so it can be taken away.
-                let _ = body.add_blocks(-i64::from(run.len));
-            }),
+            Ok(()) => self
+                .edit_tree(h, inode, body, |tree| tree.insert(new))
+                .inspect_err(|_| {
+                    // It was added just now, so it can be taken away.
+                    let _ = body.add_blocks(-i64::from(run.len));
+                }),
             Err(e) => Err(e),
         };
         result.inspect_err(|_| {

@@ -15,7 +15,9 @@ use crate::types::DataMode;
 impl Fs {
     /// Whether the content of this inode goes through the journal.
     pub(super) fn journals_data(&self, body: &InodeBody) -> bool {
-        !body.is_regular() || self.opts.data == DataMode::Journal || body.flags().contains(InodeFlags::JOURNAL_DATA)
+        !body.is_regular()
+            || self.opts.data == DataMode::Journal
+            || body.flags().contains(InodeFlags::JOURNAL_DATA)
     }
 }
 
@@ -37,7 +39,11 @@ pub(super) struct Pages<'a> {
 
 impl<'a> Pages<'a> {
     pub(super) fn new(fs: &'a Fs, way: Way<'a>) -> Pages<'a> {
-        Pages { fs, way, dirty: Vec::new() }
+        Pages {
+            fs,
+            way,
+            dirty: Vec::new(),
+        }
     }
 
     /// Puts `bytes` into file block `lblk`, which lies in block `nr`, from byte `at` on. The rest of
@@ -45,10 +51,21 @@ impl<'a> Pages<'a> {
     ///
     /// # Errors
     /// A read that failed; cannot happen for fresh or whole blocks, or for those in the cache.
-    pub(super) fn put(&mut self, lblk: u32, nr: BlockNr, at: usize, bytes: &[u8], fresh: bool) -> Result<()> {
+    pub(super) fn put(
+        &mut self,
+        lblk: u32,
+        nr: BlockNr,
+        at: usize,
+        bytes: &[u8],
+        fresh: bool,
+    ) -> Result<()> {
         let len = self.fs.cache.block_size();
         let whole = at == 0 && bytes.len() == len;
-        let block = if whole || fresh { self.fs.cache.get(nr) } else { self.fs.cache.read(nr)? };
+        let block = if whole || fresh {
+            self.fs.cache.get(nr)
+        } else {
+            self.fs.cache.read(nr)?
+        };
         let put = |page: &mut [u8]| match page.get_mut(at..at + bytes.len()) {
             Some(to) => {
                 to.copy_from_slice(bytes);
@@ -77,7 +94,9 @@ impl<'a> Pages<'a> {
                     }
                     match write.page_mut() {
                         Some((page, _)) => put(page)?,
-                        None => return Err(FsError::corrupt("data block", nr, "it has no content")),
+                        None => {
+                            return Err(FsError::corrupt("data block", nr, "it has no content"));
+                        }
                     }
                 }
                 drop(write);
@@ -93,7 +112,10 @@ impl<'a> Pages<'a> {
     /// A read that failed.
     pub(super) fn zero(&mut self, lblk: u32, nr: BlockNr, range: Range<usize>) -> Result<()> {
         let block = self.fs.cache.read(nr)?;
-        let clean = block.peek().is_some_and(|p| p.get(range.clone()).is_some_and(|b| b.iter().all(|b| *b == 0)));
+        let clean = block.peek().is_some_and(|p| {
+            p.get(range.clone())
+                .is_some_and(|b| b.iter().all(|b| *b == 0))
+        });
         if clean {
             return Ok(());
         }

@@ -69,7 +69,11 @@ impl Fs {
         let len = {
             let body = inode.body.read();
             if !body.is_regular() {
-                return Err(FsError::Errno(if body.is_dir() { libc::EISDIR } else { libc::EINVAL }));
+                return Err(FsError::Errno(if body.is_dir() {
+                    libc::EISDIR
+                } else {
+                    libc::EINVAL
+                }));
             }
             let len = body.size().saturating_sub(offset).min(buf.len() as u64) as usize;
             match buf.get_mut(..len) {
@@ -85,7 +89,13 @@ impl Fs {
     }
 
     /// Fills `buf` with what lies from `offset` on; holes read as zeroes. No look at the size.
-    pub(super) fn read_range(&self, inode: &Inode, body: &InodeBody, offset: u64, buf: &mut [u8]) -> Result<()> {
+    pub(super) fn read_range(
+        &self,
+        inode: &Inode,
+        body: &InodeBody,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> Result<()> {
         let end = offset.saturating_add(buf.len() as u64);
         let in_order = inode.ahead.follow(offset, end);
         let large = buf.len() >= LARGE || (in_order && buf.len() >= LARGE_IN_ORDER);
@@ -107,10 +117,18 @@ impl Fs {
             rest = others;
             at += bytes as u64;
             match mapping {
-                Mapping::Mapped { start, unwritten: false, .. } if large => {
+                Mapping::Mapped {
+                    start,
+                    unwritten: false,
+                    ..
+                } if large => {
                     self.read_run_past_cache(start, skip, part, &mut list)?;
                 }
-                Mapping::Mapped { start, unwritten: false, .. } => self.read_run(start, skip, part)?,
+                Mapping::Mapped {
+                    start,
+                    unwritten: false,
+                    ..
+                } => self.read_run(start, skip, part)?,
                 _ => part.fill(0),
             }
         }
@@ -133,7 +151,10 @@ impl Fs {
     fn copy_block(&self, nr: BlockNr, skip: usize, piece: &mut [u8]) -> Result<()> {
         let block = self.cache.read(nr)?;
         let page = block.peek();
-        match page.as_deref().and_then(|p| p.get(skip..skip + piece.len())) {
+        match page
+            .as_deref()
+            .and_then(|p| p.get(skip..skip + piece.len()))
+        {
             Some(bytes) => piece.copy_from_slice(bytes),
             None => return Err(FsError::corrupt("data block", nr, "it has no content")),
         }
@@ -183,15 +204,25 @@ impl Fs {
     /// Reads ahead for a reader that goes through the file in small steps and wants up to `to` now.
     /// An error shows when the blocks are really wanted.
     fn read_ahead(&self, inode: &Inode, body: &InodeBody, to: u64) {
-        let Some((from, upto)) = inode.ahead.more(to) else { return };
+        let Some((from, upto)) = inode.ahead.more(to) else {
+            return;
+        };
         let bits = self.geo.block_bits;
-        let end = upto.min(body.size()).div_ceil(u64::from(self.geo.block_size));
+        let end = upto
+            .min(body.size())
+            .div_ceil(u64::from(self.geo.block_size));
         let mut at = from >> bits;
         while at < end {
             let Ok(lblk) = u32::try_from(at) else { return };
-            let Ok(mapping) = self.map(inode, body, lblk, (end - at) as u32) else { return };
+            let Ok(mapping) = self.map(inode, body, lblk, (end - at) as u32) else {
+                return;
+            };
             let (Mapping::Hole { len } | Mapping::Mapped { len, .. }) = mapping;
-            if let Mapping::Mapped { start, unwritten: false, .. } = mapping
+            if let Mapping::Mapped {
+                start,
+                unwritten: false,
+                ..
+            } = mapping
                 && let Err(e) = self.cache.prefetch(start, u64::from(len))
             {
                 tracing::debug!(ino = inode.ino, "read-ahead: {e}");
@@ -211,6 +242,9 @@ fn pieces(
 ) -> impl Iterator<Item = (BlockNr, usize, &mut [u8])> {
     let head = (size - skip).min(part.len());
     let (first, rest) = part.split_at_mut(head);
-    let others = rest.chunks_mut(size).enumerate().map(move |(i, piece)| (start + 1 + i as u64, 0, piece));
+    let others = rest
+        .chunks_mut(size)
+        .enumerate()
+        .map(move |(i, piece)| (start + 1 + i as u64, 0, piece));
     std::iter::once((start, skip, first)).chain(others)
 }

@@ -23,10 +23,17 @@ impl Fs {
         }
         let mut at = offset;
         while at < size {
-            let lblk = u32::try_from(at >> self.geo.block_bits).map_err(|_| FsError::Errno(libc::EFBIG))?;
+            let lblk = u32::try_from(at >> self.geo.block_bits)
+                .map_err(|_| FsError::Errno(libc::EFBIG))?;
             let mapping = self.map(inode, &body, lblk, u32::MAX)?;
             let (Mapping::Hole { len } | Mapping::Mapped { len, .. }) = mapping;
-            let data = matches!(mapping, Mapping::Mapped { unwritten: false, .. });
+            let data = matches!(
+                mapping,
+                Mapping::Mapped {
+                    unwritten: false,
+                    ..
+                }
+            );
             if data == (what == SeekWhat::Data) {
                 return Ok(at);
             }

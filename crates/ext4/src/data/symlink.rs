@@ -33,7 +33,11 @@ impl Fs {
 
     fn read_long_link(&self, inode: &Inode, body: &InodeBody) -> Result<Vec<u8>> {
         let bad = |block, what: &str| {
-            let e = FsError::corrupt("symbolic link", block, format!("inode {}: {what}", inode.ino));
+            let e = FsError::corrupt(
+                "symbolic link",
+                block,
+                format!("inode {}: {what}", inode.ino),
+            );
             self.report(&e);
             e
         };
@@ -41,11 +45,19 @@ impl Fs {
         if size == 0 || size > u64::from(self.geo.block_size) {
             return Err(bad(0, &format!("a target of {size} bytes")));
         }
-        let Mapping::Mapped { start, unwritten: false, .. } = self.map(inode, body, 0, 1)? else {
+        let Mapping::Mapped {
+            start,
+            unwritten: false,
+            ..
+        } = self.map(inode, body, 0, 1)?
+        else {
             return Err(bad(0, "it has no block"));
         };
         let block = self.cache.read(start)?;
-        let target = block.peek().and_then(|p| p.get(..size as usize).map(<[u8]>::to_vec)).unwrap_or_default();
+        let target = block
+            .peek()
+            .and_then(|p| p.get(..size as usize).map(<[u8]>::to_vec))
+            .unwrap_or_default();
         if target.is_empty() || target.contains(&0) {
             return Err(bad(start, "the target is shorter than its size"));
         }

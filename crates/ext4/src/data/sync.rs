@@ -23,13 +23,25 @@ impl Fs {
         }
         let upto = {
             let points = inode.sync.lock();
-            if datasync { points.data.clone() } else { points.meta.clone() }
+            if datasync {
+                points.data.clone()
+            } else {
+                points.meta.clone()
+            }
         };
-        let data = if inode.dirty.is_clean() { Vec::new() } else { vec![inode.ino] };
+        let data = if inode.dirty.is_clean() {
+            Vec::new()
+        } else {
+            vec![inode.ino]
+        };
         let answer = move |result: Result<(), JournalError>| {
             // Looked at after the data went home, so that this very failure is included.
             let failed = inode.dirty.failure_since(&seen);
-            done(result.map_err(FsError::from).and(failed.map_or(Ok(()), Err)));
+            done(
+                result
+                    .map_err(FsError::from)
+                    .and(failed.map_or(Ok(()), Err)),
+            );
         };
         self.journal.commit_then(upto, data, Box::new(answer));
     }

@@ -53,11 +53,21 @@ impl Fs {
 
     /// How changes of this file's data in `h` get home.
     pub(super) fn way<'a>(&self, h: &'a Handle<'a>, body: &InodeBody) -> Way<'a> {
-        if self.journals_data(body) { Way::Journal(h) } else { Way::Home(Some(h)) }
+        if self.journals_data(body) {
+            Way::Journal(h)
+        } else {
+            Way::Home(Some(h))
+        }
     }
 
     /// Zeroes the rest of the block in which byte `end` lies, if it is mapped and written.
-    pub(super) fn zero_behind(&self, pages: &mut Pages<'_>, inode: &Inode, body: &InodeBody, end: u64) -> Result<()> {
+    pub(super) fn zero_behind(
+        &self,
+        pages: &mut Pages<'_>,
+        inode: &Inode,
+        body: &InodeBody,
+        end: u64,
+    ) -> Result<()> {
         let size = u64::from(self.geo.block_size);
         self.zero_within(pages, inode, body, end..end.next_multiple_of(size))
     }
@@ -70,11 +80,18 @@ impl Fs {
         body: &InodeBody,
         range: Range<u64>,
     ) -> Result<()> {
-        let Ok(lblk) = u32::try_from(range.start >> self.geo.block_bits) else { return Ok(()) };
+        let Ok(lblk) = u32::try_from(range.start >> self.geo.block_bits) else {
+            return Ok(());
+        };
         if range.is_empty() {
             return Ok(());
         }
-        if let Mapping::Mapped { start, unwritten: false, .. } = self.map(inode, body, lblk, 1)? {
+        if let Mapping::Mapped {
+            start,
+            unwritten: false,
+            ..
+        } = self.map(inode, body, lblk, 1)?
+        {
             let base = u64::from(lblk) << self.geo.block_bits;
             let at = (range.start - base) as usize..(range.end - base) as usize;
             pages.zero(lblk, start, at)?;
@@ -92,16 +109,34 @@ impl Fs {
         range: Range<u64>,
     ) -> Result<()> {
         self.drop_dirty(h, inode, range.clone())?;
-        let kind = if self.journals_data(body) { Freed::Journaled } else { Freed::Data };
+        let kind = if self.journals_data(body) {
+            Freed::Journaled
+        } else {
+            Freed::Data
+        };
         // An extent may reach over this many groups.
         let groups = MAX_LEN / self.geo.blocks_per_group.max(1) + 2;
         loop {
             let need = self.tree_credits(body) + groups * credits::FREE_BLOCKS;
             self.more_credits(h, inode, body, need)?;
-            let Some(gone) = self.edit_tree(h, inode, body, |tree| tree.remove_last(&range))? else { break };
-            self.free_blocks(h, BlockRun { start: gone.start, len: gone.len }, kind)?;
+            let Some(gone) = self.edit_tree(h, inode, body, |tree| tree.remove_last(&range))?
+            else {
+                break;
+            };
+            self.free_blocks(
+                h,
+                BlockRun {
+                    start: gone.start,
+                    len: gone.len,
+                },
+                kind,
+            )?;
             body.add_blocks(-i64::from(gone.len))?;
-            h.note(FileChange::Extents { ino: inode.ino, first: gone.block, count: gone.len });
+            h.note(FileChange::Extents {
+                ino: inode.ino,
+                first: gone.block,
+                count: gone.len,
+            });
         }
         Ok(())
     }
@@ -124,7 +159,12 @@ impl Fs {
     }
 
     /// Writes the inode after a change of its size or blocks, also while it is being deleted.
-    pub(super) fn write_inode_step(&self, h: &Handle<'_>, inode: &Inode, body: &mut InodeBody) -> Result<()> {
+    pub(super) fn write_inode_step(
+        &self,
+        h: &Handle<'_>,
+        inode: &Inode,
+        body: &mut InodeBody,
+    ) -> Result<()> {
         self.store_inode(h, inode, body)?;
         inode.sync.lock().data.merge(&h.point());
         Ok(())

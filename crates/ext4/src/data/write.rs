@@ -74,7 +74,14 @@ impl Fs {
     ///
     /// # Errors
     /// ENOSPC, EFBIG; EPERM for immutable files, and append-only ones before their end; EIO; EROFS.
-    pub fn write(&self, ctx: &Ctx, f: &OpenRef, offset: u64, data: &[u8], kill_suidgid: bool) -> Result<usize> {
+    pub fn write(
+        &self,
+        ctx: &Ctx,
+        f: &OpenRef,
+        offset: u64,
+        data: &[u8],
+        kill_suidgid: bool,
+    ) -> Result<usize> {
         self.throttle()?;
         let inode = &f.inode;
         let mut guard = inode.body.write();
@@ -84,7 +91,9 @@ impl Fs {
         if room == 0 && !data.is_empty() {
             return Err(FsError::Errno(libc::EFBIG));
         }
-        let data = data.get(..usize::try_from(room).unwrap_or(usize::MAX).min(data.len())).unwrap_or_default();
+        let data = data
+            .get(..usize::try_from(room).unwrap_or(usize::MAX).min(data.len()))
+            .unwrap_or_default();
         let journaled = self.journals_data(body);
         let mut done = 0;
         while let Some(rest) = data.get(done..).filter(|r| !r.is_empty()) {
@@ -111,11 +120,16 @@ impl Fs {
     /// Refuses to change the content of what must not change. `offset`: where a write begins.
     pub(super) fn check_changeable(&self, body: &InodeBody, offset: Option<u64>) -> Result<()> {
         if !body.is_regular() {
-            return Err(FsError::Errno(if body.is_dir() { libc::EISDIR } else { libc::EINVAL }));
+            return Err(FsError::Errno(if body.is_dir() {
+                libc::EISDIR
+            } else {
+                libc::EINVAL
+            }));
         }
         let flags = body.flags();
         let appends = offset.is_some_and(|o| o >= body.size());
-        if flags.contains(InodeFlags::IMMUTABLE) || (flags.contains(InodeFlags::APPEND) && !appends) {
+        if flags.contains(InodeFlags::IMMUTABLE) || (flags.contains(InodeFlags::APPEND) && !appends)
+        {
             return Err(FsError::Errno(libc::EPERM));
         }
         Ok(())
@@ -125,7 +139,8 @@ impl Fs {
     /// `security.capability`.
     fn privileges_to_drop(&self, inode: &Inode, body: &InodeBody) -> Result<Dropped> {
         let capability = self.capability_removal(inode, body)?;
-        let any = !capability.is_empty() || without_suidgid(u32::from(body.mode())) != u32::from(body.mode());
+        let any = !capability.is_empty()
+            || without_suidgid(u32::from(body.mode())) != u32::from(body.mode());
         Ok(Dropped { capability, any })
     }
 
@@ -135,10 +150,23 @@ impl Fs {
         let mut at = blocks.start;
         while at < blocks.end {
             let lblk = u32::try_from(at).map_err(|_| FsError::Errno(libc::EFBIG))?;
-            let (len, kind) = match self.map(inode, body, lblk, (blocks.end - at).min(u64::from(u32::MAX)) as u32)? {
+            let (len, kind) = match self.map(
+                inode,
+                body,
+                lblk,
+                (blocks.end - at).min(u64::from(u32::MAX)) as u32,
+            )? {
                 Mapping::Hole { len } => (len, Kind::Hole),
-                Mapping::Mapped { start, len, unwritten: true } => (len, Kind::Unwritten(start)),
-                Mapping::Mapped { start, len, unwritten: false } => (len, Kind::Written(start)),
+                Mapping::Mapped {
+                    start,
+                    len,
+                    unwritten: true,
+                } => (len, Kind::Unwritten(start)),
+                Mapping::Mapped {
+                    start,
+                    len,
+                    unwritten: false,
+                } => (len, Kind::Written(start)),
             };
             match segments.last_mut() {
                 // Holes are told in pieces.
@@ -156,7 +184,12 @@ impl Fs {
     }
 
     /// Promises up to `blocks` blocks; fewer if there are no more, but one at least.
-    fn reserve_some(&self, blocks: u64, nodes: u64, privileged: bool) -> Result<(u64, Reservation<'_>)> {
+    fn reserve_some(
+        &self,
+        blocks: u64,
+        nodes: u64,
+        privileged: bool,
+    ) -> Result<(u64, Reservation<'_>)> {
         let mut want = blocks;
         loop {
             match self.reserve(want + nodes, privileged) {
@@ -175,13 +208,22 @@ impl Fs {
         // A journaled chunk must fit into one transaction, with what describes it.
         let fixed = RUNS * (self.tree_credits(body) + credits::ALLOC_BLOCKS) + credits::WRITE_INODE;
         if chunk.journaled {
-            let most = u64::from(self.journal.max_credits().saturating_sub(fixed + RUNS).max(1));
+            let most = u64::from(
+                self.journal
+                    .max_credits()
+                    .saturating_sub(fixed + RUNS)
+                    .max(1),
+            );
             let last = (chunk.offset >> bits).saturating_add(most) << bits;
             end = end.min(last);
         }
         let blocks = self.blocks_of(&(chunk.offset..end));
         let segments = self.segments(inode, body, &blocks)?;
-        let holes: u64 = segments.iter().filter(|s| s.kind == Kind::Hole).map(|s| u64::from(s.len)).sum();
+        let holes: u64 = segments
+            .iter()
+            .filter(|s| s.kind == Kind::Hole)
+            .map(|s| u64::from(s.len))
+            .sum();
         let fresh = segments.iter().any(|s| !matches!(s.kind, Kind::Written(_)));
         self.load_edges(chunk, &segments, end)?;
 
@@ -190,19 +232,31 @@ impl Fs {
         // A block behind whose old end the write begins must not show what lay there.
         let gap = chunk.offset > size && !size.is_multiple_of(u64::from(self.geo.block_size));
         let grows = end > size;
-        let lost = if chunk.kill { Some(self.privileges_to_drop(inode, body)?).filter(|l| l.any) } else { None };
+        let lost = if chunk.kill {
+            Some(self.privileges_to_drop(inode, body)?).filter(|l| l.any)
+        } else {
+            None
+        };
         let stamp = body.mtime() != now || body.ctime() != now;
         if !(chunk.journaled || fresh || gap || grows || stamp || lost.is_some()) {
             let mut pages = Pages::new(self, Way::Home(None));
-            let put = segments.iter().try_for_each(|s| self.put_segment(&mut pages, chunk, s, end));
+            let put = segments
+                .iter()
+                .try_for_each(|s| self.put_segment(&mut pages, chunk, s, end));
             pages.done(inode);
             return put.map(|()| (end - chunk.offset) as usize);
         }
 
-        let nodes = if fresh { edit_blocks(self.tree_depth(body)) } else { 0 };
+        let nodes = if fresh {
+            edit_blocks(self.tree_depth(body))
+        } else {
+            0
+        };
         let (promised, promise) = match holes {
             0 => (0, None),
-            n => self.reserve_some(n, nodes, chunk.privileged).map(|(n, p)| (n, Some(p)))?,
+            n => self
+                .reserve_some(n, nodes, chunk.privileged)
+                .map(|(n, p)| (n, Some(p)))?,
         };
         let mut need = credits::WRITE_INODE + lost.as_ref().map_or(0, |_| LAYOUT_CREDITS);
         if fresh {
@@ -212,13 +266,28 @@ impl Fs {
             need += (blocks.end - blocks.start) as Credits + 1;
         }
         let h = self.journal.begin(need.min(self.journal.max_credits()))?;
-        let mut writer = Writer { fs: self, chunk, h: &h, end, promised, promise };
+        let mut writer = Writer {
+            fs: self,
+            chunk,
+            h: &h,
+            end,
+            promised,
+            promise,
+        };
         // What the inode says of the data after this transaction needs the data to be there.
         let order = chunk.journaled || fresh || gap || grows;
-        let way = if chunk.journaled { Way::Journal(&h) } else { Way::Home(order.then_some(&h)) };
+        let way = if chunk.journaled {
+            Way::Journal(&h)
+        } else {
+            Way::Home(order.then_some(&h))
+        };
         let mut pages = Pages::new(self, way);
-        let result = if gap { self.zero_behind(&mut pages, inode, body, size) } else { Ok(()) }
-            .and_then(|()| writer.write(&mut pages, body, &segments));
+        let result = if gap {
+            self.zero_behind(&mut pages, inode, body, size)
+        } else {
+            Ok(())
+        }
+        .and_then(|()| writer.write(&mut pages, body, &segments));
         pages.done(inode);
         let written = match result {
             Ok(n) => n,
@@ -239,7 +308,11 @@ impl Fs {
         if order {
             self.write_inode_data(&h, inode, body)?;
             let count = (blocks.end - blocks.start) as u32;
-            h.note(FileChange::Extents { ino: inode.ino, first: blocks.start as u32, count });
+            h.note(FileChange::Extents {
+                ino: inode.ino,
+                first: blocks.start as u32,
+                count,
+            });
         } else {
             self.write_inode(&h, inode, body)?;
         }
@@ -249,18 +322,30 @@ impl Fs {
     /// Reads the blocks that are changed in part, before a handle is open.
     fn load_edges(&self, chunk: &Chunk<'_>, segments: &Segments, end: u64) -> Result<()> {
         let size = u64::from(self.geo.block_size);
-        for (segment, at) in segments.first().map(|s| (s, chunk.offset)).into_iter().chain(segments.last().map(|s| (s, end))) {
+        for (segment, at) in segments
+            .first()
+            .map(|s| (s, chunk.offset))
+            .into_iter()
+            .chain(segments.last().map(|s| (s, end)))
+        {
             if let Kind::Written(start) = segment.kind
                 && !at.is_multiple_of(size)
             {
-                self.cache.read(start + ((at / size) - u64::from(segment.lblk)))?;
+                self.cache
+                    .read(start + ((at / size) - u64::from(segment.lblk)))?;
             }
         }
         Ok(())
     }
 
     /// Puts the chunk's bytes into the blocks of a segment that is mapped now.
-    fn put_segment(&self, pages: &mut Pages<'_>, chunk: &Chunk<'_>, segment: &Segment, end: u64) -> Result<()> {
+    fn put_segment(
+        &self,
+        pages: &mut Pages<'_>,
+        chunk: &Chunk<'_>,
+        segment: &Segment,
+        end: u64,
+    ) -> Result<()> {
         let (start, fresh) = match segment.kind {
             Kind::Written(start) => (start, false),
             Kind::Unwritten(start) => (start, true),
@@ -272,8 +357,16 @@ impl Fs {
             let base = u64::from(lblk) << bits;
             let from = base.max(chunk.offset);
             let to = (base + u64::from(self.geo.block_size)).min(end);
-            let bytes = chunk.bytes.get((from - chunk.offset) as usize..(to - chunk.offset) as usize);
-            pages.put(lblk, start + u64::from(i), (from - base) as usize, bytes.unwrap_or_default(), fresh)?;
+            let bytes = chunk
+                .bytes
+                .get((from - chunk.offset) as usize..(to - chunk.offset) as usize);
+            pages.put(
+                lblk,
+                start + u64::from(i),
+                (from - base) as usize,
+                bytes.unwrap_or_default(),
+                fresh,
+            )?;
         }
         Ok(())
     }
@@ -294,7 +387,12 @@ struct Writer<'a> {
 impl Writer<'_> {
     /// Writes the segments in order and returns the bytes written. Stops early, with what was
     /// written, when space or credits run out.
-    fn write(&mut self, pages: &mut Pages<'_>, body: &mut InodeBody, segments: &Segments) -> Result<usize> {
+    fn write(
+        &mut self,
+        pages: &mut Pages<'_>,
+        body: &mut InodeBody,
+        segments: &Segments,
+    ) -> Result<usize> {
         let fs = self.fs;
         let mut upto = self.chunk.offset;
         for segment in segments {
@@ -302,10 +400,14 @@ impl Writer<'_> {
             while rest.len > 0 {
                 let mut part = match self.map_part(body, &rest) {
                     Ok(Some(part)) => part,
-                    Ok(None) if upto > self.chunk.offset => return Ok((upto - self.chunk.offset) as usize),
+                    Ok(None) if upto > self.chunk.offset => {
+                        return Ok((upto - self.chunk.offset) as usize);
+                    }
                     Ok(None) => return Err(FsError::Errno(libc::ENOSPC)),
                     // Space or the like; what is written so far stands.
-                    Err(FsError::Errno(_)) if upto > self.chunk.offset => return Ok((upto - self.chunk.offset) as usize),
+                    Err(FsError::Errno(_)) if upto > self.chunk.offset => {
+                        return Ok((upto - self.chunk.offset) as usize);
+                    }
                     Err(e) => return Err(e),
                 };
                 part.len = part.len.min(rest.len);
@@ -317,7 +419,9 @@ impl Writer<'_> {
                     Kind::Unwritten(s) => Kind::Unwritten(s + u64::from(part.len)),
                     Kind::Hole => Kind::Hole,
                 };
-                upto = (u64::from(rest.lblk) << fs.geo.block_bits).min(self.end).max(upto);
+                upto = (u64::from(rest.lblk) << fs.geo.block_bits)
+                    .min(self.end)
+                    .max(upto);
             }
         }
         Ok((upto - self.chunk.offset) as usize)
@@ -335,8 +439,13 @@ impl Writer<'_> {
                     return Ok(None);
                 }
                 let range = u64::from(rest.lblk)..u64::from(rest.lblk) + u64::from(rest.len);
-                let upto = fs.edit_tree(self.h, inode, body, |tree| tree.convert_first(&range, false))?;
-                Ok(Some(Segment { len: (upto - range.start) as u32, ..*rest }))
+                let upto = fs.edit_tree(self.h, inode, body, |tree| {
+                    tree.convert_first(&range, false)
+                })?;
+                Ok(Some(Segment {
+                    len: (upto - range.start) as u32,
+                    ..*rest
+                }))
             }
             Kind::Hole => {
                 let want = u64::from(rest.len).min(self.promised) as u32;
@@ -345,13 +454,20 @@ impl Writer<'_> {
                 }
                 let goal = fs.goal_for(inode, body, rest.lblk)?;
                 let run = fs.alloc_blocks(self.h, inode, goal, want, AllocFor::Data)?;
-                let run = BlockRun { len: run.len.min(want), ..run };
+                let run = BlockRun {
+                    len: run.len.min(want),
+                    ..run
+                };
                 fs.map_new(self.h, inode, body, rest.lblk, run, false)?;
                 self.promised -= u64::from(run.len);
                 if let Some(promise) = &mut self.promise {
                     promise.consumed(u64::from(run.len));
                 }
-                Ok(Some(Segment { lblk: rest.lblk, len: run.len, kind: Kind::Unwritten(run.start) }))
+                Ok(Some(Segment {
+                    lblk: rest.lblk,
+                    len: run.len,
+                    kind: Kind::Unwritten(run.start),
+                }))
             }
         }
     }

@@ -26,7 +26,9 @@ impl<N: NodesMut> Tree<'_, N> {
             let place = self.place(new.block)?;
             let [_, before] = place.before;
             if before.is_some_and(|b| b.logical_end() > u64::from(new.block))
-                || place.after.is_some_and(|a| u64::from(a.block) < new.logical_end())
+                || place
+                    .after
+                    .is_some_and(|a| u64::from(a.block) < new.logical_end())
             {
                 return Err(self.damaged(0, format_args!("{new:?} goes where something is mapped")));
             }
@@ -52,9 +54,16 @@ impl<N: NodesMut> Tree<'_, N> {
         for _ in 0..MOST_SPLITS {
             let place = self.place(last)?;
             let [_, before] = place.before;
-            let Some((whole, gone)) = before.and_then(|b| Some((b, cut(&b, range)?))) else { return Ok(None) };
+            let Some((whole, gone)) = before.and_then(|b| Some((b, cut(&b, range)?))) else {
+                return Ok(None);
+            };
             let at = place.at();
-            if self.try_replace(&place, at - 1..at, &around(&whole, &gone, None), whole.start)? {
+            if self.try_replace(
+                &place,
+                at - 1..at,
+                &around(&whole, &gone, None),
+                whole.start,
+            )? {
                 return Ok(Some(gone));
             }
         }
@@ -67,7 +76,9 @@ impl<N: NodesMut> Tree<'_, N> {
     /// # Errors
     /// ENOSPC when extents had to be split and a node allocated for that.
     pub(crate) fn convert_first(&mut self, range: &Range<u64>, unwritten: bool) -> Result<u64> {
-        let Ok(block) = u32::try_from(range.start) else { return Ok(range.end) };
+        let Ok(block) = u32::try_from(range.start) else {
+            return Ok(range.end);
+        };
         for _ in 0..MOST_SPLITS {
             let place = self.place(block)?;
             let [left, before] = place.before;
@@ -84,7 +95,9 @@ impl<N: NodesMut> Tree<'_, N> {
             }
             let pieces = around(&whole, &part, Some(Extent { unwritten, ..part }));
             let left = left.filter(|_| part.block == whole.block);
-            let right = place.after.filter(|_| part.logical_end() == whole.logical_end());
+            let right = place
+                .after
+                .filter(|_| part.logical_end() == whole.logical_end());
             let at = place.at();
             let (gone, pieces) = join(at - 1..at, pieces, left, right);
             if self.try_replace(&place, gone, &pieces, whole.start)? {
@@ -95,7 +108,13 @@ impl<N: NodesMut> Tree<'_, N> {
     }
 
     /// Replaces if the leaf has the room, else makes some and says `false`.
-    fn try_replace(&mut self, place: &Place, gone: Range<usize>, new: &[Extent], near: BlockNr) -> Result<bool> {
+    fn try_replace(
+        &mut self,
+        place: &Place,
+        gone: Range<usize>,
+        new: &[Extent],
+        near: BlockNr,
+    ) -> Result<bool> {
         let fits = place.fits(gone.len(), new.len());
         if fits {
             self.replace(&place.path, gone, new)?;

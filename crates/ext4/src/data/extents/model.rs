@@ -27,7 +27,12 @@ const FIRST_NODE: u64 = 1 << 30;
 
 impl Nodes for Mem {
     fn read<R>(&self, nr: BlockNr, expect: &Expect, f: impl FnOnce(NodeRef<'_>) -> R) -> Result<R> {
-        let bytes = self.blocks.borrow().get(&nr).expect("a node that was freed is read").clone();
+        let bytes = self
+            .blocks
+            .borrow()
+            .get(&nr)
+            .expect("a node that was freed is read")
+            .clone();
         let node = NodeRef::new(&bytes)?;
         node.check(expect)?;
         Ok(f(node))
@@ -45,11 +50,18 @@ impl Nodes for Mem {
 impl NodesMut for Mem {
     fn change<R>(&self, nr: BlockNr, f: impl FnOnce(&mut NodeMut<'_>) -> Result<R>) -> Result<R> {
         let mut blocks = self.blocks.borrow_mut();
-        let bytes = blocks.get_mut(&nr).expect("a node that was freed is changed");
+        let bytes = blocks
+            .get_mut(&nr)
+            .expect("a node that was freed is changed");
         f(&mut NodeMut::new(&mut bytes[..])?)
     }
 
-    fn create(&self, _near: BlockNr, depth: u16, f: impl FnOnce(&mut NodeMut<'_>) -> Result<()>) -> Result<BlockNr> {
+    fn create(
+        &self,
+        _near: BlockNr,
+        depth: u16,
+        f: impl FnOnce(&mut NodeMut<'_>) -> Result<()>,
+    ) -> Result<BlockNr> {
         if self.room.get() == 0 {
             return Err(FsError::Errno(libc::ENOSPC));
         }
@@ -62,7 +74,10 @@ impl NodesMut for Mem {
     }
 
     fn free(&self, nr: BlockNr) -> Result<()> {
-        self.blocks.borrow_mut().remove(&nr).expect("a node is freed twice");
+        self.blocks
+            .borrow_mut()
+            .remove(&nr)
+            .expect("a node is freed twice");
         self.room.set(self.room.get() + 1);
         Ok(())
     }
@@ -76,7 +91,10 @@ fn walk(mem: &Mem, root: &[u8]) -> (Model, usize) {
     fn below(mem: &Mem, node: NodeRef<'_>, expect: &Expect, out: &mut Model, met: &mut usize) {
         for e in node.extents() {
             for k in 0..e.len {
-                assert!(out.insert(e.block + k, (e.start + u64::from(k), e.unwritten)).is_none());
+                assert!(
+                    out.insert(e.block + k, (e.start + u64::from(k), e.unwritten))
+                        .is_none()
+                );
             }
         }
         for (i, index) in node.indexes().enumerate() {
@@ -111,7 +129,12 @@ impl Pair {
         NodeMut::init(&mut root[..], 0).unwrap();
         let mem = Mem::default();
         mem.room.set(room);
-        Pair { mem, root, model: Model::new(), deepest: 0 }
+        Pair {
+            mem,
+            root,
+            model: Model::new(),
+            deepest: 0,
+        }
     }
 
     /// Maps the holes of a range, at blocks that differ by `apart` from those of other places.
@@ -123,11 +146,17 @@ impl Pair {
                 Found::Extent(e) => at = e.logical_end() as u32,
                 Found::Hole(next) => {
                     let len = (next.min(end) - u64::from(at)) as u32;
-                    let new = Extent { block: at, len, start: 1 + apart * 100_000 + u64::from(at), unwritten };
+                    let new = Extent {
+                        block: at,
+                        len,
+                        start: 1 + apart * 100_000 + u64::from(at),
+                        unwritten,
+                    };
                     match Tree::open(&self.mem, &mut self.root).unwrap().insert(new) {
                         Ok(()) => {
                             for k in 0..len {
-                                self.model.insert(at + k, (new.start + u64::from(k), unwritten));
+                                self.model
+                                    .insert(at + k, (new.start + u64::from(k), unwritten));
                             }
                         }
                         Err(e) => assert_eq!(e.errno(), libc::ENOSPC),
@@ -141,7 +170,10 @@ impl Pair {
     fn remove(&mut self, lblk: u32, len: u32) {
         let range = u64::from(lblk)..u64::from(lblk) + u64::from(len);
         loop {
-            match Tree::open(&self.mem, &mut self.root).unwrap().remove_last(&range) {
+            match Tree::open(&self.mem, &mut self.root)
+                .unwrap()
+                .remove_last(&range)
+            {
                 Ok(None) => break,
                 Ok(Some(gone)) => {
                     for k in 0..gone.len {
@@ -162,7 +194,10 @@ impl Pair {
         let mut at = u64::from(lblk);
         let end = at + u64::from(len);
         while at < end {
-            match Tree::open(&self.mem, &mut self.root).unwrap().convert_first(&(at..end), unwritten) {
+            match Tree::open(&self.mem, &mut self.root)
+                .unwrap()
+                .convert_first(&(at..end), unwritten)
+            {
                 Ok(done) => {
                     assert!(done > at && done <= end);
                     for (_, state) in self.model.range_mut(at as u32..done as u32) {
@@ -243,7 +278,10 @@ fn appending_fills_nodes_and_grows_deep() {
     }
     assert!(pair.deepest >= 4, "{}", pair.deepest);
     let leaves = 400usize.div_ceil(PER_BLOCK - 1);
-    assert!(pair.mem.blocks.borrow().len() < leaves * 2, "nodes are left half empty");
+    assert!(
+        pair.mem.blocks.borrow().len() < leaves * 2,
+        "nodes are left half empty"
+    );
     // Filling the gaps joins everything into one extent again.
     for i in 0..400u32 {
         pair.insert(i * 2 + 1, 1, 0, false);

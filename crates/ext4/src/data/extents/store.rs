@@ -4,7 +4,9 @@ use std::cell::Cell;
 use std::ops::Range;
 
 use stetfs_journal::{BlockNr, Credits, Handle};
-use stetfs_ondisk::ext4::extent::{Expect, NodeMut, NodeRef, update_block_checksum, verify_block_checksum};
+use stetfs_ondisk::ext4::extent::{
+    Expect, NodeMut, NodeRef, update_block_checksum, verify_block_checksum,
+};
 
 use super::tree::{Nodes, NodesMut};
 use crate::error::{FsError, Result};
@@ -23,33 +25,49 @@ pub(crate) struct Stored<'a> {
 
 impl<'a> Stored<'a> {
     pub(crate) fn new(fs: &'a Fs, inode: &Inode, body: &InodeBody) -> Stored<'a> {
-        Stored { fs, ino: inode.ino, seed: body.csum_seed(inode.ino, &fs.geo.checksums) }
+        Stored {
+            fs,
+            ino: inode.ino,
+            seed: body.csum_seed(inode.ino, &fs.geo.checksums),
+        }
     }
 
     fn damaged(&self, nr: BlockNr, detail: impl std::fmt::Display) -> FsError {
-        FsError::corrupt("extent tree block", nr, format!("inode {}: {detail}", self.ino))
+        FsError::corrupt(
+            "extent tree block",
+            nr,
+            format!("inode {}: {detail}", self.ino),
+        )
     }
 
     fn check(&self, nr: BlockNr, bytes: &[u8], expect: &Expect) -> Result<()> {
         if !verify_block_checksum(self.seed, bytes) {
             return Err(self.damaged(nr, "checksum does not match"));
         }
-        NodeRef::new(bytes).and_then(|n| n.check(expect)).map_err(|e| self.damaged(nr, e))
+        NodeRef::new(bytes)
+            .and_then(|n| n.check(expect))
+            .map_err(|e| self.damaged(nr, e))
     }
 }
 
 impl Nodes for Stored<'_> {
     fn read<R>(&self, nr: BlockNr, expect: &Expect, f: impl FnOnce(NodeRef<'_>) -> R) -> Result<R> {
         let block = self.fs.cache.read(nr)?;
-        let Some(bytes) = block.peek() else { return Err(self.damaged(nr, "it has no content")) };
+        let Some(bytes) = block.peek() else {
+            return Err(self.damaged(nr, "it has no content"));
+        };
         if block.verified() != verified::EXTENT_NODE {
-            self.check(nr, &bytes, expect).inspect_err(|e| self.fs.report(e))?;
+            self.check(nr, &bytes, expect)
+                .inspect_err(|e| self.fs.report(e))?;
             block.set_verified(verified::EXTENT_NODE);
         }
         let node = NodeRef::new(&bytes[..]).map_err(|e| self.damaged(nr, e))?;
         // Checked at every step, or a loop of blocks could lead nowhere forever.
         if Some(node.depth()) != expect.depth {
-            return Err(self.damaged(nr, format_args!("depth {} where {:?} belongs", node.depth(), expect.depth)));
+            return Err(self.damaged(
+                nr,
+                format_args!("depth {} where {:?} belongs", node.depth(), expect.depth),
+            ));
         }
         Ok(f(node))
     }
@@ -73,8 +91,18 @@ pub(crate) struct Changing<'a> {
 }
 
 impl<'a> Changing<'a> {
-    pub(crate) fn new(fs: &'a Fs, h: &'a Handle<'_>, inode: &'a Inode, body: &InodeBody) -> Changing<'a> {
-        Changing { stored: Stored::new(fs, inode, body), h, inode, delta: Cell::new(0) }
+    pub(crate) fn new(
+        fs: &'a Fs,
+        h: &'a Handle<'_>,
+        inode: &'a Inode,
+        body: &InodeBody,
+    ) -> Changing<'a> {
+        Changing {
+            stored: Stored::new(fs, inode, body),
+            h,
+            inode,
+            delta: Cell::new(0),
+        }
     }
 }
 
@@ -101,7 +129,12 @@ impl NodesMut for Changing<'_> {
         Ok(result)
     }
 
-    fn create(&self, near: BlockNr, depth: u16, f: impl FnOnce(&mut NodeMut<'_>) -> Result<()>) -> Result<BlockNr> {
+    fn create(
+        &self,
+        near: BlockNr,
+        depth: u16,
+        f: impl FnOnce(&mut NodeMut<'_>) -> Result<()>,
+    ) -> Result<BlockNr> {
         let fs = self.stored.fs;
         let run = fs.alloc_blocks(self.h, self.inode, Some(near), 1, AllocFor::Meta)?;
         self.delta.set(self.delta.get() + 1);
@@ -117,7 +150,9 @@ impl NodesMut for Changing<'_> {
 
     fn free(&self, nr: BlockNr) -> Result<()> {
         self.delta.set(self.delta.get() - 1);
-        self.stored.fs.free_blocks(self.h, BlockRun { start: nr, len: 1 }, Freed::Journaled)
+        self.stored
+            .fs
+            .free_blocks(self.h, BlockRun { start: nr, len: 1 }, Freed::Journaled)
     }
 }
 
@@ -126,7 +161,11 @@ impl NodesMut for Changing<'_> {
 pub(crate) const fn edit_credits(depth: u16) -> Credits {
     let levels = depth as Credits + 1;
     // At each level a node, its new neighbour, and allocating that or freeing the node.
-    let each = 2 + if credits::ALLOC_BLOCKS > credits::FREE_BLOCKS { credits::ALLOC_BLOCKS } else { credits::FREE_BLOCKS };
+    let each = 2 + if credits::ALLOC_BLOCKS > credits::FREE_BLOCKS {
+        credits::ALLOC_BLOCKS
+    } else {
+        credits::FREE_BLOCKS
+    };
     credits::WRITE_INODE + (levels + 1) * each
 }
 

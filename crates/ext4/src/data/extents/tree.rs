@@ -9,7 +9,9 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 use stetfs_journal::BlockNr;
-use stetfs_ondisk::ext4::extent::{Expect, Extent, Index, LOGICAL_END, MAX_DEPTH, NodeMut, NodeRef};
+use stetfs_ondisk::ext4::extent::{
+    Expect, Extent, Index, LOGICAL_END, MAX_DEPTH, NodeMut, NodeRef,
+};
 
 use super::extent::splice;
 use crate::error::{FsError, Result};
@@ -35,7 +37,12 @@ pub(crate) trait NodesMut: Nodes {
     fn change<R>(&self, nr: BlockNr, f: impl FnOnce(&mut NodeMut<'_>) -> Result<R>) -> Result<R>;
 
     /// Allocates a block near `near` and makes a node of it; `f` fills it.
-    fn create(&self, near: BlockNr, depth: u16, f: impl FnOnce(&mut NodeMut<'_>) -> Result<()>) -> Result<BlockNr>;
+    fn create(
+        &self,
+        near: BlockNr,
+        depth: u16,
+        f: impl FnOnce(&mut NodeMut<'_>) -> Result<()>,
+    ) -> Result<BlockNr>;
 
     /// Frees a node's block.
     fn free(&self, nr: BlockNr) -> Result<()>;
@@ -52,7 +59,11 @@ pub(crate) enum Found {
 
 /// The error of damage in the tree as a whole, or in its root.
 fn damaged(nodes: &impl Nodes, nr: BlockNr, detail: impl std::fmt::Display) -> FsError {
-    FsError::corrupt("extent tree", nr, format!("inode {}: {detail}", nodes.ino()))
+    FsError::corrupt(
+        "extent tree",
+        nr,
+        format!("inode {}: {detail}", nodes.ino()),
+    )
 }
 
 /// The root, checked, and what its children are checked against.
@@ -75,10 +86,15 @@ fn look(node: NodeRef<'_>, expect: &Expect, block: u32, next: &mut u64) -> Look 
         *next = u64::from(after);
     }
     // Before the first entry nothing is mapped.
-    let Some(at) = at else { return Look::Done(None) };
+    let Some(at) = at else {
+        return Look::Done(None);
+    };
     match (node.index(at), node.expect_child(at, expect)) {
         (Some(index), Some(child)) => Look::Down(index.child, child),
-        _ => Look::Done(node.extent(at).filter(|e| e.logical_end() > u64::from(block))),
+        _ => Look::Done(
+            node.extent(at)
+                .filter(|e| e.logical_end() > u64::from(block)),
+        ),
     }
 }
 
@@ -144,7 +160,9 @@ impl Place {
 
     /// Whether the leaf has room when `gone` of its extents are replaced by `new`.
     pub(super) fn fits(&self, gone: usize, new: usize) -> bool {
-        self.path.last().is_some_and(|s| s.len + new - gone <= s.capacity)
+        self.path
+            .last()
+            .is_some_and(|s| s.len + new - gone <= s.capacity)
     }
 }
 
@@ -175,8 +193,18 @@ impl<'a, N: NodesMut> Tree<'a, N> {
         let mut path = Path::new();
         let visit = |node: NodeRef<'_>, nr: BlockNr, expect: &Expect| {
             let found = node.find(block);
-            let at = if node.is_leaf() { found.map_or(0, |i| i + 1) } else { found.unwrap_or(0) };
-            let step = Step { nr, expect: expect.clone(), at, len: node.len(), capacity: node.capacity() };
+            let at = if node.is_leaf() {
+                found.map_or(0, |i| i + 1)
+            } else {
+                found.unwrap_or(0)
+            };
+            let step = Step {
+                nr,
+                expect: expect.clone(),
+                at,
+                len: node.len(),
+                capacity: node.capacity(),
+            };
             let child = node.index(at).zip(node.expect_child(at, expect));
             let before = [at.checked_sub(2), at.checked_sub(1)].map(|i| node.extent(i?));
             (step, child, before, node.extent(at))
@@ -186,12 +214,24 @@ impl<'a, N: NodesMut> Tree<'a, N> {
         loop {
             let (step, child, before, after) = seen;
             path.push(step);
-            let Some((index, expect)) = child else { return Ok(Place { path, before, after }) };
-            seen = self.nodes.read(index.child, &expect, |node| visit(node, index.child, &expect))?;
+            let Some((index, expect)) = child else {
+                return Ok(Place {
+                    path,
+                    before,
+                    after,
+                });
+            };
+            seen = self.nodes.read(index.child, &expect, |node| {
+                visit(node, index.child, &expect)
+            })?;
         }
     }
 
-    fn change<R>(&mut self, nr: BlockNr, f: impl FnOnce(&mut NodeMut<'_>) -> Result<R>) -> Result<R> {
+    fn change<R>(
+        &mut self,
+        nr: BlockNr,
+        f: impl FnOnce(&mut NodeMut<'_>) -> Result<R>,
+    ) -> Result<R> {
         match nr {
             0 => f(&mut self.root_mut()?),
             _ => self.nodes.change(nr, f),
@@ -199,7 +239,12 @@ impl<'a, N: NodesMut> Tree<'a, N> {
     }
 
     /// Replaces the extents `range` of the path's leaf by `new`. The leaf has room for them.
-    pub(super) fn replace(&mut self, path: &Path, range: Range<usize>, new: &[Extent]) -> Result<()> {
+    pub(super) fn replace(
+        &mut self,
+        path: &Path,
+        range: Range<usize>,
+        new: &[Extent],
+    ) -> Result<()> {
         let Some((leaf, above)) = path.split_last() else {
             return Err(self.damaged(0, "no path"));
         };
@@ -237,7 +282,9 @@ impl<'a, N: NodesMut> Tree<'a, N> {
     fn remove_node(&mut self, path: &[Step]) -> Result<()> {
         let mut below = path;
         while let Some((node, above)) = below.split_last() {
-            let Some((parent, higher)) = above.split_last() else { break };
+            let Some((parent, higher)) = above.split_last() else {
+                break;
+            };
             self.nodes.free(node.nr)?;
             if parent.len > 1 {
                 let first = self.change(parent.nr, |n| {
@@ -260,8 +307,12 @@ impl<'a, N: NodesMut> Tree<'a, N> {
         loop {
             let (root, expect) = root_node(self.nodes, self.root)?;
             let room = root.capacity();
-            let lone = (root.len() == 1).then(|| root.index(0).zip(root.expect_child(0, &expect))).flatten();
-            let Some((index, expect)) = lone else { return Ok(()) };
+            let lone = (root.len() == 1)
+                .then(|| root.index(0).zip(root.expect_child(0, &expect)))
+                .flatten();
+            let Some((index, expect)) = lone else {
+                return Ok(());
+            };
             let mut bytes = [0; stetfs_ondisk::ext4::inode::I_BLOCK_LEN];
             let moved = self.nodes.read(index.child, &expect, |node| {
                 if node.len() > room {
@@ -290,19 +341,33 @@ impl<'a, N: NodesMut> Tree<'a, N> {
         let (above, full) = (&path[parent], &path[parent + 1]);
         // Appending fills nodes one after the other: then only the last entry moves.
         let leaf = parent + 1 == inner;
-        let at_end = if leaf { full.at >= full.len } else { full.at + 1 >= full.len };
-        let keep = if at_end { full.len.saturating_sub(1) } else { full.len / 2 };
+        let at_end = if leaf {
+            full.at >= full.len
+        } else {
+            full.at + 1 >= full.len
+        };
+        let keep = if at_end {
+            full.len.saturating_sub(1)
+        } else {
+            full.len / 2
+        };
         if keep == 0 {
             return Err(self.damaged(full.nr, "a node too small to split"));
         }
-        let (moved, depth) = self.nodes.read(full.nr, &full.expect, |node| (node.bytes().to_vec(), node.depth()))?;
+        let (moved, depth) = self.nodes.read(full.nr, &full.expect, |node| {
+            (node.bytes().to_vec(), node.depth())
+        })?;
         let moved = NodeRef::new(&moved)?;
         // Allocated first: without space nothing has changed yet.
-        let child = self.nodes.create(full.nr, depth, |node| Ok(node.append(&moved, keep..full.len)?))?;
+        let child = self.nodes.create(full.nr, depth, |node| {
+            Ok(node.append(&moved, keep..full.len)?)
+        })?;
         let Some(block) = moved.first_block(keep) else {
             return Err(self.damaged(full.nr, "a node shorter than it was"));
         };
-        self.change(above.nr, |node| Ok(node.insert_index(above.at + 1, &Index { block, child })?))?;
+        self.change(above.nr, |node| {
+            Ok(node.insert_index(above.at + 1, &Index { block, child })?)
+        })?;
         self.change(full.nr, |node| {
             node.remove(keep..full.len);
             Ok(())
@@ -316,7 +381,9 @@ impl<'a, N: NodesMut> Tree<'a, N> {
         let Some(block) = root.first_block(0).filter(|_| depth < MAX_DEPTH) else {
             return Err(self.damaged(0, "the tree cannot grow any deeper"));
         };
-        let child = self.nodes.create(near, depth, |node| Ok(node.append(&root, 0..root.len())?))?;
+        let child =
+            self.nodes
+                .create(near, depth, |node| Ok(node.append(&root, 0..root.len())?))?;
         let mut root = self.root_mut()?;
         root.reset(depth + 1)?;
         Ok(root.insert_index(0, &Index { block, child })?)
