@@ -2,7 +2,7 @@
 
 use stetfs_journal::Credits;
 
-use super::extents::edit_credits;
+use super::extents::{edit_blocks, edit_credits};
 use crate::space::credits::ALLOC_BLOCKS;
 
 /// A directory or link whose tree is deeper than this has more than 10⁸ extents of a block each.
@@ -12,3 +12,9 @@ const DEPTH: u16 = 3;
 pub(crate) const APPEND_DIR_BLOCK: Credits = edit_credits(DEPTH) + ALLOC_BLOCKS + 1;
 /// One `write_symlink_body`: a new tree of depth 0.
 pub(crate) const SYMLINK_BODY: Credits = edit_credits(0) + ALLOC_BLOCKS + 1;
+
+/// Blocks to reserve for appending `blocks` to a directory. Nodes for the tree are needed once at
+/// most: a node just split has room for more than one operation appends.
+pub(crate) fn append_dir_space(blocks: u32) -> u64 {
+    if blocks == 0 { 0 } else { u64::from(blocks) + edit_blocks(DEPTH) }
+}

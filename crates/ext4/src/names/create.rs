@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use stetfs_journal::{Credits, FileChange, Handle};
 use stetfs_ondisk::ext4::dirent::FileType as EntryType;
+use stetfs_ondisk::ext4::inode::I_BLOCK_LEN;
 
 use super::checks::{check_name, errno, may_add};
 use super::dir::{NewEntry, Plan};
 use super::insert_credits;
-use crate::data::credits::{APPEND_DIR_BLOCK, SYMLINK_BODY};
+use crate::data::credits::{APPEND_DIR_BLOCK, SYMLINK_BODY, append_dir_space};
 use crate::error::Result;
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
@@ -31,6 +32,11 @@ struct New<'a> {
 }
 
 impl New<'_> {
+    /// Whether it has a block from the start.
+    fn needs_block(&self) -> bool {
+        self.is_dir() || self.target.is_some_and(|t| t.len() >= I_BLOCK_LEN)
+    }
+
     fn is_dir(&self) -> bool {
         self.mode & libc::S_IFMT == libc::S_IFDIR
     }
@@ -175,9 +181,8 @@ impl Fs {
         }
         let inherited = self.inherit_acl(&dir, &dir_body, new.mode, new.umask)?;
 
-        let room = u64::from(plan.new_blocks)
-            + inherited.blocks()
-            + u64::from(new.is_dir() || new.target.is_some());
+        let room =
+            append_dir_space(plan.new_blocks) + inherited.blocks() + u64::from(new.needs_block());
         let _room = self.reserve(room, self.privileged(ctx))?;
         let h = self.journal.begin(make_credits(&plan, new))?;
         let inode = self.new_inode(&h, &dir, &dir_body, ctx, inherited.mode, new.rdev)?;
@@ -193,7 +198,7 @@ impl Fs {
                 self.dir_insert(&h, &dir, &mut dir_body, plan, entry)
             });
         if let Err(e) = made {
-            // Everything was planned and reserved: the device failed. The inode must not leak.
+            // All was planned and reserved: the device failed. The inode must not leak.
             self.drop_new(&h, &inode, &mut body);
             drop(body);
             drop(h);
@@ -204,7 +209,7 @@ impl Fs {
         if new.is_dir() {
             self.add_subdir(&mut dir_body);
         }
-        self.dir_changed(&h, &dir, &mut dir_body)?;
+        self.whole(|| self.dir_changed(&h, &dir, &mut dir_body))?;
         h.note(FileChange::Link {
             parent,
             name: name.to_vec(),

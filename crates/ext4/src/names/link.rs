@@ -7,6 +7,7 @@ use stetfs_ondisk::ext4::inode::LINK_MAX;
 use super::checks::{check_name, errno, may_add, may_unname};
 use super::dir::NewEntry;
 use super::insert_credits;
+use crate::data::credits::append_dir_space;
 use crate::error::Result;
 use crate::fs::Fs;
 use crate::space::credits::{ORPHAN, WRITE_INODE};
@@ -36,7 +37,7 @@ impl Fs {
             _ => may_unname(&body)?,
         }
         let plan = self.dir_plan(&dir, &dir_body, new_name)?;
-        let _room = self.reserve(u64::from(plan.new_blocks), self.privileged(ctx))?;
+        let _room = self.reserve(append_dir_space(plan.new_blocks), self.privileged(ctx))?;
         let h = self
             .journal
             .begin(insert_credits(&plan) + 2 * WRITE_INODE + ORPHAN)?;
@@ -46,10 +47,12 @@ impl Fs {
             name: new_name,
         };
         self.dir_insert(&h, &dir, &mut dir_body, plan, entry)?;
-        let links = body.links() + 1;
-        body.set_links(links);
-        self.links_changed(&h, &inode, &mut body)?;
-        self.dir_changed(&h, &dir, &mut dir_body)?;
+        self.whole(|| {
+            let links = body.links() + 1;
+            body.set_links(links);
+            self.links_changed(&h, &inode, &mut body)?;
+            self.dir_changed(&h, &dir, &mut dir_body)
+        })?;
         h.note(FileChange::Link {
             parent: new_parent,
             name: new_name.to_vec(),

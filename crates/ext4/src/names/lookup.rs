@@ -43,7 +43,7 @@ impl Fs {
     /// The inode that an entry of a locked directory names. One that is free or was never used is
     /// damage: the entry outlived it.
     pub(super) fn entry_inode(&self, dir: &Inode, ino: Ino) -> Result<Arc<Inode>> {
-        self.iget(ino).map_err(|e| match e {
+        let found = self.iget(ino).map_err(|e| match e {
             FsError::Errno(libc::ESTALE) => FsError::corrupt(
                 "directory",
                 0,
@@ -53,7 +53,8 @@ impl Fs {
                 ),
             ),
             other => other,
-        })
+        });
+        self.noted(found)
     }
 
     /// Looks a name up in a locked directory and gives what it names.
@@ -69,7 +70,7 @@ impl Fs {
         let Some(found) = self.dir_find(dir, body, name)? else {
             return errno(libc::ENOENT);
         };
-        super::checks::check_distinct(&[dir.ino], found.ino)?;
+        self.noted(super::checks::check_distinct(&[dir.ino], found.ino))?;
         let inode = self.entry_inode(dir, found.ino)?;
         Ok((found, inode))
     }

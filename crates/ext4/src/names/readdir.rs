@@ -21,7 +21,17 @@ impl Fs {
         cookie: u64,
         emit: &mut dyn FnMut(DirEntry) -> bool,
     ) -> Result<()> {
-        let mut cookie = cookie;
+        let result = self.read_from(f, cookie, emit);
+        self.touch_atime(&f.inode);
+        result
+    }
+
+    fn read_from(
+        &self,
+        f: &OpenRef,
+        mut cookie: u64,
+        emit: &mut dyn FnMut(DirEntry) -> bool,
+    ) -> Result<()> {
         loop {
             let body = f.inode.body.read();
             if check_dir(&body).is_err() {

@@ -38,10 +38,7 @@ impl Fs {
             }
             at = self.dir_parent(&inode, &body)?;
         }
-        Err(FsError::corrupt(
-            "directory",
-            0,
-            format!("the way up from directory {dir} comes back to {at}"),
-        ))
+        let detail = format!("the way up from directory {dir} comes back to {at}");
+        self.noted(Err(FsError::corrupt("directory", 0, detail)))
     }
 }

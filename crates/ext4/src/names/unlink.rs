@@ -53,12 +53,14 @@ impl Fs {
                 return errno(libc::ENOTEMPTY);
             }
             let h = self.journal.begin(UNLINK_CREDITS)?;
-            self.dir_remove(&h, &dir, &dir_body, &found)?;
-            self.drop_link(&h, &inode, &mut body)?;
-            if want_dir {
-                self.drop_subdir(&mut dir_body);
-            }
-            self.dir_changed(&h, &dir, &mut dir_body)?;
+            self.whole(|| {
+                self.dir_remove(&h, &dir, &dir_body, &found)?;
+                self.drop_link(&h, &inode, &mut body)?;
+                if want_dir {
+                    self.drop_subdir(&mut dir_body);
+                }
+                self.dir_changed(&h, &dir, &mut dir_body)
+            })?;
             h.note(FileChange::Unlink {
                 parent,
                 name: name.to_vec(),

@@ -201,11 +201,8 @@ impl Fs {
     pub(crate) fn xattr_load(&self, inode: &Inode, body: &InodeBody) -> Result<Stored> {
         let area = body.xattr_area().unwrap_or_default().to_vec();
         if let Err(e) = Attrs::in_inode(&area) {
-            return Err(FsError::corrupt(
-                "inode",
-                0,
-                format!("attributes of inode {}: {e}", inode.ino),
-            ));
+            let detail = format!("attributes of inode {}: {e}", inode.ino);
+            return self.noted(Err(FsError::corrupt("inode", 0, detail)));
         }
         let block = match body.file_acl() {
             0 => None,
@@ -219,19 +216,17 @@ impl Fs {
 
     /// An attribute block, checked.
     fn xattr_block(&self, nr: BlockNr) -> Result<Arc<Block>> {
-        self.check_run(BlockRun { start: nr, len: 1 })?;
+        self.noted(self.check_run(BlockRun { start: nr, len: 1 }))?;
         let block = self.cache.read(nr)?;
         if block.verified() != verified::XATTR {
             let page = block
                 .page()
                 .ok_or_else(|| FsError::corrupt(WHAT, nr, "the block has no content"))?;
-            in_block(nr, Attrs::in_block(&page))?;
-            if self.geo.metadata_csum() {
-                in_block(
-                    nr,
-                    xattr::verify_block_checksum(&page, self.geo.csum_seed, nr),
-                )?;
+            let mut checked = Attrs::in_block(&page).map(drop);
+            if checked.is_ok() && self.geo.metadata_csum() {
+                checked = xattr::verify_block_checksum(&page, self.geo.csum_seed, nr);
             }
+            self.noted(in_block(nr, checked))?;
             block.set_verified(verified::XATTR);
         }
         Ok(block)

@@ -398,7 +398,6 @@ fn free(vol: &Vol) -> (u64, u64) {
     (vol.fs.statfs().bfree, vol.fs.statfs().ffree)
 }
 
-#[cfg(any())]
 #[test]
 fn an_open_file_lives_on_without_a_name() {
     let vol = Vol::new(16, &small());
@@ -552,7 +551,6 @@ fn immutable_and_append_only_are_kept() {
 }
 
 /// On a full volume every operation is done or refused; nothing is half there.
-#[cfg(any())]
 #[test]
 fn a_full_volume_refuses_whole_operations() {
     let vol = Vol::new(8, &small());

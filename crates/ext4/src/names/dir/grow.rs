@@ -8,8 +8,8 @@ use stetfs_ondisk::ext4::hash::HashVersion;
 use stetfs_ondisk::ext4::htree::{self, IndexEntry, NodeKind};
 use stetfs_ondisk::ext4::inode::InodeFlags;
 
-use super::index::{Path, in_index};
-use super::{Format, NewEntry, WHAT, bytes, in_block};
+use super::index::{Frame, Path, in_index};
+use super::{Format, NewBlocks, NewEntry, WHAT, bytes, in_block};
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
@@ -130,7 +130,7 @@ impl Fs {
             done = Err(e);
         }
         drop(guard);
-        in_index(block, done)
+        self.noted(in_index(block, done))
     }
 
     /// Checks, while planning, that the only block of a directory can become an index root: `.` and
@@ -158,11 +158,11 @@ impl Fs {
             {
                 Ok((dotdot.inode, dotdot.offset + dotdot.rec_len))
             }
-            _ => Err(FsError::corrupt(
+            _ => self.noted(Err(FsError::corrupt(
                 WHAT,
                 block.nr(),
                 "the directory does not begin with . and ..",
-            )),
+            ))),
         }
     }
 
@@ -172,6 +172,7 @@ impl Fs {
         h: &Handle<'_>,
         inode: &Inode,
         body: &mut InodeBody,
+        mut blocks: NewBlocks,
         new: NewEntry<'_>,
     ) -> Result<()> {
         let format = self.dir_format(inode, body);
@@ -179,8 +180,8 @@ impl Fs {
         let (parent, rest) = self.dir_dots(&root, format)?;
         let version = self.dir_default_hash()?;
         let records = self.dir_sorted(&root, format, rest, version, new)?;
-        let (first, lower) = self.append_dir_block(h, inode, body)?;
-        let (second, upper) = self.append_dir_block(h, inode, body)?;
+        let (first, lower) = blocks.take()?;
+        let (second, upper) = blocks.take()?;
         let begins = self.dir_spread(h, format, &records, &lower, &upper)?;
         let version_byte = version.root_byte();
         self.index_change(h, format, (&root, NodeKind::Root), |b| {
@@ -213,102 +214,89 @@ impl Fs {
     pub(super) fn index_split(
         &self,
         h: &Handle<'_>,
-        inode: &Inode,
-        body: &mut InodeBody,
+        format: Format,
         path: &Path,
         lower: &Arc<Block>,
+        mut blocks: NewBlocks,
         new: NewEntry<'_>,
     ) -> Result<()> {
-        let format = self.dir_format(inode, body);
         let records = self.dir_sorted(lower, format, 0, path.version, new)?;
-        let (lblk, upper) = self.append_dir_block(h, inode, body)?;
+        let (lblk, upper) = blocks.take()?;
         let begins = self.dir_spread(h, format, &records, lower, &upper)?;
-        let bottom = path.frames.len() - 1;
-        self.index_add(
-            h,
-            inode,
-            body,
-            path,
-            bottom,
-            IndexEntry {
-                hash: begins,
-                block: lblk,
-            },
-        )
+        let entry = IndexEntry {
+            hash: begins,
+            block: lblk,
+        };
+        self.index_add(h, format, &path.frames, &mut blocks, entry)
     }
 
-    /// Adds an entry behind the one that was followed in the frame at `depth`, making room first.
+    /// Adds an entry behind the one that was followed in the last of these frames, making room first.
     fn index_add(
         &self,
         h: &Handle<'_>,
-        inode: &Inode,
-        body: &mut InodeBody,
-        path: &Path,
-        depth: usize,
+        format: Format,
+        frames: &[Frame],
+        blocks: &mut NewBlocks,
         entry: IndexEntry,
     ) -> Result<()> {
-        let format = self.dir_format(inode, body);
         let layout = format.index;
-        let Some(frame) = path.frames.get(depth) else {
+        let Some((
+            Frame {
+                block, kind, at, ..
+            },
+            above,
+        )) = frames.split_last()
+        else {
             return Err(FsError::corrupt(
                 WHAT,
                 0,
-                format!("the index of directory {} has no root", inode.ino),
+                "an inner index node has nothing above it",
             ));
         };
-        let (at, kind) = (frame.at, frame.kind);
-        let here = (&frame.block, kind);
+        let (kind, at) = (*kind, *at);
+        let here = (block, kind);
         if self.index_change(h, format, here, |b| {
             htree::insert(b, kind, &layout, at, entry)
         })? {
             return Ok(());
         }
         // Both halves are made beside the blocks, so that never two blocks are locked at once.
-        let mut old = bytes(&frame.block)?.to_vec();
+        let mut old = bytes(block)?.to_vec();
         let mut new = vec![0; old.len()];
-        let (lblk, fresh) = self.append_dir_block(h, inode, body)?;
-        let there = (&fresh, NodeKind::Node);
-        let write = |to, from: &[u8]| {
-            self.index_change(h, format, to, |b| {
-                b.copy_from_slice(from);
-                Ok(())
-            })
-        };
+        let (lblk, fresh) = blocks.take()?;
         let inserted = if kind == NodeKind::Root {
-            in_index(
-                &frame.block,
-                htree::deepen(&mut old, &mut new, &layout, lblk),
-            )?;
+            in_index(block, htree::deepen(&mut old, &mut new, &layout, lblk))?;
             in_index(
                 &fresh,
                 htree::insert(&mut new, NodeKind::Node, &layout, at, entry),
             )?
         } else {
-            let begins = in_index(&frame.block, htree::split_node(&mut old, &mut new, &layout))?;
-            let keep = in_index(&frame.block, htree::Index::new(&old, kind, &layout))?.len();
-            let inserted = match at.checked_sub(keep) {
-                None => in_index(
-                    &frame.block,
-                    htree::insert(&mut old, kind, &layout, at, entry),
-                )?,
-                Some(at) => in_index(&fresh, htree::insert(&mut new, kind, &layout, at, entry))?,
-            };
-            let above = IndexEntry {
+            let begins = in_index(block, htree::split_node(&mut old, &mut new, &layout))?;
+            let keep = in_index(block, htree::Index::new(&old, kind, &layout))?.len();
+            let pair = IndexEntry {
                 hash: begins,
                 block: lblk,
             };
-            self.index_add(h, inode, body, path, depth.saturating_sub(1), above)?;
-            inserted
+            self.index_add(h, format, above, blocks, pair)?;
+            let (half, at) = match at.checked_sub(keep) {
+                None => (&mut old, at),
+                Some(at) => (&mut new, at),
+            };
+            in_index(block, htree::insert(half, kind, &layout, at, entry))?
         };
         if !inserted {
             return Err(FsError::corrupt(
                 WHAT,
-                frame.block.nr(),
+                block.nr(),
                 "a split index block has no room",
             ));
         }
-        write(there, &new)?;
-        write(here, &old)?;
+        for (to, from) in [((&fresh, NodeKind::Node), &new), (here, &old)] {
+            self.index_change(h, format, to, |b| {
+                b.copy_from_slice(from);
+                Ok(())
+            })?;
+        }
         fresh.set_verified(verified::DIR_NODE);
         Ok(())
     }

@@ -90,14 +90,12 @@ impl Fs {
         let block = self.dir_block(inode, body, lblk)?;
         if block.verified() != code {
             let view = bytes(&block)?;
-            let index = in_index(&block, Index::new(&view, kind, &format.index))?;
-            in_index(&block, index.check(self.dir_blocks(body)))?;
-            if let Some(seed) = format.seed {
-                in_index(
-                    &block,
-                    htree::verify_checksum(&view, kind, &format.index, seed),
-                )?;
+            let mut checked = Index::new(&view, kind, &format.index)
+                .and_then(|index| index.check(self.dir_blocks(body)));
+            if let (Ok(()), Some(seed)) = (&checked, format.seed) {
+                checked = htree::verify_checksum(&view, kind, &format.index, seed);
             }
+            self.noted(in_index(&block, checked))?;
             drop(view);
             block.set_verified(code);
         }
@@ -114,7 +112,8 @@ impl Fs {
     ) -> Result<(Path, u32)> {
         let format = self.dir_format(inode, body);
         let root = self.index_block(inode, body, format, 0, NodeKind::Root)?;
-        let info = in_index(&root, htree::root_info(&bytes(&root)?, &format.index))?;
+        let info = htree::root_info(&bytes(&root)?, &format.index);
+        let info = self.noted(in_index(&root, info))?;
         let version = in_index(
             &root,
             HashVersion::on_volume(info.hash_version, self.dir_hash_flags()),
@@ -159,7 +158,7 @@ impl Fs {
                     "entry {at} leads directory {} to its block {child}",
                     inode.ino
                 );
-                return Err(FsError::corrupt(INDEX, block.nr(), detail));
+                return self.noted(Err(FsError::corrupt(INDEX, block.nr(), detail)));
             }
             let (full, last) = (index.is_full(), at + 1 == index.len());
             Frame {

@@ -29,10 +29,11 @@ impl Fs {
         let block = self.dir_block(inode, body, lblk)?;
         if block.verified() != verified::DIR_LEAF {
             let view = bytes(&block)?;
-            in_block(&block, dirent::check(&view, &format.layout))?;
-            if let Some(seed) = format.seed {
-                in_block(&block, dirent::verify_checksum(&view, seed))?;
+            let mut checked = dirent::check(&view, &format.layout);
+            if let (Ok(()), Some(seed)) = (&checked, format.seed) {
+                checked = dirent::verify_checksum(&view, seed);
             }
+            self.noted(in_block(&block, checked))?;
             drop(view);
             block.set_verified(verified::DIR_LEAF);
         }
@@ -43,12 +44,12 @@ impl Fs {
     /// blocks is damage.
     fn linear_blocks(&self, inode: &Inode, body: &InodeBody) -> Result<u32> {
         let size = body.size();
-        if size == 0 || size % u64::from(self.geo.block_size) != 0 {
-            return Err(FsError::corrupt(
+        if size == 0 || !size.is_multiple_of(u64::from(self.geo.block_size)) {
+            return self.noted(Err(FsError::corrupt(
                 WHAT,
                 0,
                 format!("directory {} has the size {size}", inode.ino),
-            ));
+            )));
         }
         Ok(self.dir_blocks(body))
     }
@@ -131,8 +132,8 @@ impl Fs {
         body: &mut InodeBody,
         new: NewEntry<'_>,
     ) -> Result<()> {
-        let (_, block) = self.append_dir_block(h, inode, body)?;
         let format = self.dir_format(inode, body);
+        let (_, block) = self.append_leaf(h, inode, body, format)?;
         self.dir_change(h, format, &block, |b| {
             dirent::fill(b, &format.layout, [(new.ino, new.kind, new.name)]).map(drop)
         })

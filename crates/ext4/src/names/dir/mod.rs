@@ -57,8 +57,18 @@ pub(crate) struct Found {
     offset: usize,
     /// The inode it names.
     pub(crate) ino: Ino,
-    /// The type as stored.
-    pub(crate) kind: FileType,
+}
+
+/// Blocks just appended to a directory, to be used up from the first.
+struct NewBlocks(Vec<(u32, Arc<Block>)>);
+
+impl NewBlocks {
+    /// The next one's place in the directory, and the block.
+    fn take(&mut self) -> Result<(u32, Arc<Block>)> {
+        let none =
+            || FsError::corrupt(WHAT, 0, "the directory needs more blocks than were planned");
+        self.0.pop().ok_or_else(none)
+    }
 }
 
 /// Where a new name will go.
@@ -160,7 +170,6 @@ impl Fs {
             block: Arc::clone(block),
             offset: e.offset,
             ino: e.inode,
-            kind: e.file_type,
         }))
     }
 
@@ -211,9 +220,48 @@ impl Fs {
                 })
             }
             Place::NewBlock => self.linear_append(h, inode, body, new),
-            Place::MakeIndex => self.index_make(h, inode, body, new),
-            Place::Split { path, leaf } => self.index_split(h, inode, body, &path, &leaf, new),
+            Place::MakeIndex => {
+                let blocks = self.append_leaves(h, inode, body, plan.new_blocks)?;
+                self.whole(|| self.index_make(h, inode, body, blocks, new))
+            }
+            Place::Split { path, leaf } => {
+                let blocks = self.append_leaves(h, inode, body, plan.new_blocks)?;
+                let format = self.dir_format(inode, body);
+                self.whole(|| self.index_split(h, format, &path, &leaf, blocks, new))
+            }
         }
+    }
+
+    /// Appends empty blocks, all that an insertion needs before it changes anything.
+    fn append_leaves(
+        &self,
+        h: &Handle<'_>,
+        inode: &Inode,
+        body: &mut InodeBody,
+        count: u32,
+    ) -> Result<NewBlocks> {
+        let format = self.dir_format(inode, body);
+        let first = self.append_leaf(h, inode, body, format)?;
+        let mut blocks = vec![first];
+        self.whole(|| {
+            for _ in 1..count {
+                blocks.push(self.append_leaf(h, inode, body, format)?);
+            }
+            blocks.reverse();
+            Ok(NewBlocks(blocks))
+        })
+    }
+
+    fn append_leaf(
+        &self,
+        h: &Handle<'_>,
+        inode: &Inode,
+        body: &mut InodeBody,
+        format: Format,
+    ) -> Result<(u32, Arc<Block>)> {
+        let (lblk, block) = self.append_dir_block(h, inode, body)?;
+        self.dir_change(h, format, &block, |b| dirent::init_empty(b, &format.layout))?;
+        Ok((lblk, block))
     }
 
     /// Removes an entry just found, under the same exclusive lock.
@@ -260,7 +308,7 @@ impl Fs {
             done = dirent::update_checksum(&mut guard, seed);
         }
         drop(guard);
-        in_block(block, done)
+        self.noted(in_block(block, done))
     }
 
     /// Gives an empty new directory its first block with `.` and `..`.
@@ -271,8 +319,8 @@ impl Fs {
         body: &mut InodeBody,
         parent: Ino,
     ) -> Result<()> {
-        let (_, block) = self.append_dir_block(h, inode, body)?;
         let format = self.dir_format(inode, body);
+        let (_, block) = self.append_leaf(h, inode, body, format)?;
         self.dir_change(h, format, &block, |b| {
             dirent::init_dots(b, &format.layout, inode.ino, parent)
         })

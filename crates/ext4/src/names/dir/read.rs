@@ -240,7 +240,7 @@ impl Fs {
             };
         }
         drop(guard);
-        in_block(&block, done)
+        self.noted(in_block(&block, done))
     }
 }
 
