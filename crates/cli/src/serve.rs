@@ -1,5 +1,6 @@
 //! The server of a mount: open, mount, serve, close.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -51,6 +52,11 @@ pub(crate) fn serve(job: &Job, ready: impl FnOnce()) -> Result {
             tracing::warn!("no control socket, `stetfs stat` and `remount` will not work: {e}")
         })
         .ok();
+    if !job.options.read_only
+        && let Err(e) = volume.fs().set_last_mounted(dir.as_os_str().as_bytes())
+    {
+        tracing::warn!("cannot note in the superblock where the volume is mounted: {e}");
+    }
     ready();
     notify::ready();
     let result = server.run().map_err(Failure::from);

@@ -16,10 +16,13 @@ use crate::failure::{Code, Failure, Result};
 pub(crate) fn run(args: &UmountArgs) -> Result {
     let mount = find_mount(&args.dir)?;
     // Before the unmount, while the server is surely there to be met.
-    let mut client = Client::connect(&mount).ok();
-    if let Some(c) = &mut client {
-        c.request(&json!({ "op": "watch" }))?;
-    }
+    // One that is being killed may still be met, but does not answer.
+    let client = Client::connect(&mount).ok().and_then(|mut client| {
+        client
+            .request(&json!({ "op": "watch" }))
+            .is_ok()
+            .then_some(client)
+    });
     take_down(&mount, args.lazy)?;
     if args.lazy || mounted_elsewhere(&mount)? {
         return Ok(());
