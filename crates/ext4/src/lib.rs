@@ -17,6 +17,9 @@ mod error;
 mod fs;
 mod types;
 
+#[cfg(test)]
+mod testing;
+
 mod data;
 mod inode;
 mod names;
@@ -27,5 +30,6 @@ mod xattr;
 
 pub use error::{FsError, Result};
 pub use fs::{Fs, Geometry};
+pub use inode::OpenInode;
 pub use types::*;
 pub use volume::{Inspection, inspect, set_panic_hook};

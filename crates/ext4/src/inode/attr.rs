@@ -10,8 +10,8 @@ use super::{Inode, InodeBody};
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::space::credits;
-use crate::xattr::{LAYOUT_CREDITS, Layout};
 use crate::types::{Attr, Ctx, FileType, Ino, OpenRef, SetAttr, TimeSet};
+use crate::xattr::{LAYOUT_CREDITS, Layout};
 
 const SUID: u32 = libc::S_ISUID;
 const SGID: u32 = libc::S_ISGID;
@@ -151,14 +151,24 @@ impl Fs {
     }
 
     /// Everything but the size.
-    fn set_simple(&self, ctx: &Ctx, inode: &Inode, body: &mut InodeBody, set: &SetAttr) -> Result<()> {
+    fn set_simple(
+        &self,
+        ctx: &Ctx,
+        inode: &Inode,
+        body: &mut InodeBody,
+        set: &SetAttr,
+    ) -> Result<()> {
         let now = self.now();
         let ctime = set.ctime.unwrap_or(now);
         let owner = set.uid.is_some() || set.gid.is_some();
         let strips = (owner || set.kill_suidgid) && inode.kind != FileType::Directory;
         let times = set.atime.is_some() || set.mtime.is_some() || set.ctime.is_some();
         if owner || strips || times {
-            let lost = if strips { self.capability_removal(inode, body)? } else { Layout::default() };
+            let lost = if strips {
+                self.capability_removal(inode, body)?
+            } else {
+                Layout::default()
+            };
             let h = self.journal.begin(credits::WRITE_INODE + LAYOUT_CREDITS)?;
             self.xattr_apply(&h, inode, body, &lost)?;
             if let Some(uid) = set.uid {
@@ -200,7 +210,12 @@ impl Fs {
     pub(crate) fn capability_removal(&self, inode: &Inode, body: &InodeBody) -> Result<Layout> {
         let stored = self.xattr_load(inode, body)?;
         match stored.find(index::SECURITY, b"capability")? {
-            Some(_) => stored.with(self.geo.block_size as usize, index::SECURITY, b"capability", None),
+            Some(_) => stored.with(
+                self.geo.block_size as usize,
+                index::SECURITY,
+                b"capability",
+                None,
+            ),
             None => Ok(Layout::default()),
         }
     }
@@ -226,7 +241,9 @@ impl Fs {
         let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
         match inode.kind {
             FileType::Symlink => return errno(libc::ELOOP),
-            FileType::Directory if writes || flags & libc::O_TRUNC != 0 => return errno(libc::EISDIR),
+            FileType::Directory if writes || flags & libc::O_TRUNC != 0 => {
+                return errno(libc::EISDIR);
+            }
             _ => {}
         }
         let truncates = flags & libc::O_TRUNC != 0 && inode.kind == FileType::Regular;
@@ -237,13 +254,22 @@ impl Fs {
             }
             let held = inode.body.read().flags();
             let appends = flags & libc::O_APPEND != 0 && !truncates;
-            if held.contains(InodeFlags::IMMUTABLE) || (held.contains(InodeFlags::APPEND) && !appends) {
+            if held.contains(InodeFlags::IMMUTABLE)
+                || (held.contains(InodeFlags::APPEND) && !appends)
+            {
                 return errno(libc::EPERM);
             }
         }
         let open = self.open_ref(inode, flags)?;
         if truncates {
-            self.setattr(ctx, ino, &SetAttr { size: Some(0), ..SetAttr::default() })?;
+            self.setattr(
+                ctx,
+                ino,
+                &SetAttr {
+                    size: Some(0),
+                    ..SetAttr::default()
+                },
+            )?;
         }
         Ok(open)
     }

@@ -13,7 +13,7 @@ use crate::types::{FileType, Ino, ROOT_INO};
 /// The on-disk inode, behind the inode's lock. Derefs to the typed view of its bytes, in-inode
 /// attributes included; what needs the volume's features or types of ours has a method here. The
 /// checksum inside is brought up to date by `Fs::write_inode` only.
-pub struct InodeBody {
+pub(crate) struct InodeBody {
     view: InodeView<Box<[u8]>>,
     block_size: u32,
     huge_file: bool,
@@ -62,15 +62,24 @@ impl InodeBody {
     pub(crate) fn add_blocks(&mut self, blocks: i64) -> Result<()> {
         let sectors = blocks.saturating_mul(i64::from(self.block_size / 512));
         let n = self.blocks().checked_add_signed(sectors).ok_or_else(|| {
-            FsError::corrupt("inode", 0, format!("{} sectors in use, {} are freed", self.blocks(), -sectors))
+            FsError::corrupt(
+                "inode",
+                0,
+                format!("{} sectors in use, {} are freed", self.blocks(), -sectors),
+            )
         })?;
         let (huge_file, block_size) = (self.huge_file, self.block_size);
-        self.view.set_blocks_512(n, huge_file, block_size).map_err(|_| FsError::Errno(libc::EFBIG))
+        self.view
+            .set_blocks_512(n, huge_file, block_size)
+            .map_err(|_| FsError::Errno(libc::EFBIG))
     }
 
     /// Device number of a device node, as Linux' `makedev` packs it; 0 for other types.
     pub(crate) fn rdev(&self) -> u64 {
-        if !matches!(self.kind(), Some(FileType::CharDevice | FileType::BlockDevice)) {
+        if !matches!(
+            self.kind(),
+            Some(FileType::CharDevice | FileType::BlockDevice)
+        ) {
             return 0;
         }
         let DeviceNumber { major, minor } = self.view.device();
@@ -79,7 +88,10 @@ impl InodeBody {
 
     /// Stores the device number of a device node.
     pub(crate) fn set_rdev(&mut self, rdev: u64) {
-        self.view.set_device(DeviceNumber { major: libc::major(rdev), minor: libc::minor(rdev) });
+        self.view.set_device(DeviceNumber {
+            major: libc::major(rdev),
+            minor: libc::minor(rdev),
+        });
     }
 
     /// Birth, or the last change of the inode where there is no room for a birth.

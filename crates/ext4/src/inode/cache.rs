@@ -50,7 +50,9 @@ pub(crate) struct InodeCache {
 
 impl Default for InodeCache {
     fn default() -> InodeCache {
-        let shards = (0..SHARDS).map(|_| Mutex::new(Rank::InodeCache, Shard::default())).collect();
+        let shards = (0..SHARDS)
+            .map(|_| Mutex::new(Rank::InodeCache, Shard::default()))
+            .collect();
         InodeCache { shards }
     }
 }
@@ -90,15 +92,25 @@ impl Shard {
     fn insert(&mut self, inode: Arc<Inode>) {
         let ino = inode.ino;
         while self.inodes.len() >= CAPACITY / SHARDS && self.evict_one() {}
-        self.inodes.insert(ino, Entry { inode, referenced: AtomicBool::new(false) });
+        self.inodes.insert(
+            ino,
+            Entry {
+                inode,
+                referenced: AtomicBool::new(false),
+            },
+        );
         self.queue.push_back(ino);
     }
 
     /// Lets one inode go that nobody needs; gives up after a bounded search.
     fn evict_one(&mut self) -> bool {
         for _ in 0..16 {
-            let Some(ino) = self.queue.pop_front() else { return false };
-            let Some(entry) = self.inodes.get(&ino) else { continue };
+            let Some(ino) = self.queue.pop_front() else {
+                return false;
+            };
+            let Some(entry) = self.inodes.get(&ino) else {
+                continue;
+            };
             if entry.referenced.swap(false, Ordering::Relaxed) || !entry.inode.may_leave() {
                 self.queue.push_back(ino);
                 continue;
@@ -166,20 +178,26 @@ impl Fs {
         let block = self.cache.read(nr)?;
         let slot = || -> Result<Box<[u8]>> {
             let page = block.peek();
-            let bytes = page.as_deref().and_then(|p| p.get(offset..offset + usize::from(self.geo.inode_size)));
-            bytes.map(Box::from).ok_or_else(|| FsError::corrupt("inode table", nr, "slot past the end of its block"))
+            let bytes = page
+                .as_deref()
+                .and_then(|p| p.get(offset..offset + usize::from(self.geo.inode_size)));
+            bytes.map(Box::from).ok_or_else(|| {
+                FsError::corrupt("inode table", nr, "slot past the end of its block")
+            })
         };
         let view = InodeView::new(slot()?)?;
         if view.links() == 0 && !(special && view.mode() != 0) {
             return Err(FsError::Errno(libc::ESTALE));
         }
-        let corrupt = |detail: String| FsError::corrupt("inode", nr, format!("inode {ino}: {detail}"));
+        let corrupt =
+            |detail: String| FsError::corrupt("inode", nr, format!("inode {ino}: {detail}"));
         if !view.verify_checksum(ino, &self.geo.checksums) {
             let e = corrupt("checksum does not match".into());
             self.report(&e);
             return Err(e);
         }
-        view.check(ino, &self.geo.layout).map_err(|e| corrupt(e.to_string()))?;
+        view.check(ino, &self.geo.layout)
+            .map_err(|e| corrupt(e.to_string()))?;
 
         let mut shard = self.inodes.shard(ino).lock();
         if let Some(entry) = shard.inodes.get(&ino) {
@@ -188,7 +206,10 @@ impl Fs {
         // Somebody may have loaded, changed and dropped it since it was read above; what the block
         // holds now, under the shard's lock, is the latest (I2).
         let body = InodeBody::new(slot()?, &self.geo)?;
-        let sync = SyncPoints { meta: shard.evicted.clone(), data: shard.evicted.clone() };
+        let sync = SyncPoints {
+            meta: shard.evicted.clone(),
+            data: shard.evicted.clone(),
+        };
         let inode = Arc::new(Inode::new(ino, body, sync));
         shard.insert(inode.clone());
         Ok(inode)
@@ -207,7 +228,13 @@ impl Fs {
     /// Counts one reference that the kernel will give back with [`forget`](Self::forget). Every
     /// answer that names an inode to the kernel (lookup, create …) counts one.
     pub(crate) fn count_lookup(&self, ino: Ino) {
-        *self.inodes.shard(ino).lock().lookups.entry(ino).or_insert(0) += 1;
+        *self
+            .inodes
+            .shard(ino)
+            .lock()
+            .lookups
+            .entry(ino)
+            .or_insert(0) += 1;
     }
 
     /// The kernel gives `nlookup` references back. No lock and no handle may be held.
@@ -249,7 +276,12 @@ impl Fs {
         }
         inode.opens.fetch_add(1, Ordering::AcqRel);
         let failures_seen = Arc::new(AtomicU64::new(inode.dirty.failures()));
-        Ok(Arc::new(OpenInode { fs, inode, failures_seen, flags }))
+        Ok(Arc::new(OpenInode {
+            fs,
+            inode,
+            failures_seen,
+            flags,
+        }))
     }
 
     /// The end of an [`OpenInode`].

@@ -35,14 +35,22 @@ impl Fs {
         let is_dir = kind == Some(FileType::Directory);
         let mut mode = mode as u16;
         let setgid = u32::from(parent_body.mode()) & libc::S_ISGID != 0;
-        let gid = if setgid || self.sb.bsd_groups() { parent_body.gid() } else { ctx.gid };
+        let gid = if setgid || self.sb.bsd_groups() {
+            parent_body.gid()
+        } else {
+            ctx.gid
+        };
         if setgid && is_dir {
             mode |= libc::S_ISGID as u16;
         }
-        let mapped = matches!(kind, Some(FileType::Regular | FileType::Directory | FileType::Symlink));
+        let mapped = matches!(
+            kind,
+            Some(FileType::Regular | FileType::Directory | FileType::Symlink)
+        );
         let mut flags = parent_body.flags().inherited_by(mode);
         flags.set(InodeFlags::EXTENTS, mapped);
-        let mut view = InodeView::new(vec![0; usize::from(self.geo.inode_size)].into_boxed_slice())?;
+        let mut view =
+            InodeView::new(vec![0; usize::from(self.geo.inode_size)].into_boxed_slice())?;
         view.init(&NewInode {
             mode,
             uid: ctx.uid,
@@ -68,7 +76,12 @@ impl Fs {
 
     /// Undoes [`new_inode`](Self::new_inode) when its operation failed: the inode has no links and is
     /// an orphan; `iput`, once locks and handle are gone, deletes it. `credits::ORPHAN`.
-    pub(crate) fn abandon_inode(&self, h: &Handle<'_>, inode: &Inode, body: &mut InodeBody) -> Result<()> {
+    pub(crate) fn abandon_inode(
+        &self,
+        h: &Handle<'_>,
+        inode: &Inode,
+        body: &mut InodeBody,
+    ) -> Result<()> {
         body.set_links(0);
         self.orphan_add(h, inode, body)
     }

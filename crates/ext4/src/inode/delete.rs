@@ -26,7 +26,10 @@ impl Fs {
         match self.try_delete(inode) {
             Ok(()) => self.drop_inode(inode.ino),
             Err(e) => {
-                tracing::warn!(ino = inode.ino, "an unlinked inode could not be deleted now: {e}");
+                tracing::warn!(
+                    ino = inode.ino,
+                    "an unlinked inode could not be deleted now: {e}"
+                );
                 self.report(&e);
             }
         }

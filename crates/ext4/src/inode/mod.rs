@@ -12,6 +12,8 @@ mod create;
 mod delete;
 mod open;
 mod orphan;
+#[cfg(test)]
+mod tests;
 mod write;
 
 use std::sync::atomic::{AtomicBool, AtomicU32};
@@ -20,10 +22,10 @@ use stetfs_journal::CommitPoint;
 use stetfs_sync::{Mutex, Rank, RwLock, RwLockWriteGuard};
 
 pub(crate) use attr::without_suidgid;
-pub use body::InodeBody;
+pub(crate) use body::InodeBody;
 pub(crate) use cache::InodeCache;
-pub(crate) use orphan::{OrphanFile, OrphanPlace, Orphans};
 pub use open::OpenInode;
+pub(crate) use orphan::{OrphanFile, OrphanPlace, Orphans};
 
 use crate::data::{DirtyData, ReadAhead};
 use crate::space::Window;
@@ -41,11 +43,11 @@ pub(crate) struct SyncPoints {
 }
 
 /// An inode in memory.
-pub struct Inode {
+pub(crate) struct Inode {
     /// Inode number.
-    pub ino: Ino,
+    pub(crate) ino: Ino,
     /// Its type, which never changes.
-    pub kind: FileType,
+    pub(crate) kind: FileType,
     /// The inode's bytes, behind the inode's lock (ext4: `i_rwsem`).
     pub(crate) body: RwLock<InodeBody>,
     /// Data blocks that are newer than their homes.

@@ -68,13 +68,20 @@ impl Orphans {
     pub(crate) fn new(list: &[Ino], file: Option<(OrphanFile, Vec<u32>)>) -> Orphans {
         let mut links = HashMap::new();
         for (i, ino) in list.iter().enumerate() {
-            let prev = i.checked_sub(1).and_then(|p| list.get(p)).copied().unwrap_or(0);
+            let prev = i
+                .checked_sub(1)
+                .and_then(|p| list.get(p))
+                .copied()
+                .unwrap_or(0);
             let next = list.get(i + 1).copied().unwrap_or(0);
             links.insert(*ino, (prev, next));
         }
         let (file, free) = file.map_or((None, Vec::new()), |(f, free)| (Some(f), free));
         let head = list.first().copied().unwrap_or(0);
-        Orphans { state: Mutex::new(Rank::Orphan, State { head, links, free }), file }
+        Orphans {
+            state: Mutex::new(Rank::Orphan, State { head, links, free }),
+            file,
+        }
     }
 
     /// Locks the list.
@@ -97,7 +104,12 @@ impl Orphans {
 impl Fs {
     /// Remembers on the volume that the inode is to be deleted (no links) or truncated to its size
     /// (links). Writes the inode. The caller holds its lock. `credits::ORPHAN`.
-    pub(crate) fn orphan_add(&self, h: &Handle<'_>, inode: &Inode, body: &mut InodeBody) -> Result<()> {
+    pub(crate) fn orphan_add(
+        &self,
+        h: &Handle<'_>,
+        inode: &Inode,
+        body: &mut InodeBody,
+    ) -> Result<()> {
         if body.orphan.is_none() {
             let place = match self.orphan_file_add(h, inode.ino)? {
                 Some(place) => place,
@@ -110,10 +122,17 @@ impl Fs {
     }
 
     /// Forgets what [`orphan_add`](Self::orphan_add) remembered. Writes the inode. `credits::ORPHAN`.
-    pub(crate) fn orphan_del(&self, h: &Handle<'_>, inode: &Inode, body: &mut InodeBody) -> Result<()> {
+    pub(crate) fn orphan_del(
+        &self,
+        h: &Handle<'_>,
+        inode: &Inode,
+        body: &mut InodeBody,
+    ) -> Result<()> {
         match body.orphan {
             None => return Ok(()),
-            Some(OrphanPlace::File { block, slot }) => self.orphan_file_del(h, inode.ino, block, slot)?,
+            Some(OrphanPlace::File { block, slot }) => {
+                self.orphan_file_del(h, inode.ino, block, slot)?
+            }
             Some(OrphanPlace::List) => self.orphan_list_del(h, inode.ino)?,
         }
         body.orphan = None;
@@ -136,7 +155,9 @@ impl Fs {
 
     fn orphan_list_del(&self, h: &Handle<'_>, ino: Ino) -> Result<()> {
         let mut state = self.orphans.lock();
-        let Some((prev, next)) = state.links.get(&ino).copied() else { return Ok(()) };
+        let Some((prev, next)) = state.links.get(&ino).copied() else {
+            return Ok(());
+        };
         if prev == 0 {
             self.change_super(h, |sb| sb.last_orphan.set(next))?;
             state.head = next;
@@ -155,21 +176,34 @@ impl Fs {
 
     /// `None` when there is no file, or no room in it.
     fn orphan_file_add(&self, h: &Handle<'_>, ino: Ino) -> Result<Option<OrphanPlace>> {
-        let Some(file) = &self.orphans.file else { return Ok(None) };
+        let Some(file) = &self.orphans.file else {
+            return Ok(None);
+        };
         let mut state = self.orphans.lock();
         let count = state.free.len();
         // Threads start at different blocks, so that their transactions share as little as can be.
-        let start = if count == 0 { 0 } else { thread_number() % count };
+        let start = if count == 0 {
+            0
+        } else {
+            thread_number() % count
+        };
         for i in 0..count {
             let index = (start + i) % count;
-            let (Some(free), Some(nr)) = (state.free.get(index).copied(), file.blocks.get(index)) else { continue };
+            let (Some(free), Some(nr)) = (state.free.get(index).copied(), file.blocks.get(index))
+            else {
+                continue;
+            };
             if free == 0 {
                 continue;
             }
             let block = self.cache.read(*nr)?;
             let mut page = h.modify(&block)?;
             let Some(slot) = orphan_file::find_free(&page, 0) else {
-                return Err(FsError::corrupt("orphan file", *nr, "fewer free slots than when it was read"));
+                return Err(FsError::corrupt(
+                    "orphan file",
+                    *nr,
+                    "fewer free slots than when it was read",
+                ));
             };
             orphan_file::set(&mut page, slot, ino)?;
             orphan_file::update_checksum(file.seed, *nr, &mut page)?;
@@ -177,15 +211,22 @@ impl Fs {
             if let Some(free) = state.free.get_mut(index) {
                 *free -= 1;
             }
-            return Ok(Some(OrphanPlace::File { block: index as u32, slot: slot as u32 }));
+            return Ok(Some(OrphanPlace::File {
+                block: index as u32,
+                slot: slot as u32,
+            }));
         }
         Ok(None)
     }
 
     fn orphan_file_del(&self, h: &Handle<'_>, ino: Ino, block: u32, slot: u32) -> Result<()> {
-        let Some(file) = &self.orphans.file else { return Ok(()) };
+        let Some(file) = &self.orphans.file else {
+            return Ok(());
+        };
         let mut state = self.orphans.lock();
-        let Some(nr) = file.blocks.get(block as usize) else { return Ok(()) };
+        let Some(nr) = file.blocks.get(block as usize) else {
+            return Ok(());
+        };
         let cached = self.cache.read(*nr)?;
         let mut page = h.modify(&cached)?;
         if orphan_file::get(&page, slot as usize) != Some(ino) {

@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use stetfs_journal::{FileChange, Handle};
 use stetfs_ondisk::ext4::inode::InodeView;
 
+use super::Inode;
 use super::body::InodeBody;
 use super::orphan::OrphanPlace;
-use super::Inode;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::types::Ino;
@@ -18,7 +18,12 @@ impl Fs {
     ///
     /// # Errors
     /// ESTALE when the inode was deleted meanwhile.
-    pub(crate) fn write_inode(&self, h: &Handle<'_>, inode: &Inode, body: &mut InodeBody) -> Result<()> {
+    pub(crate) fn write_inode(
+        &self,
+        h: &Handle<'_>,
+        inode: &Inode,
+        body: &mut InodeBody,
+    ) -> Result<()> {
         if inode.dead.load(Ordering::Acquire) {
             return Err(FsError::Errno(libc::ESTALE));
         }
@@ -27,14 +32,24 @@ impl Fs {
 
     /// [`write_inode`](Self::write_inode) for a change without which the data could not be read back
     /// (size, extents): fdatasync waits for it, too.
-    pub(crate) fn write_inode_data(&self, h: &Handle<'_>, inode: &Inode, body: &mut InodeBody) -> Result<()> {
+    pub(crate) fn write_inode_data(
+        &self,
+        h: &Handle<'_>,
+        inode: &Inode,
+        body: &mut InodeBody,
+    ) -> Result<()> {
         self.write_inode(h, inode, body)?;
         inode.sync.lock().data.merge(&h.point());
         Ok(())
     }
 
     /// [`write_inode`](Self::write_inode) without a look at whether it is being deleted.
-    pub(crate) fn store_inode(&self, h: &Handle<'_>, inode: &Inode, body: &mut InodeBody) -> Result<()> {
+    pub(crate) fn store_inode(
+        &self,
+        h: &Handle<'_>,
+        inode: &Inode,
+        body: &mut InodeBody,
+    ) -> Result<()> {
         // While the inode is on the orphan list its `i_dtime` belongs to the list.
         let list = (body.orphan == Some(OrphanPlace::List)).then(|| self.orphans.lock());
         if let Some(list) = &list {

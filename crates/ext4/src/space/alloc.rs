@@ -48,7 +48,11 @@ impl Fs {
         if inode.dead.load(std::sync::atomic::Ordering::Acquire) {
             return Err(FsError::Errno(libc::ESTALE));
         }
-        let ask = Ask { inode, want: want.max(1), purpose };
+        let ask = Ask {
+            inode,
+            want: want.max(1),
+            purpose,
+        };
         let goal = goal.and_then(|nr| self.group_of(nr).ok());
         if let Some((group, bit)) = goal
             && self.groups.available(group) > 0
@@ -70,11 +74,20 @@ impl Fs {
 
     /// Where a file without blocks begins: its inode's group.
     fn home_group(&self, inode: &Inode) -> u32 {
-        self.geo.layout.locate_inode(inode.ino).map_or(0, |(g, _)| g)
+        self.geo
+            .layout
+            .locate_inode(inode.ino)
+            .map_or(0, |(g, _)| g)
     }
 
     /// A run that begins exactly at `bit`, if that is free and nobody else's.
-    fn alloc_at(&self, h: &Handle<'_>, group: u32, bit: u32, ask: &Ask<'_>) -> Result<Option<BlockRun>> {
+    fn alloc_at(
+        &self,
+        h: &Handle<'_>,
+        group: u32,
+        bit: u32,
+        ask: &Ask<'_>,
+    ) -> Result<Option<BlockRun>> {
         self.in_group(h, group, ask, |map, st| {
             let end = map.run_end(bit, bit.saturating_add(ask.want));
             let end = st.windows.limit(ask.owner(), bit, end);
@@ -84,11 +97,16 @@ impl Fs {
 
     /// A run from the start of the file's window.
     fn alloc_in_window(&self, h: &Handle<'_>, ask: &Ask<'_>) -> Result<Option<BlockRun>> {
-        let Some(group) = ask.inode.window.lock().group else { return Ok(None) };
+        let Some(group) = ask.inode.window.lock().group else {
+            return Ok(None);
+        };
         self.in_group(h, group, ask, |map, st| {
             let (start, end) = st.windows.of(ask.inode.ino)?;
             let start = map.next_free(start, end)?;
-            Some((start, map.run_end(start, end.min(start.saturating_add(ask.want)))))
+            Some((
+                start,
+                map.run_end(start, end.min(start.saturating_add(ask.want))),
+            ))
         })
     }
 
@@ -96,7 +114,9 @@ impl Fs {
     /// any block, also out of windows of others.
     fn alloc_near(&self, h: &Handle<'_>, group: u32, bit: u32, ask: &Ask<'_>) -> Result<BlockRun> {
         let room = match ask.purpose {
-            AllocFor::Data => ask.want.max(ask.inode.window.lock().size(self.geo.block_size)),
+            AllocFor::Data => ask
+                .want
+                .max(ask.inode.window.lock().size(self.geo.block_size)),
             AllocFor::Meta => ask.want,
         };
         let mut needs = vec![room, ask.want, ask.want.div_ceil(4), 1];
@@ -106,7 +126,8 @@ impl Fs {
                 return Ok(run);
             }
         }
-        self.alloc_stealing(h, group, ask)?.ok_or(FsError::Errno(libc::ENOSPC))
+        self.alloc_stealing(h, group, ask)?
+            .ok_or(FsError::Errno(libc::ENOSPC))
     }
 
     /// The groups from `first` on, around.
@@ -116,7 +137,14 @@ impl Fs {
     }
 
     /// Looks for a run of `need` blocks, group after group.
-    fn alloc_pass(&self, h: &Handle<'_>, first: u32, bit: u32, need: u32, ask: &Ask<'_>) -> Result<Option<BlockRun>> {
+    fn alloc_pass(
+        &self,
+        h: &Handle<'_>,
+        first: u32,
+        bit: u32,
+        need: u32,
+        ask: &Ask<'_>,
+    ) -> Result<Option<BlockRun>> {
         let mut looks = 0;
         for group in self.groups_from(first) {
             if self.groups.longest(group) < need {
@@ -146,7 +174,12 @@ impl Fs {
     }
 
     /// Takes blocks out of the windows of others: only they are left.
-    fn alloc_stealing(&self, h: &Handle<'_>, first: u32, ask: &Ask<'_>) -> Result<Option<BlockRun>> {
+    fn alloc_stealing(
+        &self,
+        h: &Handle<'_>,
+        first: u32,
+        ask: &Ask<'_>,
+    ) -> Result<Option<BlockRun>> {
         for group in self.groups_from(first) {
             if self.groups.available(group) == 0 {
                 continue;
@@ -186,7 +219,9 @@ impl Fs {
             }
             Err(e) => return Err(e),
         };
-        let Some(page) = block.page() else { return Ok(None) };
+        let Some(page) = block.page() else {
+            return Ok(None);
+        };
         let clusters = self.geo.layout.group_clusters(group);
         let pending = st.pending.take();
         let chosen = choose(&FreeMap::new(&page, pending.as_deref(), clusters), st);
@@ -198,12 +233,16 @@ impl Fs {
                 {
                     let mut map = h.modify(&block)?;
                     bitmap::set_range(&mut map, start as usize..end as usize);
-                    st.desc.set_free_clusters(st.desc.free_clusters().saturating_sub(end - start));
+                    st.desc
+                        .set_free_clusters(st.desc.free_clusters().saturating_sub(end - start));
                     self.note_block_bitmap(st, &map);
                     self.move_window(group, st, &map, (start, end), ask);
                 }
                 self.write_desc(h, group, st)?;
-                Some(BlockRun { start: self.geo.layout.group_first_block(group) + u64::from(start), len: end - start })
+                Some(BlockRun {
+                    start: self.geo.layout.group_first_block(group) + u64::from(start),
+                    len: end - start,
+                })
             }
             _ => None,
         };
@@ -212,7 +251,14 @@ impl Fs {
     }
 
     /// After `taken` was allocated: keeps the free blocks behind it for the same file.
-    fn move_window(&self, group: u32, st: &mut GroupState, map: &[u8], taken: (u32, u32), ask: &Ask<'_>) {
+    fn move_window(
+        &self,
+        group: u32,
+        st: &mut GroupState,
+        map: &[u8],
+        taken: (u32, u32),
+        ask: &Ask<'_>,
+    ) {
         let ino = ask.inode.ino;
         if ask.purpose != AllocFor::Data {
             return;

@@ -16,16 +16,27 @@ const CHECKED: u8 = 1;
 impl Fs {
     /// The block bitmap of a group, checked; made now if the group was never used. One credit, two
     /// if the group is fresh.
-    pub(super) fn block_bitmap(&self, h: &Handle<'_>, group: u32, st: &mut GroupState) -> Result<Arc<Block>> {
+    pub(super) fn block_bitmap(
+        &self,
+        h: &Handle<'_>,
+        group: u32,
+        st: &mut GroupState,
+    ) -> Result<Arc<Block>> {
         if st.bad_blocks {
-            return Err(FsError::corrupt("block bitmap", st.desc.block_bitmap(), "found damaged before"));
+            return Err(FsError::corrupt(
+                "block bitmap",
+                st.desc.block_bitmap(),
+                "found damaged before",
+            ));
         }
         if st.has(GroupFlags::BLOCK_UNINIT) {
             return self.init_block_bitmap(h, group, st);
         }
         let block = self.cache.read(st.desc.block_bitmap())?;
         if block.verified() != CHECKED {
-            let sound = block.page().map(|page| self.check_block_bitmap(group, st, &page));
+            let sound = block
+                .page()
+                .map(|page| self.check_block_bitmap(group, st, &page));
             if let Some(Err(e)) = sound {
                 st.bad_blocks = true;
                 return Err(e);
@@ -37,20 +48,35 @@ impl Fs {
 
     fn check_block_bitmap(&self, group: u32, st: &GroupState, map: &[u8]) -> Result<()> {
         let nr = st.desc.block_bitmap();
-        let bad = |detail: String| Err(FsError::corrupt("block bitmap", nr, format!("group {group}: {detail}")));
+        let bad = |detail: String| {
+            Err(FsError::corrupt(
+                "block bitmap",
+                nr,
+                format!("group {group}: {detail}"),
+            ))
+        };
         if let Some(seed) = self.geo.checksums.metadata_seed()
-            && !st.desc.block_bitmap_csum_matches(bitmap::checksum(seed, map, self.geo.layout.clusters_per_group))
+            && !st.desc.block_bitmap_csum_matches(bitmap::checksum(
+                seed,
+                map,
+                self.geo.layout.clusters_per_group,
+            ))
         {
             return bad("checksum does not match".into());
         }
         for range in self.own_metadata(group, st) {
             if bitmap::find_clear(map, range.clone()).is_some() {
-                return bad(format!("metadata of the group at bits {range:?} is marked free"));
+                return bad(format!(
+                    "metadata of the group at bits {range:?} is marked free"
+                ));
             }
         }
         let free = bitmap::count_clear(map, self.geo.layout.group_clusters(group) as usize);
         if free as u32 != st.desc.free_clusters() {
-            return bad(format!("{free} clear bits, but the descriptor counts {} free blocks", st.desc.free_clusters()));
+            return bad(format!(
+                "{free} clear bits, but the descriptor counts {} free blocks",
+                st.desc.free_clusters()
+            ));
         }
         Ok(())
     }
@@ -64,12 +90,18 @@ impl Fs {
             (blocks.start, head),
             (st.desc.block_bitmap(), 1),
             (st.desc.inode_bitmap(), 1),
-            (st.desc.inode_table(), u64::from(layout.inode_table_blocks())),
+            (
+                st.desc.inode_table(),
+                u64::from(layout.inode_table_blocks()),
+            ),
         ];
         pieces
             .into_iter()
             .filter_map(|(start, len)| {
-                let (a, b) = (start.max(blocks.start), start.saturating_add(len).min(blocks.end));
+                let (a, b) = (
+                    start.max(blocks.start),
+                    start.saturating_add(len).min(blocks.end),
+                );
                 (a < b).then(|| (a - blocks.start) as usize..(b - blocks.start) as usize)
             })
             .collect()
@@ -77,7 +109,12 @@ impl Fs {
 
     /// Makes the bitmap of a group in which nothing but its own metadata is in use
     /// (`EXT4_BG_BLOCK_UNINIT`).
-    fn init_block_bitmap(&self, h: &Handle<'_>, group: u32, st: &mut GroupState) -> Result<Arc<Block>> {
+    fn init_block_bitmap(
+        &self,
+        h: &Handle<'_>,
+        group: u32,
+        st: &mut GroupState,
+    ) -> Result<Arc<Block>> {
         let block = self.cache.get(st.desc.block_bitmap());
         let clusters = self.geo.layout.group_clusters(group);
         {
@@ -86,7 +123,8 @@ impl Fs {
                 bitmap::set_range(&mut map, range);
             }
             bitmap::set_padding(&mut map, clusters as usize);
-            st.desc.set_free_clusters(bitmap::count_clear(&map, clusters as usize) as u32);
+            st.desc
+                .set_free_clusters(bitmap::count_clear(&map, clusters as usize) as u32);
             self.note_block_bitmap(st, &map);
         }
         block.set_verified(CHECKED);
@@ -98,12 +136,21 @@ impl Fs {
     /// Takes the checksum of a changed block bitmap into the descriptor.
     pub(super) fn note_block_bitmap(&self, st: &mut GroupState, map: &[u8]) {
         if let Some(seed) = self.geo.checksums.metadata_seed() {
-            st.desc.set_block_bitmap_csum(bitmap::checksum(seed, map, self.geo.layout.clusters_per_group));
+            st.desc.set_block_bitmap_csum(bitmap::checksum(
+                seed,
+                map,
+                self.geo.layout.clusters_per_group,
+            ));
         }
     }
 
     /// The inode bitmap of a group, checked; made now if no inode was ever in use.
-    pub(super) fn inode_bitmap(&self, h: &Handle<'_>, group: u32, st: &mut GroupState) -> Result<Arc<Block>> {
+    pub(super) fn inode_bitmap(
+        &self,
+        h: &Handle<'_>,
+        group: u32,
+        st: &mut GroupState,
+    ) -> Result<Arc<Block>> {
         let nr = st.desc.inode_bitmap();
         if st.bad_inodes {
             return Err(FsError::corrupt("inode bitmap", nr, "found damaged before"));
@@ -125,7 +172,9 @@ impl Fs {
         }
         let block = self.cache.read(nr)?;
         if block.verified() != CHECKED {
-            let sound = block.page().map(|page| self.check_inode_bitmap(group, st, &page));
+            let sound = block
+                .page()
+                .map(|page| self.check_inode_bitmap(group, st, &page));
             if let Some(Err(e)) = sound {
                 st.bad_inodes = true;
                 return Err(e);
@@ -137,15 +186,28 @@ impl Fs {
 
     fn check_inode_bitmap(&self, group: u32, st: &GroupState, map: &[u8]) -> Result<()> {
         let nr = st.desc.inode_bitmap();
-        let bad = |detail: String| Err(FsError::corrupt("inode bitmap", nr, format!("group {group}: {detail}")));
+        let bad = |detail: String| {
+            Err(FsError::corrupt(
+                "inode bitmap",
+                nr,
+                format!("group {group}: {detail}"),
+            ))
+        };
         if let Some(seed) = self.geo.checksums.metadata_seed()
-            && !st.desc.inode_bitmap_csum_matches(bitmap::checksum(seed, map, self.geo.inodes_per_group))
+            && !st.desc.inode_bitmap_csum_matches(bitmap::checksum(
+                seed,
+                map,
+                self.geo.inodes_per_group,
+            ))
         {
             return bad("checksum does not match".into());
         }
         let free = bitmap::count_clear(map, self.geo.inodes_per_group as usize);
         if free as u32 != st.desc.free_inodes() {
-            return bad(format!("{free} clear bits, but the descriptor counts {} free inodes", st.desc.free_inodes()));
+            return bad(format!(
+                "{free} clear bits, but the descriptor counts {} free inodes",
+                st.desc.free_inodes()
+            ));
         }
         Ok(())
     }
@@ -153,7 +215,8 @@ impl Fs {
     /// Takes the checksum of a changed inode bitmap into the descriptor.
     pub(super) fn note_inode_bitmap(&self, st: &mut GroupState, map: &[u8]) {
         if let Some(seed) = self.geo.checksums.metadata_seed() {
-            st.desc.set_inode_bitmap_csum(bitmap::checksum(seed, map, self.geo.inodes_per_group));
+            st.desc
+                .set_inode_bitmap_csum(bitmap::checksum(seed, map, self.geo.inodes_per_group));
         }
     }
 }

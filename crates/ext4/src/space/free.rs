@@ -12,7 +12,7 @@ use crate::types::BlockNr;
 
 impl Fs {
     /// Frees a run: its bits are cleared in `h`, and it can be allocated again once the transaction
-    /// is valid. `credits::FREE_BLOCKS` for every group it touches ([`free_credits`](Self::free_credits)).
+    /// is valid. `credits::FREE_BLOCKS` for every group it touches.
     /// The file's dirty data in the run was dropped before.
     ///
     /// # Errors
@@ -33,15 +33,6 @@ impl Fs {
         Ok(())
     }
 
-    /// Credits to free a run.
-    pub(crate) fn free_credits(&self, run: BlockRun) -> u32 {
-        let groups = match (self.group_of(run.start), self.group_of(run.end().saturating_sub(1))) {
-            (Ok((first, _)), Ok((last, _))) => last.saturating_sub(first) + 1,
-            _ => 1,
-        };
-        groups * super::credits::FREE_BLOCKS
-    }
-
     /// Checks that a run that a file claims lies on the volume and touches none of the file system's
     /// own blocks.
     ///
@@ -50,7 +41,11 @@ impl Fs {
     pub(crate) fn check_run(&self, run: BlockRun) -> Result<()> {
         let valid = self.geo.layout.valid_blocks();
         if run.len == 0 || !valid.contains(&run.start) || run.end() > valid.end {
-            return Err(FsError::corrupt("block number", run.start, format!("{} blocks leave the volume", run.len)));
+            return Err(FsError::corrupt(
+                "block number",
+                run.start,
+                format!("{} blocks leave the volume", run.len),
+            ));
         }
         if self.groups.zones.touches(run.start, u64::from(run.len)) {
             let detail = format!("{} blocks of a file overlap the file system's own", run.len);
@@ -69,14 +64,21 @@ impl Fs {
             let mut map = h.modify(&block)?;
             if let Some(free) = bitmap::find_clear(&map, range.clone()) {
                 let nr: BlockNr = self.geo.layout.group_first_block(group) + free as u64;
-                return Err(FsError::corrupt("block bitmap", nr, "a block that is freed is free already"));
+                return Err(FsError::corrupt(
+                    "block bitmap",
+                    nr,
+                    "a block that is freed is free already",
+                ));
             }
             bitmap::clear_range(&mut map, range);
-            st.desc.set_free_clusters(st.desc.free_clusters().saturating_add(len));
+            st.desc
+                .set_free_clusters(st.desc.free_clusters().saturating_add(len));
             self.note_block_bitmap(st, &map);
         }
         let clusters = self.geo.layout.group_clusters(group);
-        st.pending.get_or_insert_with(|| Box::new(Overlay::new(clusters))).insert(bit, len);
+        st.pending
+            .get_or_insert_with(|| Box::new(Overlay::new(clusters)))
+            .insert(bit, len);
         self.write_desc(h, group, st)?;
         self.groups.publish(group, before, st);
         drop(guard);
@@ -91,7 +93,9 @@ impl Fs {
 
     /// The transaction that freed these blocks is valid: they can be handed out (invariant S2).
     fn blocks_are_free(&self, group: u32, bit: u32, len: u32) {
-        let Ok(mut guard) = self.groups.lock(group) else { return };
+        let Ok(mut guard) = self.groups.lock(group) else {
+            return;
+        };
         let st = &mut *guard;
         let before = Counts::of(st);
         if let Some(pending) = &mut st.pending {

@@ -59,9 +59,13 @@ pub(crate) struct Groups {
 impl Groups {
     /// From the volume's descriptors, in order.
     pub(crate) fn new(descs: Vec<GroupDesc>, zones: Zones) -> Groups {
-        let sum = |f: fn(&GroupDesc) -> u32| AtomicU64::new(descs.iter().map(|d| u64::from(f(d))).sum());
-        let (free_blocks, free_inodes, used_dirs) =
-            (sum(GroupDesc::free_clusters), sum(GroupDesc::free_inodes), sum(GroupDesc::used_dirs));
+        let sum =
+            |f: fn(&GroupDesc) -> u32| AtomicU64::new(descs.iter().map(|d| u64::from(f(d))).sum());
+        let (free_blocks, free_inodes, used_dirs) = (
+            sum(GroupDesc::free_clusters),
+            sum(GroupDesc::free_inodes),
+            sum(GroupDesc::used_dirs),
+        );
         let list = descs
             .into_iter()
             .map(|desc| Group {
@@ -100,9 +104,9 @@ impl Groups {
     }
 
     fn group(&self, group: u32) -> Result<&Group> {
-        self.list
-            .get(group as usize)
-            .ok_or_else(|| FsError::corrupt("group number", 0, format!("{group} of {}", self.list.len())))
+        self.list.get(group as usize).ok_or_else(|| {
+            FsError::corrupt("group number", 0, format!("{group} of {}", self.list.len()))
+        })
     }
 
     /// First block of a group's inode table.
@@ -137,13 +141,19 @@ impl Groups {
 
     /// Blocks a group can hand out, without its lock.
     pub(super) fn available(&self, group: u32) -> u32 {
-        self.list.get(group as usize).map_or(0, |g| g.available.load(Ordering::Relaxed))
+        self.list
+            .get(group as usize)
+            .map_or(0, |g| g.available.load(Ordering::Relaxed))
     }
 
     /// Upper bound of the longest free run of a group, without its lock.
     pub(super) fn longest(&self, group: u32) -> u32 {
-        let Some(g) = self.list.get(group as usize) else { return 0 };
-        g.longest.load(Ordering::Relaxed).min(g.available.load(Ordering::Relaxed))
+        let Some(g) = self.list.get(group as usize) else {
+            return 0;
+        };
+        g.longest
+            .load(Ordering::Relaxed)
+            .min(g.available.load(Ordering::Relaxed))
     }
 
     /// Remembers what a search found out.
@@ -155,27 +165,44 @@ impl Groups {
 
     /// Free inodes of a group, without its lock.
     pub(super) fn group_free_inodes(&self, group: u32) -> u32 {
-        self.list.get(group as usize).map_or(0, |g| g.free_inodes.load(Ordering::Relaxed))
+        self.list
+            .get(group as usize)
+            .map_or(0, |g| g.free_inodes.load(Ordering::Relaxed))
     }
 
     /// Directories in a group, without its lock.
     pub(super) fn group_dirs(&self, group: u32) -> u32 {
-        self.list.get(group as usize).map_or(0, |g| g.used_dirs.load(Ordering::Relaxed))
+        self.list
+            .get(group as usize)
+            .map_or(0, |g| g.used_dirs.load(Ordering::Relaxed))
     }
 
     /// Brings the numbers that are read without the lock up to date after the state changed from
     /// `before` (free blocks, pending blocks, free inodes, directories).
     pub(super) fn publish(&self, group: u32, before: Counts, st: &GroupState) {
-        let Some(g) = self.list.get(group as usize) else { return };
+        let Some(g) = self.list.get(group as usize) else {
+            return;
+        };
         let now = Counts::of(st);
-        let usable = if st.bad_blocks { 0 } else { now.blocks.saturating_sub(now.pending) };
+        let usable = if st.bad_blocks {
+            0
+        } else {
+            now.blocks.saturating_sub(now.pending)
+        };
         g.available.store(usable, Ordering::Relaxed);
-        let inodes = if st.bad_inodes { 0 } else { now.inodes.saturating_sub(now.pending_inodes) };
+        let inodes = if st.bad_inodes {
+            0
+        } else {
+            now.inodes.saturating_sub(now.pending_inodes)
+        };
         g.free_inodes.store(inodes, Ordering::Relaxed);
         g.used_dirs.store(now.dirs, Ordering::Relaxed);
         let add = |sum: &AtomicU64, was: u32, is: u32| {
             // Wrapping addition of the difference: sums are exact as every change passes here once.
-            sum.fetch_add(u64::from(is).wrapping_sub(u64::from(was)), Ordering::Relaxed);
+            sum.fetch_add(
+                u64::from(is).wrapping_sub(u64::from(was)),
+                Ordering::Relaxed,
+            );
         };
         add(&self.free_blocks, before.blocks, now.blocks);
         add(&self.pending_blocks, before.pending, now.pending);
@@ -219,24 +246,26 @@ impl GroupState {
 impl Fs {
     /// Puts a group's descriptor into the transaction, checksum included. One credit.
     pub(super) fn write_desc(&self, h: &Handle<'_>, group: u32, st: &mut GroupState) -> Result<()> {
-        let (nr, offset) = self
-            .geo
-            .layout
-            .desc_position(group)
-            .ok_or_else(|| FsError::corrupt("group descriptor", 0, format!("no place for group {group}")))?;
+        let (nr, offset) = self.geo.layout.desc_position(group).ok_or_else(|| {
+            FsError::corrupt("group descriptor", 0, format!("no place for group {group}"))
+        })?;
         let block = self.cache.read(nr)?;
         let mut page = h.modify(&block)?;
         let size = usize::from(self.geo.desc_size);
         let bytes = page
             .get_mut(offset..offset + size)
             .ok_or_else(|| FsError::corrupt("group descriptor", nr, "past the end of its block"))?;
-        st.desc.encode_with_checksum(bytes, group, &self.geo.checksums)?;
+        st.desc
+            .encode_with_checksum(bytes, group, &self.geo.checksums)?;
         Ok(())
     }
 
     /// Group of a block that a structure on the volume names.
     pub(super) fn group_of(&self, nr: BlockNr) -> Result<(u32, u32)> {
-        match (self.geo.layout.group_of_block(nr), self.geo.layout.bit_of_block(nr)) {
+        match (
+            self.geo.layout.group_of_block(nr),
+            self.geo.layout.bit_of_block(nr),
+        ) {
             (Some(group), Some(bit)) => Ok((group, bit)),
             _ => Err(FsError::corrupt("block number", nr, "not on the volume")),
         }
@@ -244,7 +273,11 @@ impl Fs {
 
     /// Where the inode `ino` lies: block of the inode table, byte offset in it.
     pub(crate) fn inode_place(&self, ino: u32) -> Result<(BlockNr, usize)> {
-        let (group, index) = self.geo.layout.locate_inode(ino).ok_or(FsError::Errno(libc::ESTALE))?;
+        let (group, index) = self
+            .geo
+            .layout
+            .locate_inode(ino)
+            .ok_or(FsError::Errno(libc::ESTALE))?;
         let table = self.groups.table(group)?;
         Ok(self.geo.layout.inode_position(table, index))
     }

@@ -21,18 +21,37 @@ impl Fs {
     ///
     /// # Errors
     /// ENOSPC when no inode is free.
-    pub(crate) fn alloc_inode(&self, h: &Handle<'_>, parent: &Inode, parent_flags: InodeFlags, mode: u32) -> Result<(Ino, u32)> {
+    pub(crate) fn alloc_inode(
+        &self,
+        h: &Handle<'_>,
+        parent: &Inode,
+        parent_flags: InodeFlags,
+        mode: u32,
+    ) -> Result<(Ino, u32)> {
         let is_dir = mode & libc::S_IFMT == libc::S_IFDIR;
-        let home = self.geo.layout.locate_inode(parent.ino).map_or(0, |(g, _)| g);
+        let home = self
+            .geo
+            .layout
+            .locate_inode(parent.ino)
+            .map_or(0, |(g, _)| g);
         let spread = parent.ino == ROOT_INO || parent_flags.contains(InodeFlags::TOPDIR);
-        let first = if is_dir { self.group_for_dir(home, spread) } else { home };
+        let first = if is_dir {
+            self.group_for_dir(home, spread)
+        } else {
+            home
+        };
         let count = self.groups.count();
         // The parent's flex group, then farther and farther away, then one after the other.
         let flex = 1u32 << self.geo.log_groups_per_flex.min(31);
         let base = first - first % flex;
         let near = (first..base.saturating_add(flex).min(count)).chain(base..first);
-        let hashed = (0..31).map(|i| (u64::from(first) + (1u64 << i)) % u64::from(count)).map(|g| g as u32);
-        for group in near.chain(hashed.take_while(|g| *g != first)).chain(0..count) {
+        let hashed = (0..31)
+            .map(|i| (u64::from(first) + (1u64 << i)) % u64::from(count))
+            .map(|g| g as u32);
+        for group in near
+            .chain(hashed.take_while(|g| *g != first))
+            .chain(0..count)
+        {
             if self.groups.group_free_inodes(group) == 0 {
                 continue;
             }
@@ -58,7 +77,7 @@ impl Fs {
         // Bounded looks: any group will do in the end.
         const LOOKS: usize = 256;
         if spread {
-            let start = (u64::from(self.next_generation()) * u64::from(count) >> 32) as u32;
+            let start = ((u64::from(self.next_generation()) * u64::from(count)) >> 32) as u32;
             let best = (0..count)
                 .map(|i| (start + i) % count)
                 .filter(|g| roomy(*g))
@@ -100,11 +119,17 @@ impl Fs {
             }
             Err(e) => return Err(e),
         };
-        let reserved = if group == 0 { self.geo.first_ino - 1 } else { 0 };
+        let reserved = if group == 0 {
+            self.geo.first_ino - 1
+        } else {
+            0
+        };
         let index = {
             let mut map = h.modify(&block)?;
             let free = FreeMap::new(&map, st.pending_inodes.as_deref(), per_group);
-            let Some(index) = free.next_free(reserved, per_group) else { return Ok(None) };
+            let Some(index) = free.next_free(reserved, per_group) else {
+                return Ok(None);
+            };
             bitmap::set(&mut map, index as usize);
             self.note_inode_bitmap(st, &map);
             index
@@ -122,7 +147,8 @@ impl Fs {
             self.init_table(h, st.desc.inode_table(), used, index)?;
             st.desc.set_itable_unused(per_group - index - 1);
         }
-        st.desc.set_free_inodes(st.desc.free_inodes().saturating_sub(1));
+        st.desc
+            .set_free_inodes(st.desc.free_inodes().saturating_sub(1));
         if is_dir {
             st.desc.set_used_dirs(st.desc.used_dirs().saturating_add(1));
         }
@@ -149,7 +175,11 @@ impl Fs {
     /// # Errors
     /// `Corrupt` when it is free already.
     pub(crate) fn free_inode(&self, h: &Handle<'_>, ino: Ino, is_dir: bool) -> Result<()> {
-        let (group, index) = self.geo.layout.locate_inode(ino).ok_or(FsError::Errno(libc::ESTALE))?;
+        let (group, index) = self
+            .geo
+            .layout
+            .locate_inode(ino)
+            .ok_or(FsError::Errno(libc::ESTALE))?;
         let mut guard = self.groups.lock(group)?;
         let st = &mut *guard;
         let before = Counts::of(st);
@@ -162,12 +192,15 @@ impl Fs {
             }
             self.note_inode_bitmap(st, &map);
         }
-        st.desc.set_free_inodes(st.desc.free_inodes().saturating_add(1));
+        st.desc
+            .set_free_inodes(st.desc.free_inodes().saturating_add(1));
         if is_dir {
             st.desc.set_used_dirs(st.desc.used_dirs().saturating_sub(1));
         }
         let per_group = self.geo.inodes_per_group;
-        st.pending_inodes.get_or_insert_with(|| Box::new(Overlay::new(per_group))).insert(index, 1);
+        st.pending_inodes
+            .get_or_insert_with(|| Box::new(Overlay::new(per_group)))
+            .insert(index, 1);
         self.write_desc(h, group, st)?;
         self.groups.publish(group, before, st);
         drop(guard);
@@ -181,7 +214,9 @@ impl Fs {
     }
 
     fn inode_is_free(&self, group: u32, index: u32) {
-        let Ok(mut guard) = self.groups.lock(group) else { return };
+        let Ok(mut guard) = self.groups.lock(group) else {
+            return;
+        };
         let st = &mut *guard;
         let before = Counts::of(st);
         if let Some(pending) = &mut st.pending_inodes {
@@ -196,6 +231,8 @@ impl Fs {
     /// A number that differs from the last ones: generations, and where spreading begins.
     fn next_generation(&self) -> u32 {
         // An odd multiplier walks through all numbers; consecutive ones look unrelated.
-        self.generation.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9E37_79B1)
+        self.generation
+            .fetch_add(1, Ordering::Relaxed)
+            .wrapping_mul(0x9E37_79B1)
     }
 }

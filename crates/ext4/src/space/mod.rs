@@ -53,6 +53,8 @@ mod group;
 mod inodes;
 mod reserve;
 mod scan;
+#[cfg(test)]
+mod tests;
 mod window;
 mod zones;
 

@@ -55,16 +55,27 @@ impl Fs {
 
     fn try_reserve(&self, blocks: u64, privileged: bool) -> Option<Reservation<'_>> {
         let groups = &self.groups;
-        let kept = self.sb.kept_blocks() + if privileged { 0 } else { self.sb.reserved_blocks() };
+        let kept = self.sb.kept_blocks()
+            + if privileged {
+                0
+            } else {
+                self.sb.reserved_blocks()
+            };
         groups
             .reserved
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |promised| {
-                let usable = groups.free_blocks().saturating_sub(groups.pending_blocks()).saturating_sub(kept);
+                let usable = groups
+                    .free_blocks()
+                    .saturating_sub(groups.pending_blocks())
+                    .saturating_sub(kept);
                 let wanted = promised.checked_add(blocks)?;
                 (wanted <= usable).then_some(wanted)
             })
             .ok()?;
-        Some(Reservation { groups, left: blocks })
+        Some(Reservation {
+            groups,
+            left: blocks,
+        })
     }
 
     /// Whether the caller may use the volume's reserved blocks.

@@ -9,7 +9,10 @@ pub(crate) struct Overlay {
 
 impl Overlay {
     pub(super) fn new(bits: u32) -> Overlay {
-        Overlay { words: vec![0; (bits as usize).div_ceil(64)].into_boxed_slice(), count: 0 }
+        Overlay {
+            words: vec![0; (bits as usize).div_ceil(64)].into_boxed_slice(),
+            count: 0,
+        }
     }
 
     /// Bits set.
@@ -67,12 +70,19 @@ pub(crate) struct FreeMap<'a> {
 impl<'a> FreeMap<'a> {
     /// `bits` is the number of bits that stand for something.
     pub(super) fn new(bitmap: &'a [u8], pending: Option<&'a Overlay>, bits: u32) -> FreeMap<'a> {
-        FreeMap { bitmap, pending, bits }
+        FreeMap {
+            bitmap,
+            pending,
+            bits,
+        }
     }
 
     /// Word `i`, a set bit for every free one.
     fn free_word(&self, i: usize) -> u64 {
-        let bytes = self.bitmap.get(i * 8..i * 8 + 8).and_then(|b| b.try_into().ok());
+        let bytes = self
+            .bitmap
+            .get(i * 8..i * 8 + 8)
+            .and_then(|b| b.try_into().ok());
         let used = bytes.map_or(u64::MAX, u64::from_le_bytes);
         let mut free = !(used | self.pending.map_or(0, |p| p.word(i)));
         let end = self.bits.saturating_sub((i as u32).saturating_mul(64));
@@ -149,12 +159,18 @@ pub(crate) fn find_run(map: &FreeMap<'_>, avoid: &[(u32, u32)], from: u32, need:
             };
             for (a, b) in avoid.iter().filter(|(a, b)| *a < end && *b > start) {
                 if check(at, (*a).max(at)) {
-                    return Found { run: best, longest: None };
+                    return Found {
+                        run: best,
+                        longest: None,
+                    };
                 }
                 at = at.max(*b);
             }
             if check(at, end.max(at)) {
-                return Found { run: best, longest: None };
+                return Found {
+                    run: best,
+                    longest: None,
+                };
             }
         }
     }

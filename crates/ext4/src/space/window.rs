@@ -54,7 +54,10 @@ struct Held {
 impl Windows {
     /// The window of `ino`.
     pub(super) fn of(&self, ino: Ino) -> Option<(u32, u32)> {
-        self.0.iter().find(|w| w.ino == ino).map(|w| (w.start, w.end))
+        self.0
+            .iter()
+            .find(|w| w.ino == ino)
+            .map(|w| (w.start, w.end))
     }
 
     /// Sets the window of `ino`; an empty one goes away. Whether there is one now.
@@ -70,7 +73,11 @@ impl Windows {
 
     /// Runs that `me` keeps off, in order. `None` keeps off all.
     pub(super) fn avoid(&self, me: Option<Ino>) -> Vec<(u32, u32)> {
-        self.0.iter().filter(|w| Some(w.ino) != me).map(|w| (w.start, w.end)).collect()
+        self.0
+            .iter()
+            .filter(|w| Some(w.ino) != me)
+            .map(|w| (w.start, w.end))
+            .collect()
     }
 
     /// Where `me`, growing from `start`, meets somebody else's window; at most `end`.
@@ -84,6 +91,7 @@ impl Windows {
 
     /// Takes away every window that touches the run.
     pub(super) fn steal(&mut self, start: u32, end: u32, me: Option<Ino>) {
-        self.0.retain(|w| Some(w.ino) == me || w.end <= start || w.start >= end);
+        self.0
+            .retain(|w| Some(w.ino) == me || w.end <= start || w.start >= end);
     }
 }

@@ -45,7 +45,8 @@ impl Zones {
 
     /// Adds runs that belong to the file system as well, as the journal's.
     pub(crate) fn add(&mut self, runs: impl Iterator<Item = (BlockNr, u64)>) {
-        self.0.extend(runs.map(|(start, len)| (start, start.saturating_add(len))));
+        self.0
+            .extend(runs.map(|(start, len)| (start, start.saturating_add(len))));
         self.merge();
     }
 
@@ -53,7 +54,9 @@ impl Zones {
     pub(crate) fn touches(&self, start: BlockNr, len: u64) -> bool {
         let end = start.saturating_add(len);
         let at = self.0.partition_point(|(_, zone_end)| *zone_end <= start);
-        self.0.get(at).is_some_and(|(zone_start, _)| *zone_start < end)
+        self.0
+            .get(at)
+            .is_some_and(|(zone_start, _)| *zone_start < end)
     }
 }
 

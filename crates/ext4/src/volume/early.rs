@@ -6,7 +6,9 @@ use stetfs_ondisk::ext4::checksum::ChecksumMode;
 use stetfs_ondisk::ext4::extent::{self, Expect, Extent, NodeRef};
 use stetfs_ondisk::ext4::group_desc::{self, GroupDesc};
 use stetfs_ondisk::ext4::inode::{InodeFlags, InodeView};
-use stetfs_ondisk::ext4::superblock::{Geometry as Layout, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
+use stetfs_ondisk::ext4::superblock::{
+    Geometry as Layout, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock,
+};
 
 use crate::error::{FsError, Result};
 use crate::types::Ino;
@@ -25,12 +27,16 @@ pub(super) struct Early<'a> {
 ///
 /// # Errors
 /// `Corrupt`, and what the device says.
-pub(super) fn read_superblock(device: &dyn BlockDevice) -> Result<Superblock> {
+pub(crate) fn read_superblock(device: &dyn BlockDevice) -> Result<Superblock> {
     let mut bytes = vec![0; SUPERBLOCK_SIZE];
     device.read(SUPERBLOCK_OFFSET, &mut bytes)?;
     let sb = Superblock::decode(&bytes)?;
     if !sb.verify_checksum() {
-        return Err(FsError::corrupt("superblock", 0, "checksum does not match (e2fsck can restore a backup)"));
+        return Err(FsError::corrupt(
+            "superblock",
+            0,
+            "checksum does not match (e2fsck can restore a backup)",
+        ));
     }
     Ok(sb)
 }
@@ -38,46 +44,59 @@ pub(super) fn read_superblock(device: &dyn BlockDevice) -> Result<Superblock> {
 impl Early<'_> {
     pub(super) fn block(&self, nr: u64) -> Result<Vec<u8>> {
         let mut bytes = vec![0; self.layout.block_size as usize];
-        self.device.read(nr * u64::from(self.layout.block_size), &mut bytes)?;
+        self.device
+            .read(nr * u64::from(self.layout.block_size), &mut bytes)?;
         Ok(bytes)
     }
 
     /// All group descriptors, checked.
     pub(super) fn descriptors(&self) -> Result<Vec<GroupDesc>> {
-        let size = usize::from(self.layout.desc_size);
-        let mut out = Vec::with_capacity(self.layout.group_count as usize);
-        let mut held: Option<(u64, Vec<u8>)> = None;
-        for group in 0..self.layout.group_count {
-            let bad = |nr: u64, detail: &str| FsError::corrupt("group descriptor", nr, format!("group {group}: {detail}"));
-            let (nr, offset) = self.layout.desc_position(group).ok_or_else(|| bad(0, "lies outside the volume"))?;
-            let block = match held.take() {
-                Some((at, block)) if at == nr => block,
-                _ => self.block(nr)?,
-            };
-            let bytes = block.get(offset..offset + size).ok_or_else(|| bad(nr, "past the end of its block"))?;
-            if !group_desc::verify_checksum(bytes, group, &self.checksums) {
-                return Err(bad(nr, "checksum does not match"));
-            }
-            let desc = GroupDesc::decode(bytes)?;
-            self.layout.check_group_desc(group, &desc).map_err(|e| bad(nr, &e.to_string()))?;
-            out.push(desc);
-            held = Some((nr, block));
+        let mut held = None;
+        (0..self.layout.group_count)
+            .map(|group| self.descriptor(group, &mut held))
+            .collect()
+    }
+
+    /// One group descriptor, checked. `held` is the block that was read last.
+    fn descriptor(&self, group: u32, held: &mut Option<(u64, Vec<u8>)>) -> Result<GroupDesc> {
+        let bad = |nr: u64, detail: &str| {
+            FsError::corrupt("group descriptor", nr, format!("group {group}: {detail}"))
+        };
+        let (nr, offset) = self
+            .layout
+            .desc_position(group)
+            .ok_or_else(|| bad(0, "lies outside the volume"))?;
+        let block = match held.take() {
+            Some((at, block)) if at == nr => block,
+            _ => self.block(nr)?,
+        };
+        let bytes = block
+            .get(offset..offset + usize::from(self.layout.desc_size))
+            .ok_or_else(|| bad(nr, "past the end of its block"))?;
+        if !group_desc::verify_checksum(bytes, group, &self.checksums) {
+            return Err(bad(nr, "checksum does not match"));
         }
-        Ok(out)
+        let desc = GroupDesc::decode(bytes)?;
+        self.layout
+            .check_group_desc(group, &desc)
+            .map_err(|e| bad(nr, &e.to_string()))?;
+        *held = Some((nr, block));
+        Ok(desc)
     }
 
     /// The bytes of an inode, checked.
     pub(super) fn inode(&self, ino: Ino) -> Result<InodeView<Box<[u8]>>> {
         let bad = |detail: String| FsError::corrupt("inode", 0, format!("inode {ino}: {detail}"));
-        let (group, index) = self.layout.locate_inode(ino).ok_or_else(|| bad("no such inode".into()))?;
-        let (nr, offset) = self.layout.desc_position(group).ok_or_else(|| bad("its group has no descriptor".into()))?;
-        let block = self.block(nr)?;
-        let size = usize::from(self.layout.desc_size);
-        let desc = GroupDesc::decode(block.get(offset..offset + size).unwrap_or_default())?;
-        self.layout.check_group_desc(group, &desc)?;
+        let (group, index) = self
+            .layout
+            .locate_inode(ino)
+            .ok_or_else(|| bad("no such inode".into()))?;
+        let desc = self.descriptor(group, &mut None)?;
         let (nr, offset) = self.layout.inode_position(desc.inode_table(), index);
         let block = self.block(nr)?;
-        let slot = block.get(offset..offset + usize::from(self.layout.inode_size)).unwrap_or_default();
+        let slot = block
+            .get(offset..offset + usize::from(self.layout.inode_size))
+            .unwrap_or_default();
         let view = InodeView::new(Box::<[u8]>::from(slot))?;
         if !view.verify_checksum(ino, &self.checksums) {
             return Err(bad("checksum does not match".into()));
@@ -89,9 +108,12 @@ impl Early<'_> {
     /// The runs of an inode's blocks, (first block, count) in file order. The file has no holes and
     /// nothing unwritten, as a journal and an orphan file.
     pub(super) fn runs(&self, ino: Ino, inode: &InodeView<Box<[u8]>>) -> Result<Vec<(u64, u64)>> {
-        let bad = |detail: String| FsError::corrupt("extent tree", 0, format!("inode {ino}: {detail}"));
+        let bad =
+            |detail: String| FsError::corrupt("extent tree", 0, format!("inode {ino}: {detail}"));
         if !inode.flags().contains(InodeFlags::EXTENTS) {
-            return Err(FsError::Unsupported(format!("inode {ino} with a block map instead of extents")));
+            return Err(FsError::Unsupported(format!(
+                "inode {ino} with a block map instead of extents"
+            )));
         }
         let blocks = inode.size() / u64::from(self.layout.block_size);
         let seed = inode.csum_seed(ino, &self.checksums);
@@ -119,18 +141,34 @@ impl Early<'_> {
 
     /// Collects the extents below a node. The depth falls with every level (checked by the node), so
     /// the recursion is bounded.
-    fn walk(&self, bytes: &[u8], expect: &Expect, seed: Option<u32>, out: &mut Vec<Extent>) -> Result<()> {
+    fn walk(
+        &self,
+        bytes: &[u8],
+        expect: &Expect,
+        seed: Option<u32>,
+        out: &mut Vec<Extent>,
+    ) -> Result<()> {
         let node = NodeRef::new(bytes)?;
         node.check(expect)?;
         out.extend(node.extents());
         for (i, index) in node.indexes().enumerate() {
-            let Some(below) = node.expect_child(i, expect) else { continue };
+            let Some(below) = node.expect_child(i, expect) else {
+                continue;
+            };
             if out.len() > MAX_EXTENTS {
-                return Err(FsError::corrupt("extent tree", index.child, "too many extents"));
+                return Err(FsError::corrupt(
+                    "extent tree",
+                    index.child,
+                    "too many extents",
+                ));
             }
             let block = self.block(index.child)?;
             if !extent::verify_block_checksum(seed, &block) {
-                return Err(FsError::corrupt("extent tree", index.child, "checksum does not match"));
+                return Err(FsError::corrupt(
+                    "extent tree",
+                    index.child,
+                    "checksum does not match",
+                ));
             }
             self.walk(&block, &below, seed, out)?;
         }

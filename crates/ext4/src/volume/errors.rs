@@ -49,7 +49,9 @@ impl ErrorNotes {
 
     /// Moves the notes into the superblock.
     pub(super) fn write_to(&mut self, sb: &mut Superblock) {
-        let (Some(first), Some(last)) = (self.first.take(), self.last.take()) else { return };
+        let (Some(first), Some(last)) = (self.first.take(), self.last.take()) else {
+            return;
+        };
         sb.set_state(sb.state() | State::ERROR_FS);
         if sb.error_count.get() == 0 {
             sb.set_first_error_at(first.at);
@@ -65,7 +67,8 @@ impl ErrorNotes {
         sb.last_error_func = name(&last.what);
         sb.last_error_line.set(0);
         sb.last_error_errcode = last.code;
-        sb.error_count.set(sb.error_count.get().saturating_add(self.count));
+        sb.error_count
+            .set(sb.error_count.get().saturating_add(self.count));
         self.count = 0;
     }
 }
@@ -148,7 +151,13 @@ impl Fs {
 
     fn note(&self, what: String, block: u64, code: u8) {
         let at = u64::try_from(self.now().sec).unwrap_or(0);
-        self.sb.notes.lock().add(Note { at, ino: 0, block, what, code });
+        self.sb.notes.lock().add(Note {
+            at,
+            ino: 0,
+            block,
+            what,
+            code,
+        });
     }
 
     /// No change is made any more: the journal stops where it is.

@@ -31,7 +31,10 @@ pub(super) fn check(sb: &Superblock, read_only: bool) -> Result<()> {
     let unsupported = |text: String| Err(FsError::Unsupported(text));
     let foreign = sb.incompat() - INCOMPAT;
     if !foreign.is_empty() {
-        return unsupported(format!("the volume has the features {}", foreign.names().join(", ")));
+        return unsupported(format!(
+            "the volume has the features {}",
+            foreign.names().join(", ")
+        ));
     }
     if !sb.incompat().contains(Incompat::EXTENTS) {
         return unsupported("a volume without the feature extent (ext2, ext3)".into());
@@ -42,10 +45,14 @@ pub(super) fn check(sb: &Superblock, read_only: bool) -> Result<()> {
     let unwritable = sb.ro_compat() - RO_COMPAT;
     if !unwritable.is_empty() {
         let names = unwritable.names().join(", ");
-        return unsupported(format!("writing a volume with the features {names}; it can be opened read-only"));
+        return unsupported(format!(
+            "writing a volume with the features {names}; it can be opened read-only"
+        ));
     }
     if !sb.compat().contains(Compat::HAS_JOURNAL) {
-        return unsupported("writing a volume without the feature has_journal; it can be opened read-only".into());
+        return unsupported(
+            "writing a volume without the feature has_journal; it can be opened read-only".into(),
+        );
     }
     Ok(())
 }

@@ -31,8 +31,17 @@ pub fn inspect(device: Arc<dyn BlockDevice>) -> Result<Inspection> {
     let refused = features::check(&superblock, false).err();
     let layout = superblock.geometry()?;
     open::check_size(&layout, &*device)?;
-    let early = Early { device: &*device, layout: &layout, checksums: superblock.checksum_mode() };
+    let early = Early {
+        device: &*device,
+        layout: &layout,
+        checksums: superblock.checksum_mode(),
+    };
     let log = log::find(&device, &early, &superblock, Canary::default())?.map(|found| found.log);
     let (_, found) = orphans::find(&early, &superblock)?;
-    Ok(Inspection { superblock, log, orphans: found.len() as u64, refused })
+    Ok(Inspection {
+        superblock,
+        log,
+        orphans: found.len() as u64,
+        refused,
+    })
 }

@@ -19,7 +19,12 @@ pub(super) struct VolumeLog {
 }
 
 /// Finds the log; `None` on a volume without.
-pub(super) fn find(device: &Arc<dyn BlockDevice>, early: &Early<'_>, sb: &Superblock, canary: Canary) -> Result<Option<VolumeLog>> {
+pub(super) fn find(
+    device: &Arc<dyn BlockDevice>,
+    early: &Early<'_>,
+    sb: &Superblock,
+    canary: Canary,
+) -> Result<Option<VolumeLog>> {
     if !sb.compat().contains(Compat::HAS_JOURNAL) {
         return Ok(None);
     }
@@ -46,17 +51,29 @@ impl VolumeLog {
     /// Replays the log and empties it.
     pub(super) fn replay(&self, blocks: u64) -> Result<()> {
         let report = self.log.recover(blocks, false, &mut |_, _| {})?;
-        tracing::info!(transactions = report.transactions, blocks = report.blocks, "journal recovered");
+        tracing::info!(
+            transactions = report.transactions,
+            blocks = report.blocks,
+            "journal recovered"
+        );
         Ok(())
     }
 
     /// The log again, after a replay changed it.
     pub(super) fn reopen(self) -> Result<VolumeLog> {
-        Ok(VolumeLog { log: self.log.reopen()?, runs: self.runs })
+        Ok(VolumeLog {
+            log: self.log.reopen()?,
+            runs: self.runs,
+        })
     }
 
     /// Starts a journal in the empty log.
-    pub(super) fn start(self, cache: Arc<Cache>, sb: &Superblock, opts: &FsOptions) -> Result<Arc<Journal>> {
+    pub(super) fn start(
+        self,
+        cache: Arc<Cache>,
+        sb: &Superblock,
+        opts: &FsOptions,
+    ) -> Result<Arc<Journal>> {
         let features = LogFeatures {
             checksums: sb.ro_compat().contains(RoCompat::METADATA_CSUM),
             wide: sb.incompat().contains(Incompat::BIT64),

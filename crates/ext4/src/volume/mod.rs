@@ -12,6 +12,11 @@ mod statfs;
 mod superblock;
 mod unmount;
 
+#[cfg(test)]
+mod tests;
+
+#[cfg(test)]
+pub(crate) use early::read_superblock;
 pub use errors::set_panic_hook;
 pub use inspect::{Inspection, inspect};
 pub(crate) use superblock::SuperState;

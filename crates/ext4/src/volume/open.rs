@@ -39,7 +39,11 @@ impl Fs {
         features::check(&sb, opts.read_only)?;
         let mut layout = sb.geometry()?;
         check_size(&layout, &*device)?;
-        let early = Early { device: &*device, layout: &layout, checksums: sb.checksum_mode() };
+        let early = Early {
+            device: &*device,
+            layout: &layout,
+            checksums: sb.checksum_mode(),
+        };
         let mut log = log::find(&device, &early, &sb, opts.canary)?;
         if !opts.no_recovery
             && let Some(found) = log.take()
@@ -50,7 +54,11 @@ impl Fs {
             check_size(&layout, &*device)?;
         }
 
-        let early = Early { device: &*device, layout: &layout, checksums: sb.checksum_mode() };
+        let early = Early {
+            device: &*device,
+            layout: &layout,
+            checksums: sb.checksum_mode(),
+        };
         let descs = early.descriptors()?;
         let mut zones = Zones::new(&layout, descs.iter());
         zones.add(log.iter().flat_map(|l| l.runs.iter().copied()));
@@ -63,7 +71,12 @@ impl Fs {
         };
         let cache = Arc::new(Cache::new(device.clone(), config));
         let journal_blocks = log.as_ref().map_or(0, VolumeLog::blocks);
-        let state = SuperState::new(&cache, &sb, overhead::overhead(&sb, &geo.layout, journal_blocks), &opts)?;
+        let state = SuperState::new(
+            &cache,
+            &sb,
+            overhead::overhead(&sb, &geo.layout, journal_blocks),
+            &opts,
+        )?;
         let journal = match log {
             Some(log) if !opts.read_only => log.start(cache.clone(), &sb, &opts)?,
             _ => Journal::read_only(cache.clone())?,
@@ -115,22 +128,36 @@ impl Fs {
 
     /// The current time, as new timestamps take it.
     pub(crate) fn now(&self) -> Timestamp {
-        let t = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Timestamp { sec: i64::try_from(t.as_secs()).unwrap_or(i64::MAX), nsec: t.subsec_nanos() }
+        let t = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        Timestamp {
+            sec: i64::try_from(t.as_secs()).unwrap_or(i64::MAX),
+            nsec: t.subsec_nanos(),
+        }
     }
 }
 
 pub(super) fn check_size(layout: &Layout, device: &dyn BlockDevice) -> Result<()> {
-    let bytes = layout.blocks_count.saturating_mul(u64::from(layout.block_size));
+    let bytes = layout
+        .blocks_count
+        .saturating_mul(u64::from(layout.block_size));
     if bytes > device.size() {
-        let detail = format!("the volume has {bytes} bytes, but its device only {}", device.size());
+        let detail = format!(
+            "the volume has {bytes} bytes, but its device only {}",
+            device.size()
+        );
         return Err(FsError::corrupt("superblock", 0, detail));
     }
     Ok(())
 }
 
 /// Replays the log if there is something in it. Gives the log and the superblock as they are then.
-fn recover(log: VolumeLog, device: &dyn BlockDevice, before: Superblock) -> Result<(VolumeLog, Superblock)> {
+fn recover(
+    log: VolumeLog,
+    device: &dyn BlockDevice,
+    before: Superblock,
+) -> Result<(VolumeLog, Superblock)> {
     let marked = before.incompat().contains(Incompat::RECOVER);
     if !log.is_dirty() && !marked {
         return Ok((log, before));
@@ -169,13 +196,21 @@ fn geometry(sb: &Superblock, layout: Layout) -> Geometry {
         inode_size: layout.inode_size,
         desc_size: layout.desc_size,
         groups: layout.group_count,
-        log_groups_per_flex: if sb.incompat().contains(Incompat::FLEX_BG) { sb.log_groups_per_flex } else { 0 },
+        log_groups_per_flex: if sb.incompat().contains(Incompat::FLEX_BG) {
+            sb.log_groups_per_flex
+        } else {
+            0
+        },
         compat: sb.compat(),
         incompat: sb.incompat(),
         ro_compat: sb.ro_compat(),
         csum_seed: sb.csum_seed(),
         hash_seed: sb.hash_seed(),
-        hash_version: if unsigned && hash_version < 3 { hash_version + 3 } else { hash_version },
+        hash_version: if unsigned && hash_version < 3 {
+            hash_version + 3
+        } else {
+            hash_version
+        },
         uuid: sb.uuid,
         checksums: sb.checksum_mode(),
         want_extra_isize: match sb.want_extra_isize.get() {
@@ -188,6 +223,8 @@ fn geometry(sb: &Superblock, layout: Layout) -> Geometry {
 
 /// Where generations begin: differs from mount to mount.
 fn seed() -> u32 {
-    let t = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let t = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     (t.as_secs() as u32).rotate_left(16) ^ t.subsec_nanos() ^ std::process::id()
 }

@@ -33,7 +33,10 @@ fn read_list(early: &Early<'_>, sb: &Superblock) -> Vec<Ino> {
         let inode = match early.inode(at) {
             Ok(inode) if ordinary && seen.insert(at) => inode,
             _ => {
-                tracing::warn!(ino = at, "the orphan list leads to a number that is no orphan; the rest is dropped");
+                tracing::warn!(
+                    ino = at,
+                    "the orphan list leads to a number that is no orphan; the rest is dropped"
+                );
                 break;
             }
         };
@@ -43,7 +46,11 @@ fn read_list(early: &Early<'_>, sb: &Superblock) -> Vec<Ino> {
     list
 }
 
-fn read_file(early: &Early<'_>, sb: &Superblock, found: &mut Found) -> Result<Option<(OrphanFile, Vec<u32>)>> {
+fn read_file(
+    early: &Early<'_>,
+    sb: &Superblock,
+    found: &mut Found,
+) -> Result<Option<(OrphanFile, Vec<u32>)>> {
     use stetfs_ondisk::ext4::features::Compat;
     let ino = sb.orphan_file_inum.get();
     if !sb.compat().contains(Compat::ORPHAN_FILE) || ino == 0 {
@@ -51,17 +58,32 @@ fn read_file(early: &Early<'_>, sb: &Superblock, found: &mut Found) -> Result<Op
     }
     let inode = early.inode(ino)?;
     let seed = inode.csum_seed(ino, &early.checksums);
-    let blocks: Vec<u64> =
-        early.runs(ino, &inode)?.into_iter().flat_map(|(start, len)| start..start.saturating_add(len)).collect();
+    let blocks: Vec<u64> = early
+        .runs(ino, &inode)?
+        .into_iter()
+        .flat_map(|(start, len)| start..start.saturating_add(len))
+        .collect();
     let mut free = Vec::with_capacity(blocks.len());
     for (index, nr) in blocks.iter().enumerate() {
         let block = early.block(*nr)?;
         orphan_file::check(&block)?;
         if !orphan_file::verify_checksum(seed, *nr, &block) {
-            return Err(FsError::corrupt("orphan file", *nr, "checksum does not match"));
+            return Err(FsError::corrupt(
+                "orphan file",
+                *nr,
+                "checksum does not match",
+            ));
         }
         let before = found.len();
-        let place = |(slot, ino)| (ino, OrphanPlace::File { block: index as u32, slot: slot as u32 });
+        let place = |(slot, ino)| {
+            (
+                ino,
+                OrphanPlace::File {
+                    block: index as u32,
+                    slot: slot as u32,
+                },
+            )
+        };
         found.extend(orphan_file::used(&block).map(place));
         let empty = orphan_file::slots_per_block(block.len()) - (found.len() - before);
         let empty = empty as u32;
@@ -77,7 +99,10 @@ impl Fs {
             return Ok(());
         }
         if self.sb.current()?.state().contains(State::ERROR_FS) {
-            tracing::warn!("the volume has errors; {} orphans are left to e2fsck", found.len());
+            tracing::warn!(
+                "the volume has errors; {} orphans are left to e2fsck",
+                found.len()
+            );
             return Ok(());
         }
         let (mut deleted, mut truncated) = (0, 0);
@@ -96,7 +121,11 @@ impl Fs {
     fn work_off(&self, ino: Ino, place: OrphanPlace) -> Result<bool> {
         let inode = match self.iget_special(ino) {
             Err(FsError::Errno(_)) => {
-                return Err(FsError::corrupt("orphan", 0, format!("inode {ino} is to be deleted but is free")));
+                return Err(FsError::corrupt(
+                    "orphan",
+                    0,
+                    format!("inode {ino} is to be deleted but is free"),
+                ));
             }
             other => other?,
         };

@@ -9,6 +9,8 @@ pub(super) fn overhead(sb: &Superblock, layout: &Layout, journal_blocks: u64) ->
         return stored;
     }
     let per_group = u64::from(layout.inode_table_blocks()) + 2;
-    let groups: u64 = (0..layout.group_count).map(|g| u64::from(layout.group_super_overhead(g)) + per_group).sum();
+    let groups: u64 = (0..layout.group_count)
+        .map(|g| u64::from(layout.group_super_overhead(g)) + per_group)
+        .sum();
     u64::from(layout.first_data_block) + groups + journal_blocks
 }

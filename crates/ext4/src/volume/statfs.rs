@@ -26,6 +26,11 @@ impl Fs {
     /// Counters since the volume was opened.
     pub fn stats(&self) -> FsStats {
         let (inodes, lookups) = self.inodes.counts();
-        FsStats { cache: self.cache.stats(), journal: self.journal.stats(), inodes, lookups }
+        FsStats {
+            cache: self.cache.stats(),
+            journal: self.journal.stats(),
+            inodes,
+            lookups,
+        }
     }
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use stetfs_journal::{Block, Cache, Handle};
-use stetfs_ondisk::ext4::superblock::{DefaultMountOpts, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
+use stetfs_ondisk::ext4::superblock::{
+    DefaultMountOpts, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock,
+};
 use stetfs_sync::{Mutex, Rank};
 
 use super::errors::ErrorNotes;
@@ -37,7 +39,12 @@ pub(crate) struct SuperState {
 
 impl SuperState {
     /// From the superblock as it is on the volume.
-    pub(super) fn new(cache: &Cache, sb: &Superblock, overhead: u64, opts: &FsOptions) -> Result<SuperState> {
+    pub(super) fn new(
+        cache: &Cache,
+        sb: &Superblock,
+        overhead: u64,
+        opts: &FsOptions,
+    ) -> Result<SuperState> {
         use stetfs_ondisk::ext4::superblock::ErrorPolicy;
         let size = cache.block_size() as u64;
         let on_error = opts.on_error.unwrap_or(match sb.error_policy() {
@@ -52,8 +59,13 @@ impl SuperState {
             // What the kernel holds back so that extent trees can always be changed
             // (`ext4_calculate_resv_clusters`).
             kept_blocks: (sb.blocks_count() / 50).min(4096),
-            reserved_for: (u32::from(sb.def_resuid.get()), u32::from(sb.def_resgid.get())),
-            bsd_groups: sb.default_mount_opts().contains(DefaultMountOpts::BSDGROUPS),
+            reserved_for: (
+                u32::from(sb.def_resuid.get()),
+                u32::from(sb.def_resgid.get()),
+            ),
+            bsd_groups: sb
+                .default_mount_opts()
+                .contains(DefaultMountOpts::BSDGROUPS),
             overhead,
             on_error,
             read_only: AtomicBool::new(opts.read_only),
@@ -91,13 +103,18 @@ impl SuperState {
     /// The superblock as it is in memory.
     pub(super) fn current(&self) -> Result<Superblock> {
         let page = self.block.peek();
-        let bytes = page.as_deref().and_then(|p| p.get(self.offset..)).unwrap_or_default();
+        let bytes = page
+            .as_deref()
+            .and_then(|p| p.get(self.offset..))
+            .unwrap_or_default();
         Ok(Superblock::decode_unchecked(bytes)?)
     }
 
     fn change(&self, page: &mut [u8], change: impl FnOnce(&mut Superblock)) -> Result<()> {
         let nr = self.block.nr();
-        let bytes = page.get_mut(self.offset..).ok_or_else(|| FsError::corrupt("superblock", nr, "short block"))?;
+        let bytes = page
+            .get_mut(self.offset..)
+            .ok_or_else(|| FsError::corrupt("superblock", nr, "short block"))?;
         let mut sb = Superblock::decode_unchecked(bytes)?;
         change(&mut sb);
         sb.update_checksum();
@@ -108,7 +125,11 @@ impl SuperState {
 
 impl Fs {
     /// Changes the superblock within a transaction. One credit.
-    pub(crate) fn change_super(&self, h: &Handle<'_>, change: impl FnOnce(&mut Superblock)) -> Result<()> {
+    pub(crate) fn change_super(
+        &self,
+        h: &Handle<'_>,
+        change: impl FnOnce(&mut Superblock),
+    ) -> Result<()> {
         let mut page = h.modify(&self.sb.block)?;
         self.sb.change(&mut page, change)
     }
@@ -118,9 +139,9 @@ impl Fs {
     pub(super) fn write_super(&self, change: impl FnOnce(&mut Superblock)) -> Result<()> {
         let sb = {
             let mut write = self.sb.block.write();
-            let (page, _) = write
-                .page_mut()
-                .ok_or_else(|| FsError::corrupt("superblock", self.sb.block_nr(), "not in memory"))?;
+            let (page, _) = write.page_mut().ok_or_else(|| {
+                FsError::corrupt("superblock", self.sb.block_nr(), "not in memory")
+            })?;
             self.sb.change(page, change)?;
             drop(write);
             self.sb.current()?

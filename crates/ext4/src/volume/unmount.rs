@@ -26,11 +26,17 @@ impl FileState for Fs {
 impl Fs {
     /// Registers with the journal.
     pub(super) fn attach(&self) {
-        self.journal.attach(self.me.clone() as std::sync::Weak<dyn FileState>);
+        self.journal
+            .attach(self.me.clone() as std::sync::Weak<dyn FileState>);
     }
 
     fn dirty_inodes(&self) -> Vec<Ino> {
-        self.inodes.all().iter().filter(|i| !i.dirty.is_clean()).map(|i| i.ino).collect()
+        self.inodes
+            .all()
+            .iter()
+            .filter(|i| !i.dirty.is_clean())
+            .map(|i| i.ino)
+            .collect()
     }
 
     /// Makes everything durable that was done before the call; `done` is told from the journal's
@@ -43,8 +49,11 @@ impl Fs {
         if let Err(e) = self.notes_through_journal() {
             return done(Err(e));
         }
-        let answer = Box::new(move |r: std::result::Result<(), JournalError>| done(r.map_err(FsError::from)));
-        self.journal.commit_then(self.journal.everything(), self.dirty_inodes(), answer);
+        let answer = Box::new(move |r: std::result::Result<(), JournalError>| {
+            done(r.map_err(FsError::from))
+        });
+        self.journal
+            .commit_then(self.journal.everything(), self.dirty_inodes(), answer);
     }
 
     /// To be called by every operation that changes something, before it takes a lock: waits until
@@ -77,7 +86,11 @@ impl Fs {
         if self.sb.closed.load(Ordering::Acquire) {
             return Ok(());
         }
-        let result = if self.opts.read_only { Ok(()) } else { self.close() };
+        let result = if self.opts.read_only {
+            Ok(())
+        } else {
+            self.close()
+        };
         self.sb.closed.store(true, Ordering::Release);
         self.sb.read_only.store(true, Ordering::Release);
         result
@@ -106,4 +119,3 @@ impl Fs {
         })
     }
 }
-

@@ -1,0 +1,243 @@
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use stetfs_ondisk::ext4::inode::InodeFlags;
+use stetfs_ondisk::ext4::time::Timestamp;
+use stetfs_testkit::Mkfs;
+
+use super::Inode;
+use crate::fs::Fs;
+use crate::space::credits;
+use crate::testing::{ROOT, fsck, mkfs, open};
+use crate::types::{Ctx, ROOT_INO, SetAttr, TimeSet};
+
+fn nameless(fs: &Fs, mode: u32) -> Arc<Inode> {
+    let root = fs.iget(ROOT_INO).unwrap();
+    let body = root.body.write();
+    let h = fs
+        .journal
+        .begin(credits::NEW_INODE + credits::ORPHAN)
+        .unwrap();
+    let inode = fs.new_inode(&h, &root, &body, &ROOT, mode, 0).unwrap();
+    fs.abandon_inode(&h, &inode, &mut inode.lock_new()).unwrap();
+    inode
+}
+
+#[test]
+fn a_crash_leaves_orphans_that_the_next_mount_deletes() {
+    for feature in ["orphan_file", "^orphan_file"] {
+        for count in [1, 7, 1500] {
+            let device = mkfs(64, &Mkfs::blocks(4096).feature(feature));
+            let fs = open(&device);
+            let (blocks, inodes) = (fs.groups.free_blocks(), fs.groups.free_inodes());
+            let made: Vec<_> = (0..count)
+                .map(|_| nameless(&fs, libc::S_IFREG | 0o600))
+                .collect();
+            // Some go in between: from the middle of the list and from its ends.
+            for inode in made.iter().step_by(3) {
+                fs.iput(inode);
+            }
+            fs.journal.commit_all().unwrap();
+            let crashed = Arc::new(device.fork());
+            drop((made, fs));
+
+            let again = open(&crashed);
+            assert_eq!(
+                (again.groups.free_blocks(), again.groups.free_inodes()),
+                (blocks, inodes),
+                "{feature} {count}"
+            );
+            again.unmount().unwrap();
+            fsck(&crashed);
+        }
+    }
+}
+
+#[test]
+fn an_inode_stays_while_it_is_open_or_remembered() {
+    let device = mkfs(16, &Mkfs::blocks(1024));
+    let fs = open(&device);
+    let free = fs.groups.free_inodes();
+    let inode = nameless(&fs, libc::S_IFREG | 0o600);
+    let ino = inode.ino;
+    let file = fs.open_ref(inode.clone(), libc::O_RDWR).unwrap();
+    fs.count_lookup(ino);
+    fs.count_lookup(ino);
+    fs.iput(&inode);
+    assert!(fs.iget(ino).is_ok());
+    drop(file);
+    fs.forget(ino, 1);
+    assert!(fs.iget(ino).is_ok());
+    fs.forget(ino, 1);
+    assert_eq!(fs.iget(ino).err().map(|e| e.errno()), Some(libc::ESTALE));
+    assert_eq!(fs.groups.free_inodes(), free);
+    assert_eq!(
+        fs.open_ref(inode, 0).err().map(|e| e.errno()),
+        Some(libc::ESTALE)
+    );
+}
+
+#[test]
+fn numbers_come_back_after_the_commit_with_another_generation() {
+    let device = mkfs(16, &Mkfs::blocks(1024));
+    let fs = open(&device);
+    let first = nameless(&fs, libc::S_IFREG);
+    let generation = first.body.read().generation();
+    fs.iput(&first);
+    assert_ne!(nameless(&fs, libc::S_IFREG).ino, first.ino);
+    fs.journal.commit_all().unwrap();
+    let again = nameless(&fs, libc::S_IFREG);
+    assert_eq!(again.ino, first.ino);
+    assert_ne!(again.body.read().generation(), generation);
+}
+
+#[test]
+fn the_cache_is_bounded_and_loses_nothing() {
+    let device = mkfs(256, &Mkfs::blocks(4096));
+    let fs = open(&device);
+    let root = fs.iget(ROOT_INO).unwrap();
+    let mut made = Vec::new();
+    for i in 0..40_000u32 {
+        let body = root.body.write();
+        let h = fs.journal.begin(credits::NEW_INODE + 1).unwrap();
+        let inode = fs
+            .new_inode(&h, &root, &body, &ROOT, libc::S_IFREG | 0o600, 0)
+            .unwrap();
+        let mut body = inode.lock_new();
+        body.set_uid(i);
+        fs.write_inode(&h, &inode, &mut body).unwrap();
+        made.push(inode.ino);
+    }
+    let (held, _) = fs.inodes.counts();
+    assert!(held < 20_000, "{held} inodes in memory");
+    for (i, ino) in made.iter().enumerate() {
+        assert_eq!(fs.getattr(*ino).unwrap().uid, i as u32);
+    }
+    // A sync of an inode that left and came back still waits for its last change.
+    let back = fs.iget(made[0]).unwrap();
+    assert!(!back.sync.lock().meta.is_none());
+}
+
+#[test]
+fn setattr_sets_what_stat_shows() {
+    let device = mkfs(32, &Mkfs::blocks(4096));
+    let fs = open(&device);
+    let inode = nameless(&fs, libc::S_IFREG | 0o6755);
+    let ino = inode.ino;
+    let _open = fs.open_ref(inode, 0).unwrap();
+    let set = |set: SetAttr| fs.setattr(&ROOT, ino, &set);
+    let at = |sec| TimeSet::At(Timestamp { sec, nsec: 5 });
+    let a = set(SetAttr {
+        atime: Some(at(1)),
+        mtime: Some(at(1 << 33)),
+        ..SetAttr::default()
+    })
+    .unwrap();
+    assert_eq!((a.atime.sec, a.mtime.sec, a.mtime.nsec), (1, 1 << 33, 5));
+    assert_eq!(a.mode & 0o7777, 0o6755);
+    let a = set(SetAttr {
+        uid: Some(70_000),
+        gid: Some(5),
+        ..SetAttr::default()
+    })
+    .unwrap();
+    assert_eq!((a.uid, a.gid, a.mode & 0o7777), (70_000, 5, 0o755));
+    let a = set(SetAttr {
+        mode: Some(0o4711),
+        ..SetAttr::default()
+    })
+    .unwrap();
+    assert_eq!(a.mode & 0o7777, 0o4711);
+    let a = set(SetAttr {
+        size: Some(1 << 40),
+        ..SetAttr::default()
+    })
+    .unwrap();
+    assert_eq!((a.size, a.blocks, a.mode & 0o7777), (1 << 40, 0, 0o4711));
+    let user = Ctx {
+        uid: 1000,
+        gid: 1000,
+        pid: 1,
+    };
+    let a = fs
+        .setattr(
+            &user,
+            ino,
+            &SetAttr {
+                size: Some(10),
+                ..SetAttr::default()
+            },
+        )
+        .unwrap();
+    assert_eq!((a.size, a.mode & 0o7777), (10, 0o711));
+    assert_eq!(
+        set(SetAttr {
+            size: Some(1 << 60),
+            ..SetAttr::default()
+        })
+        .unwrap_err()
+        .errno(),
+        libc::EFBIG
+    );
+    let dir = SetAttr {
+        size: Some(0),
+        ..SetAttr::default()
+    };
+    assert_eq!(
+        fs.setattr(&ROOT, ROOT_INO, &dir).unwrap_err().errno(),
+        libc::EISDIR
+    );
+    assert_eq!(
+        fs.setattr(&ROOT, 4_000_000, &dir).unwrap_err().errno(),
+        libc::ESTALE
+    );
+    assert_eq!(
+        fs.setattr(&ROOT, 8, &dir).unwrap_err().errno(),
+        libc::ESTALE
+    );
+}
+
+#[test]
+fn immutable_and_append_only_inodes_say_eperm() {
+    let device = mkfs(32, &Mkfs::blocks(4096));
+    let fs = open(&device);
+    let inode = nameless(&fs, libc::S_IFREG | 0o644);
+    let ino = inode.ino;
+    let _open = fs.open_ref(inode.clone(), 0).unwrap();
+    let flag = |flags: InodeFlags| {
+        let mut body = inode.body.write();
+        let h = fs.journal.begin(1).unwrap();
+        body.set_flags(InodeFlags::EXTENTS | flags);
+        fs.write_inode(&h, &inode, &mut body).unwrap();
+    };
+    let fails = |set: SetAttr| fs.setattr(&ROOT, ino, &set).err().map(|e| e.errno());
+    let opens = |flags| fs.open_inode(&ROOT, ino, flags).err().map(|e| e.errno());
+    let now = SetAttr {
+        mtime: Some(TimeSet::Now),
+        ..SetAttr::default()
+    };
+    let chmod = SetAttr {
+        mode: Some(0),
+        ..SetAttr::default()
+    };
+    flag(InodeFlags::IMMUTABLE);
+    assert_eq!(
+        (fails(now.clone()), fails(chmod.clone())),
+        (Some(libc::EPERM), Some(libc::EPERM))
+    );
+    assert_eq!(
+        (opens(libc::O_RDONLY), opens(libc::O_RDWR)),
+        (None, Some(libc::EPERM))
+    );
+    flag(InodeFlags::APPEND);
+    assert_eq!((fails(now), fails(chmod)), (None, Some(libc::EPERM)));
+    assert_eq!(opens(libc::O_WRONLY), Some(libc::EPERM));
+    assert_eq!(opens(libc::O_WRONLY | libc::O_APPEND), None);
+    assert_eq!(
+        opens(libc::O_WRONLY | libc::O_APPEND | libc::O_TRUNC),
+        Some(libc::EPERM)
+    );
+    flag(InodeFlags::empty());
+    assert_eq!(opens(libc::O_RDWR | libc::O_TRUNC), None);
+}

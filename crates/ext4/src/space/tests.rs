@@ -1,0 +1,400 @@
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use stetfs_testkit::Mkfs;
+
+use super::{AllocFor, BlockRun, Freed, credits};
+use crate::error::FsError;
+use crate::fs::Fs;
+use crate::inode::{Inode, InodeBody, SyncPoints};
+use crate::testing::{ROOT, flavours, fsck, mkfs, open};
+use crate::types::{Ino, ROOT_INO};
+
+/// An inode that exists in memory only: an owner for blocks.
+fn owner(fs: &Fs, ino: Ino) -> Inode {
+    let raw = vec![0; usize::from(fs.geo.inode_size)].into_boxed_slice();
+    let body = InodeBody::new(raw, &fs.geo).unwrap();
+    Inode::new(ino, body, SyncPoints::default())
+}
+
+fn alloc(
+    fs: &Fs,
+    inode: &Inode,
+    goal: Option<u64>,
+    want: u32,
+    purpose: AllocFor,
+) -> Result<BlockRun, FsError> {
+    let h = fs.journal.begin(credits::ALLOC_BLOCKS + 1).unwrap();
+    fs.alloc_blocks(&h, inode, goal, want, purpose)
+}
+
+fn free(fs: &Fs, run: BlockRun) {
+    let h = fs.journal.begin(credits::FREE_BLOCKS * 2).unwrap();
+    fs.free_blocks(&h, run, Freed::Data).unwrap();
+}
+
+/// Runs in use, by start.
+#[derive(Default)]
+struct Model(BTreeMap<u64, BlockRun>);
+
+impl Model {
+    fn take(&mut self, run: BlockRun) {
+        let before = self.0.range(..run.end()).next_back().map(|(_, r)| *r);
+        assert!(
+            before.is_none_or(|r| r.end() <= run.start),
+            "{run:?} overlaps {before:?}"
+        );
+        self.0.insert(run.start, run);
+    }
+
+    fn blocks(&self) -> u64 {
+        self.0.values().map(|r| u64::from(r.len)).sum()
+    }
+}
+
+#[test]
+fn allocation_agrees_with_a_model_and_e2fsck() {
+    for (name, mib, options) in flavours() {
+        let device = mkfs(mib, &options);
+        let fs = open(&device);
+        let mut rng = fastrand::Rng::with_seed(7);
+        let start = fs.groups.free_blocks();
+        let owners: Vec<Inode> = (0..6).map(|i| owner(&fs, 12 + i * 3)).collect();
+        let mut model = Model::default();
+        for step in 0..600 {
+            if rng.u8(..) < 150 {
+                let inode = &owners[rng.usize(..owners.len())];
+                let goal = rng.bool().then(|| rng.u64(..fs.geo.blocks_count + 10));
+                let purpose = if rng.u8(..) < 200 {
+                    AllocFor::Data
+                } else {
+                    AllocFor::Meta
+                };
+                let run = match alloc(&fs, inode, goal, 1 + rng.u32(..600), purpose) {
+                    Ok(run) => run,
+                    Err(e) => {
+                        assert_eq!(e.errno(), libc::ENOSPC, "{name}: {e}");
+                        continue;
+                    }
+                };
+                assert!(
+                    fs.check_run(run).is_ok(),
+                    "{name}: {run:?} is not for files"
+                );
+                model.take(run);
+            } else if let Some(run) = model
+                .0
+                .range(rng.u64(..fs.geo.blocks_count)..)
+                .next()
+                .map(|(_, r)| *r)
+            {
+                model.0.remove(&run.start);
+                // Often only a part goes, from one end.
+                let cut = rng.u32(..=run.len / 2);
+                let (gone, left) = if rng.bool() {
+                    let len = run.len - cut;
+                    (
+                        BlockRun {
+                            start: run.start,
+                            len,
+                        },
+                        BlockRun {
+                            start: run.start + u64::from(len),
+                            len: cut,
+                        },
+                    )
+                } else {
+                    (
+                        BlockRun {
+                            start: run.start + u64::from(cut),
+                            len: run.len - cut,
+                        },
+                        BlockRun {
+                            start: run.start,
+                            len: cut,
+                        },
+                    )
+                };
+                free(&fs, gone);
+                if left.len > 0 {
+                    model.take(left);
+                }
+            }
+            assert_eq!(fs.groups.free_blocks() + model.blocks(), start, "{name}");
+            if step % 100 == 99 {
+                fs.journal.commit_all().unwrap();
+            }
+        }
+        for run in std::mem::take(&mut model.0).into_values() {
+            free(&fs, run);
+        }
+        fs.unmount().unwrap();
+        assert_eq!(fs.groups.free_blocks(), start, "{name}");
+        fsck(&device);
+    }
+}
+
+#[test]
+fn a_freed_block_comes_back_only_after_the_commit() {
+    let device = mkfs(16, &Mkfs::blocks(1024));
+    let fs = open(&device);
+    let inode = owner(&fs, 12);
+    let run = alloc(&fs, &inode, None, 16, AllocFor::Meta).unwrap();
+    free(&fs, run);
+    let other = alloc(&fs, &inode, Some(run.start), 16, AllocFor::Meta).unwrap();
+    assert!(
+        other.end() <= run.start || other.start >= run.end(),
+        "{other:?} reuses {run:?}"
+    );
+    fs.journal.commit_all().unwrap();
+    let again = alloc(&fs, &inode, Some(run.start), 16, AllocFor::Meta).unwrap();
+    assert_eq!(again, run);
+}
+
+#[test]
+fn the_volume_can_be_filled_to_the_last_block_and_emptied() {
+    for blocks in [1024, 4096] {
+        let device = mkfs(24, &Mkfs::blocks(blocks));
+        let fs = open(&device);
+        let free_before = fs.groups.free_blocks();
+        let inodes: Vec<Inode> = (0..4).map(|i| owner(&fs, 12 + i)).collect();
+        let mut runs = Vec::new();
+        let mut i = 0;
+        loop {
+            match alloc(&fs, &inodes[i % 4], None, 37, AllocFor::Data) {
+                Ok(run) => runs.push(run),
+                Err(e) => {
+                    assert_eq!(e.errno(), libc::ENOSPC);
+                    break;
+                }
+            }
+            i += 1;
+        }
+        assert_eq!(
+            runs.iter().map(|r| u64::from(r.len)).sum::<u64>(),
+            free_before
+        );
+        assert_eq!(fs.groups.free_blocks(), 0);
+        assert!(fs.reserve(1, true).is_err());
+        for run in runs {
+            free(&fs, run);
+        }
+        // Nothing can be handed out before the commit, and `reserve` knows how to get at it.
+        assert_eq!(
+            alloc(&fs, &inodes[0], None, 1, AllocFor::Data)
+                .unwrap_err()
+                .errno(),
+            libc::ENOSPC
+        );
+        drop(fs.reserve(100, true).unwrap());
+        alloc(&fs, &inodes[0], None, 1, AllocFor::Data)
+            .map(|run| free(&fs, run))
+            .unwrap();
+        fs.unmount().unwrap();
+        fsck(&device);
+    }
+}
+
+#[test]
+fn writers_side_by_side_stay_contiguous() {
+    let device = mkfs(256, &Mkfs::blocks(4096));
+    let fs = open(&device);
+    let inodes: Vec<Inode> = (0..4).map(|i| owner(&fs, 12 + i)).collect();
+    let mut files: Vec<Vec<BlockRun>> = vec![Vec::new(); 4];
+    for _ in 0..1024 {
+        for (inode, runs) in inodes.iter().zip(&mut files) {
+            let goal = runs.last().map(|r: &BlockRun| r.end());
+            let run = alloc(&fs, inode, goal, 1, AllocFor::Data).unwrap();
+            match runs.last_mut() {
+                Some(last) if last.end() == run.start => last.len += run.len,
+                _ => runs.push(run),
+            }
+        }
+    }
+    for runs in &files {
+        assert!(
+            runs.len() <= 10,
+            "4 MiB written block by block lie in {} pieces",
+            runs.len()
+        );
+    }
+    for inode in &inodes {
+        fs.release_window(inode);
+    }
+    // Without windows a small file lies right behind the last one.
+    let small = owner(&fs, 99);
+    let a = alloc(&fs, &small, None, 1, AllocFor::Data).unwrap();
+    fs.release_window(&small);
+    let b = alloc(&fs, &owner(&fs, 100), None, 1, AllocFor::Data).unwrap();
+    assert_eq!(b.start, a.end());
+}
+
+#[test]
+fn threads_allocate_side_by_side() {
+    let device = mkfs(64, &Mkfs::blocks(1024));
+    let fs = open(&device);
+    let start = fs.groups.free_blocks();
+    std::thread::scope(|scope| {
+        for t in 0..4 {
+            let fs = &fs;
+            scope.spawn(move || {
+                let inode = owner(fs, 12 + t * 100);
+                let mut rng = fastrand::Rng::with_seed(u64::from(t));
+                let mut mine = Vec::new();
+                for _ in 0..300 {
+                    if rng.bool() || mine.is_empty() {
+                        mine.push(
+                            alloc(fs, &inode, None, 1 + rng.u32(..40), AllocFor::Data).unwrap(),
+                        );
+                    } else {
+                        free(fs, mine.swap_remove(rng.usize(..mine.len())));
+                    }
+                }
+                for run in mine {
+                    free(fs, run);
+                }
+            });
+        }
+    });
+    assert_eq!(fs.groups.free_blocks(), start);
+    fs.unmount().unwrap();
+    fsck(&device);
+}
+
+#[test]
+fn contradictions_are_damage_not_panics() {
+    let device = mkfs(16, &Mkfs::blocks(1024));
+    let fs = open(&device);
+    let inode = owner(&fs, 12);
+    let run = alloc(&fs, &inode, None, 4, AllocFor::Data).unwrap();
+    free(&fs, run);
+    let twice = |run: BlockRun| {
+        let h = fs.journal.begin(credits::FREE_BLOCKS * 2).unwrap();
+        fs.free_blocks(&h, run, Freed::Data).unwrap_err()
+    };
+    assert!(matches!(
+        twice(run),
+        FsError::Corrupt {
+            what: "block bitmap",
+            ..
+        }
+    ));
+    assert!(matches!(
+        twice(BlockRun { start: 1, len: 1 }),
+        FsError::Corrupt { .. }
+    ));
+    assert!(matches!(
+        twice(BlockRun {
+            start: fs.geo.blocks_count - 1,
+            len: 2
+        }),
+        FsError::Corrupt { .. }
+    ));
+    assert!(matches!(
+        twice(BlockRun {
+            start: u64::MAX,
+            len: 9
+        }),
+        FsError::Corrupt { .. }
+    ));
+    fs.unmount().unwrap();
+    fsck(&device);
+}
+
+#[test]
+fn a_damaged_bitmap_is_left_alone_and_reported() {
+    use stetfs_block::BlockDevice;
+    let device = mkfs(32, &Mkfs::blocks(1024));
+    let bitmap = {
+        let fs = open(&device);
+        let nr = fs.groups.lock(0).unwrap().desc.block_bitmap();
+        fs.unmount().unwrap();
+        nr
+    };
+    device.write(bitmap * 1024 + 700, &[0xa5]).unwrap();
+    let fs = open(&device);
+    let run = alloc(
+        &fs,
+        &owner(&fs, 12),
+        Some(fs.geo.first_data_block + 6000),
+        8,
+        AllocFor::Data,
+    )
+    .unwrap();
+    assert!(fs.geo.layout.group_of_block(run.start).unwrap() > 0);
+    free(&fs, run);
+    fs.unmount().unwrap();
+    let sb = crate::volume::read_superblock(&*device).unwrap();
+    assert_eq!(
+        (sb.error_count.get(), sb.first_error_block.get()),
+        (1, bitmap)
+    );
+}
+
+#[test]
+fn reservations_hold_space_back() {
+    let device = mkfs(16, &Mkfs::blocks(1024));
+    let fs = open(&device);
+    let all = fs.groups.free_blocks() - fs.sb.kept_blocks();
+    let for_users = all - fs.sb.reserved_blocks();
+    assert!(fs.reserve(for_users + 1, false).is_err());
+    let mut held = fs.reserve(for_users, false).unwrap();
+    assert!(fs.reserve(1, false).is_err());
+    drop(fs.reserve(fs.sb.reserved_blocks(), true).unwrap());
+    held.consumed(5);
+    drop(fs.reserve(5, false).unwrap());
+    drop(held);
+    drop(fs.reserve(for_users, false).unwrap());
+    assert!(fs.privileged(&ROOT));
+}
+
+#[test]
+fn inodes_agree_with_e2fsck() {
+    for (name, mib, options) in flavours() {
+        let device = mkfs(mib, &options);
+        let fs = open(&device);
+        let start = fs.groups.free_inodes();
+        let root = fs.iget(ROOT_INO).unwrap();
+        let mut made: Vec<Arc<Inode>> = Vec::new();
+        let mut rng = fastrand::Rng::with_seed(3);
+        for _ in 0..200 {
+            let mode = *rng
+                .choice([libc::S_IFREG, libc::S_IFDIR, libc::S_IFLNK, libc::S_IFIFO].iter())
+                .unwrap();
+            let body = root.body.write();
+            let h = fs
+                .journal
+                .begin(credits::NEW_INODE + credits::ORPHAN)
+                .unwrap();
+            match fs.new_inode(&h, &root, &body, &ROOT, mode | 0o644, 0) {
+                Ok(inode) => {
+                    assert!(made.iter().all(|i| i.ino != inode.ino), "{name}");
+                    fs.abandon_inode(&h, &inode, &mut inode.lock_new()).unwrap();
+                    made.push(inode);
+                }
+                Err(e) => {
+                    assert_eq!(
+                        (e.errno(), fs.groups.free_inodes()),
+                        (libc::ENOSPC, 0),
+                        "{name}"
+                    );
+                    break;
+                }
+            }
+        }
+        assert_eq!(fs.groups.free_inodes() + made.len() as u64, start, "{name}");
+        rng.shuffle(&mut made);
+        for inode in made.drain(..) {
+            fs.iput(&inode);
+            assert_eq!(
+                fs.iget(inode.ino).err().map(|e| e.errno()),
+                Some(libc::ESTALE)
+            );
+        }
+        fs.unmount().unwrap();
+        assert_eq!(fs.groups.free_inodes(), start, "{name}");
+        fsck(&device);
+    }
+}

@@ -1,0 +1,64 @@
+//! What the crate's tests share: volumes in memory, made by mke2fs and checked by e2fsck.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use stetfs_block::MemDevice;
+use stetfs_testkit::{Image, Mkfs};
+
+use crate::fs::Fs;
+use crate::types::{Ctx, FsOptions};
+
+/// Root.
+pub(crate) const ROOT: Ctx = Ctx {
+    uid: 0,
+    gid: 0,
+    pid: 1,
+};
+
+/// A fresh volume of `mib` MiB in memory.
+pub(crate) fn mkfs(mib: u64, options: &Mkfs) -> Arc<MemDevice> {
+    let image = Image::make(mib << 20, options).unwrap();
+    Arc::new(MemDevice::load(image.path()).unwrap())
+}
+
+/// Opens a volume for writing.
+pub(crate) fn open(device: &Arc<MemDevice>) -> Arc<Fs> {
+    Fs::open(device.clone(), FsOptions::default()).unwrap()
+}
+
+/// A copy of the device as an image file.
+pub(crate) fn image(device: &MemDevice) -> Image {
+    let image = Image::sparse(0).unwrap();
+    device.save(image.path()).unwrap();
+    image
+}
+
+/// e2fsck finds nothing on the volume.
+pub(crate) fn fsck(device: &MemDevice) {
+    image(device).e2fsck_fn().unwrap();
+}
+
+/// The default volumes, with the block sizes and usage types of `mke2fs -T`.
+pub(crate) fn flavours() -> Vec<(String, u64, Mkfs)> {
+    let mut all = Vec::new();
+    for blocks in [1024, 2048, 4096] {
+        for usage in ["default", "small", "largefile"] {
+            all.push((
+                format!("{blocks}/{usage}"),
+                40,
+                Mkfs::blocks(blocks).usage(usage),
+            ));
+        }
+    }
+    let variant =
+        |name: &str, features: &str| (name.to_string(), 64, Mkfs::blocks(4096).feature(features));
+    all.push(variant("no metadata_csum", "^metadata_csum,^uninit_bg"));
+    all.push(variant("uninit_bg", "^metadata_csum,uninit_bg"));
+    all.push(variant("no 64bit", "^64bit"));
+    all.push(variant("csum_seed", "metadata_csum_seed"));
+    all.push(variant("no orphan_file", "^orphan_file"));
+    all.push(variant("no flex_bg", "^flex_bg"));
+    all.push(variant("orphan_file", "orphan_file"));
+    all
+}
