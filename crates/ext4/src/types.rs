@@ -213,6 +213,8 @@ pub struct FsStats {
     pub cache: stetfs_cache::CacheStats,
     /// The journal.
     pub journal: stetfs_journal::JournalStats,
+    /// File data that is newer than its home, bytes.
+    pub dirty_bytes: u64,
     /// Inodes in memory.
     pub inodes: u64,
     /// Inodes that the kernel remembers.

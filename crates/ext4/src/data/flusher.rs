@@ -42,6 +42,11 @@ impl DataState {
             started: AtomicBool::new(false),
         }
     }
+
+    /// Dirty bytes now.
+    pub(crate) fn dirty_bytes(&self) -> u64 {
+        self.dirty.bytes()
+    }
 }
 
 impl Drop for DataState {

@@ -96,11 +96,22 @@ impl Fs {
         result
     }
 
+    /// Deletes what has no name and is not held open: the kernel does not forget each inode when it
+    /// lets go of a volume.
+    fn forget_unlinked(&self) {
+        let unlinked = |i: &Arc<crate::inode::Inode>| i.unlinked.load(Ordering::Acquire).then_some(i.ino);
+        let inos: Vec<Ino> = self.inodes.all().iter().filter_map(unlinked).collect();
+        for ino in inos {
+            self.forget(ino, u64::MAX);
+        }
+    }
+
     fn close(&self) -> Result<()> {
         if let Some(why) = self.journal.aborted() {
             self.journal.shutdown().ok();
             return Err(why.into());
         }
+        self.forget_unlinked();
         self.write_home(&self.dirty_inodes())?;
         self.journal.shutdown()?;
         let now = u64::try_from(self.now().sec).unwrap_or(0);

@@ -1,5 +1,9 @@
 //! File data on volumes in memory: against models, in parallel, out of space, with failing devices.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, unreachable_pub)]
 
+mod faults;
 mod model;
+mod parallel;
+mod rules;
+mod shapes;
 mod volume;
