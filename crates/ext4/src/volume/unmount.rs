@@ -1,5 +1,6 @@
 //! Syncing everything, and the end of use.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use stetfs_journal::{FileState, JournalError};
