@@ -19,6 +19,10 @@ use clap::Parser;
 use crate::args::{Cli, Command, Dump, HelperArgs};
 use crate::failure::{Code, Result};
 
+/// Many small allocations on many threads: glibc's arenas grow and shrink by system calls here.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Names under which mount(8) runs the program as a helper.
 const HELPERS: [&str; 3] = ["mount.fuse.stetfs", "mount.fuseblk.stetfs", "mount.stetfs"];
 

@@ -314,6 +314,9 @@ impl BlockDevice for FileDevice {
             check_range(Op::Write, write.offset, write.len(), self.size)?;
             bytes += write.len();
         }
+        // On a block device the kernel follows RWF_DSYNC with a flush whatever the device can do, and
+        // where FUA is emulated that makes two: one flush after the batch is never more.
+        let flush_after = self.is_block_device && writes.iter().any(|w| w.fua);
         let whole = |w: &Write<'_>| !direct || align.range(w.offset, w.len());
         let fits = |w: &Write<'_>| !direct || w.data.slices().iter().all(|s| align.slice(s));
         let mut bounces = Vec::new();
@@ -323,7 +326,7 @@ impl BlockDevice for FileDevice {
         {
             let mut bounce = Bounce::new(align.enclose(write.offset, write.len()), align);
             copy_in(write, bounce.at(write.offset));
-            bounces.push((bounce, write.fua));
+            bounces.push((bounce, write.fua && !flush_after));
         }
         let copies: Vec<_> = bounces
             .iter()
@@ -337,7 +340,8 @@ impl BlockDevice for FileDevice {
             .iter()
             .filter(|w| !w.is_empty() && whole(w) && fits(w))
         {
-            requests.push(Request::write(write.offset, write.data.slices(), write.fua));
+            let durable = write.fua && !flush_after;
+            requests.push(Request::write(write.offset, write.data.slices(), durable));
         }
         let mut result = self.run(Op::Write, &mut requests);
         for write in writes.iter().filter(|w| !whole(w)) {
@@ -345,7 +349,7 @@ impl BlockDevice for FileDevice {
         }
         result?;
         self.counters.write(writes.len() as u64, bytes);
-        Ok(())
+        if flush_after { self.flush() } else { Ok(()) }
     }
 
     fn flush(&self) -> Result<()> {
