@@ -1,6 +1,6 @@
 //! One shard of the cache: a map, and a policy that chooses victims.
 
-use std::collections::HashMap;
+use hashbrown::HashMap;
 use std::sync::Arc;
 
 use crate::block::Block;

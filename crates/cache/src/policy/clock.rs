@@ -1,6 +1,6 @@
 //! CLOCK: blocks stand in a ring; the hand gives each a second chance if it was referenced.
 
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 use super::{Policy, Verdict};
 
