@@ -147,6 +147,14 @@ fn many_names_in_blocks_of_4_kib() {
     many(&mkfs, 64, 50_000);
 }
 
+#[test]
+#[ignore = "takes half a minute; run with --ignored"]
+fn hundreds_of_thousands_of_names() {
+    let mut mkfs = Mkfs::blocks(4096).journal_mib(32);
+    mkfs.args.extend(["-N".into(), "310000".into()]);
+    many(&mkfs, 256, 300_000);
+}
+
 /// Two levels full: the next name is refused and nothing breaks.
 #[test]
 fn a_full_index_refuses_with_enospc() {

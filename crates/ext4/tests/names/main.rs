@@ -5,6 +5,7 @@
 mod acls;
 mod damage;
 mod dirs;
+mod faults;
 mod interop;
 mod readdir;
 mod support;
