@@ -31,4 +31,5 @@ mod write;
 
 pub(crate) use dirty::DirtyData;
 pub(crate) use flusher::DataState;
+pub(crate) use map::Mapping;
 pub(crate) use read::ReadAhead;

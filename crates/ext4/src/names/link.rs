@@ -18,7 +18,7 @@ impl Fs {
     ///
     /// # Errors
     /// EEXIST, EPERM (a directory; something immutable), EMLINK above 65000 links, ENOENT when the
-    /// last link is gone (unless the inode was made without a name), ENOSPC, EROFS.
+    /// last link is gone, ENOSPC, EROFS.
     pub fn link(&self, ctx: &Ctx, ino: Ino, new_parent: Ino, new_name: &[u8]) -> Result<Attr> {
         check_name(new_name)?;
         self.throttle()?;

@@ -16,26 +16,26 @@ impl Fs {
     ///
     /// # Errors
     /// ENOENT, EISDIR, EPERM (immutable or append-only), EROFS.
-    pub fn unlink(&self, ctx: &Ctx, parent: Ino, name: &[u8]) -> Result<()> {
+    pub fn unlink(&self, _ctx: &Ctx, parent: Ino, name: &[u8]) -> Result<()> {
         if is_dots(name) {
             return errno(libc::EISDIR);
         }
-        self.remove(ctx, parent, name, false)
+        self.remove(parent, name, false)
     }
 
     /// Removes an empty directory.
     ///
     /// # Errors
     /// ENOENT, ENOTDIR, ENOTEMPTY, EINVAL for `.`, EPERM (immutable or append-only), EROFS.
-    pub fn rmdir(&self, ctx: &Ctx, parent: Ino, name: &[u8]) -> Result<()> {
+    pub fn rmdir(&self, _ctx: &Ctx, parent: Ino, name: &[u8]) -> Result<()> {
         match name {
             b"." => errno(libc::EINVAL),
             b".." => errno(libc::ENOTEMPTY),
-            _ => self.remove(ctx, parent, name, true),
+            _ => self.remove(parent, name, true),
         }
     }
 
-    fn remove(&self, _ctx: &Ctx, parent: Ino, name: &[u8], want_dir: bool) -> Result<()> {
+    fn remove(&self, parent: Ino, name: &[u8], want_dir: bool) -> Result<()> {
         check_name(name)?;
         self.throttle()?;
         let dir = self.iget(parent)?;

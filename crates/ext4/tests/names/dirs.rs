@@ -181,6 +181,32 @@ fn a_full_index_refuses_with_enospc() {
 }
 
 #[test]
+fn large_dir_has_a_third_level() {
+    let vol = Vol::new(128, &small().feature("large_dir"));
+    let dir = vol.mkdir(ROOT_INO, b"dir").unwrap();
+    let file = vol.file(ROOT_INO, b"file").unwrap();
+    let name = |i: u32| format!("{i:0255}").into_bytes();
+    let count = 45_000;
+    for i in 0..count {
+        let linked = vol
+            .fs
+            .link(&crate::support::ROOT, file, dir, &name(i))
+            .unwrap();
+        vol.fs.forget(linked.ino, 1);
+    }
+    let image = vol.close();
+    let tree = image.debugfs("htree_dump dir").unwrap();
+    assert!(tree.contains("Indirect levels: 2"), "{}", &tree[..300]);
+    let vol = Vol::on(image);
+    assert_eq!(vol.names(dir).len(), count as usize);
+    for i in (0..count).step_by(7) {
+        assert_eq!(vol.lookup(dir, &name(i)).unwrap().ino, file);
+        vol.unlink(dir, &name(i)).unwrap();
+    }
+    vol.close();
+}
+
+#[test]
 fn names_are_checked() {
     let vol = Vol::new(8, &small());
     let long = [b'n'; 255];

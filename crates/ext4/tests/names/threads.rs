@@ -56,6 +56,15 @@ fn work(vol: &Vol, dirs: &[Ino], seed: u64, steps: usize, done: &AtomicU32) {
     }
 }
 
+/// Counts a thread out, also when it panics.
+struct Last<'a>(&'a AtomicU32);
+
+impl Drop for Last<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 fn together(mkfs: &Mkfs, shared: bool) {
     let vol = Arc::new(Vol::new(32, mkfs));
     // Below one another, so that renames meet ancestors.
@@ -65,15 +74,26 @@ fn together(mkfs: &Mkfs, shared: bool) {
         dirs.push(vol.mkdir(above, format!("d{i}").as_bytes()).unwrap());
     }
     let done = AtomicU32::new(0);
+    let working = AtomicU32::new(4);
     std::thread::scope(|scope| {
+        // Commits come in between.
+        scope.spawn(|| {
+            while working.load(Ordering::Relaxed) > 0 {
+                vol.sync();
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+        });
         for t in 0..4usize {
-            let (vol, done) = (&vol, &done);
+            let (vol, done, working) = (&vol, &done, &working);
             let mine: Vec<Ino> = if shared {
                 dirs[1..].to_vec()
             } else {
                 vec![dirs[t + 1], dirs[t + 5]]
             };
-            scope.spawn(move || work(vol, &mine, t as u64 + 1, 1500, done));
+            scope.spawn(move || {
+                let _last = Last(working);
+                work(vol, &mine, t as u64 + 1, 1500, done);
+            });
         }
     });
     assert!(done.into_inner() > 2000);

@@ -50,6 +50,33 @@ impl Path {
     }
 }
 
+/// Counts leaves that one operation reads. A damaged index may lead to the same ones again and again.
+pub(super) struct Leaves {
+    left: u32,
+}
+
+impl Leaves {
+    /// At most as many as the directory has blocks.
+    pub(super) fn of(blocks: u32) -> Leaves {
+        Leaves { left: blocks }
+    }
+
+    /// One more is read.
+    pub(super) fn count(&mut self, inode: &Inode) -> Result<()> {
+        let again = || {
+            format!(
+                "the index of directory {} leads to its leaves more than once",
+                inode.ino
+            )
+        };
+        self.left = self
+            .left
+            .checked_sub(1)
+            .ok_or_else(|| FsError::corrupt(INDEX, 0, again()))?;
+        Ok(())
+    }
+}
+
 impl Fs {
     /// The directory hash of a name with this version.
     pub(super) fn dir_hash(&self, version: HashVersion, name: &[u8]) -> u32 {
@@ -222,7 +249,9 @@ impl Fs {
         name: &[u8],
     ) -> Result<Option<Found>> {
         let format = self.dir_format(inode, body);
+        let mut leaves = Leaves::of(self.dir_blocks(body));
         loop {
+            leaves.count(inode)?;
             let block = self.dir_leaf(inode, body, format, path.leaf())?;
             if let Some(found) = self.find_in(format, &block, name)? {
                 return Ok(Some(found));

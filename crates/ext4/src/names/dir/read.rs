@@ -9,11 +9,16 @@ use stetfs_ondisk::ext4::hash::HashVersion;
 use stetfs_ondisk::ext4::htree::{self, NodeKind};
 
 use super::hash_order::{self, Cookie, Place};
+use super::index::Leaves;
 use super::{Format, bytes, has_index, in_block};
+use crate::data::Mapping;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
 use crate::types::{DirEntry, FileType};
+
+/// Blocks that are read ahead at once.
+const READ_AHEAD: u32 = 64;
 
 /// Entries in reading order, and the cookie behind them; `None` at the end of the directory.
 pub(crate) struct Piece {
@@ -32,10 +37,32 @@ impl Fs {
         match Cookie::decode(cookie) {
             Cookie::Dot => Ok(self.dot(inode.ino, b".", Cookie::DotDot)),
             Cookie::DotDot => {
+                // The leaves are about to be read in an order of their own.
+                self.dir_read_ahead(inode, body, 0);
                 let parent = self.dir_parent(inode, body)?;
                 Ok(self.dot(parent, b"..", Cookie::From(Place::of_hash(0))))
             }
             Cookie::From(place) => self.read_by_hash(inode, body, place),
+        }
+    }
+
+    /// Reads blocks from `lblk` on into the cache, those that lie in one run with it. Who reads them
+    /// next learns of what fails here.
+    fn dir_read_ahead(&self, inode: &Inode, body: &InodeBody, lblk: u32) {
+        let want = self.dir_blocks(body).saturating_sub(lblk).min(READ_AHEAD);
+        if want < 2 {
+            return;
+        }
+        let ahead = self
+            .map(inode, body, lblk, want)
+            .and_then(|mapping| match mapping {
+                Mapping::Mapped { start, len, .. } => {
+                    Ok(self.cache.prefetch(start, u64::from(len))?)
+                }
+                Mapping::Hole { .. } => Ok(()),
+            });
+        if let Err(e) = ahead {
+            tracing::debug!(ino = inode.ino, "directory not read ahead: {e}");
         }
     }
 
@@ -58,7 +85,9 @@ impl Fs {
         let mut found = Vec::new();
         let next = if has_index(body) {
             let (mut path, _) = self.index_probe(inode, body, |_| from.hash())?;
+            let mut leaves = Leaves::of(self.dir_blocks(body));
             loop {
+                leaves.count(inode)?;
                 self.collect(inode, body, format, path.leaf(), path.version, &mut found)?;
                 match self.index_next(inode, body, &mut path)? {
                     // Names with the same hash are given their order together.
@@ -132,6 +161,9 @@ impl Fs {
             });
         }
         let start = u64::from(lblk) << bits;
+        if lblk.is_multiple_of(READ_AHEAD) {
+            self.dir_read_ahead(inode, body, lblk);
+        }
         let block = self.dir_leaf(inode, body, format, lblk)?;
         let mut entries = Vec::new();
         let view = bytes(&block)?;
@@ -162,7 +194,9 @@ impl Fs {
     /// Whether only `.` and `..` are left.
     pub(crate) fn dir_is_empty(&self, inode: &Inode, body: &InodeBody) -> Result<bool> {
         let mut cookie = 0;
+        let mut leaves = Leaves::of(self.dir_blocks(body).saturating_add(2));
         loop {
+            leaves.count(inode)?;
             let piece = self.dir_read(inode, body, cookie)?;
             if piece
                 .entries
