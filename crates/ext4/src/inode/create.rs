@@ -69,7 +69,12 @@ impl Fs {
             body.set_rdev(rdev);
         }
         let inode = Arc::new(Inode::new(ino, body, SyncPoints::default()));
-        self.store_inode(h, &inode, &mut inode.lock_new())?;
+        // The device may fail to read the inode table: the number goes back.
+        let stored = self.store_inode(h, &inode, &mut inode.lock_new());
+        if let Err(e) = stored {
+            self.whole(|| self.free_inode(h, ino, is_dir))?;
+            return Err(e);
+        }
         self.add_inode(inode.clone());
         Ok(inode)
     }

@@ -49,7 +49,7 @@ impl Fs {
         }
         self.truncate_body(&mut h, inode, body, 0)?;
         h.restart(LAST_STEP)?;
-        self.free_now(&h, inode, body)?;
+        self.whole(|| self.free_now(&h, inode, body))?;
         h.stop();
         Ok(())
     }

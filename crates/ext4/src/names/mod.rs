@@ -20,7 +20,7 @@ mod rename;
 mod tree;
 mod unlink;
 
-use stetfs_journal::{Credits, Handle, JournalError};
+use stetfs_journal::{Credits, Handle};
 
 use crate::data::credits::APPEND_DIR_BLOCK;
 use crate::error::Result;
@@ -34,16 +34,6 @@ fn insert_credits(plan: &Plan) -> Credits {
 }
 
 impl Fs {
-    /// Carries out the changes of an operation from the first one on. All was checked and reserved
-    /// before: if one fails all the same, because the device does, nothing of the running
-    /// transaction may reach the volume any more.
-    fn whole<T>(&self, changes: impl FnOnce() -> Result<T>) -> Result<T> {
-        changes().inspect_err(|e| {
-            let why = format!("an operation failed half done: {e}");
-            self.journal.abort(JournalError::Aborted(why));
-        })
-    }
-
     /// A directory whose entries changed: its times, and its inode into the journal.
     fn dir_changed(&self, h: &Handle<'_>, dir: &Inode, body: &mut InodeBody) -> Result<()> {
         let now = self.now();

@@ -114,6 +114,16 @@ pub fn set_panic_hook(hook: fn(&str)) {
 }
 
 impl Fs {
+    /// Carries out the changes of an operation from the first one on. All was checked and reserved
+    /// before: if one fails all the same, because the device does, nothing of the running
+    /// transaction may reach the volume any more.
+    pub(crate) fn whole<T>(&self, changes: impl FnOnce() -> Result<T>) -> Result<T> {
+        changes().inspect_err(|e| {
+            let why = format!("an operation failed half done: {e}");
+            self.journal.abort(JournalError::Aborted(why));
+        })
+    }
+
     /// Passes a result on, after taking note of the damage that it tells of ([`report`](Self::report)).
     pub(crate) fn noted<T>(&self, result: Result<T>) -> Result<T> {
         result.inspect_err(|e| self.report(e))

@@ -11,6 +11,7 @@ const INCOMPAT: Incompat = Incompat::FILETYPE
     .union(Incompat::EXTENTS)
     .union(Incompat::BIT64)
     .union(Incompat::FLEX_BG)
+    .union(Incompat::LARGEDIR)
     .union(Incompat::CSUM_SEED);
 
 /// Read-only compatible features that this version keeps right when it writes.
