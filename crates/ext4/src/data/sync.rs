@@ -4,7 +4,7 @@ use stetfs_journal::JournalError;
 
 use crate::error::FsError;
 use crate::fs::Fs;
-use crate::types::{Done, OpenRef};
+use crate::types::{Done, FileType, OpenRef};
 
 impl Fs {
     /// Makes durable what was written to the file and, unless `datasync`, every change of its inode;
@@ -23,7 +23,8 @@ impl Fs {
         }
         let upto = {
             let points = inode.sync.lock();
-            if datasync {
+            // What fdatasync makes readable of a directory is its entries, and they are metadata.
+            if datasync && inode.kind != FileType::Directory {
                 points.data.clone()
             } else {
                 points.meta.clone()
