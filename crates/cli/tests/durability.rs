@@ -116,6 +116,27 @@ fn fsync_of_a_directory(m: &Mounter) {
     );
 }
 
+/// SQLite calls it after it has removed its rollback journal.
+fn fdatasync_of_a_directory(m: &Mounter) {
+    crash_after(
+        m,
+        |root| {
+            fs::write(root.join("dir/removed"), "x").unwrap();
+            sync_dir(&root.join("dir"));
+            fs::remove_file(root.join("dir/removed")).unwrap();
+            fs::write(root.join("dir/added"), "").unwrap();
+            File::open(root.join("dir")).unwrap().sync_data().unwrap();
+        },
+        |root| {
+            let names: Vec<_> = fs::read_dir(root.join("dir"))
+                .unwrap()
+                .map(|e| e.unwrap().file_name())
+                .collect();
+            assert_eq!(names, ["added"]);
+        },
+    );
+}
+
 fn fsync_of_a_directory_after_rename_and_unlink(m: &Mounter) {
     crash_after(
         m,
@@ -327,6 +348,7 @@ cases! {
     fsync_of_a_new_file;
     fdatasync_of_an_overwrite_and_an_append;
     fsync_of_a_directory;
+    fdatasync_of_a_directory;
     fsync_of_a_directory_after_rename_and_unlink;
     fsync_of_a_read_only_descriptor;
     syncfs_of_everything;

@@ -123,20 +123,6 @@ fn stetfs_small_blocks() {
     );
 }
 
-#[test]
-fn stetfs_block_mapped() {
-    let mkfs = Mkfs::blocks(1024).feature("^extents").feature("^64bit");
-    // Without extents nothing can be preallocated.
-    let config = SMALL.replace("posix_fallocate = 5", "posix_fallocate = 0");
-    exercise(
-        &stetfs(),
-        &mkfs,
-        &config,
-        seed("STETFS_FSX_SEED"),
-        number("STETFS_FSX_OPS", 20_000),
-    );
-}
-
 /// The test itself.
 #[test]
 fn harness_kernel() {

@@ -75,7 +75,6 @@ volumes! {
     largefile_2k: Mkfs::blocks(2048).usage("largefile"), Plan::small(8);
     largefile_4k: Mkfs::blocks(4096).usage("largefile"), Plan::small(9);
     // Older or rarer volumes.
-    no_extents: Mkfs::blocks(4096).feature("^extents").feature("^64bit"), without_preallocation(10);
     no_checksums: Mkfs::blocks(4096).feature("^metadata_csum"), Plan::small(11);
     no_index: Mkfs::blocks(1024).feature("^dir_index"), Plan::small(12);
     inodes_of_128_bytes: Mkfs::blocks(1024).inode_size(128), Plan::small(13);
@@ -85,6 +84,33 @@ volumes! {
 /// Block-mapped files have no unwritten extents, and end at 4 TiB or less.
 fn without_preallocation(seed: u64) -> Plan {
     Plan::small(seed).without(Section::Fallocate)
+}
+
+fn block_mapped() -> Mkfs {
+    Mkfs::blocks(4096).feature("^extents").feature("^64bit")
+}
+
+/// A volume of a kind that StetFS does not write is refused, with the reason, and left as it is: ext3, and ext3 that
+/// got extents later (`tune2fs -O extents`), whose older files and journal are still block-mapped.
+#[test]
+fn block_mapped_volumes_are_refused_and_left_alone() {
+    for later in [false, true] {
+        let image = Image::make(64 << 20, &block_mapped()).unwrap();
+        if later {
+            let mut tune = std::process::Command::new("tune2fs");
+            stetfs_testkit::cmd::run(tune.args(["-O", "extents"]).arg(image.path())).unwrap();
+        }
+        let before = std::fs::read(image.path()).unwrap();
+        let error = format!("{:#}", stetfs().mount(image.path()).unwrap_err());
+        assert!(
+            error.contains("not supported") && error.contains("extent"),
+            "{error}"
+        );
+        assert!(
+            before == std::fs::read(image.path()).unwrap(),
+            "the image was changed"
+        );
+    }
 }
 
 /// The same calls have the same effect as in the kernel, not only the same bytes on disk for both readers.
@@ -165,7 +191,7 @@ fn harness_kernel_to_kernel() {
         &Mkfs::blocks(4096).usage("largefile"),
         &Plan::small(31),
     );
-    let old = Mkfs::blocks(4096).feature("^extents").feature("^64bit");
+    let old = block_mapped();
     written_by_one_read_by_the_other(
         &kernel(),
         &kernel_read_only(),

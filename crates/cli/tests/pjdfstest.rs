@@ -18,8 +18,11 @@ use stetfs_testkit::{Image, Mkfs, Mounter, cmd, tools};
 /// Tests of version 0.2.2 on Linux.
 const TESTS: usize = 398;
 
-/// Tests that StetFS fails, with the reason. One that passes all the same must be taken off.
-const EXPECTED_FAILURES: &[(&str, &str)] = &[];
+/// Tests that do not pass on StetFS, with the reason. One that passes all the same must be taken off.
+const EXPECTED_FAILURES: &[(&str, &str)] = &[(
+    "link::link_count_max",
+    "skipped on any FUSE mount: glibc derives LINK_MAX from the type of the file system and does not know FUSE's",
+)];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
@@ -58,7 +61,23 @@ fn parse(output: &str) -> BTreeMap<String, (Verdict, String)> {
     results
 }
 
+/// A directory with a `mount` program that remounts through `stetfs`, for the tests that call `mount -o remount,ro DIR`: mount(8)
+/// would need the helper `/sbin/mount.fuse.stetfs`, which an installed StetFS has and a test must not put there.
+fn remount_helper(mounter: &Mounter, dir: &Path) {
+    let Mounter::Stetfs { binary, .. } = mounter else {
+        return;
+    };
+    let script = format!(
+        "#!/bin/sh\nexec '{}' mount \"$1\" \"$2\" none \"$3\"\n",
+        binary.display()
+    );
+    let path = dir.join("mount");
+    std::fs::write(&path, script).unwrap();
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+}
+
 fn run(
+    mounter: &Mounter,
     dir: &Path,
     second: &Path,
     remount: bool,
@@ -82,6 +101,9 @@ fn run(
         .arg("-s")
         .arg(second)
         .args(filter);
+    remount_helper(mounter, scratch.path());
+    let path = std::env::var("PATH").unwrap();
+    command.env("PATH", format!("{}:{path}", scratch.path().display()));
     let out = cmd::output(command.env("RUST_BACKTRACE", "0")).unwrap();
     let said = cmd::said(&out);
     assert!(
@@ -105,8 +127,8 @@ fn conforms(mounter: &Mounter, expected: &[(&str, &str)]) {
     )
     .unwrap();
 
-    let mut results = run(mounted.path(), other.path(), false, &[]);
-    for (name, result) in run(mounted.path(), other.path(), true, &["erofs"]) {
+    let mut results = run(mounter, mounted.path(), other.path(), false, &[]);
+    for (name, result) in run(mounter, mounted.path(), other.path(), true, &["erofs"]) {
         results.insert(name, result);
     }
     other.umount().unwrap();
@@ -121,9 +143,9 @@ fn conforms(mounter: &Mounter, expected: &[(&str, &str)]) {
             (Verdict::Passed, Some((_, reason))) => {
                 wrong.push(format!("{name} passes, but was expected to fail: {reason}"))
             }
-            (Verdict::Failed, Some(_)) => {}
+            (Verdict::Failed | Verdict::Skipped, Some(_)) => {}
             (Verdict::Failed, None) => wrong.push(format!("{name} FAILED\n{message}")),
-            (Verdict::Skipped, _) => wrong.push(format!("{name} was skipped\n{message}")),
+            (Verdict::Skipped, None) => wrong.push(format!("{name} was skipped\n{message}")),
         }
     }
     for (name, _) in expected.iter().filter(|(n, _)| !results.contains_key(*n)) {

@@ -10,7 +10,7 @@ use stetfs_testkit::{CaptureOptions, Mounted, Mounter, Tree, tree};
 
 /// The `stetfs` program of this build. `$STETFS_TEST_OPTIONS` is given to `-o`, so that the whole suite can run with any
 /// preset; `$STETFS_TEST_BINARY` names another program.
-pub fn stetfs() -> Mounter {
+pub(crate) fn stetfs() -> Mounter {
     let options = std::env::var("STETFS_TEST_OPTIONS").unwrap_or_default();
     let binary = std::env::var_os("STETFS_TEST_BINARY")
         .unwrap_or_else(|| env!("CARGO_BIN_EXE_stetfs").into());
@@ -18,25 +18,25 @@ pub fn stetfs() -> Mounter {
 }
 
 /// The kernel's ext4.
-pub fn kernel() -> Mounter {
+pub(crate) fn kernel() -> Mounter {
     Mounter::ext4("")
 }
 
 /// The kernel's ext4, read-only.
-pub fn kernel_read_only() -> Mounter {
+pub(crate) fn kernel_read_only() -> Mounter {
     Mounter::ext4("ro")
 }
 
 /// Fails with all differences.
 #[track_caller]
-pub fn assert_same(what: &str, a: &Tree, b: &Tree) {
+pub(crate) fn assert_same(what: &str, a: &Tree, b: &Tree) {
     assert!(!a.entries.is_empty());
     assert_no_differences(what, &tree::diff(a, b));
 }
 
 /// Fails if there are any.
 #[track_caller]
-pub fn assert_no_differences(what: &str, lines: &[String]) {
+pub(crate) fn assert_no_differences(what: &str, lines: &[String]) {
     assert!(
         lines.is_empty(),
         "{what}: {} differences\n{}",
@@ -49,13 +49,13 @@ pub fn assert_no_differences(what: &str, lines: &[String]) {
 ///
 /// Synced first: in block-mapped files Linux 6.18 does not find data with SEEK_DATA that still waits for its
 /// (delayed) allocation.
-pub fn capture(root: &Path) -> Tree {
+pub(crate) fn capture(root: &Path) -> Tree {
     rustix::fs::syncfs(std::fs::File::open(root).unwrap()).unwrap();
     Tree::capture(root, &CaptureOptions::same_image()).unwrap()
 }
 
 /// A snapshot of the image as `mounter` sees it; leaves it unmounted.
-pub fn capture_image(mounter: &Mounter, image: &Path) -> Tree {
+pub(crate) fn capture_image(mounter: &Mounter, image: &Path) -> Tree {
     let mounted = mounter.mount(image).unwrap();
     let tree = capture(mounted.path());
     mounted.umount().unwrap();
@@ -63,12 +63,12 @@ pub fn capture_image(mounter: &Mounter, image: &Path) -> Tree {
 }
 
 /// Makes everything on the mount durable.
-pub fn sync(mounted: &Mounted) {
+pub(crate) fn sync(mounted: &Mounted) {
     rustix::fs::syncfs(std::fs::File::open(mounted.path()).unwrap()).unwrap();
 }
 
 /// A number from the environment.
-pub fn number(variable: &str, default: u64) -> u64 {
+pub(crate) fn number(variable: &str, default: u64) -> u64 {
     match std::env::var(variable) {
         Ok(text) => text
             .parse()
@@ -78,7 +78,7 @@ pub fn number(variable: &str, default: u64) -> u64 {
 }
 
 /// A seed: from the environment, else from the clock. Printed, so that a failure can be repeated.
-pub fn seed(variable: &str) -> u64 {
+pub(crate) fn seed(variable: &str) -> u64 {
     let now = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .unwrap();
