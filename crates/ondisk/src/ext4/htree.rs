@@ -218,7 +218,7 @@ impl<'a> Index<'a> {
     }
 
     /// All entries.
-    pub fn iter(&self) -> impl Iterator<Item = IndexEntry> + 'a {
+    pub fn iter(&self) -> impl Iterator<Item = IndexEntry> + use<'a> {
         let index = *self;
         (0..index.len()).map_while(move |i| index.get(i))
     }
