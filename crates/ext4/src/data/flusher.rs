@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
@@ -21,6 +22,7 @@ pub(crate) struct DataState {
     wanted: Arc<Wanted>,
     /// The flusher runs: it starts with the first need of it.
     started: AtomicBool,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// How the flusher is told. It outlives the volume by a moment, so it is shared.
@@ -40,6 +42,7 @@ impl DataState {
             dirty: DirtySet::new(opts),
             wanted: Arc::default(),
             started: AtomicBool::new(false),
+            thread: Mutex::new(None),
         }
     }
 
@@ -51,8 +54,14 @@ impl DataState {
 
 impl Drop for DataState {
     fn drop(&mut self) {
-        self.wanted.state.lock().1 = true;
-        self.wanted.signal.notify_all();
+        self.wanted.quit();
+    }
+}
+
+impl Wanted {
+    fn quit(&self) {
+        self.state.lock().1 = true;
+        self.signal.notify_all();
     }
 }
 
@@ -66,17 +75,32 @@ impl Fs {
             let thread = std::thread::Builder::new()
                 .name("stet-flush".into())
                 .spawn(move || run(&fs, &wanted));
-            if let Err(e) = thread {
-                // Then commits and syncs alone write data home; the next need tries again.
-                tracing::warn!("no thread for background write-back: {e}");
-                self.data.started.store(false, Ordering::Release);
-                return;
+            match thread {
+                Ok(thread) => *self.data.thread.lock() = Some(thread),
+                Err(e) => {
+                    // Then commits and syncs alone write data home; the next need tries again.
+                    tracing::warn!("no thread for background write-back: {e}");
+                    self.data.started.store(false, Ordering::Release);
+                    return;
+                }
             }
         }
         let mut state = self.data.wanted.state.lock();
         if !state.0 {
             state.0 = true;
             self.data.wanted.signal.notify_all();
+        }
+    }
+
+    /// Ends background write-back: afterwards its thread holds nothing of the volume any more.
+    pub(crate) fn stop_flusher(&self) {
+        self.data.wanted.quit();
+        let thread = self.data.thread.lock().take();
+        if let Some(thread) = thread
+            && thread.thread().id() != std::thread::current().id()
+            && thread.join().is_err()
+        {
+            tracing::error!("background write-back panicked");
         }
     }
 

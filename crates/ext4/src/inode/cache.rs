@@ -7,7 +7,7 @@
 //! * **I3** An inode without names, on the orphan list, open, or with dirty data stays in memory.
 //! * **I4** `dead` is set under the shard's lock by the one who deletes; nobody gets it after.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -24,6 +24,8 @@ use crate::types::{Ino, OpenRef};
 const SHARDS: usize = 64;
 /// Inodes that stay in memory without being needed, over all shards.
 const CAPACITY: usize = 16 << 10;
+/// Stale numbers that a shard's queue may hold beside as many as it has inodes.
+const QUEUE_SLACK: usize = 256;
 
 #[derive(Default)]
 struct Shard {
@@ -100,6 +102,13 @@ impl Shard {
             },
         );
         self.queue.push_back(ino);
+        if self.queue.len() > 2 * self.inodes.len() + QUEUE_SLACK {
+            // Numbers of deleted inodes pile up.
+            let mut seen = HashSet::new();
+            let inodes = &self.inodes;
+            self.queue
+                .retain(|ino| inodes.contains_key(ino) && seen.insert(*ino));
+        }
     }
 
     /// Lets one inode go that nobody needs; gives up after a bounded search.

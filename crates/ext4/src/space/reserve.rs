@@ -41,11 +41,13 @@ impl Fs {
     /// ENOSPC; nothing was changed.
     pub(crate) fn reserve(&self, blocks: u64, privileged: bool) -> Result<Reservation<'_>> {
         for attempt in 0.. {
-            if let Some(r) = self.try_reserve(blocks, privileged) {
+            let pending = self.groups.pending_blocks();
+            if let Some(r) = self.try_reserve(blocks, privileged, pending) {
                 return Ok(r);
             }
-            // Space freed by running transactions becomes usable when they are valid.
-            if attempt >= COMMITS || self.groups.pending_blocks() == 0 {
+            // Space freed by running transactions becomes usable when they are valid. A commit is
+            // worth it only if that is enough.
+            if attempt >= COMMITS || self.try_reserve(blocks, privileged, 0).is_none() {
                 break;
             }
             self.journal.commit_all()?;
@@ -53,25 +55,22 @@ impl Fs {
         Err(FsError::Errno(libc::ENOSPC))
     }
 
-    fn try_reserve(&self, blocks: u64, privileged: bool) -> Option<Reservation<'_>> {
+    /// Reserves if there is room when `pending` of the free blocks do not count.
+    fn try_reserve(&self, blocks: u64, privileged: bool, pending: u64) -> Option<Reservation<'_>> {
         let groups = &self.groups;
-        let kept = self.sb.kept_blocks()
-            + if privileged {
-                0
-            } else {
-                self.sb.reserved_blocks()
-            };
-        groups
-            .reserved
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |promised| {
-                let usable = groups
-                    .free_blocks()
-                    .saturating_sub(groups.pending_blocks())
-                    .saturating_sub(kept);
+        let mut kept = self.sb.kept_blocks();
+        if !privileged {
+            kept += self.sb.reserved_blocks();
+        }
+        if blocks > 0 {
+            let update = |promised: u64| {
+                let free = groups.free_blocks().saturating_sub(pending);
                 let wanted = promised.checked_add(blocks)?;
-                (wanted <= usable).then_some(wanted)
-            })
-            .ok()?;
+                (wanted <= free.saturating_sub(kept)).then_some(wanted)
+            };
+            let order = Ordering::Relaxed;
+            groups.reserved.fetch_update(order, order, update).ok()?;
+        }
         Some(Reservation {
             groups,
             left: blocks,

@@ -33,8 +33,8 @@ pub(crate) struct SuperState {
     pub(super) closed: AtomicBool,
     /// Damage that was found.
     pub(super) notes: Mutex<ErrorNotes>,
-    /// Serialises unmounts.
-    pub(super) closing: parking_lot::Mutex<()>,
+    /// How the unmount went.
+    pub(super) closing: parking_lot::Mutex<Option<Result<()>>>,
 }
 
 impl SuperState {
@@ -71,7 +71,7 @@ impl SuperState {
             read_only: AtomicBool::new(opts.read_only),
             closed: AtomicBool::new(false),
             notes: Mutex::new(Rank::Super, ErrorNotes::default()),
-            closing: parking_lot::Mutex::new(()),
+            closing: parking_lot::Mutex::new(None),
         })
     }
 

@@ -77,30 +77,34 @@ impl Fs {
         self.change_super(&h, |sb| sb.set_last_mounted_on(path))
     }
 
-    /// Ends the use of the volume: everything home, the journal empty, the superblock clean.
-    /// Idempotent; later operations fail.
+    /// Ends the use of the volume: everything home, the journal empty, the superblock clean, no
+    /// thread of ours left. Operations under way are to be over; later ones fail. Further calls
+    /// repeat the answer.
     ///
     /// # Errors
     /// What did not get home; the journal then still holds it, and the next mount replays it.
     pub fn unmount(&self) -> Result<()> {
-        let _one = self.sb.closing.lock();
-        if self.sb.closed.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        let result = if self.opts.read_only {
-            Ok(())
-        } else {
-            self.close()
-        };
-        self.sb.closed.store(true, Ordering::Release);
-        self.sb.read_only.store(true, Ordering::Release);
-        result
+        let mut outcome = self.sb.closing.lock();
+        outcome
+            .get_or_insert_with(|| {
+                self.forget_unlinked();
+                self.sb.closed.store(true, Ordering::Release);
+                let result = if self.opts.read_only {
+                    Ok(())
+                } else {
+                    self.close()
+                };
+                self.sb.read_only.store(true, Ordering::Release);
+                result
+            })
+            .clone()
     }
 
     /// Deletes what has no name and is not held open: the kernel does not forget each inode when it
     /// lets go of a volume.
     fn forget_unlinked(&self) {
-        let unlinked = |i: &Arc<crate::inode::Inode>| i.unlinked.load(Ordering::Acquire).then_some(i.ino);
+        let unlinked =
+            |i: &Arc<crate::inode::Inode>| i.unlinked.load(Ordering::Acquire).then_some(i.ino);
         let inos: Vec<Ino> = self.inodes.all().iter().filter_map(unlinked).collect();
         for ino in inos {
             self.forget(ino, u64::MAX);
@@ -108,12 +112,17 @@ impl Fs {
     }
 
     fn close(&self) -> Result<()> {
-        if let Some(why) = self.journal.aborted() {
-            self.journal.shutdown().ok();
-            return Err(why.into());
+        self.stop_flusher();
+        let home = match self.journal.aborted() {
+            Some(why) => Err(why),
+            None => self.write_home(&self.dirty_inodes()),
+        };
+        if let Err(e) = home {
+            self.journal.abort(e.clone());
+            // It is stopped: this only ends its threads.
+            let _ = self.journal.shutdown();
+            return Err(e.into());
         }
-        self.forget_unlinked();
-        self.write_home(&self.dirty_inodes())?;
         self.journal.shutdown()?;
         let now = u64::try_from(self.now().sec).unwrap_or(0);
         let no_orphans = self.orphans.file_is_empty(self.geo.block_size);
