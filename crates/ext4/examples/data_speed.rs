@@ -33,14 +33,30 @@ fn timed(what: &str, bytes: usize, count: usize, f: impl FnOnce()) {
 
 fn main() {
     let journal = std::env::args().any(|a| a == "journal");
-    let data = if journal { DataMode::Journal } else { DataMode::Ordered };
+    let data = if journal {
+        DataMode::Journal
+    } else {
+        DataMode::Ordered
+    };
     let number = |a: String| a.parse::<u64>().ok();
     let cache = std::env::args().find_map(number).unwrap_or(512);
     let image = Image::make(1 << 30, &Mkfs::new().journal_mib(128)).unwrap();
     let device = Arc::new(MemDevice::load(image.path()).unwrap());
-    let fs = Fs::open(device, FsOptions { data, cache_bytes: cache << 20, ..FsOptions::default() }).unwrap();
+    let fs = Fs::open(
+        device,
+        FsOptions {
+            data,
+            cache_bytes: cache << 20,
+            ..FsOptions::default()
+        },
+    )
+    .unwrap();
     let ctx = Ctx::default();
-    let create = |name: &str| fs.create(&ctx, ROOT_INO, name.as_bytes(), 0o644, 0, libc::O_RDWR).unwrap().1;
+    let create = |name: &str| {
+        fs.create(&ctx, ROOT_INO, name.as_bytes(), 0o644, 0, libc::O_RDWR)
+            .unwrap()
+            .1
+    };
     let sync = |f: &OpenRef, datasync| {
         let (tx, rx) = mpsc::channel();
         fs.fsync(f, datasync, Box::new(move |r| tx.send(r).unwrap()));

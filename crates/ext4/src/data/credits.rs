@@ -16,5 +16,9 @@ pub(crate) const SYMLINK_BODY: Credits = edit_credits(0) + ALLOC_BLOCKS + 1;
 /// Blocks to reserve for appending `blocks` to a directory. Nodes for the tree are needed once at
 /// most: a node just split has room for more than one operation appends.
 pub(crate) fn append_dir_space(blocks: u32) -> u64 {
-    if blocks == 0 { 0 } else { u64::from(blocks) + edit_blocks(DEPTH) }
+    if blocks == 0 {
+        0
+    } else {
+        u64::from(blocks) + edit_blocks(DEPTH)
+    }
 }

@@ -4,6 +4,7 @@
 mod faults;
 mod model;
 mod parallel;
+mod reading;
 mod rules;
 mod shapes;
 mod volume;

@@ -7,7 +7,10 @@ use stetfs_ext4::*;
 
 use crate::volume::{ROOT, Shape, Volume};
 
-const SHAPE: Shape = Shape { block_size: 4096, mib: 64 };
+const SHAPE: Shape = Shape {
+    block_size: 4096,
+    mib: 64,
+};
 
 /// Each thread works on a file of its own while others make, sync and delete theirs.
 fn own_files(data: DataMode) {
@@ -30,7 +33,9 @@ fn own_files(data: DataMode) {
                     match rng.u8(..10) {
                         0 => {
                             let mode = FallocateMode::PunchHole;
-                            vol.fs().fallocate(&ROOT, &f, mode, at as u64, len as u64).unwrap();
+                            vol.fs()
+                                .fallocate(&ROOT, &f, mode, at as u64, len as u64)
+                                .unwrap();
                             model[at..at + len].fill(0);
                         }
                         1 => {
@@ -42,14 +47,24 @@ fn own_files(data: DataMode) {
                         3 => {
                             let name = format!("temporary{t}");
                             let other = vol.create(&name);
-                            vol.fs().write(&ROOT, &other, 0, &vec![byte; len], false).unwrap();
+                            vol.fs()
+                                .write(&ROOT, &other, 0, &vec![byte; len], false)
+                                .unwrap();
                             vol.fs().unlink(&ROOT, ROOT_INO, name.as_bytes()).unwrap();
                             vol.fs().forget(other.ino(), 1);
                             assert_eq!(vol.content(&other), vec![byte; len]);
                         }
-                        4 | 5 => assert!(vol.content(&f) == model[..size], "thread {t}, round {round}"),
+                        4 | 5 => assert!(
+                            vol.content(&f) == model[..size],
+                            "thread {t}, round {round}"
+                        ),
                         _ => {
-                            assert_eq!(vol.fs().write(&ROOT, &f, at as u64, &vec![byte; len], false).unwrap(), len);
+                            assert_eq!(
+                                vol.fs()
+                                    .write(&ROOT, &f, at as u64, &vec![byte; len], false)
+                                    .unwrap(),
+                                len
+                            );
                             model[at..at + len].fill(byte);
                             size = size.max(at + len);
                         }
@@ -80,7 +95,9 @@ fn one_file_shows_whole_writes() {
         let vol = Volume::new(SHAPE, data);
         let f = vol.create("f");
         let (record, records) = (10_000usize, 12usize);
-        vol.fs().write(&ROOT, &f, 0, &vec![1; record * records], false).unwrap();
+        vol.fs()
+            .write(&ROOT, &f, 0, &vec![1; record * records], false)
+            .unwrap();
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let writers: Vec<_> = (0..3u64)

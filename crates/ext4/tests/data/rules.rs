@@ -7,7 +7,10 @@ use stetfs_ext4::*;
 
 use crate::volume::{ROOT, Shape, Volume};
 
-const SHAPE: Shape = Shape { block_size: 4096, mib: 24 };
+const SHAPE: Shape = Shape {
+    block_size: 4096,
+    mib: 24,
+};
 const IMMUTABLE: u32 = 0x10;
 const APPEND: u32 = 0x20;
 
@@ -30,7 +33,11 @@ fn fdatasync_of_an_overwrite_commits_nothing_and_fsync_does() {
     }
     assert_eq!(commits(), before, "times alone must not cost a commit");
     vol.fsync(&f, false).unwrap();
-    assert_eq!(commits(), before + 1, "the time of the last change is part of fsync");
+    assert_eq!(
+        commits(),
+        before + 1,
+        "the time of the last change is part of fsync"
+    );
     vol.fs().write(&ROOT, &f, 8192, &[9; 1], false).unwrap();
     vol.fsync(&f, true).unwrap();
     assert_eq!(commits(), before + 2, "a new size is part of fdatasync");
@@ -70,7 +77,9 @@ fn writes_move_mtime_and_ctime_and_reads_move_atime_relatively() {
     sleep(Duration::from_millis(20));
     vol.fs().write(&ROOT, &f, 0, b"hello", false).unwrap();
     let written = attr();
-    assert!(written.mtime > made.mtime && written.ctime > made.ctime && written.atime == made.atime);
+    assert!(
+        written.mtime > made.mtime && written.ctime > made.ctime && written.atime == made.atime
+    );
     sleep(Duration::from_millis(20));
     vol.content(&f);
     let read = attr();
@@ -78,7 +87,11 @@ fn writes_move_mtime_and_ctime_and_reads_move_atime_relatively() {
     assert_eq!((read.mtime, read.ctime), (written.mtime, written.ctime));
     sleep(Duration::from_millis(20));
     vol.content(&f);
-    assert_eq!(attr().atime, read.atime, "nothing changed since the last read");
+    assert_eq!(
+        attr().atime,
+        read.atime,
+        "nothing changed since the last read"
+    );
     drop(f);
     vol.finish();
 }
@@ -87,15 +100,32 @@ fn writes_move_mtime_and_ctime_and_reads_move_atime_relatively() {
 fn a_write_by_others_takes_suid_and_sgid() {
     let vol = volume();
     let f = vol.create("f");
-    let set = SetAttr { mode: Some(0o6755), ..SetAttr::default() };
+    let set = SetAttr {
+        mode: Some(0o6755),
+        ..SetAttr::default()
+    };
     vol.fs().setattr(&ROOT, f.ino(), &set).unwrap();
-    vol.fs().setxattr(&ROOT, f.ino(), b"security.capability", b"cap", XattrSet::Any).unwrap();
+    vol.fs()
+        .setxattr(
+            &ROOT,
+            f.ino(),
+            b"security.capability",
+            b"cap",
+            XattrSet::Any,
+        )
+        .unwrap();
     let mode = || vol.fs().getattr(f.ino()).unwrap().mode & 0o7777;
     vol.fs().write(&ROOT, &f, 0, b"x", false).unwrap();
     assert_eq!(mode(), 0o6755);
     vol.fs().write(&ROOT, &f, 0, b"x", true).unwrap();
     assert_eq!(mode(), 0o755);
-    assert_eq!(vol.fs().getxattr(f.ino(), b"security.capability").unwrap_err().errno(), libc::ENODATA);
+    assert_eq!(
+        vol.fs()
+            .getxattr(f.ino(), b"security.capability")
+            .unwrap_err()
+            .errno(),
+        libc::ENODATA
+    );
     drop(f);
     vol.finish();
 }
@@ -106,17 +136,33 @@ fn immutable_and_append_only_files_keep_their_content() {
     let f = vol.create("f");
     let fs = vol.fs();
     fs.write(&ROOT, &f, 0, b"hello", false).unwrap();
-    let punch = || fs.fallocate(&ROOT, &f, FallocateMode::PunchHole, 0, 5).map_err(|e| e.errno());
-    fs.set_flags(&ROOT, f.ino(), fs.get_flags(f.ino()).unwrap() | APPEND).unwrap();
-    assert_eq!(fs.write(&ROOT, &f, 4, b"!", false).unwrap_err().errno(), libc::EPERM);
+    let punch = || {
+        fs.fallocate(&ROOT, &f, FallocateMode::PunchHole, 0, 5)
+            .map_err(|e| e.errno())
+    };
+    fs.set_flags(&ROOT, f.ino(), fs.get_flags(f.ino()).unwrap() | APPEND)
+        .unwrap();
+    assert_eq!(
+        fs.write(&ROOT, &f, 4, b"!", false).unwrap_err().errno(),
+        libc::EPERM
+    );
     assert_eq!(punch(), Err(libc::EPERM));
     assert_eq!(vol.truncate(&f, 1).unwrap_err().errno(), libc::EPERM);
     fs.write(&ROOT, &f, 5, b" you", false).unwrap();
-    fs.set_flags(&ROOT, f.ino(), fs.get_flags(f.ino()).unwrap() & !APPEND | IMMUTABLE).unwrap();
-    assert_eq!(fs.write(&ROOT, &f, 9, b"!", false).unwrap_err().errno(), libc::EPERM);
+    fs.set_flags(
+        &ROOT,
+        f.ino(),
+        fs.get_flags(f.ino()).unwrap() & !APPEND | IMMUTABLE,
+    )
+    .unwrap();
+    assert_eq!(
+        fs.write(&ROOT, &f, 9, b"!", false).unwrap_err().errno(),
+        libc::EPERM
+    );
     assert_eq!(punch(), Err(libc::EPERM));
     assert_eq!(vol.content(&f), b"hello you");
-    fs.set_flags(&ROOT, f.ino(), fs.get_flags(f.ino()).unwrap() & !IMMUTABLE).unwrap();
+    fs.set_flags(&ROOT, f.ino(), fs.get_flags(f.ino()).unwrap() & !IMMUTABLE)
+        .unwrap();
     drop(f);
     vol.finish();
 }
@@ -125,31 +171,52 @@ fn immutable_and_append_only_files_keep_their_content() {
 fn links_short_and_long() {
     let mut vol = volume();
     let long = vec![b'x'; 4095];
-    for (i, target) in [&b"a"[..], &[b'y'; 59], &[b'y'; 60], &long].iter().enumerate() {
-        let ino = vol.fs().symlink(&ROOT, ROOT_INO, format!("l{i}").as_bytes(), target).unwrap().ino;
+    for (i, target) in [&b"a"[..], &[b'y'; 59], &[b'y'; 60], &long]
+        .iter()
+        .enumerate()
+    {
+        let ino = vol
+            .fs()
+            .symlink(&ROOT, ROOT_INO, format!("l{i}").as_bytes(), target)
+            .unwrap()
+            .ino;
         assert_eq!(vol.fs().readlink(ino).unwrap(), *target);
     }
-    let too_long = vol.fs().symlink(&ROOT, ROOT_INO, b"l", &[b'x'; 4096]).unwrap_err();
+    let too_long = vol
+        .fs()
+        .symlink(&ROOT, ROOT_INO, b"l", &[b'x'; 4096])
+        .unwrap_err();
     assert_eq!(too_long.errno(), libc::ENAMETOOLONG);
     vol.reopen();
     let ino = vol.fs().lookup(ROOT_INO, b"l3").unwrap().ino;
     assert_eq!(vol.fs().readlink(ino).unwrap(), long);
-    assert_eq!(vol.fs().readlink(ROOT_INO).unwrap_err().errno(), libc::EINVAL);
+    assert_eq!(
+        vol.fs().readlink(ROOT_INO).unwrap_err().errno(),
+        libc::EINVAL
+    );
     for i in 0..4 {
-        vol.fs().unlink(&ROOT, ROOT_INO, format!("l{i}").as_bytes()).unwrap();
+        vol.fs()
+            .unlink(&ROOT, ROOT_INO, format!("l{i}").as_bytes())
+            .unwrap();
     }
     vol.finish();
 }
 
 #[test]
 fn old_dirty_data_and_much_of_it_goes_home_by_itself() {
-    let opts = FsOptions { cache_bytes: 3 << 20, commit_secs: 3600, ..FsOptions::default() };
+    let opts = FsOptions {
+        cache_bytes: 3 << 20,
+        commit_secs: 3600,
+        ..FsOptions::default()
+    };
     let vol = Volume::with(SHAPE, opts, |d| d);
     let f = vol.create("f");
     let chunk = vec![3u8; 1 << 20];
     // Five times the bound: writers must be let through by the flusher, since nobody commits.
     for round in 0..8u64 {
-        vol.fs().write(&ROOT, &f, round % 8 << 20, &chunk, false).unwrap();
+        vol.fs()
+            .write(&ROOT, &f, round << 20, &chunk, false)
+            .unwrap();
         assert!(vol.fs().stats().dirty_bytes <= 3 << 20);
     }
     assert_eq!(vol.content(&f), vec![3; 8 << 20]);

@@ -4,7 +4,10 @@ use stetfs_ext4::*;
 
 use crate::volume::{ROOT, Shape, Volume};
 
-const SMALL: Shape = Shape { block_size: 1024, mib: 64 };
+const SMALL: Shape = Shape {
+    block_size: 1024,
+    mib: 64,
+};
 
 /// A file of so many extents that its tree is deep and its removal needs many transactions.
 fn broken_up(data: DataMode) {
@@ -13,7 +16,10 @@ fn broken_up(data: DataMode) {
     let f = vol.create("pieces");
     for i in 0..pieces {
         let block = [i as u8 | 1; 1024];
-        assert_eq!(vol.fs().write(&ROOT, &f, i * 2048, &block, false).unwrap(), 1024);
+        assert_eq!(
+            vol.fs().write(&ROOT, &f, i * 2048, &block, false).unwrap(),
+            1024
+        );
     }
     drop(f);
     vol.reopen();
@@ -21,13 +27,21 @@ fn broken_up(data: DataMode) {
     let mut buf = [0; 2048];
     for i in (0..pieces).step_by(97) {
         let n = vol.fs().read(&f, i * 2048, &mut buf).unwrap();
-        assert!(n >= 1024 && buf[..1024].iter().all(|b| *b == i as u8 | 1), "piece {i}");
+        assert!(
+            n >= 1024 && buf[..1024].iter().all(|b| *b == i as u8 | 1),
+            "piece {i}"
+        );
         assert!(buf[1024..n].iter().all(|b| *b == 0), "hole {i}");
     }
     let free = vol.fs().statfs().bfree;
     // Half of it in the middle, then all.
-    vol.fs().fallocate(&ROOT, &f, FallocateMode::PunchHole, 2_000_000, 8_000_000).unwrap();
-    assert_eq!(vol.fs().seek(&f, 2_000_000, SeekWhat::Data).unwrap(), 10_000_384);
+    vol.fs()
+        .fallocate(&ROOT, &f, FallocateMode::PunchHole, 2_000_000, 8_000_000)
+        .unwrap();
+    assert_eq!(
+        vol.fs().seek(&f, 2_000_000, SeekWhat::Data).unwrap(),
+        10_000_384
+    );
     vol.truncate(&f, 0).unwrap();
     vol.fsync(&f, false).unwrap();
     let attr = vol.fs().getattr(f.ino()).unwrap();
@@ -61,7 +75,11 @@ fn a_full_volume_gives_short_writes_then_enospc_and_space_comes_back() {
             }
         };
         assert_eq!(error.errno(), libc::ENOSPC);
-        assert_eq!(vol.size(&f), size, "what was written counts, and nothing else");
+        assert_eq!(
+            vol.size(&f),
+            size,
+            "what was written counts, and nothing else"
+        );
         assert!(size > 40 << 20);
         // The kernel keeps a few blocks for itself; the rest is used.
         let free = vol.fs().statfs();
@@ -72,7 +90,10 @@ fn a_full_volume_gives_short_writes_then_enospc_and_space_comes_back() {
             let mut at = size / 2;
             while at < size {
                 let want = (chunk.len() as u64).min(size - at) as usize;
-                at += vol.fs().write(&ROOT, &f, at, &chunk[..want], false).unwrap_or_else(|e| panic!("{round}: {e}")) as u64;
+                at += vol
+                    .fs()
+                    .write(&ROOT, &f, at, &chunk[..want], false)
+                    .unwrap_or_else(|e| panic!("{round}: {e}")) as u64;
             }
         }
         drop(f);
@@ -84,13 +105,23 @@ fn a_full_volume_gives_short_writes_then_enospc_and_space_comes_back() {
 fn the_reserve_is_for_root() {
     let vol = Volume::new(SMALL, DataMode::Ordered);
     let f = vol.create("f");
-    let user = Ctx { uid: 1000, gid: 1000, pid: 1 };
+    let user = Ctx {
+        uid: 1000,
+        gid: 1000,
+        pid: 1,
+    };
     let chunk = vec![1u8; 1 << 20];
     let mut at = 0;
     while let Ok(n) = vol.fs().write(&user, &f, at, &chunk, false) {
         at += n as u64;
     }
-    assert_eq!(vol.fs().write(&user, &f, at, &chunk, false).unwrap_err().errno(), libc::ENOSPC);
+    assert_eq!(
+        vol.fs()
+            .write(&user, &f, at, &chunk, false)
+            .unwrap_err()
+            .errno(),
+        libc::ENOSPC
+    );
     assert!(vol.fs().write(&ROOT, &f, at, &chunk, false).unwrap() > 0);
     drop(f);
     vol.finish();
@@ -101,18 +132,53 @@ fn the_largest_file() {
     let vol = Volume::new(SMALL, DataMode::Ordered);
     let f = vol.create("f");
     let most = vol.fs().max_file_size();
-    assert_eq!(vol.fs().write(&ROOT, &f, most - 10, &[5; 100], false).unwrap(), 10);
+    assert_eq!(
+        vol.fs()
+            .write(&ROOT, &f, most - 10, &[5; 100], false)
+            .unwrap(),
+        10
+    );
     assert_eq!(vol.size(&f), most);
-    assert_eq!(vol.fs().write(&ROOT, &f, most, &[5], false).unwrap_err().errno(), libc::EFBIG);
+    assert_eq!(
+        vol.fs()
+            .write(&ROOT, &f, most, &[5], false)
+            .unwrap_err()
+            .errno(),
+        libc::EFBIG
+    );
     assert_eq!(vol.truncate(&f, most + 1).unwrap_err().errno(), libc::EFBIG);
     let allocate = FallocateMode::Allocate { keep_size: false };
-    assert_eq!(vol.fs().fallocate(&ROOT, &f, allocate, most, 1).unwrap_err().errno(), libc::EFBIG);
-    assert_eq!(vol.fs().fallocate(&ROOT, &f, allocate, 0, 0).unwrap_err().errno(), libc::EINVAL);
-    assert_eq!(vol.fs().fallocate(&ROOT, &f, allocate, 0, 1 << 40).unwrap_err().errno(), libc::ENOSPC);
+    assert_eq!(
+        vol.fs()
+            .fallocate(&ROOT, &f, allocate, most, 1)
+            .unwrap_err()
+            .errno(),
+        libc::EFBIG
+    );
+    assert_eq!(
+        vol.fs()
+            .fallocate(&ROOT, &f, allocate, 0, 0)
+            .unwrap_err()
+            .errno(),
+        libc::EINVAL
+    );
+    assert_eq!(
+        vol.fs()
+            .fallocate(&ROOT, &f, allocate, 0, 1 << 40)
+            .unwrap_err()
+            .errno(),
+        libc::ENOSPC
+    );
     let mut buf = [1; 20];
     assert_eq!(vol.fs().read(&f, most - 20, &mut buf).unwrap(), 20);
-    assert_eq!((buf[..10].to_vec(), buf[10..].to_vec()), (vec![0; 10], vec![5; 10]));
-    assert_eq!(vol.fs().seek(&f, 5000, SeekWhat::Data).unwrap(), (most - 1) / 1024 * 1024);
+    assert_eq!(
+        (buf[..10].to_vec(), buf[10..].to_vec()),
+        (vec![0; 10], vec![5; 10])
+    );
+    assert_eq!(
+        vol.fs().seek(&f, 5000, SeekWhat::Data).unwrap(),
+        (most - 1) / 1024 * 1024
+    );
     drop(f);
     vol.finish();
 }

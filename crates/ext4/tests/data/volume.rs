@@ -72,6 +72,11 @@ impl Volume {
         }
     }
 
+    /// The device at the bottom.
+    pub fn mem(&self) -> &MemDevice {
+        &self.mem
+    }
+
     pub fn fs(&self) -> &Arc<Fs> {
         self.fs.as_ref().unwrap()
     }
