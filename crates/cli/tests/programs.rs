@@ -436,6 +436,33 @@ fn tar_survives_a_kill(mounter: &Mounter) {
     });
 }
 
+// --- programs on the volume ---
+
+/// Opening a running program for writing is refused (ETXTBSY) and changes nothing, with O_TRUNC too.
+fn a_running_program_is_left_alone(mounter: &Mounter) {
+    let (_image, mounted) = volume(mounter);
+    let program = mounted.path().join("sleep");
+    fs::copy(tools::system_tool("sleep", "coreutils").unwrap(), &program).unwrap();
+    let size = fs::metadata(&program).unwrap().len();
+    let mut running = Command::new(&program).arg("60").spawn().unwrap();
+    let mut options = fs::OpenOptions::new();
+    for attempt in [
+        options.write(true).open(&program),
+        options.truncate(true).open(&program),
+    ] {
+        assert_eq!(
+            attempt.unwrap_err().kind(),
+            std::io::ErrorKind::ExecutableFileBusy
+        );
+    }
+    assert_eq!(fs::metadata(&program).unwrap().len(), size);
+    assert!(running.try_wait().unwrap().is_none(), "the program ended");
+    reap(running);
+    fs::File::create(&program).unwrap();
+    assert_eq!(fs::metadata(&program).unwrap().len(), 0);
+    mounted.umount().unwrap();
+}
+
 macro_rules! programs {
     ($($name:ident / $harness:ident: $test:expr;)*) => { $(
         #[test]
@@ -459,4 +486,5 @@ programs! {
     sqlite_wal_killed / harness_sqlite_wal_killed: |m: &Mounter| sqlite_survives_a_kill(m, "WAL");
     tar_copy / harness_tar: tar_works;
     tar_killed / harness_tar_killed: tar_survives_a_kill;
+    running_program / harness_running_program: a_running_program_is_left_alone;
 }

@@ -29,8 +29,10 @@ const TTL: Duration = Duration::from_secs(365 * 24 * 3600);
 const MAX_WRITE: u32 = 1 << 20;
 
 /// What is asked of the kernel, where it can.
-const WANTED: [InitFlags; 14] = [
-    InitFlags::FUSE_ATOMIC_O_TRUNC,
+///
+/// Not `FUSE_ATOMIC_O_TRUNC`: with it an open with O_TRUNC empties the file of a running program before the kernel
+/// answers ETXTBSY.
+const WANTED: [InitFlags; 13] = [
     InitFlags::FUSE_EXPORT_SUPPORT,
     InitFlags::FUSE_DONT_MASK,
     InitFlags::FUSE_POSIX_ACL,
