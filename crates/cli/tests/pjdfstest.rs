@@ -68,8 +68,11 @@ fn remount_helper(mounter: &Mounter, dir: &Path) {
         return;
     };
     let script = format!(
-        "#!/bin/sh\nexec '{}' mount \"$1\" \"$2\" none \"$3\"\n",
-        binary.display()
+        "#!/bin/sh\n\
+         case \"$2\" in remount,*) exec '{}' mount \"$1\" \"$2\" none \"$3\" ;; esac\n\
+         exec {} \"$@\"\n",
+        binary.display(),
+        tools::system_tool("mount", "mount").unwrap().display()
     );
     let path = dir.join("mount");
     std::fs::write(&path, script).unwrap();
