@@ -5,6 +5,7 @@ mod cmd;
 mod control;
 mod daemon;
 mod failure;
+mod live;
 mod log;
 mod notify;
 mod options;
@@ -14,7 +15,7 @@ mod serve;
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use crate::args::{Cli, Command, Dump, HelperArgs};
 use crate::failure::{Code, Result};
@@ -29,7 +30,7 @@ const HELPERS: [&str; 3] = ["mount.fuse.stetfs", "mount.fuseblk.stetfs", "mount.
 fn main() -> ExitCode {
     let called = std::env::args_os().next().unwrap_or_default();
     let name = Path::new(&called).file_name().unwrap_or_default();
-    if HELPERS.iter().any(|helper| name == *helper) {
+    if HELPERS.iter().any(|helper| name == *helper) || called_by_mount_fuse() {
         return match HelperArgs::try_parse() {
             Ok(args) => finish(cmd::mount::helper(&args), false),
             Err(e) => usage(&e),
@@ -39,6 +40,13 @@ fn main() -> ExitCode {
         Ok(cli) => finish(run(&cli), cli.json),
         Err(e) => usage(&e),
     }
+}
+
+/// Without a helper of ours mount(8) runs mount.fuse, and that runs `stetfs SOURCE DIR -o OPTIONS`.
+fn called_by_mount_fuse() -> bool {
+    let args: Vec<_> = std::env::args_os().skip(1).take(3).collect();
+    matches!(&args[..], [source, _, option] if option == "-o"
+        && Cli::command().find_subcommand(source).is_none())
 }
 
 fn run(cli: &Cli) -> Result {

@@ -33,7 +33,7 @@ pub(crate) struct Options {
 }
 
 /// Options that mean nothing here, or are what is done anyway.
-const IGNORED: [&str; 33] = [
+const IGNORED: [&str; 38] = [
     "defaults",
     "auto",
     "noauto",
@@ -67,6 +67,12 @@ const IGNORED: [&str; 33] = [
     "auto_da_alloc",
     "delalloc",
     "nodelalloc",
+    // What the kernel shows of a FUSE mount, and mount(8) gives back for a remount.
+    "user_id",
+    "group_id",
+    "rootmode",
+    "max_read",
+    "blksize",
 ];
 
 fn bad(message: String) -> Failure {

@@ -9,10 +9,11 @@ use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use stetfs::Volume;
-use stetfs_fuse::{Mounted, Server};
+use stetfs_fuse::Server;
 
 use crate::control::server::Control;
 use crate::failure::{Code, Failure, Result};
+use crate::live::Live;
 use crate::notify;
 use crate::options::Options;
 
@@ -40,20 +41,25 @@ pub(crate) fn serve(job: &Job, ready: impl FnOnce()) -> Result {
             return Err(e.into());
         }
     };
-    let mounted = server.mounted().clone();
-    handle_signals(mounted.clone(), Arc::clone(&volume), job.daemon)?;
-    let handler = {
-        let volume = Arc::clone(&volume);
-        move |request: &Value| answer(&volume, request)
-    };
-    let control = Control::listen(mounted.dev(), Arc::new(handler));
+    drop(volume);
+    let live = Arc::new(Live::new(&server, job));
+    handle_signals(&live, job.daemon)?;
+    let handler = Arc::clone(&live);
+    let control = Control::listen(
+        live.mounted.dev(),
+        Arc::new(move |request: &Value| answer(&handler, request)),
+    );
     let control = control
         .inspect_err(|e| {
             tracing::warn!("no control socket, `stetfs stat` and `remount` will not work: {e}")
         })
         .ok();
     if !job.options.read_only
-        && let Err(e) = volume.fs().set_last_mounted(dir.as_os_str().as_bytes())
+        && let Err(e) = live
+            .fs
+            .volume()
+            .fs()
+            .set_last_mounted(dir.as_os_str().as_bytes())
     {
         tracing::warn!("cannot note in the superblock where the volume is mounted: {e}");
     }
@@ -66,10 +72,13 @@ pub(crate) fn serve(job: &Job, ready: impl FnOnce()) -> Result {
     result
 }
 
-fn answer(volume: &Volume, request: &Value) -> Result<Value> {
+fn answer(live: &Live, request: &Value) -> Result<Value> {
     match request["op"].as_str() {
-        Some("stat") => Ok(json!(volume.stats())),
-        Some("ping") => Ok(json!({ "pid": std::process::id() })),
+        Some("stat") => Ok(json!(live.fs.volume().stats())),
+        Some("remount") => {
+            live.remount(request["options"].as_str().unwrap_or_default())?;
+            Ok(json!({ "remounted": true }))
+        }
         other => Err(Failure::new(
             Code::Usage,
             format!("the server knows no request {other:?}"),
@@ -89,11 +98,12 @@ fn abort_on_panic() {
 }
 
 /// SIGTERM and SIGINT unmount; a second one does not wait for programs that still use the mount.
-fn handle_signals(mounted: Mounted, volume: Arc<Volume>, daemon: bool) -> Result {
+fn handle_signals(live: &Arc<Live>, daemon: bool) -> Result {
     let failed =
         |e: std::io::Error| Failure::new(Code::System, format!("cannot handle signals: {e}"));
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(failed)?;
     let seen = AtomicU32::new(0);
+    let live = Arc::clone(live);
     let run = move || {
         for signal in signals.forever() {
             if signal == SIGHUP && daemon {
@@ -101,18 +111,18 @@ fn handle_signals(mounted: Mounted, volume: Arc<Volume>, daemon: bool) -> Result
             }
             if seen.fetch_add(1, Ordering::Relaxed) > 0 {
                 tracing::warn!("second signal: ending the connection");
-                if let Err(e) = mounted.abort() {
+                if let Err(e) = live.mounted.abort() {
                     tracing::error!("cannot end the connection: {e}");
                 }
                 continue;
             }
             // Whoever ends us may be about to turn the machine off.
-            volume.fs().sync_all(Box::new(|synced| {
+            live.fs.volume().fs().sync_all(Box::new(|synced| {
                 if let Err(e) = synced {
                     tracing::error!("cannot sync: {e}");
                 }
             }));
-            if let Err(e) = mounted.unmount() {
+            if let Err(e) = live.mounted.unmount() {
                 tracing::error!("{e}");
             }
         }

@@ -257,7 +257,7 @@ pub enum Atime {
 }
 
 /// Options of an open volume.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FsOptions {
     /// No change may reach the volume (an unclean journal is still replayed if the device allows
     /// writing and `no_recovery` is off, as the kernel does).

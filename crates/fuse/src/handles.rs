@@ -66,6 +66,30 @@ impl<T: Clone> Handles<T> {
         Some(value)
     }
 
+    /// Replaces every value by what `with` makes of it; stops at the first error, with the rest taken out.
+    pub(crate) fn replace_all<E>(&self, mut with: impl FnMut(T) -> Result<T, E>) -> Result<(), E> {
+        let mut result = Ok(());
+        for shard in &self.shards {
+            for slot in &mut shard.write().slots {
+                if let (Some(value), Ok(())) = (slot.take(), &result) {
+                    match with(value) {
+                        Ok(value) => *slot = Some(value),
+                        Err(e) => result = Err(e),
+                    }
+                }
+            }
+        }
+        result
+    }
+
+    /// All values.
+    pub(crate) fn all(&self) -> Vec<T> {
+        self.shards
+            .iter()
+            .flat_map(|s| s.read().slots.iter().flatten().cloned().collect::<Vec<_>>())
+            .collect()
+    }
+
     /// Takes everything out.
     pub(crate) fn drain(&self) -> Vec<T> {
         let mut all = Vec::new();

@@ -173,9 +173,9 @@ impl Server {
         &self.mounted
     }
 
-    /// The volume.
-    pub fn volume(&self) -> &Arc<Volume> {
-        self.fs.volume()
+    /// What is served, to look at it and to reopen it while [`Server::run`] runs.
+    pub fn fs(&self) -> &Arc<VolumeFs> {
+        &self.fs
     }
 
     /// Serves until the volume is unmounted, then brings everything home and closes it.

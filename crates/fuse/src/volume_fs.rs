@@ -3,9 +3,10 @@
 use std::cell::RefCell;
 use std::sync::{Arc, OnceLock};
 
+use parking_lot::{MappedRwLockReadGuard, RwLock, RwLockReadGuard};
 use stetfs::{
     Attr, Ctx, DirEntry, Done, FallocateMode, FileType, Fs, FsError, Ino, OpenRef, RenameFlags,
-    SeekWhat, SetAttr, StatFs, Volume, XattrSet,
+    SeekWhat, SetAttr, StatFs, Volume, VolumeOptions, XattrSet,
 };
 
 use crate::handles::Handles;
@@ -39,7 +40,9 @@ pub struct VolumeFsOptions {
 
 /// A volume, mounted.
 pub struct VolumeFs {
-    volume: Arc<Volume>,
+    /// Held shared by every operation, from before it looks at `open` to its end; exclusively while
+    /// the volume is opened again with other options.
+    volume: RwLock<Arc<Volume>>,
     open: Handles<OpenRef>,
     options: VolumeFsOptions,
     kernel: OnceLock<Arc<dyn Invalidate>>,
@@ -49,16 +52,38 @@ impl VolumeFs {
     /// Serves `volume`.
     pub fn new(volume: Arc<Volume>, options: VolumeFsOptions) -> VolumeFs {
         VolumeFs {
-            volume,
+            volume: RwLock::new(volume),
             open: Handles::new(),
             options,
             kernel: OnceLock::new(),
         }
     }
 
-    /// The volume.
-    pub fn volume(&self) -> &Arc<Volume> {
-        &self.volume
+    /// The volume, as it is open now.
+    pub fn volume(&self) -> Arc<Volume> {
+        Arc::clone(&self.volume.read())
+    }
+
+    /// Closes the volume and opens it again with other options, while files stay open: what a
+    /// remount is. Operations wait meanwhile.
+    ///
+    /// # Errors
+    /// EBUSY, and nothing changed, while a file without a name is open: closing would delete it.
+    /// After other errors the volume is closed and every operation fails.
+    pub fn reopen(&self, options: &VolumeOptions) -> Result<(), FsError> {
+        let mut volume = self.volume.write();
+        for file in self.open.all() {
+            if volume.fs().getattr(file.ino())?.nlink == 0 {
+                return Err(FsError::Errno(libc::EBUSY));
+            }
+        }
+        let lookups = volume.fs().lookups();
+        *volume = volume.reopen(options)?;
+        let fs = volume.fs();
+        fs.adopt_lookups(&lookups);
+        let once = libc::O_TRUNC | libc::O_CREAT | libc::O_EXCL;
+        self.open
+            .replace_all(|file| fs.open_inode(&Ctx::default(), file.ino(), file.flags & !once))
     }
 
     /// Whom to tell about changes that no answer tells of.
@@ -73,8 +98,8 @@ impl VolumeFs {
         drop(self.open.drain());
     }
 
-    fn fs(&self) -> &Arc<Fs> {
-        self.volume.fs()
+    fn fs(&self) -> MappedRwLockReadGuard<'_, Arc<Fs>> {
+        RwLockReadGuard::map(self.volume.read(), |volume| volume.fs())
     }
 
     fn opened(&self, file: OpenRef) -> Opened {
@@ -95,66 +120,64 @@ impl VolumeFs {
     }
 
     /// Answers a change of names, after a commit if the mount wants that.
-    fn named<T: Send + 'static>(&self, result: Result<T, FsError>, done: Done<T>) {
+    fn named<T: Send + 'static>(&self, fs: &Fs, result: Result<T, FsError>, done: Done<T>) {
         match result {
             Ok(value) if self.options.dirsync => {
-                self.fs()
-                    .sync_all(Box::new(move |synced| done(synced.map(|()| value))));
+                fs.sync_all(Box::new(move |synced| done(synced.map(|()| value))));
             }
             other => done(other),
         }
     }
+}
 
-    /// Fills `list` from `cookie` on.
-    fn list(
-        &self,
-        file: &OpenRef,
-        mut cookie: u64,
-        attrs: bool,
-        list: &mut dyn Listing,
-    ) -> Result<(), FsError> {
-        let fs = self.fs();
-        let dir = file.ino();
-        loop {
-            let mut batch: Vec<DirEntry> = Vec::with_capacity(LIST_BATCH);
-            fs.readdir(file, cookie, &mut |entry| {
-                batch.push(entry);
-                batch.len() < LIST_BATCH
-            })?;
-            let last = batch.len() < LIST_BATCH;
-            for entry in batch {
-                cookie = entry.next;
-                let dot = is_dot(&entry.name);
-                // The kernel holds the directory's lock: the name still leads to this inode.
-                let attr = match (attrs, dot, entry.kind) {
-                    (true, false, _) => Some(fs.lookup(dir, &entry.name)),
-                    (true, true, _) | (false, _, None) => Some(fs.getattr(entry.ino)),
-                    (false, _, Some(_)) => None,
-                };
-                let attr = match attr {
-                    // A damaged inode does not hide the rest of the directory.
-                    Some(Err(e)) => {
-                        tracing::warn!(dir, ino = entry.ino, "cannot list an entry: {e}");
-                        continue;
-                    }
-                    Some(Ok(attr)) => Some(attr),
-                    None => None,
-                };
-                let kind = attr
-                    .as_ref()
-                    .map(|a| a.kind)
-                    .or(entry.kind)
-                    .unwrap_or(FileType::Regular);
-                if !list.add(&entry, kind, attr.as_ref().filter(|_| attrs)) {
-                    if attrs && !dot {
-                        fs.forget(entry.ino, 1);
-                    }
-                    return Ok(());
+/// Fills `list` from `cookie` on.
+fn fill(
+    fs: &Fs,
+    file: &OpenRef,
+    mut cookie: u64,
+    attrs: bool,
+    list: &mut dyn Listing,
+) -> Result<(), FsError> {
+    let dir = file.ino();
+    loop {
+        let mut batch: Vec<DirEntry> = Vec::with_capacity(LIST_BATCH);
+        fs.readdir(file, cookie, &mut |entry| {
+            batch.push(entry);
+            batch.len() < LIST_BATCH
+        })?;
+        let last = batch.len() < LIST_BATCH;
+        for entry in batch {
+            cookie = entry.next;
+            let dot = is_dot(&entry.name);
+            // The kernel holds the directory's lock: the name still leads to this inode.
+            let attr = match (attrs, dot, entry.kind) {
+                (true, false, _) => Some(fs.lookup(dir, &entry.name)),
+                (true, true, _) | (false, _, None) => Some(fs.getattr(entry.ino)),
+                (false, _, Some(_)) => None,
+            };
+            let attr = match attr {
+                // A damaged inode does not hide the rest of the directory.
+                Some(Err(e)) => {
+                    tracing::warn!(dir, ino = entry.ino, "cannot list an entry: {e}");
+                    continue;
                 }
-            }
-            if last {
+                Some(Ok(attr)) => Some(attr),
+                None => None,
+            };
+            let kind = attr
+                .as_ref()
+                .map(|a| a.kind)
+                .or(entry.kind)
+                .unwrap_or(FileType::Regular);
+            if !list.add(&entry, kind, attr.as_ref().filter(|_| attrs)) {
+                if attrs && !dot {
+                    fs.forget(entry.ino, 1);
+                }
                 return Ok(());
             }
+        }
+        if last {
+            return Ok(());
         }
     }
 }
@@ -190,27 +213,33 @@ impl FileSystem for VolumeFs {
         rdev: u64,
         done: Done<Attr>,
     ) {
-        self.named(self.fs().mknod(ctx, parent, name, mode, umask, rdev), done);
+        let fs = self.fs();
+        self.named(&fs, fs.mknod(ctx, parent, name, mode, umask, rdev), done);
     }
 
     fn mkdir(&self, ctx: &Ctx, parent: Ino, name: &[u8], mode: u32, umask: u32, done: Done<Attr>) {
-        self.named(self.fs().mkdir(ctx, parent, name, mode, umask), done);
+        let fs = self.fs();
+        self.named(&fs, fs.mkdir(ctx, parent, name, mode, umask), done);
     }
 
     fn symlink(&self, ctx: &Ctx, parent: Ino, name: &[u8], target: &[u8], done: Done<Attr>) {
-        self.named(self.fs().symlink(ctx, parent, name, target), done);
+        let fs = self.fs();
+        self.named(&fs, fs.symlink(ctx, parent, name, target), done);
     }
 
     fn link(&self, ctx: &Ctx, ino: Ino, parent: Ino, name: &[u8], done: Done<Attr>) {
-        self.named(self.fs().link(ctx, ino, parent, name), done);
+        let fs = self.fs();
+        self.named(&fs, fs.link(ctx, ino, parent, name), done);
     }
 
     fn unlink(&self, ctx: &Ctx, parent: Ino, name: &[u8], done: Done) {
-        self.named(self.fs().unlink(ctx, parent, name), done);
+        let fs = self.fs();
+        self.named(&fs, fs.unlink(ctx, parent, name), done);
     }
 
     fn rmdir(&self, ctx: &Ctx, parent: Ino, name: &[u8], done: Done) {
-        self.named(self.fs().rmdir(ctx, parent, name), done);
+        let fs = self.fs();
+        self.named(&fs, fs.rmdir(ctx, parent, name), done);
     }
 
     fn rename(
@@ -223,19 +252,14 @@ impl FileSystem for VolumeFs {
         flags: RenameFlags,
         done: Done,
     ) {
-        self.named(
-            self.fs()
-                .rename(ctx, parent, name, new_parent, new_name, flags),
-            done,
-        );
+        let fs = self.fs();
+        let renamed = fs.rename(ctx, parent, name, new_parent, new_name, flags);
+        self.named(&fs, renamed, done);
     }
 
     fn open(&self, ctx: &Ctx, ino: Ino, flags: i32, done: Done<Opened>) {
-        done(
-            self.fs()
-                .open_inode(ctx, ino, flags)
-                .map(|file| self.opened(file)),
-        );
+        let fs = self.fs();
+        done(fs.open_inode(ctx, ino, flags).map(|file| self.opened(file)));
     }
 
     fn create(
@@ -248,15 +272,19 @@ impl FileSystem for VolumeFs {
         flags: i32,
         done: Done<(Attr, Opened)>,
     ) {
-        let created = self.fs().create(ctx, parent, name, mode, umask, flags);
-        self.named(created.map(|(attr, file)| (attr, self.opened(file))), done);
+        let fs = self.fs();
+        let created = fs.create(ctx, parent, name, mode, umask, flags);
+        let opened = created.map(|(attr, file)| (attr, self.opened(file)));
+        self.named(&fs, opened, done);
     }
 
     fn release(&self, fh: Fh) {
+        let _fs = self.fs();
         drop(self.open.remove(fh));
     }
 
     fn read(&self, fh: Fh, offset: u64, size: u32, done: ReadDone) {
+        let fs = self.fs();
         let file = match self.file(fh) {
             Ok(file) => file,
             Err(e) => return done(Err(e)),
@@ -266,64 +294,57 @@ impl FileSystem for VolumeFs {
             if buf.len() < size {
                 buf.resize(size, 0);
             }
-            let read = self.fs().read(&file, offset, &mut buf[..size]);
+            let read = fs.read(&file, offset, &mut buf[..size]);
             done(read.map(|n| &buf[..n.min(size)]));
         });
     }
 
     fn write(&self, ctx: &Ctx, ino: Ino, fh: Fh, args: WriteArgs<'_>, done: Done<usize>) {
-        let written = self.file(fh).and_then(|file| {
-            // The kernel would go on trusting the bits it remembers when a program is executed.
-            let had_bits = args.kill_suidgid
-                && self
-                    .fs()
-                    .getattr(ino)
-                    .is_ok_and(|a| a.mode & SUID_SGID != 0);
-            let n = self
-                .fs()
-                .write(ctx, &file, args.offset, args.data, args.kill_suidgid)?;
-            if had_bits {
-                self.attributes_changed(ino);
-            }
-            Ok((file, n))
-        });
+        let fs = self.fs();
+        let file = match self.file(fh) {
+            Ok(file) => file,
+            Err(e) => return done(Err(e)),
+        };
+        // The kernel would go on trusting the bits it remembers when a program is executed.
+        let had_bits = args.kill_suidgid && fs.getattr(ino).is_ok_and(|a| a.mode & SUID_SGID != 0);
+        let written = fs.write(ctx, &file, args.offset, args.data, args.kill_suidgid);
+        if had_bits {
+            self.attributes_changed(ino);
+        }
+        // After writes to FOPEN_DIRECT_IO files the kernel sends no fsync by itself.
+        let must_sync =
+            self.options.direct_io && (self.options.sync || args.flags & libc::O_DSYNC != 0);
         match written {
-            // After writes to FOPEN_DIRECT_IO files the kernel sends no fsync by itself.
-            Ok((file, n))
-                if self.options.direct_io
-                    && (self.options.sync || args.flags & libc::O_DSYNC != 0) =>
-            {
+            Ok(n) if must_sync => {
                 let datasync = !self.options.sync && args.flags & libc::O_SYNC != libc::O_SYNC;
-                self.fs().fsync(
+                fs.fsync(
                     &file,
                     datasync,
                     Box::new(move |synced| done(synced.map(|()| n))),
                 );
             }
-            Ok((_, n)) => done(Ok(n)),
-            Err(e) => done(Err(e)),
+            other => done(other),
         }
     }
 
     fn fsync(&self, fh: Fh, datasync: bool, done: Done) {
+        let fs = self.fs();
         match self.file(fh) {
-            Ok(file) => self.fs().fsync(&file, datasync, done),
+            Ok(file) => fs.fsync(&file, datasync, done),
             Err(e) => done(Err(e)),
         }
     }
 
     fn fallocate(&self, ctx: &Ctx, fh: Fh, mode: FallocateMode, offset: u64, len: u64, done: Done) {
-        done(
-            self.file(fh)
-                .and_then(|file| self.fs().fallocate(ctx, &file, mode, offset, len)),
-        );
+        let fs = self.fs();
+        let file = self.file(fh);
+        done(file.and_then(|file| fs.fallocate(ctx, &file, mode, offset, len)));
     }
 
     fn seek(&self, fh: Fh, offset: u64, what: SeekWhat, done: Done<u64>) {
-        done(
-            self.file(fh)
-                .and_then(|file| self.fs().seek(&file, offset, what)),
-        );
+        let fs = self.fs();
+        let file = self.file(fh);
+        done(file.and_then(|file| fs.seek(&file, offset, what)));
     }
 
     fn opendir(&self, ctx: &Ctx, ino: Ino, flags: i32, done: Done<Opened>) {
@@ -331,10 +352,10 @@ impl FileSystem for VolumeFs {
     }
 
     fn readdir(&self, fh: Fh, cookie: u64, attrs: bool, mut list: Box<dyn Listing>) {
-        let listed = self
-            .file(fh)
-            .and_then(|file| self.list(&file, cookie, attrs, list.as_mut()));
-        list.finish(listed);
+        let fs = self.fs();
+        let file = self.file(fh);
+        let filled = file.and_then(|file| fill(&fs, &file, cookie, attrs, list.as_mut()));
+        list.finish(filled);
     }
 
     fn statfs(&self, done: Done<StatFs>) {
@@ -364,7 +385,7 @@ impl FileSystem for VolumeFs {
 
     fn ioctl(&self, ctx: &Ctx, ino: Ino, _fh: Fh, args: IoctlArgs<'_>, done: Done<IoctlReply>) {
         ioctl::run(
-            self.fs(),
+            &self.fs(),
             ctx,
             ino,
             args,

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use stetfs_block::{BlockDevice, BlockError, Direct, FileDevice, OpenOptions, Uring};
-use stetfs_ext4::{Fs, FsOptions, Result};
+use stetfs_ext4::{Fs, FsError, FsOptions, Result};
 
 use crate::preset::Preset;
 
 /// How a volume is opened.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VolumeOptions {
     /// Journal preset; decides [`FsOptions::data`].
     pub preset: Preset,
@@ -48,6 +48,14 @@ impl Volume {
             },
         )?;
         let device = Arc::new(device);
+        Volume::start(path.to_owned(), device, options)
+    }
+
+    fn start(
+        path: PathBuf,
+        device: Arc<FileDevice>,
+        options: &VolumeOptions,
+    ) -> Result<Arc<Volume>> {
         let fs_options = FsOptions {
             data: options.preset.data_mode(),
             ..options.fs.clone()
@@ -55,11 +63,24 @@ impl Volume {
         let fs = Fs::open(Arc::clone(&device) as Arc<dyn BlockDevice>, fs_options)?;
         device.fit_granularity(fs.statfs().block_size)?;
         Ok(Arc::new(Volume {
-            path: path.to_owned(),
+            path,
             preset: options.preset,
             device,
             fs,
         }))
+    }
+
+    /// Closes the volume and opens it again with other options, keeping the device and its lock.
+    ///
+    /// # Errors
+    /// EROFS, and nothing changed, if the volume is to be written but was opened without write access
+    /// to the device. Else as [`Volume::close`] and [`Volume::open`]; the volume is closed then.
+    pub fn reopen(&self, options: &VolumeOptions) -> Result<Arc<Volume>> {
+        if !options.fs.read_only && self.device.read_only() {
+            return Err(FsError::Errno(rustix::io::Errno::ROFS.raw_os_error()));
+        }
+        self.close()?;
+        Volume::start(self.path.clone(), Arc::clone(&self.device), options)
     }
 
     /// The file system's operations.

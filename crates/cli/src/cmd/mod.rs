@@ -12,6 +12,7 @@ use std::path::Path;
 use stetfs_fuse::MountError;
 use stetfs_fuse::mountinfo::{self, MountEntry};
 
+use crate::control::client::Client;
 use crate::failure::{Code, Failure, Result};
 
 /// The StetFS mount at `dir`.
@@ -27,4 +28,18 @@ fn find_mount(dir: &Path) -> Result<MountEntry> {
                 .hint("findmnt -t fuse.stetfs lists them"))
         }
     }
+}
+
+/// A connection to the server of `mount`.
+fn connect(mount: &MountEntry) -> Result<Client> {
+    Client::connect(mount).map_err(|e| {
+        Failure::new(
+            Code::NotFound,
+            format!("the server of {} does not answer: {e}", mount.dir.display()),
+        )
+        .hint(
+            "if it was killed, take the mount down with: stetfs umount DIR; \
+             only the user who mounted it can ask",
+        )
+    })
 }

@@ -14,7 +14,7 @@ pub(crate) fn run(args: &MountArgs) -> Result {
     let mut options = Options::default();
     options::parse(&text, false, &mut options)?;
     if options.remount {
-        return super::remount::run(&args.dir, &options);
+        return super::remount::run(&args.dir, &text);
     }
     // Mistakes in the options are told before anything is started.
     options.volume()?;
@@ -51,7 +51,7 @@ pub(crate) fn helper(args: &HelperArgs) -> Result {
         return options.volume().map(drop);
     }
     if options.remount {
-        return super::remount::run(&args.dir, &options);
+        return super::remount::run(&args.dir, &text);
     }
     options.volume()?;
     let known = if args.sloppy {

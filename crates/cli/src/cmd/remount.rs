@@ -2,16 +2,15 @@
 
 use std::path::Path;
 
-use super::find_mount;
-use crate::failure::{Code, Failure, Result};
-use crate::options::Options;
+use serde_json::json;
 
-/// Changes the mount at `dir`.
-pub(crate) fn run(dir: &Path, _options: &Options) -> Result {
+use super::{connect, find_mount};
+use crate::failure::Result;
+
+/// Gives the mount at `dir` other options; those that `options` does not name stay.
+pub(crate) fn run(dir: &Path, options: &str) -> Result {
     let mount = find_mount(dir)?;
-    Err(Failure::new(
-        Code::Usage,
-        format!("{} cannot be remounted", mount.dir.display()),
-    )
-    .hint("unmount it, and mount it with the new options"))
+    connect(&mount)?
+        .request(&json!({ "op": "remount", "options": options }))
+        .map(drop)
 }

@@ -180,9 +180,10 @@ impl Fs {
             if strips {
                 self.drop_privileges(body);
             }
+            let extra = self.geo.inode_size > 128;
             let time = |t: TimeSet| match t {
                 TimeSet::Now => now,
-                TimeSet::At(t) => t,
+                TimeSet::At(t) => t.storable(extra),
             };
             if let Some(t) = set.atime {
                 body.set_atime(time(t));

@@ -246,6 +246,23 @@ impl Fs {
             .or_insert(0) += 1;
     }
 
+    /// How often the kernel was told of each inode that it has not forgotten.
+    pub fn lookups(&self) -> Vec<(Ino, u64)> {
+        let mut all = Vec::new();
+        for shard in &self.inodes.shards {
+            all.extend(shard.lock().lookups.iter().map(|(ino, n)| (*ino, *n)));
+        }
+        all
+    }
+
+    /// Counts references that the kernel got while the volume was open before
+    /// ([`lookups`](Self::lookups)): it goes on with another opening of the volume.
+    pub fn adopt_lookups(&self, lookups: &[(Ino, u64)]) {
+        for (ino, n) in lookups {
+            *self.inodes.shard(*ino).lock().lookups.entry(*ino).or_insert(0) += n;
+        }
+    }
+
     /// The kernel gives `nlookup` references back. No lock and no handle may be held.
     pub fn forget(&self, ino: Ino, nlookup: u64) {
         let gone = {

@@ -52,7 +52,7 @@ pub trait FileState: Send + Sync {
 pub type Done = Box<dyn FnOnce(Result<()>) + Send>;
 
 /// Deliberate faults, to prove that the tests would find real ones. All off in earnest.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Canary {
     /// Commits and checkpoints do not flush.
     pub no_barrier: bool,

@@ -18,6 +18,19 @@ impl Timestamp {
     /// Largest second that fits without the extra fields.
     pub const MAX_SEC_32: i64 = i32::MAX as i64;
 
+    /// The nearest time that an inode can hold, as the kernel chooses it (`timestamp_truncate`):
+    /// at the ends of the range without nanoseconds. `extra`: the inode has the extra fields.
+    #[must_use]
+    pub fn storable(self, extra: bool) -> Self {
+        let max = if extra { Self::MAX_SEC } else { Self::MAX_SEC_32 };
+        let sec = self.sec.clamp(Self::MIN_SEC, max);
+        let whole = !extra || sec == Self::MIN_SEC || sec == max;
+        Timestamp {
+            sec,
+            nsec: if whole { 0 } else { self.nsec },
+        }
+    }
+
     /// From `i_Xtime` and, when the inode has it, `i_Xtime_extra`. Nanoseconds of 10⁹ or more,
     /// which only corruption makes, read as 999 999 999.
     #[must_use]
@@ -67,6 +80,17 @@ mod tests {
         assert_eq!(Timestamp::decode(0, Some(1)).sec, 0x1_0000_0000);
         assert_eq!(Timestamp::decode(0x7FFF_FFFF, Some(3)).sec, 0x3_7FFF_FFFF);
         assert_eq!(Timestamp::MAX_SEC, 0x3_7FFF_FFFF);
+    }
+
+    #[test]
+    fn the_ends_of_the_range_have_no_nanoseconds() {
+        let t = |sec, nsec| Timestamp { sec, nsec };
+        assert_eq!(t(5, 7).storable(true), t(5, 7));
+        assert_eq!(t(5, 7).storable(false), t(5, 0));
+        assert_eq!(t(i64::MIN, 7).storable(true), t(-0x8000_0000, 0));
+        assert_eq!(t(-0x8000_0000, 7).storable(true), t(-0x8000_0000, 0));
+        assert_eq!(t(i64::MAX, 7).storable(true), t(0x3_7FFF_FFFF, 0));
+        assert_eq!(t(i64::MAX, 7).storable(false), t(0x7FFF_FFFF, 0));
     }
 
     proptest! {

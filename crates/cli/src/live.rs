@@ -1,0 +1,74 @@
+//! A mount while it is served: what the control socket and signals act on.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use stetfs::FsError;
+use stetfs_fuse::{Mounted, Server, VolumeFs, remount_flags};
+
+use crate::failure::{Code, Failure, Result};
+use crate::options::{self, Options};
+use crate::serve::Job;
+
+/// A mount being served.
+pub(crate) struct Live {
+    pub(crate) fs: Arc<VolumeFs>,
+    pub(crate) mounted: Mounted,
+    source: PathBuf,
+    /// As of now.
+    options: Mutex<Options>,
+}
+
+impl Live {
+    /// The mount of `server`, made for `job`.
+    pub(crate) fn new(server: &Server, job: &Job) -> Live {
+        Live {
+            fs: Arc::clone(server.fs()),
+            mounted: server.mounted().clone(),
+            source: job.source.clone(),
+            options: Mutex::new(job.options.clone()),
+        }
+    }
+
+    /// Changes the mount's options in place.
+    pub(crate) fn remount(&self, text: &str) -> Result {
+        let mut current = self.options.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut wanted = current.clone();
+        options::parse(text, false, &mut wanted)?;
+        let volume = wanted.volume()?;
+        // The kernel first stops writers, or last lets them in.
+        let stops = wanted.read_only && !current.read_only;
+        if stops {
+            self.set_flags(&wanted)?;
+        }
+        if volume != current.volume()? {
+            self.fs
+                .reopen(&volume)
+                .map_err(|e| match e {
+                    FsError::Errno(libc::EBUSY) => Failure::new(
+                        Code::InUse,
+                        "files that have no name any more are still open",
+                    )
+                    .hint("end the programs that hold them (lsof +L1), then try again"),
+                    e => Failure::from(e),
+                })
+                .inspect_err(|_| {
+                    if stops && let Err(e) = self.set_flags(&current) {
+                        tracing::error!("cannot take back a remount: {e}");
+                    }
+                })?;
+        }
+        if !stops {
+            self.set_flags(&wanted)?;
+        }
+        *current = wanted;
+        Ok(())
+    }
+
+    fn set_flags(&self, options: &Options) -> Result {
+        Ok(remount_flags(
+            self.mounted.dir(),
+            &options.mount(&self.source),
+        )?)
+    }
+}
