@@ -217,6 +217,10 @@ impl Fs {
         });
         self.count_lookup(inode.ino);
         drop(body);
+        drop(h);
+        drop(dir_body);
+        self.settle(&dir)
+            .inspect_err(|_| self.forget(inode.ino, 1))?;
         Ok(inode)
     }
 

@@ -62,6 +62,8 @@ impl Fs {
         drop(h);
         drop(body);
         drop(dir_body);
-        self.attr(&inode).inspect_err(|_| self.forget(ino, 1))
+        self.settle(&dir)
+            .and_then(|()| self.attr(&inode))
+            .inspect_err(|_| self.forget(ino, 1))
     }
 }

@@ -21,6 +21,7 @@ mod tree;
 mod unlink;
 
 use stetfs_journal::{Credits, Handle};
+use stetfs_ondisk::ext4::inode::InodeFlags;
 
 use crate::data::credits::APPEND_DIR_BLOCK;
 use crate::error::Result;
@@ -34,6 +35,21 @@ fn insert_credits(plan: &Plan) -> Credits {
 }
 
 impl Fs {
+    /// Ends an operation on names in a directory whose changes are to be durable at once (`chattr +D`
+    /// or `+S`): commits. No lock and no handle may be held.
+    fn settle(&self, dir: &Inode) -> Result<()> {
+        if !dir
+            .body
+            .read()
+            .flags()
+            .intersects(InodeFlags::SYNC | InodeFlags::DIRSYNC)
+        {
+            return Ok(());
+        }
+        let point = dir.sync.lock().meta.clone();
+        Ok(self.journal.commit(&point)?)
+    }
+
     /// A directory whose entries changed: its times, and its inode into the journal.
     fn dir_changed(&self, h: &Handle<'_>, dir: &Inode, body: &mut InodeBody) -> Result<()> {
         let now = self.now();

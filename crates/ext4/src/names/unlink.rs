@@ -71,6 +71,6 @@ impl Fs {
             inode
         };
         self.iput(&inode);
-        Ok(())
+        self.settle(&dir)
     }
 }

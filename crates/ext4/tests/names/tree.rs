@@ -596,3 +596,34 @@ fn a_full_volume_refuses_whole_operations() {
     assert_eq!(vol.names(vol.ino("dir")), made);
     vol.close();
 }
+
+/// Names in a directory with `chattr +D` are durable at once, others not before the next commit.
+#[test]
+fn a_synchronous_directory_needs_no_sync() {
+    const DIRSYNC: u32 = 0x10000;
+    let vol = Vol::new(16, &small());
+    let dirs = [
+        vol.mkdir(ROOT_INO, b"lazy").unwrap(),
+        vol.mkdir(ROOT_INO, b"sync").unwrap(),
+    ];
+    let flags = vol.fs.get_flags(dirs[1]).unwrap();
+    vol.fs.set_flags(&ROOT, dirs[1], flags | DIRSYNC).unwrap();
+    for name in ["a", "b", "c"] {
+        vol.file(dirs[1], name.as_bytes()).unwrap();
+    }
+    vol.unlink(dirs[1], b"a").unwrap();
+    vol.rename(
+        (dirs[1], b"b"),
+        (dirs[1], b"renamed"),
+        RenameFlags::default(),
+    )
+    .unwrap();
+    vol.file(dirs[0], b"late").unwrap();
+    // As a power cut leaves it.
+    let cut = Vol::on(vol.image.copy().unwrap());
+    let names = |dir| cut.names(dir).into_keys().collect::<Vec<_>>();
+    assert_eq!(names(dirs[1]), [b"c".to_vec(), b"renamed".to_vec()]);
+    assert_eq!(names(dirs[0]), Vec::<Vec<u8>>::new());
+    cut.close();
+    vol.close();
+}

@@ -111,7 +111,7 @@ impl Fs {
                 name: new_name,
             },
         );
-        let old_dir = self.iget(parent)?;
+        let (old_dir, new_dir) = (self.iget(parent)?, self.iget(new_parent)?);
         // What lost its last name, and a whiteout, are let go when no lock is held any more.
         let mut released = Vec::new();
         let result = if parent == new_parent {
@@ -123,7 +123,6 @@ impl Fs {
             };
             self.rename_locked(ctx, dirs, None, old, new, flags, &mut released)
         } else {
-            let new_dir = self.iget(new_parent)?;
             let _moving = self.rename_lock.lock();
             let above = (self.ancestry(parent)?, self.ancestry(new_parent)?);
             let new_first = match () {
@@ -149,7 +148,9 @@ impl Fs {
         for inode in released {
             self.iput(&inode);
         }
-        result
+        result?;
+        self.settle(&old_dir)?;
+        self.settle(&new_dir)
     }
 
     /// The part under the locks of the directories: looks up, locks the children, checks.
