@@ -26,7 +26,7 @@ pub(super) struct Claim {
     /// Open with O_EXCL.
     exclusive: Mutex<Option<Arc<File>>>,
     /// The locked image behind a loop device.
-    _backing: Option<File>,
+    backing: Option<File>,
 }
 
 /// udev locks a block device while it looks at it; that passes.
@@ -66,8 +66,19 @@ impl Claim {
         }
         Ok(Claim {
             exclusive: Mutex::new(exclusive.map(Arc::new)),
-            _backing: backing,
+            backing,
         })
+    }
+
+    /// Gives the locks up. Closing the file would do that only once every copy of it is closed, and
+    /// a child that somebody forked just now holds one until it executes its program.
+    pub(super) fn release(&self, file: &File) {
+        let held = [Some(file), self.backing.as_ref()];
+        for file in held.into_iter().flatten() {
+            // What was never locked, for want of locks on the host, needs no unlocking.
+            let _ = rustix::fs::flock(file, FlockOperation::Unlock);
+            let _ = sys::ofd_unlock(file);
+        }
     }
 
     /// See [`super::FileDevice::release_exclusive_claim`].

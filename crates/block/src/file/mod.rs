@@ -55,6 +55,12 @@ pub struct FileDevice {
     counters: Counters,
 }
 
+impl Drop for FileDevice {
+    fn drop(&mut self) {
+        self.claim.release(&self.file);
+    }
+}
+
 /// What O_DIRECT needs, in bytes; powers of two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Align {

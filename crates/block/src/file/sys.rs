@@ -77,13 +77,25 @@ pub(super) fn loop_backing(device: &File) -> Option<(u64, u64)> {
 
 /// Tries to take an open-file-description lock on the whole file.
 pub(super) fn try_ofd_lock(file: &File, exclusive: bool) -> Result<(), Errno> {
+    set_ofd_lock(
+        file,
+        if exclusive {
+            libc::F_WRLCK
+        } else {
+            libc::F_RDLCK
+        },
+    )
+}
+
+/// Gives the open-file-description lock up.
+pub(super) fn ofd_unlock(file: &File) -> Result<(), Errno> {
+    set_ofd_lock(file, libc::F_UNLCK)
+}
+
+fn set_ofd_lock(file: &File, kind: c_int) -> Result<(), Errno> {
     // SAFETY: flock is plain integers; zero means: from 0 to the end, no pid.
     let mut lock: libc::flock = unsafe { mem::zeroed() };
-    lock.l_type = (if exclusive {
-        libc::F_WRLCK
-    } else {
-        libc::F_RDLCK
-    }) as _;
+    lock.l_type = kind as _;
     lock.l_whence = libc::SEEK_SET as _;
     // SAFETY: F_OFD_SETLK reads one flock.
     match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) } {
