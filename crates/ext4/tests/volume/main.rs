@@ -1,0 +1,5 @@
+//! Volumes as a whole: what the kernel leaves for us, what we leave for it, and sizes.
+#![allow(clippy::unwrap_used)]
+
+mod orphans;
+mod sizes;
