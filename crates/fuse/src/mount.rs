@@ -178,17 +178,14 @@ pub fn is_root() -> bool {
 /// # Errors
 /// It is no directory, a dead mount, or has a volume of ours mounted already.
 pub fn check_dir(dir: &Path) -> Result<PathBuf, MountError> {
-    let fail = |source: io::Error| MountError::Dir {
-        dir: dir.to_owned(),
-        source,
+    let fail = |source: io::Error| match source.raw_os_error() {
+        Some(libc::ENOTCONN) => MountError::DeadMount(dir.to_owned()),
+        _ => MountError::Dir {
+            dir: dir.to_owned(),
+            source,
+        },
     };
-    let full = match dir.canonicalize() {
-        Ok(full) => full,
-        Err(e) if e.raw_os_error() == Some(libc::ENOTCONN) => {
-            return Err(MountError::DeadMount(dir.to_owned()));
-        }
-        Err(e) => return Err(fail(e)),
-    };
+    let full = dir.canonicalize().map_err(fail)?;
     if !full.metadata().map_err(fail)?.is_dir() {
         return Err(fail(io::Error::from(io::ErrorKind::NotADirectory)));
     }

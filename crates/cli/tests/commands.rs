@@ -1,0 +1,508 @@
+//! The commands as a user runs them: what they print, how they end, what they leave behind.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use stetfs_testkit::{Image, LoopDev, Mkfs, Scratch, loopdev::LoopOptions, mount};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_stetfs");
+
+fn stetfs(args: &[&str]) -> Output {
+    Command::new(BINARY).args(args).output().unwrap()
+}
+
+#[track_caller]
+fn ok(args: &[&str]) -> String {
+    let out = stetfs(args);
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(
+        out.status.success(),
+        "stetfs {}: {}\n{said}",
+        args.join(" "),
+        out.status
+    );
+    String::from_utf8(out.stdout).unwrap()
+}
+
+#[track_caller]
+fn json(args: &[&str]) -> Value {
+    serde_json::from_str(&ok(&[&["--json"], args].concat())).unwrap()
+}
+
+/// Fails with exactly this code, and says all of `words`.
+#[track_caller]
+fn fails(args: &[&str], code: i32, words: &[&str]) {
+    let out = stetfs(args);
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(
+        out.status.code(),
+        Some(code),
+        "stetfs {}\n{said}",
+        args.join(" ")
+    );
+    for word in words {
+        assert!(said.contains(word), "{word:?} is not in:\n{said}");
+    }
+}
+
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(30);
+    while !done() {
+        assert!(Instant::now() < until, "{what} did not happen");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// An image, mounted by the daemon; taken down when dropped.
+struct Daemon {
+    image: Image,
+    dir: PathBuf,
+    _scratch: Scratch,
+}
+
+impl Daemon {
+    fn new(options: &str) -> Daemon {
+        let image = Image::make(64 << 20, &Mkfs::new()).unwrap();
+        let this = Daemon::unmounted(image);
+        this.mount(options);
+        this
+    }
+
+    fn unmounted(image: Image) -> Daemon {
+        let scratch = Scratch::new("cmd").unwrap();
+        let dir = scratch.path().join("fs");
+        std::fs::create_dir(&dir).unwrap();
+        Daemon {
+            image,
+            dir,
+            _scratch: scratch,
+        }
+    }
+
+    fn mount(&self, options: &str) {
+        let mut args = vec!["mount"];
+        if !options.is_empty() {
+            args.extend(["-o", options]);
+        }
+        let said = ok(&[&args[..], &[self.image(), self.dir()]].concat());
+        assert_eq!(said, "", "a mount that works says nothing");
+        assert!(mount::is_mounted(&self.dir));
+    }
+
+    fn image(&self) -> &str {
+        self.image.path().to_str().unwrap()
+    }
+
+    fn dir(&self) -> &str {
+        self.dir.to_str().unwrap()
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    fn pid(&self) -> i32 {
+        i32::try_from(json(&["stat", self.dir()])["pid"].as_i64().unwrap()).unwrap()
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_raw(self.pid()).unwrap();
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    /// Kills the server and waits until the kernel has noticed.
+    fn kill9(&self) {
+        self.signal(rustix::process::Signal::KILL);
+        wait_until("the end of the connection", || self.dir.metadata().is_err());
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if mount::is_mounted(&self.dir) {
+            // On failure only: the tests take their mounts down.
+            let _ = stetfs(&["umount", self.dir()]);
+            mount::detach(&self.dir);
+        }
+    }
+}
+
+#[test]
+fn mount_write_umount_leaves_a_clean_plain_volume() {
+    let d = Daemon::new("");
+    std::fs::write(d.file("hello"), "stet").unwrap();
+    assert_eq!(
+        d.dir.metadata().unwrap().ino(),
+        2,
+        "the root shows ext4's number"
+    );
+    ok(&["umount", d.dir()]);
+    assert!(!mount::is_mounted(&d.dir));
+    d.image.e2fsck_fn().unwrap();
+    let info = json(&["info", d.image()]);
+    assert_eq!(info["state"], "clean");
+    assert_eq!(info["journal"]["empty"], true);
+    assert_eq!(
+        info["last_mounted_on"].as_str(),
+        d.dir.canonicalize().unwrap().to_str()
+    );
+    assert_eq!(d.image.debugfs("cat /hello").unwrap(), "stet");
+}
+
+#[test]
+fn a_killed_server_is_reported_taken_down_and_recovered_from() {
+    let d = Daemon::new("journal=data");
+    let path = d.file("synced");
+    std::fs::write(&path, "kept").unwrap();
+    std::fs::File::open(&path).unwrap().sync_all().unwrap();
+    d.kill9();
+    fails(&["stat", d.dir()], 3, &["does not answer", "stetfs umount"]);
+    fails(
+        &["mount", d.image(), d.dir()],
+        4,
+        &["server died", "stetfs umount"],
+    );
+    ok(&["umount", d.dir()]);
+
+    let info = json(&["info", d.image()]);
+    assert_eq!(info["state"], "needs recovery");
+    let transactions = info["recovery"]["transactions"].as_u64().unwrap();
+    assert!(transactions > 0);
+    let dump = ok(&["--json", "dump", "journal", d.image()]);
+    let records: Vec<Value> = dump
+        .lines()
+        .map(|l| serde_json::from_str(l).unwrap())
+        .collect();
+    let commits = records
+        .iter()
+        .filter(|r| r["record"] == "commit" && r["valid"] == true)
+        .count();
+    assert_eq!(
+        commits as u64, transactions,
+        "dump and info see the same journal"
+    );
+    assert_eq!(records.last().unwrap()["record"], "end");
+
+    let done = json(&["recover", d.image()]);
+    assert_eq!(
+        done["recovery"]["transactions"].as_u64(),
+        Some(transactions)
+    );
+    d.image.e2fsck_fn().unwrap();
+    assert_eq!(json(&["info", d.image()])["state"], "clean");
+    assert!(ok(&["recover", d.image()]).contains("nothing to do"));
+    assert_eq!(d.image.debugfs("cat /synced").unwrap(), "kept");
+}
+
+#[test]
+fn a_volume_in_use_is_refused_and_its_holder_named() {
+    let d = Daemon::new("");
+    let pid = d.pid().to_string();
+    let other = Scratch::new("other").unwrap();
+    let dir = other.path().to_str().unwrap();
+    fails(
+        &["mount", d.image(), dir],
+        4,
+        &["in use", &pid, "stetfs umount"],
+    );
+    fails(&["recover", d.image()], 4, &["in use"]);
+    fails(&["info", d.image()], 4, &["in use", "stetfs stat"]);
+    fails(&["mount", d.image(), d.dir()], 4, &["mounted already"]);
+    let busy = std::fs::File::open(d.dir()).unwrap();
+    fails(&["umount", d.dir()], 4, &["busy", "umount -l"]);
+    assert!(
+        d.file("lost+found").exists(),
+        "a refused umount changes nothing"
+    );
+    drop(busy);
+    ok(&["umount", d.dir()]);
+}
+
+#[test]
+fn mistakes_have_their_exit_codes() {
+    let scratch = Scratch::new("cmd").unwrap();
+    let dir = scratch.path().to_str().unwrap();
+    let file = scratch.path().join("file");
+    std::fs::write(&file, vec![0u8; 1 << 20]).unwrap();
+    let file = file.to_str().unwrap();
+    let image = Image::make(16 << 20, &Mkfs::new()).unwrap();
+    let volume = image.path().to_str().unwrap();
+
+    fails(&["frobnicate"], 1, &["frobnicate"]);
+    fails(
+        &["mount", "-o", "frobnicate", volume, dir],
+        1,
+        &["frobnicate", "docs/usage.md"],
+    );
+    fails(
+        &["mount", "-o", "journal=fast", volume, dir],
+        1,
+        &["ordered, data and writeback"],
+    );
+    fails(
+        &["mount", "-o", "norecovery", volume, dir],
+        1,
+        &["needs ro"],
+    );
+    fails(&["mount", volume, file], 1, &["not a directory"]);
+    fails(
+        &["mount", "/nonexistent", dir],
+        3,
+        &["/nonexistent", "mke2fs"],
+    );
+    fails(&["mount", volume, "/nonexistent"], 3, &["mkdir"]);
+    fails(&["umount", dir], 3, &["no StetFS volume"]);
+    fails(&["mount", file, dir], 5, &["mke2fs"]);
+    fails(
+        &["info", dir],
+        1,
+        &["neither an image file nor a block device"],
+    );
+    assert!(!mount::is_mounted(scratch.path()));
+
+    // As JSON on standard output.
+    let out = stetfs(&["--json", "info", "/nonexistent"]);
+    assert_eq!(out.status.code(), Some(3));
+    let said: Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(said["error"]["code"], 3);
+    assert!(
+        said["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("/nonexistent")
+    );
+    assert!(stetfs(&["--help"]).status.success());
+}
+
+#[test]
+fn an_unknown_feature_is_named() {
+    let image = Image::make(16 << 20, &Mkfs::new()).unwrap();
+    image.debugfs_write("feature FEATURE_I29").unwrap();
+    let scratch = Scratch::new("cmd").unwrap();
+    let volume = image.path().to_str().unwrap();
+    fails(
+        &["mount", volume, scratch.path().to_str().unwrap()],
+        5,
+        &["FEATURE_I29"],
+    );
+    assert!(
+        json(&["info", volume])["refused"]
+            .as_str()
+            .unwrap()
+            .contains("FEATURE_I29")
+    );
+}
+
+#[test]
+fn signals_unmount_cleanly_and_hangups_are_ignored() {
+    let d = Daemon::new("");
+    std::fs::write(d.file("a"), "a").unwrap();
+    d.signal(rustix::process::Signal::HUP);
+    std::fs::write(d.file("b"), "b").unwrap();
+    let pid = d.pid();
+    d.signal(rustix::process::Signal::TERM);
+    wait_until("the end of the server", || {
+        !Path::new(&format!("/proc/{pid}")).exists()
+    });
+    assert!(!mount::is_mounted(&d.dir));
+    d.image.e2fsck_fn().unwrap();
+    assert_eq!(d.image.debugfs("cat /b").unwrap(), "b");
+}
+
+#[test]
+fn after_a_signal_open_files_work_until_they_are_closed() {
+    use std::io::Write;
+    let d = Daemon::new("");
+    let mut file = std::fs::File::create(d.file("open")).unwrap();
+    let pid = d.pid();
+    d.signal(rustix::process::Signal::TERM);
+    wait_until("the unmount", || !mount::is_mounted(&d.dir));
+    file.write_all(b"late").unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    wait_until("the end of the server", || {
+        !Path::new(&format!("/proc/{pid}")).exists()
+    });
+    d.image.e2fsck_fn().unwrap();
+    assert_eq!(d.image.debugfs("cat /open").unwrap(), "late");
+}
+
+#[test]
+fn plain_umount_loses_nothing() {
+    let d = Daemon::new("");
+    let pid = d.pid();
+    std::fs::write(d.file("a"), vec![7u8; 3 << 20]).unwrap();
+    rustix::mount::unmount(&d.dir, rustix::mount::UnmountFlags::empty()).unwrap();
+    wait_until("the end of the server", || {
+        !Path::new(&format!("/proc/{pid}")).exists()
+    });
+    d.image.e2fsck_fn().unwrap();
+    assert_eq!(json(&["info", d.image()])["state"], "clean");
+}
+
+#[test]
+fn remounts_change_the_mount_in_place() {
+    let d = Daemon::new("");
+    std::fs::write(d.file("a"), "before").unwrap();
+    let open = std::fs::File::open(d.file("a")).unwrap();
+    let writer = std::fs::File::options()
+        .write(true)
+        .open(d.file("a"))
+        .unwrap();
+    fails(
+        &["mount", "-o", "remount,ro", "none", d.dir()],
+        4,
+        &["busy"],
+    );
+    drop(writer);
+
+    ok(&["mount", "-o", "remount,ro", "none", d.dir()]);
+    let refused = std::fs::write(d.file("b"), "x").unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(libc::EROFS));
+    d.image.e2fsck_fn().unwrap();
+    assert_eq!(std::io::read_to_string(open).unwrap(), "before");
+
+    ok(&[
+        "mount",
+        "-o",
+        "remount,rw,journal=data,commit=60",
+        "none",
+        d.dir(),
+    ]);
+    std::fs::write(d.file("b"), "after").unwrap();
+    let stat = json(&["stat", d.dir()]);
+    assert_eq!(stat["journal"]["preset"], "data");
+    assert_eq!(stat["read_only"], false);
+    ok(&["umount", d.dir()]);
+    d.image.e2fsck_fn().unwrap();
+    assert_eq!(d.image.debugfs("cat /b").unwrap(), "after");
+}
+
+#[test]
+fn a_remount_does_not_delete_files_that_are_only_held_open() {
+    use std::io::{Read, Seek, Write};
+    let d = Daemon::new("");
+    let mut file = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(d.file("a"))
+        .unwrap();
+    file.write_all(b"still here").unwrap();
+    std::fs::remove_file(d.file("a")).unwrap();
+    fails(
+        &["mount", "-o", "remount,commit=60", "none", d.dir()],
+        4,
+        &["no name", "lsof"],
+    );
+    let mut text = String::new();
+    file.rewind().unwrap();
+    file.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "still here");
+    drop(file);
+    ok(&["umount", d.dir()]);
+    d.image.e2fsck_fn().unwrap();
+}
+
+#[test]
+fn read_only_mounts_change_nothing() {
+    let image = Image::make(16 << 20, &Mkfs::new()).unwrap();
+    let before = std::fs::read(image.path()).unwrap();
+    let d = Daemon::unmounted(image);
+    d.mount("ro");
+    let refused = std::fs::create_dir(d.file("x")).unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(libc::EROFS));
+    assert!(d.file("lost+found").is_dir());
+    ok(&["umount", d.dir()]);
+    assert!(
+        std::fs::read(d.image.path()).unwrap() == before,
+        "the image has changed"
+    );
+}
+
+#[test]
+fn block_devices_are_mounted_and_locked() {
+    let image = Image::make(64 << 20, &Mkfs::new()).unwrap();
+    let device = LoopDev::attach(image.path(), LoopOptions::default()).unwrap();
+    let scratch = Scratch::new("cmd").unwrap();
+    let dir = scratch.path().join("fs");
+    std::fs::create_dir(&dir).unwrap();
+    let (dev, fs) = (device.path().to_str().unwrap(), dir.to_str().unwrap());
+    ok(&["mount", dev, fs]);
+    std::fs::write(dir.join("a"), "a").unwrap();
+    let kernel = Command::new("mount")
+        .args(["-t", "ext4", dev, "/mnt"])
+        .output()
+        .unwrap();
+    assert!(
+        !kernel.status.success(),
+        "the kernel mounted a volume that is in use"
+    );
+    fails(&["recover", image.path().to_str().unwrap()], 4, &["in use"]);
+    ok(&["umount", fs]);
+    image.e2fsck_fn().unwrap();
+}
+
+#[test]
+fn stat_counts_what_is_done() {
+    let d = Daemon::new("");
+    let before = json(&["stat", d.dir()]);
+    for i in 0..5 {
+        let file = std::fs::File::create(d.file(&format!("f{i}"))).unwrap();
+        file.sync_all().unwrap();
+    }
+    let after = json(&["stat", d.dir()]);
+    let rose = |part: &str, name: &str| {
+        after[part][name].as_u64().unwrap() - before[part][name].as_u64().unwrap()
+    };
+    assert_eq!(rose("journal", "syncs"), 5);
+    assert!(rose("journal", "commits") >= 5);
+    assert!(rose("journal", "bytes_logged") >= 5 * 1024);
+    assert!(rose("device", "flushes") >= 5);
+    ok(&["umount", d.dir()]);
+}
+
+#[test]
+fn mount_as_mount8_calls_its_helper() {
+    let d = Daemon::unmounted(Image::make(64 << 20, &Mkfs::new()).unwrap());
+    let scratch = Scratch::new("bin").unwrap();
+    let helper = scratch.path().join("mount.fuse.stetfs");
+    std::os::unix::fs::symlink(BINARY, &helper).unwrap();
+    let run = |args: &[&str]| {
+        let out = Command::new(&helper).args(args).output().unwrap();
+        assert!(
+            out.status.success(),
+            "{args:?}: {}",
+            String::from_utf8_lossy(&out.stderr)
+        );
+    };
+    run(&[d.image(), d.dir(), "-f", "-o", "rw,nosuid"]);
+    assert!(!mount::is_mounted(&d.dir), "-f only pretends");
+    run(&[
+        d.image(),
+        d.dir(),
+        "-s",
+        "-o",
+        "rw,noatime,x-systemd.automount,nonsense=1",
+    ]);
+    assert!(mount::is_mounted(&d.dir));
+    // What mount(8) makes of `mount -o remount,ro DIR`.
+    run(&[
+        d.image(),
+        d.dir(),
+        "-o",
+        "ro,noatime,remount,user_id=0,group_id=0,default_permissions,allow_other",
+    ]);
+    assert!(std::fs::create_dir(d.file("x")).is_err());
+    ok(&["umount", d.dir()]);
+    // Where only mount.fuse is installed, that runs the program itself.
+    ok(&[d.image(), d.dir(), "-o", "rw,dev,suid"]);
+    assert!(mount::is_mounted(&d.dir));
+    ok(&["umount", d.dir()]);
+}
