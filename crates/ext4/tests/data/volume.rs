@@ -21,7 +21,8 @@ pub struct Shape {
     pub mib: u64,
 }
 
-fn fresh(shape: Shape) -> MemDevice {
+/// A device with an empty file system.
+pub fn fresh(shape: Shape) -> MemDevice {
     static MADE: OnceLock<Mutex<HashMap<Shape, MemDevice>>> = OnceLock::new();
     let mut made = MADE
         .get_or_init(Mutex::default)
@@ -63,6 +64,11 @@ impl Volume {
     ) -> Volume {
         let mem = Arc::new(fresh(shape));
         let device = wrap(mem.clone());
+        Volume::on(mem, device, opts)
+    }
+
+    /// Opens `device`, which leads to `mem`.
+    pub fn on(mem: Arc<MemDevice>, device: Arc<dyn BlockDevice>, opts: FsOptions) -> Volume {
         let fs = Fs::open(device.clone(), opts.clone()).unwrap();
         Volume {
             mem,

@@ -1,0 +1,239 @@
+//! What a crash leaves of file data. The free blocks of the volume hold old bytes, which must never show.
+
+use std::sync::{Arc, OnceLock};
+
+use stetfs_block::{MemDevice, Recorder, Replay};
+use stetfs_ext4::*;
+
+use crate::volume::{ROOT, Shape, Volume, fresh};
+
+const SHAPE: Shape = Shape { block_size: 4096, mib: 24 };
+const FILES: usize = 4;
+const MOST: u64 = 120_000;
+/// What free blocks hold.
+const OLD: u8 = 0xEE;
+
+/// A volume without files whose free blocks hold [`OLD`].
+fn used() -> MemDevice {
+    static USED: OnceLock<MemDevice> = OnceLock::new();
+    let used = USED.get_or_init(|| {
+        let mem = Arc::new(fresh(SHAPE));
+        let fs = Fs::open(mem.clone(), FsOptions::default()).unwrap();
+        let (attr, f) = fs.create(&ROOT, ROOT_INO, b"old", 0o600, 0, libc::O_RDWR).unwrap();
+        let mut at = 0;
+        while let Ok(n) = fs.write(&ROOT, &f, at, &[OLD; 1 << 20], false) {
+            at += n as u64;
+        }
+        drop(f);
+        fs.unlink(&ROOT, ROOT_INO, b"old").unwrap();
+        fs.forget(attr.ino, 1);
+        fs.unmount().unwrap();
+        mem.fork()
+    });
+    used.fork()
+}
+
+/// The content of a file from one operation to the next; `None`: there is no such file.
+struct Version {
+    /// Where in the log of requests the operation began.
+    since: usize,
+    content: Option<Vec<u8>>,
+}
+
+/// Everything a file ever was.
+struct History {
+    versions: Vec<Version>,
+    /// Where a sync had returned, and the version it made durable.
+    synced: Vec<(usize, usize)>,
+}
+
+impl History {
+    /// The versions that may be there after a crash at `position`.
+    fn candidates(&self, position: usize) -> &[Version] {
+        let first = self.synced.iter().filter(|(p, _)| *p <= position).map(|(_, v)| *v).max().unwrap_or(0);
+        let last = self.versions.iter().rposition(|v| v.since <= position).unwrap_or(0);
+        &self.versions[first..=last.max(first)]
+    }
+}
+
+fn name(i: usize) -> String {
+    format!("f{i}")
+}
+
+struct Run {
+    vol: Volume,
+    recorder: Arc<Recorder<Arc<MemDevice>>>,
+    files: Vec<Option<OpenRef>>,
+    histories: Vec<History>,
+}
+
+impl Run {
+    fn new(base: &MemDevice, data: DataMode) -> Run {
+        let mem = Arc::new(base.fork());
+        let recorder = Arc::new(Recorder::new(mem.clone()));
+        let opts = FsOptions { data, cache_bytes: 2 << 20, ..FsOptions::default() };
+        let vol = Volume::on(mem, recorder.clone(), opts);
+        let start = || History { versions: vec![Version { since: 0, content: None }], synced: Vec::new() };
+        Run { vol, recorder, files: vec![None; FILES], histories: (0..FILES).map(|_| start()).collect() }
+    }
+
+    /// One operation on one file.
+    fn step(&mut self, rng: &mut fastrand::Rng) {
+        let i = rng.usize(..FILES);
+        let since = self.recorder.position();
+        let fs = self.vol.fs().clone();
+        let history = &mut self.histories[i];
+        let (Some(f), Some(mut content)) = (self.files[i].clone(), history.versions.last().unwrap().content.clone()) else {
+            self.files[i] = Some(self.vol.create(&name(i)));
+            history.versions.push(Version { since, content: Some(Vec::new()) });
+            return;
+        };
+        let at = rng.u64(..MOST);
+        let len = if rng.bool() { rng.usize(1..5000) } else { rng.usize(1..40_000) };
+        let byte = rng.u8(1..0xE0);
+        let zero = |content: &mut Vec<u8>, end: usize| {
+            let end = end.min(content.len());
+            if let Some(gone) = content.get_mut(at as usize..end) {
+                gone.fill(0);
+            }
+        };
+        match rng.u8(..20) {
+            0..8 => {
+                let at = if rng.bool() { content.len() as u64 } else { at };
+                fs.write(&ROOT, &f, at, &vec![byte; len], false).unwrap();
+                let end = at as usize + len;
+                content.resize(content.len().max(end), 0);
+                content[at as usize..end].fill(byte);
+            }
+            8..10 => {
+                self.vol.truncate(&f, at).unwrap();
+                content.resize(at as usize, 0);
+            }
+            10 => {
+                fs.fallocate(&ROOT, &f, FallocateMode::PunchHole, at, len as u64).unwrap();
+                zero(&mut content, at as usize + len);
+            }
+            11 => {
+                let mode = FallocateMode::ZeroRange { keep_size: true };
+                fs.fallocate(&ROOT, &f, mode, at, len as u64).unwrap();
+                zero(&mut content, at as usize + len);
+            }
+            12 => {
+                let mode = FallocateMode::Allocate { keep_size: true };
+                fs.fallocate(&ROOT, &f, mode, at, len as u64).unwrap();
+            }
+            13 => {
+                let ino = f.ino();
+                fs.unlink(&ROOT, ROOT_INO, name(i).as_bytes()).unwrap();
+                drop(f);
+                self.files[i] = None;
+                fs.forget(ino, 1);
+                history.versions.push(Version { since, content: None });
+                return;
+            }
+            14 => {
+                let (tx, rx) = std::sync::mpsc::channel();
+                fs.sync_all(Box::new(move |r| tx.send(r).unwrap()));
+                rx.recv().unwrap().unwrap();
+                let position = self.recorder.position();
+                for history in &mut self.histories {
+                    history.synced.push((position, history.versions.len() - 1));
+                }
+                return;
+            }
+            n => {
+                self.vol.fsync(&f, n % 2 == 0).unwrap();
+                // Of a new file this covers its name, too: one transaction made both.
+                history.synced.push((self.recorder.position(), history.versions.len() - 1));
+                return;
+            }
+        }
+        history.versions.push(Version { since, content: Some(content) });
+    }
+}
+
+/// Whether what is there can have come out of these versions byte by byte.
+fn mixed_of(have: &[u8], candidates: &[Version]) -> Result<(), String> {
+    let contents: Vec<&Vec<u8>> = candidates.iter().filter_map(|v| v.content.as_ref()).collect();
+    if !contents.iter().any(|c| c.len() == have.len()) {
+        return Err(format!("a size of {}", have.len()));
+    }
+    for (o, byte) in have.iter().enumerate() {
+        // Behind the end of a version there may be a hole.
+        if !contents.iter().any(|c| c.get(o).map_or(*byte == 0, |b| b == byte)) {
+            return Err(format!("byte {o} is {byte:#04x}, as it never was"));
+        }
+    }
+    Ok(())
+}
+
+fn check(device: MemDevice, data: DataMode, histories: &[History], position: usize, what: &str) {
+    let mem = Arc::new(device);
+    let opts = FsOptions { data, ..FsOptions::default() };
+    let vol = Volume::on(mem.clone(), mem, opts);
+    for (i, history) in histories.iter().enumerate() {
+        let candidates = history.candidates(position);
+        let there = match vol.fs().lookup(ROOT_INO, name(i).as_bytes()) {
+            Ok(attr) => {
+                vol.fs().forget(attr.ino, 1);
+                true
+            }
+            Err(e) => {
+                assert_eq!(e.errno(), libc::ENOENT, "{what}");
+                false
+            }
+        };
+        if !there {
+            assert!(candidates.iter().any(|v| v.content.is_none()), "{what}: file {i} is gone");
+            continue;
+        }
+        let f = vol.open(&name(i));
+        let have = vol.content(&f);
+        if data == DataMode::Journal {
+            let whole = candidates.iter().any(|v| v.content.as_ref() == Some(&have));
+            assert!(whole, "{what}: file {i} of {} bytes is none of its {} versions", have.len(), candidates.len());
+        } else if let Err(e) = mixed_of(&have, candidates) {
+            panic!("{what}: file {i}: {e}");
+        }
+    }
+    vol.finish();
+}
+
+fn crash_often(data: DataMode) {
+    let (runs, crashes) = match std::env::var("STET_CRASH_RUNS").ok().and_then(|n| n.parse().ok()) {
+        Some(n) => (0..n, 12),
+        None => (0..6u64, 6),
+    };
+    let base = used();
+    for seed in runs {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut run = Run::new(&base, data);
+        for _ in 0..rng.usize(20..150) {
+            run.step(&mut rng);
+        }
+        let log = run.recorder.log();
+        let histories = run.histories;
+        drop(run.files);
+        drop(run.vol);
+        let mut positions: Vec<usize> = (0..crashes).map(|_| rng.usize(..=log.len())).collect();
+        positions.sort_unstable();
+        let mut replay = Replay::new(&base, &log);
+        for position in positions {
+            replay.advance_to(position);
+            let share = rng.u8(..=100);
+            let what = format!("seed {seed}, {share} % of what was pending after {position} of {} requests", log.len());
+            let device = replay.crash(|_| rng.u8(..100) < share);
+            check(device, data, &histories, position, &what);
+        }
+    }
+}
+
+#[test]
+fn ordered_data_is_old_or_new_and_never_foreign() {
+    crash_often(DataMode::Ordered);
+}
+
+#[test]
+fn journaled_writes_are_whole_or_absent() {
+    crash_often(DataMode::Journal);
+}
