@@ -131,7 +131,9 @@ impl Run {
                 history.versions.push(Version { since, content: None });
                 return;
             }
-            14 => {
+            // Commits under way while the next operations run.
+            14 | 15 => return fs.sync_all(Box::new(|_| {})),
+            16 => {
                 let (tx, rx) = std::sync::mpsc::channel();
                 fs.sync_all(Box::new(move |r| tx.send(r).unwrap()));
                 rx.recv().unwrap().unwrap();
@@ -170,6 +172,9 @@ fn mixed_of(have: &[u8], candidates: &[Version]) -> Result<(), String> {
 fn check(device: MemDevice, data: DataMode, histories: &[History], position: usize, what: &str) {
     let mem = Arc::new(device);
     let opts = FsOptions { data, ..FsOptions::default() };
+    if let Err(e) = Fs::open(mem.clone(), opts.clone()) {
+        panic!("{what}: {e}");
+    }
     let vol = Volume::on(mem.clone(), mem, opts);
     for (i, history) in histories.iter().enumerate() {
         let candidates = history.candidates(position);
@@ -208,6 +213,7 @@ fn crash_often(data: DataMode) {
     for seed in runs {
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut run = Run::new(&base, data);
+        let mounted = run.recorder.position();
         for _ in 0..rng.usize(20..150) {
             run.step(&mut rng);
         }
@@ -215,7 +221,7 @@ fn crash_often(data: DataMode) {
         let histories = run.histories;
         drop(run.files);
         drop(run.vol);
-        let mut positions: Vec<usize> = (0..crashes).map(|_| rng.usize(..=log.len())).collect();
+        let mut positions: Vec<usize> = (0..crashes).map(|_| rng.usize(mounted..=log.len())).collect();
         positions.sort_unstable();
         let mut replay = Replay::new(&base, &log);
         for position in positions {
