@@ -158,7 +158,7 @@ impl Fs {
             let from = if group == first { bit } else { 0 };
             let mut longest = None;
             let run = self.in_group(h, group, ask, |map, st| {
-                let found = find_run(map, &st.windows.avoid(ask.owner()), from, need);
+                let found = find_run(map, &st.windows.avoid(ask.owner()), from, need, ask.want);
                 longest = found.longest;
                 let (start, end) = found.run.filter(|(a, b)| b - a >= need)?;
                 Some((start, end.min(start.saturating_add(ask.want))))
@@ -185,7 +185,7 @@ impl Fs {
                 continue;
             }
             let run = self.in_group(h, group, ask, |map, st| {
-                let (start, end) = find_run(map, &[], 0, ask.want).run?;
+                let (start, end) = find_run(map, &[], 0, ask.want, ask.want).run?;
                 let end = end.min(start.saturating_add(ask.want));
                 st.windows.steal(start, end, None);
                 Some((start, end))

@@ -122,16 +122,6 @@ impl<'a> FreeMap<'a> {
         }
         to
     }
-
-    /// All free runs in `from..to`, in order.
-    pub(super) fn runs(&self, from: u32, to: u32) -> impl Iterator<Item = (u32, u32)> + '_ {
-        let mut at = from;
-        std::iter::from_fn(move || {
-            let start = self.next_free(at, to)?;
-            at = self.run_end(start, to);
-            Some((start, at))
-        })
-    }
 }
 
 /// A search's answer.
@@ -139,43 +129,49 @@ impl<'a> FreeMap<'a> {
 pub(crate) struct Found {
     /// The run: of the wanted length if there was one, else the longest seen.
     pub(super) run: Option<(u32, u32)>,
-    /// Length of the longest free run, known when the whole group was seen.
+    /// No free run is longer; known when the whole group was seen.
     pub(super) longest: Option<u32>,
 }
 
-/// Looks for a run of `need` bits from `from` on, then from the start. `avoid` are sorted runs that
-/// are not to be touched.
-pub(crate) fn find_run(map: &FreeMap<'_>, avoid: &[(u32, u32)], from: u32, need: u32) -> Found {
+/// Looks for a run of `need` bits from `from` on, then from the start; of a longer one at most `want`
+/// bits are given. `avoid` are sorted runs that are not to be touched.
+pub(crate) fn find_run(
+    map: &FreeMap<'_>,
+    avoid: &[(u32, u32)],
+    from: u32,
+    need: u32,
+    want: u32,
+) -> Found {
+    let enough = need.max(want);
     let mut best: Option<(u32, u32)> = None;
     for (lo, hi) in [(from, map.bits), (0, from.min(map.bits))] {
-        for (start, end) in map.runs(lo, hi) {
-            let mut at = start;
-            // The pieces of the run between what is to be avoided.
-            let mut check = |a: u32, b: u32| {
-                if b > a && best.is_none_or(|(x, y)| b - a > y - x) {
-                    best = Some((a, b));
-                }
-                b > a && b - a >= need
-            };
-            for (a, b) in avoid.iter().filter(|(a, b)| *a < end && *b > start) {
-                if check(at, (*a).max(at)) {
-                    return Found {
-                        run: best,
-                        longest: None,
-                    };
-                }
-                at = at.max(*b);
+        let mut at = lo;
+        while let Some(start) = map.next_free(at, hi) {
+            // Where free space meets what is to be avoided, it is taken in pieces.
+            let blocker = avoid.iter().find(|(_, end)| *end > start);
+            if let Some((_, end)) = blocker.filter(|(first, _)| *first <= start) {
+                at = *end;
+                continue;
             }
-            if check(at, end.max(at)) {
+            let limit = blocker.map_or(hi, |(first, _)| hi.min(*first));
+            let end = map.run_end(start, limit.min(start.saturating_add(enough)));
+            if best.is_none_or(|(x, y)| end - start > y - x) {
+                best = Some((start, end));
+            }
+            if end - start >= need {
                 return Found {
                     run: best,
                     longest: None,
                 };
             }
+            at = end;
         }
     }
-    // Only without things to avoid is the longest piece the longest run.
-    let longest = avoid.is_empty().then(|| best.map_or(0, |(a, b)| b - a));
+    // Known only without things to avoid. A run around `from` was seen in two pieces.
+    let pieces = if from == 0 { 1 } else { 2 };
+    let longest = avoid
+        .is_empty()
+        .then(|| pieces * best.map_or(0, |(a, b)| b - a));
     Found { run: best, longest }
 }
 
@@ -185,6 +181,16 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn all_runs(map: &FreeMap<'_>) -> Vec<(u32, u32)> {
+        let mut runs = Vec::new();
+        let mut at = 0;
+        while let Some(start) = map.next_free(at, map.bits) {
+            at = map.run_end(start, map.bits);
+            runs.push((start, at));
+        }
+        runs
+    }
 
     fn model_runs(free: &[bool], avoid: &[(u32, u32)]) -> Vec<(u32, u32)> {
         let ok = |i: usize| free[i] && !avoid.iter().any(|(a, b)| (*a..*b).contains(&(i as u32)));
@@ -217,10 +223,10 @@ mod tests {
                 .map(|i| bytes[(i / 8) as usize] >> (i % 8) & 1 == 0 && !(pend..pend + pend_len).contains(&i))
                 .collect();
             let map = FreeMap::new(&bytes, Some(&overlay), bits);
-            let runs: Vec<_> = map.runs(0, bits).collect();
+            let runs = all_runs(&map);
             prop_assert_eq!(&runs, &model_runs(&free, &[]));
             let from = from.min(bits);
-            let found = find_run(&map, &[], from, u32::MAX);
+            let found = find_run(&map, &[], from, u32::MAX, 1);
             let longest = runs.iter().map(|(a, b)| b - a).max().unwrap_or(0);
             // A run around `from` is seen in two pieces.
             prop_assert!(found.run.map_or(0, |(a, b)| b - a) <= longest);
@@ -235,11 +241,11 @@ mod tests {
             let map = FreeMap::new(&bytes, None, 256);
             let free: Vec<bool> = (0..256usize).map(|i| bytes[i / 8] >> (i % 8) & 1 == 0).collect();
             let model = model_runs(&free, &avoid);
-            match find_run(&map, &avoid, from, need).run {
+            match find_run(&map, &avoid, from, need, 1).run {
                 None => prop_assert!(model.is_empty()),
                 Some((x, y)) => {
                     prop_assert!(y > x && model.iter().any(|(p, q)| *p <= x && y <= *q));
-                    let from_zero = find_run(&map, &avoid, 0, need).run.unwrap();
+                    let from_zero = find_run(&map, &avoid, 0, need, 1).run.unwrap();
                     let max = model.iter().map(|(p, q)| q - p).max().unwrap();
                     prop_assert!(from_zero.1 - from_zero.0 >= need.min(max));
                 }
