@@ -170,7 +170,7 @@ impl Fs {
                 Layout::default()
             };
             let h = self.journal.begin(credits::WRITE_INODE + LAYOUT_CREDITS)?;
-            self.xattr_apply(&h, inode, body, &lost)?;
+            self.whole(|| self.xattr_apply(&h, inode, body, &lost))?;
             if let Some(uid) = set.uid {
                 body.set_uid(uid);
             }
@@ -192,17 +192,19 @@ impl Fs {
                 body.set_mtime(time(t));
             }
             body.set_ctime(ctime);
-            self.write_inode(&h, inode, body)?;
+            self.whole(|| self.write_inode(&h, inode, body))?;
         }
         if let Some(mode) = set.mode {
             let mode = u32::from(body.mode()) & !PERMISSIONS | mode & PERMISSIONS;
             let list = self.acl_chmod_plan(inode, body, mode)?;
             let _room = self.reserve(list.blocks(), self.privileged(ctx))?;
             let h = self.journal.begin(credits::WRITE_INODE + LAYOUT_CREDITS)?;
-            self.xattr_apply(&h, inode, body, &list)?;
-            body.set_mode(mode as u16);
-            body.set_ctime(ctime);
-            self.write_inode(&h, inode, body)?;
+            self.whole(|| {
+                self.xattr_apply(&h, inode, body, &list)?;
+                body.set_mode(mode as u16);
+                body.set_ctime(ctime);
+                self.write_inode(&h, inode, body)
+            })?;
         }
         Ok(())
     }

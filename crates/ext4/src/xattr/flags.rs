@@ -69,6 +69,6 @@ impl Fs {
         let h = self.journal.begin(WRITE_INODE)?;
         body.set_flags(new);
         body.touch(self.now());
-        self.write_inode(&h, &inode, &mut body)
+        self.whole(|| self.write_inode(&h, &inode, &mut body))
     }
 }

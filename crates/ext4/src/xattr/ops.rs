@@ -181,12 +181,14 @@ impl Fs {
     ) -> Result<()> {
         let _room = self.reserve(layout.blocks(), self.privileged(ctx))?;
         let h = self.journal.begin(LAYOUT_CREDITS + WRITE_INODE)?;
-        self.xattr_apply(&h, inode, body, layout)?;
-        if let Some(mode) = mode {
-            body.set_mode(mode as u16);
-        }
-        body.touch(self.now());
         h.note(FileChange::Xattrs(inode.ino));
-        self.write_inode(&h, inode, body)
+        self.whole(|| {
+            self.xattr_apply(&h, inode, body, layout)?;
+            if let Some(mode) = mode {
+                body.set_mode(mode as u16);
+            }
+            body.touch(self.now());
+            self.write_inode(&h, inode, body)
+        })
     }
 }

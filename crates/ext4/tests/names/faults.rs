@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use stetfs_block::{BlockDevice, Fault, FaultInjector, FileDevice, Op, OpenOptions};
+use stetfs_block::{BlockDevice, Fault, FaultInjector, Op};
 use stetfs_ext4::{Fs, FsOptions, Ino, ROOT_INO, RenameFlags, XattrSet};
 use stetfs_testkit::Image;
 
-use crate::support::{ROOT, Random, Vol, small};
+use crate::support::{ROOT, Random, Vol, device, small};
 
 /// An image with some directories, one of them indexed.
 fn prepared() -> (Image, Vec<Ino>) {
@@ -54,8 +54,7 @@ fn failed_reads_leave_nothing_half_done() {
     let mut failures = 0;
     for seed in 0..40 {
         let copy = image.copy().unwrap();
-        let file = FileDevice::open(copy.path(), OpenOptions::default()).unwrap();
-        let device = Arc::new(FaultInjector::new(file));
+        let device = Arc::new(FaultInjector::new(device(copy.path())));
         // A cache too small to keep what the operations need.
         let options = FsOptions {
             cache_bytes: 64 << 10,

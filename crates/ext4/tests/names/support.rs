@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use stetfs_block::{FileDevice, OpenOptions};
+use stetfs_block::{BlockError, FileDevice, OpenOptions};
 use stetfs_ext4::{Attr, Ctx, DirEntry, Fs, FsOptions, Ino, OpenRef, ROOT_INO, RenameFlags};
 use stetfs_testkit::loopdev::LoopOptions;
 use stetfs_testkit::{Image, KernelMount, LoopDev, Mkfs};
@@ -25,9 +25,23 @@ pub fn small() -> Mkfs {
     Mkfs::blocks(1024).journal_mib(2)
 }
 
+/// The image, locked. A child that another test is just starting may hold on to the lock of a volume
+/// closed before, until it has become the program that it is to be.
+pub fn device(path: &Path) -> FileDevice {
+    let mut patience = 200;
+    loop {
+        match FileDevice::open(path, OpenOptions::default()) {
+            Err(BlockError::Locked { .. }) if patience > 0 => {
+                patience -= 1;
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            opened => return opened.unwrap(),
+        }
+    }
+}
+
 pub fn open(path: &Path) -> Arc<Fs> {
-    let device = FileDevice::open(path, OpenOptions::default()).unwrap();
-    Fs::open(Arc::new(device), FsOptions::default()).unwrap()
+    Fs::open(Arc::new(device(path)), FsOptions::default()).unwrap()
 }
 
 impl Vol {
