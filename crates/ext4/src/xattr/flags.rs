@@ -30,11 +30,6 @@ impl Fs {
         Ok(flags & VISIBLE)
     }
 
-    /// The inode's generation (FS_IOC_GETVERSION).
-    pub fn get_generation(&self, ino: Ino) -> Result<u32> {
-        Ok(self.iget(ino)?.body.read().generation())
-    }
-
     /// Sets the flags that users may set; others stay as they are.
     ///
     /// # Errors
