@@ -170,10 +170,11 @@ fn recover(
         log.replay(before.blocks_count())?;
     }
     let log = log.reopen()?;
-    let mut sb = read_superblock(device)?;
+    let replayed = read_superblock(device)?;
+    let mut sb = replayed.clone();
     errors::keep_errors(&mut sb, &before);
     sb.set_incompat(sb.incompat() - Incompat::RECOVER);
-    sb.update_checksum();
+    sb.update_checksum_after(&replayed);
     let mut bytes = vec![0; stetfs_ondisk::ext4::superblock::SUPERBLOCK_SIZE];
     sb.encode(&mut bytes)?;
     device.write(stetfs_ondisk::ext4::superblock::SUPERBLOCK_OFFSET, &bytes)?;

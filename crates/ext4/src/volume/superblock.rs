@@ -116,8 +116,9 @@ impl SuperState {
             .get_mut(self.offset..)
             .ok_or_else(|| FsError::corrupt("superblock", nr, "short block"))?;
         let mut sb = Superblock::decode_unchecked(bytes)?;
+        let before = sb.clone();
         change(&mut sb);
-        sb.update_checksum();
+        sb.update_checksum_after(&before);
         sb.encode(bytes)?;
         Ok(())
     }
@@ -155,8 +156,9 @@ impl Fs {
         let mut bytes = vec![0; SUPERBLOCK_SIZE];
         self.cache.device().read(SUPERBLOCK_OFFSET, &mut bytes)?;
         let mut sb = Superblock::decode_unchecked(&bytes)?;
+        let before = sb.clone();
         change(&mut sb);
-        sb.update_checksum();
+        sb.update_checksum_after(&before);
         self.write_super_bytes(&sb)
     }
 

@@ -1,6 +1,7 @@
 //! The superblock ("The Super Block" in the ext4 documentation).
 
 mod geometry;
+mod steady;
 #[cfg(test)]
 mod tests;
 

@@ -22,7 +22,11 @@ impl Timestamp {
     /// at the ends of the range without nanoseconds. `extra`: the inode has the extra fields.
     #[must_use]
     pub fn storable(self, extra: bool) -> Self {
-        let max = if extra { Self::MAX_SEC } else { Self::MAX_SEC_32 };
+        let max = if extra {
+            Self::MAX_SEC
+        } else {
+            Self::MAX_SEC_32
+        };
         let sec = self.sec.clamp(Self::MIN_SEC, max);
         let whole = !extra || sec == Self::MIN_SEC || sec == max;
         Timestamp {

@@ -163,3 +163,30 @@ proptest! {
         prop_assert_eq!(desc.encode(&mut vec![0u8; len]).is_ok(), len >= size);
     }
 }
+
+proptest! {
+    /// Whichever of the two sectors of a change reaches the device, the superblock is valid.
+    #[test]
+    fn a_change_of_the_first_sector_leaves_the_second(
+        bytes in vec(any::<u8>(), 512), mnt_count: u16, last_orphan: u32, time in any::<u64>()
+    ) {
+        let mut before = volume();
+        before.as_mut_bytes()[0x120..0x120 + 512].copy_from_slice(&bytes);
+        before.set_ro_compat(RoCompat::METADATA_CSUM);
+        before.update_checksum();
+        let mut after = before.clone();
+        after.mnt_count.set(mnt_count);
+        after.last_orphan.set(last_orphan);
+        after.wtime.set(time as u32);
+        after.update_checksum_after(&before);
+        prop_assert!(after.verify_checksum());
+        prop_assert_eq!(&after.as_bytes()[512..], &before.as_bytes()[512..]);
+        prop_assert_eq!(after.last_orphan.get(), last_orphan);
+        // What changes the second sector has a checksum of its own.
+        let mut other = after.clone();
+        other.first_error_errcode ^= 1;
+        other.update_checksum_after(&after);
+        prop_assert!(other.verify_checksum());
+        prop_assert_ne!(other.checksum.get(), after.checksum.get());
+    }
+}
