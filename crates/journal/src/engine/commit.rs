@@ -143,6 +143,9 @@ impl Inner {
             return Ok(());
         };
         self.write_data(&rest.ordered)?;
+        if !rest.ordered.is_empty() && medium.one_flush() {
+            self.flush()?;
+        }
 
         let encoded = self.scheme.codec.encode(&snapshot)?;
         debug_assert!(

@@ -94,6 +94,10 @@ impl Medium for Jbd2Ring {
         Ok(())
     }
 
+    fn one_flush(&self) -> bool {
+        self.async_commit
+    }
+
     fn set_tail(&self, tail: LogTail, barrier: bool) -> Result<()> {
         let mut state = self.state.lock();
         let mut sb = state.sb;

@@ -26,6 +26,9 @@ pub trait Medium: Send + Sync {
     /// # Errors
     /// The device's; nothing can be said about the transaction then.
     fn commit(&self, at: u64, tx: &Encoded, barrier: bool) -> Result<()>;
+    /// Whether a commit goes out under one flush, seal and all: what must be durable before the
+    /// transaction counts (ordered data) then needs a flush of its own.
+    fn one_flush(&self) -> bool;
     /// Durably records where the live log begins; only then is the space before it reusable.
     ///
     /// # Errors

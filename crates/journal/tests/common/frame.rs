@@ -63,6 +63,9 @@ impl Medium for Ring {
         }
         Ok(list.submit_flush(&*self.device)?)
     }
+    fn one_flush(&self) -> bool {
+        true
+    }
     fn set_tail(&self, tail: LogTail, _: bool) -> Result<()> {
         let mut page = Page::zeroed(BS);
         page[..8].copy_from_slice(&tail.seq.to_le_bytes());
