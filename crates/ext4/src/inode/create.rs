@@ -77,6 +77,8 @@ impl Fs {
             self.whole(|| self.free_inode(h, ino, is_dir))?;
             return Err(e);
         }
+        // An fdatasync of a new file makes the file durable, as in the kernel.
+        inode.sync.lock().data.merge(&h.point());
         self.add_inode(inode.clone());
         Ok(inode)
     }
