@@ -1,0 +1,334 @@
+//! What a directory tree must look like after each operation of a script.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::op::{Op, bytes};
+
+/// A file of the model, whatever its names. Never used twice.
+pub type NodeId = usize;
+
+/// The directory that a script works in.
+pub const ROOT: NodeId = 0;
+
+/// A regular file's content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Content {
+    /// All bytes.
+    pub data: Arc<Vec<u8>>,
+    /// Blocks that hold written data, and the operation that made them do so.
+    pub born: Arc<BTreeMap<u64, usize>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    File(Content),
+    Dir(BTreeMap<String, NodeId>),
+    Symlink(String),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    pub kind: Kind,
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+    /// Names of a file.
+    pub links: u32,
+    pub xattrs: BTreeMap<String, Vec<u8>>,
+    /// The last operation that an fsync of it makes durable.
+    pub changed: usize,
+    /// The last operation that an fdatasync of it makes durable.
+    pub data_changed: usize,
+}
+
+impl Node {
+    fn new(kind: Kind, mode: u32, at: usize) -> Node {
+        Node {
+            kind,
+            mode,
+            uid: 0,
+            gid: 0,
+            links: 1,
+            xattrs: BTreeMap::new(),
+            changed: at,
+            data_changed: at,
+        }
+    }
+
+    pub fn content(&self) -> Option<&Content> {
+        match &self.kind {
+            Kind::File(content) => Some(content),
+            _ => None,
+        }
+    }
+
+    pub fn is_dir(&self) -> bool {
+        matches!(self.kind, Kind::Dir(_))
+    }
+}
+
+/// The tree at one moment.
+#[derive(Clone, Debug)]
+pub struct State {
+    pub nodes: BTreeMap<NodeId, Arc<Node>>,
+    next: NodeId,
+    block: u64,
+    /// Data is journaled: then each write is part of what a sync commits.
+    journaled: bool,
+}
+
+fn split(path: &str) -> (&str, &str) {
+    path.rsplit_once('/').unwrap_or(("", path))
+}
+
+impl State {
+    /// An empty directory on a volume with blocks of `block` bytes.
+    pub fn new(block: u64, journaled: bool) -> State {
+        let root = Node::new(Kind::Dir(BTreeMap::new()), 0o755, 0);
+        State {
+            nodes: BTreeMap::from([(ROOT, Arc::new(root))]),
+            next: ROOT + 1,
+            block,
+            journaled,
+        }
+    }
+
+    pub fn find(&self, path: &str) -> Option<NodeId> {
+        let mut at = ROOT;
+        for name in path.split('/').filter(|n| !n.is_empty()) {
+            match &self.nodes.get(&at)?.kind {
+                Kind::Dir(entries) => at = *entries.get(name)?,
+                _ => return None,
+            }
+        }
+        Some(at)
+    }
+
+    pub fn node(&self, path: &str) -> Option<&Node> {
+        self.nodes.get(&self.find(path)?).map(|n| &**n)
+    }
+
+    /// All paths below the root with their nodes.
+    pub fn paths(&self) -> Vec<(String, NodeId)> {
+        let mut out = Vec::new();
+        let mut todo = vec![(String::new(), ROOT)];
+        while let Some((path, id)) = todo.pop() {
+            if let Kind::Dir(entries) = &self.nodes[&id].kind {
+                for (name, child) in entries {
+                    let path = if path.is_empty() {
+                        name.clone()
+                    } else {
+                        format!("{path}/{name}")
+                    };
+                    todo.push((path.clone(), *child));
+                    out.push((path, *child));
+                }
+            }
+        }
+        out
+    }
+
+    fn edit(&mut self, id: NodeId) -> &mut Node {
+        Arc::make_mut(self.nodes.get_mut(&id).expect("the node exists"))
+    }
+
+    fn expect(&self, path: &str) -> NodeId {
+        self.find(path)
+            .unwrap_or_else(|| panic!("{path} exists in the model"))
+    }
+
+    fn enter(&mut self, path: &str, id: NodeId, at: usize) {
+        let (dir, name) = split(path);
+        let dir = self.expect(dir);
+        let dir = self.edit(dir);
+        (dir.changed, dir.data_changed) = (at, at);
+        match &mut dir.kind {
+            Kind::Dir(entries) => {
+                assert!(entries.insert(name.into(), id).is_none(), "{path} is new")
+            }
+            _ => panic!("{path} lies in a directory"),
+        }
+    }
+
+    /// Takes a name away, and one link of what it named.
+    fn leave(&mut self, path: &str, at: usize) -> NodeId {
+        let (dir, name) = split(path);
+        let dir = self.expect(dir);
+        let dir = self.edit(dir);
+        (dir.changed, dir.data_changed) = (at, at);
+        match &mut dir.kind {
+            Kind::Dir(entries) => entries.remove(name).expect("the name exists"),
+            _ => panic!("{path} lies in a directory"),
+        }
+    }
+
+    fn drop_link(&mut self, id: NodeId, at: usize) {
+        let node = self.edit(id);
+        node.changed = at;
+        node.links -= 1;
+        if node.links == 0 {
+            self.nodes.remove(&id);
+        }
+    }
+
+    fn add(&mut self, path: &str, node: Node, at: usize) {
+        let id = self.next;
+        self.next += 1;
+        self.nodes.insert(id, Arc::new(node));
+        self.enter(path, id, at);
+    }
+
+    /// Does operation number `at`.
+    pub fn apply(&mut self, op: &Op, at: usize) {
+        match op {
+            Op::Create { path, mode } => {
+                let content = Content {
+                    data: Arc::default(),
+                    born: Arc::default(),
+                };
+                self.add(path, Node::new(Kind::File(content), *mode, at), at);
+            }
+            Op::Mkdir { path, mode } => {
+                self.add(path, Node::new(Kind::Dir(BTreeMap::new()), *mode, at), at)
+            }
+            Op::Symlink { path, target } => {
+                self.add(
+                    path,
+                    Node::new(Kind::Symlink(target.clone()), 0o777, at),
+                    at,
+                );
+            }
+            Op::Unlink { path } | Op::Rmdir { path } | Op::HoldUnlink { path } => {
+                let id = self.leave(path, at);
+                self.drop_link(id, at);
+            }
+            Op::Link { from, to } => {
+                let id = self.expect(from);
+                self.enter(to, id, at);
+                let node = self.edit(id);
+                node.links += 1;
+                node.changed = at;
+            }
+            Op::Rename { from, to } => {
+                let id = self.leave(from, at);
+                if self.find(to).is_some() {
+                    let victim = self.leave(to, at);
+                    self.drop_link(victim, at);
+                }
+                self.enter(to, id, at);
+                self.edit(id).changed = at;
+            }
+            Op::Exchange { a, b } => {
+                let (x, y) = (self.leave(a, at), self.leave(b, at));
+                self.enter(a, y, at);
+                self.enter(b, x, at);
+                self.edit(x).changed = at;
+                self.edit(y).changed = at;
+            }
+            Op::Chmod { path, mode } => self.change(path, at).mode = *mode,
+            Op::Chown { path, uid, gid } => {
+                let node = self.change(path, at);
+                (node.uid, node.gid) = (*uid, *gid);
+            }
+            Op::SetXattr {
+                path,
+                name,
+                key,
+                len,
+            } => {
+                let value = bytes(*key, *len);
+                self.change(path, at).xattrs.insert(name.clone(), value);
+            }
+            Op::RemoveXattr { path, name } => {
+                assert!(self.change(path, at).xattrs.remove(name).is_some());
+            }
+            Op::Write {
+                path,
+                offset,
+                len,
+                key,
+            } => self.write(path, *offset, &bytes(*key, *len), at),
+            Op::Truncate { path, size } => {
+                let block = self.block;
+                let content = self.content(path, at);
+                Arc::make_mut(&mut content.data).resize(*size as usize, 0);
+                Arc::make_mut(&mut content.born).retain(|b, _| b * block < *size);
+            }
+            Op::Punch { path, offset, len } => self.zero(path, *offset, *len, at, false),
+            Op::Zero { path, offset, len } => self.zero(path, *offset, *len, at, true),
+            Op::Allocate { path, offset, len } => {
+                let content = self.content(path, at);
+                let end = (offset + len) as usize;
+                if content.data.len() < end {
+                    Arc::make_mut(&mut content.data).resize(end, 0);
+                }
+            }
+            Op::Fsync { .. } | Op::Fdatasync { .. } | Op::SyncAll => {}
+        }
+    }
+
+    fn change(&mut self, path: &str, at: usize) -> &mut Node {
+        let id = self.expect(path);
+        let node = self.edit(id);
+        node.changed = at;
+        node
+    }
+
+    fn content(&mut self, path: &str, at: usize) -> &mut Content {
+        let node = self.change(path, at);
+        node.data_changed = at;
+        match &mut node.kind {
+            Kind::File(content) => content,
+            _ => panic!("{path} is a file"),
+        }
+    }
+
+    fn write(&mut self, path: &str, offset: u64, new: &[u8], at: usize) {
+        let (block, journaled) = (self.block, self.journaled);
+        let id = self.expect(path);
+        let node = self.edit(id);
+        let Kind::File(content) = &mut node.kind else {
+            panic!("{path} is a file");
+        };
+        let end = offset as usize + new.len();
+        let mut allocates = content.data.len() < end;
+        let born = Arc::make_mut(&mut content.born);
+        for b in offset / block..(end as u64).div_ceil(block) {
+            born.entry(b).or_insert_with(|| {
+                allocates = true;
+                at
+            });
+        }
+        let data = Arc::make_mut(&mut content.data);
+        if data.len() < end {
+            data.resize(end, 0);
+        }
+        data[offset as usize..end].copy_from_slice(new);
+        // An overwrite in place may leave the inode alone (its mtime has the kernel's coarse clock).
+        if allocates || journaled {
+            (node.changed, node.data_changed) = (at, at);
+        }
+    }
+
+    fn zero(&mut self, path: &str, offset: u64, len: u64, at: usize, grows: bool) {
+        let block = self.block;
+        let content = self.content(path, at);
+        let end = offset + len;
+        let data = Arc::make_mut(&mut content.data);
+        if grows && (data.len() as u64) < end {
+            data.resize(end as usize, 0);
+        }
+        let size = data.len() as u64;
+        data[offset.min(size) as usize..end.min(size) as usize].fill(0);
+        let whole = offset.div_ceil(block)..end / block;
+        Arc::make_mut(&mut content.born).retain(|b, _| !whole.contains(b));
+    }
+}
+
+impl State {
+    /// Bytes in a block of the volume.
+    pub fn block_size(&self) -> u64 {
+        self.block
+    }
+}

@@ -1,0 +1,401 @@
+//! Whether what a crash left is something that the user was promised.
+//!
+//! All presets so far have one lane, so the names and attributes that come back must be those
+//! after some operation of the script, none left out: not before the last change that an
+//! acknowledged sync covers, not after the last operation that was begun. File content then
+//! depends on the preset:
+//! * data: it is exactly what it was after that operation;
+//! * ordered: each sector was there at some time: not before the file was last synced, nor (for
+//!   a block that was allocated since) before it was first written;
+//! * writeback: the same, but a block allocated since the last sync may hold anything.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use stetfs::{FileType, Ino, Preset};
+
+use super::model::{Content, Kind, Node, NodeId, ROOT, State};
+use super::op::{Generator, Op};
+use super::seen::{Seen, SeenNode};
+
+/// A script with the state after each of its operations.
+pub struct Script {
+    pub ops: Vec<Op>,
+    /// One more than operations: first the state before.
+    pub states: Vec<State>,
+}
+
+impl Script {
+    /// `len` operations made from a seed, and a sync of all.
+    pub fn random(seed: u64, len: usize, block: u64, preset: Preset) -> Script {
+        let mut generator = Generator::new(seed);
+        let mut script = Script::begin(block, preset);
+        for _ in 0..len {
+            let op = generator.next(&script.states[script.states.len() - 1]);
+            script.push(op);
+        }
+        script.push(Op::SyncAll);
+        script
+    }
+
+    /// These operations.
+    pub fn of(ops: impl IntoIterator<Item = Op>, block: u64, preset: Preset) -> Script {
+        let mut script = Script::begin(block, preset);
+        ops.into_iter().for_each(|op| script.push(op));
+        script
+    }
+
+    fn begin(block: u64, preset: Preset) -> Script {
+        Script {
+            ops: Vec::new(),
+            states: vec![State::new(block, preset == Preset::Data)],
+        }
+    }
+
+    fn push(&mut self, op: Op) {
+        let mut state = self.states[self.ops.len()].clone();
+        self.ops.push(op);
+        state.apply(&self.ops[self.ops.len() - 1], self.ops.len());
+        self.states.push(state);
+    }
+}
+
+/// How far a script had come when the power went: numbers of operations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Begun.
+    pub begun: usize,
+    /// Returned with success.
+    pub acked: usize,
+}
+
+/// What the syncs that were acknowledged promise.
+#[derive(Default)]
+struct Promises {
+    /// No state before this one may come back.
+    state: usize,
+    /// Content of a file is not older than after this operation.
+    files: BTreeMap<NodeId, usize>,
+    /// The same for all files.
+    all: usize,
+}
+
+impl Promises {
+    fn of(script: &Script, acked: usize) -> Promises {
+        let mut p = Promises::default();
+        for (i, op) in script.ops.iter().enumerate().take(acked) {
+            let (at, state) = (i + 1, &script.states[i + 1]);
+            let (path, only_data) = match op {
+                Op::SyncAll => {
+                    (p.state, p.all) = (at, at);
+                    continue;
+                }
+                Op::Fsync { path } => (path, false),
+                Op::Fdatasync { path } => (path, true),
+                _ => continue,
+            };
+            let Some(id) = state.find(path) else { continue };
+            let node = &state.nodes[&id];
+            p.state = p.state.max(if only_data {
+                node.data_changed
+            } else {
+                node.changed
+            });
+            p.files.insert(id, at);
+        }
+        p
+    }
+}
+
+/// Checks the directory at `dir` of a recovered volume against a script.
+pub fn judge(
+    seen: &Seen,
+    dir: &str,
+    script: &Script,
+    progress: Progress,
+    preset: Preset,
+) -> Result<(), String> {
+    let promises = Promises::of(script, progress.acked);
+    let mut reasons = Vec::new();
+    for k in (promises.state..=progress.begun).rev() {
+        let case = Case {
+            seen,
+            script,
+            promises: &promises,
+            k,
+            now: progress.begun,
+            preset,
+        };
+        match case.check(dir) {
+            Ok(()) => return Ok(()),
+            Err(why) => reasons.push((k, why)),
+        }
+    }
+    // The states that fit best tell most.
+    reasons.sort_by_key(|(k, why)| std::cmp::Reverse((why.fit, *k)));
+    let lines: Vec<String> = reasons
+        .iter()
+        .take(3)
+        .map(|(k, why)| {
+            format!(
+                "not the state after operation {k} ({}): {}",
+                operation(script, *k),
+                why.detail
+            )
+        })
+        .collect();
+    Err(format!(
+        "{dir}: {progress:?}, promised is the state after operation {} ({}) or later, but it is\n  {}",
+        promises.state,
+        operation(script, promises.state),
+        lines.join("\n  ")
+    ))
+}
+
+/// Why a state is not what came back.
+struct Mismatch {
+    detail: String,
+    fit: Fit,
+}
+
+/// How much of it fits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Fit {
+    Nothing,
+    Names,
+    Attributes,
+}
+
+impl Fit {
+    fn but(self, detail: impl Into<String>) -> Mismatch {
+        Mismatch {
+            detail: detail.into(),
+            fit: self,
+        }
+    }
+}
+
+fn operation(script: &Script, k: usize) -> String {
+    match k.checked_sub(1) {
+        None => "the start".into(),
+        Some(i) => format!("{:?}", script.ops[i]),
+    }
+}
+
+/// One candidate: the state after operation `k`.
+struct Case<'a> {
+    seen: &'a Seen,
+    script: &'a Script,
+    promises: &'a Promises,
+    k: usize,
+    /// The last operation that was begun.
+    now: usize,
+    preset: Preset,
+}
+
+impl Case<'_> {
+    fn check(&self, dir: &str) -> Result<(), Mismatch> {
+        let root = self
+            .seen
+            .find(dir)
+            .ok_or_else(|| Fit::Nothing.but("the script's directory is gone"))?;
+        let mut places = BTreeMap::from([(ROOT, root)]);
+        let mut todo = vec![(ROOT, root, String::new())];
+        let mut files = Vec::new();
+        let mut attributes = Ok(());
+        // Content last: the cheap differences decide most.
+        while let Some((id, ino, path)) = todo.pop() {
+            let (node, seen) = (
+                &self.script.states[self.k].nodes[&id],
+                &self.seen.nodes[&ino],
+            );
+            attributes = attributes.and_then(|()| {
+                self.attributes(node, seen)
+                    .map_err(|e| Fit::Names.but(format!("/{path}: {e}")))
+            });
+            match &node.kind {
+                Kind::File(content) => files.push((path, id, content, seen)),
+                Kind::Dir(entries) => {
+                    let names = |n: Vec<&String>| format!("{n:?}");
+                    if entries.keys().ne(seen.entries.keys()) {
+                        let missing = names(
+                            entries
+                                .keys()
+                                .filter(|n| !seen.entries.contains_key(*n))
+                                .collect(),
+                        );
+                        let extra = names(
+                            seen.entries
+                                .keys()
+                                .filter(|n| !entries.contains_key(*n))
+                                .collect(),
+                        );
+                        return Err(Fit::Nothing
+                            .but(format!("/{path}: missing {missing}, too many {extra}")));
+                    }
+                    for ((name, child), ino) in entries.iter().zip(seen.entries.values()) {
+                        let path = if path.is_empty() {
+                            name.clone()
+                        } else {
+                            format!("{path}/{name}")
+                        };
+                        match places.insert(*child, *ino) {
+                            None => todo.push((*child, *ino, path)),
+                            Some(other) if other != *ino => {
+                                let detail = format!(
+                                    "/{path}: is inode {ino}, but its other name leads to {other}"
+                                );
+                                return Err(Fit::Nothing.but(detail));
+                            }
+                            Some(_) => {}
+                        }
+                    }
+                }
+                Kind::Symlink(target) => {
+                    if target.as_bytes() != seen.target {
+                        return Err(Fit::Names.but(format!("/{path}: another target")));
+                    }
+                }
+            }
+        }
+        let mut inos: Vec<Ino> = places.values().copied().collect();
+        inos.sort_unstable();
+        inos.dedup();
+        if inos.len() != places.len() {
+            return Err(Fit::Nothing.but("two files of the script are one"));
+        }
+        attributes?;
+        for (path, id, content, seen) in files {
+            self.content(id, content, seen)
+                .map_err(|e| Fit::Attributes.but(format!("/{path}: {e}")))?;
+        }
+        Ok(())
+    }
+
+    fn attributes(&self, node: &Node, seen: &SeenNode) -> Result<(), String> {
+        let kind = match &node.kind {
+            Kind::File(_) => FileType::Regular,
+            Kind::Dir(_) => FileType::Directory,
+            Kind::Symlink(_) => FileType::Symlink,
+        };
+        if seen.kind != kind {
+            return Err(format!("is a {:?}, not a {kind:?}", seen.kind));
+        }
+        let want = (node.mode, node.uid, node.gid);
+        let is = (seen.mode, seen.uid, seen.gid);
+        if want != is {
+            return Err(format!("mode, owner, group {is:?}, not {want:?}"));
+        }
+        if !node.is_dir() && node.links != seen.nlink {
+            return Err(format!("{} links, not {}", seen.nlink, node.links));
+        }
+        if node.xattrs != seen.xattrs {
+            let (is, want) = (seen.xattrs.keys(), node.xattrs.keys());
+            return Err(format!(
+                "extended attributes {is:?}, not {want:?}, or their values differ"
+            ));
+        }
+        if let Some(content) = node.content()
+            && content.data.len() as u64 != seen.size
+        {
+            return Err(format!("size {}, not {}", seen.size, content.data.len()));
+        }
+        Ok(())
+    }
+
+    /// The content of a file whose size is right.
+    fn content(&self, id: NodeId, want: &Content, seen: &SeenNode) -> Result<(), String> {
+        let version = |v: usize| {
+            self.script.states[v]
+                .nodes
+                .get(&id)
+                .and_then(|n| n.content())
+        };
+        if *want.data == seen.content {
+            return Ok(());
+        }
+        if self.preset == Preset::Data {
+            let first = want
+                .data
+                .iter()
+                .zip(&seen.content)
+                .position(|(a, b)| a != b);
+            return Err(format!("content differs from byte {first:?} on"));
+        }
+        let synced = self
+            .promises
+            .files
+            .get(&id)
+            .copied()
+            .unwrap_or(0)
+            .max(self.promises.all);
+        let block = self.script.states[self.k].block_size();
+        for (i, is) in seen.content.chunks(512).enumerate() {
+            let start = i * 512;
+            let Some(born) = want.born.get(&(start as u64 / block)) else {
+                if want.data[start..start + is.len()] != *is {
+                    return Err(format!(
+                        "bytes at {start}, where there is a hole, are not zero"
+                    ));
+                }
+                continue;
+            };
+            if self.preset == Preset::Writeback && *born > synced {
+                continue;
+            }
+            let oldest = synced.max(*born);
+            let fits = (oldest..=self.now).any(|v| {
+                let Some(content) = version(v) else {
+                    return false;
+                };
+                // What is behind a version's end is zero if a later truncation may have made it so,
+                // or the size may have grown without the data.
+                let padded = v > self.k || self.preset == Preset::Writeback;
+                sector(content, start, is.len(), padded).is_some_and(|s| *s == *is)
+            });
+            if !fits {
+                return Err(format!(
+                    "the sector at {start} is none of those since operation {oldest}; {}",
+                    self.whose(is)
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a sector that is wrong comes from.
+    fn whose(&self, is: &[u8]) -> String {
+        if is.iter().all(|b| *b == 0) {
+            return "it is zero".into();
+        }
+        for (v, state) in self.script.states.iter().enumerate() {
+            for (path, id) in state.paths() {
+                let place = state.nodes[&id]
+                    .content()
+                    .and_then(|c| c.data.chunks(512).position(|s| s == is));
+                if let Some(place) = place {
+                    return format!(
+                        "it is that of /{path} at {} after operation {v}",
+                        place * 512
+                    );
+                }
+            }
+        }
+        format!("it begins {:02x?}", is.get(..16).unwrap_or(is))
+    }
+}
+
+/// A sector of a version; `padded` with zeroes behind its end, or else none.
+fn sector(content: &Content, start: usize, len: usize, padded: bool) -> Option<Arc<[u8]>> {
+    let data = content
+        .data
+        .get(start.min(content.data.len())..)
+        .unwrap_or_default();
+    let data = data.get(..len).unwrap_or(data);
+    if data.len() < len && !padded {
+        return None;
+    }
+    let mut sector = data.to_vec();
+    sector.resize(len, 0);
+    Some(sector.into())
+}

@@ -1,0 +1,105 @@
+//! Volumes in memory, made by mke2fs and checked by e2fsck.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use stetfs::{BlockDevice, Ctx, Fs, FsError, FsOptions, MemDevice, Preset};
+use stetfs_testkit::{Image, Scratch};
+
+use super::seen::Seen;
+
+/// Directories that scripts work in: one for each thread.
+pub const DIRS: [&str; 3] = ["w0", "w1", "w2"];
+
+/// An empty volume as it was made, and what is used of it.
+#[derive(Clone)]
+pub struct Base {
+    pub image: Arc<MemDevice>,
+    /// Bytes in a block.
+    pub block: u32,
+    /// Free blocks plus blocks of files: stays the same whatever is done.
+    pub blocks: u64,
+    /// The same for inodes.
+    pub inodes: u64,
+}
+
+/// A small volume with blocks of `block` bytes, a journal of 1024 blocks and an empty directory for
+/// each thread. Made once per size.
+pub fn base(block: u32) -> Base {
+    static MADE: Mutex<BTreeMap<u32, Base>> = Mutex::new(BTreeMap::new());
+    let mut made = MADE.lock().unwrap();
+    made.entry(block).or_insert_with(|| make(block)).clone()
+}
+
+fn make(block: u32) -> Base {
+    let megabytes = if block == 1024 { 8 } else { 24 };
+    let image = Image::sparse(megabytes << 20).unwrap();
+    let journal = format!("size={}", block / 1024);
+    mke2fs(
+        image.path(),
+        &["-b", &block.to_string(), "-J", &journal, "-N", "256"],
+    );
+    let device = Arc::new(MemDevice::load(image.path()).unwrap());
+    let fs = open(&device, &options(Preset::Ordered)).unwrap();
+    for dir in DIRS {
+        let made = fs
+            .mkdir(&Ctx::default(), stetfs::ROOT_INO, dir.as_bytes(), 0o755, 0)
+            .unwrap();
+        fs.forget(made.ino, 1);
+    }
+    let (blocks, inodes) = sums(&fs, &Seen::capture(&fs).unwrap());
+    fs.unmount().unwrap();
+    drop(fs);
+    fsck(&device).unwrap();
+    Base {
+        image: device,
+        block,
+        blocks,
+        inodes,
+    }
+}
+
+/// Runs `mke2fs -t ext4 ARGS IMAGE`.
+pub fn mke2fs(image: &Path, args: &[&str]) {
+    let mut mke2fs = Command::new("mke2fs");
+    mke2fs
+        .args(["-q", "-F", "-t", "ext4"])
+        .args(args)
+        .arg(image);
+    stetfs_testkit::cmd::run(&mut mke2fs).unwrap();
+}
+
+/// What is free and what is used, together: blocks and inodes.
+pub fn sums(fs: &Fs, seen: &Seen) -> (u64, u64) {
+    let statfs = fs.statfs();
+    let (blocks, inodes) = seen.usage(u64::from(statfs.block_size));
+    (statfs.bfree + blocks, statfs.ffree + inodes)
+}
+
+/// Options of a volume under test: nothing commits by itself, the cache is small.
+pub fn options(preset: Preset) -> FsOptions {
+    FsOptions {
+        data: preset.data_mode(),
+        commit_secs: 3600,
+        cache_bytes: 4 << 20,
+        ..FsOptions::default()
+    }
+}
+
+/// Opens the volume on a device.
+pub fn open<D: BlockDevice + 'static>(
+    device: &Arc<D>,
+    options: &FsOptions,
+) -> Result<Arc<Fs>, FsError> {
+    Fs::open(Arc::clone(device) as Arc<dyn BlockDevice>, options.clone())
+}
+
+/// `e2fsck -fn` of a copy: the error is what it printed.
+pub fn fsck(device: &MemDevice) -> Result<(), String> {
+    let scratch = Scratch::new("fsck").unwrap();
+    let path = scratch.path().join("image");
+    device.save(&path).unwrap();
+    stetfs_testkit::image::e2fsck(&path, &["-fn"], 0).map_err(|e| format!("{e:#}"))
+}
