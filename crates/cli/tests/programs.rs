@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{assert_same, kernel, stetfs, sync};
+use common::{assert_same, kernel, stetfs};
 use stetfs_testkit::sys::Shutdown;
-use stetfs_testkit::workload::{Bytes, Plan, Section};
+use stetfs_testkit::workload::{Bytes, Plan, Section, fsync_all};
 use stetfs_testkit::{CaptureOptions, Image, Mkfs, Mounted, Mounter, Scratch, Tree, cmd, tools};
 
 const IMAGE: u64 = 1 << 30;
@@ -36,7 +36,7 @@ impl Base {
         let dir = mounted.path().join("base");
         fs::create_dir(&dir).unwrap();
         Plan::small(77).populate(&dir).unwrap();
-        sync(mounted);
+        fsync_all(mounted.path()).unwrap();
         Self {
             tree: Tree::capture(&dir, &CaptureOptions::default()).unwrap(),
         }
@@ -174,7 +174,7 @@ fn git_survives_a_kill(mounter: &Mounter) {
     let repo = mounted.path().join("repo");
     fs::create_dir(&repo).unwrap();
     cmd::run(git(&repo).args(["init", "-q"])).unwrap();
-    sync(&mounted);
+    fsync_all(mounted.path()).unwrap();
     // Told on a pipe after each commit, so outside the volume.
     let script = "i=0; while i=$((i+1)); do echo $i > file-$i; git add -A && git commit -q -m $i || exit 1; echo $i; done";
     let shell = git(&repo);
@@ -255,7 +255,7 @@ fn sqlite_survives_a_kill(mounter: &Mounter, journal_mode: &str) {
             "PRAGMA journal_mode={journal_mode}; CREATE TABLE t(id INTEGER PRIMARY KEY, v BLOB, twice);"
         ),
     );
-    sync(&mounted);
+    fsync_all(mounted.path()).unwrap();
     // stdbuf: each answer comes when it is given, not when a buffer is full.
     let mut child = Command::new("stdbuf")
         .args(["-oL", "sqlite3", "-batch", "-bail"])

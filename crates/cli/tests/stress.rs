@@ -10,8 +10,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::{assert_no_differences, kernel, number, seed, stetfs, sync};
+use common::{assert_no_differences, kernel, number, seed, stetfs};
 use stetfs_testkit::sys::Shutdown;
+use stetfs_testkit::workload::fsync_all;
 use stetfs_testkit::workload::mutate::Mutator;
 use stetfs_testkit::{Image, Mkfs, Mounter};
 
@@ -125,7 +126,7 @@ fn full(mounter: &Mounter) {
     let mounted = mounter.mount(image.path()).unwrap();
     let root = mounted.path();
     fs::write(root.join("before"), [1; 100_000]).unwrap();
-    sync(&mounted);
+    fsync_all(root).unwrap();
     for round in 0..2 {
         let mut written = 0u64;
         let mut files = 0;
@@ -173,7 +174,7 @@ fn full(mounter: &Mounter) {
                 fs::remove_dir(entry.path()).unwrap();
             }
         }
-        sync(&mounted);
+        fsync_all(root).unwrap();
     }
     mounted.umount().unwrap();
     image.e2fsck_fn().unwrap();

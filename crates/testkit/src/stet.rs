@@ -102,6 +102,9 @@ impl StetMount {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
+        // Answered once it serves; it may still have been setting itself up.
+        std::fs::metadata(&this.dir)
+            .with_context(|| format!("the server said:\n{}", this.log()))?;
         Ok(this)
     }
 

@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use stetfs_testkit::{CaptureOptions, Mounted, Mounter, Tree, tree};
+use stetfs_testkit::{CaptureOptions, Mounter, Tree, tree};
 
 /// The `stetfs` program of this build. `$STETFS_TEST_OPTIONS` is given to `-o`, so that the whole suite can run with any
 /// preset; `$STETFS_TEST_BINARY` names another program.
@@ -60,11 +60,6 @@ pub(crate) fn capture_image(mounter: &Mounter, image: &Path) -> Tree {
     let tree = capture(mounted.path());
     mounted.umount().unwrap();
     tree
-}
-
-/// Makes everything on the mount durable.
-pub(crate) fn sync(mounted: &Mounted) {
-    rustix::fs::syncfs(std::fs::File::open(mounted.path()).unwrap()).unwrap();
 }
 
 /// A number from the environment.

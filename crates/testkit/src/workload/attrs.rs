@@ -157,7 +157,11 @@ pub(super) fn times(site: &Site<'_>) -> Result<()> {
         }
         // At its first and last second the kernel drops the nanoseconds.
         let limit = matches!(name, "1901" | "2446");
-        let nsec = if limit { 0 } else { [0, 1, 999_999_999, 123_456_789][i % 4] };
+        let nsec = if limit {
+            0
+        } else {
+            [0, 1, 999_999_999, 123_456_789][i % 4]
+        };
         let times = Timestamps {
             last_access: stamp(sec, if limit { 0 } else { 999_999_999 - nsec }),
             last_modification: stamp(sec, nsec),

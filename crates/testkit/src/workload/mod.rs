@@ -9,6 +9,7 @@ mod files;
 mod model;
 pub mod mutate;
 mod names;
+mod sync;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use anyhow::{Context, Result};
 
 pub use bytes::Bytes;
 pub use model::Model;
+pub use sync::fsync_all;
 
 /// One kind of content; each gets a directory of its own, named after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

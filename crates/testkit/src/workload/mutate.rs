@@ -12,7 +12,7 @@ use rustix::fs::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Bytes, Model};
+use super::{Bytes, Model, fsync_all};
 use crate::tree::{CaptureOptions, Time, Tree, diff};
 
 /// Files stay below this size in bytes.
@@ -275,9 +275,9 @@ impl Mutator {
         ))
     }
 
-    /// Makes everything durable (`syncfs`) and remembers this state for [`Mutator::verify_marked`].
+    /// Makes everything durable ([`fsync_all`]) and remembers this state for [`Mutator::verify_marked`].
     pub fn sync_and_mark(&mut self, root: &Path) -> Result<()> {
-        Op::SyncFs.apply(root, &self.bytes)?;
+        fsync_all(root)?;
         self.marked = Some(self.model.clone());
         self.touched.clear();
         Ok(())
