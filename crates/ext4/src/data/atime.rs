@@ -11,21 +11,11 @@ use crate::types::Atime;
 const DAY: i64 = 24 * 3600;
 
 impl Fs {
-    /// The current time as finely as inodes are stamped for changes of content: with the clock's
-    /// tick (a few milliseconds), so that most writes need not touch the inode.
-    pub(crate) fn coarse_now(&self) -> Timestamp {
-        let t = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
-        Timestamp {
-            sec: t.tv_sec,
-            nsec: u32::try_from(t.tv_nsec).unwrap_or(0),
-        }
-    }
-
     /// Notes that the content was read, if the options ask for that. No lock and no handle may be
     /// held. Best effort: who reads learns of no error here.
     pub(crate) fn touch_atime(&self, inode: &Inode) {
-        let now = self.coarse_now();
-        if !self.atime_is_old(&inode.body.read(), now) || self.throttle().is_err() {
+        let now = self.now();
+        if !self.atime_is_old(&inode.body.read(), now) || self.writable().is_err() {
             return;
         }
         // A reader does not wait for writers just for this.

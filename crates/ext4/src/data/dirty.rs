@@ -18,7 +18,7 @@ use stetfs_sync::{Mutex, MutexGuard, Rank};
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::Inode;
-use crate::types::{FsOptions, Ino};
+use crate::types::{DataMode, FsOptions, Ino};
 
 /// Bytes written home in one batch.
 const BATCH_BYTES: usize = 8 << 20;
@@ -193,6 +193,7 @@ impl Fs {
         if blocks.is_empty() {
             return;
         }
+        let h = h.filter(|_| self.opts.data != DataMode::Writeback);
         let (mut new, first);
         {
             let mut s = inode.dirty.state.lock();
@@ -215,9 +216,7 @@ impl Fs {
         if first {
             set.files.lock().insert(inode.ino);
         }
-        if let Some(h) = h
-            && self.opts.data != crate::types::DataMode::Writeback
-        {
+        if let Some(h) = h {
             h.order_data(inode.ino);
         }
         if before > set.much() {

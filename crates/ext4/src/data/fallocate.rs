@@ -76,7 +76,7 @@ impl Fs {
             body.set_size(end);
             zeroed
         });
-        let now = self.coarse_now();
+        let now = self.now();
         body.set_mtime(now);
         body.set_ctime(now);
         // Also after an error: what was done so far is in the tree.
@@ -116,7 +116,7 @@ impl Fs {
         range: &Range<u64>,
     ) -> Result<()> {
         let blocks = self.blocks_of(range);
-        let mut at = blocks.start;
+        let (mut at, mut step) = (blocks.start, 0);
         while at < blocks.end {
             let lblk = u32::try_from(at).map_err(|_| FsError::Errno(libc::EFBIG))?;
             let most = (blocks.end - at).min(u64::from(u32::MAX)) as u32;
@@ -124,7 +124,8 @@ impl Fs {
                 Mapping::Mapped { len, .. } => len,
                 Mapping::Hole { len } => {
                     let need = self.tree_credits(body) + credits::ALLOC_BLOCKS;
-                    self.more_credits(h, inode, body, need)?;
+                    step += 1;
+                    self.next_step(h, inode, body, need, step)?;
                     let goal = self.goal_for(inode, body, lblk)?;
                     let run = self.alloc_blocks(
                         h,
@@ -204,14 +205,16 @@ impl Fs {
         self.more_credits(h, inode, body, 2 + credits::WRITE_INODE)?;
         self.zero_edges(h, inode, body, range)?;
         let mut whole = self.whole_blocks(range);
-        if !whole.is_empty() {
-            self.drop_dirty(h, inode, whole.clone())?;
-        }
+        let mut step = 0;
         while !whole.is_empty() {
             let need = self.tree_credits(body);
-            self.more_credits(h, inode, body, need)?;
+            step += 1;
+            self.next_step(h, inode, body, need, step)?;
+            let first = whole.start;
             whole.start =
                 self.edit_tree(h, inode, body, |tree| tree.convert_first(&whole, true))?;
+            // What was not home yet never goes there; from here on the blocks read as zeroes.
+            self.drop_dirty(h, inode, first..whole.start)?;
         }
         Ok(())
     }

@@ -66,8 +66,8 @@ impl Wanted {
 }
 
 impl Fs {
-    /// Wakes the thread that writes data home in the background.
-    pub(super) fn wake_flusher(&self) {
+    /// Wakes the thread that writes data home in the background. Says no if there is none.
+    pub(super) fn wake_flusher(&self) -> bool {
         if !self.data.started.load(Ordering::Acquire)
             && !self.data.started.swap(true, Ordering::AcqRel)
         {
@@ -81,7 +81,7 @@ impl Fs {
                     // Then commits and syncs alone write data home; the next need tries again.
                     tracing::warn!("no thread for background write-back: {e}");
                     self.data.started.store(false, Ordering::Release);
-                    return;
+                    return false;
                 }
             }
         }
@@ -90,6 +90,7 @@ impl Fs {
             state.0 = true;
             self.data.wanted.signal.notify_all();
         }
+        true
     }
 
     /// Ends background write-back: afterwards its thread holds nothing of the volume any more.
@@ -119,7 +120,9 @@ impl Fs {
     pub(crate) fn throttle_data(&self) -> Result<()> {
         while self.data.dirty.is_full() {
             self.writable()?;
-            self.wake_flusher();
+            if !self.wake_flusher() {
+                self.flush_old(Instant::now())?;
+            }
             self.data.dirty.wait_for_room(Duration::from_millis(100));
         }
         Ok(())

@@ -13,6 +13,10 @@ use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
 use crate::space::{BlockRun, Freed, credits};
 
+/// Steps of a long operation after which its handle is given up for a moment: a transaction commits
+/// only when all its handles have stopped.
+const STEPS: u64 = 128;
+
 impl Fs {
     /// Sets the size of a file. Shrinking frees the blocks behind the new end, and those behind the
     /// end that an earlier truncation left, in as many transactions as it takes: the caller has put
@@ -108,7 +112,12 @@ impl Fs {
         body: &mut InodeBody,
         range: Range<u64>,
     ) -> Result<()> {
-        self.drop_dirty(h, inode, range.clone())?;
+        // Behind the end nothing is reachable any more, whatever commits. Inside the file a block's
+        // data is dropped with the very transaction that takes the block away.
+        let behind = range.end == LOGICAL_END;
+        if behind {
+            self.drop_dirty(h, inode, range.clone())?;
+        }
         let kind = if self.journals_data(body) {
             Freed::Journaled
         } else {
@@ -116,13 +125,16 @@ impl Fs {
         };
         // An extent may reach over this many groups.
         let groups = MAX_LEN / self.geo.blocks_per_group.max(1) + 2;
-        loop {
+        for step in 1u64.. {
             let need = self.tree_credits(body) + groups * credits::FREE_BLOCKS;
-            self.more_credits(h, inode, body, need)?;
+            self.next_step(h, inode, body, need, step)?;
             let Some(gone) = self.edit_tree(h, inode, body, |tree| tree.remove_last(&range))?
             else {
                 break;
             };
+            if !behind {
+                self.drop_dirty(h, inode, u64::from(gone.block)..gone.logical_end())?;
+            }
             self.free_blocks(
                 h,
                 BlockRun {
@@ -154,6 +166,24 @@ impl Fs {
         if left >= need || h.extend(need - left)? {
             return Ok(());
         }
+        self.write_inode_step(h, inode, body)?;
+        Ok(h.restart(need)?)
+    }
+
+    /// [`more_credits`](Self::more_credits) for step number `step` of a long operation, which gives
+    /// commits a chance every now and then.
+    pub(super) fn next_step(
+        &self,
+        h: &mut Handle<'_>,
+        inode: &Inode,
+        body: &mut InodeBody,
+        need: Credits,
+        step: u64,
+    ) -> Result<()> {
+        if !step.is_multiple_of(STEPS) {
+            return self.more_credits(h, inode, body, need);
+        }
+        self.more_credits(h, inode, body, credits::WRITE_INODE)?;
         self.write_inode_step(h, inode, body)?;
         Ok(h.restart(need)?)
     }

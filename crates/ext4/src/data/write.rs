@@ -227,7 +227,7 @@ impl Fs {
         let fresh = segments.iter().any(|s| !matches!(s.kind, Kind::Written(_)));
         self.load_edges(chunk, &segments, end)?;
 
-        let now = self.coarse_now();
+        let now = self.now();
         let size = body.size();
         // A block behind whose old end the write begins must not show what lay there.
         let gap = chunk.offset > size && !size.is_multiple_of(u64::from(self.geo.block_size));

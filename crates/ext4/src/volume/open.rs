@@ -126,14 +126,13 @@ impl Fs {
         })
     }
 
-    /// The current time, as new timestamps take it.
+    /// The current time, as new timestamps take it: with the clock's tick (a few milliseconds, as
+    /// the kernel stamps inodes), so that most writes need not touch the inode.
     pub(crate) fn now(&self) -> Timestamp {
-        let t = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
+        let t = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
         Timestamp {
-            sec: i64::try_from(t.as_secs()).unwrap_or(i64::MAX),
-            nsec: t.subsec_nanos(),
+            sec: t.tv_sec,
+            nsec: u32::try_from(t.tv_nsec).unwrap_or(0),
         }
     }
 }
