@@ -7,7 +7,10 @@ use stetfs_ext4::*;
 
 use crate::volume::{ROOT, Shape, Volume, fresh};
 
-const SHAPE: Shape = Shape { block_size: 4096, mib: 24 };
+const SHAPE: Shape = Shape {
+    block_size: 4096,
+    mib: 24,
+};
 const FILES: usize = 4;
 const MOST: u64 = 120_000;
 /// What free blocks hold.
@@ -19,7 +22,9 @@ fn used() -> MemDevice {
     let used = USED.get_or_init(|| {
         let mem = Arc::new(fresh(SHAPE));
         let fs = Fs::open(mem.clone(), FsOptions::default()).unwrap();
-        let (attr, f) = fs.create(&ROOT, ROOT_INO, b"old", 0o600, 0, libc::O_RDWR).unwrap();
+        let (attr, f) = fs
+            .create(&ROOT, ROOT_INO, b"old", 0o600, 0, libc::O_RDWR)
+            .unwrap();
         let mut at = 0;
         while let Ok(n) = fs.write(&ROOT, &f, at, &[OLD; 1 << 20], false) {
             at += n as u64;
@@ -50,8 +55,18 @@ struct History {
 impl History {
     /// The versions that may be there after a crash at `position`.
     fn candidates(&self, position: usize) -> &[Version] {
-        let first = self.synced.iter().filter(|(p, _)| *p <= position).map(|(_, v)| *v).max().unwrap_or(0);
-        let last = self.versions.iter().rposition(|v| v.since <= position).unwrap_or(0);
+        let first = self
+            .synced
+            .iter()
+            .filter(|(p, _)| *p <= position)
+            .map(|(_, v)| *v)
+            .max()
+            .unwrap_or(0);
+        let last = self
+            .versions
+            .iter()
+            .rposition(|v| v.since <= position)
+            .unwrap_or(0);
         &self.versions[first..=last.max(first)]
     }
 }
@@ -71,10 +86,25 @@ impl Run {
     fn new(base: &MemDevice, data: DataMode) -> Run {
         let mem = Arc::new(base.fork());
         let recorder = Arc::new(Recorder::new(mem.clone()));
-        let opts = FsOptions { data, cache_bytes: 2 << 20, ..FsOptions::default() };
+        let opts = FsOptions {
+            data,
+            cache_bytes: 2 << 20,
+            ..FsOptions::default()
+        };
         let vol = Volume::on(mem, recorder.clone(), opts);
-        let start = || History { versions: vec![Version { since: 0, content: None }], synced: Vec::new() };
-        Run { vol, recorder, files: vec![None; FILES], histories: (0..FILES).map(|_| start()).collect() }
+        let start = || History {
+            versions: vec![Version {
+                since: 0,
+                content: None,
+            }],
+            synced: Vec::new(),
+        };
+        Run {
+            vol,
+            recorder,
+            files: vec![None; FILES],
+            histories: (0..FILES).map(|_| start()).collect(),
+        }
     }
 
     /// One operation on one file.
@@ -83,13 +113,23 @@ impl Run {
         let since = self.recorder.position();
         let fs = self.vol.fs().clone();
         let history = &mut self.histories[i];
-        let (Some(f), Some(mut content)) = (self.files[i].clone(), history.versions.last().unwrap().content.clone()) else {
+        let (Some(f), Some(mut content)) = (
+            self.files[i].clone(),
+            history.versions.last().unwrap().content.clone(),
+        ) else {
             self.files[i] = Some(self.vol.create(&name(i)));
-            history.versions.push(Version { since, content: Some(Vec::new()) });
+            history.versions.push(Version {
+                since,
+                content: Some(Vec::new()),
+            });
             return;
         };
         let at = rng.u64(..MOST);
-        let len = if rng.bool() { rng.usize(1..5000) } else { rng.usize(1..40_000) };
+        let len = if rng.bool() {
+            rng.usize(1..5000)
+        } else {
+            rng.usize(1..40_000)
+        };
         let byte = rng.u8(1..0xE0);
         let zero = |content: &mut Vec<u8>, end: usize| {
             let end = end.min(content.len());
@@ -110,7 +150,8 @@ impl Run {
                 content.resize(at as usize, 0);
             }
             10 => {
-                fs.fallocate(&ROOT, &f, FallocateMode::PunchHole, at, len as u64).unwrap();
+                fs.fallocate(&ROOT, &f, FallocateMode::PunchHole, at, len as u64)
+                    .unwrap();
                 zero(&mut content, at as usize + len);
             }
             11 => {
@@ -128,7 +169,10 @@ impl Run {
                 drop(f);
                 self.files[i] = None;
                 fs.forget(ino, 1);
-                history.versions.push(Version { since, content: None });
+                history.versions.push(Version {
+                    since,
+                    content: None,
+                });
                 return;
             }
             // Commits under way while the next operations run.
@@ -146,23 +190,34 @@ impl Run {
             n => {
                 self.vol.fsync(&f, n % 2 == 0).unwrap();
                 // Of a new file this covers its name, too: one transaction made both.
-                history.synced.push((self.recorder.position(), history.versions.len() - 1));
+                history
+                    .synced
+                    .push((self.recorder.position(), history.versions.len() - 1));
                 return;
             }
         }
-        history.versions.push(Version { since, content: Some(content) });
+        history.versions.push(Version {
+            since,
+            content: Some(content),
+        });
     }
 }
 
 /// Whether what is there can have come out of these versions byte by byte.
 fn mixed_of(have: &[u8], candidates: &[Version]) -> Result<(), String> {
-    let contents: Vec<&Vec<u8>> = candidates.iter().filter_map(|v| v.content.as_ref()).collect();
+    let contents: Vec<&Vec<u8>> = candidates
+        .iter()
+        .filter_map(|v| v.content.as_ref())
+        .collect();
     if !contents.iter().any(|c| c.len() == have.len()) {
         return Err(format!("a size of {}", have.len()));
     }
     for (o, byte) in have.iter().enumerate() {
         // Behind the end of a version there may be a hole.
-        if !contents.iter().any(|c| c.get(o).map_or(*byte == 0, |b| b == byte)) {
+        if !contents
+            .iter()
+            .any(|c| c.get(o).map_or(*byte == 0, |b| b == byte))
+        {
             return Err(format!("byte {o} is {byte:#04x}, as it never was"));
         }
     }
@@ -171,7 +226,10 @@ fn mixed_of(have: &[u8], candidates: &[Version]) -> Result<(), String> {
 
 fn check(device: MemDevice, data: DataMode, histories: &[History], position: usize, what: &str) {
     let mem = Arc::new(device);
-    let opts = FsOptions { data, ..FsOptions::default() };
+    let opts = FsOptions {
+        data,
+        ..FsOptions::default()
+    };
     if let Err(e) = Fs::open(mem.clone(), opts.clone()) {
         panic!("{what}: {e}");
     }
@@ -189,14 +247,22 @@ fn check(device: MemDevice, data: DataMode, histories: &[History], position: usi
             }
         };
         if !there {
-            assert!(candidates.iter().any(|v| v.content.is_none()), "{what}: file {i} is gone");
+            assert!(
+                candidates.iter().any(|v| v.content.is_none()),
+                "{what}: file {i} is gone"
+            );
             continue;
         }
         let f = vol.open(&name(i));
         let have = vol.content(&f);
         if data == DataMode::Journal {
             let whole = candidates.iter().any(|v| v.content.as_ref() == Some(&have));
-            assert!(whole, "{what}: file {i} of {} bytes is none of its {} versions", have.len(), candidates.len());
+            assert!(
+                whole,
+                "{what}: file {i} of {} bytes is none of its {} versions",
+                have.len(),
+                candidates.len()
+            );
         } else if let Err(e) = mixed_of(&have, candidates) {
             panic!("{what}: file {i}: {e}");
         }
@@ -205,7 +271,10 @@ fn check(device: MemDevice, data: DataMode, histories: &[History], position: usi
 }
 
 fn crash_often(data: DataMode) {
-    let (runs, crashes) = match std::env::var("STET_CRASH_RUNS").ok().and_then(|n| n.parse().ok()) {
+    let (runs, crashes) = match std::env::var("STET_CRASH_RUNS")
+        .ok()
+        .and_then(|n| n.parse().ok())
+    {
         Some(n) => (0..n, 12),
         None => (0..6u64, 6),
     };
@@ -221,13 +290,18 @@ fn crash_often(data: DataMode) {
         let histories = run.histories;
         drop(run.files);
         drop(run.vol);
-        let mut positions: Vec<usize> = (0..crashes).map(|_| rng.usize(mounted..=log.len())).collect();
+        let mut positions: Vec<usize> = (0..crashes)
+            .map(|_| rng.usize(mounted..=log.len()))
+            .collect();
         positions.sort_unstable();
         let mut replay = Replay::new(&base, &log);
         for position in positions {
             replay.advance_to(position);
             let share = rng.u8(..=100);
-            let what = format!("seed {seed}, {share} % of what was pending after {position} of {} requests", log.len());
+            let what = format!(
+                "seed {seed}, {share} % of what was pending after {position} of {} requests",
+                log.len()
+            );
             let device = replay.crash(|_| rng.u8(..100) < share);
             check(device, data, &histories, position, &what);
         }

@@ -1,9 +1,10 @@
-//! Devices that fail.
+//! Devices that fail, and trees that are damaged.
 
 use std::sync::Arc;
 
-use stetfs_block::{Fault, FaultInjector, Op};
+use stetfs_block::{BlockDevice, Fault, FaultInjector, MemDevice, Op};
 use stetfs_ext4::*;
+use stetfs_testkit::{Image, Mkfs};
 
 use crate::volume::{ROOT, Shape, Volume};
 
@@ -86,4 +87,126 @@ fn a_read_that_fails_says_so_and_later_ones_succeed() {
         drop(f);
     }
     vol.finish();
+}
+
+/// A file with an extent tree two levels deep on a volume with or without checksums, unmounted, and
+/// the numbers of the tree's blocks: the inner one, then its leaves.
+fn with_tree(csum: bool) -> (Arc<MemDevice>, Vec<u64>) {
+    let mut mkfs = Mkfs::blocks(1024);
+    if !csum {
+        mkfs = mkfs.feature("^metadata_csum");
+    }
+    let image = Image::make(16 << 20, &mkfs).unwrap();
+    let mem = Arc::new(MemDevice::load(image.path()).unwrap());
+    let vol = Volume::on(mem.clone(), mem.clone(), FsOptions::default());
+    let f = vol.create("f");
+    for i in 0..500u64 {
+        vol.fs()
+            .write(&ROOT, &f, i * 2048, &[7; 1024], false)
+            .unwrap();
+    }
+    drop(f);
+    vol.finish();
+    // Nodes as they lie on the volume: magic, entries, room for 84, depth.
+    let node = |nr: u64, depth: u8| {
+        let mut b = [0; 1024];
+        mem.read(nr * 1024, &mut b).unwrap();
+        b[..2] == [0x0A, 0xF3]
+            && b[4..6] == [84, 0]
+            && b[6] == depth
+            && u16::from_le_bytes([b[2], b[3]]) > 4
+    };
+    let inner = (1..16 << 10).find(|nr| node(*nr, 1)).unwrap();
+    let leaves = (0..5).map(|i| {
+        let mut b = [0; 4];
+        mem.read(inner * 1024 + 12 + i * 12 + 4, &mut b).unwrap();
+        u64::from(u32::from_le_bytes(b))
+    });
+    let blocks: Vec<u64> = std::iter::once(inner).chain(leaves).collect();
+    assert!(blocks[1..].iter().all(|nr| node(*nr, 0)), "{blocks:?}");
+    (mem, blocks)
+}
+
+/// What reading, writing, seeking and truncating say of the file.
+fn errors(mem: &Arc<MemDevice>, at: u64) -> Vec<FsError> {
+    let opts = FsOptions {
+        on_error: Some(OnError::Continue),
+        ..FsOptions::default()
+    };
+    let vol = Volume::on(mem.clone(), mem.clone(), opts);
+    let f = vol.open("f");
+    let fs = vol.fs();
+    let read = fs.read(&f, at, &mut [0; 100]).map(|_| ());
+    let write = fs.write(&ROOT, &f, at, &[1], false).map(|_| ());
+    let seek = fs.seek(&f, at, SeekWhat::Hole).map(|_| ());
+    let cut = vol.truncate(&f, at.saturating_sub(5000));
+    [read, write, seek, cut]
+        .into_iter()
+        .filter_map(Result::err)
+        .collect()
+}
+
+fn assert_all_name(errors: &[FsError], nr: u64) {
+    assert_eq!(errors.len(), 4, "{errors:?}");
+    for e in errors {
+        assert_eq!(e.errno(), libc::EUCLEAN, "{e}");
+        assert!(
+            e.to_string().contains(&format!("block {nr}:")),
+            "{e} does not name block {nr}"
+        );
+    }
+}
+
+#[test]
+fn a_damaged_tree_block_is_named() {
+    let (mem, blocks) = with_tree(true);
+    // A bit of a block number in the third leaf.
+    let mut b = [0; 1];
+    mem.read(blocks[3] * 1024 + 12 + 8, &mut b).unwrap();
+    mem.write(blocks[3] * 1024 + 12 + 8, &[b[0] ^ 1]).unwrap();
+    let first = {
+        let mut b = [0; 4];
+        mem.read(blocks[3] * 1024 + 12, &mut b).unwrap();
+        u64::from(u32::from_le_bytes(b))
+    };
+    assert_all_name(&errors(&mem, first * 1024), blocks[3]);
+}
+
+#[test]
+fn a_tree_that_leads_back_to_itself_ends() {
+    let (mem, blocks) = with_tree(false);
+    let inner = blocks[0];
+    let own = (inner as u32).to_le_bytes();
+    mem.write(inner * 1024 + 12 + 12 + 4, &own).unwrap();
+    let mut b = [0; 4];
+    mem.read(inner * 1024 + 12 + 12, &mut b).unwrap();
+    assert_all_name(
+        &errors(&mem, u64::from(u32::from_le_bytes(b)) * 1024),
+        inner,
+    );
+}
+
+#[test]
+fn a_file_that_claims_the_inode_table_gets_nothing() {
+    let (mem, blocks) = with_tree(false);
+    // The first extent of the first leaf now lies on the group descriptors.
+    mem.write(blocks[1] * 1024 + 12 + 8, &2u32.to_le_bytes())
+        .unwrap();
+    let opts = FsOptions {
+        on_error: Some(OnError::Continue),
+        ..FsOptions::default()
+    };
+    let vol = Volume::on(mem.clone(), mem, opts);
+    let f = vol.open("f");
+    assert_eq!(
+        vol.fs().read(&f, 0, &mut [0; 100]).unwrap_err().errno(),
+        libc::EUCLEAN
+    );
+    assert_eq!(
+        vol.fs()
+            .write(&ROOT, &f, 0, &[0; 1024], false)
+            .unwrap_err()
+            .errno(),
+        libc::EUCLEAN
+    );
 }
