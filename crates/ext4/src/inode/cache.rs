@@ -259,7 +259,13 @@ impl Fs {
     /// ([`lookups`](Self::lookups)): it goes on with another opening of the volume.
     pub fn adopt_lookups(&self, lookups: &[(Ino, u64)]) {
         for (ino, n) in lookups {
-            *self.inodes.shard(*ino).lock().lookups.entry(*ino).or_insert(0) += n;
+            *self
+                .inodes
+                .shard(*ino)
+                .lock()
+                .lookups
+                .entry(*ino)
+                .or_insert(0) += n;
         }
     }
 

@@ -69,7 +69,10 @@ impl Fs {
             body.set_rdev(rdev);
         }
         // Without this transaction the data of a new file cannot be read back.
-        let sync = SyncPoints { meta: h.point(), data: h.point() };
+        let sync = SyncPoints {
+            meta: h.point(),
+            data: h.point(),
+        };
         let inode = Arc::new(Inode::new(ino, body, sync));
         // The device may fail to read the inode table: the number goes back.
         let stored = self.store_inode(h, &inode, &mut inode.lock_new());
