@@ -43,6 +43,11 @@ impl VolumeLog {
         self.log.is_dirty()
     }
 
+    /// The error that the last user of the log stopped with, 0 if none (`s_errno`).
+    pub(super) fn errno(&self) -> i32 {
+        self.log.summary().errno
+    }
+
     /// Number of blocks.
     pub(super) fn blocks(&self) -> u64 {
         self.runs.iter().map(|(_, n)| n).sum()

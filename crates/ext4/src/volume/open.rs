@@ -9,7 +9,7 @@ use stetfs_cache::{CacheConfig, PolicyKind};
 use stetfs_journal::{Cache, Journal};
 use stetfs_ondisk::ext4::features::{Incompat, RoCompat};
 use stetfs_ondisk::ext4::inode::FULL_EXTRA_ISIZE;
-use stetfs_ondisk::ext4::superblock::{Geometry as Layout, SuperFlags, Superblock};
+use stetfs_ondisk::ext4::superblock::{Geometry as Layout, State, SuperFlags, Superblock};
 use stetfs_ondisk::ext4::time::Timestamp;
 use stetfs_sync::{Mutex, Rank};
 
@@ -71,6 +71,7 @@ impl Fs {
         };
         let cache = Arc::new(Cache::new(device.clone(), config));
         let journal_blocks = log.as_ref().map_or(0, VolumeLog::blocks);
+        let journal_errno = log.as_ref().map_or(0, VolumeLog::errno);
         let state = SuperState::new(
             &cache,
             &sb,
@@ -98,14 +99,20 @@ impl Fs {
         });
         if !read_only {
             fs.attach();
-            fs.mark_mounted()?;
+            fs.mark_mounted(journal_errno)?;
             fs.work_off_orphans(found_orphans)?;
         }
         Ok(fs)
     }
 
-    /// Marks the volume as in use, before its first transaction.
-    fn mark_mounted(&self) -> Result<()> {
+    /// Marks the volume as in use, before its first transaction. An error that stopped the journal of
+    /// an earlier mount is an error of the volume.
+    fn mark_mounted(&self, journal_errno: i32) -> Result<()> {
+        if journal_errno != 0 {
+            tracing::warn!(
+                "an earlier mount stopped its journal with error {journal_errno}; run e2fsck"
+            );
+        }
         let now = u64::try_from(self.now().sec).unwrap_or(0);
         let orphan_file = self.orphans.has_file();
         let (blocks, inodes) = (self.groups.free_blocks(), self.groups.free_inodes());
@@ -113,6 +120,9 @@ impl Fs {
             sb.set_incompat(sb.incompat() | Incompat::RECOVER);
             if orphan_file {
                 sb.set_ro_compat(sb.ro_compat() | RoCompat::ORPHAN_PRESENT);
+            }
+            if journal_errno != 0 {
+                sb.set_state(sb.state() | State::ERROR_FS);
             }
             if sb.max_mnt_count.get() == 0 {
                 sb.max_mnt_count.set(NO_MAX_MOUNTS);

@@ -379,3 +379,17 @@ fn damaged_structures_are_named() {
     change_superblock(&device, |sb| sb.set_blocks_count(1 << 20));
     refusal(&device, read_only());
 }
+
+#[test]
+fn an_error_left_in_the_journal_marks_the_volume() {
+    let device = mkfs(32, &Mkfs::blocks(4096).feature("^metadata_csum"));
+    let log = {
+        let image = image(&device);
+        let blocks = image.debugfs("bmap <8> 0").unwrap();
+        blocks.trim().parse::<u64>().unwrap() * 4096
+    };
+    // s_errno, big-endian.
+    device.write(log + 0x20, &(-5i32).to_be_bytes()).unwrap();
+    open(&device).unmount().unwrap();
+    assert!(superblock(&device).state().contains(State::ERROR_FS));
+}

@@ -104,7 +104,7 @@ fn use_file(fs: &Fs, ino: Ino, i: usize) {
         let _ = fs.read(&file, at, &mut buf);
     }
     let _ = fs.write(&ROOT, &file, (i as u64 % 5) * 3000, &buf, false);
-    if i % 4 == 0 {
+    if i.is_multiple_of(4) {
         let size = SetAttr {
             size: Some(i as u64 * 100),
             ..SetAttr::default()

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc;
 
-use stetfs_block::{BlockDevice, Fault, FaultInjector, MemDevice, Op};
+use stetfs_block::{Fault, FaultInjector, MemDevice, Op};
 use stetfs_ext4::{Ctx, Fs, FsOptions, ROOT_INO, StatFs};
 use stetfs_testkit::{Image, Mkfs};
 
