@@ -77,7 +77,10 @@ impl InodeCache {
     pub(crate) fn find(&self, ino: Ino) -> Option<Arc<Inode>> {
         let shard = self.shard(ino).lock();
         let entry = shard.inodes.get(&ino)?;
-        entry.referenced.store(true, Ordering::Relaxed);
+        // A store at every look would bounce the cache line between cores.
+        if !entry.referenced.load(Ordering::Relaxed) {
+            entry.referenced.store(true, Ordering::Relaxed);
+        }
         Some(entry.inode.clone())
     }
 

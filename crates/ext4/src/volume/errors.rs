@@ -168,6 +168,14 @@ impl Fs {
             what,
             code,
         });
+        self.sb.noted.store(true, Ordering::Release);
+    }
+
+    /// Takes the notes that the superblock does not have yet.
+    pub(super) fn take_notes(&self) -> ErrorNotes {
+        let mut notes = self.sb.notes.lock();
+        self.sb.noted.store(false, Ordering::Release);
+        std::mem::take(&mut *notes)
     }
 
     /// No change is made any more: the journal stops where it is.
@@ -192,8 +200,8 @@ impl Fs {
 
     /// Writes the notes to the superblock's home, past the journal, which runs no more.
     pub(super) fn notes_home(&self) -> Result<()> {
-        let mut notes = std::mem::take(&mut *self.sb.notes.lock());
-        if notes.is_empty() || self.cache.device().read_only() {
+        let mut notes = self.take_notes();
+        if notes.is_empty() || self.opts.read_only {
             return Ok(());
         }
         self.patch_super_home(|sb| notes.write_to(sb))
@@ -201,11 +209,11 @@ impl Fs {
 
     /// Writes the notes to the superblock through the journal. No lock may be held.
     pub(super) fn notes_through_journal(&self) -> Result<()> {
-        if self.sb.notes.lock().is_empty() {
+        if !self.sb.noted.load(Ordering::Acquire) {
             return Ok(());
         }
         let h = self.journal.begin(1)?;
-        let mut notes = std::mem::take(&mut *self.sb.notes.lock());
+        let mut notes = self.take_notes();
         self.change_super(&h, |sb| notes.write_to(sb))
     }
 }

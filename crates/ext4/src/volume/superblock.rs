@@ -33,6 +33,8 @@ pub(crate) struct SuperState {
     pub(super) closed: AtomicBool,
     /// Damage that was found.
     pub(super) notes: Mutex<ErrorNotes>,
+    /// There are notes; so that nobody needs the lock to see that there are none.
+    pub(super) noted: AtomicBool,
     /// How the unmount went.
     pub(super) closing: parking_lot::Mutex<Option<Result<()>>>,
 }
@@ -71,6 +73,7 @@ impl SuperState {
             read_only: AtomicBool::new(opts.read_only),
             closed: AtomicBool::new(false),
             notes: Mutex::new(Rank::Super, ErrorNotes::default()),
+            noted: AtomicBool::new(false),
             closing: parking_lot::Mutex::new(None),
         })
     }

@@ -331,6 +331,14 @@ fn errors_are_noted_and_decide() {
         (2, 77, 16)
     );
 
+    // Not by a volume that is only read.
+    let device = mkfs(32, &Mkfs::blocks(4096));
+    let before = device.fork();
+    let fs = Fs::open(device.clone(), read_only()).unwrap();
+    fs.report(&damage());
+    fs.unmount().unwrap();
+    assert!(device.differences(&before).is_empty());
+
     let device = mkfs(32, &Mkfs::blocks(4096));
     let opts = FsOptions {
         on_error: Some(OnError::RemountRo),

@@ -127,7 +127,7 @@ impl Fs {
         let now = u64::try_from(self.now().sec).unwrap_or(0);
         let no_orphans = self.orphans.file_is_empty(self.geo.block_size);
         let (blocks, inodes) = (self.groups.free_blocks(), self.groups.free_inodes());
-        let mut notes = std::mem::take(&mut *self.sb.notes.lock());
+        let mut notes = self.take_notes();
         self.write_super(|sb| {
             notes.write_to(sb);
             sb.set_incompat(sb.incompat() - Incompat::RECOVER);
