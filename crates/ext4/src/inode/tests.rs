@@ -28,7 +28,7 @@ fn nameless(fs: &Fs, mode: u32) -> Arc<Inode> {
 fn a_crash_leaves_orphans_that_the_next_mount_deletes() {
     let with_file = Mkfs::blocks(4096)
         .feature("orphan_file")
-        .extended("orphan_file_size=4096");
+        .extended("orphan_file_size=2");
     for options in [with_file, Mkfs::blocks(4096).feature("^orphan_file")] {
         for count in [1, 7, 2500] {
             let device = mkfs(64, &options);
@@ -37,7 +37,7 @@ fn a_crash_leaves_orphans_that_the_next_mount_deletes() {
             let made: Vec<_> = (0..count)
                 .map(|_| nameless(&fs, libc::S_IFREG | 0o600))
                 .collect();
-            // mke2fs makes two blocks, with room for 1022 each; the list takes the others.
+            // The two blocks of the file have room for 1022 each; the list takes the others.
             let listed = made
                 .iter()
                 .filter(|i| i.body.read().orphan == Some(OrphanPlace::List));

@@ -57,6 +57,13 @@ fn read_file(
         return Ok(None);
     }
     let inode = early.inode(ino)?;
+    // As in Linux: nobody needs more, and every block is read now.
+    if inode.size() / u64::from(early.layout.block_size) > u64::from(orphan_file::MAX_BLOCKS) {
+        return Err(FsError::Unsupported(format!(
+            "an orphan file of {} bytes",
+            inode.size()
+        )));
+    }
     let seed = inode.csum_seed(ino, &early.checksums);
     let blocks: Vec<u64> = early
         .runs(ino, &inode)?
