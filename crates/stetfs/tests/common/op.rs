@@ -119,7 +119,10 @@ type Done = Result<(), FsError>;
 
 impl Session {
     pub fn new(fs: &Arc<Fs>, dir: &str) -> Result<Session, FsError> {
-        let root = look_up(fs, stetfs::ROOT_INO, dir)?;
+        let root = match dir {
+            "" => stetfs::ROOT_INO,
+            _ => look_up(fs, stetfs::ROOT_INO, dir)?,
+        };
         Ok(Session {
             fs: Arc::clone(fs),
             root,

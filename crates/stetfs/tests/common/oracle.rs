@@ -52,7 +52,8 @@ impl Script {
         }
     }
 
-    fn push(&mut self, op: Op) {
+    /// Adds an operation.
+    pub fn push(&mut self, op: Op) {
         let mut state = self.states[self.ops.len()].clone();
         self.ops.push(op);
         state.apply(&self.ops[self.ops.len() - 1], self.ops.len());

@@ -84,7 +84,7 @@ fn xattrs(fs: &Fs, ino: Ino) -> Result<BTreeMap<String, Vec<u8>>, FsError> {
 }
 
 /// Looks at one inode.
-pub fn look(fs: &Fs, ino: Ino) -> Result<SeenNode, FsError> {
+pub fn look(fs: &Fs, ino: Ino, content: bool) -> Result<SeenNode, FsError> {
     let attr = fs.getattr(ino)?;
     let mut node = SeenNode {
         kind: attr.kind,
@@ -100,7 +100,7 @@ pub fn look(fs: &Fs, ino: Ino) -> Result<SeenNode, FsError> {
         entries: BTreeMap::new(),
     };
     match attr.kind {
-        FileType::Regular => {
+        FileType::Regular if content => {
             let file = fs.open_inode(&Ctx::default(), ino, libc::O_RDONLY)?;
             node.content = read(fs, &file, attr.size)?;
         }
@@ -113,14 +113,24 @@ pub fn look(fs: &Fs, ino: Ino) -> Result<SeenNode, FsError> {
 impl Seen {
     /// Walks the whole volume. The error says what is wrong with it.
     pub fn capture(fs: &Arc<Fs>) -> Result<Seen, String> {
+        Seen::walk(fs, true)
+    }
+
+    /// The same, but no file is read.
+    pub fn capture_without_content(fs: &Arc<Fs>) -> Result<Seen, String> {
+        Seen::walk(fs, false)
+    }
+
+    fn walk(fs: &Arc<Fs>, content: bool) -> Result<Seen, String> {
         let mut seen = Seen {
             nodes: BTreeMap::new(),
         };
         let mut names: BTreeMap<Ino, u32> = BTreeMap::new();
         let mut todo = vec![(ROOT_INO, ROOT_INO)];
         while let Some((ino, parent)) = todo.pop() {
-            let mut node = look(fs, ino).map_err(|e| format!("inode {ino}: {e}"))?;
-            if node.kind == FileType::Regular
+            let mut node = look(fs, ino, content).map_err(|e| format!("inode {ino}: {e}"))?;
+            if content
+                && node.kind == FileType::Regular
                 && node.content.len() as u64 != node.size.min(READ_MAX)
             {
                 return Err(format!(
@@ -136,8 +146,8 @@ impl Seen {
                     if kind == FileType::Directory {
                         todo.push((child, ino));
                     } else if let Entry::Vacant(place) = seen.nodes.entry(child) {
-                        let file =
-                            look(fs, child).map_err(|e| format!("{name:?}, inode {child}: {e}"))?;
+                        let file = look(fs, child, content)
+                            .map_err(|e| format!("{name:?}, inode {child}: {e}"))?;
                         place.insert(file);
                     }
                     node.entries.insert(name, child);

@@ -1,0 +1,243 @@
+//! A visitor who is not put off by errors: looks at everything, then changes something.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use stetfs::{
+    Ctx, FallocateMode, FileType, Fs, FsError, Ino, ROOT_INO, RenameFlags, SeekWhat, SetAttr,
+    XattrSet,
+};
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) dirs: Vec<Ino>,
+    pub(crate) files: Vec<Ino>,
+    /// A directory and a name in it.
+    pub(crate) names: Vec<(Ino, Vec<u8>)>,
+    pub(crate) errors: Vec<String>,
+}
+
+/// Inodes to look at, at most.
+const INODES: usize = 2000;
+/// Names to look at in one directory, at most.
+const NAMES: usize = 1500;
+
+impl Found {
+    fn note<T>(&mut self, what: &str, ino: Ino, result: Result<T, FsError>) -> Option<T> {
+        result
+            .map_err(|e| self.errors.push(format!("{what} of inode {ino}: {e}")))
+            .ok()
+    }
+}
+
+/// Goes through all names that can be reached, and reads what they lead to.
+pub(crate) fn wander(fs: &Arc<Fs>, rng: &mut fastrand::Rng) -> Found {
+    let mut found = Found::default();
+    let mut todo = vec![ROOT_INO];
+    let mut known = BTreeSet::from([ROOT_INO]);
+    while let Some(ino) = todo.pop() {
+        let attr = fs.getattr(ino);
+        let Some(attr) = found.note("attributes", ino, attr) else {
+            continue;
+        };
+        let list = fs.listxattr(ino);
+        for name in found
+            .note("xattr names", ino, list)
+            .unwrap_or_default()
+            .split(|b| *b == 0)
+            .take(100)
+        {
+            if !name.is_empty() {
+                let value = fs.getxattr(ino, name);
+                found.note("xattr", ino, value);
+            }
+        }
+        match attr.kind {
+            FileType::Directory => {
+                found.dirs.push(ino);
+                for (name, child) in names(fs, ino, &mut found) {
+                    if known.len() < INODES && known.insert(child) {
+                        todo.push(child);
+                    }
+                    found.names.push((ino, name));
+                }
+            }
+            FileType::Regular => {
+                found.files.push(ino);
+                read_parts(fs, ino, attr.size, &mut found, rng);
+            }
+            FileType::Symlink => {
+                let target = fs.readlink(ino);
+                found.note("target", ino, target);
+            }
+            _ => {}
+        }
+    }
+    fs.statfs();
+    found
+}
+
+fn names(fs: &Arc<Fs>, dir: Ino, found: &mut Found) -> Vec<(Vec<u8>, Ino)> {
+    let open = fs.open_inode(&Ctx::default(), dir, libc::O_RDONLY);
+    let Some(open) = found.note("open", dir, open) else {
+        return Vec::new();
+    };
+    let mut all = Vec::new();
+    let mut cookie = 0;
+    loop {
+        let before = all.len();
+        let result = fs.readdir(&open, cookie, &mut |entry| {
+            cookie = entry.next;
+            all.push((entry.name, entry.ino));
+            all.len() - before < 200
+        });
+        if found.note("entries", dir, result).is_none() || all.len() == before || all.len() > NAMES
+        {
+            break;
+        }
+    }
+    all.retain(|(name, _)| name != b"." && name != b"..");
+    for (name, _) in &all {
+        let looked_up = fs.lookup(dir, name);
+        if let Some(attr) = found.note("lookup", dir, looked_up) {
+            fs.forget(attr.ino, 1);
+        }
+    }
+    for name in [&b".."[..], b"no such name"] {
+        if let Ok(attr) = fs.lookup(dir, name) {
+            fs.forget(attr.ino, 1);
+        }
+    }
+    all
+}
+
+fn read_parts(fs: &Arc<Fs>, ino: Ino, size: u64, found: &mut Found, rng: &mut fastrand::Rng) {
+    let file = fs.open_inode(&Ctx::default(), ino, libc::O_RDONLY);
+    let Some(file) = found.note("open", ino, file) else {
+        return;
+    };
+    let mut buf = vec![0; 64 << 10];
+    for at in [0, size.saturating_sub(5000), rng.u64(0..=size), rng.u64(..)] {
+        let read = fs.read(&file, at, &mut buf);
+        found.note("content", ino, read);
+    }
+    let mut at = 0;
+    for _ in 0..50 {
+        match fs
+            .seek(&file, at, SeekWhat::Data)
+            .and_then(|at| fs.seek(&file, at, SeekWhat::Hole))
+        {
+            Ok(hole) if hole > at => at = hole,
+            Err(FsError::Errno(libc::ENXIO)) | Ok(_) => break,
+            Err(e) => {
+                found.errors.push(format!("extents of inode {ino}: {e}"));
+                break;
+            }
+        }
+    }
+}
+
+/// Does a little of everything; most of it may fail.
+pub(crate) fn change(fs: &Arc<Fs>, found: &Found, rng: &mut fastrand::Rng) {
+    let ctx = Ctx::default();
+    for i in 0..30 {
+        let dir = rng.choice(&found.dirs).copied().unwrap_or(ROOT_INO);
+        let file = rng.choice(&found.files).copied().unwrap_or(ROOT_INO);
+        let (parent, name) = rng
+            .choice(&found.names)
+            .cloned()
+            .unwrap_or((ROOT_INO, b"x".to_vec()));
+        let new = format!("new{i}{}", "-".repeat(rng.usize(..200)));
+        match rng.u8(0..13) {
+            0 => {
+                if let Ok((attr, open)) =
+                    fs.create(&ctx, dir, new.as_bytes(), 0o644, 0, libc::O_RDWR)
+                {
+                    let _ = fs.write(
+                        &ctx,
+                        &open,
+                        rng.u64(..1 << 20),
+                        &vec![1; rng.usize(..50_000)],
+                        false,
+                    );
+                    drop(open);
+                    fs.forget(attr.ino, 1);
+                }
+            }
+            1 => forget(fs, fs.mkdir(&ctx, dir, new.as_bytes(), 0o755, 0)),
+            2 => forget(
+                fs,
+                fs.symlink(&ctx, dir, new.as_bytes(), &vec![b't'; rng.usize(1..900)]),
+            ),
+            3 => forget(fs, fs.link(&ctx, file, dir, new.as_bytes())),
+            4 => drop(fs.unlink(&ctx, parent, &name)),
+            5 => drop(fs.rmdir(&ctx, parent, &name)),
+            6 => drop(fs.rename(
+                &ctx,
+                parent,
+                &name,
+                dir,
+                new.as_bytes(),
+                RenameFlags::default(),
+            )),
+            7 => {
+                let (other, other_name) = rng
+                    .choice(&found.names)
+                    .cloned()
+                    .unwrap_or((dir, new.into_bytes()));
+                let flags = RenameFlags {
+                    exchange: rng.bool(),
+                    ..RenameFlags::default()
+                };
+                drop(fs.rename(&ctx, parent, &name, other, &other_name, flags));
+            }
+            8 => {
+                let size = Some(
+                    *rng.choice(&[0, 1, 5000, 1 << 20, 1 << 40, u64::MAX])
+                        .unwrap(),
+                );
+                drop(fs.setattr(
+                    &ctx,
+                    file,
+                    &SetAttr {
+                        size,
+                        mode: Some(0o600),
+                        ..SetAttr::default()
+                    },
+                ));
+            }
+            9 => {
+                let value = vec![b'v'; *rng.choice(&[0, 10, 300, 900]).unwrap()];
+                drop(fs.setxattr(&ctx, file, b"user.new", &value, XattrSet::Any));
+            }
+            10 => drop(fs.removexattr(&ctx, file, b"user.large")),
+            11 => {
+                if let Ok(open) = fs.open_inode(&ctx, file, libc::O_RDWR) {
+                    let modes = [
+                        FallocateMode::PunchHole,
+                        FallocateMode::ZeroRange { keep_size: true },
+                        FallocateMode::Allocate { keep_size: false },
+                    ];
+                    let mode = *rng.choice(&modes).unwrap();
+                    drop(fs.fallocate(&ctx, &open, mode, rng.u64(..1 << 20), rng.u64(1..1 << 18)));
+                    drop(fs.write(&ctx, &open, rng.u64(..1 << 22), &[2; 3000], false));
+                }
+            }
+            _ => {
+                let (answer, wait) = mpsc::channel();
+                fs.sync_all(Box::new(move |r| drop(answer.send(r))));
+                let _ = wait
+                    .recv_timeout(Duration::from_secs(50))
+                    .expect("a sync is answered");
+            }
+        }
+    }
+}
+
+fn forget(fs: &Fs, made: Result<stetfs::Attr, FsError>) {
+    if let Ok(attr) = made {
+        fs.forget(attr.ino, 1);
+    }
+}
