@@ -20,6 +20,7 @@ mod dirty;
 mod extents;
 mod fallocate;
 mod flusher;
+mod journaled;
 mod map;
 mod pages;
 mod read;

@@ -5,21 +5,10 @@ use std::sync::Arc;
 
 use stetfs_cache::Page;
 use stetfs_journal::{Block, BlockNr, Handle};
-use stetfs_ondisk::ext4::inode::InodeFlags;
 
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
-use crate::inode::{Inode, InodeBody};
-use crate::types::DataMode;
-
-impl Fs {
-    /// Whether the content of this inode goes through the journal.
-    pub(super) fn journals_data(&self, body: &InodeBody) -> bool {
-        !body.is_regular()
-            || self.opts.data == DataMode::Journal
-            || body.flags().contains(InodeFlags::JOURNAL_DATA)
-    }
-}
+use crate::inode::Inode;
 
 /// How changed data gets home.
 #[derive(Clone, Copy)]

@@ -13,6 +13,11 @@ const VISIBLE: u32 = 0x725b_dfff;
 /// `EXT4_FL_USER_MODIFIABLE`.
 const MODIFIABLE: u32 = 0x624b_c0ff;
 
+/// Flags that only root changes.
+const ROOT_ONLY: InodeFlags = InodeFlags::IMMUTABLE
+    .union(InodeFlags::APPEND)
+    .union(InodeFlags::JOURNAL_DATA);
+
 /// Flags that mean something on this type of file.
 fn meaningful(body: &InodeBody) -> InodeFlags {
     match () {
@@ -33,8 +38,8 @@ impl Fs {
     /// Sets the flags that users may set; others stay as they are.
     ///
     /// # Errors
-    /// EPERM for who is neither owner nor root, and for anybody but root who changes `immutable` or
-    /// `append only`; EOPNOTSUPP for flags that cannot be changed or mean nothing on this type of file.
+    /// EPERM for who is neither owner nor root, and for anybody but root who changes `immutable`,
+    /// `append only` or `data journaling`; EOPNOTSUPP for flags that cannot be changed or mean nothing on this type of file.
     pub fn set_flags(&self, ctx: &Ctx, ino: Ino, flags: u32) -> Result<()> {
         self.throttle()?;
         let inode = self.iget(ino)?;
@@ -45,13 +50,11 @@ impl Fs {
         let old = body.flags();
         let asked = InodeFlags::from_bits_retain(flags & VISIBLE);
         let changed = (old ^ asked) & InodeFlags::from_bits_retain(VISIBLE);
-        if ctx.uid != 0 && changed.intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND) {
+        if ctx.uid != 0 && changed.intersects(ROOT_ONLY) {
             return Err(FsError::Errno(libc::EPERM));
         }
-        // Switching a file's data between journal and home, and block maps and extents, would change
-        // what its blocks mean.
-        let fixed =
-            InodeFlags::JOURNAL_DATA | InodeFlags::EXTENTS | InodeFlags::CASEFOLD | InodeFlags::DAX;
+        // Switching between block maps and extents would change what the blocks mean.
+        let fixed = InodeFlags::EXTENTS | InodeFlags::CASEFOLD | InodeFlags::DAX;
         let new_bits = asked & changed;
         if changed.intersects(fixed) || !meaningful(&body).contains(new_bits) {
             return Err(FsError::Errno(libc::EOPNOTSUPP));
@@ -60,6 +63,9 @@ impl Fs {
         let new = (old - modifiable) | (asked & modifiable);
         if new == old {
             return Ok(());
+        }
+        if changed.contains(InodeFlags::JOURNAL_DATA) && body.is_regular() {
+            self.switch_data_journaling(&inode, new.contains(InodeFlags::JOURNAL_DATA))?;
         }
         let h = self.journal.begin(WRITE_INODE)?;
         body.set_flags(new);

@@ -282,7 +282,6 @@ fn crash_often(data: DataMode) {
     for seed in runs {
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut run = Run::new(&base, data);
-        let mounted = run.recorder.position();
         for _ in 0..rng.usize(20..150) {
             run.step(&mut rng);
         }
@@ -290,9 +289,7 @@ fn crash_often(data: DataMode) {
         let histories = run.histories;
         drop(run.files);
         drop(run.vol);
-        let mut positions: Vec<usize> = (0..crashes)
-            .map(|_| rng.usize(mounted..=log.len()))
-            .collect();
+        let mut positions: Vec<usize> = (0..crashes).map(|_| rng.usize(..=log.len())).collect();
         positions.sort_unstable();
         let mut replay = Replay::new(&base, &log);
         for position in positions {
