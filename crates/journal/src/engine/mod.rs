@@ -260,7 +260,7 @@ impl Journal {
             ordering: Box::new(crate::policy::OneLane),
             codec: Box::new(codec),
             media: Vec::new(),
-            home: Box::new(crate::policy::Copy),
+            home: Box::new(crate::policy::CopyHome),
         };
         Journal::start(cache, scheme, JournalConfig::default())
     }

@@ -10,7 +10,7 @@ use super::codec::Jbd2Codec;
 use super::ring::Jbd2Ring;
 use crate::engine::Canary;
 use crate::error::Result;
-use crate::policy::{Codec, Copy, Medium, OneLane, Scheme};
+use crate::policy::{Codec, CopyHome, Medium, OneLane, Scheme};
 
 /// What the volume asks of its log.
 #[derive(Clone, Copy, Debug, Default)]
@@ -113,7 +113,7 @@ impl Jbd2Log {
             ordering: Box::new(OneLane),
             codec: Box::new(self.codec()),
             media: vec![Box::new(self.ring())],
-            home: Box::new(Copy),
+            home: Box::new(CopyHome),
         }
     }
 

@@ -28,9 +28,9 @@ pub trait Home: Send + Sync {
 
 /// Writes each image to its home.
 #[derive(Debug, Default)]
-pub struct Copy;
+pub struct CopyHome;
 
-impl Home for Copy {
+impl Home for CopyHome {
     fn send(&self, device: &dyn BlockDevice, images: &[HomeImage]) -> Result<()> {
         let mut list = WriteList::new();
         for image in images {

@@ -5,7 +5,7 @@
 //! | [`Ordering`] | which lane, and what does sharing a block mean? | [`OneLane`] |
 //! | [`Codec`] | how does a transaction look in the log? | `jbd2::Jbd2Codec` |
 //! | [`Medium`] | where is the log, and how is it sealed? | `jbd2::Jbd2Ring` |
-//! | [`Home`] | how does an image reach its home? | [`Copy`] |
+//! | [`Home`] | how does an image reach its home? | [`CopyHome`] |
 
 mod codec;
 mod home;
@@ -13,7 +13,7 @@ mod medium;
 mod ordering;
 
 pub use codec::{Codec, Encoded, EndReason, ImageRef, Scan, ScannedTx};
-pub use home::{Copy, Home, HomeImage};
+pub use home::{CopyHome, Home, HomeImage};
 pub use medium::{LogTail, Medium};
 pub use ordering::{OneLane, Ordering, OtherPhase, Share};
 

@@ -232,6 +232,6 @@ pub fn scheme(device: &Arc<dyn BlockDevice>, lanes: u16) -> Scheme {
         ordering: Box::new(ByThread(lanes)),
         codec: Box::new(Frames),
         media,
-        home: Box::new(Copy),
+        home: Box::new(CopyHome),
     }
 }
