@@ -1,7 +1,7 @@
 //! Index blocks of hashed directories ("Hash Tree Directories" in the ext4 documentation).
 //!
 //! Block 0 of an indexed directory is the root (`dx_root`), further index blocks are nodes (`dx_node`), the
-//! leaves are linear blocks (see [`dirent`](super::dirent)). To code that does not know the index, a root looks
+//! leaves are linear blocks (see `dirent`). To code that does not know the index, a root looks
 //! like a block with "." and ".." and a node like one free entry; the index lies in the slack.
 //!
 //! An index block maps hashes to blocks of the directory. Entry 0 has no hash (its place holds `limit` and
