@@ -15,7 +15,7 @@ use std::time::Duration;
 use common::op::Op;
 use common::oracle::Script;
 use common::run::{Progresses, Work, record_recovery};
-use common::volume::{base, options};
+use common::volume::{base, base_with, options};
 use common::{long, number, watchdog};
 use stetfs::{FsOptions, MemDevice, Preset};
 use stetfs_block::{Event, Log, PendingSector, Replay};
@@ -451,6 +451,49 @@ fn torn_recovery(work: &Work, crashed: &MemDevice, progress: &Progresses) -> Res
         }
     }
     Ok(tried)
+}
+
+/// One write call of 1 MiB is one transaction where the journal is not tiny: it is whole or absent.
+#[test]
+fn large_writes_are_whole_or_absent() {
+    let preset = Preset::Data;
+    let case = Case::new(preset, 4096, 0);
+    let path = || String::from("large");
+    let write = |offset, key| Op::Write {
+        path: path(),
+        offset,
+        len: 1 << 20,
+        key,
+    };
+    let ops = [
+        Op::Create {
+            path: path(),
+            mode: 0o644,
+        },
+        write(0, 1),
+        Op::Fsync { path: path() },
+        write(0, 2),
+        write(1 << 20, 3),
+        write(700_001, 4),
+        Op::SyncAll,
+        Op::Truncate {
+            path: path(),
+            size: 1000,
+        },
+        write(5, 5),
+        Op::SyncAll,
+    ];
+    let mut work = work(case, vec![Script::of(ops, 4096, preset)]);
+    work.base = base_with(4096, 4096);
+    cut_everywhere("large_writes", case, &work, 1, 10);
+    tear(
+        case,
+        &work,
+        if long() { 200 } else { 20 },
+        |case, crashed, result| {
+            case.expect("large_writes", crashed, result);
+        },
+    );
 }
 
 macro_rules! for_each_preset {

@@ -28,15 +28,23 @@ pub struct Base {
 /// A small volume with blocks of `block` bytes, a journal of 1024 blocks and an empty directory for
 /// each thread. Made once per size.
 pub fn base(block: u32) -> Base {
-    static MADE: Mutex<BTreeMap<u32, Base>> = Mutex::new(BTreeMap::new());
-    let mut made = MADE.lock().unwrap();
-    made.entry(block).or_insert_with(|| make(block)).clone()
+    base_with(block, 1024)
 }
 
-fn make(block: u32) -> Base {
-    let megabytes = if block == 1024 { 8 } else { 24 };
-    let image = Image::sparse(megabytes << 20).unwrap();
-    let journal = format!("size={}", block / 1024);
+/// The same with a journal of `journal` blocks.
+pub fn base_with(block: u32, journal: u32) -> Base {
+    static MADE: Mutex<BTreeMap<(u32, u32), Base>> = Mutex::new(BTreeMap::new());
+    let mut made = MADE.lock().unwrap();
+    made.entry((block, journal))
+        .or_insert_with(|| make(block, journal))
+        .clone()
+}
+
+fn make(block: u32, journal: u32) -> Base {
+    let journal_mib = u64::from(journal) * u64::from(block) >> 20;
+    let rest_mib = if block == 1024 { 7 } else { 20 };
+    let image = Image::sparse((journal_mib + rest_mib) << 20).unwrap();
+    let journal = format!("size={journal_mib}");
     mke2fs(
         image.path(),
         &["-b", &block.to_string(), "-J", &journal, "-N", "256"],
