@@ -89,7 +89,12 @@ impl Target {
     /// Writes everything back, so that the next workload does not pay for the one before.
     pub(super) fn settle(&self) -> Result<()> {
         let dir = fs::File::open(&self.dir)?;
-        rustix::fs::syncfs(&dir).with_context(|| format!("syncfs {}", self.dir.display()))
+        rustix::fs::syncfs(&dir).with_context(|| format!("syncfs {}", self.dir.display()))?;
+        // The kernel keeps syncfs from FUSE servers; a synced change makes most commit all that came before.
+        let path = self.work_dir().join("settle");
+        let settled = fs::File::create(&path).and_then(|file| file.sync_all());
+        settled.with_context(|| format!("fsync {}", path.display()))?;
+        fs::remove_file(&path).with_context(|| format!("removing {}", path.display()))
     }
 
     /// Empties the caches: by a remount where we can, else those of the kernel (as far as we may).
