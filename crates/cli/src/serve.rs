@@ -55,11 +55,8 @@ pub(crate) fn serve(job: &Job, ready: impl FnOnce()) -> Result {
         })
         .ok();
     if !job.options.read_only
-        && let Err(e) = live
-            .fs
-            .volume()
-            .fs()
-            .set_last_mounted(dir.as_os_str().as_bytes())
+        && let Some(volume) = live.fs.volume()
+        && let Err(e) = volume.fs().set_last_mounted(dir.as_os_str().as_bytes())
     {
         tracing::warn!("cannot note in the superblock where the volume is mounted: {e}");
     }
@@ -74,7 +71,10 @@ pub(crate) fn serve(job: &Job, ready: impl FnOnce()) -> Result {
 
 fn answer(live: &Live, request: &Value) -> Result<Value> {
     match request["op"].as_str() {
-        Some("stat") => Ok(json!(live.fs.volume().stats())),
+        Some("stat") => match live.fs.volume() {
+            Some(volume) => Ok(json!(volume.stats())),
+            None => Err(Failure::new(Code::NotFound, "the volume is being closed")),
+        },
         Some("remount") => {
             live.remount(request["options"].as_str().unwrap_or_default())?;
             Ok(json!({ "remounted": true }))
@@ -117,11 +117,13 @@ fn handle_signals(live: &Arc<Live>, daemon: bool) -> Result {
                 continue;
             }
             // Whoever ends us may be about to turn the machine off.
-            live.fs.volume().fs().sync_all(Box::new(|synced| {
-                if let Err(e) = synced {
-                    tracing::error!("cannot sync: {e}");
-                }
-            }));
+            if let Some(volume) = live.fs.volume() {
+                volume.fs().sync_all(Box::new(|synced| {
+                    if let Err(e) = synced {
+                        tracing::error!("cannot sync: {e}");
+                    }
+                }));
+            }
             if let Err(e) = live.mounted.unmount() {
                 tracing::error!("{e}");
             }

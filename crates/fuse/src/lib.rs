@@ -1,20 +1,22 @@
 //! Adapter from FUSE requests to the stetfs library.
 //!
 //! * `ops`: the trait between the transport and the file system, with owned, exactly-once answers;
-//! * `bridge`: fuser's requests as calls of that trait;
+//! * `wire`: the FUSE protocol on `/dev/fuse`, as calls of that trait;
 //! * `volume_fs`: a [`stetfs::Volume`] as an implementation of it, with `handles` and `ioctl`;
-//! * `mount`, `mountinfo`: the mount itself;
+//! * `mount`, `mountinfo`, `fusermount`, `loopdev`: the mount itself;
 //! * `server`: all of it together, and closing the volume when the session ends.
 
-mod bridge;
-mod convert;
+mod fusermount;
 mod handles;
 mod ioctl;
+mod loopdev;
 mod mount;
 pub mod mountinfo;
 mod ops;
 mod server;
+mod sys;
 mod volume_fs;
+mod wire;
 
 pub use mount::{MountError, MountOptions, Unmount, check_dir, is_root, remount_flags, unmount};
 pub use ops::{

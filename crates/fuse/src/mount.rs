@@ -5,10 +5,10 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use rustix::mount::{MountFlags, UnmountFlags};
 
+use crate::fusermount;
 use crate::mountinfo::{self, MountEntry};
 
 /// How a volume appears in the name space.
@@ -69,27 +69,6 @@ impl MountOptions {
         flags.set(MountFlags::STRICTATIME, self.strictatime);
         flags.set(MountFlags::RELATIME, !self.noatime && !self.strictatime);
         flags
-    }
-
-    /// The same for fuser, which runs fusermount3.
-    pub(crate) fn for_fuser(&self) -> Vec<fuser::MountOption> {
-        use fuser::MountOption as O;
-        let mut options = vec![
-            O::FSName(self.source.display().to_string()),
-            O::Subtype("stetfs".into()),
-            O::DefaultPermissions,
-        ];
-        let flags = [
-            (self.read_only, O::RO),
-            (self.nosuid, O::NoSuid),
-            (self.nodev, O::NoDev),
-            (self.noexec, O::NoExec),
-            (self.sync, O::Sync),
-            (self.dirsync, O::DirSync),
-            (self.noatime, O::NoAtime),
-        ];
-        options.extend(flags.into_iter().filter(|(on, _)| *on).map(|(_, o)| o));
-        options
     }
 }
 
@@ -208,8 +187,23 @@ pub(crate) fn open_fuse() -> Result<OwnedFd, MountError> {
         .map_err(MountError::NoFuse)
 }
 
+/// What the kernel is to mount.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum What<'a> {
+    /// Nothing it knows (`fuse`).
+    Nothing,
+    /// A block device, with the block size it is given (`fuseblk`): then sync(2) reaches us, and
+    /// umount(2) waits for us.
+    Device(&'a Path, u32),
+}
+
 /// Mounts with mount(2) on the absolute path `dir`.
-pub(crate) fn mount(fuse: &OwnedFd, dir: &Path, options: &MountOptions) -> Result<(), MountError> {
+pub(crate) fn mount(
+    fuse: &OwnedFd,
+    what: What<'_>,
+    dir: &Path,
+    options: &MountOptions,
+) -> Result<(), MountError> {
     let mut data = format!(
         "fd={},rootmode=40000,user_id={},group_id={},default_permissions",
         fuse.as_raw_fd(),
@@ -219,19 +213,20 @@ pub(crate) fn mount(fuse: &OwnedFd, dir: &Path, options: &MountOptions) -> Resul
     if options.allow_other {
         data.push_str(",allow_other");
     }
+    let (fstype, source) = match what {
+        What::Nothing => ("fuse.stetfs", options.source.as_path()),
+        What::Device(device, block_size) => {
+            data.push_str(&format!(",blksize={block_size}"));
+            ("fuseblk.stetfs", device)
+        }
+    };
     let fail = |source: io::Error| MountError::Mount {
         dir: dir.to_owned(),
         source,
     };
     let data = CString::new(data).map_err(|e| fail(e.into()))?;
-    rustix::mount::mount(
-        mountinfo::bytes(&options.source),
-        dir,
-        "fuse.stetfs",
-        options.flags(),
-        data.as_c_str(),
-    )
-    .map_err(|e| fail(e.into()))
+    rustix::mount::mount(source, dir, fstype, options.flags(), data.as_c_str())
+        .map_err(|e| fail(e.into()))
 }
 
 /// Changes a mount's flags in place (`mount -o remount`).
@@ -246,16 +241,6 @@ pub fn remount_flags(dir: &Path, options: &MountOptions) -> Result<(), MountErro
             source: e.into(),
         },
     })
-}
-
-pub(crate) fn find_fusermount() -> Result<(), MountError> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).any(|dir| dir.join("fusermount3").is_file());
-    if found {
-        Ok(())
-    } else {
-        Err(MountError::NoFusermount)
-    }
 }
 
 /// How to take a mount down.
@@ -280,7 +265,7 @@ pub fn unmount(dir: &Path, how: Unmount) -> Result<(), MountError> {
     match rustix::mount::unmount(dir, flags) {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::BUSY) => Err(MountError::Busy(dir.to_owned())),
-        Err(rustix::io::Errno::PERM) if !is_root() => fusermount_unmount(dir, how),
+        Err(rustix::io::Errno::PERM) if !is_root() => fusermount::unmount(dir, how),
         Err(e) => Err(MountError::Unmount {
             dir: dir.to_owned(),
             source: e.into(),
@@ -288,31 +273,13 @@ pub fn unmount(dir: &Path, how: Unmount) -> Result<(), MountError> {
     }
 }
 
-fn fusermount_unmount(dir: &Path, how: Unmount) -> Result<(), MountError> {
-    find_fusermount()?;
-    let fail = |source: io::Error| MountError::Unmount {
-        dir: dir.to_owned(),
-        source,
-    };
-    let mut command = Command::new("fusermount3");
-    command.arg("-u");
-    if how == Unmount::Lazy {
-        command.arg("-z");
-    }
-    let out = command.arg("--").arg(dir).output().map_err(fail)?;
-    if out.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&out.stderr).trim().to_owned();
-    if said.contains("busy") {
-        return Err(MountError::Busy(dir.to_owned()));
-    }
-    Err(fail(io::Error::other(said)))
-}
-
 /// Ends the connection of a mount that does not come down: requests fail with ENOTCONN and the
 /// server goes on to close the volume. Root only.
 pub(crate) fn abort_connection(entry: &MountEntry) -> io::Result<()> {
-    let minor = entry.dev.rsplit(':').next().unwrap_or_default();
-    std::fs::write(format!("/sys/fs/fuse/connections/{minor}/abort"), "1")
+    let bad = || io::Error::from(io::ErrorKind::InvalidData);
+    let (major, minor) = entry.dev.split_once(':').ok_or_else(bad)?;
+    let number = |text: &str| text.parse::<u32>().map_err(|_| bad());
+    // The kernel's own packing of a device number.
+    let connection = number(major)? << 20 | number(minor)?;
+    std::fs::write(format!("/sys/fs/fuse/connections/{connection}/abort"), "1")
 }

@@ -1,6 +1,6 @@
 //! The seam between the FUSE transport and the file system.
 //!
-//! Whatever speaks to the kernel (fuser today) calls [`FileSystem`]; whatever is mounted implements
+//! Whatever speaks to the kernel (`wire`) calls [`FileSystem`]; whatever is mounted implements
 //! it. Each operation gets a [`Done`]: owned, `Send`, called exactly once, from any thread. So an
 //! fsync is answered by the thread that made it durable while the one that read the request goes on.
 //! A `Done` that is dropped instead answers EIO.
@@ -146,8 +146,21 @@ pub trait FileSystem: Send + Sync + 'static {
     fn readdir(&self, fh: Fh, cookie: u64, attrs: bool, list: Box<dyn Listing>);
     /// Counts of blocks and inodes.
     fn statfs(&self, done: Done<StatFs>);
-    /// Sets an extended attribute.
-    fn setxattr(&self, ctx: &Ctx, ino: Ino, name: &[u8], value: &[u8], how: XattrSet, done: Done);
+    /// Makes everything durable that was done before (sync(2), syncfs(2)).
+    fn sync_fs(&self, done: Done);
+    /// The kernel needs nothing any more: brings everything home. More than one call is one.
+    fn shutdown(&self);
+    /// Sets an extended attribute. With `kill_sgid`, an access ACL takes set-group-id away.
+    fn setxattr(
+        &self,
+        ctx: &Ctx,
+        ino: Ino,
+        name: &[u8],
+        value: &[u8],
+        how: XattrSet,
+        kill_sgid: bool,
+        done: Done,
+    );
     /// Reads an extended attribute.
     fn getxattr(&self, ino: Ino, name: &[u8], done: Done<Vec<u8>>);
     /// Names of the extended attributes, each ended by NUL.

@@ -1,17 +1,17 @@
 //! A volume being served: the mount, the session with the kernel, and closing the volume at its end.
 
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fuser::{Config, INodeNo, Notifier, Session, SessionACL};
-use stetfs::{Ino, Volume};
+use stetfs::{BlockDevice, Volume};
 
-use crate::bridge::Bridge;
-use crate::convert::node_of;
-use crate::mount::{self, MountError, MountOptions, Unmount};
+use crate::fusermount;
+use crate::loopdev::LoopDevice;
+use crate::mount::{self, MountError, MountOptions, Unmount, What};
 use crate::mountinfo::{self, MountEntry};
-use crate::ops::Invalidate;
 use crate::volume_fs::{VolumeFs, VolumeFsOptions};
+use crate::wire::{Session, SessionOptions};
 
 /// How a volume is served.
 #[derive(Clone, Debug)]
@@ -51,9 +51,10 @@ impl ServeOptions {
 
 /// A mounted volume.
 pub struct Server {
-    session: Session<Bridge<VolumeFs>>,
+    session: Session<VolumeFs>,
     fs: Arc<VolumeFs>,
     mounted: Mounted,
+    threads: usize,
 }
 
 /// The place of a mount, to take it down from any thread.
@@ -107,16 +108,6 @@ impl Mounted {
     }
 }
 
-/// Sends the kernel word of changes.
-struct Kernel(Notifier);
-
-impl Invalidate for Kernel {
-    fn attributes(&self, ino: Ino) {
-        // A negative offset: the attributes alone. ENOENT: the kernel does not know the inode.
-        let _ = self.0.inval_inode(INodeNo(node_of(ino).0), -1, 0);
-    }
-}
-
 impl Server {
     /// Mounts `volume` on `dir`, which [`crate::check_dir`] gave. Requests wait until [`Server::run`].
     ///
@@ -127,44 +118,31 @@ impl Server {
         dir: &Path,
         options: &ServeOptions,
     ) -> Result<Server, MountError> {
-        let fs = Arc::new(VolumeFs::new(volume, options.volume));
-        let bridge = Bridge {
-            fs: Arc::clone(&fs),
-            writeback_cache: options.writeback_cache,
-        };
-        let mut config = Config::default();
-        config.n_threads = Some(options.n_threads());
-        config.clone_fd = true;
-        config.acl = if options.mount.allow_other {
-            SessionACL::All
-        } else {
-            SessionACL::Owner
-        };
-        config.mount_options = options.mount.for_fuser();
-        let session = if mount::is_root() {
-            let fuse = mount::open_fuse()?;
-            mount::mount(&fuse, dir, &options.mount)?;
-            Session::from_fd(bridge, fuse, config.acl, config).map_err(|e| {
-                let _ = mount::unmount(dir, Unmount::Lazy);
-                MountError::Session(e)
-            })?
+        let fuse = if mount::is_root() {
+            mount_by_kernel(&volume, dir, &options.mount)?
         } else {
             drop(mount::open_fuse()?);
-            mount::find_fusermount()?;
-            Session::new(bridge, dir, &config).map_err(|source| MountError::Mount {
-                dir: dir.to_owned(),
-                source,
-            })?
+            fusermount::mount(dir, &options.mount)?
         };
-        let entry = mountinfo::mount_at(dir)
-            .map_err(MountError::Session)?
-            .ok_or_else(|| MountError::NotMounted(dir.to_owned()))?;
+        let fs = Arc::new(VolumeFs::new(volume, options.volume));
+        let session_options = SessionOptions {
+            writeback_cache: options.writeback_cache,
+        };
+        let started = Session::start(Arc::clone(&fs), fuse, session_options).and_then(|session| {
+            let entry = mountinfo::mount_at(dir)?.ok_or(std::io::ErrorKind::NotFound)?;
+            Ok((session, entry))
+        });
+        let (session, entry) = started.map_err(|e| {
+            let _ = mount::unmount(dir, Unmount::Lazy);
+            MountError::Session(e)
+        })?;
         set_readahead(&entry, options.readahead_kib);
-        fs.notify(Arc::new(Kernel(session.notifier())));
+        fs.notify(session.kernel());
         Ok(Server {
             session,
             fs,
             mounted: Mounted { entry },
+            threads: options.n_threads(),
         })
     }
 
@@ -183,21 +161,57 @@ impl Server {
     /// # Errors
     /// The connection broke, or the volume could not be closed clean.
     pub fn run(self) -> Result<(), ServeError> {
-        let Server {
-            session,
-            fs,
-            mounted,
-        } = self;
-        let served = session.run();
-        fs.release_all();
-        let closed = fs.volume().close();
+        let served = self.session.run(self.threads);
         if served.is_err() {
             // A dead mount helps nobody.
-            let _ = mounted.unmount();
+            let _ = self.mounted.unmount();
         }
-        closed?;
+        self.fs.closed()?;
         served.map_err(|e| ServeError::Session(MountError::Session(e)))
     }
+}
+
+/// Mounts with mount(2): as a block device where that is possible.
+fn mount_by_kernel(
+    volume: &Volume,
+    dir: &Path,
+    options: &MountOptions,
+) -> Result<OwnedFd, MountError> {
+    let fuse = mount::open_fuse()?;
+    let device = volume.device();
+    // Kept until the mount holds it.
+    let looped;
+    let path = if device.is_block_device() {
+        // The mount takes it over.
+        device.release_exclusive_claim();
+        device.path()
+    } else {
+        match LoopDevice::attach(device.path(), device.read_only()) {
+            Ok(attached) => {
+                looped = attached;
+                looped.path()
+            }
+            Err(e) => {
+                tracing::info!("no loop device: sync(2) will not reach the volume: {e}");
+                mount::mount(&fuse, What::Nothing, dir, options)?;
+                return Ok(fuse);
+            }
+        }
+    };
+    let block_size = volume
+        .fs()
+        .statfs()
+        .block_size
+        .min(4096)
+        .max(device.sector_size());
+    match mount::mount(&fuse, What::Device(path, block_size), dir, options) {
+        // A kernel without fuseblk.
+        Err(MountError::Mount { source, .. }) if source.raw_os_error() == Some(libc::ENODEV) => {
+            mount::mount(&fuse, What::Nothing, dir, options)?;
+        }
+        other => other?,
+    }
+    Ok(fuse)
 }
 
 /// How serving ended badly.
@@ -216,7 +230,12 @@ pub enum ServeError {
 /// FUSE's own request is bounded by this knob, which starts at 128 KiB. Root only, and no harm if
 /// it fails.
 fn set_readahead(entry: &MountEntry, kib: u32) {
-    let knob = format!("/sys/class/bdi/{}/read_ahead_kb", entry.dev);
+    let kind = if entry.fstype.starts_with("fuseblk") {
+        "-fuseblk"
+    } else {
+        ""
+    };
+    let knob = format!("/sys/class/bdi/{}{kind}/read_ahead_kb", entry.dev);
     if let Err(e) = std::fs::write(&knob, kib.to_string()) {
         tracing::debug!("cannot set {knob}: {e}");
     }

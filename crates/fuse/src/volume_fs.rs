@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::{MappedRwLockReadGuard, RwLock, RwLockReadGuard};
+use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
 use stetfs::{
     Attr, Ctx, DirEntry, Done, FallocateMode, FileType, Fs, FsError, Ino, OpenRef, RenameFlags,
     SeekWhat, SetAttr, StatFs, Volume, VolumeOptions, XattrSet,
@@ -38,11 +38,16 @@ pub struct VolumeFsOptions {
     pub dirsync: bool,
 }
 
+/// The volume is closed.
+const CLOSED: FsError = FsError::Errno(libc::ESHUTDOWN);
+
 /// A volume, mounted.
 pub struct VolumeFs {
     /// Held shared by every operation, from before it looks at `open` to its end; exclusively while
-    /// the volume is opened again with other options.
-    volume: RwLock<Arc<Volume>>,
+    /// the volume is opened again with other options, or closed for good.
+    volume: RwLock<Option<Arc<Volume>>>,
+    /// Why it was not closed clean.
+    failed: Mutex<Option<FsError>>,
     open: Handles<OpenRef>,
     options: VolumeFsOptions,
     kernel: OnceLock<Arc<dyn Invalidate>>,
@@ -52,16 +57,25 @@ impl VolumeFs {
     /// Serves `volume`.
     pub fn new(volume: Arc<Volume>, options: VolumeFsOptions) -> VolumeFs {
         VolumeFs {
-            volume: RwLock::new(volume),
+            volume: RwLock::new(Some(volume)),
+            failed: Mutex::new(None),
             open: Handles::new(),
             options,
             kernel: OnceLock::new(),
         }
     }
 
-    /// The volume, as it is open now.
-    pub fn volume(&self) -> Arc<Volume> {
-        Arc::clone(&self.volume.read())
+    /// The volume, as it is open now; `None` once it is closed.
+    pub fn volume(&self) -> Option<Arc<Volume>> {
+        self.volume.read().clone()
+    }
+
+    /// How closing the volume went.
+    ///
+    /// # Errors
+    /// What [`Volume::close`] said.
+    pub fn closed(&self) -> Result<(), FsError> {
+        self.failed.lock().clone().map_or(Ok(()), Err)
     }
 
     /// Closes the volume and opens it again with other options, while files stay open: what a
@@ -69,21 +83,28 @@ impl VolumeFs {
     ///
     /// # Errors
     /// EBUSY, and nothing changed, while a file without a name is open: closing would delete it.
-    /// After other errors the volume is closed and every operation fails.
+    /// EROFS, and nothing changed, for a device that cannot be written. After other errors the
+    /// volume is closed and every operation fails.
     pub fn reopen(&self, options: &VolumeOptions) -> Result<(), FsError> {
-        let mut volume = self.volume.write();
+        let mut open = self.volume.write();
+        let old = open.as_ref().ok_or(CLOSED)?;
+        old.may_reopen(options)?;
         for file in self.open.all() {
-            if volume.fs().getattr(file.ino())?.nlink == 0 {
+            if old.fs().getattr(file.ino())?.nlink == 0 {
                 return Err(FsError::Errno(libc::EBUSY));
             }
         }
-        let lookups = volume.fs().lookups();
-        *volume = volume.reopen(options)?;
-        let fs = volume.fs();
+        let lookups = old.fs().lookups();
+        let reopened = old.reopen(options);
+        *open = None;
+        let new = reopened?;
+        let fs = new.fs();
         fs.adopt_lookups(&lookups);
         let once = libc::O_TRUNC | libc::O_CREAT | libc::O_EXCL;
         self.open
-            .replace_all(|file| fs.open_inode(&Ctx::default(), file.ino(), file.flags & !once))
+            .replace_all(|file| fs.open_inode(&Ctx::default(), file.ino(), file.flags & !once))?;
+        *open = Some(new);
+        Ok(())
     }
 
     /// Whom to tell about changes that no answer tells of.
@@ -92,14 +113,9 @@ impl VolumeFs {
         let _ = self.kernel.set(kernel);
     }
 
-    /// Closes every file that is still open: the kernel sends no release for them when a
-    /// connection is aborted.
-    pub fn release_all(&self) {
-        drop(self.open.drain());
-    }
-
-    fn fs(&self) -> MappedRwLockReadGuard<'_, Arc<Fs>> {
-        RwLockReadGuard::map(self.volume.read(), |volume| volume.fs())
+    fn fs(&self) -> Result<MappedRwLockReadGuard<'_, Arc<Fs>>, FsError> {
+        RwLockReadGuard::try_map(self.volume.read(), |volume| volume.as_ref().map(|v| v.fs()))
+            .map_err(|_| CLOSED)
     }
 
     fn opened(&self, file: OpenRef) -> Opened {
@@ -182,25 +198,55 @@ fn fill(
     }
 }
 
+/// Takes set-group-id away from a file, as happens when somebody outside its group sets its ACL.
+fn take_sgid(fs: &Fs, ctx: &Ctx, ino: Ino) -> Result<(), FsError> {
+    let mode = fs.getattr(ino)?.mode;
+    if mode & libc::S_ISGID == 0 {
+        return Ok(());
+    }
+    let set = SetAttr {
+        mode: Some(mode & 0o7777 & !libc::S_ISGID),
+        ..Default::default()
+    };
+    fs.setattr(ctx, ino, &set).map(drop)
+}
+
+/// The file system, held until the end of the operation; or the answer that the volume is closed, and
+/// return.
+macro_rules! open {
+    ($self:ident, $done:ident) => {
+        match $self.fs() {
+            Ok(fs) => fs,
+            Err(e) => return $done(Err(e)),
+        }
+    };
+}
+
 impl FileSystem for VolumeFs {
     fn lookup(&self, _ctx: &Ctx, parent: Ino, name: &[u8], done: Done<Attr>) {
-        done(self.fs().lookup(parent, name));
+        let fs = open!(self, done);
+        done(fs.lookup(parent, name));
     }
 
     fn forget(&self, ino: Ino, nlookup: u64) {
-        self.fs().forget(ino, nlookup);
+        if let Ok(fs) = self.fs() {
+            fs.forget(ino, nlookup);
+        }
     }
 
     fn getattr(&self, ino: Ino, done: Done<Attr>) {
-        done(self.fs().getattr(ino));
+        let fs = open!(self, done);
+        done(fs.getattr(ino));
     }
 
     fn setattr(&self, ctx: &Ctx, ino: Ino, set: &SetAttr, done: Done<Attr>) {
-        done(self.fs().setattr(ctx, ino, set));
+        let fs = open!(self, done);
+        done(fs.setattr(ctx, ino, set));
     }
 
     fn readlink(&self, ino: Ino, done: Done<Vec<u8>>) {
-        done(self.fs().readlink(ino));
+        let fs = open!(self, done);
+        done(fs.readlink(ino));
     }
 
     fn mknod(
@@ -213,32 +259,32 @@ impl FileSystem for VolumeFs {
         rdev: u64,
         done: Done<Attr>,
     ) {
-        let fs = self.fs();
+        let fs = open!(self, done);
         self.named(&fs, fs.mknod(ctx, parent, name, mode, umask, rdev), done);
     }
 
     fn mkdir(&self, ctx: &Ctx, parent: Ino, name: &[u8], mode: u32, umask: u32, done: Done<Attr>) {
-        let fs = self.fs();
+        let fs = open!(self, done);
         self.named(&fs, fs.mkdir(ctx, parent, name, mode, umask), done);
     }
 
     fn symlink(&self, ctx: &Ctx, parent: Ino, name: &[u8], target: &[u8], done: Done<Attr>) {
-        let fs = self.fs();
+        let fs = open!(self, done);
         self.named(&fs, fs.symlink(ctx, parent, name, target), done);
     }
 
     fn link(&self, ctx: &Ctx, ino: Ino, parent: Ino, name: &[u8], done: Done<Attr>) {
-        let fs = self.fs();
+        let fs = open!(self, done);
         self.named(&fs, fs.link(ctx, ino, parent, name), done);
     }
 
     fn unlink(&self, ctx: &Ctx, parent: Ino, name: &[u8], done: Done) {
-        let fs = self.fs();
+        let fs = open!(self, done);
         self.named(&fs, fs.unlink(ctx, parent, name), done);
     }
 
     fn rmdir(&self, ctx: &Ctx, parent: Ino, name: &[u8], done: Done) {
-        let fs = self.fs();
+        let fs = open!(self, done);
         self.named(&fs, fs.rmdir(ctx, parent, name), done);
     }
 
@@ -252,13 +298,13 @@ impl FileSystem for VolumeFs {
         flags: RenameFlags,
         done: Done,
     ) {
-        let fs = self.fs();
+        let fs = open!(self, done);
         let renamed = fs.rename(ctx, parent, name, new_parent, new_name, flags);
         self.named(&fs, renamed, done);
     }
 
     fn open(&self, ctx: &Ctx, ino: Ino, flags: i32, done: Done<Opened>) {
-        let fs = self.fs();
+        let fs = open!(self, done);
         done(fs.open_inode(ctx, ino, flags).map(|file| self.opened(file)));
     }
 
@@ -272,19 +318,20 @@ impl FileSystem for VolumeFs {
         flags: i32,
         done: Done<(Attr, Opened)>,
     ) {
-        let fs = self.fs();
+        let fs = open!(self, done);
         let created = fs.create(ctx, parent, name, mode, umask, flags);
         let opened = created.map(|(attr, file)| (attr, self.opened(file)));
         self.named(&fs, opened, done);
     }
 
     fn release(&self, fh: Fh) {
-        let _fs = self.fs();
+        // Not while the files are opened again.
+        let _open = self.volume.read();
         drop(self.open.remove(fh));
     }
 
     fn read(&self, fh: Fh, offset: u64, size: u32, done: ReadDone) {
-        let fs = self.fs();
+        let fs = open!(self, done);
         let file = match self.file(fh) {
             Ok(file) => file,
             Err(e) => return done(Err(e)),
@@ -300,7 +347,7 @@ impl FileSystem for VolumeFs {
     }
 
     fn write(&self, ctx: &Ctx, ino: Ino, fh: Fh, args: WriteArgs<'_>, done: Done<usize>) {
-        let fs = self.fs();
+        let fs = open!(self, done);
         let file = match self.file(fh) {
             Ok(file) => file,
             Err(e) => return done(Err(e)),
@@ -328,7 +375,7 @@ impl FileSystem for VolumeFs {
     }
 
     fn fsync(&self, fh: Fh, datasync: bool, done: Done) {
-        let fs = self.fs();
+        let fs = open!(self, done);
         match self.file(fh) {
             Ok(file) => fs.fsync(&file, datasync, done),
             Err(e) => done(Err(e)),
@@ -336,13 +383,13 @@ impl FileSystem for VolumeFs {
     }
 
     fn fallocate(&self, ctx: &Ctx, fh: Fh, mode: FallocateMode, offset: u64, len: u64, done: Done) {
-        let fs = self.fs();
+        let fs = open!(self, done);
         let file = self.file(fh);
         done(file.and_then(|file| fs.fallocate(ctx, &file, mode, offset, len)));
     }
 
     fn seek(&self, fh: Fh, offset: u64, what: SeekWhat, done: Done<u64>) {
-        let fs = self.fs();
+        let fs = open!(self, done);
         let file = self.file(fh);
         done(file.and_then(|file| fs.seek(&file, offset, what)));
     }
@@ -352,19 +399,48 @@ impl FileSystem for VolumeFs {
     }
 
     fn readdir(&self, fh: Fh, cookie: u64, attrs: bool, mut list: Box<dyn Listing>) {
-        let fs = self.fs();
-        let file = self.file(fh);
-        let filled = file.and_then(|file| fill(&fs, &file, cookie, attrs, list.as_mut()));
+        let filled = self
+            .fs()
+            .and_then(|fs| fill(&fs, &self.file(fh)?, cookie, attrs, list.as_mut()));
         list.finish(filled);
     }
 
     fn statfs(&self, done: Done<StatFs>) {
-        done(Ok(self.fs().statfs()));
+        let fs = open!(self, done);
+        done(Ok(fs.statfs()));
     }
 
-    fn setxattr(&self, ctx: &Ctx, ino: Ino, name: &[u8], value: &[u8], how: XattrSet, done: Done) {
-        let set = self.fs().setxattr(ctx, ino, name, value, how);
-        if set.is_ok() && name.starts_with(b"system.posix_acl") {
+    fn sync_fs(&self, done: Done) {
+        let fs = open!(self, done);
+        fs.sync_all(done);
+    }
+
+    fn shutdown(&self) {
+        let mut open = self.volume.write();
+        let Some(volume) = open.take() else { return };
+        // The kernel sends no release for them when a connection is aborted.
+        drop(self.open.drain());
+        if let Err(e) = volume.close() {
+            *self.failed.lock() = Some(e);
+        }
+    }
+
+    fn setxattr(
+        &self,
+        ctx: &Ctx,
+        ino: Ino,
+        name: &[u8],
+        value: &[u8],
+        how: XattrSet,
+        kill_sgid: bool,
+        done: Done,
+    ) {
+        let fs = open!(self, done);
+        let mut set = fs.setxattr(ctx, ino, name, value, how);
+        if set.is_ok() && name == b"system.posix_acl_access" {
+            if kill_sgid {
+                set = take_sgid(&fs, ctx, ino);
+            }
             // An access ACL is mode bits too.
             self.attributes_changed(ino);
         }
@@ -372,25 +448,22 @@ impl FileSystem for VolumeFs {
     }
 
     fn getxattr(&self, ino: Ino, name: &[u8], done: Done<Vec<u8>>) {
-        done(self.fs().getxattr(ino, name));
+        let fs = open!(self, done);
+        done(fs.getxattr(ino, name));
     }
 
     fn listxattr(&self, ino: Ino, done: Done<Vec<u8>>) {
-        done(self.fs().listxattr(ino));
+        let fs = open!(self, done);
+        done(fs.listxattr(ino));
     }
 
     fn removexattr(&self, ctx: &Ctx, ino: Ino, name: &[u8], done: Done) {
-        done(self.fs().removexattr(ctx, ino, name));
+        let fs = open!(self, done);
+        done(fs.removexattr(ctx, ino, name));
     }
 
     fn ioctl(&self, ctx: &Ctx, ino: Ino, _fh: Fh, args: IoctlArgs<'_>, done: Done<IoctlReply>) {
-        ioctl::run(
-            &self.fs(),
-            ctx,
-            ino,
-            args,
-            || self.attributes_changed(ino),
-            done,
-        );
+        let fs = open!(self, done);
+        ioctl::run(&fs, ctx, ino, args, || self.attributes_changed(ino), done);
     }
 }

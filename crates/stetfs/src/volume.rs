@@ -73,14 +73,23 @@ impl Volume {
     /// Closes the volume and opens it again with other options, keeping the device and its lock.
     ///
     /// # Errors
-    /// EROFS, and nothing changed, if the volume is to be written but was opened without write access
-    /// to the device. Else as [`Volume::close`] and [`Volume::open`]; the volume is closed then.
+    /// As [`Volume::may_reopen`], and nothing changed. Else as [`Volume::close`] and
+    /// [`Volume::open`]; the volume is closed then.
     pub fn reopen(&self, options: &VolumeOptions) -> Result<Arc<Volume>> {
+        self.may_reopen(options)?;
+        self.close()?;
+        Volume::start(self.path.clone(), Arc::clone(&self.device), options)
+    }
+
+    /// Whether the device allows opening the volume again so.
+    ///
+    /// # Errors
+    /// EROFS if the volume is to be written, but was opened without write access to the device.
+    pub fn may_reopen(&self, options: &VolumeOptions) -> Result<()> {
         if !options.fs.read_only && self.device.read_only() {
             return Err(FsError::Errno(rustix::io::Errno::ROFS.raw_os_error()));
         }
-        self.close()?;
-        Volume::start(self.path.clone(), Arc::clone(&self.device), options)
+        Ok(())
     }
 
     /// The file system's operations.

@@ -33,9 +33,30 @@ pub(super) struct Claim {
 const UDEV_TRIES: u32 = 10;
 const UDEV_WAIT: Duration = Duration::from_millis(20);
 
+/// A process that was killed may leave for a moment what nobody holds any more: requests of its
+/// io_uring on their way, a loop device that goes with its last mount.
+const LEFT_TRIES: u32 = 25;
+const LEFT_WAIT: Duration = Duration::from_millis(20);
+
 impl Claim {
     /// Claims `file`, which is open at `path`.
     pub(super) fn take(path: &Path, file: &File, read_only: bool) -> Result<Self> {
+        for _ in 0..LEFT_TRIES {
+            match Self::try_take(path, file, read_only) {
+                Err(BlockError::Locked { holder: None, .. }) => std::thread::sleep(LEFT_WAIT),
+                other => return other,
+            }
+        }
+        Self::try_take(path, file, read_only).map_err(|e| match (e, file.metadata()) {
+            (BlockError::Locked { path, holder: None }, Ok(meta)) => {
+                let holder = holders::loop_device_of(&meta).map(|l| l.device);
+                BlockError::Locked { path, holder }
+            }
+            (e, _) => e,
+        })
+    }
+
+    fn try_take(path: &Path, file: &File, read_only: bool) -> Result<Self> {
         let meta = file.metadata().map_err(|e| BlockError::open(path, e))?;
         let block_device = meta.file_type().is_block_device();
         let mut exclusive = None;
@@ -60,8 +81,12 @@ impl Claim {
                 }
                 Err(e) => unsupported(path, e)?,
             }
-            if !read_only && let Some(user) = holders::loop_device_of(&meta) {
-                return Err(locked(path, Some(user)));
+            if !read_only && let Some(found) = holders::loop_device_of(&meta) {
+                // One that nobody has mounted may be about to go.
+                return Err(locked(
+                    path,
+                    found.mounted.map(|m| format!("{} ({m})", found.device)),
+                ));
             }
         }
         Ok(Claim {

@@ -46,8 +46,16 @@ pub(super) fn mount_of(rdev: u64) -> Option<String> {
     })
 }
 
-/// The loop device whose image is this file, and where it is mounted.
-pub(super) fn loop_device_of(image: &Metadata) -> Option<String> {
+/// A loop device.
+pub(super) struct LoopDevice {
+    /// Its name, for messages.
+    pub(super) device: String,
+    /// Where it is mounted.
+    pub(super) mounted: Option<String>,
+}
+
+/// The loop device whose image is this file.
+pub(super) fn loop_device_of(image: &Metadata) -> Option<LoopDevice> {
     let wanted = (image.dev(), image.ino());
     for entry in fs::read_dir("/sys/block").ok()?.flatten() {
         let name = entry.file_name();
@@ -66,8 +74,10 @@ pub(super) fn loop_device_of(image: &Metadata) -> Option<String> {
             });
         if numbers == Some(wanted) {
             let mounted = fs::metadata(&device).ok().and_then(|m| mount_of(m.rdev()));
-            let mounted = mounted.map(|m| format!(" ({m})")).unwrap_or_default();
-            return Some(format!("the loop device {}{mounted}", device.display()));
+            return Some(LoopDevice {
+                device: format!("the loop device {}", device.display()),
+                mounted,
+            });
         }
     }
     None

@@ -1,0 +1,116 @@
+//! Mounting and unmounting without root: by the setuid helper fusermount3.
+
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+
+use crate::mount::{MountError, MountOptions, Unmount};
+
+const PROGRAM: &str = "fusermount3";
+
+fn find() -> Result<(), MountError> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).any(|dir| dir.join(PROGRAM).is_file());
+    if found {
+        Ok(())
+    } else {
+        Err(MountError::NoFusermount)
+    }
+}
+
+/// Mounts on `dir` and returns the connection.
+pub(crate) fn mount(dir: &Path, options: &MountOptions) -> Result<OwnedFd, MountError> {
+    find()?;
+    let fail = |source: io::Error| MountError::Mount {
+        dir: dir.to_owned(),
+        source,
+    };
+    let (ours, theirs) = UnixStream::pair().map_err(fail)?;
+    let out = Command::new(PROGRAM)
+        .arg("-o")
+        .arg(text(options))
+        .arg("--")
+        .arg(dir)
+        // The socket it sends the descriptor through: its standard input.
+        .env("_FUSE_COMMFD", "0")
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stderr(Stdio::piped())
+        .output()
+        .map_err(fail)?;
+    if !out.status.success() {
+        let said = String::from_utf8_lossy(&out.stderr).trim().to_owned();
+        return Err(fail(io::Error::other(said)));
+    }
+    receive(&ours).map_err(fail)
+}
+
+/// The descriptor that was sent through the socket.
+fn receive(socket: &UnixStream) -> io::Result<OwnedFd> {
+    let mut byte = [0; 1];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    recvmsg(
+        socket,
+        &mut [IoSliceMut::new(&mut byte)],
+        &mut ancillary,
+        RecvFlags::CMSG_CLOEXEC,
+    )?;
+    let fd = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    });
+    fd.ok_or_else(|| io::Error::other("fusermount3 sent no descriptor"))
+}
+
+fn text(options: &MountOptions) -> String {
+    // A comma would end the name; fusermount3 takes a backslash before it.
+    let source = options
+        .source
+        .display()
+        .to_string()
+        .replace('\\', "\\\\")
+        .replace(',', "\\,");
+    let mut text = format!("fsname={source},subtype=stetfs,default_permissions");
+    let flags = [
+        (options.read_only, ",ro"),
+        (options.allow_other, ",allow_other"),
+        (options.nosuid, ",nosuid"),
+        (options.nodev, ",nodev"),
+        (options.noexec, ",noexec"),
+        (options.sync, ",sync"),
+        (options.dirsync, ",dirsync"),
+        (options.noatime, ",noatime"),
+    ];
+    for (_, flag) in flags.into_iter().filter(|(on, _)| *on) {
+        text.push_str(flag);
+    }
+    text
+}
+
+/// Unmounts `dir`.
+pub(crate) fn unmount(dir: &Path, how: Unmount) -> Result<(), MountError> {
+    find()?;
+    let fail = |source: io::Error| MountError::Unmount {
+        dir: dir.to_owned(),
+        source,
+    };
+    let mut command = Command::new(PROGRAM);
+    command.arg("-u");
+    if how == Unmount::Lazy {
+        command.arg("-z");
+    }
+    let out = command.arg("--").arg(dir).output().map_err(fail)?;
+    if out.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&out.stderr).trim().to_owned();
+    if said.contains("busy") {
+        return Err(MountError::Busy(dir.to_owned()));
+    }
+    Err(fail(io::Error::other(said)))
+}

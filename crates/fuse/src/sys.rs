@@ -1,0 +1,82 @@
+//! The ioctls that nothing safe wraps.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+
+use zerocopy::{Immutable, IntoBytes};
+
+/// `FUSE_DEV_IOC_CLONE`.
+const FUSE_CLONE: libc::c_ulong = 0x8004_e500;
+/// `LOOP_CTL_GET_FREE`.
+const LOOP_GET_FREE: libc::c_ulong = 0x4c82;
+/// `LOOP_CONFIGURE`.
+const LOOP_CONFIGURE: libc::c_ulong = 0x4c0a;
+
+/// `struct loop_config` with `struct loop_info64` in it.
+#[derive(IntoBytes, Immutable)]
+#[repr(C)]
+struct LoopConfig {
+    fd: u32,
+    block_size: u32,
+    /// `lo_device` to `lo_sizelimit`.
+    ids: [u64; 5],
+    /// `lo_number`, `lo_encrypt_type`, `lo_encrypt_key_size`.
+    numbers: [u32; 3],
+    flags: u32,
+    file_name: [u8; 64],
+    crypt_name: [u8; 64],
+    encrypt_key: [u8; 32],
+    init: [u64; 2],
+    reserved: [u64; 8],
+}
+
+const _: () = assert!(size_of::<LoopConfig>() == 304);
+
+fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
+}
+
+/// Makes `fuse`, which was just opened, another descriptor of `session`'s connection.
+pub(crate) fn fuse_clone(fuse: BorrowedFd<'_>, session: RawFd) -> io::Result<()> {
+    let session = session as u32;
+    // SAFETY: FUSE_DEV_IOC_CLONE reads one u32 from the pointer, which is valid for it.
+    checked(unsafe { libc::ioctl(fuse.as_raw_fd(), FUSE_CLONE, &raw const session) }).map(drop)
+}
+
+/// Number of a free loop device.
+pub(crate) fn loop_get_free(control: BorrowedFd<'_>) -> io::Result<u32> {
+    // SAFETY: LOOP_CTL_GET_FREE takes no argument.
+    let n = checked(unsafe { libc::ioctl(control.as_raw_fd(), LOOP_GET_FREE) })?;
+    Ok(n as u32)
+}
+
+/// Puts a file behind a loop device, with `LO_FLAGS_*`.
+pub(crate) fn loop_configure(
+    device: BorrowedFd<'_>,
+    file: BorrowedFd<'_>,
+    name: &[u8],
+    flags: u32,
+) -> io::Result<()> {
+    let mut config = LoopConfig {
+        fd: file.as_raw_fd() as u32,
+        block_size: 0,
+        ids: [0; 5],
+        numbers: [0; 3],
+        flags,
+        file_name: [0; 64],
+        crypt_name: [0; 64],
+        encrypt_key: [0; 32],
+        init: [0; 2],
+        reserved: [0; 8],
+    };
+    // The last byte stays NUL.
+    for (to, from) in config.file_name[..63].iter_mut().zip(name) {
+        *to = *from;
+    }
+    // SAFETY: LOOP_CONFIGURE reads one `struct loop_config` from the pointer, whose layout ours is.
+    checked(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, &raw const config) }).map(drop)
+}

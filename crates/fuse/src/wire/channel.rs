@@ -1,0 +1,94 @@
+//! `/dev/fuse` descriptors: requests in, answers out.
+
+use std::fs::File;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use zerocopy::IntoBytes;
+
+use super::abi::{NOTIFY_INVAL_INODE, NotifyInvalInode, OutHeader};
+use crate::sys;
+
+/// One descriptor. A request is answered on the descriptor it was read from.
+#[derive(Clone, Debug)]
+pub(super) struct Channel(Arc<OwnedFd>);
+
+/// What a read gave.
+pub(super) enum Received {
+    /// A request of so many bytes.
+    Request(usize),
+    /// The connection has ended.
+    End,
+}
+
+impl Channel {
+    pub(super) fn new(fuse: OwnedFd) -> Channel {
+        Channel(Arc::new(fuse))
+    }
+
+    /// Another descriptor of the same connection, with a queue of its own.
+    pub(super) fn another(&self) -> io::Result<Channel> {
+        let fuse = File::options().read(true).write(true).open("/dev/fuse")?;
+        sys::fuse_clone(fuse.as_fd(), self.0.as_raw_fd())?;
+        Ok(Channel::new(fuse.into()))
+    }
+
+    pub(super) fn receive(&self, buf: &mut [u8]) -> io::Result<Received> {
+        loop {
+            match rustix::io::read(&*self.0, &mut *buf) {
+                Ok(n) => return Ok(Received::Request(n)),
+                Err(Errno::NODEV) => return Ok(Received::End),
+                // ENOENT: the request was taken back before it was read.
+                Err(Errno::INTR | Errno::AGAIN | Errno::NOENT) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+
+    /// Sends an answer: `error` is 0 or an errno.
+    pub(super) fn send(&self, unique: u64, error: i32, parts: [&[u8]; 2]) {
+        let len = size_of::<OutHeader>() + parts[0].len() + parts[1].len();
+        let header = OutHeader {
+            len: len as u32,
+            error: -error,
+            unique,
+        };
+        self.write(&header, parts, "an answer");
+    }
+
+    fn write(&self, header: &OutHeader, parts: [&[u8]; 2], what: &str) {
+        let slices = [
+            IoSlice::new(header.as_bytes()),
+            IoSlice::new(parts[0]),
+            IoSlice::new(parts[1]),
+        ];
+        loop {
+            match rustix::io::writev(&*self.0, &slices) {
+                Ok(_) => return,
+                Err(Errno::INTR) => {}
+                // Nobody waits for it any more, or the kernel never heard of the inode.
+                Err(Errno::NOENT | Errno::NODEV) => return,
+                Err(e) => return tracing::warn!("cannot send {what} to the kernel: {e}"),
+            }
+        }
+    }
+
+    /// Tells the kernel that the attributes it remembers of a node are out of date.
+    pub(super) fn forget_attributes(&self, nodeid: u64) {
+        // A negative offset: the attributes alone, not the pages.
+        let body = NotifyInvalInode {
+            ino: nodeid,
+            off: -1,
+            len: 0,
+        };
+        let len = (size_of::<OutHeader>() + size_of::<NotifyInvalInode>()) as u32;
+        let header = OutHeader {
+            len,
+            error: NOTIFY_INVAL_INODE,
+            unique: 0,
+        };
+        self.write(&header, [body.as_bytes(), &[]], "a notification");
+    }
+}

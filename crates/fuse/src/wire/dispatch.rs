@@ -1,0 +1,484 @@
+//! One request: taken apart, and given to the file system.
+
+use stetfs::{
+    Ctx, FallocateMode, Ino, RenameFlags, SeekWhat, SetAttr, TimeSet, Timestamp, XattrSet,
+};
+use zerocopy::{FromBytes, Immutable, KnownLayout};
+
+use super::abi::{self, InHeader, fattr, op};
+use super::channel::Channel;
+use super::reply::{List, Reply, no_entry};
+use super::{MAX_WRITE, ino_of};
+use crate::ops::{Fh, FileSystem, IoctlArgs, WriteArgs};
+
+/// What follows a request's header.
+struct Body<'a>(&'a [u8]);
+
+/// A request that is too short, or has no name where one must be: EINVAL.
+struct Malformed;
+
+type Parsed<T> = Result<T, Malformed>;
+
+impl<'a> Body<'a> {
+    fn take<T: FromBytes + KnownLayout + Immutable + Copy>(&mut self) -> Parsed<T> {
+        let (value, rest) = T::read_from_prefix(self.0).map_err(|_| Malformed)?;
+        self.0 = rest;
+        Ok(value)
+    }
+
+    /// A string up to its NUL.
+    fn name(&mut self) -> Parsed<&'a [u8]> {
+        let end = self.0.iter().position(|b| *b == 0).ok_or(Malformed)?;
+        let name = &self.0[..end];
+        self.0 = &self.0[end + 1..];
+        Ok(name)
+    }
+
+    fn bytes(&mut self, len: u32) -> Parsed<&'a [u8]> {
+        let (bytes, rest) = self.0.split_at_checked(len as usize).ok_or(Malformed)?;
+        self.0 = rest;
+        Ok(bytes)
+    }
+}
+
+/// What to do after a request.
+pub(super) enum Next {
+    /// The next one.
+    GoOn,
+    /// The last request: the file system is to be shut down, then this answered.
+    Destroy(Reply),
+}
+
+/// Serves the request in `bytes`.
+pub(super) fn serve<F: FileSystem>(fs: &F, channel: &Channel, bytes: &[u8]) -> Next {
+    let Ok((header, body)) = InHeader::read_from_prefix(bytes) else {
+        tracing::error!(len = bytes.len(), "a request without a header");
+        return Next::GoOn;
+    };
+    let mut body = Body(body);
+    match header.opcode {
+        // These have no answer.
+        op::FORGET => {
+            if let (Ok(forget), Some(ino)) = (body.take::<abi::ForgetIn>(), ino_of(header.nodeid)) {
+                fs.forget(ino, forget.nlookup);
+            }
+            return Next::GoOn;
+        }
+        op::BATCH_FORGET => {
+            forget_all(fs, body);
+            return Next::GoOn;
+        }
+        _ => {}
+    }
+    let reply = Reply::new(channel.clone(), header.unique);
+    match header.opcode {
+        op::DESTROY => return Next::Destroy(reply),
+        op::SYNCFS => fs.sync_fs(reply.done_empty()),
+        op::STATFS => fs.statfs(reply.done(|reply, s: stetfs::StatFs| {
+            reply.value(&abi::StatfsOut {
+                blocks: s.blocks,
+                bfree: s.bfree,
+                bavail: s.bavail,
+                files: s.files,
+                ffree: s.ffree,
+                bsize: s.block_size,
+                namelen: s.namelen,
+                frsize: s.block_size,
+                padding: 0,
+                spare: [0; 6],
+            });
+        })),
+        _ => {
+            let Some(ino) = ino_of(header.nodeid) else {
+                reply.error(libc::ESTALE);
+                return Next::GoOn;
+            };
+            on_inode(fs, &header, ino, body, reply);
+        }
+    }
+    Next::GoOn
+}
+
+fn forget_all<F: FileSystem>(fs: &F, mut body: Body<'_>) {
+    let Ok(head) = body.take::<abi::BatchForgetIn>() else {
+        return;
+    };
+    for _ in 0..head.count {
+        let Ok(one) = body.take::<abi::ForgetOne>() else {
+            return;
+        };
+        if let Some(ino) = ino_of(one.nodeid) {
+            fs.forget(ino, one.nlookup);
+        }
+    }
+}
+
+/// Requests about an inode.
+fn on_inode<F: FileSystem>(fs: &F, header: &InHeader, ino: Ino, mut body: Body<'_>, reply: Reply) {
+    let ctx = Ctx {
+        uid: header.uid,
+        gid: header.gid,
+        pid: header.pid,
+    };
+    let served = match header.opcode {
+        op::LOOKUP
+        | op::SYMLINK
+        | op::MKNOD
+        | op::MKDIR
+        | op::UNLINK
+        | op::RMDIR
+        | op::RENAME
+        | op::RENAME2
+        | op::LINK
+        | op::CREATE => names(fs, header.opcode, &ctx, ino, &mut body, reply),
+        op::READ
+        | op::WRITE
+        | op::FSYNC
+        | op::FSYNCDIR
+        | op::FALLOCATE
+        | op::LSEEK
+        | op::READDIR
+        | op::READDIRPLUS
+        | op::RELEASE
+        | op::RELEASEDIR
+        | op::IOCTL => files(fs, header.opcode, &ctx, ino, &mut body, reply),
+        _ => inodes(fs, header.opcode, &ctx, ino, &mut body, reply),
+    };
+    // A malformed request was answered EINVAL by whoever found out.
+    if let Err((Malformed, reply)) = served {
+        tracing::error!(opcode = header.opcode, "a malformed request");
+        reply.error(libc::EINVAL);
+    }
+}
+
+type Served = Result<(), (Malformed, Reply)>;
+
+/// Gets a part of the request, or gives the reply back to be answered.
+macro_rules! need {
+    ($parsed:expr, $reply:ident) => {
+        match $parsed {
+            Ok(value) => value,
+            Err(e) => return Err((e, $reply)),
+        }
+    };
+}
+
+/// Requests about names in the directory `dir`.
+fn names<F: FileSystem>(
+    fs: &F,
+    opcode: u32,
+    ctx: &Ctx,
+    dir: Ino,
+    body: &mut Body<'_>,
+    reply: Reply,
+) -> Served {
+    match opcode {
+        op::LOOKUP => {
+            let name = need!(body.name(), reply);
+            let entry = reply.done_lookup();
+            fs.lookup(ctx, dir, name, entry);
+        }
+        op::MKNOD => {
+            let arg: abi::MknodIn = need!(body.take(), reply);
+            let name = need!(body.name(), reply);
+            let rdev = u64::from(arg.rdev);
+            fs.mknod(
+                ctx,
+                dir,
+                name,
+                arg.mode,
+                arg.umask,
+                rdev,
+                reply.done_entry(),
+            );
+        }
+        op::MKDIR => {
+            let arg: abi::MkdirIn = need!(body.take(), reply);
+            let name = need!(body.name(), reply);
+            fs.mkdir(ctx, dir, name, arg.mode, arg.umask, reply.done_entry());
+        }
+        op::SYMLINK => {
+            let name = need!(body.name(), reply);
+            let target = need!(body.name(), reply);
+            fs.symlink(ctx, dir, name, target, reply.done_entry());
+        }
+        op::LINK => {
+            let arg: abi::LinkIn = need!(body.take(), reply);
+            let name = need!(body.name(), reply);
+            let Some(ino) = ino_of(arg.oldnodeid) else {
+                reply.error(libc::ESTALE);
+                return Ok(());
+            };
+            fs.link(ctx, ino, dir, name, reply.done_entry());
+        }
+        op::UNLINK => {
+            let name = need!(body.name(), reply);
+            fs.unlink(ctx, dir, name, reply.done_empty());
+        }
+        op::RMDIR => {
+            let name = need!(body.name(), reply);
+            fs.rmdir(ctx, dir, name, reply.done_empty());
+        }
+        op::CREATE => {
+            let arg: abi::CreateIn = need!(body.take(), reply);
+            let name = need!(body.name(), reply);
+            let flags = arg.flags as i32;
+            fs.create(
+                ctx,
+                dir,
+                name,
+                arg.mode,
+                arg.umask,
+                flags,
+                reply.done_created(),
+            );
+        }
+        _ => {
+            let (to, flags) = if opcode == op::RENAME2 {
+                let arg: abi::Rename2In = need!(body.take(), reply);
+                (arg.newdir, arg.flags)
+            } else {
+                let arg: abi::RenameIn = need!(body.take(), reply);
+                (arg.newdir, 0)
+            };
+            let name = need!(body.name(), reply);
+            let new_name = need!(body.name(), reply);
+            let Some(to) = ino_of(to) else {
+                reply.error(libc::ESTALE);
+                return Ok(());
+            };
+            let Some(flags) = rename_flags(flags) else {
+                reply.error(libc::EINVAL);
+                return Ok(());
+            };
+            fs.rename(ctx, dir, name, to, new_name, flags, reply.done_empty());
+        }
+    }
+    Ok(())
+}
+
+/// Requests about the open file `ino`.
+fn files<F: FileSystem>(
+    fs: &F,
+    opcode: u32,
+    ctx: &Ctx,
+    ino: Ino,
+    body: &mut Body<'_>,
+    reply: Reply,
+) -> Served {
+    match opcode {
+        op::READ => {
+            let arg: abi::ReadIn = need!(body.take(), reply);
+            fs.read(Fh(arg.fh), arg.offset, arg.size, reply.done_read());
+        }
+        op::WRITE => {
+            let arg: abi::WriteIn = need!(body.take(), reply);
+            let data = need!(body.bytes(arg.size), reply);
+            let args = WriteArgs {
+                offset: arg.offset,
+                data,
+                flags: arg.flags as i32,
+                kill_suidgid: arg.write_flags & abi::WRITE_KILL_SUIDGID != 0,
+            };
+            let done = reply.done(|reply, n: usize| {
+                // No more than the request held.
+                reply.value(&abi::WriteOut {
+                    size: n as u32,
+                    padding: 0,
+                });
+            });
+            fs.write(ctx, ino, Fh(arg.fh), args, done);
+        }
+        op::FSYNC | op::FSYNCDIR => {
+            let arg: abi::FsyncIn = need!(body.take(), reply);
+            let datasync = arg.fsync_flags & abi::FSYNC_FDATASYNC != 0;
+            fs.fsync(Fh(arg.fh), datasync, reply.done_empty());
+        }
+        op::FALLOCATE => {
+            let arg: abi::FallocateIn = need!(body.take(), reply);
+            let Some(mode) = fallocate_mode(arg.mode as i32) else {
+                reply.error(libc::EOPNOTSUPP);
+                return Ok(());
+            };
+            fs.fallocate(
+                ctx,
+                Fh(arg.fh),
+                mode,
+                arg.offset,
+                arg.length,
+                reply.done_empty(),
+            );
+        }
+        op::LSEEK => {
+            let arg: abi::LseekIn = need!(body.take(), reply);
+            let what = match arg.whence as i32 {
+                libc::SEEK_DATA => SeekWhat::Data,
+                libc::SEEK_HOLE => SeekWhat::Hole,
+                _ => {
+                    reply.error(libc::EINVAL);
+                    return Ok(());
+                }
+            };
+            let done = reply.done(|reply, offset: u64| reply.value(&abi::LseekOut { offset }));
+            fs.seek(Fh(arg.fh), arg.offset, what, done);
+        }
+        op::READDIR | op::READDIRPLUS => {
+            let arg: abi::ReadIn = need!(body.take(), reply);
+            let room = (arg.size as usize).min(MAX_WRITE as usize);
+            let list = Box::new(List::new(reply, room));
+            fs.readdir(Fh(arg.fh), arg.offset, opcode == op::READDIRPLUS, list);
+        }
+        op::IOCTL => {
+            let arg: abi::IoctlIn = need!(body.take(), reply);
+            let input = need!(body.bytes(arg.in_size), reply);
+            if arg.flags & abi::IOCTL_UNRESTRICTED != 0 {
+                reply.error(libc::ENOSYS);
+                return Ok(());
+            }
+            let out_size = arg.out_size as usize;
+            let done = reply.done(move |reply, answer: crate::ops::IoctlReply| {
+                let head = abi::IoctlOut {
+                    result: answer.result,
+                    flags: 0,
+                    in_iovs: 0,
+                    out_iovs: 0,
+                };
+                let len = answer.data.len().min(out_size);
+                reply.value_and(&head, answer.data.get(..len).unwrap_or_default());
+            });
+            let args = IoctlArgs {
+                cmd: arg.cmd,
+                input,
+                out_size: arg.out_size,
+            };
+            fs.ioctl(ctx, ino, Fh(arg.fh), args, done);
+        }
+        _ => {
+            let arg: abi::ReleaseIn = need!(body.take(), reply);
+            fs.release(Fh(arg.fh));
+            reply.empty();
+        }
+    }
+    Ok(())
+}
+
+/// Requests about the inode `ino` itself.
+fn inodes<F: FileSystem>(
+    fs: &F,
+    opcode: u32,
+    ctx: &Ctx,
+    ino: Ino,
+    body: &mut Body<'_>,
+    reply: Reply,
+) -> Served {
+    match opcode {
+        op::GETATTR => fs.getattr(ino, reply.done_attr()),
+        op::STATX => fs.getattr(ino, reply.done_statx()),
+        op::SETATTR => {
+            let arg: abi::SetattrIn = need!(body.take(), reply);
+            fs.setattr(ctx, ino, &set_attr(&arg), reply.done_attr());
+        }
+        op::READLINK => fs.readlink(ino, reply.done_bytes()),
+        op::OPEN => {
+            let arg: abi::OpenIn = need!(body.take(), reply);
+            fs.open(ctx, ino, arg.flags as i32, reply.done_opened());
+        }
+        op::OPENDIR => {
+            let arg: abi::OpenIn = need!(body.take(), reply);
+            fs.opendir(ctx, ino, arg.flags as i32, reply.done_opened_dir());
+        }
+        op::SETXATTR => {
+            let arg: abi::SetxattrIn = need!(body.take(), reply);
+            let name = need!(body.name(), reply);
+            let value = need!(body.bytes(arg.size), reply);
+            let Some(how) = xattr_how(arg.flags as i32) else {
+                reply.error(libc::EINVAL);
+                return Ok(());
+            };
+            let kill_sgid = arg.setxattr_flags & abi::SETXATTR_ACL_KILL_SGID != 0;
+            fs.setxattr(ctx, ino, name, value, how, kill_sgid, reply.done_empty());
+        }
+        op::GETXATTR => {
+            let arg: abi::GetxattrIn = need!(body.take(), reply);
+            let name = need!(body.name(), reply);
+            fs.getxattr(ino, name, reply.done_xattr(arg.size));
+        }
+        op::LISTXATTR => {
+            let arg: abi::GetxattrIn = need!(body.take(), reply);
+            fs.listxattr(ino, reply.done_xattr(arg.size));
+        }
+        op::REMOVEXATTR => {
+            let name = need!(body.name(), reply);
+            fs.removexattr(ctx, ino, name, reply.done_empty());
+        }
+        // Among them FLUSH, ACCESS, INTERRUPT, COPY_FILE_RANGE, TMPFILE: the kernel does without,
+        // and does not ask again.
+        _ => reply.error(libc::ENOSYS),
+    }
+    Ok(())
+}
+
+fn set_attr(arg: &abi::SetattrIn) -> SetAttr {
+    let on = |bit: u32| arg.valid & bit != 0;
+    let time = |set: u32, now: u32, sec: i64, nsec: u32| {
+        if on(now) {
+            Some(TimeSet::Now)
+        } else {
+            on(set).then_some(TimeSet::At(Timestamp { sec, nsec }))
+        }
+    };
+    SetAttr {
+        mode: on(fattr::MODE).then_some(arg.mode & 0o7777),
+        uid: on(fattr::UID).then_some(arg.uid),
+        gid: on(fattr::GID).then_some(arg.gid),
+        size: on(fattr::SIZE).then_some(arg.size),
+        atime: time(fattr::ATIME, fattr::ATIME_NOW, arg.atime, arg.atimensec),
+        mtime: time(fattr::MTIME, fattr::MTIME_NOW, arg.mtime, arg.mtimensec),
+        ctime: on(fattr::CTIME).then_some(Timestamp {
+            sec: arg.ctime,
+            nsec: arg.ctimensec,
+        }),
+        // A new owner always clears the bits; a new size when the kernel says so.
+        kill_suidgid: on(fattr::UID) || on(fattr::GID) || on(fattr::KILL_SUIDGID),
+    }
+}
+
+fn xattr_how(flags: i32) -> Option<XattrSet> {
+    match flags {
+        0 => Some(XattrSet::Any),
+        libc::XATTR_CREATE => Some(XattrSet::Create),
+        libc::XATTR_REPLACE => Some(XattrSet::Replace),
+        _ => None,
+    }
+}
+
+fn fallocate_mode(mode: i32) -> Option<FallocateMode> {
+    let keep_size = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
+    match mode & !libc::FALLOC_FL_KEEP_SIZE {
+        0 => Some(FallocateMode::Allocate { keep_size }),
+        libc::FALLOC_FL_PUNCH_HOLE if keep_size => Some(FallocateMode::PunchHole),
+        libc::FALLOC_FL_ZERO_RANGE => Some(FallocateMode::ZeroRange { keep_size }),
+        _ => None,
+    }
+}
+
+fn rename_flags(flags: u32) -> Option<RenameFlags> {
+    if flags & !(libc::RENAME_NOREPLACE | libc::RENAME_EXCHANGE | libc::RENAME_WHITEOUT) != 0 {
+        return None;
+    }
+    Some(RenameFlags {
+        no_replace: flags & libc::RENAME_NOREPLACE != 0,
+        exchange: flags & libc::RENAME_EXCHANGE != 0,
+        whiteout: flags & libc::RENAME_WHITEOUT != 0,
+    })
+}
+
+impl Reply {
+    /// For LOOKUP: a name that does not exist is an answer too.
+    fn done_lookup(self) -> stetfs::Done<stetfs::Attr> {
+        Box::new(move |result| match result {
+            Err(e) if e.errno() == libc::ENOENT => self.value(&no_entry()),
+            other => self.done_entry()(other),
+        })
+    }
+}

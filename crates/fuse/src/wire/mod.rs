@@ -1,0 +1,205 @@
+//! Our end of the FUSE protocol: requests from `/dev/fuse` as calls of a [`FileSystem`].
+
+mod abi;
+mod channel;
+mod dispatch;
+mod reply;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use stetfs::{Ino, ROOT_INO};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+use self::abi::{InHeader, InitIn, InitOut, init, op};
+use self::channel::{Channel, Received};
+use self::dispatch::Next;
+use crate::ops::{FileSystem, Invalidate};
+
+/// How long the kernel may keep names and attributes, seconds: the volume is ours alone, so what it
+/// knows stays right until a request of its own, or a notification of ours, changes it.
+const TTL_SECS: u64 = 365 * 24 * 3600;
+
+/// The largest write request, bytes; the kernel's own bound is 256 pages.
+const MAX_WRITE: u32 = 1 << 20;
+
+/// What is asked of the kernel, where it can.
+///
+/// Not `ATOMIC_O_TRUNC`: with it an open with O_TRUNC empties the file of a running program before
+/// the kernel answers ETXTBSY.
+const WANTED: u64 = init::ASYNC_READ
+    | init::EXPORT_SUPPORT
+    | init::BIG_WRITES
+    | init::DONT_MASK
+    | init::HAS_IOCTL_DIR
+    | init::DO_READDIRPLUS
+    | init::READDIRPLUS_AUTO
+    | init::ASYNC_DIO
+    | init::PARALLEL_DIROPS
+    | init::POSIX_ACL
+    | init::MAX_PAGES
+    | init::CACHE_SYMLINKS
+    | init::EXPLICIT_INVAL_DATA
+    | init::HANDLE_KILLPRIV_V2
+    | init::SETXATTR_EXT
+    | init::INIT_EXT
+    | init::DIRECT_IO_ALLOW_MMAP;
+
+/// FUSE calls the root 1; ext4 calls it 2 and uses 1 for bad blocks, which no name leads to.
+fn ino_of(nodeid: u64) -> Option<Ino> {
+    match nodeid {
+        1 => Some(ROOT_INO),
+        n => Ino::try_from(n).ok().filter(|ino| *ino > ROOT_INO),
+    }
+}
+
+/// The node number of `ino`.
+fn node_of(ino: Ino) -> u64 {
+    if ino == ROOT_INO { 1 } else { u64::from(ino) }
+}
+
+/// A connection to the kernel.
+pub(crate) struct Session<F> {
+    fs: Arc<F>,
+    channel: Channel,
+}
+
+/// How to talk to the kernel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SessionOptions {
+    /// Ask for the write-back cache.
+    pub(crate) writeback_cache: bool,
+}
+
+impl<F: FileSystem> Session<F> {
+    /// Agrees with the kernel on how to talk. `fuse` is the descriptor that was mounted.
+    pub(crate) fn start(
+        fs: Arc<F>,
+        fuse: OwnedFd,
+        options: SessionOptions,
+    ) -> io::Result<Session<F>> {
+        let channel = Channel::new(fuse);
+        let mut buf = vec![0; abi::MIN_READ_BUFFER];
+        let bad = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
+        let n = match channel.receive(&mut buf)? {
+            Received::Request(n) => n,
+            Received::End => return Err(io::ErrorKind::NotConnected.into()),
+        };
+        let request = buf.get(..n).unwrap_or_default();
+        let (header, body) = InHeader::read_from_prefix(request)
+            .map_err(|_| bad("the first request is too short"))?;
+        // Older kernels send less of it.
+        let mut arg = InitIn::new_zeroed();
+        for (to, from) in arg.as_mut_bytes().iter_mut().zip(body) {
+            *to = *from;
+        }
+        if header.opcode != op::INIT || arg.major != abi::MAJOR || arg.minor < 31 {
+            channel.send(header.unique, libc::EPROTO, [&[], &[]]);
+            return Err(bad("the kernel's FUSE is older than 7.31 (Linux 5.4)"));
+        }
+        let offered = u64::from(arg.flags) | u64::from(arg.flags2) << 32;
+        let wanted = WANTED
+            | if options.writeback_cache {
+                init::WRITEBACK_CACHE
+            } else {
+                0
+            };
+        let flags = offered & wanted;
+        tracing::debug!(
+            missing = format!("{:#x}", wanted & !offered),
+            "FUSE capabilities"
+        );
+        let answer = InitOut {
+            major: abi::MAJOR,
+            minor: arg.minor.min(abi::MINOR),
+            max_readahead: arg.max_readahead,
+            flags: flags as u32,
+            // Requests the kernel may have in flight on its own account: read-ahead and the like.
+            max_background: 64,
+            congestion_threshold: 48,
+            max_write: MAX_WRITE,
+            time_gran: 1,
+            max_pages: (MAX_WRITE / 4096) as u16,
+            map_alignment: 0,
+            flags2: (flags >> 32) as u32,
+            unused: [0; 7],
+        };
+        channel.send(header.unique, 0, [answer.as_bytes(), &[]]);
+        Ok(Session { fs, channel })
+    }
+
+    /// Sends the kernel word of changes.
+    pub(crate) fn kernel(&self) -> Arc<dyn Invalidate> {
+        Arc::new(Kernel(self.channel.clone()))
+    }
+
+    /// Serves requests with `threads` threads until the connection ends, and shuts the file system
+    /// down: before the kernel's last request is answered, if it sends one (`fuseblk`).
+    pub(crate) fn run(self, threads: usize) -> io::Result<()> {
+        let channels: io::Result<Vec<Channel>> =
+            (1..threads).map(|_| self.channel.another()).collect();
+        let mut channels = channels?;
+        channels.push(self.channel.clone());
+        let failed = Mutex::new(None);
+        std::thread::scope(|scope| {
+            for (i, channel) in channels.into_iter().enumerate() {
+                let (fs, failed) = (&self.fs, &failed);
+                let spawned = std::thread::Builder::new()
+                    .name(format!("fuse-{i}"))
+                    .spawn_scoped(scope, move || {
+                        if let Err(e) = serve(&**fs, &channel) {
+                            failed.lock().get_or_insert(e);
+                        }
+                    });
+                if let Err(e) = spawned {
+                    failed.lock().get_or_insert(e);
+                }
+            }
+        });
+        self.fs.shutdown();
+        failed.into_inner().map_or(Ok(()), Err)
+    }
+}
+
+/// Serves the requests of one descriptor.
+fn serve<F: FileSystem>(fs: &F, channel: &Channel) -> io::Result<()> {
+    let mut buf = vec![0; MAX_WRITE as usize + abi::MIN_READ_BUFFER];
+    loop {
+        let n = match channel.receive(&mut buf)? {
+            Received::Request(n) => n,
+            Received::End => return Ok(()),
+        };
+        match dispatch::serve(fs, channel, buf.get(..n).unwrap_or_default()) {
+            Next::GoOn => {}
+            Next::Destroy(reply) => {
+                fs.shutdown();
+                reply.empty();
+            }
+        }
+    }
+}
+
+struct Kernel(Channel);
+
+impl Invalidate for Kernel {
+    fn attributes(&self, ino: Ino) {
+        self.0.forget_attributes(node_of(ino));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_has_two_names_and_reserved_inodes_none() {
+        assert_eq!(ino_of(1), Some(ROOT_INO));
+        assert_eq!(node_of(ROOT_INO), 1);
+        assert_eq!(ino_of(2), None);
+        assert_eq!(ino_of(0), None);
+        assert_eq!(ino_of(11), Some(11));
+        assert_eq!(ino_of(1 << 40), None);
+    }
+}

@@ -1,0 +1,303 @@
+//! Answers: exactly one for each request, from any thread.
+
+use stetfs::{Attr, DirEntry, Done, FileType, FsError, Timestamp};
+use zerocopy::{FromZeros, Immutable, IntoBytes};
+
+use super::abi::{self, AttrOut, Dirent, EntryOut, GetxattrOut, OpenOut, StatxOut, SxTime, fopen};
+use super::channel::Channel;
+use super::{TTL_SECS, node_of};
+use crate::ops::{Listing, Opened, ReadDone, is_dot};
+
+/// The right to answer a request. Dropped without an answer, it answers EIO.
+pub(super) struct Reply {
+    channel: Channel,
+    unique: u64,
+    answered: bool,
+}
+
+impl Reply {
+    pub(super) fn new(channel: Channel, unique: u64) -> Reply {
+        Reply {
+            channel,
+            unique,
+            answered: false,
+        }
+    }
+
+    fn send(mut self, error: i32, parts: [&[u8]; 2]) {
+        self.answered = true;
+        self.channel.send(self.unique, error, parts);
+    }
+
+    pub(super) fn error(self, errno: i32) {
+        self.send(errno, [&[], &[]]);
+    }
+
+    pub(super) fn empty(self) {
+        self.send(0, [&[], &[]]);
+    }
+
+    pub(super) fn bytes(self, data: &[u8]) {
+        self.send(0, [data, &[]]);
+    }
+
+    pub(super) fn value<T: IntoBytes + Immutable>(self, value: &T) {
+        self.send(0, [value.as_bytes(), &[]]);
+    }
+
+    pub(super) fn value_and<T: IntoBytes + Immutable>(self, value: &T, data: &[u8]) {
+        self.send(0, [value.as_bytes(), data]);
+    }
+
+    /// A `Done` that sends the error, or what `with` sends.
+    pub(super) fn done<T: 'static>(self, with: impl FnOnce(Reply, T) + Send + 'static) -> Done<T> {
+        Box::new(move |result| match result {
+            Ok(value) => with(self, value),
+            Err(e) => self.error(e.errno()),
+        })
+    }
+
+    pub(super) fn done_empty(self) -> Done {
+        self.done(|reply, ()| reply.empty())
+    }
+
+    pub(super) fn done_bytes(self) -> Done<Vec<u8>> {
+        self.done(|reply, data: Vec<u8>| reply.bytes(&data))
+    }
+
+    pub(super) fn done_read(self) -> ReadDone {
+        Box::new(move |result| match result {
+            Ok(data) => self.bytes(data),
+            Err(e) => self.error(e.errno()),
+        })
+    }
+
+    pub(super) fn done_entry(self) -> Done<Attr> {
+        self.done(|reply, attr| reply.value(&entry(&attr)))
+    }
+
+    pub(super) fn done_attr(self) -> Done<Attr> {
+        self.done(|reply, a| {
+            reply.value(&AttrOut {
+                attr_valid: TTL_SECS,
+                attr_valid_nsec: 0,
+                dummy: 0,
+                attr: attr(&a),
+            });
+        })
+    }
+
+    pub(super) fn done_statx(self) -> Done<Attr> {
+        self.done(|reply, a| reply.value(&statx(&a)))
+    }
+
+    pub(super) fn done_opened(self) -> Done<Opened> {
+        self.done(|reply, opened| reply.value(&open_out(opened)))
+    }
+
+    pub(super) fn done_opened_dir(self) -> Done<Opened> {
+        self.done(|reply, opened: Opened| {
+            reply.value(&OpenOut {
+                fh: opened.fh.0,
+                open_flags: 0,
+                backing_id: 0,
+            });
+        })
+    }
+
+    pub(super) fn done_created(self) -> Done<(Attr, Opened)> {
+        self.done(|reply, (attr, opened): (Attr, Opened)| {
+            reply.value_and(&entry(&attr), open_out(opened).as_bytes());
+        })
+    }
+
+    /// For an extended attribute or the list of them: the value, or its size when `size` is 0.
+    pub(super) fn done_xattr(self, size: u32) -> Done<Vec<u8>> {
+        self.done(
+            move |reply, value: Vec<u8>| match u32::try_from(value.len()) {
+                Ok(len) if size == 0 => reply.value(&GetxattrOut {
+                    size: len,
+                    padding: 0,
+                }),
+                Ok(len) if len <= size => reply.bytes(&value),
+                _ => reply.error(libc::ERANGE),
+            },
+        )
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        if !self.answered {
+            tracing::error!("a request was not answered");
+            self.channel.send(self.unique, libc::EIO, [&[], &[]]);
+        }
+    }
+}
+
+fn open_out(opened: Opened) -> OpenOut {
+    // Nothing is left to do at close: what must be synced was synced when it was written.
+    let mut open_flags = fopen::KEEP_CACHE | fopen::NOFLUSH;
+    if opened.direct_io {
+        open_flags |= fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES;
+    }
+    OpenOut {
+        fh: opened.fh.0,
+        open_flags,
+        backing_id: 0,
+    }
+}
+
+pub(super) fn attr(a: &Attr) -> abi::Attr {
+    abi::Attr {
+        ino: u64::from(a.ino),
+        size: a.size,
+        blocks: a.blocks,
+        atime: a.atime.sec,
+        mtime: a.mtime.sec,
+        ctime: a.ctime.sec,
+        atimensec: a.atime.nsec,
+        mtimensec: a.mtime.nsec,
+        ctimensec: a.ctime.nsec,
+        mode: a.mode,
+        nlink: a.nlink,
+        uid: a.uid,
+        gid: a.gid,
+        // The low 32 bits of makedev's packing are what the kernel takes.
+        rdev: a.rdev as u32,
+        blksize: a.blksize,
+        flags: 0,
+    }
+}
+
+fn entry(a: &Attr) -> EntryOut {
+    EntryOut {
+        nodeid: node_of(a.ino),
+        generation: u64::from(a.generation),
+        entry_valid: TTL_SECS,
+        attr_valid: TTL_SECS,
+        entry_valid_nsec: 0,
+        attr_valid_nsec: 0,
+        attr: attr(a),
+    }
+}
+
+/// Node 0: the kernel remembers that the name does not exist.
+pub(super) fn no_entry() -> EntryOut {
+    EntryOut {
+        entry_valid: TTL_SECS,
+        ..EntryOut::new_zeroed()
+    }
+}
+
+/// `STATX_BASIC_STATS | STATX_BTIME`.
+const STATX_MASK: u32 = 0x0fff;
+
+fn statx(a: &Attr) -> StatxOut {
+    let time = |t: Timestamp| SxTime {
+        sec: t.sec,
+        nsec: t.nsec,
+        reserved: 0,
+    };
+    StatxOut {
+        attr_valid: TTL_SECS,
+        attr_valid_nsec: 0,
+        flags: 0,
+        spare: [0; 2],
+        stat: abi::Statx {
+            mask: STATX_MASK,
+            blksize: a.blksize,
+            attributes: 0,
+            nlink: a.nlink,
+            uid: a.uid,
+            gid: a.gid,
+            mode: a.mode as u16,
+            spare0: 0,
+            ino: u64::from(a.ino),
+            size: a.size,
+            blocks: a.blocks,
+            attributes_mask: 0,
+            atime: time(a.atime),
+            btime: time(a.crtime),
+            ctime: time(a.ctime),
+            mtime: time(a.mtime),
+            rdev_major: libc::major(a.rdev),
+            rdev_minor: libc::minor(a.rdev),
+            dev_major: 0,
+            dev_minor: 0,
+            spare2: [0; 14],
+        },
+    }
+}
+
+/// `S_IFMT >> 12`, as readdir(3) shows it.
+fn dirent_kind(kind: FileType) -> u32 {
+    u32::from(match kind {
+        FileType::Regular => libc::DT_REG,
+        FileType::Directory => libc::DT_DIR,
+        FileType::Symlink => libc::DT_LNK,
+        FileType::CharDevice => libc::DT_CHR,
+        FileType::BlockDevice => libc::DT_BLK,
+        FileType::Fifo => libc::DT_FIFO,
+        FileType::Socket => libc::DT_SOCK,
+    })
+}
+
+/// A directory listing being put together.
+pub(super) struct List {
+    reply: Reply,
+    buf: Vec<u8>,
+    room: usize,
+}
+
+impl List {
+    /// An answer of up to `room` bytes.
+    pub(super) fn new(reply: Reply, room: usize) -> List {
+        List {
+            reply,
+            buf: Vec::with_capacity(room),
+            room,
+        }
+    }
+}
+
+impl Listing for List {
+    fn add(&mut self, entry_: &DirEntry, kind: FileType, attr: Option<&Attr>) -> bool {
+        let plus = if attr.is_some() {
+            size_of::<EntryOut>()
+        } else {
+            0
+        };
+        let len = (plus + size_of::<Dirent>() + entry_.name.len()).next_multiple_of(8);
+        if self.buf.len() + len > self.room {
+            return false;
+        }
+        let end = self.buf.len() + len;
+        if let Some(attr) = attr {
+            let known = if is_dot(&entry_.name) {
+                // The kernel makes no node of the dots.
+                EntryOut::new_zeroed()
+            } else {
+                entry(attr)
+            };
+            self.buf.extend_from_slice(known.as_bytes());
+        }
+        let dirent = Dirent {
+            ino: u64::from(entry_.ino),
+            off: entry_.next,
+            namelen: entry_.name.len() as u32,
+            kind: dirent_kind(kind),
+        };
+        self.buf.extend_from_slice(dirent.as_bytes());
+        self.buf.extend_from_slice(&entry_.name);
+        self.buf.resize(end, 0);
+        true
+    }
+
+    fn finish(self: Box<Self>, result: Result<(), FsError>) {
+        match result {
+            Ok(()) => self.reply.bytes(&self.buf),
+            Err(e) => self.reply.error(e.errno()),
+        }
+    }
+}
