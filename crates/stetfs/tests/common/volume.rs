@@ -41,7 +41,7 @@ pub fn base_with(block: u32, journal: u32) -> Base {
 }
 
 fn make(block: u32, journal: u32) -> Base {
-    let journal_mib = u64::from(journal) * u64::from(block) >> 20;
+    let journal_mib = (u64::from(journal) * u64::from(block)) >> 20;
     let rest_mib = if block == 1024 { 7 } else { 20 };
     let image = Image::sparse((journal_mib + rest_mib) << 20).unwrap();
     let journal = format!("size={journal_mib}");
