@@ -1,7 +1,7 @@
 //! What each call that promises durability makes durable: the server is killed right after it returned.
 //!
-//! Among them are those that other user-space ext4s got wrong: fsync of a directory or of a read-only descriptor, and data that
-//! nobody synced and that is never written back. Not `sync` and `syncfs`: the kernel does not pass them on to FUSE servers (README.md).
+//! Each case is one that a user-space ext4 got wrong: fsync of a directory or of a read-only descriptor, syncfs,
+//! data that nobody synced and that is never written back.
 
 #![allow(clippy::unwrap_used)]
 
@@ -172,6 +172,27 @@ fn fsync_of_a_read_only_descriptor(m: &Mounter) {
     );
 }
 
+fn syncfs_of_everything(m: &Mounter) {
+    crash_after(
+        m,
+        |root| {
+            for i in 0..200u8 {
+                fs::write(root.join(format!("dir/file-{i}")), vec![i; 5_000]).unwrap();
+            }
+            rustix::fs::syncfs(File::open(root).unwrap()).unwrap();
+        },
+        |root| {
+            for i in 0..200u8 {
+                assert_eq!(
+                    fs::read(root.join(format!("dir/file-{i}"))).unwrap(),
+                    vec![i; 5_000],
+                    "file {i}"
+                );
+            }
+        },
+    );
+}
+
 fn synchronous_writes(m: &Mounter) {
     crash_after(
         m,
@@ -337,6 +358,7 @@ cases! {
     fdatasync_of_a_directory;
     fsync_of_a_directory_after_rename_and_unlink;
     fsync_of_a_read_only_descriptor;
+    syncfs_of_everything;
     synchronous_writes;
     msync_of_a_mapping;
     what_nobody_synced;

@@ -9,7 +9,7 @@ use rustix::fs::{major, minor};
 
 use super::sys;
 
-/// The process that holds a lock on this file, from /proc/locks.
+/// The living process that holds a lock on this file, from /proc/locks.
 pub(super) fn lock_holder(meta: &Metadata) -> Option<String> {
     let wanted = format!(
         "{:02x}:{:02x}:{}",
@@ -27,8 +27,12 @@ pub(super) fn lock_holder(meta: &Metadata) -> Option<String> {
     if pid == std::process::id() {
         return Some("this process".to_owned());
     }
-    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    Some(format!("process {pid} ({})", name.trim_end()))
+    // "1234 (name) S …": Z and X are dead, and what they held is about to go.
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (head, tail) = stat.rsplit_once(')')?;
+    let (_, name) = head.split_once('(')?;
+    let dead = matches!(tail.split_whitespace().next(), Some("Z" | "X"));
+    (!dead).then(|| format!("process {pid} ({name})"))
 }
 
 /// Where the kernel has block device `rdev` mounted.

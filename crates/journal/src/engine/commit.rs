@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use super::log::{Durable, Pending};
+use parking_lot::MutexGuard;
+
+use super::log::{Durable, Log, Pending};
 use super::{Inner, Slot};
 use crate::edges::valid_fronts;
 use crate::error::Result;
@@ -253,17 +255,7 @@ impl Inner {
         let mut after = Vec::new();
         for (i, slot) in self.slots.iter().enumerate() {
             let front = fronts.get(&slot.lane).copied().unwrap_or(0);
-            while let Some(tx) = log.lanes.get_mut(i).and_then(|l| {
-                l.durable
-                    .front()
-                    .is_some_and(|d| d.id.seq <= front)
-                    .then(|| l.durable.pop_front())
-                    .flatten()
-            }) {
-                // A home write of a freed block must not land after the block is used again.
-                while log.in_flight(&tx.freed) && !self.stopped.load(Ordering::Acquire) {
-                    self.log_changed.wait(&mut log);
-                }
+            while let Some(tx) = self.next_valid(&mut log, i, front) {
                 let dropped = log.drop_pending(&tx.freed);
                 let (replaced, mut callbacks) = log.accept(tx);
                 self.pinned.fetch_sub(dropped + replaced, Ordering::Relaxed);
@@ -277,5 +269,24 @@ impl Inner {
             }
         }
         after
+    }
+
+    /// Takes the next durable transaction of a lane that is valid now, once no home write of a block
+    /// it freed is under way: such a write must not land after the block is used again. While it
+    /// waits the transaction stays listed, for the tail may not pass it (K2).
+    fn next_valid(
+        &self,
+        log: &mut MutexGuard<'_, Log>,
+        lane: usize,
+        front: u64,
+    ) -> Option<Durable> {
+        loop {
+            let durable = &log.lanes.get(lane)?.durable;
+            let tx = durable.front().filter(|d| d.id.seq <= front)?;
+            if !log.in_flight(&tx.freed) || self.stopped.load(Ordering::Acquire) {
+                return log.lanes.get_mut(lane)?.durable.pop_front();
+            }
+            self.log_changed.wait(log);
+        }
     }
 }
