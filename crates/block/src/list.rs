@@ -57,6 +57,19 @@ impl<'a> WriteList<'a> {
         }
     }
 
+    /// Adds everything of `other`, after what is here.
+    pub fn extend(&mut self, other: &WriteList<'a>) {
+        let mut slices = other.slices.iter();
+        for run in &other.runs {
+            let mut offset = run.offset;
+            for slice in slices.by_ref().take(run.slices) {
+                append(&mut self.runs, offset, slice.len());
+                self.slices.push(*slice);
+                offset += slice.len() as u64;
+            }
+        }
+    }
+
     /// The merged requests.
     pub fn writes(&self) -> Vec<Write<'_>> {
         let mut rest = self.slices.as_slice();

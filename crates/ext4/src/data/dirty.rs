@@ -277,6 +277,11 @@ impl Fs {
     /// # Errors
     /// The first failed write. Each file remembers its own for its openers.
     pub(super) fn flush_files(&self, files: &[&Inode]) -> Result<()> {
+        self.flush_files_and(files, &WriteList::new())
+    }
+
+    /// The same, with other writes in the last batch.
+    fn flush_files_and(&self, files: &[&Inode], also: &WriteList<'_>) -> Result<()> {
         let room = (BATCH_BYTES / self.geo.block_size as usize).max(1);
         let mut batch = Batch {
             locks: Vec::new(),
@@ -304,15 +309,15 @@ impl Fs {
                 batch.lock(inode);
                 from = batch.take(at, last, room - batch.blocks.len());
                 if batch.blocks.len() >= room {
-                    result = result.and(self.submit(&mut batch));
+                    result = result.and(self.submit(&mut batch, &WriteList::new()));
                 }
             }
         }
-        result.and(self.submit(&mut batch))
+        result.and(self.submit(&mut batch, also))
     }
 
-    /// Writes a batch and lets its files go.
-    fn submit(&self, batch: &mut Batch<'_>) -> Result<()> {
+    /// Writes a batch, with `also`, and lets its files go.
+    fn submit(&self, batch: &mut Batch<'_>, also: &WriteList<'_>) -> Result<()> {
         let Batch { locks, blocks } = std::mem::replace(
             batch,
             Batch {
@@ -326,7 +331,8 @@ impl Fs {
         for (_, block, page) in order {
             list.push(block.nr() * u64::from(self.geo.block_size), &page[..]);
         }
-        let result = if blocks.is_empty() {
+        list.extend(also);
+        let result = if list.is_empty() {
             Ok(())
         } else {
             list.submit(&**self.cache.device())
@@ -354,17 +360,17 @@ impl Fs {
         result
     }
 
-    /// Writes home the dirty data of these inodes.
+    /// Writes home the dirty data of these inodes, and `also` in the last batch.
     ///
     /// # Errors
     /// As [`flush_files`](Self::flush_files).
-    pub(super) fn flush_inodes(&self, inos: &[Ino]) -> Result<()> {
+    pub(super) fn flush_inodes(&self, inos: &[Ino], also: &WriteList<'_>) -> Result<()> {
         let inos: BTreeSet<Ino> = inos.iter().copied().collect();
         let files: Vec<Arc<Inode>> = inos
             .into_iter()
             .filter_map(|ino| self.inodes.find(ino))
             .collect();
-        self.flush_files(&files.iter().map(|f| &**f).collect::<Vec<_>>())
+        self.flush_files_and(&files.iter().map(|f| &**f).collect::<Vec<_>>(), also)
     }
 
     /// Writes home the dirty data of files that have some since before `until`.

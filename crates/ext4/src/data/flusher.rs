@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
+use stetfs_block::WriteList;
 use stetfs_journal::JournalError;
 
 use super::dirty::DirtySet;
@@ -128,12 +129,17 @@ impl Fs {
         Ok(())
     }
 
-    /// Writes home the dirty data of these inodes. The device has it on return; no flush.
+    /// Writes home the dirty data of these inodes, and `also` in the last batch of it. The device has
+    /// it on return; no flush.
     ///
     /// # Errors
     /// A failed write; the journal is to stop.
-    pub(crate) fn write_home(&self, inos: &[Ino]) -> Result<(), JournalError> {
-        self.flush_inodes(inos).map_err(|e| match e {
+    pub(crate) fn write_home(
+        &self,
+        inos: &[Ino],
+        also: &WriteList<'_>,
+    ) -> Result<(), JournalError> {
+        self.flush_inodes(inos, also).map_err(|e| match e {
             FsError::Device(cause) => JournalError::Device(cause),
             FsError::Journal(e) => e,
             other => JournalError::Aborted(other.to_string()),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use stetfs_block::WriteList;
 use stetfs_journal::{FileState, JournalError};
 use stetfs_ondisk::ext4::features::{Incompat, RoCompat};
 
@@ -11,8 +12,12 @@ use crate::fs::Fs;
 use crate::types::{Done, Ino};
 
 impl FileState for Fs {
-    fn write_data(&self, inos: &[Ino]) -> std::result::Result<(), JournalError> {
-        self.write_home(inos)
+    fn write_data(
+        &self,
+        inos: &[Ino],
+        also: &WriteList<'_>,
+    ) -> std::result::Result<(), JournalError> {
+        self.write_home(inos, also)
     }
 
     fn aborted(&self, why: &JournalError) {
@@ -115,7 +120,7 @@ impl Fs {
         self.stop_flusher();
         let home = match self.journal.aborted() {
             Some(why) => Err(why),
-            None => self.write_home(&self.dirty_inodes()),
+            None => self.write_home(&self.dirty_inodes(), &WriteList::new()),
         };
         if let Err(e) = home {
             self.journal.abort(e.clone());

@@ -6,12 +6,13 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use parking_lot::MutexGuard;
+use stetfs_block::WriteList;
 
 use super::log::{Durable, Log, Pending};
 use super::{Inner, Slot};
 use crate::edges::valid_fronts;
 use crate::error::Result;
-use crate::ids::{CommitPoint, Lane};
+use crate::ids::{CommitPoint, Ino, Lane};
 use crate::policy::LogTail;
 use crate::stats::bump;
 use crate::tx::{AfterCommit, Phase, Snapshot, Tx, TxRest};
@@ -26,8 +27,9 @@ struct Committing {
 
 impl Inner {
     /// Commits every lane's running transaction that `point` needs, with all that is chained to
-    /// it. Called by the commit thread only. Returns whether anything was written to the log.
-    pub(crate) fn commit_group(&self, point: &CommitPoint) -> Result<bool> {
+    /// it, and makes the dirty data of `data` durable under the same flush. Called by the commit
+    /// thread only. Returns whether there was anything to commit; if not, nothing was written.
+    pub(crate) fn commit_group(&self, point: &CommitPoint, data: &[Ino]) -> Result<bool> {
         let started = Instant::now();
         let group = self.lock_group(point);
         if group.is_empty() {
@@ -54,8 +56,9 @@ impl Inner {
             run.locked = false;
             slot.changed.notify_all();
         }
+        let mut data = data;
         for committing in all {
-            self.write_tx(committing)?;
+            self.write_tx(committing, std::mem::take(&mut data))?;
         }
         let after = self.validate();
         for f in after {
@@ -133,7 +136,7 @@ impl Inner {
         }
     }
 
-    fn write_tx(&self, tx: Committing) -> Result<()> {
+    fn write_tx(&self, tx: Committing, data: &[Ino]) -> Result<()> {
         let Committing {
             snapshot,
             rest,
@@ -144,9 +147,13 @@ impl Inner {
         let Some(medium) = self.scheme.media.get(lane) else {
             return Ok(());
         };
-        self.write_data(&rest.ordered)?;
-        if !rest.ordered.is_empty() && medium.one_flush() {
+        let mut data = [data, &rest.ordered].concat();
+        data.sort_unstable();
+        data.dedup();
+        if !data.is_empty() && medium.one_flush() {
+            self.write_data(&data, &WriteList::new())?;
             self.flush()?;
+            data.clear();
         }
 
         let encoded = self.scheme.codec.encode(&snapshot)?;
@@ -187,7 +194,9 @@ impl Inner {
                 self.barrier(),
             )?;
         }
-        medium.commit(at, &encoded, self.barrier())?;
+        medium.commit(at, &encoded, self.barrier(), &mut |log| {
+            self.write_data(&data, log)
+        })?;
         bump(&self.counters.blocks_logged, encoded.blocks());
         bump(
             &self.counters.bytes_logged,

@@ -20,7 +20,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use stetfs_block::BlockDevice;
+use stetfs_block::{BlockDevice, WriteList};
 
 use crate::error::{JournalError, Result};
 use crate::handle::Handle;
@@ -36,12 +36,13 @@ use service::Queue;
 /// What the journal needs from the file system. All calls come from the journal's own threads,
 /// with no lock held.
 pub trait FileState: Send + Sync {
-    /// Writes home all dirty data of these inodes. The device has it on return; no flush.
-    /// Takes nothing that ranks before `Rank::DataFlush` and opens no handle.
+    /// Writes home all dirty data of these inodes, and `also` in the last batch of it. The device
+    /// has it all on return; no flush. Takes nothing that ranks before `Rank::DataFlush` and opens
+    /// no handle.
     ///
     /// # Errors
     /// A failed write; the journal stops.
-    fn write_data(&self, inos: &[Ino]) -> Result<()>;
+    fn write_data(&self, inos: &[Ino], also: &WriteList<'_>) -> Result<()>;
     /// The journal stopped: the file system turns read-only.
     fn aborted(&self, why: &JournalError);
     /// Called about once a second, for background write-back.
@@ -503,10 +504,11 @@ impl Inner {
         Ok(())
     }
 
-    pub(crate) fn write_data(&self, inos: &[Ino]) -> Result<()> {
+    /// Writes home the dirty data of these inodes, and `also` with it.
+    pub(crate) fn write_data(&self, inos: &[Ino], also: &WriteList<'_>) -> Result<()> {
         match self.fs.get().and_then(Weak::upgrade) {
-            Some(fs) if !inos.is_empty() => fs.write_data(inos),
-            _ => Ok(()),
+            Some(fs) if !inos.is_empty() => fs.write_data(inos, also),
+            _ => Ok(also.submit(&*self.device)?),
         }
     }
 

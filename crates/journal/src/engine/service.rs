@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
+use stetfs_block::WriteList;
 
 use super::{Done, Inner};
 use crate::error::Result;
@@ -121,7 +122,9 @@ impl Inner {
                 continue;
             }
             let (_, inos) = union(&waiters);
-            let result = self.write_data(&inos).and_then(|()| self.flush());
+            let result = self
+                .write_data(&inos, &WriteList::new())
+                .and_then(|()| self.flush());
             if let Err(e) = &result {
                 self.stop(Some(e.clone()));
             }
@@ -153,10 +156,10 @@ impl Inner {
     }
 
     fn serve(&self, point: &CommitPoint, inos: &[Ino], somebody_waits: bool) -> Result<()> {
-        self.write_data(inos)?;
-        let committed = !self.is_valid(point) && self.commit_group(point)?;
+        let committed = !self.is_valid(point) && self.commit_group(point, inos)?;
         if !committed && somebody_waits {
             // Durable already, or nothing to commit: what was written home still needs a flush.
+            self.write_data(inos, &WriteList::new())?;
             self.flush()?;
         }
         Ok(())

@@ -74,23 +74,33 @@ impl Medium for Jbd2Ring {
         self.end
     }
 
-    fn commit(&self, at: u64, tx: &Encoded, barrier: bool) -> Result<()> {
+    fn commit(
+        &self,
+        at: u64,
+        tx: &Encoded,
+        barrier: bool,
+        send: &mut dyn FnMut(&WriteList<'_>) -> Result<()>,
+    ) -> Result<()> {
         let device = &**self.area.device();
         let mut list = WriteList::new();
         for (i, page) in tx.body.iter().enumerate() {
             list.push(self.area.offset(self.advance(at, i as u64)), page);
         }
-        let Some(seal) = &tx.seal else {
-            return send(&list, device, barrier);
-        };
         let seal_at = self.area.offset(self.advance(at, tx.body.len() as u64));
-        if self.async_commit || !barrier {
+        let mut apart = tx.seal.as_ref();
+        if (self.async_commit || !barrier)
+            && let Some(seal) = apart.take()
+        {
             list.push(seal_at, seal);
-            return send(&list, device, barrier);
+        }
+        send(&list)?;
+        if barrier {
+            device.flush()?;
         }
         // The kernel's barriers: all of it durable, then the commit block, durable by itself.
-        list.submit_flush(device)?;
-        device.write_batch(&[Write::new(seal_at, seal).fua()])?;
+        if let Some(seal) = apart {
+            device.write_batch(&[Write::new(seal_at, seal).fua()])?;
+        }
         Ok(())
     }
 
@@ -117,16 +127,6 @@ impl Medium for Jbd2Ring {
     fn read(&self, at: u64, count: u64) -> Result<Vec<PageRef>> {
         self.area.read((0..count).map(|i| self.advance(at, i)))
     }
-}
-
-/// Submits the writes, durably if the volume has barriers.
-fn send(list: &WriteList<'_>, device: &dyn BlockDevice, barrier: bool) -> Result<()> {
-    if barrier {
-        list.submit_flush(device)?;
-    } else {
-        list.submit(device)?;
-    }
-    Ok(())
 }
 
 /// A zeroed page filled in by `fill`.

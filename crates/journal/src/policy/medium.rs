@@ -1,5 +1,6 @@
 //! Where a lane's log lives: a ring of blocks, how it is written, sealed and trimmed.
 
+use stetfs_block::WriteList;
 use stetfs_cache::PageRef;
 
 use crate::error::Result;
@@ -21,11 +22,18 @@ pub trait Medium: Send + Sync {
     /// One past the last log block of the ring.
     fn end(&self) -> u64;
     /// Writes a transaction at `at` and makes it durable by the rules of its format; everything
-    /// written to the device before is durable too on return (with `barrier`).
+    /// written to the device before is durable too on return (with `barrier`). `send` takes what
+    /// goes out before the first flush, and may write more along with it.
     ///
     /// # Errors
     /// The device's; nothing can be said about the transaction then.
-    fn commit(&self, at: u64, tx: &Encoded, barrier: bool) -> Result<()>;
+    fn commit(
+        &self,
+        at: u64,
+        tx: &Encoded,
+        barrier: bool,
+        send: &mut dyn FnMut(&WriteList<'_>) -> Result<()>,
+    ) -> Result<()>;
     /// Whether a commit goes out under one flush, seal and all: what must be durable before the
     /// transaction counts (ordered data) then needs a flush of its own.
     fn one_flush(&self) -> bool;

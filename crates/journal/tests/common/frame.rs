@@ -56,12 +56,19 @@ impl Medium for Ring {
     fn end(&self) -> u64 {
         self.end
     }
-    fn commit(&self, at: u64, tx: &Encoded, _: bool) -> Result<()> {
+    fn commit(
+        &self,
+        at: u64,
+        tx: &Encoded,
+        _: bool,
+        send: &mut dyn FnMut(&WriteList<'_>) -> Result<()>,
+    ) -> Result<()> {
         let mut list = WriteList::new();
         for (i, page) in tx.body.iter().enumerate() {
             list.push(self.advance(at, i as u64) * BS as u64, page);
         }
-        Ok(list.submit_flush(&*self.device)?)
+        send(&list)?;
+        Ok(self.device.flush()?)
     }
     fn one_flush(&self) -> bool {
         true
