@@ -20,8 +20,8 @@ const MAY_IMPORT: [(&str, &[&str]); 12] = [
         &["ondisk", "sync", "block", "cache", "journal", "ext4"],
     ),
     ("fuse", &["stetfs"]),
-    ("cli", &["stetfs", "fuse", "bench"]),
-    ("crash", &["stetfs", "block", "flash", "testkit"]),
+    ("cli", &["stetfs", "fuse", "bench", "crash"]),
+    ("crash", &["stetfs", "fuse", "block", "flash", "testkit"]),
     ("testkit", &[]),
 ];
 

@@ -21,13 +21,13 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::volume::options;
 use common::{number, watchdog};
 use hostile::damage::damage;
 use hostile::images::{Image, images};
 use hostile::memory;
 use hostile::visit::{change, wander};
 use stetfs::{Fs, FsOptions, OnError, Preset};
+use stetfs_crash::volume::options;
 
 #[global_allocator]
 static MEMORY: memory::Counting = memory::Counting;
@@ -162,8 +162,8 @@ fn damaged_volumes_give_errors() {
 fn undamaged_volumes_give_none() {
     for image in images() {
         let device = Arc::new(image.device.fork());
-        let fs = common::volume::open(&device, &options(Preset::Ordered)).unwrap();
-        common::seen::Seen::capture(&fs).unwrap_or_else(|e| panic!("{}: {e}", image.name));
+        let fs = stetfs_crash::volume::open(&device, &options(Preset::Ordered)).unwrap();
+        stetfs_crash::tree::Seen::capture(&fs).unwrap_or_else(|e| panic!("{}: {e}", image.name));
         let mut rng = fastrand::Rng::with_seed(1);
         let found = wander(&fs, &mut rng);
         assert!(
@@ -174,6 +174,6 @@ fn undamaged_volumes_give_none() {
         assert_eq!(found.errors, Vec::<String>::new(), "{}", image.name);
         change(&fs, &found, &mut rng);
         fs.unmount().unwrap();
-        common::volume::fsck(&device).unwrap_or_else(|e| panic!("{}: {e}", image.name));
+        stetfs_crash::volume::fsck(&device).unwrap_or_else(|e| panic!("{}: {e}", image.name));
     }
 }

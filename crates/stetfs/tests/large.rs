@@ -8,12 +8,12 @@ mod common;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use common::op::{Op, Session};
-use common::seen::Seen;
-use common::volume::{fsck, mke2fs, open, options, sums};
 use common::{long, watchdog};
 use stetfs::{Ctx, Fs, MemDevice, Preset};
 use stetfs_block::{Event, Recorder, Replay};
+use stetfs_crash::tree::Seen;
+use stetfs_crash::volume::{fsck, mke2fs, open, options, sums};
+use stetfs_crash::workload::{Op, Session};
 use stetfs_testkit::Scratch;
 
 const BLOCK: u64 = 1024;
@@ -31,7 +31,7 @@ fn comb() -> &'static (MemDevice, (u64, u64)) {
             .unwrap()
             .set_len(48 << 20)
             .unwrap();
-        mke2fs(&path, &["-b", "1024", "-J", "size=1", "-N", "256"]);
+        mke2fs(&path, &["-b", "1024", "-J", "size=1", "-N", "256"]).unwrap();
         let device = Arc::new(MemDevice::load(&path).unwrap());
         let fs = open(&device, &options(Preset::Ordered)).unwrap();
         let ctx = Ctx::default();

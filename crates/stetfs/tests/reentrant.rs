@@ -12,13 +12,13 @@ mod common;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use common::op::Op;
-use common::oracle::Script;
-use common::run::{Progresses, Work, record_recovery};
-use common::volume::{base, base_with, options};
 use common::{long, number, watchdog};
 use stetfs::{FsOptions, MemDevice, Preset};
 use stetfs_block::{Event, Log, PendingSector, Replay};
+use stetfs_crash::judge::{Checks, record_recovery};
+use stetfs_crash::volume::{base, base_with, options};
+use stetfs_crash::work::{Progresses, Work};
+use stetfs_crash::workload::{Op, Script};
 
 const BLOCKS: [u32; 2] = [1024, 4096];
 
@@ -73,11 +73,27 @@ impl Case {
 
 fn work(case: Case, scripts: Vec<Script>) -> Work {
     Work {
-        base: base(case.block),
+        base: base(case.block).unwrap(),
         preset: case.preset,
         options: options(case.preset),
         scripts,
+        promise: Default::default(),
     }
+}
+
+fn check(
+    work: &Work,
+    crashed: &MemDevice,
+    progress: &Progresses,
+    thorough: bool,
+) -> Result<(), String> {
+    let checks = if thorough {
+        Checks::OURS
+    } else {
+        Checks::default()
+    };
+    work.check(crashed, progress, checks)
+        .map_err(|e| e.to_string())
 }
 
 /// Every kind of operation, each before and after syncs.
@@ -166,6 +182,7 @@ fn every_operation(block: u32, preset: Preset) -> Script {
             path: p("d/b"),
             offset: 8000,
             len: 20_000,
+            keep: false,
         },
         write("d/b", 12_000, 5000, 8),
         Op::Punch {
@@ -178,6 +195,7 @@ fn every_operation(block: u32, preset: Preset) -> Script {
             path: p("d/b"),
             offset: 11_000,
             len: 7000,
+            keep: false,
         },
         Op::RemoveXattr {
             path: p("a"),
@@ -211,8 +229,8 @@ fn cut_everywhere(test: &str, mut case: Case, work: &Work, step: u64, thorough: 
     case.cut = number("STETFS_CUT").unwrap_or(0);
     loop {
         let _watched = watchdog::watch(format!("{case:?}"), PATIENCE);
-        let (crashed, progress, finished) = work.cut_after(case.cut);
-        let checked = work.check(&crashed, &progress, tried % thorough == 0 || long());
+        let (crashed, progress, finished) = work.cut_after(case.cut).unwrap();
+        let checked = check(work, &crashed, &progress, tried % thorough == 0 || long());
         case.expect(test, &crashed, checked);
         tried += 1;
         if finished || number("STETFS_CUT").is_some() {
@@ -318,7 +336,7 @@ fn tear(
     points: usize,
     mut found: impl FnMut(Case, &MemDevice, Result<(), String>),
 ) {
-    let log = work.record();
+    let log = work.record().unwrap();
     let mut replay = Replay::new(&work.base.image, &log);
     let points = match number("STETFS_CUT") {
         Some(cut) => vec![cut as usize],
@@ -340,7 +358,7 @@ fn tear(
             let _watched = watchdog::watch(format!("{case:?}"), PATIENCE);
             let crashed = replay.crash(arrivals(point, torn));
             let thorough = torn % 20 == 0 || long();
-            found(case, &crashed, work.check(&crashed, &progress, thorough));
+            found(case, &crashed, check(work, &crashed, &progress, thorough));
         }
     }
 }
@@ -404,7 +422,7 @@ fn recovery_cut(preset: Preset) {
         });
         ops.extend(tail);
         let work = work(case, vec![Script::of(ops, block.into(), preset)]);
-        let log = work.record();
+        let log = work.record().unwrap();
         let mut replay = Replay::new(&work.base.image, &log);
         let done = 1 + log
             .events
@@ -422,7 +440,9 @@ fn recovery_cut(preset: Preset) {
             replay.advance_to(point);
             let crashed = replay.only_durable();
             let progress = work.progress_at(&log, point);
-            let result = work.check_cut_recovery(&crashed, &progress);
+            let result = work
+                .check_cut_recovery(&crashed, &progress)
+                .map_err(|e| e.to_string());
             let cuts = case.expect("recovery_cut", &crashed, result);
             let result = torn_recovery(&work, &crashed, &progress);
             let torn = case.expect("recovery_cut", &crashed, result);
@@ -434,14 +454,14 @@ fn recovery_cut(preset: Preset) {
 
 /// Crashes with torn writes at every event of a recovery: the next one has the same result.
 fn torn_recovery(work: &Work, crashed: &MemDevice, progress: &Progresses) -> Result<u64, String> {
-    let log = record_recovery(crashed, &work.options)?;
+    let log = record_recovery(crashed, &work.options).map_err(|e| e.to_string())?;
     let mut replay = Replay::new(crashed, &log);
     let mut tried = 0;
     for point in 0..=log.len() {
         replay.advance_to(point);
         for torn in [0, 3, 4, 5] {
             let again = replay.crash(arrivals(point, torn));
-            work.check(&again, progress, long()).map_err(|e| {
+            check(work, &again, progress, long()).map_err(|e| {
                 format!(
                     "a recovery torn at event {point} of {}, variant {torn}: {e}",
                     log.len()
@@ -484,7 +504,7 @@ fn large_writes_are_whole_or_absent() {
         Op::SyncAll,
     ];
     let mut work = work(case, vec![Script::of(ops, 4096, preset)]);
-    work.base = base_with(4096, 4096);
+    work.base = base_with(4096, 4096).unwrap();
     cut_everywhere("large_writes", case, &work, 1, 10);
     tear(
         case,
@@ -553,6 +573,7 @@ fn canary(name: &str, work: &Work, case: Case, points: usize) {
         base: work.base.clone(),
         preset: work.preset,
         scripts: Vec::new(),
+        promise: work.promise,
     };
     let mut caught = Vec::new();
     let mut crashes = 0;

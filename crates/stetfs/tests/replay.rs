@@ -12,12 +12,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use common::long;
-use common::op::Op;
-use common::oracle::Script;
-use common::run::Work;
-use common::volume::{base, options};
 use stetfs::{MemDevice, Preset, Volume, VolumeOptions};
 use stetfs_block::{Event, Log, Replay};
+use stetfs_crash::volume::{base, options};
+use stetfs_crash::work::Work;
+use stetfs_crash::workload::{Op, Script};
 use stetfs_testkit::sys::Shutdown;
 use stetfs_testkit::workload::mutate::Mutator;
 use stetfs_testkit::{CaptureOptions, Image, Mkfs, Mounter, Tree, tree};
@@ -137,14 +136,15 @@ fn same_replays(preset: Preset) {
         .into_iter()
         .flat_map(|b| seeds.clone().map(move |s| (b, s)))
     {
-        let base = base(block);
+        let base = base(block).unwrap();
         let work = Work {
             base: base.clone(),
             preset,
             options: options(preset),
             scripts: vec![script(seed, block, preset)],
+            promise: Default::default(),
         };
-        let log = work.record();
+        let log = work.record().unwrap();
         let at = boundaries(&log);
         let count = if long() { 40 } else { 3 };
         // Spread over the work, the end of it included; not the unmount behind it.

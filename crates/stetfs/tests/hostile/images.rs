@@ -9,10 +9,9 @@ use stetfs::{BlockDevice, Fs, FsOptions, MemDevice, Preset};
 use stetfs_block::{BlockError, Read, Stats, Write};
 use stetfs_testkit::Scratch;
 
-use crate::common::op::{Generator, Op, Session};
-use crate::common::oracle::Script;
-use crate::common::seen::Seen;
-use crate::common::volume::{mke2fs, options};
+use stetfs_crash::tree::Seen;
+use stetfs_crash::volume::{mke2fs, options};
+use stetfs_crash::workload::{Generator, Op, Script, Session};
 
 /// A volume, and where its metadata lies.
 pub(crate) struct Image {
@@ -99,7 +98,7 @@ fn make(name: &str, block: u32, features: &str, dirty: bool, tree: &Path) -> Ima
     if block == 1024 {
         args.extend(["-g", "4096"]);
     }
-    mke2fs(&path, &args);
+    mke2fs(&path, &args).unwrap();
     let clean = Arc::new(MemDevice::load(&path).unwrap());
     let device = if dirty {
         leave_dirty(&clean)
@@ -118,7 +117,7 @@ fn make(name: &str, block: u32, features: &str, dirty: bool, tree: &Path) -> Ima
 /// Works on the volume until there is a lot in the journal, and orphans, and stops there.
 fn leave_dirty(clean: &MemDevice) -> Arc<MemDevice> {
     let device = Arc::new(clean.fork());
-    let fs = crate::common::volume::open(&device, &options(Preset::Data)).unwrap();
+    let fs = stetfs_crash::volume::open(&device, &options(Preset::Data)).unwrap();
     let made = fs
         .mkdir(&Default::default(), stetfs::ROOT_INO, b"work", 0o755, 0)
         .unwrap();

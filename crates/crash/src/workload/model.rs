@@ -20,21 +20,31 @@ pub struct Content {
     pub born: Arc<BTreeMap<u64, usize>>,
 }
 
+/// What a node is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
+    /// A regular file.
     File(Content),
+    /// A directory.
     Dir(BTreeMap<String, NodeId>),
+    /// A symbolic link and its target.
     Symlink(String),
 }
 
+/// A file of any kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
+    /// What it is, and holds.
     pub kind: Kind,
+    /// Permission bits.
     pub mode: u32,
+    /// Owner.
     pub uid: u32,
+    /// Group.
     pub gid: u32,
     /// Names of a file.
     pub links: u32,
+    /// Extended attributes.
     pub xattrs: BTreeMap<String, Vec<u8>>,
     /// The last operation that an fsync of it makes durable.
     pub changed: usize,
@@ -56,6 +66,7 @@ impl Node {
         }
     }
 
+    /// What a regular file holds.
     pub fn content(&self) -> Option<&Content> {
         match &self.kind {
             Kind::File(content) => Some(content),
@@ -63,6 +74,7 @@ impl Node {
         }
     }
 
+    /// Whether it is a directory.
     pub fn is_dir(&self) -> bool {
         matches!(self.kind, Kind::Dir(_))
     }
@@ -71,6 +83,7 @@ impl Node {
 /// The tree at one moment.
 #[derive(Clone, Debug)]
 pub struct State {
+    /// All files that have a name.
     pub nodes: BTreeMap<NodeId, Arc<Node>>,
     next: NodeId,
     block: u64,
@@ -94,6 +107,7 @@ impl State {
         }
     }
 
+    /// What a path leads to.
     pub fn find(&self, path: &str) -> Option<NodeId> {
         let mut at = ROOT;
         for name in path.split('/').filter(|n| !n.is_empty()) {
@@ -105,6 +119,7 @@ impl State {
         Some(at)
     }
 
+    /// The same, itself.
     pub fn node(&self, path: &str) -> Option<&Node> {
         self.nodes.get(&self.find(path)?).map(|n| &**n)
     }
@@ -179,7 +194,137 @@ impl State {
         self.enter(path, id, at);
     }
 
-    /// Does operation number `at`.
+    /// Whether an operation can succeed here. The error says why not.
+    ///
+    /// # Errors
+    /// What is in the way.
+    pub fn allows(&self, op: &Op) -> Result<(), String> {
+        let node = |path: &str| {
+            self.node(path)
+                .ok_or_else(|| format!("{path:?} does not exist here"))
+        };
+        let new = |path: &str| {
+            let (dir, name) = split(path);
+            if name.is_empty() || name.len() > 255 || name == "." || name == ".." {
+                return Err(format!("{path:?} is no name for a new file"));
+            }
+            if !node(dir)?.is_dir() {
+                return Err(format!("{dir:?} is no directory"));
+            }
+            match self.find(path) {
+                None => Ok(()),
+                Some(_) => Err(format!("{path:?} exists already")),
+            }
+        };
+        let named = |path: &str| match path {
+            "" => Err("the script's own directory stays".to_owned()),
+            _ => node(path),
+        };
+        let file = |path: &str| match named(path)?.kind {
+            Kind::File(_) => Ok(()),
+            _ => Err(format!("{path:?} is no regular file")),
+        };
+        let not_in = |a: &str, b: &str| match b.strip_prefix(a) {
+            Some(rest) if rest.starts_with('/') => Err(format!("{b:?} lies in {a:?}")),
+            _ => Ok(()),
+        };
+        match op {
+            Op::Create { path, .. } | Op::Mkdir { path, .. } => new(path),
+            Op::Symlink { path, target } => {
+                if target.is_empty() || target.len() > 1000 {
+                    return Err("a target has 1 to 1000 bytes".into());
+                }
+                new(path)
+            }
+            Op::Write { path, len, .. } => match len {
+                0 => Err("a write has at least one byte".into()),
+                _ => file(path),
+            },
+            Op::Punch { path, len, .. }
+            | Op::Zero { path, len, .. }
+            | Op::Allocate { path, len, .. } => match len {
+                0 => Err("the length is at least 1".into()),
+                _ => file(path),
+            },
+            Op::Truncate { path, .. } | Op::HoldUnlink { path } => file(path),
+            Op::Unlink { path } => match named(path)?.is_dir() {
+                true => Err(format!("{path:?} is a directory: use rmdir")),
+                false => Ok(()),
+            },
+            Op::Rmdir { path } => match &named(path)?.kind {
+                Kind::Dir(entries) if entries.is_empty() => Ok(()),
+                Kind::Dir(_) => Err(format!("{path:?} is not empty")),
+                _ => Err(format!("{path:?} is no directory")),
+            },
+            Op::Link { from, to } => match named(from)?.is_dir() {
+                true => Err(format!("{from:?} is a directory: it has one name")),
+                false => new(to),
+            },
+            Op::Rename { from, to } => {
+                let a = named(from)?;
+                not_in(from, to)?;
+                not_in(to, from)?;
+                let Some(b) = self.node(to) else {
+                    return new(to);
+                };
+                if self.find(from) == self.find(to) {
+                    return Err("both names are of one file: rename(2) would do nothing".into());
+                }
+                match &b.kind {
+                    Kind::Dir(_) if !a.is_dir() => Err(format!("{to:?} is a directory")),
+                    Kind::Dir(entries) if !entries.is_empty() => {
+                        Err(format!("{to:?} is not empty"))
+                    }
+                    Kind::Dir(_) => Ok(()),
+                    _ if a.is_dir() => Err(format!("{to:?} is no directory")),
+                    _ => Ok(()),
+                }
+            }
+            Op::Exchange { a, b } => {
+                named(a)?;
+                named(b)?;
+                not_in(a, b)?;
+                not_in(b, a)?;
+                match self.find(a) == self.find(b) {
+                    true => Err("both names are of one file".into()),
+                    false => Ok(()),
+                }
+            }
+            Op::Chmod { path, .. } => match named(path)?.kind {
+                Kind::Symlink(_) => Err("a symbolic link has no mode to change".into()),
+                _ => Ok(()),
+            },
+            Op::Chown { path, .. } => named(path).map(drop),
+            Op::SetXattr {
+                path, name, len, ..
+            } => {
+                if !name.starts_with("user.") {
+                    return Err("the name begins with `user.`".into());
+                }
+                if *len > 3000 {
+                    return Err("a value has at most 3000 bytes here".into());
+                }
+                match named(path)?.kind {
+                    Kind::Symlink(_) => Err("a symbolic link has no `user.` attributes".into()),
+                    _ => Ok(()),
+                }
+            }
+            Op::RemoveXattr { path, name } => match named(path)?.xattrs.contains_key(name) {
+                true => Ok(()),
+                false => Err(format!("{path:?} has no attribute {name:?}")),
+            },
+            Op::Fsync { path } | Op::Fdatasync { path } => match node(path)?.kind {
+                Kind::Symlink(_) => Err("a symbolic link cannot be opened to be synced".into()),
+                _ => Ok(()),
+            },
+            Op::SyncAll => Ok(()),
+        }
+    }
+
+    /// Does operation number `at`, which [`State::allows`] allowed.
+    ///
+    /// # Panics
+    /// If it cannot succeed.
     pub fn apply(&mut self, op: &Op, at: usize) {
         match op {
             Op::Create { path, mode } => {
@@ -256,11 +401,21 @@ impl State {
                 Arc::make_mut(&mut content.born).retain(|b, _| b * block < *size);
             }
             Op::Punch { path, offset, len } => self.zero(path, *offset, *len, at, false),
-            Op::Zero { path, offset, len } => self.zero(path, *offset, *len, at, true),
-            Op::Allocate { path, offset, len } => {
+            Op::Zero {
+                path,
+                offset,
+                len,
+                keep,
+            } => self.zero(path, *offset, *len, at, !keep),
+            Op::Allocate {
+                path,
+                offset,
+                len,
+                keep,
+            } => {
                 let content = self.content(path, at);
                 let end = (offset + len) as usize;
-                if content.data.len() < end {
+                if content.data.len() < end && !keep {
                     Arc::make_mut(&mut content.data).resize(end, 0);
                 }
             }

@@ -3,19 +3,22 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use anyhow::{Context, Result, ensure};
+use parking_lot::Mutex;
 use stetfs::{BlockDevice, Ctx, Fs, FsError, FsOptions, MemDevice, Preset};
 use stetfs_testkit::{Image, Scratch};
 
-use super::seen::Seen;
+use crate::tree::Seen;
 
 /// Directories that scripts work in: one for each thread.
-pub const DIRS: [&str; 3] = ["w0", "w1", "w2"];
+pub const DIRS: [&str; 4] = ["w0", "w1", "w2", "w3"];
 
 /// An empty volume as it was made, and what is used of it.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Base {
+    /// The volume, clean.
     pub image: Arc<MemDevice>,
     /// Bytes in a block.
     pub block: u32,
@@ -27,56 +30,79 @@ pub struct Base {
 
 /// A small volume with blocks of `block` bytes, a journal of 1024 blocks and an empty directory for
 /// each thread. Made once per size.
-pub fn base(block: u32) -> Base {
+///
+/// # Errors
+/// mke2fs failed, or the volume it made.
+pub fn base(block: u32) -> Result<Base> {
     base_with(block, 1024)
 }
 
 /// The same with a journal of `journal` blocks.
-pub fn base_with(block: u32, journal: u32) -> Base {
+///
+/// # Errors
+/// mke2fs failed, or the volume it made.
+pub fn base_with(block: u32, journal: u32) -> Result<Base> {
     static MADE: Mutex<BTreeMap<(u32, u32), Base>> = Mutex::new(BTreeMap::new());
-    let mut made = MADE.lock().unwrap();
-    made.entry((block, journal))
-        .or_insert_with(|| make(block, journal))
-        .clone()
+    let mut made = MADE.lock();
+    if let Some(base) = made.get(&(block, journal)) {
+        return Ok(base.clone());
+    }
+    let base = make(block, journal).with_context(|| {
+        format!("making a volume with blocks of {block} bytes and a journal of {journal} blocks")
+    })?;
+    made.insert((block, journal), base.clone());
+    Ok(base)
 }
 
-fn make(block: u32, journal: u32) -> Base {
+fn make(block: u32, journal: u32) -> Result<Base> {
+    ensure!(
+        matches!(block, 1024 | 2048 | 4096),
+        "blocks have 1024, 2048 or 4096 bytes"
+    );
     let journal_mib = (u64::from(journal) * u64::from(block)) >> 20;
+    ensure!(
+        (1..=256).contains(&journal_mib) && journal >= 1024,
+        "a journal has at least 1024 blocks, and at most 256 MiB here"
+    );
     let rest_mib = if block == 1024 { 7 } else { 20 };
-    let image = Image::sparse((journal_mib + rest_mib) << 20).unwrap();
+    let image = Image::sparse((journal_mib + rest_mib) << 20)?;
     let journal = format!("size={journal_mib}");
     mke2fs(
         image.path(),
         &["-b", &block.to_string(), "-J", &journal, "-N", "256"],
-    );
-    let device = Arc::new(MemDevice::load(image.path()).unwrap());
-    let fs = open(&device, &options(Preset::Ordered)).unwrap();
+    )?;
+    let device = Arc::new(MemDevice::load(image.path())?);
+    let fs = open(&device, &options(Preset::Ordered))?;
     for dir in DIRS {
-        let made = fs
-            .mkdir(&Ctx::default(), stetfs::ROOT_INO, dir.as_bytes(), 0o755, 0)
-            .unwrap();
+        let made = fs.mkdir(&Ctx::default(), stetfs::ROOT_INO, dir.as_bytes(), 0o755, 0)?;
         fs.forget(made.ino, 1);
     }
-    let (blocks, inodes) = sums(&fs, &Seen::capture(&fs).unwrap());
-    fs.unmount().unwrap();
+    let seen = Seen::capture(&fs).map_err(anyhow::Error::msg)?;
+    let (blocks, inodes) = sums(&fs, &seen);
+    fs.unmount()?;
     drop(fs);
-    fsck(&device).unwrap();
-    Base {
+    fsck(&device).map_err(anyhow::Error::msg)?;
+    Ok(Base {
         image: device,
         block,
         blocks,
         inodes,
-    }
+    })
 }
 
 /// Runs `mke2fs -t ext4 ARGS IMAGE`.
-pub fn mke2fs(image: &Path, args: &[&str]) {
+///
+/// # Errors
+/// What it said.
+pub fn mke2fs(image: &Path, args: &[&str]) -> Result<()> {
     let mut mke2fs = Command::new("mke2fs");
     mke2fs
         .args(["-q", "-F", "-t", "ext4"])
         .args(args)
         .arg(image);
-    stetfs_testkit::cmd::run(&mut mke2fs).unwrap();
+    stetfs_testkit::cmd::run(&mut mke2fs)
+        .map(drop)
+        .context("mke2fs is of the package e2fsprogs")
 }
 
 /// What is free and what is used, together: blocks and inodes.
@@ -97,6 +123,9 @@ pub fn options(preset: Preset) -> FsOptions {
 }
 
 /// Opens the volume on a device.
+///
+/// # Errors
+/// The volume's.
 pub fn open<D: BlockDevice + 'static>(
     device: &Arc<D>,
     options: &FsOptions,
@@ -104,10 +133,14 @@ pub fn open<D: BlockDevice + 'static>(
     Fs::open(Arc::clone(device) as Arc<dyn BlockDevice>, options.clone())
 }
 
-/// `e2fsck -fn` of a copy: the error is what it printed.
+/// `e2fsck -fn` of a copy.
+///
+/// # Errors
+/// What it printed.
 pub fn fsck(device: &MemDevice) -> Result<(), String> {
-    let scratch = Scratch::new("fsck").unwrap();
+    let said = |e: anyhow::Error| format!("{e:#}");
+    let scratch = Scratch::new("fsck").map_err(said)?;
     let path = scratch.path().join("image");
-    device.save(&path).unwrap();
-    stetfs_testkit::image::e2fsck(&path, &["-fn"], 0).map_err(|e| format!("{e:#}"))
+    device.save(&path).map_err(|e| e.to_string())?;
+    stetfs_testkit::image::e2fsck(&path, &["-fn"], 0).map_err(said)
 }

@@ -9,14 +9,21 @@ use stetfs::{Ctx, FileType, Fs, FsError, Ino, OpenRef, ROOT_INO};
 /// One inode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenNode {
+    /// Type.
     pub kind: FileType,
+    /// Permission bits.
     pub mode: u32,
+    /// Owner.
     pub uid: u32,
+    /// Group.
     pub gid: u32,
+    /// Hard links as the inode counts them.
     pub nlink: u32,
+    /// Size, bytes.
     pub size: u64,
     /// Space used, 512-byte units.
     pub blocks: u64,
+    /// Extended attributes.
     pub xattrs: BTreeMap<String, Vec<u8>>,
     /// Of a regular file.
     pub content: Vec<u8>,
@@ -29,6 +36,7 @@ pub struct SeenNode {
 /// All inodes that can be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
+    /// By inode number.
     pub nodes: BTreeMap<Ino, SeenNode>,
 }
 
@@ -38,6 +46,9 @@ const READ_MAX: u64 = 4 << 20;
 const ENTRIES_MAX: usize = 1 << 17;
 
 /// Reads a directory, entries in order of their cookies.
+///
+/// # Errors
+/// The volume's, and a listing without an end.
 pub fn entries(fs: &Fs, dir: &OpenRef) -> Result<Vec<stetfs::DirEntry>, FsError> {
     let mut all = Vec::new();
     let mut cookie = 0;
@@ -57,6 +68,10 @@ pub fn entries(fs: &Fs, dir: &OpenRef) -> Result<Vec<stetfs::DirEntry>, FsError>
     }
 }
 
+/// Reads a file of `size` bytes, but not more than 4 MiB of it.
+///
+/// # Errors
+/// The volume's.
 pub fn read(fs: &Fs, file: &OpenRef, size: u64) -> Result<Vec<u8>, FsError> {
     let mut content = vec![0; size.min(READ_MAX) as usize];
     let mut at = 0;
@@ -83,7 +98,10 @@ fn xattrs(fs: &Fs, ino: Ino) -> Result<BTreeMap<String, Vec<u8>>, FsError> {
         .collect()
 }
 
-/// Looks at one inode.
+/// Looks at one inode; with `content` a file is read.
+///
+/// # Errors
+/// The volume's.
 pub fn look(fs: &Fs, ino: Ino, content: bool) -> Result<SeenNode, FsError> {
     let attr = fs.getattr(ino)?;
     let mut node = SeenNode {
@@ -111,12 +129,18 @@ pub fn look(fs: &Fs, ino: Ino, content: bool) -> Result<SeenNode, FsError> {
 }
 
 impl Seen {
-    /// Walks the whole volume. The error says what is wrong with it.
+    /// Walks the whole volume.
+    ///
+    /// # Errors
+    /// What is wrong with it.
     pub fn capture(fs: &Arc<Fs>) -> Result<Seen, String> {
         Seen::walk(fs, true)
     }
 
     /// The same, but no file is read.
+    ///
+    /// # Errors
+    /// What is wrong with the volume.
     pub fn capture_without_content(fs: &Arc<Fs>) -> Result<Seen, String> {
         Seen::walk(fs, false)
     }

@@ -14,60 +14,20 @@ use std::sync::Arc;
 
 use stetfs::{FileType, Ino, Preset};
 
-use super::model::{Content, Kind, Node, NodeId, ROOT, State};
-use super::op::{Generator, Op};
-use super::seen::{Seen, SeenNode};
+use crate::tree::{Seen, SeenNode};
+use crate::workload::model::{Content, Kind, Node, NodeId, ROOT};
+use crate::workload::op::Op;
+use crate::workload::script::{Progress, Script};
 
-/// A script with the state after each of its operations.
-pub struct Script {
-    pub ops: Vec<Op>,
-    /// One more than operations: first the state before.
-    pub states: Vec<State>,
-}
-
-impl Script {
-    /// `len` operations made from a seed, and a sync of all.
-    pub fn random(seed: u64, len: usize, block: u64, preset: Preset) -> Script {
-        let mut generator = Generator::new(seed);
-        let mut script = Script::begin(block, preset);
-        for _ in 0..len {
-            let op = generator.next(&script.states[script.states.len() - 1]);
-            script.push(op);
-        }
-        script.push(Op::SyncAll);
-        script
-    }
-
-    /// These operations.
-    pub fn of(ops: impl IntoIterator<Item = Op>, block: u64, preset: Preset) -> Script {
-        let mut script = Script::begin(block, preset);
-        ops.into_iter().for_each(|op| script.push(op));
-        script
-    }
-
-    fn begin(block: u64, preset: Preset) -> Script {
-        Script {
-            ops: Vec::new(),
-            states: vec![State::new(block, preset == Preset::Data)],
-        }
-    }
-
-    /// Adds an operation.
-    pub fn push(&mut self, op: Op) {
-        let mut state = self.states[self.ops.len()].clone();
-        self.ops.push(op);
-        state.apply(&self.ops[self.ops.len() - 1], self.ops.len());
-        self.states.push(state);
-    }
-}
-
-/// How far a script had come when the power went: numbers of operations.
+/// What is taken as promised.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// Begun.
-    pub begun: usize,
-    /// Returned with success.
-    pub acked: usize,
+pub enum Promise {
+    /// What fsync, fdatasync and sync covered stands.
+    #[default]
+    Synced,
+    /// Every operation that returned stands, synced or not. Nobody promises that: the lab must find
+    /// where it does not hold, and so proves that it looks.
+    Everything,
 }
 
 /// What the syncs that were acknowledged promise.
@@ -82,7 +42,7 @@ struct Promises {
 }
 
 impl Promises {
-    fn of(script: &Script, acked: usize) -> Promises {
+    fn of(script: &Script, acked: usize, promise: Promise) -> Promises {
         let mut p = Promises::default();
         for (i, op) in script.ops.iter().enumerate().take(acked) {
             let (at, state) = (i + 1, &script.states[i + 1]);
@@ -104,19 +64,40 @@ impl Promises {
             });
             p.files.insert(id, at);
         }
+        if promise == Promise::Everything {
+            (p.state, p.all) = (acked, acked);
+        }
         p
     }
 }
 
+/// What decides which states may come back: two moments with the same window are judged alike.
+pub fn window(script: &Script, progress: Progress, promise: Promise) -> (usize, usize) {
+    let synced = match promise {
+        Promise::Everything => progress.acked,
+        Promise::Synced => script
+            .ops
+            .iter()
+            .take(progress.acked)
+            .rposition(Op::is_sync)
+            .map_or(0, |i| i + 1),
+    };
+    (synced, progress.begun)
+}
+
 /// Checks the directory at `dir` of a recovered volume against a script.
+///
+/// # Errors
+/// What was promised, and what was found.
 pub fn judge(
     seen: &Seen,
     dir: &str,
     script: &Script,
     progress: Progress,
     preset: Preset,
+    promise: Promise,
 ) -> Result<(), String> {
-    let promises = Promises::of(script, progress.acked);
+    let promises = Promises::of(script, progress.acked, promise);
     let mut reasons = Vec::new();
     for k in (promises.state..=progress.begun).rev() {
         let case = Case {
@@ -349,9 +330,20 @@ impl Case<'_> {
                 let Some(content) = version(v) else {
                     return false;
                 };
-                // What is behind a version's end is zero if a later truncation may have made it so,
-                // or the size may have grown without the data.
-                let padded = v > self.k || self.preset == Preset::Writeback;
+                // What is behind a version's end is zero if a later truncation may have made it so
+                // (either way: a file also grows over a block that was home already), or the size
+                // may have grown without the data.
+                let end = content.data.len().max(start);
+                let grown = || {
+                    (v + 1..=self.k).any(|later| {
+                        version(later)
+                            .and_then(|c| c.data.get(end..start + is.len()))
+                            .is_some_and(|tail| tail.iter().all(|b| *b == 0))
+                    })
+                };
+                let padded = v > self.k
+                    || self.preset == Preset::Writeback
+                    || (end < start + is.len() && grown());
                 sector(content, start, is.len(), padded).is_some_and(|s| *s == *is)
             });
             if !fits {

@@ -1,0 +1,409 @@
+//! The oracles: whether what a crash left is what was promised.
+//!
+//! The numbers are those of docs/crash.md.
+
+pub mod promise;
+
+use std::fmt;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use stetfs::{Ctx, Fs, FsError, FsOptions, MemDevice, SetAttr};
+use stetfs_block::{FaultInjector, Log, Recorder};
+
+use crate::tree::{Seen, read};
+use crate::volume::{DIRS, fsck, open, sums};
+use crate::work::{Progresses, Work};
+use crate::workload::op::{Op, bytes};
+use crate::workload::session::Session;
+
+/// What a finding is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Oracle {
+    /// The volume opens, can be walked, used and closed.
+    Opens,
+    /// 1: e2fsck finds nothing.
+    Fsck,
+    /// 2 and 3: what was synced is there, and content was there once.
+    Promise,
+    /// 5: recovering again, or after a crash inside the recovery, gives the same.
+    Again,
+    /// 6: e2fsck's replay gives the same volume.
+    Replay,
+    /// 7: free counts, bitmaps and files agree.
+    Space,
+}
+
+impl fmt::Display for Oracle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Oracle::Opens => "the volume opens and works",
+            Oracle::Fsck => "oracle 1, e2fsck finds nothing",
+            Oracle::Promise => "oracles 2 and 3, what was synced stands",
+            Oracle::Again => "oracle 5, a second recovery changes nothing",
+            Oracle::Replay => "oracle 6, all replay alike",
+            Oracle::Space => "oracle 7, space is accounted for",
+        })
+    }
+}
+
+/// A promise that was broken.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// Which.
+    pub oracle: Oracle,
+    /// What was found instead.
+    pub detail: String,
+}
+
+impl Finding {
+    fn because(self, what: impl fmt::Display) -> Finding {
+        Finding {
+            detail: format!("{what}: {}", self.detail),
+            ..self
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.detail, self.oracle)
+    }
+}
+
+impl Oracle {
+    fn says(self, detail: impl fmt::Display) -> Finding {
+        Finding {
+            oracle: self,
+            detail: detail.to_string(),
+        }
+    }
+}
+
+/// What is checked of a state beyond the tree and the free counts, which always are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Checks {
+    /// Use the recovered volume: grow files, make new ones.
+    pub in_use: bool,
+    /// e2fsck after the volume was closed.
+    pub fsck: bool,
+    /// Recover again, and compare.
+    pub again: bool,
+    /// Compare with e2fsck's replay.
+    pub replay: bool,
+}
+
+impl Checks {
+    /// All of them.
+    pub const ALL: Checks = Checks {
+        in_use: true,
+        fsck: true,
+        again: true,
+        replay: true,
+    };
+    /// All but the comparison with another program's replay.
+    pub const OURS: Checks = Checks {
+        replay: false,
+        ..Checks::ALL
+    };
+}
+
+impl Work {
+    /// Recovers the volume and checks everything that was promised.
+    ///
+    /// # Errors
+    /// The first promise that is broken.
+    pub fn check(
+        &self,
+        crashed: &MemDevice,
+        progress: &Progresses,
+        checks: Checks,
+    ) -> Result<(), Finding> {
+        let device = Arc::new(crashed.fork());
+        let fs = open(&device, &self.options)
+            .map_err(|e| Oracle::Opens.says(format!("cannot be opened: {e}")))?;
+        let result = self.check_open(&fs, progress, checks);
+        gone(fs).and(result)?;
+        if checks.fsck {
+            fsck(&device).map_err(|e| Oracle::Fsck.says(e))?;
+        }
+        if checks.again {
+            self.check_again(crashed)?;
+        }
+        if checks.replay {
+            self.check_replay(crashed)?;
+        }
+        Ok(())
+    }
+
+    fn check_open(
+        &self,
+        fs: &Arc<Fs>,
+        progress: &Progresses,
+        checks: Checks,
+    ) -> Result<(), Finding> {
+        let seen = Seen::capture(fs).map_err(|e| Oracle::Opens.says(e))?;
+        self.judge(&seen, progress)?;
+        let sums = sums(fs, &seen);
+        if sums != (self.base.blocks, self.base.inodes) {
+            return Err(Oracle::Space.says(format!(
+                "blocks and inodes, free and used, are {sums:?}, but were {:?}",
+                (self.base.blocks, self.base.inodes)
+            )));
+        }
+        if checks.in_use {
+            use_it(fs, &seen)
+                .map_err(|e| Oracle::Opens.says(format!("in use after the recovery: {e}")))?;
+        }
+        fs.unmount()
+            .map_err(|e| Oracle::Opens.says(format!("cannot be unmounted: {e}")))
+    }
+
+    /// Checks a tree against what was promised when the scripts had come so far.
+    ///
+    /// # Errors
+    /// What was promised, and what was found.
+    pub fn judge(&self, seen: &Seen, progress: &Progresses) -> Result<(), Finding> {
+        for ((script, progress), dir) in self.scripts.iter().zip(progress).zip(DIRS) {
+            promise::judge(seen, dir, script, *progress, self.preset, self.promise)
+                .map_err(|e| Oracle::Promise.says(e))?;
+        }
+        Ok(())
+    }
+
+    /// Whether the volume can be opened at all.
+    pub fn opens(&self, crashed: &MemDevice) -> bool {
+        recovered(crashed, &self.options).is_ok()
+    }
+
+    /// A recovery that is done again gives the same.
+    ///
+    /// # Errors
+    /// Where they differ.
+    pub fn check_again(&self, crashed: &MemDevice) -> Result<(), Finding> {
+        let replay = replay_only(&self.options);
+        let once = recovered(crashed, &replay)?;
+        let twice = recovered(&once, &replay)?;
+        same(&once, &twice, "a second replay")?;
+        let first = tree(crashed, &self.options)?;
+        if first != tree(&recovered(crashed, &self.options)?, &self.options)? {
+            return Err(Oracle::Again.says("a second recovery gives another tree"));
+        }
+        Ok(())
+    }
+
+    /// e2fsck's replay of the journal leaves the same tree as ours.
+    ///
+    /// # Errors
+    /// e2fsck cannot replay it, or something else comes out.
+    pub fn check_replay(&self, crashed: &MemDevice) -> Result<(), Finding> {
+        let by_e2fsck = replayed_by_e2fsck(crashed).map_err(|e| Oracle::Replay.says(e))?;
+        let (ours, theirs) = (
+            tree(crashed, &self.options)?,
+            tree(&by_e2fsck, &self.options)?,
+        );
+        if ours != theirs {
+            let differs = ours
+                .nodes
+                .iter()
+                .find(|(ino, node)| theirs.nodes.get(ino) != Some(*node))
+                .map(|(ino, _)| *ino);
+            return Err(Oracle::Replay.says(format!(
+                "e2fsck's replay gives another tree; ours has {} inodes, theirs {}, the first that \
+                 differs is {differs:?}",
+                ours.nodes.len(),
+                theirs.nodes.len()
+            )));
+        }
+        Ok(())
+    }
+
+    /// Cuts the recovery itself after every write: the next one has the same result. Gives the
+    /// number of cuts.
+    ///
+    /// # Errors
+    /// The first cut after which it has not.
+    pub fn check_cut_recovery(
+        &self,
+        crashed: &MemDevice,
+        progress: &Progresses,
+    ) -> Result<u64, Finding> {
+        let replay = replay_only(&self.options);
+        let whole = recovered(crashed, &replay)?;
+        let mut cut = 0;
+        loop {
+            let (left, finished) = cut_recovery(crashed, &replay, cut)?;
+            same(
+                &whole,
+                &recovered(&left, &replay)?,
+                &format!("a replay cut after {cut} writes"),
+            )?;
+            if finished {
+                break;
+            }
+            cut += 1;
+        }
+        let replays = cut;
+        cut = 0;
+        loop {
+            let (left, finished) = cut_recovery(crashed, &self.options, cut)?;
+            self.check(&left, progress, Checks::default())
+                .map_err(|e| e.because(format!("a recovery cut after {cut} writes")))?;
+            if finished {
+                return Ok(replays + cut);
+            }
+            cut += 1;
+        }
+    }
+}
+
+/// Options under which opening replays the journal and does nothing else.
+fn replay_only(options: &FsOptions) -> FsOptions {
+    FsOptions {
+        read_only: true,
+        ..options.clone()
+    }
+}
+
+/// What the recovery of a crashed volume writes.
+///
+/// # Errors
+/// The volume cannot be opened.
+pub fn record_recovery(crashed: &MemDevice, options: &FsOptions) -> Result<Log, Finding> {
+    let device = Arc::new(Recorder::new(crashed.fork()));
+    let fs =
+        open(&device, options).map_err(|e| Oracle::Opens.says(format!("cannot be opened: {e}")))?;
+    gone(fs)?;
+    Ok(device.take_log())
+}
+
+fn cut_recovery(
+    crashed: &MemDevice,
+    options: &FsOptions,
+    cut: u64,
+) -> Result<(MemDevice, bool), Finding> {
+    let device = Arc::new(FaultInjector::new(crashed.fork()));
+    device.power_off_after(cut);
+    let opened = open(&device, options);
+    let finished = opened.is_ok() && !device.is_off();
+    if let Ok(fs) = opened {
+        gone(fs)?;
+    }
+    Ok((device.inner().fork(), finished))
+}
+
+/// The device after the volume was opened, and dropped as in a crash.
+fn recovered(crashed: &MemDevice, options: &FsOptions) -> Result<MemDevice, Finding> {
+    let device = Arc::new(crashed.fork());
+    let fs =
+        open(&device, options).map_err(|e| Oracle::Opens.says(format!("cannot be opened: {e}")))?;
+    gone(fs)?;
+    Ok(device.fork())
+}
+
+fn replayed_by_e2fsck(crashed: &MemDevice) -> Result<MemDevice, String> {
+    let said = |e: anyhow::Error| format!("{e:#}");
+    let scratch = stetfs_testkit::Scratch::new("replay").map_err(said)?;
+    let path = scratch.path().join("image");
+    crashed.save(&path).map_err(|e| e.to_string())?;
+    stetfs_testkit::image::e2fsck(&path, &["-fy", "-E", "journal_only"], 1).map_err(said)?;
+    MemDevice::load(&path).map_err(|e| e.to_string())
+}
+
+/// What is in the volume once it is recovered.
+pub(crate) fn tree(crashed: &MemDevice, options: &FsOptions) -> Result<Seen, Finding> {
+    let fs = open(&Arc::new(crashed.fork()), options)
+        .map_err(|e| Oracle::Opens.says(format!("cannot be opened: {e}")))?;
+    let seen = Seen::capture(&fs).map_err(|e| Oracle::Opens.says(e));
+    gone(fs)?;
+    seen
+}
+
+fn same(a: &MemDevice, b: &MemDevice, what: &str) -> Result<(), Finding> {
+    match a.differences(b).as_slice() {
+        [] => Ok(()),
+        ranges => Err(Oracle::Again.says(format!(
+            "{what} gives another image: bytes {ranges:?} differ"
+        ))),
+    }
+}
+
+/// Drops a volume as a crash does, and sees that nothing of it stays behind.
+pub(crate) fn gone(fs: Arc<Fs>) -> Result<(), Finding> {
+    let weak = Arc::downgrade(&fs);
+    drop(fs);
+    // A thread of the journal's may hold it for a moment.
+    let mut pause = Duration::from_micros(20);
+    for _ in 0..24 {
+        if weak.strong_count() == 0 {
+            return Ok(());
+        }
+        thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(200));
+    }
+    Err(Oracle::Opens.says("a closed volume stays in memory"))
+}
+
+/// A recovered volume is as good as any: files grow with zeroes, new ones can be written and synced.
+fn use_it(fs: &Arc<Fs>, seen: &Seen) -> Result<(), String> {
+    let ctx = Ctx::default();
+    let said = |e: FsError| e.to_string();
+    let files = seen
+        .nodes
+        .iter()
+        .filter(|(_, n)| n.kind == stetfs::FileType::Regular);
+    for (ino, node) in files.take(8) {
+        let size = node.size + 5000;
+        fs.setattr(
+            &ctx,
+            *ino,
+            &SetAttr {
+                size: Some(size),
+                ..SetAttr::default()
+            },
+        )
+        .map_err(said)?;
+        let file = fs.open_inode(&ctx, *ino, libc::O_RDWR).map_err(said)?;
+        let content = read(fs, &file, size).map_err(said)?;
+        let (old, new) = content
+            .split_at_checked(node.content.len())
+            .ok_or_else(|| format!("inode {ino} is shorter than before it grew"))?;
+        if old != node.content || new.iter().any(|b| *b != 0) {
+            return Err(format!(
+                "inode {ino} of {} bytes grew with something else than zeroes",
+                node.size
+            ));
+        }
+    }
+    let mut session = Session::new(fs, DIRS[0]).map_err(said)?;
+    for i in 0..5 {
+        let path = format!("after-{i}");
+        let ops = [
+            Op::Create {
+                path: path.clone(),
+                mode: 0o644,
+            },
+            Op::Write {
+                path: path.clone(),
+                offset: 0,
+                len: 9000,
+                key: i,
+            },
+            Op::Fsync { path: path.clone() },
+        ];
+        ops.iter()
+            .try_for_each(|op| session.run(op))
+            .map_err(said)?;
+        let written = Seen::capture(fs)?;
+        let ino = written
+            .find(&format!("{}/{path}", DIRS[0]))
+            .ok_or("the new file is not there")?;
+        if written.nodes[&ino].content != bytes(i, 9000) {
+            return Err("a new file reads wrong".into());
+        }
+    }
+    Ok(())
+}

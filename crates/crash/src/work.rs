@@ -1,0 +1,163 @@
+//! Scripts at work on a volume.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use stetfs::{BlockDevice, FsError, FsOptions, MemDevice, Preset};
+use stetfs_block::{FaultInjector, Log, Recorder};
+
+use crate::judge::gone;
+use crate::judge::promise::Promise;
+use crate::volume::{Base, DIRS, open};
+use crate::workload::script::{Progress, Script};
+use crate::workload::session::Session;
+
+/// What is done, on which volume, how.
+#[derive(Clone, Debug)]
+pub struct Work {
+    /// The volume before.
+    pub base: Base,
+    /// The journal preset.
+    pub preset: Preset,
+    /// How the volume is opened, to work on it and to recover it.
+    pub options: FsOptions,
+    /// One for each thread, in the directory of that number.
+    pub scripts: Vec<Script>,
+    /// What is taken as promised.
+    pub promise: Promise,
+}
+
+/// How far each script has come.
+pub type Progresses = Vec<Progress>;
+
+/// Marks of a record: an operation was begun, or returned. The number is of thread and operation.
+const BEGUN: &str = "begun";
+/// See [`BEGUN`].
+const ACKED: &str = "acked";
+
+fn number(thread: usize, op: usize) -> u64 {
+    (thread as u64) << 32 | op as u64
+}
+
+impl Work {
+    /// Does it all on `device`, each script until its first error, and unmounts. `mark` is told (thread,
+    /// operation begun?, its number). The last result is that of the unmount.
+    fn run<D, M>(&self, device: &Arc<D>, mark: M) -> Result<Vec<Result<(), String>>, FsError>
+    where
+        D: BlockDevice + 'static,
+        M: Fn(usize, bool, usize) + Sync,
+    {
+        let fs = open(device, &self.options)?;
+        let mut results: Vec<Result<(), String>> = thread::scope(|scope| {
+            let threads: Vec<_> = self
+                .scripts
+                .iter()
+                .zip(DIRS)
+                .enumerate()
+                .map(|(i, (script, dir))| {
+                    let (fs, mark) = (&fs, &mark);
+                    scope.spawn(move || -> Result<(), String> {
+                        let mut session = Session::new(fs, dir).map_err(|e| e.to_string())?;
+                        for (n, op) in script.ops.iter().enumerate() {
+                            mark(i, true, n + 1);
+                            session
+                                .run(op)
+                                .map_err(|e| format!("operation {}, {op}: {e}", n + 1))?;
+                            mark(i, false, n + 1);
+                        }
+                        Ok(())
+                    })
+                })
+                .collect();
+            threads
+                .into_iter()
+                .map(|t| {
+                    t.join()
+                        .unwrap_or_else(|_| Err("its thread panicked".into()))
+                })
+                .collect()
+        });
+        results.push(fs.unmount().map_err(|e| format!("unmount: {e}")));
+        results.push(gone(fs).map_err(|e| e.to_string()));
+        Ok(results)
+    }
+
+    /// Does it with the power cut after `cut` writes. Gives what is on the device then, how far it
+    /// came, and whether it was finished before the cut.
+    ///
+    /// # Errors
+    /// An operation failed while the power was on.
+    pub fn cut_after(&self, cut: u64) -> Result<(MemDevice, Progresses, bool)> {
+        let device = Arc::new(FaultInjector::new(self.base.image.fork()));
+        device.power_off_after(cut);
+        let counts: Vec<[AtomicUsize; 2]> =
+            self.scripts.iter().map(|_| Default::default()).collect();
+        let result = self.run(&device, |thread, begun, n| {
+            counts[thread][usize::from(begun)].store(n, Ordering::Release);
+        });
+        let progress = counts
+            .iter()
+            .map(|[acked, begun]| Progress {
+                acked: acked.load(Ordering::Acquire),
+                begun: begun.load(Ordering::Acquire),
+            })
+            .collect();
+        let finished = match &result {
+            Ok(all) => all.iter().all(Result::is_ok),
+            Err(_) => false,
+        };
+        ensure!(finished || device.is_off(), "with the power on: {result:?}");
+        Ok((
+            device.inner().fork(),
+            progress,
+            finished && !device.is_off(),
+        ))
+    }
+
+    /// Does it once, recording all writes.
+    ///
+    /// # Errors
+    /// The first operation that failed.
+    pub fn record(&self) -> Result<Log> {
+        let device = Arc::new(Recorder::new(self.base.image.fork()));
+        let results = self.run(&device, |thread, begun, n| {
+            device.mark(if begun { BEGUN } else { ACKED }, number(thread, n));
+        });
+        for result in results.context("opening the volume to be worked on")? {
+            result.map_err(|e| anyhow!("the workload fails on a sound device: {e}"))?;
+        }
+        Ok(device.take_log())
+    }
+
+    /// How far it had come at an event of the record.
+    pub fn progress_at(&self, log: &Log, event: usize) -> Progresses {
+        let mut progress = vec![Progress::default(); self.scripts.len()];
+        for (label, value) in log.marks(event) {
+            let Some(p) = progress.get_mut((value >> 32) as usize) else {
+                continue;
+            };
+            // A record that was read from a file may say anything.
+            let ops = self.scripts[(value >> 32) as usize].ops.len();
+            let n = ((value & 0xffff_ffff) as usize).min(ops);
+            match label {
+                BEGUN => p.begun = p.begun.max(n),
+                ACKED => p.acked = p.acked.max(n),
+                _ => {}
+            }
+        }
+        progress
+    }
+
+    /// The event after which operation `op` of the first thread had returned; 0 for the start.
+    pub fn event_after(&self, log: &Log, op: usize) -> usize {
+        log.events
+            .iter()
+            .position(|e| {
+                matches!(e, stetfs_block::Event::Mark { label, value }
+                    if label == ACKED && *value == number(0, op))
+            })
+            .map_or(0, |i| i + 1)
+    }
+}

@@ -1,0 +1,16 @@
+//! What is done to a volume: operations, scripts of them, and where scripts come from.
+
+pub mod ace;
+pub mod model;
+pub mod named;
+pub mod op;
+pub mod random;
+pub mod script;
+pub mod session;
+pub mod text;
+
+pub use named::{Case, cases};
+pub use op::{Op, bytes};
+pub use random::Generator;
+pub use script::{Progress, Script};
+pub use session::Session;

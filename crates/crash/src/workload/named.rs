@@ -1,0 +1,255 @@
+//! The workloads that have a name, and those that come from a file.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow, bail};
+use stetfs::Preset;
+
+use super::op::Op;
+use super::script::Script;
+use super::{ace, text};
+use crate::volume::DIRS;
+
+/// Scripts to be run at once, one for each thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Case {
+    /// For messages.
+    pub name: String,
+    /// The scripts.
+    pub scripts: Vec<Vec<Op>>,
+    /// Operations of the first script before which no crash is tried.
+    pub setup: usize,
+}
+
+/// Names and what they stand for.
+pub const NAMES: [(&str, &str); 9] = [
+    ("smoke", "every kind of operation, before and after syncs"),
+    ("ace1", "all sequences of one operation and a sync"),
+    (
+        "ace2",
+        "all sequences of two operations, each with every sync or none",
+    ),
+    (
+        "ace3",
+        "20000 sequences of three operations, drawn with the seed",
+    ),
+    ("random", "1500 random operations"),
+    ("threads", "300 random operations in each of three threads"),
+    (
+        "reuse",
+        "directories that are freed, their blocks used again for data",
+    ),
+    (
+        "orphans",
+        "files that are unlinked or cut while open, with replays to do",
+    ),
+    (
+        "appends",
+        "a log file and a database page file: small appends, overwrites, fdatasync",
+    ),
+];
+
+/// Sequences of `ace3`.
+const ACE3: usize = 20_000;
+
+/// The cases of the workload with this name, or in this file.
+///
+/// # Errors
+/// There is no such name and no such file, or what is wrong in it.
+pub fn cases(name: &str, seed: u64) -> Result<Vec<Case>> {
+    let one = |scripts: Vec<Vec<Op>>| {
+        vec![Case {
+            name: name.into(),
+            scripts,
+            setup: 0,
+        }]
+    };
+    let family = |scripts: Vec<Vec<Op>>| {
+        let setup = ace::setup().len();
+        scripts
+            .into_iter()
+            .enumerate()
+            .map(|(i, script)| Case {
+                name: format!("{name}/{i}"),
+                scripts: vec![script],
+                setup,
+            })
+            .collect()
+    };
+    let random = |seed, len| Script::random(seed, len, 4096, Preset::Ordered).ops;
+    Ok(match name {
+        "smoke" => one(vec![smoke()]),
+        "ace1" => family(ace::sequences(1)),
+        "ace2" => {
+            let mut all = family(ace::sequences(2));
+            // A run that is cut short has tried some of everything.
+            fastrand::Rng::with_seed(seed).shuffle(&mut all);
+            all
+        }
+        "ace3" => family(ace::sample(3, ACE3, seed)),
+        "random" => one(vec![random(seed, 1500)]),
+        "threads" => one((0..3).map(|t| random(seed * 16 + t, 300)).collect()),
+        "reuse" => one(vec![reuse()]),
+        "orphans" => one(vec![orphans(seed)]),
+        "appends" => one(vec![appends(seed)]),
+        _ => {
+            let path = Path::new(name);
+            if !path.exists() {
+                let names = NAMES.map(|(n, what)| format!("  {n:8} {what}")).join("\n");
+                bail!(
+                    "there is no workload and no file {name:?}; give a file with a script, or one of\n{names}"
+                );
+            }
+            let script = std::fs::read_to_string(path)
+                .with_context(|| format!("reading the script {name}"))?;
+            let scripts = text::parse(&script).map_err(|e| anyhow!("the script {name}, {e}"))?;
+            if scripts.len() > DIRS.len() {
+                bail!("the script {name} has more than {} threads", DIRS.len());
+            }
+            one(scripts)
+        }
+    })
+}
+
+/// Scripts that are part of the program are right.
+fn script(text: &str) -> Vec<Op> {
+    text::parse(text)
+        .map(|mut scripts| scripts.swap_remove(0))
+        .unwrap_or_else(|e| panic!("a script of the program: {e}"))
+}
+
+/// Every kind of operation, each before and after syncs.
+pub fn smoke() -> Vec<Op> {
+    let long = "long".repeat(60);
+    let target = "x/".repeat(100);
+    script(&format!(
+        "create a
+         write a 0 9000 1
+         fsync a
+         write a 9000 700 2
+         write a 2000 3000 3
+         fdatasync a
+         mkdir d
+         create d/b
+         write d/b 5000 100 4
+         create d/{long}
+         fsync d
+         truncate a 3333
+         link a d/a2
+         symlink s d/b
+         symlink slow {target}
+         setxattr a user.small 20 5
+         setxattr d/b user.large 700 6
+         fsync d/b
+         create tmp
+         write tmp 0 6000 7
+         fsync tmp
+         rename tmp a
+         fsync .
+         exchange a d/b
+         chmod a 600
+         chown a 1000 70000
+         fsync a
+         allocate d/b 8000 20000
+         write d/b 12000 5000 8
+         punch d/b 1000 4000
+         fdatasync d/b
+         zero d/b 11000 7000
+         removexattr a user.large
+         rename d e
+         unlink e/{long}
+         sync
+         hold-unlink e/b
+         unlink e/a2
+         rmdir e
+         write a 0 700 9
+         fsync a
+         truncate a 0
+         write a 0 500 10
+         unlink slow
+         fsync ."
+    ))
+}
+
+/// Directory blocks are journaled, freed, and used for data: replayed without a look at the revokes
+/// they stand where the data was.
+pub fn reuse() -> Vec<Op> {
+    let name = |d: u64, i: u64| format!("d{d}/{i:03}{}", "x".repeat(150));
+    let mut text = String::new();
+    for d in 0..4 {
+        text.push_str(&format!("mkdir d{d}\n"));
+        (0..30).for_each(|i| text.push_str(&format!("create {}\n", name(d, i))));
+    }
+    text.push_str("sync\n");
+    for d in 0..4 {
+        (0..30).for_each(|i| text.push_str(&format!("unlink {}\n", name(d, i))));
+        text.push_str(&format!("rmdir d{d}\n"));
+    }
+    text.push_str("sync\n");
+    for f in 0..60 {
+        text.push_str(&format!("create f{f}\nwrite f{f} 0 100000 {f}\n"));
+        if f % 4 == 3 {
+            text.push_str("sync\n");
+        }
+    }
+    script(&text)
+}
+
+/// Random work that ends with files unlinked while open: recovery has orphans to delete.
+fn orphans(seed: u64) -> Vec<Op> {
+    let mut ops = Script::random(seed, 60, 4096, Preset::Ordered).ops;
+    ops.extend(script(
+        "create o1
+         write o1 0 30000 77
+         hold-unlink o1
+         sync
+         create o2
+         write o2 0 50000 78
+         hold-unlink o2
+         sync
+         create o3
+         write o3 0 60000 79
+         sync
+         truncate o3 100
+         fsync o3",
+    ));
+    ops
+}
+
+/// What databases do: a log that grows by small records, a file of pages that are overwritten.
+fn appends(seed: u64) -> Vec<Op> {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut text = String::from("create db\nwrite db 0 40960\ncreate log\nfsync .\nfsync db\n");
+    for _ in 0..60 {
+        text.push_str(&format!(
+            "append log {}\nfdatasync log\n",
+            rng.u32(20..3000)
+        ));
+        if rng.u8(0..4) == 0 {
+            for _ in 0..3 {
+                text.push_str(&format!("write db {} 4096\n", rng.u32(0..10) * 4096));
+            }
+            text.push_str("fdatasync db\ntruncate log 0\n");
+        }
+    }
+    script(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn all_names_lead_to_cases() {
+        for (name, _) in NAMES {
+            let cases = cases(name, 3).unwrap();
+            assert!(!cases.is_empty(), "{name}");
+        }
+        let why = cases("no such thing", 1).unwrap_err().to_string();
+        assert!(
+            why.contains("ace2") && why.contains("no such thing"),
+            "{why}"
+        );
+    }
+}

@@ -1,0 +1,64 @@
+//! Scripts: operations with what the tree must look like after each.
+
+use stetfs::Preset;
+
+use super::model::State;
+use super::op::Op;
+use super::random::Generator;
+
+/// A script with the state after each of its operations.
+#[derive(Clone, Debug)]
+pub struct Script {
+    /// What is done.
+    pub ops: Vec<Op>,
+    /// One more than operations: first the state before.
+    pub states: Vec<State>,
+}
+
+impl Script {
+    /// `len` operations made from a seed, and a sync of all.
+    pub fn random(seed: u64, len: usize, block: u64, preset: Preset) -> Script {
+        let mut generator = Generator::new(seed);
+        let mut script = Script::begin(block, preset);
+        for _ in 0..len {
+            let op = generator.next(&script.states[script.states.len() - 1]);
+            script.push(op);
+        }
+        script.push(Op::SyncAll);
+        script
+    }
+
+    /// These operations.
+    pub fn of(ops: impl IntoIterator<Item = Op>, block: u64, preset: Preset) -> Script {
+        let mut script = Script::begin(block, preset);
+        ops.into_iter().for_each(|op| script.push(op));
+        script
+    }
+
+    fn begin(block: u64, preset: Preset) -> Script {
+        Script {
+            ops: Vec::new(),
+            states: vec![State::new(block, preset == Preset::Data)],
+        }
+    }
+
+    /// Adds an operation.
+    ///
+    /// # Panics
+    /// If it cannot succeed ([`State::allows`]).
+    pub fn push(&mut self, op: Op) {
+        let mut state = self.states[self.ops.len()].clone();
+        self.ops.push(op);
+        state.apply(&self.ops[self.ops.len() - 1], self.ops.len());
+        self.states.push(state);
+    }
+}
+
+/// How far a script had come when the power went: numbers of operations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Begun.
+    pub begun: usize,
+    /// Returned with success.
+    pub acked: usize,
+}

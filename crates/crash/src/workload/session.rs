@@ -1,0 +1,229 @@
+//! Operations done through the library.
+
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use stetfs::{Attr, Ctx, FallocateMode, Fs, FsError, Ino, OpenRef, RenameFlags, SetAttr, XattrSet};
+
+use super::op::{Op, bytes};
+
+/// How long a sync may take; one that takes longer fails with ETIMEDOUT.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A user of an open volume, at work in one directory.
+pub struct Session {
+    fs: Arc<Fs>,
+    root: Ino,
+    ctx: Ctx,
+    held: Vec<OpenRef>,
+}
+
+type Done = Result<(), FsError>;
+
+impl Session {
+    /// At work in `dir`; the volume's root if it is empty.
+    ///
+    /// # Errors
+    /// There is no such directory, or the volume failed.
+    pub fn new(fs: &Arc<Fs>, dir: &str) -> Result<Session, FsError> {
+        let root = match dir {
+            "" => stetfs::ROOT_INO,
+            _ => look_up(fs, stetfs::ROOT_INO, dir)?,
+        };
+        Ok(Session {
+            fs: Arc::clone(fs),
+            root,
+            ctx: Ctx::default(),
+            held: Vec::new(),
+        })
+    }
+
+    fn ino(&self, path: &str) -> Result<Ino, FsError> {
+        let mut at = self.root;
+        for name in path.split('/').filter(|n| !n.is_empty()) {
+            at = look_up(&self.fs, at, name)?;
+        }
+        Ok(at)
+    }
+
+    /// The directory and name of a path.
+    fn place<'p>(&self, path: &'p str) -> Result<(Ino, &'p [u8]), FsError> {
+        let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
+        Ok((self.ino(dir)?, name.as_bytes()))
+    }
+
+    fn open(&self, path: &str, flags: i32) -> Result<OpenRef, FsError> {
+        self.fs.open_inode(&self.ctx, self.ino(path)?, flags)
+    }
+
+    fn forget(&self, made: Result<Attr, FsError>) -> Done {
+        self.fs.forget(made?.ino, 1);
+        Ok(())
+    }
+
+    fn set(&self, path: &str, set: &SetAttr) -> Done {
+        self.fs.setattr(&self.ctx, self.ino(path)?, set).map(drop)
+    }
+
+    fn fallocate(&self, path: &str, mode: FallocateMode, offset: u64, len: u64) -> Done {
+        let file = self.open(path, libc::O_RDWR)?;
+        self.fs.fallocate(&self.ctx, &file, mode, offset, len)
+    }
+
+    fn sync(&self, start: impl FnOnce(stetfs::Done)) -> Done {
+        let (answer, wait) = mpsc::channel();
+        start(Box::new(move |r| drop(answer.send(r))));
+        wait.recv_timeout(PATIENCE)
+            .unwrap_or(Err(FsError::Errno(libc::ETIMEDOUT)))
+    }
+
+    /// Does it; on return it is acknowledged.
+    ///
+    /// # Errors
+    /// The volume's.
+    pub fn run(&mut self, op: &Op) -> Done {
+        let (fs, ctx) = (&self.fs, &self.ctx);
+        match op {
+            Op::Create { path, mode } => {
+                let (dir, name) = self.place(path)?;
+                let (attr, file) = fs.create(ctx, dir, name, *mode, 0, libc::O_RDWR)?;
+                drop(file);
+                fs.forget(attr.ino, 1);
+                Ok(())
+            }
+            Op::Mkdir { path, mode } => {
+                let (dir, name) = self.place(path)?;
+                self.forget(fs.mkdir(ctx, dir, name, *mode, 0))
+            }
+            Op::Symlink { path, target } => {
+                let (dir, name) = self.place(path)?;
+                self.forget(fs.symlink(ctx, dir, name, target.as_bytes()))
+            }
+            Op::Write {
+                path,
+                offset,
+                len,
+                key,
+            } => {
+                let file = self.open(path, libc::O_RDWR)?;
+                let n = fs.write(ctx, &file, *offset, &bytes(*key, *len), false)?;
+                if n < *len {
+                    // There is room enough, so the device failed after the first transaction.
+                    return Err(FsError::Errno(libc::EIO));
+                }
+                Ok(())
+            }
+            Op::Truncate { path, size } => self.set(
+                path,
+                &SetAttr {
+                    size: Some(*size),
+                    ..SetAttr::default()
+                },
+            ),
+            Op::Punch { path, offset, len } => {
+                self.fallocate(path, FallocateMode::PunchHole, *offset, *len)
+            }
+            Op::Zero {
+                path,
+                offset,
+                len,
+                keep,
+            } => self.fallocate(
+                path,
+                FallocateMode::ZeroRange { keep_size: *keep },
+                *offset,
+                *len,
+            ),
+            Op::Allocate {
+                path,
+                offset,
+                len,
+                keep,
+            } => self.fallocate(
+                path,
+                FallocateMode::Allocate { keep_size: *keep },
+                *offset,
+                *len,
+            ),
+            Op::Unlink { path } => {
+                let (dir, name) = self.place(path)?;
+                fs.unlink(ctx, dir, name)
+            }
+            Op::HoldUnlink { path } => {
+                let file = self.open(path, libc::O_RDWR)?;
+                let (dir, name) = self.place(path)?;
+                let done = fs.unlink(ctx, dir, name);
+                self.held.push(file);
+                done
+            }
+            Op::Rmdir { path } => {
+                let (dir, name) = self.place(path)?;
+                fs.rmdir(ctx, dir, name)
+            }
+            Op::Link { from, to } => {
+                let (dir, name) = self.place(to)?;
+                self.forget(fs.link(ctx, self.ino(from)?, dir, name))
+            }
+            Op::Rename { from, to } => self.rename(from, to, RenameFlags::default()),
+            Op::Exchange { a, b } => self.rename(
+                a,
+                b,
+                RenameFlags {
+                    exchange: true,
+                    ..RenameFlags::default()
+                },
+            ),
+            Op::Chmod { path, mode } => self.set(
+                path,
+                &SetAttr {
+                    mode: Some(*mode),
+                    ..SetAttr::default()
+                },
+            ),
+            Op::Chown { path, uid, gid } => self.set(
+                path,
+                &SetAttr {
+                    uid: Some(*uid),
+                    gid: Some(*gid),
+                    ..SetAttr::default()
+                },
+            ),
+            Op::SetXattr {
+                path,
+                name,
+                key,
+                len,
+            } => fs.setxattr(
+                ctx,
+                self.ino(path)?,
+                name.as_bytes(),
+                &bytes(*key, *len),
+                XattrSet::Any,
+            ),
+            Op::RemoveXattr { path, name } => fs.removexattr(ctx, self.ino(path)?, name.as_bytes()),
+            Op::Fsync { path } => {
+                let file = self.open(path, libc::O_RDONLY)?;
+                self.sync(|done| fs.fsync(&file, false, done))
+            }
+            Op::Fdatasync { path } => {
+                let file = self.open(path, libc::O_RDONLY)?;
+                self.sync(|done| fs.fsync(&file, true, done))
+            }
+            Op::SyncAll => self.sync(|done| fs.sync_all(done)),
+        }
+    }
+
+    fn rename(&self, from: &str, to: &str, flags: RenameFlags) -> Done {
+        let (dir, name) = self.place(from)?;
+        let (new_dir, new_name) = self.place(to)?;
+        self.fs
+            .rename(&self.ctx, dir, name, new_dir, new_name, flags)
+    }
+}
+
+fn look_up(fs: &Fs, dir: Ino, name: &str) -> Result<Ino, FsError> {
+    let ino = fs.lookup(dir, name.as_bytes())?.ino;
+    fs.forget(ino, 1);
+    Ok(ino)
+}
