@@ -126,9 +126,10 @@ impl From<&BlockError> for Failure {
             BlockError::Open { source, .. } => match source.kind() {
                 std::io::ErrorKind::NotFound => failure(Code::NotFound)
                     .hint("make a volume with: truncate -s 1G disk.img && mke2fs -t ext4 disk.img"),
-                std::io::ErrorKind::PermissionDenied => {
-                    failure(Code::Usage).hint("run as a user who may read and write it")
-                }
+                std::io::ErrorKind::PermissionDenied => failure(Code::Usage)
+                    .hint("run as a user who may read and write it (with -o ro, read it)"),
+                std::io::ErrorKind::ReadOnlyFilesystem => failure(Code::Usage)
+                    .hint("it cannot be written here; `stetfs mount -o ro` reads it"),
                 _ => failure(Code::Io),
             },
             BlockError::Unsuitable { .. } => failure(Code::Usage),
@@ -165,7 +166,7 @@ impl From<MountError> for Failure {
             MountError::Busy(_) | MountError::DeadMount(_) | MountError::Taken { .. } => {
                 Code::InUse
             }
-            MountError::NotMounted(_) => Code::NotFound,
+            MountError::NotMounted(_) | MountError::Gone => Code::NotFound,
             MountError::Dir { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
                 Code::NotFound
             }

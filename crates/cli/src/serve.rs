@@ -1,15 +1,15 @@
 //! The server of a mount: open, mount, serve, close.
 
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use stetfs::Volume;
-use stetfs_fuse::Server;
+use stetfs::{FsError, Volume};
+use stetfs_fuse::{MountError, Server};
 
 use crate::control::server::Control;
 use crate::failure::{Code, Failure, Result};
@@ -33,12 +33,21 @@ pub(crate) fn serve(job: &Job, ready: impl FnOnce()) -> Result {
     abort_on_panic();
     // Before a journal is replayed for a mount that cannot be.
     let dir = stetfs_fuse::check_dir(&job.dir)?;
-    let volume = Volume::open(&job.source, &job.options.volume()?)?;
+    let volume = Volume::open(&job.source, &job.options.volume()?).map_err(|e| match e {
+        FsError::Errno(libc::EROFS) => unreplayed(&job.source),
+        e => e.into(),
+    })?;
     let server = match Server::mount(Arc::clone(&volume), &dir, &job.options.serve(&job.source)) {
         Ok(server) => server,
         Err(e) => {
             volume.close()?;
-            return Err(e.into());
+            return match e {
+                MountError::Gone => {
+                    ready();
+                    Ok(())
+                }
+                e => Err(e.into()),
+            };
         }
     };
     drop(volume);
@@ -67,6 +76,17 @@ pub(crate) fn serve(job: &Job, ready: impl FnOnce()) -> Result {
         control.closed(&result);
     }
     result
+}
+
+/// A volume that is to be mounted read-only, and that nobody can write.
+fn unreplayed(source: &Path) -> Failure {
+    let message = format!(
+        "{} has a journal to be replayed, but cannot be written",
+        source.display()
+    );
+    Failure::new(Code::Usage, message).hint(
+        "make it writable, or look at it as it is, perhaps inconsistent, with -o ro,norecovery",
+    )
 }
 
 fn answer(live: &Live, request: &Value) -> Result<Value> {

@@ -37,16 +37,19 @@ impl Volume {
     /// Those of [`FileDevice::open`] (`Locked` if somebody has the volume) and of [`Fs::open`].
     pub fn open(path: impl AsRef<Path>, options: &VolumeOptions) -> Result<Arc<Volume>> {
         let path = path.as_ref();
-        // Without write access to the device a journal cannot be replayed; `ro` alone still replays it.
-        let read_only = options.fs.read_only && (options.fs.no_recovery || !writable(path));
-        let device = FileDevice::open(
-            path,
-            OpenOptions {
+        let open = |read_only| {
+            let options = OpenOptions {
                 read_only,
                 direct: options.direct,
                 uring: options.uring,
-            },
-        )?;
+            };
+            FileDevice::open(path, options)
+        };
+        // `ro` alone still replays the journal, if the device can be written.
+        let device = match open(options.fs.read_only && options.fs.no_recovery) {
+            Err(e) if options.fs.read_only && is_write_protected(&e) => open(true)?,
+            other => other?,
+        };
         let device = Arc::new(device);
         Volume::start(path.to_owned(), device, options)
     }
@@ -122,8 +125,11 @@ impl Volume {
     }
 }
 
-fn writable(path: &Path) -> bool {
-    rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()
+/// Whether the volume could not be opened because it cannot be written.
+fn is_write_protected(e: &BlockError) -> bool {
+    use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    matches!(e, BlockError::Open { source, .. }
+        if matches!(source.kind(), PermissionDenied | ReadOnlyFilesystem))
 }
 
 /// Whether somebody has the volume at `path` open for writing.

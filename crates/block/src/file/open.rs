@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
 use rustix::fs::{AtFlags, StatxFlags};
+use rustix::io::Errno;
 
 use super::claim::Claim;
 use super::request::Request;
@@ -68,6 +69,10 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> Result<FileDevice> {
         .write(!options.read_only)
         .open(path)
         .map_err(fail)?;
+    // The kernel opens a read-only device for writing, and refuses the writes.
+    if is_block_device && !options.read_only && sys::is_read_only(&file).map_err(fail)? {
+        return Err(BlockError::open(path, Errno::ROFS));
+    }
     let claim = Claim::take(path, &file, options.read_only)?;
 
     let size = sys::size(&file).map_err(fail)?;

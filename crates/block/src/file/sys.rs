@@ -9,6 +9,7 @@ use libc::{c_int, c_ulong};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+const BLKROGET: c_ulong = 0x125e;
 const BLKDISCARD: c_ulong = 0x1277;
 const LOOP_GET_STATUS64: c_ulong = 0x4c05;
 
@@ -44,6 +45,16 @@ pub(super) fn set_direct(file: &File, on: bool) -> io::Result<()> {
     let mut flags = rustix::fs::fcntl_getfl(file)?;
     flags.set(OFlags::DIRECT, on);
     Ok(rustix::fs::fcntl_setfl(file, flags)?)
+}
+
+/// Whether a block device refuses writes (BLKROGET).
+pub(super) fn is_read_only(device: &File) -> io::Result<bool> {
+    let mut answer: c_int = 0;
+    // SAFETY: BLKROGET writes one int.
+    match unsafe { libc::ioctl(device.as_raw_fd(), BLKROGET as _, &raw mut answer) } {
+        0 => Ok(answer != 0),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// BLKDISCARD of `len` bytes at `start`.
