@@ -64,6 +64,8 @@ pub(crate) fn run(job: &Job) -> Result {
     });
     if let (Err(failure), false) = (&result, reported) {
         report(&failure.to_json());
+        // The command that waits tells the user; this process says nothing more.
+        detach();
     } else if let Err(failure) = &result {
         tracing::error!("{failure}");
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use stetfs::FsError;
-use stetfs_fuse::{Mounted, Server, VolumeFs, remount_flags};
+use stetfs_fuse::{Mounted, Server, VolumeFs, is_root, remount_flags};
 
 use crate::failure::{Code, Failure, Result};
 use crate::options::{self, Options};
@@ -38,6 +38,14 @@ impl Live {
         let volume = wanted.volume()?;
         // The kernel first stops writers, or last lets them in.
         let stops = wanted.read_only && !current.read_only;
+        let (flags, new_flags) = (current.mount(&self.source), wanted.mount(&self.source));
+        if flags != new_flags && !is_root() {
+            return Err(Failure::new(
+                Code::Usage,
+                "only root can change ro, rw, access times and the like of a mount in place",
+            )
+            .hint("unmount it and mount it again, or remount with options of the volume only"));
+        }
         if stops {
             self.set_flags(&wanted)?;
         }
@@ -65,7 +73,11 @@ impl Live {
         Ok(())
     }
 
+    /// Gives the mount the flags of `options`. Without root it has them.
     fn set_flags(&self, options: &Options) -> Result {
+        if !is_root() {
+            return Ok(());
+        }
         Ok(remount_flags(
             self.mounted.dir(),
             &options.mount(&self.source),

@@ -6,6 +6,7 @@
 //! * `mount`, `mountinfo`, `fusermount`, `loopdev`: the mount itself;
 //! * `server`: all of it together, and closing the volume when the session ends.
 
+mod caller;
 mod fusermount;
 mod handles;
 mod ioctl;

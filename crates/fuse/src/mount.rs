@@ -12,7 +12,7 @@ use crate::fusermount;
 use crate::mountinfo::{self, MountEntry};
 
 /// How a volume appears in the name space.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
     /// What `mount` and `df` show as the source.
     pub source: PathBuf,
@@ -110,6 +110,9 @@ pub enum MountError {
         /// The operating system's answer.
         source: io::Error,
     },
+    /// It stood, and somebody took it down before it could be served.
+    #[error("unmounted at once")]
+    Gone,
     /// Files on it are open.
     #[error("{dir} is busy: a program has a file open or its working directory there (fuser -vm {dir} lists them)", dir = .0.display())]
     Busy(PathBuf),

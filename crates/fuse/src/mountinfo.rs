@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountEntry {
+    /// Number of the mount; several mounts can show one device.
+    pub id: u64,
     /// Device number as `major:minor`.
     pub dev: String,
     /// Where.
@@ -48,13 +50,15 @@ fn parse(text: &[u8]) -> Vec<MountEntry> {
 /// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`
 fn parse_line(line: &[u8]) -> Option<MountEntry> {
     let mut fields = line.split(|b| *b == b' ');
-    let dev = fields.nth(2)?;
+    let id = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
+    let dev = fields.nth(1)?;
     let dir = fields.nth(1)?;
     let options = fields.next()?;
     fields.find(|f| *f == b"-")?;
     let fstype = fields.next()?;
     let source = fields.next()?;
     Some(MountEntry {
+        id,
         dev: String::from_utf8_lossy(dev).into_owned(),
         dir: PathBuf::from(OsString::from_vec(unescape(dir))),
         read_only: options.split(|b| *b == b',').any(|o| o == b"ro"),
@@ -118,6 +122,7 @@ mod tests {
         assert_eq!(
             parse(text),
             [MountEntry {
+                id: 36,
                 dev: "0:52".into(),
                 dir: "/mnt/my dir".into(),
                 read_only: false,

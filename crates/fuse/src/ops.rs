@@ -163,8 +163,8 @@ pub trait FileSystem: Send + Sync + 'static {
     );
     /// Reads an extended attribute.
     fn getxattr(&self, ino: Ino, name: &[u8], done: Done<Vec<u8>>);
-    /// Names of the extended attributes, each ended by NUL.
-    fn listxattr(&self, ino: Ino, done: Done<Vec<u8>>);
+    /// Names of the extended attributes that `ctx` may see, each ended by NUL.
+    fn listxattr(&self, ctx: &Ctx, ino: Ino, done: Done<Vec<u8>>);
     /// Removes an extended attribute.
     fn removexattr(&self, ctx: &Ctx, ino: Ino, name: &[u8], done: Done);
     /// ioctl(2).

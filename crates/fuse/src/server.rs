@@ -112,7 +112,7 @@ impl Server {
     /// Mounts `volume` on `dir`, which [`crate::check_dir`] gave. Requests wait until [`Server::run`].
     ///
     /// # Errors
-    /// See [`MountError`]; nothing stays mounted then.
+    /// See [`MountError`]; nothing stays mounted then. [`MountError::Gone`] is no failure.
     pub fn mount(
         volume: Arc<Volume>,
         dir: &Path,
@@ -128,14 +128,20 @@ impl Server {
         let session_options = SessionOptions {
             writeback_cache: options.writeback_cache,
         };
-        let started = Session::start(Arc::clone(&fs), fuse, session_options).and_then(|session| {
-            let entry = mountinfo::mount_at(dir)?.ok_or(std::io::ErrorKind::NotFound)?;
-            Ok((session, entry))
-        });
-        let (session, entry) = started.map_err(|e| {
+        let take_down = |e: std::io::Error| {
+            if e.kind() == std::io::ErrorKind::NotConnected {
+                return MountError::Gone;
+            }
             let _ = mount::unmount(dir, Unmount::Lazy);
             MountError::Session(e)
-        })?;
+        };
+        let session = Session::start(Arc::clone(&fs), fuse, session_options).map_err(take_down)?;
+        let entry = mountinfo::mount_at(dir).map_err(take_down)?;
+        let Some(entry) = entry.filter(mountinfo::is_stetfs) else {
+            // Whoever unmounted it may be waiting for the volume to be closed.
+            session.run(1).map_err(MountError::Session)?;
+            return Err(MountError::Gone);
+        };
         set_readahead(&entry, options.readahead_kib);
         fs.notify(session.kernel());
         Ok(Server {

@@ -9,6 +9,7 @@ use stetfs::{
     SeekWhat, SetAttr, StatFs, Volume, VolumeOptions, XattrSet,
 };
 
+use crate::caller;
 use crate::handles::Handles;
 use crate::ioctl;
 use crate::ops::{
@@ -196,6 +197,21 @@ fn fill(
             return Ok(());
         }
     }
+}
+
+/// The names that `ctx` may see of a list of extended attributes: `trusted.*` is the
+/// administrator's.
+fn visible(ctx: &Ctx, names: Vec<u8>) -> Vec<u8> {
+    let is_trusted = |name: &[u8]| name.starts_with(b"trusted.");
+    let each = || names.split_inclusive(|b| *b == 0);
+    if !each().any(is_trusted) || caller::is_admin(ctx) {
+        return names;
+    }
+    each()
+        .filter(|name| !is_trusted(name))
+        .flatten()
+        .copied()
+        .collect()
 }
 
 /// Takes set-group-id away from a file, as happens when somebody outside its group sets its ACL.
@@ -452,9 +468,9 @@ impl FileSystem for VolumeFs {
         done(fs.getxattr(ino, name));
     }
 
-    fn listxattr(&self, ino: Ino, done: Done<Vec<u8>>) {
+    fn listxattr(&self, ctx: &Ctx, ino: Ino, done: Done<Vec<u8>>) {
         let fs = open!(self, done);
-        done(fs.listxattr(ino));
+        done(fs.listxattr(ino).map(|all| visible(ctx, all)));
     }
 
     fn removexattr(&self, ctx: &Ctx, ino: Ino, name: &[u8], done: Done) {

@@ -23,10 +23,8 @@ fn find_mount(dir: &Path) -> Result<MountEntry> {
         .map_err(|e| Failure::new(Code::System, format!("cannot read the mounts: {e}")))?;
     match mount {
         Some(mount) if mountinfo::is_stetfs(&mount) => Ok(mount),
-        _ => {
-            Err(Failure::from(MountError::NotMounted(full))
-                .hint("findmnt -t fuse.stetfs lists them"))
-        }
+        _ => Err(Failure::from(MountError::NotMounted(full))
+            .hint("findmnt -t fuse.stetfs,fuseblk.stetfs lists them")),
     }
 }
 

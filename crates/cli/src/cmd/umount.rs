@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::json;
 use stetfs_fuse::mountinfo::{self, MountEntry};
-use stetfs_fuse::{MountError, Unmount, unmount};
+use stetfs_fuse::{MountError, Unmount, is_root, unmount};
 
 use super::find_mount;
 use crate::args::UmountArgs;
@@ -23,8 +23,11 @@ pub(crate) fn run(args: &UmountArgs) -> Result {
             .is_ok()
             .then_some(client)
     });
+    let others = other_mounts(&mount)?;
     take_down(&mount, args.lazy)?;
-    if args.lazy || mounted_elsewhere(&mount)? {
+    // Another volume may have the device number already, but not these mounts'.
+    let elsewhere = other_mounts(&mount)?.iter().any(|id| others.contains(id));
+    if args.lazy || elsewhere {
         return Ok(());
     }
     match client {
@@ -41,15 +44,21 @@ fn take_down(mount: &MountEntry, lazy: bool) -> Result {
     match unmount(&mount.dir, if lazy { Unmount::Lazy } else { Unmount::Now }) {
         Err(e @ MountError::Busy(_)) => Err(Failure::from(e)
             .hint("end them, or use `stetfs umount -l` to detach it and let them finish")),
+        Err(e @ MountError::Unmount { .. }) if !is_root() => {
+            Err(Failure::from(e).hint("only root, and the user who mounted it, can unmount it"))
+        }
         other => Ok(other?),
     }
 }
 
-/// Whether the volume stays mounted at another place (a bind mount).
-fn mounted_elsewhere(mount: &MountEntry) -> Result<bool> {
+/// Other places where the volume is mounted (bind mounts).
+fn other_mounts(mount: &MountEntry) -> Result<Vec<u64>> {
     let all = mountinfo::mounts()
         .map_err(|e| Failure::new(Code::System, format!("cannot read the mounts: {e}")))?;
-    Ok(all.iter().any(|m| m.dev == mount.dev))
+    let others = all
+        .iter()
+        .filter(|m| m.dev == mount.dev && m.id != mount.id);
+    Ok(others.map(|m| m.id).collect())
 }
 
 /// Waits until nobody has the volume open.

@@ -7,8 +7,13 @@
 pub(crate) mod client;
 pub(crate) mod server;
 
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
+use rustix::fs::FlockOperation;
 use stetfs_fuse::is_root;
 
 /// Where the sockets of this user's mounts are.
@@ -30,8 +35,28 @@ fn socket(dev: &str) -> PathBuf {
     dir().join(format!("{}.sock", dev.replace(':', "-")))
 }
 
+/// Held while sockets come and go: a device number may belong to another mount as soon as its own is
+/// taken down, before the server has removed its socket.
+struct Turn {
+    _dir: OwnedFd,
+}
+
+impl Turn {
+    /// Waits for it.
+    fn wait() -> io::Result<Turn> {
+        let dir = OwnedFd::from(File::open(dir())?);
+        rustix::fs::flock(&dir, FlockOperation::LockExclusive)?;
+        Ok(Turn { _dir: dir })
+    }
+}
+
 /// Removes the socket that a killed server left.
 pub(crate) fn remove_stale(dev: &str) {
     // There may be none.
-    let _ = std::fs::remove_file(socket(dev));
+    let Ok(_turn) = Turn::wait() else { return };
+    let path = socket(dev);
+    let refused = |e: io::Error| e.kind() == io::ErrorKind::ConnectionRefused;
+    if UnixStream::connect(&path).is_err_and(refused) {
+        let _ = std::fs::remove_file(path);
+    }
 }

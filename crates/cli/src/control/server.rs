@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Write};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::Turn;
 use crate::failure::{Code, Failure};
 
 /// Answers requests other than `watch`.
@@ -30,6 +31,8 @@ struct Connections {
 /// A listening control socket; removed when dropped.
 pub(crate) struct Control {
     path: PathBuf,
+    /// Of the socket, to know it again; nobody else's while the listener is open.
+    inode: u64,
     connections: Arc<Mutex<Connections>>,
 }
 
@@ -51,6 +54,7 @@ impl Control {
             .mode(0o700)
             .create(super::dir())?;
         let path = super::socket(dev);
+        let turn = Turn::wait()?;
         // The device number is ours now: whatever is there belongs to a server that is gone.
         match std::fs::remove_file(&path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
@@ -58,9 +62,11 @@ impl Control {
         }
         let listener = UnixListener::bind(&path)?;
         let control = Control {
+            inode: std::fs::metadata(&path)?.ino(),
             path,
             connections: Arc::default(),
         };
+        drop(turn);
         std::fs::set_permissions(&control.path, std::fs::Permissions::from_mode(0o600))?;
         let connections = Arc::clone(&control.connections);
         std::thread::Builder::new()
@@ -94,7 +100,11 @@ impl Control {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
+        let Ok(_turn) = Turn::wait() else { return };
+        // The next mount with this device number may have put its own there.
+        if std::fs::metadata(&self.path).is_ok_and(|m| m.ino() == self.inode) {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 

@@ -4,6 +4,8 @@
 
 #![allow(dead_code, reason = "each test program uses its own part")]
 
+pub(crate) mod daemon;
+
 use std::path::Path;
 
 use stetfs_testkit::{CaptureOptions, Mounter, Tree, tree};

@@ -405,7 +405,7 @@ fn inodes<F: FileSystem>(
         }
         op::LISTXATTR => {
             let arg: abi::GetxattrIn = need!(body.take(), reply);
-            fs.listxattr(ino, reply.done_xattr(arg.size));
+            fs.listxattr(ctx, ino, reply.done_xattr(arg.size));
         }
         op::REMOVEXATTR => {
             let name = need!(body.name(), reply);

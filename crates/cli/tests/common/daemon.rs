@@ -1,0 +1,130 @@
+//! The `stetfs` commands run as a user runs them, and a daemon mount.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use stetfs_testkit::{Image, Mkfs, Scratch, mount};
+
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_stetfs");
+
+pub(crate) fn stetfs(args: &[&str]) -> Output {
+    Command::new(BINARY).args(args).output().unwrap()
+}
+
+#[track_caller]
+pub(crate) fn ok(args: &[&str]) -> String {
+    let out = stetfs(args);
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(
+        out.status.success(),
+        "stetfs {}: {}\n{said}",
+        args.join(" "),
+        out.status
+    );
+    String::from_utf8(out.stdout).unwrap()
+}
+
+#[track_caller]
+pub(crate) fn json(args: &[&str]) -> Value {
+    serde_json::from_str(&ok(&[&["--json"], args].concat())).unwrap()
+}
+
+/// Fails with exactly this code, and says all of `words`.
+#[track_caller]
+pub(crate) fn fails(args: &[&str], code: i32, words: &[&str]) {
+    let out = stetfs(args);
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(
+        out.status.code(),
+        Some(code),
+        "stetfs {}\n{said}",
+        args.join(" ")
+    );
+    for word in words {
+        assert!(said.contains(word), "{word:?} is not in:\n{said}");
+    }
+}
+
+pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(30);
+    while !done() {
+        assert!(Instant::now() < until, "{what} did not happen");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// An image, mounted by the daemon; taken down when dropped.
+pub(crate) struct Daemon {
+    pub(crate) image: Image,
+    pub(crate) dir: PathBuf,
+    _scratch: Scratch,
+}
+
+impl Daemon {
+    pub(crate) fn new(options: &str) -> Daemon {
+        let image = Image::make(64 << 20, &Mkfs::new()).unwrap();
+        let this = Daemon::unmounted(image);
+        this.mount(options);
+        this
+    }
+
+    pub(crate) fn unmounted(image: Image) -> Daemon {
+        let scratch = Scratch::new("cmd").unwrap();
+        let dir = scratch.path().join("fs");
+        std::fs::create_dir(&dir).unwrap();
+        Daemon {
+            image,
+            dir,
+            _scratch: scratch,
+        }
+    }
+
+    pub(crate) fn mount(&self, options: &str) {
+        let mut args = vec!["mount"];
+        if !options.is_empty() {
+            args.extend(["-o", options]);
+        }
+        let said = ok(&[&args[..], &[self.image(), self.dir()]].concat());
+        assert_eq!(said, "", "a mount that works says nothing");
+        assert!(mount::is_mounted(&self.dir));
+    }
+
+    pub(crate) fn image(&self) -> &str {
+        self.image.path().to_str().unwrap()
+    }
+
+    pub(crate) fn dir(&self) -> &str {
+        self.dir.to_str().unwrap()
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    pub(crate) fn pid(&self) -> i32 {
+        i32::try_from(json(&["stat", self.dir()])["pid"].as_i64().unwrap()).unwrap()
+    }
+
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_raw(self.pid()).unwrap();
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    /// Kills the server and waits until the kernel has noticed.
+    pub(crate) fn kill9(&self) {
+        self.signal(rustix::process::Signal::KILL);
+        wait_until("the end of the connection", || self.dir.metadata().is_err());
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if mount::is_mounted(&self.dir) {
+            // On failure only: the tests take their mounts down.
+            let _ = stetfs(&["umount", self.dir()]);
+            mount::detach(&self.dir);
+        }
+    }
+}

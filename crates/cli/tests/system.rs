@@ -1,0 +1,198 @@
+//! StetFS as part of a system: by mount(8) and fstab, and by users without root.
+//!
+//! Each test is a shell script, as an administrator or user would type it, in a mount name space of its own: what it
+//! puts into `/sbin` and `/dev` nobody else sees, and its mounts go with it.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use common::daemon::BINARY;
+use stetfs_testkit::{Image, Mkfs, Scratch, cmd};
+
+/// `fails CODE WORD COMMAND…`: the command ends so, and says the word.
+const FUNCTIONS: &str = r#"
+set -eu
+fails() {
+    code=$1 word=$2; shift 2
+    set +e; said=$("$@" 2>&1); got=$?; set -e
+    case "$got:$said" in
+        "$code:"*"$word"*) ;;
+        *) echo "$*: wanted $code and '$word', got $got: $said" >&2; exit 99 ;;
+    esac
+}
+not() { if "$@"; then echo "should not be: $*" >&2; exit 98; fi; }
+"#;
+
+/// Runs `script` in a mount name space of its own. `$S` is the program, `$I` an image, `$M` a
+/// directory to mount on, `$T` one to work in; everyone may use them.
+fn script(prepare: &str, script: &str) {
+    let image = Image::make(64 << 20, &Mkfs::new()).unwrap();
+    let scratch = Scratch::new("system").unwrap();
+    let dir = scratch.path();
+    let everyone = |path: &Path| {
+        let mode = std::fs::Permissions::from_mode(0o777);
+        std::fs::set_permissions(path, mode).unwrap();
+    };
+    everyone(dir);
+    // The build directory may be closed to others.
+    let program = dir.join("stetfs");
+    std::fs::copy(BINARY, &program).unwrap();
+    let here = dir.join("image");
+    std::fs::copy(image.path(), &here).unwrap();
+    let mount = dir.join("mount point");
+    std::fs::create_dir(&mount).unwrap();
+    for path in [&program, &here, &mount] {
+        everyone(path);
+    }
+    std::fs::write(dir.join("script"), format!("{FUNCTIONS}{script}")).unwrap();
+    let mut command = Command::new("unshare");
+    command
+        .args(["--mount", "--propagation", "private", "sh", "-c"])
+        .arg(format!("{FUNCTIONS}{prepare}"))
+        .env("S", &program)
+        .env("I", &here)
+        .env("M", &mount)
+        .env("T", dir)
+        .current_dir(dir);
+    let out = cmd::output(&mut command).unwrap();
+    assert!(out.status.success(), "{}: {}", out.status, cmd::said(&out));
+    let mut fsck = Command::new("e2fsck");
+    cmd::run(fsck.arg("-fn").arg(&here)).unwrap();
+}
+
+/// A `/sbin` with the helpers that docs/usage.md tells to install.
+const WITH_HELPERS: &str = r#"
+mkdir "$T/sbin"
+sbin=$(readlink -f /sbin)
+mount --bind "$sbin" "$T/sbin"
+mount -t tmpfs tmpfs "$sbin"
+ln -s "$T"/sbin/* "$sbin/"
+ln -sf "$S" "$sbin/mount.fuse.stetfs"
+ln -sf "$S" "$sbin/mount.fuseblk.stetfs"
+sh "$T/script"
+"#;
+
+#[test]
+fn an_fstab_line_mounts_remounts_and_unmounts() {
+    script(
+        WITH_HELPERS,
+        r#"
+point=$(printf %s "$M" | sed 's/ /\\040/g')
+options=journal=data,noatime,nofail,_netdev,x-systemd.device-timeout=9
+printf '%s\n' "$I $point fuse.stetfs $options 0 2" >fstab
+mount -T fstab "$M"
+[ "$(findmnt -no FSTYPE,OPTIONS "$M" | grep -c 'stetfs.*rw,noatime')" = 1 ]
+echo kept >"$M/a"
+"$S" stat "$M" | grep -q 'preset.*data'
+# A second time is no error, and no second mount.
+mount -T fstab -a
+[ "$(findmnt -n "$M" | wc -l)" = 1 ]
+
+mount -o remount,ro "$M"
+fails 1 'Read-only' touch "$M/b"
+e2fsck -fn "$I" >e2fsck.log 2>&1
+not grep recover e2fsck.log
+mount -o remount,rw,journal=writeback,commit=20 "$M"
+"$S" stat "$M" | grep -q 'preset.*writeback'
+touch "$M/b"
+fails 1 'frobnicate' mount -o remount,frobnicate "$M"
+fails 1 'frobnicate' mount -t fuse.stetfs -o frobnicate "$I" "$T"
+umount "$M"
+e2fsck -fn "$I"
+
+# Read-only first, and writable later.
+mount -T fstab -o ro "$M"
+fails 1 'Read-only' touch "$M/c"
+mount -o remount,rw "$M"
+touch "$M/c"
+exec 9<"$M/c"
+fails 32 'busy' umount "$M"
+umount -l "$M"
+fails 4 'in use' "$S" info "$I"
+exec 9<&-
+# The server ends with the last user.
+for _ in $(seq 100); do "$S" info "$I" >info.log 2>&1 && break; sleep 0.1; done
+"$S" info "$I" | grep -q 'state.*clean'
+"#,
+    );
+}
+
+/// What udev makes of `/dev/fuse` everywhere, and a user to whom the image belongs.
+const AS_NOBODY: &str = r#"
+mkdir -m 777 "$T/dev" "$T/run"
+mount -t tmpfs -o mode=755 tmpfs "$T/dev"
+mknod -m 666 "$T/dev/fuse" c 10 229
+mount --bind "$T/dev/fuse" /dev/fuse
+chown 65534:65534 "$I" "$M"
+chmod 644 "$I"
+HOME=$T XDG_RUNTIME_DIR=$T/run exec setpriv --reuid 65534 --regid 65534 --clear-groups sh "$T/script"
+"#;
+
+#[test]
+fn users_mount_their_images_without_root() {
+    script(
+        AS_NOBODY,
+        r#"
+mounted() { grep -q ' fuse.stetfs ' /proc/self/mounts; }
+pid() { "$S" --json stat "$M" | sed 's/.*"pid"://; s/}//'; }
+
+"$S" mount -o journal=data,noatime "$I" "$M"
+grep -q 'fuse.stetfs rw,nosuid,nodev,noatime' /proc/self/mounts
+# The root directory of the volume belongs to root, and permissions are checked.
+fails 1 'Permission denied' touch "$M/a"
+"$S" stat "$M" | grep -q 'preset.*data'
+fails 4 'mounted already' "$S" mount "$I" "$M"
+fails 1 'only root' "$S" mount -o remount,ro none "$M"
+"$S" mount -o remount,journal=ordered,commit=30 none "$M"
+"$S" stat "$M" | grep -q 'preset.*ordered'
+exec 9<"$M"
+fails 4 'busy' "$S" umount "$M"
+exec 9<&-
+"$S" umount "$M"
+not mounted
+"$S" info "$I" | grep -q 'state.*clean'
+
+# In the foreground; fusermount3 ends it.
+"$S" mount -f "$I" "$M" &
+for _ in $(seq 100); do mounted && break; sleep 0.1; done
+fusermount3 -u "$M"
+wait $!
+
+# Killed.
+"$S" mount "$I" "$M"
+kill -9 "$(pid)"
+for _ in $(seq 100); do [ -d "$M" ] || break; sleep 0.1; done
+fails 4 'server died' "$S" mount "$I" "$M"
+"$S" umount "$M"
+"$S" mount "$I" "$M"
+kill -TERM "$(pid)"
+for _ in $(seq 100); do mounted || break; sleep 0.1; done
+not mounted
+
+fails 32 'write access' "$S" mount "$I" /
+chmod 444 "$I"
+fails 1 'read it' "$S" mount "$I" "$M"
+"$S" mount -o ro "$I" "$M"
+"$S" umount "$M"
+chmod 644 "$I"
+"#,
+    );
+}
+
+#[test]
+fn a_mount_by_root_is_not_for_others_to_take_down() {
+    script(
+        r#"
+"$S" mount "$I" "$M"
+fails 32 'only root' setpriv --reuid 65534 --regid 65534 --clear-groups "$S" umount "$M"
+setpriv --reuid 65534 --regid 65534 --clear-groups stat -f "$M" >/dev/null
+"$S" umount "$M"
+"#,
+        "",
+    );
+}

@@ -1,0 +1,51 @@
+//! What the kernel does not say of who asks.
+
+use std::path::Path;
+
+use stetfs::Ctx;
+
+/// `CAP_SYS_ADMIN`.
+const SYS_ADMIN: u32 = 21;
+
+/// Whether the caller has CAP_SYS_ADMIN where this server runs. A caller that is gone, or whom we
+/// cannot see, has not.
+pub(crate) fn is_admin(ctx: &Ctx) -> bool {
+    let proc = Path::new("/proc").join(ctx.pid.to_string());
+    // Root of a user namespace of his own has all capabilities there, and none here.
+    let same_namespace = match (
+        proc.join("ns/user").read_link(),
+        Path::new("/proc/self/ns/user").read_link(),
+    ) {
+        (Ok(theirs), Ok(ours)) => theirs == ours,
+        _ => false,
+    };
+    same_namespace
+        && std::fs::read_to_string(proc.join("status"))
+            .is_ok_and(|status| effective(&status) >> SYS_ADMIN & 1 == 1)
+}
+
+/// The effective capabilities in the text of `/proc/PID/status`.
+fn effective(status: &str) -> u64 {
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capabilities_are_read_and_nobody_is_no_admin() {
+        assert_eq!(effective("Uid:\t0\nCapEff:\t0000000000200001\n"), 0x20_0001);
+        assert_eq!(effective("CapEff:\tnonsense\n"), 0);
+        assert_eq!(effective(""), 0);
+        let gone = Ctx {
+            pid: u32::MAX,
+            ..Ctx::default()
+        };
+        assert!(!is_admin(&gone));
+    }
+}
