@@ -24,6 +24,7 @@ Exit codes:
    4  the volume or the mount is in use
    5  the volume is damaged or of an unknown kind
    6  a device failed
+   7  a crash broke a promise (stetfs crash)
   32  mounting failed for another reason";
 
 /// What to do.
@@ -45,6 +46,9 @@ pub(crate) enum Command {
     /// Measure.
     #[command(subcommand)]
     Bench(Bench),
+    /// Try what power cuts can leave behind, and judge it.
+    #[command(subcommand)]
+    Crash(stetfs_crash::command::CrashCommand),
 }
 
 /// What to measure.

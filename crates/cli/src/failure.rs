@@ -21,6 +21,8 @@ pub(crate) enum Code {
     Volume = 5,
     /// A device failed.
     Io = 6,
+    /// The crash lab found a broken promise.
+    Broken = 7,
     /// Mounting failed for another reason (mount(8)'s code).
     Mount = 32,
 }
@@ -35,6 +37,7 @@ impl Code {
             Code::InUse,
             Code::Volume,
             Code::Io,
+            Code::Broken,
         ]
         .into_iter()
         .find(|c| *c as u8 == n)

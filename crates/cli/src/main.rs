@@ -55,6 +55,7 @@ fn run(cli: &Cli) -> Result {
         Command::Umount(args) => cmd::umount::run(args),
         Command::Stat(args) => cmd::stat::run(args).map(|value| print::value(&value, cli.json)),
         Command::Bench(command) => cmd::bench::run(command, cli.json),
+        Command::Crash(command) => cmd::crash::run(command, cli.json),
         Command::Recover(args) => cmd::volume::recover(args, cli.json),
         Command::Info(args) => cmd::volume::info(args, cli.json),
         Command::Dump(Dump::Journal(args)) => cmd::volume::dump_journal(args, cli.json),

@@ -7,7 +7,15 @@
 //!
 //! docs/crash.md is the manual, and tells the model of crashes and the oracles.
 
+pub mod canary;
+pub mod command;
+pub mod explore;
 pub mod judge;
+pub mod record;
+pub mod report;
+pub mod setup;
+pub mod shrink;
+pub mod state;
 pub mod tree;
 pub mod volume;
 pub mod work;

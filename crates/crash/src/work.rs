@@ -33,9 +33,9 @@ pub struct Work {
 pub type Progresses = Vec<Progress>;
 
 /// Marks of a record: an operation was begun, or returned. The number is of thread and operation.
-const BEGUN: &str = "begun";
+pub(crate) const BEGUN: &str = "begun";
 /// See [`BEGUN`].
-const ACKED: &str = "acked";
+pub(crate) const ACKED: &str = "acked";
 
 fn number(thread: usize, op: usize) -> u64 {
     (thread as u64) << 32 | op as u64

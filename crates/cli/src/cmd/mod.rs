@@ -1,6 +1,7 @@
 //! The commands.
 
 pub(crate) mod bench;
+pub(crate) mod crash;
 pub(crate) mod mount;
 pub(crate) mod remount;
 pub(crate) mod stat;

@@ -1,0 +1,33 @@
+//! `stetfs crash`: the crash lab.
+
+use stetfs_crash::command::CrashCommand;
+
+use crate::failure::{Code, Failure, Result};
+
+/// Does it, and prints what it has to say. Broken promises are exit code 7.
+pub(crate) fn run(command: &CrashCommand, json: bool) -> Result {
+    let answer = command
+        .run()
+        .map_err(|e| Failure::new(Code::Usage, format!("{e:#}")))?;
+    match (&answer.json_file, json) {
+        (Some(path), true) => {
+            std::fs::write(path, format!("{:#}\n", answer.json)).map_err(|e| {
+                Failure::new(Code::Usage, format!("cannot write {}: {e}", path.display()))
+            })?;
+            print!("{}", answer.text);
+        }
+        (Some(path), false) => {
+            return Err(Failure::new(
+                Code::Usage,
+                format!("{} is one argument too many", path.display()),
+            )
+            .hint("a file for the JSON is given with --json FILE"));
+        }
+        (None, true) => println!("{}", answer.json),
+        (None, false) => print!("{}", answer.text),
+    }
+    if answer.broken {
+        std::process::exit(Code::Broken as i32);
+    }
+    Ok(())
+}

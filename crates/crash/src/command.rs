@@ -1,0 +1,533 @@
+//! The command line of `stetfs crash`.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use clap::{Args, Subcommand, ValueEnum};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::explore::{Config, Failure, Often, Outcome, Progress, Source, explore};
+use crate::judge::Checks;
+use crate::record::Recording;
+use crate::report::Report;
+use crate::setup::{JournalSpec, Shape};
+use crate::shrink::shrink;
+use crate::state::StateId;
+use crate::workload::{Case, cases, named, text};
+
+/// What to do.
+#[derive(Clone, Debug, Subcommand)]
+pub enum CrashCommand {
+    /// Record a workload, try the crashes that could have been, judge what each leaves.
+    Run(RunArgs),
+    /// Only record: the writes, flushes, and what the workload was told.
+    Record(RecordArgs),
+    /// Try the crashes of a record.
+    Explore(ExploreArgs),
+    /// Judge one crash of a record again, by all oracles.
+    Repeat(RepeatArgs),
+    /// Describe a record.
+    Report(ReportArgs),
+    /// Put deliberate faults into the journal, and see that each is found.
+    Canaries(CanariesArgs),
+}
+
+/// The volume and the work.
+#[derive(Clone, Debug, Args)]
+pub struct WorkArgs {
+    /// The journal: ordered, data or writeback, and options.
+    #[arg(long, value_name = "PRESET[,OPTION…]", default_value = "ordered", long_help = journal_help())]
+    journal: JournalSpec,
+    /// What is done: a workload's name, or a file with a script.
+    #[arg(long, value_name = "NAME|FILE", default_value = "smoke", long_help = workload_help())]
+    workload: String,
+    /// Decides everything that is drawn.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Bytes in a block: 1024, 2048 or 4096.
+    #[arg(long, value_name = "BYTES", default_value_t = 1024)]
+    block: u32,
+    /// Blocks of the journal.
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    journal_blocks: u32,
+}
+
+impl WorkArgs {
+    fn shape(&self) -> Shape {
+        Shape {
+            block: self.block,
+            journal_blocks: self.journal_blocks,
+        }
+    }
+
+    /// The only case of a workload, of another seed.
+    fn case_of(&self, seed: u64) -> Result<Case> {
+        cases(&self.workload, seed)?
+            .pop()
+            .context("a workload without a case")
+    }
+
+    /// The one case to record; `case` chooses of a family.
+    fn case(&self, case: Option<usize>) -> Result<Case> {
+        let mut all = cases(&self.workload, self.seed)?;
+        let count = all.len();
+        let i = match (case, count) {
+            (Some(i), _) => i,
+            (None, 1) => 0,
+            (None, n) => {
+                return Err(anyhow!(
+                    "{} has {n} cases: choose one with --case 0 to {}, or try all with `stetfs crash run`",
+                    self.workload,
+                    n - 1
+                ));
+            }
+        };
+        ensure!(i < count, "{} has {count} cases", self.workload);
+        Ok(all.swap_remove(i))
+    }
+}
+
+/// How e2fsck is used.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum FsckArg {
+    /// Never.
+    Never,
+    /// On some images.
+    Sample,
+    /// On every image.
+    Always,
+}
+
+/// How to search.
+#[derive(Clone, Debug, Args)]
+pub struct SearchArgs {
+    /// How long to search.
+    #[arg(long, value_name = "N", default_value_t = 60.0)]
+    seconds: f64,
+    /// Stop after so many passes, even if there is time.
+    #[arg(long, value_name = "N")]
+    passes: Option<u64>,
+    /// States that are judged at once (the cores).
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// When e2fsck looks at a recovered image.
+    #[arg(long, value_enum, default_value = "sample")]
+    fsck: FsckArg,
+    /// Stop at so many failures.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    failures: usize,
+    /// Go on where an earlier search stopped, and keep here how far this one is.
+    #[arg(long, value_name = "FILE")]
+    resume: Option<PathBuf>,
+    /// Where the records and reports of failures go [default: stetfs-crash, made when there is one].
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Do not look for the shortest workload and the smallest loss.
+    #[arg(long)]
+    no_shrink: bool,
+    /// With --json: the file for the JSON, instead of standard output.
+    #[arg(value_name = "FILE")]
+    json_file: Option<PathBuf>,
+}
+
+impl SearchArgs {
+    fn config(&self, seed: u64) -> Result<Config> {
+        ensure!(
+            self.seconds.is_finite() && self.seconds > 0.0,
+            "--seconds must be above 0"
+        );
+        let defaults = Config::default();
+        Ok(Config {
+            seed,
+            threads: self.threads.unwrap_or(defaults.threads).clamp(1, 1024),
+            seconds: Some(self.seconds),
+            passes: self.passes,
+            failures: self.failures.max(1),
+            fsck: match self.fsck {
+                FsckArg::Never => Often::Never,
+                FsckArg::Sample => defaults.fsck,
+                FsckArg::Always => Often::Always,
+            },
+            bar: true,
+            ..defaults
+        })
+    }
+}
+
+/// Arguments of `crash run`.
+#[derive(Clone, Debug, Args)]
+pub struct RunArgs {
+    #[command(flatten)]
+    work: WorkArgs,
+    #[command(flatten)]
+    search: SearchArgs,
+}
+
+/// Arguments of `crash record`.
+#[derive(Clone, Debug, Args)]
+pub struct RecordArgs {
+    #[command(flatten)]
+    work: WorkArgs,
+    /// Which case, of a workload with several.
+    #[arg(long, value_name = "N")]
+    case: Option<usize>,
+    /// The file to make.
+    record: PathBuf,
+}
+
+/// Arguments of `crash explore`.
+#[derive(Clone, Debug, Args)]
+pub struct ExploreArgs {
+    /// A file made by `crash record`.
+    record: PathBuf,
+    /// Decides everything that is drawn.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    search: SearchArgs,
+}
+
+/// Arguments of `crash repeat`.
+#[derive(Clone, Debug, Args)]
+pub struct RepeatArgs {
+    /// A file made by `crash record`, or kept of a failure.
+    record: PathBuf,
+    /// The crash, as a failure names it, e.g. 120:~7.
+    #[arg(allow_hyphen_values = true)]
+    state: StateId,
+    /// Keep the image that the crash left.
+    #[arg(long, value_name = "FILE")]
+    keep: Option<PathBuf>,
+    /// Look for the shortest workload and the smallest loss, for so many seconds.
+    #[arg(long, value_name = "SECONDS")]
+    shrink: Option<f64>,
+}
+
+/// Arguments of `crash canaries`.
+#[derive(Clone, Debug, Args)]
+pub struct CanariesArgs {
+    /// Decides everything that is drawn.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How long to look for each.
+    #[arg(long, value_name = "N", default_value_t = 30.0)]
+    seconds: f64,
+}
+
+/// Arguments of `crash report`.
+#[derive(Clone, Debug, Args)]
+pub struct ReportArgs {
+    /// A file made by `crash record`.
+    record: PathBuf,
+}
+
+fn journal_help() -> String {
+    format!(
+        "The journal: ordered, data or writeback, and options: {}",
+        crate::setup::OPTIONS
+    )
+}
+
+fn workload_help() -> String {
+    let names = named::NAMES.map(|(n, what)| format!("  {n:8} {what}"));
+    format!(
+        "What is done: one of\n{}\nor a file with a script, one operation a line:\n{}",
+        names.join("\n"),
+        text::SYNTAX
+    )
+}
+
+/// What a command has to say.
+#[derive(Debug)]
+pub struct Answer {
+    /// For people.
+    pub text: String,
+    /// For programs.
+    pub json: Value,
+    /// Where the JSON goes, if not to standard output.
+    pub json_file: Option<PathBuf>,
+    /// Promises were broken.
+    pub broken: bool,
+}
+
+impl Answer {
+    fn new(text: impl fmt::Display, json: impl Serialize) -> Result<Answer> {
+        Ok(Answer {
+            text: text.to_string(),
+            json: serde_json::to_value(json)?,
+            json_file: None,
+            broken: false,
+        })
+    }
+}
+
+impl CrashCommand {
+    /// Does it.
+    ///
+    /// # Errors
+    /// What is wrong with the arguments or the files, and what to do about it. Broken promises are
+    /// no errors.
+    pub fn run(&self) -> Result<Answer> {
+        match self {
+            CrashCommand::Run(args) => args.run(),
+            CrashCommand::Record(args) => args.run(),
+            CrashCommand::Explore(args) => args.run(),
+            CrashCommand::Repeat(args) => args.run(),
+            CrashCommand::Report(args) => args.run(),
+            CrashCommand::Canaries(args) => args.run(),
+        }
+    }
+}
+
+impl RunArgs {
+    fn run(&self) -> Result<Answer> {
+        let work = &self.work;
+        let cases = cases(&work.workload, work.seed)?;
+        if let ([_], None) = (cases.as_slice(), &self.search.resume) {
+            let make = |seed| work.case_of(seed);
+            let source = Source::Seeded {
+                journal: &work.journal,
+                shape: work.shape(),
+                make: &make,
+            };
+            return search(&source, &self.search, work.seed, work);
+        }
+        if let ([case], Some(resume)) = (cases.as_slice(), &self.search.resume) {
+            // A search of one record goes on only with that record.
+            let path = resume.with_extension("record");
+            let recording = if path.exists() {
+                Recording::load(&path)?
+            } else {
+                let made = Recording::make(&work.journal, work.shape(), case, work.seed)?;
+                made.save(&path)?;
+                made
+            };
+            return search(&Source::Record(&recording), &self.search, work.seed, work);
+        }
+        let source = Source::Cases {
+            journal: &work.journal,
+            shape: work.shape(),
+            cases: &cases,
+        };
+        search(&source, &self.search, work.seed, work)
+    }
+}
+
+impl RecordArgs {
+    fn run(&self) -> Result<Answer> {
+        let case = self.work.case(self.case)?;
+        let recording =
+            Recording::make(&self.work.journal, self.work.shape(), &case, self.work.seed)?;
+        recording.save(&self.record)?;
+        describe(&recording, &self.record)
+    }
+}
+
+impl CanariesArgs {
+    fn run(&self) -> Result<Answer> {
+        let all = crate::canary::try_all(self.seed, self.seconds)?;
+        let mut text = format!(
+            "{:16} {:10} {:>8} {:>8}\n",
+            "canary", "preset", "states", "images"
+        );
+        for c in &all {
+            let found = if c.caught { "" } else { "  SURVIVES" };
+            text.push_str(&format!(
+                "{:16} {:10} {:>8} {:>8}{found}\n",
+                c.canary, c.preset, c.states, c.distinct
+            ));
+        }
+        let mut answer = Answer::new(text, &all)?;
+        answer.broken = all.iter().any(|c| !c.caught);
+        Ok(answer)
+    }
+}
+
+impl ReportArgs {
+    fn run(&self) -> Result<Answer> {
+        describe(&Recording::load(&self.record)?, &self.record)
+    }
+}
+
+fn describe(recording: &Recording, path: &Path) -> Result<Answer> {
+    use stetfs_block::Event;
+    let events = &recording.log.events;
+    let count = |f: fn(&Event) -> bool| events.iter().filter(|e| f(e)).count();
+    let bytes: usize = events
+        .iter()
+        .map(|e| match e {
+            Event::Write { data, .. } => data.len(),
+            _ => 0,
+        })
+        .sum();
+    let operations: usize = recording.work.scripts.iter().map(|s| s.ops.len()).sum();
+    let value = json!({
+        "record": path,
+        "workload": recording.header.workload,
+        "journal": recording.header.journal,
+        "block": recording.header.block,
+        "seed": recording.header.seed,
+        "threads": recording.work.scripts.len(),
+        "operations": operations,
+        "events": events.len(),
+        "writes": count(|e| matches!(e, Event::Write { .. })),
+        "fua": count(|e| matches!(e, Event::Write { fua: true, .. })),
+        "flushes": count(|e| matches!(e, Event::Flush { .. })),
+        "discards": count(|e| matches!(e, Event::Discard { .. })),
+        "bytes": bytes,
+    });
+    let text = value.as_object().map_or(String::new(), |fields| {
+        let line = |(name, value): (&String, &Value)| match value {
+            Value::String(s) => format!("{name:11} {s}\n"),
+            other => format!("{name:11} {other}\n"),
+        };
+        fields.iter().map(line).collect()
+    });
+    Answer::new(text, value)
+}
+
+impl ExploreArgs {
+    fn run(&self) -> Result<Answer> {
+        let recording = Recording::load(&self.record)?;
+        let work = WorkArgs {
+            journal: recording
+                .header
+                .journal
+                .parse()
+                .map_err(anyhow::Error::msg)?,
+            workload: recording.header.workload.clone(),
+            seed: recording.header.seed,
+            block: recording.header.block,
+            journal_blocks: recording.header.journal_blocks,
+        };
+        search(&Source::Record(&recording), &self.search, self.seed, &work)
+    }
+}
+
+fn search(source: &Source<'_>, args: &SearchArgs, seed: u64, work: &WorkArgs) -> Result<Answer> {
+    let config = args.config(seed)?;
+    let what = format!(
+        "{}, {}, blocks of {}, journal of {}, seed {seed}",
+        work.journal, work.workload, work.block, work.journal_blocks
+    );
+    let mut progress = match &args.resume {
+        Some(path) => Progress::load(path, &what)?,
+        None => Progress::default(),
+    };
+    progress.what = what;
+    let save = |p: &Progress| match &args.resume {
+        Some(path) => p.save(path),
+        None => Ok(()),
+    };
+    let mut outcome = explore(source, &config, &mut progress, &save)?;
+    if outcome.failures > 0 {
+        keep(args, &mut outcome)?;
+    }
+    let report = Report {
+        journal: work.journal.to_string(),
+        workload: work.workload.clone(),
+        block: work.block,
+        seed,
+        states_per_second: outcome.states_per_second(),
+        outcome,
+    };
+    let mut answer = Answer::new(report.text(), &report)?;
+    answer.broken = report.outcome.failures > 0;
+    answer.json_file.clone_from(&args.json_file);
+    Ok(answer)
+}
+
+/// Failures that are shrunk.
+const SHRUNK: usize = 2;
+/// Time for each.
+const SHRINK: Duration = Duration::from_secs(40);
+
+/// Saves the records of failures, and shrinks the first of each kind.
+fn keep(args: &SearchArgs, outcome: &mut Outcome) -> Result<()> {
+    let dir = args.out.clone().unwrap_or_else(|| "stetfs-crash".into());
+    std::fs::create_dir_all(&dir).with_context(|| format!("making {}", dir.display()))?;
+    let mut records: HashMap<String, (Recording, String)> = HashMap::new();
+    for (case, recording) in std::mem::take(&mut outcome.records) {
+        let path = save(&dir, &case, &recording)?;
+        records.insert(case, (recording, path));
+    }
+    let mut shrunk = Vec::new();
+    for failure in &mut outcome.findings {
+        // Those of an earlier run, resumed, have theirs.
+        let Some((recording, path)) = records.get(&failure.case) else {
+            continue;
+        };
+        failure.record = Some(path.clone());
+        let kind = failure.finding.oracle;
+        if !args.no_shrink && shrunk.len() < SHRUNK && !shrunk.contains(&kind) {
+            shrunk.push(kind);
+            let (mut small, record) = shrink(recording, failure, Instant::now() + SHRINK)?;
+            small.record = Some(save(&dir, &format!("{}-small", failure.case), &record)?);
+            failure.shrunk = Some(Box::new(small));
+        }
+    }
+    Ok(())
+}
+
+fn save(dir: &Path, case: &str, recording: &Recording) -> Result<String> {
+    let safe = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    let name: String = case.chars().map(safe).collect();
+    let preset: String = recording.header.journal.chars().map(safe).collect();
+    let path = dir.join(format!("{preset}-{name}-{}.record", recording.header.seed));
+    recording.save(&path)?;
+    Ok(path.display().to_string())
+}
+
+impl RepeatArgs {
+    fn run(&self) -> Result<Answer> {
+        let recording = Recording::load(&self.record)?;
+        ensure!(
+            self.state.event <= recording.log.len(),
+            "the record has only {} events",
+            recording.log.len()
+        );
+        let mut replay = stetfs_block::Replay::new(&recording.work.base.image, &recording.log);
+        let image = self.state.make(&mut replay);
+        if let Some(path) = &self.keep {
+            image
+                .save(path)
+                .with_context(|| format!("writing {}", path.display()))?;
+        }
+        let progress = recording.work.progress_at(&recording.log, self.state.event);
+        let result = recording
+            .work
+            .check(&image, &progress, Checks::ALL)
+            .and_then(|()| recording.work.check_cut_recovery(&image, &progress));
+        let finding = match result {
+            Ok(cuts) => {
+                return Answer::new(
+                    format!(
+                        "no promise is broken, nor after any of {cuts} crashes inside the recovery\n"
+                    ),
+                    json!({ "broken": false, "recovery_cuts": cuts }),
+                );
+            }
+            Err(finding) => finding,
+        };
+        let mut failure = Failure::describe(&recording, &self.state, finding);
+        failure.record = Some(self.record.display().to_string());
+        if let Some(seconds) = self.shrink {
+            let time = Duration::from_secs_f64(seconds.clamp(0.0, 1e6));
+            let (mut small, record) = shrink(&recording, &failure, Instant::now() + time)?;
+            let path = self.record.with_extension("small.record");
+            record.save(&path)?;
+            small.record = Some(path.display().to_string());
+            failure.shrunk = Some(Box::new(small));
+        }
+        let mut answer = Answer::new(
+            failure.text(),
+            json!({ "broken": true, "failure": failure }),
+        )?;
+        answer.broken = true;
+        Ok(answer)
+    }
+}

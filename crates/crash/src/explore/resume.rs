@@ -1,0 +1,98 @@
+//! Where a search stopped, as a file: a line of JSON, then the hashes of the images seen.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
+
+use super::Failure;
+
+/// Numbers that go on counting.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Counts {
+    /// See [`super::Outcome`].
+    pub states: u64,
+    /// See [`super::Outcome`].
+    pub judged: u64,
+    /// See [`super::Outcome`].
+    pub failures: u64,
+    /// See [`super::Outcome`].
+    pub seconds: f64,
+    /// See [`super::Outcome`].
+    pub fscks: u64,
+    /// See [`super::Outcome`].
+    pub thorough: u64,
+    /// See [`super::Outcome`].
+    pub recovery_cuts: u64,
+}
+
+/// Where a search stopped.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// What is searched, and how: a search goes on only with the same.
+    pub what: String,
+    /// The pass under way.
+    pub pass: u64,
+    /// Units of it that are done: records of a family, or places of one record.
+    pub next: usize,
+    /// Numbers so far.
+    pub outcome: Counts,
+    /// Failures so far.
+    pub findings: Vec<Failure>,
+    /// Images seen.
+    #[serde(skip)]
+    pub images: HashSet<u64>,
+}
+
+impl Progress {
+    /// Writes it, replacing the file at once.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn save(&self, path: &Path) -> Result<()> {
+        let mut bytes = serde_json::to_vec(self)?;
+        bytes.push(b'\n');
+        bytes.extend(self.images.iter().flat_map(|h| h.to_le_bytes()));
+        let new = path.with_extension("new");
+        std::fs::write(&new, bytes)
+            .and_then(|()| std::fs::rename(&new, path))
+            .with_context(|| format!("writing {}", path.display()))
+    }
+
+    /// Reads it; a search that has not begun if there is no such file.
+    ///
+    /// # Errors
+    /// The file is something else, or of another search.
+    pub fn load(path: &Path, what: &str) -> Result<Progress> {
+        let fresh = Progress {
+            what: what.into(),
+            ..Progress::default()
+        };
+        let bytes = match std::fs::read(path) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(fresh),
+            other => other.with_context(|| format!("reading {}", path.display()))?,
+        };
+        let end = bytes.iter().position(|b| *b == b'\n').unwrap_or(0);
+        let (line, hashes) = bytes.split_at(end);
+        let mut progress: Progress = serde_json::from_slice(line).with_context(|| {
+            format!(
+                "{} is not where a search stopped; give another file to --resume",
+                path.display()
+            )
+        })?;
+        ensure!(
+            progress.what == what,
+            "{} is of another search ({}); this one is {what}",
+            path.display(),
+            progress.what
+        );
+        progress.images = hashes
+            .get(1..)
+            .unwrap_or_default()
+            .chunks_exact(8)
+            .filter_map(|c| Some(u64::from_le_bytes(c.try_into().ok()?)))
+            .collect();
+        Ok(progress)
+    }
+}

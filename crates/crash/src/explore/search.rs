@@ -1,0 +1,454 @@
+//! The search itself.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use indicatif::ProgressBar;
+use parking_lot::{Condvar, Mutex};
+use stetfs::{BlockDevice, MemDevice};
+use stetfs_block::Replay;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+
+use super::resume::Counts;
+use super::{Config, Failure, Outcome, Progress, Source};
+use crate::judge::{Checks, Finding, promise};
+use crate::record::Recording;
+use crate::state::{Arrival, StateId, Uncertain, Why, first_pass, points};
+
+/// Passes over a record before it is made anew.
+const ROUND: u64 = 3;
+/// States drawn at a place in each pass behind the first.
+const DRAWS: u64 = 4;
+/// How often the state of the search is shown, and saved.
+const SHOW: Duration = Duration::from_millis(200);
+/// See [`SHOW`].
+const SAVE: Duration = Duration::from_secs(5);
+/// A state that takes longer is told of.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What an image differs in from `base`, as one number.
+pub fn image_hash(base: &MemDevice, image: &MemDevice) -> u64 {
+    let mut hash = Xxh3::new();
+    let mut bytes = Vec::new();
+    for range in base.differences(image) {
+        hash.update(&range.start.to_le_bytes());
+        bytes.resize((range.end - range.start) as usize, 0);
+        // Memory does not fail, and the range is of the device.
+        if image.read(range.start, &mut bytes).is_ok() {
+            hash.update(&bytes);
+        }
+    }
+    hash.digest()
+}
+
+/// Units of a pass that are done, though not in order.
+#[derive(Default)]
+struct Done {
+    pass: u64,
+    low: usize,
+    above: BTreeSet<usize>,
+}
+
+impl Done {
+    fn add(&mut self, unit: usize) {
+        self.above.insert(unit);
+        while self.above.remove(&self.low) {
+            self.low += 1;
+        }
+    }
+}
+
+/// A search under way; shared by its threads.
+pub struct Explorer {
+    config: Config,
+    deadline: Option<Instant>,
+    before: Progress,
+    stop: AtomicBool,
+    finished: Mutex<bool>,
+    wake: Condvar,
+    states: AtomicU64,
+    judged: AtomicU64,
+    failed: AtomicU64,
+    fscks: AtomicU64,
+    thorough: AtomicU64,
+    recovery_cuts: AtomicU64,
+    done: Mutex<Done>,
+    images: Mutex<HashSet<u64>>,
+    /// Images with what had been promised, judged already.
+    verdicts: Mutex<HashSet<u64>>,
+    findings: Mutex<Vec<Failure>>,
+    records: Mutex<Vec<(String, Recording)>>,
+    /// States under way, and since when.
+    running: Mutex<Vec<(String, Instant)>>,
+}
+
+impl Explorer {
+    pub(super) fn new(config: Config, deadline: Option<Instant>, before: Progress) -> Explorer {
+        let counts = before.outcome.clone();
+        let number = AtomicU64::new;
+        Explorer {
+            config,
+            deadline,
+            stop: AtomicBool::new(false),
+            finished: Mutex::new(false),
+            wake: Condvar::new(),
+            states: number(counts.states),
+            judged: number(counts.judged),
+            failed: number(counts.failures),
+            fscks: number(counts.fscks),
+            thorough: number(counts.thorough),
+            recovery_cuts: number(counts.recovery_cuts),
+            done: Mutex::new(Done {
+                pass: before.pass,
+                low: before.next,
+                above: BTreeSet::new(),
+            }),
+            images: Mutex::new(before.images.clone()),
+            verdicts: Mutex::new(HashSet::new()),
+            findings: Mutex::new(before.findings.clone()),
+            records: Mutex::new(Vec::new()),
+            running: Mutex::new(Vec::new()),
+            before,
+        }
+    }
+
+    fn over(&self) -> bool {
+        if self.deadline.is_some_and(|d| Instant::now() >= d) {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Searches pass by pass.
+    pub(super) fn run(&self, source: &Source<'_>) -> Result<()> {
+        let mut made = None;
+        for pass in self.before.pass.. {
+            if self.over() || self.config.passes.is_some_and(|n| pass >= n) {
+                break;
+            }
+            let first = if pass == self.before.pass {
+                self.before.next
+            } else {
+                0
+            };
+            match source {
+                Source::Record(recording) => self.record(recording, pass, pass, first),
+                Source::Seeded {
+                    journal,
+                    shape,
+                    make,
+                } => {
+                    let round = pass / ROUND;
+                    let recording = match made.take() {
+                        Some((r, recording)) if r == round => recording,
+                        _ => {
+                            let seed = self.config.seed.wrapping_add(round);
+                            let mut case = make(seed)?;
+                            case.name = format!("{}/{seed}", case.name);
+                            Recording::make(journal, *shape, &case, seed)?
+                        }
+                    };
+                    self.record(&recording, pass % ROUND, pass, 0);
+                    made = Some((round, recording));
+                }
+                Source::Cases {
+                    journal,
+                    shape,
+                    cases,
+                } => self.each(first, cases.len(), |unit| {
+                    let recording =
+                        Recording::make(journal, *shape, &cases[unit], self.config.seed)?;
+                    self.alone(&recording, pass);
+                    Ok(())
+                })?,
+            }
+            if !self.over() {
+                *self.done.lock() = Done {
+                    pass: pass + 1,
+                    ..Done::default()
+                };
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives units to the threads, in order; the first error stops all.
+    fn each(
+        &self,
+        first: usize,
+        count: usize,
+        work: impl Fn(usize) -> Result<()> + Sync,
+    ) -> Result<()> {
+        let next = AtomicUsize::new(first);
+        let error = Mutex::new(Ok(()));
+        std::thread::scope(|scope| {
+            for _ in 0..self.config.threads.max(1) {
+                scope.spawn(|| {
+                    loop {
+                        let unit = next.fetch_add(1, Ordering::Relaxed);
+                        if unit >= count || self.over() {
+                            return;
+                        }
+                        match work(unit) {
+                            Err(e) => {
+                                *error.lock() = Err(e);
+                                self.stop.store(true, Ordering::Relaxed);
+                            }
+                            Ok(()) if self.stop.load(Ordering::Relaxed) => {}
+                            Ok(()) => self.done.lock().add(unit),
+                        }
+                    }
+                });
+            }
+        });
+        error.into_inner()
+    }
+
+    /// The places of a pass: in order at first, then some that are drawn.
+    fn places(&self, recording: &Recording, pass: u64) -> Vec<(usize, Why)> {
+        let mut all = points(&recording.log, recording.start());
+        if pass > 0 {
+            let mut rng = fastrand::Rng::with_seed(self.config.seed ^ pass << 40);
+            rng.shuffle(&mut all);
+            all.truncate(256);
+            // A replay only goes on.
+            all.sort_unstable();
+        }
+        all
+    }
+
+    fn states_at(&self, event: usize, why: Why, pass: u64, uncertain: &Uncertain) -> Vec<StateId> {
+        if pass == 0 {
+            return first_pass(event, why, uncertain, self.config.seed);
+        }
+        let seed = (self.config.seed << 32)
+            .wrapping_add(pass.wrapping_mul(DRAWS))
+            .wrapping_add(event as u64);
+        (0..DRAWS)
+            .map(|i| StateId {
+                event,
+                arrival: Arrival::Drawn(seed.wrapping_add(i)),
+            })
+            .collect()
+    }
+
+    /// One record, by all threads: the first pass over it, or draw number `draw`.
+    fn record(&self, recording: &Recording, pass: u64, draw: u64, first: usize) {
+        let places = match pass {
+            0 => self.places(recording, 0),
+            _ => self.places(recording, draw),
+        };
+        let pass = if pass == 0 { 0 } else { draw };
+        let next = AtomicUsize::new(first);
+        std::thread::scope(|scope| {
+            for _ in 0..self.config.threads.max(1) {
+                scope.spawn(|| {
+                    let mut replay = Replay::new(&recording.work.base.image, &recording.log);
+                    loop {
+                        let unit = next.fetch_add(1, Ordering::Relaxed);
+                        let Some(&(event, why)) = places.get(unit) else {
+                            return;
+                        };
+                        if !self.place(recording, &mut replay, event, why, pass) {
+                            return;
+                        }
+                        self.done.lock().add(unit);
+                    }
+                });
+            }
+        });
+    }
+
+    /// One record, by this thread.
+    fn alone(&self, recording: &Recording, pass: u64) {
+        let mut replay = Replay::new(&recording.work.base.image, &recording.log);
+        for (event, why) in self.places(recording, pass) {
+            if !self.place(recording, &mut replay, event, why, pass) {
+                return;
+            }
+        }
+    }
+
+    /// All states of one place; false when the search is over.
+    fn place(
+        &self,
+        recording: &Recording,
+        replay: &mut Replay<'_>,
+        event: usize,
+        why: Why,
+        pass: u64,
+    ) -> bool {
+        replay.advance_to(event);
+        let uncertain = Uncertain::at(replay);
+        for state in self.states_at(event, why, pass, &uncertain) {
+            if self.over() {
+                return false;
+            }
+            let image = state.make_of(replay, &uncertain);
+            self.state(recording, &state, &image);
+        }
+        true
+    }
+
+    /// Judges a state, unless one like it was.
+    fn state(&self, recording: &Recording, state: &StateId, image: &MemDevice) {
+        self.states.fetch_add(1, Ordering::Relaxed);
+        let work = &recording.work;
+        let hash = image_hash(&work.base.image, image);
+        let new = self.images.lock().insert(hash);
+        let progress = work.progress_at(&recording.log, state.event);
+        let mut key = Vec::from(hash.to_le_bytes());
+        // Records of a family differ in what they promise; their images may be alike.
+        key.extend(recording.header.workload.as_bytes());
+        for (script, p) in work.scripts.iter().zip(&progress) {
+            let (synced, begun) = promise::window(script, *p, work.promise);
+            key.extend((synced as u64).to_le_bytes());
+            key.extend((begun as u64).to_le_bytes());
+        }
+        if !self.verdicts.lock().insert(xxh3_64(&key)) {
+            return;
+        }
+        self.judged.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{} {state}", recording.header.workload);
+        self.running.lock().push((name.clone(), Instant::now()));
+        let result = self.check(recording, image, &progress, new, hash);
+        self.running.lock().retain(|(n, _)| *n != name);
+        if let Err(finding) = result {
+            let failed = self.failed.fetch_add(1, Ordering::Relaxed) + 1;
+            let mut findings = self.findings.lock();
+            if findings.len() < self.config.failures {
+                findings.push(Failure::describe(recording, state, finding));
+                let case = &recording.header.workload;
+                let mut records = self.records.lock();
+                if !records.iter().any(|(name, _)| name == case) {
+                    records.push((case.clone(), recording.clone()));
+                }
+            }
+            if failed >= self.config.failures as u64 {
+                self.stop.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn check(
+        &self,
+        recording: &Recording,
+        image: &MemDevice,
+        progress: &crate::work::Progresses,
+        new: bool,
+        hash: u64,
+    ) -> Result<(), Finding> {
+        let config = &self.config;
+        // The costly checks do not depend on what was promised.
+        let thorough = new && config.thorough.hits(hash);
+        let checks = Checks {
+            fsck: new && config.fsck.hits(hash.rotate_left(8)),
+            in_use: thorough,
+            again: thorough,
+            replay: thorough,
+        };
+        self.fscks
+            .fetch_add(u64::from(checks.fsck), Ordering::Relaxed);
+        self.thorough
+            .fetch_add(u64::from(thorough), Ordering::Relaxed);
+        recording.work.check(image, progress, checks)?;
+        if new && config.recovery.hits(hash.rotate_left(16)) {
+            let cuts = recording.work.check_cut_recovery(image, progress)?;
+            self.recovery_cuts.fetch_add(cuts, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Shows and saves how far it is, until it is finished.
+    pub(super) fn watch(
+        &self,
+        bar: &ProgressBar,
+        start: Instant,
+        save: &(dyn Fn(&Progress) -> Result<()> + Sync),
+    ) -> Result<()> {
+        let mut saved = Instant::now();
+        let mut finished = self.finished.lock();
+        while !*finished {
+            self.wake.wait_for(&mut finished, SHOW);
+            let seconds = start.elapsed().as_secs_f64();
+            let states = self.states.load(Ordering::Relaxed);
+            let fresh = states - self.before.outcome.states;
+            let left = self.deadline.map_or(String::new(), |d| {
+                let left = d.saturating_duration_since(Instant::now());
+                format!(", {} s left", left.as_secs())
+            });
+            bar.set_position((seconds * 10.0) as u64);
+            bar.set_message(format!(
+                "{states} states, {} images, {:.0}/s, {} failures{left}",
+                self.images.lock().len(),
+                fresh as f64 / seconds.max(1e-3),
+                self.failed.load(Ordering::Relaxed),
+            ));
+            for (name, since) in self.running.lock().iter_mut() {
+                if since.elapsed() > PATIENCE {
+                    bar.suspend(|| eprintln!("{name} hangs: judging it takes very long"));
+                    *since = Instant::now();
+                }
+            }
+            if saved.elapsed() > SAVE {
+                saved = Instant::now();
+                save(&self.progress())?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn finish(&self) {
+        *self.finished.lock() = true;
+        self.wake.notify_all();
+    }
+
+    fn progress(&self) -> Progress {
+        let done = self.done.lock();
+        let get = |n: &AtomicU64| n.load(Ordering::Relaxed);
+        Progress {
+            what: self.before.what.clone(),
+            pass: done.pass,
+            next: done.low,
+            outcome: Counts {
+                states: get(&self.states),
+                judged: get(&self.judged),
+                failures: get(&self.failed),
+                seconds: self.before.outcome.seconds,
+                fscks: get(&self.fscks),
+                thorough: get(&self.thorough),
+                recovery_cuts: get(&self.recovery_cuts),
+            },
+            findings: self.findings.lock().clone(),
+            images: self.images.lock().clone(),
+        }
+    }
+
+    pub(super) fn outcome(&self, cases: u64) -> (Outcome, Progress) {
+        let progress = self.progress();
+        let counts = &progress.outcome;
+        let done = match (progress.pass, cases) {
+            (0, 1) => 0,
+            (0, _) => progress.next as u64,
+            _ => cases,
+        };
+        let outcome = Outcome {
+            states: counts.states,
+            distinct: progress.images.len() as u64,
+            judged: counts.judged,
+            failures: counts.failures,
+            seconds: 0.0,
+            fscks: counts.fscks,
+            thorough: counts.thorough,
+            recovery_cuts: counts.recovery_cuts,
+            cases_done: done,
+            cases,
+            passes: progress.pass,
+            findings: progress.findings.clone(),
+            records: std::mem::take(&mut *self.records.lock()),
+        };
+        (outcome, progress)
+    }
+}

@@ -1,0 +1,323 @@
+//! Records: a volume, what was written to it, and what the workload was told meanwhile.
+//!
+//! As a file: a magic number, a header in JSON, the pages of the volume that are not zero, the
+//! events, and a checksum (XXH3) of all that. Numbers are little-endian.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use serde::{Deserialize, Serialize};
+use stetfs::{BlockDevice, MemDevice};
+use stetfs_block::{Event, Log};
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::setup::{JournalSpec, Shape, work};
+use crate::volume::Base;
+use crate::work::Work;
+use crate::workload::{Case, text};
+
+const MAGIC: &[u8; 8] = b"StetRec1";
+/// Bytes of a page in the file.
+const PAGE: usize = 4096;
+/// Bounds of what a file may ask for.
+const HEADER_MAX: u64 = 64 << 20;
+/// Largest volume, bytes.
+const VOLUME_MAX: u64 = 1 << 40;
+/// Largest single write, bytes.
+const WRITE_MAX: u64 = 256 << 20;
+
+/// What a record is of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    /// Name of the workload.
+    pub workload: String,
+    /// `PRESET[,option…]`.
+    pub journal: String,
+    /// Bytes in a block.
+    pub block: u32,
+    /// Blocks of the journal.
+    pub journal_blocks: u32,
+    /// The seed that the workload came from.
+    pub seed: u64,
+    /// Operations before which no crash is tried.
+    pub setup: usize,
+    /// The scripts, as text.
+    pub script: String,
+    /// Size of the volume, bytes.
+    volume: u64,
+    /// Blocks and inodes, free and used.
+    sums: (u64, u64),
+}
+
+/// A record with the work that it is of.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    /// What it is of.
+    pub header: Header,
+    /// The work; also how the volume is opened again.
+    pub work: Work,
+    /// What happened to the device.
+    pub log: Log,
+}
+
+impl Recording {
+    /// Runs a case on a fresh volume over a recording device.
+    ///
+    /// # Errors
+    /// The workload failed on a sound device.
+    pub fn make(journal: &JournalSpec, shape: Shape, case: &Case, seed: u64) -> Result<Recording> {
+        let work = work(journal, shape, case)?;
+        let log = work
+            .record()
+            .with_context(|| format!("recording {} on {journal}", case.name))?;
+        let header = Header {
+            workload: case.name.clone(),
+            journal: journal.to_string(),
+            block: shape.block,
+            journal_blocks: shape.journal_blocks,
+            seed,
+            setup: case.setup,
+            script: text::write(&case.scripts),
+            volume: work.base.image.size(),
+            sums: (work.base.blocks, work.base.inodes),
+        };
+        Ok(Recording { header, work, log })
+    }
+
+    /// The first event after the setup.
+    pub fn start(&self) -> usize {
+        self.work.event_after(&self.log, self.header.setup)
+    }
+
+    /// The case it is of.
+    ///
+    /// # Errors
+    /// The header is not one that [`Recording::make`] made.
+    pub fn case(&self) -> Result<Case> {
+        Ok(Case {
+            name: self.header.workload.clone(),
+            scripts: text::parse(&self.header.script).map_err(|e| anyhow!("the script: {e}"))?,
+            setup: self.header.setup,
+        })
+    }
+
+    /// Writes it to a file.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn save(&self, path: &Path) -> Result<()> {
+        let file = File::create(path).with_context(|| format!("creating {}", path.display()))?;
+        let mut out = Out {
+            file: BufWriter::new(file),
+            sum: Xxh3::new(),
+        };
+        self.write(&mut out)
+            .and_then(|()| out.finish())
+            .with_context(|| format!("writing {}", path.display()))
+    }
+
+    fn write(&self, out: &mut Out) -> std::io::Result<()> {
+        out.bytes(MAGIC)?;
+        out.slice(&serde_json::to_vec(&self.header)?)?;
+        let empty = MemDevice::new(self.header.volume);
+        let mut page = vec![0; PAGE];
+        for range in empty.differences(&self.work.base.image) {
+            for at in range.step_by(PAGE) {
+                let n = (self.header.volume - at).min(PAGE as u64) as usize;
+                let page = &mut page[..n];
+                self.work
+                    .base
+                    .image
+                    .read(at, page)
+                    .map_err(std::io::Error::other)?;
+                out.number(at)?;
+                out.slice(page)?;
+            }
+        }
+        out.number(u64::MAX)?;
+        out.number(self.log.len() as u64)?;
+        for event in &self.log.events {
+            match event {
+                Event::Write {
+                    id,
+                    offset,
+                    data,
+                    fua,
+                } => {
+                    out.bytes(&[if *fua { 2 } else { 1 }])?;
+                    out.number(*id)?;
+                    out.number(*offset)?;
+                    out.slice(data)?;
+                }
+                Event::Discard { id, range } => {
+                    out.bytes(&[3])?;
+                    out.number(*id)?;
+                    out.number(range.start)?;
+                    out.number(range.end)?;
+                }
+                Event::Flush { id } => {
+                    out.bytes(&[4])?;
+                    out.number(*id)?;
+                }
+                Event::Done { id, ok } => {
+                    out.bytes(&[if *ok { 5 } else { 6 }])?;
+                    out.number(*id)?;
+                }
+                Event::Mark { label, value } => {
+                    out.bytes(&[7])?;
+                    out.slice(label.as_bytes())?;
+                    out.number(*value)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// It is no record, or damaged.
+    pub fn load(path: &Path) -> Result<Recording> {
+        let file = File::open(path).with_context(|| {
+            format!(
+                "opening the record {}; `stetfs crash record` makes one",
+                path.display()
+            )
+        })?;
+        let mut input = In {
+            left: file.metadata()?.len(),
+            file: BufReader::new(file),
+            sum: Xxh3::new(),
+        };
+        Recording::read(&mut input)
+            .with_context(|| format!("{} is no sound record", path.display()))
+    }
+
+    fn read(input: &mut In) -> Result<Recording> {
+        ensure!(
+            input.bytes(MAGIC.len() as u64)? == MAGIC,
+            "it does not begin as one"
+        );
+        let header: Header =
+            serde_json::from_slice(&input.slice(HEADER_MAX)?).context("the header")?;
+        ensure!(header.volume <= VOLUME_MAX, "the volume is too large");
+        let image = MemDevice::new(header.volume);
+        loop {
+            let at = input.number()?;
+            if at == u64::MAX {
+                break;
+            }
+            image.write(at, &input.slice(PAGE as u64)?)?;
+        }
+        let count = input.number()?;
+        let mut log = Log::default();
+        for _ in 0..count {
+            let kind = input.bytes(1)?[0];
+            let event = match kind {
+                1 | 2 => Event::Write {
+                    id: input.number()?,
+                    offset: input.number()?,
+                    data: Arc::from(input.slice(WRITE_MAX)?),
+                    fua: kind == 2,
+                },
+                3 => Event::Discard {
+                    id: input.number()?,
+                    range: input.number()?..input.number()?,
+                },
+                4 => Event::Flush {
+                    id: input.number()?,
+                },
+                5 | 6 => Event::Done {
+                    id: input.number()?,
+                    ok: kind == 5,
+                },
+                7 => Event::Mark {
+                    label: String::from_utf8(input.slice(1024)?)?,
+                    value: input.number()?,
+                },
+                other => bail!("there is no event of kind {other}"),
+            };
+            log.events.push(event);
+        }
+        let sum = input.sum.digest();
+        ensure!(input.number()? == sum, "its checksum is wrong");
+        let journal: JournalSpec = header.journal.parse().map_err(anyhow::Error::msg)?;
+        let case = Case {
+            name: header.workload.clone(),
+            scripts: text::parse(&header.script).map_err(|e| anyhow!("the script: {e}"))?,
+            setup: header.setup,
+        };
+        let shape = Shape {
+            block: header.block,
+            journal_blocks: header.journal_blocks,
+        };
+        let mut work = work(&journal, shape, &case)?;
+        // The volume as it was then.
+        work.base = Base {
+            image: Arc::new(image),
+            block: header.block,
+            blocks: header.sums.0,
+            inodes: header.sums.1,
+        };
+        Ok(Recording { header, work, log })
+    }
+}
+
+struct Out {
+    file: BufWriter<File>,
+    sum: Xxh3,
+}
+
+impl Out {
+    fn bytes(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.sum.update(bytes);
+        self.file.write_all(bytes)
+    }
+
+    fn number(&mut self, n: u64) -> std::io::Result<()> {
+        self.bytes(&n.to_le_bytes())
+    }
+
+    fn slice(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.number(bytes.len() as u64)?;
+        self.bytes(bytes)
+    }
+
+    fn finish(&mut self) -> std::io::Result<()> {
+        let sum = self.sum.digest();
+        self.number(sum)?;
+        self.file.flush()
+    }
+}
+
+struct In {
+    file: BufReader<File>,
+    /// Bytes of the file not yet read: nothing longer is asked for.
+    left: u64,
+    sum: Xxh3,
+}
+
+impl In {
+    fn bytes(&mut self, n: u64) -> Result<Vec<u8>> {
+        ensure!(n <= self.left, "it ends in the middle");
+        self.left -= n;
+        let mut bytes = vec![0; usize::try_from(n)?];
+        self.file.read_exact(&mut bytes)?;
+        self.sum.update(&bytes);
+        Ok(bytes)
+    }
+
+    fn number(&mut self) -> Result<u64> {
+        let bytes = self.bytes(8)?;
+        Ok(u64::from_le_bytes(bytes.as_slice().try_into()?))
+    }
+
+    fn slice(&mut self, most: u64) -> Result<Vec<u8>> {
+        let n = self.number()?;
+        ensure!(n <= most, "a part of it is too long");
+        self.bytes(n)
+    }
+}

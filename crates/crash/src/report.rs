@@ -1,0 +1,71 @@
+//! What a search found, for people and programs.
+
+use serde::Serialize;
+
+use crate::explore::Outcome;
+
+/// A report.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// `PRESET[,option…]`.
+    pub journal: String,
+    /// The workload, or the file with its record.
+    pub workload: String,
+    /// Bytes in a block.
+    pub block: u32,
+    /// Decides all draws.
+    pub seed: u64,
+    /// Rate.
+    pub states_per_second: f64,
+    /// What was done and found.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+}
+
+impl Report {
+    /// For people.
+    pub fn text(&self) -> String {
+        let o = &self.outcome;
+        let mut out = format!(
+            "{}, workload {}, blocks of {} bytes, seed {}\n\
+             {} crash states, {} distinct images, {} judged, in {:.1} s ({:.0} states/s)\n",
+            self.journal,
+            self.workload,
+            self.block,
+            self.seed,
+            o.states,
+            o.distinct,
+            o.judged,
+            o.seconds,
+            self.states_per_second,
+        );
+        out.push_str(&format!(
+            "{} images checked by e2fsck, {} used, recovered again and replayed by e2fsck, \
+             {} crashes inside recoveries\n",
+            o.fscks, o.thorough, o.recovery_cuts
+        ));
+        if o.cases > 1 || o.cases_done < o.cases {
+            out.push_str(&match (o.cases, o.cases_done) {
+                (1, _) => "the time was too short for one pass over the record\n".to_owned(),
+                (all, done) => format!("{done} of {all} sequences tried\n"),
+            });
+        }
+        match o.failures {
+            0 => out.push_str("no promise was broken\n"),
+            n => out.push_str(&format!("{n} STATES BROKE A PROMISE\n")),
+        }
+        for failure in &o.findings {
+            out.push('\n');
+            out.push_str(&failure.text());
+        }
+        out
+    }
+
+    /// For programs.
+    ///
+    /// # Errors
+    /// None that is known.
+    pub fn json(&self) -> serde_json::Result<String> {
+        serde_json::to_string_pretty(self)
+    }
+}

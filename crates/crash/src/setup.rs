@@ -1,0 +1,145 @@
+//! What is under test: a journal preset with its options, on a volume of some shape.
+
+use std::fmt;
+use std::str::FromStr;
+
+use anyhow::Result;
+use stetfs::{FsOptions, Preset};
+
+use crate::judge::promise::Promise;
+use crate::volume::{base_with, options};
+use crate::work::Work;
+use crate::workload::{Case, Script};
+
+/// `PRESET[,option…]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalSpec {
+    /// As it was written, normalised.
+    text: String,
+    /// The preset.
+    pub preset: Preset,
+    /// How the volume is opened.
+    pub options: FsOptions,
+    /// What is taken as promised.
+    pub promise: Promise,
+}
+
+/// The options of a [`JournalSpec`], for messages.
+pub const OPTIONS: &str = "\
+async_commit, nobarrier, commit=SECONDS, cache=MIB, and deliberate faults that the lab must find: \
+canary=no-barrier, canary=ignore-revokes, canary=skip-checksums, canary=promise";
+
+impl JournalSpec {
+    /// A preset without options.
+    pub fn of(preset: Preset) -> JournalSpec {
+        JournalSpec {
+            text: preset.name().into(),
+            preset,
+            options: options(preset),
+            promise: Promise::Synced,
+        }
+    }
+}
+
+impl fmt::Display for JournalSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl FromStr for JournalSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<JournalSpec, String> {
+        let mut parts = text.split(',').map(str::trim).filter(|p| !p.is_empty());
+        let name = parts.next().unwrap_or_default();
+        let preset: Preset = name.parse().map_err(|e| format!("{e}"))?;
+        let mut spec = JournalSpec::of(preset);
+        for part in parts {
+            let (option, value) = match part.split_once('=') {
+                Some((o, v)) => (o, Some(v)),
+                None => (part, None),
+            };
+            let number = || {
+                value
+                    .and_then(|v| v.parse::<u32>().ok())
+                    .filter(|n| (1..=100_000).contains(n))
+                    .ok_or_else(|| format!("{option} needs a number: {option}=N"))
+            };
+            let o = &mut spec.options;
+            match (option, value) {
+                ("async_commit" | "journal_async_commit", None) => o.async_commit = true,
+                ("nobarrier", None) => o.barrier = false,
+                ("commit", _) => o.commit_secs = number()?,
+                ("cache", _) => o.cache_bytes = u64::from(number()?) << 20,
+                ("canary", Some("no-barrier")) => o.canary.no_barrier = true,
+                ("canary", Some("ignore-revokes")) => o.canary.ignore_revokes = true,
+                ("canary", Some("skip-checksums")) => o.canary.skip_checksums = true,
+                ("canary", Some("promise")) => spec.promise = Promise::Everything,
+                _ => {
+                    return Err(format!(
+                        "there is no journal option {part:?}; there are {OPTIONS}"
+                    ));
+                }
+            }
+            spec.text = format!("{},{part}", spec.text);
+        }
+        Ok(spec)
+    }
+}
+
+/// The shape of the volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Bytes in a block.
+    pub block: u32,
+    /// Blocks of the journal.
+    pub journal_blocks: u32,
+}
+
+impl Default for Shape {
+    fn default() -> Shape {
+        Shape {
+            block: 1024,
+            journal_blocks: 1024,
+        }
+    }
+}
+
+/// A case as work on a fresh volume.
+///
+/// # Errors
+/// mke2fs failed.
+pub fn work(journal: &JournalSpec, shape: Shape, case: &Case) -> Result<Work> {
+    let scripts = case
+        .scripts
+        .iter()
+        .map(|ops| Script::of(ops.iter().cloned(), shape.block.into(), journal.preset))
+        .collect();
+    Ok(Work {
+        base: base_with(shape.block, shape.journal_blocks)?,
+        preset: journal.preset,
+        options: journal.options.clone(),
+        scripts,
+        promise: journal.promise,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_specification_is_read_and_shown() {
+        let spec: JournalSpec = "data,async_commit,cache=8".parse().unwrap();
+        assert_eq!(spec.preset, Preset::Data);
+        assert!(spec.options.async_commit);
+        assert_eq!(spec.options.cache_bytes, 8 << 20);
+        assert_eq!(spec.to_string().parse(), Ok(spec));
+        let wrong = |text: &str| text.parse::<JournalSpec>().unwrap_err();
+        assert!(wrong("fast").contains("the presets are"));
+        assert!(wrong("ordered,warp").contains("async_commit"));
+        assert!(wrong("ordered,commit=x").contains("commit=N"));
+    }
+}

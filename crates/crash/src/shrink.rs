@@ -1,0 +1,246 @@
+//! The shortest workload, and the smallest loss, that still break a promise.
+
+use std::time::Instant;
+
+use anyhow::Result;
+use stetfs_block::Replay;
+
+use crate::explore::Failure;
+use crate::judge::{Checks, Finding, Oracle};
+use crate::record::Recording;
+use crate::setup::{JournalSpec, Shape};
+use crate::state::{Arrival, StateId, Uncertain, first_pass, points};
+use crate::workload::model::State;
+use crate::workload::{Case, Op, text};
+
+/// A state that shows the fault.
+struct Shown {
+    recording: Recording,
+    state: StateId,
+    finding: Finding,
+}
+
+/// What is sought, and until when.
+struct Search<'a> {
+    journal: &'a JournalSpec,
+    shape: Shape,
+    seed: u64,
+    oracle: Oracle,
+    deadline: Instant,
+}
+
+/// States tried of a candidate workload.
+const STATES: usize = 600;
+
+/// Shrinks a failure that a state of `recording` showed. Gives the smallest that was found before
+/// the deadline, and its record.
+///
+/// # Errors
+/// The failure does not name a state of the recording.
+pub fn shrink(
+    recording: &Recording,
+    failure: &Failure,
+    deadline: Instant,
+) -> Result<(Failure, Recording)> {
+    let journal: JournalSpec = recording
+        .header
+        .journal
+        .parse()
+        .map_err(anyhow::Error::msg)?;
+    let search = Search {
+        journal: &journal,
+        shape: Shape {
+            block: recording.header.block,
+            journal_blocks: recording.header.journal_blocks,
+        },
+        seed: recording.header.seed,
+        oracle: failure.finding.oracle,
+        deadline,
+    };
+    let mut best = Shown {
+        recording: recording.clone(),
+        state: failure.state.parse().map_err(anyhow::Error::msg)?,
+        finding: failure.finding.clone(),
+    };
+    search.workload(&mut best)?;
+    search.loss(&mut best);
+    let mut small = Failure::describe(&best.recording, &best.state, best.finding);
+    small.script = Some(text::write(&best.recording.case()?.scripts));
+    Ok((small, best.recording))
+}
+
+impl Search<'_> {
+    fn over(&self) -> bool {
+        Instant::now() >= self.deadline
+    }
+
+    fn checks(&self) -> Checks {
+        match self.oracle {
+            Oracle::Promise | Oracle::Space => Checks::default(),
+            Oracle::Opens | Oracle::Fsck | Oracle::Again => Checks::OURS,
+            Oracle::Replay => Checks::ALL,
+        }
+    }
+
+    /// The finding of the sought kind that a state shows.
+    fn shows(
+        &self,
+        recording: &Recording,
+        replay: &Replay<'_>,
+        uncertain: &Uncertain,
+        state: &StateId,
+    ) -> Option<Finding> {
+        let image = state.make_of(replay, uncertain);
+        let progress = recording.work.progress_at(&recording.log, state.event);
+        let finding = recording
+            .work
+            .check(&image, &progress, self.checks())
+            .err()?;
+        (finding.oracle == self.oracle).then_some(finding)
+    }
+
+    /// A state of a fresh record of the case that shows it.
+    fn find(&self, case: &Case) -> Option<Shown> {
+        let recording = Recording::make(self.journal, self.shape, case, self.seed).ok()?;
+        let mut found = None;
+        let mut replay = Replay::new(&recording.work.base.image, &recording.log);
+        let mut tried = 0;
+        'places: for (event, why) in points(&recording.log, 0) {
+            replay.advance_to(event);
+            let uncertain = Uncertain::at(&replay);
+            for state in first_pass(event, why, &uncertain, self.seed) {
+                if tried >= STATES || self.over() {
+                    break 'places;
+                }
+                tried += 1;
+                if let Some(finding) = self.shows(&recording, &replay, &uncertain, &state) {
+                    found = Some((state, finding));
+                    break 'places;
+                }
+            }
+        }
+        drop(replay);
+        let (state, finding) = found?;
+        Some(Shown {
+            recording,
+            state,
+            finding,
+        })
+    }
+
+    /// Leaves threads and operations out, as long as a crash still shows it.
+    fn workload(&self, best: &mut Shown) -> Result<()> {
+        let mut case = best.recording.case()?;
+        case.setup = 0;
+        let try_case = |scripts: Vec<Vec<Op>>, best: &mut Shown, case: &mut Case| -> bool {
+            let scripts: Vec<_> = scripts.into_iter().map(valid).collect();
+            if scripts == case.scripts || scripts.iter().all(Vec::is_empty) {
+                return false;
+            }
+            let candidate = Case {
+                scripts,
+                ..case.clone()
+            };
+            match self.find(&candidate) {
+                Some(shown) => {
+                    (*best, *case) = (shown, candidate);
+                    true
+                }
+                None => false,
+            }
+        };
+        // Nothing that was begun after the crash can matter.
+        let progress = best
+            .recording
+            .work
+            .progress_at(&best.recording.log, best.state.event);
+        let cut = case
+            .scripts
+            .iter()
+            .zip(&progress)
+            .map(|(s, p)| s.iter().take(p.begun).cloned().collect())
+            .collect();
+        try_case(cut, best, &mut case);
+        let mut thread = 0;
+        while case.scripts.len() > 1 && thread < case.scripts.len() && !self.over() {
+            let mut fewer = case.scripts.clone();
+            fewer.remove(thread);
+            if !try_case(fewer, best, &mut case) {
+                thread += 1;
+            }
+        }
+        for thread in 0..case.scripts.len() {
+            let mut chunk = case.scripts[thread].len().div_ceil(2);
+            while chunk > 0 && !self.over() {
+                let mut at = 0;
+                let before = case.scripts[thread].len();
+                while at < case.scripts[thread].len() && !self.over() {
+                    let mut fewer = case.scripts.clone();
+                    let end = (at + chunk).min(fewer[thread].len());
+                    fewer[thread].drain(at..end);
+                    if !try_case(fewer, best, &mut case) {
+                        at += chunk;
+                    }
+                }
+                // Once more with single operations while that helps.
+                chunk = match chunk {
+                    1 if case.scripts[thread].len() < before => 1,
+                    n => n / 2,
+                };
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets lost writes arrive, whole ones first, then sectors, as long as it still shows.
+    fn loss(&self, best: &mut Shown) {
+        let recording = &best.recording;
+        let mut replay = Replay::new(&recording.work.base.image, &recording.log);
+        replay.advance_to(best.state.event);
+        let uncertain = Uncertain::at(&replay);
+        let Arrival::Without(mut lost) = best.state.without(&uncertain).arrival else {
+            return;
+        };
+        let event = best.state.event;
+        let mut finding = None;
+        let mut shows = |lost: &[u32]| {
+            let state = StateId {
+                event,
+                arrival: Arrival::Without(lost.to_vec()),
+            };
+            let found = self.shows(recording, &replay, &uncertain, &state);
+            let shown = found.is_some();
+            finding = found.or(finding.take());
+            shown
+        };
+        let mut chunk = lost.len();
+        while chunk > 0 && !self.over() {
+            let mut at = 0;
+            while at < lost.len() && !self.over() {
+                let mut fewer = lost.clone();
+                fewer.drain(at..(at + chunk).min(lost.len()));
+                if shows(&fewer) {
+                    lost = fewer;
+                } else {
+                    at += chunk;
+                }
+            }
+            chunk /= 2;
+        }
+        best.state.arrival = Arrival::Without(lost);
+        best.finding = finding.unwrap_or_else(|| best.finding.clone());
+    }
+}
+
+/// The operations that can still succeed, in order.
+fn valid(ops: Vec<Op>) -> Vec<Op> {
+    let mut state = State::new(4096, false);
+    let mut out = Vec::new();
+    for op in ops {
+        if state.allows(&op).is_ok() {
+            state.apply(&op, out.len() + 1);
+            out.push(op);
+        }
+    }
+    out
+}

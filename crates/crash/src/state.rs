@@ -1,0 +1,341 @@
+//! One crash of a record: when, and what of the unflushed writes arrived.
+//!
+//! As text, `EVENT:ARRIVAL`: the number of events before the crash, and `none`, `all`, `=MASK` (whole
+//! writes, hexadecimal, bit 0 the first), `~SEED` (a draw), or `-1,4-7` (all sectors but these, counted
+//! from the first that is uncertain).
+
+use std::collections::HashMap;
+use std::fmt;
+use std::str::FromStr;
+
+use stetfs::MemDevice;
+use stetfs_block::{Event, Log, PendingSector, Replay};
+
+/// What of the writes that no flush covered arrived.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Arrival {
+    /// Nothing.
+    None,
+    /// Everything.
+    All,
+    /// The whole writes of this mask.
+    Whole(u64),
+    /// A draw: see [`draw`].
+    Drawn(u64),
+    /// All sectors but these (their numbers among the uncertain ones, ascending).
+    Without(Vec<u32>),
+}
+
+/// One crash.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct StateId {
+    /// Events that came before it.
+    pub event: usize,
+    /// What arrived.
+    pub arrival: Arrival,
+}
+
+/// The uncertain sectors at one place of a record, and the writes they are of.
+#[derive(Debug)]
+pub struct Uncertain {
+    /// In order of submission.
+    pub sectors: Vec<PendingSector>,
+    /// Request of each sector, as a number from 0 on.
+    of: Vec<usize>,
+    /// Number of requests.
+    pub requests: usize,
+}
+
+impl Uncertain {
+    /// At the place where `replay` stands.
+    pub fn at(replay: &Replay<'_>) -> Uncertain {
+        let sectors = replay.pending();
+        let mut numbers = HashMap::new();
+        let of = sectors
+            .iter()
+            .map(|s| {
+                let next = numbers.len();
+                *numbers.entry(s.id).or_insert(next)
+            })
+            .collect();
+        Uncertain {
+            sectors,
+            of,
+            requests: numbers.len(),
+        }
+    }
+
+    /// For each sector whether it arrived.
+    pub fn arrived(&self, event: usize, arrival: &Arrival) -> Vec<bool> {
+        let each = |f: &mut dyn FnMut(usize, usize) -> bool| {
+            self.of.iter().enumerate().map(|(i, r)| f(i, *r)).collect()
+        };
+        match arrival {
+            Arrival::None => vec![false; self.sectors.len()],
+            Arrival::All => vec![true; self.sectors.len()],
+            Arrival::Whole(mask) => each(&mut |_, r| r < 64 && mask >> r & 1 == 1),
+            Arrival::Without(lost) => each(&mut |i, _| lost.binary_search(&(i as u32)).is_err()),
+            Arrival::Drawn(seed) => draw(&self.of, self.requests, event, *seed),
+        }
+    }
+}
+
+/// Kinds of draws; the seed modulo this says which.
+pub const KINDS: u64 = 10;
+
+/// Which sectors arrived; `of` is the request of each. The kinds are spread so that few draws meet
+/// single lost writes, single early ones, order turned round, and torn writes.
+fn draw(of: &[usize], requests: usize, event: usize, seed: u64) -> Vec<bool> {
+    let mut rng = fastrand::Rng::with_seed(
+        seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (event as u64).rotate_left(32),
+    );
+    let one = rng.usize(0..requests.max(1));
+    let sector = rng.usize(0..of.len().max(1));
+    let whole = |rng: &mut fastrand::Rng, of_256: u8| -> Vec<bool> {
+        let all: Vec<bool> = (0..requests).map(|_| rng.u8(..) < of_256).collect();
+        of.iter().map(|r| all[*r]).collect()
+    };
+    match seed % KINDS {
+        // Whole writes: half of them, most of them, few.
+        0 => whole(&mut rng, 128),
+        1 => whole(&mut rng, 225),
+        2 => whole(&mut rng, 30),
+        // All but one; only one; only what came early; only what came late.
+        3 => of.iter().map(|r| *r != one).collect(),
+        4 => of.iter().map(|r| *r == one).collect(),
+        5 => of.iter().map(|r| *r < one).collect(),
+        6 => of.iter().map(|r| *r > one).collect(),
+        // Single sectors: half, all but one, one write torn.
+        7 => of.iter().map(|_| rng.bool()).collect(),
+        8 => (0..of.len()).map(|i| i != sector).collect(),
+        _ => of.iter().map(|r| *r != one || rng.bool()).collect(),
+    }
+}
+
+impl StateId {
+    /// The device that this crash leaves. `replay` is moved there; it must not be past it.
+    pub fn make(&self, replay: &mut Replay<'_>) -> MemDevice {
+        replay.advance_to(self.event);
+        match self.arrival {
+            Arrival::None => replay.only_durable(),
+            Arrival::All => replay.everything(),
+            _ => self.make_of(replay, &Uncertain::at(replay)),
+        }
+    }
+
+    /// The same, with what is uncertain there at hand.
+    pub fn make_of(&self, replay: &Replay<'_>, uncertain: &Uncertain) -> MemDevice {
+        let arrived = uncertain.arrived(self.event, &self.arrival);
+        let arrived: HashMap<(u64, u64), bool> = uncertain
+            .sectors
+            .iter()
+            .zip(arrived)
+            .map(|(s, a)| ((s.id, s.offset), a))
+            .collect();
+        // What a later durable write hides changes nothing.
+        replay.crash(|s| arrived.get(&(s.id, s.offset)).copied().unwrap_or(true))
+    }
+
+    /// The same crash, told by the sectors that were lost.
+    pub fn without(&self, uncertain: &Uncertain) -> StateId {
+        let arrived = uncertain.arrived(self.event, &self.arrival);
+        let lost = arrived.iter().enumerate().filter(|(_, a)| !**a);
+        StateId {
+            event: self.event,
+            arrival: Arrival::Without(lost.map(|(i, _)| i as u32).collect()),
+        }
+    }
+}
+
+/// Why a place of a record is worth a crash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Why {
+    /// A write was submitted.
+    Write,
+    /// A sync was acknowledged.
+    Acked,
+    /// A flush, or a write with FUA, is about to be done.
+    Flush,
+}
+
+/// The places of a record to crash at, from event `from` on.
+pub fn points(log: &Log, from: usize) -> Vec<(usize, Why)> {
+    let mut flushes = std::collections::HashSet::new();
+    let mut points = Vec::new();
+    for (i, event) in log.events.iter().enumerate() {
+        let point = match event {
+            Event::Flush { id } => {
+                flushes.insert(*id);
+                None
+            }
+            Event::Write { id, fua, .. } => {
+                if *fua {
+                    flushes.insert(*id);
+                }
+                Some((i + 1, Why::Write))
+            }
+            Event::Discard { .. } => Some((i + 1, Why::Write)),
+            // Before it is done.
+            Event::Done { id, .. } if flushes.contains(id) => Some((i, Why::Flush)),
+            Event::Done { .. } => None,
+            Event::Mark { label, .. } if label == crate::work::ACKED => Some((i + 1, Why::Acked)),
+            Event::Mark { .. } => None,
+        };
+        points.extend(point.filter(|(at, _)| *at >= from));
+    }
+    points.push((log.len(), Why::Acked));
+    points
+}
+
+/// At a flush with at most this many unflushed writes every subset of them is tried.
+const SUBSETS: usize = 5;
+/// Else this many draws.
+const DRAWS: u64 = 12;
+
+/// The crashes of the first pass at a place.
+pub fn first_pass(event: usize, why: Why, uncertain: &Uncertain, seed: u64) -> Vec<StateId> {
+    // Places far apart draw other kinds.
+    let seed = seed.wrapping_mul(1000).wrapping_add(event as u64 * 3);
+    let mut arrivals = match (why, uncertain.requests) {
+        (_, 0) => vec![Arrival::None],
+        (Why::Flush, n) if n <= SUBSETS => {
+            let mut all: Vec<_> = (0..1 << n).map(Arrival::Whole).collect();
+            all.extend((7..KINDS).map(|kind| Arrival::Drawn(seed * KINDS + kind)));
+            all
+        }
+        (Why::Flush, _) => {
+            let mut all = vec![Arrival::None, Arrival::All];
+            all.extend((0..DRAWS).map(|i| Arrival::Drawn(seed + i)));
+            all
+        }
+        (Why::Write | Why::Acked, _) => {
+            vec![Arrival::None, Arrival::All, Arrival::Drawn(seed)]
+        }
+    };
+    if uncertain.sectors.len() <= 1 {
+        arrivals.retain(|a| !matches!(a, Arrival::Drawn(_)));
+    }
+    arrivals
+        .into_iter()
+        .map(|arrival| StateId { event, arrival })
+        .collect()
+}
+
+impl fmt::Display for StateId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.event)?;
+        match &self.arrival {
+            Arrival::None => f.write_str("none"),
+            Arrival::All => f.write_str("all"),
+            Arrival::Whole(mask) => write!(f, "={mask:x}"),
+            Arrival::Drawn(seed) => write!(f, "~{seed}"),
+            Arrival::Without(lost) => {
+                f.write_str("-")?;
+                let mut rest = lost.as_slice();
+                while let Some(&first) = rest.first() {
+                    let run = rest
+                        .iter()
+                        .zip(first..)
+                        .take_while(|(a, b)| **a == *b)
+                        .count();
+                    let comma = if rest.len() < lost.len() { "," } else { "" };
+                    match run {
+                        1 => write!(f, "{comma}{first}")?,
+                        n => write!(f, "{comma}{first}-{}", first + n as u32 - 1)?,
+                    }
+                    rest = rest.get(run..).unwrap_or_default();
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// More sectors than this are not named one by one.
+const LOST_MAX: usize = 1 << 20;
+
+impl FromStr for StateId {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<StateId, String> {
+        let bad = || {
+            format!(
+                "{text:?} is no crash: it is written EVENT:ARRIVAL, e.g. 120:none, 120:~7 or 120:-0,4-6"
+            )
+        };
+        let (event, arrival) = text.split_once(':').ok_or_else(bad)?;
+        let event = event.parse().map_err(|_| bad())?;
+        let arrival = match arrival.split_at_checked(1) {
+            _ if arrival == "none" => Arrival::None,
+            _ if arrival == "all" => Arrival::All,
+            Some(("=", mask)) => Arrival::Whole(u64::from_str_radix(mask, 16).map_err(|_| bad())?),
+            Some(("~", seed)) => Arrival::Drawn(seed.parse().map_err(|_| bad())?),
+            Some(("-", list)) => {
+                let mut lost: Vec<u32> = Vec::new();
+                for part in list.split(',').filter(|p| !p.is_empty()) {
+                    let (first, last) = part.split_once('-').unwrap_or((part, part));
+                    let first: u32 = first.parse().map_err(|_| bad())?;
+                    let last: u32 = last.parse().map_err(|_| bad())?;
+                    if (last.saturating_sub(first)) as usize + lost.len() > LOST_MAX {
+                        return Err(bad());
+                    }
+                    lost.extend(first..=last);
+                }
+                lost.sort_unstable();
+                lost.dedup();
+                Arrival::Without(lost)
+            }
+            _ => return Err(bad()),
+        };
+        Ok(StateId { event, arrival })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_crash_is_written_and_read() {
+        for text in [
+            "0:none",
+            "7:all",
+            "120:=1f",
+            "9:~77",
+            "3:-",
+            "3:-1",
+            "3:-0,4-7,9",
+        ] {
+            let state: StateId = text.parse().unwrap();
+            assert_eq!(state.to_string(), text);
+        }
+        for text in [
+            "",
+            "x:none",
+            "4",
+            "4:",
+            "4:=g",
+            "4:-1-9999999999",
+            "4:-0-4294967295",
+        ] {
+            assert!(
+                text.parse::<StateId>()
+                    .unwrap_err()
+                    .contains("EVENT:ARRIVAL")
+            );
+        }
+    }
+
+    #[test]
+    fn draws_repeat_and_their_kinds_differ() {
+        let of: Vec<usize> = (0..80).map(|i| i / 8).collect();
+        let kinds: Vec<_> = (0..KINDS).map(|k| draw(&of, 10, 5, 70 + k)).collect();
+        for (k, a) in kinds.iter().enumerate() {
+            assert_eq!(*a, draw(&of, 10, 5, 70 + k as u64));
+            assert!(kinds.iter().filter(|b| *b == a).count() == 1, "kind {k}");
+        }
+        let lost = |k: usize| kinds[k].iter().filter(|a| !**a).count();
+        assert_eq!((lost(3), lost(4), lost(8)), (8, 72, 1));
+    }
+}

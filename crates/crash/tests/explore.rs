@@ -1,0 +1,254 @@
+//! The lab at work: sound presets break no promise, every planted fault is found, and what was found
+//! can be repeated and shrunk. `STETFS_LONG=1` searches for minutes.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use stetfs_crash::canary;
+use stetfs_crash::explore::{Config, Often, Outcome, Progress, Source, explore};
+use stetfs_crash::judge::{Checks, Oracle};
+use stetfs_crash::record::Recording;
+use stetfs_crash::setup::{JournalSpec, Shape};
+use stetfs_crash::shrink::shrink;
+use stetfs_crash::state::StateId;
+use stetfs_crash::workload::{cases, text};
+
+const SEED: u64 = 1;
+
+fn long() -> bool {
+    std::env::var("STETFS_LONG").is_ok_and(|v| v == "1")
+}
+
+fn search(journal: &str, workload: &str, shape: Shape, config: Config) -> Outcome {
+    let journal: JournalSpec = journal.parse().unwrap();
+    let cases = cases(workload, SEED).unwrap();
+    let source = Source::Cases {
+        journal: &journal,
+        shape,
+        cases: &cases,
+    };
+    explore(&source, &config, &mut Progress::default(), &|_| Ok(())).unwrap()
+}
+
+/// Searches for `seconds` (or one pass, if that is sooner), and sees that nothing is broken.
+fn sound(journal: &str, workload: &str, block: u32, seconds: f64) {
+    let shape = Shape {
+        block,
+        ..Shape::default()
+    };
+    let config = Config {
+        seconds: Some(if long() { seconds * 30.0 } else { seconds }),
+        passes: if long() { None } else { Some(1) },
+        ..Config::default()
+    };
+    let o = search(journal, workload, shape, config);
+    println!(
+        "{journal}, {workload}, blocks of {block} bytes: {} states, {} distinct, {} judged, {} e2fsck, \
+         {} cuts of recoveries, {}/{} cases, {:.1} s",
+        o.states, o.distinct, o.judged, o.fscks, o.recovery_cuts, o.cases_done, o.cases, o.seconds
+    );
+    let told: Vec<String> = o.findings.iter().map(|f| f.text()).collect();
+    assert!(
+        o.failures == 0,
+        "{journal}, {workload}: {} failures\n{}\n(stetfs crash run --journal {journal} --workload {workload} \
+         --block {block} --seed {SEED} finds and shrinks them)",
+        o.failures,
+        told.join("\n")
+    );
+    assert!(o.states > 100 && o.distinct > 20, "hardly anything tried");
+}
+
+#[test]
+fn ordered_breaks_no_promise() {
+    sound("ordered", "smoke", 1024, 8.0);
+    sound("ordered", "threads", 4096, 4.0);
+    sound("ordered", "ace1", 1024, 6.0);
+    sound("ordered,async_commit", "appends", 1024, 3.0);
+}
+
+#[test]
+fn data_breaks_no_promise() {
+    sound("data", "smoke", 1024, 8.0);
+    sound("data", "threads", 1024, 4.0);
+    sound("data", "ace2", 4096, 6.0);
+    sound("data", "orphans", 1024, 3.0);
+}
+
+#[test]
+fn writeback_breaks_no_promise() {
+    sound("writeback", "smoke", 4096, 8.0);
+    sound("writeback", "threads", 1024, 3.0);
+    sound("writeback,async_commit", "ace3", 1024, 4.0);
+}
+
+#[test]
+fn every_canary_is_found() {
+    for c in canary::try_all(SEED, 30.0).unwrap() {
+        println!(
+            "{} in {}: {} states, {} images: {}",
+            c.canary, c.preset, c.states, c.distinct, c.finding
+        );
+        assert!(c.caught, "{c:?} survives");
+    }
+}
+
+fn recorded(journal: &str, workload: &str) -> Recording {
+    let journal: JournalSpec = journal.parse().unwrap();
+    let case = cases(workload, SEED).unwrap().swap_remove(0);
+    Recording::make(&journal, Shape::default(), &case, SEED).unwrap()
+}
+
+fn explored(recording: &Recording, config: Config) -> Outcome {
+    let source = Source::Record(recording);
+    explore(&source, &config, &mut Progress::default(), &|_| Ok(())).unwrap()
+}
+
+/// One thread, and nothing that takes other programs.
+fn quick() -> Config {
+    Config {
+        threads: 1,
+        fsck: Often::Never,
+        thorough: Often::Never,
+        recovery: Often::Never,
+        ..Config::default()
+    }
+}
+
+#[test]
+fn a_promise_that_nobody_gave_is_found_repeated_and_shrunk() {
+    // Far into the work, so that there is something to leave out.
+    let mut recording = recorded("data,canary=promise", "smoke");
+    recording.header.setup = 25;
+    let outcome = explored(
+        &recording,
+        Config {
+            failures: 3,
+            ..quick()
+        },
+    );
+    assert_eq!(outcome.failures, 3);
+    let failure = &outcome.findings[0];
+    assert_eq!(failure.finding.oracle, Oracle::Promise);
+
+    let state: StateId = failure.state.parse().unwrap();
+    let mut replay = stetfs_block::Replay::new(&recording.work.base.image, &recording.log);
+    let image = state.make(&mut replay);
+    let progress = recording.work.progress_at(&recording.log, state.event);
+    let again = recording.work.check(&image, &progress, Checks::default());
+    assert_eq!(
+        again.unwrap_err(),
+        failure.finding,
+        "the name of a state repeats it"
+    );
+
+    let (small, record) = shrink(
+        &recording,
+        failure,
+        Instant::now() + Duration::from_secs(30),
+    )
+    .unwrap();
+    let script = small.script.clone().unwrap();
+    assert_eq!(
+        script.lines().count(),
+        1,
+        "one operation that is not synced shows it:\n{script}"
+    );
+    assert_eq!(text::write(&record.case().unwrap().scripts), script);
+    assert!(small.lost.len() <= 1, "{:?}", small.lost);
+    assert!(
+        small.text().contains("not the state after operation 1"),
+        "{}",
+        small.text()
+    );
+}
+
+#[test]
+fn a_seed_repeats_a_search() {
+    let recording = recorded("ordered", "smoke");
+    let numbers = |seed| {
+        let config = Config {
+            seed,
+            passes: Some(2),
+            ..quick()
+        };
+        let o = explored(&recording, config);
+        (o.states, o.distinct, o.judged)
+    };
+    assert_eq!(numbers(1), numbers(1));
+    assert_ne!(numbers(1), numbers(2));
+}
+
+#[test]
+fn a_search_goes_on_where_it_stopped() {
+    let recording = recorded("ordered", "smoke");
+    let config = quick();
+    let whole = explored(&recording, config);
+    let dir = stetfs_testkit::Scratch::new("resume").unwrap();
+    let file = dir.path().join("progress");
+    let mut outcome = Outcome::default();
+    for _ in 0..1000 {
+        let mut progress = Progress::load(&file, "this search").unwrap();
+        let config = Config {
+            seconds: Some(0.1),
+            ..config
+        };
+        let save = |p: &Progress| p.save(&file);
+        outcome = explore(&Source::Record(&recording), &config, &mut progress, &save).unwrap();
+        if outcome.passes == 1 {
+            break;
+        }
+    }
+    assert_eq!(outcome.distinct, whole.distinct);
+    assert!(outcome.states >= whole.states);
+    let other = Progress::load(&file, "another search")
+        .unwrap_err()
+        .to_string();
+    assert!(other.contains("is of another search"), "{other}");
+}
+
+#[test]
+fn a_record_survives_its_file() {
+    let dir = stetfs_testkit::Scratch::new("record").unwrap();
+    let path = dir.path().join("record");
+    let recording = recorded("data,async_commit", "threads");
+    recording.save(&path).unwrap();
+    let loaded = Recording::load(&path).unwrap();
+    assert_eq!(loaded.header, recording.header);
+    assert_eq!(loaded.log, recording.log);
+    assert_eq!(loaded.work.options, recording.work.options);
+    let (a, b) = (&recording.work.base, &loaded.work.base);
+    assert!(a.image.differences(&b.image).is_empty());
+    assert_eq!((a.blocks, a.inodes), (b.blocks, b.inodes));
+    let numbers = |r: &Recording| {
+        let config = Config {
+            passes: Some(1),
+            ..quick()
+        };
+        let o = explored(r, config);
+        (o.states, o.distinct, o.failures)
+    };
+    assert_eq!(numbers(&recording), numbers(&loaded));
+
+    let bytes = std::fs::read(&path).unwrap();
+    let wrong = |bytes: &[u8], path: &Path| {
+        std::fs::write(path, bytes).unwrap();
+        format!("{:#}", Recording::load(path).unwrap_err())
+    };
+    let damaged = dir.path().join("damaged");
+    assert!(wrong(&bytes[..bytes.len() / 2], &damaged).contains("is no sound record"));
+    assert!(wrong(b"something else", &damaged).contains("does not begin as one"));
+    let mut rng = fastrand::Rng::with_seed(1);
+    for _ in 0..50 {
+        let mut changed = bytes.clone();
+        let at = rng.usize(0..changed.len());
+        changed[at] ^= 1 << rng.u8(0..8);
+        assert!(
+            wrong(&changed, &damaged).contains("is no sound record"),
+            "byte {at}"
+        );
+    }
+    let lacking = Recording::load(&dir.path().join("none")).unwrap_err();
+    assert!(format!("{lacking:#}").contains("stetfs crash record"));
+}
