@@ -8,7 +8,7 @@ mod common;
 
 use std::process::{Command, Stdio};
 
-use common::{kernel, number, seed, stetfs};
+use common::{kernel, number, seed, stetfs, stetfs_with};
 use stetfs_testkit::{Image, Mkfs, Mounter, cmd, tools};
 
 /// All operations that fsx 0.3.2 knows, mmap ones included.
@@ -101,15 +101,30 @@ fn exercise(mounter: &Mounter, mkfs: &Mkfs, config: &str, seed: u64, operations:
     image.e2fsck_fn().unwrap();
 }
 
-#[test]
-fn stetfs_mixed() {
+/// 100,000 operations on a preset.
+fn full_length(preset: &str) {
     exercise(
-        &stetfs(),
+        &stetfs_with(&format!("journal={preset}")),
         &Mkfs::new(),
         MIXED,
         seed("STETFS_FSX_SEED"),
-        number("STETFS_FSX_OPS", 20_000),
+        number("STETFS_FSX_OPS", 50_000),
     );
+}
+
+#[test]
+fn stetfs_ordered() {
+    full_length("ordered");
+}
+
+#[test]
+fn stetfs_data() {
+    full_length("data");
+}
+
+#[test]
+fn stetfs_writeback() {
+    full_length("writeback");
 }
 
 #[test]

@@ -13,7 +13,19 @@ use stetfs_testkit::{CaptureOptions, Mounter, Tree, tree};
 /// The `stetfs` program of this build. `$STETFS_TEST_OPTIONS` is given to `-o`, so that the whole suite can run with any
 /// preset; `$STETFS_TEST_BINARY` names another program.
 pub(crate) fn stetfs() -> Mounter {
-    let options = std::env::var("STETFS_TEST_OPTIONS").unwrap_or_default();
+    stetfs_with("")
+}
+
+/// The same with more `-o` options.
+pub(crate) fn stetfs_with(options: &str) -> Mounter {
+    let given = std::env::var("STETFS_TEST_OPTIONS").unwrap_or_default();
+    let options = [given.as_str(), options];
+    let options = options
+        .iter()
+        .filter(|o| !o.is_empty())
+        .copied()
+        .collect::<Vec<_>>()
+        .join(",");
     let binary = std::env::var_os("STETFS_TEST_BINARY")
         .unwrap_or_else(|| env!("CARGO_BIN_EXE_stetfs").into());
     Mounter::stetfs(binary, &options)
