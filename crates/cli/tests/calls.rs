@@ -4,11 +4,15 @@
 
 mod common;
 
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::{kernel, stetfs};
+use stetfs_testkit::sys::file_ioctl;
 use stetfs_testkit::{Image, Mkfs, Mounter, cmd};
 
 /// Each test on StetFS, and on the kernel's ext4 as proof of itself.
@@ -28,19 +32,61 @@ macro_rules! on_both {
 
 on_both! {
     trusted_attributes_are_listed_for_administrators_only
+    /// O_TMPFILE
+    files_without_a_name_vanish_or_get_one
+    /// RENAME_WHITEOUT
+    a_whiteout_takes_the_old_names_place
+    copies_between_files_arrive
+    /// FITRIM
+    free_space_is_given_back
+    /// FS_IOC_GETFSLABEL, FS_IOC_SETFSLABEL
+    the_volume_can_be_named
+    /// FS_IOC_FSGETXATTR, FS_IOC_FSSETXATTR
+    flags_can_be_set_in_terms_of_xfs
+    birth_times_are_told
 }
 
-fn on(mounter: &Mounter, check: fn(&Path)) {
+/// A fresh volume, mounted.
+struct Site<'a> {
+    root: &'a Path,
+    image: &'a Path,
+}
+
+impl Site<'_> {
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    fn open_root(&self) -> File {
+        File::open(self.root).unwrap()
+    }
+}
+
+/// Runs the check; then once more after a remount what it gives back.
+fn on<Again: FnOnce(&Site<'_>)>(mounter: &Mounter, check: fn(&Site<'_>) -> Again) {
     let image = Image::make(64 << 20, &Mkfs::new()).unwrap();
     let mounted = mounter.mount(image.path()).unwrap();
     // Others get in.
     std::fs::set_permissions(mounted.path(), PermissionsExt::from_mode(0o755)).unwrap();
-    check(mounted.path());
+    let again = check(&Site {
+        root: mounted.path(),
+        image: image.path(),
+    });
+    mounted.umount().unwrap();
+    image.e2fsck_fn().unwrap();
+    let mounted = mounter.mount(image.path()).unwrap();
+    again(&Site {
+        root: mounted.path(),
+        image: image.path(),
+    });
     mounted.umount().unwrap();
     image.e2fsck_fn().unwrap();
 }
 
-fn trusted_attributes_are_listed_for_administrators_only(root: &Path) {
+fn trusted_attributes_are_listed_for_administrators_only(
+    site: &Site<'_>,
+) -> impl FnOnce(&Site<'_>) + use<> {
+    let root = site.root;
     let file = root.join("f");
     std::fs::write(&file, "").unwrap();
     for name in ["trusted.a", "user.b", "trusted.c"] {
@@ -79,4 +125,204 @@ fn trusted_attributes_are_listed_for_administrators_only(root: &Path) {
         "-sys_admin",
     ];
     assert_eq!(list(&no_admin), ["user.b"]);
+    |_| {}
+}
+
+fn errno<T>(result: rustix::io::Result<T>) -> Option<i32> {
+    result.err().map(rustix::io::Errno::raw_os_error)
+}
+
+fn files_without_a_name_vanish_or_get_one(site: &Site<'_>) -> impl FnOnce(&Site<'_>) + use<> {
+    use rustix::fs::{AtFlags, CWD};
+    let inodes = || rustix::fs::statvfs(site.root).unwrap().f_ffree;
+    let make = |flags: i32| {
+        let mut options = File::options();
+        options.read(true).write(true).mode(0o640);
+        options
+            .custom_flags(libc::O_TMPFILE | flags)
+            .open(site.root)
+            .unwrap()
+    };
+    let link = |file: &File, name: &str| {
+        let from = format!("/proc/self/fd/{}", file.as_raw_fd());
+        rustix::fs::linkat(CWD, from, CWD, site.path(name), AtFlags::SYMLINK_FOLLOW)
+    };
+    let before = inodes();
+    let mut kept = make(0);
+    kept.write_all(b"written before it had a name").unwrap();
+    let meta = kept.metadata().unwrap();
+    assert_eq!((meta.nlink(), meta.mode() & 0o7777), (0, 0o640));
+    link(&kept, "kept").unwrap();
+    link(&kept, "again").unwrap();
+    assert_eq!(kept.metadata().unwrap().nlink(), 2);
+    std::fs::remove_file(site.path("again")).unwrap();
+    kept.sync_all().unwrap();
+
+    let exclusive = make(libc::O_EXCL);
+    assert_eq!(errno(link(&exclusive, "never")), Some(libc::ENOENT));
+    // One that had a name and lost it gets none again.
+    let lost = make(0);
+    link(&lost, "lost").unwrap();
+    std::fs::remove_file(site.path("lost")).unwrap();
+    assert_eq!(errno(link(&lost, "lost")), Some(libc::ENOENT));
+    let mut large = make(0);
+    large.write_all(&vec![1; 3 << 20]).unwrap();
+    drop((kept, exclusive, lost, large));
+    let names = std::fs::read_dir(site.root).unwrap().count();
+    assert_eq!(names, 2, "lost+found and one file");
+    // Releases come after close(2) returned.
+    for _ in 0..100 {
+        if inodes() == before - 1 {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert_eq!(inodes(), before - 1);
+    |site| {
+        let text = std::fs::read_to_string(site.path("kept")).unwrap();
+        assert_eq!(text, "written before it had a name");
+        assert_eq!(site.path("kept").metadata().unwrap().nlink(), 1);
+    }
+}
+
+fn a_whiteout_takes_the_old_names_place(site: &Site<'_>) -> impl FnOnce(&Site<'_>) + use<> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    std::fs::write(site.path("old"), "moved").unwrap();
+    std::fs::write(site.path("target"), "overwritten").unwrap();
+    let flags = RenameFlags::WHITEOUT;
+    renameat_with(CWD, site.path("old"), CWD, site.path("target"), flags).unwrap();
+    let check = |site: &Site<'_>| {
+        let white = site.path("old").symlink_metadata().unwrap();
+        assert!(white.file_type().is_char_device());
+        assert_eq!((white.rdev(), white.mode() & 0o7777), (0, 0));
+        let text = std::fs::read_to_string(site.path("target")).unwrap();
+        assert_eq!(text, "moved");
+    };
+    check(site);
+    check
+}
+
+fn copies_between_files_arrive(site: &Site<'_>) -> impl FnOnce(&Site<'_>) + use<> {
+    const LEN: usize = 20 << 20;
+    let data: Vec<u8> = (0..LEN).map(|i| (i / 7 % 251) as u8).collect();
+    std::fs::write(site.path("from"), &data).unwrap();
+    std::fs::write(site.path("to"), vec![0xee; 5000]).unwrap();
+    std::fs::set_permissions(site.path("to"), PermissionsExt::from_mode(0o644)).unwrap();
+    let from = File::open(site.path("from")).unwrap();
+    let to = File::options()
+        .read(true)
+        .write(true)
+        .open(site.path("to"))
+        .unwrap();
+    // Seen by the page cache before, so that it must forget.
+    to.read_exact_at(&mut [0; 5000], 0).unwrap();
+    let (mut at, mut out) = (13u64, 4000u64);
+    loop {
+        let n = rustix::fs::copy_file_range(&from, Some(&mut at), &to, Some(&mut out), LEN);
+        if n.unwrap() == 0 {
+            break;
+        }
+    }
+    let check = move |site: &Site<'_>| {
+        let mut got = Vec::new();
+        File::open(site.path("to"))
+            .unwrap()
+            .read_to_end(&mut got)
+            .unwrap();
+        assert_eq!(got.len(), 4000 + LEN - 13);
+        assert!(got[..4000].iter().all(|b| *b == 0xee));
+        assert!(got[4000..] == data[13..]);
+    };
+    check(site);
+    check
+}
+
+fn free_space_is_given_back(site: &Site<'_>) -> impl FnOnce(&Site<'_>) + use<> {
+    let used = |site: &Site<'_>| site.image.metadata().unwrap().blocks() * 512;
+    let path = site.path("large");
+    std::fs::write(&path, vec![7; 20 << 20]).unwrap();
+    std::fs::write(site.path("stays"), vec![9; 1 << 20]).unwrap();
+    File::open(&path).unwrap().sync_all().unwrap();
+    rustix::fs::syncfs(site.open_root()).unwrap();
+    let full = used(site);
+    std::fs::remove_file(&path).unwrap();
+    rustix::fs::syncfs(site.open_root()).unwrap();
+    let mut fstrim = Command::new("fstrim");
+    let said = cmd::run(fstrim.arg("-v").arg(site.root)).unwrap();
+    assert!(said.contains("bytes) trimmed"), "{said}");
+    assert!(
+        used(site) + (19 << 20) < full,
+        "{full} bytes before, {} after",
+        used(site)
+    );
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--clear-groups", "fstrim", "."]);
+    let refused = cmd::output(command.current_dir(site.root)).unwrap();
+    assert!(!refused.status.success());
+    |site| assert!(std::fs::read(site.path("stays")).unwrap() == vec![9; 1 << 20])
+}
+
+const GETFSLABEL: u32 = 0x8100_9431;
+const SETFSLABEL: u32 = 0x4100_9432;
+
+fn the_volume_can_be_named(site: &Site<'_>) -> impl FnOnce(&Site<'_>) + use<> {
+    let set = |name: &[u8]| {
+        let mut argument = [0; 256];
+        argument[..name.len()].copy_from_slice(name);
+        file_ioctl(site.open_root().as_fd(), SETFSLABEL, &mut argument)
+    };
+    set(b"first").unwrap();
+    set(b"sixteen bytes ok").unwrap();
+    let long = set(b"seventeen is more").unwrap_err();
+    assert_eq!(long.raw_os_error(), Some(libc::EINVAL));
+    let check = |site: &Site<'_>| {
+        let mut label = [0; 256];
+        file_ioctl(site.open_root().as_fd(), GETFSLABEL, &mut label).unwrap();
+        assert_eq!(&label[..17], b"sixteen bytes ok\0");
+    };
+    check(site);
+    check
+}
+
+const FSGETXATTR: u32 = 0x801c_581f;
+const FSSETXATTR: u32 = 0x401c_5820;
+const XFLAG_APPEND: u8 = 0x10;
+
+fn flags_can_be_set_in_terms_of_xfs(site: &Site<'_>) -> impl FnOnce(&Site<'_>) + use<> {
+    std::fs::write(site.path("f"), "").unwrap();
+    let file = File::open(site.path("f")).unwrap();
+    let mut argument = [0; 28];
+    file_ioctl(file.as_fd(), FSGETXATTR, &mut argument).unwrap();
+    assert_eq!(argument[0] & XFLAG_APPEND, 0);
+    argument[0] |= XFLAG_APPEND;
+    file_ioctl(file.as_fd(), FSSETXATTR, &mut argument).unwrap();
+    |site| {
+        let file = File::open(site.path("f")).unwrap();
+        let mut argument = [0; 28];
+        file_ioctl(file.as_fd(), FSGETXATTR, &mut argument).unwrap();
+        assert_eq!(argument[0] & XFLAG_APPEND, XFLAG_APPEND);
+        assert!(File::options().write(true).open(site.path("f")).is_err());
+        argument[0] &= !XFLAG_APPEND;
+        file_ioctl(file.as_fd(), FSSETXATTR, &mut argument).unwrap();
+        assert!(File::options().write(true).open(site.path("f")).is_ok());
+    }
+}
+
+fn birth_times_are_told(site: &Site<'_>) -> impl FnOnce(&Site<'_>) + use<> {
+    let before = std::time::SystemTime::now() - std::time::Duration::from_millis(50);
+    std::fs::write(site.path("f"), "").unwrap();
+    let past = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1000);
+    File::options()
+        .write(true)
+        .open(site.path("f"))
+        .unwrap()
+        .set_modified(past)
+        .unwrap();
+    let born = site.path("f").metadata().unwrap().created().unwrap();
+    assert!(born >= before && born <= std::time::SystemTime::now());
+    move |site| {
+        let again = site.path("f").metadata().unwrap();
+        assert_eq!(again.created().unwrap(), born);
+        assert_eq!(again.modified().unwrap(), past);
+    }
 }

@@ -386,6 +386,41 @@ fn mount_as_mount8_calls_its_helper() {
 }
 
 #[test]
+fn a_crash_deletes_files_that_never_got_a_name() {
+    use std::os::unix::fs::OpenOptionsExt;
+    let d = Daemon::new("");
+    let free = |d: &Daemon| json(&["info", d.image()])["free_inodes"].as_u64();
+    let make = || {
+        let mut options = std::fs::File::options();
+        options.read(true).write(true);
+        options.custom_flags(libc::O_TMPFILE).open(&d.dir).unwrap()
+    };
+    let (nameless, named) = (make(), make());
+    for (file, text) in [(&nameless, "gone"), (&named, "kept")] {
+        use std::io::Write;
+        let mut file = file;
+        file.write_all(text.as_bytes()).unwrap();
+    }
+    let from = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&named));
+    let cwd = rustix::fs::CWD;
+    let follow = rustix::fs::AtFlags::SYMLINK_FOLLOW;
+    rustix::fs::linkat(cwd, from, cwd, d.file("named"), follow).unwrap();
+    nameless.sync_all().unwrap();
+    named.sync_all().unwrap();
+    d.kill9();
+    drop((nameless, named));
+    ok(&["umount", d.dir()]);
+    assert_eq!(json(&["recover", d.image()])["recovery"]["orphans"], 1);
+    d.image.e2fsck_fn().unwrap();
+    assert_eq!(d.image.debugfs("cat /named").unwrap(), "kept");
+    let after = free(&d);
+    d.mount("");
+    std::fs::remove_file(d.file("named")).unwrap();
+    ok(&["umount", d.dir()]);
+    assert_eq!(free(&d), after.map(|n| n + 1));
+}
+
+#[test]
 fn a_failed_mount_is_told_once() {
     let scratch = Scratch::new("cmd").unwrap();
     let dir = scratch.path().to_str().unwrap();

@@ -2,6 +2,7 @@
 
 use stetfs::{Ctx, Done, Fs, FsError, Ino};
 
+use crate::caller;
 use crate::ops::{IoctlArgs, IoctlReply};
 
 /// `FS_IOC_GETFLAGS`, `FS_IOC_SETFLAGS`: inode flags (lsattr, chattr).
@@ -14,10 +15,17 @@ const FSGETXATTR: u32 = 0x801c_581f;
 const FSSETXATTR: u32 = 0x401c_5820;
 /// `FS_IOC_GETFSLABEL`: the volume's name.
 const GETFSLABEL: u32 = 0x8100_9431;
-/// Bytes of its answer.
+/// `FS_IOC_SETFSLABEL`.
+const SETFSLABEL: u32 = 0x4100_9432;
+/// `FITRIM`: tell the device what is free.
+const FITRIM: u32 = 0xc018_5879;
+/// Bytes of a label's argument and answer.
 const LABEL_MAX: usize = 256;
 /// Bytes of `struct fsxattr`.
 const FSXATTR_LEN: usize = 28;
+
+/// `fsx_projid` in it.
+const FSX_PROJECT: std::ops::Range<usize> = 12..16;
 
 /// Flag pairs: `EXT4_*_FL`, `FS_XFLAG_*`.
 const XFLAGS: [(u32, u32); 6] = [
@@ -71,6 +79,26 @@ fn number(value: u32, out_size: u32) -> IoctlReply {
     out(data)
 }
 
+/// FITRIM with its `struct fstrim_range`: start, length, shortest run; the length is answered.
+fn trim(fs: &Fs, input: &[u8]) -> Result<IoctlReply, FsError> {
+    let field = |i: usize| {
+        let bytes = input.get(i * 8..).and_then(|b| b.first_chunk::<8>());
+        bytes
+            .map(|b| u64::from_ne_bytes(*b))
+            .ok_or(FsError::Errno(libc::EINVAL))
+    };
+    let (start, len, min) = (field(0)?, field(1)?, field(2)?);
+    let trimmed = fs.trim(start..start.saturating_add(len), min)?;
+    let answer = [start, trimmed, min];
+    Ok(out(answer.iter().flat_map(|n| n.to_ne_bytes()).collect()))
+}
+
+/// The label in the argument of FS_IOC_SETFSLABEL, up to its NUL.
+fn label(input: &[u8]) -> &[u8] {
+    let end = input.iter().position(|b| *b == 0).unwrap_or(input.len());
+    input.get(..end).unwrap_or_default()
+}
+
 /// Runs an ioctl. `changed` is called when attributes that the kernel remembers changed.
 pub(crate) fn run(
     fs: &Fs,
@@ -96,6 +124,14 @@ pub(crate) fn run(
             out(data)
         }),
         FSSETXATTR => word(args.input).and_then(|xflags| {
+            // Projects are a feature that we do not write.
+            if args
+                .input
+                .get(FSX_PROJECT)
+                .is_none_or(|id| id.iter().any(|b| *b != 0))
+            {
+                return Err(FsError::Errno(libc::EOPNOTSUPP));
+            }
             let old = fs.get_flags(ino)?;
             set(flags_of(old, xflags).ok_or(FsError::Errno(libc::EOPNOTSUPP))?)
         }),
@@ -103,6 +139,9 @@ pub(crate) fn run(
             data.resize(LABEL_MAX, 0);
             out(data)
         }),
+        SETFSLABEL | FITRIM if !caller::is_admin(ctx) => Err(FsError::Errno(libc::EPERM)),
+        SETFSLABEL => fs.set_label(label(args.input)).map(|()| out(Vec::new())),
+        FITRIM => trim(fs, args.input),
         _ => Err(FsError::Errno(libc::ENOTTY)),
     });
 }

@@ -21,7 +21,8 @@ mod wire;
 
 pub use mount::{MountError, MountOptions, Unmount, check_dir, is_root, remount_flags, unmount};
 pub use ops::{
-    Fh, FileSystem, Invalidate, IoctlArgs, IoctlReply, Listing, Opened, ReadDone, WriteArgs,
+    CopyArgs, Fh, FileSystem, Invalidate, IoctlArgs, IoctlReply, Listing, Opened, ReadDone,
+    WriteArgs,
 };
 pub use server::{Mounted, ServeError, ServeOptions, Server};
 pub use volume_fs::{VolumeFs, VolumeFsOptions};

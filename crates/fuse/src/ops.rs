@@ -57,6 +57,23 @@ pub struct WriteArgs<'a> {
     pub kill_suidgid: bool,
 }
 
+/// Arguments of [`FileSystem::copy_range`].
+#[derive(Clone, Copy, Debug)]
+pub struct CopyArgs {
+    /// File to read.
+    pub from: Fh,
+    /// First byte there.
+    pub from_offset: u64,
+    /// File to write.
+    pub to: Fh,
+    /// Its inode.
+    pub to_ino: Ino,
+    /// First byte there.
+    pub to_offset: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
 /// Arguments of [`FileSystem::ioctl`].
 #[derive(Clone, Copy, Debug)]
 pub struct IoctlArgs<'a> {
@@ -127,6 +144,18 @@ pub trait FileSystem: Send + Sync + 'static {
         flags: i32,
         done: Done<(Attr, Opened)>,
     );
+    /// Makes and opens a file without a name (O_TMPFILE).
+    fn tmpfile(
+        &self,
+        ctx: &Ctx,
+        parent: Ino,
+        mode: u32,
+        umask: u32,
+        flags: i32,
+        done: Done<(Attr, Opened)>,
+    );
+    /// Copies bytes between files (copy_file_range(2)); answers how many, fewer if that suits.
+    fn copy_range(&self, ctx: &Ctx, args: CopyArgs, done: Done<usize>);
     /// Closes; the last reference to the handle is gone.
     fn release(&self, fh: Fh);
     /// Reads up to `size` bytes; fewer only at the end of the file.

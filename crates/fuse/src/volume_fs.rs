@@ -13,13 +13,16 @@ use crate::caller;
 use crate::handles::Handles;
 use crate::ioctl;
 use crate::ops::{
-    Fh, FileSystem, Invalidate, IoctlArgs, IoctlReply, Listing, Opened, ReadDone, WriteArgs, is_dot,
+    CopyArgs, Fh, FileSystem, Invalidate, IoctlArgs, IoctlReply, Listing, Opened, ReadDone,
+    WriteArgs, is_dot,
 };
 
 /// Entries taken from a directory at a time; attributes are looked up with its lock released.
 const LIST_BATCH: usize = 64;
 /// The longest read a request can ask for, bytes.
 const MAX_READ: usize = 1 << 20;
+/// The most that one request copies, bytes.
+const MAX_COPY: u64 = 8 << 20;
 /// Set-user-id and set-group-id.
 const SUID_SGID: u32 = 0o6000;
 
@@ -338,6 +341,68 @@ impl FileSystem for VolumeFs {
         let created = fs.create(ctx, parent, name, mode, umask, flags);
         let opened = created.map(|(attr, file)| (attr, self.opened(file)));
         self.named(&fs, opened, done);
+    }
+
+    fn tmpfile(
+        &self,
+        ctx: &Ctx,
+        parent: Ino,
+        mode: u32,
+        umask: u32,
+        flags: i32,
+        done: Done<(Attr, Opened)>,
+    ) {
+        let fs = open!(self, done);
+        let made = fs.tmpfile(ctx, parent, mode, umask, flags);
+        done(made.map(|(attr, file)| (attr, self.opened(file))));
+    }
+
+    fn copy_range(&self, ctx: &Ctx, args: CopyArgs, done: Done<usize>) {
+        let fs = open!(self, done);
+        let files = self
+            .file(args.from)
+            .and_then(|f| Ok((f, self.file(args.to)?)));
+        let (from, to) = match files {
+            Ok(files) => files,
+            Err(e) => return done(Err(e)),
+        };
+        // The kernel asks again for the rest.
+        let len = args.len.min(MAX_COPY) as usize;
+        // As for writes, from which the kernel tells: who is not root clears the bits.
+        let kill = ctx.uid != 0;
+        let had_bits = kill
+            && fs
+                .getattr(args.to_ino)
+                .is_ok_and(|a| a.mode & SUID_SGID != 0);
+        let mut copied = 0;
+        let result = READ_BUFFER.with_borrow_mut(|buf| {
+            if buf.len() < len.min(MAX_READ) {
+                buf.resize(len.min(MAX_READ), 0);
+            }
+            while copied < len {
+                let part = &mut buf[..(len - copied).min(MAX_READ)];
+                let n = fs.read(&from, args.from_offset.saturating_add(copied as u64), part)?;
+                if n == 0 {
+                    break;
+                }
+                let at = args.to_offset.saturating_add(copied as u64);
+                copied += fs.write(ctx, &to, at, &part[..n.min(part.len())], kill)?;
+            }
+            Ok(())
+        });
+        if had_bits {
+            self.attributes_changed(args.to_ino);
+        }
+        // What was copied before an error is told first.
+        match result {
+            Err(e) if copied == 0 => done(Err(e)),
+            // After writes the kernel sends an fsync by itself, after this it does not.
+            _ if self.options.sync || to.flags & libc::O_DSYNC != 0 => {
+                let synced: Done = Box::new(move |synced| done(synced.map(|()| copied)));
+                fs.fsync(&to, false, synced);
+            }
+            _ => done(Ok(copied)),
+        }
     }
 
     fn release(&self, fh: Fh) {

@@ -27,9 +27,12 @@ pub struct Recovered {
 pub fn recover(path: &Path) -> Result<Recovered> {
     let device = FileDevice::open(path, OpenOptions::default())?;
     let device = Arc::new(device) as Arc<dyn BlockDevice>;
-    let recovery = info::recovery(&inspect(Arc::clone(&device))?);
+    let mut recovery = info::recovery(&inspect(Arc::clone(&device))?);
     if recovery.needed {
-        Fs::open(device, FsOptions::default())?.unmount()?;
+        let fs = Fs::open(device, FsOptions::default())?;
+        // The journal may have held some.
+        recovery.orphans = fs.orphans_finished();
+        fs.unmount()?;
     }
     Ok(Recovered {
         volume: path.display().to_string(),

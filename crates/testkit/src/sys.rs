@@ -83,6 +83,25 @@ pub(crate) fn loop_clear(dev: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
+/// One of the file ioctls whose number says the size of its argument (`_IOR`, `_IOW`, `_IOWR`).
+///
+/// # Errors
+/// What the kernel says; EINVAL if `argument` is smaller than the number says.
+pub fn file_ioctl(file: BorrowedFd<'_>, number: u32, argument: &mut [u8]) -> io::Result<()> {
+    if argument.len() < (number >> 16 & 0x3fff) as usize {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: the kernel reads and writes no more than the size in the number, which `argument` has.
+    let ret = unsafe {
+        libc::ioctl(
+            file.as_raw_fd(),
+            libc::c_ulong::from(number) as _,
+            argument.as_mut_ptr(),
+        )
+    };
+    check(ret).map(drop)
+}
+
 /// How `EXT4_IOC_SHUTDOWN` treats the journal before the file system stops writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shutdown {

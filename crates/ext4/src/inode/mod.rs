@@ -62,6 +62,8 @@ pub(crate) struct Inode {
     pub(crate) opens: AtomicU32,
     /// No name is left (`i_links_count` is 0): goes when the last user does.
     pub(crate) unlinked: AtomicBool,
+    /// Never had a name, and may get one (O_TMPFILE without O_EXCL).
+    pub(crate) linkable: AtomicBool,
     /// On the orphan list or in the orphan file.
     pub(crate) orphaned: AtomicBool,
     /// Being deleted or deleted: nothing may be added to it any more.
@@ -82,6 +84,7 @@ impl Inode {
             window: Mutex::new(Rank::InodeLeaf, Window::default()),
             opens: AtomicU32::new(0),
             unlinked: AtomicBool::new(unlinked),
+            linkable: AtomicBool::new(false),
             orphaned: AtomicBool::new(false),
             dead: AtomicBool::new(false),
         }

@@ -7,7 +7,7 @@
 //! list's lock only.
 
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use stetfs_journal::Handle;
 use stetfs_ondisk::ext4::orphan_file;
@@ -45,6 +45,8 @@ pub(crate) struct OrphanFile {
 pub(crate) struct Orphans {
     state: Mutex<State>,
     file: Option<OrphanFile>,
+    /// Deleted or truncated when the volume was opened.
+    pub(crate) finished: AtomicU64,
 }
 
 /// The list, and how full the file's blocks are.
@@ -81,6 +83,7 @@ impl Orphans {
         Orphans {
             state: Mutex::new(Rank::Orphan, State { head, links, free }),
             file,
+            finished: AtomicU64::new(0),
         }
     }
 

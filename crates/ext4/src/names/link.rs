@@ -1,5 +1,7 @@
 //! Hard links.
 
+use std::sync::atomic::Ordering;
+
 use stetfs_journal::FileChange;
 use stetfs_ondisk::ext4::dirent::FileType as EntryType;
 use stetfs_ondisk::ext4::inode::LINK_MAX;
@@ -18,7 +20,7 @@ impl Fs {
     ///
     /// # Errors
     /// EEXIST, EPERM (a directory; something immutable), EMLINK above 65000 links, ENOENT when the
-    /// last link is gone, ENOSPC, EROFS.
+    /// last link is gone (and it was not made by [`tmpfile`](Self::tmpfile)), ENOSPC, EROFS.
     pub fn link(&self, ctx: &Ctx, ino: Ino, new_parent: Ino, new_name: &[u8]) -> Result<Attr> {
         check_name(new_name)?;
         self.throttle()?;
@@ -32,6 +34,7 @@ impl Fs {
         may_add(&dir_body)?;
         let mut body = inode.body.write_nested();
         match body.links() {
+            0 if inode.linkable.load(Ordering::Acquire) => may_unname(&body)?,
             0 => return errno(libc::ENOENT),
             LINK_MAX.. => return errno(libc::EMLINK),
             _ => may_unname(&body)?,
@@ -48,6 +51,10 @@ impl Fs {
         };
         self.dir_insert(&h, &dir, &mut dir_body, plan, entry)?;
         self.whole(|| {
+            if body.links() == 0 {
+                self.orphan_del(&h, &inode, &mut body)?;
+                inode.linkable.store(false, Ordering::Release);
+            }
             let links = body.links() + 1;
             body.set_links(links);
             self.links_changed(&h, &inode, &mut body)?;

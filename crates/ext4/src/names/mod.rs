@@ -17,6 +17,7 @@ mod link;
 mod lookup;
 mod readdir;
 mod rename;
+mod tmpfile;
 mod tree;
 mod unlink;
 

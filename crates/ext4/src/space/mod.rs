@@ -55,6 +55,7 @@ mod reserve;
 mod scan;
 #[cfg(test)]
 mod tests;
+mod trim;
 mod window;
 mod zones;
 

@@ -122,7 +122,14 @@ impl Fs {
             }
         }
         tracing::info!(deleted, truncated, "orphans of an earlier mount");
+        let finished = &self.orphans.finished;
+        finished.store(deleted + truncated, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// How many inodes of an earlier mount were deleted or truncated when the volume was opened.
+    pub fn orphans_finished(&self) -> u64 {
+        self.orphans.finished.load(Ordering::Relaxed)
     }
 
     fn work_off(&self, ino: Ino, place: OrphanPlace) -> Result<bool> {

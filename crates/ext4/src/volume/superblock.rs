@@ -14,6 +14,9 @@ use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::types::{BlockNr, FsOptions, OnError};
 
+/// Bytes of the volume's name.
+const LABEL_MAX: usize = 16;
+
 /// What of the superblock is used or changes while the volume is open.
 pub(crate) struct SuperState {
     /// The block that holds the superblock, kept in the cache.
@@ -194,6 +197,19 @@ impl Fs {
     /// The superblock's copy in memory is gone (the device failed).
     pub fn label(&self) -> Result<Vec<u8>> {
         Ok(self.sb.current()?.label().to_vec())
+    }
+
+    /// Gives the volume a name.
+    ///
+    /// # Errors
+    /// EINVAL above 16 bytes, EROFS, or the device or the journal failed.
+    pub fn set_label(&self, label: &[u8]) -> Result<()> {
+        if label.len() > LABEL_MAX {
+            return Err(FsError::Errno(libc::EINVAL));
+        }
+        self.throttle()?;
+        let h = self.journal.begin(1)?;
+        self.change_super(&h, |sb| sb.set_label(label))
     }
 
     /// Whether the volume takes no changes now.

@@ -78,6 +78,9 @@ wire! {
     GetxattrIn [8] { size: u32, padding: u32 }
     GetxattrOut [8] { size: u32, padding: u32 }
     FallocateIn [32] { fh: u64, offset: u64, length: u64, mode: u32, padding: u32 }
+    CopyFileRangeIn [56] {
+        fh_in: u64, off_in: u64, nodeid_out: u64, fh_out: u64, off_out: u64, len: u64, flags: u64,
+    }
     LseekIn [24] { fh: u64, offset: u64, whence: u32, padding: u32 }
     LseekOut [8] { offset: u64 }
     IoctlIn [32] { fh: u64, flags: u32, cmd: u32, arg: u64, in_size: u32, out_size: u32 }
@@ -133,7 +136,9 @@ pub(super) mod op {
     pub(in super::super) const READDIRPLUS: u32 = 44;
     pub(in super::super) const RENAME2: u32 = 45;
     pub(in super::super) const LSEEK: u32 = 46;
+    pub(in super::super) const COPY_FILE_RANGE: u32 = 47;
     pub(in super::super) const SYNCFS: u32 = 50;
+    pub(in super::super) const TMPFILE: u32 = 51;
     pub(in super::super) const STATX: u32 = 52;
 }
 

@@ -9,7 +9,7 @@ use super::abi::{self, InHeader, fattr, op};
 use super::channel::Channel;
 use super::reply::{List, Reply, no_entry};
 use super::{MAX_WRITE, ino_of};
-use crate::ops::{Fh, FileSystem, IoctlArgs, WriteArgs};
+use crate::ops::{CopyArgs, Fh, FileSystem, IoctlArgs, WriteArgs};
 
 /// What follows a request's header.
 struct Body<'a>(&'a [u8]);
@@ -130,13 +130,15 @@ fn on_inode<F: FileSystem>(fs: &F, header: &InHeader, ino: Ino, mut body: Body<'
         | op::RENAME
         | op::RENAME2
         | op::LINK
-        | op::CREATE => names(fs, header.opcode, &ctx, ino, &mut body, reply),
+        | op::CREATE
+        | op::TMPFILE => names(fs, header.opcode, &ctx, ino, &mut body, reply),
         op::READ
         | op::WRITE
         | op::FSYNC
         | op::FSYNCDIR
         | op::FALLOCATE
         | op::LSEEK
+        | op::COPY_FILE_RANGE
         | op::READDIR
         | op::READDIRPLUS
         | op::RELEASE
@@ -233,6 +235,11 @@ fn names<F: FileSystem>(
                 reply.done_created(),
             );
         }
+        op::TMPFILE => {
+            let arg: abi::CreateIn = need!(body.take(), reply);
+            let flags = arg.flags as i32;
+            fs.tmpfile(ctx, dir, arg.mode, arg.umask, flags, reply.done_created());
+        }
         _ => {
             let (to, flags) = if opcode == op::RENAME2 {
                 let arg: abi::Rename2In = need!(body.take(), reply);
@@ -280,14 +287,23 @@ fn files<F: FileSystem>(
                 flags: arg.flags as i32,
                 kill_suidgid: arg.write_flags & abi::WRITE_KILL_SUIDGID != 0,
             };
-            let done = reply.done(|reply, n: usize| {
-                // No more than the request held.
-                reply.value(&abi::WriteOut {
-                    size: n as u32,
-                    padding: 0,
-                });
-            });
-            fs.write(ctx, ino, Fh(arg.fh), args, done);
+            fs.write(ctx, ino, Fh(arg.fh), args, reply.done_written());
+        }
+        op::COPY_FILE_RANGE => {
+            let arg: abi::CopyFileRangeIn = need!(body.take(), reply);
+            let Some(to) = ino_of(arg.nodeid_out) else {
+                reply.error(libc::ESTALE);
+                return Ok(());
+            };
+            let args = CopyArgs {
+                from: Fh(arg.fh_in),
+                from_offset: arg.off_in,
+                to: Fh(arg.fh_out),
+                to_ino: to,
+                to_offset: arg.off_out,
+                len: arg.len,
+            };
+            fs.copy_range(ctx, args, reply.done_written());
         }
         op::FSYNC | op::FSYNCDIR => {
             let arg: abi::FsyncIn = need!(body.take(), reply);
@@ -411,7 +427,7 @@ fn inodes<F: FileSystem>(
             let name = need!(body.name(), reply);
             fs.removexattr(ctx, ino, name, reply.done_empty());
         }
-        // Among them FLUSH, ACCESS, INTERRUPT, COPY_FILE_RANGE, TMPFILE: the kernel does without,
+        // Among them FLUSH, ACCESS, INTERRUPT: the kernel does without,
         // and does not ask again.
         _ => reply.error(libc::ENOSYS),
     }

@@ -105,6 +105,16 @@ impl Reply {
         })
     }
 
+    /// For a write: the bytes written, no more than the request held.
+    pub(super) fn done_written(self) -> Done<usize> {
+        self.done(|reply, n: usize| {
+            reply.value(&abi::WriteOut {
+                size: u32::try_from(n).unwrap_or(u32::MAX),
+                padding: 0,
+            });
+        })
+    }
+
     pub(super) fn done_created(self) -> Done<(Attr, Opened)> {
         self.done(|reply, (attr, opened): (Attr, Opened)| {
             reply.value_and(&entry(&attr), open_out(opened).as_bytes());

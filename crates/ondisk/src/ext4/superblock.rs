@@ -494,6 +494,14 @@ impl Superblock {
         until_nul(&self.volume_name)
     }
 
+    /// Sets the volume's name; more than 16 bytes are cut off.
+    pub fn set_label(&mut self, label: &[u8]) {
+        self.volume_name = [0; 16];
+        for (to, from) in self.volume_name.iter_mut().zip(label) {
+            *to = *from;
+        }
+    }
+
     /// Where it was last mounted, up to the first NUL.
     #[must_use]
     pub fn last_mounted_on(&self) -> &[u8] {

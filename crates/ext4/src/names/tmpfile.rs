@@ -1,0 +1,61 @@
+//! Files without a name (O_TMPFILE).
+
+use std::sync::atomic::Ordering;
+
+use super::checks::may_add;
+use crate::error::Result;
+use crate::fs::Fs;
+use crate::space::credits::{NEW_INODE, ORPHAN, WRITE_INODE};
+use crate::types::{Attr, Ctx, Ino, OpenRef};
+use crate::xattr::INHERIT_CREDITS;
+
+impl Fs {
+    /// Makes a regular file without a name, as if it were in the directory `parent`, and opens it with
+    /// `flags` of open(2). It counts one lookup, and goes with its last user unless
+    /// [`link`](Self::link) gives it a name, which `O_EXCL` forbids.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create), but for names.
+    pub fn tmpfile(
+        &self,
+        ctx: &Ctx,
+        parent: Ino,
+        mode: u32,
+        umask: u32,
+        flags: i32,
+    ) -> Result<(Attr, OpenRef)> {
+        self.throttle()?;
+        let mode = libc::S_IFREG | (mode & 0o7777);
+        let dir = self.iget(parent)?;
+        let inode = {
+            // Shared would do, but for the space where the directory's files go.
+            let dir_body = dir.body.write();
+            may_add(&dir_body)?;
+            let inherited = self.inherit_acl(&dir, &dir_body, mode, umask)?;
+            let _room = self.reserve(inherited.blocks(), self.privileged(ctx))?;
+            let h = self
+                .journal
+                .begin(NEW_INODE + INHERIT_CREDITS + 2 * WRITE_INODE + ORPHAN)?;
+            let inode = self.new_inode(&h, &dir, &dir_body, ctx, inherited.mode, 0)?;
+            let mut body = inode.lock_new();
+            let filled = self.set_inherited(&h, &inode, &mut body, &inherited);
+            // Without links it is an orphan: a crash deletes it.
+            let made = filled.and(self.abandon_inode(&h, &inode, &mut body));
+            drop(body);
+            if let Err(e) = made {
+                drop(h);
+                drop(dir_body);
+                self.iput(&inode);
+                return Err(e);
+            }
+            inode
+                .linkable
+                .store(flags & libc::O_EXCL == 0, Ordering::Release);
+            self.count_lookup(inode.ino);
+            inode
+        };
+        let opened = self.open_inode(ctx, inode.ino, flags & !(libc::O_TRUNC | libc::O_EXCL));
+        let both = opened.and_then(|open| Ok((self.attr(&inode)?, open)));
+        both.inspect_err(|_| self.forget(inode.ino, 1))
+    }
+}

@@ -1,0 +1,97 @@
+//! Telling the device what is free (FITRIM).
+
+use std::ops::Range;
+
+use super::scan::FreeMap;
+use crate::error::{FsError, Result};
+use crate::fs::Fs;
+use crate::types::BlockNr;
+
+/// The block bitmap of a group that was never used is made first.
+const CREDITS: u32 = 2;
+
+impl Fs {
+    /// Discards the free space among `range`, bytes of the volume, where at least `min` bytes of it
+    /// lie together. Answers how many bytes that was.
+    ///
+    /// Space freed by a transaction that could still be lost is left out.
+    ///
+    /// # Errors
+    /// EINVAL when the range begins behind the volume's end or is shorter than a block, or when no
+    /// group has `min` bytes; EROFS, or the device or the journal failed.
+    pub fn trim(&self, range: Range<u64>, min: u64) -> Result<u64> {
+        let size = u64::from(self.geo.block_size);
+        let layout = &self.geo.layout;
+        let valid = layout.valid_blocks();
+        let start = range.start / size;
+        let end = valid.end.min(range.end / size);
+        let group_bytes = layout.group_blocks(0);
+        let group_bytes = (group_bytes.end - group_bytes.start) * size;
+        let length = range.end.saturating_sub(range.start);
+        if start >= valid.end || length < size || min > group_bytes {
+            return Err(FsError::Errno(libc::EINVAL));
+        }
+        let min = u32::try_from(min.div_ceil(size).max(1)).unwrap_or(u32::MAX);
+        let mut done = 0;
+        for group in 0..self.groups.count() {
+            let blocks = layout.group_blocks(group);
+            let blocks = blocks.start.max(start)..blocks.end.min(end);
+            if !blocks.is_empty() {
+                done += self.trim_group(group, &blocks, min)?;
+            }
+        }
+        Ok(done * size)
+    }
+
+    /// Discards the free runs of at least `min` blocks among `blocks` of one group.
+    fn trim_group(&self, group: u32, blocks: &Range<BlockNr>, min: u32) -> Result<u64> {
+        let mut done = 0;
+        let mut at = blocks.start;
+        while let Some(run) = self.trim_run(group, at..blocks.end, min)? {
+            done += run.end - run.start;
+            at = run.end;
+        }
+        Ok(done)
+    }
+
+    /// Discards the first such run.
+    fn trim_run(
+        &self,
+        group: u32,
+        blocks: Range<BlockNr>,
+        min: u32,
+    ) -> Result<Option<Range<BlockNr>>> {
+        if blocks.is_empty() {
+            return Ok(None);
+        }
+        self.throttle()?;
+        let (_, from) = self.group_of(blocks.start)?;
+        let first = blocks.start - u64::from(from);
+        let to = from + (blocks.end - blocks.start) as u32;
+        let h = self.journal.begin(CREDITS)?;
+        // Held until the device has done it: nobody can be given the blocks meanwhile.
+        let mut guard = self.groups.lock(group)?;
+        let st = &mut *guard;
+        let block = self.block_bitmap(&h, group, st)?;
+        let Some(map) = block.page() else {
+            return Ok(None);
+        };
+        let free = FreeMap::new(
+            &map,
+            st.pending.as_deref(),
+            self.geo.layout.group_clusters(group),
+        );
+        let mut at = from;
+        while let Some(start) = free.next_free(at, to) {
+            at = free.run_end(start, to);
+            if at - start >= min {
+                let run = first + u64::from(start)..first + u64::from(at);
+                let size = u64::from(self.geo.block_size);
+                let device = self.cache.device();
+                device.discard(run.start * size..run.end * size)?;
+                return Ok(Some(run));
+            }
+        }
+        Ok(None)
+    }
+}
