@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use stetfs::{Atime, Direct, FsOptions, OnError, Preset, VolumeOptions};
-use stetfs_fuse::{MountOptions, ServeOptions, VolumeFsOptions};
+use stetfs_fuse::{IoUring, MountOptions, ServeOptions, VolumeFsOptions};
 
 use crate::failure::{Code, Failure, Result};
 
@@ -21,6 +21,7 @@ pub(crate) struct Options {
     pub(crate) allow_other: Option<bool>,
     pub(crate) no_recovery: bool,
     pub(crate) threads: usize,
+    pub(crate) io_uring: IoUring,
     pub(crate) direct_io: bool,
     pub(crate) writeback_cache: bool,
     pub(crate) sync: bool,
@@ -150,6 +151,12 @@ fn apply(
         ),
         "commit" => set(&mut o.commit_secs, required(value, number).map(Some)),
         "cache" => set(&mut o.cache_bytes, required(value, size).map(Some)),
+        "io_uring" => match value {
+            Some("auto") => set(&mut o.io_uring, Ok(IoUring::Auto)),
+            None | Some("on") => set(&mut o.io_uring, Ok(IoUring::On)),
+            Some("off") => set(&mut o.io_uring, Ok(IoUring::Off)),
+            Some(_) => Err("is auto, on or off".to_owned()),
+        },
         "threads" => set(&mut o.threads, required(value, threads)),
         "errors" => set(&mut o.on_error, required(value, on_error).map(Some)),
         _ => return None,
@@ -267,6 +274,7 @@ impl Options {
             },
             threads: self.threads,
             writeback_cache: self.writeback_cache,
+            io_uring: self.io_uring,
             ..ServeOptions::new(source)
         }
     }

@@ -24,5 +24,5 @@ pub use ops::{
     CopyArgs, Fh, FileSystem, Invalidate, IoctlArgs, IoctlReply, Listing, Opened, ReadDone,
     WriteArgs,
 };
-pub use server::{Mounted, ServeError, ServeOptions, Server};
+pub use server::{IoUring, Mounted, ServeError, ServeOptions, Server};
 pub use volume_fs::{VolumeFs, VolumeFsOptions};

@@ -1,5 +1,6 @@
 //! Making and taking down the mount itself.
 
+use crate::server::IO_URING_SWITCH;
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
@@ -130,6 +131,11 @@ pub enum MountError {
     /// The connection to the kernel failed.
     #[error("the connection to the kernel failed: {0}")]
     Session(io::Error),
+    /// `-o io_uring=on`, and the kernel's switch cannot be turned on.
+    #[error(
+        "FUSE over io_uring cannot be turned on: {IO_URING_SWITCH}: {0}; it takes Linux 6.14 and root, or mount with io_uring=auto"
+    )]
+    IoUring(io::Error),
 }
 
 fn fuse_hint(e: &io::Error) -> &'static str {

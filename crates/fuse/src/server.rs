@@ -24,6 +24,8 @@ pub struct ServeOptions {
     pub threads: usize,
     /// Let the kernel keep written data back (faster small writes, dearer fsync).
     pub writeback_cache: bool,
+    /// Whether requests come by io_uring.
+    pub io_uring: IoUring,
     /// How far the kernel reads ahead, KiB.
     pub readahead_kib: u32,
 }
@@ -36,6 +38,7 @@ impl ServeOptions {
             volume: VolumeFsOptions::default(),
             threads: 0,
             writeback_cache: false,
+            io_uring: IoUring::default(),
             readahead_kib: 1024,
         }
     }
@@ -45,6 +48,35 @@ impl ServeOptions {
             // Some wait for room in the journal or for the device while others go on.
             0 => std::thread::available_parallelism().map_or(4, usize::from) + 4,
             n => n,
+        }
+    }
+}
+
+/// The kernel's switch for FUSE over io_uring (Linux 6.14 and newer; off at first).
+pub(crate) const IO_URING_SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
+
+/// Whether requests come by io_uring: a queue per processor instead of one for all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IoUring {
+    /// If the kernel's switch is on.
+    #[default]
+    Auto,
+    /// Yes; the switch is turned on if need be (which takes root).
+    On,
+    /// No.
+    Off,
+}
+
+impl IoUring {
+    fn wanted(self) -> Result<bool, MountError> {
+        let is_on = || std::fs::read_to_string(IO_URING_SWITCH).is_ok_and(|s| s.trim() == "Y");
+        match self {
+            IoUring::Off => Ok(false),
+            IoUring::Auto => Ok(is_on()),
+            IoUring::On if is_on() => Ok(true),
+            IoUring::On => std::fs::write(IO_URING_SWITCH, "Y")
+                .map(|()| true)
+                .map_err(MountError::IoUring),
         }
     }
 }
@@ -118,6 +150,7 @@ impl Server {
         dir: &Path,
         options: &ServeOptions,
     ) -> Result<Server, MountError> {
+        let io_uring = options.io_uring.wanted()?;
         let fuse = if mount::is_root() {
             mount_by_kernel(&volume, dir, &options.mount)?
         } else {
@@ -127,6 +160,7 @@ impl Server {
         let fs = Arc::new(VolumeFs::new(volume, options.volume));
         let session_options = SessionOptions {
             writeback_cache: options.writeback_cache,
+            io_uring,
         };
         let take_down = |e: std::io::Error| {
             if e.kind() == std::io::ErrorKind::NotConnected {

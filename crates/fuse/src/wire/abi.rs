@@ -25,6 +25,8 @@ wire! {
     }
     /// Head of every answer.
     OutHeader [16] { len: u32, error: i32, unique: u64 }
+    /// `struct fuse_uring_ent_in_out`.
+    RingInOut [32] { flags: u64, commit_id: u64, payload_sz: u32, padding: u32, reserved: u64 }
     InitIn [64] {
         major: u32, minor: u32, max_readahead: u32, flags: u32, flags2: u32, unused: [u32; 11],
     }
@@ -162,6 +164,7 @@ pub(super) mod init {
     pub(in super::super) const SETXATTR_EXT: u64 = 1 << 29;
     pub(in super::super) const INIT_EXT: u64 = 1 << 30;
     pub(in super::super) const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
+    pub(in super::super) const OVER_IO_URING: u64 = 1 << 41;
 }
 
 /// `fuse_setattr_in.valid`.

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::io::Errno;
@@ -26,6 +26,11 @@ pub(super) enum Received {
 impl Channel {
     pub(super) fn new(fuse: OwnedFd) -> Channel {
         Channel(Arc::new(fuse))
+    }
+
+    /// The descriptor.
+    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 
     /// Another descriptor of the same connection, with a queue of its own.

@@ -7,12 +7,17 @@ use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 use super::abi::{self, InHeader, fattr, op};
 use super::channel::Channel;
+use super::port::Port;
 use super::reply::{List, Reply, no_entry};
 use super::{MAX_WRITE, ino_of};
 use crate::ops::{CopyArgs, Fh, FileSystem, IoctlArgs, WriteArgs};
 
-/// What follows a request's header.
-struct Body<'a>(&'a [u8]);
+/// What follows a request's header: the operation's own structure, if it has one, and the rest.
+pub(super) struct Body<'a> {
+    /// Where the structure is apart from the rest (io_uring); not looked at otherwise.
+    operation: Option<&'a [u8]>,
+    rest: &'a [u8],
+}
 
 /// A request that is too short, or has no name where one must be: EINVAL.
 struct Malformed;
@@ -20,23 +25,43 @@ struct Malformed;
 type Parsed<T> = Result<T, Malformed>;
 
 impl<'a> Body<'a> {
+    /// All in one.
+    pub(super) fn whole(bytes: &'a [u8]) -> Body<'a> {
+        Body {
+            operation: None,
+            rest: bytes,
+        }
+    }
+
+    /// In two parts.
+    pub(super) fn split(operation: &'a [u8], rest: &'a [u8]) -> Body<'a> {
+        Body {
+            operation: Some(operation),
+            rest,
+        }
+    }
+
     fn take<T: FromBytes + KnownLayout + Immutable + Copy>(&mut self) -> Parsed<T> {
-        let (value, rest) = T::read_from_prefix(self.0).map_err(|_| Malformed)?;
-        self.0 = rest;
+        if let Some(operation) = self.operation.take() {
+            let (value, _) = T::read_from_prefix(operation).map_err(|_| Malformed)?;
+            return Ok(value);
+        }
+        let (value, rest) = T::read_from_prefix(self.rest).map_err(|_| Malformed)?;
+        self.rest = rest;
         Ok(value)
     }
 
     /// A string up to its NUL.
     fn name(&mut self) -> Parsed<&'a [u8]> {
-        let end = self.0.iter().position(|b| *b == 0).ok_or(Malformed)?;
-        let name = &self.0[..end];
-        self.0 = &self.0[end + 1..];
+        let end = self.rest.iter().position(|b| *b == 0).ok_or(Malformed)?;
+        let name = &self.rest[..end];
+        self.rest = &self.rest[end + 1..];
         Ok(name)
     }
 
     fn bytes(&mut self, len: u32) -> Parsed<&'a [u8]> {
-        let (bytes, rest) = self.0.split_at_checked(len as usize).ok_or(Malformed)?;
-        self.0 = rest;
+        let (bytes, rest) = self.rest.split_at_checked(len as usize).ok_or(Malformed)?;
+        self.rest = rest;
         Ok(bytes)
     }
 }
@@ -49,28 +74,39 @@ pub(super) enum Next {
     Destroy(Reply),
 }
 
-/// Serves the request in `bytes`.
-pub(super) fn serve<F: FileSystem>(fs: &F, channel: &Channel, bytes: &[u8]) -> Next {
+/// Serves the request that was read into `bytes` from `channel`.
+pub(super) fn serve_bytes<F: FileSystem>(fs: &F, channel: &Channel, bytes: &[u8]) -> Next {
     let Ok((header, body)) = InHeader::read_from_prefix(bytes) else {
         tracing::error!(len = bytes.len(), "a request without a header");
         return Next::GoOn;
     };
-    let mut body = Body(body);
+    let mut body = Body::whole(body);
     match header.opcode {
-        // These have no answer.
+        // These have no answer, and never come another way.
         op::FORGET => {
             if let (Ok(forget), Some(ino)) = (body.take::<abi::ForgetIn>(), ino_of(header.nodeid)) {
                 fs.forget(ino, forget.nlookup);
             }
-            return Next::GoOn;
+            Next::GoOn
         }
         op::BATCH_FORGET => {
             forget_all(fs, body);
-            return Next::GoOn;
+            Next::GoOn
         }
-        _ => {}
+        _ => {
+            let port = Port::Device(channel.clone());
+            serve(fs, &header, body, Reply::new(port, header.unique))
+        }
     }
-    let reply = Reply::new(channel.clone(), header.unique);
+}
+
+/// Serves a request that is to be answered.
+pub(super) fn serve<F: FileSystem>(
+    fs: &F,
+    header: &InHeader,
+    body: Body<'_>,
+    reply: Reply,
+) -> Next {
     match header.opcode {
         op::DESTROY => return Next::Destroy(reply),
         op::SYNCFS => fs.sync_fs(reply.done_empty()),
@@ -93,7 +129,7 @@ pub(super) fn serve<F: FileSystem>(fs: &F, channel: &Channel, bytes: &[u8]) -> N
                 reply.error(libc::ESTALE);
                 return Next::GoOn;
             };
-            on_inode(fs, &header, ino, body, reply);
+            on_inode(fs, header, ino, body, reply);
         }
     }
     Next::GoOn

@@ -3,7 +3,9 @@
 mod abi;
 mod channel;
 mod dispatch;
+mod port;
 mod reply;
+mod ring;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -64,6 +66,8 @@ fn node_of(ino: Ino) -> u64 {
 pub(crate) struct Session<F> {
     fs: Arc<F>,
     channel: Channel,
+    /// Requests come by io_uring.
+    by_ring: bool,
 }
 
 /// How to talk to the kernel.
@@ -71,6 +75,8 @@ pub(crate) struct Session<F> {
 pub(crate) struct SessionOptions {
     /// Ask for the write-back cache.
     pub(crate) writeback_cache: bool,
+    /// Take requests by io_uring, if the kernel offers it.
+    pub(crate) io_uring: bool,
 }
 
 impl<F: FileSystem> Session<F> {
@@ -100,12 +106,13 @@ impl<F: FileSystem> Session<F> {
             return Err(bad("the kernel's FUSE is older than 7.31 (Linux 5.4)"));
         }
         let offered = u64::from(arg.flags) | u64::from(arg.flags2) << 32;
-        let wanted = WANTED
-            | if options.writeback_cache {
-                init::WRITEBACK_CACHE
-            } else {
-                0
-            };
+        let mut wanted = WANTED;
+        if options.writeback_cache {
+            wanted |= init::WRITEBACK_CACHE;
+        }
+        if options.io_uring && ring::possible() {
+            wanted |= init::OVER_IO_URING;
+        }
         let flags = offered & wanted;
         tracing::debug!(
             missing = format!("{:#x}", wanted & !offered),
@@ -127,7 +134,11 @@ impl<F: FileSystem> Session<F> {
             unused: [0; 7],
         };
         channel.send(header.unique, 0, [answer.as_bytes(), &[]]);
-        Ok(Session { fs, channel })
+        Ok(Session {
+            fs,
+            channel,
+            by_ring: flags & init::OVER_IO_URING != 0,
+        })
     }
 
     /// Sends the kernel word of changes.
@@ -138,21 +149,37 @@ impl<F: FileSystem> Session<F> {
     /// Serves requests with `threads` threads until the connection ends, and shuts the file system
     /// down: before the kernel's last request is answered, if it sends one (`fuseblk`).
     pub(crate) fn run(self, threads: usize) -> io::Result<()> {
+        let queues = if self.by_ring { ring::queues()? } else { 0 };
+        // With queues the device brings only what is forgotten.
+        let readers = if self.by_ring { 1 } else { threads };
         let channels: io::Result<Vec<Channel>> =
-            (1..threads).map(|_| self.channel.another()).collect();
+            (1..readers).map(|_| self.channel.another()).collect();
         let mut channels = channels?;
         channels.push(self.channel.clone());
+        type Job<'a> = Box<dyn FnOnce() -> io::Result<()> + Send + 'a>;
+        let fs = &*self.fs;
+        let mut jobs: Vec<(String, Job<'_>)> = Vec::new();
+        for (i, channel) in channels.into_iter().enumerate() {
+            jobs.push((format!("fuse-{i}"), Box::new(move || serve(fs, &channel))));
+        }
+        let each = threads.div_ceil(usize::from(queues.max(1))).max(2);
+        for (qid, i) in (0..queues).flat_map(|q| (0..each).map(move |i| (q, i))) {
+            let fuse = self.channel.clone();
+            let job = move || ring::serve(fs, fuse, qid, MAX_WRITE as usize);
+            jobs.push((format!("fuse-q{qid}-{i}"), Box::new(job)));
+        }
         let failed = Mutex::new(None);
         std::thread::scope(|scope| {
-            for (i, channel) in channels.into_iter().enumerate() {
-                let (fs, failed) = (&self.fs, &failed);
+            for (name, job) in jobs {
+                let failed = &failed;
+                let run = move || {
+                    if let Err(e) = job() {
+                        failed.lock().get_or_insert(e);
+                    }
+                };
                 let spawned = std::thread::Builder::new()
-                    .name(format!("fuse-{i}"))
-                    .spawn_scoped(scope, move || {
-                        if let Err(e) = serve(&**fs, &channel) {
-                            failed.lock().get_or_insert(e);
-                        }
-                    });
+                    .name(name)
+                    .spawn_scoped(scope, run);
                 if let Err(e) = spawned {
                     failed.lock().get_or_insert(e);
                 }
@@ -171,7 +198,7 @@ fn serve<F: FileSystem>(fs: &F, channel: &Channel) -> io::Result<()> {
             Received::Request(n) => n,
             Received::End => return Ok(()),
         };
-        match dispatch::serve(fs, channel, buf.get(..n).unwrap_or_default()) {
+        match dispatch::serve_bytes(fs, channel, buf.get(..n).unwrap_or_default()) {
             Next::GoOn => {}
             Next::Destroy(reply) => {
                 fs.shutdown();

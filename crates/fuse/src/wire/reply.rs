@@ -4,21 +4,21 @@ use stetfs::{Attr, DirEntry, Done, FileType, FsError, Timestamp};
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 use super::abi::{self, AttrOut, Dirent, EntryOut, GetxattrOut, OpenOut, StatxOut, SxTime, fopen};
-use super::channel::Channel;
+use super::port::Port;
 use super::{TTL_SECS, node_of};
 use crate::ops::{Listing, Opened, ReadDone, is_dot};
 
 /// The right to answer a request. Dropped without an answer, it answers EIO.
 pub(super) struct Reply {
-    channel: Channel,
+    port: Port,
     unique: u64,
     answered: bool,
 }
 
 impl Reply {
-    pub(super) fn new(channel: Channel, unique: u64) -> Reply {
+    pub(super) fn new(port: Port, unique: u64) -> Reply {
         Reply {
-            channel,
+            port,
             unique,
             answered: false,
         }
@@ -26,7 +26,7 @@ impl Reply {
 
     fn send(mut self, error: i32, parts: [&[u8]; 2]) {
         self.answered = true;
-        self.channel.send(self.unique, error, parts);
+        self.port.send(self.unique, error, parts);
     }
 
     pub(super) fn error(self, errno: i32) {
@@ -140,7 +140,7 @@ impl Drop for Reply {
     fn drop(&mut self) {
         if !self.answered {
             tracing::error!("a request was not answered");
-            self.channel.send(self.unique, libc::EIO, [&[], &[]]);
+            self.port.send(self.unique, libc::EIO, [&[], &[]]);
         }
     }
 }

@@ -1,0 +1,71 @@
+//! The commands of FUSE over io_uring, as submission entries.
+
+use std::os::fd::RawFd;
+
+use io_uring::{opcode, squeue, types};
+use zerocopy::{Immutable, IntoBytes};
+
+use super::memory::Memory;
+
+/// `enum fuse_uring_cmd`.
+#[derive(Clone, Copy)]
+#[repr(u32)]
+pub(super) enum Command {
+    /// Gives the kernel an entry.
+    Register = 1,
+    /// Answers a request, and gives the entry back.
+    CommitAndFetch = 2,
+}
+
+/// `struct fuse_uring_cmd_req`.
+#[derive(IntoBytes, Immutable)]
+#[repr(C)]
+struct CommandRequest {
+    flags: u64,
+    commit_id: u64,
+    qid: u16,
+    padding: [u8; 6],
+}
+
+/// `FUSE_URING_IOV_SEGS`.
+const SEGMENTS: u32 = 2;
+/// Of `struct io_uring_sqe`.
+const SQE_ADDR: usize = 16;
+const SQE_LEN: usize = 24;
+
+/// The submission entry of `command` on the connection `fuse`, for queue `qid`.
+pub(super) fn entry(
+    fuse: RawFd,
+    command: Command,
+    qid: u16,
+    commit_id: u64,
+    memory: &Memory,
+    user_data: u64,
+) -> squeue::Entry128 {
+    let request = CommandRequest {
+        flags: 0,
+        commit_id,
+        qid,
+        padding: [0; 6],
+    };
+    let mut cmd = [0u8; 80];
+    for (to, from) in cmd.iter_mut().zip(request.as_bytes()) {
+        *to = *from;
+    }
+    let entry = opcode::UringCmd80::new(types::Fd(fuse), command as u32)
+        .cmd(cmd)
+        .build()
+        .user_data(user_data);
+    // The crate gives no access to two fields that these commands use.
+    // SAFETY: an `Entry128` is the 128 bytes of a `struct io_uring_sqe`, any bytes are valid for it.
+    let mut raw: [u8; 128] = unsafe { std::mem::transmute(entry) };
+    let address = memory.iov() as u64;
+    for (to, from) in raw[SQE_ADDR..].iter_mut().zip(address.to_ne_bytes()) {
+        *to = from;
+    }
+    for (to, from) in raw[SQE_LEN..].iter_mut().zip(SEGMENTS.to_ne_bytes()) {
+        *to = from;
+    }
+    // SAFETY: as above.
+    unsafe { std::mem::transmute(raw) }
+}
