@@ -40,9 +40,19 @@ struct State {
     since: Option<Instant>,
     /// The transaction that last made blocks of this map reachable; it commits only after them.
     ordered: Option<CommitPoint>,
+    /// So did an earlier one, which may be committing and still wait for its part of the map.
+    ordered_before: bool,
     /// Home writes that failed, counted, and the last failure (the kernel: `errseq_t`).
     failed: u64,
     error: Option<FsError>,
+}
+
+impl State {
+    /// No transaction waits for the map any more.
+    fn not_ordered(&mut self) {
+        self.ordered = None;
+        self.ordered_before = false;
+    }
 }
 
 impl Default for DirtyData {
@@ -206,7 +216,9 @@ impl Fs {
             }
             s.since.get_or_insert_with(Instant::now);
             if let Some(h) = h {
-                s.ordered = Some(h.point());
+                let point = h.point();
+                s.ordered_before |= s.ordered.as_ref().is_some_and(|old| *old != point);
+                s.ordered = Some(point);
             }
         }
         let set = &self.data.dirty;
@@ -246,7 +258,7 @@ impl Fs {
             if s.in_flight == 0 && s.blocks.range(from..last).next().is_none() {
                 return Ok(());
             }
-            s.ordered.as_ref().is_some_and(|p| *p != h.point())
+            s.ordered_before || s.ordered.as_ref().is_some_and(|p| *p != h.point())
         };
         // An earlier transaction that allocated these blocks may commit without this one, and then
         // they are reachable with what they held before.
@@ -261,7 +273,7 @@ impl Fs {
             s.blocks.append(&mut kept);
             if s.blocks.is_empty() {
                 s.since = None;
-                s.ordered = None;
+                s.not_ordered();
             }
             gone.len() as u64
         };
@@ -346,7 +358,7 @@ impl Fs {
             let mut s = inode.dirty.state.lock();
             s.in_flight -= taken;
             match &result {
-                Ok(()) if s.blocks.is_empty() => s.ordered = None,
+                Ok(()) if s.blocks.is_empty() => s.not_ordered(),
                 Err(e) if *taken > 0 => {
                     s.failed += 1;
                     s.error = Some(e.clone());
@@ -404,5 +416,66 @@ impl Fs {
         {
             files.lock().insert(ino);
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use stetfs_testkit::Mkfs;
+
+    use crate::testing::{ROOT, mkfs, open};
+    use crate::types::{FallocateMode, ROOT_INO};
+
+    /// A transaction that commits has made blocks reachable; before their data is home, a later one
+    /// writes to the file and frees them. Should only the first survive, they hold the data.
+    #[test]
+    fn a_commit_under_way_keeps_the_data_that_it_waits_for() {
+        let device = mkfs(32, &Mkfs::blocks(4096));
+        let fs = open(&device);
+        let create = |name: &[u8]| {
+            fs.create(&ROOT, ROOT_INO, name, 0o644, 0, libc::O_RDWR)
+                .unwrap()
+        };
+        let (blocker, first) = create(b"first");
+        let (attr, file) = create(b"second");
+        assert!(blocker.ino < attr.ino, "written home in this order");
+        fs.write(&ROOT, &first, 0, &[1; 4096], false).unwrap();
+        fs.write(&ROOT, &file, 0, &[2; 8192], false).unwrap();
+        let before = fs.journal.begin(1).unwrap().point();
+
+        let (held, is_held) = channel();
+        let (go, may_go) = channel::<()>();
+        let (done, is_done) = channel();
+        std::thread::scope(|scope| {
+            let inode = fs.iget(blocker.ino).unwrap();
+            scope.spawn(move || {
+                let _flush = inode.dirty.flush.lock();
+                held.send(()).unwrap();
+                may_go.recv().unwrap();
+            });
+            is_held.recv().unwrap();
+            fs.sync_all(Box::new(move |result| done.send(result).unwrap()));
+            // Now in the next transaction, with the first waiting for `blocker`.
+            while fs.journal.begin(1).unwrap().point() == before {
+                std::thread::yield_now();
+            }
+            fs.write(&ROOT, &file, 8192, &[3; 4096], false).unwrap();
+            let punch = FallocateMode::PunchHole;
+            fs.fallocate(&ROOT, &file, punch, 0, 4096).unwrap();
+            go.send(()).unwrap();
+            is_done.recv().unwrap().unwrap();
+        });
+        let crashed = std::sync::Arc::new(device.fork());
+
+        let again = open(&crashed);
+        let attr = again.lookup(ROOT_INO, b"second").unwrap();
+        let file = again.open_inode(&ROOT, attr.ino, libc::O_RDONLY).unwrap();
+        let mut data = vec![0; 12288];
+        let n = again.read(&file, 0, &mut data).unwrap();
+        assert_eq!(n, 8192);
+        assert!(data[..n].iter().all(|b| *b == 2), "freed data was lost");
     }
 }
