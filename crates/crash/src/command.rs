@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::explore::{Config, Failure, Often, Outcome, Progress, Source, explore};
 use crate::judge::Checks;
+use crate::peers::{Limits, System, compare_one};
 use crate::record::Recording;
 use crate::report::Report;
 use crate::setup::{JournalSpec, Shape};
@@ -32,6 +33,8 @@ pub enum CrashCommand {
     Repeat(RepeatArgs),
     /// Describe a record.
     Report(ReportArgs),
+    /// StetFS beside the kernel's file systems: what their crashes lose. Needs root.
+    Compare(CompareArgs),
     /// Put deliberate faults into the journal, and see that each is found.
     Canaries(CanariesArgs),
 }
@@ -218,6 +221,34 @@ pub struct CanariesArgs {
     seconds: f64,
 }
 
+/// Arguments of `crash compare`.
+#[derive(Clone, Debug, Args)]
+pub struct CompareArgs {
+    /// stetfs:PRESET, ext4:MOUNT-OPTIONS, xfs or btrfs.
+    #[arg(value_name = "SYSTEM", default_values = ["stetfs:ordered", "stetfs:data", "ext4:data=ordered", "ext4:data=journal"])]
+    systems: Vec<System>,
+    /// A workload with one case and one thread, or a program: sqlite-wal, sqlite-delete, git, maildir, tar.
+    #[arg(short, long = "workload", value_name = "NAME|FILE", default_values = ["smoke"])]
+    workloads: Vec<String>,
+    /// Different images of each.
+    #[arg(long, value_name = "N", default_value_t = 300)]
+    states: usize,
+    /// How long to try each.
+    #[arg(long, value_name = "N", default_value_t = 120.0)]
+    seconds: f64,
+    /// Decides everything that is drawn.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The stetfs program to mount with [default: this one].
+    #[arg(
+        long,
+        value_name = "PROGRAM",
+        default_value = "/proc/self/exe",
+        hide_default_value = true
+    )]
+    stetfs: PathBuf,
+}
+
 /// Arguments of `crash report`.
 #[derive(Clone, Debug, Args)]
 pub struct ReportArgs {
@@ -279,6 +310,7 @@ impl CrashCommand {
             CrashCommand::Repeat(args) => args.run(),
             CrashCommand::Report(args) => args.run(),
             CrashCommand::Canaries(args) => args.run(),
+            CrashCommand::Compare(args) => args.run(),
         }
     }
 }
@@ -343,6 +375,52 @@ impl CanariesArgs {
         }
         let mut answer = Answer::new(text, &all)?;
         answer.broken = all.iter().any(|c| !c.caught);
+        Ok(answer)
+    }
+}
+
+impl CompareArgs {
+    fn run(&self) -> Result<Answer> {
+        let limits = Limits {
+            states: self.states,
+            seconds: self.seconds,
+            seed: self.seed,
+        };
+        // A child would take /proc/self for itself.
+        let binary = self.stetfs.canonicalize().context("the stetfs program")?;
+        let mut rows = Vec::new();
+        for workload in &self.workloads {
+            for system in &self.systems {
+                rows.push(compare_one(system, workload, limits, &binary)?);
+            }
+        }
+        let mut text = String::from(
+            "system              workload       images  no mount    lost   names  versions  e2fsck  seconds\n",
+        );
+        for r in &rows {
+            text.push_str(&format!(
+                "{:19} {:13} {:>7} {:>9} {:>7} {:>7} {:>9} {:>3}/{:<3} {:>8.1}\n",
+                r.system,
+                r.workload,
+                r.distinct,
+                r.unmountable,
+                r.lost,
+                r.names,
+                r.versions,
+                r.fscks.1,
+                r.fscks.0,
+                r.seconds
+            ));
+        }
+        for r in &rows {
+            for example in &r.examples {
+                text.push_str(&format!("{}, {}: {example}\n", r.system, r.workload));
+            }
+        }
+        let mut answer = Answer::new(text, &rows)?;
+        answer.broken = rows
+            .iter()
+            .any(|r| r.system.starts_with("stetfs") && r.unmountable + r.lost + r.fscks.1 > 0);
         Ok(answer)
     }
 }

@@ -11,6 +11,7 @@ pub mod canary;
 pub mod command;
 pub mod explore;
 pub mod judge;
+pub mod peers;
 pub mod record;
 pub mod report;
 pub mod setup;

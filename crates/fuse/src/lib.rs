@@ -4,6 +4,7 @@
 //! * `wire`: the FUSE protocol on `/dev/fuse`, as calls of that trait;
 //! * `volume_fs`: a [`stetfs::Volume`] as an implementation of it, with `handles` and `ioctl`;
 //! * `mount`, `mountinfo`, `fusermount`, `loopdev`: the mount itself;
+//! * `service`: any other file system on a directory;
 //! * `server`: all of it together, and closing the volume when the session ends.
 
 mod caller;
@@ -15,6 +16,7 @@ mod mount;
 pub mod mountinfo;
 mod ops;
 mod server;
+mod service;
 mod sys;
 mod volume_fs;
 mod wire;
@@ -25,4 +27,5 @@ pub use ops::{
     WriteArgs,
 };
 pub use server::{IoUring, Mounted, ServeError, ServeOptions, Server};
+pub use service::Service;
 pub use volume_fs::{VolumeFs, VolumeFsOptions};

@@ -1,0 +1,247 @@
+//! Operations done through system calls, and what a mounted directory shows.
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, symlink};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FallocateFlags, RenameFlags, XattrFlags};
+use stetfs::{FileType, Ino, ROOT_INO};
+
+use crate::tree::{Seen, SeenNode};
+use crate::workload::op::{Op, bytes};
+
+/// A user of a mounted directory.
+pub struct PosixSession {
+    root: PathBuf,
+    held: Vec<File>,
+}
+
+impl PosixSession {
+    /// At work in `root`.
+    pub fn new(root: &Path) -> PosixSession {
+        PosixSession {
+            root: root.into(),
+            held: Vec::new(),
+        }
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.root.join(path)
+    }
+
+    fn open(&self, path: &str) -> io::Result<File> {
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(self.at(path))
+    }
+
+    fn fallocate(
+        &self,
+        path: &str,
+        flags: FallocateFlags,
+        offset: u64,
+        len: u64,
+    ) -> io::Result<()> {
+        Ok(rustix::fs::fallocate(self.open(path)?, flags, offset, len)?)
+    }
+
+    /// Does it; on return it is acknowledged.
+    ///
+    /// # Errors
+    /// The system call's.
+    pub fn run(&mut self, op: &Op) -> io::Result<()> {
+        let keep = |keep: bool| {
+            if keep {
+                FallocateFlags::KEEP_SIZE
+            } else {
+                FallocateFlags::empty()
+            }
+        };
+        match op {
+            Op::Create { path, mode } => {
+                let file = OpenOptions::new()
+                    .write(true)
+                    .create_new(true)
+                    .open(self.at(path))?;
+                file.set_permissions(Permissions::from_mode(*mode))
+            }
+            Op::Mkdir { path, mode } => {
+                fs::create_dir(self.at(path))?;
+                fs::set_permissions(self.at(path), Permissions::from_mode(*mode))
+            }
+            Op::Symlink { path, target } => symlink(target, self.at(path)),
+            Op::Write {
+                path,
+                offset,
+                len,
+                key,
+            } => self.open(path)?.write_all_at(&bytes(*key, *len), *offset),
+            Op::Truncate { path, size } => self.open(path)?.set_len(*size),
+            Op::Punch { path, offset, len } => self.fallocate(
+                path,
+                FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+                *offset,
+                *len,
+            ),
+            Op::Zero {
+                path,
+                offset,
+                len,
+                keep: k,
+            } => self.fallocate(path, FallocateFlags::ZERO_RANGE | keep(*k), *offset, *len),
+            Op::Allocate {
+                path,
+                offset,
+                len,
+                keep: k,
+            } => self.fallocate(path, keep(*k), *offset, *len),
+            Op::Unlink { path } => fs::remove_file(self.at(path)),
+            Op::HoldUnlink { path } => {
+                self.held.push(self.open(path)?);
+                fs::remove_file(self.at(path))
+            }
+            Op::Rmdir { path } => fs::remove_dir(self.at(path)),
+            Op::Link { from, to } => fs::hard_link(self.at(from), self.at(to)),
+            Op::Rename { from, to } => fs::rename(self.at(from), self.at(to)),
+            Op::Exchange { a, b } => Ok(rustix::fs::renameat_with(
+                CWD,
+                self.at(a),
+                CWD,
+                self.at(b),
+                RenameFlags::EXCHANGE,
+            )?),
+            Op::Chmod { path, mode } => {
+                fs::set_permissions(self.at(path), Permissions::from_mode(*mode))
+            }
+            Op::Chown { path, uid, gid } => {
+                std::os::unix::fs::lchown(self.at(path), Some(*uid), Some(*gid))
+            }
+            Op::SetXattr {
+                path,
+                name,
+                key,
+                len,
+            } => Ok(rustix::fs::lsetxattr(
+                self.at(path),
+                name.as_str(),
+                &bytes(*key, *len),
+                XattrFlags::empty(),
+            )?),
+            Op::RemoveXattr { path, name } => {
+                Ok(rustix::fs::lremovexattr(self.at(path), name.as_str())?)
+            }
+            Op::Fsync { path } => File::open(self.at(path))?.sync_all(),
+            Op::Fdatasync { path } => File::open(self.at(path))?.sync_data(),
+            Op::SyncAll => sync_fs(&self.root),
+        }
+    }
+}
+
+/// syncfs(2).
+///
+/// # Errors
+/// The system call's.
+pub fn sync_fs(dir: &Path) -> io::Result<()> {
+    Ok(rustix::fs::syncfs(File::open(dir)?.as_fd())?)
+}
+
+/// Makes an empty directory that belongs to nobody in particular.
+///
+/// # Errors
+/// The system call's.
+pub fn make_dir(path: &Path) -> io::Result<()> {
+    fs::create_dir(path)?;
+    chown(path, Some(0), Some(0))?;
+    fs::set_permissions(path, Permissions::from_mode(0o755))
+}
+
+/// Files that are not of the workload.
+const NOT_OURS: &str = "lost+found";
+
+/// Walks a mounted directory.
+///
+/// # Errors
+/// What cannot be read.
+pub fn capture(root: &Path) -> Result<Seen, String> {
+    let mut seen = Seen {
+        nodes: BTreeMap::new(),
+    };
+    let mut numbers: BTreeMap<u64, Ino> = BTreeMap::new();
+    let mut todo = vec![(root.to_owned(), ROOT_INO)];
+    while let Some((path, ino)) = todo.pop() {
+        let said = |e: io::Error| format!("{}: {e}", path.display());
+        let meta = fs::symlink_metadata(&path).map_err(said)?;
+        let kind = meta.file_type();
+        let mut node = SeenNode {
+            kind: if kind.is_dir() {
+                FileType::Directory
+            } else if kind.is_symlink() {
+                FileType::Symlink
+            } else {
+                FileType::Regular
+            },
+            mode: meta.mode() & 0o7777,
+            uid: meta.uid(),
+            gid: meta.gid(),
+            nlink: meta.nlink() as u32,
+            size: meta.size(),
+            blocks: meta.blocks(),
+            xattrs: xattrs(&path).map_err(said)?,
+            content: Vec::new(),
+            target: Vec::new(),
+            entries: BTreeMap::new(),
+        };
+        if kind.is_symlink() {
+            node.target = fs::read_link(&path)
+                .map_err(said)?
+                .as_os_str()
+                .as_bytes()
+                .to_vec();
+        } else if kind.is_file() {
+            node.content = fs::read(&path).map_err(said)?;
+        } else if kind.is_dir() {
+            for entry in fs::read_dir(&path).map_err(said)? {
+                let entry = entry.map_err(said)?;
+                let name = entry.file_name().to_string_lossy().into_owned();
+                if name == NOT_OURS {
+                    continue;
+                }
+                let meta = fs::symlink_metadata(entry.path()).map_err(said)?;
+                let next = 1000 + numbers.len() as Ino;
+                let new = !numbers.contains_key(&meta.ino());
+                let child = *numbers.entry(meta.ino()).or_insert(next);
+                node.entries.insert(name, child);
+                if new {
+                    todo.push((entry.path(), child));
+                }
+            }
+        }
+        seen.nodes.insert(ino, node);
+    }
+    Ok(seen)
+}
+
+fn xattrs(path: &Path) -> io::Result<BTreeMap<String, Vec<u8>>> {
+    let mut names = vec![0u8; 65_536];
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let n = rustix::fs::llistxattr(path.as_c_str(), &mut names)?;
+    let mut out = BTreeMap::new();
+    for name in names
+        .get(..n)
+        .unwrap_or_default()
+        .split(|b| *b == 0)
+        .filter(|n| n.starts_with(b"user."))
+    {
+        let mut value = vec![0u8; 65_536];
+        let n = rustix::fs::lgetxattr(path.as_c_str(), name, &mut value)?;
+        value.truncate(n);
+        out.insert(String::from_utf8_lossy(name).into_owned(), value);
+    }
+    Ok(out)
+}
