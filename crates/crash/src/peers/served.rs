@@ -11,8 +11,8 @@ use stetfs::{
 };
 use stetfs_block::{Recorder, Write};
 use stetfs_fuse::{
-    Fh, FileSystem, IoctlArgs, IoctlReply, Listing, MountOptions, Opened, ReadDone, Service,
-    WriteArgs,
+    CopyArgs, Fh, FileSystem, IoctlArgs, IoctlReply, Listing, MountOptions, Opened, ReadDone,
+    Service, WriteArgs,
 };
 use stetfs_testkit::Scratch;
 
@@ -189,6 +189,14 @@ impl FileSystem for DeviceFs {
         done: Done<(Attr, Opened)>,
     ) {
         refused(done);
+    }
+
+    fn tmpfile(&self, _: &Ctx, _: Ino, _: u32, _: u32, _: i32, done: Done<(Attr, Opened)>) {
+        refused(done);
+    }
+
+    fn copy_range(&self, _: &Ctx, _: CopyArgs, done: Done<usize>) {
+        done(Err(FsError::Errno(libc::EOPNOTSUPP)));
     }
 
     fn release(&self, _: Fh) {}
