@@ -20,7 +20,7 @@ pub mod tree;
 pub mod workload;
 
 pub use image::{Image, Mkfs};
-pub use loopdev::LoopDev;
+pub use loopdev::{LoopDev, LoopOptions};
 pub use mount::KernelMount;
 pub use mounter::{Attach, Mounted, Mounter};
 pub use scratch::Scratch;

@@ -18,7 +18,7 @@ pub struct CompareArgs {
     #[arg(long, conflicts_with = "targets")]
     setup: bool,
     /// With --setup: StetFS mounts to compare, each given by its mount options, e.g. `journal=data`.
-    #[arg(long = "stetfs", value_name = "OPTIONS", default_values = ["journal=ordered", "journal=data"])]
+    #[arg(long = "stetfs", value_name = "OPTIONS", default_values = ["journal=ordered,io_uring=off", "journal=ordered,io_uring=on", "journal=data,io_uring=off"])]
     stetfs: Vec<String>,
     /// With --setup: size of each image in MiB.
     #[arg(long, value_name = "MIB", default_value_t = 2048)]

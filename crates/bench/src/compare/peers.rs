@@ -7,8 +7,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, anyhow};
-use stetfs_testkit::{Attach, Image, Mkfs, Mounted, Mounter};
+use stetfs::{Preset, Volume, VolumeOptions};
+use stetfs_testkit::{Attach, Image, LoopDev, LoopOptions, Mkfs, Mounted, Mounter};
 
+use super::target::OnVolume;
 use super::{CompareConfig, Report, Target, run};
 
 /// A way to mount StetFS for the comparison.
@@ -18,6 +20,38 @@ pub struct StetfsPeer {
     pub name: String,
     /// Options of `stetfs mount -o`.
     pub options: String,
+}
+
+impl StetfsPeer {
+    fn journal(&self) -> Result<Preset> {
+        let named = self
+            .options
+            .split(',')
+            .find_map(|o| o.strip_prefix("journal="));
+        named.map_or(Ok(Preset::default()), |name| {
+            name.parse().map_err(|e| anyhow!("{e}"))
+        })
+    }
+}
+
+/// FUSE's switch for io_uring, which a mount may turn on, as it was.
+struct Switch(Option<String>);
+
+impl Switch {
+    const PATH: &str = "/sys/module/fuse/parameters/enable_uring";
+
+    fn remember() -> Switch {
+        Switch(std::fs::read_to_string(Self::PATH).ok())
+    }
+}
+
+impl Drop for Switch {
+    fn drop(&mut self) {
+        if let Some(was) = &self.0 {
+            // It stays on then, which harms nobody.
+            let _ = std::fs::write(Self::PATH, was);
+        }
+    }
 }
 
 /// What is set up.
@@ -55,6 +89,8 @@ struct Peer {
     // Dropped before the image: taken down in this order.
     mounted: Option<Mounted>,
     image: Image,
+    /// Of StetFS.
+    preset: Option<Preset>,
 }
 
 impl Peer {
@@ -66,6 +102,28 @@ impl Peer {
         );
         self.mounted = Some(mounted);
         Ok(place)
+    }
+
+    fn as_library(&mut self, work: &mut OnVolume<'_>) -> Result<(PathBuf, Option<PathBuf>)> {
+        if let Some(mounted) = self.mounted.take() {
+            mounted.umount()?;
+        }
+        let direct = LoopOptions {
+            direct_io: true,
+            ..LoopOptions::default()
+        };
+        let device = LoopDev::attach(self.image.path(), direct)?;
+        let options = VolumeOptions {
+            preset: self.preset.unwrap_or_default(),
+            ..VolumeOptions::default()
+        };
+        let volume = Volume::open(device.path(), &options)?;
+        let worked = work(&volume);
+        volume.close()?;
+        drop(volume);
+        drop(device);
+        worked?;
+        self.mount()
     }
 
     fn remount(&mut self) -> Result<(PathBuf, Option<PathBuf>)> {
@@ -81,6 +139,7 @@ impl Peer {
 /// The peers, mounted. Taken down when dropped.
 pub struct Peers {
     peers: Vec<(String, Arc<Mutex<Peer>>)>,
+    _switch: Switch,
 }
 
 impl Peers {
@@ -89,7 +148,7 @@ impl Peers {
         if !rustix::process::geteuid().is_root() {
             return Err(anyhow!("setting up loop devices and mounts needs root"));
         }
-        let mut wanted: Vec<(String, Mounter)> = config
+        let mut wanted: Vec<(String, Mounter, Option<Preset>)> = config
             .kernel
             .iter()
             .map(|(name, options)| {
@@ -98,41 +157,50 @@ impl Peers {
                     options: options.clone(),
                     direct_io: true,
                 };
-                (name.clone(), mounter)
+                (name.clone(), mounter, None)
             })
             .collect();
         if let Some(binary) = &config.stetfs {
-            wanted.extend(config.presets.iter().map(|preset| {
+            for preset in &config.presets {
                 let mounter = Mounter::Stetfs {
                     binary: binary.clone(),
                     options: preset.options.clone(),
                     attach: Attach::Loop { direct_io: true },
                     deadline: None,
                 };
-                (preset.name.clone(), mounter)
-            }));
+                wanted.push((preset.name.clone(), mounter, Some(preset.journal()?)));
+            }
         }
+        let switch = Switch::remember();
         let mut peers = Vec::new();
-        for (name, mounter) in wanted {
-            let peer = set_up_one(config, mounter).with_context(|| format!("setting up {name}"))?;
+        for (name, mounter, preset) in wanted {
+            let peer = set_up_one(config, mounter, preset)
+                .with_context(|| format!("setting up {name}"))?;
             peers.push((name, Arc::new(Mutex::new(peer))));
         }
-        Ok(Self { peers })
+        Ok(Self {
+            peers,
+            _switch: switch,
+        })
     }
 
     /// The targets to compare. They are only good as long as `self` lives.
     pub fn targets(&self) -> Result<Vec<Target>> {
         self.peers
             .iter()
-            .map(|(name, peer)| {
-                let hook = Arc::clone(peer);
+            .map(|(name, this)| {
+                let hook = Arc::clone(this);
                 let remount = Box::new(move || lock(&hook).remount());
-                let peer = lock(peer);
+                let peer = lock(this);
                 let mounted = peer
                     .mounted
                     .as_ref()
                     .ok_or_else(|| anyhow!("{name} is not mounted"))?;
                 let mut target = Target::new(name, mounted.path()).with_remount(remount);
+                if peer.preset.is_some() {
+                    let hook = Arc::clone(this);
+                    target = target.with_library(Box::new(move |w| lock(&hook).as_library(w)));
+                }
                 if let Some(device) = mounted.device() {
                     target = target.on_device(device);
                 }
@@ -158,8 +226,8 @@ impl Peers {
     /// Unmounts all, and checks with `e2fsck -fn` that every image is in order: a file system that is fast because it is
     /// broken is no peer.
     pub fn take_down(self) -> Result<()> {
-        for (name, peer) in self.peers {
-            let mut peer = lock(&peer);
+        for (name, peer) in &self.peers {
+            let mut peer = lock(peer);
             if let Some(mounted) = peer.mounted.take() {
                 mounted
                     .umount()
@@ -177,7 +245,7 @@ fn lock(peer: &Mutex<Peer>) -> std::sync::MutexGuard<'_, Peer> {
     peer.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn set_up_one(config: &PeersConfig, mounter: Mounter) -> Result<Peer> {
+fn set_up_one(config: &PeersConfig, mounter: Mounter, preset: Option<Preset>) -> Result<Peer> {
     let image = Image::written(config.image_bytes)?;
     // Not lazily: the kernel would zero inode tables while the first workload runs. No discard: it would
     // punch the written image.
@@ -191,6 +259,7 @@ fn set_up_one(config: &PeersConfig, mounter: Mounter) -> Result<Peer> {
         mounter,
         mounted: None,
         image,
+        preset,
     };
     peer.mount()?;
     Ok(peer)

@@ -121,7 +121,7 @@ impl Report {
             }
             self.metrics.push(Metric {
                 workload: workload.name().to_owned(),
-                title: sample.title.to_owned(),
+                title: sample.title.clone(),
                 unit: sample.unit.to_owned(),
                 better: sample.better,
                 values,

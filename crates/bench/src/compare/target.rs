@@ -6,10 +6,20 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use stetfs::Volume;
+
 use super::device;
 
 /// Mounts the file system again; gives its directory and (where there is one) its block device node.
 pub(super) type Remount = Box<dyn FnMut() -> Result<(PathBuf, Option<PathBuf>)> + Send>;
+
+/// What is done to a volume that is open as a library.
+pub(super) type OnVolume<'w> = dyn FnMut(&Volume) -> Result<()> + 'w;
+
+/// Unmounts the file system, opens its volume as a library for a piece of work, and mounts it again; answers
+/// as [`Remount`] does.
+pub(super) type Library =
+    Box<dyn FnMut(&mut OnVolume<'_>) -> Result<(PathBuf, Option<PathBuf>)> + Send>;
 
 /// A mounted directory with a name for the report.
 pub struct Target {
@@ -17,6 +27,7 @@ pub struct Target {
     dir: PathBuf,
     device: Option<PathBuf>,
     remount: Option<Remount>,
+    library: Option<Library>,
     /// The name of our directory in it, once made; removed when the target is dropped.
     work: Option<String>,
 }
@@ -39,6 +50,7 @@ impl Target {
             device: device::below(&dir),
             dir,
             remount: None,
+            library: None,
             work: None,
         }
     }
@@ -57,6 +69,28 @@ impl Target {
     pub(super) fn with_remount(mut self, remount: Remount) -> Self {
         self.remount = Some(remount);
         self
+    }
+
+    /// Gives a way to work on the volume as a library.
+    #[must_use]
+    pub(super) fn with_library(mut self, library: Library) -> Self {
+        self.library = Some(library);
+        self
+    }
+
+    /// Works on the volume as a library; false if there is no way to.
+    pub(super) fn with_volume(&mut self, work: &mut OnVolume<'_>) -> Result<bool> {
+        let Some(library) = &mut self.library else {
+            return Ok(false);
+        };
+        let place = library(work)?;
+        self.moved(place);
+        Ok(true)
+    }
+
+    fn moved(&mut self, (dir, node): (PathBuf, Option<PathBuf>)) {
+        self.dir = dir;
+        self.device = node.and_then(|n| device::of_node(&n));
     }
 
     /// Its name in the report.
@@ -100,9 +134,8 @@ impl Target {
     /// Empties the caches: by a remount where we can, else those of the kernel (as far as we may).
     pub(super) fn make_cold(&mut self, file: &Path) -> Result<()> {
         if let Some(remount) = &mut self.remount {
-            let (dir, node) = remount()?;
-            self.dir = dir;
-            self.device = node.and_then(|n| device::of_node(&n));
+            let place = remount()?;
+            self.moved(place);
             return Ok(());
         }
         self.settle()?;

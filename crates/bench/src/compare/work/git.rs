@@ -64,7 +64,7 @@ pub(super) fn clone(target: &Target, dir: &Path, shared: &Shared) -> Result<Outc
     )?;
     let value = meter.seconds();
     Ok(vec![Measured {
-        title: "git clone",
+        title: "git clone".to_owned(),
         unit: "s",
         better: Better::Lower,
         value,

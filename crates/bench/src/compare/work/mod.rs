@@ -28,6 +28,8 @@ pub enum Workload {
     Names1,
     /// The same with two threads, each in a directory of its own.
     Names2,
+    /// The same with one and two threads, StetFS as a library: without FUSE.
+    NamesLibrary,
     /// `stat` of files that are cached.
     Stat,
     /// Write a file in 1 MiB calls and `fsync` it; read it again with cold caches.
@@ -42,11 +44,12 @@ pub enum Workload {
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::AppendFsync,
         Self::OverwriteFdatasync,
         Self::Names1,
         Self::Names2,
+        Self::NamesLibrary,
         Self::Stat,
         Self::Stream,
         Self::GitClone,
@@ -61,6 +64,7 @@ impl Workload {
             Self::OverwriteFdatasync => "overwrite-fdatasync",
             Self::Names1 => "names-1",
             Self::Names2 => "names-2",
+            Self::NamesLibrary => "names-library",
             Self::Stat => "stat",
             Self::Stream => "stream",
             Self::GitClone => "git-clone",
@@ -89,6 +93,7 @@ impl Workload {
             Self::OverwriteFdatasync => sync::overwrite(target, &dir, sizes),
             Self::Names1 => names::names(target, &dir, sizes, 1),
             Self::Names2 => names::names(target, &dir, sizes, 2),
+            Self::NamesLibrary => names::library(target, &dir, sizes),
             Self::Stat => names::stat(target, &dir, sizes),
             Self::Stream => stream::stream(target, name, sizes),
             Self::GitClone => git::clone(target, &dir, shared),
@@ -109,7 +114,7 @@ impl Workload {
 /// One number that a run gave.
 #[derive(Clone, Debug)]
 pub(super) struct Measured {
-    pub(super) title: &'static str,
+    pub(super) title: String,
     pub(super) unit: &'static str,
     pub(super) better: Better,
     pub(super) value: f64,

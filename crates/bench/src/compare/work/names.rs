@@ -1,10 +1,12 @@
-//! Work on names: create, rename, unlink, stat.
+//! Work on names: create, rename, unlink, stat; on a mount, and through the library.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Barrier;
+use std::time::Instant;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
+use stetfs::{Ctx, Fs, Ino, ROOT_INO, RenameFlags};
 
 use super::{Measured, Meter, Outcome};
 use crate::compare::report::Better;
@@ -13,38 +15,86 @@ use crate::compare::{Sizes, Target};
 /// Files of the stat workload.
 const STAT_FILES: u32 = 1_000;
 
-type Step = fn(&Path, u32) -> std::io::Result<()>;
-
-fn create(dir: &Path, i: u32) -> std::io::Result<()> {
-    File::create_new(dir.join(format!("file-{i}"))).map(drop)
+/// A directory to work on names in.
+trait Dir: Sync {
+    fn create(&self, name: &str) -> Result<()>;
+    fn rename(&self, from: &str, to: &str) -> Result<()>;
+    fn unlink(&self, name: &str) -> Result<()>;
 }
 
-fn rename(dir: &Path, i: u32) -> std::io::Result<()> {
-    fs::rename(
-        dir.join(format!("file-{i}")),
-        dir.join(format!("renamed-{i}")),
-    )
-}
-
-fn unlink(dir: &Path, i: u32) -> std::io::Result<()> {
-    fs::remove_file(dir.join(format!("renamed-{i}")))
-}
-
-pub(super) fn names(target: &Target, dir: &Path, sizes: &Sizes, threads: u32) -> Result<Outcome> {
-    let dirs: Vec<PathBuf> = (0..threads)
-        .map(|t| dir.join(format!("thread-{t}")))
-        .collect();
-    for dir in &dirs {
-        fs::create_dir(dir)?;
+impl Dir for PathBuf {
+    fn create(&self, name: &str) -> Result<()> {
+        Ok(File::create_new(self.join(name)).map(drop)?)
     }
-    let steps: [([&'static str; 2], Step); 3] = [
-        (["create, 1 thread", "create, 2 threads"], create),
-        (["rename, 1 thread", "rename, 2 threads"], rename),
-        (["unlink, 1 thread", "unlink, 2 threads"], unlink),
-    ];
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        Ok(fs::rename(self.join(from), self.join(to))?)
+    }
+
+    fn unlink(&self, name: &str) -> Result<()> {
+        Ok(fs::remove_file(self.join(name))?)
+    }
+}
+
+/// A directory of a volume that is open as a library, and whoever works in it.
+struct Inside<'v> {
+    fs: &'v Fs,
+    dir: Ino,
+    ctx: Ctx,
+}
+
+impl Dir for Inside<'_> {
+    // As a program would with the kernel below it: each call finds its names first.
+    fn create(&self, name: &str) -> Result<()> {
+        match self.fs.lookup(self.dir, name.as_bytes()) {
+            Err(e) if e.errno() == libc::ENOENT => {}
+            Err(e) => return Err(e.into()),
+            Ok(_) => bail!("{name} is there already"),
+        }
+        let (attr, file) = self.fs.create(
+            &self.ctx,
+            self.dir,
+            name.as_bytes(),
+            0o666,
+            0o022,
+            libc::O_WRONLY,
+        )?;
+        drop(file);
+        self.fs.forget(attr.ino, 1);
+        Ok(())
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        let (from, to) = (from.as_bytes(), to.as_bytes());
+        let flags = RenameFlags::default();
+        Ok(self
+            .fs
+            .rename(&self.ctx, self.dir, from, self.dir, to, flags)?)
+    }
+
+    fn unlink(&self, name: &str) -> Result<()> {
+        Ok(self.fs.unlink(&self.ctx, self.dir, name.as_bytes())?)
+    }
+}
+
+type Step = fn(&dyn Dir, u32) -> Result<()>;
+
+/// What is done, one step after the other; the titles name the number of threads.
+fn steps() -> [(&'static str, Step); 3] {
+    [
+        ("create", |dir, i| dir.create(&format!("file-{i}"))),
+        ("rename", |dir, i| {
+            dir.rename(&format!("file-{i}"), &format!("renamed-{i}"))
+        }),
+        ("unlink", |dir, i| dir.unlink(&format!("renamed-{i}"))),
+    ]
+}
+
+/// Runs the steps, each by a thread per directory; on a mounted target, settled before each.
+fn work(target: Option<&Target>, dirs: &[&dyn Dir], each: u32, how: &str) -> Result<Outcome> {
+    let operations = f64::from(each) * dirs.len() as f64;
     let mut outcome = Vec::new();
-    for (titles, step) in steps {
-        let operations = f64::from(sizes.names) * f64::from(threads);
+    for (what, step) in steps() {
         let barrier = Barrier::new(dirs.len() + 1);
         let (seconds, device) = std::thread::scope(|scope| -> Result<_> {
             let workers: Vec<_> = dirs
@@ -53,28 +103,86 @@ pub(super) fn names(target: &Target, dir: &Path, sizes: &Sizes, threads: u32) ->
                     let barrier = &barrier;
                     scope.spawn(move || {
                         barrier.wait();
-                        (0..sizes.names).try_for_each(|i| step(dir, i))
+                        (0..each).try_for_each(|i| step(*dir, i))
                     })
                 })
                 .collect();
-            let meter = Meter::start(target);
+            let meter = target.map(Meter::start).transpose();
             barrier.wait();
+            let start = Instant::now();
             let meter = meter?;
             for worker in workers {
                 worker
                     .join()
                     .map_err(|_| anyhow!("a worker thread panicked"))??;
             }
-            Ok((meter.seconds(), meter.device(operations)))
+            let device = meter.and_then(|m| m.device(operations));
+            Ok((start.elapsed().as_secs_f64(), device))
         })?;
-        let title = if threads == 1 { titles[0] } else { titles[1] };
         outcome.push(Measured {
-            title,
+            title: format!("{what}, {how}"),
             unit: "/s",
             better: Better::Higher,
             value: operations / seconds,
             device,
         });
+    }
+    Ok(outcome)
+}
+
+fn threads_of(n: u32) -> String {
+    format!("{n} thread{}", if n == 1 { "" } else { "s" })
+}
+
+fn on_mount(target: &Target, dir: &Path, each: u32, threads: u32, how: &str) -> Result<Outcome> {
+    let dirs: Vec<PathBuf> = (0..threads)
+        .map(|t| dir.join(format!("{}-{t}", threads_of(threads))))
+        .collect();
+    for dir in &dirs {
+        fs::create_dir(dir)?;
+    }
+    let dirs: Vec<&dyn Dir> = dirs.iter().map(|d| d as &dyn Dir).collect();
+    work(Some(target), &dirs, each, how)
+}
+
+pub(super) fn names(target: &Target, dir: &Path, sizes: &Sizes, threads: u32) -> Result<Outcome> {
+    on_mount(target, dir, sizes.names, threads, &threads_of(threads))
+}
+
+/// The same through the library, where the target has one: in the same process, with no kernel file system.
+/// The others do it as they always do.
+pub(super) fn library(target: &mut Target, dir: &Path, sizes: &Sizes) -> Result<Outcome> {
+    let mut outcome = Vec::new();
+    let how = |threads| format!("library, {}", threads_of(threads));
+    let has_library = target.with_volume(&mut |volume| {
+        let fs = volume.fs();
+        for threads in [1, 2u32] {
+            let dirs = (0..threads)
+                .map(|t| {
+                    let ctx = Ctx::default();
+                    let name = format!("library-{threads}-{t}");
+                    let made = fs.mkdir(&ctx, ROOT_INO, name.as_bytes(), 0o755, 0)?;
+                    Ok(Inside {
+                        fs,
+                        dir: made.ino,
+                        ctx,
+                    })
+                })
+                .collect::<Result<Vec<_>>>()?;
+            let all: Vec<&dyn Dir> = dirs.iter().map(|d| d as &dyn Dir).collect();
+            outcome.extend(work(None, &all, sizes.names, &how(threads))?);
+            for (t, inside) in dirs.iter().enumerate() {
+                let name = format!("library-{threads}-{t}");
+                fs.rmdir(&inside.ctx, ROOT_INO, name.as_bytes())?;
+                fs.forget(inside.dir, 1);
+            }
+        }
+        Ok(())
+    })?;
+    if !has_library {
+        for threads in [1, 2] {
+            outcome.extend(on_mount(target, dir, sizes.names, threads, &how(threads))?);
+        }
     }
     Ok(outcome)
 }
@@ -93,7 +201,7 @@ pub(super) fn stat(target: &Target, dir: &Path, sizes: &Sizes) -> Result<Outcome
     }
     let value = f64::from(sizes.stats) / meter.seconds();
     Ok(vec![Measured {
-        title: "stat, cached",
+        title: "stat, cached".to_owned(),
         unit: "/s",
         better: Better::Higher,
         value,

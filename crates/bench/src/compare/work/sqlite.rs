@@ -71,7 +71,7 @@ pub(super) fn transactions(
         "SQLite DELETE, FULL"
     };
     Ok(vec![Measured {
-        title,
+        title: title.to_owned(),
         unit: "tx/s",
         better: Better::Higher,
         value,

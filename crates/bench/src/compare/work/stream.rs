@@ -55,8 +55,8 @@ pub(super) fn stream(target: &mut Target, name: &str, sizes: &Sizes) -> Result<O
         calls * CALL as u64
     );
     let read_device = meter.device(calls as f64);
-    let rate = |title, value, device| Measured {
-        title,
+    let rate = |title: &str, value, device| Measured {
+        title: title.to_owned(),
         unit: "MB/s",
         better: Better::Higher,
         value,

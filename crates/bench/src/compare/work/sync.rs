@@ -76,8 +76,8 @@ fn latency(
     device: Option<crate::compare::Counters>,
 ) -> Outcome {
     let [p50, p99] = titles;
-    let one = |title, fraction, device| Measured {
-        title,
+    let one = |title: &str, fraction, device| Measured {
+        title: title.to_owned(),
         unit: "µs",
         better: Better::Lower,
         value: percentile(values, fraction),
