@@ -1,0 +1,128 @@
+//! The tail of the log and home writes that take long.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::ops::Range;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use common::{ALL, BS, block, crashed, put, start};
+use stetfs_block::{BlockDevice, MemDevice, Read, Result, Stats, Write};
+
+/// Holds writes to one block back until they are let go.
+struct Holding {
+    inner: MemDevice,
+    block: u64,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    hold: bool,
+    held: u32,
+}
+
+impl Holding {
+    fn new(inner: MemDevice, block: u64) -> Holding {
+        Holding {
+            inner,
+            block,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        }
+    }
+
+    fn hold(&self, hold: bool) {
+        self.state.lock().unwrap().hold = hold;
+        self.changed.notify_all();
+    }
+
+    fn wait_until_held(&self) {
+        let state = self.state.lock().unwrap();
+        let (state, _) = self
+            .changed
+            .wait_timeout_while(state, Duration::from_secs(20), |s| s.held == 0)
+            .unwrap();
+        assert!(state.held > 0, "the home write never came");
+    }
+}
+
+impl BlockDevice for Holding {
+    fn size(&self) -> u64 {
+        self.inner.size()
+    }
+    fn sector_size(&self) -> u32 {
+        self.inner.sector_size()
+    }
+    fn read_only(&self) -> bool {
+        false
+    }
+    fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
+        self.inner.read_batch(reads)
+    }
+    fn write_batch(&self, writes: &[Write<'_>]) -> Result<()> {
+        let at = self.block * BS as u64;
+        let touches = |w: &Write<'_>| w.offset <= at && at < w.offset + w.len();
+        if writes.iter().any(touches) {
+            let mut state = self.state.lock().unwrap();
+            if state.hold {
+                state.held += 1;
+                self.changed.notify_all();
+                drop(self.changed.wait_while(state, |s| s.hold).unwrap());
+            }
+        }
+        self.inner.write_batch(writes)
+    }
+    fn flush(&self) -> Result<()> {
+        self.inner.flush()
+    }
+    fn discard(&self, range: Range<u64>) -> Result<()> {
+        self.inner.discard(range)
+    }
+    fn stats(&self) -> Stats {
+        self.inner.stats()
+    }
+}
+
+/// A transaction frees a block whose home write is under way: it is durable, and waits for the write
+/// before it counts as valid. When the write is done the checkpoint moves the tail; not past the one
+/// that waited, for its own images are not home.
+#[test]
+fn the_tail_stays_before_a_transaction_that_waited_for_home_writes() {
+    for kind in ALL {
+        let device = Arc::new(Holding::new(common::format(kind), 300));
+        let (cache, journal) = start(kind, device.clone());
+        let journal = &journal;
+        journal.commit(&put(&cache, journal, 300, 1)).unwrap();
+        device.hold(true);
+        std::thread::scope(|scope| {
+            let checkpoint = scope.spawn(move || journal.checkpoint());
+            device.wait_until_held();
+            let handle = journal.begin(2).unwrap();
+            handle.revoke(300, 1);
+            handle.create(&cache.get(400)).unwrap().fill(4);
+            let point = handle.stop();
+            let commit = scope.spawn(move || journal.commit(&point));
+            let until = Instant::now() + Duration::from_secs(20);
+            while block(&crashed(kind, &device.inner), 400) != [4; BS] {
+                assert!(
+                    Instant::now() < until,
+                    "{kind:?}: it does not become durable"
+                );
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            // Now it is durable; let it come to where it waits.
+            std::thread::sleep(Duration::from_millis(50));
+            device.hold(false);
+            checkpoint.join().unwrap().unwrap();
+            commit.join().unwrap().unwrap();
+        });
+        assert_eq!(
+            block(&crashed(kind, &device.inner), 400),
+            [4; BS],
+            "{kind:?}: an acknowledged transaction is gone"
+        );
+    }
+}
