@@ -21,7 +21,10 @@ const MAY_IMPORT: [(&str, &[&str]); 12] = [
     ),
     ("fuse", &["stetfs"]),
     ("cli", &["stetfs", "fuse", "bench", "crash"]),
-    ("crash", &["stetfs", "fuse", "block", "flash", "testkit"]),
+    (
+        "crash",
+        &["stetfs", "fuse", "ondisk", "block", "flash", "testkit"],
+    ),
     ("testkit", &[]),
 ];
 

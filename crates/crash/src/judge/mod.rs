@@ -3,6 +3,7 @@
 //! The numbers are those of docs/crash.md.
 
 pub mod promise;
+pub mod space;
 
 use std::fmt;
 use std::sync::Arc;
@@ -127,6 +128,7 @@ impl Work {
             .map_err(|e| Oracle::Opens.says(format!("cannot be opened: {e}")))?;
         let result = self.check_open(&fs, progress, checks);
         gone(fs).and(result)?;
+        space::check(&device).map_err(|e| Oracle::Space.says(e))?;
         if checks.fsck {
             fsck(&device).map_err(|e| Oracle::Fsck.says(e))?;
         }
