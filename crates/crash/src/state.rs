@@ -20,7 +20,7 @@ pub enum Arrival {
     All,
     /// The whole writes of this mask.
     Whole(u64),
-    /// A draw: see [`draw`].
+    /// A random choice with this seed.
     Drawn(u64),
     /// All sectors but these (their numbers among the uncertain ones, ascending).
     Without(Vec<u32>),
