@@ -18,6 +18,7 @@ mod log;
 pub mod policy;
 mod recovery;
 mod stats;
+pub mod stet;
 mod tx;
 
 pub use change::FileChange;

@@ -1,4 +1,4 @@
-//! Byte layouts of ext4, jbd2 and (later) the StetFS log: encode, decode, checksums; no I/O.
+//! Byte layouts of ext4, jbd2 and the StetFS log: encode, decode, checksums; no I/O.
 //!
 //! Everything here works on byte slices that the caller read or will write. Every byte read is
 //! untrusted: decoders answer [`OnDiskError`] and never panic. The layouts follow the ext4
@@ -8,5 +8,6 @@ mod bytes;
 pub mod error;
 pub mod ext4;
 pub mod jbd2;
+pub mod stet;
 
 pub use error::{OnDiskError, Result};

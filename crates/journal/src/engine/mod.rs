@@ -355,7 +355,9 @@ impl Journal {
         let result = if self.inner.stopped.load(Ordering::Acquire) {
             self.inner.why.lock().clone().map_or(Ok(()), Err)
         } else {
-            self.commit_all().and_then(|()| self.inner.empty_log())
+            self.commit_all()
+                .and_then(|()| self.inner.empty_log())
+                .and_then(|()| self.inner.scheme.media.iter().try_for_each(|m| m.retire()))
         };
         self.inner.stop(None);
         self.join_threads();

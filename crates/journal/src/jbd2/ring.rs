@@ -43,18 +43,24 @@ impl Jbd2Ring {
         }
     }
 
-    /// Writes the superblock out, durably.
-    pub(super) fn write_superblock(
-        area: &LogArea,
-        sb: &mut JournalSuperblock,
-        barrier: bool,
-    ) -> Result<()> {
+    /// The superblock as a block.
+    pub(crate) fn superblock_page(area: &LogArea, sb: &mut JournalSuperblock) -> Page {
         sb.update_checksum();
         let mut page = Page::zeroed(area.block_size() as usize);
         let bytes = sb.as_bytes();
         page.iter_mut()
             .zip(bytes)
             .for_each(|(to, from)| *to = *from);
+        page
+    }
+
+    /// Writes the superblock out, durably.
+    pub(crate) fn write_superblock(
+        area: &LogArea,
+        sb: &mut JournalSuperblock,
+        barrier: bool,
+    ) -> Result<()> {
+        let page = Self::superblock_page(area, sb);
         let write = [Write::new(area.offset(0), &page)];
         if barrier {
             area.device().write_batch_flush(&write)?;

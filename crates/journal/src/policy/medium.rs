@@ -4,6 +4,7 @@ use stetfs_block::WriteList;
 use stetfs_cache::PageRef;
 
 use crate::error::Result;
+use crate::ids::Lane;
 use crate::policy::Encoded;
 
 /// Where the live part of a log begins.
@@ -17,6 +18,17 @@ pub struct LogTail {
 
 /// The medium policy: one lane's log. Positions are log blocks in `first()..end()`, wrapping.
 pub trait Medium: Send + Sync {
+    /// Which lane it is.
+    fn lane(&self) -> Lane {
+        Lane(0)
+    }
+    /// The log is empty and its use over: leaves it as others expect to find it.
+    ///
+    /// # Errors
+    /// The device's.
+    fn retire(&self) -> Result<()> {
+        Ok(())
+    }
     /// First log block of the ring.
     fn first(&self) -> u64;
     /// One past the last log block of the ring.

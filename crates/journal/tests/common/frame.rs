@@ -46,10 +46,14 @@ struct Ring {
     device: Arc<dyn BlockDevice>,
     first: u64,
     end: u64,
+    lane: Lane,
     tail: Mutex<LogTail>,
 }
 
 impl Medium for Ring {
+    fn lane(&self) -> Lane {
+        self.lane
+    }
     fn first(&self) -> u64 {
         self.first
     }
@@ -155,7 +159,7 @@ impl Codec for Frames {
         let Some(start) = tail.at else {
             return Ok(scan);
         };
-        let lane = Lane(u16::from(log.first() > 2));
+        let lane = log.lane();
         let mut at = start;
         loop {
             let head = log.read(at, 1)?.remove(0);
@@ -231,6 +235,7 @@ pub fn scheme(device: &Arc<dyn BlockDevice>, lanes: u16) -> Scheme {
                 device: device.clone(),
                 first,
                 end,
+                lane: Lane(i as u16),
                 tail: Mutex::new(tail),
             }) as Box<dyn Medium>
         })

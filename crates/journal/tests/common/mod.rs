@@ -9,6 +9,7 @@ use stetfs_block::{BlockDevice, MemDevice};
 use stetfs_cache::{CacheConfig, PolicyKind};
 use stetfs_journal::jbd2::{Features, Jbd2Log, LogArea};
 use stetfs_journal::policy::Scheme;
+use stetfs_journal::stet::{Compression, StetLog, StetOptions};
 use stetfs_journal::{Cache, Canary, Journal, JournalConfig, RecoveryReport, recover};
 use stetfs_ondisk::jbd2::block::{BlockHeader, BlockType, MAGIC};
 use stetfs_ondisk::jbd2::{IncompatFlags, JournalSuperblock};
@@ -26,13 +27,19 @@ pub enum Kind {
     Jbd2NoChecksum,
     Jbd2Async,
     Frame,
+    Stet,
+    StetLz4,
+    StetZstd,
 }
 
-pub const ALL: [Kind; 4] = [
+pub const ALL: [Kind; 7] = [
     Kind::Jbd2,
     Kind::Jbd2NoChecksum,
     Kind::Jbd2Async,
     Kind::Frame,
+    Kind::Stet,
+    Kind::StetLz4,
+    Kind::StetZstd,
 ];
 
 pub fn area(device: Arc<dyn BlockDevice>) -> LogArea {
@@ -62,9 +69,43 @@ pub fn format(kind: Kind) -> MemDevice {
     device
 }
 
+fn stet_options(kind: Kind) -> Option<StetOptions> {
+    let compression = match kind {
+        Kind::Stet => Compression::None,
+        Kind::StetLz4 => Compression::Lz4,
+        Kind::StetZstd => Compression::Zstd,
+        _ => return None,
+    };
+    Some(StetOptions {
+        compression,
+        chunk: 4096,
+        ..StetOptions::default()
+    })
+}
+
+fn stet(
+    device: &Arc<dyn BlockDevice>,
+    options: &StetOptions,
+    canary: Canary,
+    fresh: bool,
+) -> Scheme {
+    let area = area(device.clone());
+    let bytes = area.read(std::iter::once(0)).unwrap();
+    let sb = JournalSuperblock::decode(&bytes[0], BS as u32, LOG).unwrap();
+    let log = if fresh && !sb.incompat().contains(IncompatFlags::STET) {
+        StetLog::make(area, sb, options, canary)
+    } else {
+        StetLog::open(area, sb, canary)
+    };
+    log.unwrap().scheme(options)
+}
+
 pub fn scheme(kind: Kind, device: &Arc<dyn BlockDevice>, canary: Canary, fresh: bool) -> Scheme {
     if kind == Kind::Frame {
         return frame::scheme(device, 2);
+    }
+    if let Some(options) = stet_options(kind) {
+        return stet(device, &options, canary, fresh);
     }
     let log = Jbd2Log::open(area(device.clone()), canary).unwrap();
     if !fresh {

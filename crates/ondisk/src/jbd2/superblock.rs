@@ -34,6 +34,9 @@ bitflags! {
         const CSUM_V3 = 0x10;
         /// The end of the log is a fast-commit area.
         const FAST_COMMIT = 0x20;
+        /// Not jbd2's: a StetFS log lies behind the superblock ([`crate::stet`]), and whoever does not
+        /// know it must leave the volume alone.
+        const STET = 0x4000_0000;
     }
 }
 
@@ -46,6 +49,7 @@ impl fmt::Display for IncompatFlags {
             (IncompatFlags::CSUM_V2, "checksum_v2"),
             (IncompatFlags::CSUM_V3, "checksum_v3"),
             (IncompatFlags::FAST_COMMIT, "fast_commit"),
+            (IncompatFlags::STET, "stetfs_log"),
         ];
         let mut names: Vec<String> = known
             .iter()

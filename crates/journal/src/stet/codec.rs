@@ -1,0 +1,344 @@
+//! The codec of the StetFS log: a transaction is one frame.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::thread;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use stetfs_cache::{Page, PageRef};
+use stetfs_ondisk::stet::checksum;
+use stetfs_ondisk::stet::frame::{self, Frame, Stored};
+use stetfs_ondisk::{OnDiskError, error::Result as OnDiskResult};
+
+use super::compress::{Compression, Packed, pack, unpack};
+use crate::error::Result;
+use crate::ids::{CommitPoint, Lane, TxId};
+use crate::policy::{Codec, Encoded, EndReason, ImageRef, LogTail, Medium, Scan, ScannedTx};
+use crate::tx::Snapshot;
+
+/// Frames of one log.
+#[derive(Clone, Copy, Debug)]
+pub struct StetCodec {
+    /// Bytes in a block.
+    pub block_size: u32,
+    /// The log's epoch.
+    pub epoch: u64,
+    /// Lanes of the log: the most edges a frame can have.
+    pub lanes: u16,
+    /// How chunks are compressed.
+    pub compression: Compression,
+    /// Raw bytes of a chunk.
+    pub chunk: u32,
+    /// Deliberate fault: checksums are not looked at when reading.
+    pub skip_checksums: bool,
+}
+
+impl StetCodec {
+    fn per_chunk(&self) -> usize {
+        (self.chunk.min(frame::MAX_CHUNK as u32) / self.block_size.max(1)).max(1) as usize
+    }
+
+    fn size(&self) -> usize {
+        self.block_size as usize
+    }
+
+    fn page(&self, bytes: &[u8]) -> PageRef {
+        let mut page = Page::zeroed(self.size());
+        page.iter_mut()
+            .zip(bytes)
+            .for_each(|(to, from)| *to = *from);
+        Arc::new(page)
+    }
+
+    /// Reads and proves the head of the frame at `at`; of its chunks nothing is known then.
+    fn read_head(
+        &self,
+        log: &dyn Medium,
+        at: u64,
+        head_blocks: u64,
+    ) -> Result<OnDiskResult<Frame>> {
+        let bytes = joined(&log.read(at, head_blocks)?);
+        if !self.skip_checksums {
+            return Ok(frame::decode(&bytes, self.size()));
+        }
+        Ok(frame::decode_unproven(&bytes, self.size()))
+    }
+
+    /// Reads chunk `index` of a frame and proves it.
+    fn read_chunk(
+        &self,
+        log: &dyn Medium,
+        at: u64,
+        frame: &Frame,
+        index: usize,
+    ) -> Result<OnDiskResult<Vec<u8>>> {
+        let Some(chunk) = frame.chunks.get(index) else {
+            return Ok(Err(corrupt(at, frame, index, "is not there")));
+        };
+        let before: u64 = frame
+            .chunks
+            .iter()
+            .take(index)
+            .map(|c| u64::from(c.stored))
+            .sum();
+        let size = self.size() as u64;
+        let first = frame.head_blocks(self.size()) as u64 + before / size;
+        let skip = (before % size) as usize;
+        let count = (skip as u64 + u64::from(chunk.stored)).div_ceil(size);
+        let bytes = joined(&log.read(log.advance(at, first), count)?);
+        let stored = bytes
+            .get(skip..skip + chunk.stored as usize)
+            .unwrap_or_default();
+        if !self.skip_checksums && checksum(stored) != chunk.sum {
+            return Ok(Err(corrupt(
+                at,
+                frame,
+                index,
+                "does not match its checksum",
+            )));
+        }
+        let raw = unpack(chunk, stored);
+        Ok(raw.ok_or_else(|| corrupt(at, frame, index, "cannot be decompressed")))
+    }
+
+    /// Proves all chunks of a frame, several at once.
+    fn prove(&self, log: &dyn Medium, at: u64, frame: &Frame) -> Result<OnDiskResult<()>> {
+        let threads = thread::available_parallelism()
+            .map_or(1, usize::from)
+            .min(8);
+        let all: Vec<usize> = (0..frame.chunks.len()).collect();
+        let each = all.len().div_ceil(threads).max(4);
+        let prove = |mine: &[usize]| -> Result<OnDiskResult<()>> {
+            for index in mine {
+                if let Err(e) = self.read_chunk(log, at, frame, *index)? {
+                    return Ok(Err(e));
+                }
+            }
+            Ok(Ok(()))
+        };
+        if all.len() <= each {
+            return prove(&all);
+        }
+        let results: Vec<_> = thread::scope(|scope| {
+            let workers: Vec<_> = all
+                .chunks(each)
+                .map(|mine| scope.spawn(move || prove(mine)))
+                .collect();
+            workers.into_iter().map(|w| w.join()).collect()
+        });
+        for result in results {
+            let died = || {
+                Ok(Err(corrupt(
+                    at,
+                    frame,
+                    0,
+                    "could not be read: a thread died",
+                )))
+            };
+            if let Err(e) = result.unwrap_or_else(|_| died())? {
+                return Ok(Err(e));
+            }
+        }
+        Ok(Ok(()))
+    }
+}
+
+fn corrupt(at: u64, frame: &Frame, index: usize, what: &str) -> OnDiskError {
+    OnDiskError::Corrupt {
+        what: "StetFS log frame",
+        detail: format!(
+            "chunk {index} of frame {} of lane {} at log block {at} {what}",
+            frame.seq, frame.lane
+        ),
+    }
+}
+
+fn joined(pages: &[PageRef]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(pages.iter().map(|p| p.len()).sum());
+    for page in pages {
+        bytes.extend_from_slice(page);
+    }
+    bytes
+}
+
+impl Codec for StetCodec {
+    fn bound(&self, images: u64, revokes: u64) -> u64 {
+        let chunks = (images as usize).div_ceil(self.per_chunk());
+        let head = frame::head_blocks(
+            chunks,
+            usize::from(self.lanes),
+            images as usize,
+            revokes as usize,
+            self.size(),
+        );
+        head as u64 + images
+    }
+
+    fn encode(&self, tx: &Snapshot) -> Result<Encoded> {
+        let pages: Vec<PageRef> = tx.images.iter().map(|i| Arc::clone(&i.page)).collect();
+        let groups: Vec<&[PageRef]> = pages.chunks(self.per_chunk()).collect();
+        let packed = pack(self.compression, &groups);
+        // What is stored raw comes first: there it lies on block boundaries, and needs no copy.
+        let mut order: Vec<(usize, &Packed)> = packed.iter().enumerate().collect();
+        order.sort_by_key(|(_, p)| p.chunk.how != Stored::Raw);
+        let group = |index: usize| {
+            let first = index * self.per_chunk();
+            first..(first + self.per_chunk()).min(pages.len())
+        };
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let frame = Frame {
+            epoch: self.epoch,
+            seq: tx.id.seq,
+            stamp: tx.stamp,
+            nanoseconds: now.as_nanos() as u64,
+            lane: tx.id.lane.0,
+            chunks: order.iter().map(|(_, p)| p.chunk).collect(),
+            edges: tx.edges.iter().map(|e| (e.lane.0, e.seq)).collect(),
+            images: order
+                .iter()
+                .flat_map(|(i, _)| tx.images.get(group(*i)).unwrap_or_default())
+                .map(|image| image.nr)
+                .collect(),
+            revokes: tx.revokes.clone(),
+        };
+        let mut body: Vec<PageRef> = frame
+            .encode(self.size())
+            .chunks(self.size())
+            .map(|bytes| self.page(bytes))
+            .collect();
+        let mut verbatim = vec![None; pages.len()];
+        let mut stream: Vec<u8> = Vec::new();
+        for (i, packed) in order {
+            match &packed.bytes {
+                Some(bytes) => stream.extend_from_slice(bytes),
+                None => {
+                    for at in group(i) {
+                        if let (Some(page), Some(place)) = (pages.get(at), verbatim.get_mut(at)) {
+                            *place = Some(body.len() as u32);
+                            body.push(Arc::clone(page));
+                        }
+                    }
+                }
+            }
+        }
+        body.extend(stream.chunks(self.size()).map(|bytes| self.page(bytes)));
+        Ok(Encoded {
+            body,
+            seal: None,
+            verbatim,
+        })
+    }
+
+    fn scan(
+        &self,
+        log: &dyn Medium,
+        tail: LogTail,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Scan> {
+        let mut scan = Scan {
+            txs: Vec::new(),
+            end: EndReason::Empty,
+            next_seq: tail.seq,
+        };
+        let Some(start) = tail.at else {
+            return Ok(scan);
+        };
+        let (lane, capacity) = (log.lane(), log.capacity());
+        let (mut at, mut used) = (start, 0);
+        scan.end = loop {
+            progress(used, capacity);
+            if used >= capacity {
+                break EndReason::NoNext("the lane is full".into());
+            }
+            let first = log.read(at, 1)?;
+            let glance = match frame::glance(first.first().map_or(&[][..], |p| &p[..]), capacity) {
+                Ok(glance) => glance,
+                Err(e) => break EndReason::NoNext(e.to_string()),
+            };
+            if (glance.epoch, glance.lane, glance.seq) != (self.epoch, lane.0, scan.next_seq) {
+                break EndReason::NoNext(format!(
+                    "frame {} of lane {}, epoch {:016x}, where frame {} of lane {} was to follow",
+                    glance.seq, glance.lane, glance.epoch, scan.next_seq, lane.0
+                ));
+            }
+            if used + glance.blocks > capacity {
+                break EndReason::NoNext(format!("a frame of {} blocks", glance.blocks));
+            }
+            let frame = match self.read_head(log, at, glance.head_blocks)? {
+                Ok(frame) => frame,
+                Err(e) => break EndReason::Torn(e.to_string()),
+            };
+            if let Err(e) = self.prove(log, at, &frame)? {
+                break EndReason::Torn(e.to_string());
+            }
+            let mut edges = CommitPoint::none();
+            for (lane, seq) in &frame.edges {
+                edges.add(TxId {
+                    lane: Lane(*lane),
+                    seq: *seq,
+                });
+            }
+            let places = frame.chunks.iter().enumerate().flat_map(|(chunk, c)| {
+                let images = c.raw / self.block_size.max(1);
+                (0..images).map(move |i| ImageRef {
+                    at,
+                    flags: chunk as u32,
+                    check: i,
+                })
+            });
+            scan.txs.push(ScannedTx {
+                id: TxId {
+                    lane,
+                    seq: frame.seq,
+                },
+                stamp: frame.stamp,
+                edges,
+                images: frame.images.iter().copied().zip(places).collect(),
+                revokes: frame.revokes.clone(),
+                at,
+                blocks: glance.blocks,
+            });
+            scan.next_seq += 1;
+            used += glance.blocks;
+            at = log.advance(at, glance.blocks);
+        };
+        Ok(scan)
+    }
+
+    fn images(&self, log: &dyn Medium, _: TxId, refs: &[ImageRef]) -> Result<Vec<PageRef>> {
+        let mut frames: HashMap<u64, Frame> = HashMap::new();
+        let mut chunks: HashMap<(u64, u32), Vec<u8>> = HashMap::new();
+        let mut out = Vec::with_capacity(refs.len());
+        for image in refs {
+            if !frames.contains_key(&image.at) {
+                let first = log.read(image.at, 1)?;
+                let block = first.first().map_or(&[][..], |p| &p[..]);
+                let glance = frame::glance(block, log.capacity())?;
+                let frame = self.read_head(log, image.at, glance.head_blocks)??;
+                frames.insert(image.at, frame);
+            }
+            let key = (image.at, image.flags);
+            if let Some(frame) = frames.get(&image.at)
+                && !chunks.contains_key(&key)
+            {
+                let chunk = self.read_chunk(log, image.at, frame, image.flags as usize)??;
+                chunks.insert(key, chunk);
+            }
+            let from = image.check as usize * self.size();
+            let bytes = chunks
+                .get(&key)
+                .and_then(|c| c.get(from..from + self.size()))
+                .ok_or_else(|| OnDiskError::Corrupt {
+                    what: "StetFS log frame",
+                    detail: format!(
+                        "image {} of chunk {} at log block {}",
+                        image.check, image.flags, image.at
+                    ),
+                })?;
+            out.push(self.page(bytes));
+        }
+        Ok(out)
+    }
+}

@@ -1,0 +1,202 @@
+//! Opening a StetFS log, and making one in the journal inode.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+use stetfs_ondisk::OnDiskError;
+use stetfs_ondisk::jbd2::{IncompatFlags, JournalSuperblock};
+use stetfs_ondisk::stet::header::{
+    COPY_BYTES, Lane as LaneHeader, LogHeader, MAX_LANES, copy_at, copy_blocks,
+};
+
+use super::codec::StetCodec;
+use super::compress::Compression;
+use super::ring::{SharedHeader, StetRing, write_copy};
+use crate::engine::Canary;
+use crate::error::Result;
+use crate::ids::Lane;
+use crate::jbd2::{Jbd2Ring, LogArea};
+use crate::policy::{CopyHome, Medium, OneLane, Scheme};
+
+/// A lane has at least so many blocks: below that hardly an operation fits a transaction.
+const MIN_LANE: u64 = 64;
+
+/// How a log is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StetOptions {
+    /// Lanes.
+    pub lanes: u16,
+    /// How chunks are compressed.
+    pub compression: Compression,
+    /// Raw bytes of a chunk.
+    pub chunk: u32,
+}
+
+impl Default for StetOptions {
+    fn default() -> StetOptions {
+        StetOptions {
+            lanes: 1,
+            compression: Compression::None,
+            chunk: 128 << 10,
+        }
+    }
+}
+
+/// A StetFS log that was opened.
+pub struct StetLog {
+    area: LogArea,
+    /// What block 0 says while the log is in use.
+    sb: JournalSuperblock,
+    header: LogHeader,
+    canary: Canary,
+}
+
+impl StetLog {
+    /// Reads the header behind the jbd2 superblock `sb`, which says that there is one.
+    ///
+    /// # Errors
+    /// The device's; `Corrupt` if neither copy is valid or they are of another block size.
+    pub fn open(area: LogArea, sb: JournalSuperblock, canary: Canary) -> Result<StetLog> {
+        let mut copies = Vec::new();
+        for copy in 0..2 {
+            let first = copy_at(copy, area.block_size());
+            let pages = area.read(first..first + copy_blocks(area.block_size()))?;
+            let mut bytes: Vec<u8> = pages.iter().flat_map(|p| p.iter().copied()).collect();
+            bytes.truncate(COPY_BYTES);
+            copies.push(LogHeader::decode(&bytes, area.blocks()));
+        }
+        let best = copies
+            .iter()
+            .flatten()
+            .max_by_key(|header| header.generation)
+            .cloned();
+        let header = match (best, copies.into_iter().next()) {
+            (Some(header), _) => header,
+            (None, Some(Err(e))) => return Err(e.into()),
+            (None, _) => return Err(damaged("no copy of the header".into())),
+        };
+        if header.block_size != area.block_size() || header.uuid != sb.s_uuid {
+            return Err(damaged(format!(
+                "made for blocks of {} bytes and another volume",
+                header.block_size
+            )));
+        }
+        Ok(StetLog {
+            area,
+            sb,
+            header,
+            canary,
+        })
+    }
+
+    /// Makes an empty log in the area of an empty jbd2 log with superblock `sb`, durably. From then
+    /// on other programs refuse the volume, until the log is retired.
+    ///
+    /// # Errors
+    /// The device's; `Unsupported` if the area is too small for the lanes.
+    pub fn make(
+        area: LogArea,
+        sb: JournalSuperblock,
+        options: &StetOptions,
+        canary: Canary,
+    ) -> Result<StetLog> {
+        let size = area.block_size();
+        let first = copy_at(1, size) + copy_blocks(size);
+        let lanes = u64::from(options.lanes.max(1));
+        // What fast commits use lies behind the ring, and stays.
+        let end = u64::from(sb.ring_end()).min(area.blocks());
+        let each = end.saturating_sub(first) / lanes;
+        if each < MIN_LANE || lanes > MAX_LANES as u64 {
+            return Err(OnDiskError::Unsupported {
+                feature: format!(
+                    "{lanes} lanes in a journal of {end} blocks (each needs {MIN_LANE}; make the journal larger: tune2fs -J size=)"
+                ),
+            }
+            .into());
+        }
+        let header = LogHeader {
+            generation: 1,
+            epoch: fresh_epoch(),
+            horizon: 0,
+            uuid: sb.s_uuid,
+            block_size: size,
+            lanes: (0..lanes)
+                .map(|i| LaneHeader {
+                    first: first + i * each,
+                    end: first + (i + 1) * each,
+                    tail_at: 0,
+                    tail_seq: 1,
+                })
+                .collect(),
+        };
+        // An older log's copies must not outrank this one's: both are written.
+        write_copy(&area, &header, true)?;
+        let header = LogHeader {
+            generation: 2,
+            ..header
+        };
+        write_copy(&area, &header, true)?;
+        let mut marked = sb;
+        marked.set_incompat(sb.incompat() | IncompatFlags::STET);
+        Jbd2Ring::write_superblock(&area, &mut marked, true)?;
+        Ok(StetLog {
+            area,
+            sb: marked,
+            header,
+            canary,
+        })
+    }
+
+    /// The header as it was read.
+    pub fn header(&self) -> &LogHeader {
+        &self.header
+    }
+
+    /// The policies for this log. `options` say how it is written; lanes are those it has.
+    pub fn scheme(&self, options: &StetOptions) -> Scheme {
+        let shared = SharedHeader::new(self.area.clone(), self.header.clone());
+        let lanes = self.header.lanes.len() as u16;
+        let mut plain = self.sb;
+        plain.set_incompat(self.sb.incompat() - IncompatFlags::STET);
+        let mut plain = Some(Jbd2Ring::superblock_page(&self.area, &mut plain));
+        let media = (0..lanes)
+            .filter_map(|i| StetRing::new(&shared, Lane(i), plain.take()))
+            .map(|ring| Box::new(ring) as Box<dyn Medium>)
+            .collect();
+        Scheme {
+            ordering: Box::new(OneLane),
+            codec: Box::new(StetCodec {
+                block_size: self.area.block_size(),
+                epoch: self.header.epoch,
+                lanes,
+                compression: options.compression,
+                chunk: options.chunk,
+                skip_checksums: self.canary.skip_checksums,
+            }),
+            media,
+            home: Box::new(CopyHome),
+        }
+    }
+}
+
+fn damaged(detail: String) -> crate::JournalError {
+    OnDiskError::Corrupt {
+        what: "StetFS log header",
+        detail,
+    }
+    .into()
+}
+
+/// 64 bits that no log had before: keyed from the operating system's randomness.
+fn fresh_epoch() -> u64 {
+    let mut hasher = RandomState::new().build_hasher();
+    hasher.write_u32(std::process::id());
+    hasher.finish()
+}
+
+impl std::fmt::Debug for StetLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StetLog")
+            .field("header", &self.header)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,159 @@
+//! A lane of the StetFS log, and the header that all lanes share.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use stetfs_block::{BlockDevice, Write, WriteList};
+use stetfs_cache::{Page, PageRef};
+use stetfs_ondisk::stet::header::{COPY_BYTES, LogHeader, copy_at, copy_blocks};
+
+use crate::error::Result;
+use crate::ids::Lane;
+use crate::jbd2::LogArea;
+use crate::policy::{Encoded, LogTail, Medium};
+
+/// The header, in memory as on the device.
+pub(super) struct SharedHeader {
+    area: LogArea,
+    header: Mutex<LogHeader>,
+}
+
+impl SharedHeader {
+    pub(super) fn new(area: LogArea, header: LogHeader) -> Arc<SharedHeader> {
+        Arc::new(SharedHeader {
+            area,
+            header: Mutex::new(header),
+        })
+    }
+
+    /// Writes a changed header over the older copy, durably.
+    pub(super) fn change(&self, barrier: bool, change: impl FnOnce(&mut LogHeader)) -> Result<()> {
+        let mut header = self.header.lock();
+        let mut next = header.clone();
+        next.generation += 1;
+        change(&mut next);
+        write_copy(&self.area, &next, barrier)?;
+        *header = next;
+        Ok(())
+    }
+
+    fn lane(&self, lane: Lane) -> Option<stetfs_ondisk::stet::header::Lane> {
+        self.header.lock().lanes.get(usize::from(lane.0)).copied()
+    }
+}
+
+/// Writes a header to the copy of its generation.
+pub(super) fn write_copy(area: &LogArea, header: &LogHeader, barrier: bool) -> Result<()> {
+    let mut page = Page::zeroed(COPY_BYTES);
+    page.iter_mut()
+        .zip(header.encode())
+        .for_each(|(to, from)| *to = from);
+    let size = area.block_size() as usize;
+    let first = copy_at(header.generation, area.block_size());
+    let mut list = WriteList::new();
+    for (i, piece) in (0..copy_blocks(area.block_size())).zip(page.chunks(size.min(COPY_BYTES))) {
+        list.push(area.offset(first + i), piece);
+    }
+    if barrier {
+        list.submit_flush(&**area.device())?;
+    } else {
+        list.submit(&**area.device())?;
+    }
+    Ok(())
+}
+
+/// A lane: a ring of log blocks whose frames prove themselves.
+pub struct StetRing {
+    shared: Arc<SharedHeader>,
+    lane: Lane,
+    first: u64,
+    end: u64,
+    /// Written to block 0 when the use of the log ends; the first lane has it.
+    plain: Option<Page>,
+}
+
+impl StetRing {
+    pub(super) fn new(
+        shared: &Arc<SharedHeader>,
+        lane: Lane,
+        plain: Option<Page>,
+    ) -> Option<StetRing> {
+        let place = shared.lane(lane)?;
+        Some(StetRing {
+            shared: Arc::clone(shared),
+            lane,
+            first: place.first,
+            end: place.end,
+            plain,
+        })
+    }
+
+    fn area(&self) -> &LogArea {
+        &self.shared.area
+    }
+}
+
+impl Medium for StetRing {
+    fn lane(&self) -> Lane {
+        self.lane
+    }
+
+    fn first(&self) -> u64 {
+        self.first
+    }
+
+    fn end(&self) -> u64 {
+        self.end
+    }
+
+    fn commit(
+        &self,
+        at: u64,
+        tx: &Encoded,
+        barrier: bool,
+        send: &mut dyn FnMut(&WriteList<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let mut list = WriteList::new();
+        for (i, page) in tx.body.iter().chain(&tx.seal).enumerate() {
+            list.push(self.area().offset(self.advance(at, i as u64)), page);
+        }
+        send(&list)?;
+        if barrier {
+            self.area().device().flush()?;
+        }
+        Ok(())
+    }
+
+    fn one_flush(&self) -> bool {
+        true
+    }
+
+    fn set_tail(&self, tail: LogTail, barrier: bool) -> Result<()> {
+        self.shared.change(barrier, |header| {
+            if let Some(lane) = header.lanes.get_mut(usize::from(self.lane.0)) {
+                lane.tail_at = tail.at.unwrap_or(0);
+                lane.tail_seq = tail.seq;
+            }
+        })
+    }
+
+    fn tail(&self) -> LogTail {
+        let lane = self.shared.lane(self.lane);
+        LogTail {
+            seq: lane.map_or(1, |l| l.tail_seq),
+            at: lane.map(|l| l.tail_at).filter(|at| *at != 0),
+        }
+    }
+
+    fn read(&self, at: u64, count: u64) -> Result<Vec<PageRef>> {
+        self.area().read((0..count).map(|i| self.advance(at, i)))
+    }
+
+    fn retire(&self) -> Result<()> {
+        if let Some(plain) = &self.plain {
+            let write = [Write::new(self.area().offset(0), plain)];
+            self.area().device().write_batch_flush(&write)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,438 @@
+//! Frames: one transaction each, from a block boundary on: head, table, and the images in chunks.
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::{checksum, pieces};
+use crate::error::{Result, corrupt};
+
+const WHAT: &str = "StetFS log frame";
+const MAGIC: [u8; 8] = *b"stetfrm1";
+/// Offset of `sum`.
+const SUM_AT: usize = 8;
+/// Bytes of the head; the table follows.
+pub const HEAD_BYTES: usize = size_of::<RawHead>();
+/// The most raw bytes of one chunk.
+pub const MAX_CHUNK: usize = 16 << 20;
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawHead {
+    magic: [u8; 8],
+    sum: U64,
+    epoch: U64,
+    seq: U64,
+    stamp: U64,
+    nanoseconds: U64,
+    lane: U16,
+    kind: U16,
+    blocks: U32,
+    table_bytes: U32,
+    images: U32,
+    revokes: U32,
+    edges: U32,
+    chunks: U32,
+    flags: U32,
+}
+
+const _: () = assert!(HEAD_BYTES == 80);
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawChunk {
+    sum: U64,
+    stored: U32,
+    raw: U32,
+    codec: u8,
+    padding: [u8; 7],
+}
+
+const _: () = assert!(size_of::<RawChunk>() == 24);
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawEdge {
+    lane: U16,
+    padding: [u8; 6],
+    seq: U64,
+}
+
+const _: () = assert!(size_of::<RawEdge>() == 16);
+
+/// How a chunk is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Stored {
+    /// As it is.
+    Raw = 0,
+    /// An LZ4 block.
+    Lz4 = 1,
+    /// A Zstandard frame.
+    Zstd = 2,
+}
+
+impl Stored {
+    fn from_u8(value: u8) -> Option<Stored> {
+        [Stored::Raw, Stored::Lz4, Stored::Zstd]
+            .into_iter()
+            .find(|s| *s as u8 == value)
+    }
+}
+
+/// Some images, stored together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    /// Checksum of the stored bytes.
+    pub sum: u64,
+    /// Bytes in the log.
+    pub stored: u32,
+    /// Bytes of the images.
+    pub raw: u32,
+    /// How.
+    pub how: Stored,
+}
+
+/// A frame's head and table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// The log's epoch.
+    pub epoch: u64,
+    /// The lane's sequence.
+    pub seq: u64,
+    /// Its place in the order of commits.
+    pub stamp: u64,
+    /// Wall-clock time, nanoseconds since 1970.
+    pub nanoseconds: u64,
+    /// The lane.
+    pub lane: u16,
+    /// The chunks, as they follow each other in the payload.
+    pub chunks: Vec<Chunk>,
+    /// Dependencies: lane and sequence.
+    pub edges: Vec<(u16, u64)>,
+    /// Home blocks of the images, in the order of the chunks' raw bytes.
+    pub images: Vec<u64>,
+    /// Blocks whose older images are void.
+    pub revokes: Vec<u64>,
+}
+
+/// Bytes of a table.
+fn table_bytes(chunks: usize, edges: usize, images: usize, revokes: usize) -> Option<usize> {
+    chunks
+        .checked_mul(size_of::<RawChunk>())?
+        .checked_add(edges.checked_mul(size_of::<RawEdge>())?)?
+        .checked_add(images.checked_mul(8)?)?
+        .checked_add(revokes.checked_mul(8)?)
+}
+
+/// Blocks of a head and table for so many of each; the payload begins behind them.
+#[must_use]
+pub fn head_blocks(
+    chunks: usize,
+    edges: usize,
+    images: usize,
+    revokes: usize,
+    block_size: usize,
+) -> usize {
+    let table = table_bytes(chunks, edges, images, revokes).unwrap_or(usize::MAX - HEAD_BYTES);
+    pieces(HEAD_BYTES + table, block_size)
+}
+
+impl Frame {
+    /// Blocks of the head and table.
+    #[must_use]
+    pub fn head_blocks(&self, block_size: usize) -> usize {
+        head_blocks(
+            self.chunks.len(),
+            self.edges.len(),
+            self.images.len(),
+            self.revokes.len(),
+            block_size,
+        )
+    }
+
+    /// Bytes of all chunks.
+    #[must_use]
+    pub fn payload_bytes(&self) -> u64 {
+        self.chunks.iter().map(|c| u64::from(c.stored)).sum()
+    }
+
+    /// Blocks of the whole frame.
+    #[must_use]
+    pub fn blocks(&self, block_size: usize) -> u64 {
+        self.head_blocks(block_size) as u64 + self.payload_bytes().div_ceil(block_size as u64)
+    }
+
+    /// Head and table as whole blocks.
+    #[must_use]
+    pub fn encode(&self, block_size: usize) -> Vec<u8> {
+        let table = table_bytes(
+            self.chunks.len(),
+            self.edges.len(),
+            self.images.len(),
+            self.revokes.len(),
+        );
+        let head = RawHead {
+            magic: MAGIC,
+            sum: 0.into(),
+            epoch: self.epoch.into(),
+            seq: self.seq.into(),
+            stamp: self.stamp.into(),
+            nanoseconds: self.nanoseconds.into(),
+            lane: self.lane.into(),
+            kind: 1.into(),
+            blocks: (self.blocks(block_size) as u32).into(),
+            table_bytes: (table.unwrap_or(usize::MAX) as u32).into(),
+            images: (self.images.len() as u32).into(),
+            revokes: (self.revokes.len() as u32).into(),
+            edges: (self.edges.len() as u32).into(),
+            chunks: (self.chunks.len() as u32).into(),
+            flags: 0.into(),
+        };
+        let size = self.head_blocks(block_size) * block_size;
+        let mut out = Vec::with_capacity(size);
+        out.extend_from_slice(head.as_bytes());
+        for chunk in &self.chunks {
+            let raw = RawChunk {
+                sum: chunk.sum.into(),
+                stored: chunk.stored.into(),
+                raw: chunk.raw.into(),
+                codec: chunk.how as u8,
+                padding: [0; 7],
+            };
+            out.extend_from_slice(raw.as_bytes());
+        }
+        for (lane, seq) in &self.edges {
+            let raw = RawEdge {
+                lane: (*lane).into(),
+                padding: [0; 6],
+                seq: (*seq).into(),
+            };
+            out.extend_from_slice(raw.as_bytes());
+        }
+        for nr in self.images.iter().chain(&self.revokes) {
+            out.extend_from_slice(&nr.to_le_bytes());
+        }
+        let sum = checksum(&out);
+        crate::bytes::put(&mut out, SUM_AT, &sum.to_le_bytes());
+        out.resize(size, 0);
+        out
+    }
+}
+
+/// What the first block of a frame says of it, unproven.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Glance {
+    /// The log's epoch.
+    pub epoch: u64,
+    /// The lane.
+    pub lane: u16,
+    /// The lane's sequence.
+    pub seq: u64,
+    /// Blocks of the head and table.
+    pub head_blocks: u64,
+    /// Blocks of the whole frame.
+    pub blocks: u64,
+}
+
+/// Looks at the first block of what may be a frame. `capacity`: blocks of its lane.
+///
+/// # Errors
+/// `Corrupt`, with what is there instead.
+pub fn glance(block: &[u8], capacity: u64) -> Result<Glance> {
+    let head = raw_head(block)?;
+    let head_bytes = HEAD_BYTES as u64 + u64::from(head.table_bytes.get());
+    let head_blocks = head_bytes.div_ceil(block.len().max(1) as u64);
+    let blocks = u64::from(head.blocks.get());
+    if head_blocks > blocks || blocks > capacity {
+        return Err(corrupt!(
+            WHAT,
+            "a head of {head_blocks} blocks in a frame of {blocks} in a lane of {capacity}"
+        ));
+    }
+    Ok(Glance {
+        epoch: head.epoch.get(),
+        lane: head.lane.get(),
+        seq: head.seq.get(),
+        head_blocks,
+        blocks,
+    })
+}
+
+fn raw_head(bytes: &[u8]) -> Result<RawHead> {
+    let (head, _) =
+        RawHead::read_from_prefix(bytes).map_err(|_| corrupt!(WHAT, "{} bytes", bytes.len()))?;
+    if head.magic != MAGIC {
+        return Err(corrupt!(WHAT, "no frame starts here"));
+    }
+    Ok(head)
+}
+
+/// Reads head and table from whole blocks, and proves them. The chunks prove themselves, by their sums.
+///
+/// # Errors
+/// `Corrupt`: the checksum does not match, or the numbers contradict each other.
+pub fn decode(bytes: &[u8], block_size: usize) -> Result<Frame> {
+    let head = raw_head(bytes)?;
+    let end = HEAD_BYTES.saturating_add(head.table_bytes.get() as usize);
+    let mut blank = bytes.get(..end).unwrap_or(bytes).to_vec();
+    crate::bytes::put(&mut blank, SUM_AT, &[0; 8]);
+    if checksum(&blank) != head.sum.get() {
+        return Err(corrupt!(WHAT, "checksum of the head does not match"));
+    }
+    decode_unproven(bytes, block_size)
+}
+
+/// The same without the proof: for a deliberate fault, to show that the proof is needed.
+///
+/// # Errors
+/// `Corrupt`: the numbers contradict each other.
+pub fn decode_unproven(bytes: &[u8], block_size: usize) -> Result<Frame> {
+    let head = raw_head(bytes)?;
+    let table = head.table_bytes.get() as usize;
+    let whole = bytes
+        .get(..HEAD_BYTES.saturating_add(table))
+        .ok_or_else(|| corrupt!(WHAT, "a table of {table} bytes in {}", bytes.len()))?;
+    let [chunks, edges, images, revokes] =
+        [head.chunks, head.edges, head.images, head.revokes].map(|n| n.get() as usize);
+    if table_bytes(chunks, edges, images, revokes) != Some(table) {
+        return Err(corrupt!(
+            WHAT,
+            "a table of {table} bytes for {chunks} chunks, {edges} edges, {images} images, {revokes} revokes"
+        ));
+    }
+    if head.kind.get() != 1 || head.flags.get() != 0 {
+        return Err(crate::error::OnDiskError::Unsupported {
+            feature: format!(
+                "StetFS log frame of kind {} with flags {:#x}",
+                head.kind.get(),
+                head.flags.get()
+            ),
+        });
+    }
+    let rest = whole.get(HEAD_BYTES..).unwrap_or_default();
+    let short = |_| corrupt!(WHAT, "the table is too short");
+    let (raw_chunks, rest) =
+        <[RawChunk]>::ref_from_prefix_with_elems(rest, chunks).map_err(|e| short(e.to_string()))?;
+    let (raw_edges, rest) =
+        <[RawEdge]>::ref_from_prefix_with_elems(rest, edges).map_err(|e| short(e.to_string()))?;
+    let (raw_images, rest) =
+        <[U64]>::ref_from_prefix_with_elems(rest, images).map_err(|e| short(e.to_string()))?;
+    let (raw_revokes, _) =
+        <[U64]>::ref_from_prefix_with_elems(rest, revokes).map_err(|e| short(e.to_string()))?;
+    let mut list = Vec::with_capacity(chunks);
+    let mut raw_bytes = 0u64;
+    for chunk in raw_chunks {
+        let how = Stored::from_u8(chunk.codec)
+            .ok_or_else(|| corrupt!(WHAT, "a chunk stored in way {}", chunk.codec))?;
+        let (stored, raw) = (chunk.stored.get(), chunk.raw.get());
+        if raw == 0
+            || raw as usize > MAX_CHUNK
+            || !(raw as usize).is_multiple_of(block_size.max(1))
+            || stored > raw
+            || (how == Stored::Raw && stored != raw)
+        {
+            return Err(corrupt!(WHAT, "a chunk of {raw} bytes stored in {stored}"));
+        }
+        raw_bytes += u64::from(raw);
+        list.push(Chunk {
+            sum: chunk.sum.get(),
+            stored,
+            raw,
+            how,
+        });
+    }
+    if raw_bytes != images as u64 * block_size as u64 {
+        return Err(corrupt!(WHAT, "{raw_bytes} bytes for {images} images"));
+    }
+    let frame = Frame {
+        epoch: head.epoch.get(),
+        seq: head.seq.get(),
+        stamp: head.stamp.get(),
+        nanoseconds: head.nanoseconds.get(),
+        lane: head.lane.get(),
+        chunks: list,
+        edges: raw_edges
+            .iter()
+            .map(|e| (e.lane.get(), e.seq.get()))
+            .collect(),
+        images: raw_images.iter().map(|n| n.get()).collect(),
+        revokes: raw_revokes.iter().map(|n| n.get()).collect(),
+    };
+    if frame.blocks(block_size) != u64::from(head.blocks.get()) {
+        return Err(corrupt!(
+            WHAT,
+            "{} blocks, but its parts take {}",
+            head.blocks.get(),
+            frame.blocks(block_size)
+        ));
+    }
+    Ok(frame)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn frame(images: usize) -> Frame {
+        let chunks = (0..images)
+            .map(|i| Chunk {
+                sum: i as u64 * 3,
+                stored: if i % 2 == 0 { 1024 } else { 300 },
+                raw: 1024,
+                how: if i % 2 == 0 { Stored::Raw } else { Stored::Lz4 },
+            })
+            .collect();
+        Frame {
+            epoch: 5,
+            seq: 6,
+            stamp: 7,
+            nanoseconds: 8,
+            lane: 1,
+            chunks,
+            edges: vec![(0, 4), (3, 9)],
+            images: (0..images as u64).map(|i| i * 17).collect(),
+            revokes: vec![1, 2, 3],
+        }
+    }
+
+    #[test]
+    fn round_trip() {
+        for images in [0, 1, 5, 200] {
+            let frame = frame(images);
+            let bytes = frame.encode(1024);
+            assert_eq!(bytes.len(), frame.head_blocks(1024) * 1024);
+            assert_eq!(decode(&bytes, 1024), Ok(frame.clone()));
+            let glance = glance(&bytes[..1024], 1000).unwrap();
+            assert_eq!(
+                (glance.head_blocks, glance.blocks),
+                (bytes.len() as u64 / 1024, frame.blocks(1024))
+            );
+        }
+    }
+
+    #[test]
+    fn frames_longer_than_their_lane_are_refused() {
+        assert!(glance(&frame(200).encode(1024)[..1024], 100).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_changed_byte_is_noticed(images in 0usize..80, at: usize, by in 1u8..) {
+            let mut bytes = frame(images).encode(1024);
+            let used = HEAD_BYTES + images * 32 + 2 * 16 + 3 * 8;
+            bytes[at % used] ^= by;
+            prop_assert!(decode(&bytes, 1024).is_err());
+        }
+
+        #[test]
+        fn noise_is_no_frame(mut bytes in proptest::collection::vec(any::<u8>(), 0..4000)) {
+            let n = bytes.len().min(8);
+            bytes[..n].copy_from_slice(&MAGIC[..n]);
+            prop_assert!(decode(&bytes, 1024).is_err());
+            let _ = glance(&bytes, 100);
+        }
+    }
+}

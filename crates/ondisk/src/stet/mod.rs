@@ -1,0 +1,18 @@
+//! The StetFS log: the header with its lanes, and frames that prove themselves (`docs/format/stet.md`).
+//! Little endian.
+
+pub mod frame;
+pub mod header;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+/// The checksum of the log: XXH3, 64 bits.
+#[must_use]
+pub fn checksum(bytes: &[u8]) -> u64 {
+    xxh3_64(bytes)
+}
+
+/// A whole number of `size`-byte pieces that hold `bytes`.
+fn pieces(bytes: usize, size: usize) -> usize {
+    bytes.div_ceil(size.max(1))
+}
