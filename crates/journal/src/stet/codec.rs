@@ -1,6 +1,7 @@
 //! The codec of the StetFS log: a transaction is one frame.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -312,12 +313,12 @@ impl Codec for StetCodec {
         let mut chunks: HashMap<(u64, u32), Vec<u8>> = HashMap::new();
         let mut out = Vec::with_capacity(refs.len());
         for image in refs {
-            if !frames.contains_key(&image.at) {
+            if let Entry::Vacant(entry) = frames.entry(image.at) {
                 let first = log.read(image.at, 1)?;
                 let block = first.first().map_or(&[][..], |p| &p[..]);
                 let glance = frame::glance(block, log.capacity())?;
                 let frame = self.read_head(log, image.at, glance.head_blocks)??;
-                frames.insert(image.at, frame);
+                entry.insert(frame);
             }
             let key = (image.at, image.flags);
             if let Some(frame) = frames.get(&image.at)
