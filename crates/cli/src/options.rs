@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use stetfs::{Atime, Direct, FsOptions, OnError, Preset, VolumeOptions};
+use stetfs::{Atime, Compression, Direct, FsOptions, OnError, Preset, VolumeOptions};
 use stetfs_fuse::{IoUring, MountOptions, ServeOptions, VolumeFsOptions};
 
 use crate::failure::{Code, Failure, Result};
@@ -13,6 +13,8 @@ pub(crate) struct Options {
     pub(crate) read_only: bool,
     pub(crate) remount: bool,
     pub(crate) preset: Option<Preset>,
+    pub(crate) compression: Option<Compression>,
+    pub(crate) chunk: Option<u32>,
     pub(crate) commit_secs: Option<u32>,
     pub(crate) cache_bytes: Option<u64>,
     pub(crate) atime: Option<Atime>,
@@ -149,6 +151,8 @@ fn apply(
             &mut o.preset,
             required(value, |v| v.parse().map_err(|e| format!("{e}"))).map(Some),
         ),
+        "compress" => set(&mut o.compression, required(value, str::parse).map(Some)),
+        "chunk" => set(&mut o.chunk, required(value, chunk).map(Some)),
         "commit" => set(&mut o.commit_secs, required(value, number).map(Some)),
         "cache" => set(&mut o.cache_bytes, required(value, size).map(Some)),
         "io_uring" => match value {
@@ -174,6 +178,14 @@ fn required<T>(
     read: impl FnOnce(&str) -> std::result::Result<T, String>,
 ) -> std::result::Result<T, String> {
     read(value.ok_or("needs a value")?)
+}
+
+fn chunk(v: &str) -> std::result::Result<u32, String> {
+    let bytes = size(v)?;
+    u32::try_from(bytes)
+        .ok()
+        .filter(|n| (4096..=16 << 20).contains(n))
+        .ok_or_else(|| "is a size from 4K to 16M".to_owned())
 }
 
 fn number(v: &str) -> std::result::Result<u32, String> {
@@ -220,6 +232,12 @@ impl Options {
                     .into(),
             ));
         }
+        let preset = self.preset.unwrap_or_default();
+        if preset.is_jbd2() && (self.compression.is_some() || self.chunk.is_some()) {
+            return Err(bad(format!(
+                "compress and chunk need a preset with StetFS's own log, such as journal=ldj, not {preset}"
+            )));
+        }
         let defaults = FsOptions::default();
         let fs = FsOptions {
             read_only: self.read_only,
@@ -238,8 +256,10 @@ impl Options {
             ..defaults
         };
         Ok(VolumeOptions {
-            preset: self.preset.unwrap_or_default(),
+            preset,
             fs,
+            compression: self.compression,
+            chunk: self.chunk,
             direct: Direct::Auto,
             ..Default::default()
         })

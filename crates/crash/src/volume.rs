@@ -116,6 +116,7 @@ pub fn sums(fs: &Fs, seen: &Seen) -> (u64, u64) {
 pub fn options(preset: Preset) -> FsOptions {
     FsOptions {
         data: preset.data_mode(),
+        log: preset.log_format(),
         commit_secs: 3600,
         cache_bytes: 4 << 20,
         ..FsOptions::default()

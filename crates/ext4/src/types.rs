@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use stetfs_journal::LogFormat;
 pub use stetfs_journal::{BlockNr, Ino};
 use stetfs_ondisk::ext4::time::Timestamp;
 
@@ -213,6 +214,8 @@ pub struct FsStats {
     pub cache: stetfs_cache::CacheStats,
     /// The journal.
     pub journal: stetfs_journal::JournalStats,
+    /// What the journal's codec decides, and why; for people.
+    pub packing_note: Option<String>,
     /// File data that is newer than its home, bytes.
     pub dirty_bytes: u64,
     /// Inodes in memory.
@@ -266,6 +269,8 @@ pub struct FsOptions {
     pub no_recovery: bool,
     /// How file data is journaled.
     pub data: DataMode,
+    /// How the journal is written; decided by the preset.
+    pub log: LogFormat,
     /// Seconds between periodic commits.
     pub commit_secs: u32,
     /// Bound of the cache, bytes.
@@ -291,6 +296,7 @@ impl Default for FsOptions {
             read_only: false,
             no_recovery: false,
             data: DataMode::default(),
+            log: LogFormat::default(),
             commit_secs: 5,
             cache_bytes: 128 << 20,
             on_error: None,

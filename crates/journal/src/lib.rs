@@ -28,7 +28,7 @@ pub use error::{JournalError, Result};
 pub use handle::{BlockMut, Handle};
 pub use head::{Block, Cache, JournalHead};
 pub use ids::{BlockNr, CommitPoint, Credits, Ino, Lane, Stamp, TxId};
-pub use log::{Log, LogFeatures, LogSummary, Record, RecordKind};
+pub use log::{Log, LogFeatures, LogFormat, LogSummary, Record, RecordKind};
 pub use recovery::{RecoveryReport, recover};
 pub use stats::JournalStats;
 pub use tx::{AfterCommit, Image, Snapshot};

@@ -5,20 +5,34 @@
 use std::sync::Arc;
 
 use stetfs_block::BlockDevice;
+use stetfs_ondisk::jbd2::IncompatFlags;
 
 use crate::engine::{Canary, Journal, JournalConfig, max_tx};
 use crate::error::Result;
 use crate::head::Cache;
 use crate::ids::BlockNr;
 use crate::jbd2::{self, Jbd2Log, LogArea};
-use crate::policy::Medium;
+use crate::policy::{Medium, Scheme};
 use crate::recovery::{RecoveryReport, recover};
+use crate::stet::{self, StetLog, StetOptions};
 
 pub use crate::jbd2::{Features as LogFeatures, LogSummary, Record, RecordKind};
+
+/// How a journal is to be written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// As the kernel does.
+    #[default]
+    Jbd2,
+    /// In StetFS's own log.
+    Stet(StetOptions),
+}
 
 /// A log that was opened.
 pub struct Log {
     jbd2: Jbd2Log,
+    /// What lies behind the superblock, if it is not jbd2's.
+    stet: Option<StetLog>,
     canary: Canary,
 }
 
@@ -33,25 +47,50 @@ impl Log {
         runs: &[(BlockNr, u64)],
         canary: Canary,
     ) -> Result<Log> {
-        let area = LogArea::new(device, block_size, runs);
-        Ok(Log {
-            jbd2: Jbd2Log::open(area, canary)?,
-            canary,
-        })
+        Log::open_area(LogArea::new(device, block_size, runs), canary)
+    }
+
+    fn open_area(area: LogArea, canary: Canary) -> Result<Log> {
+        let jbd2 = Jbd2Log::open(area.clone(), canary)?;
+        let sb = jbd2.superblock();
+        let stet = if sb.incompat().contains(IncompatFlags::STET) {
+            Some(StetLog::open(area, *sb, canary)?)
+        } else {
+            None
+        };
+        Ok(Log { jbd2, stet, canary })
     }
 
     /// What the header says.
     pub fn summary(&self) -> LogSummary {
-        self.jbd2.summary()
+        let summary = self.jbd2.summary();
+        let lanes = self.stet.as_ref().map(|log| &log.header().lanes[..]);
+        let Some([first, ..]) = lanes else {
+            return summary;
+        };
+        LogSummary {
+            format: "stetfs",
+            sequence: first.tail_seq as u32,
+            start: first.tail_at as u32,
+            ..summary
+        }
     }
 
-    /// Whether there may be something to replay.
+    /// Whether there may be something to replay, or to put right.
     pub fn is_dirty(&self) -> bool {
-        self.jbd2.is_dirty()
+        self.stet.is_some() || self.jbd2.is_dirty()
     }
 
-    /// Replays the log into the volume of `blocks` blocks, and empties it. With `dry_run` nothing is
-    /// written. `progress` gets (done, of) in log blocks and images.
+    /// The policies for reading the log as it is.
+    fn scheme(&self) -> Scheme {
+        match &self.stet {
+            Some(log) => log.scheme(&StetOptions::default()),
+            None => self.jbd2.scheme(),
+        }
+    }
+
+    /// Replays the log into the volume of `blocks` blocks, and empties it: it is a plain, empty jbd2
+    /// log then. With `dry_run` nothing is written. `progress` gets (done, of) in log blocks and images.
     ///
     /// # Errors
     /// Those of [`recover`]; `Unsupported` for fast commits, which stay as they are.
@@ -61,23 +100,23 @@ impl Log {
         dry_run: bool,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<RecoveryReport> {
-        self.jbd2.check_fast_commits()?;
+        if self.stet.is_none() {
+            self.jbd2.check_fast_commits()?;
+        }
+        let scheme = self.scheme();
         let device = self.jbd2.device();
-        recover(
-            &self.jbd2.scheme(),
-            &**device,
-            blocks,
-            self.canary,
-            dry_run,
-            progress,
-        )
+        let report = recover(&scheme, &**device, blocks, self.canary, dry_run, progress)?;
+        if !dry_run {
+            scheme.media.iter().try_for_each(|m| m.retire())?;
+        }
+        Ok(report)
     }
 
     /// The most blocks that one transaction of a journal in this log may hold: what one write call
     /// can change at once.
     pub fn max_transaction(&self, config: &JournalConfig) -> u64 {
         max_tx(
-            &self.jbd2.scheme(),
+            &self.scheme(),
             0,
             config.memory,
             u64::from(self.summary().block_size),
@@ -89,23 +128,29 @@ impl Log {
     /// # Errors
     /// As [`Log::open`].
     pub fn reopen(&self) -> Result<Log> {
-        Ok(Log {
-            jbd2: Jbd2Log::open(self.jbd2.area().clone(), self.canary)?,
-            canary: self.canary,
-        })
+        Log::open_area(self.jbd2.area().clone(), self.canary)
     }
 
     /// Starts a journal in the empty log.
     ///
     /// # Errors
-    /// The device's. `Corrupt` if the log is not empty.
+    /// The device's. `Corrupt` if the log is not empty; `Unsupported` if it cannot hold the format.
     pub fn start(
-        self,
+        mut self,
         cache: Arc<Cache>,
         features: LogFeatures,
+        format: LogFormat,
         config: JournalConfig,
     ) -> Result<Arc<Journal>> {
-        Journal::start(cache, self.jbd2.prepare(features)?, config)
+        self.jbd2.align(features)?;
+        let scheme = match format {
+            LogFormat::Jbd2 => self.jbd2.scheme(),
+            LogFormat::Stet(options) => {
+                let (area, sb) = (self.jbd2.area().clone(), *self.jbd2.superblock());
+                StetLog::make(area, sb, &options, self.canary)?.scheme(&options)
+            }
+        };
+        Journal::start(cache, scheme, config)
     }
 
     /// Visits the records of the log from its tail on, [`RecordKind::End`] last; images are read and
@@ -114,6 +159,9 @@ impl Log {
     /// # Errors
     /// The device's; `Corrupt` for damage that no crash explains.
     pub fn walk(&self, visit: &mut dyn FnMut(Record) -> Result<()>) -> Result<()> {
+        if self.stet.is_some() {
+            return stet::walk(&self.scheme(), visit);
+        }
         let ring = self.jbd2.ring();
         jbd2::walk(
             &self.jbd2.codec(),

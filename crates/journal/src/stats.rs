@@ -30,6 +30,16 @@ counters! {
     blocks_logged,
     /// Bytes written to the log.
     bytes_logged,
+    /// Bytes of images in the log, before packing.
+    bytes_packed,
+    /// Chunks of images stored as they are, by schemes that pack.
+    chunks_raw,
+    /// Chunks stored as LZ4.
+    chunks_lz4,
+    /// Chunks stored as Zstandard.
+    chunks_zstd,
+    /// Processor time of packing, microseconds.
+    packing_micros,
     /// Images written home by checkpoints.
     blocks_home,
     /// Bytes written home by checkpoints.

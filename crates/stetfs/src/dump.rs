@@ -14,7 +14,7 @@ pub struct JournalRecord {
     /// Block of the log.
     pub log_block: u64,
     /// Transaction.
-    pub transaction: u32,
+    pub transaction: u64,
     /// What it is.
     #[serde(flatten)]
     pub kind: JournalRecordKind,
@@ -40,6 +40,21 @@ pub enum JournalRecordKind {
         time: f64,
         /// Whether its checksum is right.
         valid: bool,
+    },
+    /// A whole transaction of the StetFS log.
+    Frame {
+        /// Its lane.
+        lane: u16,
+        /// Its place in the order of commits.
+        stamp: u64,
+        /// Log blocks it takes.
+        blocks: u64,
+        /// Home blocks of its images.
+        images: Vec<u64>,
+        /// Blocks whose older images must not be replayed.
+        revokes: Vec<u64>,
+        /// Lanes and transactions it depends on.
+        edges: Vec<(u16, u64)>,
     },
     /// A block of the expected transaction that does not prove itself.
     Damaged {
@@ -91,6 +106,21 @@ impl From<Record> for JournalRecord {
             } => JournalRecordKind::Commit {
                 time: sec as f64 + f64::from(nsec) / 1e9,
                 valid,
+            },
+            RecordKind::Frame {
+                lane,
+                stamp,
+                blocks,
+                images,
+                revokes,
+                edges,
+            } => JournalRecordKind::Frame {
+                lane,
+                stamp,
+                blocks,
+                images,
+                revokes,
+                edges,
             },
             RecordKind::Damaged(why) => JournalRecordKind::Damaged { why },
             RecordKind::End(why) => JournalRecordKind::End { why },

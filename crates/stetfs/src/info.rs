@@ -54,7 +54,7 @@ pub struct VolumeInfo {
 /// The journal of a volume.
 #[derive(Clone, Debug, Serialize)]
 pub struct JournalInfo {
-    /// `jbd2`.
+    /// `jbd2` or `stetfs`.
     pub format: &'static str,
     /// Bytes of the log.
     pub size: u64,
@@ -149,7 +149,7 @@ fn journal(log: &Log) -> JournalInfo {
     let summary = log.summary();
     let block = u64::from(summary.block_size);
     JournalInfo {
-        format: "jbd2",
+        format: summary.format,
         size: summary.blocks * block,
         features: summary.features,
         empty: !log.is_dirty(),

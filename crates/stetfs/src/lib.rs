@@ -24,5 +24,6 @@ pub use stats::{CacheStats, DeviceStats, InodeStats, JournalStats, VolumeStats};
 pub use stetfs_block::{BlockDevice, BlockError, Direct, FileDevice, MemDevice, Uring};
 pub use stetfs_ext4::*;
 pub use stetfs_journal::JournalError;
+pub use stetfs_journal::stet::Compression;
 pub use stetfs_ondisk::ext4::time::Timestamp;
 pub use volume::{Volume, VolumeOptions, is_in_use};

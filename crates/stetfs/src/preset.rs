@@ -4,6 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use stetfs_ext4::DataMode;
+use stetfs_journal::LogFormat;
+use stetfs_journal::stet::{Compression, StetOptions};
 
 /// A journal preset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -16,11 +18,19 @@ pub enum Preset {
     Data,
     /// jbd2, data goes home at any time.
     Writeback,
+    /// The StetFS log, data and metadata in one compressed frame and one flush a commit (LDJ, Kang's
+    /// dissertation ch. 4).
+    Ldj,
 }
 
 impl Preset {
     /// All presets, as `journal=` names them.
-    pub const ALL: [Preset; 3] = [Preset::Ordered, Preset::Data, Preset::Writeback];
+    pub const ALL: [Preset; 4] = [
+        Preset::Ordered,
+        Preset::Data,
+        Preset::Writeback,
+        Preset::Ldj,
+    ];
 
     /// The name `journal=` takes.
     pub fn name(self) -> &'static str {
@@ -28,14 +38,31 @@ impl Preset {
             Preset::Ordered => "ordered",
             Preset::Data => "data",
             Preset::Writeback => "writeback",
+            Preset::Ldj => "ldj",
         }
+    }
+
+    /// How the journal is written.
+    pub fn log_format(self) -> LogFormat {
+        match self {
+            Preset::Ordered | Preset::Data | Preset::Writeback => LogFormat::Jbd2,
+            Preset::Ldj => LogFormat::Stet(StetOptions {
+                compression: Compression::Lz4,
+                ..StetOptions::default()
+            }),
+        }
+    }
+
+    /// Whether other programs can replay what a crash leaves.
+    pub fn is_jbd2(self) -> bool {
+        self.log_format() == LogFormat::Jbd2
     }
 
     /// What the journal does with file data.
     pub fn data_mode(self) -> DataMode {
         match self {
             Preset::Ordered => DataMode::Ordered,
-            Preset::Data => DataMode::Journal,
+            Preset::Data | Preset::Ldj => DataMode::Journal,
             Preset::Writeback => DataMode::Writeback,
         }
     }
@@ -49,7 +76,7 @@ impl fmt::Display for Preset {
 
 /// A name that is no preset.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no journal preset {0:?}; the presets are ordered, data and writeback")]
+#[error("there is no journal preset {0:?}; the presets are ordered, data, writeback and ldj")]
 pub struct UnknownPreset(pub String);
 
 impl FromStr for Preset {
@@ -78,6 +105,6 @@ mod tests {
         }
         assert_eq!("journal".parse(), Ok(Preset::Data));
         let error = "fast".parse::<Preset>().map_err(|e| e.to_string());
-        assert!(error.is_err_and(|e| e.contains("ordered, data and writeback")));
+        assert!(error.is_err_and(|e| e.contains("ordered, data, writeback and ldj")));
     }
 }

@@ -23,7 +23,7 @@ pub struct VolumeStats {
 }
 
 /// Counters of the journal.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct JournalStats {
     /// The preset.
     pub preset: &'static str,
@@ -35,6 +35,19 @@ pub struct JournalStats {
     pub plain_syncs: u64,
     /// Bytes written to the log.
     pub bytes_logged: u64,
+    /// Bytes of the images in them, before packing.
+    pub bytes_packed: u64,
+    /// Chunks of images that were stored as they are.
+    pub chunks_raw: u64,
+    /// Chunks stored as LZ4.
+    pub chunks_lz4: u64,
+    /// Chunks stored as Zstandard.
+    pub chunks_zstd: u64,
+    /// Processor time of packing, microseconds.
+    pub packing_micros: u64,
+    /// What `compress=auto` goes by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packing_note: Option<String>,
     /// Bytes that checkpoints sent home.
     pub bytes_home: u64,
     /// Checkpoint rounds.
@@ -111,6 +124,12 @@ impl Volume {
                 syncs: j.syncs,
                 plain_syncs: j.plain_syncs,
                 bytes_logged: j.bytes_logged,
+                bytes_packed: j.bytes_packed,
+                chunks_raw: j.chunks_raw,
+                chunks_lz4: j.chunks_lz4,
+                chunks_zstd: j.chunks_zstd,
+                packing_micros: j.packing_micros,
+                packing_note: fs.packing_note,
                 bytes_home: j.bytes_home,
                 checkpoints: j.checkpoints,
                 forced_checkpoints: j.forced_checkpoints,

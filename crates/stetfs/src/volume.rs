@@ -6,6 +6,9 @@ use std::sync::Arc;
 use stetfs_block::{BlockDevice, BlockError, Direct, FileDevice, OpenOptions, Uring};
 use stetfs_ext4::{Fs, FsError, FsOptions, Result};
 
+use stetfs_journal::LogFormat;
+use stetfs_journal::stet::{Compression, StetOptions};
+
 use crate::preset::Preset;
 
 /// How a volume is opened.
@@ -13,12 +16,29 @@ use crate::preset::Preset;
 pub struct VolumeOptions {
     /// Journal preset; decides [`FsOptions::data`].
     pub preset: Preset,
-    /// Options of the file system. `data` is set from `preset`.
+    /// Options of the file system. `data` and `log` are set from `preset`.
     pub fs: FsOptions,
+    /// Other than the preset's, in StetFS's own log: how it is compressed.
+    pub compression: Option<Compression>,
+    /// Other than the preset's, in StetFS's own log: raw bytes of a chunk.
+    pub chunk: Option<u32>,
     /// Whether requests pass the host's page cache by.
     pub direct: Direct,
     /// Whether io_uring is used.
     pub uring: Uring,
+}
+
+impl VolumeOptions {
+    fn log_format(&self) -> LogFormat {
+        match self.preset.log_format() {
+            LogFormat::Jbd2 => LogFormat::Jbd2,
+            LogFormat::Stet(preset) => LogFormat::Stet(StetOptions {
+                compression: self.compression.unwrap_or(preset.compression),
+                chunk: self.chunk.unwrap_or(preset.chunk),
+                ..preset
+            }),
+        }
+    }
 }
 
 /// A volume that is open, and locked against everyone else, until it is closed.
@@ -61,6 +81,7 @@ impl Volume {
     ) -> Result<Arc<Volume>> {
         let fs_options = FsOptions {
             data: options.preset.data_mode(),
+            log: options.log_format(),
             ..options.fs.clone()
         };
         let fs = Fs::open(Arc::clone(&device) as Arc<dyn BlockDevice>, fs_options)?;

@@ -560,6 +560,7 @@ for_each_preset! {
     ordered: Preset::Ordered;
     data: Preset::Data;
     writeback: Preset::Writeback;
+    ldj: Preset::Ldj;
 }
 
 /// The suite must find the deliberate fault that is planted in `work`. What shows without it too does not count,

@@ -73,6 +73,27 @@ fn line(record: &JournalRecord) -> String {
             let all: Vec<String> = blocks.iter().map(u64::to_string).collect();
             format!("revoke      {} blocks: {}", blocks.len(), all.join(", "))
         }
+        JournalRecordKind::Frame {
+            lane,
+            stamp,
+            blocks,
+            images,
+            revokes,
+            edges,
+        } => {
+            let list = |of: &[u64]| {
+                let texts: Vec<String> = of.iter().map(u64::to_string).collect();
+                texts.join(", ")
+            };
+            let needs: Vec<String> = edges.iter().map(|(l, s)| format!("{l}:{s}")).collect();
+            format!(
+                "frame       lane {lane}, stamp {stamp}, {blocks} log blocks; {} images: {}; revokes: {}; needs: {}",
+                images.len(),
+                list(images),
+                list(revokes),
+                needs.join(", ")
+            )
+        }
         JournalRecordKind::Commit { time, valid: true } => format!("commit      at {time:.6}"),
         JournalRecordKind::Commit { time, valid: false } => {
             format!("commit      at {time:.6} DAMAGED")

@@ -137,8 +137,9 @@ impl Work {
         }
         // With async_commit a crash may leave a commit block whose transaction is torn. StetFS looks at
         // the blocks' checksums before it replays anything; e2fsck 1.47 and the kernel look when it
-        // is too late, fail with EIO, and leave the whole journal unreplayed.
-        if checks.replay && !self.options.async_commit {
+        // is too late, fail with EIO, and leave the whole journal unreplayed. StetFS's own log is
+        // replayed by StetFS alone.
+        if checks.replay && !self.options.async_commit && self.preset.is_jbd2() {
             self.check_replay(crashed)?;
         }
         Ok(())

@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use stetfs::{FileType, Ino, Preset};
+use stetfs::{DataMode, FileType, Ino, Preset};
 
 use crate::tree::{Seen, SeenNode};
 use crate::workload::model::{Content, Kind, Node, NodeId, ROOT};
@@ -296,7 +296,7 @@ impl Case<'_> {
         if *want.data == seen.content {
             return Ok(());
         }
-        if self.preset == Preset::Data {
+        if self.preset.data_mode() == DataMode::Journal {
             let first = want
                 .data
                 .iter()

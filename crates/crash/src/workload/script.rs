@@ -1,6 +1,6 @@
 //! Scripts: operations with what the tree must look like after each.
 
-use stetfs::Preset;
+use stetfs::{DataMode, Preset};
 
 use super::model::State;
 use super::op::Op;
@@ -38,7 +38,7 @@ impl Script {
     fn begin(block: u64, preset: Preset) -> Script {
         Script {
             ops: Vec::new(),
-            states: vec![State::new(block, preset == Preset::Data)],
+            states: vec![State::new(block, preset.data_mode() == DataMode::Journal)],
         }
     }
 

@@ -142,10 +142,13 @@ impl Fs {
             return self.truncate_body(&mut h, inode, body, size);
         }
         self.orphan_add(&h, inode, body)?;
+        self.write_inode(&h, inode, body)?;
         let cut = self.truncate_body(&mut h, inode, body, size);
         h.restart(credits::ORPHAN)?;
         // Also after a failure: what is left of the tree is consistent, and the size tells of it.
-        self.orphan_del(&h, inode, body)?;
+        if body.links() > 0 {
+            self.orphan_del(&h, inode, body)?;
+        }
         self.write_inode_data(&h, inode, body)?;
         cut
     }

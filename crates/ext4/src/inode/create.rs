@@ -95,6 +95,7 @@ impl Fs {
         body: &mut InodeBody,
     ) -> Result<()> {
         body.set_links(0);
-        self.orphan_add(h, inode, body)
+        self.orphan_add(h, inode, body)?;
+        self.store_inode(h, inode, body)
     }
 }

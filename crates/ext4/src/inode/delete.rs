@@ -40,15 +40,18 @@ impl Fs {
         let mut body = inode.body.write();
         let body = &mut *body;
         let mut h = self.journal.begin(LAST_STEP)?;
-        // It became an orphan with its last name; this is for those that never had one.
-        self.orphan_add(&h, inode, body)?;
-        if body.file_acl() != 0 {
-            h.restart(self.xattr_drop_credits())?;
-            self.xattr_drop(&h, inode, body)?;
+        if body.blocks() > 0 || body.size() > 0 {
+            // It became an orphan with its last name; this is for those that never had one.
+            self.orphan_add(&h, inode, body)?;
             self.store_inode(&h, inode, body)?;
+            if body.file_acl() != 0 {
+                h.restart(self.xattr_drop_credits())?;
+                self.xattr_drop(&h, inode, body)?;
+                self.store_inode(&h, inode, body)?;
+            }
+            self.truncate_body(&mut h, inode, body, 0)?;
+            h.restart(LAST_STEP)?;
         }
-        self.truncate_body(&mut h, inode, body, 0)?;
-        h.restart(LAST_STEP)?;
         self.whole(|| self.free_now(&h, inode, body))?;
         h.stop();
         Ok(())
@@ -83,6 +86,7 @@ impl Fs {
             h.restart(credits::ORPHAN)?;
         }
         self.orphan_del(&h, inode, body)?;
+        self.store_inode(&h, inode, body)?;
         h.stop();
         Ok(false)
     }

@@ -45,17 +45,17 @@ pub(crate) struct OrphanFile {
 pub(crate) struct Orphans {
     state: Mutex<State>,
     file: Option<OrphanFile>,
+    /// Free slots of each block of the file. Who changes a block holds its lock.
+    free: Vec<Mutex<u32>>,
     /// Deleted or truncated when the volume was opened.
     pub(crate) finished: AtomicU64,
 }
 
-/// The list, and how full the file's blocks are.
+/// The list.
 pub(crate) struct State {
     head: Ino,
     /// Neighbours of each inode on the list: towards the head, away from it; 0 at the ends.
     links: HashMap<Ino, (Ino, Ino)>,
-    /// Free slots of each block of the file.
-    free: Vec<u32>,
 }
 
 impl State {
@@ -81,8 +81,12 @@ impl Orphans {
         let (file, free) = file.map_or((None, Vec::new()), |(f, free)| (Some(f), free));
         let head = list.first().copied().unwrap_or(0);
         Orphans {
-            state: Mutex::new(Rank::Orphan, State { head, links, free }),
+            state: Mutex::new(Rank::Orphan, State { head, links }),
             file,
+            free: free
+                .into_iter()
+                .map(|n| Mutex::new(Rank::Orphan, n))
+                .collect(),
             finished: AtomicU64::new(0),
         }
     }
@@ -100,31 +104,32 @@ impl Orphans {
     /// Whether the orphan file holds nothing.
     pub(crate) fn file_is_empty(&self, block_size: u32) -> bool {
         let all = orphan_file::slots_per_block(block_size as usize) as u32;
-        self.state.lock().free.iter().all(|free| *free == all)
+        self.free.iter().all(|free| *free.lock() == all)
     }
 }
 
 impl Fs {
     /// Remembers on the volume that the inode is to be deleted (no links) or truncated to its size
-    /// (links). Writes the inode. The caller holds its lock. `credits::ORPHAN`.
+    /// (links). The caller holds its lock, and writes the inode in the same transaction. `credits::ORPHAN`.
     pub(crate) fn orphan_add(
         &self,
         h: &Handle<'_>,
         inode: &Inode,
         body: &mut InodeBody,
     ) -> Result<()> {
-        if body.orphan.is_none() {
-            let place = match self.orphan_file_add(h, inode.ino)? {
-                Some(place) => place,
-                None => self.orphan_list_add(h, inode.ino)?,
-            };
-            body.orphan = Some(place);
-            inode.orphaned.store(true, Ordering::Release);
+        if body.orphan.is_some() {
+            return Ok(());
         }
-        self.store_inode(h, inode, body)
+        let place = match self.orphan_file_add(h, inode.ino)? {
+            Some(place) => place,
+            None => self.orphan_list_add(h, inode.ino)?,
+        };
+        body.orphan = Some(place);
+        inode.orphaned.store(true, Ordering::Release);
+        Ok(())
     }
 
-    /// Forgets what [`orphan_add`](Self::orphan_add) remembered. Writes the inode. `credits::ORPHAN`.
+    /// Forgets what [`orphan_add`](Self::orphan_add) remembered. The caller writes the inode. `credits::ORPHAN`.
     pub(crate) fn orphan_del(
         &self,
         h: &Handle<'_>,
@@ -141,7 +146,7 @@ impl Fs {
         body.orphan = None;
         body.set_dtime(0);
         inode.orphaned.store(false, Ordering::Release);
-        self.store_inode(h, inode, body)
+        Ok(())
     }
 
     fn orphan_list_add(&self, h: &Handle<'_>, ino: Ino) -> Result<OrphanPlace> {
@@ -182,8 +187,7 @@ impl Fs {
         let Some(file) = &self.orphans.file else {
             return Ok(None);
         };
-        let mut state = self.orphans.lock();
-        let count = state.free.len();
+        let count = self.orphans.free.len();
         // Threads start at different blocks, so that their transactions share as little as can be.
         let start = if count == 0 {
             0
@@ -192,11 +196,12 @@ impl Fs {
         };
         for i in 0..count {
             let index = (start + i) % count;
-            let (Some(free), Some(nr)) = (state.free.get(index).copied(), file.blocks.get(index))
+            let (Some(free), Some(nr)) = (self.orphans.free.get(index), file.blocks.get(index))
             else {
                 continue;
             };
-            if free == 0 {
+            let mut free = free.lock();
+            if *free == 0 {
                 continue;
             }
             let block = self.cache.read(*nr)?;
@@ -211,9 +216,7 @@ impl Fs {
             orphan_file::set(&mut page, slot, ino)?;
             orphan_file::update_checksum(file.seed, *nr, &mut page)?;
             drop(page);
-            if let Some(free) = state.free.get_mut(index) {
-                *free -= 1;
-            }
+            *free -= 1;
             return Ok(Some(OrphanPlace::File {
                 block: index as u32,
                 slot: slot as u32,
@@ -226,10 +229,11 @@ impl Fs {
         let Some(file) = &self.orphans.file else {
             return Ok(());
         };
-        let mut state = self.orphans.lock();
-        let Some(nr) = file.blocks.get(block as usize) else {
+        let index = block as usize;
+        let (Some(free), Some(nr)) = (self.orphans.free.get(index), file.blocks.get(index)) else {
             return Ok(());
         };
+        let mut free = free.lock();
         let cached = self.cache.read(*nr)?;
         let mut page = h.modify(&cached)?;
         if orphan_file::get(&page, slot as usize) != Some(ino) {
@@ -239,9 +243,7 @@ impl Fs {
         orphan_file::set(&mut page, slot as usize, 0)?;
         orphan_file::update_checksum(file.seed, *nr, &mut page)?;
         drop(page);
-        if let Some(free) = state.free.get_mut(block as usize) {
-            *free += 1;
-        }
+        *free += 1;
         Ok(())
     }
 }

@@ -63,6 +63,41 @@ fn a_crash_leaves_orphans_that_the_next_mount_deletes() {
     }
 }
 
+/// A file without a name that is cut short, or made longer, stays an orphan.
+#[test]
+fn a_truncated_file_without_a_name_is_still_an_orphan() {
+    for options in [
+        Mkfs::blocks(4096),
+        Mkfs::blocks(4096).feature("^orphan_file"),
+    ] {
+        let device = mkfs(64, &options);
+        let fs = open(&device);
+        let (blocks, inodes) = (fs.groups.free_blocks(), fs.groups.free_inodes());
+        let (attr, file) = fs
+            .create(&ROOT, ROOT_INO, b"f", 0o600, 0, libc::O_RDWR)
+            .unwrap();
+        fs.unlink(&ROOT, ROOT_INO, b"f").unwrap();
+        for size in [50_000, 3_000, 0, 9_000] {
+            let set = SetAttr {
+                size: Some(size),
+                ..SetAttr::default()
+            };
+            fs.setattr(&ROOT, attr.ino, &set).unwrap();
+        }
+        fs.journal.commit_all().unwrap();
+        let crashed = Arc::new(device.fork());
+        drop((file, fs));
+
+        let again = open(&crashed);
+        assert_eq!(
+            (again.groups.free_blocks(), again.groups.free_inodes()),
+            (blocks, inodes)
+        );
+        again.unmount().unwrap();
+        fsck(&crashed);
+    }
+}
+
 #[test]
 fn an_inode_stays_while_it_is_open_or_remembered() {
     let device = mkfs(16, &Mkfs::blocks(1024));

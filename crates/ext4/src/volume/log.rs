@@ -90,6 +90,6 @@ impl VolumeLog {
             canary: opts.canary,
             ..JournalConfig::default()
         };
-        Ok(self.log.start(cache, features, config)?)
+        Ok(self.log.start(cache, features, opts.log, config)?)
     }
 }

@@ -29,6 +29,7 @@ impl Fs {
         FsStats {
             cache: self.cache.stats(),
             journal: self.journal.stats(),
+            packing_note: self.journal.codec_note(),
             dirty_bytes: self.data.dirty_bytes(),
             inodes,
             lookups,

@@ -21,7 +21,7 @@ use crate::tx::{AfterCommit, Phase, Snapshot, Tx, TxRest};
 struct Committing {
     snapshot: Snapshot,
     rest: TxRest,
-    /// Log blocks taken from the lane's free ones, to be corrected when the true size is known.
+    /// Log blocks it takes at most.
     reserved: u64,
 }
 
@@ -156,34 +156,32 @@ impl Inner {
             data.clear();
         }
 
-        let encoded = self.scheme.codec.encode(&snapshot)?;
+        let Some(free) = self.free.get(lane) else {
+            return Ok(());
+        };
+        // Only older, valid transactions hold space, so a checkpoint always gets it. Revokes can
+        // exceed what `begin` foresaw; then this is where the wait is.
+        while free.load(Ordering::Acquire) < reserved {
+            bump(&self.counters.forced_checkpoints, 1);
+            self.checkpoint_all()?;
+        }
+        free.fetch_sub(reserved, Ordering::AcqRel);
+        // Nobody else moves the head.
+        let Some(at) = self.log.lock().lanes.get(lane).map(|l| l.head) else {
+            return Ok(());
+        };
+        let encoded = self.scheme.codec.encode(&snapshot, &mut |from, blocks| {
+            medium.write_early(medium.advance(at, from), blocks)
+        })?;
         debug_assert!(
             encoded.blocks() <= reserved,
             "{} log blocks, bound {reserved}",
             encoded.blocks()
         );
-        // Only older, valid transactions hold space, so a checkpoint always gets it. Revokes can
-        // exceed what `begin` foresaw; then this is where the wait is.
-        while self
-            .free
-            .get(lane)
-            .is_some_and(|f| f.load(Ordering::Acquire) < encoded.blocks())
-        {
-            bump(&self.counters.forced_checkpoints, 1);
-            self.checkpoint_all()?;
-        }
-        if let Some(free) = self.free.get(lane) {
-            free.fetch_sub(encoded.blocks(), Ordering::AcqRel);
-        }
-        let at = {
-            let mut log = self.log.lock();
-            let Some(lane_log) = log.lanes.get_mut(lane) else {
-                return Ok(());
-            };
-            let at = lane_log.head;
+        free.fetch_add(reserved - encoded.blocks(), Ordering::AcqRel);
+        if let Some(lane_log) = self.log.lock().lanes.get_mut(lane) {
             lane_log.head = medium.advance(at, encoded.blocks());
-            at
-        };
+        }
         if medium.tail().at.is_none() {
             // The superblock says "empty"; it must point here before this commit counts.
             medium.set_tail(
@@ -198,10 +196,17 @@ impl Inner {
             self.write_data(&data, log)
         })?;
         bump(&self.counters.blocks_logged, encoded.blocks());
+        let block_size = self.cache.block_size() as u64;
+        bump(&self.counters.bytes_logged, encoded.blocks() * block_size);
         bump(
-            &self.counters.bytes_logged,
-            encoded.blocks() * self.cache.block_size() as u64,
+            &self.counters.bytes_packed,
+            snapshot.images.len() as u64 * block_size,
         );
+        let packing = encoded.packing;
+        bump(&self.counters.chunks_raw, packing.raw);
+        bump(&self.counters.chunks_lz4, packing.lz4);
+        bump(&self.counters.chunks_zstd, packing.zstd);
+        bump(&self.counters.packing_micros, packing.micros);
 
         let homes = snapshot.images.iter().map(|i| i.nr).collect();
         let images = snapshot

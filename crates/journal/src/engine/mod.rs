@@ -398,6 +398,11 @@ impl Journal {
             .map_or(running, |stamp| stamp.min(running))
     }
 
+    /// For people: what the codec decides, and why.
+    pub fn codec_note(&self) -> Option<String> {
+        self.inner.scheme.codec.note()
+    }
+
     /// Counters.
     pub fn stats(&self) -> JournalStats {
         self.inner.counters.read()

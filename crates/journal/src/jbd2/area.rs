@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use stetfs_block::{BlockDevice, ReadList};
+use stetfs_block::{BlockDevice, ReadList, WriteList};
 use stetfs_cache::{Page, PageRef};
 
 use crate::error::Result;
@@ -65,6 +65,18 @@ impl LogArea {
             .copied()
             .unwrap_or((0, 0));
         (dev + (log_block - log)) * u64::from(self.block_size)
+    }
+
+    /// Writes these log blocks in one batch.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn write<'p>(&self, blocks: impl Iterator<Item = (u64, &'p PageRef)>) -> Result<()> {
+        let mut list = WriteList::new();
+        for (nr, page) in blocks {
+            list.push(self.offset(nr), page);
+        }
+        Ok(list.submit(&*self.device)?)
     }
 
     /// Reads these log blocks in one batch.

@@ -12,7 +12,7 @@ use super::ring::page;
 use super::walk;
 use crate::error::Result;
 use crate::ids::TxId;
-use crate::policy::{Codec, Encoded, ImageRef, LogTail, Medium, Scan};
+use crate::policy::{Codec, Early, Encoded, ImageRef, LogTail, Medium, Scan};
 use crate::tx::Snapshot;
 
 /// jbd2's format under a given configuration.
@@ -50,7 +50,7 @@ impl Codec for Jbd2Codec {
         images + images.div_ceil(self.tags_per_block()) + revokes.div_ceil(per_revoke_block) + 1
     }
 
-    fn encode(&self, tx: &Snapshot) -> Result<Encoded> {
+    fn encode(&self, tx: &Snapshot, _: &mut Early<'_>) -> Result<Encoded> {
         let tid = tx.id.seq as u32;
         let size = self.config.block_size;
         let mut body = Vec::with_capacity(
@@ -105,6 +105,7 @@ impl Codec for Jbd2Codec {
             body,
             seal: Some(seal),
             verbatim,
+            ..Encoded::default()
         })
     }
 

@@ -30,6 +30,8 @@ pub struct LogSummary {
     pub blocks: u64,
     /// Bytes in a log block.
     pub block_size: u32,
+    /// Whose format it is: `jbd2` or `stetfs`.
+    pub format: &'static str,
     /// Ring: first block and one past the last.
     pub ring: (u64, u64),
     /// Tid of the oldest (or next) transaction.
@@ -68,6 +70,7 @@ impl Jbd2Log {
     /// What the superblock says.
     pub fn summary(&self) -> LogSummary {
         LogSummary {
+            format: "jbd2",
             blocks: u64::from(self.sb.s_maxlen.get()),
             block_size: self.sb.s_blocksize.get(),
             ring: (
@@ -145,6 +148,15 @@ impl Jbd2Log {
     /// # Errors
     /// The device's. `Corrupt` if the log is not empty.
     pub fn prepare(mut self, features: Features) -> Result<Scheme> {
+        self.align(features)?;
+        Ok(self.scheme())
+    }
+
+    /// Brings the features of an empty log in line with the volume, durably.
+    ///
+    /// # Errors
+    /// As [`prepare`](Self::prepare).
+    pub fn align(&mut self, features: Features) -> Result<()> {
         if self.is_dirty() {
             return Err(OnDiskError::Corrupt {
                 what: "journal",
@@ -174,7 +186,12 @@ impl Jbd2Log {
             }
             .into());
         }
-        Ok(self.scheme())
+        Ok(())
+    }
+
+    /// The superblock.
+    pub(crate) fn superblock(&self) -> &JournalSuperblock {
+        &self.sb
     }
 
     /// The blocks of the log.

@@ -89,10 +89,10 @@ impl Medium for Jbd2Ring {
     ) -> Result<()> {
         let device = &**self.area.device();
         let mut list = WriteList::new();
-        for (i, page) in tx.body.iter().enumerate() {
-            list.push(self.area.offset(self.advance(at, i as u64)), page);
+        for (i, page) in tx.body() {
+            list.push(self.area.offset(self.advance(at, i)), page);
         }
-        let seal_at = self.area.offset(self.advance(at, tx.body.len() as u64));
+        let seal_at = self.area.offset(self.advance(at, tx.seal_at()));
         let mut apart = tx.seal.as_ref();
         if (self.async_commit || !barrier)
             && let Some(seal) = apart.take()
@@ -108,6 +108,11 @@ impl Medium for Jbd2Ring {
             device.write_batch(&[Write::new(seal_at, seal).fua()])?;
         }
         Ok(())
+    }
+
+    fn write_early(&self, at: u64, blocks: &[PageRef]) -> Result<()> {
+        let places = (0..).map(|i| self.advance(at, i));
+        self.area.write(places.zip(blocks))
     }
 
     fn one_flush(&self) -> bool {

@@ -20,8 +20,8 @@ const WINDOW: u64 = 256;
 pub struct Record {
     /// Log block.
     pub at: u64,
-    /// Transaction.
-    pub tid: u32,
+    /// Transaction: jbd2's tid, or a frame's sequence.
+    pub tid: u64,
     /// What it is.
     pub kind: RecordKind,
 }
@@ -44,6 +44,21 @@ pub enum RecordKind {
         time: (u64, u32),
         /// Whether its checksum is right.
         valid: bool,
+    },
+    /// A whole transaction of the StetFS log.
+    Frame {
+        /// Its lane.
+        lane: u16,
+        /// Its place in the order of commits.
+        stamp: u64,
+        /// Log blocks it takes.
+        blocks: u64,
+        /// Home blocks of its images.
+        images: Vec<u64>,
+        /// Revoked blocks.
+        revokes: Vec<u64>,
+        /// Lanes and sequences it depends on.
+        edges: Vec<(u16, u64)>,
     },
     /// A block of the expected transaction that does not prove itself.
     Damaged(String),
@@ -92,9 +107,9 @@ pub fn walk(
     progress: &mut dyn FnMut(u64, u64),
     visit: &mut dyn FnMut(Record) -> Result<()>,
 ) -> Result<()> {
-    let end = |at, tid, why: String| Record {
+    let end = |at, tid: u32, why: String| Record {
         at,
-        tid,
+        tid: tid.into(),
         kind: RecordKind::End(why),
     };
     let mut tid = tail.seq as u32;
@@ -174,7 +189,11 @@ pub fn walk(
             _ => None,
         };
         let commit = matches!(kind, RecordKind::Commit { .. });
-        visit(Record { at, tid, kind })?;
+        visit(Record {
+            at,
+            tid: tid.into(),
+            kind,
+        })?;
         if let Some(why) = damaged {
             // With barriers a commit block is durable only after all before it. One that stands
             // behind the damage means that the device lost what it had promised to keep.
@@ -282,7 +301,10 @@ pub(super) fn scan(
                 scan.txs.extend(current.take());
                 scan.next_seq += 1;
             }
-            RecordKind::Commit { valid: false, .. } | RecordKind::Damaged(_) => {}
+            // Frames are of another log.
+            RecordKind::Commit { valid: false, .. }
+            | RecordKind::Damaged(_)
+            | RecordKind::Frame { .. } => {}
             RecordKind::End(why) => {
                 scan.end = match tail.at {
                     None => EndReason::Empty,

@@ -7,21 +7,57 @@ use crate::ids::{BlockNr, CommitPoint, Stamp, TxId};
 use crate::policy::{LogTail, Medium};
 use crate::tx::Snapshot;
 
+/// Takes blocks of a transaction that is still being laid out: where they stand in it (log blocks from its start), and
+/// the blocks.
+pub type Early<'a> = dyn FnMut(u64, &[PageRef]) -> Result<()> + 'a;
+
+/// What packing a transaction's images took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Packing {
+    /// Chunks stored as they are.
+    pub raw: u64,
+    /// Chunks stored as LZ4.
+    pub lz4: u64,
+    /// Chunks stored as Zstandard.
+    pub zstd: u64,
+    /// Processor time, microseconds.
+    pub micros: u64,
+}
+
 /// A transaction as log blocks.
+#[derive(Default)]
 pub struct Encoded {
     /// The blocks in log order.
     pub body: Vec<PageRef>,
+    /// Blocks that went out early: they stand behind the first `early.0` of the body, `early.1` in number.
+    pub early: (usize, u64),
     /// The block that makes the body count, when the format wants it written after a flush of the
     /// body. `None`: the body proves itself and one flush is enough.
     pub seal: Option<PageRef>,
-    /// Where each image of the snapshot stands, as an index into `body`; `None` if not verbatim.
+    /// Where each image of the snapshot stands, log blocks from the transaction's start; `None` if not verbatim.
     pub verbatim: Vec<Option<u32>>,
+    /// What it took.
+    pub packing: Packing,
 }
 
 impl Encoded {
     /// Log blocks it takes.
     pub fn blocks(&self) -> u64 {
-        self.body.len() as u64 + u64::from(self.seal.is_some())
+        self.seal_at() + u64::from(self.seal.is_some())
+    }
+
+    /// Where the seal stands: log blocks from the transaction's start.
+    pub fn seal_at(&self) -> u64 {
+        self.body.len() as u64 + self.early.1
+    }
+
+    /// The blocks of the body that are still to be written, and where: log blocks from the transaction's start.
+    pub fn body(&self) -> impl Iterator<Item = (u64, &PageRef)> {
+        let (after, early) = self.early;
+        self.body.iter().enumerate().map(move |(i, page)| {
+            let skip = if i < after { 0 } else { early };
+            (i as u64 + skip, page)
+        })
     }
 }
 
@@ -81,11 +117,16 @@ pub struct Scan {
 pub trait Codec: Send + Sync {
     /// Upper bound of the log blocks for a transaction of so many images and revoked blocks.
     fn bound(&self, images: u64, revokes: u64) -> u64;
-    /// Lays a transaction out.
+    /// Lays a transaction out. What `early` is given may be written at once, while the rest is still being laid out;
+    /// it must not count before what is left to [`Medium::commit`] is written.
     ///
     /// # Errors
-    /// If it cannot be expressed (for example a block number beyond the format's width).
-    fn encode(&self, tx: &Snapshot) -> Result<Encoded>;
+    /// If it cannot be expressed (for example a block number beyond the format's width), and `early`'s.
+    fn encode(&self, tx: &Snapshot, early: &mut Early<'_>) -> Result<Encoded>;
+    /// For people: what it decides, and why.
+    fn note(&self) -> Option<String> {
+        None
+    }
     /// Reads the log from its tail to where it ends.
     ///
     /// # Errors

@@ -46,6 +46,11 @@ pub trait Medium: Send + Sync {
         barrier: bool,
         send: &mut dyn FnMut(&WriteList<'_>) -> Result<()>,
     ) -> Result<()>;
+    /// Writes blocks of a transaction that [`commit`](Self::commit) is yet to make count.
+    ///
+    /// # Errors
+    /// The device's.
+    fn write_early(&self, at: u64, blocks: &[PageRef]) -> Result<()>;
     /// Whether a commit goes out under one flush, seal and all: what must be durable before the
     /// transaction counts (ordered data) then needs a flush of its own.
     fn one_flush(&self) -> bool;

@@ -12,7 +12,7 @@ mod home;
 mod medium;
 mod ordering;
 
-pub use codec::{Codec, Encoded, EndReason, ImageRef, Scan, ScannedTx};
+pub use codec::{Codec, Early, Encoded, EndReason, ImageRef, Packing, Scan, ScannedTx};
 pub use home::{CopyHome, Home, HomeImage};
 pub use medium::{LogTail, Medium};
 pub use ordering::{OneLane, Ordering, OtherPhase, Share};

@@ -6,19 +6,23 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use stetfs_cache::{Page, PageRef};
+use stetfs_cache::PageRef;
 use stetfs_ondisk::stet::checksum;
 use stetfs_ondisk::stet::frame::{self, Frame, Stored};
 use stetfs_ondisk::{OnDiskError, error::Result as OnDiskResult};
 
-use super::compress::{Compression, Packed, pack, unpack};
+use super::compress::{Compression, Packed, unpack};
+use super::pace::Pace;
+use super::pack::pack;
+use super::payload::{Payload, page_of};
 use crate::error::Result;
 use crate::ids::{CommitPoint, Lane, TxId};
-use crate::policy::{Codec, Encoded, EndReason, ImageRef, LogTail, Medium, Scan, ScannedTx};
+use crate::policy::{
+    Codec, Early, Encoded, EndReason, ImageRef, LogTail, Medium, Packing, Scan, ScannedTx,
+};
 use crate::tx::Snapshot;
 
 /// Frames of one log.
-#[derive(Clone, Copy, Debug)]
 pub struct StetCodec {
     /// Bytes in a block.
     pub block_size: u32,
@@ -30,6 +34,8 @@ pub struct StetCodec {
     pub compression: Compression,
     /// Raw bytes of a chunk.
     pub chunk: u32,
+    /// Measured speeds.
+    pub pace: Arc<Pace>,
     /// Deliberate fault: checksums are not looked at when reading.
     pub skip_checksums: bool,
 }
@@ -41,14 +47,6 @@ impl StetCodec {
 
     fn size(&self) -> usize {
         self.block_size as usize
-    }
-
-    fn page(&self, bytes: &[u8]) -> PageRef {
-        let mut page = Page::zeroed(self.size());
-        page.iter_mut()
-            .zip(bytes)
-            .for_each(|(to, from)| *to = *from);
-        Arc::new(page)
     }
 
     /// Reads and proves the head of the frame at `at`; of its chunks nothing is known then.
@@ -76,15 +74,9 @@ impl StetCodec {
         let Some(chunk) = frame.chunks.get(index) else {
             return Ok(Err(corrupt(at, frame, index, "is not there")));
         };
-        let before: u64 = frame
-            .chunks
-            .iter()
-            .take(index)
-            .map(|c| u64::from(c.stored))
-            .sum();
         let size = self.size() as u64;
-        let first = frame.head_blocks(self.size()) as u64 + before / size;
-        let skip = (before % size) as usize;
+        let place = frame.places(self.size()).get(index).copied().unwrap_or(0);
+        let (first, skip) = (place / size, (place % size) as usize);
         let count = (skip as u64 + u64::from(chunk.stored)).div_ceil(size);
         let bytes = joined(&log.read(log.advance(at, first), count)?);
         let stored = bytes
@@ -172,20 +164,43 @@ impl Codec for StetCodec {
             revokes as usize,
             self.size(),
         );
-        head as u64 + images
+        // What is stored as it is begins on a block boundary: a block may stay unfilled before each chunk.
+        head as u64 + images + chunks as u64
     }
 
-    fn encode(&self, tx: &Snapshot) -> Result<Encoded> {
+    fn encode(&self, tx: &Snapshot, early: &mut Early<'_>) -> Result<Encoded> {
         let pages: Vec<PageRef> = tx.images.iter().map(|i| Arc::clone(&i.page)).collect();
         let groups: Vec<&[PageRef]> = pages.chunks(self.per_chunk()).collect();
-        let packed = pack(self.compression, &groups);
-        // What is stored raw comes first: there it lies on block boundaries, and needs no copy.
-        let mut order: Vec<(usize, &Packed)> = packed.iter().enumerate().collect();
-        order.sort_by_key(|(_, p)| p.chunk.how != Stored::Raw);
-        let group = |index: usize| {
-            let first = index * self.per_chunk();
-            first..(first + self.per_chunk()).min(pages.len())
-        };
+        let head_blocks = frame::head_blocks(
+            groups.len(),
+            tx.edges.iter().count(),
+            pages.len(),
+            tx.revokes.len(),
+            self.size(),
+        );
+        let mut payload = Payload::new(self.size(), head_blocks as u64);
+        let mut packing = Packing::default();
+        let mut chunks = Vec::with_capacity(groups.len());
+        pack(
+            self.compression,
+            &self.pace,
+            &groups,
+            &mut |i, packed: Packed| {
+                packing.micros += packed.micros;
+                *match packed.chunk.how {
+                    Stored::Raw => &mut packing.raw,
+                    Stored::Lz4 => &mut packing.lz4,
+                    Stored::Zstd => &mut packing.zstd,
+                } += 1;
+                chunks.push(packed.chunk);
+                let group = groups.get(i).copied().unwrap_or_default();
+                match &packed.bytes {
+                    Some(bytes) => payload.packed(bytes, group.len()),
+                    None => payload.verbatim(group),
+                }
+                payload.send(early)
+            },
+        )?;
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
@@ -195,41 +210,29 @@ impl Codec for StetCodec {
             stamp: tx.stamp,
             nanoseconds: now.as_nanos() as u64,
             lane: tx.id.lane.0,
-            chunks: order.iter().map(|(_, p)| p.chunk).collect(),
+            chunks,
             edges: tx.edges.iter().map(|e| (e.lane.0, e.seq)).collect(),
-            images: order
-                .iter()
-                .flat_map(|(i, _)| tx.images.get(group(*i)).unwrap_or_default())
-                .map(|image| image.nr)
-                .collect(),
+            images: tx.images.iter().map(|image| image.nr).collect(),
             revokes: tx.revokes.clone(),
         };
         let mut body: Vec<PageRef> = frame
             .encode(self.size())
             .chunks(self.size())
-            .map(|bytes| self.page(bytes))
+            .map(|bytes| page_of(self.size(), bytes))
             .collect();
-        let mut verbatim = vec![None; pages.len()];
-        let mut stream: Vec<u8> = Vec::new();
-        for (i, packed) in order {
-            match &packed.bytes {
-                Some(bytes) => stream.extend_from_slice(bytes),
-                None => {
-                    for at in group(i) {
-                        if let (Some(page), Some(place)) = (pages.get(at), verbatim.get_mut(at)) {
-                            *place = Some(body.len() as u32);
-                            body.push(Arc::clone(page));
-                        }
-                    }
-                }
-            }
-        }
-        body.extend(stream.chunks(self.size()).map(|bytes| self.page(bytes)));
+        let (rest, sent, verbatim) = payload.finish();
+        body.extend(rest);
         Ok(Encoded {
             body,
+            early: (head_blocks, sent),
             seal: None,
             verbatim,
+            packing,
         })
+    }
+
+    fn note(&self) -> Option<String> {
+        (self.compression == Compression::Auto).then(|| self.pace.note())
     }
 
     fn scan(
@@ -338,7 +341,7 @@ impl Codec for StetCodec {
                         image.check, image.flags, image.at
                     ),
                 })?;
-            out.push(self.page(bytes));
+            out.push(page_of(self.size(), bytes));
         }
         Ok(out)
     }

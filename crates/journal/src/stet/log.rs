@@ -1,6 +1,7 @@
 //! Opening a StetFS log, and making one in the journal inode.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
 
 use stetfs_ondisk::OnDiskError;
 use stetfs_ondisk::jbd2::{IncompatFlags, JournalSuperblock};
@@ -10,6 +11,7 @@ use stetfs_ondisk::stet::header::{
 
 use super::codec::StetCodec;
 use super::compress::Compression;
+use super::pace::Pace;
 use super::ring::{SharedHeader, StetRing, write_copy};
 use crate::engine::Canary;
 use crate::error::Result;
@@ -158,8 +160,9 @@ impl StetLog {
         let mut plain = self.sb;
         plain.set_incompat(self.sb.incompat() - IncompatFlags::STET);
         let mut plain = Some(Jbd2Ring::superblock_page(&self.area, &mut plain));
+        let pace = Arc::new(Pace::default());
         let media = (0..lanes)
-            .filter_map(|i| StetRing::new(&shared, Lane(i), plain.take()))
+            .filter_map(|i| StetRing::new(&shared, Lane(i), &pace, plain.take()))
             .map(|ring| Box::new(ring) as Box<dyn Medium>)
             .collect();
         Scheme {
@@ -170,6 +173,7 @@ impl StetLog {
                 lanes,
                 compression: options.compression,
                 chunk: options.chunk,
+                pace,
                 skip_checksums: self.canary.skip_checksums,
             }),
             media,

@@ -3,9 +3,14 @@
 mod codec;
 mod compress;
 mod log;
+mod pace;
+mod pack;
+mod payload;
 mod ring;
+mod walk;
 
 pub use codec::StetCodec;
 pub use compress::Compression;
 pub use log::{StetLog, StetOptions};
 pub use ring::StetRing;
+pub(crate) use walk::walk;

@@ -1,12 +1,14 @@
 //! A lane of the StetFS log, and the header that all lanes share.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use stetfs_block::{BlockDevice, Write, WriteList};
 use stetfs_cache::{Page, PageRef};
 use stetfs_ondisk::stet::header::{COPY_BYTES, LogHeader, copy_at, copy_blocks};
 
+use super::pace::Pace;
 use crate::error::Result;
 use crate::ids::Lane;
 use crate::jbd2::LogArea;
@@ -68,6 +70,7 @@ pub struct StetRing {
     lane: Lane,
     first: u64,
     end: u64,
+    pace: Arc<Pace>,
     /// Written to block 0 when the use of the log ends; the first lane has it.
     plain: Option<Page>,
 }
@@ -76,6 +79,7 @@ impl StetRing {
     pub(super) fn new(
         shared: &Arc<SharedHeader>,
         lane: Lane,
+        pace: &Arc<Pace>,
         plain: Option<Page>,
     ) -> Option<StetRing> {
         let place = shared.lane(lane)?;
@@ -84,6 +88,7 @@ impl StetRing {
             lane,
             first: place.first,
             end: place.end,
+            pace: Arc::clone(pace),
             plain,
         })
     }
@@ -114,13 +119,24 @@ impl Medium for StetRing {
         send: &mut dyn FnMut(&WriteList<'_>) -> Result<()>,
     ) -> Result<()> {
         let mut list = WriteList::new();
-        for (i, page) in tx.body.iter().chain(&tx.seal).enumerate() {
-            list.push(self.area().offset(self.advance(at, i as u64)), page);
+        for (i, page) in tx.body() {
+            list.push(self.area().offset(self.advance(at, i)), page);
         }
+        let started = Instant::now();
         send(&list)?;
+        self.pace.wrote(list.bytes(), started.elapsed());
         if barrier {
             self.area().device().flush()?;
         }
+        Ok(())
+    }
+
+    fn write_early(&self, at: u64, blocks: &[PageRef]) -> Result<()> {
+        let started = Instant::now();
+        let places = (0..).map(|i| self.advance(at, i));
+        self.area().write(places.zip(blocks))?;
+        let bytes = blocks.len() as u64 * u64::from(self.area().block_size());
+        self.pace.wrote(bytes, started.elapsed());
         Ok(())
     }
 

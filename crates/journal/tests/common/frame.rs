@@ -68,11 +68,18 @@ impl Medium for Ring {
         send: &mut dyn FnMut(&WriteList<'_>) -> Result<()>,
     ) -> Result<()> {
         let mut list = WriteList::new();
-        for (i, page) in tx.body.iter().enumerate() {
-            list.push(self.advance(at, i as u64) * BS as u64, page);
+        for (i, page) in tx.body() {
+            list.push(self.advance(at, i) * BS as u64, page);
         }
         send(&list)?;
         Ok(self.device.flush()?)
+    }
+    fn write_early(&self, at: u64, blocks: &[PageRef]) -> Result<()> {
+        for (i, page) in blocks.iter().enumerate() {
+            self.device
+                .write(self.advance(at, i as u64) * BS as u64, page)?;
+        }
+        Ok(())
     }
     fn one_flush(&self) -> bool {
         true
@@ -122,7 +129,7 @@ impl Codec for Frames {
         images + 1
     }
 
-    fn encode(&self, tx: &Snapshot) -> Result<Encoded> {
+    fn encode(&self, tx: &Snapshot, _: &mut Early<'_>) -> Result<Encoded> {
         let images: Vec<PageRef> = tx.images.iter().map(|i| i.page.clone()).collect();
         let edges: Vec<TxId> = tx.edges.iter().collect();
         let mut words = vec![0; HEAD];
@@ -145,8 +152,8 @@ impl Codec for Frames {
         let body = std::iter::once(Arc::new(head)).chain(images).collect();
         Ok(Encoded {
             body,
-            seal: None,
             verbatim,
+            ..Encoded::default()
         })
     }
 

@@ -137,6 +137,16 @@ pub fn head_blocks(
     pieces(HEAD_BYTES + table, block_size)
 }
 
+/// Where a chunk begins that follows what ends at `end` (bytes): verbatim images on a block boundary, all else at
+/// once.
+#[must_use]
+pub fn place(end: u64, how: Stored, block_size: u64) -> u64 {
+    match how {
+        Stored::Raw => end.next_multiple_of(block_size.max(1)),
+        Stored::Lz4 | Stored::Zstd => end,
+    }
+}
+
 impl Frame {
     /// Blocks of the head and table.
     #[must_use]
@@ -150,16 +160,29 @@ impl Frame {
         )
     }
 
-    /// Bytes of all chunks.
+    /// Where the chunks begin, in their order, and then where the last one ends: bytes from the start of the frame.
     #[must_use]
-    pub fn payload_bytes(&self) -> u64 {
-        self.chunks.iter().map(|c| u64::from(c.stored)).sum()
+    pub fn places(&self, block_size: usize) -> Vec<u64> {
+        let size = block_size.max(1) as u64;
+        let mut end = self.head_blocks(block_size) as u64 * size;
+        let mut places: Vec<u64> = self
+            .chunks
+            .iter()
+            .map(|chunk| {
+                let start = place(end, chunk.how, size);
+                end = start + u64::from(chunk.stored);
+                start
+            })
+            .collect();
+        places.push(end);
+        places
     }
 
     /// Blocks of the whole frame.
     #[must_use]
     pub fn blocks(&self, block_size: usize) -> u64 {
-        self.head_blocks(block_size) as u64 + self.payload_bytes().div_ceil(block_size as u64)
+        let end = self.places(block_size).last().copied().unwrap_or_default();
+        end.div_ceil(block_size.max(1) as u64)
     }
 
     /// Head and table as whole blocks.

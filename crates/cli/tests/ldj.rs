@@ -1,0 +1,136 @@
+//! The StetFS log and other programs: a dirty volume is theirs to refuse, a clean one is plain ext4.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::daemon::{Daemon, fails, json, ok};
+use common::{capture, kernel};
+use stetfs_testkit::image::e2fsck;
+use stetfs_testkit::{Image, Tree};
+
+/// Work of which some is synced, and the server killed.
+fn killed(options: &str) -> Daemon {
+    let d = Daemon::new(options);
+    fs::create_dir(d.file("dir")).unwrap();
+    for i in 0..40u8 {
+        let path = d.file(&format!("dir/file-{i}"));
+        fs::write(&path, vec![i; 30_000]).unwrap();
+        fs::File::open(&path).unwrap().sync_all().unwrap();
+    }
+    d.kill9();
+    ok(&["umount", d.dir()]);
+    d
+}
+
+fn holds_what_was_synced(root: &Path) {
+    for i in 0..40u8 {
+        let data = fs::read(root.join(format!("dir/file-{i}"))).unwrap();
+        assert_eq!(data, vec![i; 30_000]);
+    }
+}
+
+fn kernel_tree(image: &Image) -> Tree {
+    let mounted = kernel().mount(image.path()).unwrap();
+    let tree = capture(mounted.path());
+    mounted.umount().unwrap();
+    tree
+}
+
+#[test]
+fn other_programs_refuse_a_dirty_volume_and_take_a_clean_one() {
+    for options in ["journal=ldj", "journal=ldj,compress=zstd,chunk=64K"] {
+        let d = killed(options);
+        let before = fs::read(d.image.path()).unwrap();
+
+        let said = format!("{:#}", kernel().mount(d.image.path()).unwrap_err());
+        println!("the kernel: {said}");
+        let said = format!(
+            "{:#}",
+            e2fsck(d.image.path(), &["-fn"], 0).expect_err("e2fsck takes it")
+        );
+        println!("e2fsck -fn: {said}");
+        assert!(said.contains("unknown incompatible feature"), "{said}");
+        e2fsck(d.image.path(), &["-fy"], 1).expect_err("e2fsck takes it");
+        assert!(
+            fs::read(d.image.path()).unwrap() == before,
+            "a program that refused it changed it"
+        );
+        // Asked to preen, e2fsck notes in the superblock that it should be run by hand, and does nothing else.
+        let preened = d.image.copy().unwrap();
+        e2fsck(preened.path(), &["-p"], 1).expect_err("e2fsck takes it");
+        ok(&["recover", preened.path().to_str().unwrap()]);
+        let mounted = kernel().mount(preened.path()).unwrap();
+        holds_what_was_synced(mounted.path());
+        mounted.umount().unwrap();
+
+        let info = json(&["info", d.image()]);
+        assert_eq!(info["state"], "needs recovery");
+        assert_eq!(info["journal"]["format"], "stetfs");
+        let dump = ok(&["dump", "journal", d.image()]);
+        assert!(dump.contains("lane 0"), "{dump}");
+
+        ok(&["recover", d.image()]);
+        assert_eq!(json(&["info", d.image()])["journal"]["format"], "jbd2");
+        d.image.e2fsck_fn().unwrap();
+        let mounted = kernel().mount(d.image.path()).unwrap();
+        holds_what_was_synced(mounted.path());
+        mounted.umount().unwrap();
+        d.image.e2fsck_fn().unwrap();
+    }
+}
+
+#[test]
+fn an_unmounted_volume_is_plain_ext4() {
+    let d = Daemon::new("journal=ldj");
+    fs::create_dir(d.file("dir")).unwrap();
+    for i in 0..300u32 {
+        fs::write(d.file(&format!("dir/{i}")), i.to_string().repeat(2000)).unwrap();
+    }
+    let seen = capture(&d.dir);
+    ok(&["umount", d.dir()]);
+    d.image.e2fsck_fn().unwrap();
+    let info = json(&["info", d.image()]);
+    assert_eq!(info["journal"]["format"], "jbd2");
+    assert_eq!(info["journal"]["empty"], true);
+    common::assert_same("the kernel's view", &seen, &kernel_tree(&d.image));
+    // And back again, over what the kernel's journal left.
+    d.mount("journal=ldj");
+    fs::write(d.file("again"), "x").unwrap();
+    d.kill9();
+    ok(&["umount", d.dir()]);
+    d.mount("journal=ordered");
+    assert_eq!(fs::read_dir(d.file("dir")).unwrap().count(), 300);
+    ok(&["umount", d.dir()]);
+    d.image.e2fsck_fn().unwrap();
+}
+
+#[test]
+fn options_that_do_not_fit_are_refused() {
+    let d = Daemon::new("journal=ldj,compress=none");
+    ok(&["umount", d.dir()]);
+    fails(
+        &[
+            "mount",
+            "-o",
+            "journal=ldj,compress=best",
+            d.image(),
+            d.dir(),
+        ],
+        1,
+        &["compress", "lz4"],
+    );
+    fails(
+        &[
+            "mount",
+            "-o",
+            "journal=ordered,compress=lz4",
+            d.image(),
+            d.dir(),
+        ],
+        1,
+        &["ldj"],
+    );
+}

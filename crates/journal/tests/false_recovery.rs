@@ -1,0 +1,106 @@
+//! LDJ's false recovery (TOS 2019, §4.3): a stale block completes a torn frame, and what comes out decompresses.
+//!
+//! Here the stale block is the worst that there can be: from a frame of the same epoch, lane, sequence and stamp,
+//! whose LZ4 stream has the same shape and other literals. Nothing is trimmed.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{BLOCKS, BS, Kind, LOG, block, scheme, start};
+use stetfs_block::{BlockDevice, MemDevice};
+use stetfs_journal::{Canary, recover};
+
+const KIND: Kind = Kind::StetLz4;
+/// Homes of the images.
+const HOMES: std::ops::Range<u64> = 400..412;
+
+/// What version `v` of the transaction puts into a home block: noise that LZ4 keeps as literals, then a run. Around
+/// the noise both versions have the same, so that no match reaches into it in one of them only.
+fn image(v: u64, nr: u64) -> Vec<u8> {
+    let mut rng = fastrand::Rng::with_seed(v * 1000 + nr);
+    let noise = 1..BS / 2 - 1;
+    (0..BS)
+        .map(|i| match i {
+            _ if noise.contains(&i) => rng.u8(1..),
+            _ if i < BS / 2 => nr as u8,
+            _ => 0,
+        })
+        .collect()
+}
+
+/// An empty log in use, as both versions find it.
+fn base() -> MemDevice {
+    let device = common::format(KIND);
+    let shared: Arc<dyn BlockDevice> = Arc::new(device.fork());
+    drop(scheme(KIND, &shared, Canary::default(), true));
+    let mut bytes = vec![0; (BLOCKS * BS as u64) as usize];
+    shared.read(0, &mut bytes).unwrap();
+    MemDevice::from_image(&bytes)
+}
+
+/// The device right after the one commit of version `v`.
+fn committed(base: &MemDevice, v: u64) -> MemDevice {
+    let device = Arc::new(base.fork());
+    let (cache, journal) = start(KIND, device.clone());
+    let handle = journal.begin(HOMES.count() as u32).unwrap();
+    for nr in HOMES {
+        let page = cache.get(nr);
+        handle.create(&page).unwrap().copy_from_slice(&image(v, nr));
+    }
+    journal.commit(&handle.stop()).unwrap();
+    device.fork()
+}
+
+/// Log blocks of the only frame.
+fn frame(device: &MemDevice) -> std::ops::Range<u64> {
+    let first = (1..LOG)
+        .find(|nr| block(device, *nr).starts_with(b"stetfrm1"))
+        .unwrap();
+    let head = block(device, first);
+    let blocks = u32::from_le_bytes(head[52..56].try_into().unwrap());
+    first..first + u64::from(blocks)
+}
+
+/// Transactions that a recovery takes, and the homes after it.
+fn recovered(device: &MemDevice, canary: Canary) -> (u64, Vec<Vec<u8>>) {
+    let device: Arc<dyn BlockDevice> = Arc::new(device.fork());
+    let scheme = scheme(KIND, &device, canary, false);
+    let report = recover(&scheme, &*device, BLOCKS, canary, false, &mut |_, _| {}).unwrap();
+    let homes = HOMES.map(|nr| block(&*device, nr)).collect();
+    (report.transactions, homes)
+}
+
+#[test]
+fn a_stale_block_never_completes_a_torn_frame() {
+    let base = base();
+    let (old, new) = (committed(&base, 1), committed(&base, 2));
+    let whole = |v| HOMES.map(|nr| image(v, nr)).collect::<Vec<_>>();
+    let place = frame(&new);
+    assert_eq!(place, frame(&old), "the frames have the same shape");
+    assert!(place.end - place.start > 4, "{place:?}");
+    assert_eq!(recovered(&new, Canary::default()), (1, whole(2)));
+    let careless = Canary {
+        skip_checksums: true,
+        ..Canary::default()
+    };
+    let mut fooled = 0;
+    // CJ1 new, CJ2 stale, CJ3 new, and all the others: each set of stale blocks but none and all.
+    let count = place.end - place.start;
+    for stale in 1..(1u64 << count) - 1 {
+        let torn = new.fork();
+        for i in (0..count).filter(|i| stale & 1 << i != 0) {
+            let nr = place.start + i;
+            torn.write(nr * BS as u64, &block(&old, nr)).unwrap();
+        }
+        let (taken, homes) = recovered(&torn, Canary::default());
+        assert_eq!(taken, 0, "stale blocks {stale:b} are taken");
+        assert!(homes.iter().all(|h| h.iter().all(|b| *b == 0)));
+        // Nothing but the checksums tells: without them it is recovered, and is no version at all.
+        let (taken, homes) = recovered(&torn, careless);
+        fooled += u64::from(taken == 1 && homes != whole(1) && homes != whole(2));
+    }
+    println!("of {} mixtures, {fooled} decompress", (1 << count) - 2);
+    assert!(fooled > 1 << (count - 2));
+}
