@@ -1,6 +1,6 @@
 //! The command line of `stetfs crash`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -11,7 +11,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::explore::{Config, Failure, Often, Outcome, Progress, Source, explore};
-use crate::judge::Checks;
+use crate::html;
+use crate::judge::{Checks, Finding, Oracle};
 use crate::peers::{Limits, System, compare_one};
 use crate::record::Recording;
 use crate::report::Report;
@@ -35,6 +36,8 @@ pub enum CrashCommand {
     Report(ReportArgs),
     /// StetFS beside the kernel's file systems: what their crashes lose. Needs root.
     Compare(CompareArgs),
+    /// Let the device misbehave, and see that nothing is silently wrong that checksums cover.
+    Faults(FaultsArgs),
     /// Put deliberate faults into the journal, and see that each is found.
     Canaries(CanariesArgs),
 }
@@ -249,11 +252,27 @@ pub struct CompareArgs {
     stetfs: PathBuf,
 }
 
+/// Arguments of `crash faults`.
+#[derive(Clone, Debug, Args)]
+pub struct FaultsArgs {
+    #[command(flatten)]
+    work: WorkArgs,
+    /// Volumes with each fault.
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    each: u64,
+}
+
 /// Arguments of `crash report`.
 #[derive(Clone, Debug, Args)]
 pub struct ReportArgs {
-    /// A file made by `crash record`.
+    /// A file made by `crash record`, or kept of a failure.
     record: PathBuf,
+    /// A crash of it to describe.
+    #[arg(allow_hyphen_values = true, requires = "html")]
+    state: Option<StateId>,
+    /// With a crash: the page to write, with the log, what was lost, and the trees.
+    #[arg(long, value_name = "FILE", requires = "state")]
+    html: Option<PathBuf>,
 }
 
 fn journal_help() -> String {
@@ -310,6 +329,7 @@ impl CrashCommand {
             CrashCommand::Repeat(args) => args.run(),
             CrashCommand::Report(args) => args.run(),
             CrashCommand::Canaries(args) => args.run(),
+            CrashCommand::Faults(args) => args.run(),
             CrashCommand::Compare(args) => args.run(),
         }
     }
@@ -425,9 +445,79 @@ impl CompareArgs {
     }
 }
 
+impl FaultsArgs {
+    fn run(&self) -> Result<Answer> {
+        let case = self.work.case(None)?;
+        let recording =
+            Recording::make(&self.work.journal, self.work.shape(), &case, self.work.seed)?;
+        let all = crate::faults::try_all(&recording, self.each, self.work.seed)?;
+        let mut text = format!(
+            "{:16} {:>6} {:>8} {:>7} {:>7}\n",
+            "fault", "tried", "correct", "errors", "silent"
+        );
+        let mut told = String::new();
+        for t in &all {
+            let name = serde_json::to_value(t.fault)?;
+            let name = name.as_str().unwrap_or_default();
+            text.push_str(&format!(
+                "{name:16} {:>6} {:>8} {:>7} {:>7}{}\n",
+                t.tried,
+                t.correct,
+                t.errors,
+                t.silent,
+                if t.is_defect() { "  DEFECT" } else { "" }
+            ));
+            if let Some(error) = &t.error {
+                told.push_str(&format!("{name}, an error: {error}\n"));
+            }
+            if let Some(example) = &t.example {
+                told.push_str(&format!("{name}, silent: {example}\n"));
+                if let Some(excuse) = t.excuse {
+                    told.push_str(&format!("  not detectable: {excuse}\n"));
+                }
+            }
+        }
+        let mut answer = Answer::new(text + &told, &all)?;
+        answer.broken = all.iter().any(|t| t.is_defect());
+        Ok(answer)
+    }
+}
+
 impl ReportArgs {
     fn run(&self) -> Result<Answer> {
-        describe(&Recording::load(&self.record)?, &self.record)
+        let recording = Recording::load(&self.record)?;
+        let (Some(state), Some(html)) = (&self.state, &self.html) else {
+            return describe(&recording, &self.record);
+        };
+        let finding = judged(&recording, state)?.1.err();
+        let broken = finding.is_some();
+        let finding = finding.unwrap_or(Finding {
+            oracle: Oracle::Promise,
+            detail: "nothing is broken".into(),
+        });
+        let mut failure = Failure::describe(&recording, state, finding);
+        failure.record = Some(self.record.display().to_string());
+        let report = Report {
+            journal: recording.header.journal.clone(),
+            workload: recording.header.workload.clone(),
+            block: recording.header.block,
+            seed: recording.header.seed,
+            states_per_second: 0.0,
+            outcome: Outcome {
+                states: 1,
+                distinct: 1,
+                failures: u64::from(broken),
+                findings: vec![failure],
+                ..Outcome::default()
+            },
+        };
+        let name = self.record.display().to_string();
+        let page = html::page(&report, &BTreeMap::from([(name, recording)]));
+        std::fs::write(html, page).with_context(|| format!("writing {}", html.display()))?;
+        Answer::new(
+            format!("look at it: {}\n", html.display()),
+            json!({ "html": html, "broken": broken }),
+        )
     }
 }
 
@@ -502,9 +592,10 @@ fn search(source: &Source<'_>, args: &SearchArgs, seed: u64, work: &WorkArgs) ->
         None => Ok(()),
     };
     let mut outcome = explore(source, &config, &mut progress, &save)?;
-    if outcome.failures > 0 {
-        keep(args, &mut outcome)?;
-    }
+    let kept = match outcome.failures {
+        0 => None,
+        _ => Some(keep(args, &mut outcome)?),
+    };
     let report = Report {
         journal: work.journal.to_string(),
         workload: work.workload.clone(),
@@ -514,6 +605,14 @@ fn search(source: &Source<'_>, args: &SearchArgs, seed: u64, work: &WorkArgs) ->
         outcome,
     };
     let mut answer = Answer::new(report.text(), &report)?;
+    if let Some((dir, recordings)) = kept {
+        let path = dir.join("report.html");
+        std::fs::write(&path, html::page(&report, &recordings))
+            .with_context(|| format!("writing {}", path.display()))?;
+        answer
+            .text
+            .push_str(&format!("\nlook at it: {}\n", path.display()));
+    }
     answer.broken = report.outcome.failures > 0;
     answer.json_file.clone_from(&args.json_file);
     Ok(answer)
@@ -525,7 +624,10 @@ const SHRUNK: usize = 2;
 const SHRINK: Duration = Duration::from_secs(40);
 
 /// Saves the records of failures, and shrinks the first of each kind.
-fn keep(args: &SearchArgs, outcome: &mut Outcome) -> Result<()> {
+fn keep(
+    args: &SearchArgs,
+    outcome: &mut Outcome,
+) -> Result<(PathBuf, BTreeMap<String, Recording>)> {
     let dir = args.out.clone().unwrap_or_else(|| "stetfs-crash".into());
     std::fs::create_dir_all(&dir).with_context(|| format!("making {}", dir.display()))?;
     let mut records: HashMap<String, (Recording, String)> = HashMap::new();
@@ -533,6 +635,8 @@ fn keep(args: &SearchArgs, outcome: &mut Outcome) -> Result<()> {
         let path = save(&dir, &case, &recording)?;
         records.insert(case, (recording, path));
     }
+    let mut all: BTreeMap<String, Recording> =
+        records.values().cloned().map(|(r, p)| (p, r)).collect();
     let mut shrunk = Vec::new();
     for failure in &mut outcome.findings {
         // Those of an earlier run, resumed, have theirs.
@@ -544,11 +648,13 @@ fn keep(args: &SearchArgs, outcome: &mut Outcome) -> Result<()> {
         if !args.no_shrink && shrunk.len() < SHRUNK && !shrunk.contains(&kind) {
             shrunk.push(kind);
             let (mut small, record) = shrink(recording, failure, Instant::now() + SHRINK)?;
-            small.record = Some(save(&dir, &format!("{}-small", failure.case), &record)?);
+            let path = save(&dir, &format!("{}-small", failure.case), &record)?;
+            small.record = Some(path.clone());
+            all.insert(path, record);
             failure.shrunk = Some(Box::new(small));
         }
     }
-    Ok(())
+    Ok((dir, all))
 }
 
 fn save(dir: &Path, case: &str, recording: &Recording) -> Result<String> {
@@ -560,26 +666,35 @@ fn save(dir: &Path, case: &str, recording: &Recording) -> Result<String> {
     Ok(path.display().to_string())
 }
 
+/// The image that a crash leaves, and what all oracles say of it: the cuts of its recovery, or what is
+/// broken.
+fn judged(
+    recording: &Recording,
+    state: &StateId,
+) -> Result<(stetfs::MemDevice, Result<u64, Finding>)> {
+    let (log, work) = (&recording.log, &recording.work);
+    ensure!(
+        state.event <= log.len(),
+        "the record has only {} events",
+        log.len()
+    );
+    let image = state.make(&mut stetfs_block::Replay::new(&work.base.image, log));
+    let progress = work.progress_at(log, state.event);
+    let result = work
+        .check(&image, &progress, Checks::ALL)
+        .and_then(|()| work.check_cut_recovery(&image, &progress));
+    Ok((image, result))
+}
+
 impl RepeatArgs {
     fn run(&self) -> Result<Answer> {
         let recording = Recording::load(&self.record)?;
-        ensure!(
-            self.state.event <= recording.log.len(),
-            "the record has only {} events",
-            recording.log.len()
-        );
-        let mut replay = stetfs_block::Replay::new(&recording.work.base.image, &recording.log);
-        let image = self.state.make(&mut replay);
+        let (image, result) = judged(&recording, &self.state)?;
         if let Some(path) = &self.keep {
             image
                 .save(path)
                 .with_context(|| format!("writing {}", path.display()))?;
         }
-        let progress = recording.work.progress_at(&recording.log, self.state.event);
-        let result = recording
-            .work
-            .check(&image, &progress, Checks::ALL)
-            .and_then(|()| recording.work.check_cut_recovery(&image, &progress));
         let finding = match result {
             Ok(cuts) => {
                 return Answer::new(

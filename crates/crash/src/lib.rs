@@ -2,14 +2,21 @@
 //!
 //! * [`workload`]: operations, a model of what they do, scripts;
 //! * [`work`]: scripts at work on a volume over a recording device;
+//! * [`record`]: records of that, also as files; [`state`]: the crashes that a record allows;
 //! * [`judge`]: whether a state that a crash could leave is one that was promised;
-//! * [`tree`], [`volume`]: what a volume shows, and volumes in memory.
+//! * [`explore`]: the search; [`shrink`], [`report`], [`html`]: what it found, made small and shown;
+//! * [`canary`]: planted faults; [`faults`]: misbehaving devices;
+//! * [`peers`]: real programs, and the kernel's file systems, recorded over FUSE;
+//! * [`tree`], [`volume`]: what a volume shows, and volumes in memory; [`setup`]: what is under test;
+//! * [`command`]: the command line.
 //!
 //! docs/crash.md is the manual, and tells the model of crashes and the oracles.
 
 pub mod canary;
 pub mod command;
 pub mod explore;
+pub mod faults;
+pub mod html;
 pub mod judge;
 pub mod peers;
 pub mod record;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use stetfs_crash::canary;
 use stetfs_crash::explore::{Config, Often, Outcome, Progress, Source, explore};
+use stetfs_crash::faults::{self, Fault};
 use stetfs_crash::judge::{Checks, Oracle};
 use stetfs_crash::record::Recording;
 use stetfs_crash::setup::{JournalSpec, Shape};
@@ -162,6 +163,27 @@ fn a_promise_that_nobody_gave_is_found_repeated_and_shrunk() {
         "{}",
         small.text()
     );
+}
+
+/// Rot in what checksums cover is never silent; what cannot be noticed is counted as such.
+#[test]
+fn misbehaving_devices_are_told_of() {
+    for journal in ["ordered", "data"] {
+        let recording = recorded(journal, "smoke");
+        for t in faults::try_all(&recording, if long() { 3000 } else { 60 }, SEED).unwrap() {
+            println!(
+                "{journal}, {:?}: {} tried, {} correct, {} errors, {} silent",
+                t.fault, t.tried, t.correct, t.errors, t.silent
+            );
+            assert!(!t.is_defect(), "{journal}: {t:#?}");
+            assert_eq!(t.tried, t.correct + t.errors + t.silent);
+            match t.fault {
+                Fault::RotInLog | Fault::RotInMetadata => assert!(t.errors > 10, "{t:#?}"),
+                Fault::RotInData if journal == "ordered" => assert!(t.silent > 10, "{t:#?}"),
+                _ => {}
+            }
+        }
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod failure;
 mod resume;
 mod search;
 
+pub(crate) use failure::lost;
 pub use failure::{Failure, LostWrite};
 pub use resume::Progress;
 pub use search::{Explorer, image_hash};

@@ -354,7 +354,7 @@ pub(crate) fn gone(fs: Arc<Fs>) -> Result<(), Finding> {
 }
 
 /// A recovered volume is as good as any: files grow with zeroes, new ones can be written and synced.
-fn use_it(fs: &Arc<Fs>, seen: &Seen) -> Result<(), String> {
+pub(crate) fn use_it(fs: &Arc<Fs>, seen: &Seen) -> Result<(), String> {
     let ctx = Ctx::default();
     let said = |e: FsError| e.to_string();
     let files = seen

@@ -22,6 +22,12 @@ use crate::policy::{
 };
 use crate::tx::Snapshot;
 
+/// How far behind the end of the log a newer frame is sought, bytes: behind a damaged frame of more than this it is
+/// not found. Reading so much takes a small part of a second on any disk.
+const LOOK_BEHIND: u64 = 16 << 20;
+/// Log blocks read at once for that.
+const WINDOW: u64 = 256;
+
 /// Frames of one log.
 pub struct StetCodec {
     /// Bytes in a block.
@@ -92,6 +98,42 @@ impl StetCodec {
         }
         let raw = unpack(chunk, stored);
         Ok(raw.ok_or_else(|| corrupt(at, frame, index, "cannot be decompressed")))
+    }
+
+    /// A frame of this log that stands behind `at`, where frame `seq` should be, and is newer. The head of a frame
+    /// is written when all frames before it are durable, so then the device lost what it had acknowledged.
+    ///
+    /// Every log that a crash left ends somewhere, so this must cost little: only [`LOOK_BEHIND`] is looked through.
+    fn goes_on(&self, log: &dyn Medium, at: u64, left: u64, seq: u64) -> Result<Option<u64>> {
+        if self.skip_checksums {
+            return Ok(None);
+        }
+        let reach = left.min(LOOK_BEHIND / u64::from(self.block_size.max(1)));
+        let mut window = Vec::new().into_iter();
+        for distance in 1..reach {
+            let block: PageRef = match window.next() {
+                Some(block) => block,
+                None => {
+                    let count = WINDOW.min(reach - distance);
+                    window = log.read(log.advance(at, distance), count)?.into_iter();
+                    let Some(block) = window.next() else { break };
+                    block
+                }
+            };
+            let Ok(glance) = frame::glance(&block, log.capacity()) else {
+                continue;
+            };
+            if (glance.epoch, glance.lane) == (self.epoch, log.lane().0)
+                && glance.seq > seq
+                && distance + glance.head_blocks <= left
+                && self
+                    .read_head(log, log.advance(at, distance), glance.head_blocks)?
+                    .is_ok()
+            {
+                return Ok(Some(glance.seq));
+            }
+        }
+        Ok(None)
     }
 
     /// Proves all chunks of a frame, several at once.
@@ -308,6 +350,18 @@ impl Codec for StetCodec {
             used += glance.blocks;
             at = log.advance(at, glance.blocks);
         };
+        if let EndReason::NoNext(why) | EndReason::Torn(why) = &scan.end
+            && let Some(seq) = self.goes_on(log, at, capacity - used, scan.next_seq)?
+        {
+            return Err(OnDiskError::Corrupt {
+                what: "journal",
+                detail: format!(
+                    "frame {} of lane {} was committed, for frame {seq} stands behind it, but at log block {at}: {why}",
+                    scan.next_seq, lane.0
+                ),
+            }
+            .into());
+        }
         Ok(scan)
     }
 

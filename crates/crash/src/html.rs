@@ -1,0 +1,271 @@
+//! A failure as a page: the log as a timeline, the writes that were lost, the tree as promised and as
+//! found.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use stetfs_block::{Event, Replay};
+
+use crate::explore::Failure;
+use crate::judge::tree;
+use crate::record::Recording;
+use crate::report::Report;
+use crate::state::{StateId, Uncertain};
+use crate::tree::Seen;
+use crate::volume::DIRS;
+use crate::work::{ACKED, BEGUN};
+use crate::workload::model::{Kind, State};
+
+/// Width of the timeline, pixels.
+const WIDTH: f64 = 1000.0;
+/// Height of it.
+const HEIGHT: f64 = 240.0;
+/// Events shown before the crash, and behind it.
+const BEFORE: usize = 400;
+/// See [`BEFORE`].
+const BEHIND: usize = 20;
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+}
+
+/// The page of a report; `recordings` has the records that its failures name.
+pub fn page(report: &Report, recordings: &BTreeMap<String, Recording>) -> String {
+    let mut out = String::from(
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>stetfs crash</title><style>\
+         body{font:15px sans-serif;margin:2em;max-width:1040px}pre{background:#f4f4f4;padding:.7em;\
+         overflow-x:auto}table{border-collapse:collapse}td,th{padding:.15em .8em;text-align:left;\
+         border-bottom:1px solid #ddd}.lost{fill:#c22}.kept{fill:#37a}.fua{stroke:#000;stroke-width:1}\
+         .flush{stroke:#2a2;stroke-width:1.5}.cut{stroke:#c22;stroke-width:2}.op{fill:#888}\
+         .bad{background:#fdd}text{font-size:11px}</style>\n",
+    );
+    let o = &report.outcome;
+    let _ = writeln!(
+        out,
+        "<h1>{} on {}</h1><table><tr><th>crash states</th><th>images</th><th>failures</th><th>seconds</th>\
+         <th>seed</th></tr><tr><td>{}</td><td>{}</td><td>{}</td><td>{:.1}</td><td>{}</td></tr></table>",
+        escape(&report.workload),
+        escape(&report.journal),
+        o.states,
+        o.distinct,
+        o.failures,
+        o.seconds,
+        report.seed
+    );
+    for (i, failure) in o.findings.iter().enumerate() {
+        let _ = write!(out, "<h2>Failure {}</h2>", i + 1);
+        one(&mut out, failure, recordings);
+        if let Some(small) = &failure.shrunk {
+            out.push_str("<h3>Shrunk</h3>");
+            one(&mut out, small, recordings);
+        }
+    }
+    out.push_str("</html>\n");
+    out
+}
+
+fn one(out: &mut String, failure: &Failure, recordings: &BTreeMap<String, Recording>) {
+    let mut alone = failure.clone();
+    alone.shrunk = None;
+    let _ = write!(out, "<pre>{}</pre>", escape(&alone.text()));
+    if let Some(script) = &failure.script {
+        let _ = write!(out, "<p>The script:</p><pre>{}</pre>", escape(script));
+    }
+    let recording = failure.record.as_ref().and_then(|r| recordings.get(r));
+    let (Some(recording), Ok(state)) = (recording, failure.state.parse::<StateId>()) else {
+        return;
+    };
+    timeline(out, recording, &state);
+    trees(out, recording, &state);
+}
+
+/// Position on the device against order in the log.
+fn timeline(out: &mut String, recording: &Recording, state: &StateId) {
+    let events = &recording.log.events;
+    let first = state.event.saturating_sub(BEFORE);
+    let last = (state.event + BEHIND).min(events.len());
+    let mut replay = Replay::new(&recording.work.base.image, &recording.log);
+    replay.advance_to(state.event);
+    let uncertain = Uncertain::at(&replay);
+    let lost = crate::explore::lost(recording, state, &uncertain);
+    let x = |event: usize| (event - first) as f64 / (last - first).max(1) as f64 * WIDTH;
+    // Written places in order, so that distant parts of the device take no room.
+    let mut places: Vec<u64> = events[first..last]
+        .iter()
+        .filter_map(|e| match e {
+            Event::Write { offset, .. } => Some(*offset),
+            Event::Discard { range, .. } => Some(range.start),
+            _ => None,
+        })
+        .collect();
+    places.sort_unstable();
+    places.dedup();
+    let y = |offset: u64| {
+        let rank = places.partition_point(|p| *p < offset);
+        20.0 + rank as f64 / places.len().max(1) as f64 * (HEIGHT - 50.0)
+    };
+    let _ = write!(
+        out,
+        "<p>The log: events {first} to {last} from left to right, places on the device from top to bottom. \
+         Green lines are flushes, red writes were lost, at least in part; the crash is the red line.</p>\
+         <svg width=\"{WIDTH}\" height=\"{HEIGHT}\" viewBox=\"0 0 {WIDTH} {HEIGHT}\">"
+    );
+    for (i, event) in events.iter().enumerate().take(last).skip(first) {
+        let at = x(i);
+        match event {
+            Event::Write {
+                offset, data, fua, ..
+            } => {
+                let part = lost.iter().find(|w| w.event == i);
+                let class = match (part, i >= state.event) {
+                    (Some(_), _) => "lost",
+                    (None, true) => "op",
+                    (None, false) => "kept",
+                };
+                let told = part.map_or(String::new(), |w| {
+                    format!(", {} of {} sectors lost", w.lost.0, w.lost.1)
+                });
+                let _ = write!(
+                    out,
+                    "<rect class=\"{class}{}\" x=\"{at:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"6\">\
+                     <title>event {i}: {} bytes at {offset}{told}</title></rect>",
+                    if *fua { " fua" } else { "" },
+                    y(*offset),
+                    (WIDTH / (last - first).max(1) as f64).max(2.0),
+                    data.len()
+                );
+            }
+            Event::Flush { .. } => {
+                let _ = write!(
+                    out,
+                    "<line class=\"flush\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"14\" y2=\"{:.0}\"/>",
+                    HEIGHT - 28.0
+                );
+            }
+            Event::Mark { label, value } if label == BEGUN || label == ACKED => {
+                let op = recording
+                    .work
+                    .scripts
+                    .get((value >> 32) as usize)
+                    .and_then(|s| s.ops.get(((value & 0xffff_ffff) as usize).checked_sub(1)?));
+                let _ = write!(
+                    out,
+                    "<circle class=\"op\" cx=\"{at:.1}\" cy=\"{:.0}\" r=\"2.5\"><title>{label}: {}</title></circle>",
+                    HEIGHT - 14.0,
+                    escape(&op.map_or(String::new(), |o| o.to_string()))
+                );
+            }
+            _ => {}
+        }
+    }
+    let at = x(state.event);
+    let _ = write!(
+        out,
+        "<line class=\"cut\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"0\" y2=\"{HEIGHT}\"/>\
+         <text x=\"2\" y=\"{:.0}\">operations</text></svg>",
+        HEIGHT - 2.0
+    );
+}
+
+/// What was there when the power went, beside what is there after recovery.
+fn trees(out: &mut String, recording: &Recording, state: &StateId) {
+    let work = &recording.work;
+    let mut replay = Replay::new(&work.base.image, &recording.log);
+    let image = state.make(&mut replay);
+    let found = tree(&image, &work.options);
+    let progress = work.progress_at(&recording.log, state.event);
+    for ((script, progress), dir) in work.scripts.iter().zip(progress).zip(DIRS) {
+        let Some(model) = script.states.get(progress.acked) else {
+            continue;
+        };
+        let _ = write!(
+            out,
+            "<p>The tree of {dir}:</p><table><tr><th>path</th><th>when the power went</th>\
+             <th>after recovery</th></tr>"
+        );
+        let was = modelled(model);
+        let is = match &found {
+            Ok(seen) => shown(seen, dir),
+            Err(why) => {
+                let _ = write!(out, "<tr><td colspan=3>{}</td></tr>", escape(&why.detail));
+                BTreeMap::new()
+            }
+        };
+        let mut paths: Vec<&String> = was.keys().chain(is.keys()).collect();
+        paths.sort_unstable();
+        paths.dedup();
+        for path in paths {
+            let side = |tree: &BTreeMap<String, String>| {
+                tree.get(path).map_or("&ndash;".to_owned(), |t| escape(t))
+            };
+            let (a, b) = (side(&was), side(&is));
+            let _ = write!(
+                out,
+                "<tr{}><td>/{}</td><td>{a}</td><td>{b}</td></tr>",
+                if a == b { "" } else { " class=\"bad\"" },
+                escape(path)
+            );
+        }
+        out.push_str("</table>");
+    }
+}
+
+fn content(bytes: &[u8]) -> String {
+    format!(
+        "{} bytes, {:08x}",
+        bytes.len(),
+        xxhash_rust::xxh3::xxh3_64(bytes) as u32
+    )
+}
+
+fn modelled(state: &State) -> BTreeMap<String, String> {
+    state
+        .paths()
+        .into_iter()
+        .filter_map(|(path, id)| {
+            let text = match &state.nodes.get(&id)?.kind {
+                Kind::File(c) => content(&c.data),
+                Kind::Dir(_) => "directory".into(),
+                Kind::Symlink(target) => format!("→ {target}"),
+            };
+            Some((path, text))
+        })
+        .collect()
+}
+
+fn shown(seen: &Seen, dir: &str) -> BTreeMap<String, String> {
+    let mut out = BTreeMap::new();
+    let mut todo: Vec<(String, u32)> = seen
+        .find(dir)
+        .map(|i| (String::new(), i))
+        .into_iter()
+        .collect();
+    while let Some((path, ino)) = todo.pop() {
+        let Some(node) = seen.nodes.get(&ino) else {
+            continue;
+        };
+        for (name, child) in &node.entries {
+            let path = if path.is_empty() {
+                name.clone()
+            } else {
+                format!("{path}/{name}")
+            };
+            let Some(node) = seen.nodes.get(child) else {
+                continue;
+            };
+            let text = match node.kind {
+                stetfs::FileType::Directory => "directory".into(),
+                stetfs::FileType::Symlink => {
+                    format!("→ {}", String::from_utf8_lossy(&node.target))
+                }
+                _ => content(&node.content),
+            };
+            todo.push((path.clone(), *child));
+            out.insert(path, text);
+        }
+    }
+    out
+}

@@ -1,0 +1,104 @@
+//! Bits of the log that change after they were durable: an error, not a log that ends early.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{BLOCKS, BS, Kind, block, put, scheme, start};
+use stetfs_block::{BlockDevice, MemDevice};
+use stetfs_journal::{Canary, recover};
+use stetfs_ondisk::jbd2::BlockType;
+use stetfs_ondisk::jbd2::block::read_header;
+
+/// Three transactions of one block each: blocks 300, 301 and 302.
+fn volume(kind: Kind) -> MemDevice {
+    let device = Arc::new(common::format(kind));
+    let (cache, journal) = start(kind, device.clone());
+    for nr in 300..303 {
+        journal.commit(&put(&cache, &journal, nr, 7)).unwrap();
+    }
+    device.fork()
+}
+
+/// The log blocks of this type, in order.
+fn find(device: &MemDevice, kind: BlockType) -> Vec<u64> {
+    (1..common::LOG)
+        .filter(|nr| read_header(&block(device, *nr)).is_some_and(|(k, _)| k == kind))
+        .collect()
+}
+
+/// What a recovery brings home, or its error, with a bit of this log block turned.
+fn with_rot(kind: Kind, nr: u64, byte: u64) -> Result<Vec<bool>, String> {
+    let device = volume(kind);
+    let at = nr * BS as u64 + byte;
+    let mut old = [0];
+    device.read(at, &mut old).unwrap();
+    device.write(at, &[old[0] ^ 4]).unwrap();
+    let device: Arc<dyn BlockDevice> = Arc::new(device);
+    let scheme = scheme(kind, &device, Canary::default(), false);
+    recover(
+        &scheme,
+        &*device,
+        BLOCKS,
+        Canary::default(),
+        false,
+        &mut |_, _| {},
+    )
+    .map_err(|e| e.to_string())?;
+    Ok((300..303)
+        .map(|nr| block(&*device, nr) == [7; BS])
+        .collect())
+}
+
+#[test]
+fn rot_in_what_was_committed_is_an_error() {
+    let whole = volume(Kind::Jbd2);
+    let commits = find(&whole, BlockType::Commit);
+    let descriptors = find(&whole, BlockType::Descriptor);
+    assert_eq!((commits.len(), descriptors.len()), (3, 3));
+    // The magic number, the type, the transaction's number, the content.
+    for byte in [0, 7, 11, 20] {
+        for nr in descriptors.iter().chain(&commits[..2]) {
+            let why =
+                with_rot(Kind::Jbd2, *nr, byte).expect_err(&format!("log block {nr}, byte {byte}"));
+            assert!(why.contains("was committed, but"), "{why}");
+        }
+        // With nothing behind it the newest commit block may as well have been torn.
+        assert_eq!(
+            with_rot(Kind::Jbd2, commits[2], byte),
+            Ok(vec![true, true, false])
+        );
+    }
+    for nr in descriptors.iter().map(|d| d + 1) {
+        let why = with_rot(Kind::Jbd2, nr, 100).unwrap_err();
+        assert!(why.contains("checksum of log block"), "{why}");
+    }
+}
+
+#[test]
+fn rot_in_a_frame_that_others_follow_is_an_error() {
+    for kind in [Kind::Stet, Kind::StetLz4, Kind::StetZstd] {
+        let whole = volume(kind);
+        let frames: Vec<u64> = (1..common::LOG)
+            .filter(|nr| block(&whole, *nr).starts_with(b"stetfrm1"))
+            .collect();
+        assert_eq!(frames.len(), 3, "{kind:?}");
+        // The magic number, the checksum, the epoch, the sequence, the lane, the length, the table.
+        for byte in [0, 9, 17, 24, 48, 52, 53, 56, 90] {
+            for nr in &frames[..2] {
+                let why = with_rot(kind, *nr, byte)
+                    .expect_err(&format!("{kind:?}, log block {nr}, byte {byte}"));
+                assert!(why.contains("was committed, for frame"), "{why}");
+            }
+            // With nothing behind it the newest frame may as well have been torn.
+            let last = with_rot(kind, frames[2], byte);
+            assert_eq!(last, Ok(vec![true, true, false]), "{kind:?}, byte {byte}");
+        }
+        // Its chunk.
+        for nr in &frames[..2] {
+            let why = with_rot(kind, nr + 1, 3).unwrap_err();
+            assert!(why.contains("does not match its checksum"), "{why}");
+        }
+    }
+}
