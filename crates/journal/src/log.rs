@@ -84,7 +84,7 @@ impl Log {
     /// The policies for reading the log as it is.
     fn scheme(&self) -> Scheme {
         match &self.stet {
-            Some(log) => log.scheme(&StetOptions::default()),
+            Some(log) => log.scheme(&StetOptions::default(), true),
             None => self.jbd2.scheme(),
         }
     }
@@ -147,7 +147,7 @@ impl Log {
             LogFormat::Jbd2 => self.jbd2.scheme(),
             LogFormat::Stet(options) => {
                 let (area, sb) = (self.jbd2.area().clone(), *self.jbd2.superblock());
-                StetLog::make(area, sb, &options, self.canary)?.scheme(&options)
+                StetLog::make(area, sb, &options, self.canary)?.scheme(&options, config.barrier)
             }
         };
         Journal::start(cache, scheme, config)

@@ -14,8 +14,9 @@ use crate::error::Result;
 use crate::ids::{BlockNr, CommitPoint, Lane, Stamp, TxId};
 use crate::policy::{EndReason, HomeImage, ImageRef, LogTail, Scan, Scheme};
 
-/// Images read and written at once.
-const BATCH: usize = 1024;
+/// Images read and written at once: 64 MiB of 4 KiB blocks. Home order is not log order, so a chunk of the log is read
+/// again for each batch that has an image of it.
+const BATCH: usize = 16 << 10;
 
 /// What a recovery found and did (or, in a dry run, would do).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,6 +55,15 @@ pub fn recover(
     let mut scans: Vec<Scan> = Vec::new();
     for medium in &scheme.media {
         scans.push(scheme.codec.scan(&**medium, medium.tail(), progress)?);
+    }
+    for scan in &scans {
+        if let EndReason::Lost(why) = &scan.end {
+            return Err(OnDiskError::Corrupt {
+                what: "journal",
+                detail: why.clone(),
+            }
+            .into());
+        }
     }
     let fronts = fronts(&scans);
     let chosen = choose(&scans, &fronts, canary, &mut report);

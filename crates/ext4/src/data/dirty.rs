@@ -120,7 +120,7 @@ impl DirtySet {
 
     /// From here on data is written home without waiting for its age.
     pub(crate) fn much(&self) -> u64 {
-        self.bound / 3
+        self.bound / 2
     }
 
     fn less(&self, bytes: u64) {

@@ -100,6 +100,8 @@ pub enum EndReason {
     NoNext(String),
     /// A transaction began but did not prove itself: the usual trace of a crash.
     Torn(String),
+    /// It does not prove itself although it was durable once: the device lost or changed it.
+    Lost(String),
 }
 
 /// What a log holds.

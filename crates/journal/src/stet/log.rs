@@ -153,8 +153,9 @@ impl StetLog {
         &self.header
     }
 
-    /// The policies for this log. `options` say how it is written; lanes are those it has.
-    pub fn scheme(&self, options: &StetOptions) -> Scheme {
+    /// The policies for this log. `options` say how it is written, and `barrier` whether with barriers; lanes are those
+    /// it has.
+    pub fn scheme(&self, options: &StetOptions, barrier: bool) -> Scheme {
         let shared = SharedHeader::new(self.area.clone(), self.header.clone());
         let lanes = self.header.lanes.len() as u16;
         let mut plain = self.sb;
@@ -174,6 +175,7 @@ impl StetLog {
                 compression: options.compression,
                 chunk: options.chunk,
                 pace,
+                unordered: !barrier,
                 skip_checksums: self.canary.skip_checksums,
             }),
             media,

@@ -6,7 +6,9 @@ mod log;
 mod pace;
 mod pack;
 mod payload;
+mod read;
 mod ring;
+mod scan;
 mod walk;
 
 pub use codec::StetCodec;

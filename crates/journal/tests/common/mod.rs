@@ -86,6 +86,7 @@ fn stet_options(kind: Kind) -> Option<StetOptions> {
 fn stet(
     device: &Arc<dyn BlockDevice>,
     options: &StetOptions,
+    barrier: bool,
     canary: Canary,
     fresh: bool,
 ) -> Scheme {
@@ -97,7 +98,7 @@ fn stet(
     } else {
         StetLog::open(area, sb, canary)
     };
-    log.unwrap().scheme(options)
+    log.unwrap().scheme(options, barrier)
 }
 
 pub fn scheme(kind: Kind, device: &Arc<dyn BlockDevice>, canary: Canary, fresh: bool) -> Scheme {
@@ -105,7 +106,7 @@ pub fn scheme(kind: Kind, device: &Arc<dyn BlockDevice>, canary: Canary, fresh: 
         return frame::scheme(device, 2);
     }
     if let Some(options) = stet_options(kind) {
-        return stet(device, &options, canary, fresh);
+        return stet(device, &options, true, canary, fresh);
     }
     let log = Jbd2Log::open(area(device.clone()), canary).unwrap();
     if !fresh {
@@ -121,7 +122,19 @@ pub fn scheme(kind: Kind, device: &Arc<dyn BlockDevice>, canary: Canary, fresh: 
 
 /// Starts a journal on a clean volume.
 pub fn start(kind: Kind, device: Arc<dyn BlockDevice>) -> (Arc<Cache>, Arc<Journal>) {
-    let scheme = scheme(kind, &device, Canary::default(), true);
+    start_with(kind, device, true)
+}
+
+/// The same with or without barriers.
+pub fn start_with(
+    kind: Kind,
+    device: Arc<dyn BlockDevice>,
+    barrier: bool,
+) -> (Arc<Cache>, Arc<Journal>) {
+    let scheme = match stet_options(kind) {
+        Some(options) => stet(&device, &options, barrier, Canary::default(), true),
+        None => scheme(kind, &device, Canary::default(), true),
+    };
     let config = CacheConfig {
         block_size: BS,
         capacity: 64 << 10,
@@ -133,6 +146,7 @@ pub fn start(kind: Kind, device: Arc<dyn BlockDevice>) -> (Arc<Cache>, Arc<Journ
         scheme,
         JournalConfig {
             commit_secs: 3600,
+            barrier,
             ..Default::default()
         },
     );

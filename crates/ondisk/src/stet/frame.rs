@@ -8,6 +8,8 @@ use crate::error::{Result, corrupt};
 
 const WHAT: &str = "StetFS log frame";
 const MAGIC: [u8; 8] = *b"stetfrm1";
+/// Flag: written without barriers, so nothing is known of the frames before it.
+const UNORDERED: u32 = 1;
 /// Offset of `sum`.
 const SUM_AT: usize = 8;
 /// Bytes of the head; the table follows.
@@ -105,6 +107,8 @@ pub struct Frame {
     pub nanoseconds: u64,
     /// The lane.
     pub lane: u16,
+    /// It was written without barriers: that it is whole tells nothing of the frames before it.
+    pub unordered: bool,
     /// The chunks, as they follow each other in the payload.
     pub chunks: Vec<Chunk>,
     /// Dependencies: lane and sequence.
@@ -209,7 +213,7 @@ impl Frame {
             revokes: (self.revokes.len() as u32).into(),
             edges: (self.edges.len() as u32).into(),
             chunks: (self.chunks.len() as u32).into(),
-            flags: 0.into(),
+            flags: (if self.unordered { UNORDERED } else { 0 }).into(),
         };
         let size = self.head_blocks(block_size) * block_size;
         let mut out = Vec::with_capacity(size);
@@ -255,6 +259,8 @@ pub struct Glance {
     pub head_blocks: u64,
     /// Blocks of the whole frame.
     pub blocks: u64,
+    /// See [`Frame::unordered`].
+    pub unordered: bool,
 }
 
 /// Looks at the first block of what may be a frame. `capacity`: blocks of its lane.
@@ -278,6 +284,7 @@ pub fn glance(block: &[u8], capacity: u64) -> Result<Glance> {
         seq: head.seq.get(),
         head_blocks,
         blocks,
+        unordered: head.flags.get() & UNORDERED != 0,
     })
 }
 
@@ -323,7 +330,7 @@ pub fn decode_unproven(bytes: &[u8], block_size: usize) -> Result<Frame> {
             "a table of {table} bytes for {chunks} chunks, {edges} edges, {images} images, {revokes} revokes"
         ));
     }
-    if head.kind.get() != 1 || head.flags.get() != 0 {
+    if head.kind.get() != 1 || head.flags.get() & !UNORDERED != 0 {
         return Err(crate::error::OnDiskError::Unsupported {
             feature: format!(
                 "StetFS log frame of kind {} with flags {:#x}",
@@ -373,6 +380,7 @@ pub fn decode_unproven(bytes: &[u8], block_size: usize) -> Result<Frame> {
         stamp: head.stamp.get(),
         nanoseconds: head.nanoseconds.get(),
         lane: head.lane.get(),
+        unordered: head.flags.get() & UNORDERED != 0,
         chunks: list,
         edges: raw_edges
             .iter()
@@ -414,6 +422,7 @@ mod tests {
             stamp: 7,
             nanoseconds: 8,
             lane: 1,
+            unordered: images == 5,
             chunks,
             edges: vec![(0, 4), (3, 9)],
             images: (0..images as u64).map(|i| i * 17).collect(),
