@@ -76,13 +76,18 @@ fn rot_in_what_was_committed_is_an_error() {
     }
 }
 
+/// First log blocks of the frames, in order.
+fn frames(device: &MemDevice) -> Vec<u64> {
+    (1..common::LOG)
+        .filter(|nr| block(device, *nr).starts_with(b"stetfrm1"))
+        .collect()
+}
+
 #[test]
 fn rot_in_a_frame_that_others_follow_is_an_error() {
     for kind in [Kind::Stet, Kind::StetLz4, Kind::StetZstd] {
         let whole = volume(kind);
-        let frames: Vec<u64> = (1..common::LOG)
-            .filter(|nr| block(&whole, *nr).starts_with(b"stetfrm1"))
-            .collect();
+        let frames = frames(&whole);
         assert_eq!(frames.len(), 3, "{kind:?}");
         // The magic number, the checksum, the epoch, the sequence, the lane, the length, the table.
         for byte in [0, 9, 17, 24, 48, 52, 53, 56, 90] {
@@ -101,4 +106,22 @@ fn rot_in_a_frame_that_others_follow_is_an_error() {
             assert!(why.contains("does not match its checksum"), "{why}");
         }
     }
+}
+
+/// Without barriers a frame may be whole before the one in front of it.
+#[test]
+fn without_barriers_a_hole_ends_the_log() {
+    let device = Arc::new(common::format(Kind::Stet));
+    let (cache, journal) = common::start_with(Kind::Stet, device.clone(), false);
+    for nr in 300..303 {
+        journal.commit(&put(&cache, &journal, nr, 7)).unwrap();
+    }
+    let crashed = device.fork();
+    let second = frames(&crashed)[1];
+    crashed.write(second * BS as u64, &[0; BS]).unwrap();
+    let device: Arc<dyn BlockDevice> = Arc::new(crashed);
+    let scheme = scheme(Kind::Stet, &device, Canary::default(), false);
+    let canary = Canary::default();
+    let report = recover(&scheme, &*device, BLOCKS, canary, false, &mut |_, _| {}).unwrap();
+    assert_eq!(report.transactions, 1);
 }

@@ -173,7 +173,7 @@ impl Scanner<'_> {
         let end = match (&end, self.newer(used, next_seq)?) {
             (EndReason::Torn(why) | EndReason::NoNext(why), Some(newer)) => {
                 EndReason::Lost(format!(
-                    "frame {next_seq} of lane {} was durable, for frame {newer} follows it, but at log block {}: {why}",
+                    "frame {next_seq} of lane {} was committed, for frame {newer} follows it, but at log block {}: {why}",
                     lane.0,
                     self.log.advance(self.start, used)
                 ))
