@@ -79,6 +79,15 @@ volumes! {
     no_index: Mkfs::blocks(1024).feature("^dir_index"), Plan::small(12);
     inodes_of_128_bytes: Mkfs::blocks(1024).inode_size(128), Plan::small(13);
     no_flex_groups: Mkfs::blocks(1024).feature("^flex_bg"), Plan::small(14);
+    block_maps_1k: Mkfs::blocks(1024).feature("^extents").feature("^64bit"), without_preallocation(15);
+    block_maps_4k: block_mapped(), without_preallocation(16);
+    ext3_1k: typed("ext3", 1024), without_preallocation(17);
+    ext3_4k_128: typed("ext3", 4096).inode_size(128), without_preallocation(18);
+    group_checksums: Mkfs::blocks(1024).feature("^metadata_csum,uninit_bg"), Plan::small(19);
+    descriptors_of_32_bytes: Mkfs::blocks(1024).feature("^64bit"), Plan::small(20);
+    meta_groups: Mkfs::blocks(1024).feature("meta_bg,^resize_inode"), Plan::small(21);
+    two_backups: Mkfs::blocks(4096).feature("sparse_super2,^resize_inode"), Plan::small(22);
+    no_file_types: Mkfs::blocks(1024).feature("^filetype,^dir_index,^large_file"), Plan::small(23);
 }
 
 /// Block-mapped files have no unwritten extents, and end at 4 TiB or less.
@@ -86,31 +95,55 @@ fn without_preallocation(seed: u64) -> Plan {
     Plan::small(seed).without(Section::Fallocate)
 }
 
+fn typed(fs_type: &str, block_size: u32) -> Mkfs {
+    Mkfs {
+        fs_type: Some(fs_type.into()),
+        ..Mkfs::blocks(block_size)
+    }
+}
+
 fn block_mapped() -> Mkfs {
     Mkfs::blocks(4096).feature("^extents").feature("^64bit")
 }
 
-/// A volume of a kind that StetFS does not write is refused, with the reason, and left as it is: ext3, and ext3 that
-/// got extents later (`tune2fs -O extents`), whose older files and journal are still block-mapped.
+/// A volume that got extents later (`tune2fs -O extents`): its older files, directories and journal stay block-mapped,
+/// and both kinds are read and changed side by side, by StetFS and the kernel in turns.
 #[test]
-fn block_mapped_volumes_are_refused_and_left_alone() {
-    for later in [false, true] {
-        let image = Image::make(64 << 20, &block_mapped()).unwrap();
-        if later {
+fn extents_that_came_later() {
+    let image = Image::make(256 << 20, &block_mapped()).unwrap();
+    let (old, new) = ("old", "new");
+    let mut works = Vec::new();
+    for (turn, mounter) in [kernel(), stetfs(), kernel(), stetfs()].iter().enumerate() {
+        let what = format!("turn {turn}, {}", mounter.name());
+        let mounted = mounter.mount(image.path()).unwrap();
+        if turn % 2 == 0 {
+            let name = if turn == 0 { old } else { new };
+            std::fs::create_dir(mounted.path().join(name)).unwrap();
+            works.push((name, Mutator::new(turn as u64 + 50).without_preallocation()));
+        }
+        for (name, work) in &mut works {
+            let root = mounted.path().join(name);
+            assert_no_differences(&what, &work.verify(&root).unwrap());
+            work.run(&root, 400)
+                .unwrap_or_else(|e| panic!("{what}: {e:#}"));
+            assert_no_differences(&what, &work.verify(&root).unwrap());
+        }
+        mounted.umount().unwrap();
+        image
+            .e2fsck_fn()
+            .unwrap_or_else(|e| panic!("{what}: {e:#}"));
+        if turn == 1 {
             let mut tune = std::process::Command::new("tune2fs");
             stetfs_testkit::cmd::run(tune.args(["-O", "extents"]).arg(image.path())).unwrap();
         }
-        let before = std::fs::read(image.path()).unwrap();
-        let error = format!("{:#}", stetfs().mount(image.path()).unwrap_err());
-        assert!(
-            error.contains("not supported") && error.contains("extent"),
-            "{error}"
-        );
-        assert!(
-            before == std::fs::read(image.path()).unwrap(),
-            "the image was changed"
-        );
     }
+    let flags = |path: &str| image.debugfs(&format!("stat {path}")).unwrap();
+    assert!(
+        !flags("<8>").contains("EXTENTS"),
+        "the journal is block-mapped"
+    );
+    assert!(!flags("/old").contains("EXTENTS"));
+    assert!(flags("/new").contains("EXTENTS"));
 }
 
 /// The same calls have the same effect as in the kernel, not only the same bytes on disk for both readers.

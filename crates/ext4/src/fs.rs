@@ -38,6 +38,8 @@ pub struct Geometry {
     pub groups: u32,
     /// log2 of groups in a flex group (0: no flex_bg).
     pub log_groups_per_flex: u8,
+    /// A volume of revision 0, which can have no features (`EXT4_GOOD_OLD_REV`).
+    pub revision_0: bool,
     /// Feature words.
     pub compat: Compat,
     /// Feature words.

@@ -60,5 +60,18 @@ pub(crate) fn flavours() -> Vec<(String, u64, Mkfs)> {
     all.push(variant("no orphan_file", "^orphan_file"));
     all.push(variant("no flex_bg", "^flex_bg"));
     all.push(variant("orphan_file", "orphan_file"));
+    all.push(variant("sparse_super2", "sparse_super2,^resize_inode"));
+    all.push(variant("meta_bg", "meta_bg,^resize_inode"));
+    all.push(variant(
+        "no filetype, no dir_index",
+        "^filetype,^dir_index,^large_file,^huge_file",
+    ));
+    all.push(variant("block maps", "^extents,^64bit"));
+    let ext3 = |bytes: u32| Mkfs {
+        fs_type: Some("ext3".into()),
+        ..Mkfs::blocks(bytes)
+    };
+    all.push(("ext3".into(), 64, ext3(4096)));
+    all.push(("ext3, 128".into(), 40, ext3(1024).inode_size(128)));
     all
 }

@@ -6,7 +6,6 @@ use stetfs_journal::{FileChange, Handle};
 use stetfs_ondisk::ext4::extent::MAX_UNWRITTEN_LEN;
 use stetfs_ondisk::ext4::inode::InodeFlags;
 
-use super::extents::edit_blocks;
 use super::map::Mapping;
 use super::pages::Pages;
 use crate::error::{FsError, Result};
@@ -38,11 +37,16 @@ impl Fs {
         self.check_changeable(body, only_adds.then_some(u64::MAX))?;
         let end = match offset.checked_add(len) {
             _ if len == 0 => return Err(FsError::Errno(libc::EINVAL)),
-            Some(end) if end <= self.max_file_size() => end,
+            Some(end) if end <= self.max_size_of(body) => end,
             _ => return Err(FsError::Errno(libc::EFBIG)),
         };
-        if !body.flags().contains(InodeFlags::EXTENTS) {
+        // Without extents nothing can be allocated without being written.
+        let punches = matches!(mode, FallocateMode::PunchHole);
+        if !punches && !body.flags().contains(InodeFlags::EXTENTS) {
             return Err(FsError::Errno(libc::EOPNOTSUPP));
+        }
+        if !punches {
+            self.allow_size(end)?;
         }
         let range = offset..end;
         let keeps_size = match mode {
@@ -57,7 +61,7 @@ impl Fs {
         };
         let mut h = self
             .journal
-            .begin(self.tree_credits(body) + 4 * credits::WRITE_INODE)?;
+            .begin(self.map_credits(body) + 4 * credits::WRITE_INODE)?;
         let result = match mode {
             FallocateMode::Allocate { .. } => self.fill_holes(&mut h, inode, body, &range),
             FallocateMode::PunchHole => self.punch(&mut h, inode, body, &range),
@@ -101,7 +105,7 @@ impl Fs {
         let per_node = u64::from(self.geo.block_size) / 24;
         Ok(holes
             + if holes > 0 {
-                edit_blocks(self.tree_depth(body)) + pieces / per_node
+                self.map_space(body, holes) + pieces / per_node
             } else {
                 0
             })
@@ -123,7 +127,7 @@ impl Fs {
             let done = match self.map(inode, body, lblk, most)? {
                 Mapping::Mapped { len, .. } => len,
                 Mapping::Hole { len } => {
-                    let need = self.tree_credits(body) + credits::ALLOC_BLOCKS;
+                    let need = self.map_credits(body) + credits::ALLOC_BLOCKS;
                     step += 1;
                     self.next_step(h, inode, body, need, step)?;
                     let goal = self.goal_for(inode, body, lblk)?;
@@ -207,12 +211,11 @@ impl Fs {
         let mut whole = self.whole_blocks(range);
         let mut step = 0;
         while !whole.is_empty() {
-            let need = self.tree_credits(body);
+            let need = self.map_credits(body);
             step += 1;
             self.next_step(h, inode, body, need, step)?;
             let first = whole.start;
-            whole.start =
-                self.edit_tree(h, inode, body, |tree| tree.convert_first(&whole, true))?;
+            whole.start = self.edit_map(h, inode, body, |map| map.convert_first(&whole, true))?;
             // What was not home yet never goes there; from here on the blocks read as zeroes.
             self.drop_dirty(h, inode, first..whole.start)?;
         }

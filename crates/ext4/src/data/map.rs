@@ -3,10 +3,14 @@
 use std::sync::Arc;
 
 use stetfs_journal::{Block, BlockNr, Credits, Handle};
-use stetfs_ondisk::ext4::extent::{Extent, LOGICAL_END, NodeRef};
+use stetfs_ondisk::ext4::blockmap::Shape;
+use stetfs_ondisk::ext4::extent::{Extent, LOGICAL_END, NodeMut, NodeRef};
+use stetfs_ondisk::ext4::features::Incompat;
 use stetfs_ondisk::ext4::inode::InodeFlags;
 
-use super::extents::{Changing, Found, Stored, Tree, edit_credits, find, first_from};
+use super::blockmap::{self, BlockMap};
+use super::extents::{self, Tree};
+use super::mapping::{EditMap, Found, first_from};
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
@@ -32,27 +36,45 @@ pub(crate) enum Mapping {
     },
 }
 
-impl Fs {
-    fn check_mapped_by_extents(&self, inode: &Inode, body: &InodeBody) -> Result<()> {
+/// How an inode says where its blocks are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// `EXTENTS`.
+    Extents,
+    /// Direct and indirect blocks, as in ext2 and ext3.
+    Blocks,
+}
+
+impl Way {
+    fn of(inode: &Inode, body: &InodeBody) -> Result<Way> {
         if body.flags().contains(InodeFlags::EXTENTS) {
-            return Ok(());
-        }
-        let what = if body.flags().contains(InodeFlags::INLINE_DATA) {
-            "data in the inode"
+            Ok(Way::Extents)
+        } else if body.flags().contains(InodeFlags::INLINE_DATA) {
+            Err(FsError::Unsupported(format!(
+                "inode {} has its data in the inode",
+                inode.ino
+            )))
         } else {
-            "a block map of ext2"
-        };
-        Err(FsError::Unsupported(format!(
-            "inode {} uses {what} instead of extents",
-            inode.ino
-        )))
+            Ok(Way::Blocks)
+        }
+    }
+}
+
+impl Fs {
+    /// What maps file block `lblk`; of a block map at most `max` blocks are told.
+    fn find(&self, inode: &Inode, body: &InodeBody, lblk: u32, max: u32) -> Result<Found> {
+        let root = body.i_block();
+        match Way::of(inode, body)? {
+            Way::Extents => extents::find(&extents::Stored::new(self, inode, body), root, lblk),
+            Way::Blocks => blockmap::find(&blockmap::Stored::new(self, inode), root, lblk, max),
+        }
     }
 
     /// What lies at file block `lblk`, for at most `max` blocks (at least 1 is told).
     ///
     /// # Errors
-    /// EUCLEAN when the tree is damaged or leads to the file system's own blocks; EOPNOTSUPP for
-    /// inodes not mapped by extents.
+    /// EUCLEAN when the map is damaged or leads to the file system's own blocks; EOPNOTSUPP for
+    /// inodes that hold their data themselves.
     pub(crate) fn map(
         &self,
         inode: &Inode,
@@ -60,9 +82,9 @@ impl Fs {
         lblk: u32,
         max: u32,
     ) -> Result<Mapping> {
-        self.check_mapped_by_extents(inode, body)?;
         let max = max.max(1);
-        match find(&Stored::new(self, inode, body), body.i_block(), lblk)
+        match self
+            .find(inode, body, lblk, max)
             .inspect_err(|e| self.report(e))?
         {
             Found::Hole(next) => {
@@ -97,33 +119,77 @@ impl Fs {
         body: &InodeBody,
         from: u64,
     ) -> Result<Option<Extent>> {
-        self.check_mapped_by_extents(inode, body)?;
-        first_from(&Stored::new(self, inode, body), body.i_block(), from)
+        first_from(|at| self.find(inode, body, at, u32::MAX), from)
     }
 
-    /// Levels of the inode's extent tree below its root.
-    pub(crate) fn tree_depth(&self, body: &InodeBody) -> u16 {
+    fn tree_depth(&self, body: &InodeBody) -> u16 {
         NodeRef::new(body.i_block()).map_or(0, |n| n.depth())
     }
 
-    /// Credits to change one leaf of the inode's extent tree, with the inode.
-    pub(crate) fn tree_credits(&self, body: &InodeBody) -> Credits {
-        edit_credits(self.tree_depth(body))
+    /// Credits to change the inode's map in one place, with the inode.
+    pub(crate) fn map_credits(&self, body: &InodeBody) -> Credits {
+        if body.flags().contains(InodeFlags::EXTENTS) {
+            extents::edit_credits(self.tree_depth(body))
+        } else {
+            blockmap::EDIT_CREDITS
+        }
     }
 
-    /// Lets `f` change the extent tree; blocks its nodes took or gave are counted in the inode. The
-    /// caller writes the inode afterwards, also after an error.
-    pub(crate) fn edit_tree<R>(
+    /// Blocks that the map may take for itself when `blocks` file blocks in a row are mapped, or
+    /// become written.
+    pub(crate) fn map_space(&self, body: &InodeBody, blocks: u64) -> u64 {
+        if body.flags().contains(InodeFlags::EXTENTS) {
+            extents::edit_blocks(self.tree_depth(body))
+        } else {
+            blockmap::node_space(Shape::new(self.geo.block_size), blocks)
+        }
+    }
+
+    /// The most blocks that can be mapped at once from file block `lblk` on.
+    pub(crate) fn map_room(&self, body: &InodeBody, lblk: u32) -> u32 {
+        if body.flags().contains(InodeFlags::EXTENTS) {
+            return u32::MAX;
+        }
+        let leaf = Shape::new(self.geo.block_size).leaf(u64::from(lblk));
+        u32::try_from(leaf.end - u64::from(lblk)).unwrap_or(u32::MAX)
+    }
+
+    /// Makes the map of a new inode: by extents where the volume has them.
+    pub(crate) fn init_map(&self, body: &mut InodeBody) -> Result<()> {
+        let extents = self.geo.incompat.contains(Incompat::EXTENTS);
+        let mut flags = body.flags();
+        flags.set(InodeFlags::EXTENTS, extents);
+        body.set_flags(flags);
+        if extents {
+            NodeMut::init(body.i_block_mut(), 0)?;
+        } else {
+            body.i_block_mut().fill(0);
+        }
+        Ok(())
+    }
+
+    /// Lets `f` change the inode's map; blocks the map took or gave for itself are counted in the
+    /// inode. The caller writes the inode afterwards, also after an error.
+    pub(crate) fn edit_map<R>(
         &self,
         h: &Handle<'_>,
         inode: &Inode,
         body: &mut InodeBody,
-        f: impl FnOnce(&mut Tree<'_, Changing<'_>>) -> Result<R>,
+        f: impl FnOnce(&mut dyn EditMap) -> Result<R>,
     ) -> Result<R> {
-        self.check_mapped_by_extents(inode, body)?;
-        let nodes = Changing::new(self, h, inode, body);
-        let result = Tree::open(&nodes, body.i_block_mut()).and_then(|mut tree| f(&mut tree));
-        body.add_blocks(nodes.delta.get())?;
+        let (delta, result) = match Way::of(inode, body)? {
+            Way::Extents => {
+                let nodes = extents::Changing::new(self, h, inode, body);
+                let result = Tree::open(&nodes, body.i_block_mut()).and_then(|mut map| f(&mut map));
+                (nodes.delta.get(), result)
+            }
+            Way::Blocks => {
+                let nodes = blockmap::Changing::new(self, h, inode);
+                let result = f(&mut BlockMap::open(&nodes, body.i_block_mut()));
+                (nodes.delta.get(), result)
+            }
+        };
+        body.add_blocks(delta)?;
         result
     }
 
@@ -210,7 +276,7 @@ impl Fs {
         }
     }
 
-    /// Puts a run just allocated into the tree and counts it. If that fails, the run is free again.
+    /// Puts a run just allocated into the map and counts it. If that fails, the run is free again.
     pub(super) fn map_new(
         &self,
         h: &Handle<'_>,
@@ -229,7 +295,7 @@ impl Fs {
         let counted = body.add_blocks(i64::from(run.len));
         let result = match counted {
             Ok(()) => self
-                .edit_tree(h, inode, body, |tree| tree.insert(new))
+                .edit_map(h, inode, body, |map| map.insert(new))
                 .inspect_err(|_| {
                     // It was added just now, so it can be taken away.
                     let _ = body.add_blocks(-i64::from(run.len));

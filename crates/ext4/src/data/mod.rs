@@ -1,6 +1,7 @@
 //! File data: where it lies, reading, writing, truncation, fallocate, seeking, syncing.
 //!
-//! * `extents`: the extent trees; `map`: what lies at a place of a file;
+//! * `extents` and `blockmap`: the two ways of mapping, behind `mapping`; `map`: what lies at a
+//!   place of a file;
 //! * `dirty`: data blocks newer than their homes, and their way there; `flusher`: in the background;
 //! * `read`, `write`, `truncate`, `fallocate`, `seek`, `symlink`, `sync`: the operations.
 //!
@@ -15,6 +16,7 @@
 //!   named with `Handle::order_data`, before the handle stops.
 
 mod atime;
+pub(crate) mod blockmap;
 pub(crate) mod credits;
 mod dirty;
 mod extents;
@@ -22,6 +24,7 @@ mod fallocate;
 mod flusher;
 mod journaled;
 mod map;
+mod mapping;
 mod pages;
 mod read;
 mod seek;
@@ -33,4 +36,5 @@ mod write;
 pub(crate) use dirty::DirtyData;
 pub(crate) use flusher::DataState;
 pub(crate) use map::Mapping;
+pub(crate) use mapping::Found;
 pub(crate) use read::ReadAhead;

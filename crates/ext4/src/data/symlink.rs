@@ -1,8 +1,6 @@
 //! Targets of symbolic links: short ones in the inode, others in a block.
 
 use stetfs_journal::Handle;
-use stetfs_ondisk::ext4::extent::NodeMut;
-use stetfs_ondisk::ext4::inode::InodeFlags;
 
 use super::map::Mapping;
 use crate::error::{FsError, Result};
@@ -86,11 +84,7 @@ impl Fs {
         if body.set_inline_symlink(target) {
             return self.write_inode_data(h, inode, body);
         }
-        if !body.flags().contains(InodeFlags::EXTENTS) {
-            NodeMut::init(body.i_block_mut(), 0)?;
-            let flags = body.flags() | InodeFlags::EXTENTS;
-            body.set_flags(flags);
-        }
+        self.init_map(body)?;
         let nr = self.add_meta_block(h, inode, body, 0)?;
         let block = self.cache.get(nr);
         {

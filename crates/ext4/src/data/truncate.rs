@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use stetfs_journal::{Credits, FileChange, Handle};
 use stetfs_ondisk::ext4::extent::{LOGICAL_END, MAX_LEN};
-use stetfs_ondisk::ext4::inode::InodeFlags;
 
 use super::map::Mapping;
+use super::mapping::Removed;
 use super::pages::{Pages, Way};
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
@@ -31,13 +31,14 @@ impl Fs {
         body: &mut InodeBody,
         new_size: u64,
     ) -> Result<()> {
-        if new_size > self.max_file_size() {
+        if new_size > self.max_size_of(body) {
             return Err(FsError::Errno(libc::EFBIG));
         }
         let old_size = body.size();
+        let mapped = body.is_mapped();
         self.more_credits(h, inode, body, 2 * credits::WRITE_INODE)?;
         body.set_size(new_size);
-        if body.flags().contains(InodeFlags::EXTENTS) {
+        if mapped {
             // What lies behind the end in its block must read as zeroes should the file grow again.
             let end = old_size.min(new_size);
             if new_size > 0 {
@@ -126,11 +127,12 @@ impl Fs {
         // An extent may reach over this many groups.
         let groups = MAX_LEN / self.geo.blocks_per_group.max(1) + 2;
         for step in 1u64.. {
-            let need = self.tree_credits(body) + groups * credits::FREE_BLOCKS;
+            let need = self.map_credits(body) + groups * credits::FREE_BLOCKS;
             self.next_step(h, inode, body, need, step)?;
-            let Some(gone) = self.edit_tree(h, inode, body, |tree| tree.remove_last(&range))?
-            else {
-                break;
+            let gone = match self.edit_map(h, inode, body, |map| map.remove_last(&range))? {
+                Removed::Extent(gone) => gone,
+                Removed::Node => continue,
+                Removed::Nothing => break,
             };
             if !behind {
                 self.drop_dirty(h, inode, u64::from(gone.block)..gone.logical_end())?;

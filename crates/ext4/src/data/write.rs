@@ -9,7 +9,6 @@ use smallvec::SmallVec;
 use stetfs_journal::{BlockNr, Credits, FileChange, Handle};
 use stetfs_ondisk::ext4::inode::InodeFlags;
 
-use super::extents::edit_blocks;
 use super::map::Mapping;
 use super::pages::{Pages, Way};
 use crate::error::{FsError, Result};
@@ -87,13 +86,14 @@ impl Fs {
         let mut guard = inode.body.write();
         let body = &mut *guard;
         self.check_changeable(body, Some(offset))?;
-        let room = self.max_file_size().saturating_sub(offset);
+        let room = self.max_size_of(body).saturating_sub(offset);
         if room == 0 && !data.is_empty() {
             return Err(FsError::Errno(libc::EFBIG));
         }
         let data = data
             .get(..usize::try_from(room).unwrap_or(usize::MAX).min(data.len()))
             .unwrap_or_default();
+        self.allow_size(offset.saturating_add(data.len() as u64))?;
         let journaled = self.journals_data(body);
         let mut done = 0;
         while let Some(rest) = data.get(done..).filter(|r| !r.is_empty()) {
@@ -206,7 +206,7 @@ impl Fs {
         let bits = self.geo.block_bits;
         let mut end = chunk.end();
         // A journaled chunk must fit into one transaction, with what describes it.
-        let fixed = RUNS * (self.tree_credits(body) + credits::ALLOC_BLOCKS) + credits::WRITE_INODE;
+        let fixed = RUNS * (self.map_credits(body) + credits::ALLOC_BLOCKS) + credits::WRITE_INODE;
         if chunk.journaled {
             let most = u64::from(
                 self.journal
@@ -248,7 +248,7 @@ impl Fs {
         }
 
         let nodes = if fresh {
-            edit_blocks(self.tree_depth(body))
+            self.map_space(body, blocks.end - blocks.start)
         } else {
             0
         };
@@ -439,9 +439,8 @@ impl Writer<'_> {
                     return Ok(None);
                 }
                 let range = u64::from(rest.lblk)..u64::from(rest.lblk) + u64::from(rest.len);
-                let upto = fs.edit_tree(self.h, inode, body, |tree| {
-                    tree.convert_first(&range, false)
-                })?;
+                let upto =
+                    fs.edit_map(self.h, inode, body, |map| map.convert_first(&range, false))?;
                 Ok(Some(Segment {
                     len: (upto - range.start) as u32,
                     ..*rest
@@ -449,6 +448,7 @@ impl Writer<'_> {
             }
             Kind::Hole => {
                 let want = u64::from(rest.len).min(self.promised) as u32;
+                let want = want.min(fs.map_room(body, rest.lblk));
                 if want == 0 || !self.room_for_edit(body, rest.lblk)? {
                     return Ok(None);
                 }
@@ -475,7 +475,7 @@ impl Writer<'_> {
     /// Whether the handle can take one more change of the tree, with an allocation, when the chunk
     /// is written up to `lblk`.
     fn room_for_edit(&self, body: &InodeBody, lblk: u32) -> Result<bool> {
-        let mut need = self.fs.tree_credits(body) + credits::ALLOC_BLOCKS;
+        let mut need = self.fs.map_credits(body) + credits::ALLOC_BLOCKS;
         if self.chunk.journaled {
             // The rest of the data has its credits already, and must keep them.
             let end = self.end.div_ceil(u64::from(self.fs.geo.block_size));

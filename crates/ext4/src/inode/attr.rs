@@ -2,7 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use stetfs_ondisk::ext4::features::RoCompat;
+use stetfs_ondisk::ext4::blockmap::Shape;
+use stetfs_ondisk::ext4::features::{Incompat, RoCompat};
 use stetfs_ondisk::ext4::inode::InodeFlags;
 use stetfs_ondisk::ext4::xattr::index;
 
@@ -65,12 +66,42 @@ impl Fs {
         }
     }
 
-    /// Largest size of a file, bytes.
+    /// Largest size of a new file, bytes.
     pub fn max_file_size(&self) -> u64 {
-        if !self.geo.ro_compat.contains(RoCompat::LARGE_FILE) {
-            return i32::MAX as u64;
+        self.max_size(self.geo.incompat.contains(Incompat::EXTENTS))
+    }
+
+    /// Largest size of this file, bytes.
+    pub(crate) fn max_size_of(&self, body: &InodeBody) -> u64 {
+        self.max_size(body.flags().contains(InodeFlags::EXTENTS))
+    }
+
+    fn max_size(&self, extents: bool) -> u64 {
+        if extents {
+            u64::from(u32::MAX) << self.geo.block_bits
+        } else {
+            Shape::new(self.geo.block_size).max_file_size(self.geo.huge_file())
         }
-        u64::from(u32::MAX) << self.geo.block_bits
+    }
+
+    /// Sees to it that the volume may have a file of `size` bytes: says so in its features if that
+    /// is news. No handle may be open.
+    ///
+    /// # Errors
+    /// EFBIG on a volume of revision 0, which has no features.
+    pub(crate) fn allow_size(&self, size: u64) -> Result<()> {
+        if size <= i32::MAX as u64 || self.sb.large_files.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        if self.geo.revision_0 {
+            return errno(libc::EFBIG);
+        }
+        let h = self.journal.begin(1)?;
+        self.change_super(&h, |sb| {
+            sb.set_ro_compat(sb.ro_compat() | RoCompat::LARGE_FILE);
+        })?;
+        self.sb.large_files.store(true, Ordering::Release);
+        Ok(())
     }
 
     /// Changes attributes; a change of the size truncates or extends.
@@ -91,7 +122,8 @@ impl Fs {
         }
         self.may_set(body, set)?;
         if let Some(size) = set.size {
-            self.check_size(&inode, size)?;
+            self.check_size(&inode, body, size)?;
+            self.allow_size(size)?;
             self.resize(ctx, &inode, body, size)?;
         }
         self.set_simple(ctx, &inode, body, set)?;
@@ -116,9 +148,9 @@ impl Fs {
         Ok(())
     }
 
-    fn check_size(&self, inode: &Inode, size: u64) -> Result<()> {
+    fn check_size(&self, inode: &Inode, body: &InodeBody, size: u64) -> Result<()> {
         match inode.kind {
-            FileType::Regular if size > self.max_file_size() => errno(libc::EFBIG),
+            FileType::Regular if size > self.max_size_of(body) => errno(libc::EFBIG),
             FileType::Regular => Ok(()),
             FileType::Directory => errno(libc::EISDIR),
             _ => errno(libc::EINVAL),

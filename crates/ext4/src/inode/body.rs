@@ -2,7 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use stetfs_ondisk::ext4::inode::{DeviceNumber, InodeView};
+use stetfs_ondisk::ext4::inode::{DeviceNumber, InodeFlags, InodeView};
 use stetfs_ondisk::ext4::time::Timestamp;
 
 use crate::error::{FsError, Result};
@@ -48,6 +48,22 @@ impl InodeBody {
     /// The type; `None` if the mode holds none that exists.
     pub(crate) fn kind(&self) -> Option<FileType> {
         FileType::from_mode(u32::from(self.view.mode()))
+    }
+
+    /// Whether blocks of the volume are mapped to its content, however that is written down.
+    pub(crate) fn is_mapped(&self) -> bool {
+        let flags = self.view.flags();
+        if flags.contains(InodeFlags::INLINE_DATA) {
+            return false;
+        }
+        // A link's size may have been set to 0 before its block is taken away.
+        let attributes = match self.view.file_acl() {
+            0 => 0,
+            _ => u64::from(self.block_size / 512),
+        };
+        let link = self.view.is_symlink()
+            && (flags.contains(InodeFlags::EXTENTS) || self.blocks() > attributes);
+        link || self.view.is_regular() || self.view.is_dir()
     }
 
     /// Space used, 512-byte units (`i_blocks`).

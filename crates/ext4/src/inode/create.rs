@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use stetfs_journal::Handle;
-use stetfs_ondisk::ext4::extent::NodeMut;
-use stetfs_ondisk::ext4::inode::{InodeFlags, InodeView, NewInode};
+use stetfs_ondisk::ext4::inode::{InodeView, NewInode};
 
 use super::body::InodeBody;
 use super::{Inode, SyncPoints};
@@ -47,8 +46,7 @@ impl Fs {
             kind,
             Some(FileType::Regular | FileType::Directory | FileType::Symlink)
         );
-        let mut flags = parent_body.flags().inherited_by(mode);
-        flags.set(InodeFlags::EXTENTS, mapped);
+        let flags = parent_body.flags().inherited_by(mode);
         let mut view =
             InodeView::new(vec![0; usize::from(self.geo.inode_size)].into_boxed_slice())?;
         view.init(&NewInode {
@@ -64,7 +62,7 @@ impl Fs {
         });
         let mut body = InodeBody::new(view.into_inner(), &self.geo)?;
         if mapped {
-            NodeMut::init(body.i_block_mut(), 0)?;
+            self.init_map(&mut body)?;
         } else {
             body.set_rdev(rdev);
         }

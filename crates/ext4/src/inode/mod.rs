@@ -22,7 +22,7 @@ use stetfs_journal::CommitPoint;
 use stetfs_sync::{Mutex, Rank, RwLock, RwLockWriteGuard};
 
 pub(crate) use attr::without_suidgid;
-pub(crate) use body::InodeBody;
+pub(crate) use body::{InodeBody, is_ordinary};
 pub(crate) use cache::InodeCache;
 pub use open::OpenInode;
 pub(crate) use orphan::{OrphanFile, OrphanPlace, Orphans};

@@ -2,6 +2,7 @@
 //! still replace.
 
 use stetfs_block::BlockDevice;
+use stetfs_ondisk::ext4::blockmap::Shape;
 use stetfs_ondisk::ext4::checksum::ChecksumMode;
 use stetfs_ondisk::ext4::extent::{self, Expect, Extent, NodeRef};
 use stetfs_ondisk::ext4::group_desc::{self, GroupDesc};
@@ -10,8 +11,10 @@ use stetfs_ondisk::ext4::superblock::{
     Geometry as Layout, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock,
 };
 
+use crate::data::Found;
+use crate::data::blockmap::{self, Indirect};
 use crate::error::{FsError, Result};
-use crate::types::Ino;
+use crate::types::{BlockNr, Ino};
 
 /// Extents that the journal and the orphan file may have; more than any real one.
 const MAX_EXTENTS: usize = 1 << 16;
@@ -39,6 +42,30 @@ pub(crate) fn read_superblock(device: &dyn BlockDevice) -> Result<Superblock> {
         ));
     }
     Ok(sb)
+}
+
+/// The indirect blocks of an inode of a volume that is only looked at.
+struct EarlyMap<'a> {
+    early: &'a Early<'a>,
+    ino: Ino,
+}
+
+impl Indirect for EarlyMap<'_> {
+    fn read<R>(&self, nr: BlockNr, f: impl FnOnce(&[u8]) -> R) -> Result<R> {
+        if !self.early.layout.valid_blocks().contains(&nr) {
+            let detail = format!("inode {}: not on the volume", self.ino);
+            return Err(FsError::corrupt("block map", nr, detail));
+        }
+        Ok(f(&self.early.block(nr)?))
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::new(self.early.layout.block_size)
+    }
+
+    fn ino(&self) -> u32 {
+        self.ino
+    }
 }
 
 impl Early<'_> {
@@ -110,16 +137,16 @@ impl Early<'_> {
     pub(super) fn runs(&self, ino: Ino, inode: &InodeView<Box<[u8]>>) -> Result<Vec<(u64, u64)>> {
         let bad =
             |detail: String| FsError::corrupt("extent tree", 0, format!("inode {ino}: {detail}"));
-        if !inode.flags().contains(InodeFlags::EXTENTS) {
-            return Err(FsError::Unsupported(format!(
-                "inode {ino} with a block map instead of extents"
-            )));
-        }
         let blocks = inode.size() / u64::from(self.layout.block_size);
-        let seed = inode.csum_seed(ino, &self.checksums);
-        let expect = Expect::root(self.layout.valid_blocks());
-        let mut extents = Vec::new();
-        self.walk(inode.i_block(), &expect, seed, &mut extents)?;
+        let extents = if inode.flags().contains(InodeFlags::EXTENTS) {
+            let seed = inode.csum_seed(ino, &self.checksums);
+            let expect = Expect::root(self.layout.valid_blocks());
+            let mut extents = Vec::new();
+            self.walk(inode.i_block(), &expect, seed, &mut extents)?;
+            extents
+        } else {
+            self.mapped(ino, inode, blocks)?
+        };
         let mut runs = Vec::new();
         let mut at = 0;
         for e in extents {
@@ -137,6 +164,30 @@ impl Early<'_> {
             return Err(bad(format!("{at} of {blocks} blocks are there")));
         }
         Ok(runs)
+    }
+
+    /// The extents of a block-mapped inode up to its first hole.
+    fn mapped(&self, ino: Ino, inode: &InodeView<Box<[u8]>>, blocks: u64) -> Result<Vec<Extent>> {
+        let map = EarlyMap { early: self, ino };
+        let valid = self.layout.valid_blocks();
+        let mut extents = Vec::new();
+        let mut at = 0;
+        while at < blocks {
+            let block = u32::try_from(at).map_err(|_| FsError::Errno(libc::EFBIG))?;
+            let Found::Extent(e) = blockmap::find(&map, inode.i_block(), block, u32::MAX)? else {
+                break;
+            };
+            if !valid.contains(&e.start) || e.start + u64::from(e.len) > valid.end {
+                return Err(FsError::corrupt(
+                    "block map",
+                    e.start,
+                    format!("inode {ino}: {} blocks leave the volume", e.len),
+                ));
+            }
+            at = e.logical_end();
+            extents.push(e);
+        }
+        Ok(extents)
     }
 
     /// Collects the extents below a node. The depth falls with every level (checked by the node), so

@@ -8,6 +8,7 @@ use crate::error::{FsError, Result};
 /// Incompatible features that this version reads and writes.
 const INCOMPAT: Incompat = Incompat::FILETYPE
     .union(Incompat::RECOVER)
+    .union(Incompat::META_BG)
     .union(Incompat::EXTENTS)
     .union(Incompat::BIT64)
     .union(Incompat::FLEX_BG)
@@ -36,9 +37,6 @@ pub(super) fn check(sb: &Superblock, read_only: bool) -> Result<()> {
             "the volume has the features {}",
             foreign.names().join(", ")
         ));
-    }
-    if !sb.incompat().contains(Incompat::EXTENTS) {
-        return unsupported("a volume without the feature extent (ext2, ext3)".into());
     }
     if read_only {
         return Ok(());

@@ -211,6 +211,7 @@ fn geometry(sb: &Superblock, layout: Layout) -> Geometry {
         } else {
             0
         },
+        revision_0: sb.rev_level.get() == 0,
         compat: sb.compat(),
         incompat: sb.incompat(),
         ro_compat: sb.ro_compat(),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use stetfs_journal::{Block, Cache, Handle};
+use stetfs_ondisk::ext4::features::{Incompat, RoCompat};
 use stetfs_ondisk::ext4::superblock::{
     DefaultMountOpts, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock,
 };
@@ -30,6 +31,8 @@ pub(crate) struct SuperState {
     /// Blocks that are no data blocks, as statfs shows them.
     pub(super) overhead: u64,
     pub(super) on_error: OnError,
+    /// The volume may have files above 2 GiB (`large_file`).
+    pub(crate) large_files: AtomicBool,
     /// Opened read-only, or turned so by damage.
     pub(super) read_only: AtomicBool,
     /// Unmounted, or being so.
@@ -63,7 +66,11 @@ impl SuperState {
             reserved_blocks: sb.reserved_blocks_count(),
             // What the kernel holds back so that extent trees can always be changed
             // (`ext4_calculate_resv_clusters`).
-            kept_blocks: (sb.blocks_count() / 50).min(4096),
+            kept_blocks: if sb.incompat().contains(Incompat::EXTENTS) {
+                (sb.blocks_count() / 50).min(4096)
+            } else {
+                0
+            },
             reserved_for: (
                 u32::from(sb.def_resuid.get()),
                 u32::from(sb.def_resgid.get()),
@@ -73,6 +80,7 @@ impl SuperState {
                 .contains(DefaultMountOpts::BSDGROUPS),
             overhead,
             on_error,
+            large_files: AtomicBool::new(sb.ro_compat().contains(RoCompat::LARGE_FILE)),
             read_only: AtomicBool::new(opts.read_only),
             closed: AtomicBool::new(false),
             notes: Mutex::new(Rank::Super, ErrorNotes::default()),

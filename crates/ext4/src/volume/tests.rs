@@ -210,14 +210,6 @@ fn features_decide_by_name() {
             libc::EROFS
         );
     }
-    let ext2 = mkfs(
-        16,
-        &Mkfs {
-            fs_type: Some("ext2".into()),
-            ..Mkfs::new()
-        },
-    );
-    assert!(refusal(&ext2, read_only()).to_string().contains("extent"));
     let plain = mkfs(16, &Mkfs::blocks(1024).feature("^has_journal"));
     assert!(
         refusal(&plain, FsOptions::default())

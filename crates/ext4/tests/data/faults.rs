@@ -11,6 +11,7 @@ use crate::volume::{ROOT, Shape, Volume};
 const SHAPE: Shape = Shape {
     block_size: 4096,
     mib: 24,
+    extents: true,
 };
 
 fn with_faults() -> (

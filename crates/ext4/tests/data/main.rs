@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, unreachable_pub)]
 
 mod crashes;
+mod damage;
 mod faults;
 mod model;
 mod parallel;

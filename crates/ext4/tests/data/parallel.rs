@@ -10,6 +10,7 @@ use crate::volume::{ROOT, Shape, Volume};
 const SHAPE: Shape = Shape {
     block_size: 4096,
     mib: 64,
+    extents: true,
 };
 
 /// Each thread works on a file of its own while others make, sync and delete theirs.

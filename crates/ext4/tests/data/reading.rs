@@ -8,6 +8,7 @@ use crate::volume::{ROOT, Shape, Volume};
 const SHAPE: Shape = Shape {
     block_size: 4096,
     mib: 64,
+    extents: true,
 };
 const LEN: usize = 8 << 20;
 

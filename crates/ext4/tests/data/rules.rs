@@ -10,6 +10,7 @@ use crate::volume::{ROOT, Shape, Volume};
 const SHAPE: Shape = Shape {
     block_size: 4096,
     mib: 24,
+    extents: true,
 };
 const IMMUTABLE: u32 = 0x10;
 const APPEND: u32 = 0x20;

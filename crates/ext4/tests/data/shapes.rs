@@ -7,12 +7,18 @@ use crate::volume::{ROOT, Shape, Volume};
 const SMALL: Shape = Shape {
     block_size: 1024,
     mib: 64,
+    extents: true,
+};
+
+const BLOCK_MAPPED: Shape = Shape {
+    extents: false,
+    ..SMALL
 };
 
 /// A file of so many extents that its tree is deep and its removal needs many transactions.
-fn broken_up(data: DataMode) {
+fn broken_up(shape: Shape, data: DataMode) {
     let pieces = 9000u64;
-    let mut vol = Volume::new(SMALL, data);
+    let mut vol = Volume::new(shape, data);
     let f = vol.create("pieces");
     for i in 0..pieces {
         let block = [i as u8 | 1; 1024];
@@ -53,18 +59,28 @@ fn broken_up(data: DataMode) {
 
 #[test]
 fn a_file_in_many_pieces_ordered() {
-    broken_up(DataMode::Ordered);
+    broken_up(SMALL, DataMode::Ordered);
 }
 
 #[test]
 fn a_file_in_many_pieces_journaled() {
-    broken_up(DataMode::Journal);
+    broken_up(SMALL, DataMode::Journal);
+}
+
+#[test]
+fn a_block_mapped_file_in_many_pieces() {
+    broken_up(BLOCK_MAPPED, DataMode::Ordered);
+    broken_up(BLOCK_MAPPED, DataMode::Journal);
 }
 
 #[test]
 fn a_full_volume_gives_short_writes_then_enospc_and_space_comes_back() {
-    for data in [DataMode::Ordered, DataMode::Journal] {
-        let vol = Volume::new(SMALL, data);
+    for (shape, data) in [
+        (SMALL, DataMode::Ordered),
+        (SMALL, DataMode::Journal),
+        (BLOCK_MAPPED, DataMode::Ordered),
+    ] {
+        let vol = Volume::new(shape, data);
         let f = vol.create("big");
         let chunk = vec![7u8; 1 << 20];
         let mut size = 0;
@@ -129,7 +145,16 @@ fn the_reserve_is_for_root() {
 
 #[test]
 fn the_largest_file() {
-    let vol = Volume::new(SMALL, DataMode::Ordered);
+    largest_file(SMALL);
+}
+
+#[test]
+fn the_largest_block_mapped_file() {
+    largest_file(BLOCK_MAPPED);
+}
+
+fn largest_file(shape: Shape) {
+    let vol = Volume::new(shape, DataMode::Ordered);
     let f = vol.create("f");
     let most = vol.fs().max_file_size();
     assert_eq!(
@@ -164,10 +189,14 @@ fn the_largest_file() {
     );
     assert_eq!(
         vol.fs()
-            .fallocate(&ROOT, &f, allocate, 0, 1 << 40)
+            .fallocate(&ROOT, &f, allocate, 0, most - 1)
             .unwrap_err()
             .errno(),
-        libc::ENOSPC
+        if shape.extents {
+            libc::ENOSPC
+        } else {
+            libc::EOPNOTSUPP
+        }
     );
     let mut buf = [1; 20];
     assert_eq!(vol.fs().read(&f, most - 20, &mut buf).unwrap(), 20);

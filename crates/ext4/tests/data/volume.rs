@@ -19,6 +19,8 @@ pub const ROOT: Ctx = Ctx {
 pub struct Shape {
     pub block_size: u32,
     pub mib: u64,
+    /// Files are mapped by extents; else by indirect blocks.
+    pub extents: bool,
 }
 
 /// A device with an empty file system.
@@ -29,7 +31,10 @@ pub fn fresh(shape: Shape) -> MemDevice {
         .lock()
         .unwrap_or_else(|e| e.into_inner());
     let dev = made.entry(shape).or_insert_with(|| {
-        let mkfs = Mkfs::blocks(shape.block_size).journal_mib(4);
+        let mut mkfs = Mkfs::blocks(shape.block_size).journal_mib(4);
+        if !shape.extents {
+            mkfs = mkfs.feature("^extents").feature("^64bit");
+        }
         let image = Image::make(shape.mib << 20, &mkfs).unwrap();
         MemDevice::load(image.path()).unwrap()
     });

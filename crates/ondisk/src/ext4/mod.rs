@@ -2,6 +2,7 @@
 
 pub mod acl;
 pub mod bitmap;
+pub mod blockmap;
 pub mod checksum;
 pub mod dirent;
 pub mod extent;

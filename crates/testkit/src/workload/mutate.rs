@@ -236,6 +236,8 @@ pub struct Mutator {
     /// Paths changed since the last mark.
     touched: BTreeSet<String>,
     marked: Option<Model>,
+    /// Files may have unwritten blocks.
+    preallocates: bool,
 }
 
 impl Mutator {
@@ -249,7 +251,15 @@ impl Mutator {
             serial: 0,
             touched: BTreeSet::new(),
             marked: None,
+            preallocates: true,
         }
+    }
+
+    /// Without calls that need unwritten blocks, which block-mapped files do not have.
+    #[must_use]
+    pub fn without_preallocation(mut self) -> Self {
+        self.preallocates = false;
+        self
     }
 
     /// What must be there now.
@@ -381,7 +391,7 @@ impl Mutator {
                     length,
                 }
             }
-            48..52 => {
+            48..52 if self.preallocates => {
                 let (path, offset, length) = self.range()?;
                 Op::Zero {
                     path,
@@ -389,7 +399,7 @@ impl Mutator {
                     length,
                 }
             }
-            52..56 => {
+            48..56 => {
                 let (path, offset, length) = self.range()?;
                 Op::Punch {
                     path,

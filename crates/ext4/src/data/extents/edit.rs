@@ -7,7 +7,8 @@ use stetfs_journal::BlockNr;
 use stetfs_ondisk::ext4::extent::{Extent, MAX_UNWRITTEN_LEN};
 
 use super::extent::{cut, joined};
-use super::tree::{NodesMut, Place, Tree, first_from};
+use super::tree::{NodesMut, Place, Tree, find};
+use crate::data::mapping::{EditMap, Removed, first_from};
 use crate::error::Result;
 
 /// What a few extents of one leaf are replaced by.
@@ -16,12 +17,9 @@ type Pieces = SmallVec<[Extent; 4]>;
 /// Splits and growths that making room in one leaf can take: each level once, and a new root.
 const MOST_SPLITS: u32 = 16;
 
-impl<N: NodesMut> Tree<'_, N> {
-    /// Maps `new`, where nothing is mapped yet; joins it with its neighbours where they touch.
-    ///
-    /// # Errors
-    /// ENOSPC when a node had to be allocated: nothing is mapped then. EUCLEAN if the place is taken.
-    pub(crate) fn insert(&mut self, new: Extent) -> Result<()> {
+impl<N: NodesMut> EditMap for Tree<'_, N> {
+    /// Joins the new extent with its neighbours where they touch.
+    fn insert(&mut self, new: Extent) -> Result<()> {
         for _ in 0..MOST_SPLITS {
             let place = self.place(new.block)?;
             let [_, before] = place.before;
@@ -41,21 +39,16 @@ impl<N: NodesMut> Tree<'_, N> {
         Err(self.damaged(0, "splitting nodes makes no room"))
     }
 
-    /// Unmaps the last piece of `range` that is mapped and returns it; its blocks are the caller's
-    /// to free. `None` when nothing in the range is mapped any more.
-    ///
-    /// # Errors
-    /// ENOSPC when an extent had to be split in two and a node allocated for that.
-    pub(crate) fn remove_last(&mut self, range: &Range<u64>) -> Result<Option<Extent>> {
+    fn remove_last(&mut self, range: &Range<u64>) -> Result<Removed> {
         if range.is_empty() {
-            return Ok(None);
+            return Ok(Removed::Nothing);
         }
         let last = u32::try_from(range.end - 1).unwrap_or(u32::MAX);
         for _ in 0..MOST_SPLITS {
             let place = self.place(last)?;
             let [_, before] = place.before;
             let Some((whole, gone)) = before.and_then(|b| Some((b, cut(&b, range)?))) else {
-                return Ok(None);
+                return Ok(Removed::Nothing);
             };
             let at = place.at();
             if self.try_replace(
@@ -64,18 +57,13 @@ impl<N: NodesMut> Tree<'_, N> {
                 &around(&whole, &gone, None),
                 whole.start,
             )? {
-                return Ok(Some(gone));
+                return Ok(Removed::Extent(gone));
             }
         }
         Err(self.damaged(0, "splitting nodes makes no room"))
     }
 
-    /// Makes what is mapped at the beginning of `range` unwritten, or written. Does one extent at
-    /// most and returns the file block up to which the range is done.
-    ///
-    /// # Errors
-    /// ENOSPC when extents had to be split and a node allocated for that.
-    pub(crate) fn convert_first(&mut self, range: &Range<u64>, unwritten: bool) -> Result<u64> {
+    fn convert_first(&mut self, range: &Range<u64>, unwritten: bool) -> Result<u64> {
         let Ok(block) = u32::try_from(range.start) else {
             return Ok(range.end);
         };
@@ -84,7 +72,7 @@ impl<N: NodesMut> Tree<'_, N> {
             let [left, before] = place.before;
             let Some((whole, mut part)) = before.and_then(|b| Some((b, cut(&b, range)?))) else {
                 // A hole: done up to what is mapped next.
-                let next = first_from(self.nodes, self.root, range.start)?;
+                let next = first_from(|at| find(self.nodes, self.root, at), range.start)?;
                 return Ok(next.map_or(range.end, |e| u64::from(e.block).min(range.end)));
             };
             if whole.unwritten == unwritten {
@@ -106,7 +94,9 @@ impl<N: NodesMut> Tree<'_, N> {
         }
         Err(self.damaged(0, "splitting nodes makes no room"))
     }
+}
 
+impl<N: NodesMut> Tree<'_, N> {
     /// Replaces if the leaf has the room, else makes some and says `false`.
     fn try_replace(
         &mut self,

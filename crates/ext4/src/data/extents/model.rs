@@ -8,7 +8,8 @@ use proptest::prelude::*;
 use stetfs_journal::BlockNr;
 use stetfs_ondisk::ext4::extent::{Expect, Extent, MAX_LEN, NodeMut, NodeRef};
 
-use super::tree::{Found, Nodes, NodesMut, Tree, find};
+use super::tree::{Nodes, NodesMut, Tree, find};
+use crate::data::mapping::{EditMap, Found, Removed};
 use crate::error::{FsError, Result};
 
 /// A block that has room for 4 entries, the fewest that splitting can work with.
@@ -174,8 +175,9 @@ impl Pair {
                 .unwrap()
                 .remove_last(&range)
             {
-                Ok(None) => break,
-                Ok(Some(gone)) => {
+                Ok(Removed::Nothing) => break,
+                Ok(Removed::Node) => panic!("an extent tree has no empty nodes"),
+                Ok(Removed::Extent(gone)) => {
                     for k in 0..gone.len {
                         let was = self.model.remove(&(gone.block + k));
                         assert_eq!(was, Some((gone.start + u64::from(k), gone.unwritten)));

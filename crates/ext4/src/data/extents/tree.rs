@@ -14,6 +14,7 @@ use stetfs_ondisk::ext4::extent::{
 };
 
 use super::extent::splice;
+use crate::data::mapping::Found;
 use crate::error::{FsError, Result};
 
 /// Reads the blocks of a tree.
@@ -46,15 +47,6 @@ pub(crate) trait NodesMut: Nodes {
 
     /// Frees a node's block.
     fn free(&self, nr: BlockNr) -> Result<()>;
-}
-
-/// What lies at a file block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
-    /// This extent covers it.
-    Extent(Extent),
-    /// Nothing up to (not including) this file block, and perhaps beyond: ask again there.
-    Hole(u64),
 }
 
 /// The error of damage in the tree as a whole, or in its root.
@@ -113,18 +105,6 @@ pub(crate) fn find(nodes: &impl Nodes, root: &[u8], block: u32) -> Result<Found>
             }
         }
     }
-}
-
-/// The first extent that ends behind file block `from`.
-pub(crate) fn first_from(nodes: &impl Nodes, root: &[u8], from: u64) -> Result<Option<Extent>> {
-    let mut at = from;
-    while at < LOGICAL_END {
-        match find(nodes, root, at as u32)? {
-            Found::Extent(e) => return Ok(Some(e)),
-            Found::Hole(next) => at = next,
-        }
-    }
-    Ok(None)
 }
 
 /// One level of a path from the root to a leaf.

@@ -1,0 +1,126 @@
+//! Indirect blocks as blocks of the volume: read through the cache, changed through the journal.
+
+use std::cell::Cell;
+
+use stetfs_journal::{BlockNr, Credits, Handle};
+use stetfs_ondisk::ext4::blockmap::{MAX_LEVELS, Shape};
+
+use super::edit::IndirectMut;
+use super::lookup::Indirect;
+use crate::error::{FsError, Result};
+use crate::fs::Fs;
+use crate::inode::{Inode, is_ordinary};
+use crate::space::{AllocFor, BlockRun, Freed, credits};
+
+/// The indirect blocks of one inode, for looking things up.
+pub(crate) struct Stored<'a> {
+    fs: &'a Fs,
+    ino: u32,
+}
+
+impl<'a> Stored<'a> {
+    pub(crate) fn new(fs: &'a Fs, inode: &Inode) -> Stored<'a> {
+        Stored { fs, ino: inode.ino }
+    }
+}
+
+impl Indirect for Stored<'_> {
+    fn read<R>(&self, nr: BlockNr, f: impl FnOnce(&[u8]) -> R) -> Result<R> {
+        // The volume's own files lie where the others must not.
+        if is_ordinary(&self.fs.geo, self.ino) {
+            self.fs.check_run(BlockRun { start: nr, len: 1 })?;
+        }
+        let block = self.fs.cache.read(nr)?;
+        match block.peek() {
+            Some(bytes) => Ok(f(&bytes)),
+            None => Err(FsError::corrupt("block map", nr, "it has no content")),
+        }
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::new(self.fs.geo.block_size)
+    }
+
+    fn ino(&self) -> u32 {
+        self.ino
+    }
+}
+
+/// The indirect blocks of one inode, for changing them within a handle.
+pub(crate) struct Changing<'a> {
+    stored: Stored<'a>,
+    h: &'a Handle<'a>,
+    inode: &'a Inode,
+    /// Blocks allocated less blocks freed.
+    pub(crate) delta: Cell<i64>,
+}
+
+impl<'a> Changing<'a> {
+    pub(crate) fn new(fs: &'a Fs, h: &'a Handle<'_>, inode: &'a Inode) -> Changing<'a> {
+        Changing {
+            stored: Stored::new(fs, inode),
+            h,
+            inode,
+            delta: Cell::new(0),
+        }
+    }
+}
+
+impl Indirect for Changing<'_> {
+    fn read<R>(&self, nr: BlockNr, f: impl FnOnce(&[u8]) -> R) -> Result<R> {
+        self.stored.read(nr, f)
+    }
+
+    fn shape(&self) -> Shape {
+        self.stored.shape()
+    }
+
+    fn ino(&self) -> u32 {
+        self.stored.ino
+    }
+}
+
+impl IndirectMut for Changing<'_> {
+    fn change<R>(&self, nr: BlockNr, f: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
+        let block = self.stored.fs.cache.read(nr)?;
+        let mut bytes = self.h.modify(&block)?;
+        Ok(f(&mut bytes))
+    }
+
+    fn allocate(&self, near: BlockNr) -> Result<BlockNr> {
+        let fs = self.stored.fs;
+        let run = fs.alloc_blocks(self.h, self.inode, Some(near), 1, AllocFor::Meta)?;
+        self.delta.set(self.delta.get() + 1);
+        Ok(run.start)
+    }
+
+    fn create(&self, nr: BlockNr, f: impl FnOnce(&mut [u8])) -> Result<()> {
+        let block = self.stored.fs.cache.get(nr);
+        f(&mut self.h.create(&block)?);
+        Ok(())
+    }
+
+    fn free(&self, nr: BlockNr) -> Result<()> {
+        self.delta.set(self.delta.get() - 1);
+        self.stored
+            .fs
+            .free_blocks(self.h, BlockRun { start: nr, len: 1 }, Freed::Journaled)
+    }
+}
+
+/// Credits to change one path of a map: every level may be made or freed; the inode itself.
+pub(crate) const EDIT_CREDITS: Credits = credits::WRITE_INODE
+    + MAX_LEVELS
+        * (1 + if credits::ALLOC_BLOCKS > credits::FREE_BLOCKS {
+            credits::ALLOC_BLOCKS
+        } else {
+            credits::FREE_BLOCKS
+        });
+
+/// Indirect blocks that mapping `blocks` file blocks in a row may take.
+pub(crate) fn node_space(shape: Shape, blocks: u64) -> u64 {
+    let others = blocks.saturating_sub(1);
+    (1..=MAX_LEVELS)
+        .map(|l| others.div_ceil(shape.span(l)) + 1)
+        .sum()
+}

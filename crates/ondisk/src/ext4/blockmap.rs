@@ -1,0 +1,201 @@
+//! Block maps of ext2 and ext3 ("Direct/Indirect Block Addressing" in the ext4 documentation).
+//!
+//! `i_block` holds 15 block numbers: 12 of the file's first blocks, then one each of a block of block numbers
+//! (indirect), of a block of those (double), and of a block of these (triple). Zero is a hole, of whatever size hangs
+//! below it.
+
+use crate::bytes::{le32, put};
+
+/// Block numbers in `i_block` that name data.
+pub const DIRECT: usize = 12;
+/// Levels of indirect blocks below the last number in `i_block`.
+pub const MAX_LEVELS: u32 = 3;
+/// Bytes of a block number.
+const WIDTH: usize = 4;
+
+/// Block number `index` of `i_block` or of an indirect block; 0, as a hole, past the end.
+#[must_use]
+pub fn pointer(bytes: &[u8], index: usize) -> u32 {
+    le32(bytes, index.saturating_mul(WIDTH)).unwrap_or(0)
+}
+
+/// Stores [`pointer`]; `None` past the end.
+pub fn set_pointer(bytes: &mut [u8], index: usize, nr: u32) -> Option<()> {
+    put(bytes, index.checked_mul(WIDTH)?, &nr.to_le_bytes())
+}
+
+/// Whether an indirect block names nothing.
+#[must_use]
+pub fn is_empty(bytes: &[u8]) -> bool {
+    bytes.iter().all(|b| *b == 0)
+}
+
+/// The file blocks below one number of `i_block`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Branch {
+    /// Which number of `i_block`.
+    pub index: usize,
+    /// Levels of indirect blocks below it: 0 for the first 12.
+    pub levels: u32,
+    /// First file block below it.
+    pub first: u64,
+}
+
+/// What follows from the block size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    bits: u32,
+}
+
+impl Shape {
+    /// For blocks of `block_size` bytes, a power of two of at least 1024.
+    #[must_use]
+    pub fn new(block_size: u32) -> Shape {
+        Shape {
+            bits: (block_size / WIDTH as u32).trailing_zeros(),
+        }
+    }
+
+    /// Block numbers in an indirect block.
+    #[must_use]
+    pub fn per_block(&self) -> u64 {
+        1 << self.bits
+    }
+
+    /// File blocks below a block number with `levels` of indirect blocks.
+    #[must_use]
+    pub fn span(&self, levels: u32) -> u64 {
+        1 << (self.bits * levels.min(MAX_LEVELS))
+    }
+
+    /// The first file block that no map can hold.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        DIRECT as u64 + (1..=MAX_LEVELS).map(|l| self.span(l)).sum::<u64>()
+    }
+
+    /// The branch of a file block; `None` past the end.
+    #[must_use]
+    pub fn branch(&self, block: u64) -> Option<Branch> {
+        if block < DIRECT as u64 {
+            return Some(Branch {
+                index: block as usize,
+                levels: 0,
+                first: block,
+            });
+        }
+        let mut first = DIRECT as u64;
+        for levels in 1..=MAX_LEVELS {
+            if block - first < self.span(levels) {
+                return Some(Branch {
+                    index: DIRECT + levels as usize - 1,
+                    levels,
+                    first,
+                });
+            }
+            first += self.span(levels);
+        }
+        None
+    }
+
+    /// The file blocks whose numbers stand beside that of `block`: those of its indirect block, or the direct ones.
+    /// Empty past the end.
+    #[must_use]
+    pub fn leaf(&self, block: u64) -> core::ops::Range<u64> {
+        match self.branch(block) {
+            None => block..block,
+            Some(Branch { levels: 0, .. }) => 0..DIRECT as u64,
+            Some(branch) => {
+                let start = block - (block - branch.first) % self.per_block();
+                start..start + self.per_block()
+            }
+        }
+    }
+
+    /// Largest size of a block-mapped file, bytes: what the map can name, and what `i_blocks` can count (`bits`: 32
+    /// of sectors, or with `huge_file` 48 of blocks) with all indirect blocks there.
+    #[must_use]
+    pub fn max_file_size(&self, huge_file: bool) -> u64 {
+        let block_size = (WIDTH as u64) << self.bits;
+        let countable = if huge_file {
+            (1 << 48) - 1
+        } else {
+            u64::from(u32::MAX) / (block_size / 512)
+        };
+        let (per, per2) = (self.span(1), self.span(2));
+        let maps = 1 + (1 + per) + (1 + per + per2);
+        let most = self.end();
+        // Without all of the triple branch fewer indirect blocks are needed; as Linux, nobody counts those.
+        let blocks = if most + maps > countable {
+            countable - maps.min(countable)
+        } else {
+            most
+        };
+        blocks * block_size
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn branches_follow_each_other() {
+        for block_size in [1024, 2048, 4096] {
+            let shape = Shape::new(block_size);
+            let per = shape.per_block();
+            assert_eq!(per, u64::from(block_size) / 4);
+            let starts = [0, 12, 12 + per, 12 + per + per * per];
+            for (levels, first) in starts.into_iter().enumerate() {
+                let b = shape.branch(first);
+                assert_eq!(
+                    b.map(|b| (b.levels as usize, b.first)),
+                    Some((levels, first))
+                );
+                if let Some(before) = first.checked_sub(1) {
+                    assert_eq!(
+                        shape.branch(before).map(|b| b.levels as usize),
+                        Some(levels - 1)
+                    );
+                }
+            }
+            assert_eq!(shape.end(), starts[3] + per * per * per);
+            assert_eq!(shape.branch(shape.end()), None);
+            assert_eq!(shape.branch(shape.end() - 1).map(|b| b.index), Some(14));
+            assert_eq!(shape.leaf(5), 0..12);
+            assert_eq!(shape.leaf(12), 12..12 + per);
+            assert_eq!(shape.leaf(12 + per - 1), 12..12 + per);
+            assert_eq!(shape.leaf(12 + per), 12 + per..12 + 2 * per);
+            assert!(shape.leaf(shape.end()).is_empty());
+        }
+    }
+
+    #[test]
+    fn sizes_are_those_of_linux() {
+        // 16 GiB and a little with 1 KiB blocks; with 4 KiB blocks 2 TiB less the maps, or 4 TiB and a little.
+        assert_eq!(Shape::new(1024).max_file_size(true), 17_247_252_480);
+        assert_eq!(Shape::new(1024).max_file_size(false), 17_247_252_480);
+        assert_eq!(Shape::new(4096).max_file_size(true), 4_402_345_721_856);
+        assert_eq!(
+            Shape::new(4096).max_file_size(false),
+            (u64::from(u32::MAX) / 8 - (1 + 1025 + 1 + 1024 + 1024 * 1024)) * 4096
+        );
+    }
+
+    #[test]
+    fn pointers_stay_inside() {
+        let mut bytes = [0; 60];
+        assert!(is_empty(&bytes));
+        assert_eq!(set_pointer(&mut bytes, 14, 7), Some(()));
+        assert_eq!(set_pointer(&mut bytes, 15, 7), None);
+        assert_eq!(
+            (
+                pointer(&bytes, 14),
+                pointer(&bytes, 15),
+                pointer(&bytes, 13)
+            ),
+            (7, 0, 0)
+        );
+        assert!(!is_empty(&bytes));
+    }
+}
