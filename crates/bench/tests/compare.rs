@@ -12,6 +12,7 @@ fn tiny() -> Sizes {
         stats: 2_000,
         stream_bytes: 8 << 20,
         git_files: 60,
+        profile_seconds: 1,
         transactions: 20,
     }
 }

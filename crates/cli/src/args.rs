@@ -49,6 +49,32 @@ pub(crate) enum Command {
     /// Try what power cuts can leave behind, and judge it.
     #[command(subcommand)]
     Crash(stetfs_crash::command::CrashCommand),
+    /// Simulated devices.
+    #[command(subcommand)]
+    Device(Device),
+}
+
+/// What to do with a simulated device.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Device {
+    /// Serve one as a file, for loop devices and `stetfs mount`. Runs until it is interrupted; needs root.
+    Serve(DeviceServeArgs),
+}
+
+/// Arguments of `device serve`.
+#[derive(Debug, Args)]
+pub(crate) struct DeviceServeArgs {
+    /// What requests cost: sata-ssd, nvme-ssd or disk.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) model: stetfs_flash::Model,
+    /// An empty device of this size in memory, e.g. 4G.
+    #[arg(long, value_name = "SIZE", value_parser = crate::options::size, required_unless_present = "image")]
+    pub(crate) size: Option<u64>,
+    /// A file that holds the content.
+    #[arg(long, value_name = "FILE", conflicts_with = "size")]
+    pub(crate) image: Option<PathBuf>,
+    /// Where: the device is the file `disk` in it, its counters the file `stats`.
+    pub(crate) dir: PathBuf,
 }
 
 /// What to measure.

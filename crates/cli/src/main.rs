@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
-use crate::args::{Cli, Command, Dump, HelperArgs};
+use crate::args::{Cli, Command, Device, Dump, HelperArgs};
 use crate::failure::{Code, Result};
 
 /// Many small allocations on many threads: glibc's arenas grow and shrink by system calls here.
@@ -56,6 +56,7 @@ fn run(cli: &Cli) -> Result {
         Command::Stat(args) => cmd::stat::run(args).map(|value| print::value(&value, cli.json)),
         Command::Bench(command) => cmd::bench::run(command, cli.json),
         Command::Crash(command) => cmd::crash::run(command, cli.json),
+        Command::Device(Device::Serve(args)) => cmd::device::serve(args, cli.json),
         Command::Recover(args) => cmd::volume::recover(args, cli.json),
         Command::Info(args) => cmd::volume::info(args, cli.json),
         Command::Dump(Dump::Journal(args)) => cmd::volume::dump_journal(args, cli.json),

@@ -240,7 +240,10 @@ fn copies_between_files_arrive(site: &Site<'_>) -> impl FnOnce(&Site<'_>) + use<
 fn free_space_is_given_back(site: &Site<'_>) -> impl FnOnce(&Site<'_>) + use<> {
     let used = |site: &Site<'_>| site.image.metadata().unwrap().blocks() * 512;
     let path = site.path("large");
-    std::fs::write(&path, vec![7; 20 << 20]).unwrap();
+    // Several times the journal, in which some of it may still be with data journaling; and noise, lest it be packed.
+    let mut data = vec![0; 20 << 20];
+    fastrand::Rng::with_seed(7).fill(&mut data);
+    std::fs::write(&path, data).unwrap();
     std::fs::write(site.path("stays"), vec![9; 1 << 20]).unwrap();
     File::open(&path).unwrap().sync_all().unwrap();
     rustix::fs::syncfs(site.open_root()).unwrap();
@@ -251,7 +254,7 @@ fn free_space_is_given_back(site: &Site<'_>) -> impl FnOnce(&Site<'_>) + use<> {
     let said = cmd::run(fstrim.arg("-v").arg(site.root)).unwrap();
     assert!(said.contains("bytes) trimmed"), "{said}");
     assert!(
-        used(site) + (19 << 20) < full,
+        used(site) + (15 << 20) < full,
         "{full} bytes before, {} after",
         used(site)
     );

@@ -20,7 +20,7 @@ const MAY_IMPORT: [(&str, &[&str]); 12] = [
         &["ondisk", "sync", "block", "cache", "journal", "ext4"],
     ),
     ("fuse", &["stetfs"]),
-    ("cli", &["stetfs", "fuse", "bench", "crash"]),
+    ("cli", &["stetfs", "fuse", "bench", "crash", "flash"]),
     (
         "crash",
         &["stetfs", "fuse", "ondisk", "block", "flash", "testkit"],

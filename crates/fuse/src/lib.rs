@@ -4,10 +4,11 @@
 //! * `wire`: the FUSE protocol on `/dev/fuse`, as calls of that trait;
 //! * `volume_fs`: a [`stetfs::Volume`] as an implementation of it, with `handles` and `ioctl`;
 //! * `mount`, `mountinfo`, `fusermount`, `loopdev`: the mount itself;
-//! * `service`: any other file system on a directory;
+//! * `service`: any other file system on a directory; `device_fs`: a block device as one;
 //! * `server`: all of it together, and closing the volume when the session ends.
 
 mod caller;
+mod device_fs;
 mod fusermount;
 mod handles;
 mod ioctl;
@@ -21,6 +22,7 @@ mod sys;
 mod volume_fs;
 mod wire;
 
+pub use device_fs::DeviceFs;
 pub use mount::{MountError, MountOptions, Unmount, check_dir, is_root, remount_flags, unmount};
 pub use ops::{
     CopyArgs, Fh, FileSystem, Invalidate, IoctlArgs, IoctlReply, Listing, Opened, ReadDone,

@@ -22,6 +22,7 @@ pub use preset::{Preset, UnknownPreset};
 pub use recover::{Recovered, recover};
 pub use stats::{CacheStats, DeviceStats, InodeStats, JournalStats, VolumeStats};
 pub use stetfs_block::{BlockDevice, BlockError, Direct, FileDevice, MemDevice, Uring};
+pub use stetfs_block::{OpenOptions as DeviceOptions, Write as BlockWrite};
 pub use stetfs_ext4::*;
 pub use stetfs_journal::JournalError;
 pub use stetfs_journal::stet::Compression;

@@ -169,6 +169,11 @@ impl Image {
         self.scratch.path()
     }
 
+    /// A file that exists, somewhere in a temporary directory that goes with it.
+    pub fn at(path: PathBuf, scratch: Scratch) -> Self {
+        Self { path, scratch }
+    }
+
     /// A copy (sparse where this one is) in a directory of its own.
     pub fn copy(&self) -> Result<Self> {
         let scratch = Scratch::new("img")?;

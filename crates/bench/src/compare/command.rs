@@ -26,6 +26,9 @@ pub struct CompareArgs {
     /// With --setup: size of the journals in MiB.
     #[arg(long, value_name = "MIB", default_value_t = 128)]
     journal_size: u32,
+    /// With --setup: put each image on a simulated device (sata-ssd, nvme-ssd or disk) in memory instead of a file.
+    #[arg(long, value_name = "NAME", requires = "setup")]
+    model: Option<stetfs_flash::Model>,
     /// Run only these workloads.
     #[arg(short, long = "workload", value_name = "NAME", value_parser = workload, long_help = workload_help())]
     workloads: Vec<Workload>,
@@ -50,6 +53,9 @@ pub struct CompareArgs {
     /// SQLite transactions a round.
     #[arg(long, value_name = "N")]
     transactions: Option<u32>,
+    /// Seconds a round, in the workloads of server profiles.
+    #[arg(long, value_name = "SECONDS")]
+    profile_seconds: Option<u32>,
     /// The sqlite3 program.
     #[arg(long, value_name = "PROGRAM", default_value = "sqlite3")]
     sqlite3: PathBuf,
@@ -90,6 +96,7 @@ impl CompareArgs {
             let config = PeersConfig {
                 image_bytes: self.image_size << 20,
                 journal_mib: self.journal_size,
+                model: self.model,
                 ..PeersConfig::new(Some(stetfs.to_owned()), presets.collect())
             };
             Peers::compare(&config, |c| self.tune(c))?
@@ -125,6 +132,7 @@ impl CompareArgs {
             stream_bytes: self.stream_size.map_or(sizes.stream_bytes, |mib| mib << 20),
             git_files: self.git_files.unwrap_or(sizes.git_files),
             transactions: self.transactions.unwrap_or(sizes.transactions),
+            profile_seconds: self.profile_seconds.unwrap_or(sizes.profile_seconds),
             ..sizes
         };
         config.sqlite3.clone_from(&self.sqlite3);

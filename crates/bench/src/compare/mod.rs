@@ -45,6 +45,8 @@ pub struct Sizes {
     pub git_files: u32,
     /// SQLite transactions.
     pub transactions: u32,
+    /// Seconds of a server profile.
+    pub profile_seconds: u32,
 }
 
 impl Sizes {
@@ -58,6 +60,7 @@ impl Sizes {
             stream_bytes: 256 << 20,
             git_files: 3_000,
             transactions: 500,
+            profile_seconds: 4,
         }
     }
 
@@ -71,6 +74,7 @@ impl Sizes {
             stream_bytes: 48 << 20,
             git_files: 500,
             transactions: 80,
+            profile_seconds: 1,
         }
     }
 }

@@ -7,8 +7,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, anyhow};
-use stetfs::{Preset, Volume, VolumeOptions};
-use stetfs_testkit::{Attach, Image, LoopDev, LoopOptions, Mkfs, Mounted, Mounter};
+use stetfs::{MemDevice, Preset, Volume, VolumeOptions};
+use stetfs_flash::{Model, Timed};
+use stetfs_fuse::{DeviceFs, MountOptions, Service};
+use stetfs_testkit::{Attach, Image, LoopDev, LoopOptions, Mkfs, Mounted, Mounter, Scratch};
 
 use super::target::OnVolume;
 use super::{CompareConfig, Report, Target, run};
@@ -61,6 +63,8 @@ pub struct PeersConfig {
     pub image_bytes: u64,
     /// Size of the journal in MiB; the same for all.
     pub journal_mib: u32,
+    /// A simulated device below each, in memory; else a file.
+    pub model: Option<Model>,
     /// Kernel ext4 mounts: name and mount options. The first is what ratios are to.
     pub kernel: Vec<(String, String)>,
     /// The `stetfs` program, e.g. the running one.
@@ -76,6 +80,7 @@ impl PeersConfig {
         Self {
             image_bytes: 2 << 30,
             journal_mib: 128,
+            model: None,
             kernel: vec![kernel("ordered"), kernel("journal")],
             stetfs,
             presets,
@@ -88,6 +93,8 @@ struct Peer {
     mounter: Mounter,
     // Dropped before the image: taken down in this order.
     mounted: Option<Mounted>,
+    /// Serves the image, if it is on a simulated device.
+    _service: Option<Service>,
     image: Image,
     /// Of StetFS.
     preset: Option<Preset>,
@@ -245,8 +252,24 @@ fn lock(peer: &Mutex<Peer>) -> std::sync::MutexGuard<'_, Peer> {
     peer.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// A simulated device with the content of `image`, served as a file.
+fn simulated(model: Model, image: &Image) -> Result<(Service, Image)> {
+    let scratch = Scratch::new("device")?;
+    let dir = scratch.path().join("dev");
+    std::fs::create_dir(&dir)?;
+    let device = Arc::new(Timed::new(MemDevice::load(image.path())?, model));
+    let fs = Arc::new(DeviceFs::new(device));
+    let service = Service::start(fs, &dir, &MountOptions::new(model.name), model.channels + 4)?;
+    let disk = service.dir().join("disk");
+    Ok((service, Image::at(disk, scratch)))
+}
+
 fn set_up_one(config: &PeersConfig, mounter: Mounter, preset: Option<Preset>) -> Result<Peer> {
-    let image = Image::written(config.image_bytes)?;
+    // Zeroes of a device in memory take no time and no space.
+    let image = match config.model {
+        None => Image::written(config.image_bytes)?,
+        Some(_) => Image::sparse(config.image_bytes)?,
+    };
     // Not lazily: the kernel would zero inode tables while the first workload runs. No discard: it would
     // punch the written image.
     let mkfs = Mkfs::new()
@@ -255,9 +278,17 @@ fn set_up_one(config: &PeersConfig, mounter: Mounter, preset: Option<Preset>) ->
         .extended("lazy_journal_init=0")
         .extended("nodiscard");
     image.mkfs(&mkfs)?;
+    let (service, image) = match config.model {
+        None => (None, image),
+        Some(model) => {
+            let (service, image) = simulated(model, &image)?;
+            (Some(service), image)
+        }
+    };
     let mut peer = Peer {
         mounter,
         mounted: None,
+        _service: service,
         image,
         preset,
     };

@@ -2,6 +2,7 @@
 
 mod git;
 mod names;
+mod profile;
 mod sqlite;
 mod stream;
 mod sync;
@@ -40,11 +41,15 @@ pub enum Workload {
     SqliteDelete,
     /// SQLite, one row a transaction, write-ahead log.
     SqliteWal,
+    /// Filebench's varmail: mail files that are made, appended to with fsync, read and deleted, 16 threads.
+    Varmail,
+    /// Filebench's fileserver: whole files written, appended to, read, deleted, 50 threads.
+    Fileserver,
 }
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::AppendFsync,
         Self::OverwriteFdatasync,
         Self::Names1,
@@ -55,6 +60,8 @@ impl Workload {
         Self::GitClone,
         Self::SqliteDelete,
         Self::SqliteWal,
+        Self::Varmail,
+        Self::Fileserver,
     ];
 
     /// Its name on the command line.
@@ -70,6 +77,8 @@ impl Workload {
             Self::GitClone => "git-clone",
             Self::SqliteDelete => "sqlite-delete",
             Self::SqliteWal => "sqlite-wal",
+            Self::Varmail => "varmail",
+            Self::Fileserver => "fileserver",
         }
     }
 
@@ -99,6 +108,8 @@ impl Workload {
             Self::GitClone => git::clone(target, &dir, shared),
             Self::SqliteDelete => sqlite::transactions(target, &dir, sizes, shared, "DELETE"),
             Self::SqliteWal => sqlite::transactions(target, &dir, sizes, shared, "WAL"),
+            Self::Varmail => profile::varmail(target, &dir, sizes),
+            Self::Fileserver => profile::fileserver(target, &dir, sizes),
         };
         // A remount may have moved it.
         let dir = target.work_dir().join(name);

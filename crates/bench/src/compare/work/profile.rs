@@ -1,0 +1,222 @@
+//! Server profiles, after Filebench's `varmail.f` and `fileserver.f`: its parameters, with a driver of our own.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+
+use super::{Measured, Meter, Outcome};
+use crate::compare::report::Better;
+use crate::compare::{Sizes, Target};
+
+/// The parameters of a profile.
+struct Profile {
+    title: &'static str,
+    /// Files that exist, on average.
+    files: u64,
+    /// Files in a directory.
+    per_directory: u64,
+    /// Mean size of a file, bytes.
+    file: usize,
+    /// Mean size of what is appended, bytes.
+    append: usize,
+    threads: u64,
+    step: fn(&mut Worker<'_>) -> Result<u64>,
+}
+
+/// `nfiles=1000, meandirwidth=1000000, meanfilesize=16k, meanappendsize=16k, nthreads=16`.
+const VARMAIL: Profile = Profile {
+    title: "varmail, 16 threads",
+    files: 1_000,
+    per_directory: 1_000_000,
+    file: 16 << 10,
+    append: 16 << 10,
+    threads: 16,
+    step: mail,
+};
+
+/// `nfiles=10000, meandirwidth=20, meanfilesize=128k, meanappendsize=16k, nthreads=50`; a fifth of the files, so that a
+/// round does not only make them.
+const FILESERVER: Profile = Profile {
+    title: "fileserver, 50 threads",
+    files: 2_000,
+    per_directory: 20,
+    file: 128 << 10,
+    append: 16 << 10,
+    threads: 50,
+    step: serve,
+};
+
+/// A thread at work.
+struct Worker<'a> {
+    profile: &'a Profile,
+    dir: &'a Path,
+    rng: fastrand::Rng,
+    /// Text, as mail and documents are: it packs to about a third.
+    text: &'a [u8],
+    buffer: Vec<u8>,
+}
+
+impl Worker<'_> {
+    /// A file of the set, which may exist or not.
+    fn any(&mut self) -> PathBuf {
+        let n = self.rng.u64(0..self.profile.files * 2);
+        path(self.dir, n, self.profile)
+    }
+
+    /// So many bytes on average: from none to twice that, as Filebench's gamma distribution about does.
+    fn some(&mut self, mean: usize) -> &[u8] {
+        let len = self.rng.usize(0..=2 * mean);
+        let from = self.rng.usize(0..self.text.len() - 2 * mean);
+        self.text.get(from..from + len).unwrap_or_default()
+    }
+
+    fn delete(&mut self) -> Result<u64> {
+        gone_is_fine(fs::remove_file(self.any()))
+    }
+
+    fn make(&mut self, sync: bool) -> Result<u64> {
+        let mut file = File::create(self.any())?;
+        file.write_all(self.some(self.profile.file))?;
+        if sync {
+            file.sync_all()?;
+        }
+        Ok(if sync { 4 } else { 3 })
+    }
+
+    fn append(&mut self, read_first: bool, sync: bool) -> Result<u64> {
+        let opened = OpenOptions::new().read(true).append(true).open(self.any());
+        let mut file = match opened {
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(1),
+            file => file?,
+        };
+        if read_first {
+            self.buffer.clear();
+            file.read_to_end(&mut self.buffer)?;
+        }
+        file.write_all(self.some(self.profile.append))?;
+        if sync {
+            file.sync_all()?;
+        }
+        Ok(3 + u64::from(read_first) + u64::from(sync))
+    }
+
+    fn read(&mut self) -> Result<u64> {
+        let mut file = match File::open(self.any()) {
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(1),
+            file => file?,
+        };
+        self.buffer.clear();
+        file.read_to_end(&mut self.buffer)?;
+        Ok(3)
+    }
+
+    fn stat(&mut self) -> Result<u64> {
+        gone_is_fine(fs::metadata(self.any()).map(drop))
+    }
+}
+
+/// Another thread may have deleted it; that is an operation, too.
+fn gone_is_fine(result: std::io::Result<()>) -> Result<u64> {
+    match result {
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(e.into()),
+        _ => Ok(1),
+    }
+}
+
+fn mail(w: &mut Worker<'_>) -> Result<u64> {
+    Ok(w.delete()? + w.make(true)? + w.append(true, true)? + w.read()?)
+}
+
+fn serve(w: &mut Worker<'_>) -> Result<u64> {
+    Ok(w.make(false)? + w.append(false, false)? + w.read()? + w.delete()? + w.stat()?)
+}
+
+fn path(dir: &Path, n: u64, profile: &Profile) -> PathBuf {
+    dir.join(format!("{}", n / profile.per_directory))
+        .join(format!("{n:08}"))
+}
+
+/// Words in random order.
+fn text(bytes: usize) -> Vec<u8> {
+    let mut rng = fastrand::Rng::with_seed(11);
+    let words: Vec<String> = (0..2_000)
+        .map(|_| {
+            let len = rng.usize(2..10);
+            (0..len).map(|_| rng.lowercase()).collect()
+        })
+        .collect();
+    let mut text = Vec::with_capacity(bytes + 16);
+    while text.len() < bytes {
+        if let Some(word) = rng.choice(&words) {
+            text.extend_from_slice(word.as_bytes());
+        }
+        text.push(if rng.u8(0..12) == 0 { b'\n' } else { b' ' });
+    }
+    text
+}
+
+fn run(profile: &Profile, target: &Target, dir: &Path, sizes: &Sizes) -> Result<Outcome> {
+    let text = text(4 << 20);
+    for n in 0..(2 * profile.files).div_ceil(profile.per_directory) {
+        fs::create_dir(dir.join(format!("{n}")))?;
+    }
+    let worker = |seed| Worker {
+        profile,
+        dir,
+        rng: fastrand::Rng::with_seed(seed),
+        text: &text,
+        buffer: Vec::new(),
+    };
+    // Every other file of the set exists, as on average later.
+    let mut first = worker(0);
+    for n in (0..profile.files * 2).step_by(2) {
+        fs::write(path(dir, n, profile), first.some(profile.file))?;
+    }
+    let meter = Meter::start(target)?;
+    let (operations, over) = (AtomicU64::new(0), AtomicBool::new(false));
+    let mut seconds = 0.0;
+    std::thread::scope(|scope| -> Result<()> {
+        let threads: Vec<_> = (1..=profile.threads)
+            .map(|seed| {
+                let mut worker = worker(seed);
+                let (operations, over) = (&operations, &over);
+                scope.spawn(move || -> Result<()> {
+                    while !over.load(Ordering::Relaxed) {
+                        let done = (profile.step)(&mut worker)?;
+                        operations.fetch_add(done, Ordering::Relaxed);
+                    }
+                    Ok(())
+                })
+            })
+            .collect();
+        std::thread::sleep(Duration::from_secs(u64::from(sizes.profile_seconds)));
+        over.store(true, Ordering::Relaxed);
+        for thread in threads {
+            thread
+                .join()
+                .map_err(|_| anyhow!("a worker thread panicked"))??;
+        }
+        seconds = meter.seconds();
+        Ok(())
+    })?;
+    let operations = operations.load(Ordering::Relaxed) as f64;
+    Ok(vec![Measured {
+        title: profile.title.to_owned(),
+        unit: "ops/s",
+        better: Better::Higher,
+        value: operations / seconds,
+        device: meter.device(operations),
+    }])
+}
+
+pub(super) fn varmail(target: &Target, dir: &Path, sizes: &Sizes) -> Result<Outcome> {
+    run(&VARMAIL, target, dir, sizes)
+}
+
+pub(super) fn fileserver(target: &Target, dir: &Path, sizes: &Sizes) -> Result<Outcome> {
+    run(&FILESERVER, target, dir, sizes)
+}

@@ -1,0 +1,331 @@
+//! When requests finish. Times are nanoseconds since some start.
+
+use std::collections::BTreeMap;
+
+use crate::model::Model;
+
+/// Bytes of a page: the unit of costs.
+const PAGE: u64 = 4096;
+
+/// What is asked of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Reading.
+    Read,
+    /// Writing, into the cache.
+    Write,
+    /// Writing, onto the medium.
+    WriteThrough,
+}
+
+/// A request.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// What it is.
+    pub kind: Kind,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+/// A device of some model at work.
+pub struct Clock {
+    model: Model,
+    /// Bytes of the device, for the way of the head.
+    size: u64,
+    /// When each channel is free.
+    channels: Vec<u64>,
+    /// When the interface is.
+    interface: u64,
+    /// What is in the cache: extents by offset, with their length. Only with heads; else only the bytes count.
+    cached: BTreeMap<u64, u64>,
+    bytes: u64,
+    /// When the medium has done what was given to it.
+    medium: u64,
+    /// Where the head is.
+    head: u64,
+}
+
+impl Clock {
+    /// A device of so many bytes that has nothing to do.
+    pub fn new(model: Model, size: u64) -> Clock {
+        Clock {
+            model,
+            size: size.max(1),
+            channels: vec![0; model.channels.max(1)],
+            interface: 0,
+            cached: BTreeMap::new(),
+            bytes: 0,
+            medium: 0,
+            head: 0,
+        }
+    }
+
+    /// When requests that come together at `now` have finished.
+    pub fn run(&mut self, now: u64, requests: impl IntoIterator<Item = Request>) -> u64 {
+        self.drain(now);
+        requests
+            .into_iter()
+            .map(|request| self.one(now, request))
+            .fold(now, u64::max)
+    }
+
+    /// When a flush that comes at `now` has finished.
+    pub fn flush(&mut self, now: u64) -> u64 {
+        self.drain(now);
+        // It covers what was acknowledged before it; what is under way meanwhile may wait behind it.
+        let idle = self.empty(now);
+        let done = idle + self.model.flush;
+        self.medium = done;
+        done
+    }
+
+    /// Bytes in the cache.
+    pub fn cached(&self) -> u64 {
+        self.bytes
+    }
+
+    fn one(&mut self, now: u64, request: Request) -> u64 {
+        let pages = request.len.div_ceil(PAGE);
+        let cost = match request.kind {
+            Kind::Read => self.model.read,
+            Kind::Write | Kind::WriteThrough => self.model.write,
+        };
+        let Some(channel) = self.channels.iter_mut().min() else {
+            return now;
+        };
+        // Channels work side by side, and share the interface.
+        let ready = now.max(*channel) + cost.setup;
+        let mut done = ready.max(self.interface) + pages * cost.per_page;
+        self.interface = done;
+        *channel = done;
+        match request.kind {
+            Kind::Read => {
+                if self.model.seek.is_some() {
+                    let begin = done.max(self.medium);
+                    self.medium = begin + self.way(request.offset);
+                    self.head = request.offset + request.len;
+                    done = self.medium;
+                }
+            }
+            Kind::Write => {
+                while self.bytes > 0 && self.bytes + request.len > self.model.cache {
+                    done = self.step(done.max(self.medium)).max(done);
+                }
+                self.cache(request);
+            }
+            Kind::WriteThrough => {
+                self.cache(request);
+                done = self.empty(done);
+            }
+        }
+        done
+    }
+
+    fn cache(&mut self, request: Request) {
+        self.bytes += request.len;
+        if self.model.seek.is_none() {
+            return;
+        }
+        // Neighbours become one: the head passes over them in one go.
+        let mut first = request.offset;
+        let mut end = request.offset + request.len;
+        if let Some((start, len)) = self
+            .cached
+            .range(..=first)
+            .next_back()
+            .map(|(s, l)| (*s, *l))
+            && start + len >= first
+        {
+            self.cached.remove(&start);
+            first = start;
+            end = end.max(start + len);
+        }
+        while let Some((start, len)) = self.cached.range(first..=end).next().map(|(s, l)| (*s, *l))
+        {
+            self.cached.remove(&start);
+            end = end.max(start + len);
+        }
+        self.cached.insert(first, end - first);
+        self.bytes = self.cached.values().sum();
+    }
+
+    /// Nanoseconds until the head is at `offset`.
+    fn way(&self, offset: u64) -> u64 {
+        let Some(seek) = self.model.seek else {
+            return 0;
+        };
+        let distance = offset.abs_diff(self.head);
+        if distance == 0 {
+            return 0;
+        }
+        let part = (distance as f64 / self.size as f64).min(1.0).sqrt();
+        seek.short + ((seek.full - seek.short) as f64 * part) as u64 + seek.rotation / 2
+    }
+
+    /// One step of the medium from `begin` on: an extent, or all that is cached; when it is done.
+    fn step(&mut self, begin: u64) -> u64 {
+        if self.model.seek.is_none() {
+            let pages = self.bytes.div_ceil(PAGE);
+            self.bytes = 0;
+            self.medium = begin + pages * self.model.program;
+            return self.medium;
+        }
+        // As an elevator: on from where the head is, then from the beginning.
+        let next = self
+            .cached
+            .range(self.head..)
+            .next()
+            .or_else(|| self.cached.iter().next())
+            .map(|(s, l)| (*s, *l));
+        let Some((start, len)) = next else {
+            return begin;
+        };
+        self.cached.remove(&start);
+        self.medium = begin + self.way(start) + len.div_ceil(PAGE) * self.model.program;
+        self.head = start + len;
+        self.bytes = self.bytes.saturating_sub(len);
+        self.medium
+    }
+
+    /// Everything that is cached onto the medium; when that is done.
+    fn empty(&mut self, now: u64) -> u64 {
+        let mut done = now.max(self.medium);
+        while self.bytes > 0 {
+            done = self.step(done);
+        }
+        done
+    }
+
+    /// What the medium did by itself until `now`.
+    fn drain(&mut self, now: u64) {
+        if self.model.seek.is_none() {
+            let idle = now.saturating_sub(self.medium);
+            let done = (idle / self.model.program.max(1)).saturating_mul(PAGE);
+            self.bytes = self.bytes.saturating_sub(done);
+            self.medium = self.medium.max(now);
+            return;
+        }
+        while self.bytes > 0 && self.medium < now {
+            self.step(self.medium);
+        }
+        if self.bytes == 0 {
+            self.medium = self.medium.max(now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const US: u64 = 1000;
+    const MS: u64 = 1_000_000;
+
+    fn model(name: &str) -> Clock {
+        let model: Model = name.parse().unwrap_or(Model::ALL[0]);
+        assert_eq!(model.name, name);
+        Clock::new(model, 100 << 30)
+    }
+
+    fn write(offset: u64, len: u64) -> Request {
+        Request {
+            kind: Kind::Write,
+            offset,
+            len,
+        }
+    }
+
+    fn read(offset: u64, len: u64) -> Request {
+        Request {
+            kind: Kind::Read,
+            offset,
+            len,
+        }
+    }
+
+    /// Bytes a second for a stream of requests of 1 MiB.
+    fn stream(clock: &mut Clock, kind: Kind, depth: u64) -> f64 {
+        let mut now = 0;
+        for i in 0..200 {
+            let all = (0..depth).map(|j| Request {
+                kind,
+                offset: (i * depth + j) << 20,
+                len: 1 << 20,
+            });
+            now = clock.run(now, all);
+        }
+        (200 * depth) as f64 * f64::from(1 << 20) / now as f64 * 1e9
+    }
+
+    #[test]
+    fn rates_are_those_of_the_data_sheets() {
+        for (name, reads, writes) in [("sata-ssd", 550e6, 520e6), ("nvme-ssd", 3.5e9, 2.1e9)] {
+            for (kind, rate) in [(Kind::Read, reads), (Kind::Write, writes)] {
+                let is = stream(&mut model(name), kind, 4);
+                assert!(
+                    (0.7..1.15).contains(&(is / rate)),
+                    "{name} {kind:?}: {is:e}"
+                );
+            }
+        }
+        let disk = stream(&mut model("disk"), Kind::Write, 4);
+        assert!((150e6..300e6).contains(&disk), "{disk:e}");
+    }
+
+    #[test]
+    fn small_requests_pay_for_themselves() {
+        let mut ssd = model("sata-ssd");
+        assert!((20 * US..40 * US).contains(&ssd.run(0, [write(0, 4096)])));
+        let many = ssd.run(MS, (0..32).map(|i| read(i << 20, 4096))) - MS;
+        assert!(many < 32 * 92 * US / 5, "{many}: channels work at once");
+    }
+
+    #[test]
+    fn a_flush_waits_for_what_is_cached() {
+        let mut ssd = model("sata-ssd");
+        let idle = ssd.flush(0);
+        assert!((900 * US..1000 * US).contains(&idle));
+        let written = ssd.run(idle, [write(0, 64 << 20)]);
+        let full = ssd.flush(written) - written;
+        assert!(full > 20 * MS || ssd.cached() == 0, "{full}");
+        // Left alone the cache empties by itself.
+        let written = ssd.run(MS * 1000, [write(0, 64 << 20)]);
+        assert!(ssd.flush(written + 1000 * MS) - written - 1000 * MS < MS);
+    }
+
+    #[test]
+    fn a_disk_moves_its_head() {
+        let mut disk = model("disk");
+        let near = disk.run(0, [read(0, 4096)]);
+        let far = disk.run(near, [read(90 << 30, 4096)]) - near;
+        assert!((10 * MS..25 * MS).contains(&far), "{far}");
+        // Random writes are cached; the flush pays, and sorts them.
+        let now = 1000 * MS;
+        let done = disk.run(now, (0..64).map(|i| write((i * 37 % 64) << 30, 4096)));
+        assert!(done - now < 10 * MS, "{}", done - now);
+        let sorted = disk.flush(done) - done;
+        assert!((200 * MS..640 * MS).contains(&sorted), "{sorted}");
+        // In a row they cost one way.
+        let now = 5000 * MS;
+        let done = disk.run(now, (0..64).map(|i| write((50 << 30) + i * 4096, 4096)));
+        let row = disk.flush(done) - done;
+        assert!(row < 30 * MS, "{row}");
+    }
+
+    #[test]
+    fn a_full_cache_makes_writers_wait() {
+        let mut disk = model("disk");
+        let mut now = 0;
+        for i in 0..64 {
+            now = disk.run(now, [write(i << 20, 1 << 20)]);
+        }
+        let fast = now;
+        for i in 64..512 {
+            now = disk.run(now, [write(i << 20, 1 << 20)]);
+        }
+        assert!((now - fast) / 7 > fast, "{fast} then {now}");
+        assert!(disk.cached() <= 64 << 20);
+    }
+}
