@@ -13,6 +13,7 @@ fn tiny() -> Sizes {
         stream_bytes: 8 << 20,
         git_files: 60,
         profile_seconds: 1,
+        server_files: 200,
         transactions: 20,
     }
 }

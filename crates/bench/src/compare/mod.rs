@@ -47,6 +47,8 @@ pub struct Sizes {
     pub transactions: u32,
     /// Seconds of a server profile.
     pub profile_seconds: u32,
+    /// Files of the file server.
+    pub server_files: u64,
 }
 
 impl Sizes {
@@ -61,6 +63,7 @@ impl Sizes {
             git_files: 3_000,
             transactions: 500,
             profile_seconds: 4,
+            server_files: 2_000,
         }
     }
 
@@ -75,6 +78,7 @@ impl Sizes {
             git_files: 500,
             transactions: 80,
             profile_seconds: 1,
+            server_files: 500,
         }
     }
 }

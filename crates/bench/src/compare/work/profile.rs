@@ -38,7 +38,7 @@ const VARMAIL: Profile = Profile {
     step: mail,
 };
 
-/// `nfiles=10000, meandirwidth=20, meanfilesize=128k, meanappendsize=16k, nthreads=50`; a fifth of the files, so that a
+/// `nfiles=10000, meandirwidth=20, meanfilesize=128k, meanappendsize=16k, nthreads=50`; fewer files ([`Sizes`]), so that a
 /// round does not only make them.
 const FILESERVER: Profile = Profile {
     title: "fileserver, 50 threads",
@@ -218,5 +218,9 @@ pub(super) fn varmail(target: &Target, dir: &Path, sizes: &Sizes) -> Result<Outc
 }
 
 pub(super) fn fileserver(target: &Target, dir: &Path, sizes: &Sizes) -> Result<Outcome> {
-    run(&FILESERVER, target, dir, sizes)
+    let profile = Profile {
+        files: sizes.server_files,
+        ..FILESERVER
+    };
+    run(&profile, target, dir, sizes)
 }
