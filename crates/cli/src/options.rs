@@ -152,9 +152,12 @@ fn apply(
             required(value, |v| v.parse().map_err(|e| format!("{e}"))).map(Some),
         ),
         "compress" => set(&mut o.compression, required(value, str::parse).map(Some)),
-        "chunk" => set(&mut o.chunk, required(value, chunk).map(Some)),
+        "chunk" => set(&mut o.chunk, required(value, stetfs::size::chunk).map(Some)),
         "commit" => set(&mut o.commit_secs, required(value, number).map(Some)),
-        "cache" => set(&mut o.cache_bytes, required(value, size).map(Some)),
+        "cache" => set(
+            &mut o.cache_bytes,
+            required(value, stetfs::size::bytes).map(Some),
+        ),
         "io_uring" => match value {
             Some("auto") => set(&mut o.io_uring, Ok(IoUring::Auto)),
             None | Some("on") => set(&mut o.io_uring, Ok(IoUring::On)),
@@ -180,14 +183,6 @@ fn required<T>(
     read(value.ok_or("needs a value")?)
 }
 
-fn chunk(v: &str) -> std::result::Result<u32, String> {
-    let bytes = size(v)?;
-    u32::try_from(bytes)
-        .ok()
-        .filter(|n| (4096..=16 << 20).contains(n))
-        .ok_or_else(|| "is a size from 4K to 16M".to_owned())
-}
-
 fn number(v: &str) -> std::result::Result<u32, String> {
     v.parse().map_err(|_| "is a number".to_owned())
 }
@@ -206,21 +201,6 @@ fn on_error(v: &str) -> std::result::Result<OnError, String> {
         "panic" => Ok(OnError::Panic),
         _ => Err("is continue, remount-ro or panic".to_owned()),
     }
-}
-
-/// A number of bytes, with K, M or G for powers of 1024.
-pub(crate) fn size(v: &str) -> std::result::Result<u64, String> {
-    let (digits, shift) = match v.as_bytes().last() {
-        Some(b'k' | b'K') => (&v[..v.len() - 1], 10),
-        Some(b'm' | b'M') => (&v[..v.len() - 1], 20),
-        Some(b'g' | b'G') => (&v[..v.len() - 1], 30),
-        _ => (v, 0),
-    };
-    let n: u64 = digits
-        .parse()
-        .map_err(|_| "is a size like 256M".to_owned())?;
-    n.checked_mul(1 << shift)
-        .ok_or_else(|| "is too large".to_owned())
 }
 
 impl Options {

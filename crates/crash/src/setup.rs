@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use anyhow::Result;
-use stetfs::{FsOptions, Preset};
+use stetfs::{FsOptions, LogFormat, Preset, StetOptions};
 
 use crate::judge::promise::Promise;
 use crate::volume::{base_with, options};
@@ -26,7 +26,8 @@ pub struct JournalSpec {
 
 /// The options of a [`JournalSpec`], for messages.
 pub const OPTIONS: &str = "\
-async_commit, nobarrier, commit=SECONDS, cache=MIB, and deliberate faults that the lab must find: \
+async_commit, nobarrier, commit=SECONDS, cache=MIB, with ldj compress=none|lz4|zstd|auto and \
+chunk=SIZE, and deliberate faults that the lab must find: \
 canary=no-barrier, canary=ignore-revokes, canary=skip-checksums, canary=promise";
 
 impl JournalSpec {
@@ -72,6 +73,14 @@ impl FromStr for JournalSpec {
                 ("nobarrier", None) => o.barrier = false,
                 ("commit", _) => o.commit_secs = number()?,
                 ("cache", _) => o.cache_bytes = u64::from(number()?) << 20,
+                ("compress", Some(v)) => {
+                    own_log(&mut o.log, option)?.compression =
+                        v.parse().map_err(|e| format!("{option} {e}"))?;
+                }
+                ("chunk", Some(v)) => {
+                    own_log(&mut o.log, option)?.chunk =
+                        stetfs::size::chunk(v).map_err(|e| format!("{option} {e}"))?;
+                }
                 ("canary", Some("no-barrier")) => o.canary.no_barrier = true,
                 ("canary", Some("ignore-revokes")) => o.canary.ignore_revokes = true,
                 ("canary", Some("skip-checksums")) => o.canary.skip_checksums = true,
@@ -85,6 +94,15 @@ impl FromStr for JournalSpec {
             spec.text = format!("{},{part}", spec.text);
         }
         Ok(spec)
+    }
+}
+
+fn own_log<'o>(log: &'o mut LogFormat, option: &str) -> Result<&'o mut StetOptions, String> {
+    match log {
+        LogFormat::Stet(options) => Ok(options),
+        LogFormat::Jbd2 => Err(format!(
+            "{option} needs a preset with StetFS's own log, such as ldj"
+        )),
     }
 }
 
@@ -128,6 +146,8 @@ pub fn work(journal: &JournalSpec, shape: Shape, case: &Case) -> Result<Work> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use stetfs::Compression;
+
     use super::*;
 
     #[test]
@@ -137,9 +157,18 @@ mod tests {
         assert!(spec.options.async_commit);
         assert_eq!(spec.options.cache_bytes, 8 << 20);
         assert_eq!(spec.to_string().parse(), Ok(spec));
+        let spec: JournalSpec = "ldj,compress=zstd,chunk=64K".parse().unwrap();
+        let LogFormat::Stet(log) = spec.options.log else {
+            panic!("{spec:?}");
+        };
+        assert_eq!((log.compression, log.chunk), (Compression::Zstd, 64 << 10));
+        assert_eq!(spec.to_string().parse(), Ok(spec));
         let wrong = |text: &str| text.parse::<JournalSpec>().unwrap_err();
         assert!(wrong("fast").contains("the presets are"));
         assert!(wrong("ordered,warp").contains("async_commit"));
+        assert!(wrong("ordered,compress=lz4").contains("such as ldj"));
+        assert!(wrong("ldj,compress=zip").contains("none, lz4, zstd or auto"));
+        assert!(wrong("ldj,chunk=1").contains("from 4K"));
         assert!(wrong("ordered,commit=x").contains("commit=N"));
     }
 }

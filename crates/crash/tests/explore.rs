@@ -85,6 +85,14 @@ fn writeback_breaks_no_promise() {
 }
 
 #[test]
+fn ldj_breaks_no_promise() {
+    sound("ldj", "smoke", 1024, 4.0);
+    sound("ldj,compress=none", "threads", 4096, 3.0);
+    sound("ldj,compress=zstd,chunk=8K", "ace2", 1024, 4.0);
+    sound("ldj,compress=auto", "orphans", 4096, 3.0);
+}
+
+#[test]
 fn every_canary_is_found() {
     for c in canary::try_all(SEED, 30.0).unwrap() {
         println!(
@@ -168,7 +176,13 @@ fn a_promise_that_nobody_gave_is_found_repeated_and_shrunk() {
 /// Rot in what checksums cover is never silent; what cannot be noticed is counted as such.
 #[test]
 fn misbehaving_devices_are_told_of() {
-    for journal in ["ordered", "data"] {
+    for journal in [
+        "ordered",
+        "data",
+        "ordered,async_commit",
+        "ldj",
+        "ldj,compress=none",
+    ] {
         let recording = recorded(journal, "smoke");
         for t in faults::try_all(&recording, if long() { 3000 } else { 60 }, SEED).unwrap() {
             println!(

@@ -10,6 +10,7 @@ use stetfs_block::{BlockDevice, MemDevice};
 use stetfs_journal::{Canary, recover};
 use stetfs_ondisk::jbd2::BlockType;
 use stetfs_ondisk::jbd2::block::read_header;
+use stetfs_ondisk::stet::header::copy_at;
 
 /// Three transactions of one block each: blocks 300, 301 and 302.
 fn volume(kind: Kind) -> MemDevice {
@@ -100,6 +101,12 @@ fn rot_in_a_frame_that_others_follow_is_an_error() {
             let last = with_rot(kind, frames[2], byte);
             assert_eq!(last, Ok(vec![true, true, false]), "{kind:?}, byte {byte}");
         }
+        // The copy of the header that says that the log is in use.
+        let newest = copy_at(3, BS as u32);
+        let why = with_rot(kind, newest, 64).unwrap_err();
+        assert!(why.contains("its newer copy is damaged"), "{why}");
+        let older = with_rot(kind, copy_at(2, BS as u32), 64);
+        assert_eq!(older, Ok(vec![true; 3]), "{kind:?}");
         // Its chunk.
         for nr in &frames[..2] {
             let why = with_rot(kind, nr + 1, 3).unwrap_err();
@@ -124,4 +131,22 @@ fn without_barriers_a_hole_ends_the_log() {
     let canary = Canary::default();
     let report = recover(&scheme, &*device, BLOCKS, canary, false, &mut |_, _| {}).unwrap();
     assert_eq!(report.transactions, 1);
+}
+
+#[test]
+fn with_async_commit_the_next_transaction_tells() {
+    let kind = Kind::Jbd2Async;
+    let whole = volume(kind);
+    let commits = find(&whole, BlockType::Commit);
+    let descriptors = find(&whole, BlockType::Descriptor);
+    assert_eq!((commits.len(), descriptors.len()), (3, 3));
+    for i in 0..2 {
+        for nr in [descriptors[i], descriptors[i] + 1, commits[i]] {
+            let why = with_rot(kind, nr, 20).expect_err(&format!("log block {nr}"));
+            assert!(why.contains("was committed, but"), "{why}");
+        }
+    }
+    for nr in [descriptors[2], descriptors[2] + 1, commits[2]] {
+        assert_eq!(with_rot(kind, nr, 20), Ok(vec![true, true, false]));
+    }
 }

@@ -122,7 +122,7 @@ impl From<Record> for JournalRecord {
                 revokes,
                 edges,
             },
-            RecordKind::Damaged(why) => JournalRecordKind::Damaged { why },
+            RecordKind::Damaged(why) | RecordKind::Lost(why) => JournalRecordKind::Damaged { why },
             RecordKind::End(why) => JournalRecordKind::End { why },
         };
         JournalRecord {

@@ -13,6 +13,7 @@ mod dump;
 mod info;
 mod preset;
 mod recover;
+pub mod size;
 mod stats;
 mod volume;
 
@@ -24,7 +25,7 @@ pub use stats::{CacheStats, DeviceStats, InodeStats, JournalStats, VolumeStats};
 pub use stetfs_block::{BlockDevice, BlockError, Direct, FileDevice, MemDevice, Uring};
 pub use stetfs_block::{OpenOptions as DeviceOptions, Write as BlockWrite};
 pub use stetfs_ext4::*;
-pub use stetfs_journal::JournalError;
-pub use stetfs_journal::stet::Compression;
+pub use stetfs_journal::stet::{Compression, StetOptions};
+pub use stetfs_journal::{JournalError, LogFormat};
 pub use stetfs_ondisk::ext4::time::Timestamp;
 pub use volume::{Volume, VolumeOptions, is_in_use};

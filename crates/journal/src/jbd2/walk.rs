@@ -1,7 +1,6 @@
 //! Reading a jbd2 log record by record: for recovery, and for people (`stetfs dump journal`).
 
 use stetfs_cache::PageRef;
-use stetfs_ondisk::OnDiskError;
 use stetfs_ondisk::jbd2::block::{read_header, verify_tail};
 use stetfs_ondisk::jbd2::descriptor::{self, Tag};
 use stetfs_ondisk::jbd2::superblock::Csum;
@@ -62,6 +61,8 @@ pub enum RecordKind {
     },
     /// A block of the expected transaction that does not prove itself.
     Damaged(String),
+    /// The log ends here although it went on: the device lost or changed what had been durable.
+    Lost(String),
     /// Here the log ends.
     End(String),
 }
@@ -141,8 +142,8 @@ pub fn walk(
                     }
                 };
                 // The end of the log, unless what was committed goes on behind it.
-                if committed_behind(codec, &mut reader, distance, &[tid, tid.wrapping_add(1)])? {
-                    return Err(lost(tid, at, &why));
+                if committed_behind(codec, &mut reader, distance, tid, true)? {
+                    return visit(lost(tid, at, &why));
                 }
                 return visit(end(at, tid, why));
             }
@@ -201,9 +202,8 @@ pub fn walk(
         })?;
         if let Some(why) = damaged {
             // Behind a damaged commit block only the next transaction's tells that it had been whole.
-            let next = [if commit { tid.wrapping_add(1) } else { tid }];
-            if committed_behind(codec, &mut reader, distance, &next)? {
-                return Err(lost(tid, at, &why));
+            if committed_behind(codec, &mut reader, distance, tid, !commit)? {
+                return visit(lost(tid, at, &why));
             }
             return visit(end(at, tid, why));
         }
@@ -214,31 +214,35 @@ pub fn walk(
 }
 
 /// A transaction of which the device lost or changed a part after it was committed.
-fn lost(tid: u32, at: u64, why: &str) -> crate::error::JournalError {
-    OnDiskError::Corrupt {
-        what: "journal",
-        detail: format!("transaction {tid} was committed, but in log block {at}: {why}"),
+fn lost(tid: u32, at: u64, why: &str) -> Record {
+    let why = format!("transaction {tid} was committed, but in log block {at}: {why}");
+    Record {
+        at,
+        tid: tid.into(),
+        kind: RecordKind::Lost(why),
     }
-    .into()
 }
 
-/// Whether a valid commit block of one of `tids` stands behind `distance`. With barriers a commit block
-/// is durable only after all before it, so then the device lost what it had promised to keep.
+/// Whether a valid commit block behind `distance` says that transaction `tid` was durable. With barriers the next
+/// transaction's always does, and, if `own`, its own too, but for async_commit: then the device lost what it had
+/// promised to keep.
 ///
 /// Every log that a crash left ends somewhere, so this must cost little where nothing follows: at most
-/// one descriptor's images stand between two records of a transaction, so where no record of `tids`
+/// one descriptor's images stand between two records of a transaction, so where no record of these two
 /// comes within that many blocks (2 MiB with blocks of 4 KiB) none comes at all. Two damaged records in
 /// a row thus hide what is behind them.
 fn committed_behind(
     codec: &Jbd2Codec,
     reader: &mut Reader<'_>,
     mut distance: u64,
-    tids: &[u32],
+    tid: u32,
+    own: bool,
 ) -> Result<bool> {
-    // Without checksums a data block could look like one; with async_commit it does not wait.
-    if codec.config.csum == Csum::None || codec.async_commit || codec.skip_checksums {
+    // Without checksums a data block could look like one.
+    if codec.config.csum == Csum::None || codec.skip_checksums {
         return Ok(false);
     }
+    let next = tid.wrapping_add(1);
     // The smallest tag has 8 bytes.
     let most_images = codec.config.block_size as u64 / 8;
     let mut end = distance + most_images;
@@ -246,9 +250,10 @@ fn committed_behind(
         && let Some(block) = reader.get(distance)?
     {
         if let Some((kind, found)) = read_header(&block)
-            && tids.contains(&found)
+            && (found == tid || found == next)
         {
-            if kind == BlockType::Commit && commit::verify(&codec.config, &block) {
+            let tells = found == next || (own && !codec.async_commit);
+            if tells && kind == BlockType::Commit && commit::verify(&codec.config, &block) {
                 return Ok(true);
             }
             end = distance + most_images + 1;
@@ -280,11 +285,18 @@ pub(super) fn scan(
         next_seq: tail.seq,
     };
     let mut current: Option<ScannedTx> = None;
-    let mut torn: Option<String> = None;
+    let mut torn: Option<(u64, EndReason)> = None;
     // With async_commit only the images themselves show whether a transaction is whole.
     let check_images = codec.async_commit && !codec.skip_checksums;
     walk(codec, log, tail, check_images, progress, &mut |record| {
-        if torn.is_some() {
+        if let Some((tid, end)) = &mut torn {
+            // Torn it may be, but not if the next one waited for it.
+            if let (RecordKind::Commit { valid: true, .. }, EndReason::Torn(why)) =
+                (&record.kind, &end)
+                && record.tid != *tid
+            {
+                *end = EndReason::Lost(format!("transaction {tid} was committed, but {why}"));
+            }
             return Ok(());
         }
         let seq = scan.next_seq;
@@ -304,10 +316,11 @@ pub(super) fn scan(
                     ));
                 }
                 if intact.contains(&false) {
-                    torn = Some(format!(
+                    let why = format!(
                         "an image of transaction {} does not match its checksum",
                         record.tid
-                    ));
+                    );
+                    torn = Some((record.tid, EndReason::Torn(why)));
                 }
             }
             RecordKind::Revoke(blocks) => {
@@ -323,6 +336,7 @@ pub(super) fn scan(
             RecordKind::Commit { valid: false, .. }
             | RecordKind::Damaged(_)
             | RecordKind::Frame { .. } => {}
+            RecordKind::Lost(why) => scan.end = EndReason::Lost(why),
             RecordKind::End(why) => {
                 scan.end = match tail.at {
                     None => EndReason::Empty,
@@ -333,8 +347,8 @@ pub(super) fn scan(
         }
         Ok(())
     })?;
-    if let Some(why) = torn {
-        scan.end = EndReason::Torn(why);
+    if let Some((_, end)) = torn {
+        scan.end = end;
     }
     Ok(scan)
 }

@@ -33,13 +33,8 @@ pub(super) fn scan(
     tail: LogTail,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Scan> {
-    let Some(start) = tail.at else {
-        return Ok(Scan {
-            txs: Vec::new(),
-            end: EndReason::Empty,
-            next_seq: tail.seq,
-        });
-    };
+    // The first frame of an empty lane goes to its start.
+    let start = tail.at.unwrap_or(log.first());
     let size = codec.size() as u64;
     let mut pieces = Pieces {
         log,
@@ -59,6 +54,19 @@ pub(super) fn scan(
             size: codec.size(),
         },
     };
+    if tail.at.is_none() {
+        let found = scanner(Source::Here(pieces)).newer_at(0, tail.seq)?;
+        return Ok(Scan {
+            txs: Vec::new(),
+            end: found.map_or(EndReason::Empty, |seq| {
+                EndReason::Lost(format!(
+                    "the header says that lane {} is empty, but frame {seq} stands in it: its newer copy is damaged",
+                    log.lane().0
+                ))
+            }),
+            next_seq: tail.seq,
+        });
+    }
     if log.capacity() * size < AHEAD {
         return scanner(Source::Here(pieces)).run(tail.seq, progress);
     }
@@ -237,30 +245,33 @@ impl Scanner<'_> {
     /// A frame of this lane behind `distance` that proves itself and is newer than `seq`. Such a one was written when
     /// `seq` was durable, unless it says that there were no barriers.
     fn newer(&mut self, distance: u64, seq: u64) -> Result<Option<u64>> {
-        if self.codec.skip_checksums {
-            return Ok(None);
-        }
-        let (lane, capacity) = (self.log.lane(), self.log.capacity());
         let reach = distance + LOOK_BEHIND / self.codec.size() as u64;
-        for distance in distance + 1..reach.min(capacity) {
-            let Ok(glance) = frame::glance(self.window.get(distance, 1)?, capacity) else {
-                continue;
-            };
-            if (glance.epoch, glance.lane) != (self.codec.epoch, lane.0)
-                || glance.seq <= seq
-                || distance + glance.blocks > capacity
-                || glance.unordered
-            {
-                continue;
-            }
-            if let Ok(frame) = self
-                .codec
-                .head(self.window.get(distance, glance.head_blocks)?)
-            {
-                return Ok(Some(frame.seq));
+        for distance in distance + 1..reach.min(self.log.capacity()) {
+            let found = self.newer_at(distance, seq + 1)?;
+            if found.is_some() {
+                return Ok(found);
             }
         }
         Ok(None)
+    }
+
+    /// The sequence of the frame `distance` blocks after the tail, if its head proves itself, was written with
+    /// barriers, and is `seq` or newer.
+    fn newer_at(&mut self, distance: u64, seq: u64) -> Result<Option<u64>> {
+        let (lane, capacity) = (self.log.lane(), self.log.capacity());
+        let Ok(glance) = frame::glance(self.window.get(distance, 1)?, capacity) else {
+            return Ok(None);
+        };
+        if self.codec.skip_checksums
+            || (glance.epoch, glance.lane) != (self.codec.epoch, lane.0)
+            || glance.seq < seq
+            || distance + glance.blocks > capacity
+            || glance.unordered
+        {
+            return Ok(None);
+        }
+        let head = self.window.get(distance, glance.head_blocks)?;
+        Ok(self.codec.head(head).ok().map(|frame| frame.seq))
     }
 
     fn transaction(&self, frame: Frame, at: u64, blocks: u64) -> ScannedTx {

@@ -36,7 +36,8 @@ pub(crate) fn walk(scheme: &Scheme, visit: &mut dyn FnMut(Record) -> Result<()>)
         visit(end(match scan.end {
             EndReason::Empty => RecordKind::End("the lane is empty".into()),
             EndReason::NoNext(why) => RecordKind::End(why),
-            EndReason::Torn(why) | EndReason::Lost(why) => RecordKind::Damaged(why),
+            EndReason::Torn(why) => RecordKind::Damaged(why),
+            EndReason::Lost(why) => RecordKind::Lost(why),
         }))?;
     }
     Ok(())

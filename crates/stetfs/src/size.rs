@@ -1,0 +1,47 @@
+//! Sizes as people write them.
+
+/// A number of bytes, with K, M or G for powers of 1024.
+///
+/// # Errors
+/// What it should be, as the end of a sentence.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    let (digits, shift) = match text.as_bytes().last() {
+        Some(b'k' | b'K') => (&text[..text.len() - 1], 10),
+        Some(b'm' | b'M') => (&text[..text.len() - 1], 20),
+        Some(b'g' | b'G') => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    let n: u64 = digits
+        .parse()
+        .map_err(|_| "is a size like 256M".to_owned())?;
+    n.checked_mul(1 << shift)
+        .ok_or_else(|| "is too large".to_owned())
+}
+
+/// Raw bytes of a chunk of the StetFS log (`chunk=`).
+///
+/// # Errors
+/// As [`bytes`]; also of sizes that no chunk can have.
+pub fn chunk(text: &str) -> Result<u32, String> {
+    u32::try_from(bytes(text)?)
+        .ok()
+        .filter(|n| (4096..=16 << 20).contains(n))
+        .ok_or_else(|| "is a size from 4K to 16M".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read() {
+        assert_eq!(bytes("12"), Ok(12));
+        assert_eq!(bytes("3k"), Ok(3 << 10));
+        assert_eq!(bytes("2G"), Ok(2 << 30));
+        assert_eq!(chunk("64K"), Ok(64 << 10));
+        for wrong in ["", "K", "x", "99999999999G", "1é"] {
+            assert!(bytes(wrong).is_err(), "{wrong}");
+        }
+        assert!(chunk("1K").is_err_and(|e| e.contains("4K to 16M")));
+    }
+}
