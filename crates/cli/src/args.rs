@@ -68,7 +68,7 @@ pub(crate) struct DeviceServeArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) model: stetfs_flash::Model,
     /// An empty device of this size in memory, e.g. 4G.
-    #[arg(long, value_name = "SIZE", value_parser = crate::options::size, required_unless_present = "image")]
+    #[arg(long, value_name = "SIZE", value_parser = stetfs::size::bytes, required_unless_present = "image")]
     pub(crate) size: Option<u64>,
     /// A file that holds the content.
     #[arg(long, value_name = "FILE", conflicts_with = "size")]
