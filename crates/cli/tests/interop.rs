@@ -83,6 +83,9 @@ volumes! {
     block_maps_4k: block_mapped(), without_preallocation(16);
     ext3_1k: typed("ext3", 1024), without_preallocation(17);
     ext3_4k_128: typed("ext3", 4096).inode_size(128), without_preallocation(18);
+    ext2_1k: typed("ext2", 1024), without_preallocation(24);
+    ext2_4k_128: typed("ext2", 4096).inode_size(128), without_preallocation(25);
+    no_journal: Mkfs::blocks(4096).feature("^has_journal"), Plan::small(26);
     group_checksums: Mkfs::blocks(1024).feature("^metadata_csum,uninit_bg"), Plan::small(19);
     descriptors_of_32_bytes: Mkfs::blocks(1024).feature("^64bit"), Plan::small(20);
     meta_groups: Mkfs::blocks(1024).feature("meta_bg,^resize_inode"), Plan::small(21);

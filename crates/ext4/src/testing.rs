@@ -71,6 +71,13 @@ pub(crate) fn flavours() -> Vec<(String, u64, Mkfs)> {
         fs_type: Some("ext3".into()),
         ..Mkfs::blocks(bytes)
     };
+    let ext2 = |bytes: u32| Mkfs {
+        fs_type: Some("ext2".into()),
+        ..Mkfs::blocks(bytes)
+    };
+    all.push(("ext2".into(), 64, ext2(4096)));
+    all.push(("ext2, 1024, 128".into(), 40, ext2(1024).inode_size(128)));
+    all.push(variant("no journal", "^has_journal"));
     all.push(("ext3".into(), 64, ext3(4096)));
     all.push(("ext3, 128".into(), 40, ext3(1024).inode_size(128)));
     all

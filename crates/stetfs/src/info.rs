@@ -7,7 +7,7 @@ use serde::Serialize;
 use stetfs_block::{BlockDevice, FileDevice, OpenOptions};
 use stetfs_ext4::{Inspection, Result, inspect};
 use stetfs_journal::{JournalConfig, Log};
-use stetfs_ondisk::ext4::features::{FeatureNames, Incompat};
+use stetfs_ondisk::ext4::features::{Compat, FeatureNames, Incompat};
 use stetfs_ondisk::ext4::superblock::{ErrorPolicy, State, Superblock};
 
 /// A volume that is not mounted. Sizes in bytes, counts as named.
@@ -24,6 +24,9 @@ pub struct VolumeInfo {
     /// Why this version cannot write it; absent if it can.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
+    /// What to know before writing it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<&'static str>,
     /// Feature names, as dumpe2fs prints them.
     pub features: Vec<String>,
     /// Bytes in a block.
@@ -114,6 +117,7 @@ pub fn info(path: &Path) -> Result<VolumeInfo> {
         uuid: uuid(&sb.uuid),
         state: state(sb, &recovery),
         refused: found.refused.as_ref().map(ToString::to_string),
+        warnings: warnings(sb),
         features,
         block_size: sb.geometry()?.block_size,
         blocks: sb.blocks_count(),
@@ -131,6 +135,19 @@ pub fn info(path: &Path) -> Result<VolumeInfo> {
         journal: found.log.as_ref().map(journal),
         recovery,
     })
+}
+
+fn warnings(sb: &Superblock) -> Vec<&'static str> {
+    let mut warnings = Vec::new();
+    if !sb.compat().contains(Compat::HAS_JOURNAL) {
+        warnings.push(
+            "no journal: what is synced is durable, but a crash can leave the volume inconsistent, for e2fsck to repair",
+        );
+        if !sb.state().contains(State::VALID_FS) {
+            warnings.push("not unmounted cleanly, and no journal to recover from: run e2fsck");
+        }
+    }
+    warnings
 }
 
 fn state(sb: &Superblock, recovery: &RecoveryInfo) -> &'static str {

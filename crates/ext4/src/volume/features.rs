@@ -1,6 +1,6 @@
 //! Which volumes are taken: the feature words decide.
 
-use stetfs_ondisk::ext4::features::{Compat, FeatureNames, Incompat, RoCompat};
+use stetfs_ondisk::ext4::features::{FeatureNames, Incompat, RoCompat};
 use stetfs_ondisk::ext4::superblock::Superblock;
 
 use crate::error::{FsError, Result};
@@ -47,11 +47,6 @@ pub(super) fn check(sb: &Superblock, read_only: bool) -> Result<()> {
         return unsupported(format!(
             "writing a volume with the features {names}; it can be opened read-only"
         ));
-    }
-    if !sb.compat().contains(Compat::HAS_JOURNAL) {
-        return unsupported(
-            "writing a volume without the feature has_journal; it can be opened read-only".into(),
-        );
     }
     Ok(())
 }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use stetfs_block::BlockDevice;
-use stetfs_journal::{Cache, Canary, Journal, JournalConfig, Log, LogFeatures};
+use stetfs_journal::{Cache, Canary, Journal, JournalConfig, Log, LogFeatures, LogFormat};
 use stetfs_ondisk::ext4::features::{Compat, Incompat, RoCompat};
-use stetfs_ondisk::ext4::superblock::Superblock;
+use stetfs_ondisk::ext4::superblock::{State, Superblock};
 
 use super::early::Early;
 use crate::error::{FsError, Result};
-use crate::types::FsOptions;
+use crate::types::{DataMode, FsOptions};
 
 /// The log before it runs.
 pub(super) struct VolumeLog {
@@ -35,6 +35,41 @@ pub(super) fn find(
     let runs = early.runs(ino, &early.inode(ino)?)?;
     let log = Log::open(device.clone(), early.layout.block_size, &runs, canary)?;
     Ok(Some(VolumeLog { log, runs }))
+}
+
+/// Starts what takes a journal's place on a volume without.
+///
+/// # Errors
+/// `Unsupported` for presets that are nothing without a log.
+pub(super) fn without(
+    cache: Arc<Cache>,
+    sb: &Superblock,
+    opts: &FsOptions,
+) -> Result<Arc<Journal>> {
+    if opts.data == DataMode::Journal || opts.log != LogFormat::Jbd2 {
+        return Err(FsError::Unsupported(
+            "journaling data on a volume without a journal (tune2fs -j adds one)".into(),
+        ));
+    }
+    tracing::warn!(
+        "the volume has no journal: what is synced is durable, but a crash can leave the volume \
+         inconsistent, for e2fsck to repair"
+    );
+    if !sb.state().contains(State::VALID_FS) {
+        tracing::warn!(
+            "the volume was not unmounted cleanly and has no journal to recover from; run e2fsck"
+        );
+    }
+    Ok(Journal::without_log(cache, config(opts))?)
+}
+
+fn config(opts: &FsOptions) -> JournalConfig {
+    JournalConfig {
+        commit_secs: opts.commit_secs,
+        barrier: opts.barrier,
+        canary: opts.canary,
+        ..JournalConfig::default()
+    }
 }
 
 impl VolumeLog {
@@ -84,12 +119,6 @@ impl VolumeLog {
             wide: sb.incompat().contains(Incompat::BIT64),
             async_commit: opts.async_commit,
         };
-        let config = JournalConfig {
-            commit_secs: opts.commit_secs,
-            barrier: opts.barrier,
-            canary: opts.canary,
-            ..JournalConfig::default()
-        };
-        Ok(self.log.start(cache, features, opts.log, config)?)
+        Ok(self.log.start(cache, features, opts.log, config(opts))?)
     }
 }

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use stetfs_block::BlockDevice;
 use stetfs_cache::{CacheConfig, PolicyKind};
 use stetfs_journal::{Cache, Journal};
-use stetfs_ondisk::ext4::features::{Incompat, RoCompat};
+use stetfs_ondisk::ext4::features::{Compat, Incompat, RoCompat};
 use stetfs_ondisk::ext4::inode::FULL_EXTRA_ISIZE;
 use stetfs_ondisk::ext4::superblock::{Geometry as Layout, State, SuperFlags, Superblock};
 use stetfs_ondisk::ext4::time::Timestamp;
@@ -79,8 +79,9 @@ impl Fs {
             &opts,
         )?;
         let journal = match log {
-            Some(log) if !opts.read_only => log.start(cache.clone(), &sb, &opts)?,
-            _ => Journal::read_only(cache.clone())?,
+            _ if opts.read_only => Journal::read_only(cache.clone())?,
+            Some(log) => log.start(cache.clone(), &sb, &opts)?,
+            None => log::without(cache.clone(), &sb, &opts)?,
         };
         let read_only = opts.read_only;
         let fs = Arc::new_cyclic(|me| Fs {
@@ -116,8 +117,14 @@ impl Fs {
         let now = u64::try_from(self.now().sec).unwrap_or(0);
         let orphan_file = self.orphans.has_file();
         let (blocks, inodes) = (self.groups.free_blocks(), self.groups.free_inodes());
+        let journaled = self.geo.compat.contains(Compat::HAS_JOURNAL);
         self.write_super(|sb| {
-            sb.set_incompat(sb.incompat() | Incompat::RECOVER);
+            if journaled {
+                sb.set_incompat(sb.incompat() | Incompat::RECOVER);
+            } else {
+                // Without a log to look at, this is how the next user learns of a crash.
+                sb.set_state(sb.state() - State::VALID_FS);
+            }
             if orphan_file {
                 sb.set_ro_compat(sb.ro_compat() | RoCompat::ORPHAN_PRESENT);
             }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use stetfs_journal::{Block, Cache, Handle};
 use stetfs_ondisk::ext4::features::{Incompat, RoCompat};
 use stetfs_ondisk::ext4::superblock::{
-    DefaultMountOpts, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock,
+    DefaultMountOpts, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, State, Superblock,
 };
 use stetfs_sync::{Mutex, Rank};
 
@@ -33,6 +33,8 @@ pub(crate) struct SuperState {
     pub(super) on_error: OnError,
     /// The volume may have files above 2 GiB (`large_file`).
     pub(crate) large_files: AtomicBool,
+    /// The volume was marked clean when it was opened.
+    pub(super) was_valid: bool,
     /// Opened read-only, or turned so by damage.
     pub(super) read_only: AtomicBool,
     /// Unmounted, or being so.
@@ -81,6 +83,7 @@ impl SuperState {
             overhead,
             on_error,
             large_files: AtomicBool::new(sb.ro_compat().contains(RoCompat::LARGE_FILE)),
+            was_valid: sb.state().contains(State::VALID_FS),
             read_only: AtomicBool::new(opts.read_only),
             closed: AtomicBool::new(false),
             notes: Mutex::new(Rank::Super, ErrorNotes::default()),

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use stetfs_block::WriteList;
 use stetfs_journal::{FileState, JournalError};
 use stetfs_ondisk::ext4::features::{Incompat, RoCompat};
+use stetfs_ondisk::ext4::superblock::State;
 
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
@@ -133,9 +134,13 @@ impl Fs {
         let no_orphans = self.orphans.file_is_empty(self.geo.block_size);
         let (blocks, inodes) = (self.groups.free_blocks(), self.groups.free_inodes());
         let mut notes = self.take_notes();
+        let was_valid = self.sb.was_valid;
         self.write_super(|sb| {
             notes.write_to(sb);
             sb.set_incompat(sb.incompat() - Incompat::RECOVER);
+            if was_valid {
+                sb.set_state(sb.state() | State::VALID_FS);
+            }
             if no_orphans {
                 sb.set_ro_compat(sb.ro_compat() - RoCompat::ORPHAN_PRESENT);
             }

@@ -1,0 +1,117 @@
+//! The kinds of volumes.
+
+use stetfs_testkit::{Image, Mkfs};
+
+/// One kind.
+pub(crate) struct Kind {
+    pub(crate) name: &'static str,
+    mkfs: Mkfs,
+    /// It has a journal.
+    pub(crate) journal: bool,
+    /// Files may have unwritten blocks.
+    pub(crate) preallocates: bool,
+    /// Inodes hold times beyond seconds, and attributes.
+    pub(crate) wide_inodes: bool,
+}
+
+impl Kind {
+    fn new(name: &'static str, mkfs: Mkfs) -> Kind {
+        Kind {
+            name,
+            mkfs,
+            journal: true,
+            preallocates: true,
+            wide_inodes: true,
+        }
+    }
+
+    fn ext4(name: &'static str, block_size: u32, features: &str) -> Kind {
+        let mkfs = Mkfs::blocks(block_size);
+        Kind::new(
+            name,
+            if features.is_empty() {
+                mkfs
+            } else {
+                mkfs.feature(features)
+            },
+        )
+    }
+
+    fn typed(name: &'static str, fs_type: &str, block_size: u32) -> Kind {
+        let mkfs = Mkfs {
+            fs_type: Some(fs_type.into()),
+            ..Mkfs::blocks(block_size)
+        };
+        Kind::new(name, mkfs).block_mapped()
+    }
+
+    fn block_mapped(mut self) -> Kind {
+        self.preallocates = false;
+        self
+    }
+
+    fn without_journal(mut self) -> Kind {
+        self.journal = false;
+        self
+    }
+
+    fn small_inodes(mut self) -> Kind {
+        self.mkfs = self.mkfs.inode_size(128);
+        self.wide_inodes = false;
+        self
+    }
+
+    fn extended(mut self, option: &str) -> Kind {
+        self.mkfs = self.mkfs.extended(option);
+        self
+    }
+
+    /// A fresh volume.
+    pub(crate) fn make(&self) -> Image {
+        Image::make(64 << 20, &self.mkfs).unwrap_or_else(|e| panic!("{}: {e:#}", self.name))
+    }
+}
+
+/// All that StetFS reads and writes.
+pub(crate) fn kinds() -> Vec<Kind> {
+    let old = "^extents,^64bit";
+    vec![
+        Kind::ext4("default-1k", 1024, ""),
+        Kind::ext4("default-4k", 4096, ""),
+        Kind::ext4("block-maps-1k", 1024, old).block_mapped(),
+        Kind::ext4("block-maps-2k", 2048, old).block_mapped(),
+        Kind::ext4("block-maps-no-csum", 4096, "^extents,^64bit,^metadata_csum").block_mapped(),
+        Kind::typed("ext3-1k", "ext3", 1024),
+        Kind::typed("ext3-4k-128", "ext3", 4096).small_inodes(),
+        Kind::typed("ext2-1k", "ext2", 1024).without_journal(),
+        Kind::typed("ext2-4k-128", "ext2", 4096)
+            .without_journal()
+            .small_inodes(),
+        Kind::ext4("no-journal", 4096, "^has_journal").without_journal(),
+        Kind::ext4("no-journal-1k", 1024, "^has_journal,^metadata_csum").without_journal(),
+        Kind::ext4("uninit_bg", 1024, "^metadata_csum,uninit_bg"),
+        Kind::ext4("no-checksums", 4096, "^metadata_csum,^uninit_bg"),
+        Kind::ext4("csum_seed", 4096, "metadata_csum_seed"),
+        Kind::ext4("no-flex_bg", 1024, "^flex_bg"),
+        Kind::ext4("sparse_super2", 1024, "sparse_super2,^resize_inode"),
+        Kind::ext4("no-sparse_super", 1024, "^sparse_super,^resize_inode"),
+        Kind::ext4("meta_bg", 1024, "meta_bg,^resize_inode"),
+        Kind::ext4("32-bit", 1024, "^64bit"),
+        Kind::ext4("inodes-of-128", 1024, "").small_inodes(),
+        Kind::ext4("inodes-of-1024", 4096, "")
+            .extended("lazy_itable_init=1")
+            .inodes(1024),
+        Kind::ext4("no-filetype", 1024, "^filetype"),
+        Kind::ext4("no-dir_index", 1024, "^dir_index,^dir_nlink"),
+        Kind::ext4("no-large_file", 4096, "^large_file,^huge_file"),
+        Kind::ext4("large_dir", 1024, "large_dir"),
+        Kind::ext4("orphan_file", 4096, "orphan_file"),
+    ]
+}
+
+impl Kind {
+    fn inodes(mut self, bytes: u32) -> Kind {
+        self.mkfs = self.mkfs.inode_size(bytes);
+        self
+    }
+}

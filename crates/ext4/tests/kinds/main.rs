@@ -1,0 +1,261 @@
+//! The feature matrix: every kind of volume that mke2fs makes and StetFS writes, through the same three trials.
+//!
+//! * what the kernel wrote, StetFS shows, to the last attribute, and can take away again;
+//! * what StetFS wrote, the kernel shows, and e2fsck finds nothing;
+//! * after a crash at any moment what was synced is there (without a journal: after e2fsck).
+//!
+//! `STETFS_LONG=1` does more of everything. Needs root, loop devices and e2fsprogs.
+
+#![allow(clippy::unwrap_used)]
+
+mod kinds;
+mod look;
+mod script;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, mpsc};
+
+use stetfs_block::{Log, MemDevice, Recorder, Replay};
+use stetfs_ext4::{Ctx, Fs, FsOptions};
+use stetfs_testkit::workload::{Plan, Section};
+use stetfs_testkit::{CaptureOptions, Image, KernelMount, LoopDev, Tree, tree};
+
+use kinds::{Kind, kinds};
+use script::Script;
+
+pub(crate) const ROOT: Ctx = Ctx {
+    uid: 0,
+    gid: 0,
+    pid: 1,
+};
+
+fn long() -> bool {
+    std::env::var_os("STETFS_LONG").is_some_and(|v| v != "0")
+}
+
+fn kernel(image: &Image, read_only: bool) -> KernelMount {
+    let options = stetfs_testkit::LoopOptions {
+        read_only,
+        ..Default::default()
+    };
+    let device = LoopDev::attach(image.path(), options).unwrap();
+    KernelMount::new(device, "ext4", if read_only { "ro,noload" } else { "" }).unwrap()
+}
+
+fn seen_by_kernel(image: &Image) -> Tree {
+    let mount = kernel(image, true);
+    let options = CaptureOptions {
+        exclude: vec!["lost+found".into()],
+        ..CaptureOptions::same_image()
+    };
+    let tree = Tree::capture(mount.path(), &options).unwrap();
+    mount.umount().unwrap();
+    look::comparable(tree)
+}
+
+fn image_of(mem: &MemDevice) -> Image {
+    let image = Image::sparse(0).unwrap();
+    mem.save(image.path()).unwrap();
+    image
+}
+
+fn assert_same(what: &str, ours: &Tree, theirs: &Tree) {
+    let diff = tree::diff(ours, theirs);
+    assert!(
+        diff.is_empty(),
+        "{what}: {} differences: {:#?}",
+        diff.len(),
+        &diff[..diff.len().min(8)]
+    );
+}
+
+fn sync(fs: &Fs) {
+    let (tx, rx) = mpsc::channel();
+    fs.sync_all(Box::new(move |r| tx.send(r).unwrap()));
+    rx.recv().unwrap().unwrap();
+}
+
+/// What the kernel writes.
+fn plan(kind: &Kind) -> Plan {
+    let plan = Plan {
+        entries: if long() { 500 } else { 120 },
+        extents: if long() { 400 } else { 60 },
+        ..Plan::small(1)
+    };
+    let dull = [Section::Sparse, Section::Sizes, Section::Fallocate];
+    dull.into_iter()
+        .filter(|s| match s {
+            Section::Fallocate => !kind.preallocates,
+            _ => !long(),
+        })
+        .fold(plan, Plan::without)
+}
+
+fn kernel_to_stetfs(kind: &Kind) {
+    let image = kind.make();
+    let mount = kernel(&image, false);
+    plan(kind)
+        .populate(mount.path())
+        .unwrap_or_else(|e| panic!("{}: {e:#}", kind.name));
+    mount.umount().unwrap();
+    let theirs = seen_by_kernel(&image);
+    let mem = Arc::new(MemDevice::load(image.path()).unwrap());
+    let fs = Fs::open(mem.clone(), FsOptions::default())
+        .unwrap_or_else(|e| panic!("{}: {e}", kind.name));
+    assert_same(
+        &format!("{}: written by the kernel", kind.name),
+        &look::tree(&fs),
+        &theirs,
+    );
+    // Half of it goes, the rest stays as it is.
+    let gone = ["deep-extents", "directories", "xattrs", "symlinks"];
+    for name in gone {
+        script::remove_all(&fs, name);
+    }
+    fs.unmount().unwrap();
+    drop(fs);
+    let after = image_of(&mem);
+    after
+        .e2fsck_fn()
+        .unwrap_or_else(|e| panic!("{}: after removing: {e:#}", kind.name));
+    let left = seen_by_kernel(&after);
+    let kept = |path: &&String| !gone.iter().any(|g| path.split('/').next() == Some(g));
+    let expected: BTreeSet<&String> = theirs.entries.keys().filter(kept).collect();
+    assert_eq!(expected, left.entries.keys().collect(), "{}", kind.name);
+    for path in expected.into_iter().filter(|p| !p.is_empty()) {
+        assert_eq!(
+            theirs.entries[path], left.entries[path],
+            "{}: {path}",
+            kind.name
+        );
+    }
+}
+
+fn stetfs_to_kernel(kind: &Kind) {
+    let mem = Arc::new(MemDevice::load(kind.make().path()).unwrap());
+    let mut script = Script::new(7, kind);
+    // Twice: the second time on what is there, read from the device again.
+    for round in 0..2 {
+        let what = format!("{}, round {round}", kind.name);
+        let fs =
+            Fs::open(mem.clone(), FsOptions::default()).unwrap_or_else(|e| panic!("{what}: {e}"));
+        script.run(&fs, if long() { 1500 } else { 250 });
+        let live = look::without_runs(look::tree(&fs));
+        fs.unmount().unwrap_or_else(|e| panic!("{what}: {e}"));
+        drop(fs);
+        let image = image_of(&mem);
+        image
+            .e2fsck_fn()
+            .unwrap_or_else(|e| panic!("{what}: {e:#}"));
+        let theirs = seen_by_kernel(&image);
+        assert_same(&what, &live, &look::without_runs(theirs));
+    }
+}
+
+/// What a crash leaves when any part of what was not flushed arrived.
+fn crashes(kind: &Kind) {
+    let base = MemDevice::load(kind.make().path()).unwrap();
+    let mem = Arc::new(base.fork());
+    let recorder = Arc::new(Recorder::new(mem));
+    let fs = Fs::open(recorder.clone(), FsOptions::default()).unwrap();
+    let mut script = Script::new(11, kind);
+    // Synced trees, each with the place in the log from which on it must be there.
+    let mut synced: Vec<(usize, Tree)> = Vec::new();
+    let dirs = ["one", "two", "three"];
+    for dir in dirs {
+        script.enter(&fs, dir);
+        script.run(&fs, 60);
+        sync(&fs);
+        synced.push((
+            recorder.position(),
+            look::without_runs(look::below(&fs, dir)),
+        ));
+    }
+    script.enter(&fs, "unsynced");
+    script.run(&fs, 60);
+    let log: Log = recorder.log();
+    drop(fs);
+    let mut rng = fastrand::Rng::with_seed(3);
+    let mut positions: Vec<usize> = (0..if long() { 40 } else { 5 })
+        .map(|_| rng.usize(..=log.len()))
+        .collect();
+    positions.extend(synced.iter().map(|(at, _)| *at));
+    positions.push(log.len());
+    positions.sort_unstable();
+    let mut replay = Replay::new(&base, &log);
+    for position in positions {
+        replay.advance_to(position);
+        let share = rng.u8(..=100);
+        let what = format!("{}, {share} % after {position} of {}", kind.name, log.len());
+        let crashed = replay.crash(|_| rng.u8(..100) < share);
+        let crashed = if kind.journal {
+            crashed
+        } else {
+            // Nothing but e2fsck can help; what was synced is there all the same.
+            let image = image_of(&crashed);
+            image
+                .e2fsck_fy()
+                .unwrap_or_else(|e| panic!("{what}: {e:#}"));
+            MemDevice::load(image.path()).unwrap()
+        };
+        let mem = Arc::new(crashed);
+        let fs =
+            Fs::open(mem.clone(), FsOptions::default()).unwrap_or_else(|e| panic!("{what}: {e}"));
+        for ((at, tree), dir) in synced.iter().zip(dirs) {
+            if *at <= position {
+                let now = look::without_runs(look::below(&fs, dir));
+                assert_same(&format!("{what}: {dir}"), tree, &now);
+            }
+        }
+        fs.unmount().unwrap_or_else(|e| panic!("{what}: {e}"));
+        drop(fs);
+        image_of(&mem)
+            .e2fsck_fn()
+            .unwrap_or_else(|e| panic!("{what}: {e:#}"));
+    }
+}
+
+/// One trial of all kinds, on all cores. Reports every kind that failed.
+fn all(trial: fn(&Kind)) {
+    let queue = Mutex::new(kinds().into_iter());
+    let failed = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let Some(kind) = queue.lock().unwrap().next() else {
+                        return;
+                    };
+                    let only = std::env::var("STETFS_KIND").ok();
+                    if only.is_some_and(|o| o != kind.name) {
+                        continue;
+                    }
+                    let run = std::panic::AssertUnwindSafe(|| trial(&kind));
+                    if std::panic::catch_unwind(run).is_err() {
+                        failed.lock().unwrap().push(kind.name);
+                    }
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner().unwrap();
+    assert!(
+        failed.is_empty(),
+        "kinds of volumes that failed: {failed:?}"
+    );
+}
+
+#[test]
+fn what_the_kernel_wrote_is_there() {
+    all(kernel_to_stetfs);
+}
+
+#[test]
+fn the_kernel_sees_what_was_written() {
+    all(stetfs_to_kernel);
+}
+
+#[test]
+fn what_was_synced_survives_a_crash() {
+    all(crashes);
+}
