@@ -4,6 +4,7 @@
 //! Needs root, FUSE and loop devices, and the file systems' `mkfs`.
 
 pub mod classify;
+mod mapped;
 pub mod posix;
 pub mod programs;
 pub mod served;

@@ -4,21 +4,22 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, FallocateFlags, RenameFlags, XattrFlags};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, RenameFlags, XattrFlags};
 use stetfs::{FileType, Ino, ROOT_INO};
 
+use super::mapped;
 use crate::tree::{Seen, SeenNode};
-use crate::workload::op::{Op, bytes};
+use crate::workload::op::{Op, bytes, held_number};
 
 /// A user of a mounted directory.
 pub struct PosixSession {
     root: PathBuf,
-    held: Vec<File>,
+    held: BTreeMap<u32, File>,
 }
 
 impl PosixSession {
@@ -26,19 +27,38 @@ impl PosixSession {
     pub fn new(root: &Path) -> PosixSession {
         PosixSession {
             root: root.into(),
-            held: Vec::new(),
+            held: BTreeMap::new(),
         }
     }
 
+    /// The path; of a held file its link in /proc, which leads to it although it may have no name.
     fn at(&self, path: &str) -> PathBuf {
-        self.root.join(path)
+        match self.held(path) {
+            Some(file) => format!("/proc/self/fd/{}", file.as_raw_fd()).into(),
+            None => self.root.join(path),
+        }
+    }
+
+    fn held(&self, path: &str) -> Option<&File> {
+        self.held.get(&held_number(path)?)
     }
 
     fn open(&self, path: &str) -> io::Result<File> {
+        if let Some(file) = self.held(path) {
+            return file.try_clone();
+        }
         OpenOptions::new()
             .read(true)
             .write(true)
             .open(self.at(path))
+    }
+
+    /// Also of a directory.
+    fn open_to_sync(&self, path: &str) -> io::Result<File> {
+        match self.held(path) {
+            Some(file) => file.try_clone(),
+            None => File::open(self.at(path)),
+        }
     }
 
     fn fallocate(
@@ -102,12 +122,50 @@ impl PosixSession {
                 keep: k,
             } => self.fallocate(path, keep(*k), *offset, *len),
             Op::Unlink { path } => fs::remove_file(self.at(path)),
-            Op::HoldUnlink { path } => {
-                self.held.push(self.open(path)?);
+            Op::MapWrite {
+                path,
+                offset,
+                len,
+                key,
+            } => mapped::write(&self.open(path)?, *offset, &bytes(*key, *len)),
+            Op::Hold { path, held } => {
+                let file = self.open(path)?;
+                self.held.insert(*held, file);
+                Ok(())
+            }
+            Op::HoldUnlink { path, held } => {
+                let file = self.open(path)?;
+                self.held.insert(*held, file);
                 fs::remove_file(self.at(path))
             }
+            Op::Tmpfile { held, mode } => {
+                let file = OpenOptions::new()
+                    .read(true)
+                    .write(true)
+                    .custom_flags(libc::O_TMPFILE)
+                    .open(&self.root)?;
+                file.set_permissions(Permissions::from_mode(*mode))?;
+                self.held.insert(*held, file);
+                Ok(())
+            }
+            Op::Close { held } => {
+                drop(self.held.remove(held));
+                Ok(())
+            }
             Op::Rmdir { path } => fs::remove_dir(self.at(path)),
-            Op::Link { from, to } => fs::hard_link(self.at(from), self.at(to)),
+            Op::Link { from, to } => {
+                let follow = match self.held(from) {
+                    Some(_) => AtFlags::SYMLINK_FOLLOW,
+                    None => AtFlags::empty(),
+                };
+                Ok(rustix::fs::linkat(
+                    CWD,
+                    self.at(from),
+                    CWD,
+                    self.at(to),
+                    follow,
+                )?)
+            }
             Op::Rename { from, to } => fs::rename(self.at(from), self.at(to)),
             Op::Exchange { a, b } => Ok(rustix::fs::renameat_with(
                 CWD,
@@ -119,25 +177,32 @@ impl PosixSession {
             Op::Chmod { path, mode } => {
                 fs::set_permissions(self.at(path), Permissions::from_mode(*mode))
             }
-            Op::Chown { path, uid, gid } => {
-                std::os::unix::fs::lchown(self.at(path), Some(*uid), Some(*gid))
-            }
+            Op::Chown { path, uid, gid } => match self.held(path) {
+                Some(file) => std::os::unix::fs::fchown(file, Some(*uid), Some(*gid)),
+                None => std::os::unix::fs::lchown(self.at(path), Some(*uid), Some(*gid)),
+            },
             Op::SetXattr {
                 path,
                 name,
                 key,
                 len,
-            } => Ok(rustix::fs::lsetxattr(
-                self.at(path),
-                name.as_str(),
-                &bytes(*key, *len),
-                XattrFlags::empty(),
-            )?),
-            Op::RemoveXattr { path, name } => {
-                Ok(rustix::fs::lremovexattr(self.at(path), name.as_str())?)
+            } => {
+                let (value, flags) = (bytes(*key, *len), XattrFlags::empty());
+                match self.held(path) {
+                    Some(file) => rustix::fs::fsetxattr(file, name.as_str(), &value, flags)?,
+                    None => rustix::fs::lsetxattr(self.at(path), name.as_str(), &value, flags)?,
+                }
+                Ok(())
             }
-            Op::Fsync { path } => File::open(self.at(path))?.sync_all(),
-            Op::Fdatasync { path } => File::open(self.at(path))?.sync_data(),
+            Op::RemoveXattr { path, name } => {
+                match self.held(path) {
+                    Some(file) => rustix::fs::fremovexattr(file, name.as_str())?,
+                    None => rustix::fs::lremovexattr(self.at(path), name.as_str())?,
+                }
+                Ok(())
+            }
+            Op::Fsync { path } => self.open_to_sync(path)?.sync_all(),
+            Op::Fdatasync { path } => self.open_to_sync(path)?.sync_data(),
             Op::SyncAll => sync_fs(&self.root),
         }
     }

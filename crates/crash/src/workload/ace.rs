@@ -6,7 +6,7 @@
 //! nobody synced was promised to nobody).
 
 use super::model::State;
-use super::op::Op;
+use super::op::{Op, held_path};
 
 fn create(path: &str) -> Op {
     Op::Create {
@@ -52,6 +52,9 @@ fn unlink(path: &str) -> Op {
 /// Bytes of the files that are there from the start.
 const SIZE: u64 = 16_384;
 
+/// The number of the one file that is held.
+const HELD: u32 = 1;
+
 /// What is there, and durable, before each sequence.
 pub fn setup() -> Vec<Op> {
     vec![
@@ -70,6 +73,7 @@ pub fn setup() -> Vec<Op> {
 /// The operations.
 pub fn core() -> Vec<Op> {
     let path = || String::from("foo");
+    let held = held_path(HELD);
     let allocate = |offset, len, keep| Op::Allocate {
         path: path(),
         offset,
@@ -154,7 +158,43 @@ pub fn core() -> Vec<Op> {
         unlink("bar"),
         Op::HoldUnlink {
             path: "A/foo".into(),
+            held: HELD,
         },
+        // Files in use that lose their name, or have none.
+        Op::Hold {
+            path: "foo".into(),
+            held: HELD,
+        },
+        Op::Tmpfile {
+            held: HELD,
+            mode: 0o600,
+        },
+        Op::Close { held: HELD },
+        write(&held, 3000, 6000, 17),
+        Op::Truncate {
+            path: held.clone(),
+            size: 0,
+        },
+        Op::Truncate {
+            path: held.clone(),
+            size: 5000,
+        },
+        Op::Truncate {
+            path: held.clone(),
+            size: 30_000,
+        },
+        Op::Allocate {
+            path: held.clone(),
+            offset: SIZE,
+            len: 8192,
+            keep: true,
+        },
+        Op::Punch {
+            path: held.clone(),
+            offset: 1000,
+            len: 6000,
+        },
+        link(&held, "B/held"),
         Op::Rmdir { path: "B".into() },
         Op::Rmdir { path: "A/C".into() },
         Op::SetXattr {
@@ -197,7 +237,9 @@ fn touched(op: &Op) -> Vec<&str> {
         | Op::Zero { path, .. }
         | Op::Allocate { path, .. }
         | Op::Unlink { path }
-        | Op::HoldUnlink { path }
+        | Op::Hold { path, .. }
+        | Op::HoldUnlink { path, .. }
+        | Op::MapWrite { path, .. }
         | Op::Rmdir { path }
         | Op::Chmod { path, .. }
         | Op::Chown { path, .. }
@@ -207,7 +249,8 @@ fn touched(op: &Op) -> Vec<&str> {
         | Op::Fdatasync { path } => vec![path],
         Op::Link { from, to } | Op::Rename { from, to } => vec![from, to],
         Op::Exchange { a, b } => vec![a, b],
-        Op::SyncAll => vec![],
+        Op::Tmpfile { .. } => vec!["@1"],
+        Op::Close { .. } | Op::SyncAll => vec![],
     }
 }
 
@@ -314,12 +357,12 @@ mod tests {
         let one = sequences(1);
         assert!(one.len() > 120, "{} sequences of one operation", one.len());
         let start = setup().len();
-        // Two need another before them.
+        // Some need another before them.
         let alone = |op: &Op| one.iter().any(|s| s.get(start) == Some(op));
         let lacking = core().into_iter().filter(|op| !alone(op)).count();
         assert_eq!(
-            lacking, 2,
-            "`bar` is not there to unlink, nor an attribute to remove"
+            lacking, 10,
+            "`bar` is not there to unlink, nor an attribute to remove; nothing is held"
         );
         let two = sequences(2);
         for op in core() {

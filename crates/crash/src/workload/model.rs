@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::op::{Op, bytes};
+use super::op::{Op, bytes, held_number};
 
 /// A file of the model, whatever its names. Never used twice.
 pub type NodeId = usize;
@@ -18,6 +18,15 @@ pub struct Content {
     pub data: Arc<Vec<u8>>,
     /// Blocks that hold written data, and the operation that made them do so.
     pub born: Arc<BTreeMap<u64, usize>>,
+}
+
+impl Content {
+    fn empty() -> Content {
+        Content {
+            data: Arc::default(),
+            born: Arc::default(),
+        }
+    }
 }
 
 /// What a node is.
@@ -46,6 +55,8 @@ pub struct Node {
     pub links: u32,
     /// Extended attributes.
     pub xattrs: BTreeMap<String, Vec<u8>>,
+    /// It never had a name, so linkat(2) may give it one.
+    pub nameless: bool,
     /// The last operation that an fsync of it makes durable.
     pub changed: usize,
     /// The last operation that an fdatasync of it makes durable.
@@ -61,6 +72,7 @@ impl Node {
             gid: 0,
             links: 1,
             xattrs: BTreeMap::new(),
+            nameless: false,
             changed: at,
             data_changed: at,
         }
@@ -83,8 +95,10 @@ impl Node {
 /// The tree at one moment.
 #[derive(Clone, Debug)]
 pub struct State {
-    /// All files that have a name.
+    /// All files that have a name, or are held open.
     pub nodes: BTreeMap<NodeId, Arc<Node>>,
+    /// The files that are held open, by number.
+    pub held: BTreeMap<u32, NodeId>,
     next: NodeId,
     block: u64,
     /// Data is journaled: then each write is part of what a sync commits.
@@ -101,6 +115,7 @@ impl State {
         let root = Node::new(Kind::Dir(BTreeMap::new()), 0o755, 0);
         State {
             nodes: BTreeMap::from([(ROOT, Arc::new(root))]),
+            held: BTreeMap::new(),
             next: ROOT + 1,
             block,
             journaled,
@@ -109,6 +124,9 @@ impl State {
 
     /// What a path leads to.
     pub fn find(&self, path: &str) -> Option<NodeId> {
+        if let Some(held) = held_number(path) {
+            return self.held.get(&held).copied();
+        }
         let mut at = ROOT;
         for name in path.split('/').filter(|n| !n.is_empty()) {
             match &self.nodes.get(&at)?.kind {
@@ -182,16 +200,34 @@ impl State {
         let node = self.edit(id);
         node.changed = at;
         node.links -= 1;
-        if node.links == 0 {
+        self.drop_unused(id);
+    }
+
+    /// A file without name and user is gone.
+    fn drop_unused(&mut self, id: NodeId) {
+        let held = self.held.values().any(|h| *h == id);
+        if !held && self.nodes.get(&id).is_some_and(|n| n.links == 0) {
             self.nodes.remove(&id);
         }
     }
 
-    fn add(&mut self, path: &str, node: Node, at: usize) {
+    fn insert(&mut self, node: Node) -> NodeId {
         let id = self.next;
         self.next += 1;
         self.nodes.insert(id, Arc::new(node));
+        id
+    }
+
+    fn add(&mut self, path: &str, node: Node, at: usize) {
+        let id = self.insert(node);
         self.enter(path, id, at);
+    }
+
+    /// A number under which no file is held.
+    pub fn free_number(&self) -> u32 {
+        self.held
+            .last_key_value()
+            .map_or(1, |(n, _)| n.saturating_add(1))
     }
 
     /// Whether an operation can succeed here. The error says why not.
@@ -205,7 +241,12 @@ impl State {
         };
         let new = |path: &str| {
             let (dir, name) = split(path);
-            if name.is_empty() || name.len() > 255 || name == "." || name == ".." {
+            if name.is_empty()
+                || name.len() > 255
+                || name == "."
+                || name == ".."
+                || name.starts_with('@')
+            {
                 return Err(format!("{path:?} is no name for a new file"));
             }
             if !node(dir)?.is_dir() {
@@ -224,6 +265,29 @@ impl State {
             Kind::File(_) => Ok(()),
             _ => Err(format!("{path:?} is no regular file")),
         };
+        let free = |held: &u32| match self.held.contains_key(held) {
+            true => Err(format!("@{held} is held already")),
+            false => Ok(()),
+        };
+        // What takes names away, or gives others.
+        let name_only = |path: &str| match held_number(path) {
+            Some(_) => Err(format!("{path} is an open file, not a name")),
+            None => Ok(()),
+        };
+        match op {
+            Op::Unlink { path } | Op::HoldUnlink { path, .. } | Op::Rmdir { path } => {
+                name_only(path)?;
+            }
+            Op::Rename { from, to } => {
+                name_only(from)?;
+                name_only(to)?;
+            }
+            Op::Exchange { a, b } => {
+                name_only(a)?;
+                name_only(b)?;
+            }
+            _ => {}
+        }
         let not_in = |a: &str, b: &str| match b.strip_prefix(a) {
             Some(rest) if rest.starts_with('/') => Err(format!("{b:?} lies in {a:?}")),
             _ => Ok(()),
@@ -246,7 +310,29 @@ impl State {
                 0 => Err("the length is at least 1".into()),
                 _ => file(path),
             },
-            Op::Truncate { path, .. } | Op::HoldUnlink { path } => file(path),
+            Op::Truncate { path, .. } => file(path),
+            Op::MapWrite {
+                path, offset, len, ..
+            } => {
+                file(path)?;
+                let size = node(path)?.content().map_or(0, |c| c.data.len() as u64);
+                let end = offset.saturating_add(*len as u64);
+                match *len > 0 && end <= size && offset / 4096 == (end - 1) / 4096 {
+                    true => Ok(()),
+                    false => {
+                        Err("a mapped write lies within the file and within 4096 bytes".into())
+                    }
+                }
+            }
+            Op::Hold { path, held } | Op::HoldUnlink { path, held } => {
+                free(held)?;
+                file(path)
+            }
+            Op::Tmpfile { held, .. } => free(held),
+            Op::Close { held } => match self.held.contains_key(held) {
+                true => Ok(()),
+                false => Err(format!("@{held} is not held")),
+            },
             Op::Unlink { path } => match named(path)?.is_dir() {
                 true => Err(format!("{path:?} is a directory: use rmdir")),
                 false => Ok(()),
@@ -256,9 +342,12 @@ impl State {
                 Kind::Dir(_) => Err(format!("{path:?} is not empty")),
                 _ => Err(format!("{path:?} is no directory")),
             },
-            Op::Link { from, to } => match named(from)?.is_dir() {
-                true => Err(format!("{from:?} is a directory: it has one name")),
-                false => new(to),
+            Op::Link { from, to } => match named(from)? {
+                node if node.is_dir() => Err(format!("{from:?} is a directory: it has one name")),
+                node if node.links == 0 && !node.nameless => {
+                    Err(format!("{from} has lost its last name: it gets no other"))
+                }
+                _ => new(to),
             },
             Op::Rename { from, to } => {
                 let a = named(from)?;
@@ -328,11 +417,7 @@ impl State {
     pub fn apply(&mut self, op: &Op, at: usize) {
         match op {
             Op::Create { path, mode } => {
-                let content = Content {
-                    data: Arc::default(),
-                    born: Arc::default(),
-                };
-                self.add(path, Node::new(Kind::File(content), *mode, at), at);
+                self.add(path, Node::new(Kind::File(Content::empty()), *mode, at), at);
             }
             Op::Mkdir { path, mode } => {
                 self.add(path, Node::new(Kind::Dir(BTreeMap::new()), *mode, at), at)
@@ -344,15 +429,36 @@ impl State {
                     at,
                 );
             }
-            Op::Unlink { path } | Op::Rmdir { path } | Op::HoldUnlink { path } => {
+            Op::Unlink { path } | Op::Rmdir { path } => {
                 let id = self.leave(path, at);
                 self.drop_link(id, at);
+            }
+            Op::Hold { path, held } => {
+                let id = self.expect(path);
+                self.held.insert(*held, id);
+            }
+            Op::HoldUnlink { path, held } => {
+                let id = self.leave(path, at);
+                self.held.insert(*held, id);
+                self.drop_link(id, at);
+            }
+            Op::Tmpfile { held, mode } => {
+                let mut node = Node::new(Kind::File(Content::empty()), *mode, at);
+                (node.links, node.nameless) = (0, true);
+                let id = self.insert(node);
+                self.held.insert(*held, id);
+            }
+            Op::Close { held } => {
+                if let Some(id) = self.held.remove(held) {
+                    self.drop_unused(id);
+                }
             }
             Op::Link { from, to } => {
                 let id = self.expect(from);
                 self.enter(to, id, at);
                 let node = self.edit(id);
                 node.links += 1;
+                node.nameless = false;
                 node.changed = at;
             }
             Op::Rename { from, to } => {
@@ -392,6 +498,12 @@ impl State {
                 assert!(self.change(path, at).xattrs.remove(name).is_some());
             }
             Op::Write {
+                path,
+                offset,
+                len,
+                key,
+            }
+            | Op::MapWrite {
                 path,
                 offset,
                 len,

@@ -22,7 +22,7 @@ pub struct Case {
 }
 
 /// Names and what they stand for.
-pub const NAMES: [(&str, &str); 9] = [
+pub const NAMES: [(&str, &str); 10] = [
     ("smoke", "every kind of operation, before and after syncs"),
     ("ace1", "all sequences of one operation and a sync"),
     (
@@ -41,7 +41,11 @@ pub const NAMES: [(&str, &str); 9] = [
     ),
     (
         "orphans",
-        "files that are unlinked or cut while open, with replays to do",
+        "files that are unlinked, replaced, cut or written while open, and files without a name",
+    ),
+    (
+        "mapped",
+        "writes through shared mappings (on a mount; else plain writes), and their syncs",
     ),
     (
         "appends",
@@ -91,6 +95,7 @@ pub fn cases(name: &str, seed: u64) -> Result<Vec<Case>> {
         "threads" => one((0..3).map(|t| random(seed * 16 + t, 300)).collect()),
         "reuse" => one(vec![reuse()]),
         "orphans" => one(vec![orphans(seed)]),
+        "mapped" => one(vec![mapped(seed)]),
         "appends" => one(vec![appends(seed)]),
         _ => {
             let path = Path::new(name);
@@ -159,8 +164,22 @@ pub fn smoke() -> Vec<Op> {
          rename d e
          unlink e/{long}
          sync
-         hold-unlink e/b
+         hold-unlink e/b @1
          unlink e/a2
+         truncate @1 3000
+         write @1 9000 5000 11
+         tmpfile 600 @2
+         write @2 0 7000 12
+         link @2 e/t
+         fsync @2
+         create r
+         write r 0 4000 13
+         hold a @3
+         rename r a
+         truncate @3 500
+         fsync e
+         close @3
+         unlink e/t
          rmdir e
          write a 0 700 9
          fsync a
@@ -195,17 +214,43 @@ pub fn reuse() -> Vec<Op> {
     script(&text)
 }
 
-/// Random work that ends with files unlinked while open: recovery has orphans to delete.
+/// Random work that ends with files unlinked while open, and used then: recovery has orphans to delete.
 fn orphans(seed: u64) -> Vec<Op> {
     let mut ops = Script::random(seed, 60, 4096, Preset::Ordered).ops;
     ops.extend(script(
         "create o1
          write o1 0 30000 77
-         hold-unlink o1
+         hold-unlink o1 @101
          sync
          create o2
          write o2 0 50000 78
-         hold-unlink o2
+         hold-unlink o2 @102
+         sync
+         truncate @101 1000
+         sync
+         truncate @101 20000
+         write @101 5000 9000 80
+         allocate @102 50000 20000 keep
+         fsync @102
+         punch @102 3000 30000
+         tmpfile 600 @103
+         write @103 0 40000 81
+         sync
+         tmpfile 600 @104
+         write @104 0 12000 82
+         truncate @103 0
+         link @104 o4
+         fsync @104
+         create o5
+         write o5 0 20000 83
+         hold o5 @105
+         create o6
+         write o6 0 15000 84
+         fsync o6
+         rename o6 o5
+         fsync .
+         truncate @105 4000
+         close @102
          sync
          create o3
          write o3 0 60000 79
@@ -214,6 +259,29 @@ fn orphans(seed: u64) -> Vec<Op> {
          fsync o3",
     ));
     ops
+}
+
+/// Pages of files that are changed through mappings, and synced or not.
+fn mapped(seed: u64) -> Vec<Op> {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut text = String::new();
+    for f in 0..3 {
+        text.push_str(&format!("create m{f}\nwrite m{f} 0 40960\nfsync m{f}\n"));
+    }
+    for _ in 0..60 {
+        let (f, page) = (rng.u8(0..3), rng.u32(0..10) * 4096);
+        let start = rng.u32(0..3000);
+        let len = rng.u32(1..=4096 - start);
+        text.push_str(&format!("mapwrite m{f} {} {len}\n", page + start));
+        match rng.u8(0..5) {
+            0 => text.push_str(&format!("fsync m{f}\n")),
+            1 => text.push_str(&format!("fdatasync m{f}\n")),
+            2 => text.push_str(&format!("write m{f} {page} 700\n")),
+            _ => {}
+        }
+    }
+    text.push_str("sync\n");
+    script(&text)
 }
 
 /// What databases do: a log that grows by small records, a file of pages that are overwritten.

@@ -1,7 +1,7 @@
 //! Operations.
 
-/// One change, or one sync. Paths are relative to the directory that the script works in; sizes and
-/// offsets are bytes.
+/// One change, or one sync. Paths are relative to the directory that the script works in; `@N` is the
+/// open file that was held under this number, whether it has a name or not. Sizes and offsets are bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the fields are the arguments of the calls")]
 pub enum Op {
@@ -13,6 +13,14 @@ pub enum Op {
     Symlink { path: String, target: String },
     /// pwrite(2) of [`bytes`]`(key, len)`.
     Write {
+        path: String,
+        offset: u64,
+        len: usize,
+        key: u64,
+    },
+    /// The same through a shared mapping, where the workload runs on a mount; in the library it is a write.
+    /// It stays within the file and within 4096 bytes, so that it is written back whole.
+    MapWrite {
         path: String,
         offset: u64,
         len: usize,
@@ -38,8 +46,14 @@ pub enum Op {
     },
     /// unlink(2).
     Unlink { path: String },
-    /// Unlinks a file that stays open until the end.
-    HoldUnlink { path: String },
+    /// Opens a file, to be held under a number until it is closed, or until the end.
+    Hold { path: String, held: u32 },
+    /// The same, and unlink(2) of it.
+    HoldUnlink { path: String, held: u32 },
+    /// Holds a file that never had a name: open(2) with O_TMPFILE.
+    Tmpfile { held: u32, mode: u32 },
+    /// close(2) of a held file.
+    Close { held: u32 },
     /// rmdir(2).
     Rmdir { path: String },
     /// link(2).
@@ -74,6 +88,16 @@ impl Op {
     pub fn is_sync(&self) -> bool {
         matches!(self, Op::Fsync { .. } | Op::Fdatasync { .. } | Op::SyncAll)
     }
+}
+
+/// The path that means a held file.
+pub fn held_path(held: u32) -> String {
+    format!("@{held}")
+}
+
+/// The number of a path that means a held file.
+pub fn held_number(path: &str) -> Option<u32> {
+    path.strip_prefix('@')?.parse().ok()
 }
 
 /// Bytes that no other key gives, none of them zero.

@@ -1,7 +1,7 @@
 //! Random operations that must succeed.
 
 use super::model::{Kind, State};
-use super::op::Op;
+use super::op::{Op, held_path};
 
 /// Makes operations that must succeed.
 pub struct Generator {
@@ -11,6 +11,8 @@ pub struct Generator {
 
 /// Files stay below this size, bytes.
 const FILE_MAX: u64 = 60_000;
+/// So many files are held open.
+const HELD: usize = 8;
 /// The tree stays near this many entries.
 const ENTRIES: usize = 40;
 
@@ -85,10 +87,17 @@ impl Generator {
         let files = of(|k| matches!(k, Kind::File(_)));
         let dirs = of(|k| matches!(k, Kind::Dir(_)));
         let empty = of(|k| matches!(k, Kind::Dir(e) if e.is_empty()));
+        // Mostly those that have a name.
+        let held: Vec<String> = state.held.keys().map(|n| held_path(*n)).collect();
+        let mut content = files.clone();
+        if self.rng.u8(0..5) == 0 && !held.is_empty() {
+            content = held.iter().collect();
+        }
         let others = of(|k| !matches!(k, Kind::Dir(_)));
         let any: Vec<&String> = paths.iter().map(|(p, _)| p).collect();
         let room = paths.len() < ENTRIES;
-        let op = match self.rng.u8(0..100) {
+        let hold = held.len() < HELD;
+        let op = match self.rng.u8(0..109) {
             0..12 if room => {
                 let path = self.new_path(state, &dirs);
                 Op::Create {
@@ -108,7 +117,7 @@ impl Generator {
                 }
             }
             21..45 => {
-                let path = self.pick(&files)?.clone();
+                let path = self.pick(&content)?.clone();
                 let size = state.node(&path)?.content()?.data.len() as u64;
                 let offset = self.offset(size);
                 let len = match self.rng.u8(0..3) {
@@ -124,7 +133,7 @@ impl Generator {
                 })?
             }
             45..50 => {
-                let path = self.pick(&files)?.clone();
+                let path = self.pick(&content)?.clone();
                 let size = state.node(&path)?.content()?.data.len() as u64;
                 Op::Truncate {
                     size: self.offset(size),
@@ -132,7 +141,7 @@ impl Generator {
                 }
             }
             50..53 => {
-                let path = self.pick(&files)?.clone();
+                let path = self.pick(&content)?.clone();
                 let size = state.node(&path)?.content()?.data.len() as u64;
                 let len = self.rng.u64(1..12_000);
                 let offset = self.rng.u64(0..=size);
@@ -155,8 +164,9 @@ impl Generator {
             53..57 => Op::Unlink {
                 path: self.pick(&others)?.clone(),
             },
-            57..58 => Op::HoldUnlink {
+            57..58 if hold => Op::HoldUnlink {
                 path: self.pick(&files)?.clone(),
+                held: state.free_number(),
             },
             58..61 => Op::Rmdir {
                 path: self.pick(&empty)?.clone(),
@@ -173,7 +183,7 @@ impl Generator {
                 free.then_some(Op::Exchange { a, b })?
             }
             71..73 => {
-                let path = self.pick(&files)?.clone();
+                let path = self.pick(&content)?.clone();
                 Op::Chmod {
                     path,
                     mode: *self.rng.choice(&[0o640, 0o444, 0o700])?,
@@ -188,7 +198,7 @@ impl Generator {
                 }
             }
             75..79 => {
-                let path = self.pick(&files)?.clone();
+                let path = self.pick(&content)?.clone();
                 let name = format!("user.{}", self.rng.choice(&["a", "bb", "ccc"])?);
                 let len = *self.rng.choice(&[0, 10, 40, 300])?;
                 Op::SetXattr {
@@ -199,20 +209,53 @@ impl Generator {
                 }
             }
             79..81 => {
-                let path = self.pick(&files)?.clone();
+                let path = self.pick(&content)?.clone();
                 let name = state.node(&path)?.xattrs.keys().next()?.clone();
                 Op::RemoveXattr { path, name }
             }
             81..90 => Op::Fsync {
-                path: self.pick(&files)?.clone(),
+                path: self.pick(&content)?.clone(),
             },
             90..94 => Op::Fdatasync {
-                path: self.pick(&files)?.clone(),
+                path: self.pick(&content)?.clone(),
             },
             94..97 => Op::Fsync {
                 path: self.pick(&dirs).cloned().unwrap_or_default(),
             },
             97..98 => Op::SyncAll,
+            100..102 if hold => Op::Tmpfile {
+                held: state.free_number(),
+                mode: 0o600,
+            },
+            102..104 if hold => Op::Hold {
+                path: self.pick(&files)?.clone(),
+                held: state.free_number(),
+            },
+            104..105 if room => {
+                let op = Op::Link {
+                    from: self.rng.choice(&held)?.clone(),
+                    to: self.new_path(state, &dirs),
+                };
+                state.allows(&op).ok().map(|()| op)?
+            }
+            105..106 => Op::Close {
+                held: *self
+                    .rng
+                    .choice(&state.held.keys().collect::<Vec<_>>())
+                    .copied()?,
+            },
+            106..109 => {
+                let path = self.pick(&content)?.clone();
+                let size = state.node(&path)?.content()?.data.len() as u64;
+                let offset = self.rng.u64(0..size.max(1));
+                let op = Op::MapWrite {
+                    len: self.rng.usize(1..=4096 - (offset % 4096) as usize),
+                    path,
+                    offset,
+                    key: self.key(),
+                };
+                state.allows(&op).ok().map(|()| op)?
+            }
             _ => return None,
         };
         Some(op)

@@ -1,12 +1,13 @@
 //! Operations done through the library.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
 use stetfs::{Attr, Ctx, FallocateMode, Fs, FsError, Ino, OpenRef, RenameFlags, SetAttr, XattrSet};
 
-use super::op::{Op, bytes};
+use super::op::{Op, bytes, held_number};
 
 /// How long a sync may take; one that takes longer fails with ETIMEDOUT.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -16,7 +17,7 @@ pub struct Session {
     fs: Arc<Fs>,
     root: Ino,
     ctx: Ctx,
-    held: Vec<OpenRef>,
+    held: BTreeMap<u32, OpenRef>,
 }
 
 type Done = Result<(), FsError>;
@@ -35,11 +36,15 @@ impl Session {
             fs: Arc::clone(fs),
             root,
             ctx: Ctx::default(),
-            held: Vec::new(),
+            held: BTreeMap::new(),
         })
     }
 
     fn ino(&self, path: &str) -> Result<Ino, FsError> {
+        if let Some(held) = held_number(path) {
+            let file = self.held.get(&held).ok_or(FsError::Errno(libc::EBADF))?;
+            return Ok(file.ino());
+        }
         let mut at = self.root;
         for name in path.split('/').filter(|n| !n.is_empty()) {
             at = look_up(&self.fs, at, name)?;
@@ -105,6 +110,12 @@ impl Session {
                 offset,
                 len,
                 key,
+            }
+            | Op::MapWrite {
+                path,
+                offset,
+                len,
+                key,
             } => {
                 let file = self.open(path, libc::O_RDWR)?;
                 let n = fs.write(ctx, &file, *offset, &bytes(*key, *len), false)?;
@@ -150,12 +161,27 @@ impl Session {
                 let (dir, name) = self.place(path)?;
                 fs.unlink(ctx, dir, name)
             }
-            Op::HoldUnlink { path } => {
+            Op::Hold { path, held } => {
+                let file = self.open(path, libc::O_RDWR)?;
+                self.held.insert(*held, file);
+                Ok(())
+            }
+            Op::HoldUnlink { path, held } => {
                 let file = self.open(path, libc::O_RDWR)?;
                 let (dir, name) = self.place(path)?;
                 let done = fs.unlink(ctx, dir, name);
-                self.held.push(file);
+                self.held.insert(*held, file);
                 done
+            }
+            Op::Tmpfile { held, mode } => {
+                let (attr, file) = fs.tmpfile(ctx, self.root, *mode, 0, libc::O_RDWR)?;
+                fs.forget(attr.ino, 1);
+                self.held.insert(*held, file);
+                Ok(())
+            }
+            Op::Close { held } => {
+                drop(self.held.remove(held));
+                Ok(())
             }
             Op::Rmdir { path } => {
                 let (dir, name) = self.place(path)?;

@@ -8,6 +8,8 @@
 //! rename d/f g
 //! fsync g
 //! fsync .                 the directory that the script works in
+//! hold-unlink g @1        unlinked, but open: below @1 is the file
+//! truncate @1 100
 //! thread                  what follows is done by a second thread, in its own directory
 //! ```
 
@@ -15,16 +17,17 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::model::State;
-use super::op::Op;
+use super::op::{Op, held_number};
 
 /// The operations with their arguments, for messages.
 pub const SYNTAX: &str = "\
 create PATH [MODE] | mkdir PATH [MODE] | symlink PATH TARGET | write PATH OFFSET LENGTH [KEY]
-append PATH LENGTH [KEY] | truncate PATH SIZE | punch PATH OFFSET LENGTH
+append PATH LENGTH [KEY] | mapwrite PATH OFFSET LENGTH [KEY] | truncate PATH SIZE | punch PATH OFFSET LENGTH
 zero PATH OFFSET LENGTH [keep] | allocate PATH OFFSET LENGTH [keep]
-unlink PATH | hold-unlink PATH | rmdir PATH | link OLD NEW | rename OLD NEW | exchange A B
+unlink PATH | hold PATH [@N] | hold-unlink PATH [@N] | tmpfile [MODE] [@N] | close @N | rmdir PATH | link OLD NEW | rename OLD NEW | exchange A B
 chmod PATH MODE | chown PATH UID GID | setxattr PATH NAME LENGTH [KEY] | removexattr PATH NAME
-fsync PATH | fdatasync PATH | sync | thread";
+fsync PATH | fdatasync PATH | sync | thread
+A path @N is the open file that was held under this number.";
 
 fn shown(path: &str) -> &str {
     if path.is_empty() { "." } else { path }
@@ -43,6 +46,12 @@ impl fmt::Display for Op {
                 len,
                 key,
             } => write!(f, "write {path} {offset} {len} {key}"),
+            Op::MapWrite {
+                path,
+                offset,
+                len,
+                key,
+            } => write!(f, "mapwrite {path} {offset} {len} {key}"),
             Op::Truncate { path, size } => write!(f, "truncate {path} {size}"),
             Op::Punch { path, offset, len } => write!(f, "punch {path} {offset} {len}"),
             Op::Zero {
@@ -58,7 +67,10 @@ impl fmt::Display for Op {
                 keep: k,
             } => write!(f, "allocate {path} {offset} {len}{}", keep(k)),
             Op::Unlink { path } => write!(f, "unlink {path}"),
-            Op::HoldUnlink { path } => write!(f, "hold-unlink {path}"),
+            Op::Hold { path, held } => write!(f, "hold {path} @{held}"),
+            Op::HoldUnlink { path, held } => write!(f, "hold-unlink {path} @{held}"),
+            Op::Tmpfile { held, mode } => write!(f, "tmpfile {mode:o} @{held}"),
+            Op::Close { held } => write!(f, "close @{held}"),
             Op::Rmdir { path } => write!(f, "rmdir {path}"),
             Op::Link { from, to } => write!(f, "link {from} {to}"),
             Op::Rename { from, to } => write!(f, "rename {from} {to}"),
@@ -117,6 +129,17 @@ impl<'a> Words<'a> {
         }
     }
 
+    /// A number to hold a file under; `free` if none is given.
+    fn held(&mut self, free: Option<u32>) -> Result<u32, String> {
+        match (self.left.next(), free) {
+            (Some(word), _) => {
+                held_number(word).ok_or_else(|| format!("{word:?} is not written @N"))
+            }
+            (None, Some(free)) => Ok(free),
+            (None, None) => Err("the number is missing: @N".into()),
+        }
+    }
+
     fn keep(&mut self) -> Result<bool, String> {
         match self.left.next() {
             None => Ok(false),
@@ -149,6 +172,12 @@ fn op(text: &str, line: usize, state: &State) -> Result<Op, String> {
             target: w.word("the target")?.into(),
         },
         "write" => Op::Write {
+            path: w.path("the path")?,
+            offset: w.number("the offset")?,
+            len: w.number("the length")?,
+            key: w.key(line)?,
+        },
+        "mapwrite" => Op::MapWrite {
             path: w.path("the path")?,
             offset: w.number("the offset")?,
             len: w.number("the length")?,
@@ -192,8 +221,26 @@ fn op(text: &str, line: usize, state: &State) -> Result<Op, String> {
         "unlink" => Op::Unlink {
             path: w.path("the path")?,
         },
+        "hold" => Op::Hold {
+            path: w.path("the path")?,
+            held: w.held(Some(state.free_number()))?,
+        },
         "hold-unlink" => Op::HoldUnlink {
             path: w.path("the path")?,
+            held: w.held(Some(state.free_number()))?,
+        },
+        "tmpfile" => {
+            let next = w.left.clone().next();
+            Op::Tmpfile {
+                mode: match next.is_some_and(|word| word.starts_with('@')) {
+                    true => 0o600,
+                    false => w.mode(Some(0o600))?,
+                },
+                held: w.held(Some(state.free_number()))?,
+            }
+        }
+        "close" => Op::Close {
+            held: w.held(None)?,
         },
         "rmdir" => Op::Rmdir {
             path: w.path("the path")?,
@@ -332,6 +379,11 @@ mod tests {
         assert!(wrong("create a 9").contains("octal"));
         assert!(wrong("create a\ncreate a").contains("exists"));
         assert!(wrong("mkdir d\nrename d d/e").contains("line 2"));
+        assert!(wrong("create a\nhold a @1\nhold a @1").contains("held already"));
+        assert!(wrong("create a\nhold-unlink a\nlink @1 b").contains("lost its last name"));
+        assert!(wrong("create @1").contains("no name"));
+        assert!(wrong("close 1").contains("@N"));
+        assert!(wrong("create a\nappend a 100\nmapwrite a 50 60").contains("within the file"));
         assert!(wrong("# nothing").contains("no operation"));
         assert!(wrong("create a\nwrite a 99999999999 1").contains("files end"));
     }
@@ -342,6 +394,12 @@ mod tests {
         assert_eq!(
             write(&scripts),
             "create a 644\nwrite a 0 10 2\nwrite a 10 5 3\nthread\nsync\n"
+        );
+        let scripts =
+            parse("create a\nhold a\ntmpfile\ntmpfile 644 @9\nlink @9 b\nclose @1").unwrap();
+        assert_eq!(
+            write(&scripts),
+            "create a 644\nhold a @1\ntmpfile 600 @2\ntmpfile 644 @9\nlink @9 b\nclose @1\n"
         );
     }
 }
