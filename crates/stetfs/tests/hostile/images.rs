@@ -142,7 +142,7 @@ fn leave_dirty(clean: &MemDevice) -> Arc<MemDevice> {
             len: 30_000,
             key: 1,
         },
-        Op::HoldUnlink { path },
+        Op::HoldUnlink { path, held: 1 },
         Op::SyncAll,
     ] {
         session.run(&op).unwrap();
