@@ -148,6 +148,7 @@ impl From<FsError> for Failure {
     fn from(e: FsError) -> Failure {
         match &e {
             FsError::Device(block) => Failure::from(block.as_ref()),
+            FsError::InUse(_) => Failure::new(Code::InUse, e.to_string()),
             FsError::Corrupt { .. } => Failure::new(Code::Volume, e.to_string()),
             FsError::Format(_) => Failure::new(Code::Volume, e.to_string())
                 .hint("if it is an ext4 volume, check it with e2fsck -f; if not, make one with mke2fs -t ext4"),

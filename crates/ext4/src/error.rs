@@ -25,6 +25,9 @@ pub enum FsError {
     /// A feature or a format this version does not handle. EOPNOTSUPP.
     #[error("not supported: {0}")]
     Unsupported(String),
+    /// Somebody else uses the volume. EBUSY.
+    #[error("{0}")]
+    InUse(String),
     /// The device failed. EIO (or ENOSPC of the host).
     #[error("{0}")]
     Device(Arc<BlockError>),
@@ -55,6 +58,7 @@ impl FsError {
             FsError::Errno(e) => *e,
             FsError::Corrupt { .. } | FsError::Format(_) => libc::EUCLEAN,
             FsError::Unsupported(_) => libc::EOPNOTSUPP,
+            FsError::InUse(_) => libc::EBUSY,
             FsError::Device(_) => libc::EIO,
             FsError::Journal(JournalError::Aborted(_) | JournalError::ReadOnly) => libc::EROFS,
             FsError::Journal(JournalError::TooLarge { .. }) => libc::ENOSPC,

@@ -285,6 +285,9 @@ pub struct FsOptions {
     pub async_commit: bool,
     /// Flush the device at commits (`barrier=`). Off loses the promise on power failure.
     pub barrier: bool,
+    /// How long a second of multiple mount protection takes. Only tests may have it shorter.
+    #[doc(hidden)]
+    pub mmp_second: std::time::Duration,
     /// Deliberate faults, which the crash tests must find.
     #[doc(hidden)]
     pub canary: stetfs_journal::Canary,
@@ -304,6 +307,7 @@ impl Default for FsOptions {
             nodiratime: false,
             async_commit: false,
             barrier: true,
+            mmp_second: std::time::Duration::from_secs(1),
             canary: stetfs_journal::Canary::default(),
         }
     }

@@ -20,6 +20,7 @@ impl Fs {
             if !body.is_symlink() {
                 return Err(FsError::Errno(libc::EINVAL));
             }
+            body.check_key()?;
             match body.inline_symlink() {
                 Some(target) => target.to_vec(),
                 None => self.read_long_link(&inode, &body)?,

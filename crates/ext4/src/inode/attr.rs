@@ -284,6 +284,9 @@ impl Fs {
             }
             _ => {}
         }
+        if inode.kind == FileType::Regular {
+            inode.body.read().check_key()?;
+        }
         let truncates = flags & libc::O_TRUNC != 0 && inode.kind == FileType::Regular;
         if writes || truncates {
             // Device nodes, pipes and sockets are written without the volume.

@@ -66,6 +66,17 @@ impl InodeBody {
         link || self.view.is_regular() || self.view.is_dir()
     }
 
+    /// Refuses what can be read with a key only.
+    ///
+    /// # Errors
+    /// ENOKEY for encrypted inodes.
+    pub(crate) fn check_key(&self) -> Result<()> {
+        if self.view.flags().contains(InodeFlags::ENCRYPT) {
+            return Err(FsError::Errno(libc::ENOKEY));
+        }
+        Ok(())
+    }
+
     /// Space used, 512-byte units (`i_blocks`).
     pub(crate) fn blocks(&self) -> u64 {
         self.view.blocks_512(self.huge_file, self.block_size)

@@ -138,7 +138,10 @@ impl Fs {
             FsError::Format(_) => (0, code::EFSCORRUPTED),
             FsError::Device(_) => (0, code::EIO),
             // The journal tells of its own end through `FileState::aborted`.
-            FsError::Journal(_) | FsError::Errno(_) | FsError::Unsupported(_) => return,
+            FsError::Journal(_)
+            | FsError::Errno(_)
+            | FsError::Unsupported(_)
+            | FsError::InUse(_) => return,
         };
         tracing::error!("{e}");
         self.note(e.to_string(), block, code);

@@ -13,6 +13,7 @@ const INCOMPAT: Incompat = Incompat::FILETYPE
     .union(Incompat::BIT64)
     .union(Incompat::FLEX_BG)
     .union(Incompat::LARGEDIR)
+    .union(Incompat::MMP)
     .union(Incompat::CSUM_SEED);
 
 /// Read-only compatible features that this version keeps right when it writes.
@@ -25,27 +26,59 @@ const RO_COMPAT: RoCompat = RoCompat::SPARSE_SUPER
     .union(RoCompat::METADATA_CSUM)
     .union(RoCompat::ORPHAN_PRESENT);
 
+/// Incompatible features of which some files cannot be read, and nothing can be written.
+const INCOMPAT_READ: Incompat = Incompat::ENCRYPT.union(Incompat::CASEFOLD);
+
+/// Largest block. Directories of larger ones have lengths of their own, and nobody could check them here.
+const BLOCK_MAX: u32 = 32 << 10;
+
+/// Why a feature that could be kept right is not.
+fn reason(name: &str) -> &'static str {
+    match name {
+        "quota" | "project" => " (usage would have to be accounted)",
+        "encrypt" => " (names and content are written with keys only)",
+        "casefold" => " (names would have to be compared by Unicode's rules)",
+        "verity" => " (files are sealed against changes)",
+        "shared_blocks" => " (blocks have several owners)",
+        _ => "",
+    }
+}
+
+fn explained(names: &[String]) -> String {
+    let all: Vec<String> = names.iter().map(|n| format!("{n}{}", reason(n))).collect();
+    all.join(", ")
+}
+
 /// Checks that the volume can be opened, for writing unless `read_only`.
 ///
 /// # Errors
 /// `Unsupported`, naming the features as dumpe2fs does.
 pub(super) fn check(sb: &Superblock, read_only: bool) -> Result<()> {
     let unsupported = |text: String| Err(FsError::Unsupported(text));
-    let foreign = sb.incompat() - INCOMPAT;
+    let foreign = sb.incompat() - INCOMPAT - INCOMPAT_READ;
     if !foreign.is_empty() {
         return unsupported(format!(
             "the volume has the features {}",
             foreign.names().join(", ")
         ));
     }
+    let block_size = sb.geometry()?.block_size;
+    if block_size > BLOCK_MAX {
+        return unsupported(format!(
+            "blocks of {} KiB (up to {} KiB are)",
+            block_size >> 10,
+            BLOCK_MAX >> 10
+        ));
+    }
     if read_only {
         return Ok(());
     }
-    let unwritable = sb.ro_compat() - RO_COMPAT;
-    if !unwritable.is_empty() {
-        let names = unwritable.names().join(", ");
+    let mut names = (sb.incompat() & INCOMPAT_READ).names();
+    names.extend((sb.ro_compat() - RO_COMPAT).names());
+    if !names.is_empty() {
         return unsupported(format!(
-            "writing a volume with the features {names}; it can be opened read-only"
+            "writing a volume with the features {}; it can be opened read-only",
+            explained(&names)
         ));
     }
     Ok(())

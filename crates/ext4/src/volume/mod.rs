@@ -5,6 +5,7 @@ mod errors;
 mod features;
 mod inspect;
 mod log;
+mod mmp;
 mod open;
 mod orphans;
 mod overhead;

@@ -15,7 +15,7 @@ use stetfs_sync::{Mutex, Rank};
 
 use super::early::{Early, read_superblock};
 use super::log::{self, VolumeLog};
-use super::{SuperState, errors, features, orphans, overhead};
+use super::{SuperState, errors, features, mmp, orphans, overhead};
 use crate::error::{FsError, Result};
 use crate::fs::{Fs, Geometry};
 use crate::inode::InodeCache;
@@ -44,7 +44,14 @@ impl Fs {
             layout: &layout,
             checksums: sb.checksum_mode(),
         };
+        let mut claim = None;
+        if !opts.read_only {
+            claim = mmp::claim(&device, &sb, &layout, opts.mmp_second)?;
+        }
         let mut log = log::find(&device, &early, &sb, opts.canary)?;
+        if opts.read_only && !opts.no_recovery && log.as_ref().is_some_and(VolumeLog::is_dirty) {
+            mmp::check(&device, &sb, &layout, opts.mmp_second)?;
+        }
         if !opts.no_recovery
             && let Some(found) = log.take()
         {
@@ -77,6 +84,7 @@ impl Fs {
             &sb,
             overhead::overhead(&sb, &geo.layout, journal_blocks),
             &opts,
+            claim,
         )?;
         let journal = match log {
             _ if opts.read_only => Journal::read_only(cache.clone())?,
@@ -100,6 +108,9 @@ impl Fs {
         });
         if !read_only {
             fs.attach();
+            if let Some(claim) = &fs.sb.claim {
+                claim.keep(fs.me.clone())?;
+            }
             fs.mark_mounted(journal_errno)?;
             fs.work_off_orphans(found_orphans)?;
         }

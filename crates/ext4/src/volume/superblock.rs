@@ -11,6 +11,7 @@ use stetfs_ondisk::ext4::superblock::{
 use stetfs_sync::{Mutex, Rank};
 
 use super::errors::ErrorNotes;
+use super::mmp::Claim;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::types::{BlockNr, FsOptions, OnError};
@@ -43,6 +44,8 @@ pub(crate) struct SuperState {
     pub(super) notes: Mutex<ErrorNotes>,
     /// There are notes; so that nobody needs the lock to see that there are none.
     pub(super) noted: AtomicBool,
+    /// Keeps others off the volume.
+    pub(super) claim: Option<Claim>,
     /// How the unmount went.
     pub(super) closing: parking_lot::Mutex<Option<Result<()>>>,
 }
@@ -54,6 +57,7 @@ impl SuperState {
         sb: &Superblock,
         overhead: u64,
         opts: &FsOptions,
+        claim: Option<Claim>,
     ) -> Result<SuperState> {
         use stetfs_ondisk::ext4::superblock::ErrorPolicy;
         let size = cache.block_size() as u64;
@@ -88,6 +92,7 @@ impl SuperState {
             closed: AtomicBool::new(false),
             notes: Mutex::new(Rank::Super, ErrorNotes::default()),
             noted: AtomicBool::new(false),
+            claim,
             closing: parking_lot::Mutex::new(None),
         })
     }

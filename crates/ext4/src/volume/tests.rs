@@ -182,9 +182,9 @@ fn features_decide_by_name() {
     let device = mkfs(32, &Mkfs::blocks(4096));
     let fresh = superblock(&device);
     for (bit, name) in [
-        (Incompat::INLINE_DATA.bits(), "inline_data"),
+        (Incompat::COMPRESSION.bits(), "compression"),
         (1 << 29, "FEATURE_I29"),
-        (Incompat::MMP.bits(), "mmp"),
+        (Incompat::DIRDATA.bits(), "dirdata"),
     ] {
         change_superblock(&device, |sb| {
             sb.feature_incompat.set(fresh.feature_incompat.get() | bit)

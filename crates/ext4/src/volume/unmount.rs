@@ -147,6 +147,10 @@ impl Fs {
             sb.set_free_clusters_count(blocks);
             sb.free_inodes_count.set(inodes as u32);
             sb.set_write_time(now);
-        })
+        })?;
+        match &self.sb.claim {
+            Some(claim) => claim.release(),
+            None => Ok(()),
+        }
     }
 }

@@ -10,8 +10,8 @@ pub(crate) struct Kind {
     pub(crate) journal: bool,
     /// Files may have unwritten blocks.
     pub(crate) preallocates: bool,
-    /// Inodes hold times beyond seconds, and attributes.
-    pub(crate) wide_inodes: bool,
+    /// The kernel here mounts it.
+    pub(crate) kernel: bool,
 }
 
 impl Kind {
@@ -21,7 +21,7 @@ impl Kind {
             mkfs,
             journal: true,
             preallocates: true,
-            wide_inodes: true,
+            kernel: true,
         }
     }
 
@@ -57,12 +57,16 @@ impl Kind {
 
     fn small_inodes(mut self) -> Kind {
         self.mkfs = self.mkfs.inode_size(128);
-        self.wide_inodes = false;
         self
     }
 
     fn extended(mut self, option: &str) -> Kind {
         self.mkfs = self.mkfs.extended(option);
+        self
+    }
+
+    fn not_for_the_kernel(mut self) -> Kind {
+        self.kernel = false;
         self
     }
 
@@ -106,6 +110,13 @@ pub(crate) fn kinds() -> Vec<Kind> {
         Kind::ext4("no-large_file", 4096, "^large_file,^huge_file"),
         Kind::ext4("large_dir", 1024, "large_dir"),
         Kind::ext4("orphan_file", 4096, "orphan_file"),
+        Kind::ext4("stable_inodes", 4096, "stable_inodes"),
+        Kind::ext4("mmp", 4096, "mmp"),
+        Kind::ext4("blocks-of-8k", 8192, "").not_for_the_kernel(),
+        Kind::ext4("blocks-of-32k", 32768, "").not_for_the_kernel(),
+        Kind::ext4("block-maps-16k", 16384, old)
+            .block_mapped()
+            .not_for_the_kernel(),
     ]
 }
 

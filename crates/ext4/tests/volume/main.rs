@@ -3,5 +3,7 @@
 
 mod damage;
 mod faults;
+mod mmp;
 mod orphans;
+mod sealed;
 mod sizes;

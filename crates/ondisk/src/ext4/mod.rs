@@ -11,6 +11,7 @@ pub mod group_desc;
 pub mod hash;
 pub mod htree;
 pub mod inode;
+pub mod mmp;
 pub mod orphan_file;
 pub mod superblock;
 pub mod time;

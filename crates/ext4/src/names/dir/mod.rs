@@ -132,9 +132,12 @@ impl Fs {
         }
     }
 
-    /// Whether names are looked up through an index.
+    /// Whether names are looked up through an index. One by folded names is of no use here: such a
+    /// directory is searched from end to end, for names as they are written.
     pub(crate) fn dir_is_indexed(&self, body: &InodeBody) -> bool {
-        self.geo.compat.contains(Compat::DIR_INDEX) && has_index(body)
+        self.geo.compat.contains(Compat::DIR_INDEX)
+            && has_index(body)
+            && !body.flags().contains(InodeFlags::CASEFOLD)
     }
 
     /// Blocks of the directory.
@@ -155,6 +158,7 @@ impl Fs {
         if name == b"." || name == b".." {
             return Ok(None);
         }
+        body.check_key()?;
         if self.dir_is_indexed(body) {
             self.index_find(inode, body, name)
         } else {

@@ -7,6 +7,7 @@ use stetfs_ondisk::ext4::dirent::{self, DirLayout, FileType as EntryType};
 use stetfs_ondisk::ext4::features::Compat;
 use stetfs_ondisk::ext4::hash::HashVersion;
 use stetfs_ondisk::ext4::htree::{self, NodeKind};
+use stetfs_ondisk::ext4::inode::InodeFlags;
 
 use super::hash_order::{self, Cookie, Place};
 use super::index::Leaves;
@@ -29,7 +30,9 @@ pub(crate) struct Piece {
 impl Fs {
     /// The entries from `cookie` on, as many as one block (and its collisions) hold.
     pub(crate) fn dir_read(&self, inode: &Inode, body: &InodeBody, cookie: u64) -> Result<Piece> {
+        body.check_key()?;
         let hashed = self.geo.compat.contains(Compat::DIR_INDEX)
+            && !body.flags().contains(InodeFlags::CASEFOLD)
             && (has_index(body) || self.dir_blocks(body) == 1);
         if !hashed {
             return self.read_by_offset(inode, body, cookie);

@@ -1,0 +1,287 @@
+//! Multiple mount protection (feature `mmp`): a volume on shared storage is used by one machine at a
+//! time. Who uses it changes a block every few seconds; who finds the block changing keeps off.
+
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use parking_lot::Mutex;
+use stetfs_block::{BlockDevice, Write};
+use stetfs_journal::JournalError;
+use stetfs_ondisk::ext4::checksum::ChecksumMode;
+use stetfs_ondisk::ext4::features::Incompat;
+use stetfs_ondisk::ext4::mmp::{Mmp, SEQ_CLEAN, SEQ_FSCK, SEQ_MAX};
+use stetfs_ondisk::ext4::superblock::{Geometry as Layout, Superblock};
+
+use crate::error::{FsError, Result};
+use crate::fs::Fs;
+
+/// Seconds between updates when the volume names none (`EXT4_MMP_UPDATE_INTERVAL`), and the most it
+/// may name.
+const UPDATE: (u16, u16) = (5, 300);
+/// Seconds between two looks at least (`EXT4_MMP_MIN_CHECK_INTERVAL`).
+const CHECK: u16 = 5;
+
+/// Where the block lies, and how it is read and written: past every cache.
+struct Place {
+    device: Arc<dyn BlockDevice>,
+    offset: u64,
+    block_size: usize,
+    nr: u64,
+    checksums: ChecksumMode,
+    /// Seconds between updates.
+    update: u16,
+    /// How long a second is: shorter in tests.
+    second: Duration,
+}
+
+/// The volume is ours: the block is kept up until this is dropped.
+pub(crate) struct Claim {
+    place: Arc<Place>,
+    /// Dropped: the thread ends.
+    stop: Mutex<Option<Sender<()>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    /// What the block holds.
+    mine: Arc<Mutex<Mmp>>,
+}
+
+impl Place {
+    fn read(&self) -> Result<Mmp> {
+        let mut block = vec![0; self.block_size];
+        self.device.read(self.offset, &mut block)?;
+        Mmp::decode(&block, &self.checksums)
+            .map_err(|e| FsError::corrupt("MMP block", self.nr, e.to_string()))
+    }
+
+    fn write(&self, mmp: &mut Mmp) -> Result<()> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        mmp.time.set(now.unwrap_or_default().as_secs());
+        let mut block = vec![0; self.block_size];
+        mmp.encode(&mut block, &self.checksums)?;
+        let write = Write::new(self.offset, &block).fua();
+        Ok(self.device.write_batch(&[write])?)
+    }
+
+    fn check_interval(&self, mmp: &Mmp) -> u16 {
+        // What the other's block says counts if it is longer, within reason.
+        let named = mmp.check_interval.get().min(2 * UPDATE.1);
+        self.update.max(CHECK).max(named)
+    }
+
+    /// Waits for longer than a living user leaves the block as it is.
+    fn wait(&self, interval: u16) {
+        let seconds = u32::from(interval * 2 + 1).min(u32::from(interval) + 60);
+        std::thread::sleep(self.second * seconds);
+    }
+
+    /// Refuses a volume that somebody uses. With `Some`, the interval that was waited for.
+    fn look(&self) -> Result<(Mmp, u16)> {
+        let first = self.read()?;
+        let interval = self.check_interval(&first);
+        match first.seq.get() {
+            SEQ_CLEAN => return Ok((first, interval)),
+            SEQ_FSCK => {
+                return Err(FsError::InUse(format!(
+                    "e2fsck works on the volume, or was interrupted (on {}); \
+                     tune2fs -f -E clear_mmp when it surely does not",
+                    first.node()
+                )));
+            }
+            _ => {}
+        }
+        tracing::info!(
+            "the volume was not released by its last user; looking whether it is in use"
+        );
+        self.wait(interval);
+        let second = self.read()?;
+        if second.seq != first.seq {
+            return Err(in_use(&second));
+        }
+        Ok((second, interval))
+    }
+}
+
+fn in_use(mmp: &Mmp) -> FsError {
+    FsError::InUse(format!("the volume is in use on {}", mmp.node()))
+}
+
+fn place(
+    device: &Arc<dyn BlockDevice>,
+    sb: &Superblock,
+    layout: &Layout,
+    second: Duration,
+) -> Result<Option<Place>> {
+    if !sb.incompat().contains(Incompat::MMP) {
+        return Ok(None);
+    }
+    let nr = sb.mmp_block.get();
+    if !layout.valid_blocks().contains(&nr) {
+        return Err(FsError::corrupt("MMP block", nr, "not on the volume"));
+    }
+    let update = match sb.mmp_interval.get() {
+        0 => UPDATE.0,
+        named => named.min(UPDATE.1),
+    };
+    Ok(Some(Place {
+        device: device.clone(),
+        offset: nr * u64::from(layout.block_size),
+        block_size: layout.block_size as usize,
+        nr,
+        checksums: sb.checksum_mode(),
+        update,
+        second,
+    }))
+}
+
+/// A sequence that another machine does not happen to choose, too.
+fn new_sequence() -> u32 {
+    let t = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let mixed = (t.as_nanos() as u64 ^ u64::from(std::process::id()) << 32)
+        .wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (mixed >> 32) as u32 % SEQ_MAX + 1
+}
+
+fn put_name(to: &mut [u8], name: &[u8]) {
+    to.fill(0);
+    let room = to.len() - 1;
+    for (to, from) in to.iter_mut().zip(name.iter().take(room)) {
+        *to = *from;
+    }
+}
+
+/// Refuses a volume that is in use elsewhere. To be called before anything is written to it.
+///
+/// # Errors
+/// `InUse`; `Corrupt`; the device's.
+pub(super) fn check(
+    device: &Arc<dyn BlockDevice>,
+    sb: &Superblock,
+    layout: &Layout,
+    second: Duration,
+) -> Result<()> {
+    match place(device, sb, layout, second)? {
+        Some(place) => place.look().map(drop),
+        None => Ok(()),
+    }
+}
+
+/// Takes the volume, or refuses one that is in use elsewhere; `None` without the feature. To be
+/// called before anything is written to it.
+///
+/// # Errors
+/// As [`check`].
+pub(super) fn claim(
+    device: &Arc<dyn BlockDevice>,
+    sb: &Superblock,
+    layout: &Layout,
+    second: Duration,
+) -> Result<Option<Claim>> {
+    let Some(place) = place(device, sb, layout, second)? else {
+        return Ok(None);
+    };
+    let (mut mmp, interval) = place.look()?;
+    mmp.seq.set(new_sequence());
+    put_name(
+        &mut mmp.nodename,
+        rustix::system::uname().nodename().to_bytes(),
+    );
+    put_name(&mut mmp.bdevname, b"stetfs");
+    mmp.check_interval.set(interval);
+    place.write(&mut mmp)?;
+    // Somebody may have come to the same conclusion at the same time: the last writer has it.
+    place.wait(interval);
+    let now = place.read()?;
+    if now.seq != mmp.seq || now.nodename != mmp.nodename {
+        return Err(in_use(&now));
+    }
+    Ok(Some(Claim {
+        place: Arc::new(place),
+        stop: Mutex::new(None),
+        thread: Mutex::new(None),
+        mine: Arc::new(Mutex::new(mmp)),
+    }))
+}
+
+impl Claim {
+    /// Starts keeping the block up, for the volume that is now open.
+    ///
+    /// # Errors
+    /// No thread could be started.
+    pub(super) fn keep(&self, fs: Weak<Fs>) -> Result<()> {
+        let (stop, stopped) = bounded(0);
+        let (place, mine) = (self.place.clone(), self.mine.clone());
+        let thread = std::thread::Builder::new()
+            .name("stet-mmp".into())
+            .spawn(move || run(&place, &mine, &stopped, &fs))
+            .map_err(|e| JournalError::Aborted(format!("cannot start the thread stet-mmp: {e}")))?;
+        *self.stop.lock() = Some(stop);
+        *self.thread.lock() = Some(thread);
+        Ok(())
+    }
+
+    fn end(&self) {
+        self.stop.lock().take();
+        let thread = self.thread.lock().take();
+        // The last reference to the volume may be dropped by this very thread.
+        if let Some(thread) = thread
+            && thread.thread().id() != std::thread::current().id()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread stet-mmp panicked");
+        }
+    }
+
+    /// Gives the volume back: it is clean, and nobody needs to wait for us.
+    ///
+    /// # Errors
+    /// `InUse` if somebody took it meanwhile; the device's.
+    pub(super) fn release(&self) -> Result<()> {
+        self.end();
+        let mut mine = self.mine.lock();
+        let now = self.place.read()?;
+        if now.seq != mine.seq || now.nodename != mine.nodename {
+            return Err(in_use(&now));
+        }
+        mine.seq.set(SEQ_CLEAN);
+        self.place.write(&mut mine)
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Keeps the block up. Ends when told, when the volume is gone, and when somebody took the volume.
+fn run(place: &Place, mine: &Mutex<Mmp>, stopped: &Receiver<()>, fs: &Weak<Fs>) {
+    let period = place.second * u32::from(place.update);
+    let mut due = Instant::now();
+    loop {
+        due += period;
+        match stopped.recv_timeout(due.saturating_duration_since(Instant::now())) {
+            Err(RecvTimeoutError::Timeout) => {}
+            _ => return,
+        }
+        let mut mine = mine.lock();
+        let updated = place.read().and_then(|now| {
+            if now.seq != mine.seq || now.nodename != mine.nodename {
+                return Err(in_use(&now));
+            }
+            let next = mine.seq.get() % SEQ_MAX + 1;
+            mine.seq.set(next);
+            place.write(&mut mine)
+        });
+        drop(mine);
+        if let Err(e) = updated {
+            tracing::error!("multiple mount protection: {e}");
+            if let Some(fs) = fs.upgrade() {
+                fs.journal.abort(JournalError::Aborted(e.to_string()));
+            }
+            return;
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Multiple mount protection: the block that says who uses the volume (`struct mmp_struct`).
+
+use super::checksum::{ChecksumMode, ext4_crc32c};
+use crate::bytes::{assert_layout, prefix, prefix_mut};
+use crate::error::{Result, corrupt};
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// `EXT4_MMP_MAGIC`: "MMP" and a zero.
+pub const MAGIC: u32 = 0x004D_4D50;
+/// Sequence of a volume that nobody uses.
+pub const SEQ_CLEAN: u32 = 0xFF4D_4D50;
+/// Sequence of a volume that e2fsck works on.
+pub const SEQ_FSCK: u32 = 0xE24D_4D50;
+/// Largest sequence of a volume in use.
+pub const SEQ_MAX: u32 = 0xE24D_4D4F;
+/// Bytes of the structure; the rest of its block is zero.
+pub const LEN: usize = 1024;
+
+/// The MMP block.
+#[derive(Debug, Clone, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct Mmp {
+    magic: U32,
+    /// Changes with every update.
+    pub seq: U32,
+    /// Last update, seconds since 1970.
+    pub time: U64,
+    /// Who updates it: the machine's name.
+    pub nodename: [u8; 64],
+    /// ... and the device's.
+    pub bdevname: [u8; 32],
+    /// Seconds between two looks that tell whether it is in use.
+    pub check_interval: U16,
+    pad1: U16,
+    pad2: [U32; 226],
+    checksum: U32,
+}
+
+assert_layout!(Mmp, LEN, {
+    magic: 0x0, seq: 0x4, time: 0x8, nodename: 0x10, bdevname: 0x50, check_interval: 0x70, pad1: 0x72, pad2: 0x74,
+    checksum: 0x3FC,
+});
+
+impl Mmp {
+    /// Decodes and checks a block.
+    ///
+    /// # Errors
+    /// A wrong magic number or checksum.
+    pub fn decode(block: &[u8], mode: &ChecksumMode) -> Result<Mmp> {
+        let bytes = prefix("MMP block", block, LEN)?;
+        let mut mmp = Mmp::new_zeroed();
+        mmp.as_mut_bytes().copy_from_slice(bytes);
+        if mmp.magic.get() != MAGIC {
+            return Err(corrupt!("MMP block", "magic {:#010x}", mmp.magic.get()));
+        }
+        if mmp.expected(mode).is_some_and(|c| c != mmp.checksum.get()) {
+            return Err(corrupt!("MMP block", "checksum does not match"));
+        }
+        Ok(mmp)
+    }
+
+    /// Writes the structure, with the right checksum, to the beginning of `block`.
+    ///
+    /// # Errors
+    /// A block that is too short.
+    pub fn encode(&mut self, block: &mut [u8], mode: &ChecksumMode) -> Result<()> {
+        if let Some(c) = self.expected(mode) {
+            self.checksum.set(c);
+        }
+        prefix_mut("MMP block", block, LEN)?.copy_from_slice(self.as_bytes());
+        Ok(())
+    }
+
+    fn expected(&self, mode: &ChecksumMode) -> Option<u32> {
+        let covered = self.as_bytes().get(..LEN - 4).unwrap_or_default();
+        Some(ext4_crc32c(mode.metadata_seed()?, covered))
+    }
+
+    /// The name of the machine that updated it last, for messages.
+    #[must_use]
+    pub fn node(&self) -> String {
+        let end = self.nodename.iter().position(|b| *b == 0);
+        let name = self.nodename.get(..end.unwrap_or(self.nodename.len()));
+        String::from_utf8_lossy(name.unwrap_or_default()).into_owned()
+    }
+}
