@@ -206,7 +206,10 @@ fn every_operation(block: u32, preset: Preset) -> Script {
             path: format!("e{}", &long[1..]),
         },
         Op::SyncAll,
-        Op::HoldUnlink { path: p("e/b") },
+        Op::HoldUnlink {
+            path: p("e/b"),
+            held: 1,
+        },
         Op::Unlink { path: p("e/a2") },
         Op::Rmdir { path: p("e") },
         write("a", 0, 700, 9),
@@ -403,23 +406,25 @@ fn recovery_cut(preset: Preset) {
             continue;
         }
         let mut ops = Script::random(3, 60, block.into(), preset).ops;
-        let tail = ["o1", "o2"].into_iter().flat_map(|name| {
-            let path = name.to_owned();
-            [
-                Op::Create {
-                    path: path.clone(),
-                    mode: 0o600,
-                },
-                Op::Write {
-                    path: path.clone(),
-                    offset: 0,
-                    len: 30_000,
-                    key: 77,
-                },
-                Op::HoldUnlink { path },
-                Op::SyncAll,
-            ]
-        });
+        let tail = [("o1", 101), ("o2", 102)]
+            .into_iter()
+            .flat_map(|(name, held)| {
+                let path = name.to_owned();
+                [
+                    Op::Create {
+                        path: path.clone(),
+                        mode: 0o600,
+                    },
+                    Op::Write {
+                        path: path.clone(),
+                        offset: 0,
+                        len: 30_000,
+                        key: 77,
+                    },
+                    Op::HoldUnlink { path, held },
+                    Op::SyncAll,
+                ]
+            });
         ops.extend(tail);
         let work = work(case, vec![Script::of(ops, block.into(), preset)]);
         let log = work.record().unwrap();

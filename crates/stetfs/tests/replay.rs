@@ -124,7 +124,10 @@ fn script(seed: u64, block: u32, preset: Preset) -> Script {
             len: 40_000,
             key: i,
         });
-        script.push(Op::HoldUnlink { path });
+        script.push(Op::HoldUnlink {
+            path,
+            held: i as u32 + 1,
+        });
         script.push(Op::SyncAll);
     }
     script
