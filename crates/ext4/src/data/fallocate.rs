@@ -40,6 +40,7 @@ impl Fs {
             Some(end) if end <= self.max_size_of(body) => end,
             _ => return Err(FsError::Errno(libc::EFBIG)),
         };
+        self.move_out(inode, body)?;
         // Without extents nothing can be allocated without being written.
         let punches = matches!(mode, FallocateMode::PunchHole);
         if !punches && !body.flags().contains(InodeFlags::EXTENTS) {

@@ -47,13 +47,14 @@ enum Way {
 
 impl Way {
     fn of(inode: &Inode, body: &InodeBody) -> Result<Way> {
-        if body.flags().contains(InodeFlags::EXTENTS) {
+        if body.is_inline() {
+            Err(FsError::corrupt(
+                "inode",
+                0,
+                format!("inode {} has its data in itself, not in blocks", inode.ino),
+            ))
+        } else if body.flags().contains(InodeFlags::EXTENTS) {
             Ok(Way::Extents)
-        } else if body.flags().contains(InodeFlags::INLINE_DATA) {
-            Err(FsError::Unsupported(format!(
-                "inode {} has its data in the inode",
-                inode.ino
-            )))
         } else {
             Ok(Way::Blocks)
         }
@@ -73,8 +74,7 @@ impl Fs {
     /// What lies at file block `lblk`, for at most `max` blocks (at least 1 is told).
     ///
     /// # Errors
-    /// EUCLEAN when the map is damaged or leads to the file system's own blocks; EOPNOTSUPP for
-    /// inodes that hold their data themselves.
+    /// EUCLEAN when the map is damaged or leads to the file system's own blocks.
     pub(crate) fn map(
         &self,
         inode: &Inode,

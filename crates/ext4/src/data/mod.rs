@@ -2,6 +2,7 @@
 //!
 //! * `extents` and `blockmap`: the two ways of mapping, behind `mapping`; `map`: what lies at a
 //!   place of a file;
+//! * `inline`: content that lies in the inode;
 //! * `dirty`: data blocks newer than their homes, and their way there; `flusher`: in the background;
 //! * `read`, `write`, `truncate`, `fallocate`, `seek`, `symlink`, `sync`: the operations.
 //!
@@ -22,6 +23,7 @@ mod dirty;
 mod extents;
 mod fallocate;
 mod flusher;
+mod inline;
 mod journaled;
 mod map;
 mod mapping;
@@ -35,6 +37,7 @@ mod write;
 
 pub(crate) use dirty::DirtyData;
 pub(crate) use flusher::DataState;
+pub(crate) use inline::Inline;
 pub(crate) use map::Mapping;
 pub(crate) use mapping::Found;
 pub(crate) use read::ReadAhead;

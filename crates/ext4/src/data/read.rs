@@ -96,6 +96,9 @@ impl Fs {
         offset: u64,
         buf: &mut [u8],
     ) -> Result<()> {
+        if body.is_inline() {
+            return self.read_inline(inode, body, offset, buf);
+        }
         let end = offset.saturating_add(buf.len() as u64);
         let in_order = inode.ahead.follow(offset, end);
         let large = buf.len() >= LARGE || (in_order && buf.len() >= LARGE_IN_ORDER);

@@ -21,6 +21,12 @@ impl Fs {
         if offset >= size {
             return Err(FsError::Errno(libc::ENXIO));
         }
+        if body.is_inline() {
+            return Ok(match what {
+                SeekWhat::Data => offset,
+                SeekWhat::Hole => size,
+            });
+        }
         let mut at = offset;
         while at < size {
             let lblk = u32::try_from(at >> self.geo.block_bits)

@@ -44,6 +44,14 @@ impl Fs {
         if size == 0 || size > u64::from(self.geo.block_size) {
             return Err(bad(0, &format!("a target of {size} bytes")));
         }
+        if body.is_inline() {
+            let mut target = vec![0; size as usize];
+            self.read_inline(inode, body, 0, &mut target)?;
+            return match target.contains(&0) {
+                true => Err(bad(0, "the target is shorter than its size")),
+                false => Ok(target),
+            };
+        }
         let Mapping::Mapped {
             start,
             unwritten: false,

@@ -94,6 +94,15 @@ impl Fs {
             .get(..usize::try_from(room).unwrap_or(usize::MAX).min(data.len()))
             .unwrap_or_default();
         self.allow_size(offset.saturating_add(data.len() as u64))?;
+        if body.is_inline() {
+            let stays = data.is_empty()
+                || (!(kill_suidgid && self.privileges_to_drop(inode, body)?.any)
+                    && self.write_inline(inode, body, offset, data)?);
+            if stays {
+                return Ok(data.len());
+            }
+            self.move_out(inode, body)?;
+        }
         let journaled = self.journals_data(body);
         let mut done = 0;
         while let Some(rest) = data.get(done..).filter(|r| !r.is_empty()) {

@@ -46,6 +46,12 @@ impl Fs {
 
     /// The attributes in a body that is locked.
     pub(crate) fn attr_of(&self, inode: &Inode, body: &InodeBody) -> Attr {
+        // As the kernel: backup programs take a file without blocks for one hole.
+        let inline = if body.is_inline() && body.is_regular() {
+            body.size().div_ceil(512)
+        } else {
+            0
+        };
         Attr {
             ino: inode.ino,
             generation: body.generation(),
@@ -55,7 +61,7 @@ impl Fs {
             gid: body.gid(),
             nlink: u32::from(body.links()),
             size: body.size(),
-            blocks: body.blocks(),
+            blocks: body.blocks() + inline,
             rdev: body.rdev(),
             blksize: self.geo.block_size,
             atime: body.atime(),
@@ -124,6 +130,7 @@ impl Fs {
         if let Some(size) = set.size {
             self.check_size(&inode, body, size)?;
             self.allow_size(size)?;
+            self.move_out(&inode, body)?;
             self.resize(ctx, &inode, body, size)?;
         }
         self.set_simple(ctx, &inode, body, set)?;

@@ -66,6 +66,11 @@ impl InodeBody {
         link || self.view.is_regular() || self.view.is_dir()
     }
 
+    /// Whether the inode holds its content itself.
+    pub(crate) fn is_inline(&self) -> bool {
+        self.view.flags().contains(InodeFlags::INLINE_DATA)
+    }
+
     /// Refuses what can be read with a key only.
     ///
     /// # Errors

@@ -173,6 +173,7 @@ impl Fs {
         check_name(name)?;
         self.throttle()?;
         let dir = self.iget(parent)?;
+        self.dir_move_out(&dir)?;
         let mut dir_body = dir.body.write();
         may_add(&dir_body)?;
         let plan = self.dir_plan(&dir, &dir_body, name)?;

@@ -30,6 +30,7 @@ impl Fs {
         if inode.is_dir() {
             return errno(libc::EPERM);
         }
+        self.dir_move_out(&dir)?;
         let mut dir_body = dir.body.write();
         may_add(&dir_body)?;
         let mut body = inode.body.write_nested();

@@ -39,6 +39,7 @@ impl Fs {
         check_name(name)?;
         self.throttle()?;
         let dir = self.iget(parent)?;
+        self.dir_move_out(&dir)?;
         let inode = {
             let mut dir_body = dir.body.write();
             may_remove(&dir_body)?;

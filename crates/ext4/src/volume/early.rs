@@ -138,6 +138,9 @@ impl Early<'_> {
         let bad =
             |detail: String| FsError::corrupt("extent tree", 0, format!("inode {ino}: {detail}"));
         let blocks = inode.size() / u64::from(self.layout.block_size);
+        if inode.flags().contains(InodeFlags::INLINE_DATA) {
+            return Err(bad("its data is in the inode".into()));
+        }
         let extents = if inode.flags().contains(InodeFlags::EXTENTS) {
             let seed = inode.csum_seed(ino, &self.checksums);
             let expect = Expect::root(self.layout.valid_blocks());

@@ -14,6 +14,7 @@ const INCOMPAT: Incompat = Incompat::FILETYPE
     .union(Incompat::FLEX_BG)
     .union(Incompat::LARGEDIR)
     .union(Incompat::MMP)
+    .union(Incompat::INLINE_DATA)
     .union(Incompat::CSUM_SEED);
 
 /// Read-only compatible features that this version keeps right when it writes.

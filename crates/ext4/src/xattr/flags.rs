@@ -65,6 +65,7 @@ impl Fs {
             return Ok(());
         }
         if changed.contains(InodeFlags::JOURNAL_DATA) && body.is_regular() {
+            self.move_out(&inode, &mut body)?;
             self.switch_data_journaling(&inode, new.contains(InodeFlags::JOURNAL_DATA))?;
         }
         let h = self.journal.begin(WRITE_INODE)?;

@@ -3,6 +3,7 @@
 
 mod damage;
 mod faults;
+mod inline;
 mod mmp;
 mod orphans;
 mod sealed;

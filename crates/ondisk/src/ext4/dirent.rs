@@ -273,6 +273,23 @@ pub fn entries<'a>(block: &'a [u8], layout: &DirLayout) -> Result<Entries<'a>> {
     })
 }
 
+/// The entries of one of the two parts of a directory that lies in its inode (`inline_data`). A part too short for an
+/// entry has none.
+#[must_use]
+pub fn inline_entries<'a>(part: &'a [u8], layout: &DirLayout) -> Entries<'a> {
+    let space = if part.len() < min_rec_len(1) {
+        0
+    } else {
+        part.len()
+    };
+    Entries {
+        block: part,
+        layout: *layout,
+        space,
+        next: 0,
+    }
+}
+
 /// The entry in use that has this name. Entries behind it are not looked at.
 pub fn find<'a>(block: &'a [u8], layout: &DirLayout, name: &[u8]) -> Result<Option<Entry<'a>>> {
     for entry in entries(block, layout)? {

@@ -11,6 +11,7 @@
 mod grow;
 mod hash_order;
 mod index;
+mod inline;
 mod linear;
 mod read;
 
@@ -53,10 +54,19 @@ pub(crate) struct NewEntry<'a> {
 /// Where a name was found.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
-    block: Arc<Block>,
-    offset: usize,
+    /// The block, and the entry's offset in it; `None` in a directory that lies in its inode.
+    place: Option<(Arc<Block>, usize)>,
     /// The inode it names.
     pub(crate) ino: Ino,
+}
+
+impl Found {
+    fn place(&self) -> Result<(&Arc<Block>, usize)> {
+        match &self.place {
+            Some((block, offset)) => Ok((block, *offset)),
+            None => Err(FsError::corrupt(WHAT, 0, "the entry lies in the inode")),
+        }
+    }
 }
 
 /// Blocks just appended to a directory, to be used up from the first.
@@ -159,7 +169,9 @@ impl Fs {
             return Ok(None);
         }
         body.check_key()?;
-        if self.dir_is_indexed(body) {
+        if body.is_inline() {
+            self.inline_find(inode, body, name)
+        } else if self.dir_is_indexed(body) {
             self.index_find(inode, body, name)
         } else {
             self.linear_find(inode, body, name)
@@ -171,8 +183,7 @@ impl Fs {
         let view = bytes(block)?;
         let entry = in_block(block, dirent::find(&view, &format.layout, name))?;
         Ok(entry.map(|e| Found {
-            block: Arc::clone(block),
-            offset: e.offset,
+            place: Some((Arc::clone(block), e.offset)),
             ino: e.inode,
         }))
     }
@@ -277,8 +288,9 @@ impl Fs {
         found: &Found,
     ) -> Result<()> {
         let format = self.dir_format(inode, body);
-        self.dir_change(h, format, &found.block, |b| {
-            dirent::delete(b, &format.layout, found.offset)
+        let (block, offset) = found.place()?;
+        self.dir_change(h, format, block, |b| {
+            dirent::delete(b, &format.layout, offset)
         })
     }
 
@@ -293,8 +305,9 @@ impl Fs {
     ) -> Result<()> {
         let format = self.dir_format(inode, body);
         let (ino, kind) = target;
-        self.dir_change(h, format, &found.block, |b| {
-            dirent::set_inode(b, &format.layout, found.offset, ino, kind)
+        let (block, offset) = found.place()?;
+        self.dir_change(h, format, block, |b| {
+            dirent::set_inode(b, &format.layout, offset, ino, kind)
         })
     }
 

@@ -34,6 +34,7 @@ impl Fs {
         let hashed = self.geo.compat.contains(Compat::DIR_INDEX)
             && !body.flags().contains(InodeFlags::CASEFOLD)
             && (has_index(body) || self.dir_blocks(body) == 1);
+        let hashed = hashed || body.is_inline();
         if !hashed {
             return self.read_by_offset(inode, body, cookie);
         }
@@ -52,6 +53,9 @@ impl Fs {
     /// Reads blocks from `lblk` on into the cache, those that lie in one run with it. Who reads them
     /// next learns of what fails here.
     fn dir_read_ahead(&self, inode: &Inode, body: &InodeBody, lblk: u32) {
+        if body.is_inline() {
+            return;
+        }
         let want = self.dir_blocks(body).saturating_sub(lblk).min(READ_AHEAD);
         if want < 2 {
             return;
@@ -86,7 +90,13 @@ impl Fs {
     fn read_by_hash(&self, inode: &Inode, body: &InodeBody, from: Place) -> Result<Piece> {
         let format = self.dir_format(inode, body);
         let mut found = Vec::new();
-        let next = if has_index(body) {
+        let next = if body.is_inline() {
+            let version = self.dir_default_hash()?;
+            for (ino, kind, name) in self.inline_look(inode, body)?.entries {
+                found.push((self.dir_hash(version, &name), name, (ino, kind)));
+            }
+            None
+        } else if has_index(body) {
             let (mut path, _) = self.index_probe(inode, body, |_| from.hash())?;
             let mut leaves = Leaves::of(self.dir_blocks(body));
             loop {
@@ -197,7 +207,7 @@ impl Fs {
     /// Whether only `.` and `..` are left.
     pub(crate) fn dir_is_empty(&self, inode: &Inode, body: &InodeBody) -> Result<bool> {
         let mut cookie = 0;
-        let mut leaves = Leaves::of(self.dir_blocks(body).saturating_add(2));
+        let mut leaves = Leaves::of(self.dir_blocks(body).max(1).saturating_add(2));
         loop {
             leaves.count(inode)?;
             let piece = self.dir_read(inode, body, cookie)?;
@@ -231,6 +241,9 @@ impl Fs {
 
     /// The inode that `..` names.
     pub(crate) fn dir_parent(&self, inode: &Inode, body: &InodeBody) -> Result<Ino> {
+        if body.is_inline() {
+            return Ok(self.inline_look(inode, body)?.parent);
+        }
         let format = self.dir_format(inode, body);
         let block = self.dir_first(inode, body, format)?;
         let (parent, _) = self.dir_dots(&block, format)?;
@@ -244,14 +257,20 @@ impl Fs {
         Ok(parent)
     }
 
-    /// Makes `..` name another inode.
+    /// Makes `..` name another inode. The caller writes the directory's inode.
     pub(crate) fn dir_set_parent(
         &self,
         h: &Handle<'_>,
         inode: &Inode,
-        body: &InodeBody,
+        body: &mut InodeBody,
         parent: Ino,
     ) -> Result<()> {
+        if body.is_inline() {
+            if let Some(to) = body.i_block_mut().first_chunk_mut() {
+                *to = parent.to_le_bytes();
+            }
+            return Ok(());
+        }
         let format = self.dir_format(inode, body);
         let block = self.dir_first(inode, body, format)?;
         self.dir_dots(&block, format)?;

@@ -142,7 +142,7 @@ impl Fs {
         }
         note_new(h, m.new, to_source.0);
         if changes_parent {
-            self.dir_set_parent(h, m.source.inode, &m.source.body, m.new.dir)?;
+            self.dir_set_parent(h, m.source.inode, &mut m.source.body, m.new.dir)?;
             self.drop_subdir(&mut m.dirs.old_body);
             self.add_subdir(m.dirs.new_body_mut());
         }
@@ -183,10 +183,10 @@ impl Fs {
             self.dir_retarget(&h, dirs.old, &dirs.old_body, a.found, to_b)?;
             self.dir_retarget(&h, dirs.new, dirs.new_body(), b.found, to_a)?;
             if crosses && a_dir {
-                self.dir_set_parent(&h, a.inode, &a.body, new.dir)?;
+                self.dir_set_parent(&h, a.inode, &mut a.body, new.dir)?;
             }
             if crosses && b_dir {
-                self.dir_set_parent(&h, b.inode, &b.body, old.dir)?;
+                self.dir_set_parent(&h, b.inode, &mut b.body, old.dir)?;
             }
             // Only if one of them alone is a directory do the numbers of subdirectories change.
             if crosses && a_dir && !b_dir {

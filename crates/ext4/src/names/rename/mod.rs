@@ -112,6 +112,8 @@ impl Fs {
             },
         );
         let (old_dir, new_dir) = (self.iget(parent)?, self.iget(new_parent)?);
+        self.dir_move_out(&old_dir)?;
+        self.dir_move_out(&new_dir)?;
         // What lost its last name, and a whiteout, are let go when no lock is held any more.
         let mut released = Vec::new();
         let result = if parent == new_parent {

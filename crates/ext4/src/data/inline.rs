@@ -1,0 +1,169 @@
+//! Content in the inode itself (feature `inline_data`): in `i_block`, and what does not fit there in
+//! the attribute `system.data` behind the inode's fields.
+//!
+//! It is read where it is, and written there while it fits in the room it has. What needs more (a
+//! longer file, a hole, any change of a directory's entries) moves it out into blocks first, in a
+//! transaction of its own; it never moves back.
+
+use stetfs_ondisk::ext4::inode::{I_BLOCK_LEN, InodeFlags};
+use stetfs_ondisk::ext4::xattr::{Value, index};
+
+use super::credits::APPEND_DIR_BLOCK;
+use super::pages::Pages;
+use crate::error::{FsError, Result};
+use crate::fs::Fs;
+use crate::inode::{Inode, InodeBody};
+use crate::space::credits::WRITE_INODE;
+use crate::xattr::LAYOUT_CREDITS;
+
+/// Name of the attribute, without its prefix.
+const DATA: &[u8] = b"data";
+
+/// Content in an inode.
+pub(crate) struct Inline {
+    /// All there is room for; the file's size may be less.
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Inline {
+    /// The part in `i_block`, and the attribute's.
+    pub(crate) fn parts(&self) -> (&[u8], &[u8]) {
+        self.bytes.split_at(I_BLOCK_LEN.min(self.bytes.len()))
+    }
+}
+
+impl Fs {
+    /// The content of an inode that holds it itself.
+    ///
+    /// # Errors
+    /// EUCLEAN if its parts do not hold as much as its size says.
+    pub(crate) fn inline(&self, inode: &Inode, body: &InodeBody) -> Result<Inline> {
+        let stored = self.xattr_load(inode, body)?;
+        let rest = match stored.find(index::SYSTEM, DATA)?.map(|a| a.value) {
+            Some(Value::Bytes(rest)) => rest,
+            Some(Value::Inode { .. }) => &[],
+            None => &[],
+        };
+        let bytes = [body.i_block(), rest].concat();
+        if body.size() > bytes.len() as u64 {
+            let detail = format!(
+                "inode {}: {} bytes in the inode, which holds {}",
+                inode.ino,
+                body.size(),
+                bytes.len()
+            );
+            return self.noted(Err(FsError::corrupt("inline data", 0, detail)));
+        }
+        Ok(Inline { bytes })
+    }
+
+    /// Copies from byte `offset` of inline content on; behind its end are zeroes.
+    pub(super) fn read_inline(
+        &self,
+        inode: &Inode,
+        body: &InodeBody,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> Result<()> {
+        let inline = self.inline(inode, body)?;
+        let content = inline.bytes.get(..body.size() as usize).unwrap_or_default();
+        let from =
+            usize::try_from(offset).map_or(&[][..], |o| content.get(o..).unwrap_or_default());
+        let len = from.len().min(buf.len());
+        let (copied, behind) = buf.split_at_mut(len);
+        copied.copy_from_slice(from.get(..len).unwrap_or_default());
+        behind.fill(0);
+        Ok(())
+    }
+
+    /// Writes where the content is, if it fits there: says `false` if not, and nothing changed.
+    pub(super) fn write_inline(
+        &self,
+        inode: &Inode,
+        body: &mut InodeBody,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<bool> {
+        let mut inline = self.inline(inode, body)?;
+        let end = offset.saturating_add(data.len() as u64);
+        if end > inline.bytes.len() as u64 {
+            return Ok(false);
+        }
+        // What lies behind the end is no content yet.
+        let size = body.size();
+        if let Some(behind) = inline.bytes.get_mut(size as usize..) {
+            behind.fill(0);
+        }
+        if let Some(to) = inline.bytes.get_mut(offset as usize..end as usize) {
+            to.copy_from_slice(data);
+        }
+        let (head, rest) = inline.parts();
+        let layout = if rest.is_empty() {
+            None
+        } else {
+            let stored = self.xattr_load(inode, body)?;
+            let bs = self.geo.block_size as usize;
+            Some(stored.with(bs, index::SYSTEM, DATA, Some(rest))?)
+        };
+        if layout.as_ref().is_some_and(|l| l.blocks() > 0) {
+            return Ok(false);
+        }
+        let h = self.journal.begin(WRITE_INODE + LAYOUT_CREDITS)?;
+        self.whole(|| {
+            if let Some(layout) = &layout {
+                self.xattr_apply(&h, inode, body, layout)?;
+            }
+            body.i_block_mut().copy_from_slice(head);
+            let now = self.now();
+            body.set_mtime(now);
+            body.set_ctime(now);
+            body.set_size(size.max(end));
+            self.write_inode_data(&h, inode, body)
+        })?;
+        Ok(true)
+    }
+
+    /// Moves inline content out into a block, if there is any. The caller holds the inode's lock and
+    /// no handle.
+    ///
+    /// # Errors
+    /// ENOSPC; EUCLEAN.
+    pub(crate) fn move_out(&self, inode: &Inode, body: &mut InodeBody) -> Result<()> {
+        if !body.is_inline() {
+            return Ok(());
+        }
+        let inline = self.inline(inode, body)?;
+        let entries = if body.is_dir() {
+            Some(self.inline_entries(inode, body, &inline)?)
+        } else {
+            None
+        };
+        let bs = self.geo.block_size as usize;
+        let layout = self
+            .xattr_load(inode, body)?
+            .with(bs, index::SYSTEM, DATA, None)?;
+        let room = super::credits::append_dir_space(1) + layout.blocks();
+        let _room = self.reserve(room, true)?;
+        let need = APPEND_DIR_BLOCK + LAYOUT_CREDITS + 2 * WRITE_INODE;
+        let h = self.journal.begin(need)?;
+        self.whole(|| {
+            self.xattr_apply(&h, inode, body, &layout)?;
+            let flags = body.flags() - InodeFlags::INLINE_DATA;
+            body.set_flags(flags);
+            self.init_map(body)?;
+            let size = body.size();
+            if let Some(entries) = entries {
+                body.set_size(0);
+                self.dir_fill(&h, inode, body, &entries)?;
+            } else if size > 0 {
+                let nr = self.add_meta_block(&h, inode, body, 0)?;
+                let mut pages = Pages::new(self, self.way(&h, body));
+                let content = inline.bytes.get(..size as usize).unwrap_or_default();
+                let put = pages.put(0, nr, 0, content, true);
+                pages.done(inode);
+                put?;
+            }
+            self.write_inode_data(&h, inode, body)
+        })
+    }
+}

@@ -1,0 +1,120 @@
+//! Directories in their inode: `i_block` holds the parent's number and then entries, the attribute
+//! `system.data` further ones. `.` and `..` are not among them.
+//!
+//! They are read here; before entries change, the directory gets a block (`Fs::move_out`).
+
+use stetfs_journal::{Handle, Ino};
+use stetfs_ondisk::ext4::dirent::{self, DirLayout, FileType};
+
+use super::{Found, WHAT};
+use crate::data::Inline;
+use crate::error::{FsError, Result};
+use crate::fs::Fs;
+use crate::inode::{Inode, InodeBody};
+
+/// Bytes of the parent's number.
+const PARENT: usize = 4;
+
+/// An entry: inode, type, name.
+pub(super) type Owned = (Ino, FileType, Vec<u8>);
+
+/// What a directory in its inode holds.
+pub(crate) struct InlineEntries {
+    pub(super) parent: Ino,
+    pub(super) entries: Vec<Owned>,
+}
+
+impl Fs {
+    /// What the directory holds.
+    ///
+    /// # Errors
+    /// EUCLEAN.
+    pub(crate) fn inline_entries(
+        &self,
+        inode: &Inode,
+        body: &InodeBody,
+        inline: &Inline,
+    ) -> Result<InlineEntries> {
+        let layout = DirLayout {
+            tail: false,
+            ..self.dir_format(inode, body).layout
+        };
+        let bad = |detail: String| {
+            self.noted(Err(FsError::corrupt(
+                WHAT,
+                0,
+                format!("inode {}, in itself: {detail}", inode.ino),
+            )))
+        };
+        let (head, rest) = inline.parts();
+        let Some((parent, first)) = head.split_first_chunk::<PARENT>() else {
+            return bad("no room for the parent".into());
+        };
+        let parent = Ino::from_le_bytes(*parent);
+        if parent == 0 || parent > self.geo.inodes_count {
+            return bad(format!("the parent is inode {parent}"));
+        }
+        let mut entries = Vec::new();
+        for region in [first, rest] {
+            for entry in dirent::inline_entries(region, &layout) {
+                match entry {
+                    Ok(e) if e.inode != 0 => {
+                        entries.push((e.inode, e.file_type, e.name.to_vec()));
+                    }
+                    Ok(_) => {}
+                    Err(e) => return bad(e.to_string()),
+                }
+            }
+        }
+        Ok(InlineEntries { parent, entries })
+    }
+
+    pub(super) fn inline_look(&self, inode: &Inode, body: &InodeBody) -> Result<InlineEntries> {
+        self.inline_entries(inode, body, &self.inline(inode, body)?)
+    }
+
+    pub(super) fn inline_find(
+        &self,
+        inode: &Inode,
+        body: &InodeBody,
+        name: &[u8],
+    ) -> Result<Option<Found>> {
+        let held = self.inline_look(inode, body)?.entries;
+        let found = held.into_iter().find(|(_, _, n)| n == name);
+        Ok(found.map(|(ino, ..)| Found { place: None, ino }))
+    }
+
+    /// Gives an empty directory its first block, with these entries and `.` and `..`.
+    pub(crate) fn dir_fill(
+        &self,
+        h: &Handle<'_>,
+        inode: &Inode,
+        body: &mut InodeBody,
+        held: &InlineEntries,
+    ) -> Result<()> {
+        self.dir_init(h, inode, body, held.parent)?;
+        let format = self.dir_format(inode, body);
+        let block = self.dir_leaf(inode, body, format, 0)?;
+        self.dir_change(h, format, &block, |b| {
+            for (ino, kind, name) in &held.entries {
+                dirent::insert(b, &format.layout, name, *ino, *kind)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Before entries of a directory change: out of the inode with them. No lock may be held.
+    ///
+    /// # Errors
+    /// As [`Fs::move_out`].
+    pub(crate) fn dir_move_out(&self, dir: &Inode) -> Result<()> {
+        if !dir.body.read().is_inline() {
+            return Ok(());
+        }
+        let mut body = dir.body.write();
+        if body.links() == 0 || !body.is_dir() {
+            return Ok(());
+        }
+        self.move_out(dir, &mut body)
+    }
+}
