@@ -81,7 +81,9 @@ pub(crate) struct DeviceServeArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {
     /// Compare mounted file systems: the same workloads on each, in interleaved rounds.
-    Compare(stetfs_bench::compare::CompareArgs),
+    Compare(Box<stetfs_bench::compare::CompareArgs>),
+    /// Run a figure of a paper again, with the paper's numbers beside ours. Needs root.
+    Figure(stetfs_bench::figure::FigureArgs),
 }
 
 /// What to show.

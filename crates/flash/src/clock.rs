@@ -43,8 +43,9 @@ pub struct Clock {
     bytes: u64,
     /// When the medium has done what was given to it.
     medium: u64,
-    /// Where the head is.
+    /// Where the head is, and when it last read or wrote there.
     head: u64,
+    stopped: u64,
 }
 
 impl Clock {
@@ -59,6 +60,7 @@ impl Clock {
             bytes: 0,
             medium: 0,
             head: 0,
+            stopped: 0,
         }
     }
 
@@ -104,8 +106,10 @@ impl Clock {
             Kind::Read => {
                 if self.model.seek.is_some() {
                     let begin = done.max(self.medium);
-                    self.medium = begin + self.way(request.offset);
+                    let arrived = begin + self.way(begin, request.offset);
+                    self.medium = arrived + pages * self.model.program;
                     self.head = request.offset + request.len;
+                    self.stopped = self.medium;
                     done = self.medium;
                 }
             }
@@ -151,14 +155,16 @@ impl Clock {
         self.bytes = self.cached.values().sum();
     }
 
-    /// Nanoseconds until the head is at `offset`.
-    fn way(&self, offset: u64) -> u64 {
+    /// Nanoseconds from `begin` on until the head is at `offset`.
+    fn way(&self, begin: u64, offset: u64) -> u64 {
         let Some(seek) = self.model.seek else {
             return 0;
         };
         let distance = offset.abs_diff(self.head);
         if distance == 0 {
-            return 0;
+            // Meanwhile the place went by, and comes round again.
+            let gone = begin.saturating_sub(self.stopped) % seek.rotation.max(1);
+            return if gone == 0 { 0 } else { seek.rotation - gone };
         }
         let part = (distance as f64 / self.size as f64).min(1.0).sqrt();
         seek.short + ((seek.full - seek.short) as f64 * part) as u64 + seek.rotation / 2
@@ -183,8 +189,9 @@ impl Clock {
             return begin;
         };
         self.cached.remove(&start);
-        self.medium = begin + self.way(start) + len.div_ceil(PAGE) * self.model.program;
+        self.medium = begin + self.way(begin, start) + len.div_ceil(PAGE) * self.model.program;
         self.head = start + len;
+        self.stopped = self.medium;
         self.bytes = self.bytes.saturating_sub(len);
         self.medium
     }
@@ -307,6 +314,14 @@ mod tests {
         assert!(done - now < 10 * MS, "{}", done - now);
         let sorted = disk.flush(done) - done;
         assert!((200 * MS..640 * MS).contains(&sorted), "{sorted}");
+        // A log that is synced at each step turns once for each.
+        let mut now = 3000 * MS;
+        for i in 0..20 {
+            let done = disk.run(now, [write((20 << 30) + i * 4096, 4096)]);
+            now = disk.flush(done);
+        }
+        let each = (now - 3000 * MS) / 20;
+        assert!((7 * MS..10 * MS).contains(&each), "{each}");
         // In a row they cost one way.
         let now = 5000 * MS;
         let done = disk.run(now, (0..64).map(|i| write((50 << 30) + i * 4096, 4096)));

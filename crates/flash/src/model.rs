@@ -88,7 +88,7 @@ const DISK: Model = Model {
     name: "disk",
     read: Access {
         setup: 50_000,
-        per_page: 20_000,
+        per_page: 7_500,
     },
     write: Access {
         setup: 50_000,

@@ -177,15 +177,21 @@ fn journal(log: &Log) -> JournalInfo {
     }
 }
 
-/// What recovery would do, by doing it without writing.
-pub(crate) fn recovery(found: &Inspection) -> RecoveryInfo {
+/// Whether there is something to recover; the log is not read for it.
+pub(crate) fn to_do(found: &Inspection) -> RecoveryInfo {
     let marked = found.superblock.incompat().contains(Incompat::RECOVER);
-    let mut info = RecoveryInfo {
+    let dirty = found.log.as_ref().is_some_and(Log::is_dirty);
+    RecoveryInfo {
+        needed: marked || dirty || found.orphans > 0,
         orphans: found.orphans,
         ..Default::default()
-    };
-    let dirty = found.log.as_ref().filter(|log| log.is_dirty());
-    if let Some(log) = dirty {
+    }
+}
+
+/// What recovery would do, by doing it without writing.
+pub(crate) fn recovery(found: &Inspection) -> RecoveryInfo {
+    let mut info = to_do(found);
+    if let Some(log) = found.log.as_ref().filter(|log| log.is_dirty()) {
         match log.recover(found.superblock.blocks_count(), true, &mut |_, _| {}) {
             Ok(report) => {
                 info.transactions = report.transactions;
@@ -194,7 +200,6 @@ pub(crate) fn recovery(found: &Inspection) -> RecoveryInfo {
             Err(e) => info.problem = Some(e.to_string()),
         }
     }
-    info.needed = marked || dirty.is_some() || info.orphans > 0;
     info
 }
 

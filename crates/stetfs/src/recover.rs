@@ -24,12 +24,18 @@ pub struct Recovered {
 /// # Errors
 /// The volume is in use, damaged, of an unknown kind, or a device failed: then the journal is as it
 /// was, and recovery can be tried again.
-pub fn recover(path: &Path) -> Result<Recovered> {
+///
+/// `progress` gets (done, of), first in blocks of the log, then in blocks that go home.
+pub fn recover(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Recovered> {
     let device = FileDevice::open(path, OpenOptions::default())?;
     let device = Arc::new(device) as Arc<dyn BlockDevice>;
-    let mut recovery = info::recovery(&inspect(Arc::clone(&device))?);
+    let mut recovery = info::to_do(&inspect(Arc::clone(&device))?);
     if recovery.needed {
-        let fs = Fs::open(device, FsOptions::default())?;
+        let fs = Fs::open_watched(device, FsOptions::default(), progress)?;
+        if let Some(report) = fs.recovered() {
+            recovery.transactions = report.transactions;
+            recovery.blocks = report.blocks;
+        }
         // The journal may have held some.
         recovery.orphans = fs.orphans_finished();
         fs.unmount()?;

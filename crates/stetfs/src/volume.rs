@@ -29,6 +29,15 @@ pub struct VolumeOptions {
 }
 
 impl VolumeOptions {
+    /// The options of the file system, those that the preset decides included.
+    pub fn fs_options(&self) -> FsOptions {
+        FsOptions {
+            data: self.preset.data_mode(),
+            log: self.log_format(),
+            ..self.fs.clone()
+        }
+    }
+
     fn log_format(&self) -> LogFormat {
         match self.preset.log_format() {
             LogFormat::Jbd2 => LogFormat::Jbd2,
@@ -79,12 +88,10 @@ impl Volume {
         device: Arc<FileDevice>,
         options: &VolumeOptions,
     ) -> Result<Arc<Volume>> {
-        let fs_options = FsOptions {
-            data: options.preset.data_mode(),
-            log: options.log_format(),
-            ..options.fs.clone()
-        };
-        let fs = Fs::open(Arc::clone(&device) as Arc<dyn BlockDevice>, fs_options)?;
+        let fs = Fs::open(
+            Arc::clone(&device) as Arc<dyn BlockDevice>,
+            options.fs_options(),
+        )?;
         device.fit_granularity(fs.statfs().block_size)?;
         Ok(Arc::new(Volume {
             path,

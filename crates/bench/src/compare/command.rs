@@ -92,6 +92,7 @@ impl CompareArgs {
             let presets = self.stetfs.iter().map(|options| StetfsPeer {
                 name: format!("stetfs {}", options.trim_start_matches("journal=")),
                 options: options.clone(),
+                journal_mib: None,
             });
             let config = PeersConfig {
                 image_bytes: self.image_size << 20,

@@ -21,12 +21,13 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 pub use command::CompareArgs;
 pub use device::Counters;
-pub use peers::{Peers, PeersConfig, StetfsPeer};
+pub use peers::{KernelPeer, Peers, PeersConfig, StetfsPeer};
 pub use report::{Better, Metric, Report, Value};
 pub use target::Target;
 pub use work::Workload;
 
-use work::{Outcome, Shared};
+use work::Shared;
+pub(crate) use work::{Measured, Outcome, text};
 
 /// How much work each workload does. All counts are per round and target.
 #[derive(Clone, Copy, Debug)]
@@ -173,7 +174,7 @@ pub fn run(config: &mut CompareConfig) -> Result<Report> {
                 bar.inc(1);
             }
         }
-        report.add(workload, &outcomes);
+        report.add(workload.name(), &outcomes);
     }
     bar.finish_and_clear();
     Ok(report)

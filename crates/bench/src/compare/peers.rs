@@ -22,6 +22,19 @@ pub struct StetfsPeer {
     pub name: String,
     /// Options of `stetfs mount -o`.
     pub options: String,
+    /// Size of its journal in MiB, if it is another than the others'.
+    pub journal_mib: Option<u32>,
+}
+
+/// A way to mount the kernel's ext4 for the comparison.
+#[derive(Clone, Debug)]
+pub struct KernelPeer {
+    /// Its name in the report.
+    pub name: String,
+    /// Mount options.
+    pub options: String,
+    /// Size of its journal in MiB, if it is another than the others'.
+    pub journal_mib: Option<u32>,
 }
 
 impl StetfsPeer {
@@ -61,12 +74,12 @@ impl Drop for Switch {
 pub struct PeersConfig {
     /// Size of each image in bytes.
     pub image_bytes: u64,
-    /// Size of the journal in MiB; the same for all.
+    /// Size of the journals in MiB.
     pub journal_mib: u32,
     /// A simulated device below each, in memory; else a file.
     pub model: Option<Model>,
-    /// Kernel ext4 mounts: name and mount options. The first is what ratios are to.
-    pub kernel: Vec<(String, String)>,
+    /// Kernel ext4 mounts. The first is what ratios are to.
+    pub kernel: Vec<KernelPeer>,
     /// The `stetfs` program, e.g. the running one.
     pub stetfs: Option<PathBuf>,
     /// StetFS mounts.
@@ -76,7 +89,11 @@ pub struct PeersConfig {
 impl PeersConfig {
     /// Kernel ext4 with ordered and with journalled data, and StetFS with the presets of these options.
     pub fn new(stetfs: Option<PathBuf>, presets: Vec<StetfsPeer>) -> Self {
-        let kernel = |mode: &str| (format!("ext4 {mode}"), format!("data={mode}"));
+        let kernel = |mode: &str| KernelPeer {
+            name: format!("ext4 {mode}"),
+            options: format!("data={mode}"),
+            journal_mib: None,
+        };
         Self {
             image_bytes: 2 << 30,
             journal_mib: 128,
@@ -155,16 +172,16 @@ impl Peers {
         if !rustix::process::geteuid().is_root() {
             return Err(anyhow!("setting up loop devices and mounts needs root"));
         }
-        let mut wanted: Vec<(String, Mounter, Option<Preset>)> = config
+        let mut wanted: Vec<(String, Mounter, Option<Preset>, Option<u32>)> = config
             .kernel
             .iter()
-            .map(|(name, options)| {
+            .map(|peer| {
                 let mounter = Mounter::Kernel {
                     fstype: "ext4".into(),
-                    options: options.clone(),
+                    options: peer.options.clone(),
                     direct_io: true,
                 };
-                (name.clone(), mounter, None)
+                (peer.name.clone(), mounter, None, peer.journal_mib)
             })
             .collect();
         if let Some(binary) = &config.stetfs {
@@ -175,13 +192,15 @@ impl Peers {
                     attach: Attach::Loop { direct_io: true },
                     deadline: None,
                 };
-                wanted.push((preset.name.clone(), mounter, Some(preset.journal()?)));
+                let journal = Some(preset.journal()?);
+                wanted.push((preset.name.clone(), mounter, journal, preset.journal_mib));
             }
         }
         let switch = Switch::remember();
         let mut peers = Vec::new();
-        for (name, mounter, preset) in wanted {
-            let peer = set_up_one(config, mounter, preset)
+        for (name, mounter, preset, journal_mib) in wanted {
+            let journal_mib = journal_mib.unwrap_or(config.journal_mib);
+            let peer = set_up_one(config, mounter, preset, journal_mib)
                 .with_context(|| format!("setting up {name}"))?;
             peers.push((name, Arc::new(Mutex::new(peer))));
         }
@@ -264,7 +283,12 @@ fn simulated(model: Model, image: &Image) -> Result<(Service, Image)> {
     Ok((service, Image::at(disk, scratch)))
 }
 
-fn set_up_one(config: &PeersConfig, mounter: Mounter, preset: Option<Preset>) -> Result<Peer> {
+fn set_up_one(
+    config: &PeersConfig,
+    mounter: Mounter,
+    preset: Option<Preset>,
+    journal_mib: u32,
+) -> Result<Peer> {
     // Zeroes of a device in memory take no time and no space.
     let image = match config.model {
         None => Image::written(config.image_bytes)?,
@@ -273,7 +297,7 @@ fn set_up_one(config: &PeersConfig, mounter: Mounter, preset: Option<Preset>) ->
     // Not lazily: the kernel would zero inode tables while the first workload runs. No discard: it would
     // punch the written image.
     let mkfs = Mkfs::new()
-        .journal_mib(config.journal_mib)
+        .journal_mib(journal_mib)
         .extended("lazy_itable_init=0")
         .extended("lazy_journal_init=0")
         .extended("nodiscard");

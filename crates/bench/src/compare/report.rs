@@ -7,10 +7,10 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
+use super::Counters;
 use super::figure;
 use super::stats::median;
 use super::work::Outcome;
-use super::{Counters, Workload};
 
 /// Which direction is good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,7 +85,7 @@ pub struct Report {
 }
 
 impl Report {
-    pub(super) fn new(targets: &[String], rounds: u32) -> Self {
+    pub(crate) fn new(targets: &[String], rounds: u32) -> Self {
         Self {
             targets: targets.to_vec(),
             rounds,
@@ -95,7 +95,7 @@ impl Report {
         }
     }
 
-    pub(super) fn add(&mut self, workload: Workload, outcomes: &BTreeMap<usize, Vec<Outcome>>) {
+    pub(crate) fn add(&mut self, workload: &str, outcomes: &BTreeMap<usize, Vec<Outcome>>) {
         let Some(first) = outcomes.get(&0).and_then(|runs| runs.first()) else {
             return;
         };
@@ -120,7 +120,7 @@ impl Report {
                 value.ratio = if base > 0.0 { value.median / base } else { 0.0 };
             }
             self.metrics.push(Metric {
-                workload: workload.name().to_owned(),
+                workload: workload.to_owned(),
                 title: sample.title.clone(),
                 unit: sample.unit.to_owned(),
                 better: sample.better,

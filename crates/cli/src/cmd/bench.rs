@@ -7,14 +7,19 @@ use crate::failure::{Code, Failure, Result};
 
 /// Measures and prints the report.
 pub(crate) fn run(command: &Bench, json: bool) -> Result {
-    let Bench::Compare(args) = command;
     let failed = |e: anyhow::Error| Failure::new(Code::System, format!("{e:#}"));
     // The running program, also when its file was replaced meanwhile.
-    let report = args.run(Path::new("/proc/self/exe")).map_err(failed)?;
-    if json {
-        println!("{}", report.json().map_err(failed)?);
-    } else {
-        print!("{}", report.text());
-    }
+    let program = Path::new("/proc/self/exe");
+    let (text, value) = match command {
+        Bench::Compare(args) => {
+            let report = args.run(program).map_err(failed)?;
+            (report.text(), report.json().map_err(failed)?)
+        }
+        Bench::Figure(args) => {
+            let figure = args.run(program).map_err(failed)?;
+            (figure.text(), figure.json().map_err(failed)?)
+        }
+    };
+    print!("{}", if json { value + "\n" } else { text });
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use std::io::{BufWriter, Write};
 
+use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use stetfs::{JournalRecord, JournalRecordKind};
 
@@ -19,7 +20,18 @@ pub(crate) fn info(args: &VolumeArg, json: bool) -> Result {
 /// `stetfs recover`.
 pub(crate) fn recover(args: &VolumeArg, json: bool) -> Result {
     log::to_stderr();
-    let done = stetfs::recover(&args.volume)?;
+    let bar = ProgressBar::new(0);
+    if let Ok(style) =
+        ProgressStyle::with_template("{bar:30} {pos}/{len} blocks, {elapsed}, {eta} left")
+    {
+        bar.set_style(style);
+    }
+    let done = stetfs::recover(&args.volume, &mut |done, of| {
+        bar.set_length(of);
+        bar.set_position(done);
+    });
+    bar.finish_and_clear();
+    let done = done?;
     if json {
         print::value(&json!(done), true);
         return Ok(());

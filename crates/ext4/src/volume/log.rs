@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use stetfs_block::BlockDevice;
-use stetfs_journal::{Cache, Canary, Journal, JournalConfig, Log, LogFeatures, LogFormat};
+use stetfs_journal::{
+    Cache, Canary, Journal, JournalConfig, Log, LogFeatures, LogFormat, RecoveryReport,
+};
 use stetfs_ondisk::ext4::features::{Compat, Incompat, RoCompat};
 use stetfs_ondisk::ext4::superblock::{State, Superblock};
 
@@ -89,14 +91,18 @@ impl VolumeLog {
     }
 
     /// Replays the log and empties it.
-    pub(super) fn replay(&self, blocks: u64) -> Result<()> {
-        let report = self.log.recover(blocks, false, &mut |_, _| {})?;
+    pub(super) fn replay(
+        &self,
+        blocks: u64,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<RecoveryReport> {
+        let report = self.log.recover(blocks, false, progress)?;
         tracing::info!(
             transactions = report.transactions,
             blocks = report.blocks,
             "journal recovered"
         );
-        Ok(())
+        Ok(report)
     }
 
     /// The log again, after a replay changed it.

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use stetfs_block::BlockDevice;
 use stetfs_cache::{CacheConfig, PolicyKind};
-use stetfs_journal::{Cache, Journal};
+use stetfs_journal::{Cache, Journal, RecoveryReport};
 use stetfs_ondisk::ext4::features::{Compat, Incompat, RoCompat};
 use stetfs_ondisk::ext4::inode::FULL_EXTRA_ISIZE;
 use stetfs_ondisk::ext4::superblock::{Geometry as Layout, State, SuperFlags, Superblock};
@@ -32,6 +32,19 @@ impl Fs {
     /// `Unsupported` names what this version cannot handle; `Corrupt` what is damaged; EROFS when the
     /// device cannot be written but would have to be.
     pub fn open(device: Arc<dyn BlockDevice>, opts: FsOptions) -> Result<Arc<Fs>> {
+        Fs::open_watched(device, opts, &mut |_, _| {})
+    }
+
+    /// [`open`](Self::open), telling how far the replay of the journal is: (done, of), first in log blocks, then in blocks
+    /// that go home.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_watched(
+        device: Arc<dyn BlockDevice>,
+        opts: FsOptions,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Arc<Fs>> {
         if !opts.read_only && (device.read_only() || opts.no_recovery) {
             return Err(FsError::Errno(libc::EROFS));
         }
@@ -52,11 +65,12 @@ impl Fs {
         if opts.read_only && !opts.no_recovery && log.as_ref().is_some_and(VolumeLog::is_dirty) {
             mmp::check(&device, &sb, &layout, opts.mmp_second)?;
         }
+        let mut recovered = None;
         if !opts.no_recovery
             && let Some(found) = log.take()
         {
-            let (recovered, now) = recover(found, &*device, sb)?;
-            (log, sb) = (Some(recovered), now);
+            let (found, report, now) = recover(found, &*device, sb, progress)?;
+            (log, recovered, sb) = (Some(found), report, now);
             layout = sb.geometry()?;
             check_size(&layout, &*device)?;
         }
@@ -101,6 +115,7 @@ impl Fs {
             journal,
             sb: state,
             inodes: InodeCache::default(),
+            recovered,
             orphans,
             rename_lock: Mutex::new(Rank::Rename, ()),
             generation: AtomicU32::new(seed()),
@@ -179,22 +194,24 @@ pub(super) fn check_size(layout: &Layout, device: &dyn BlockDevice) -> Result<()
     Ok(())
 }
 
-/// Replays the log if there is something in it. Gives the log and the superblock as they are then.
+/// Replays the log if there is something in it. Gives the log as it is then, what was replayed, and the superblock.
 fn recover(
     log: VolumeLog,
     device: &dyn BlockDevice,
     before: Superblock,
-) -> Result<(VolumeLog, Superblock)> {
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<(VolumeLog, Option<RecoveryReport>, Superblock)> {
     let marked = before.incompat().contains(Incompat::RECOVER);
     if !log.is_dirty() && !marked {
-        return Ok((log, before));
+        return Ok((log, None, before));
     }
     if device.read_only() {
         tracing::error!("the journal must be replayed, but the device cannot be written");
         return Err(FsError::Errno(libc::EROFS));
     }
+    let mut report = None;
     if log.is_dirty() {
-        log.replay(before.blocks_count())?;
+        report = Some(log.replay(before.blocks_count(), progress)?);
     }
     let log = log.reopen()?;
     let replayed = read_superblock(device)?;
@@ -206,7 +223,7 @@ fn recover(
     sb.encode(&mut bytes)?;
     device.write(stetfs_ondisk::ext4::superblock::SUPERBLOCK_OFFSET, &bytes)?;
     device.flush()?;
-    Ok((log, sb))
+    Ok((log, report, sb))
 }
 
 fn geometry(sb: &Superblock, layout: Layout) -> Geometry {

@@ -127,6 +127,11 @@ impl Fs {
         Ok(())
     }
 
+    /// What was replayed of the journal when the volume was opened.
+    pub fn recovered(&self) -> Option<&stetfs_journal::RecoveryReport> {
+        self.recovered.as_ref()
+    }
+
     /// How many inodes of an earlier mount were deleted or truncated when the volume was opened.
     pub fn orphans_finished(&self) -> u64 {
         self.orphans.finished.load(Ordering::Relaxed)

@@ -122,19 +122,21 @@ impl Workload {
     }
 }
 
+pub(crate) use profile::text;
+
 /// One number that a run gave.
 #[derive(Clone, Debug)]
-pub(super) struct Measured {
-    pub(super) title: String,
-    pub(super) unit: &'static str,
-    pub(super) better: Better,
-    pub(super) value: f64,
+pub(crate) struct Measured {
+    pub(crate) title: String,
+    pub(crate) unit: &'static str,
+    pub(crate) better: Better,
+    pub(crate) value: f64,
     /// What the block device got meanwhile, per operation.
-    pub(super) device: Option<Counters>,
+    pub(crate) device: Option<Counters>,
 }
 
 /// What one run of a workload gave.
-pub(super) type Outcome = Vec<Measured>;
+pub(crate) type Outcome = Vec<Measured>;
 
 /// Measures a piece of work: time, and what reaches the device.
 pub(super) struct Meter<'t> {

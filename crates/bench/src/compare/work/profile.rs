@@ -141,7 +141,7 @@ fn path(dir: &Path, n: u64, profile: &Profile) -> PathBuf {
 }
 
 /// Words in random order.
-fn text(bytes: usize) -> Vec<u8> {
+pub(crate) fn text(bytes: usize) -> Vec<u8> {
     let mut rng = fastrand::Rng::with_seed(11);
     let words: Vec<String> = (0..2_000)
         .map(|_| {

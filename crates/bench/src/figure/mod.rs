@@ -1,0 +1,198 @@
+//! Figures of the papers, run again.
+//!
+//! A figure is a comparison of certain mounts on certain devices, or a measurement of its own, and what the paper says.
+
+mod ldj;
+mod recovery;
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use stetfs_flash::Model;
+
+use crate::compare::{CompareConfig, KernelPeer, Peers, PeersConfig, Report, StetfsPeer, Workload};
+
+/// The figures there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Name {
+    /// LDJ, figure 4 and tables 1 and 2: server profiles.
+    LdjServers,
+    /// LDJ, figure 6 and table 1: git clone, SQLite, a stream that does not compress.
+    LdjApplications,
+    /// LDJ, figures 7 and 8: against the size of the journal.
+    LdjJournalSize,
+    /// LDJ, figure 9: the time of a recovery.
+    LdjRecovery,
+}
+
+/// Arguments of `bench figure`.
+#[derive(Clone, Debug, Args)]
+pub struct FigureArgs {
+    /// Which one.
+    name: Name,
+    /// Devices to run it on: sata-ssd, nvme-ssd, disk (simulated, in memory), or file (a loop device over a written file).
+    #[arg(long = "device", value_name = "NAME", value_parser = device)]
+    devices: Vec<Device>,
+    /// Rounds of each workload.
+    #[arg(short, long, default_value_t = 3)]
+    rounds: u32,
+    /// A first look: less work a round.
+    #[arg(long)]
+    quick: bool,
+    /// Also write the tables, JSON and SVG files into this directory.
+    #[arg(short, long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+/// What a figure is run on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Device(Option<Model>);
+
+impl Device {
+    fn name(self) -> &'static str {
+        self.0.map_or("file", |model| model.name)
+    }
+}
+
+fn device(text: &str) -> std::result::Result<Device, String> {
+    match text {
+        "file" => Ok(Device(None)),
+        _ => text
+            .parse()
+            .map(|model| Device(Some(model)))
+            .map_err(|e: stetfs_flash::UnknownModel| format!("{e}, and file")),
+    }
+}
+
+/// One table of a figure.
+#[derive(Clone, Debug, Serialize)]
+pub struct Part {
+    /// The device, and what else is the same all through it.
+    pub title: String,
+    /// What was measured.
+    pub report: Report,
+}
+
+/// A figure, measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figure {
+    /// Its name.
+    pub name: String,
+    /// What the paper says.
+    pub paper: &'static str,
+    /// Our numbers.
+    pub parts: Vec<Part>,
+}
+
+impl Figure {
+    /// For a terminal.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        for part in &self.parts {
+            let _ = writeln!(out, "{}\n{}", part.title, part.report.text());
+        }
+        let _ = writeln!(out, "The paper: {}", self.paper);
+        out
+    }
+
+    /// As JSON.
+    ///
+    /// # Errors
+    /// A number that JSON has not.
+    pub fn json(&self) -> Result<String> {
+        Ok(serde_json::to_string_pretty(self)?)
+    }
+
+    fn write(&self, dir: &Path) -> Result<()> {
+        for part in &self.parts {
+            let name: String = part
+                .title
+                .chars()
+                .map(|c| if c.is_alphanumeric() { c } else { '-' })
+                .collect();
+            part.report.write(&dir.join(name))?;
+        }
+        let write = |name: String, content: String| {
+            let path = dir.join(name);
+            std::fs::write(&path, content).with_context(|| format!("writing {}", path.display()))
+        };
+        write(format!("{}.txt", self.name), self.text())?;
+        write(format!("{}.json", self.name), self.json()?)
+    }
+}
+
+/// Some mounts under some workloads.
+struct Spec {
+    kernel: Vec<KernelPeer>,
+    stetfs: Vec<StetfsPeer>,
+    workloads: Vec<Workload>,
+    image_mib: u64,
+}
+
+impl FigureArgs {
+    /// Measures; `stetfs` is the program to mount with.
+    ///
+    /// # Errors
+    /// Not root, or something could not be set up.
+    pub fn run(&self, stetfs: &Path) -> Result<Figure> {
+        let name = self
+            .name
+            .to_possible_value()
+            .map_or_else(String::new, |v| v.get_name().to_owned());
+        let (paper, parts) = match self.name {
+            Name::LdjServers => (ldj::SERVERS, self.compare(stetfs, &ldj::servers())?),
+            Name::LdjApplications => (
+                ldj::APPLICATIONS,
+                self.compare(stetfs, &ldj::applications())?,
+            ),
+            Name::LdjJournalSize => (
+                ldj::JOURNAL_SIZE,
+                self.compare(stetfs, &ldj::journal_size())?,
+            ),
+            Name::LdjRecovery => (ldj::RECOVERY, recovery::measure(self)?),
+        };
+        let figure = Figure { name, paper, parts };
+        if let Some(dir) = &self.out {
+            figure.write(dir)?;
+        }
+        Ok(figure)
+    }
+
+    fn devices(&self) -> Vec<Device> {
+        if !self.devices.is_empty() {
+            return self.devices.clone();
+        }
+        let simulated = Model::ALL.map(|model| Device(Some(model)));
+        [&[Device(None)][..], &simulated].concat()
+    }
+
+    fn compare(&self, stetfs: &Path, spec: &Spec) -> Result<Vec<Part>> {
+        self.devices()
+            .into_iter()
+            .map(|device| {
+                let config = PeersConfig {
+                    image_bytes: spec.image_mib << 20,
+                    model: device.0,
+                    kernel: spec.kernel.clone(),
+                    ..PeersConfig::new(Some(stetfs.to_owned()), spec.stetfs.clone())
+                };
+                let report = Peers::compare(&config, |c| {
+                    let c = if self.quick { c.quick() } else { c };
+                    CompareConfig {
+                        workloads: spec.workloads.clone(),
+                        rounds: self.rounds,
+                        ..c
+                    }
+                })
+                .with_context(|| format!("on {}", device.name()))?;
+                Ok(Part {
+                    title: device.name().to_owned(),
+                    report,
+                })
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,162 @@
+//! The time of a recovery: the same work logged in each way, a crash, and the next opening.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use stetfs::{
+    BlockDevice, Compression, Ctx, DeviceOptions, FileDevice, FsOptions, MemDevice, Preset,
+    ROOT_INO, SetAttr, VolumeOptions,
+};
+use stetfs_flash::Timed;
+use stetfs_testkit::{Image, Mkfs};
+
+use super::{Device, FigureArgs, Part};
+use crate::compare::{Better, Measured, Outcome, Report};
+
+/// Bytes of file data in the log when the crash comes; a fifth with --quick.
+const LOGGED: u64 = 400 << 20;
+/// Bytes of the files, which are written again and again: each block goes home once.
+const FILES: u64 = 12 << 20;
+/// Bytes of a write; one in eight is followed by an fsync.
+const WRITE: usize = 64 << 10;
+/// The journal holds it all, MiB.
+const JOURNAL: u32 = 1024;
+
+const KINDS: [(&str, Preset, Option<Compression>); 5] = [
+    ("stetfs data", Preset::Data, None),
+    ("ldj none", Preset::Ldj, Some(Compression::None)),
+    ("ldj lz4", Preset::Ldj, Some(Compression::Lz4)),
+    ("ldj zstd", Preset::Ldj, Some(Compression::Zstd)),
+    ("ldj auto", Preset::Ldj, Some(Compression::Auto)),
+];
+const E2FSCK: &str = "e2fsck, of stetfs data";
+
+pub(super) fn measure(args: &FigureArgs) -> Result<Vec<Part>> {
+    let image = Image::sparse(2 << 30)?;
+    image.mkfs(&Mkfs::new().journal_mib(JOURNAL))?;
+    let fresh = MemDevice::load(image.path())?;
+    let bytes = if args.quick { LOGGED / 5 } else { LOGGED };
+    let mut crashed = Vec::new();
+    for (name, preset, compression) in KINDS {
+        let (device, logged) = crash(&fresh, preset, compression, bytes)
+            .with_context(|| format!("filling the log of {name}"))?;
+        crashed.push((format!("{name}, {} MiB", logged >> 20), device));
+    }
+    args.devices()
+        .into_iter()
+        .map(|device| one(args, device, &crashed))
+        .collect()
+}
+
+fn one(args: &FigureArgs, device: Device, crashed: &[(String, MemDevice)]) -> Result<Part> {
+    let mut names: Vec<String> = crashed.iter().map(|(name, _)| name.clone()).collect();
+    let on_file = device.0.is_none();
+    if on_file {
+        names.push(E2FSCK.into());
+    }
+    let mut outcomes: BTreeMap<usize, Vec<Outcome>> = BTreeMap::new();
+    for _ in 0..args.rounds.max(1) {
+        for (i, (name, volume)) in crashed.iter().enumerate() {
+            let seconds = match device.0 {
+                Some(model) => recover(Arc::new(Timed::new(volume.fork(), model))),
+                None => on_a_file(volume, |image| {
+                    let device = FileDevice::open(image.path(), DeviceOptions::default())?;
+                    recover(Arc::new(device))
+                }),
+            }
+            .with_context(|| format!("recovering {name}"))?;
+            outcomes.entry(i).or_default().push(outcome(seconds));
+        }
+        if let Some((_, volume)) = crashed.first().filter(|_| on_file) {
+            let seconds = on_a_file(volume, |image| {
+                let start = Instant::now();
+                image.e2fsck_replay()?;
+                Ok(start.elapsed().as_secs_f64())
+            })?;
+            outcomes
+                .entry(crashed.len())
+                .or_default()
+                .push(outcome(seconds));
+        }
+    }
+    let mut report = Report::new(&names, args.rounds.max(1));
+    report.add("recovery", &outcomes);
+    Ok(Part {
+        title: device.name().to_owned(),
+        report,
+    })
+}
+
+fn outcome(seconds: f64) -> Outcome {
+    vec![Measured {
+        title: "recovery".into(),
+        unit: "s",
+        better: Better::Lower,
+        value: seconds,
+        device: None,
+    }]
+}
+
+/// Works on a copy of the volume in a file that the host's cache does not hold.
+fn on_a_file(volume: &MemDevice, work: impl FnOnce(&Image) -> Result<f64>) -> Result<f64> {
+    let image = Image::sparse(0)?;
+    volume.save(image.path())?;
+    std::fs::File::open(image.path())?.sync_all()?;
+    // Only root may; others measure a warm cache.
+    let _ = std::fs::write("/proc/sys/vm/drop_caches", "3");
+    work(&image)
+}
+
+fn recover(device: Arc<dyn BlockDevice>) -> Result<f64> {
+    let start = Instant::now();
+    let fs = stetfs::Fs::open(device, FsOptions::default())?;
+    let seconds = start.elapsed().as_secs_f64();
+    ensure!(fs.recovered().is_some(), "there was nothing to recover");
+    Ok(seconds)
+}
+
+/// A volume with so many bytes of file data in its log, and the bytes of the log that they take.
+fn crash(
+    fresh: &MemDevice,
+    preset: Preset,
+    compression: Option<Compression>,
+    bytes: u64,
+) -> Result<(MemDevice, u64)> {
+    let device = Arc::new(fresh.fork());
+    let options = VolumeOptions {
+        preset,
+        compression,
+        ..VolumeOptions::default()
+    };
+    let fs = stetfs::Fs::open(device.clone(), options.fs_options())?;
+    let ctx = Ctx::default();
+    let (attr, file) = fs.create(&ctx, ROOT_INO, b"file", 0o644, 0, libc::O_RDWR)?;
+    let set = SetAttr {
+        size: Some(FILES),
+        ..SetAttr::default()
+    };
+    fs.setattr(&ctx, attr.ino, &set)?;
+    let mut rng = fastrand::Rng::with_seed(5);
+    let text = crate::compare::text(4 << 20);
+    for i in 0..bytes / WRITE as u64 {
+        let from = rng.usize(0..text.len() - WRITE);
+        let at = rng.u64(0..FILES / WRITE as u64) * WRITE as u64;
+        let data = text.get(from..from + WRITE).unwrap_or_default();
+        fs.write(&ctx, &file, at, data, false)?;
+        if i % 8 == 7 {
+            let (send, done) = std::sync::mpsc::channel();
+            fs.fsync(&file, false, Box::new(move |r| drop(send.send(r))));
+            done.recv().context("no answer to fsync")??;
+        }
+    }
+    let stats = fs.stats().journal;
+    ensure!(
+        stats.checkpoints == 0,
+        "a checkpoint came before the crash: {stats:?}"
+    );
+    let crashed = device.fork();
+    drop((file, fs));
+    Ok((crashed, stats.bytes_logged))
+}
