@@ -34,7 +34,7 @@ const KINDS: [(&str, Preset, Option<Compression>); 5] = [
 const E2FSCK: &str = "e2fsck, of stetfs data";
 
 pub(super) fn measure(args: &FigureArgs) -> Result<Vec<Part>> {
-    let image = Image::sparse(2 << 30)?;
+    let image = Image::sparse(4 << 30)?;
     image.mkfs(&Mkfs::new().journal_mib(JOURNAL))?;
     let fresh = MemDevice::load(image.path())?;
     let bytes = if args.quick { LOGGED / 5 } else { LOGGED };

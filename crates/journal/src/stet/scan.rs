@@ -1,8 +1,8 @@
-//! Finding the frames of a lane: read ahead in large pieces, proven one after the other.
+//! Finding the frames of a lane.
+//!
+//! A frame is written when the one before it is durable. So all but the last frame of a lane were whole once, and their
+//! heads are enough to find them; what is read of their chunks is proven then. Of the last one everything is proven.
 
-use std::thread;
-
-use crossbeam_channel::Receiver;
 use stetfs_ondisk::stet::frame::{self, Frame};
 
 use super::codec::StetCodec;
@@ -11,17 +11,15 @@ use crate::error::Result;
 use crate::ids::{CommitPoint, Lane, TxId};
 use crate::policy::{EndReason, ImageRef, LogTail, Medium, Scan, ScannedTx};
 
-/// Bytes read at first; each further piece is twice as long …
+/// Bytes read at a place that does not follow what was read before; each further piece is twice as long …
 const FIRST: u64 = 64 << 10;
 /// … up to this.
 const PIECE: u64 = 4 << 20;
-/// Lanes from this size on are read ahead by a thread of its own, bytes.
-const AHEAD: u64 = 4 << 20;
 /// A frame above this is proven chunk by chunk instead of in one piece, bytes.
 const LARGE: u64 = 64 << 20;
-/// So far behind the end a frame is sought that proves that the end is damage, bytes: farther than the longest frame
-/// that is ever written.
-const LOOK_BEHIND: u64 = 32 << 20;
+/// So far behind the end a frame is sought that proves that the end is damage, bytes: as far as the longest frame of a
+/// journal with the default memory reaches.
+const LOOK_BEHIND: u64 = 17 << 20;
 
 /// Reads the log from its tail to where it ends.
 ///
@@ -35,27 +33,22 @@ pub(super) fn scan(
 ) -> Result<Scan> {
     // The first frame of an empty lane goes to its start.
     let start = tail.at.unwrap_or(log.first());
-    let size = codec.size() as u64;
-    let mut pieces = Pieces {
+    let window = Window {
         log,
         start,
-        next: 0,
-        blocks: (FIRST / size).max(1),
-        longest: (PIECE / size).max(1),
+        size: codec.size(),
+        first: 0,
+        bytes: Vec::new(),
+        piece: 0,
     };
-    let scanner = |source| Scanner {
+    let mut scanner = Scanner {
         codec,
         log,
         start,
-        window: Window {
-            source,
-            first: 0,
-            bytes: Vec::new(),
-            size: codec.size(),
-        },
+        window,
     };
     if tail.at.is_none() {
-        let found = scanner(Source::Here(pieces)).newer_at(0, tail.seq)?;
+        let found = scanner.newer_at(0, tail.seq)?;
         return Ok(Scan {
             txs: Vec::new(),
             end: found.map_or(EndReason::Empty, |seq| {
@@ -67,89 +60,63 @@ pub(super) fn scan(
             next_seq: tail.seq,
         });
     }
-    if log.capacity() * size < AHEAD {
-        return scanner(Source::Here(pieces)).run(tail.seq, progress);
-    }
-    thread::scope(|scope| {
-        let (send, receive) = crossbeam_channel::bounded(1);
-        scope.spawn(move || {
-            while let Some(piece) = pieces.read().transpose() {
-                // The scan is over.
-                if send.send(piece).is_err() {
-                    break;
-                }
-            }
-        });
-        scanner(Source::Ahead(receive)).run(tail.seq, progress)
-    })
+    scanner.run(tail.seq, progress)
 }
 
-/// The lane in pieces, from the tail once round.
-struct Pieces<'a> {
+/// A part of the lane in memory.
+struct Window<'a> {
     log: &'a dyn Medium,
     start: u64,
-    /// Blocks from the tail.
-    next: u64,
-    blocks: u64,
-    longest: u64,
-}
-
-impl Pieces<'_> {
-    fn read(&mut self) -> Result<Option<Vec<u8>>> {
-        let count = self.blocks.min(self.log.capacity() - self.next);
-        if count == 0 {
-            return Ok(None);
-        }
-        let at = self.log.advance(self.start, self.next);
-        let bytes = joined(&self.log.read(at, count)?);
-        self.next += count;
-        self.blocks = (self.blocks * 2).min(self.longest);
-        Ok(Some(bytes))
-    }
-}
-
-enum Source<'a> {
-    Here(Pieces<'a>),
-    Ahead(Receiver<Result<Vec<u8>>>),
-}
-
-/// What was read of the lane and may still be needed.
-struct Window<'a> {
-    source: Source<'a>,
+    /// Bytes in a block.
+    size: usize,
     /// Blocks from the tail.
     first: u64,
     bytes: Vec<u8>,
-    size: usize,
+    /// Blocks of the last piece that was read.
+    piece: u64,
 }
 
 impl Window<'_> {
-    /// So many blocks, `distance` blocks after the tail; fewer where the lane has been once round. What lies before is
-    /// forgotten.
+    /// So many blocks, `distance` blocks after the tail; fewer where the lane has been once round.
     fn get(&mut self, distance: u64, blocks: u64) -> Result<&[u8]> {
-        self.forget(distance);
-        while self.bytes.len() < (distance - self.first + blocks) as usize * self.size {
-            let piece = match &mut self.source {
-                Source::Here(pieces) => pieces.read()?,
-                Source::Ahead(pieces) => pieces.recv().ok().transpose()?,
-            };
-            let Some(piece) = piece else { break };
-            self.bytes.extend_from_slice(&piece);
-            self.forget(distance);
+        let size = self.size as u64;
+        let end = self.first + self.bytes.len() as u64 / size;
+        if distance < self.first || distance > end {
+            self.bytes.clear();
+            self.first = distance;
+            self.piece = 0;
+        } else if distance + blocks > end {
+            self.bytes
+                .drain(..(distance - self.first) as usize * self.size);
+            self.first = distance;
+        }
+        let wanted = distance + blocks;
+        loop {
+            let have = self.first + self.bytes.len() as u64 / size;
+            let left = self.log.capacity().saturating_sub(have);
+            if have >= wanted || left == 0 {
+                break;
+            }
+            self.piece = match self.piece {
+                0 => FIRST / size,
+                piece => (piece * 2).min(PIECE / size),
+            }
+            .max(1);
+            let count = self.piece.max(wanted - have).min(left);
+            let at = self.log.advance(self.start, have);
+            self.bytes.extend(joined(&self.log.read(at, count)?));
         }
         let from = (distance - self.first) as usize * self.size;
         let to = (from + blocks as usize * self.size).min(self.bytes.len());
         Ok(self.bytes.get(from..to).unwrap_or_default())
     }
+}
 
-    /// Drops whole blocks before `distance`, once they are many.
-    fn forget(&mut self, distance: u64) {
-        let before = (distance.saturating_sub(self.first) as usize).saturating_mul(self.size);
-        let gone = before.min(self.bytes.len());
-        if gone >= PIECE as usize || gone == self.bytes.len() {
-            self.bytes.drain(..gone);
-            self.first += (gone / self.size) as u64;
-        }
-    }
+/// A frame whose head is proven: how far behind the tail it is, and its length, in blocks.
+struct Found {
+    frame: Frame,
+    distance: u64,
+    blocks: u64,
 }
 
 struct Scanner<'a> {
@@ -163,20 +130,27 @@ impl Scanner<'_> {
     fn run(mut self, seq: u64, progress: &mut dyn FnMut(u64, u64)) -> Result<Scan> {
         let (lane, capacity) = (self.log.lane(), self.log.capacity());
         let mut txs = Vec::new();
-        let mut next_seq = seq;
-        let mut used = 0;
+        let mut last: Option<Found> = None;
+        let (mut used, mut next_seq) = (0, seq);
         let end = loop {
             progress(used, capacity);
-            if used >= capacity {
-                break EndReason::NoNext("the lane is full".into());
+            let next = self.head(used, next_seq)?;
+            if let Some(found) = last.take() {
+                let known = matches!(&next, Ok(next) if !next.frame.unordered);
+                if !known && let Err(why) = self.prove(&found)? {
+                    (used, next_seq) = (found.distance, found.frame.seq);
+                    break EndReason::Torn(why);
+                }
+                txs.push(self.transaction(found));
             }
-            let (frame, blocks) = match self.next(used, next_seq)? {
-                Ok(found) => found,
+            match next {
+                Ok(found) => {
+                    next_seq += 1;
+                    used += found.blocks;
+                    last = Some(found);
+                }
                 Err(end) => break end,
-            };
-            txs.push(self.transaction(frame, self.log.advance(self.start, used), blocks));
-            next_seq += 1;
-            used += blocks;
+            }
         };
         let end = match (&end, self.newer(used, next_seq)?) {
             (EndReason::Torn(why) | EndReason::NoNext(why), Some(newer)) => {
@@ -191,21 +165,17 @@ impl Scanner<'_> {
         Ok(Scan { txs, end, next_seq })
     }
 
-    /// Proves the frame `distance` blocks after the tail, which must be `seq`; gives it and its blocks.
-    fn next(
-        &mut self,
-        distance: u64,
-        seq: u64,
-    ) -> Result<std::result::Result<(Frame, u64), EndReason>> {
-        let codec = self.codec;
+    /// Proves the head of the frame `distance` blocks after the tail, which must be `seq`.
+    fn head(&mut self, distance: u64, seq: u64) -> Result<std::result::Result<Found, EndReason>> {
         let (lane, capacity) = (self.log.lane(), self.log.capacity());
-        let at = self.log.advance(self.start, distance);
-        let first = self.window.get(distance, 1)?;
-        let glance = match frame::glance(first, capacity) {
+        if distance >= capacity {
+            return Ok(Err(EndReason::NoNext("the lane is full".into())));
+        }
+        let glance = match frame::glance(self.window.get(distance, 1)?, capacity) {
             Ok(glance) => glance,
             Err(e) => return Ok(Err(EndReason::NoNext(e.to_string()))),
         };
-        if (glance.epoch, glance.lane, glance.seq) != (codec.epoch, lane.0, seq) {
+        if (glance.epoch, glance.lane, glance.seq) != (self.codec.epoch, lane.0, seq) {
             return Ok(Err(EndReason::NoNext(format!(
                 "frame {} of lane {}, epoch {:016x}, where frame {seq} of lane {} was to follow",
                 glance.seq, glance.lane, glance.epoch, lane.0
@@ -215,31 +185,40 @@ impl Scanner<'_> {
             let why = format!("a frame of {} blocks", glance.blocks);
             return Ok(Err(EndReason::NoNext(why)));
         }
-        let frame = match codec.head(self.window.get(distance, glance.head_blocks)?) {
-            Ok(frame) => frame,
-            Err(e) => return Ok(Err(EndReason::Torn(e.to_string()))),
-        };
-        let size = codec.size() as u64;
-        if glance.blocks * size > LARGE {
+        let bytes = self.window.get(distance, glance.head_blocks)?;
+        Ok(match self.codec.head(bytes) {
+            Ok(frame) => Ok(Found {
+                frame,
+                distance,
+                blocks: glance.blocks,
+            }),
+            Err(e) => Err(EndReason::Torn(e.to_string())),
+        })
+    }
+
+    /// Proves the chunks of a frame; else says what is wrong.
+    fn prove(&mut self, found: &Found) -> Result<std::result::Result<(), String>> {
+        let (codec, frame) = (self.codec, &found.frame);
+        let at = self.log.advance(self.start, found.distance);
+        if found.blocks * codec.size() as u64 > LARGE {
             for index in 0..frame.chunks.len() {
-                if let Err(e) = codec.read_stored(self.log, at, &frame, index)? {
-                    return Ok(Err(EndReason::Torn(e.to_string())));
+                if let Err(e) = codec.read_stored(self.log, at, frame, index)? {
+                    return Ok(Err(e.to_string()));
                 }
             }
-            return Ok(Ok((frame, glance.blocks)));
+            return Ok(Ok(()));
         }
-        let bytes = self.window.get(distance, glance.blocks)?;
+        let bytes = self.window.get(found.distance, found.blocks)?;
         let places = frame.places(codec.size());
         for (index, (chunk, from)) in frame.chunks.iter().zip(&places).enumerate() {
             let to = *from as usize + chunk.stored as usize;
             let stored = bytes.get(*from as usize..to).unwrap_or_default();
-            if !codec.chunk_is_whole(&frame, index, stored) {
+            if !codec.chunk_is_whole(frame, index, stored) {
                 let what = format!("chunk {index} does not match its checksum");
-                let e = corrupt(at, &frame, what);
-                return Ok(Err(EndReason::Torn(e.to_string())));
+                return Ok(Err(corrupt(at, frame, what).to_string()));
             }
         }
-        Ok(Ok((frame, glance.blocks)))
+        Ok(Ok(()))
     }
 
     /// A frame of this lane behind `distance` that proves itself and is newer than `seq`. Such a one was written when
@@ -274,7 +253,13 @@ impl Scanner<'_> {
         Ok(self.codec.head(head).ok().map(|frame| frame.seq))
     }
 
-    fn transaction(&self, frame: Frame, at: u64, blocks: u64) -> ScannedTx {
+    fn transaction(&self, found: Found) -> ScannedTx {
+        let Found {
+            frame,
+            distance,
+            blocks,
+        } = found;
+        let at = self.log.advance(self.start, distance);
         let mut edges = CommitPoint::none();
         for (lane, seq) in &frame.edges {
             edges.add(TxId {
