@@ -3,14 +3,17 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use stetfs_crash::canary;
-use stetfs_crash::explore::{Config, Often, Outcome, Progress, Source, explore};
+use stetfs_crash::explore::{Config, Failure, Often, Outcome, Progress, Source, explore};
 use stetfs_crash::faults::{self, Fault};
+use stetfs_crash::html;
 use stetfs_crash::judge::{Checks, Oracle};
 use stetfs_crash::record::Recording;
+use stetfs_crash::report::Report;
 use stetfs_crash::setup::{JournalSpec, Shape};
 use stetfs_crash::shrink::shrink;
 use stetfs_crash::state::StateId;
@@ -171,6 +174,36 @@ fn a_promise_that_nobody_gave_is_found_repeated_and_shrunk() {
         "{}",
         small.text()
     );
+    page_shows(small, record);
+}
+
+/// The page of a failure has its words, the script, the log, and what the two trees differ in.
+fn page_shows(mut failure: Failure, recording: Recording) {
+    failure.record = Some("here".into());
+    let script = failure.script.clone().unwrap();
+    let report = Report {
+        journal: recording.header.journal.clone(),
+        workload: "<smoke>".into(),
+        block: recording.header.block,
+        seed: SEED,
+        states_per_second: 1.0,
+        outcome: Outcome {
+            findings: vec![failure],
+            ..Outcome::default()
+        },
+    };
+    let page = html::page(&report, &BTreeMap::from([("here".into(), recording)]));
+    let path = script.split_whitespace().nth(1).unwrap();
+    for part in [
+        "&lt;smoke&gt;",
+        "not the state after operation 1",
+        script.trim(),
+        "class=\"cut\"",
+        "class=\"flush\"",
+        &format!("<tr class=\"bad\"><td>/{path}</td>"),
+    ] {
+        assert!(page.contains(part), "{part} is not in {page}");
+    }
 }
 
 /// Rot in what checksums cover is never silent; what cannot be noticed is counted as such.
