@@ -124,6 +124,7 @@ Options, separated by commas:
                             what to do when damage is found (as the volume says)
   sync, dirsync             every write, or change of names, is durable when it returns
   norecovery, noload        do not replay the journal (with ro)
+  journal_path=PATH         where the journal is, on a volume with it on another device
   nobarrier, barrier=0      no flushes: fast, and not safe against power failure
   journal_async_commit      commit blocks do not wait for the log before them
   allow_other, noallow_other

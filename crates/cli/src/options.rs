@@ -1,6 +1,6 @@
 //! `-o` options of mount, as mount(8), fstab and ext4 users write them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use stetfs::{Atime, Compression, Direct, FsOptions, OnError, Preset, VolumeOptions};
 use stetfs_fuse::{IoUring, MountOptions, ServeOptions, VolumeFsOptions};
@@ -22,6 +22,7 @@ pub(crate) struct Options {
     pub(crate) on_error: Option<OnError>,
     pub(crate) allow_other: Option<bool>,
     pub(crate) no_recovery: bool,
+    pub(crate) journal_path: Option<PathBuf>,
     pub(crate) threads: usize,
     pub(crate) io_uring: IoUring,
     pub(crate) direct_io: bool,
@@ -151,6 +152,10 @@ fn apply(
             &mut o.preset,
             required(value, |v| v.parse().map_err(|e| format!("{e}"))).map(Some),
         ),
+        "journal_path" => set(
+            &mut o.journal_path,
+            required(value, |v| std::path::absolute(v).map_err(|e| e.to_string())).map(Some),
+        ),
         "compress" => set(&mut o.compression, required(value, str::parse).map(Some)),
         "chunk" => set(&mut o.chunk, required(value, stetfs::size::chunk).map(Some)),
         "commit" => set(&mut o.commit_secs, required(value, number).map(Some)),
@@ -240,6 +245,7 @@ impl Options {
             fs,
             compression: self.compression,
             chunk: self.chunk,
+            journal_path: self.journal_path.clone(),
             direct: Direct::Auto,
             ..Default::default()
         })

@@ -32,4 +32,4 @@ pub use error::{FsError, Result};
 pub use fs::{Fs, Geometry};
 pub use inode::OpenInode;
 pub use types::*;
-pub use volume::{Inspection, inspect, set_panic_hook};
+pub use volume::{Inspection, inspect, journal_device, set_panic_hook};

@@ -10,6 +10,7 @@
 //! ```
 
 mod dump;
+mod external;
 mod info;
 mod preset;
 mod recover;

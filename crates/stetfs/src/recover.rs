@@ -7,6 +7,7 @@ use serde::Serialize;
 use stetfs_block::{BlockDevice, FileDevice, OpenOptions};
 use stetfs_ext4::{Fs, FsOptions, Result, inspect};
 
+use crate::external;
 use crate::info::{self, RecoveryInfo};
 
 /// What a recovery did.
@@ -28,10 +29,12 @@ pub struct Recovered {
 /// `progress` gets (done, of), first in blocks of the log, then in blocks that go home.
 pub fn recover(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Recovered> {
     let device = FileDevice::open(path, OpenOptions::default())?;
+    let journal = external::journal(&device, None, OpenOptions::default())?;
+    let journal = journal.map(|j| j as Arc<dyn BlockDevice>);
     let device = Arc::new(device) as Arc<dyn BlockDevice>;
     let mut recovery = info::to_do(&inspect(Arc::clone(&device))?);
     if recovery.needed {
-        let fs = Fs::open_watched(device, FsOptions::default(), progress)?;
+        let fs = Fs::open_with(device, journal, FsOptions::default(), progress)?;
         if let Some(report) = fs.recovered() {
             recovery.transactions = report.transactions;
             recovery.blocks = report.blocks;

@@ -9,6 +9,7 @@ use stetfs_ext4::{Fs, FsError, FsOptions, Result};
 use stetfs_journal::LogFormat;
 use stetfs_journal::stet::{Compression, StetOptions};
 
+use crate::external;
 use crate::preset::Preset;
 
 /// How a volume is opened.
@@ -22,6 +23,8 @@ pub struct VolumeOptions {
     pub compression: Option<Compression>,
     /// Other than the preset's, in StetFS's own log: raw bytes of a chunk.
     pub chunk: Option<u32>,
+    /// Where the journal is, on a volume that has it on another device.
+    pub journal_path: Option<PathBuf>,
     /// Whether requests pass the host's page cache by.
     pub direct: Direct,
     /// Whether io_uring is used.
@@ -55,6 +58,8 @@ pub struct Volume {
     path: PathBuf,
     preset: Preset,
     device: Arc<FileDevice>,
+    /// The journal's, if that is another.
+    journal: Option<Arc<FileDevice>>,
     fs: Arc<Fs>,
 }
 
@@ -80,23 +85,36 @@ impl Volume {
             other => other?,
         };
         let device = Arc::new(device);
-        Volume::start(path.to_owned(), device, options)
+        let how = OpenOptions {
+            read_only: device.read_only(),
+            direct: options.direct,
+            uring: options.uring,
+        };
+        let journal = external::journal(&device, options.journal_path.as_deref(), how)?;
+        Volume::start(path.to_owned(), device, journal, options)
     }
 
     fn start(
         path: PathBuf,
         device: Arc<FileDevice>,
+        journal: Option<Arc<FileDevice>>,
         options: &VolumeOptions,
     ) -> Result<Arc<Volume>> {
-        let fs = Fs::open(
+        let fs = Fs::open_with(
             Arc::clone(&device) as Arc<dyn BlockDevice>,
+            journal.clone().map(|j| j as Arc<dyn BlockDevice>),
             options.fs_options(),
+            &mut |_, _| {},
         )?;
         device.fit_granularity(fs.statfs().block_size)?;
+        if let Some(journal) = &journal {
+            journal.fit_granularity(fs.statfs().block_size)?;
+        }
         Ok(Arc::new(Volume {
             path,
             preset: options.preset,
             device,
+            journal,
             fs,
         }))
     }
@@ -109,7 +127,12 @@ impl Volume {
     pub fn reopen(&self, options: &VolumeOptions) -> Result<Arc<Volume>> {
         self.may_reopen(options)?;
         self.close()?;
-        Volume::start(self.path.clone(), Arc::clone(&self.device), options)
+        Volume::start(
+            self.path.clone(),
+            Arc::clone(&self.device),
+            self.journal.clone(),
+            options,
+        )
     }
 
     /// Whether the device allows opening the volume again so.

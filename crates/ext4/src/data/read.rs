@@ -89,7 +89,7 @@ impl Fs {
     }
 
     /// Fills `buf` with what lies from `offset` on; holes read as zeroes. No look at the size.
-    pub(super) fn read_range(
+    pub(crate) fn read_range(
         &self,
         inode: &Inode,
         body: &InodeBody,

@@ -27,8 +27,10 @@ const RO_COMPAT: RoCompat = RoCompat::SPARSE_SUPER
     .union(RoCompat::METADATA_CSUM)
     .union(RoCompat::ORPHAN_PRESENT);
 
-/// Incompatible features of which some files cannot be read, and nothing can be written.
-const INCOMPAT_READ: Incompat = Incompat::ENCRYPT.union(Incompat::CASEFOLD);
+/// Incompatible features that are only read, some files perhaps not.
+const INCOMPAT_READ: Incompat = Incompat::ENCRYPT
+    .union(Incompat::CASEFOLD)
+    .union(Incompat::EA_INODE);
 
 /// Largest block. Directories of larger ones have lengths of their own, and nobody could check them here.
 const BLOCK_MAX: u32 = 32 << 10;
@@ -39,6 +41,8 @@ fn reason(name: &str) -> &'static str {
         "quota" | "project" => " (usage would have to be accounted)",
         "encrypt" => " (names and content are written with keys only)",
         "casefold" => " (names would have to be compared by Unicode's rules)",
+        "ea_inode" => " (references to values would have to be counted)",
+        "bigalloc" => " (blocks are allocated in clusters)",
         "verity" => " (files are sealed against changes)",
         "shared_blocks" => " (blocks have several owners)",
         _ => "",

@@ -14,7 +14,7 @@ use crate::error::{FsError, Result};
 pub struct Inspection {
     /// The superblock as it is on the device.
     pub superblock: Superblock,
-    /// The log; `None` on a volume without.
+    /// The log; `None` on a volume without, or when it is on another device.
     pub log: Option<Log>,
     /// Orphaned inodes that the next mount deletes or truncates, as far as the unreplayed volume shows.
     pub orphans: u64,
@@ -36,7 +36,13 @@ pub fn inspect(device: Arc<dyn BlockDevice>) -> Result<Inspection> {
         layout: &layout,
         checksums: superblock.checksum_mode(),
     };
-    let log = log::find(&device, &early, &superblock, Canary::default())?.map(|found| found.log);
+    // A log on another device is not looked at.
+    let elsewhere = superblock.journal_inum.get() == 0;
+    let log = if elsewhere {
+        None
+    } else {
+        log::find(&device, &early, &superblock, None, Canary::default())?.map(|found| found.log)
+    };
     let (_, found) = orphans::find(&early, &superblock)?;
     Ok(Inspection {
         superblock,

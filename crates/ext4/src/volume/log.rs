@@ -10,13 +10,14 @@ use stetfs_ondisk::ext4::features::{Compat, Incompat, RoCompat};
 use stetfs_ondisk::ext4::superblock::{State, Superblock};
 
 use super::early::Early;
+use super::external;
 use crate::error::{FsError, Result};
 use crate::types::{DataMode, FsOptions};
 
 /// The log before it runs.
 pub(super) struct VolumeLog {
     pub(super) log: Log,
-    /// Its blocks on the volume, for the system zones.
+    /// Its blocks on the volume, for the system zones; none if it is on a device of its own.
     pub(super) runs: Vec<(u64, u64)>,
 }
 
@@ -25,6 +26,7 @@ pub(super) fn find(
     device: &Arc<dyn BlockDevice>,
     early: &Early<'_>,
     sb: &Superblock,
+    external: Option<&[(u64, u64)]>,
     canary: Canary,
 ) -> Result<Option<VolumeLog>> {
     if !sb.compat().contains(Compat::HAS_JOURNAL) {
@@ -32,7 +34,17 @@ pub(super) fn find(
     }
     let ino = sb.journal_inum.get();
     if ino == 0 {
-        return Err(FsError::Unsupported("a journal on another device".into()));
+        return match external {
+            Some(area) => Ok(Some(VolumeLog {
+                log: Log::open(device.clone(), early.layout.block_size, area, canary)?,
+                runs: Vec::new(),
+            })),
+            None => Err(FsError::Unsupported(format!(
+                "a volume without its journal, which is on the device with UUID {} \
+                 (name it with journal_path=)",
+                external::uuid(&sb.journal_uuid)
+            ))),
+        };
     }
     let runs = early.runs(ino, &early.inode(ino)?)?;
     let log = Log::open(device.clone(), early.layout.block_size, &runs, canary)?;
@@ -48,7 +60,7 @@ pub(super) fn without(
     sb: &Superblock,
     opts: &FsOptions,
 ) -> Result<Arc<Journal>> {
-    if opts.data == DataMode::Journal || opts.log != LogFormat::Jbd2 {
+    if opts.data == DataMode::Journal || opts.log != LogFormat::default() {
         return Err(FsError::Unsupported(
             "journaling data on a volume without a journal (tune2fs -j adds one)".into(),
         ));

@@ -2,6 +2,7 @@
 
 mod early;
 mod errors;
+mod external;
 mod features;
 mod inspect;
 mod log;
@@ -19,5 +20,6 @@ mod tests;
 #[cfg(test)]
 pub(crate) use early::read_superblock;
 pub use errors::set_panic_hook;
+pub use external::journal_device;
 pub use inspect::{Inspection, inspect};
 pub(crate) use superblock::SuperState;

@@ -15,7 +15,7 @@ use stetfs_sync::{Mutex, Rank};
 
 use super::early::{Early, read_superblock};
 use super::log::{self, VolumeLog};
-use super::{SuperState, errors, features, mmp, orphans, overhead};
+use super::{SuperState, errors, external, features, mmp, orphans, overhead};
 use crate::error::{FsError, Result};
 use crate::fs::{Fs, Geometry};
 use crate::inode::InodeCache;
@@ -32,16 +32,17 @@ impl Fs {
     /// `Unsupported` names what this version cannot handle; `Corrupt` what is damaged; EROFS when the
     /// device cannot be written but would have to be.
     pub fn open(device: Arc<dyn BlockDevice>, opts: FsOptions) -> Result<Arc<Fs>> {
-        Fs::open_watched(device, opts, &mut |_, _| {})
+        Fs::open_with(device, None, opts, &mut |_, _| {})
     }
 
-    /// [`open`](Self::open), telling how far the replay of the journal is: (done, of), first in log blocks, then in blocks
-    /// that go home.
+    /// [`open`](Self::open) of a volume whose journal may be on `journal`, a device of its own, telling how far the
+    /// replay of the journal is: (done, of), first in log blocks, then in blocks that go home.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
-    pub fn open_watched(
+    /// As [`open`](Self::open), and `Unsupported` when `journal` belongs to another volume.
+    pub fn open_with(
         device: Arc<dyn BlockDevice>,
+        journal: Option<Arc<dyn BlockDevice>>,
         opts: FsOptions,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Arc<Fs>> {
@@ -52,6 +53,13 @@ impl Fs {
         features::check(&sb, opts.read_only)?;
         let mut layout = sb.geometry()?;
         check_size(&layout, &*device)?;
+        let (device, external) = match journal {
+            Some(journal) => {
+                let (joined, runs) = external::join(device, journal, &sb)?;
+                (joined, Some(runs))
+            }
+            None => (device, None),
+        };
         let early = Early {
             device: &*device,
             layout: &layout,
@@ -61,7 +69,7 @@ impl Fs {
         if !opts.read_only {
             claim = mmp::claim(&device, &sb, &layout, opts.mmp_second)?;
         }
-        let mut log = log::find(&device, &early, &sb, opts.canary)?;
+        let mut log = log::find(&device, &early, &sb, external.as_deref(), opts.canary)?;
         if opts.read_only && !opts.no_recovery && log.as_ref().is_some_and(VolumeLog::is_dirty) {
             mmp::check(&device, &sb, &layout, opts.mmp_second)?;
         }

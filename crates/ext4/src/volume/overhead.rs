@@ -5,8 +5,8 @@ use stetfs_ondisk::ext4::superblock::{Geometry as Layout, Superblock};
 /// Overhead in blocks: what mke2fs wrote into the superblock, or else counted.
 pub(super) fn overhead(sb: &Superblock, layout: &Layout, journal_blocks: u64) -> u64 {
     let stored = u64::from(sb.overhead_clusters.get());
-    if stored > 0 && stored <= layout.blocks_count && layout.blocks_per_cluster == 1 {
-        return stored;
+    if stored > 0 && stored <= layout.blocks_count {
+        return stored * u64::from(layout.blocks_per_cluster);
     }
     let per_group = u64::from(layout.inode_table_blocks()) + 2;
     let groups: u64 = (0..layout.group_count)

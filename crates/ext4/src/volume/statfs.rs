@@ -6,7 +6,7 @@ use crate::types::{FsStats, StatFs};
 impl Fs {
     /// What statfs(2) shows, as the kernel's ext4 does.
     pub fn statfs(&self) -> StatFs {
-        let bfree = self.groups.free_blocks();
+        let bfree = self.groups.free_blocks() * u64::from(self.geo.layout.blocks_per_cluster);
         let withheld = self.sb.reserved_blocks() + self.sb.kept_blocks();
         // The kernel folds the UUID's halves.
         let (a, b) = self.geo.uuid.split_at(8);

@@ -9,6 +9,7 @@ mod flags;
 mod inherit;
 mod ops;
 mod store;
+mod value;
 
 pub(crate) use inherit::{INHERIT_CREDITS, Inherited};
 pub(crate) use store::{LAYOUT_CREDITS, Layout};

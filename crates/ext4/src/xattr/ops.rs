@@ -79,9 +79,7 @@ impl Fs {
             .map(|a| a.value)
         {
             Some(Value::Bytes(value)) => Ok(value.to_vec()),
-            Some(Value::Inode { .. }) => Err(FsError::Unsupported(
-                "an attribute whose value has its own inode (ea_inode)".into(),
-            )),
+            Some(Value::Inode { ino, size, .. }) => self.value_of_inode(ino, size),
             None => errno(libc::ENODATA),
         }
     }

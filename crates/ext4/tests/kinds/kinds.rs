@@ -123,7 +123,24 @@ pub(crate) fn kinds() -> Vec<Kind> {
     ]
 }
 
+/// All that StetFS reads and does not write.
+pub(crate) fn sealed() -> Vec<Kind> {
+    vec![
+        Kind::ext4("ea_inode", 4096, "ea_inode"),
+        Kind::ext4("ea_inode-1k", 1024, "ea_inode,^metadata_csum"),
+        Kind::ext4("bigalloc", 4096, "bigalloc").clusters(16384),
+        Kind::ext4("bigalloc-1k", 1024, "bigalloc,^resize_inode").clusters(8192),
+        Kind::ext4("verity", 4096, "verity"),
+        Kind::ext4("encrypt", 4096, "encrypt"),
+    ]
+}
+
 impl Kind {
+    fn clusters(mut self, bytes: u32) -> Kind {
+        self.mkfs.args.extend(["-C".into(), bytes.to_string()]);
+        self
+    }
+
     fn inodes(mut self, bytes: u32) -> Kind {
         self.mkfs = self.mkfs.inode_size(bytes);
         self

@@ -20,7 +20,7 @@ use stetfs_ext4::{Ctx, Fs, FsOptions};
 use stetfs_testkit::workload::{Plan, Section};
 use stetfs_testkit::{CaptureOptions, Image, KernelMount, LoopDev, Tree, tree};
 
-use kinds::{Kind, kinds};
+use kinds::{Kind, kinds, sealed};
 use script::Script;
 
 pub(crate) const ROOT: Ctx = Ctx {
@@ -141,6 +141,48 @@ fn kernel_to_stetfs(kind: &Kind) {
     }
 }
 
+/// Kinds that are only read: large values of attributes, too.
+fn only_read(kind: &Kind) {
+    let image = kind.make();
+    let mount = kernel(&image, false);
+    plan(kind)
+        .populate(mount.path())
+        .unwrap_or_else(|e| panic!("{}: {e:#}", kind.name));
+    if kind.name.starts_with("ea_inode") {
+        let file = mount.path().join("large-values");
+        std::fs::write(&file, b"content").unwrap();
+        for len in [3000, 9000, 60_000] {
+            let value: Vec<u8> = (0..len).map(|i| (i * 7 / 5) as u8).collect();
+            let flags = rustix::fs::XattrFlags::empty();
+            rustix::fs::setxattr(&file, format!("user.{len}"), &value, flags).unwrap();
+        }
+    }
+    mount.umount().unwrap();
+    let theirs = seen_by_kernel(&image);
+    let mem = Arc::new(MemDevice::load(image.path()).unwrap());
+    let e = Fs::open(mem.clone(), options(false)).err();
+    let e = e.unwrap_or_else(|| panic!("{}: opened for writing", kind.name));
+    assert_eq!(e.errno(), libc::EOPNOTSUPP, "{}: {e}", kind.name);
+    let fs = Fs::open(mem, options(true)).unwrap_or_else(|e| panic!("{}: {e}", kind.name));
+    assert_same(kind.name, &look::tree(&fs), &theirs);
+    let mount = kernel(&image, true);
+    let theirs = rustix::fs::statvfs(mount.path()).unwrap();
+    mount.umount().unwrap();
+    let ours = fs.statfs();
+    let theirs = (
+        theirs.f_blocks,
+        theirs.f_bfree,
+        theirs.f_files,
+        theirs.f_ffree,
+    );
+    assert_eq!(
+        (ours.blocks, ours.bfree, ours.files, ours.ffree),
+        theirs,
+        "{}",
+        kind.name
+    );
+}
+
 fn stetfs_to_kernel(kind: &Kind) {
     let mem = Arc::new(MemDevice::load(kind.make().path()).unwrap());
     let mut script = Script::new(7, kind);
@@ -228,8 +270,8 @@ fn crashes(kind: &Kind) {
 }
 
 /// One trial of all kinds, on all cores. Reports every kind that failed.
-fn all(trial: fn(&Kind)) {
-    let queue = Mutex::new(kinds().into_iter());
+fn all(kinds: Vec<Kind>, trial: fn(&Kind)) {
+    let queue = Mutex::new(kinds.into_iter());
     let failed = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..2 {
@@ -259,15 +301,20 @@ fn all(trial: fn(&Kind)) {
 
 #[test]
 fn what_the_kernel_wrote_is_there() {
-    all(kernel_to_stetfs);
+    all(kinds(), kernel_to_stetfs);
+}
+
+#[test]
+fn what_is_only_read_is_there() {
+    all(sealed(), only_read);
 }
 
 #[test]
 fn the_kernel_sees_what_was_written() {
-    all(stetfs_to_kernel);
+    all(kinds(), stetfs_to_kernel);
 }
 
 #[test]
 fn what_was_synced_survives_a_crash() {
-    all(crashes);
+    all(kinds(), crashes);
 }

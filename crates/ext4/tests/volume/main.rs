@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod damage;
+mod external;
 mod faults;
 mod inline;
 mod mmp;

@@ -1,0 +1,162 @@
+//! Two devices as one: a volume and the journal that lies on a device of its own.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::{BlockDevice, BlockError, Gather, Op, Read, Result, Stats, Write};
+
+/// Bytes at least between the two, so that no request reaches from one into the other.
+const GAP: u64 = 1 << 20;
+
+/// The first device from offset 0 on, and behind a gap the second. A flush reaches both.
+pub struct Joined {
+    first: Arc<dyn BlockDevice>,
+    second: Arc<dyn BlockDevice>,
+    base: u64,
+}
+
+impl Joined {
+    /// Joins two devices.
+    pub fn new(first: Arc<dyn BlockDevice>, second: Arc<dyn BlockDevice>) -> Joined {
+        let base = first.size().saturating_add(GAP).next_multiple_of(GAP);
+        Joined {
+            first,
+            second,
+            base,
+        }
+    }
+
+    /// Where the second device begins, bytes; a multiple of 1 MiB.
+    pub fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// The device that `offset` lies on, and what to take off it.
+    fn at(&self, op: Op, offset: u64, len: u64) -> Result<(&dyn BlockDevice, u64)> {
+        if offset >= self.base {
+            return Ok((&*self.second, self.base));
+        }
+        if offset.checked_add(len).is_some_and(|end| end <= self.base) {
+            return Ok((&*self.first, 0));
+        }
+        Err(BlockError::OutOfRange {
+            op,
+            offset,
+            len,
+            size: self.first.size(),
+        })
+    }
+}
+
+impl BlockDevice for Joined {
+    fn size(&self) -> u64 {
+        self.base + self.second.size()
+    }
+
+    fn sector_size(&self) -> u32 {
+        self.first.sector_size().max(self.second.sector_size())
+    }
+
+    fn dio_align(&self) -> u32 {
+        self.first.dio_align().max(self.second.dio_align())
+    }
+
+    fn read_only(&self) -> bool {
+        self.first.read_only() || self.second.read_only()
+    }
+
+    fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
+        for read in reads {
+            let (device, base) = self.at(Op::Read, read.offset, read.len())?;
+            read.offset -= base;
+            let done = device.read_batch(std::slice::from_mut(read));
+            read.offset += base;
+            done?;
+        }
+        Ok(())
+    }
+
+    fn write_batch(&self, writes: &[Write<'_>]) -> Result<()> {
+        let mut parts: [Vec<Write<'_>>; 2] = [Vec::new(), Vec::new()];
+        for write in writes {
+            let (_, base) = self.at(Op::Write, write.offset, write.len())?;
+            let moved = Write {
+                offset: write.offset - base,
+                data: match write.data {
+                    Gather::One(slice) => Gather::One(slice),
+                    Gather::Many(slices) => Gather::Many(slices),
+                },
+                fua: write.fua,
+            };
+            parts[usize::from(base > 0)].push(moved);
+        }
+        for (part, device) in parts.iter().zip([&self.first, &self.second]) {
+            if !part.is_empty() {
+                device.write_batch(part)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.first.flush()?;
+        self.second.flush()
+    }
+
+    fn discard(&self, range: Range<u64>) -> Result<()> {
+        let len = range.end.saturating_sub(range.start);
+        let (device, base) = self.at(Op::Discard, range.start, len)?;
+        device.discard(range.start - base..range.end - base)
+    }
+
+    fn stats(&self) -> Stats {
+        let (a, b) = (self.first.stats(), self.second.stats());
+        Stats {
+            reads: a.reads + b.reads,
+            bytes_read: a.bytes_read + b.bytes_read,
+            writes: a.writes + b.writes,
+            bytes_written: a.bytes_written + b.bytes_written,
+            flushes: a.flushes + b.flushes,
+            discards: a.discards + b.discards,
+            bytes_discarded: a.bytes_discarded + b.bytes_discarded,
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::MemDevice;
+
+    #[test]
+    fn each_byte_has_one_place() {
+        let (a, b) = (
+            Arc::new(MemDevice::new(3 << 20)),
+            Arc::new(MemDevice::new(1 << 20)),
+        );
+        let joined = Joined::new(a.clone(), b.clone());
+        let base = joined.base();
+        assert!(base >= (4 << 20) && joined.size() == base + (1 << 20));
+        let writes = [
+            Write::new(base + 512, &[2; 512]),
+            Write::new(0, &[1; 512]),
+            Write::new(base, &[3; 512]).fua(),
+        ];
+        joined.write_batch(&writes).unwrap();
+        joined.flush().unwrap();
+        let mut buf = [0; 512];
+        for (device, offset, value) in [(&a, 0, 1u8), (&b, 512, 2), (&b, 0, 3)] {
+            device.read(offset, &mut buf).unwrap();
+            assert_eq!(buf, [value; 512]);
+        }
+        joined.read(base + 512, &mut buf).unwrap();
+        assert_eq!(buf, [2; 512]);
+        assert_eq!((a.stats().flushes, b.stats().flushes), (1, 1));
+        assert!(joined.read((3 << 20) - 100, &mut buf).is_err());
+        assert!(joined.write(base - 100, &[0; 512]).is_err());
+        joined.discard(base..base + 512).unwrap();
+        b.read(0, &mut buf).unwrap();
+        assert_eq!(buf, [0; 512]);
+    }
+}

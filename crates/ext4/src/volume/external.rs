@@ -1,0 +1,84 @@
+//! A journal on a device of its own (`mke2fs -O journal_dev`).
+
+use std::sync::Arc;
+
+use stetfs_block::{BlockDevice, Joined};
+use stetfs_ondisk::ext4::features::{Compat, Incompat};
+use stetfs_ondisk::ext4::superblock::{MAGIC, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
+
+use super::early::read_superblock;
+use crate::error::{FsError, Result};
+
+/// The volume's device with the journal's behind it, and where the log lies on that: runs of blocks
+/// (first, count).
+pub(super) type WithJournal = (Arc<dyn BlockDevice>, Vec<(u64, u64)>);
+
+/// The UUID of the device that a volume's journal is on; `None` if the volume has none, or holds it
+/// itself.
+///
+/// # Errors
+/// As [`Fs::open`](crate::Fs::open).
+pub fn journal_device(device: &dyn BlockDevice) -> Result<Option<String>> {
+    let sb = read_superblock(device)?;
+    let external = sb.compat().contains(Compat::HAS_JOURNAL) && sb.journal_inum.get() == 0;
+    Ok(external.then(|| uuid(&sb.journal_uuid)))
+}
+
+pub(super) fn uuid(bytes: &[u8; 16]) -> String {
+    let mut text = String::with_capacity(36);
+    for (i, byte) in bytes.iter().enumerate() {
+        if matches!(i, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text
+}
+
+/// Puts the two devices together.
+///
+/// # Errors
+/// `Unsupported` when the other device is not the volume's journal; its own.
+pub(super) fn join(
+    device: Arc<dyn BlockDevice>,
+    journal: Arc<dyn BlockDevice>,
+    sb: &Superblock,
+) -> Result<WithJournal> {
+    let wrong = |what: String| Err(FsError::Unsupported(what));
+    // Its ext4 superblock has no geometry to check: there are no groups.
+    let mut head = vec![0; SUPERBLOCK_SIZE];
+    journal.read(SUPERBLOCK_OFFSET, &mut head)?;
+    let other = Superblock::decode_unchecked(&head)?;
+    let is_one = other.magic.get() == MAGIC
+        && other.verify_checksum()
+        && other.incompat().contains(Incompat::JOURNAL_DEV);
+    if !is_one {
+        return wrong("a journal device that is none".into());
+    }
+    if other.uuid != sb.journal_uuid {
+        return wrong(format!(
+            "the journal {} of another volume: this one's is {}",
+            uuid(&other.uuid),
+            uuid(&sb.journal_uuid)
+        ));
+    }
+    if other.log_block_size.get() != sb.log_block_size.get() {
+        return wrong("a journal with blocks of another size".into());
+    }
+    let size = u64::from(sb.geometry()?.block_size);
+    let blocks = other.blocks_count();
+    // Log blocks are numbered as the device's; only the log's superblock, which is log block 0 to
+    // everybody, stands behind the ext4 superblock.
+    let header = SUPERBLOCK_OFFSET / size + 1;
+    if blocks <= header || blocks.saturating_mul(size) > journal.size() {
+        let detail = format!(
+            "a journal of {blocks} blocks on a device of {} bytes",
+            journal.size()
+        );
+        return Err(FsError::corrupt("journal device", 0, detail));
+    }
+    let joined = Joined::new(device, journal);
+    let base = joined.base() / size;
+    let runs = vec![(base + header, 1), (base + 1, blocks - 1)];
+    Ok((Arc::new(joined), runs))
+}
