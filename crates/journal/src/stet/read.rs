@@ -1,6 +1,7 @@
 //! Reading single frames: their heads, and images out of their chunks.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::num::NonZero;
 use std::thread;
 
@@ -18,8 +19,10 @@ use crate::policy::{ImageRef, Medium};
 /// Threads that unpack chunks, at most.
 const THREADS: usize = 8;
 
-/// Some of the images of one chunk: where it is, and for each image its place in the chunk and in the answer.
-type Wanted = ((u64, u32), Vec<(u32, usize)>);
+/// Chunks are read together up to so many bytes …
+const PIECE: u64 = 2 << 20;
+/// … and what lies between them with them, up to so many: another request would take longer.
+const GAP: u64 = 64 << 10;
 
 /// The bytes of some pages, one after the other.
 pub(super) fn joined(pages: &[PageRef]) -> Vec<u8> {
@@ -91,34 +94,111 @@ impl StetCodec {
         }
         Ok(Ok(bytes))
     }
+}
 
-    /// The wanted images of one chunk, by their place in the answer.
-    fn unpack(
-        &self,
-        log: &dyn Medium,
-        frame: &Frame,
-        ((at, index), wanted): &Wanted,
-    ) -> Result<Vec<(usize, PageRef)>> {
-        let stored = self.read_stored(log, *at, frame, *index as usize)??;
-        let raw = frame
-            .chunks
-            .get(*index as usize)
-            .and_then(|chunk| unpack(chunk, &stored))
-            .ok_or_else(|| corrupt(*at, frame, format!("chunk {index} cannot be decompressed")))?;
-        wanted
-            .iter()
-            .map(|(image, to)| {
+/// A chunk of which images are wanted.
+struct Wanted<'f> {
+    frame: &'f Frame,
+    /// Log block of the frame.
+    at: u64,
+    index: usize,
+    /// Bytes from the start of its piece.
+    skip: usize,
+    /// Images in it, and where they go in the answer.
+    images: Vec<(u32, usize)>,
+}
+
+/// Chunks that are read together.
+struct Piece<'f> {
+    /// First log block.
+    at: u64,
+    blocks: u64,
+    chunks: Vec<Wanted<'f>>,
+}
+
+impl StetCodec {
+    /// The wanted images of a piece, by their place in the answer.
+    fn unpack(&self, bytes: &[u8], piece: &Piece<'_>) -> Result<Vec<(usize, PageRef)>> {
+        let mut out = Vec::new();
+        for wanted in &piece.chunks {
+            let (at, frame, index) = (wanted.at, wanted.frame, wanted.index);
+            let no = |what: String| corrupt(at, frame, format!("chunk {index} {what}"));
+            let chunk = frame
+                .chunks
+                .get(index)
+                .ok_or_else(|| no("is not there".into()))?;
+            let stored = bytes
+                .get(wanted.skip..wanted.skip + chunk.stored as usize)
+                .unwrap_or_default();
+            if !self.chunk_is_whole(frame, index, stored) {
+                return Err(no("does not match its checksum".into()).into());
+            }
+            let raw = unpack(chunk, stored).ok_or_else(|| no("cannot be decompressed".into()))?;
+            for (image, to) in &wanted.images {
                 let from = *image as usize * self.size();
                 let bytes = raw
                     .get(from..from + self.size())
-                    .ok_or_else(|| corrupt(*at, frame, format!("no image {image} in {index}")))?;
-                Ok((*to, page_of(self.size(), bytes)))
-            })
-            .collect()
+                    .ok_or_else(|| no(format!("has no image {image}")))?;
+                out.push((*to, page_of(self.size(), bytes)));
+            }
+        }
+        Ok(out)
+    }
+
+    /// The chunks of these images, in the order of the log, near ones together.
+    fn pieces<'f>(
+        &self,
+        log: &dyn Medium,
+        frames: &'f BTreeMap<u64, Frame>,
+        refs: &[ImageRef],
+    ) -> Vec<Piece<'f>> {
+        let size = self.size() as u64;
+        let mut chunks: BTreeMap<(u64, u32), Vec<(u32, usize)>> = BTreeMap::new();
+        for (to, image) in refs.iter().enumerate() {
+            let images = chunks.entry((image.at, image.flags)).or_default();
+            images.push((image.check, to));
+        }
+        let mut pieces: Vec<Piece<'f>> = Vec::new();
+        for ((at, index), images) in chunks {
+            let Some(frame) = frames.get(&at) else {
+                continue;
+            };
+            let index = index as usize;
+            let place = frame.places(self.size()).get(index).copied().unwrap_or(0);
+            let stored = frame.chunks.get(index).map_or(0, |c| u64::from(c.stored));
+            let first = log.advance(at, place / size);
+            let blocks = (place % size + stored).div_ceil(size);
+            let last = pieces.last_mut().filter(|p| {
+                let end = p.at + p.blocks;
+                first + 1 >= end
+                    && (first + blocks - p.at) * size <= PIECE
+                    && first.saturating_sub(end) * size <= GAP
+            });
+            let mut wanted = Wanted {
+                frame,
+                at,
+                index,
+                skip: (place % size) as usize,
+                images,
+            };
+            match last {
+                Some(piece) => {
+                    wanted.skip += ((first - piece.at) * size) as usize;
+                    piece.blocks = piece.blocks.max(first + blocks - piece.at);
+                    piece.chunks.push(wanted);
+                }
+                None => pieces.push(Piece {
+                    at: first,
+                    blocks,
+                    chunks: vec![wanted],
+                }),
+            }
+        }
+        pieces
     }
 }
 
-/// Reads images, each chunk once, several chunks at a time.
+/// Reads images: the log in its order by the calling thread, while others prove and unpack what was read.
 ///
 /// # Errors
 /// The device's; `Corrupt` for a frame that does not prove itself any more.
@@ -127,47 +207,70 @@ pub(super) fn images(
     log: &dyn Medium,
     refs: &[ImageRef],
 ) -> Result<Vec<PageRef>> {
-    let mut chunks: BTreeMap<(u64, u32), Vec<(u32, usize)>> = BTreeMap::new();
-    for (to, image) in refs.iter().enumerate() {
-        let wanted = chunks.entry((image.at, image.flags)).or_default();
-        wanted.push((image.check, to));
-    }
     let mut frames: BTreeMap<u64, Frame> = BTreeMap::new();
-    for (at, _) in chunks.keys() {
-        if !frames.contains_key(at) {
-            frames.insert(*at, codec.read_head(log, *at)?);
+    for image in refs {
+        if let Entry::Vacant(entry) = frames.entry(image.at) {
+            entry.insert(codec.read_head(log, image.at)?);
         }
     }
-    let chunks: Vec<Wanted> = chunks.into_iter().collect();
-    let some = |mine: &[Wanted]| -> Result<Vec<(usize, PageRef)>> {
-        let mut out = Vec::new();
-        for wanted in mine {
-            if let Some(frame) = frames.get(&wanted.0.0) {
-                out.extend(codec.unpack(log, frame, wanted)?);
-            }
-        }
-        Ok(out)
+    let pieces = codec.pieces(log, &frames, refs);
+    let read = |piece: &Piece<'_>| {
+        Ok::<_, crate::JournalError>(joined(&log.read(piece.at, piece.blocks)?))
     };
     let threads = thread::available_parallelism()
         .map_or(1, NonZero::get)
         .min(THREADS);
-    let each = chunks.len().div_ceil(threads).max(4);
-    let mut found = if chunks.len() <= each {
-        some(&chunks)?
+    let mut found = Vec::with_capacity(refs.len());
+    if pieces.len() < 2 || threads < 2 {
+        for piece in &pieces {
+            found.extend(codec.unpack(&read(piece)?, piece)?);
+        }
     } else {
         thread::scope(|scope| {
-            let workers: Vec<_> = chunks
-                .chunks(each)
-                .map(|mine| (mine, scope.spawn(move || some(mine))))
+            let (send, receive) = crossbeam_channel::bounded::<(Vec<u8>, &Piece<'_>)>(threads);
+            let workers: Vec<_> = (0..threads)
+                .map(|_| {
+                    let receive = receive.clone();
+                    scope.spawn(move || {
+                        let mut out = Vec::new();
+                        for (bytes, piece) in receive {
+                            out.extend(codec.unpack(&bytes, piece)?);
+                        }
+                        Ok::<_, crate::JournalError>(out)
+                    })
+                })
                 .collect();
-            let mut out = Vec::with_capacity(refs.len());
-            for (mine, worker) in workers {
-                // What a thread that died left undone is done here.
-                out.extend(worker.join().unwrap_or_else(|_| some(mine))?);
+            drop(receive);
+            let mut result = Ok(());
+            for piece in &pieces {
+                match read(piece) {
+                    Ok(bytes) => {
+                        // No worker is left: their errors tell why.
+                        if send.send((bytes, piece)).is_err() {
+                            break;
+                        }
+                    }
+                    Err(e) => {
+                        result = Err(e);
+                        break;
+                    }
+                }
             }
-            Ok::<_, crate::JournalError>(out)
-        })?
-    };
+            drop(send);
+            for worker in workers {
+                found.extend(worker.join().map_err(|_| {
+                    crate::JournalError::Aborted("a thread that unpacks the log died".into())
+                })??);
+            }
+            result
+        })?;
+    }
+    if found.len() != refs.len() {
+        let missing = refs.len() - found.len().min(refs.len());
+        return Err(crate::JournalError::Aborted(format!(
+            "{missing} images were not read"
+        )));
+    }
     found.sort_unstable_by_key(|(to, _)| *to);
     Ok(found.into_iter().map(|(_, page)| page).collect())
 }
