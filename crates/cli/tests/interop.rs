@@ -6,11 +6,11 @@ mod common;
 
 use common::{
     assert_no_differences, assert_same, capture, capture_image, kernel, kernel_read_only, seed,
-    stetfs,
+    stetfs, stetfs_with,
 };
 use stetfs_testkit::workload::mutate::Mutator;
 use stetfs_testkit::workload::{Plan, Section};
-use stetfs_testkit::{CaptureOptions, Image, Mkfs, Mounter, Tree};
+use stetfs_testkit::{CaptureOptions, Image, LoopDev, LoopOptions, Mkfs, Mounter, Tree};
 
 /// Room for every section, and (with `-T largefile`) inodes.
 const SIZE: u64 = 1 << 30;
@@ -147,6 +147,37 @@ fn extents_that_came_later() {
     );
     assert!(!flags("/old").contains("EXTENTS"));
     assert!(flags("/new").contains("EXTENTS"));
+}
+
+/// A journal on a device of its own: found by `journal_path=`, missed by name, and the kernel's again afterwards.
+#[test]
+fn a_journal_on_another_device() {
+    let journal = Image::make(16 << 20, &Mkfs::blocks(4096).feature("journal_dev")).unwrap();
+    let device = LoopDev::attach(journal.path(), LoopOptions::default()).unwrap();
+    let mut mkfs = Mkfs::blocks(4096);
+    let on = format!("device={}", device.path().display());
+    mkfs.args.extend(["-J".into(), on]);
+    let image = Image::make(256 << 20, &mkfs).unwrap();
+    drop(device);
+    let error = format!("{:#}", stetfs().mount(image.path()).unwrap_err());
+    assert!(error.contains("journal_path="), "{error}");
+
+    let option = format!("journal_path={}", journal.path().display());
+    let mounted = stetfs_with(&option).mount(image.path()).unwrap();
+    Plan::small(60).populate(mounted.path()).unwrap();
+    let live = capture(mounted.path());
+    mounted.umount().unwrap();
+
+    let device = LoopDev::attach(journal.path(), LoopOptions::default()).unwrap();
+    let option = format!("journal_path={}", device.path().display());
+    let mounted = Mounter::ext4(&option).mount(image.path()).unwrap();
+    let theirs = capture(mounted.path());
+    mounted.umount().unwrap();
+    assert_same(
+        "with a journal elsewhere",
+        &without_data_runs(live),
+        &without_data_runs(theirs),
+    );
 }
 
 /// The same calls have the same effect as in the kernel, not only the same bytes on disk for both readers.

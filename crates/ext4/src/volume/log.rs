@@ -132,6 +132,12 @@ impl VolumeLog {
         sb: &Superblock,
         opts: &FsOptions,
     ) -> Result<Arc<Journal>> {
+        if self.runs.is_empty() && opts.log != LogFormat::default() {
+            // The blocks behind its superblock are not all the log's there.
+            return Err(FsError::Unsupported(
+                "StetFS's own log in a journal on another device".into(),
+            ));
+        }
         let features = LogFeatures {
             checksums: sb.ro_compat().contains(RoCompat::METADATA_CSUM),
             wide: sb.incompat().contains(Incompat::BIT64),

@@ -57,9 +57,8 @@ impl Place {
     fn write(&self, mmp: &mut Mmp) -> Result<()> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         mmp.time.set(now.unwrap_or_default().as_secs());
-        let mut block = vec![0; self.block_size];
-        mmp.encode(&mut block, &self.checksums)?;
-        let write = Write::new(self.offset, &block).fua();
+        let sector = mmp.first_sector(&self.checksums);
+        let write = Write::new(self.offset, sector).fua();
         Ok(self.device.write_batch(&[write])?)
     }
 

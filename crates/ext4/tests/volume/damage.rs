@@ -148,6 +148,14 @@ fn mutated_volumes_give_errors() {
         Mkfs::blocks(2048)
             .feature("metadata_csum,orphan_file")
             .journal_mib(2),
+        // Block maps, in the journal's inode too; no journal; small inodes.
+        Mkfs::blocks(1024)
+            .feature("^metadata_csum,^extents,^64bit")
+            .journal_mib(1),
+        Mkfs {
+            fs_type: Some("ext2".into()),
+            ..Mkfs::blocks(1024).inode_size(128)
+        },
     ];
     let (mut opened, mut longest) = (0, Duration::ZERO);
     for (s, mkfs) in shapes.iter().enumerate() {
@@ -162,6 +170,8 @@ fn mutated_volumes_give_errors() {
                     read_only,
                     no_recovery: read_only,
                     cache_bytes: 1 << 20,
+                    // A feature may have come with the damage.
+                    mmp_second: Duration::from_millis(1),
                     ..FsOptions::default()
                 };
                 let Ok(fs) = Fs::open(device.clone(), opts) else {

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use stetfs_block::{BlockDevice, MemDevice};
-use stetfs_ext4::{Ctx, Fs, FsError, FsOptions, ROOT_INO, journal_device};
+use stetfs_ext4::{Ctx, DataMode, Fs, FsError, FsOptions, ROOT_INO, journal_device};
+use stetfs_journal::LogFormat;
+use stetfs_journal::stet::StetOptions;
 use stetfs_testkit::loopdev::{LoopDev, LoopOptions};
 use stetfs_testkit::{Image, KernelMount, Mkfs, cmd};
 
@@ -138,6 +140,22 @@ fn to_the_kernel_and_back_and_through_a_crash() {
         fs.unmount().unwrap();
         Both::of(&crashed.0, &crashed.1).fsck();
     }
+}
+
+/// The log's own blocks do not begin where StetFS's format wants them: it must not be written there.
+#[test]
+fn only_the_kernels_format_goes_on_another_device() {
+    let (volume, journal) = Both::make(4096).load();
+    let before = (volume.fork(), journal.fork());
+    let opts = FsOptions {
+        log: LogFormat::Stet(StetOptions::default()),
+        data: DataMode::Journal,
+        ..FsOptions::default()
+    };
+    let opened = Fs::open_with(volume.clone(), Some(journal.clone()), opts, &mut |_, _| {});
+    assert_eq!(opened.err().unwrap().errno(), libc::EOPNOTSUPP);
+    assert!(volume.differences(&before.0).is_empty() && journal.differences(&before.1).is_empty());
+    open(&volume, &journal).unmount().unwrap();
 }
 
 #[test]

@@ -46,9 +46,7 @@ fn change(device: &MemDevice, change: impl FnOnce(&mut Mmp)) {
     let (at, mode) = place(device);
     let mut mmp = block(device);
     change(&mut mmp);
-    let mut bytes = vec![0; 1024];
-    mmp.encode(&mut bytes, &mode).unwrap();
-    device.write(at, &bytes).unwrap();
+    device.write(at, mmp.first_sector(&mode)).unwrap();
 }
 
 fn in_use(device: &Arc<MemDevice>) -> String {

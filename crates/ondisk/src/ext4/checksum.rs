@@ -65,6 +65,39 @@ impl ChecksumMode {
     }
 }
 
+/// The value of a word that nothing uses with which a structure has `checksum`; `compute` gives the checksum for a value
+/// of the word. A CRC is linear: each bit of the word flips a set of bits of the checksum, and the 32 sets are a
+/// basis. So what changes in one sector need not change a checksum in another.
+pub fn word_keeping(checksum: u32, mut compute: impl FnMut(u32) -> u32) -> Option<u32> {
+    let zero = compute(0);
+    // By their highest bit: a set, and the word that flips it.
+    let mut basis = [(0u32, 0u32); 32];
+    for bit in 0..32 {
+        let (flips, word) = reduce(&basis, compute(1 << bit) ^ zero, 1 << bit);
+        if flips != 0
+            && let Some(place) = basis.get_mut(flips.ilog2() as usize)
+        {
+            *place = (flips, word);
+        }
+    }
+    let (rest, word) = reduce(&basis, checksum ^ zero, 0);
+    (rest == 0).then_some(word)
+}
+
+/// Takes the members of a basis that are in `flips` out of it.
+fn reduce(basis: &[(u32, u32); 32], mut flips: u32, mut word: u32) -> (u32, u32) {
+    for bit in (0..32).rev() {
+        if let Some((set, by)) = basis.get(bit)
+            && *set != 0
+            && flips >> bit & 1 == 1
+        {
+            flips ^= set;
+            word ^= by;
+        }
+    }
+    (flips, word)
+}
+
 /// Seed of everything that belongs to one inode: the inode itself, its extent blocks, directory
 /// blocks and index nodes, and the blocks of the orphan file.
 #[must_use]

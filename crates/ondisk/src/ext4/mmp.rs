@@ -1,7 +1,7 @@
 //! Multiple mount protection: the block that says who uses the volume (`struct mmp_struct`).
 
-use super::checksum::{ChecksumMode, ext4_crc32c};
-use crate::bytes::{assert_layout, prefix, prefix_mut};
+use super::checksum::{ChecksumMode, ext4_crc32c, word_keeping};
+use crate::bytes::{assert_layout, prefix};
 use crate::error::{Result, corrupt};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -16,6 +16,8 @@ pub const SEQ_FSCK: u32 = 0xE24D_4D50;
 pub const SEQ_MAX: u32 = 0xE24D_4D4F;
 /// Bytes of the structure; the rest of its block is zero.
 pub const LEN: usize = 1024;
+/// The unit that a device writes as a whole, bytes.
+const SECTOR: usize = 512;
 
 /// The MMP block.
 #[derive(Debug, Clone, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -33,12 +35,14 @@ pub struct Mmp {
     /// Seconds between two looks that tell whether it is in use.
     pub check_interval: U16,
     pad1: U16,
-    pad2: [U32; 226],
+    /// Unused by everybody else.
+    spare: U32,
+    pad2: [U32; 225],
     checksum: U32,
 }
 
 assert_layout!(Mmp, LEN, {
-    magic: 0x0, seq: 0x4, time: 0x8, nodename: 0x10, bdevname: 0x50, check_interval: 0x70, pad1: 0x72, pad2: 0x74,
+    magic: 0x0, seq: 0x4, time: 0x8, nodename: 0x10, bdevname: 0x50, check_interval: 0x70, pad1: 0x72, spare: 0x74, pad2: 0x78,
     checksum: 0x3FC,
 });
 
@@ -60,16 +64,19 @@ impl Mmp {
         Ok(mmp)
     }
 
-    /// Writes the structure, with the right checksum, to the beginning of `block`.
-    ///
-    /// # Errors
-    /// A block that is too short.
-    pub fn encode(&mut self, block: &mut [u8], mode: &ChecksumMode) -> Result<()> {
-        if let Some(c) = self.expected(mode) {
-            self.checksum.set(c);
+    /// The first sector of the block. All that changes lies in it, and an unused word takes the value with which the
+    /// checksum, in the second sector, stays right: a power cut leaves the old block or the new one.
+    pub fn first_sector(&mut self, mode: &ChecksumMode) -> &[u8] {
+        if mode.metadata_seed().is_some() {
+            let mut copy = self.clone();
+            let word = word_keeping(self.checksum.get(), |word| {
+                copy.spare.set(word);
+                copy.expected(mode).unwrap_or(0)
+            });
+            // Always found: the 32 bits of a word reach every CRC.
+            self.spare.set(word.unwrap_or(0));
         }
-        prefix_mut("MMP block", block, LEN)?.copy_from_slice(self.as_bytes());
-        Ok(())
+        self.as_bytes().get(..SECTOR).unwrap_or_default()
     }
 
     fn expected(&self, mode: &ChecksumMode) -> Option<u32> {

@@ -7,6 +7,7 @@
 use zerocopy::IntoBytes;
 
 use super::{CHECKSUM_OFFSET, Superblock};
+use crate::ext4::checksum::word_keeping;
 use crate::ext4::features::RoCompat;
 
 /// The unit that a device writes as a whole, bytes.
@@ -22,7 +23,13 @@ impl Superblock {
         let second = SECTOR..CHECKSUM_OFFSET;
         let stays = self.as_bytes().get(second.clone()) == before.as_bytes().get(second);
         match stays
-            .then(|| self.word_for(before.checksum.get()))
+            .then(|| {
+                let mut sb = self.clone();
+                word_keeping(before.checksum.get(), |word| {
+                    sb.algorithm_usage_bitmap.set(word);
+                    sb.compute_checksum()
+                })
+            })
             .flatten()
         {
             Some(word) => {
@@ -32,41 +39,4 @@ impl Superblock {
             None => self.checksum.set(self.compute_checksum()),
         }
     }
-
-    /// The value of the unused word with which the superblock has a checksum. A CRC is linear: each
-    /// bit of the word flips a set of bits of the checksum, and the 32 sets are a basis.
-    fn word_for(&self, checksum: u32) -> Option<u32> {
-        let mut sb = self.clone();
-        let mut with = |word: u32| {
-            sb.algorithm_usage_bitmap.set(word);
-            sb.compute_checksum()
-        };
-        let zero = with(0);
-        // By their highest bit: a set, and the word that flips it.
-        let mut basis = [(0u32, 0u32); 32];
-        for bit in 0..32 {
-            let (flips, word) = reduce(&basis, with(1 << bit) ^ zero, 1 << bit);
-            if flips != 0
-                && let Some(place) = basis.get_mut(flips.ilog2() as usize)
-            {
-                *place = (flips, word);
-            }
-        }
-        let (rest, word) = reduce(&basis, checksum ^ zero, 0);
-        (rest == 0).then_some(word)
-    }
-}
-
-/// Takes the members of a basis that are in `flips` out of it.
-fn reduce(basis: &[(u32, u32); 32], mut flips: u32, mut word: u32) -> (u32, u32) {
-    for bit in (0..32).rev() {
-        if let Some((set, by)) = basis.get(bit)
-            && *set != 0
-            && flips >> bit & 1 == 1
-        {
-            flips ^= set;
-            word ^= by;
-        }
-    }
-    (flips, word)
 }
