@@ -325,7 +325,7 @@ mod tests {
         assert!(
             read("journal=fast")
                 .unwrap_err()
-                .contains("ordered, data and writeback")
+                .contains("ordered, data, writeback and ldj")
         );
         assert!(read("frobnicate").unwrap_err().contains("frobnicate"));
         assert!(read("cache=much").unwrap_err().contains("256M"));
