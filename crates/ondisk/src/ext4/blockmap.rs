@@ -19,7 +19,7 @@ pub fn pointer(bytes: &[u8], index: usize) -> u32 {
     le32(bytes, index.saturating_mul(WIDTH)).unwrap_or(0)
 }
 
-/// Stores [`pointer`]; `None` past the end.
+/// Stores [`pointer()`]; `None` past the end.
 pub fn set_pointer(bytes: &mut [u8], index: usize, nr: u32) -> Option<()> {
     put(bytes, index.checked_mul(WIDTH)?, &nr.to_le_bytes())
 }
