@@ -138,11 +138,15 @@ impl Shard {
     /// If nobody uses the nameless inode any more, marks it dead and returns it to be deleted (I4).
     fn claim(&mut self, ino: Ino) -> Option<Arc<Inode>> {
         let inode = &self.inodes.get(&ino)?.inode;
-        let gone = inode.unlinked.load(Ordering::Acquire)
-            && inode.opens.load(Ordering::Acquire) == 0
-            && !self.lookups.contains_key(&ino)
-            && !inode.dead.swap(true, Ordering::AcqRel);
+        let gone = inode.unlinked.load(Ordering::Acquire) && self.take(inode);
         gone.then(|| inode.clone())
+    }
+
+    /// Marks an inode dead that nobody uses; says whether that is so.
+    fn take(&self, inode: &Inode) -> bool {
+        inode.opens.load(Ordering::Acquire) == 0
+            && !self.lookups.contains_key(&inode.ino)
+            && !inode.dead.swap(true, Ordering::AcqRel)
     }
 }
 
@@ -233,7 +237,7 @@ impl Fs {
     }
 
     /// Takes a deleted inode out of the cache.
-    pub(super) fn drop_inode(&self, ino: Ino) {
+    pub(crate) fn drop_inode(&self, ino: Ino) {
         self.inodes.shard(ino).lock().inodes.remove(&ino);
     }
 
@@ -288,6 +292,12 @@ impl Fs {
         if let Some(inode) = gone {
             self.delete_inode(&inode);
         }
+    }
+
+    /// Marks an inode dead that nobody uses, so that it can be deleted in the transaction that takes its last name away;
+    /// says whether that is so. The caller holds its lock and deletes it, or the journal has stopped.
+    pub(crate) fn take_unused(&self, inode: &Inode) -> bool {
+        self.inodes.shard(inode.ino).lock().take(inode)
     }
 
     /// Deletes an inode if its last name is gone and nobody uses it. To be called after every

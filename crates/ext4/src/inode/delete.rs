@@ -57,8 +57,13 @@ impl Fs {
         Ok(())
     }
 
-    /// The last step: off the orphan list, marked deleted, number freed.
-    fn free_now(&self, h: &Handle<'_>, inode: &Inode, body: &mut InodeBody) -> Result<()> {
+    /// The last step: off the orphan list, marked deleted, number freed. `credits::ORPHAN + credits::FREE_INODE`.
+    pub(crate) fn free_now(
+        &self,
+        h: &Handle<'_>,
+        inode: &Inode,
+        body: &mut InodeBody,
+    ) -> Result<()> {
         let is_dir = body.is_dir();
         self.orphan_del(h, inode, body)?;
         body.set_size(0);

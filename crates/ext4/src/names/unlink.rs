@@ -5,11 +5,11 @@ use stetfs_journal::FileChange;
 use super::checks::{check_name, errno, is_dots, may_remove, may_unname};
 use crate::error::Result;
 use crate::fs::Fs;
-use crate::space::credits::{ORPHAN, WRITE_INODE};
+use crate::space::credits::{FREE_INODE, ORPHAN, WRITE_INODE};
 use crate::types::{Ctx, Ino};
 
-/// A directory block, two inodes, and the orphan that one of them may become.
-const UNLINK_CREDITS: stetfs_journal::Credits = 1 + 2 * WRITE_INODE + ORPHAN;
+/// A directory block, two inodes, and the orphan that one of them may become, or its end.
+const UNLINK_CREDITS: stetfs_journal::Credits = 1 + 2 * WRITE_INODE + ORPHAN + FREE_INODE;
 
 impl Fs {
     /// Removes the name of something that is no directory.
@@ -54,9 +54,16 @@ impl Fs {
                 return errno(libc::ENOTEMPTY);
             }
             let h = self.journal.begin(UNLINK_CREDITS)?;
+            // With nothing to free and nobody who uses it, it goes at once, and never is an orphan.
+            let bare = body.links() == 1 && !want_dir && body.blocks() == 0 && body.size() == 0;
+            let gone = bare && self.take_unused(&inode);
             self.whole(|| {
                 self.dir_remove(&h, &dir, &dir_body, &found)?;
-                self.drop_link(&h, &inode, &mut body)?;
+                if gone {
+                    self.free_now(&h, &inode, &mut body)?;
+                } else {
+                    self.drop_link(&h, &inode, &mut body)?;
+                }
                 if want_dir {
                     self.drop_subdir(&mut dir_body);
                 }
@@ -69,6 +76,10 @@ impl Fs {
             });
             drop(h);
             drop(body);
+            if gone {
+                self.release_window(&inode);
+                self.drop_inode(inode.ino);
+            }
             inode
         };
         self.iput(&inode);
