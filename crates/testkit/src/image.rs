@@ -224,10 +224,15 @@ fn debugfs(path: &Path, request: &str, write: bool) -> Result<String> {
 
 /// Runs `e2fsck ARGS PATH` on an image or device; an exit status above `highest` is an error.
 pub fn e2fsck(path: &Path, args: &[&str], highest: i32) -> Result<()> {
+    e2fsck_said(path, args, highest).map(drop)
+}
+
+/// [`e2fsck`]; gives what it printed.
+pub fn e2fsck_said(path: &Path, args: &[&str], highest: i32) -> Result<String> {
     let mut c = Command::new("e2fsck");
     let out = cmd::output(c.args(args).arg(path))?;
     match out.status.code() {
-        Some(code) if code <= highest => Ok(()),
+        Some(code) if code <= highest => Ok(cmd::said(&out)),
         Some(code) => bail!(
             "{} exited with {code}:\n{}",
             cmd::shown(&c),
