@@ -17,6 +17,15 @@ impl Page {
         Page(AlignedBuf::zeroed(len))
     }
 
+    /// A page of `len` bytes that begins with `bytes`, as far as they fit; the rest is zero.
+    pub fn padded(len: usize, bytes: &[u8]) -> Page {
+        let mut page = Page::zeroed(len);
+        page.iter_mut()
+            .zip(bytes)
+            .for_each(|(to, from)| *to = *from);
+        page
+    }
+
     /// A page with the content of `bytes`.
     pub fn copy_of(bytes: &[u8]) -> Page {
         Page(AlignedBuf::from_slice(bytes))

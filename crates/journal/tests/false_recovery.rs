@@ -8,7 +8,7 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{BLOCKS, BS, Kind, LOG, block, scheme, start};
+use common::{BLOCKS, BS, Kind, block, frames, scheme, start};
 use stetfs_block::{BlockDevice, MemDevice};
 use stetfs_journal::{Canary, recover};
 
@@ -55,9 +55,7 @@ fn committed(base: &MemDevice, v: u64) -> MemDevice {
 
 /// Log blocks of the only frame.
 fn frame(device: &MemDevice) -> std::ops::Range<u64> {
-    let first = (1..LOG)
-        .find(|nr| block(device, *nr).starts_with(b"stetfrm1"))
-        .unwrap();
+    let first = frames(device)[0];
     let head = block(device, first);
     let blocks = u32::from_le_bytes(head[52..56].try_into().unwrap());
     first..first + u64::from(blocks)

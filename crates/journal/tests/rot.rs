@@ -5,7 +5,7 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{BLOCKS, BS, Kind, block, put, scheme, start};
+use common::{BLOCKS, BS, Kind, block, frames, put, scheme, start};
 use stetfs_block::{BlockDevice, MemDevice};
 use stetfs_journal::{Canary, recover};
 use stetfs_ondisk::jbd2::BlockType;
@@ -75,13 +75,6 @@ fn rot_in_what_was_committed_is_an_error() {
         let why = with_rot(Kind::Jbd2, nr, 100).unwrap_err();
         assert!(why.contains("checksum of log block"), "{why}");
     }
-}
-
-/// First log blocks of the frames, in order.
-fn frames(device: &MemDevice) -> Vec<u64> {
-    (1..common::LOG)
-        .filter(|nr| block(device, *nr).starts_with(b"stetfrm1"))
-        .collect()
 }
 
 #[test]

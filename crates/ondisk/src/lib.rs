@@ -9,5 +9,6 @@ pub mod error;
 pub mod ext4;
 pub mod jbd2;
 pub mod stet;
+pub mod uuid;
 
 pub use error::{OnDiskError, Result};

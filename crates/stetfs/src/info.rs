@@ -9,6 +9,7 @@ use stetfs_ext4::{Inspection, Result, inspect};
 use stetfs_journal::{JournalConfig, Log};
 use stetfs_ondisk::ext4::features::{Compat, FeatureNames, Incompat};
 use stetfs_ondisk::ext4::superblock::{ErrorPolicy, State, Superblock};
+use stetfs_ondisk::uuid;
 
 /// A volume that is not mounted. Sizes in bytes, counts as named.
 #[derive(Clone, Debug, Serialize)]
@@ -114,7 +115,7 @@ pub fn info(path: &Path) -> Result<VolumeInfo> {
     Ok(VolumeInfo {
         volume: path.display().to_string(),
         label: text(sb.label()),
-        uuid: uuid(&sb.uuid),
+        uuid: uuid::text(&sb.uuid),
         state: state(sb, &recovery),
         refused: found.refused.as_ref().map(ToString::to_string),
         warnings: warnings(sb),
@@ -201,28 +202,4 @@ pub(crate) fn recovery(found: &Inspection) -> RecoveryInfo {
         }
     }
     info
-}
-
-fn uuid(bytes: &[u8; 16]) -> String {
-    let mut text = String::with_capacity(36);
-    for (i, byte) in bytes.iter().enumerate() {
-        if matches!(i, 4 | 6 | 8 | 10) {
-            text.push('-');
-        }
-        text.push_str(&format!("{byte:02x}"));
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn uuids_look_as_usual() {
-        let bytes = [
-            0x12, 0x34, 0x56, 0x78, 0x9a, 0xbc, 0xde, 0xf0, 1, 2, 3, 4, 5, 6, 7, 8,
-        ];
-        assert_eq!(uuid(&bytes), "12345678-9abc-def0-0102-030405060708");
-    }
 }

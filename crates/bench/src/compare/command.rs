@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use super::{CompareConfig, Peers, PeersConfig, Report, Sizes, StetfsPeer, Target, Workload, run};
+use super::{CompareConfig, PeerSpec, Peers, PeersConfig, Report, Sizes, Target, Workload, run};
 
 /// Arguments of `bench compare`.
 #[derive(Clone, Debug, Args)]
@@ -89,7 +89,7 @@ impl CompareArgs {
     /// Measures; `stetfs` is the program that --setup mounts with.
     pub fn run(&self, stetfs: &Path) -> Result<Report> {
         let report = if self.setup {
-            let presets = self.stetfs.iter().map(|options| StetfsPeer {
+            let presets = self.stetfs.iter().map(|options| PeerSpec {
                 name: format!("stetfs {}", options.trim_start_matches("journal=")),
                 options: options.clone(),
                 journal_mib: None,

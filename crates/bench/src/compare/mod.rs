@@ -21,7 +21,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 pub use command::CompareArgs;
 pub use device::Counters;
-pub use peers::{KernelPeer, Peers, PeersConfig, StetfsPeer};
+pub use peers::{PeerSpec, Peers, PeersConfig};
 pub use report::{Better, Metric, Report, Value};
 pub use target::Target;
 pub use work::Workload;

@@ -15,29 +15,19 @@ use stetfs_testkit::{Attach, Image, LoopDev, LoopOptions, Mkfs, Mounted, Mounter
 use super::target::OnVolume;
 use super::{CompareConfig, Report, Target, run};
 
-/// A way to mount StetFS for the comparison.
+/// A way to mount a file system for the comparison.
 #[derive(Clone, Debug)]
-pub struct StetfsPeer {
+pub struct PeerSpec {
     /// Its name in the report.
     pub name: String,
-    /// Options of `stetfs mount -o`.
+    /// Mount options (`-o`).
     pub options: String,
     /// Size of its journal in MiB, if it is another than the others'.
     pub journal_mib: Option<u32>,
 }
 
-/// A way to mount the kernel's ext4 for the comparison.
-#[derive(Clone, Debug)]
-pub struct KernelPeer {
-    /// Its name in the report.
-    pub name: String,
-    /// Mount options.
-    pub options: String,
-    /// Size of its journal in MiB, if it is another than the others'.
-    pub journal_mib: Option<u32>,
-}
-
-impl StetfsPeer {
+impl PeerSpec {
+    /// StetFS's journal preset.
     fn journal(&self) -> Result<Preset> {
         let named = self
             .options
@@ -79,17 +69,17 @@ pub struct PeersConfig {
     /// A simulated device below each, in memory; else a file.
     pub model: Option<Model>,
     /// Kernel ext4 mounts. The first is what ratios are to.
-    pub kernel: Vec<KernelPeer>,
+    pub kernel: Vec<PeerSpec>,
     /// The `stetfs` program, e.g. the running one.
     pub stetfs: Option<PathBuf>,
     /// StetFS mounts.
-    pub presets: Vec<StetfsPeer>,
+    pub presets: Vec<PeerSpec>,
 }
 
 impl PeersConfig {
     /// Kernel ext4 with ordered and with journalled data, and StetFS with the presets of these options.
-    pub fn new(stetfs: Option<PathBuf>, presets: Vec<StetfsPeer>) -> Self {
-        let kernel = |mode: &str| KernelPeer {
+    pub fn new(stetfs: Option<PathBuf>, presets: Vec<PeerSpec>) -> Self {
+        let kernel = |mode: &str| PeerSpec {
             name: format!("ext4 {mode}"),
             options: format!("data={mode}"),
             journal_mib: None,

@@ -1,7 +1,7 @@
 //! LDJ: Kang and others, ACM Transactions on Storage 2019; Kang's dissertation, chapter 4.
 
 use super::Spec;
-use crate::compare::{KernelPeer, StetfsPeer, Workload};
+use crate::compare::{PeerSpec, Workload};
 
 pub(super) const SERVERS: &str = "\
 figure 4, throughput by ordered mode's (OJ): varmail up to 8.3 (and up to 7.4 by data journaling's, DJ), all profiles faster on \
@@ -24,16 +24,8 @@ figure 9: a recovery under LDJ takes up to 47 times that of the other modes (126
 const DEFAULT: u32 = 128;
 const LARGE: u32 = 1024;
 
-fn kernel(name: &str, options: &str, journal_mib: u32) -> KernelPeer {
-    KernelPeer {
-        name: name.into(),
-        options: options.into(),
-        journal_mib: Some(journal_mib),
-    }
-}
-
-fn stetfs(name: &str, options: &str, journal_mib: u32) -> StetfsPeer {
-    StetfsPeer {
+fn peer(name: &str, options: &str, journal_mib: u32) -> PeerSpec {
+    PeerSpec {
         name: name.into(),
         options: options.into(),
         journal_mib: Some(journal_mib),
@@ -44,17 +36,17 @@ fn stetfs(name: &str, options: &str, journal_mib: u32) -> StetfsPeer {
 fn steps(workloads: Vec<Workload>) -> Spec {
     Spec {
         kernel: vec![
-            kernel("OJ: ext4 ordered", "data=ordered", DEFAULT),
-            kernel("DJ: ext4 journal", "data=journal", DEFAULT),
-            kernel("+lazy: ext4 journal", "data=journal", LARGE),
+            peer("OJ: ext4 ordered", "data=ordered", DEFAULT),
+            peer("DJ: ext4 journal", "data=journal", DEFAULT),
+            peer("+lazy: ext4 journal", "data=journal", LARGE),
         ],
         stetfs: vec![
-            stetfs("DJ: stetfs data", "journal=data", DEFAULT),
-            stetfs("+async: one flush", "journal=ldj,compress=none", DEFAULT),
-            stetfs("+lazy: large journal", "journal=ldj,compress=none", LARGE),
-            stetfs("+CMP: LZ4", "journal=ldj,compress=lz4", DEFAULT),
-            stetfs("LDJ: ldj", "journal=ldj,compress=lz4", LARGE),
-            stetfs("ldj auto", "journal=ldj,compress=auto", LARGE),
+            peer("DJ: stetfs data", "journal=data", DEFAULT),
+            peer("+async: one flush", "journal=ldj,compress=none", DEFAULT),
+            peer("+lazy: large journal", "journal=ldj,compress=none", LARGE),
+            peer("+CMP: LZ4", "journal=ldj,compress=lz4", DEFAULT),
+            peer("LDJ: ldj", "journal=ldj,compress=lz4", LARGE),
+            peer("ldj auto", "journal=ldj,compress=auto", LARGE),
         ],
         workloads,
         image_mib: 3072,
@@ -77,12 +69,12 @@ pub(super) fn applications() -> Spec {
 pub(super) fn journal_size() -> Spec {
     let sizes = [64, 256, 1024];
     Spec {
-        kernel: [kernel("ext4 ordered", "data=ordered", DEFAULT)]
+        kernel: [peer("ext4 ordered", "data=ordered", DEFAULT)]
             .into_iter()
-            .chain(sizes.map(|mib| kernel(&format!("ext4 journal {mib}"), "data=journal", mib)))
+            .chain(sizes.map(|mib| peer(&format!("ext4 journal {mib}"), "data=journal", mib)))
             .collect(),
         stetfs: sizes
-            .map(|mib| stetfs(&format!("ldj {mib}"), "journal=ldj", mib))
+            .map(|mib| peer(&format!("ldj {mib}"), "journal=ldj", mib))
             .into(),
         workloads: vec![Workload::Fileserver, Workload::Varmail],
         image_mib: 3072,

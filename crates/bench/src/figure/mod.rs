@@ -13,7 +13,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use stetfs_flash::Model;
 
-use crate::compare::{CompareConfig, KernelPeer, Peers, PeersConfig, Report, StetfsPeer, Workload};
+use crate::compare::{CompareConfig, PeerSpec, Peers, PeersConfig, Report, Workload};
 
 /// The figures there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -126,8 +126,8 @@ impl Figure {
 
 /// Some mounts under some workloads.
 struct Spec {
-    kernel: Vec<KernelPeer>,
-    stetfs: Vec<StetfsPeer>,
+    kernel: Vec<PeerSpec>,
+    stetfs: Vec<PeerSpec>,
     workloads: Vec<Workload>,
     image_mib: u64,
 }

@@ -41,8 +41,7 @@ impl Fs {
         let stored = self.xattr_load(inode, body)?;
         let rest = match stored.find(index::SYSTEM, DATA)?.map(|a| a.value) {
             Some(Value::Bytes(rest)) => rest,
-            Some(Value::Inode { .. }) => &[],
-            None => &[],
+            Some(Value::Inode { .. }) | None => &[],
         };
         let bytes = [body.i_block(), rest].concat();
         if body.size() > bytes.len() as u64 {

@@ -181,12 +181,12 @@ impl Fs {
             Way::Extents => {
                 let nodes = extents::Changing::new(self, h, inode, body);
                 let result = Tree::open(&nodes, body.i_block_mut()).and_then(|mut map| f(&mut map));
-                (nodes.delta.get(), result)
+                (nodes.blocks.delta(), result)
             }
             Way::Blocks => {
                 let nodes = blockmap::Changing::new(self, h, inode);
                 let result = f(&mut BlockMap::open(&nodes, body.i_block_mut()));
-                (nodes.delta.get(), result)
+                (nodes.blocks.delta(), result)
             }
         };
         body.add_blocks(delta)?;

@@ -27,6 +27,7 @@ mod inline;
 mod journaled;
 mod map;
 mod mapping;
+mod nodes;
 mod pages;
 mod read;
 mod seek;

@@ -82,6 +82,11 @@ impl InodeBody {
         Ok(())
     }
 
+    /// Whether it holds nothing that would have to be freed: no content, no blocks.
+    pub(crate) fn is_bare(&self) -> bool {
+        self.blocks() == 0 && self.size() == 0
+    }
+
     /// Space used, 512-byte units (`i_blocks`).
     pub(crate) fn blocks(&self) -> u64 {
         self.view.blocks_512(self.huge_file, self.block_size)

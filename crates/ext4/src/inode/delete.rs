@@ -40,7 +40,7 @@ impl Fs {
         let mut body = inode.body.write();
         let body = &mut *body;
         let mut h = self.journal.begin(LAST_STEP)?;
-        if body.blocks() > 0 || body.size() > 0 {
+        if !body.is_bare() {
             // It became an orphan with its last name; this is for those that never had one.
             self.orphan_add(&h, inode, body)?;
             self.store_inode(&h, inode, body)?;

@@ -55,8 +55,8 @@ impl Fs {
             }
             let h = self.journal.begin(UNLINK_CREDITS)?;
             // With nothing to free and nobody who uses it, it goes at once, and never is an orphan.
-            let bare = body.links() == 1 && !want_dir && body.blocks() == 0 && body.size() == 0;
-            let gone = bare && self.take_unused(&inode);
+            let last = body.links() == 1 && !want_dir;
+            let gone = last && body.is_bare() && self.take_unused(&inode);
             self.whole(|| {
                 self.dir_remove(&h, &dir, &dir_body, &found)?;
                 if gone {

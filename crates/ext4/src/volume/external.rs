@@ -5,6 +5,7 @@ use std::sync::Arc;
 use stetfs_block::{BlockDevice, Joined};
 use stetfs_ondisk::ext4::features::{Compat, Incompat};
 use stetfs_ondisk::ext4::superblock::{MAGIC, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
+use stetfs_ondisk::uuid;
 
 use super::early::read_superblock;
 use crate::error::{FsError, Result};
@@ -21,18 +22,7 @@ pub(super) type WithJournal = (Arc<dyn BlockDevice>, Vec<(u64, u64)>);
 pub fn journal_device(device: &dyn BlockDevice) -> Result<Option<String>> {
     let sb = read_superblock(device)?;
     let external = sb.compat().contains(Compat::HAS_JOURNAL) && sb.journal_inum.get() == 0;
-    Ok(external.then(|| uuid(&sb.journal_uuid)))
-}
-
-pub(super) fn uuid(bytes: &[u8; 16]) -> String {
-    let mut text = String::with_capacity(36);
-    for (i, byte) in bytes.iter().enumerate() {
-        if matches!(i, 4 | 6 | 8 | 10) {
-            text.push('-');
-        }
-        text.push_str(&format!("{byte:02x}"));
-    }
-    text
+    Ok(external.then(|| uuid::text(&sb.journal_uuid)))
 }
 
 /// Puts the two devices together.
@@ -58,8 +48,8 @@ pub(super) fn join(
     if other.uuid != sb.journal_uuid {
         return wrong(format!(
             "the journal {} of another volume: this one's is {}",
-            uuid(&other.uuid),
-            uuid(&sb.journal_uuid)
+            uuid::text(&other.uuid),
+            uuid::text(&sb.journal_uuid)
         ));
     }
     if other.log_block_size.get() != sb.log_block_size.get() {

@@ -10,7 +10,6 @@ use stetfs_ondisk::ext4::features::{Compat, Incompat, RoCompat};
 use stetfs_ondisk::ext4::superblock::{State, Superblock};
 
 use super::early::Early;
-use super::external;
 use crate::error::{FsError, Result};
 use crate::types::{DataMode, FsOptions};
 
@@ -42,7 +41,7 @@ pub(super) fn find(
             None => Err(FsError::Unsupported(format!(
                 "a volume without its journal, which is on the device with UUID {} \
                  (name it with journal_path=)",
-                external::uuid(&sb.journal_uuid)
+                stetfs_ondisk::uuid::text(&sb.journal_uuid)
             ))),
         };
     }

@@ -72,11 +72,16 @@ impl LogArea {
     /// # Errors
     /// The device's.
     pub fn write<'p>(&self, blocks: impl Iterator<Item = (u64, &'p PageRef)>) -> Result<()> {
+        Ok(self.list(blocks).submit(&*self.device)?)
+    }
+
+    /// These log blocks as writes to the device.
+    pub fn list<'p>(&self, blocks: impl Iterator<Item = (u64, &'p PageRef)>) -> WriteList<'p> {
         let mut list = WriteList::new();
         for (nr, page) in blocks {
             list.push(self.offset(nr), page);
         }
-        Ok(list.submit(&*self.device)?)
+        list
     }
 
     /// Reads these log blocks in one batch.

@@ -46,12 +46,7 @@ impl Jbd2Ring {
     /// The superblock as a block.
     pub(crate) fn superblock_page(area: &LogArea, sb: &mut JournalSuperblock) -> Page {
         sb.update_checksum();
-        let mut page = Page::zeroed(area.block_size() as usize);
-        let bytes = sb.as_bytes();
-        page.iter_mut()
-            .zip(bytes)
-            .for_each(|(to, from)| *to = *from);
-        page
+        Page::padded(area.block_size() as usize, sb.as_bytes())
     }
 
     /// Writes the superblock out, durably.
@@ -88,10 +83,8 @@ impl Medium for Jbd2Ring {
         send: &mut dyn FnMut(&WriteList<'_>) -> Result<()>,
     ) -> Result<()> {
         let device = &**self.area.device();
-        let mut list = WriteList::new();
-        for (i, page) in tx.body() {
-            list.push(self.area.offset(self.advance(at, i)), page);
-        }
+        let placed = tx.body().map(|(i, page)| (self.advance(at, i), page));
+        let mut list = self.area.list(placed);
         let seal_at = self.area.offset(self.advance(at, tx.seal_at()));
         let mut apart = tx.seal.as_ref();
         if (self.async_commit || !barrier)

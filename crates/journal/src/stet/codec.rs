@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use stetfs_cache::PageRef;
+use stetfs_cache::{Page, PageRef};
 use stetfs_ondisk::stet::frame::{self, Frame, Stored};
 
 use super::compress::{Compression, Packed};
 use super::pace::Pace;
 use super::pack::pack;
-use super::payload::{Payload, page_of};
+use super::payload::Payload;
 use super::{read, scan};
 use crate::error::Result;
 use crate::ids::TxId;
@@ -111,7 +111,7 @@ impl Codec for StetCodec {
         let mut body: Vec<PageRef> = frame
             .encode(self.size())
             .chunks(self.size())
-            .map(|bytes| page_of(self.size(), bytes))
+            .map(|bytes| Arc::new(Page::copy_of(bytes)))
             .collect();
         let (rest, sent, verbatim) = payload.finish();
         body.extend(rest);

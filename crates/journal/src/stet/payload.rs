@@ -10,15 +10,6 @@ use crate::policy::Early;
 /// Bytes that are worth a write of their own while later chunks are still being packed.
 const EARLY: usize = 1 << 20;
 
-/// A page that begins with `bytes`; the rest is zero.
-pub(super) fn page_of(size: usize, bytes: &[u8]) -> PageRef {
-    let mut page = Page::zeroed(size);
-    page.iter_mut()
-        .zip(bytes)
-        .for_each(|(to, from)| *to = *from);
-    Arc::new(page)
-}
-
 /// Whole blocks of the payload, and the beginning of the next.
 pub(super) struct Payload {
     size: usize,
@@ -51,7 +42,8 @@ impl Payload {
         let whole = self.begun.len() / self.size * self.size;
         let rest = self.begun.split_off(whole);
         let blocks = self.begun.chunks(self.size);
-        self.ready.extend(blocks.map(|b| page_of(self.size, b)));
+        self.ready
+            .extend(blocks.map(|b| Arc::new(Page::copy_of(b))));
         self.begun = rest;
         self.places.resize(self.places.len() + images, None);
     }
@@ -69,7 +61,8 @@ impl Payload {
     /// Ends the block that was begun.
     fn fill(&mut self) {
         if !self.begun.is_empty() {
-            self.ready.push(page_of(self.size, &self.begun));
+            self.ready
+                .push(Arc::new(Page::padded(self.size, &self.begun)));
             self.begun.clear();
         }
     }
@@ -101,7 +94,7 @@ mod tests {
 
     #[test]
     fn blocks_go_out_whole_and_in_order() -> Result<()> {
-        let image = |v: u8| page_of(1024, &[v; 1024]);
+        let image = |v: u8| Arc::new(Page::copy_of(&[v; 1024]));
         let mut payload = Payload::new(1024, 2);
         let mut log: Vec<u8> = Vec::new();
         let mut next = 2;

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::num::NonZero;
+use std::sync::Arc;
 use std::thread;
 
-use stetfs_cache::PageRef;
+use stetfs_cache::{Page, PageRef};
 use stetfs_ondisk::stet::checksum;
 use stetfs_ondisk::stet::frame::{self, Frame};
 use stetfs_ondisk::{OnDiskError, error::Result as OnDiskResult};
 
 use super::codec::StetCodec;
 use super::compress::unpack;
-use super::payload::page_of;
 use crate::error::Result;
 use crate::policy::{ImageRef, Medium};
 
@@ -56,9 +56,13 @@ impl StetCodec {
 
     /// Reads and proves the head of the frame at `at`.
     fn read_head(&self, log: &dyn Medium, at: u64) -> Result<Frame> {
-        let first = joined(&log.read(at, 1)?);
-        let glance = frame::glance(&first, log.capacity())?;
-        Ok(self.head(&joined(&log.read(at, glance.head_blocks)?))?)
+        let mut bytes = joined(&log.read(at, 1)?);
+        let glance = frame::glance(&bytes, log.capacity())?;
+        if glance.head_blocks > 1 {
+            let rest = log.read(log.advance(at, 1), glance.head_blocks - 1)?;
+            bytes.extend(joined(&rest));
+        }
+        Ok(self.head(&bytes)?)
     }
 
     /// Whether a chunk's stored bytes are those that were written.
@@ -70,30 +74,28 @@ impl StetCodec {
                 .is_some_and(|chunk| checksum(stored) == chunk.sum)
     }
 
-    /// Reads the stored bytes of chunk `index`, and proves them.
-    pub(super) fn read_stored(
+    /// Reads `len` bytes, `place` bytes after the start of the frame at `at`.
+    pub(super) fn read_bytes(
         &self,
         log: &dyn Medium,
         at: u64,
-        frame: &Frame,
-        index: usize,
-    ) -> Result<OnDiskResult<Vec<u8>>> {
+        place: u64,
+        len: u32,
+    ) -> Result<Vec<u8>> {
         let size = self.size() as u64;
-        let places = frame.places(self.size());
-        let (Some(chunk), Some(place)) = (frame.chunks.get(index), places.get(index)) else {
-            return Ok(Err(corrupt(at, frame, format!("no chunk {index}"))));
-        };
         let (first, skip) = (place / size, (place % size) as usize);
-        let count = (skip as u64 + u64::from(chunk.stored)).div_ceil(size);
+        let count = (skip as u64 + u64::from(len)).div_ceil(size);
         let mut bytes = joined(&log.read(log.advance(at, first), count)?);
         bytes.drain(..skip.min(bytes.len()));
-        bytes.truncate(chunk.stored as usize);
-        if !self.chunk_is_whole(frame, index, &bytes) {
-            let what = format!("chunk {index} does not match its checksum");
-            return Ok(Err(corrupt(at, frame, what)));
-        }
-        Ok(Ok(bytes))
+        bytes.truncate(len as usize);
+        Ok(bytes)
     }
+}
+
+/// A frame's head, and where its chunks are ([`Frame::places`]).
+struct Head {
+    frame: Frame,
+    places: Vec<u64>,
 }
 
 /// A chunk of which images are wanted.
@@ -139,7 +141,7 @@ impl StetCodec {
                 let bytes = raw
                     .get(from..from + self.size())
                     .ok_or_else(|| no(format!("has no image {image}")))?;
-                out.push((*to, page_of(self.size(), bytes)));
+                out.push((*to, Arc::new(Page::copy_of(bytes))));
             }
         }
         Ok(out)
@@ -149,7 +151,7 @@ impl StetCodec {
     fn pieces<'f>(
         &self,
         log: &dyn Medium,
-        frames: &'f BTreeMap<u64, Frame>,
+        heads: &'f BTreeMap<u64, Head>,
         refs: &[ImageRef],
     ) -> Vec<Piece<'f>> {
         let size = self.size() as u64;
@@ -160,11 +162,11 @@ impl StetCodec {
         }
         let mut pieces: Vec<Piece<'f>> = Vec::new();
         for ((at, index), images) in chunks {
-            let Some(frame) = frames.get(&at) else {
+            let Some(Head { frame, places }) = heads.get(&at) else {
                 continue;
             };
             let index = index as usize;
-            let place = frame.places(self.size()).get(index).copied().unwrap_or(0);
+            let place = places.get(index).copied().unwrap_or(0);
             let stored = frame.chunks.get(index).map_or(0, |c| u64::from(c.stored));
             let first = log.advance(at, place / size);
             let blocks = (place % size + stored).div_ceil(size);
@@ -207,13 +209,15 @@ pub(super) fn images(
     log: &dyn Medium,
     refs: &[ImageRef],
 ) -> Result<Vec<PageRef>> {
-    let mut frames: BTreeMap<u64, Frame> = BTreeMap::new();
+    let mut heads: BTreeMap<u64, Head> = BTreeMap::new();
     for image in refs {
-        if let Entry::Vacant(entry) = frames.entry(image.at) {
-            entry.insert(codec.read_head(log, image.at)?);
+        if let Entry::Vacant(entry) = heads.entry(image.at) {
+            let frame = codec.read_head(log, image.at)?;
+            let places = frame.places(codec.size());
+            entry.insert(Head { frame, places });
         }
     }
-    let pieces = codec.pieces(log, &frames, refs);
+    let pieces = codec.pieces(log, &heads, refs);
     let read = |piece: &Piece<'_>| {
         Ok::<_, crate::JournalError>(joined(&log.read(piece.at, piece.blocks)?))
     };

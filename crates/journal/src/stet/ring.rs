@@ -46,10 +46,7 @@ impl SharedHeader {
 
 /// Writes a header to the copy of its generation.
 pub(super) fn write_copy(area: &LogArea, header: &LogHeader, barrier: bool) -> Result<()> {
-    let mut page = Page::zeroed(COPY_BYTES);
-    page.iter_mut()
-        .zip(header.encode())
-        .for_each(|(to, from)| *to = from);
+    let page = Page::padded(COPY_BYTES, &header.encode());
     let size = area.block_size() as usize;
     let first = copy_at(header.generation, area.block_size());
     let mut list = WriteList::new();
@@ -118,10 +115,8 @@ impl Medium for StetRing {
         barrier: bool,
         send: &mut dyn FnMut(&WriteList<'_>) -> Result<()>,
     ) -> Result<()> {
-        let mut list = WriteList::new();
-        for (i, page) in tx.body() {
-            list.push(self.area().offset(self.advance(at, i)), page);
-        }
+        let placed = tx.body().map(|(i, page)| (self.advance(at, i), page));
+        let list = self.area().list(placed);
         let started = Instant::now();
         send(&list)?;
         self.pace.wrote(list.bytes(), started.elapsed());

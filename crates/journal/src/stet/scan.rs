@@ -200,19 +200,24 @@ impl Scanner<'_> {
     fn prove(&mut self, found: &Found) -> Result<std::result::Result<(), String>> {
         let (codec, frame) = (self.codec, &found.frame);
         let at = self.log.advance(self.start, found.distance);
-        if found.blocks * codec.size() as u64 > LARGE {
-            for index in 0..frame.chunks.len() {
-                if let Err(e) = codec.read_stored(self.log, at, frame, index)? {
-                    return Ok(Err(e.to_string()));
-                }
-            }
-            return Ok(Ok(()));
-        }
-        let bytes = self.window.get(found.distance, found.blocks)?;
+        let whole = if found.blocks * codec.size() as u64 > LARGE {
+            None
+        } else {
+            Some(self.window.get(found.distance, found.blocks)?)
+        };
         let places = frame.places(codec.size());
         for (index, (chunk, from)) in frame.chunks.iter().zip(&places).enumerate() {
-            let to = *from as usize + chunk.stored as usize;
-            let stored = bytes.get(*from as usize..to).unwrap_or_default();
+            let bytes;
+            let stored = match whole {
+                Some(whole) => {
+                    let to = *from as usize + chunk.stored as usize;
+                    whole.get(*from as usize..to).unwrap_or_default()
+                }
+                None => {
+                    bytes = codec.read_bytes(self.log, at, *from, chunk.stored)?;
+                    &bytes[..]
+                }
+            };
             if !codec.chunk_is_whole(frame, index, stored) {
                 let what = format!("chunk {index} does not match its checksum");
                 return Ok(Err(corrupt(at, frame, what).to_string()));

@@ -183,3 +183,10 @@ pub fn put(cache: &Cache, journal: &Journal, nr: u64, value: u8) -> stetfs_journ
     handle.create(&block).unwrap().fill(value);
     handle.stop()
 }
+
+/// First log blocks of the StetFS frames, in order.
+pub fn frames(device: &MemDevice) -> Vec<u64> {
+    (1..LOG)
+        .filter(|nr| block(device, *nr).starts_with(b"stetfrm1"))
+        .collect()
+}

@@ -1,16 +1,15 @@
 //! Indirect blocks as blocks of the volume: read through the cache, changed through the journal.
 
-use std::cell::Cell;
-
 use stetfs_journal::{BlockNr, Credits, Handle};
 use stetfs_ondisk::ext4::blockmap::{MAX_LEVELS, Shape};
 
+use super::super::nodes::NodeBlocks;
 use super::edit::IndirectMut;
 use super::lookup::Indirect;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, is_ordinary};
-use crate::space::{AllocFor, BlockRun, Freed, credits};
+use crate::space::{BlockRun, credits};
 
 /// The indirect blocks of one inode, for looking things up.
 pub(crate) struct Stored<'a> {
@@ -50,9 +49,8 @@ impl Indirect for Stored<'_> {
 pub(crate) struct Changing<'a> {
     stored: Stored<'a>,
     h: &'a Handle<'a>,
-    inode: &'a Inode,
-    /// Blocks allocated less blocks freed.
-    pub(crate) delta: Cell<i64>,
+    /// Where blocks come from and go to.
+    pub(crate) blocks: NodeBlocks<'a>,
 }
 
 impl<'a> Changing<'a> {
@@ -60,8 +58,7 @@ impl<'a> Changing<'a> {
         Changing {
             stored: Stored::new(fs, inode),
             h,
-            inode,
-            delta: Cell::new(0),
+            blocks: NodeBlocks::new(fs, h, inode),
         }
     }
 }
@@ -88,10 +85,7 @@ impl IndirectMut for Changing<'_> {
     }
 
     fn allocate(&self, near: BlockNr) -> Result<BlockNr> {
-        let fs = self.stored.fs;
-        let run = fs.alloc_blocks(self.h, self.inode, Some(near), 1, AllocFor::Meta)?;
-        self.delta.set(self.delta.get() + 1);
-        Ok(run.start)
+        self.blocks.allocate(near)
     }
 
     fn create(&self, nr: BlockNr, f: impl FnOnce(&mut [u8])) -> Result<()> {
@@ -101,10 +95,7 @@ impl IndirectMut for Changing<'_> {
     }
 
     fn free(&self, nr: BlockNr) -> Result<()> {
-        self.delta.set(self.delta.get() - 1);
-        self.stored
-            .fs
-            .free_blocks(self.h, BlockRun { start: nr, len: 1 }, Freed::Journaled)
+        self.blocks.free(nr)
     }
 }
 

@@ -1,6 +1,5 @@
 //! The tree's nodes as blocks of the volume: read through the cache, changed through the journal.
 
-use std::cell::Cell;
 use std::ops::Range;
 
 use stetfs_journal::{BlockNr, Credits, Handle};
@@ -8,11 +7,12 @@ use stetfs_ondisk::ext4::extent::{
     Expect, NodeMut, NodeRef, update_block_checksum, verify_block_checksum,
 };
 
+use super::super::nodes::NodeBlocks;
 use super::tree::{Nodes, NodesMut};
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
-use crate::space::{AllocFor, BlockRun, Freed, credits};
+use crate::space::credits;
 use crate::verified;
 
 /// The nodes of one inode's tree, for looking things up.
@@ -85,9 +85,8 @@ impl Nodes for Stored<'_> {
 pub(crate) struct Changing<'a> {
     stored: Stored<'a>,
     h: &'a Handle<'a>,
-    inode: &'a Inode,
-    /// Blocks allocated less blocks freed.
-    pub(crate) delta: Cell<i64>,
+    /// Where blocks come from and go to.
+    pub(crate) blocks: NodeBlocks<'a>,
 }
 
 impl<'a> Changing<'a> {
@@ -100,8 +99,7 @@ impl<'a> Changing<'a> {
         Changing {
             stored: Stored::new(fs, inode, body),
             h,
-            inode,
-            delta: Cell::new(0),
+            blocks: NodeBlocks::new(fs, h, inode),
         }
     }
 }
@@ -135,24 +133,19 @@ impl NodesMut for Changing<'_> {
         depth: u16,
         f: impl FnOnce(&mut NodeMut<'_>) -> Result<()>,
     ) -> Result<BlockNr> {
-        let fs = self.stored.fs;
-        let run = fs.alloc_blocks(self.h, self.inode, Some(near), 1, AllocFor::Meta)?;
-        self.delta.set(self.delta.get() + 1);
-        let block = fs.cache.get(run.start);
+        let nr = self.blocks.allocate(near)?;
+        let block = self.stored.fs.cache.get(nr);
         {
             let mut bytes = self.h.create(&block)?;
             f(&mut NodeMut::init(&mut bytes[..], depth)?)?;
             update_block_checksum(self.stored.seed, &mut bytes)?;
         }
         block.set_verified(verified::EXTENT_NODE);
-        Ok(run.start)
+        Ok(nr)
     }
 
     fn free(&self, nr: BlockNr) -> Result<()> {
-        self.delta.set(self.delta.get() - 1);
-        self.stored
-            .fs
-            .free_blocks(self.h, BlockRun { start: nr, len: 1 }, Freed::Journaled)
+        self.blocks.free(nr)
     }
 }
 

@@ -1,0 +1,51 @@
+//! Blocks that a file's map takes for itself, and gives back.
+
+use std::cell::Cell;
+
+use stetfs_journal::{BlockNr, Handle};
+
+use crate::error::Result;
+use crate::fs::Fs;
+use crate::inode::Inode;
+use crate::space::{AllocFor, BlockRun, Freed};
+
+/// Takes and gives blocks within a handle, and counts them.
+pub(crate) struct NodeBlocks<'a> {
+    fs: &'a Fs,
+    h: &'a Handle<'a>,
+    inode: &'a Inode,
+    /// Blocks taken less blocks given back.
+    delta: Cell<i64>,
+}
+
+impl<'a> NodeBlocks<'a> {
+    pub(crate) fn new(fs: &'a Fs, h: &'a Handle<'_>, inode: &'a Inode) -> NodeBlocks<'a> {
+        NodeBlocks {
+            fs,
+            h,
+            inode,
+            delta: Cell::new(0),
+        }
+    }
+
+    /// Takes a block, as near to `near` as can be.
+    pub(crate) fn allocate(&self, near: BlockNr) -> Result<BlockNr> {
+        let run = self
+            .fs
+            .alloc_blocks(self.h, self.inode, Some(near), 1, AllocFor::Meta)?;
+        self.delta.set(self.delta.get() + 1);
+        Ok(run.start)
+    }
+
+    /// Gives a block back.
+    pub(crate) fn free(&self, nr: BlockNr) -> Result<()> {
+        self.delta.set(self.delta.get() - 1);
+        self.fs
+            .free_blocks(self.h, BlockRun { start: nr, len: 1 }, Freed::Journaled)
+    }
+
+    /// Blocks taken less blocks given back.
+    pub(crate) fn delta(&self) -> i64 {
+        self.delta.get()
+    }
+}
