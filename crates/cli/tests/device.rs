@@ -54,10 +54,19 @@ impl Served {
         line.trim().parse().unwrap()
     }
 
-    /// Ends it as Ctrl-C does; gives what it says.
-    fn end(mut self) -> Value {
+    /// Ctrl-C.
+    fn interrupt(&self) {
         let pid = rustix::process::Pid::from_child(&self.server);
         rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    }
+
+    /// Ends it; gives what it says.
+    fn end(self) -> Value {
+        self.interrupt();
+        self.ended()
+    }
+
+    fn ended(mut self) -> Value {
         let mut said = String::new();
         let out = self.server.stdout.as_mut().unwrap();
         out.read_to_string(&mut said).unwrap();
@@ -122,6 +131,22 @@ fn a_file_holds_the_content_and_the_model_its_time() {
     served.end();
     let bytes = std::fs::read(image.path()).unwrap();
     assert_eq!(&bytes[30 << 20..][..4], b"here");
+}
+
+#[test]
+fn who_still_uses_it_is_served_to_the_end() {
+    let served = Served::new(&["--model", "nvme-ssd", "--size", "1M"]);
+    let options = std::fs::OpenOptions::new().write(true).to_owned();
+    let file = options.open(served.disk()).unwrap();
+    served.interrupt();
+    let patience = Instant::now() + Duration::from_secs(10);
+    while mount::is_mounted(&served.dir) {
+        assert!(Instant::now() < patience, "still there");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::os::unix::fs::FileExt::write_all_at(&file, b"late", 0).unwrap();
+    drop(file);
+    assert_eq!(served.ended()["writes"], 1);
 }
 
 #[test]

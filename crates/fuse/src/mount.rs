@@ -282,6 +282,20 @@ pub fn unmount(dir: &Path, how: Unmount) -> Result<(), MountError> {
     }
 }
 
+/// Takes down the mount at `dir`; one that is in use is served until the last user is gone.
+///
+/// # Errors
+/// As [`unmount`], but never that it is busy.
+pub(crate) fn unmount_or_detach(dir: &Path) -> Result<(), MountError> {
+    match unmount(dir, Unmount::Now) {
+        Err(MountError::Busy(dir)) => {
+            tracing::warn!(dir = %dir.display(), "in use: detached, and served until the last user is gone");
+            unmount(&dir, Unmount::Lazy)
+        }
+        other => other,
+    }
+}
+
 /// Ends the connection of a mount that does not come down: requests fail with ENOTCONN and the
 /// server goes on to close the volume. Root only.
 pub(crate) fn abort_connection(entry: &MountEntry) -> io::Result<()> {

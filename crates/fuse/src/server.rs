@@ -122,13 +122,7 @@ impl Mounted {
         if !self.is_there() {
             return Ok(());
         }
-        match mount::unmount(self.dir(), Unmount::Now) {
-            Err(MountError::Busy(dir)) => {
-                tracing::warn!(dir = %dir.display(), "in use: detached, and served until the last user is gone");
-                mount::unmount(self.dir(), Unmount::Lazy)
-            }
-            other => other,
-        }
+        mount::unmount_or_detach(self.dir())
     }
 
     /// Ends the connection to the kernel: what programs still have open fails from now on.

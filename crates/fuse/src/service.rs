@@ -53,12 +53,12 @@ impl Service {
         &self.dir
     }
 
-    /// Takes it down and waits until the last request is answered.
+    /// Takes it down and waits until the last user is gone and the last request is answered.
     ///
     /// # Errors
-    /// It is in use, or the connection broke.
+    /// The kernel refuses, or the connection broke.
     pub fn stop(mut self) -> Result<(), MountError> {
-        mount::unmount(&self.dir, Unmount::Now)?;
+        mount::unmount_or_detach(&self.dir)?;
         match self.session.take().map(JoinHandle::join) {
             Some(Ok(result)) => result.map_err(MountError::Session),
             _ => Ok(()),

@@ -236,9 +236,14 @@ impl Fs {
         self.inodes.shard(inode.ino).lock().insert(inode);
     }
 
-    /// Takes a deleted inode out of the cache.
-    pub(crate) fn drop_inode(&self, ino: Ino) {
-        self.inodes.shard(ino).lock().inodes.remove(&ino);
+    /// Takes a deleted inode out of the cache. Its number is free already and may be that of a new
+    /// file, which stays.
+    pub(crate) fn drop_inode(&self, inode: &Arc<Inode>) {
+        let mut shard = self.inodes.shard(inode.ino).lock();
+        let cached = shard.inodes.get(&inode.ino);
+        if cached.is_some_and(|entry| Arc::ptr_eq(&entry.inode, inode)) {
+            shard.inodes.remove(&inode.ino);
+        }
     }
 
     /// Counts one reference that the kernel will give back with [`forget`](Self::forget). Every

@@ -24,7 +24,7 @@ impl Fs {
             return;
         }
         match self.try_delete(inode) {
-            Ok(()) => self.drop_inode(inode.ino),
+            Ok(()) => self.drop_inode(inode),
             Err(e) => {
                 tracing::warn!(
                     ino = inode.ino,
@@ -79,7 +79,7 @@ impl Fs {
         if inode.unlinked.load(Ordering::Acquire) {
             inode.dead.store(true, Ordering::Release);
             self.try_delete(inode)?;
-            self.drop_inode(inode.ino);
+            self.drop_inode(inode);
             return Ok(true);
         }
         let mut body = inode.body.write();

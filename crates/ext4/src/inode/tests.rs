@@ -98,6 +98,22 @@ fn a_truncated_file_without_a_name_is_still_an_orphan() {
     }
 }
 
+/// Who deletes an inode takes it out of the cache after the handle is gone: when the transaction
+/// commits just then, another thread's new file may have the number.
+#[test]
+fn a_new_file_with_the_number_of_a_deleted_one_stays() {
+    let device = mkfs(16, &Mkfs::blocks(1024));
+    let fs = open(&device);
+    let old = nameless(&fs, libc::S_IFREG | 0o600);
+    fs.iput(&old);
+    fs.journal.commit_all().unwrap();
+    let new = nameless(&fs, libc::S_IFREG | 0o600);
+    assert_eq!(new.ino, old.ino, "the lowest free number is taken");
+    fs.drop_inode(&old);
+    let cached = fs.iget_special(new.ino).unwrap();
+    assert!(Arc::ptr_eq(&cached, &new));
+}
+
 #[test]
 fn an_inode_stays_while_it_is_open_or_remembered() {
     let device = mkfs(16, &Mkfs::blocks(1024));

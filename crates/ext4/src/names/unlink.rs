@@ -78,7 +78,7 @@ impl Fs {
             drop(body);
             if gone {
                 self.release_window(&inode);
-                self.drop_inode(inode.ino);
+                self.drop_inode(&inode);
             }
             inode
         };

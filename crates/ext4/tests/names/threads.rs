@@ -6,25 +6,27 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use stetfs_ext4::{Ino, ROOT_INO, RenameFlags};
 use stetfs_testkit::Mkfs;
 
-use crate::support::{Random, Vol, small};
+use crate::support::{ROOT, Random, Vol, small};
 
-/// The errors that somebody else's work explains.
-fn expected(e: i32) -> bool {
+/// The errors that one's own earlier work explains.
+fn own(e: i32) -> bool {
     matches!(
         e,
-        libc::ENOENT
-            | libc::EEXIST
-            | libc::ENOTEMPTY
-            | libc::EISDIR
-            | libc::ENOTDIR
-            | libc::EINVAL
-            | libc::ESTALE
+        libc::ENOENT | libc::EEXIST | libc::ENOTEMPTY | libc::EISDIR | libc::ENOTDIR | libc::EINVAL
     )
 }
 
-fn work(vol: &Vol, dirs: &[Ino], seed: u64, steps: usize, done: &AtomicU32) {
+/// The errors that somebody else's work explains.
+fn expected(e: i32) -> bool {
+    own(e) || e == libc::ESTALE
+}
+
+type Expected = fn(i32) -> bool;
+
+fn work(vol: &Vol, dirs: &[Ino], seed: u64, done: &AtomicU32, expected: Expected) {
+    const STEPS: usize = 1500;
     let mut random = Random::new(seed);
-    for _ in 0..steps {
+    for _ in 0..STEPS {
         let (a, b) = (
             dirs[random.below(dirs.len())],
             dirs[random.below(dirs.len())],
@@ -92,7 +94,8 @@ fn together(mkfs: &Mkfs, shared: bool) {
             };
             scope.spawn(move || {
                 let _last = Last(working);
-                work(vol, &mine, t as u64 + 1, 1500, done);
+                let expected = if shared { expected } else { own };
+                work(vol, &mine, t as u64 + 1, done, expected);
             });
         }
     });
@@ -151,5 +154,47 @@ fn directories_move_below_each_other() {
         }
     }
     assert_eq!(found, 4);
+    vol.close();
+}
+
+/// Files go while others come, and commits make their numbers free in between: each new file,
+/// whatever number it got, is found with what was written to it.
+#[test]
+fn numbers_are_used_again() {
+    let vol = Vol::new(32, &small());
+    let working = AtomicU32::new(4);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while working.load(Ordering::Relaxed) > 0 {
+                vol.sync();
+            }
+        });
+        for t in 0..4u8 {
+            let (vol, working) = (&vol, &working);
+            scope.spawn(move || {
+                let _last = Last(working);
+                let dir = vol.mkdir(ROOT_INO, &[b'd', b'0' + t]).unwrap();
+                for i in 0..2000u32 {
+                    let ino = vol.file(dir, b"file").unwrap();
+                    // Every second one stays empty: those go in one transaction.
+                    let content = [t + 1; 700];
+                    if i % 2 == 0 {
+                        let file = vol.fs.open_inode(&ROOT, ino, libc::O_RDWR).unwrap();
+                        vol.fs.write(&ROOT, &file, 0, &content, false).unwrap();
+                    }
+                    let found = vol.lookup(dir, b"file").unwrap();
+                    assert_eq!(found.ino, ino);
+                    if i % 2 == 0 {
+                        assert_eq!(found.size, 700, "thread {t}, file {i}");
+                        let file = vol.fs.open_inode(&ROOT, ino, libc::O_RDONLY).unwrap();
+                        let mut bytes = [0; 700];
+                        vol.fs.read(&file, 0, &mut bytes).unwrap();
+                        assert_eq!(bytes, content, "thread {t}, file {i}");
+                    }
+                    vol.unlink(dir, b"file").unwrap();
+                }
+            });
+        }
+    });
     vol.close();
 }
