@@ -114,10 +114,14 @@ pub(crate) struct MountArgs {
 const OPTIONS: &str = "\
 Options, separated by commas:
   ro, rw                    read only, or not
-  journal=ordered|data|writeback
+  journal=ordered|data|writeback|ldj
                             the journal preset (also data=ordered|journal|writeback)
+  compress=none|lz4|zstd|auto
+                            with ldj: how the log is compressed (lz4)
+  chunk=SIZE                with ldj: bytes compressed at once (128K)
+  trim=off|discard|zero     with ldj: what is done with log space that is free again (off)
   commit=SECONDS            longest time until a change is committed by itself (5)
-  cache=SIZE                memory for the cache, e.g. 512M (128M)
+  cache=SIZE                memory for the cache, e.g. 512M (an eighth of it all, 64M to 1G)
   relatime, noatime, strictatime, nodiratime
                             how access times are kept
   errors=continue|remount-ro|panic

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use stetfs::{Atime, Compression, Direct, FsOptions, OnError, Preset, VolumeOptions};
+use stetfs::{Atime, Compression, Direct, FsOptions, OnError, Preset, Trim, VolumeOptions};
 use stetfs_fuse::{IoUring, MountOptions, ServeOptions, VolumeFsOptions};
 
 use crate::failure::{Code, Failure, Result};
@@ -15,6 +15,7 @@ pub(crate) struct Options {
     pub(crate) preset: Option<Preset>,
     pub(crate) compression: Option<Compression>,
     pub(crate) chunk: Option<u32>,
+    pub(crate) trim: Option<Trim>,
     pub(crate) commit_secs: Option<u32>,
     pub(crate) cache_bytes: Option<u64>,
     pub(crate) atime: Option<Atime>,
@@ -158,6 +159,7 @@ fn apply(
         ),
         "compress" => set(&mut o.compression, required(value, str::parse).map(Some)),
         "chunk" => set(&mut o.chunk, required(value, stetfs::size::chunk).map(Some)),
+        "trim" => set(&mut o.trim, required(value, str::parse).map(Some)),
         "commit" => set(&mut o.commit_secs, required(value, number).map(Some)),
         "cache" => set(
             &mut o.cache_bytes,
@@ -218,9 +220,10 @@ impl Options {
             ));
         }
         let preset = self.preset.unwrap_or_default();
-        if preset.is_jbd2() && (self.compression.is_some() || self.chunk.is_some()) {
+        let own_log = self.compression.is_some() || self.chunk.is_some() || self.trim.is_some();
+        if preset.is_jbd2() && own_log {
             return Err(bad(format!(
-                "compress and chunk need a preset with StetFS's own log, such as journal=ldj, not {preset}"
+                "compress, chunk and trim need a preset with StetFS's own log, such as journal=ldj, not {preset}"
             )));
         }
         let defaults = FsOptions::default();
@@ -232,7 +235,7 @@ impl Options {
                 .commit_secs
                 .filter(|n| *n > 0)
                 .unwrap_or(defaults.commit_secs),
-            cache_bytes: self.cache_bytes.unwrap_or(defaults.cache_bytes),
+            cache_bytes: self.cache_bytes.unwrap_or_else(stetfs::default_cache_bytes),
             on_error: self.on_error,
             atime: self.atime.unwrap_or_default(),
             nodiratime: self.nodiratime,
@@ -245,6 +248,7 @@ impl Options {
             fs,
             compression: self.compression,
             chunk: self.chunk,
+            trim: self.trim,
             journal_path: self.journal_path.clone(),
             direct: Direct::Auto,
             ..Default::default()

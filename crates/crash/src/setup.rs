@@ -26,8 +26,8 @@ pub struct JournalSpec {
 
 /// The options of a [`JournalSpec`], for messages.
 pub const OPTIONS: &str = "\
-async_commit, nobarrier, commit=SECONDS, cache=MIB, with ldj compress=none|lz4|zstd|auto and \
-chunk=SIZE, and deliberate faults that the lab must find: \
+async_commit, nobarrier, commit=SECONDS, cache=MIB, with ldj compress=none|lz4|zstd|auto, \
+chunk=SIZE and trim=off|discard|zero, and deliberate faults that the lab must find: \
 canary=no-barrier, canary=ignore-revokes, canary=skip-checksums, canary=promise";
 
 impl JournalSpec {
@@ -80,6 +80,10 @@ impl FromStr for JournalSpec {
                 ("chunk", Some(v)) => {
                     own_log(&mut o.log, option)?.chunk =
                         stetfs::size::chunk(v).map_err(|e| format!("{option} {e}"))?;
+                }
+                ("trim", Some(v)) => {
+                    own_log(&mut o.log, option)?.trim =
+                        v.parse().map_err(|e| format!("{option} {e}"))?;
                 }
                 ("canary", Some("no-barrier")) => o.canary.no_barrier = true,
                 ("canary", Some("ignore-revokes")) => o.canary.ignore_revokes = true,

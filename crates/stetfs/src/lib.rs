@@ -12,6 +12,7 @@
 mod dump;
 mod external;
 mod info;
+mod memory;
 mod preset;
 mod recover;
 pub mod size;
@@ -20,13 +21,14 @@ mod volume;
 
 pub use dump::{JournalImage, JournalRecord, JournalRecordKind, dump_journal};
 pub use info::{JournalInfo, RecoveryInfo, VolumeInfo, info};
+pub use memory::default_cache_bytes;
 pub use preset::{Preset, UnknownPreset};
 pub use recover::{Recovered, recover};
 pub use stats::{CacheStats, DeviceStats, InodeStats, JournalStats, VolumeStats};
 pub use stetfs_block::{BlockDevice, BlockError, Direct, FileDevice, MemDevice, Uring};
 pub use stetfs_block::{OpenOptions as DeviceOptions, Write as BlockWrite};
 pub use stetfs_ext4::*;
-pub use stetfs_journal::stet::{Compression, StetOptions};
+pub use stetfs_journal::stet::{Compression, StetOptions, Trim};
 pub use stetfs_journal::{JournalError, LogFormat};
 pub use stetfs_ondisk::ext4::time::Timestamp;
 pub use volume::{Volume, VolumeOptions, is_in_use};

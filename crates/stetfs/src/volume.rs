@@ -7,7 +7,7 @@ use stetfs_block::{BlockDevice, BlockError, Direct, FileDevice, OpenOptions, Uri
 use stetfs_ext4::{Fs, FsError, FsOptions, Result};
 
 use stetfs_journal::LogFormat;
-use stetfs_journal::stet::{Compression, StetOptions};
+use stetfs_journal::stet::{Compression, StetOptions, Trim};
 
 use crate::external;
 use crate::preset::Preset;
@@ -23,6 +23,8 @@ pub struct VolumeOptions {
     pub compression: Option<Compression>,
     /// Other than the preset's, in StetFS's own log: raw bytes of a chunk.
     pub chunk: Option<u32>,
+    /// Other than the preset's, in StetFS's own log: what is done with freed log space.
+    pub trim: Option<Trim>,
     /// Where the journal is, on a volume that has it on another device.
     pub journal_path: Option<PathBuf>,
     /// Whether requests pass the host's page cache by.
@@ -47,6 +49,7 @@ impl VolumeOptions {
             LogFormat::Stet(preset) => LogFormat::Stet(StetOptions {
                 compression: self.compression.unwrap_or(preset.compression),
                 chunk: self.chunk.unwrap_or(preset.chunk),
+                trim: self.trim.unwrap_or(preset.trim),
                 ..preset
             }),
         }

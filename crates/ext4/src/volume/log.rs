@@ -76,9 +76,13 @@ pub(super) fn without(
     Ok(Journal::without_log(cache, config(opts))?)
 }
 
+/// What transactions and images that wait to go home may hold however small the cache, bytes.
+const JOURNAL_MEMORY: u64 = 16 << 20;
+
 fn config(opts: &FsOptions) -> JournalConfig {
     JournalConfig {
         commit_secs: opts.commit_secs,
+        memory: (opts.cache_bytes / 2).max(JOURNAL_MEMORY),
         barrier: opts.barrier,
         canary: opts.canary,
         ..JournalConfig::default()

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::Inner;
+use super::log::Reaped;
 use crate::error::Result;
 use crate::ids::{BlockNr, TxId};
 use crate::policy::{HomeImage, LogTail};
@@ -103,23 +104,20 @@ impl Inner {
                 }
             }
         }
-        let mut tails: Vec<(usize, u64, LogTail)> = Vec::new();
+        let mut reaped: Vec<Reaped> = Vec::new();
         if written.is_ok() {
-            for lane in 0..self.slots.len() {
-                if let Some((freed, tail)) = log.reap(lane) {
-                    tails.push((lane, freed, tail));
-                }
-            }
+            reaped.extend((0..self.slots.len()).filter_map(|lane| log.reap(lane)));
         }
         self.log_changed.notify_all();
         drop(log);
         written?;
-        for (lane, freed, tail) in tails {
-            if let Some(medium) = self.scheme.media.get(lane) {
-                medium.set_tail(tail, self.barrier())?;
+        for space in reaped {
+            if let Some(medium) = self.scheme.media.get(space.lane) {
+                medium.set_tail(space.tail, self.barrier())?;
+                medium.trim(space.at, space.blocks)?;
             }
-            if let Some(free) = self.free.get(lane) {
-                free.fetch_add(freed, Ordering::AcqRel);
+            if let Some(free) = self.free.get(space.lane) {
+                free.fetch_add(space.blocks, Ordering::AcqRel);
             }
         }
         bump(&self.counters.checkpoints, 1);

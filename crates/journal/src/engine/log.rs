@@ -46,6 +46,16 @@ pub(crate) struct Durable {
     pub homes: Vec<BlockNr>,
 }
 
+/// Log space that nobody needs any more.
+pub(crate) struct Reaped {
+    pub lane: usize,
+    /// Its first log block, and how many there are, wrapping.
+    pub at: u64,
+    pub blocks: u64,
+    /// Where the live log begins now.
+    pub tail: LogTail,
+}
+
 /// One lane's ring.
 pub(crate) struct LaneLog {
     /// Next log block to write.
@@ -180,32 +190,41 @@ impl Log {
         (replaced, tx.after)
     }
 
-    /// Takes transactions that are wholly home off the front of a lane. Returns the freed log
-    /// blocks and the new tail, if it moved.
-    pub(crate) fn reap(&mut self, lane: usize) -> Option<(u64, LogTail)> {
+    /// Takes transactions that are wholly home off the front of a lane, if there are any.
+    pub(crate) fn reap(&mut self, lane: usize) -> Option<Reaped> {
         let log = self.lanes.get_mut(lane)?;
-        let mut freed = 0;
+        let at = log.live.front()?.at;
+        let mut blocks = 0;
         while log.live.front().is_some_and(|t| t.pending == 0) {
             let Some(tx) = log.live.pop_front() else {
                 break;
             };
-            freed += tx.blocks;
+            blocks += tx.blocks;
             for nr in tx.homes {
                 if self.index.get(&nr) == Some(&tx.id) {
                     self.index.remove(&nr);
                 }
             }
         }
-        if freed == 0 {
+        if blocks == 0 {
             return None;
         }
         let live = log.live.front().map(|t| (t.id.seq, t.at));
         let durable = log.durable.front().map(|d| (d.id.seq, d.at));
-        let (seq, at) = live
+        let (seq, next) = live
             .or(durable)
             .or(log.committing)
             .unwrap_or((log.next_seq, log.head));
-        Some((freed, LogTail { seq, at: Some(at) }))
+        let tail = LogTail {
+            seq,
+            at: Some(next),
+        };
+        Some(Reaped {
+            lane,
+            at,
+            blocks,
+            tail,
+        })
     }
 
     /// Lowest opening stamp among transactions between snapshot and validity.

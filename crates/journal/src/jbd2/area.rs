@@ -1,5 +1,6 @@
 //! The blocks of the journal inode, as one array of log blocks.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use stetfs_block::{BlockDevice, ReadList, WriteList};
@@ -65,6 +66,23 @@ impl LogArea {
             .copied()
             .unwrap_or((0, 0));
         (dev + (log_block - log)) * u64::from(self.block_size)
+    }
+
+    /// The bytes on the device that these log blocks lie in, run by run.
+    pub fn device_runs(&self, log_blocks: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+        let mut at = log_blocks.start;
+        std::iter::from_fn(move || {
+            if at >= log_blocks.end {
+                return None;
+            }
+            let next = self.runs.partition_point(|(log, _)| *log <= at);
+            let run_end = self.runs.get(next).map_or(self.blocks, |(log, _)| *log);
+            let end = run_end.clamp(at + 1, log_blocks.end);
+            let start = self.offset(at);
+            let bytes = (end - at) * u64::from(self.block_size);
+            at = end;
+            Some(start..start + bytes)
+        })
     }
 
     /// Writes these log blocks in one batch.

@@ -59,6 +59,15 @@ pub trait Medium: Send + Sync {
     /// # Errors
     /// The device's.
     fn set_tail(&self, tail: LogTail, barrier: bool) -> Result<()>;
+    /// Disposes of `count` blocks from `at` on, which [`set_tail`](Self::set_tail) left behind and
+    /// nobody writes to yet.
+    ///
+    /// # Errors
+    /// The device's.
+    fn trim(&self, at: u64, count: u64) -> Result<()> {
+        let _ = (at, count);
+        Ok(())
+    }
     /// The recorded beginning.
     fn tail(&self) -> LogTail;
     /// Reads log blocks from `at` on, wrapping.

@@ -13,6 +13,7 @@ use super::codec::StetCodec;
 use super::compress::Compression;
 use super::pace::Pace;
 use super::ring::{SharedHeader, StetRing, write_copy};
+use super::trim::Trim;
 use crate::engine::Canary;
 use crate::error::Result;
 use crate::ids::Lane;
@@ -31,6 +32,8 @@ pub struct StetOptions {
     pub compression: Compression,
     /// Raw bytes of a chunk.
     pub chunk: u32,
+    /// What is done with log space that checkpoints free.
+    pub trim: Trim,
 }
 
 impl Default for StetOptions {
@@ -39,6 +42,7 @@ impl Default for StetOptions {
             lanes: 1,
             compression: Compression::None,
             chunk: 128 << 10,
+            trim: Trim::Off,
         }
     }
 }
@@ -163,7 +167,7 @@ impl StetLog {
         let mut plain = Some(Jbd2Ring::superblock_page(&self.area, &mut plain));
         let pace = Arc::new(Pace::default());
         let media = (0..lanes)
-            .filter_map(|i| StetRing::new(&shared, Lane(i), &pace, plain.take()))
+            .filter_map(|i| StetRing::new(&shared, Lane(i), &pace, options.trim, plain.take()))
             .map(|ring| Box::new(ring) as Box<dyn Medium>)
             .collect();
         Scheme {

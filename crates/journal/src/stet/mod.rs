@@ -9,10 +9,12 @@ mod payload;
 mod read;
 mod ring;
 mod scan;
+mod trim;
 mod walk;
 
 pub use codec::StetCodec;
 pub use compress::Compression;
 pub use log::{StetLog, StetOptions};
 pub use ring::StetRing;
+pub use trim::Trim;
 pub(crate) use walk::walk;

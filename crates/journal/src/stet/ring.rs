@@ -9,6 +9,7 @@ use stetfs_cache::{Page, PageRef};
 use stetfs_ondisk::stet::header::{COPY_BYTES, LogHeader, copy_at, copy_blocks};
 
 use super::pace::Pace;
+use super::trim::Trim;
 use crate::error::Result;
 use crate::ids::Lane;
 use crate::jbd2::LogArea;
@@ -68,6 +69,7 @@ pub struct StetRing {
     first: u64,
     end: u64,
     pace: Arc<Pace>,
+    trim: Trim,
     /// Written to block 0 when the use of the log ends; the first lane has it.
     plain: Option<Page>,
 }
@@ -77,6 +79,7 @@ impl StetRing {
         shared: &Arc<SharedHeader>,
         lane: Lane,
         pace: &Arc<Pace>,
+        trim: Trim,
         plain: Option<Page>,
     ) -> Option<StetRing> {
         let place = shared.lane(lane)?;
@@ -86,6 +89,7 @@ impl StetRing {
             first: place.first,
             end: place.end,
             pace: Arc::clone(pace),
+            trim,
             plain,
         })
     }
@@ -146,6 +150,13 @@ impl Medium for StetRing {
                 lane.tail_seq = tail.seq;
             }
         })
+    }
+
+    fn trim(&self, at: u64, count: u64) -> Result<()> {
+        let to_end = count.min(self.end - at);
+        self.trim.apply(self.area(), at..at + to_end)?;
+        self.trim
+            .apply(self.area(), self.first..self.first + (count - to_end))
     }
 
     fn tail(&self) -> LogTail {

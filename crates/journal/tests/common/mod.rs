@@ -9,7 +9,7 @@ use stetfs_block::{BlockDevice, MemDevice};
 use stetfs_cache::{CacheConfig, PolicyKind};
 use stetfs_journal::jbd2::{Features, Jbd2Log, LogArea};
 use stetfs_journal::policy::Scheme;
-use stetfs_journal::stet::{Compression, StetLog, StetOptions};
+use stetfs_journal::stet::{Compression, StetLog, StetOptions, Trim};
 use stetfs_journal::{Cache, Canary, Journal, JournalConfig, RecoveryReport, recover};
 use stetfs_ondisk::jbd2::block::{BlockHeader, BlockType, MAGIC};
 use stetfs_ondisk::jbd2::{IncompatFlags, JournalSuperblock};
@@ -30,9 +30,11 @@ pub enum Kind {
     Stet,
     StetLz4,
     StetZstd,
+    StetDiscard,
+    StetZero,
 }
 
-pub const ALL: [Kind; 7] = [
+pub const ALL: [Kind; 9] = [
     Kind::Jbd2,
     Kind::Jbd2NoChecksum,
     Kind::Jbd2Async,
@@ -40,6 +42,8 @@ pub const ALL: [Kind; 7] = [
     Kind::Stet,
     Kind::StetLz4,
     Kind::StetZstd,
+    Kind::StetDiscard,
+    Kind::StetZero,
 ];
 
 pub fn area(device: Arc<dyn BlockDevice>) -> LogArea {
@@ -70,14 +74,17 @@ pub fn format(kind: Kind) -> MemDevice {
 }
 
 fn stet_options(kind: Kind) -> Option<StetOptions> {
-    let compression = match kind {
-        Kind::Stet => Compression::None,
-        Kind::StetLz4 => Compression::Lz4,
-        Kind::StetZstd => Compression::Zstd,
+    let (compression, trim) = match kind {
+        Kind::Stet => (Compression::None, Trim::Off),
+        Kind::StetLz4 => (Compression::Lz4, Trim::Off),
+        Kind::StetZstd => (Compression::Zstd, Trim::Off),
+        Kind::StetDiscard => (Compression::None, Trim::Discard),
+        Kind::StetZero => (Compression::Lz4, Trim::Zero),
         _ => return None,
     };
     Some(StetOptions {
         compression,
+        trim,
         chunk: 4096,
         ..StetOptions::default()
     })

@@ -1,0 +1,69 @@
+//! How much memory a mount may take by default.
+
+use std::path::{Path, PathBuf};
+
+const LEAST: u64 = 64 << 20;
+const MOST: u64 = 1 << 30;
+
+/// Bytes of cache for a mount of which nothing is said: an eighth of the memory that this process
+/// may use, from 64 MiB to 1 GiB.
+pub fn default_cache_bytes() -> u64 {
+    let info = rustix::system::sysinfo();
+    // The kernel's types differ between architectures.
+    #[allow(clippy::useless_conversion, clippy::unnecessary_cast)]
+    let machine = (info.totalram as u64).saturating_mul(u64::from(info.mem_unit));
+    let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let limits = limit_files(&own, Path::new("/sys/fs/cgroup"))
+        .into_iter()
+        .filter_map(|path| std::fs::read_to_string(path).ok()?.trim().parse().ok());
+    (limits.fold(machine, u64::min) / 8).clamp(LEAST, MOST)
+}
+
+/// Where the limits of the control groups stand that `/proc/self/cgroup` names, versions 1 and 2. In
+/// a container the path may be the host's, and the group itself be mounted at the root.
+fn limit_files(own: &str, root: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for line in own.lines() {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else {
+            continue;
+        };
+        let (mount, file) = match controllers {
+            "" => (root.to_owned(), "memory.max"),
+            c if c.split(',').any(|c| c == "memory") => {
+                (root.join("memory"), "memory.limit_in_bytes")
+            }
+            _ => continue,
+        };
+        // A group is bounded by those above it.
+        let path = mount.join(path.trim_start_matches('/'));
+        let up = path.ancestors().take_while(|dir| dir.starts_with(&mount));
+        files.extend(up.map(|dir| dir.join(file)));
+    }
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_is_within_bounds() {
+        assert!((LEAST..=MOST).contains(&default_cache_bytes()));
+    }
+
+    #[test]
+    fn limits_are_looked_for_in_both_versions_and_upwards() {
+        let own = "4:memory:/a/b\n3:cpu:/a\n0::/c\n";
+        let files = limit_files(own, Path::new("/cg"));
+        let expected = [
+            "/cg/memory/a/b/memory.limit_in_bytes",
+            "/cg/memory/a/memory.limit_in_bytes",
+            "/cg/memory/memory.limit_in_bytes",
+            "/cg/c/memory.max",
+            "/cg/memory.max",
+        ];
+        assert_eq!(files, expected.map(PathBuf::from));
+        assert!(limit_files("nonsense", Path::new("/cg")).is_empty());
+    }
+}
