@@ -91,6 +91,8 @@ pub struct Fs {
     pub(crate) groups: crate::space::Groups,
     /// Inodes in memory (inode/cache.rs).
     pub(crate) inodes: crate::inode::InodeCache,
+    /// Attribute values in inodes of their own (xattr/value.rs).
+    pub(crate) values: crate::xattr::Values,
     /// What opening replayed.
     pub(crate) recovered: Option<stetfs_journal::RecoveryReport>,
     /// The orphan list or file (inode/orphan.rs).

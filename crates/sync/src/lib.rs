@@ -28,16 +28,18 @@ pub enum Rank {
     Handle = 3,
     /// Writing home the dirty data of one inode.
     DataFlush = 4,
+    /// References to attribute values that have inodes of their own.
+    Values = 5,
     /// The orphan list.
-    Orphan = 5,
+    Orphan = 6,
     /// A block group: bitmaps and counters. Ascending by group.
-    Group = 6,
+    Group = 7,
     /// The superblock's changing fields.
-    Super = 7,
+    Super = 8,
     /// A shard of the inode cache.
-    InodeCache = 8,
+    InodeCache = 9,
     /// Small leaf state of an inode (sync points, dirty map).
-    InodeLeaf = 9,
+    InodeLeaf = 10,
 }
 
 /// A mutex with a rank.

@@ -14,7 +14,6 @@ use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
 use crate::space::credits::WRITE_INODE;
-use crate::xattr::LAYOUT_CREDITS;
 
 /// Name of the attribute, without its prefix.
 const DATA: &[u8] = b"data";
@@ -107,7 +106,9 @@ impl Fs {
         if layout.as_ref().is_some_and(|l| l.blocks() > 0) {
             return Ok(false);
         }
-        let h = self.journal.begin(WRITE_INODE + LAYOUT_CREDITS)?;
+        let h = self
+            .journal
+            .begin(WRITE_INODE + layout.as_ref().map_or(0, crate::xattr::Layout::credits))?;
         self.whole(|| {
             if let Some(layout) = &layout {
                 self.xattr_apply(&h, inode, body, layout)?;
@@ -143,7 +144,7 @@ impl Fs {
             .with(bs, index::SYSTEM, DATA, None)?;
         let room = super::credits::append_dir_space(1) + layout.blocks();
         let _room = self.reserve(room, true)?;
-        let need = APPEND_DIR_BLOCK + LAYOUT_CREDITS + 2 * WRITE_INODE;
+        let need = APPEND_DIR_BLOCK + layout.credits() + 2 * WRITE_INODE;
         let h = self.journal.begin(need)?;
         self.whole(|| {
             self.xattr_apply(&h, inode, body, &layout)?;

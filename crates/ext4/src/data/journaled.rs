@@ -11,6 +11,7 @@ impl Fs {
     /// Whether the content of this inode goes through the journal.
     pub(super) fn journals_data(&self, body: &InodeBody) -> bool {
         !body.is_regular()
+            || body.is_value()
             || self.opts.data == DataMode::Journal
             || body.flags().contains(InodeFlags::JOURNAL_DATA)
     }

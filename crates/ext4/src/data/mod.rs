@@ -4,7 +4,7 @@
 //!   place of a file;
 //! * `inline`: content that lies in the inode;
 //! * `dirty`: data blocks newer than their homes, and their way there; `flusher`: in the background;
-//! * `read`, `write`, `truncate`, `fallocate`, `seek`, `symlink`, `sync`: the operations.
+//! * `read`, `write`, `truncate`, `fallocate`, `seek`, `symlink`, `value`, `sync`: the operations.
 //!
 //! Invariants:
 //! * **D1** A mapped, written block's latest content is in the cache, or the cache has none of it
@@ -34,6 +34,7 @@ mod seek;
 mod symlink;
 mod sync;
 mod truncate;
+mod value;
 mod write;
 
 pub(crate) use dirty::DirtyData;

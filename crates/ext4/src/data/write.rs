@@ -16,7 +16,7 @@ use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody, without_suidgid};
 use crate::space::{AllocFor, BlockRun, Reservation, credits};
 use crate::types::{Ctx, OpenRef};
-use crate::xattr::{LAYOUT_CREDITS, Layout};
+use crate::xattr::Layout;
 
 /// Bytes of one chunk: what one transaction takes whole when data is journaled.
 const CHUNK: usize = 1 << 20;
@@ -267,7 +267,7 @@ impl Fs {
                 .reserve_some(n, nodes, chunk.privileged)
                 .map(|(n, p)| (n, Some(p)))?,
         };
-        let mut need = credits::WRITE_INODE + lost.as_ref().map_or(0, |_| LAYOUT_CREDITS);
+        let mut need = credits::WRITE_INODE + lost.as_ref().map_or(0, |l| l.capability.credits());
         if fresh {
             need += fixed;
         }

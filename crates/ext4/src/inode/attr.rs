@@ -12,7 +12,7 @@ use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::space::credits;
 use crate::types::{Attr, Ctx, FileType, Ino, OpenRef, SetAttr, TimeSet};
-use crate::xattr::{LAYOUT_CREDITS, Layout};
+use crate::xattr::Layout;
 
 const SUID: u32 = libc::S_ISUID;
 const SGID: u32 = libc::S_ISGID;
@@ -120,6 +120,12 @@ impl Fs {
     /// EPERM, EISDIR and EINVAL (a size for what has none), EFBIG, EROFS, ENOSPC.
     pub fn setattr(&self, ctx: &Ctx, ino: Ino, set: &SetAttr) -> Result<Attr> {
         self.throttle()?;
+        let result = self.set_attr(ctx, ino, set);
+        self.reap_values();
+        result
+    }
+
+    fn set_attr(&self, ctx: &Ctx, ino: Ino, set: &SetAttr) -> Result<Attr> {
         let inode = self.iget(ino)?;
         let mut body = inode.body.write();
         let body = &mut *body;
@@ -170,7 +176,7 @@ impl Fs {
         let old = body.size();
         let now = self.now();
         let lost = self.capability_removal(inode, body)?;
-        let mut h = self.journal.begin(credits::ORPHAN + LAYOUT_CREDITS)?;
+        let mut h = self.journal.begin(credits::ORPHAN + lost.credits())?;
         self.xattr_apply(&h, inode, body, &lost)?;
         if ctx.uid != 0 {
             self.drop_privileges(body);
@@ -211,7 +217,7 @@ impl Fs {
             } else {
                 Layout::default()
             };
-            let h = self.journal.begin(credits::WRITE_INODE + LAYOUT_CREDITS)?;
+            let h = self.journal.begin(credits::WRITE_INODE + lost.credits())?;
             self.whole(|| self.xattr_apply(&h, inode, body, &lost))?;
             if let Some(uid) = set.uid {
                 body.set_uid(uid);
@@ -238,9 +244,9 @@ impl Fs {
         }
         if let Some(mode) = set.mode {
             let mode = u32::from(body.mode()) & !PERMISSIONS | mode & PERMISSIONS;
-            let list = self.acl_chmod_plan(inode, body, mode)?;
+            let list = self.acl_chmod_plan(ctx, inode, body, mode)?;
             let _room = self.reserve(list.blocks(), self.privileged(ctx))?;
-            let h = self.journal.begin(credits::WRITE_INODE + LAYOUT_CREDITS)?;
+            let h = self.journal.begin(credits::WRITE_INODE + list.credits())?;
             self.whole(|| {
                 self.xattr_apply(&h, inode, body, &list)?;
                 body.set_mode(mode as u16);

@@ -2,7 +2,8 @@
 
 use std::ops::{Deref, DerefMut};
 
-use stetfs_ondisk::ext4::inode::{DeviceNumber, InodeFlags, InodeView};
+use stetfs_ondisk::ext4::features::Incompat;
+use stetfs_ondisk::ext4::inode::{DeviceNumber, I_BLOCK_LEN, InodeFlags, InodeView};
 use stetfs_ondisk::ext4::time::Timestamp;
 
 use crate::error::{FsError, Result};
@@ -17,6 +18,8 @@ pub(crate) struct InodeBody {
     view: InodeView<Box<[u8]>>,
     block_size: u32,
     huge_file: bool,
+    /// The volume has values in inodes of their own, which count in `i_blocks` of those who refer to them.
+    values: bool,
     /// Where the orphan mechanism remembers this inode.
     pub(crate) orphan: Option<OrphanPlace>,
 }
@@ -41,6 +44,7 @@ impl InodeBody {
             view: InodeView::new(raw)?,
             block_size: geo.block_size,
             huge_file: geo.huge_file(),
+            values: geo.incompat.contains(Incompat::EA_INODE),
             orphan: None,
         })
     }
@@ -61,8 +65,9 @@ impl InodeBody {
             0 => 0,
             _ => u64::from(self.block_size / 512),
         };
+        let short = self.values && (1..I_BLOCK_LEN as u64).contains(&self.view.size());
         let link = self.view.is_symlink()
-            && (flags.contains(InodeFlags::EXTENTS) || self.blocks() > attributes);
+            && (flags.contains(InodeFlags::EXTENTS) || (!short && self.blocks() > attributes));
         link || self.view.is_regular() || self.view.is_dir()
     }
 

@@ -178,6 +178,10 @@ impl Fs {
         if inode.dead.load(Ordering::Acquire) {
             return Err(FsError::Errno(libc::ESTALE));
         }
+        if inode.value {
+            let detail = format!("inode {ino} holds the value of an attribute");
+            return self.noted(Err(FsError::corrupt("inode", 0, detail)));
+        }
         Ok(inode)
     }
 

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use stetfs_journal::Handle;
-use stetfs_ondisk::ext4::inode::{InodeView, NewInode};
+use stetfs_ondisk::ext4::inode::{InodeFlags, InodeView, NewInode};
 
 use super::body::InodeBody;
 use super::{Inode, SyncPoints};
 use crate::error::Result;
 use crate::fs::Fs;
-use crate::types::{Ctx, FileType};
+use crate::types::{Ctx, FileType, Ino};
 
 impl Fs {
     /// A new inode: allocated, initialised, in the inode table and in the cache, with the links it
@@ -66,6 +66,46 @@ impl Fs {
         } else {
             body.set_rdev(rdev);
         }
+        self.store_new(h, ino, body)
+    }
+
+    /// A new inode for the value of an attribute of `owner`, checksum `hash`: without references and links. The caller
+    /// makes it an orphan. `credits::NEW_INODE`.
+    ///
+    /// # Errors
+    /// ENOSPC when no inode is free.
+    pub(crate) fn new_value_inode(
+        &self,
+        h: &Handle<'_>,
+        owner: &Inode,
+        owner_body: &InodeBody,
+        hash: u32,
+    ) -> Result<Arc<Inode>> {
+        let mode = libc::S_IFREG | 0o600;
+        let (ino, generation) = self.alloc_inode(h, owner, InodeFlags::empty(), mode)?;
+        let mut view =
+            InodeView::new(vec![0; usize::from(self.geo.inode_size)].into_boxed_slice())?;
+        view.init(&NewInode {
+            mode: mode as u16,
+            uid: owner_body.uid(),
+            gid: owner_body.gid(),
+            links: 0,
+            flags: InodeFlags::EA_INODE,
+            generation,
+            now: self.now(),
+            project: 0,
+            extra_isize: self.geo.want_extra_isize,
+        });
+        view.set_value_hash(hash);
+        view.set_value_refs(0);
+        let mut body = InodeBody::new(view.into_inner(), &self.geo)?;
+        self.init_map(&mut body)?;
+        self.store_new(h, ino, body)
+    }
+
+    /// Puts a new inode into the inode table and into the cache.
+    fn store_new(&self, h: &Handle<'_>, ino: Ino, body: InodeBody) -> Result<Arc<Inode>> {
+        let is_dir = body.is_dir();
         // Without this transaction the data of a new file cannot be read back.
         let sync = SyncPoints {
             meta: h.point(),

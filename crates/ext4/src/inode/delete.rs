@@ -23,7 +23,11 @@ impl Fs {
         if self.writable().is_err() {
             return;
         }
-        match self.try_delete(inode) {
+        let deleted = self.try_delete(inode);
+        if !inode.value {
+            self.reap_values();
+        }
+        match deleted {
             Ok(()) => self.drop_inode(inode),
             Err(e) => {
                 tracing::warn!(
@@ -40,14 +44,13 @@ impl Fs {
         let mut body = inode.body.write();
         let body = &mut *body;
         let mut h = self.journal.begin(LAST_STEP)?;
-        if !body.is_bare() {
+        if !body.is_bare() || self.holds_values(body) {
             // It became an orphan with its last name; this is for those that never had one.
             self.orphan_add(&h, inode, body)?;
             self.store_inode(&h, inode, body)?;
-            if body.file_acl() != 0 {
-                h.restart(self.xattr_drop_credits())?;
-                self.xattr_drop(&h, inode, body)?;
-                self.store_inode(&h, inode, body)?;
+            // A value has no attributes of its own: a volume that says so could make us go in circles.
+            if !inode.value && (body.file_acl() != 0 || self.holds_values(body)) {
+                self.xattr_drop(&mut h, inode, body)?;
             }
             self.truncate_body(&mut h, inode, body, 0)?;
             h.restart(LAST_STEP)?;

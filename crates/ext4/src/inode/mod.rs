@@ -48,6 +48,8 @@ pub(crate) struct Inode {
     pub(crate) ino: Ino,
     /// Its type, which never changes.
     pub(crate) kind: FileType,
+    /// It holds the value of an attribute, and no name leads to it.
+    pub(crate) value: bool,
     /// The inode's bytes, behind the inode's lock (ext4: `i_rwsem`).
     pub(crate) body: RwLock<InodeBody>,
     /// Data blocks that are newer than their homes.
@@ -77,6 +79,7 @@ impl Inode {
             ino,
             // Bodies were checked to have a type when they were loaded or made.
             kind: body.kind().unwrap_or(FileType::Regular),
+            value: body.is_value(),
             body: RwLock::new(Rank::Inode, body),
             dirty: DirtyData::default(),
             ahead: ReadAhead::default(),

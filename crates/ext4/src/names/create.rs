@@ -15,7 +15,7 @@ use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
 use crate::space::credits::{NEW_INODE, ORPHAN, WRITE_INODE};
 use crate::types::{Attr, Ctx, Ino, OpenRef};
-use crate::xattr::{INHERIT_CREDITS, Inherited};
+use crate::xattr::Inherited;
 
 /// Longest target of a symbolic link, bytes (exclusive): `PATH_MAX`.
 const TARGET_MAX: usize = 4096;
@@ -185,7 +185,9 @@ impl Fs {
         let room =
             append_dir_space(plan.new_blocks) + inherited.blocks() + u64::from(new.needs_block());
         let _room = self.reserve(room, self.privileged(ctx))?;
-        let h = self.journal.begin(make_credits(&plan, new))?;
+        let h = self
+            .journal
+            .begin(make_credits(&plan, new) + inherited.credits())?;
         let inode = self.new_inode(&h, &dir, &dir_body, ctx, inherited.mode, new.rdev)?;
         let mut body = inode.lock_new();
         let made = self
@@ -261,5 +263,5 @@ fn make_credits(plan: &Plan, new: &New<'_>) -> Credits {
         } => SYMLINK_BODY,
         _ => 0,
     };
-    insert_credits(plan) + NEW_INODE + INHERIT_CREDITS + body + 2 * WRITE_INODE + ORPHAN
+    insert_credits(plan) + NEW_INODE + body + 2 * WRITE_INODE + ORPHAN
 }

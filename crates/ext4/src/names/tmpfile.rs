@@ -7,7 +7,6 @@ use crate::error::Result;
 use crate::fs::Fs;
 use crate::space::credits::{NEW_INODE, ORPHAN, WRITE_INODE};
 use crate::types::{Attr, Ctx, Ino, OpenRef};
-use crate::xattr::INHERIT_CREDITS;
 
 impl Fs {
     /// Makes a regular file without a name, as if it were in the directory `parent`, and opens it with
@@ -35,7 +34,7 @@ impl Fs {
             let _room = self.reserve(inherited.blocks(), self.privileged(ctx))?;
             let h = self
                 .journal
-                .begin(NEW_INODE + INHERIT_CREDITS + 2 * WRITE_INODE + ORPHAN)?;
+                .begin(NEW_INODE + inherited.credits() + 2 * WRITE_INODE + ORPHAN)?;
             let inode = self.new_inode(&h, &dir, &dir_body, ctx, inherited.mode, 0)?;
             let mut body = inode.lock_new();
             let filled = self.set_inherited(&h, &inode, &mut body, &inherited);

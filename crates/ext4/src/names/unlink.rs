@@ -56,7 +56,8 @@ impl Fs {
             let h = self.journal.begin(UNLINK_CREDITS)?;
             // With nothing to free and nobody who uses it, it goes at once, and never is an orphan.
             let last = body.links() == 1 && !want_dir;
-            let gone = last && body.is_bare() && self.take_unused(&inode);
+            let gone =
+                last && body.is_bare() && !self.holds_values(&body) && self.take_unused(&inode);
             self.whole(|| {
                 self.dir_remove(&h, &dir, &dir_body, &found)?;
                 if gone {

@@ -14,6 +14,7 @@ const INCOMPAT: Incompat = Incompat::FILETYPE
     .union(Incompat::FLEX_BG)
     .union(Incompat::LARGEDIR)
     .union(Incompat::MMP)
+    .union(Incompat::EA_INODE)
     .union(Incompat::INLINE_DATA)
     .union(Incompat::CSUM_SEED);
 
@@ -28,9 +29,7 @@ const RO_COMPAT: RoCompat = RoCompat::SPARSE_SUPER
     .union(RoCompat::ORPHAN_PRESENT);
 
 /// Incompatible features that are only read, some files perhaps not.
-const INCOMPAT_READ: Incompat = Incompat::ENCRYPT
-    .union(Incompat::CASEFOLD)
-    .union(Incompat::EA_INODE);
+const INCOMPAT_READ: Incompat = Incompat::ENCRYPT.union(Incompat::CASEFOLD);
 
 /// Largest block. Directories of larger ones have lengths of their own, and nobody could check them here.
 const BLOCK_MAX: u32 = 32 << 10;
@@ -41,7 +40,6 @@ fn reason(name: &str) -> &'static str {
         "quota" | "project" => " (usage would have to be accounted)",
         "encrypt" => " (names and content are written with keys only)",
         "casefold" => " (names would have to be compared by Unicode's rules)",
-        "ea_inode" => " (references to values would have to be counted)",
         "bigalloc" => " (blocks are allocated in clusters)",
         "verity" => " (files are sealed against changes)",
         "shared_blocks" => " (blocks have several owners)",

@@ -123,6 +123,7 @@ impl Fs {
             journal,
             sb: state,
             inodes: InodeCache::default(),
+            values: crate::xattr::Values::default(),
             recovered,
             orphans,
             rename_lock: Mutex::new(Rank::Rename, ()),

@@ -121,6 +121,7 @@ impl Fs {
                 Err(e) => self.report(&e),
             }
         }
+        self.reap_values();
         tracing::info!(deleted, truncated, "orphans of an earlier mount");
         let finished = &self.orphans.finished;
         finished.store(deleted + truncated, Ordering::Relaxed);

@@ -71,6 +71,7 @@ impl Fs {
     pub fn throttle(&self) -> Result<()> {
         self.writable()?;
         self.notes_through_journal()?;
+        self.reap_values();
         self.throttle_data()?;
         self.journal.throttle()?;
         Ok(())
@@ -94,6 +95,7 @@ impl Fs {
         outcome
             .get_or_insert_with(|| {
                 self.forget_unlinked();
+                self.reap_values();
                 self.sb.closed.store(true, Ordering::Release);
                 let result = if self.opts.read_only {
                     Ok(())

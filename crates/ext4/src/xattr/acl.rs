@@ -1,7 +1,7 @@
 //! POSIX access control lists: attributes that are tied to the mode.
 
 use stetfs_ondisk::ext4::acl::{Acl, AclError};
-use stetfs_ondisk::ext4::xattr::{Value, index};
+use stetfs_ondisk::ext4::xattr::index;
 
 use super::store::{Layout, Stored};
 use crate::error::{FsError, Result};
@@ -49,19 +49,16 @@ fn refused(e: AclError) -> FsError {
     })
 }
 
-/// The list stored under `kind`, if there is one.
-fn stored_acl(stored: &Stored, kind: AclKind, inode: &Inode) -> Result<Option<Acl>> {
-    match stored.find(kind.index(), b"")?.map(|a| a.value) {
-        None => Ok(None),
-        Some(Value::Bytes(bytes)) => Acl::from_disk(bytes)
-            .map_err(|e| FsError::corrupt("ACL", 0, format!("inode {}: {e}", inode.ino))),
-        Some(Value::Inode { .. }) => Err(FsError::Unsupported(
-            "an ACL in an inode of its own (ea_inode)".into(),
-        )),
-    }
-}
-
 impl Fs {
+    /// The list stored under `kind`, if there is one.
+    fn stored_acl(&self, stored: &Stored, kind: AclKind, inode: &Inode) -> Result<Option<Acl>> {
+        let Some(attr) = stored.find(kind.index(), b"")? else {
+            return Ok(None);
+        };
+        Acl::from_disk(&self.value_of(&attr)?)
+            .map_err(|e| FsError::corrupt("ACL", 0, format!("inode {}: {e}", inode.ino)))
+    }
+
     /// The list of an inode whose lock is held.
     pub(super) fn acl_load(
         &self,
@@ -72,7 +69,7 @@ impl Fs {
         if body.is_symlink() {
             return Ok(None);
         }
-        stored_acl(&self.xattr_load(inode, body)?, kind, inode)
+        self.stored_acl(&self.xattr_load(inode, body)?, kind, inode)
     }
 
     /// Plans setting a list, given as the attribute programs use; `None` removes it. An access list
@@ -112,12 +109,9 @@ impl Fs {
             keep = keep.filter(|acl| !acl.is_minimal());
         }
         let bytes = keep.map(Acl::to_disk);
-        let layout = self.xattr_load(inode, body)?.with(
-            self.geo.block_size as usize,
-            kind.index(),
-            b"",
-            bytes.as_deref(),
-        )?;
+        let stored = self.xattr_load(inode, body)?;
+        let name = (kind.index(), &b""[..]);
+        let layout = self.xattr_plan(ctx, inode, body, &stored, name, bytes.as_deref())?;
         Ok(AclChange { layout, mode })
     }
 
@@ -125,6 +119,7 @@ impl Fs {
     /// classes follow it. To be carried out with `xattr_apply` beside the new mode.
     pub(crate) fn acl_chmod_plan(
         &self,
+        ctx: &Ctx,
         inode: &Inode,
         body: &InodeBody,
         mode: u32,
@@ -133,15 +128,11 @@ impl Fs {
             return Ok(Layout::default());
         }
         let stored = self.xattr_load(inode, body)?;
-        let Some(mut acl) = stored_acl(&stored, AclKind::Access, inode)? else {
+        let Some(mut acl) = self.stored_acl(&stored, AclKind::Access, inode)? else {
             return Ok(Layout::default());
         };
         acl.chmod(mode);
-        stored.with(
-            self.geo.block_size as usize,
-            AclKind::Access.index(),
-            b"",
-            Some(&acl.to_disk()),
-        )
+        let name = (AclKind::Access.index(), &b""[..]);
+        self.xattr_plan(ctx, inode, body, &stored, name, Some(&acl.to_disk()))
     }
 }

@@ -2,16 +2,12 @@
 
 use stetfs_journal::{Credits, Handle};
 use stetfs_ondisk::ext4::inode::GOOD_OLD_INODE_SIZE;
-use stetfs_ondisk::ext4::xattr::{Attr, Value};
 
 use super::acl::AclKind;
-use super::store::{LAYOUT_CREDITS, Layout};
+use super::store::Layout;
 use crate::error::Result;
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
-
-/// Credits of [`Fs::set_inherited`].
-pub(crate) const INHERIT_CREDITS: Credits = LAYOUT_CREDITS;
 
 /// Mode and lists of a new inode.
 pub(crate) struct Inherited {
@@ -21,6 +17,11 @@ pub(crate) struct Inherited {
 }
 
 impl Inherited {
+    /// Credits of [`Fs::set_inherited`].
+    pub(crate) fn credits(&self) -> Credits {
+        self.layout.credits()
+    }
+
     /// Blocks to reserve.
     pub(crate) fn blocks(&self) -> u64 {
         self.layout.blocks()
@@ -57,20 +58,13 @@ impl Fs {
         let access = access.map(|acl| acl.to_disk());
         let default = (kind == libc::S_IFDIR).then(|| default.to_disk());
         let lists = [(AclKind::Default, &default), (AclKind::Access, &access)];
-        let attrs: Vec<Attr<'_>> = lists
+        let lists: Vec<(u8, &[u8])> = lists
             .into_iter()
-            .filter_map(|(kind, list)| {
-                let value = Value::Bytes(list.as_deref()?);
-                Some(Attr {
-                    index: kind.index(),
-                    name: b"",
-                    value,
-                })
-            })
+            .filter_map(|(kind, list)| Some((kind.index(), list.as_deref()?)))
             .collect();
         let room = usize::from(self.geo.inode_size)
             .saturating_sub(GOOD_OLD_INODE_SIZE + usize::from(self.geo.want_extra_isize));
-        let layout = Layout::of(room, self.geo.block_size as usize, &attrs)?;
+        let layout = self.xattr_plan_new(dir, dir_body, room, &lists)?;
         Ok(Inherited { mode, layout })
     }
 

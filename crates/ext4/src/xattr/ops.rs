@@ -6,7 +6,7 @@ use stetfs_ondisk::ext4::inode::InodeFlags;
 use stetfs_ondisk::ext4::xattr::{self, VALUE_MAX, Value, index};
 
 use super::acl::AclKind;
-use super::store::{LAYOUT_CREDITS, Layout};
+use super::store::Layout;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
@@ -56,7 +56,7 @@ impl Fs {
     /// The value of an attribute. ACLs have the form of `linux/posix_acl_xattr.h`.
     ///
     /// # Errors
-    /// ENODATA, ERANGE (name), EOPNOTSUPP (prefix; value in an inode of its own).
+    /// ENODATA, ERANGE (name), EOPNOTSUPP (prefix).
     pub fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
         let (index, short) = split(name)?;
         let inode = self.iget(ino)?;
@@ -73,13 +73,8 @@ impl Fs {
         if !takes(&body, index) {
             return errno(libc::ENODATA);
         }
-        match self
-            .xattr_load(&inode, &body)?
-            .find(index, short)?
-            .map(|a| a.value)
-        {
-            Some(Value::Bytes(value)) => Ok(value.to_vec()),
-            Some(Value::Inode { ino, size, .. }) => self.value_of_inode(ino, size),
+        match self.xattr_load(&inode, &body)?.find(index, short)? {
+            Some(attr) => self.value_of(&attr),
             None => errno(libc::ENODATA),
         }
     }
@@ -101,7 +96,7 @@ impl Fs {
     /// Sets an attribute.
     ///
     /// # Errors
-    /// EEXIST and ENODATA as `how` asks, ENOSPC when it fits neither the inode nor its block, E2BIG
+    /// EEXIST and ENODATA as `how` asks, ENOSPC when neither the inode nor its block has room for it, E2BIG
     /// above 64 KiB, ERANGE (name), EPERM (immutable file; `user.` on a file that takes none), what
     /// an ACL is refused for, EROFS.
     pub fn setxattr(
@@ -117,6 +112,19 @@ impl Fs {
             return errno(libc::E2BIG);
         }
         self.throttle()?;
+        let result = self.set_attribute(ctx, ino, (index, short), value, how);
+        self.reap_values();
+        result
+    }
+
+    fn set_attribute(
+        &self,
+        ctx: &Ctx,
+        ino: Ino,
+        (index, short): (u8, &[u8]),
+        value: &[u8],
+        how: XattrSet,
+    ) -> Result<()> {
         let inode = self.iget(ino)?;
         let mut body = inode.body.write();
         may_change(ctx, &body, index)?;
@@ -131,7 +139,8 @@ impl Fs {
             (_, Some(old)) if old.value == Value::Bytes(value) => return Ok(()),
             _ => {}
         }
-        let layout = stored.with(self.geo.block_size as usize, index, short, Some(value))?;
+        let name = (index, short);
+        let layout = self.xattr_plan(ctx, &inode, &body, &stored, name, Some(value))?;
         self.xattr_commit(ctx, &inode, &mut body, &layout, None)
     }
 
@@ -140,8 +149,14 @@ impl Fs {
     /// # Errors
     /// ENODATA (an ACL that is not there is no error), ERANGE, EPERM, EROFS.
     pub fn removexattr(&self, ctx: &Ctx, ino: Ino, name: &[u8]) -> Result<()> {
-        let (index, short) = split(name)?;
+        let name = split(name)?;
         self.throttle()?;
+        let result = self.remove_attribute(ctx, ino, name);
+        self.reap_values();
+        result
+    }
+
+    fn remove_attribute(&self, ctx: &Ctx, ino: Ino, (index, short): (u8, &[u8])) -> Result<()> {
         let inode = self.iget(ino)?;
         let mut body = inode.body.write();
         may_change(ctx, &body, index)?;
@@ -152,7 +167,7 @@ impl Fs {
         if stored.find(index, short)?.is_none() {
             return errno(libc::ENODATA);
         }
-        let layout = stored.with(self.geo.block_size as usize, index, short, None)?;
+        let layout = self.xattr_plan(ctx, &inode, &body, &stored, (index, short), None)?;
         self.xattr_commit(ctx, &inode, &mut body, &layout, None)
     }
 
@@ -178,7 +193,7 @@ impl Fs {
         mode: Option<u32>,
     ) -> Result<()> {
         let _room = self.reserve(layout.blocks(), self.privileged(ctx))?;
-        let h = self.journal.begin(LAYOUT_CREDITS + WRITE_INODE)?;
+        let h = self.journal.begin(layout.credits() + WRITE_INODE)?;
         h.note(FileChange::Xattrs(inode.ino));
         self.whole(|| {
             self.xattr_apply(&h, inode, body, layout)?;

@@ -10,16 +10,18 @@ use stetfs_ondisk::ext4::xattr::{self, Attr, Attrs, BlockHeader, Value};
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
-use crate::space::credits::{ALLOC_BLOCKS, FREE_BLOCKS};
+use crate::space::credits::{ALLOC_BLOCKS, FREE_BLOCKS, WRITE_INODE};
 use crate::space::{AllocFor, BlockRun, Freed};
 use crate::types::BlockNr;
 use crate::verified;
 
+use super::value::{NewValue, REFERENCE, ValueRef};
+
 /// What an attribute block is called in errors.
 const WHAT: &str = "attribute block";
 
-/// Credits to carry out a [`Layout`], without the inode: the old block and a new one.
-pub(crate) const LAYOUT_CREDITS: Credits = 2 + ALLOC_BLOCKS + FREE_BLOCKS;
+/// Credits for the places of a [`Layout`], without the inode: the old block and a new one.
+const PLACES: Credits = 2 + ALLOC_BLOCKS + FREE_BLOCKS;
 /// Credits to let go of an attribute block.
 const DROP_CREDITS: Credits = 1 + FREE_BLOCKS;
 
@@ -31,10 +33,18 @@ pub(crate) struct Stored {
 }
 
 /// Both places anew.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Layout {
     area: Option<Vec<u8>>,
     block: BlockChange,
+    /// Values in inodes of their own that are new.
+    pub(super) added: Vec<NewValue>,
+    /// Those that an entry in the inode referred to, and no longer does.
+    left_inode: Vec<ValueRef>,
+    /// Those that an entry in the block referred to, and no longer does. It still does if others share the block.
+    left_block: Vec<ValueRef>,
+    /// Those that entries of the new block refer to as those of the old one did, if that was shared.
+    copied: Vec<ValueRef>,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -49,6 +59,16 @@ impl Layout {
     /// Whether nothing changes.
     pub(crate) fn is_empty(&self) -> bool {
         self.area.is_none() && self.block == BlockChange::Keep
+    }
+
+    /// Credits to carry it out, without the inode.
+    pub(crate) fn credits(&self) -> Credits {
+        let references =
+            self.added.len() + self.left_inode.len() + self.left_block.len() + self.copied.len();
+        match self.is_empty() {
+            true => 0,
+            false => PLACES + references as Credits * REFERENCE,
+        }
     }
 
     /// Blocks that may have to be allocated.
@@ -111,6 +131,21 @@ impl Stored {
             .collect())
     }
 
+    /// An attribute whose value has an inode of its own: index, name. Those in a block that others share do not count.
+    pub(super) fn first_value(&self) -> Result<Option<(u8, Vec<u8>)>> {
+        let (inode, block) = self.lists()?;
+        let block = block.filter(|_| !self.is_shared());
+        let mut all = inode.iter().chain(block.iter().flat_map(Attrs::iter));
+        let found = all.find(|a| ValueRef::of(a).is_some());
+        Ok(found.map(|a| (a.index, a.name.to_vec())))
+    }
+
+    /// Whether other inodes have the same block. They may leave it at any time, none can join.
+    fn is_shared(&self) -> bool {
+        let header = self.block.as_ref().map(|page| BlockHeader::read(page));
+        matches!(header, Some(Ok(header)) if header.refcount > 1)
+    }
+
     /// The attribute with this name.
     pub(crate) fn find(&self, index: u8, name: &[u8]) -> Result<Option<Attr<'_>>> {
         let (inode, block) = self.lists()?;
@@ -123,7 +158,7 @@ impl Stored {
     /// there, else in the block. Everything else stays where it is.
     ///
     /// # Errors
-    /// ENOSPC if it fits in neither; Unsupported if the old value is in an inode of its own.
+    /// ENOSPC if it fits in neither.
     pub(crate) fn with(
         &self,
         block_size: usize,
@@ -131,21 +166,25 @@ impl Stored {
         name: &[u8],
         value: Option<&[u8]>,
     ) -> Result<Layout> {
+        self.with_value(block_size, index, name, value.map(Value::Bytes), 0)
+    }
+
+    /// [`with`](Self::with) for a value that may have an inode of its own. One that has none goes to the block only if
+    /// the block's first `reserve` bytes stay free of values.
+    pub(super) fn with_value(
+        &self,
+        block_size: usize,
+        index: u8,
+        name: &[u8],
+        value: Option<Value<'_>>,
+        reserve: usize,
+    ) -> Result<Layout> {
         let (inode, block) = self.lists()?;
         let is_it = |a: &Attr<'_>| a.index == index && a.name == name;
         let old = inode
             .iter()
             .chain(block.iter().flat_map(Attrs::iter))
             .find(is_it);
-        if let Some(Attr {
-            value: Value::Inode { .. },
-            ..
-        }) = old
-        {
-            return Err(FsError::Unsupported(
-                "changing an attribute whose value has its own inode (ea_inode)".into(),
-            ));
-        }
         let mut in_inode: Vec<_> = inode.iter().filter(|a| !is_it(a)).collect();
         let mut in_block: Vec<_> = block
             .iter()
@@ -158,7 +197,7 @@ impl Stored {
         let new = value.map(|v| Attr {
             index,
             name,
-            value: Value::Bytes(v),
+            value: v,
         });
         let mut area = vec![0; self.area.len()];
         let fits_inode = match new {
@@ -173,6 +212,12 @@ impl Stored {
             None => false,
         };
         let mut layout = Layout::default();
+        let left = old.as_ref().and_then(ValueRef::of);
+        if was_in_inode {
+            layout.left_inode.extend(left);
+        } else {
+            layout.left_block.extend(left);
+        }
         if fits_inode {
             layout.area = Some(area);
         } else if was_in_inode {
@@ -181,7 +226,21 @@ impl Stored {
         }
         let to_block = new.filter(|_| !fits_inode);
         if was_in_block || to_block.is_some() {
+            if self.is_shared() {
+                layout.copied = ValueRef::all(&in_block);
+            }
             in_block.extend(to_block);
+            let values = xattr::values_space(&in_block);
+            let by_itself = matches!(
+                to_block,
+                Some(Attr {
+                    value: Value::Bytes(_),
+                    ..
+                })
+            );
+            if by_itself && values > block_size.saturating_sub(reserve) {
+                return Err(FsError::Errno(libc::ENOSPC));
+            }
             let mut bytes = vec![0; block_size];
             layout.block = match () {
                 () if in_block.is_empty() => BlockChange::Drop,
@@ -233,7 +292,7 @@ impl Fs {
     }
 
     /// Carries out a change of attributes. The caller writes the inode.
-    /// [`LAYOUT_CREDITS`], and [`Layout::blocks`] reserved.
+    /// [`Layout::credits`], and [`Layout::blocks`] reserved.
     pub(crate) fn xattr_apply(
         &self,
         h: &Handle<'_>,
@@ -241,11 +300,28 @@ impl Fs {
         body: &mut InodeBody,
         layout: &Layout,
     ) -> Result<()> {
-        match &layout.block {
-            BlockChange::Keep => {}
-            BlockChange::Drop => self.xattr_drop(h, inode, body)?,
+        let values = self.lock_values();
+        let shared = match &layout.block {
+            BlockChange::Keep => false,
+            BlockChange::Drop => self.xattr_leave(h, body)?,
             BlockChange::Write(bytes) => self.xattr_write(h, inode, body, bytes)?,
+        };
+        let (more, fewer) = match shared {
+            true => (&layout.copied[..], &[][..]),
+            false => (&[][..], &layout.left_block[..]),
+        };
+        more.iter().try_for_each(|v| self.value_ref(h, v))?;
+        for value in layout.left_inode.iter().chain(fewer) {
+            self.value_unref(h, value)?;
         }
+        let mut charge = 0;
+        for new in &layout.added {
+            self.value_adopt(h, new)?;
+            charge += self.value_charge(new.size());
+        }
+        charge -= self.values_charge(&layout.left_inode) + self.values_charge(&layout.left_block);
+        body.add_blocks(charge)?;
+        drop(values);
         let Some(new) = &layout.area else {
             return Ok(());
         };
@@ -264,17 +340,17 @@ impl Fs {
     }
 
     /// Gives the inode an attribute block with this content: its own one rewritten, or a new one when
-    /// it has none or shares it.
+    /// it has none or shares it, which is what it says then.
     fn xattr_write(
         &self,
         h: &Handle<'_>,
         inode: &Inode,
         body: &mut InodeBody,
         bytes: &[u8],
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let nr = body.file_acl();
         if nr != 0 && !self.xattr_unshare(h, nr, Some(bytes))? {
-            return Ok(());
+            return Ok(false);
         }
         let goal = (nr != 0).then_some(nr);
         let run = self.alloc_blocks(h, inode, goal, 1, AllocFor::Meta)?;
@@ -289,7 +365,7 @@ impl Fs {
             body.add_blocks(1)?;
         }
         body.set_file_acl(run.start);
-        Ok(())
+        Ok(nr != 0)
     }
 
     /// Takes one reference from a shared block, and says `true`. A block that is not shared gets the
@@ -319,40 +395,56 @@ impl Fs {
         Ok(())
     }
 
-    /// Credits of [`xattr_drop`](Self::xattr_drop), and of writing the inode after it.
-    pub(crate) fn xattr_drop_credits(&self) -> Credits {
-        DROP_CREDITS + crate::space::credits::WRITE_INODE
-    }
-
-    /// Lets go of the inode's attribute block: it is freed, or one inode fewer shares it. The caller
-    /// writes the inode.
-    ///
-    /// # Errors
-    /// Unsupported when it refers to values in inodes of their own.
+    /// Takes all attributes away from an inode that is being deleted, in as many transactions as it takes, and writes
+    /// the inode.
     pub(crate) fn xattr_drop(
         &self,
-        h: &Handle<'_>,
-        _inode: &Inode,
+        h: &mut Handle<'_>,
+        inode: &Inode,
         body: &mut InodeBody,
     ) -> Result<()> {
+        loop {
+            // One reference after the other: they may be many.
+            while self.has_values() {
+                let stored = self.xattr_load(inode, body)?;
+                let Some((index, name)) = stored.first_value()? else {
+                    break;
+                };
+                let layout = stored.with(self.geo.block_size as usize, index, &name, None)?;
+                h.restart(layout.credits() + WRITE_INODE)?;
+                self.xattr_apply(h, inode, body, &layout)?;
+                self.store_inode(h, inode, body)?;
+            }
+            h.restart(DROP_CREDITS + WRITE_INODE)?;
+            let _values = self.lock_values();
+            // The last of those who shared the block may have left it meanwhile.
+            if self.has_values() {
+                let stored = self.xattr_load(inode, body)?;
+                if stored.first_value()?.is_some() {
+                    continue;
+                }
+                // What is left belongs to those who share the block.
+                body.add_blocks(-self.values_charge(&ValueRef::all(&stored.all()?)))?;
+            }
+            self.xattr_leave(h, body)?;
+            return self.store_inode(h, inode, body);
+        }
+    }
+
+    /// Lets go of the inode's attribute block, in which there are no references to values, or which others share: it is
+    /// freed, or one inode fewer shares it, which is what it says then. The caller writes the inode.
+    fn xattr_leave(&self, h: &Handle<'_>, body: &mut InodeBody) -> Result<bool> {
         let nr = body.file_acl();
         if nr == 0 {
-            return Ok(());
+            return Ok(false);
         }
-        if let Some(page) = self.xattr_block(nr)?.page()
-            && Attrs::in_block(&page)?
-                .iter()
-                .any(|a| matches!(a.value, Value::Inode { .. }))
-        {
-            return Err(FsError::Unsupported(
-                "dropping attributes whose values have their own inodes (ea_inode)".into(),
-            ));
-        }
-        if !self.xattr_unshare(h, nr, None)? {
+        let shared = self.xattr_unshare(h, nr, None)?;
+        if !shared {
             self.free_blocks(h, BlockRun { start: nr, len: 1 }, Freed::Journaled)?;
         }
         body.set_file_acl(0);
-        body.add_blocks(-1)
+        body.add_blocks(-1)?;
+        Ok(shared)
     }
 }
 

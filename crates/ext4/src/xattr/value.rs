@@ -1,47 +1,318 @@
 //! Attribute values in inodes of their own (feature `ea_inode`).
+//!
+//! Such an inode belongs to no directory. It counts the entries that refer to it, and is never changed once it is
+//! referred to. Entries count, not files: files that share an attribute block share its references.
+//!
+//! Invariants:
+//! * **V1** A value is written while its inode is an orphan without references. The transaction that stores the
+//!   entry gives it the first reference and takes it off the orphans; the one that removes the last entry makes it
+//!   an orphan again. So after a crash it is referred to, or deleted.
+//! * **V2** References, and whether an attribute block is shared, change with `Fs::values` locked.
+//! * **V3** Who holds the lock of a file may read the values it refers to without further locks.
+//! * **V4** Value inodes that lost, or never got, their references wait in `Values::leaving` until nobody of their thread
+//!   holds a lock or a handle.
 
-use stetfs_ondisk::ext4::checksum::ext4_crc32c;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use stetfs_journal::{Credits, Handle};
+use stetfs_ondisk::ext4::features::Incompat;
 use stetfs_ondisk::ext4::inode::InodeFlags;
-use stetfs_ondisk::ext4::xattr::VALUE_MAX;
+use stetfs_ondisk::ext4::xattr::{self, Attr, VALUE_MAX, Value};
+use stetfs_sync::{Mutex, MutexGuard, Rank, RwLockWriteGuard};
 
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
+use crate::inode::{Inode, InodeBody};
+use crate::space::credits::{NEW_INODE, ORPHAN, WRITE_INODE};
 use crate::types::Ino;
 
+/// Credits to give a value inode a reference, or to take one.
+pub(super) const REFERENCE: Credits = ORPHAN + WRITE_INODE;
+
+/// What is shared between all users of value inodes.
+pub(crate) struct Values {
+    /// Invariant V2.
+    lock: Mutex<()>,
+    /// Invariant V4.
+    leaving: Mutex<Vec<Arc<Inode>>>,
+    /// Whether anything waits there: looked at by every operation.
+    any: AtomicBool,
+}
+
+impl Default for Values {
+    fn default() -> Values {
+        Values {
+            lock: Mutex::new(Rank::Values, ()),
+            leaving: Mutex::new(Rank::InodeLeaf, Vec::new()),
+            any: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Values {
+    fn leave(&self, inode: Arc<Inode>) {
+        self.leaving.lock().push(inode);
+        self.any.store(true, Ordering::Release);
+    }
+
+    fn take(&self) -> Vec<Arc<Inode>> {
+        if !self.any.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        let mut leaving = self.leaving.lock();
+        self.any.store(false, Ordering::Release);
+        std::mem::take(&mut leaving)
+    }
+}
+
+/// A value that an entry refers to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ValueRef {
+    pub(super) ino: Ino,
+    /// Bytes.
+    size: u32,
+    hash: u32,
+    name: Vec<u8>,
+}
+
+impl ValueRef {
+    /// What `attr` refers to, if its value has an inode of its own.
+    pub(super) fn of(attr: &Attr<'_>) -> Option<ValueRef> {
+        match attr.value {
+            Value::Bytes(_) => None,
+            Value::Inode { ino, size, hash } => Some(ValueRef {
+                ino,
+                size,
+                hash,
+                name: attr.name.to_vec(),
+            }),
+        }
+    }
+
+    /// Of all these attributes.
+    pub(super) fn all<'a>(attrs: impl IntoIterator<Item = &'a Attr<'a>>) -> Vec<ValueRef> {
+        attrs.into_iter().filter_map(ValueRef::of).collect()
+    }
+}
+
+/// A value inode that no entry refers to yet. Dropped without having been given a reference, it is deleted.
+pub(crate) struct NewValue {
+    fs: Arc<Fs>,
+    inode: Arc<Inode>,
+    size: u32,
+    hash: u32,
+}
+
+impl NewValue {
+    /// The value of an entry called `name`.
+    pub(super) fn entry(&self, name: &[u8]) -> Value<'static> {
+        Value::Inode {
+            ino: self.inode.ino,
+            size: self.size,
+            hash: xattr::value_entry_hash(name, self.hash),
+        }
+    }
+
+    /// Bytes.
+    pub(super) fn size(&self) -> u32 {
+        self.size
+    }
+}
+
+impl Drop for NewValue {
+    fn drop(&mut self) {
+        self.inode.opens.fetch_sub(1, Ordering::AcqRel);
+        self.fs.values.leave(self.inode.clone());
+    }
+}
+
 impl Fs {
-    /// The value that inode `ino` holds, `size` bytes.
-    ///
-    /// # Errors
-    /// EUCLEAN when the inode is none that holds a value, or holds another one.
-    pub(super) fn value_of_inode(&self, ino: Ino, size: u32) -> Result<Vec<u8>> {
-        let bad = |detail: String| {
-            let detail = format!("inode {ino}: {detail}");
-            self.noted(Err(FsError::corrupt("attribute value", 0, detail)))
-        };
+    /// Whether values may have inodes of their own.
+    pub(super) fn has_values(&self) -> bool {
+        self.geo.incompat.contains(Incompat::EA_INODE)
+    }
+
+    /// Locks references and shared blocks (V2), where there can be references.
+    pub(super) fn lock_values(&self) -> Option<MutexGuard<'_, ()>> {
+        self.has_values().then(|| self.values.lock.lock())
+    }
+
+    /// What a value of `size` bytes in an inode of its own adds to `i_blocks` of each file that has it, in blocks.
+    pub(super) fn value_charge(&self, size: u32) -> i64 {
+        let cluster = self
+            .geo
+            .block_size
+            .saturating_mul(self.geo.layout.blocks_per_cluster);
+        let clusters = size.div_ceil(cluster.max(1));
+        i64::from(clusters) * i64::from(self.geo.layout.blocks_per_cluster)
+    }
+
+    /// What the values of `attrs` together add.
+    pub(super) fn values_charge(&self, values: &[ValueRef]) -> i64 {
+        values.iter().map(|v| self.value_charge(v.size)).sum()
+    }
+
+    fn bad_value<T>(&self, ino: Ino, detail: &str) -> Result<T> {
+        let detail = format!("inode {ino}: {detail}");
+        self.noted(Err(FsError::corrupt("attribute value", 0, detail)))
+    }
+
+    fn value_inode(&self, ino: Ino) -> Result<Arc<Inode>> {
         if ino < self.geo.first_ino || ino > self.geo.inodes_count {
-            return bad("not a number of a value".into());
+            return self.bad_value(ino, "not a number of a value");
         }
         let inode = match self.iget_special(ino) {
-            Err(FsError::Errno(_)) => return bad("it is free".into()),
+            Err(FsError::Errno(_)) => return self.bad_value(ino, "it is free"),
             other => other?,
         };
-        let body = inode.body.read_nested();
-        if !body.flags().contains(InodeFlags::EA_INODE) || !body.is_regular() {
-            return bad("it holds no value".into());
+        if !inode.value {
+            return self.bad_value(ino, "it holds no value");
         }
+        Ok(inode)
+    }
+
+    /// The value of an attribute of a file whose lock is held.
+    ///
+    /// # Errors
+    /// EUCLEAN when the inode that should hold it does not, or holds another one.
+    pub(super) fn value_of(&self, attr: &Attr<'_>) -> Result<Vec<u8>> {
+        let (ino, size, entry_hash) = match attr.value {
+            Value::Bytes(bytes) => return Ok(bytes.to_vec()),
+            Value::Inode { ino, size, hash } => (ino, size, hash),
+        };
+        let inode = self.value_inode(ino)?;
+        // The content stays as it is (V3); the lock is given back before the device is waited for.
+        let body = InodeBody::new(inode.body.read_nested().bytes().into(), &self.geo)?;
         let len = usize::try_from(size).ok().filter(|n| *n <= VALUE_MAX);
         let Some(len) = len.filter(|_| body.size() == u64::from(size)) else {
-            return bad(format!("{} bytes where {size} belong", body.size()));
+            return self.bad_value(ino, &format!("{} bytes where {size} belong", body.size()));
         };
         let mut value = vec![0; len];
         self.read_range(&inode, &body, 0, &mut value)?;
-        // `i_atime` holds the value's checksum (`ext4_xattr_inode_get_hash`).
-        if self.geo.metadata_csum() {
-            let stored = body.atime().sec as u32;
-            if ext4_crc32c(self.geo.csum_seed, &value) != stored {
-                return bad("checksum does not match".into());
-            }
+        let hash = body.value_hash();
+        if xattr::value_hash(&value, self.geo.csum_seed) != hash {
+            return self.bad_value(ino, "checksum does not match");
+        }
+        if !xattr::is_value_entry_hash(entry_hash, attr.name, hash) {
+            return self.bad_value(ino, "it holds another attribute's value");
         }
         Ok(value)
+    }
+
+    /// Writes a value into a new inode, which is an orphan (V1). The caller holds the lock of `owner`, from which it
+    /// takes owner and group, and no handle.
+    ///
+    /// # Errors
+    /// ENOSPC; the device's.
+    pub(super) fn new_value(
+        &self,
+        owner: &Inode,
+        owner_body: &InodeBody,
+        value: &[u8],
+        privileged: bool,
+    ) -> Result<NewValue> {
+        let fs = self.me.upgrade().ok_or(FsError::Errno(libc::ESHUTDOWN))?;
+        let size = u32::try_from(value.len()).map_err(|_| FsError::Errno(libc::E2BIG))?;
+        let _room = self.reserve(self.value_space(value.len()), privileged)?;
+        let hash = xattr::value_hash(value, self.geo.csum_seed);
+        let mut h = self.journal.begin(NEW_INODE + ORPHAN + WRITE_INODE)?;
+        let inode = self.new_value_inode(&h, owner, owner_body, hash)?;
+        inode.opens.fetch_add(1, Ordering::AcqRel);
+        let new = NewValue {
+            fs,
+            inode,
+            size,
+            hash,
+        };
+        let mut body = new.inode.lock_new();
+        self.orphan_add(&h, &new.inode, &mut body)?;
+        self.write_value(&mut h, &new.inode, &mut body, value)?;
+        drop(body);
+        Ok(new)
+    }
+
+    /// Locks a value inode with a handle open. Only readers hold such locks, and shortly; one that is being deleted is
+    /// held longer, and nobody may refer to it any more.
+    fn lock_value<'a>(&self, inode: &'a Inode) -> Result<RwLockWriteGuard<'a, InodeBody>> {
+        loop {
+            if inode.dead.load(Ordering::Acquire) {
+                return self.bad_value(inode.ino, "it is referred to, and deleted");
+            }
+            match inode.body.try_write() {
+                Some(guard) => return Ok(guard),
+                None => std::thread::yield_now(),
+            }
+        }
+    }
+
+    /// Gives a new value its first reference (V1, V2). [`REFERENCE`].
+    pub(super) fn value_adopt(&self, h: &Handle<'_>, new: &NewValue) -> Result<()> {
+        let mut body = self.lock_value(&new.inode)?;
+        body.set_value_refs(1);
+        body.set_links(1);
+        self.orphan_del(h, &new.inode, &mut body)?;
+        self.store_inode(h, &new.inode, &mut body)
+    }
+
+    /// One entry more refers to a value (V2). [`REFERENCE`].
+    pub(super) fn value_ref(&self, h: &Handle<'_>, value: &ValueRef) -> Result<()> {
+        let inode = self.value_inode(value.ino)?;
+        let mut body = self.lock_value(&inode)?;
+        let refs = body.value_refs();
+        if refs == 0 || refs == u64::MAX {
+            return self.bad_value(value.ino, &format!("{refs} references, and one more"));
+        }
+        body.set_value_refs(refs + 1);
+        self.store_inode(h, &inode, &mut body)
+    }
+
+    /// One entry fewer refers to a value (V1, V2). [`REFERENCE`].
+    ///
+    /// # Errors
+    /// EUCLEAN when the inode holds no value, or that of another attribute.
+    pub(super) fn value_unref(&self, h: &Handle<'_>, value: &ValueRef) -> Result<()> {
+        let inode = self.value_inode(value.ino)?;
+        let mut body = self.lock_value(&inode)?;
+        if !xattr::is_value_entry_hash(value.hash, &value.name, body.value_hash()) {
+            return self.bad_value(value.ino, "it holds another attribute's value");
+        }
+        let Some(refs) = body.value_refs().checked_sub(1) else {
+            return self.bad_value(value.ino, "it is referred to, and counts no reference");
+        };
+        body.set_value_refs(refs);
+        if refs == 0 {
+            body.set_links(0);
+            self.orphan_add(h, &inode, &mut body)?;
+        }
+        self.store_inode(h, &inode, &mut body)?;
+        drop(body);
+        if refs == 0 {
+            self.values.leave(inode);
+        }
+        Ok(())
+    }
+
+    /// Deletes value inodes that nothing refers to (V4). No lock and no handle may be held.
+    pub(crate) fn reap_values(&self) {
+        for inode in self.values.take() {
+            self.iput(&inode);
+        }
+    }
+
+    /// Whether entries in the inode itself refer to values in other inodes.
+    pub(crate) fn holds_values(&self, body: &InodeBody) -> bool {
+        self.has_values()
+            && body
+                .xattr_area()
+                .and_then(|area| xattr::Attrs::in_inode(area).ok())
+                .is_some_and(|attrs| attrs.iter().any(|a| ValueRef::of(&a).is_some()))
+    }
+}
+
+impl InodeBody {
+    /// Whether it holds an attribute's value.
+    pub(crate) fn is_value(&self) -> bool {
+        self.flags().contains(InodeFlags::EA_INODE) && self.is_regular()
     }
 }

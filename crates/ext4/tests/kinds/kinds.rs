@@ -10,6 +10,8 @@ pub(crate) struct Kind {
     pub(crate) journal: bool,
     /// Files may have unwritten blocks.
     pub(crate) preallocates: bool,
+    /// Values of attributes may have inodes of their own.
+    pub(crate) values: bool,
     /// The kernel here mounts it.
     pub(crate) kernel: bool,
 }
@@ -21,6 +23,7 @@ impl Kind {
             mkfs,
             journal: true,
             preallocates: true,
+            values: false,
             kernel: true,
         }
     }
@@ -62,6 +65,11 @@ impl Kind {
 
     fn extended(mut self, option: &str) -> Kind {
         self.mkfs = self.mkfs.extended(option);
+        self
+    }
+
+    fn with_values(mut self) -> Kind {
+        self.values = true;
         self
     }
 
@@ -115,6 +123,18 @@ pub(crate) fn kinds() -> Vec<Kind> {
         Kind::ext4("inline-data-maps", 4096, "inline_data,^extents,^64bit").block_mapped(),
         Kind::ext4("stable_inodes", 4096, "stable_inodes"),
         Kind::ext4("mmp", 4096, "mmp"),
+        Kind::ext4("ea_inode", 4096, "ea_inode").with_values(),
+        Kind::ext4("ea_inode-1k", 1024, "ea_inode,^metadata_csum").with_values(),
+        Kind::ext4(
+            "ea_inode-maps",
+            1024,
+            "ea_inode,^extents,^64bit,orphan_file",
+        )
+        .block_mapped()
+        .with_values(),
+        Kind::ext4("ea_inode-inline-1024", 4096, "ea_inode,inline_data")
+            .inodes(1024)
+            .with_values(),
         Kind::ext4("blocks-of-8k", 8192, "").not_for_the_kernel(),
         Kind::ext4("blocks-of-32k", 32768, "").not_for_the_kernel(),
         Kind::ext4("block-maps-16k", 16384, old)
@@ -126,8 +146,6 @@ pub(crate) fn kinds() -> Vec<Kind> {
 /// All that StetFS reads and does not write.
 pub(crate) fn sealed() -> Vec<Kind> {
     vec![
-        Kind::ext4("ea_inode", 4096, "ea_inode"),
-        Kind::ext4("ea_inode-1k", 1024, "ea_inode,^metadata_csum"),
         Kind::ext4("bigalloc", 4096, "bigalloc").clusters(16384),
         Kind::ext4("bigalloc-1k", 1024, "bigalloc,^resize_inode").clusters(8192),
         Kind::ext4("verity", 4096, "verity"),

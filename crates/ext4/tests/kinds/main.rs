@@ -13,6 +13,7 @@ mod look;
 mod script;
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::{Arc, Mutex, mpsc};
 
 use stetfs_block::{Log, MemDevice, Recorder, Replay};
@@ -108,7 +109,17 @@ fn kernel_to_stetfs(kind: &Kind) {
     plan(kind)
         .populate(mount.path())
         .unwrap_or_else(|e| panic!("{}: {e:#}", kind.name));
+    if kind.values {
+        large_values(&mount.path().join("values"));
+        large_values(&mount.path().join("values-kept"));
+    }
     mount.umount().unwrap();
+    if kind.values {
+        // The kernel (6.18) counts a reference too many where files come to share a block with references.
+        image
+            .e2fsck_fy()
+            .unwrap_or_else(|e| panic!("{}: written by the kernel: {e:#}", kind.name));
+    }
     let theirs = seen_by_kernel(&image);
     let mem = Arc::new(MemDevice::load(image.path()).unwrap());
     let fs = Fs::open(mem.clone(), options(false)).unwrap_or_else(|e| panic!("{}: {e}", kind.name));
@@ -118,8 +129,11 @@ fn kernel_to_stetfs(kind: &Kind) {
         &theirs,
     );
     // Half of it goes, the rest stays as it is.
-    let gone = ["deep-extents", "directories", "xattrs", "symlinks"];
-    for name in gone {
+    let mut gone = vec!["deep-extents", "directories", "xattrs", "symlinks"];
+    if kind.values {
+        gone.push("values");
+    }
+    for name in &gone {
         script::remove_all(&fs, name);
     }
     fs.unmount().unwrap();
@@ -129,7 +143,7 @@ fn kernel_to_stetfs(kind: &Kind) {
         .e2fsck_fn()
         .unwrap_or_else(|e| panic!("{}: after removing: {e:#}", kind.name));
     let left = seen_by_kernel(&after);
-    let kept = |path: &&String| !gone.iter().any(|g| path.split('/').next() == Some(g));
+    let kept = |path: &&String| !gone.iter().any(|g| path.split('/').next() == Some(*g));
     let expected: BTreeSet<&String> = theirs.entries.keys().filter(kept).collect();
     assert_eq!(expected, left.entries.keys().collect(), "{}", kind.name);
     for path in expected.into_iter().filter(|p| !p.is_empty()) {
@@ -141,22 +155,37 @@ fn kernel_to_stetfs(kind: &Kind) {
     }
 }
 
-/// Kinds that are only read: large values of attributes, too.
+/// Attributes with large values, some of them the same: the kernel lets files share such values, and
+/// whole attribute blocks.
+fn large_values(dir: &Path) {
+    std::fs::create_dir(dir).unwrap();
+    let set = |file: &Path, name: &str, seed: usize, len: usize| {
+        let value: Vec<u8> = (0..len).map(|i| (i * 7 / 5 + seed) as u8).collect();
+        rustix::fs::setxattr(file, name, &value, rustix::fs::XattrFlags::empty())
+    };
+    for i in 0..6 {
+        let file = dir.join(format!("file-{i}"));
+        std::fs::write(&file, b"content").unwrap();
+        for (n, len) in [3000, 9000, 60_000, 65_536].into_iter().enumerate() {
+            // Each value is that of half the files.
+            set(&file, &format!("user.{n}"), i % 2, len).unwrap();
+        }
+        set(&file, "trusted.own", i, 5000).unwrap();
+        let block = dir.join(format!("same-block-{i}"));
+        std::fs::create_dir(&block).unwrap();
+        for n in 0..8 {
+            set(&block, &format!("user.name-{n}"), n / 5, 3000 - 300 * n).unwrap();
+        }
+    }
+}
+
+/// Kinds that are only read.
 fn only_read(kind: &Kind) {
     let image = kind.make();
     let mount = kernel(&image, false);
     plan(kind)
         .populate(mount.path())
         .unwrap_or_else(|e| panic!("{}: {e:#}", kind.name));
-    if kind.name.starts_with("ea_inode") {
-        let file = mount.path().join("large-values");
-        std::fs::write(&file, b"content").unwrap();
-        for len in [3000, 9000, 60_000] {
-            let value: Vec<u8> = (0..len).map(|i| (i * 7 / 5) as u8).collect();
-            let flags = rustix::fs::XattrFlags::empty();
-            rustix::fs::setxattr(&file, format!("user.{len}"), &value, flags).unwrap();
-        }
-    }
     mount.umount().unwrap();
     let theirs = seen_by_kernel(&image);
     let mem = Arc::new(MemDevice::load(image.path()).unwrap());

@@ -35,7 +35,7 @@ impl Script {
         Script {
             rng: fastrand::Rng::with_seed(seed),
             preallocates: kind.preallocates,
-            value: 180,
+            value: if kind.values { 20_000 } else { 180 },
             dir: None,
             files: Vec::new(),
             others: Vec::new(),
@@ -178,6 +178,13 @@ impl Script {
                 let Some(name) = self.pick() else { return };
                 let file = self.open(fs, dir, &name);
                 let key = format!("user.key{}", self.rng.u8(..4));
+                if self.rng.u8(..5) == 0 {
+                    match fs.removexattr(&ROOT, file.ino(), key.as_bytes()) {
+                        Err(e) if e.errno() == libc::ENODATA => {}
+                        removed => removed.unwrap(),
+                    }
+                    return;
+                }
                 let len = self.rng.usize(..self.value);
                 let value = vec![self.rng.u8(..); len];
                 fs.setxattr(&ROOT, file.ino(), key.as_bytes(), &value, XattrSet::Any)

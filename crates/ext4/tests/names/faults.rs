@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use stetfs_block::{BlockDevice, Fault, FaultInjector, Op};
 use stetfs_ext4::{Fs, FsOptions, Ino, ROOT_INO, RenameFlags, XattrSet};
-use stetfs_testkit::Image;
+use stetfs_testkit::{Image, Mkfs};
 
 use crate::support::{ROOT, Random, Vol, device, small};
 
 /// An image with some directories, one of them indexed.
-fn prepared() -> (Image, Vec<Ino>) {
-    let vol = Vol::new(32, &small());
+fn prepared(mkfs: &Mkfs) -> (Image, Vec<Ino>) {
+    let vol = Vol::new(32, mkfs);
     let dirs: Vec<Ino> = (0..4)
         .map(|i| vol.mkdir(ROOT_INO, format!("d{i}").as_bytes()).unwrap())
         .collect();
@@ -21,7 +21,7 @@ fn prepared() -> (Image, Vec<Ino>) {
     (vol.close(), dirs)
 }
 
-fn step(vol: &Vol, dirs: &[Ino], random: &mut Random) -> Result<(), i32> {
+fn step(vol: &Vol, dirs: &[Ino], random: &mut Random, values: bool) -> Result<(), i32> {
     let (a, b) = (dirs[random.below(4)], dirs[random.below(4)]);
     let name = |r: &mut Random| format!("a-rather-long-name-{}", r.below(4000)).into_bytes();
     let (n, m) = (name(random), name(random));
@@ -32,9 +32,12 @@ fn step(vol: &Vol, dirs: &[Ino], random: &mut Random) -> Result<(), i32> {
         4 => vol.rmdir(a, &n),
         5 => {
             let ino = vol.lookup(a, &n)?.ino;
+            // With `ea_inode` most have inodes of their own.
+            let len = random.below(3) * 2 + 1;
+            let value = vec![7; if values { 2000 * len } else { 100 * len }];
             let set = vol
                 .fs
-                .setxattr(&ROOT, ino, b"user.large", &[7; 500], XattrSet::Any);
+                .setxattr(&ROOT, ino, b"user.large", &value, XattrSet::Any);
             set.map_err(|e| e.errno())
         }
         _ => vol.rename(
@@ -50,7 +53,16 @@ fn step(vol: &Vol, dirs: &[Ino], random: &mut Random) -> Result<(), i32> {
 
 #[test]
 fn failed_reads_leave_nothing_half_done() {
-    let (image, dirs) = prepared();
+    failing(&small(), false);
+}
+
+#[test]
+fn failed_reads_leave_no_value_half_referred_to() {
+    failing(&small().feature("ea_inode"), true);
+}
+
+fn failing(mkfs: &Mkfs, values: bool) {
+    let (image, dirs) = prepared(mkfs);
     let mut failures = 0;
     for seed in 0..40 {
         let copy = image.copy().unwrap();
@@ -64,12 +76,12 @@ fn failed_reads_leave_nothing_half_done() {
         let vol = Vol { image: copy, fs };
         let mut random = Random::new(seed);
         for _ in 0..50 {
-            let _ = step(&vol, &dirs, &mut random);
+            let _ = step(&vol, &dirs, &mut random, values);
         }
         let mut chance = Random::new(seed + 1000);
         device.add(Fault::fail(Op::Read, libc::EIO).when(move |_, _| chance.below(6) == 0));
         for _ in 0..150 {
-            match step(&vol, &dirs, &mut random) {
+            match step(&vol, &dirs, &mut random, values) {
                 Ok(()) => {}
                 Err(libc::EIO | libc::EROFS) => failures += 1,
                 Err(e) => assert!(

@@ -11,4 +11,5 @@ mod readdir;
 mod support;
 mod threads;
 mod tree;
+mod values;
 mod xattrs;

@@ -223,6 +223,21 @@ impl<B: AsRef<[u8]>> InodeView<B> {
         u64::from(self.u32_at(offset_of!(RawInode, version))) | u64::from(hi) << 32
     }
 
+    /// Of an inode that holds an attribute's value (`EA_INODE`): how many entries refer to it. The high half is where
+    /// others have `i_ctime`, the low one where they have `i_version`.
+    #[must_use]
+    pub fn value_refs(&self) -> u64 {
+        u64::from(self.u32_at(offset_of!(RawInode, ctime))) << 32
+            | u64::from(self.u32_at(offset_of!(RawInode, version)))
+    }
+
+    /// Of an inode that holds an attribute's value: checksum of the value
+    /// ([`value_hash`](super::xattr::value_hash)), where others have `i_atime`.
+    #[must_use]
+    pub fn value_hash(&self) -> u32 {
+        self.u32_at(offset_of!(RawInode, atime))
+    }
+
     /// Project number, if the inode has room for one.
     #[must_use]
     pub fn project(&self) -> Option<u32> {

@@ -131,6 +131,26 @@ fn entry_len(name_len: usize) -> usize {
     (ENTRY + name_len).next_multiple_of(ALIGN)
 }
 
+/// The longest value of which a block may hold one, beside a name of three bytes
+/// (`EXT4_XATTR_MIN_LARGE_EA_SIZE`): longer ones go to inodes of their own without trying.
+#[must_use]
+pub fn large_value(block_size: usize) -> usize {
+    block_room(block_size).saturating_sub(entry_len(3) + TERMINATOR)
+}
+
+/// Where values exist that have inodes of their own, entries keep the first this many bytes of a block for
+/// themselves (`EXT4_XATTR_BLOCK_RESERVE`).
+#[must_use]
+pub fn block_reserve(block_size: usize) -> usize {
+    (block_size / 8).min(1024)
+}
+
+/// Bytes that the values of a set of attributes take.
+#[must_use]
+pub fn values_space(attrs: &[Attr<'_>]) -> usize {
+    attrs.iter().map(Attr::value_space).sum()
+}
+
 /// Bytes that a set of attributes takes; it fits where [`inode_room`] or [`block_room`] is not below.
 #[must_use]
 pub fn space(attrs: &[Attr<'_>]) -> usize {
@@ -431,6 +451,27 @@ pub fn entry_hash(name: &[u8], value: &[u8]) -> u32 {
         let word = piece.iter().rev().fold(0, |w, &b| w << 8 | u32::from(b));
         h.rotate_left(16) ^ word
     })
+}
+
+/// Checksum of a value that has an inode of its own: what that inode keeps as [`value_hash`](super::inode::InodeView::value_hash).
+#[must_use]
+pub fn value_hash(value: &[u8], csum_seed: u32) -> u32 {
+    ext4_crc32c(csum_seed, value)
+}
+
+/// `e_hash` of an attribute whose value has an inode of its own, in a block and in an inode alike.
+#[must_use]
+pub fn value_entry_hash(name: &[u8], value_hash: u32) -> u32 {
+    entry_hash(name, &value_hash.to_le_bytes())
+}
+
+/// Whether `e_hash` of such an attribute is right. Linux before 6.2 may have taken the bytes of the name as signed.
+#[must_use]
+pub fn is_value_entry_hash(hash: u32, name: &[u8], value_hash: u32) -> bool {
+    let signed = name
+        .iter()
+        .fold(0u32, |h, &b| h.rotate_left(5) ^ i32::from(b as i8) as u32);
+    hash == value_entry_hash(name, value_hash) || hash == signed.rotate_left(16) ^ value_hash
 }
 
 /// `h_hash` of a block whose entries have these hashes; 0 if one has none.

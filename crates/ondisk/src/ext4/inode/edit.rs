@@ -132,6 +132,21 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> InodeView<B> {
         self.put_extra_u32(offset_of!(RawInode, version_hi), (version >> 32) as u32);
     }
 
+    /// Sets [`value_refs`](Self::value_refs).
+    pub fn set_value_refs(&mut self, refs: u64) {
+        let (high, low) = ((refs >> 32) as u32, refs as u32);
+        self.put(offset_of!(RawInode, ctime), &high.to_le_bytes());
+        self.put_extra_u32(offset_of!(RawInode, ctime_extra), 0);
+        self.set_version(u64::from(low));
+    }
+
+    /// Sets [`value_hash`](Self::value_hash).
+    pub fn set_value_hash(&mut self, hash: u32) {
+        self.put(offset_of!(RawInode, atime), &hash.to_le_bytes());
+        // Who takes it for a time must find the seconds above 2³¹ positive.
+        self.put_extra_u32(offset_of!(RawInode, atime_extra), hash >> 31);
+    }
+
     /// Sets [`project`](Self::project), if there is room for it.
     pub fn set_project(&mut self, project: u32) {
         self.put_extra_u32(offset_of!(RawInode, projid), project);

@@ -1,0 +1,58 @@
+//! The content of inodes that hold attribute values: written once, through the journal.
+
+use stetfs_journal::{Credits, Handle};
+
+use crate::error::Result;
+use crate::fs::Fs;
+use crate::inode::{Inode, InodeBody};
+use crate::space::{AllocFor, credits};
+
+/// Most blocks of a value that are allocated at once.
+const RUN: u32 = 64;
+
+impl Fs {
+    /// Blocks to reserve for [`write_value`](Self::write_value) of `len` bytes. However they lie, two levels of the
+    /// map are enough.
+    pub(crate) fn value_space(&self, len: usize) -> u64 {
+        (len as u64).div_ceil(u64::from(self.geo.block_size)) + 4
+    }
+
+    /// Writes the content of a new inode, in as many transactions as it takes: the inode is an orphan.
+    ///
+    /// # Errors
+    /// ENOSPC; the device's.
+    pub(crate) fn write_value(
+        &self,
+        h: &mut Handle<'_>,
+        inode: &Inode,
+        body: &mut InodeBody,
+        value: &[u8],
+    ) -> Result<()> {
+        let size = self.geo.block_size as usize;
+        let mut goal = None;
+        let mut lblk = 0u32;
+        let mut rest = value;
+        while !rest.is_empty() {
+            let blocks = rest.len().div_ceil(size) as u32;
+            let want = blocks.min(RUN).min(self.map_room(body, lblk));
+            let need = want as Credits + credits::ALLOC_BLOCKS + self.map_credits(body);
+            self.more_credits(h, inode, body, need)?;
+            let run = self.alloc_blocks(h, inode, goal, want, AllocFor::Meta)?;
+            self.map_new(h, inode, body, lblk, run, false)?;
+            let (now, later) = rest.split_at(rest.len().min(run.len as usize * size));
+            for (nr, piece) in (run.start..).zip(now.chunks(size)) {
+                let block = self.cache.get(nr);
+                let mut page = h.create(&block)?;
+                for (to, from) in page.iter_mut().zip(piece) {
+                    *to = *from;
+                }
+            }
+            lblk += run.len;
+            goal = Some(run.end());
+            rest = later;
+        }
+        self.more_credits(h, inode, body, credits::WRITE_INODE)?;
+        body.set_size(value.len() as u64);
+        self.write_inode_step(h, inode, body)
+    }
+}
