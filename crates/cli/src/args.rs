@@ -124,6 +124,8 @@ Options, separated by commas:
   cache=SIZE                memory for the cache, e.g. 512M (an eighth of it all, 64M to 1G)
   relatime, noatime, strictatime, nodiratime
                             how access times are kept
+  lazytime                  access times are written with the next sync only
+  discard                   tell the device of blocks when they become free
   errors=continue|remount-ro|panic
                             what to do when damage is found (as the volume says)
   sync, dirsync             every write, or change of names, is durable when it returns

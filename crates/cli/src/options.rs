@@ -20,6 +20,8 @@ pub(crate) struct Options {
     pub(crate) cache_bytes: Option<u64>,
     pub(crate) atime: Option<Atime>,
     pub(crate) nodiratime: bool,
+    pub(crate) lazytime: bool,
+    pub(crate) discard: bool,
     pub(crate) on_error: Option<OnError>,
     pub(crate) allow_other: Option<bool>,
     pub(crate) no_recovery: bool,
@@ -38,7 +40,7 @@ pub(crate) struct Options {
 }
 
 /// Options that mean nothing here, or are what is done anyway.
-const IGNORED: [&str; 38] = [
+const IGNORED: [&str; 36] = [
     "defaults",
     "auto",
     "noauto",
@@ -56,8 +58,6 @@ const IGNORED: [&str; 38] = [
     "loop",
     "silent",
     "loud",
-    "lazytime",
-    "nolazytime",
     "iversion",
     "noiversion",
     "acl",
@@ -132,6 +132,10 @@ fn apply(
         "relatime" => flag(&mut |o| o.atime = Some(Atime::Relatime)),
         "strictatime" => flag(&mut |o| o.atime = Some(Atime::Strict)),
         "nodiratime" => flag(&mut |o| o.nodiratime = true),
+        "lazytime" => flag(&mut |o| o.lazytime = true),
+        "nolazytime" => flag(&mut |o| o.lazytime = false),
+        "discard" => flag(&mut |o| o.discard = true),
+        "nodiscard" => flag(&mut |o| o.discard = false),
         "allow_other" => flag(&mut |o| o.allow_other = Some(true)),
         "noallow_other" => flag(&mut |o| o.allow_other = Some(false)),
         "norecovery" | "noload" => flag(&mut |o| o.no_recovery = true),
@@ -239,6 +243,8 @@ impl Options {
             on_error: self.on_error,
             atime: self.atime.unwrap_or_default(),
             nodiratime: self.nodiratime,
+            lazytime: self.lazytime,
+            discard: self.discard,
             async_commit: self.async_commit,
             barrier: !self.no_barrier,
             ..defaults

@@ -44,6 +44,15 @@ on_both! {
     /// FS_IOC_FSGETXATTR, FS_IOC_FSSETXATTR
     flags_can_be_set_in_terms_of_xfs
     birth_times_are_told
+    /// FS_IOC_GETFLAGS, FS_IOC_SETFLAGS
+    flags_can_be_set_and_mean_something
+    /// EXT4_IOC_SHUTDOWN, EXT4_GOING_FLAGS_DEFAULT
+    a_shutdown_keeps_what_was_written
+    /// EXT4_GOING_FLAGS_LOGFLUSH
+    a_shutdown_with_a_commit_keeps_names
+    /// EXT4_GOING_FLAGS_NOLOGFLUSH
+    a_shutdown_at_once_keeps_what_was_synced
+    shutdowns_are_the_administrators
 }
 
 /// A fresh volume, mounted.
@@ -328,4 +337,115 @@ fn birth_times_are_told(site: &Site<'_>) -> impl FnOnce(&Site<'_>) + use<> {
         assert_eq!(again.created().unwrap(), born);
         assert_eq!(again.modified().unwrap(), past);
     }
+}
+
+const GETFLAGS: u32 = 0x8008_6601;
+const SETFLAGS: u32 = 0x4008_6602;
+const NODUMP: u8 = 0x40;
+const IMMUTABLE: u8 = 0x10;
+
+fn flags_can_be_set_and_mean_something(site: &Site<'_>) -> impl FnOnce(&Site<'_>) + use<> {
+    let get = |site: &Site<'_>| {
+        let mut argument = [0; 8];
+        let file = File::open(site.path("f")).unwrap();
+        file_ioctl(file.as_fd(), GETFLAGS, &mut argument).unwrap();
+        argument[0]
+    };
+    let set = |site: &Site<'_>, flags: u8| {
+        let file = File::open(site.path("f")).unwrap();
+        let mut argument = [0; 8];
+        file_ioctl(file.as_fd(), GETFLAGS, &mut argument).unwrap();
+        argument[0] = flags;
+        file_ioctl(file.as_fd(), SETFLAGS, &mut argument)
+    };
+    std::fs::write(site.path("f"), "kept").unwrap();
+    assert_eq!(get(site) & (NODUMP | IMMUTABLE), 0);
+    set(site, NODUMP | IMMUTABLE).unwrap();
+    assert_eq!(get(site), NODUMP | IMMUTABLE);
+    let refused = |e: std::io::Error| assert_eq!(e.raw_os_error(), Some(libc::EPERM));
+    refused(std::fs::write(site.path("f"), "changed").unwrap_err());
+    refused(std::fs::remove_file(site.path("f")).unwrap_err());
+    refused(std::fs::hard_link(site.path("f"), site.path("g")).unwrap_err());
+    move |site| {
+        assert_eq!(get(site), NODUMP | IMMUTABLE);
+        assert_eq!(std::fs::read(site.path("f")).unwrap(), b"kept");
+        set(site, 0).unwrap();
+        std::fs::write(site.path("f"), "changed").unwrap();
+    }
+}
+
+const SHUTDOWN: u32 = 0x8004_587d;
+
+fn shut_down(site: &Site<'_>, how: u32) -> std::io::Result<()> {
+    file_ioctl(site.open_root().as_fd(), SHUTDOWN, &mut how.to_ne_bytes())
+}
+
+/// Writes and syncs one file, writes another, shuts down; all that follows fails, and unmounting does not.
+fn write_and_shut_down(site: &Site<'_>, how: u32) {
+    std::fs::write(site.path("synced"), vec![1; 100_000]).unwrap();
+    File::open(site.path("synced")).unwrap().sync_all().unwrap();
+    let mut open = File::create(site.path("late")).unwrap();
+    open.write_all(&vec![2; 100_000]).unwrap();
+    shut_down(site, how).unwrap();
+    // Once more is no mistake.
+    shut_down(site, how).unwrap();
+    let eio = |what: &str, result: std::io::Result<()>| {
+        let errno = result.err().and_then(|e| e.raw_os_error());
+        assert_eq!(errno, Some(libc::EIO), "{what} after the shutdown");
+    };
+    eio("write", open.write_all(&[3; 10]));
+    eio("fsync", open.sync_all());
+    eio("create", File::create(site.path("new")).map(drop));
+    eio("open", File::open(site.path("synced")).map(drop));
+    eio("mkdir", std::fs::create_dir(site.path("dir")));
+    eio("unlink", std::fs::remove_file(site.path("synced")));
+    eio(
+        "rename",
+        std::fs::rename(site.path("synced"), site.path("x")),
+    );
+    eio(
+        "link",
+        std::fs::hard_link(site.path("synced"), site.path("x")),
+    );
+}
+
+fn synced(site: &Site<'_>) {
+    assert!(std::fs::read(site.path("synced")).unwrap() == vec![1; 100_000]);
+    assert!(!site.path("new").exists() && !site.path("dir").exists());
+}
+
+fn a_shutdown_keeps_what_was_written(site: &Site<'_>) -> impl FnOnce(&Site<'_>) + use<> {
+    write_and_shut_down(site, 0);
+    |site| {
+        synced(site);
+        assert!(std::fs::read(site.path("late")).unwrap() == vec![2; 100_000]);
+    }
+}
+
+fn a_shutdown_with_a_commit_keeps_names(site: &Site<'_>) -> impl FnOnce(&Site<'_>) + use<> {
+    write_and_shut_down(site, 1);
+    |site| {
+        synced(site);
+        assert!(site.path("late").exists());
+    }
+}
+
+fn a_shutdown_at_once_keeps_what_was_synced(site: &Site<'_>) -> impl FnOnce(&Site<'_>) + use<> {
+    write_and_shut_down(site, 2);
+    |site| synced(site)
+}
+
+fn shutdowns_are_the_administrators(site: &Site<'_>) -> impl FnOnce(&Site<'_>) + use<> {
+    let wrong = shut_down(site, 3).unwrap_err();
+    assert_eq!(wrong.raw_os_error(), Some(libc::EINVAL));
+    // A child without the capability.
+    let code = format!("import fcntl,os;fcntl.ioctl(os.open('.',0),{SHUTDOWN},b'\\0'*4)");
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set", "-sys_admin", "--inh-caps", "-sys_admin"]);
+    command.args(["python3", "-c", &code]);
+    let refused = cmd::output(command.current_dir(site.root)).unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("Operation not permitted"), "{said}");
+    std::fs::write(site.path("f"), "still up").unwrap();
+    |site| assert_eq!(std::fs::read(site.path("f")).unwrap(), b"still up")
 }

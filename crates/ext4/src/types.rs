@@ -247,6 +247,17 @@ pub enum OnError {
     Panic,
 }
 
+/// What is done before a volume is shut down (`EXT4_IOC_SHUTDOWN`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GoingDown {
+    /// Data and metadata become durable (`EXT4_GOING_FLAGS_DEFAULT`).
+    Synced,
+    /// The running transaction commits (`EXT4_GOING_FLAGS_LOGFLUSH`).
+    Committed,
+    /// Nothing: what was not synced is lost (`EXT4_GOING_FLAGS_NOLOGFLUSH`).
+    AtOnce,
+}
+
 /// How access times are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Atime {
@@ -281,6 +292,11 @@ pub struct FsOptions {
     pub atime: Atime,
     /// Directories are read but no access time is kept for them.
     pub nodiratime: bool,
+    /// Access times stay in memory until the inode is written for another reason, a sync or the
+    /// unmount (`lazytime`).
+    pub lazytime: bool,
+    /// Tell the device of blocks when they become free (`discard`).
+    pub discard: bool,
     /// Commit record without waiting for the log before it (`journal_async_commit`).
     pub async_commit: bool,
     /// Flush the device at commits (`barrier=`). Off loses the promise on power failure.
@@ -305,6 +321,8 @@ impl Default for FsOptions {
             on_error: None,
             atime: Atime::default(),
             nodiratime: false,
+            lazytime: false,
+            discard: false,
             async_commit: false,
             barrier: true,
             mmp_second: std::time::Duration::from_secs(1),

@@ -1,9 +1,10 @@
 //! The ioctls of ext4 and of Linux file systems in general that reach a FUSE server.
 
-use stetfs::{Ctx, Done, Fs, FsError, Ino};
+use stetfs::{Ctx, Done, Fs, FsError, GoingDown, Ino};
 
 use crate::caller;
 use crate::ops::{IoctlArgs, IoctlReply};
+use crate::sys;
 
 /// `FS_IOC_GETFLAGS`, `FS_IOC_SETFLAGS`: inode flags (lsattr, chattr).
 const GETFLAGS: u32 = 0x8008_6601;
@@ -19,6 +20,9 @@ const GETFSLABEL: u32 = 0x8100_9431;
 const SETFSLABEL: u32 = 0x4100_9432;
 /// `FITRIM`: tell the device what is free.
 const FITRIM: u32 = 0xc018_5879;
+/// `EXT4_IOC_SHUTDOWN`, which is `FS_IOC_SHUTDOWN`. Its number says that it writes its argument, so
+/// FUSE does not bring along the flags that it reads there.
+const SHUTDOWN: u32 = 0x8004_587d;
 /// Bytes of a label's argument and answer.
 const LABEL_MAX: usize = 256;
 /// Bytes of `struct fsxattr`.
@@ -99,6 +103,33 @@ fn label(input: &[u8]) -> &[u8] {
     input.get(..end).unwrap_or_default()
 }
 
+/// The flags of SHUTDOWN, from the caller's memory: it waits for the answer meanwhile.
+fn going_down(ctx: &Ctx, address: u64) -> Result<GoingDown, FsError> {
+    let flags = sys::word_of(ctx.pid, address).map_err(|e| {
+        tracing::warn!(pid = ctx.pid, "no flags of a shutdown: {e}");
+        FsError::Errno(libc::EFAULT)
+    })?;
+    match flags {
+        0 => Ok(GoingDown::Synced),
+        1 => Ok(GoingDown::Committed),
+        2 => Ok(GoingDown::AtOnce),
+        _ => Err(FsError::Errno(libc::EINVAL)),
+    }
+}
+
+fn shut_down(fs: &Fs, ctx: &Ctx, address: u64, done: Done<IoctlReply>) {
+    if !caller::is_admin(ctx) {
+        return done(Err(FsError::Errno(libc::EPERM)));
+    }
+    match going_down(ctx, address) {
+        Ok(how) => {
+            tracing::warn!(pid = ctx.pid, "the volume is shut down ({how:?})");
+            fs.go_down(how, Box::new(move |r| done(r.map(|()| out(Vec::new())))));
+        }
+        Err(e) => done(Err(e)),
+    }
+}
+
 /// Runs an ioctl. `changed` is called when attributes that the kernel remembers changed.
 pub(crate) fn run(
     fs: &Fs,
@@ -108,6 +139,9 @@ pub(crate) fn run(
     changed: impl FnOnce(),
     done: Done<IoctlReply>,
 ) {
+    if args.cmd == SHUTDOWN {
+        return shut_down(fs, ctx, args.arg, done);
+    }
     let set = |flags: u32| {
         fs.set_flags(ctx, ino, flags).map(|()| {
             changed();

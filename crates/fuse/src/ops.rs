@@ -83,6 +83,8 @@ pub struct IoctlArgs<'a> {
     pub input: &'a [u8],
     /// Bytes that can be copied out.
     pub out_size: u32,
+    /// The caller's argument, an address in its memory if the command has one.
+    pub arg: u64,
 }
 
 /// A mounted file system. Inode numbers are the file system's own (the root is

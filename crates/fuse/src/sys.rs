@@ -54,6 +54,28 @@ pub(crate) fn loop_get_free(control: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(n as u32)
 }
 
+/// A word of another process' memory, as ptrace(2) would read it.
+pub(crate) fn word_of(pid: u32, address: u64) -> io::Result<u32> {
+    let pid = libc::pid_t::try_from(pid).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let mut word = [0u8; 4];
+    let local = libc::iovec {
+        iov_base: word.as_mut_ptr().cast(),
+        iov_len: word.len(),
+    };
+    let remote = libc::iovec {
+        iov_base: address as *mut libc::c_void,
+        iov_len: word.len(),
+    };
+    // SAFETY: the kernel writes at most `iov_len` bytes to `word`; the remote address is looked up in
+    // the other process only.
+    let n = unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
+    match n {
+        4 => Ok(u32::from_ne_bytes(word)),
+        n if n < 0 => Err(io::Error::last_os_error()),
+        _ => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
 /// Puts a file behind a loop device, with `LO_FLAGS_*`.
 pub(crate) fn loop_configure(
     device: BorrowedFd<'_>,

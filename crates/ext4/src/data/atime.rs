@@ -1,14 +1,19 @@
 //! Access times.
 
+use std::sync::atomic::Ordering;
+
 use stetfs_ondisk::ext4::inode::InodeFlags;
 use stetfs_ondisk::ext4::time::Timestamp;
 
+use crate::error::Result;
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
 use crate::space::credits;
 use crate::types::Atime;
 
 const DAY: i64 = 24 * 3600;
+/// The most inodes whose access time is newer in memory than in the journal.
+const MAX_LAZY: u64 = 8192;
 
 impl Fs {
     /// Notes that the content was read, if the options ask for that. No lock and no handle may be
@@ -25,6 +30,10 @@ impl Fs {
         if !self.atime_is_old(&body, now) {
             return;
         }
+        if self.opts.lazytime && self.put_off(inode) {
+            body.set_atime(now);
+            return;
+        }
         let result = self
             .journal
             .begin(credits::WRITE_INODE)
@@ -36,6 +45,60 @@ impl Fs {
         if let Err(e) = result {
             tracing::debug!(ino = inode.ino, "no access time: {e}");
         }
+    }
+
+    /// Whether the inode may be written later, and if so, remembers that it must. The caller holds its
+    /// lock.
+    fn put_off(&self, inode: &Inode) -> bool {
+        let lazy = &self.data.lazy;
+        if inode.lazy.load(Ordering::Acquire) {
+            return true;
+        }
+        if lazy.load(Ordering::Relaxed) >= MAX_LAZY {
+            return false;
+        }
+        inode.lazy.store(true, Ordering::Release);
+        lazy.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    /// The inode was written, its access time with it.
+    pub(crate) fn no_longer_lazy(&self, inode: &Inode) {
+        if inode.lazy.swap(false, Ordering::AcqRel) {
+            self.data.lazy.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Puts the inode into the journal if its access time is not there yet. No lock and no handle may
+    /// be held.
+    ///
+    /// # Errors
+    /// The device or the journal failed.
+    pub(crate) fn write_lazy_time(&self, inode: &Inode) -> Result<()> {
+        if !inode.lazy.load(Ordering::Acquire) || inode.dead.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.journal.throttle()?;
+        let mut body = inode.body.write();
+        if inode.dead.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let h = self.journal.begin(credits::WRITE_INODE)?;
+        self.write_inode(&h, inode, &mut body)
+    }
+
+    /// [`write_lazy_time`](Self::write_lazy_time) of all inodes.
+    ///
+    /// # Errors
+    /// The device or the journal failed.
+    pub(crate) fn write_lazy_times(&self) -> Result<()> {
+        if self.data.lazy.load(Ordering::Relaxed) == 0 || self.writable().is_err() {
+            return Ok(());
+        }
+        self.inodes
+            .all()
+            .iter()
+            .try_for_each(|inode| self.write_lazy_time(inode))
     }
 
     fn atime_is_old(&self, body: &InodeBody, now: Timestamp) -> bool {

@@ -1,6 +1,6 @@
 //! Background write-back: old dirty data goes home, and all of it when there is much.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -24,6 +24,8 @@ pub(crate) struct DataState {
     /// The flusher runs: it starts with the first need of it.
     started: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// Inodes whose access time is newer in memory than in the journal.
+    pub(super) lazy: AtomicU64,
 }
 
 /// How the flusher is told. It outlives the volume by a moment, so it is shared.
@@ -44,6 +46,7 @@ impl DataState {
             wanted: Arc::default(),
             started: AtomicBool::new(false),
             thread: Mutex::new(None),
+            lazy: AtomicU64::new(0),
         }
     }
 

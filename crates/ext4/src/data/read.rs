@@ -65,6 +65,7 @@ impl Fs {
     /// # Errors
     /// EISDIR, EINVAL for what is no regular file; EIO; EUCLEAN.
     pub fn read(&self, f: &OpenRef, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        self.usable()?;
         let inode = &f.inode;
         let len = {
             let body = inode.body.read();

@@ -17,9 +17,11 @@ impl Fs {
         let inode = f.inode.clone();
         let seen = f.failures_seen.clone();
         if self.writable().is_err() {
-            let stopped = self.journal.aborted().map(FsError::from);
-            let failed = inode.dirty.failure_since(&seen).or(stopped);
+            let failed = inode.dirty.failure_since(&seen).or(self.stopped());
             return done(failed.map_or(Ok(()), Err));
+        }
+        if !datasync && let Err(e) = self.write_lazy_time(&inode) {
+            return done(Err(e));
         }
         let upto = {
             let points = inode.sync.lock();

@@ -289,6 +289,9 @@ impl Fs {
     /// ELOOP for a symbolic link.
     pub fn open_inode(&self, ctx: &Ctx, ino: Ino, flags: i32) -> Result<OpenRef> {
         let inode = self.iget(ino)?;
+        if inode.kind == FileType::Regular {
+            self.usable()?;
+        }
         let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
         match inode.kind {
             FileType::Symlink => return errno(libc::ELOOP),

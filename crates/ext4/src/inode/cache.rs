@@ -2,9 +2,11 @@
 //!
 //! Invariants:
 //! * **I1** At most one [`Inode`] exists per number; who holds its `Arc` keeps it in the cache.
-//! * **I2** The inode table block equals the body whenever the inode's lock is free, so an inode can
-//!   be dropped and loaded again; the new one's sync points cover the old one's (`evicted`).
-//! * **I3** An inode without names, on the orphan list, open, or with dirty data stays in memory.
+//! * **I2** The inode table block equals the body whenever the inode's lock is free (but for a lazy
+//!   access time), so an inode can be dropped and loaded again; the new one's sync points cover the
+//!   old one's (`evicted`).
+//! * **I3** An inode without names, on the orphan list, open, with dirty data or a lazy access time
+//!   stays in memory.
 //! * **I4** `dead` is set under the shard's lock by the one who deletes; nobody gets it after.
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -157,6 +159,7 @@ impl Inode {
             && self.opens.load(Ordering::Acquire) == 0
             && !self.unlinked.load(Ordering::Acquire)
             && !self.orphaned.load(Ordering::Acquire)
+            && !self.lazy.load(Ordering::Acquire)
             && self.dirty.is_clean()
             && self.window.lock().is_none()
     }

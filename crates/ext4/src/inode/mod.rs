@@ -68,6 +68,8 @@ pub(crate) struct Inode {
     pub(crate) linkable: AtomicBool,
     /// On the orphan list or in the orphan file.
     pub(crate) orphaned: AtomicBool,
+    /// Its access time is newer than in the inode table. Set under its lock.
+    pub(crate) lazy: AtomicBool,
     /// Being deleted or deleted: nothing may be added to it any more.
     pub(crate) dead: AtomicBool,
 }
@@ -89,6 +91,7 @@ impl Inode {
             unlinked: AtomicBool::new(unlinked),
             linkable: AtomicBool::new(false),
             orphaned: AtomicBool::new(false),
+            lazy: AtomicBool::new(false),
             dead: AtomicBool::new(false),
         }
     }

@@ -40,6 +40,8 @@ pub(crate) struct SuperState {
     pub(super) read_only: AtomicBool,
     /// Unmounted, or being so.
     pub(super) closed: AtomicBool,
+    /// Shut down by request: changes and reads fail until the volume is opened again.
+    pub(super) down: AtomicBool,
     /// Damage that was found.
     pub(super) notes: Mutex<ErrorNotes>,
     /// There are notes; so that nobody needs the lock to see that there are none.
@@ -90,6 +92,7 @@ impl SuperState {
             was_valid: sb.state().contains(State::VALID_FS),
             read_only: AtomicBool::new(opts.read_only),
             closed: AtomicBool::new(false),
+            down: AtomicBool::new(false),
             notes: Mutex::new(Rank::Super, ErrorNotes::default()),
             noted: AtomicBool::new(false),
             claim,
@@ -196,8 +199,10 @@ impl Fs {
     /// Whether changes may be made.
     ///
     /// # Errors
-    /// ESHUTDOWN after unmount, EROFS on a volume that is read-only or became so.
+    /// EIO after [`go_down`](Self::go_down), ESHUTDOWN after unmount, EROFS on a volume that is
+    /// read-only or became so.
     pub(crate) fn writable(&self) -> Result<()> {
+        self.usable()?;
         if self.sb.closed.load(Ordering::Acquire) {
             return Err(FsError::Errno(libc::ESHUTDOWN));
         }

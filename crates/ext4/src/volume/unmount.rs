@@ -37,7 +37,7 @@ impl Fs {
             .attach(self.me.clone() as std::sync::Weak<dyn FileState>);
     }
 
-    fn dirty_inodes(&self) -> Vec<Ino> {
+    pub(super) fn dirty_inodes(&self) -> Vec<Ino> {
         self.inodes
             .all()
             .iter()
@@ -50,10 +50,12 @@ impl Fs {
     /// side.
     pub fn sync_all(&self, done: Done) {
         if self.writable().is_err() {
-            let aborted = self.journal.aborted().map(FsError::from);
-            return done(aborted.map_or(Ok(()), Err));
+            return done(self.stopped().map_or(Ok(()), Err));
         }
-        if let Err(e) = self.notes_through_journal() {
+        if let Err(e) = self
+            .notes_through_journal()
+            .and_then(|()| self.write_lazy_times())
+        {
             return done(Err(e));
         }
         let answer = Box::new(move |r: std::result::Result<(), JournalError>| {
@@ -96,6 +98,9 @@ impl Fs {
             .get_or_insert_with(|| {
                 self.forget_unlinked();
                 self.reap_values();
+                if let Err(e) = self.write_lazy_times() {
+                    tracing::warn!("access times are lost: {e}");
+                }
                 self.sb.closed.store(true, Ordering::Release);
                 let result = if self.opts.read_only {
                     Ok(())
@@ -121,6 +126,11 @@ impl Fs {
 
     fn close(&self) -> Result<()> {
         self.stop_flusher();
+        if self.usable().is_err() {
+            // As asked for: the log stays, to be replayed. This ends the journal's threads.
+            let _ = self.journal.shutdown();
+            return Ok(());
+        }
         let home = match self.journal.aborted() {
             Some(why) => Err(why),
             None => self.write_home(&self.dirty_inodes(), &WriteList::new()),

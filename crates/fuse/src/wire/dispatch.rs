@@ -402,6 +402,7 @@ fn files<F: FileSystem>(
                 cmd: arg.cmd,
                 input,
                 out_size: arg.out_size,
+                arg: arg.arg,
             };
             fs.ioctl(ctx, ino, Fh(arg.fh), args, done);
         }

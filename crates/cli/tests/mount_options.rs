@@ -1,0 +1,198 @@
+//! Mount options that change when and what is written: each means what it means to the kernel's ext4.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+use common::daemon::{Daemon, json, ok, wait_until};
+use common::stetfs_with;
+use stetfs_testkit::{Image, Mkfs, Mounter};
+
+/// Options for the kernel, and the same for StetFS.
+fn both(options: &str) -> [Mounter; 2] {
+    [Mounter::ext4(options), stetfs_with(options)]
+}
+
+fn image() -> Image {
+    Image::make(128 << 20, &Mkfs::new()).unwrap()
+}
+
+/// Bytes that the image takes on its host.
+fn used(image: &Image) -> u64 {
+    image.path().metadata().unwrap().blocks() * 512
+}
+
+fn sync(root: &Path) {
+    rustix::fs::syncfs(File::open(root).unwrap()).unwrap();
+}
+
+/// Reads a byte past the page cache, which would answer without asking.
+fn read(path: &Path) {
+    let file = File::open(path).unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    std::os::unix::fs::FileExt::read_at(&file, &mut [0], 0).unwrap();
+}
+
+fn atime(path: &Path) -> (i64, i64) {
+    let meta = path.metadata().unwrap();
+    (meta.atime(), meta.atime_nsec())
+}
+
+#[test]
+fn discard_gives_back_what_is_deleted() {
+    for mounter in both("discard") {
+        let what = mounter.name();
+        let image = image();
+        let mounted = mounter.mount(image.path()).unwrap();
+        let path = mounted.path().join("large");
+        let mut data = vec![0; 40 << 20];
+        fastrand::Rng::with_seed(7).fill(&mut data);
+        std::fs::write(&path, &data).unwrap();
+        std::fs::write(mounted.path().join("stays"), &data[..1 << 20]).unwrap();
+        sync(mounted.path());
+        let full = used(&image);
+        std::fs::remove_file(&path).unwrap();
+        sync(mounted.path());
+        // The kernel discards after the commit, in the background.
+        wait_until(&format!("{what}: the discard"), || {
+            used(&image) + (35 << 20) < full
+        });
+        assert!(std::fs::read(mounted.path().join("stays")).unwrap() == data[..1 << 20]);
+        mounted.umount().unwrap();
+        image.e2fsck_fn().unwrap();
+        let mounted = mounter.mount(image.path()).unwrap();
+        assert!(std::fs::read(mounted.path().join("stays")).unwrap() == data[..1 << 20]);
+        mounted.umount().unwrap();
+    }
+}
+
+#[test]
+fn without_discard_nothing_is_given_back() {
+    for mounter in both("nodiscard") {
+        let image = image();
+        let mounted = mounter.mount(image.path()).unwrap();
+        let path = mounted.path().join("large");
+        std::fs::write(&path, vec![7; 20 << 20]).unwrap();
+        sync(mounted.path());
+        let full = used(&image);
+        std::fs::remove_file(&path).unwrap();
+        sync(mounted.path());
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(used(&image) + (1 << 20) > full, "{}", mounter.name());
+        mounted.umount().unwrap();
+    }
+}
+
+#[test]
+fn strictatime_notes_every_read_and_noatime_none() {
+    for (options, moves) in [("strictatime", true), ("noatime", false)] {
+        for mounter in both(options) {
+            let what = mounter.name();
+            let image = image();
+            let mounted = mounter.mount(image.path()).unwrap();
+            let path = mounted.path().join("f");
+            std::fs::write(&path, "text").unwrap();
+            let mut last = atime(&path);
+            for _ in 0..3 {
+                std::thread::sleep(Duration::from_millis(20));
+                read(&path);
+                if moves {
+                    wait_until(&format!("{what}: a new access time"), || {
+                        atime(&path) > last
+                    });
+                } else {
+                    std::thread::sleep(Duration::from_millis(50));
+                    assert_eq!(atime(&path), last, "{what}");
+                }
+                last = atime(&path);
+            }
+            mounted.umount().unwrap();
+            let mounted = mounter.mount(image.path()).unwrap();
+            assert_eq!(
+                atime(&mounted.path().join("f")),
+                last,
+                "{what}, mounted again"
+            );
+            mounted.umount().unwrap();
+        }
+    }
+}
+
+/// Access times are seen at once, and are on the volume after a sync, an fsync, and the unmount.
+#[test]
+fn lazytime_keeps_access_times_for_later() {
+    for mounter in both("lazytime,strictatime") {
+        let what = mounter.name();
+        let image = image();
+        let mounted = mounter.mount(image.path()).unwrap();
+        let path = mounted.path().join("f");
+        std::fs::write(&path, "text").unwrap();
+        sync(mounted.path());
+        let before = atime(&path);
+        std::thread::sleep(Duration::from_millis(20));
+        read(&path);
+        wait_until(&format!("{what}: a new access time"), || {
+            atime(&path) > before
+        });
+        let seen = atime(&path);
+        mounted.umount().unwrap();
+        let mounted = mounter.mount(image.path()).unwrap();
+        assert_eq!(
+            atime(&mounted.path().join("f")),
+            seen,
+            "{what}: after the unmount"
+        );
+
+        let path = mounted.path().join("f");
+        std::thread::sleep(Duration::from_millis(20));
+        read(&path);
+        wait_until(&format!("{what}: a new access time"), || {
+            atime(&path) > seen
+        });
+        let seen = atime(&path);
+        File::open(&path).unwrap().sync_all().unwrap();
+        mounted.crash().unwrap();
+        mounter.recover(image.path()).unwrap();
+        let mounted = mounter.mount(image.path()).unwrap();
+        assert_eq!(
+            atime(&mounted.path().join("f")),
+            seen,
+            "{what}: fsync keeps it"
+        );
+        mounted.umount().unwrap();
+        image.e2fsck_fn().unwrap();
+    }
+}
+
+/// What it is for: reading writes nothing.
+#[test]
+fn lazytime_commits_nothing_for_reads() {
+    let commits_for_reads = |options: &str| {
+        let mount = Daemon::new(options);
+        for i in 0..50 {
+            std::fs::write(mount.file(&format!("f{i}")), "text").unwrap();
+        }
+        sync(&mount.dir);
+        let commits = || {
+            json(&["stat", mount.dir()])["journal"]["commits"]
+                .as_u64()
+                .unwrap()
+        };
+        let before = commits();
+        for i in 0..50 {
+            read(&mount.file(&format!("f{i}")));
+        }
+        std::thread::sleep(Duration::from_millis(2500));
+        let after = commits();
+        ok(&["umount", mount.dir()]);
+        mount.image.e2fsck_fn().unwrap();
+        after - before
+    };
+    assert!(commits_for_reads("commit=1,strictatime") >= 1);
+    assert_eq!(commits_for_reads("commit=1,strictatime,lazytime"), 0);
+}
