@@ -52,6 +52,24 @@ pub(crate) enum Command {
     /// Simulated devices.
     #[command(subcommand)]
     Device(Device),
+    /// Write manual pages, one a command.
+    Man(ManArgs),
+    /// Print what makes a shell complete the arguments of stetfs.
+    Completions(CompletionsArgs),
+}
+
+/// Arguments of `man`.
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Where, such as /usr/local/share/man/man1. It is made if it is not there.
+    pub(crate) dir: PathBuf,
+}
+
+/// Arguments of `completions`.
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// Which.
+    pub(crate) shell: clap_complete::Shell,
 }
 
 /// What to do with a simulated device.

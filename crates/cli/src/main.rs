@@ -59,6 +59,8 @@ fn run(cli: &Cli) -> Result {
         Command::Device(Device::Serve(args)) => cmd::device::serve(args, cli.json),
         Command::Recover(args) => cmd::volume::recover(args, cli.json),
         Command::Info(args) => cmd::volume::info(args, cli.json),
+        Command::Man(args) => cmd::package::man(args, cli.json),
+        Command::Completions(args) => cmd::package::completions(args, cli.json),
         Command::Dump(Dump::Journal(args)) => cmd::volume::dump_journal(args, cli.json),
     }
 }

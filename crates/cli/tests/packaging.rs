@@ -1,0 +1,125 @@
+//! What a package installs beside the program is whole, and is what the program does.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::daemon::{Daemon, json, ok};
+use stetfs_testkit::{Scratch, cmd};
+
+fn contrib(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../contrib")
+        .join(name)
+}
+
+/// Every command has a page that man(1) formats without complaint, and that names its arguments.
+#[test]
+fn manual_pages_are_made_for_every_command() {
+    let scratch = Scratch::new("man").unwrap();
+    let dir = scratch.path().join("share/man1");
+    ok(&["man", dir.to_str().unwrap()]);
+    for (page, words) in [
+        ("stetfs.1", ["stetfs-mount", "Exit codes"]),
+        ("stetfs-mount.1", ["lazytime", "foreground"]),
+        ("stetfs-umount.1", ["lazy", "clean"]),
+        ("stetfs-recover.1", ["VOLUME", "json"]),
+        ("stetfs-dump-journal.1", ["VOLUME", "json"]),
+        ("stetfs-crash-run.1", ["seconds", "workload"]),
+        ("stetfs-device-serve.1", ["model", "size"]),
+        ("stetfs-completions.1", ["bash", "zsh"]),
+    ] {
+        let path = dir.join(page);
+        let mut man = Command::new("man");
+        man.args(["--warnings", "-l"])
+            .arg(&path)
+            .env("MANWIDTH", "100");
+        let out = cmd::output(&mut man).unwrap();
+        let text = String::from_utf8_lossy(&out.stdout).replace('\u{2010}', "-");
+        assert!(
+            out.status.success() && out.stderr.is_empty(),
+            "{page}: {}",
+            cmd::said(&out)
+        );
+        for word in words {
+            assert!(text.contains(word), "{word:?} is not in {page}:\n{text}");
+        }
+    }
+    let said = json(&["man", dir.to_str().unwrap()]);
+    assert_eq!(said["dir"].as_str(), dir.to_str());
+    common::daemon::fails(&["man", "/dev/null/x"], 1, &["cannot write"]);
+}
+
+/// bash takes the completions, and completes with them.
+#[test]
+fn completions_complete() {
+    let scratch = Scratch::new("complete").unwrap();
+    let path = scratch.path().join("stetfs.bash");
+    std::fs::write(&path, ok(&["completions", "bash"])).unwrap();
+    let complete = "source \"$1\"; COMP_WORDS=(stetfs um); COMP_CWORD=1; \
+        _stetfs stetfs um stetfs; echo \"${COMPREPLY[@]}\"";
+    let mut bash = Command::new("bash");
+    bash.args(["-euc", complete, "bash"]).arg(&path);
+    assert_eq!(cmd::run(&mut bash).unwrap().trim(), "umount");
+    for shell in ["zsh", "fish", "elvish", "powershell"] {
+        assert!(ok(&["completions", shell]).contains("recover"), "{shell}");
+    }
+    assert!(
+        json(&["completions", "fish"])["script"]
+            .as_str()
+            .unwrap()
+            .contains("umount")
+    );
+    common::daemon::fails(&["completions", "csh"], 1, &["csh", "bash"]);
+}
+
+/// The value of `key=` in a unit.
+fn value<'a>(unit: &'a str, key: &str) -> &'a str {
+    let line = unit
+        .lines()
+        .find_map(|l| l.strip_prefix(key)?.strip_prefix('='));
+    line.unwrap_or_else(|| panic!("no {key} in the unit"))
+}
+
+#[test]
+fn the_mount_unit_is_one_and_its_options_are_ours() {
+    let unit = contrib("mnt-data.mount");
+    let mut verify = Command::new("systemd-analyze");
+    // The pages are not installed here.
+    verify.args(["verify", "--man=no"]).arg(&unit);
+    let out = cmd::output(&mut verify).unwrap();
+    assert!(out.status.success(), "{}", cmd::said(&out));
+    let said = cmd::said(&out);
+    assert!(!said.contains("mnt-data.mount:"), "{said}");
+    let text = std::fs::read_to_string(unit).unwrap();
+    assert_eq!(value(&text, "Type"), "fuse.stetfs");
+    mounts_with(value(&text, "Options"));
+}
+
+/// Every line is one to findmnt, and its options mount.
+#[test]
+fn the_fstab_lines_mount() {
+    let text = std::fs::read_to_string(contrib("fstab")).unwrap();
+    let lines = text.lines().filter(|l| !l.starts_with('#'));
+    let mut count = 0;
+    for line in lines {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!((fields.len(), fields[2]), (6, "fuse.stetfs"), "{line}");
+        mounts_with(fields[3]);
+        count += 1;
+    }
+    let mut findmnt = Command::new("findmnt");
+    findmnt
+        .args(["-n", "-o", "TARGET", "--tab-file"])
+        .arg(contrib("fstab"));
+    assert_eq!(cmd::run(&mut findmnt).unwrap().lines().count(), count);
+}
+
+fn mounts_with(options: &str) {
+    let mount = Daemon::new(options);
+    ok(&["umount", mount.dir()]);
+    mount.image.e2fsck_fn().unwrap();
+}
