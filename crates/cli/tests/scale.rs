@@ -1,0 +1,197 @@
+//! The largest that ext4 with blocks of 4 KiB has, on a real mount: volume, file, extents of a file, entries
+//! of a directory. Sparse, so that a small disk holds it; memory of the server stays flat.
+//!
+//! `STETFS_LONG=1` has a million entries in a directory.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+
+use common::daemon::{Daemon, json, ok};
+use common::{kernel, number, stetfs};
+use stetfs_testkit::{Image, Mkfs, Mounter};
+
+const KIB: u64 = 1 << 10;
+const TIB: u64 = 1 << 40;
+
+/// Resident memory of the server, KiB.
+fn resident(mount: &Daemon) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", mount.pid())).unwrap();
+    let line = status
+        .lines()
+        .find_map(|l| l.strip_prefix("VmRSS:"))
+        .unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// The host's own ext4 has no larger files.
+#[test]
+fn sixteen_tebibytes_take_no_more_memory_than_a_small_volume() {
+    const SIZE: u64 = 16 * TIB - (1 << 30);
+    let mkfs = Mkfs::blocks(4096)
+        .usage("largefile4")
+        .extended("lazy_itable_init=1,nodiscard,packed_meta_blocks=1");
+    let use_it = |image: Image| {
+        let mount = Daemon::unmounted(image);
+        mount.mount("cache=32M");
+        for d in 0..100 {
+            let dir = mount.file(&format!("d{d}"));
+            std::fs::create_dir(&dir).unwrap();
+            for f in 0..5 {
+                std::fs::write(dir.join(format!("{f}")), vec![d as u8; 20_000]).unwrap();
+            }
+        }
+        File::open(&mount.dir).unwrap().sync_all().unwrap();
+        let resident = resident(&mount);
+        ok(&["umount", mount.dir()]);
+        mount.image.e2fsck_fn().unwrap();
+        assert_eq!(json(&["info", mount.image()])["state"], "clean");
+        resident
+    };
+    let small = use_it(Image::make(1 << 30, &Mkfs::blocks(4096)).unwrap());
+    let large = use_it(Image::make(SIZE, &mkfs).unwrap());
+    println!("{small} KiB with 1 GiB, {large} KiB with 16 TiB");
+    // A descriptor of 131,072 groups is 64 bytes, and their counts are kept beside it.
+    assert!(large < small + 48 * KIB, "{small} KiB, {large} KiB");
+}
+
+/// Asks the same of both, and each reads what the other left.
+fn both(image: impl Fn() -> Image, write: impl Fn(&Path), read: impl Fn(&Path)) {
+    let run = |mounter: &Mounter, image: &Image, with: &dyn Fn(&Path)| {
+        let mounted = mounter.mount(image.path()).unwrap();
+        with(mounted.path());
+        mounted.umount().unwrap();
+        image.e2fsck_fn().unwrap();
+    };
+    for (one, other) in [(stetfs(), kernel()), (kernel(), stetfs())] {
+        let image = image();
+        run(&one, &image, &|dir| {
+            write(dir);
+            read(dir);
+        });
+        run(&other, &image, &read);
+        run(&one, &image, &read);
+    }
+}
+
+#[test]
+fn a_sparse_file_has_sixteen_tebibytes_at_most() {
+    // Blocks have numbers of 32 bits, and the highest is none.
+    const LARGEST: u64 = 16 * TIB - 4096;
+    let places = [0, 4096 * 77, TIB, 8 * TIB + 12_288, LARGEST - 4096];
+    both(
+        || Image::make(64 << 20, &Mkfs::blocks(4096)).unwrap(),
+        |dir| {
+            let file = File::create(dir.join("f")).unwrap();
+            for at in places {
+                file.write_all_at(&at.to_le_bytes(), at).unwrap();
+            }
+            file.set_len(LARGEST).unwrap();
+            // The kernel counts blocks when it allocates them.
+            file.sync_all().unwrap();
+            let errno = |e: std::io::Result<()>| e.unwrap_err().raw_os_error();
+            assert_eq!(errno(file.set_len(LARGEST + 1)), Some(libc::EFBIG));
+            assert_eq!(errno(file.write_all_at(b"x", LARGEST)), Some(libc::EFBIG));
+        },
+        |dir| {
+            use rustix::fs::SeekFrom::{Data, Hole};
+            let file = File::open(dir.join("f")).unwrap();
+            let meta = file.metadata().unwrap();
+            assert_eq!((meta.len(), meta.blocks()), (LARGEST, 5 * 8 + 8));
+            let mut hole = 0;
+            for at in places {
+                let mut bytes = [0; 8];
+                file.read_exact_at(&mut bytes, at).unwrap();
+                assert_eq!(u64::from_le_bytes(bytes), at);
+                assert_eq!(rustix::fs::seek(&file, Data(hole)).unwrap(), at);
+                hole = rustix::fs::seek(&file, Hole(at)).unwrap();
+                assert_eq!(hole, at + 4096);
+            }
+        },
+    );
+}
+
+#[test]
+fn a_file_has_a_hundred_thousand_extents() {
+    const EXTENTS: u64 = 100_000;
+    both(
+        || Image::make(600 << 20, &Mkfs::blocks(4096)).unwrap(),
+        |dir| {
+            let file = File::create(dir.join("comb")).unwrap();
+            for i in 0..EXTENTS {
+                // In an order that splits nodes at both ends and in the middle.
+                let i = i * 7919 % EXTENTS;
+                file.write_all_at(&i.to_le_bytes(), i * 8192).unwrap();
+            }
+            file.sync_all().unwrap();
+        },
+        |dir| {
+            let file = File::open(dir.join("comb")).unwrap();
+            // The tree has 340 extents in a block.
+            let blocks = file.metadata().unwrap().blocks() / 8;
+            assert!((EXTENTS + EXTENTS / 340..EXTENTS + EXTENTS / 50).contains(&blocks), "{blocks}");
+            for i in (0..EXTENTS).step_by(37) {
+                let mut bytes = [0; 8];
+                file.read_exact_at(&mut bytes, i * 8192).unwrap();
+                assert_eq!(u64::from_le_bytes(bytes), i);
+                file.read_exact_at(&mut bytes, i * 8192 + 4096).ok();
+                assert!(i == EXTENTS - 1 || bytes == [0; 8]);
+            }
+        },
+    );
+}
+
+#[test]
+fn a_directory_has_a_million_entries() {
+    let entries = if number("STETFS_LONG", 0) > 0 {
+        1_000_000
+    } else {
+        60_000
+    };
+    let name = |i: u64| format!("an entry with a longer name, number {i}");
+    let mut mkfs = Mkfs::blocks(4096);
+    mkfs.args = vec!["-N".into(), (entries + 1000).to_string()];
+    both(
+        || Image::make(2 << 30, &mkfs).unwrap(),
+        |root| {
+            let dir = root.join("dir");
+            std::fs::create_dir(&dir).unwrap();
+            for i in 0..entries {
+                File::create(dir.join(name(i))).unwrap();
+            }
+            let mut one = File::create(dir.join("one more")).unwrap();
+            one.write_all(b"and its text").unwrap();
+            for i in (0..entries).step_by(10) {
+                std::fs::remove_file(dir.join(name(i))).unwrap();
+            }
+        },
+        |root| {
+            let dir = root.join("dir");
+            let mut seen = vec![false; entries as usize];
+            let mut others = 0;
+            for entry in std::fs::read_dir(&dir).unwrap() {
+                let text = entry.unwrap().file_name().into_string().unwrap();
+                match text.rsplit_once(' ').unwrap().1.parse::<usize>() {
+                    Ok(i) => assert!(!std::mem::replace(&mut seen[i], true), "{i} twice"),
+                    Err(_) => others += 1,
+                }
+            }
+            assert_eq!(others, 1);
+            for (i, seen) in seen.iter().enumerate() {
+                assert_eq!(*seen, i % 10 != 0, "{i}");
+            }
+            for i in (0..entries).step_by(997) {
+                assert_eq!(dir.join(name(i)).exists(), i % 10 != 0);
+            }
+            assert_eq!(
+                std::fs::read(dir.join("one more")).unwrap(),
+                b"and its text"
+            );
+        },
+    );
+}
