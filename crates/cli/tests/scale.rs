@@ -134,7 +134,10 @@ fn a_file_has_a_hundred_thousand_extents() {
             let file = File::open(dir.join("comb")).unwrap();
             // The tree has 340 extents in a block.
             let blocks = file.metadata().unwrap().blocks() / 8;
-            assert!((EXTENTS + EXTENTS / 340..EXTENTS + EXTENTS / 50).contains(&blocks), "{blocks}");
+            assert!(
+                (EXTENTS + EXTENTS / 340..EXTENTS + EXTENTS / 50).contains(&blocks),
+                "{blocks}"
+            );
             for i in (0..EXTENTS).step_by(37) {
                 let mut bytes = [0; 8];
                 file.read_exact_at(&mut bytes, i * 8192).unwrap();

@@ -304,5 +304,24 @@ pub(crate) fn abort_connection(entry: &MountEntry) -> io::Result<()> {
     let number = |text: &str| text.parse::<u32>().map_err(|_| bad());
     // The kernel's own packing of a device number.
     let connection = number(major)? << 20 | number(minor)?;
-    std::fs::write(format!("/sys/fs/fuse/connections/{connection}/abort"), "1")
+    let path = format!("/sys/fs/fuse/connections/{connection}/abort");
+    match std::fs::write(path, "1") {
+        // Not every system has it mounted.
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
+            let control = rustix::mount::fsopen("fusectl", FsOpenFlags::FSOPEN_CLOEXEC)?;
+            rustix::mount::fsconfig_create(&control)?;
+            let root = rustix::mount::fsmount(
+                &control,
+                FsMountFlags::FSMOUNT_CLOEXEC,
+                MountAttrFlags::empty(),
+            )?;
+            let flags = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::CLOEXEC;
+            let abort = format!("{connection}/abort");
+            let file = rustix::fs::openat(root, abort, flags, rustix::fs::Mode::empty())?;
+            rustix::io::write(file, b"1")?;
+            Ok(())
+        }
+        other => other,
+    }
 }

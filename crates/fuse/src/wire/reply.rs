@@ -1,5 +1,8 @@
 //! Answers: exactly one for each request, from any thread.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use stetfs::{Attr, DirEntry, Done, FileType, FsError, Timestamp};
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
@@ -7,6 +10,31 @@ use super::abi::{self, AttrOut, Dirent, EntryOut, GetxattrOut, OpenOut, StatxOut
 use super::port::Port;
 use super::{TTL_SECS, node_of};
 use crate::ops::{Listing, Opened, ReadDone, is_dot};
+
+/// Failures that were told of in this second. A dead device fails every request.
+static TOLD: Told = Told(AtomicU64::new(0));
+
+/// A second since the epoch, and below it ([`Told::BITS`]) how often in it.
+struct Told(AtomicU64);
+
+impl Told {
+    const BITS: u32 = 8;
+    const MOST: u64 = 5;
+
+    /// Counts, and says whether there were few enough.
+    fn may_tell(&self) -> bool {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = now.map_or(0, |d| d.as_secs()) << Self::BITS;
+        let count = |old: u64| match old.checked_sub(now) {
+            Some(n) if n >= Self::MOST => None,
+            Some(_) => Some(old + 1),
+            None => Some(now + 1),
+        };
+        self.0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, count)
+            .is_ok()
+    }
+}
 
 /// The right to answer a request. Dropped without an answer, it answers EIO.
 pub(super) struct Reply {
@@ -49,11 +77,20 @@ impl Reply {
         self.send(0, [value.as_bytes(), data]);
     }
 
+    /// Answers an error of the file system. A device that fails is told of, as who asked learns only
+    /// that it does.
+    fn failed(self, e: &FsError) {
+        if matches!(e, FsError::Device(_)) && TOLD.may_tell() {
+            tracing::error!("a request failed: {e}");
+        }
+        self.error(e.errno());
+    }
+
     /// A `Done` that sends the error, or what `with` sends.
     pub(super) fn done<T: 'static>(self, with: impl FnOnce(Reply, T) + Send + 'static) -> Done<T> {
         Box::new(move |result| match result {
             Ok(value) => with(self, value),
-            Err(e) => self.error(e.errno()),
+            Err(e) => self.failed(&e),
         })
     }
 
@@ -68,7 +105,7 @@ impl Reply {
     pub(super) fn done_read(self) -> ReadDone {
         Box::new(move |result| match result {
             Ok(data) => self.bytes(data),
-            Err(e) => self.error(e.errno()),
+            Err(e) => self.failed(&e),
         })
     }
 
@@ -307,7 +344,7 @@ impl Listing for List {
     fn finish(self: Box<Self>, result: Result<(), FsError>) {
         match result {
             Ok(()) => self.reply.bytes(&self.buf),
-            Err(e) => self.reply.error(e.errno()),
+            Err(e) => self.reply.failed(&e),
         }
     }
 }
