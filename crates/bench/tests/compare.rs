@@ -2,7 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-use stetfs_bench::compare::{Better, CompareConfig, Peers, PeersConfig, Sizes, Target, Workload};
+use std::os::unix::fs::PermissionsExt;
+
+use stetfs_bench::compare::{
+    Better, CompareConfig, Oltp, Peers, PeersConfig, Postmark, Sizes, Target, Workload,
+};
 
 fn tiny() -> Sizes {
     Sizes {
@@ -15,6 +19,18 @@ fn tiny() -> Sizes {
         profile_seconds: 1,
         server_files: 200,
         transactions: 20,
+        postmark: Postmark {
+            files: 50,
+            directories: 5,
+            transactions: 200,
+            least: 500,
+            most: 10_000,
+        },
+        oltp: Oltp {
+            clients: 2,
+            scale: 1,
+        },
+        copy_bytes: 4 << 20,
     }
 }
 
@@ -82,6 +98,7 @@ fn kernel_peers_are_measured_and_taken_down() {
 fn any_directory_can_be_a_target_and_is_left_as_it_was() {
     let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     std::fs::write(a.path().join("mine"), "stays").unwrap();
+    std::fs::set_permissions(b.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
     let targets = vec![Target::new("a", a.path()), Target::new("b", b.path())];
     let mut config = CompareConfig {
         rounds: 1,
@@ -89,9 +106,23 @@ fn any_directory_can_be_a_target_and_is_left_as_it_was() {
         progress: false,
         ..CompareConfig::new(targets)
     };
-    config.workloads = vec![Workload::Names1, Workload::AppendFsync];
+    config.workloads = vec![
+        Workload::Names1,
+        Workload::AppendFsync,
+        Workload::Postmark,
+        Workload::Copy,
+        Workload::Oltp,
+    ];
     let report = stetfs_bench::compare::run(&mut config).unwrap();
-    assert_eq!(report.metrics.len(), 5);
+    // One of the directories is closed to the user that a database server of root runs as.
+    let root = rustix::process::geteuid().is_root();
+    assert_eq!(report.skipped.len(), usize::from(root));
+    assert!(
+        report.skipped.iter().all(|s| s.contains("chmod o+x")),
+        "{:?}",
+        report.skipped
+    );
+    assert_eq!(report.metrics.len(), if root { 9 } else { 10 });
     drop(config);
     let left: Vec<_> = std::fs::read_dir(a.path())
         .unwrap()
@@ -99,4 +130,30 @@ fn any_directory_can_be_a_target_and_is_left_as_it_was() {
         .collect();
     assert_eq!(left, ["mine"]);
     assert_eq!(std::fs::read_dir(b.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_database_runs_in_any_directory_and_is_stopped() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut config = CompareConfig {
+        rounds: 1,
+        sizes: tiny(),
+        progress: false,
+        ..CompareConfig::new(vec![Target::new("dir", dir.path())])
+    };
+    config.workloads = vec![Workload::Oltp];
+    let report = stetfs_bench::compare::run(&mut config).unwrap();
+    assert_eq!(report.skipped, Vec::<String>::new());
+    assert_eq!(report.metrics.len(), 1);
+    assert!(report.metrics[0].values[0].median > 0.0);
+    // Nothing is known of how the directory writes pages.
+    let text = report.text();
+    assert!(text.contains("full_page_writes is on everywhere"), "{text}");
+    drop(config);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    let here = dir.path().to_str().unwrap();
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let left = processes.filter_map(|p| std::fs::read_to_string(p.path().join("cmdline")).ok());
+    assert_eq!(left.filter(|c| c.contains(here)).count(), 0);
 }

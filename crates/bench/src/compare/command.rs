@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use super::{CompareConfig, PeerSpec, Peers, PeersConfig, Report, Sizes, Target, Workload, run};
+use super::{
+    CompareConfig, Oltp, PeerSpec, Peers, PeersConfig, Postmark, Report, Sizes, Target, Workload,
+    run,
+};
 
 /// Arguments of `bench compare`.
 #[derive(Clone, Debug, Args)]
@@ -53,9 +56,27 @@ pub struct CompareArgs {
     /// SQLite transactions a round.
     #[arg(long, value_name = "N")]
     transactions: Option<u32>,
-    /// Seconds a round, in the workloads of server profiles.
+    /// Seconds a round, in the workloads of server profiles and on PostgreSQL.
     #[arg(long, value_name = "SECONDS")]
     profile_seconds: Option<u32>,
+    /// Files of PostMark's pool at first.
+    #[arg(long, value_name = "N")]
+    postmark_files: Option<u32>,
+    /// PostMark transactions a round.
+    #[arg(long, value_name = "N")]
+    postmark_transactions: Option<u32>,
+    /// Sizes of PostMark's files in bytes, e.g. 500-10000.
+    #[arg(long, value_name = "LEAST-MOST", value_parser = range)]
+    postmark_sizes: Option<(usize, usize)>,
+    /// Clients of PostgreSQL at the same time.
+    #[arg(long, value_name = "N")]
+    clients: Option<u32>,
+    /// pgbench's scale factor: so many times 100 000 accounts, about 15 MB.
+    #[arg(long, value_name = "N")]
+    scale: Option<u32>,
+    /// MiB of the tree that is copied.
+    #[arg(long, value_name = "MIB")]
+    copy_size: Option<u64>,
     /// The sqlite3 program.
     #[arg(long, value_name = "PROGRAM", default_value = "sqlite3")]
     sqlite3: PathBuf,
@@ -71,6 +92,12 @@ fn target(text: &str) -> std::result::Result<(String, PathBuf), String> {
         }
         _ => Err("give a name and a directory, e.g. ext4=/mnt/a".to_owned()),
     }
+}
+
+fn range(text: &str) -> std::result::Result<(usize, usize), String> {
+    let ends = text.split_once('-');
+    ends.and_then(|(least, most)| Some((least.parse().ok()?, most.parse().ok()?)))
+        .ok_or_else(|| "give the smallest and the largest, e.g. 500-10000".to_owned())
 }
 
 fn workload(text: &str) -> std::result::Result<Workload, String> {
@@ -127,6 +154,9 @@ impl CompareArgs {
         }
         config.rounds = self.rounds.unwrap_or(config.rounds);
         let sizes = config.sizes;
+        let (least, most) = self
+            .postmark_sizes
+            .unwrap_or((sizes.postmark.least, sizes.postmark.most));
         config.sizes = Sizes {
             syncs: self.syncs.unwrap_or(sizes.syncs),
             names: self.names.unwrap_or(sizes.names),
@@ -134,6 +164,20 @@ impl CompareArgs {
             git_files: self.git_files.unwrap_or(sizes.git_files),
             transactions: self.transactions.unwrap_or(sizes.transactions),
             profile_seconds: self.profile_seconds.unwrap_or(sizes.profile_seconds),
+            postmark: Postmark {
+                files: self.postmark_files.unwrap_or(sizes.postmark.files),
+                transactions: self
+                    .postmark_transactions
+                    .unwrap_or(sizes.postmark.transactions),
+                least,
+                most,
+                ..sizes.postmark
+            },
+            oltp: Oltp {
+                clients: self.clients.unwrap_or(sizes.oltp.clients),
+                scale: self.scale.unwrap_or(sizes.oltp.scale),
+            },
+            copy_bytes: self.copy_size.map_or(sizes.copy_bytes, |mib| mib << 20),
             ..sizes
         };
         config.sqlite3.clone_from(&self.sqlite3);
@@ -180,5 +224,16 @@ mod tests {
                 .contains("append-fsync")
         );
         assert!(parse("x").unwrap().run(Path::new("none")).is_err());
+        let refused = |more: &str| {
+            let args = parse(&format!("x a={} {more}", dir.path().display()));
+            args.map_or_else(
+                |e| e.to_string(),
+                |args| args.run(Path::new("none")).unwrap_err().to_string(),
+            )
+        };
+        assert!(refused("--postmark-sizes many").contains("500-10000"));
+        assert!(refused("--postmark-sizes 9-8").contains("larger than"));
+        assert!(refused("--clients 0").contains("clients"));
+        assert!(refused("--copy-size 0").contains("1 MiB"));
     }
 }

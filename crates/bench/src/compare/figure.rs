@@ -12,7 +12,7 @@ use plotters::style::{
 use super::Report;
 
 /// A palette that people with colour blindness can tell apart (Okabe and Ito).
-const COLOURS: [RGBColor; 7] = [
+const COLOURS: [RGBColor; 9] = [
     RGBColor(0x99, 0x99, 0x99),
     RGBColor(0x00, 0x72, 0xB2),
     RGBColor(0xD5, 0x5E, 0x00),
@@ -20,13 +20,18 @@ const COLOURS: [RGBColor; 7] = [
     RGBColor(0xCC, 0x79, 0xA7),
     RGBColor(0xE6, 0x9F, 0x00),
     RGBColor(0x56, 0xB4, 0xE9),
+    RGBColor(0xF0, 0xE4, 0x42),
+    RGBColor(0x33, 0x33, 0x33),
 ];
 const BAR: i32 = 12;
 const GAP: i32 = 10;
 const LEFT: i32 = 250;
 const SCALE: i32 = 520;
-const RIGHT: i32 = 60;
-const TOP: i32 = 76;
+/// Room for the labels of the longest bars.
+const RIGHT: i32 = 220;
+/// Without the legend.
+const TOP: i32 = 58;
+const LEGEND_ROW: i32 = 18;
 /// Bars end here; their number tells the rest.
 const LONGEST: f64 = 3.0;
 
@@ -36,16 +41,37 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 pub(super) fn draw(report: &Report) -> Result<String> {
     let targets = i32::try_from(report.targets.len())?;
     let group = targets * BAR + GAP;
-    let height = TOP + group * i32::try_from(report.metrics.len())? + 24;
+    let legend = legend(report)?;
+    let top = TOP + legend.last().map_or(0, |&(_, y)| y + LEGEND_ROW);
+    let height = top + group * i32::try_from(report.metrics.len())? + 24;
     let mut out = String::new();
     {
         let size = (u32::try_from(LEFT + SCALE + RIGHT)?, u32::try_from(height)?);
         let area = SVGBackend::with_string(&mut out, size).into_drawing_area();
-        paint(&area, report, group, height).map_err(|e| anyhow!("drawing the figure: {e}"))?;
+        paint(&area, report, group, (top, height), &legend)
+            .map_err(|e| anyhow!("drawing the figure: {e}"))?;
         area.present()
             .map_err(|e| anyhow!("drawing the figure: {e}"))?;
     }
     Ok(out)
+}
+
+/// Where the targets' names stand below the caption: pixels to the right and down, in rows.
+fn legend(report: &Report) -> Result<Vec<(i32, i32)>> {
+    let (mut x, mut y) = (10, 0);
+    report
+        .targets
+        .iter()
+        .map(|name| {
+            let width = 40 + i32::try_from(name.chars().count())? * 7;
+            if x > 10 && x + width > LEFT + SCALE + RIGHT {
+                (x, y) = (10, y + LEGEND_ROW);
+            }
+            let place = (x, y);
+            x += width;
+            Ok(place)
+        })
+        .collect()
 }
 
 fn style(size: i32, h: HPos) -> TextStyle<'static> {
@@ -70,12 +96,13 @@ fn paint(
     area: &Area<'_>,
     report: &Report,
     group: i32,
-    height: i32,
+    (head, height): (i32, i32),
+    legend: &[(i32, i32)],
 ) -> Result<(), Box<dyn std::error::Error>> {
     area.fill(&plotters::style::WHITE)?;
     let first = report.targets.first().map_or("", String::as_str);
     let caption = format!(
-        "Speed relative to {first} (longer is better; medians of {} rounds)",
+        "Speed relative to {first} (longer is better; medians of {} rounds); KiB written per operation; packed to (time a transaction)",
         report.rounds
     );
     area.draw(&Text::new(
@@ -83,16 +110,14 @@ fn paint(
         (10, 16),
         style(15, HPos::Left).into_text_style(area),
     ))?;
-    let mut x = 10;
-    for (i, name) in report.targets.iter().enumerate() {
-        let colour = COLOURS[i % COLOURS.len()];
-        area.draw(&Rectangle::new([(x, 34), (x + 12, 46)], colour.filled()))?;
+    for (i, (name, &(x, row))) in report.targets.iter().zip(legend).enumerate() {
+        let (colour, y) = (COLOURS[i % COLOURS.len()], 34 + row);
+        area.draw(&Rectangle::new([(x, y), (x + 12, y + 12)], colour.filled()))?;
         area.draw(&Text::new(
             name.clone(),
-            (x + 17, 40),
+            (x + 17, y + 6),
             style(12, HPos::Left),
         ))?;
-        x += 40 + i32::try_from(name.chars().count())? * 7;
     }
     for tick in 0..=6 {
         let at = f64::from(tick) * LONGEST / 6.0;
@@ -103,17 +128,17 @@ fn paint(
             BLACK.mix(0.15)
         };
         area.draw(&PathElement::new(
-            [(x, TOP - 4), (x, height - 18)],
+            [(x, head - 4), (x, height - 18)],
             ShapeStyle::from(&shade),
         ))?;
         area.draw(&Text::new(
             format!("{at}×"),
-            (x, TOP - 12),
+            (x, head - 12),
             style(11, HPos::Center),
         ))?;
     }
     for (row, metric) in report.metrics.iter().enumerate() {
-        let top = TOP + i32::try_from(row)? * group + GAP / 2;
+        let top = head + i32::try_from(row)? * group + GAP / 2;
         let middle = top + (group - GAP) / 2;
         area.draw(&Text::new(
             metric.title.clone(),
@@ -129,9 +154,9 @@ fn paint(
                 [(LEFT, y), (end, y + BAR - 2)],
                 colour.filled(),
             ))?;
-            let label = format!("{advantage:.2}");
+            let label = [format!("{advantage:.2}"), value.below()].join(", ");
             area.draw(&Text::new(
-                label,
+                label.trim_end_matches(", ").to_owned(),
                 (end + 4, y + BAR / 2 - 1),
                 style(10, HPos::Left),
             ))?;

@@ -7,9 +7,12 @@
 mod command;
 mod device;
 mod figure;
+mod log;
 mod peers;
 mod report;
+mod sizes;
 mod stats;
+mod table;
 mod target;
 mod work;
 
@@ -21,68 +24,15 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 pub use command::CompareArgs;
 pub use device::Counters;
+pub use log::Packing;
 pub use peers::{PeerSpec, Peers, PeersConfig};
 pub use report::{Better, Metric, Report, Value};
+pub use sizes::{Oltp, Postmark, Sizes};
 pub use target::Target;
 pub use work::Workload;
 
 use work::Shared;
-pub(crate) use work::{Measured, Outcome, text};
-
-/// How much work each workload does. All counts are per round and target.
-#[derive(Clone, Copy, Debug)]
-pub struct Sizes {
-    /// Writes with a sync in the latency workloads.
-    pub syncs: u32,
-    /// Size in bytes of the file that is overwritten.
-    pub overwrite_bytes: u64,
-    /// Files per thread in the create, rename and unlink workload.
-    pub names: u32,
-    /// `stat` calls.
-    pub stats: u32,
-    /// Bytes of the sequential workload.
-    pub stream_bytes: u64,
-    /// Files of the repository that is cloned.
-    pub git_files: u32,
-    /// SQLite transactions.
-    pub transactions: u32,
-    /// Seconds of a server profile.
-    pub profile_seconds: u32,
-    /// Files of the file server.
-    pub server_files: u64,
-}
-
-impl Sizes {
-    /// Enough for steady medians.
-    pub fn normal() -> Self {
-        Self {
-            syncs: 1_000,
-            overwrite_bytes: 32 << 20,
-            names: 4_000,
-            stats: 100_000,
-            stream_bytes: 256 << 20,
-            git_files: 3_000,
-            transactions: 500,
-            profile_seconds: 4,
-            server_files: 2_000,
-        }
-    }
-
-    /// A first look, in seconds.
-    pub fn quick() -> Self {
-        Self {
-            syncs: 150,
-            overwrite_bytes: 8 << 20,
-            names: 500,
-            stats: 10_000,
-            stream_bytes: 48 << 20,
-            git_files: 500,
-            transactions: 80,
-            profile_seconds: 1,
-            server_files: 500,
-        }
-    }
-}
+pub(crate) use work::{Below, Measured, Outcome, text};
 
 /// What to compare and how.
 #[derive(Debug)]
@@ -128,6 +78,7 @@ pub fn run(config: &mut CompareConfig) -> Result<Report> {
     if config.targets.is_empty() || config.rounds == 0 || config.workloads.is_empty() {
         bail!("nothing to compare: there must be a target, a workload and a round");
     }
+    config.sizes.check()?;
     let shared = Shared::prepare(config)?;
     for target in &mut config.targets {
         target
@@ -147,7 +98,7 @@ pub fn run(config: &mut CompareConfig) -> Result<Report> {
     let names: Vec<String> = config.targets.iter().map(|t| t.name().to_owned()).collect();
     let mut report = Report::new(&names, config.rounds);
     for &workload in &config.workloads {
-        if let Some(reason) = shared.cannot_run(workload) {
+        if let Some(reason) = shared.cannot_run(workload, &config.targets) {
             report
                 .skipped
                 .push(format!("{}: {reason}", workload.name()));
@@ -175,6 +126,7 @@ pub fn run(config: &mut CompareConfig) -> Result<Report> {
             }
         }
         report.add(workload.name(), &outcomes);
+        report.notes.extend(workload.note(&config.targets));
     }
     bar.finish_and_clear();
     Ok(report)

@@ -27,6 +27,15 @@ pub struct PeerSpec {
 }
 
 impl PeerSpec {
+    /// Whether one write call up to 1 MiB is one transaction of StetFS: data is journaled, and the kernel passes writes on as
+    /// they come.
+    fn whole_writes(&self, preset: Preset) -> bool {
+        let option = |name: &str| self.options.split(',').any(|o| o == name);
+        matches!(preset, Preset::Data | Preset::Ldj)
+            && option("direct_io")
+            && !option("writeback_cache")
+    }
+
     /// StetFS's journal preset.
     fn journal(&self) -> Result<Preset> {
         let named = self
@@ -103,8 +112,15 @@ struct Peer {
     /// Serves the image, if it is on a simulated device.
     _service: Option<Service>,
     image: Image,
-    /// Of StetFS.
-    preset: Option<Preset>,
+    stetfs: Option<Stetfs>,
+}
+
+/// What is known of a mount of StetFS.
+#[derive(Clone)]
+struct Stetfs {
+    binary: PathBuf,
+    preset: Preset,
+    whole_writes: bool,
 }
 
 impl Peer {
@@ -128,7 +144,10 @@ impl Peer {
         };
         let device = LoopDev::attach(self.image.path(), direct)?;
         let options = VolumeOptions {
-            preset: self.preset.unwrap_or_default(),
+            preset: self
+                .stetfs
+                .as_ref()
+                .map_or_else(Preset::default, |s| s.preset),
             ..VolumeOptions::default()
         };
         let volume = Volume::open(device.path(), &options)?;
@@ -162,7 +181,7 @@ impl Peers {
         if !rustix::process::geteuid().is_root() {
             return Err(anyhow!("setting up loop devices and mounts needs root"));
         }
-        let mut wanted: Vec<(String, Mounter, Option<Preset>, Option<u32>)> = config
+        let mut wanted: Vec<(String, Mounter, Option<Stetfs>, Option<u32>)> = config
             .kernel
             .iter()
             .map(|peer| {
@@ -182,15 +201,21 @@ impl Peers {
                     attach: Attach::Loop { direct_io: true },
                     deadline: None,
                 };
-                let journal = Some(preset.journal()?);
-                wanted.push((preset.name.clone(), mounter, journal, preset.journal_mib));
+                let journal = preset.journal()?;
+                let stetfs = Stetfs {
+                    binary: binary.clone(),
+                    preset: journal,
+                    whole_writes: preset.whole_writes(journal),
+                };
+                let name = preset.name.clone();
+                wanted.push((name, mounter, Some(stetfs), preset.journal_mib));
             }
         }
         let switch = Switch::remember();
         let mut peers = Vec::new();
-        for (name, mounter, preset, journal_mib) in wanted {
+        for (name, mounter, stetfs, journal_mib) in wanted {
             let journal_mib = journal_mib.unwrap_or(config.journal_mib);
-            let peer = set_up_one(config, mounter, preset, journal_mib)
+            let peer = set_up_one(config, mounter, stetfs, journal_mib)
                 .with_context(|| format!("setting up {name}"))?;
             peers.push((name, Arc::new(Mutex::new(peer))));
         }
@@ -213,9 +238,12 @@ impl Peers {
                     .as_ref()
                     .ok_or_else(|| anyhow!("{name} is not mounted"))?;
                 let mut target = Target::new(name, mounted.path()).with_remount(remount);
-                if peer.preset.is_some() {
+                if let Some(stetfs) = &peer.stetfs {
                     let hook = Arc::clone(this);
-                    target = target.with_library(Box::new(move |w| lock(&hook).as_library(w)));
+                    target = target
+                        .with_library(Box::new(move |w| lock(&hook).as_library(w)))
+                        .with_stat(&stetfs.binary)
+                        .with_whole_writes(stetfs.whole_writes);
                 }
                 if let Some(device) = mounted.device() {
                     target = target.on_device(device);
@@ -276,7 +304,7 @@ fn simulated(model: Model, image: &Image) -> Result<(Service, Image)> {
 fn set_up_one(
     config: &PeersConfig,
     mounter: Mounter,
-    preset: Option<Preset>,
+    stetfs: Option<Stetfs>,
     journal_mib: u32,
 ) -> Result<Peer> {
     // Zeroes of a device in memory take no time and no space.
@@ -304,7 +332,7 @@ fn set_up_one(
         mounted: None,
         _service: service,
         image,
-        preset,
+        stetfs,
     };
     peer.mount()?;
     Ok(peer)

@@ -7,10 +7,11 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use super::Counters;
 use super::figure;
 use super::stats::median;
+use super::table::{self, Table};
 use super::work::Outcome;
+use super::{Counters, Packing};
 
 /// Which direction is good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +34,9 @@ pub struct Value {
     pub ratio: f64,
     /// What the block device got per operation (median over the rounds), where there is one.
     pub device: Option<Counters>,
+    /// What the journal did (median over the rounds), for mounts of StetFS.
+    #[serde(default)]
+    pub log: Option<Packing>,
 }
 
 impl Value {
@@ -82,6 +86,9 @@ pub struct Report {
     pub metrics: Vec<Metric>,
     /// Workloads that could not run, with the reason.
     pub skipped: Vec<String>,
+    /// What differs between the targets beside the file system.
+    #[serde(default)]
+    pub notes: Vec<String>,
 }
 
 impl Report {
@@ -92,6 +99,7 @@ impl Report {
             machine: machine(),
             metrics: Vec::new(),
             skipped: Vec::new(),
+            notes: Vec::new(),
         }
     }
 
@@ -106,12 +114,14 @@ impl Report {
                     let measured: Vec<_> = runs.iter().filter_map(|run| run.get(i)).collect();
                     let rounds: Vec<f64> = measured.iter().map(|m| m.value).collect();
                     let counters: Vec<Counters> =
-                        measured.iter().filter_map(|m| m.device).collect();
+                        measured.iter().filter_map(|m| m.below.device).collect();
+                    let logs: Vec<Packing> = measured.iter().filter_map(|m| m.below.log).collect();
                     Value {
                         median: median(&rounds),
                         rounds,
                         ratio: 1.0,
                         device: median_counters(&counters),
+                        log: median_packing(&logs),
                     }
                 })
                 .collect();
@@ -134,79 +144,81 @@ impl Report {
         Ok(serde_json::to_string_pretty(self)?)
     }
 
-    /// As a table for a terminal.
+    /// As tables for a terminal.
     pub fn text(&self) -> String {
-        let (header, rows) = self.cells();
-        let mut widths: Vec<usize> = header.iter().map(|c| c.chars().count()).collect();
-        for row in &rows {
-            for (width, cell) in widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.chars().count());
-            }
-        }
-        let mut out = String::new();
-        for row in std::iter::once(&header).chain(&rows) {
-            for (i, (cell, width)) in row.iter().zip(&widths).enumerate() {
-                let gap = " ".repeat(width - cell.chars().count());
-                let _ = if i == 0 {
-                    write!(out, "{cell}{gap}")
-                } else {
-                    write!(out, "  {gap}{cell}")
-                };
-            }
-            out.truncate(out.trim_end().len());
-            out.push('\n');
-        }
-        out.push_str(&self.notes());
-        out
+        self.lay_out(table::text)
     }
 
     /// As Markdown.
     pub fn markdown(&self) -> String {
-        let (header, rows) = self.cells();
-        let mut out = format!(
-            "| {} |\n|{}\n",
-            header.join(" | "),
-            " --- |".repeat(header.len())
-        );
-        for row in rows {
-            let _ = writeln!(out, "| {} |", row.join(" | "));
+        self.lay_out(table::markdown)
+    }
+
+    fn lay_out(&self, table: fn(&Table) -> String) -> String {
+        let mut out = format!("{}\n{}", table(&self.speeds()), self.explained());
+        if let Some(packing) = self.packing() {
+            let _ = write!(
+                out,
+                "\n{}\nBytes logged by bytes of the images (processor time of packing per transaction).\n",
+                table(&packing)
+            );
         }
-        let _ = write!(out, "\n{}", self.notes());
         out
     }
 
-    fn notes(&self) -> String {
+    fn explained(&self) -> String {
         let mut out = format!(
             "Medians of {} rounds (× ratio to {}); (w, f, KiB): writes, flushes and KiB written at the block device per operation.\n{}\n",
             self.rounds,
             self.targets.first().map_or("", String::as_str),
             self.machine
         );
+        for note in &self.notes {
+            let _ = writeln!(out, "{note}");
+        }
         for skipped in &self.skipped {
             let _ = writeln!(out, "Not run: {skipped}");
         }
         out
     }
 
-    fn cells(&self) -> (Vec<String>, Vec<Vec<String>>) {
-        let mut header = vec![String::new()];
-        header.extend(self.targets.iter().cloned());
-        let rows = self
-            .metrics
-            .iter()
-            .map(|metric| {
-                let mut row = vec![format!("{} ({})", metric.title, metric.unit)];
-                row.extend(
+    fn header(&self) -> Vec<String> {
+        std::iter::once(String::new())
+            .chain(self.targets.iter().cloned())
+            .collect()
+    }
+
+    fn speeds(&self) -> Table {
+        let rows = self.metrics.iter().map(|metric| {
+            std::iter::once(format!("{} ({})", metric.title, metric.unit))
+                .chain(
                     metric
                         .values
                         .iter()
                         .enumerate()
                         .map(|(i, v)| cell(v, i == 0)),
-                );
-                row
+                )
+                .collect()
+        });
+        std::iter::once(self.header()).chain(rows).collect()
+    }
+
+    /// How each workload was packed, where any target says.
+    fn packing(&self) -> Option<Table> {
+        let known = |m: &&Metric| m.values.iter().any(|v| v.log.is_some());
+        let rows: Table = self
+            .metrics
+            .iter()
+            .filter(known)
+            .map(|metric| {
+                let cells = metric
+                    .values
+                    .iter()
+                    .map(|v| v.log.as_ref().map_or("–".into(), packed));
+                std::iter::once(metric.title.clone()).chain(cells).collect()
             })
             .collect();
-        (header, rows)
+        (!rows.is_empty()).then(|| std::iter::once(self.header()).chain(rows).collect())
     }
 
     /// Writes `compare.txt`, `compare.md`, `compare.json` and `compare.svg` into `dir`, which is made if lacking.
@@ -251,6 +263,35 @@ fn cell(value: &Value, first: bool) -> String {
     out
 }
 
+/// The ratio and the time of packing.
+fn packed(log: &Packing) -> String {
+    format!("{} ({})", number(log.ratio), time(log.micros))
+}
+
+fn time(micros: f64) -> String {
+    match micros {
+        v if v >= 1e6 => format!("{} s", number(v / 1e6)),
+        v if v >= 1e3 => format!("{} ms", number(v / 1e3)),
+        v => format!("{} µs", number(v)),
+    }
+}
+
+impl Value {
+    /// What the block device and the journal did, in short: for figures.
+    pub(super) fn below(&self) -> String {
+        let written = self
+            .device
+            .filter(|d| d.written_kib > 0.0)
+            .map(|d| format!("{} KiB", number(d.written_kib)));
+        let packed = self
+            .log
+            .filter(|log| log.micros > 0.0)
+            .map(|log| format!("packed {}", packed(&log)));
+        let both: Vec<String> = written.into_iter().chain(packed).collect();
+        both.join(", ")
+    }
+}
+
 /// Three significant digits, thousands as k.
 fn number(value: f64) -> String {
     match value.abs() {
@@ -273,6 +314,18 @@ fn median_counters(all: &[Counters]) -> Option<Counters> {
         flushes: of(|c| c.flushes),
         written_kib: of(|c| c.written_kib),
         read_kib: of(|c| c.read_kib),
+    })
+}
+
+fn median_packing(all: &[Packing]) -> Option<Packing> {
+    if all.is_empty() {
+        return None;
+    }
+    let of = |field: fn(&Packing) -> f64| median(&all.iter().map(field).collect::<Vec<_>>());
+    Some(Packing {
+        commits: of(|p| p.commits),
+        ratio: of(|p| p.ratio),
+        micros: of(|p| p.micros),
     })
 }
 

@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use stetfs::Volume;
 
 use super::device;
+use super::log::LogCounters;
 
 /// Mounts the file system again; gives its directory and (where there is one) its block device node.
 pub(super) type Remount = Box<dyn FnMut() -> Result<(PathBuf, Option<PathBuf>)> + Send>;
@@ -28,6 +29,9 @@ pub struct Target {
     device: Option<PathBuf>,
     remount: Option<Remount>,
     library: Option<Library>,
+    /// The program that knows the counters of the journal, of a mount of StetFS.
+    stetfs: Option<PathBuf>,
+    whole_writes: bool,
     /// The name of our directory in it, once made; removed when the target is dropped.
     work: Option<String>,
 }
@@ -51,6 +55,8 @@ impl Target {
             dir,
             remount: None,
             library: None,
+            stetfs: None,
+            whole_writes: false,
             work: None,
         }
     }
@@ -76,6 +82,34 @@ impl Target {
     pub(super) fn with_library(mut self, library: Library) -> Self {
         self.library = Some(library);
         self
+    }
+
+    /// Says that it is a mount of StetFS, and with which program to ask it for its counters.
+    #[must_use]
+    pub(super) fn with_stat(mut self, stetfs: &Path) -> Self {
+        self.stetfs = Some(stetfs.to_owned());
+        self
+    }
+
+    /// Says whether one write call up to 1 MiB is whole or absent after a crash.
+    #[must_use]
+    pub(super) fn with_whole_writes(mut self, whole: bool) -> Self {
+        self.whole_writes = whole;
+        self
+    }
+
+    /// Whether one write call up to 1 MiB is whole or absent after a crash. Not known of directories that were not set up
+    /// here, and then no.
+    pub(super) fn whole_writes(&self) -> bool {
+        self.whole_writes
+    }
+
+    /// The counters of its journal, of a mount of StetFS.
+    pub(super) fn log(&self) -> Result<Option<LogCounters>> {
+        self.stetfs
+            .as_deref()
+            .map(|stetfs| LogCounters::ask(stetfs, &self.dir))
+            .transpose()
     }
 
     /// Works on the volume as a library; false if there is no way to.

@@ -18,9 +18,9 @@ use crate::compare::{CompareConfig, PeerSpec, Peers, PeersConfig, Report, Worklo
 /// The figures there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Name {
-    /// LDJ, figure 4 and tables 1 and 2: server profiles.
+    /// LDJ, figures 4 and 5 and tables 1 and 2: server profiles, PostMark.
     LdjServers,
-    /// LDJ, figure 6 and table 1: git clone, SQLite, a stream that does not compress.
+    /// LDJ, figure 6 and tables 1 and 2: git clone, SQLite, copying what does not compress, PostgreSQL.
     LdjApplications,
     /// LDJ, figures 7 and 8: against the size of the journal.
     LdjJournalSize,
@@ -126,6 +126,8 @@ impl Figure {
 
 /// Some mounts under some workloads.
 struct Spec {
+    /// What is the same all through it, beside the device; may be empty.
+    title: &'static str,
     kernel: Vec<PeerSpec>,
     stetfs: Vec<PeerSpec>,
     workloads: Vec<Workload>,
@@ -143,14 +145,14 @@ impl FigureArgs {
             .to_possible_value()
             .map_or_else(String::new, |v| v.get_name().to_owned());
         let (paper, parts) = match self.name {
-            Name::LdjServers => (ldj::SERVERS, self.compare(stetfs, &ldj::servers())?),
+            Name::LdjServers => (ldj::SERVERS, self.compare(stetfs, &[ldj::servers()])?),
             Name::LdjApplications => (
                 ldj::APPLICATIONS,
                 self.compare(stetfs, &ldj::applications())?,
             ),
             Name::LdjJournalSize => (
                 ldj::JOURNAL_SIZE,
-                self.compare(stetfs, &ldj::journal_size())?,
+                self.compare(stetfs, &[ldj::journal_size()])?,
             ),
             Name::LdjRecovery => (ldj::RECOVERY, recovery::measure(self)?),
         };
@@ -169,30 +171,34 @@ impl FigureArgs {
         [&[Device(None)][..], &simulated].concat()
     }
 
-    fn compare(&self, stetfs: &Path, spec: &Spec) -> Result<Vec<Part>> {
-        self.devices()
-            .into_iter()
-            .map(|device| {
-                let config = PeersConfig {
-                    image_bytes: spec.image_mib << 20,
-                    model: device.0,
-                    kernel: spec.kernel.clone(),
-                    ..PeersConfig::new(Some(stetfs.to_owned()), spec.stetfs.clone())
-                };
-                let report = Peers::compare(&config, |c| {
-                    let c = if self.quick { c.quick() } else { c };
-                    CompareConfig {
-                        workloads: spec.workloads.clone(),
-                        rounds: self.rounds,
-                        ..c
-                    }
-                })
-                .with_context(|| format!("on {}", device.name()))?;
-                Ok(Part {
-                    title: device.name().to_owned(),
-                    report,
-                })
-            })
-            .collect()
+    fn compare(&self, stetfs: &Path, specs: &[Spec]) -> Result<Vec<Part>> {
+        let mut parts = Vec::new();
+        for device in self.devices() {
+            for spec in specs {
+                let title = [device.name(), spec.title].join(" ").trim_end().to_owned();
+                let report = self
+                    .one(stetfs, device, spec)
+                    .with_context(|| format!("on {title}"))?;
+                parts.push(Part { title, report });
+            }
+        }
+        Ok(parts)
+    }
+
+    fn one(&self, stetfs: &Path, device: Device, spec: &Spec) -> Result<Report> {
+        let config = PeersConfig {
+            image_bytes: spec.image_mib << 20,
+            model: device.0,
+            kernel: spec.kernel.clone(),
+            ..PeersConfig::new(Some(stetfs.to_owned()), spec.stetfs.clone())
+        };
+        Peers::compare(&config, |c| {
+            let c = if self.quick { c.quick() } else { c };
+            CompareConfig {
+                workloads: spec.workloads.clone(),
+                rounds: self.rounds,
+                ..c
+            }
+        })
     }
 }

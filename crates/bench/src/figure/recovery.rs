@@ -13,7 +13,7 @@ use stetfs_flash::Timed;
 use stetfs_testkit::{Image, Mkfs};
 
 use super::{Device, FigureArgs, Part};
-use crate::compare::{Better, Measured, Outcome, Report};
+use crate::compare::{Below, Better, Measured, Outcome, Report};
 
 /// Bytes of file data in the log when the crash comes; a fifth with --quick.
 const LOGGED: u64 = 400 << 20;
@@ -95,7 +95,7 @@ fn outcome(seconds: f64) -> Outcome {
         unit: "s",
         better: Better::Lower,
         value: seconds,
-        device: None,
+        below: Below::default(),
     }]
 }
 

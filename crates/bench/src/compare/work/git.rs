@@ -68,6 +68,6 @@ pub(super) fn clone(target: &Target, dir: &Path, shared: &Shared) -> Result<Outc
         unit: "s",
         better: Better::Lower,
         value,
-        device: meter.device(1.0),
+        below: meter.below(1.0)?,
     }])
 }

@@ -1,7 +1,11 @@
 //! The workloads.
 
+mod copy;
 mod git;
 mod names;
+mod oltp;
+mod postgres;
+mod postmark;
 mod profile;
 mod sqlite;
 mod stream;
@@ -12,11 +16,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use tempfile::TempDir;
 
+use super::log::LogCounters;
 use super::report::Better;
-use super::{CompareConfig, Counters, Sizes, Target};
+use super::{CompareConfig, Counters, Packing, Sizes, Target};
 
 /// One workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,11 +50,17 @@ pub enum Workload {
     Varmail,
     /// Filebench's fileserver: whole files written, appended to, read, deleted, 50 threads.
     Fileserver,
+    /// PostMark's mix: small files that are made, read, appended to and deleted, without a sync.
+    Postmark,
+    /// PostgreSQL under pgbench: small transactions of several clients.
+    Oltp,
+    /// Copy files that do not compress, and `syncfs`.
+    Copy,
 }
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 15] = [
         Self::AppendFsync,
         Self::OverwriteFdatasync,
         Self::Names1,
@@ -62,6 +73,9 @@ impl Workload {
         Self::SqliteWal,
         Self::Varmail,
         Self::Fileserver,
+        Self::Postmark,
+        Self::Oltp,
+        Self::Copy,
     ];
 
     /// Its name on the command line.
@@ -79,12 +93,23 @@ impl Workload {
             Self::SqliteWal => "sqlite-wal",
             Self::Varmail => "varmail",
             Self::Fileserver => "fileserver",
+            Self::Postmark => "postmark",
+            Self::Oltp => "oltp",
+            Self::Copy => "copy",
         }
     }
 
     /// The workload of this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|w| w.name() == name)
+    }
+
+    /// What differs between the targets when it runs on them.
+    pub(super) fn note(self, targets: &[Target]) -> Option<String> {
+        match self {
+            Self::Oltp => Some(oltp::note(targets)),
+            _ => None,
+        }
     }
 
     /// Runs it once on `target`, in a directory that is fresh and removed after it.
@@ -110,6 +135,9 @@ impl Workload {
             Self::SqliteWal => sqlite::transactions(target, &dir, sizes, shared, "WAL"),
             Self::Varmail => profile::varmail(target, &dir, sizes),
             Self::Fileserver => profile::fileserver(target, &dir, sizes),
+            Self::Postmark => postmark::mix(target, &dir, sizes),
+            Self::Oltp => oltp::pgbench(target, &dir, sizes, shared),
+            Self::Copy => copy::copy(target, &dir, shared),
         };
         // A remount may have moved it.
         let dir = target.work_dir().join(name);
@@ -122,6 +150,7 @@ impl Workload {
     }
 }
 
+use postgres::Postgres;
 pub(crate) use profile::text;
 
 /// One number that a run gave.
@@ -131,17 +160,27 @@ pub(crate) struct Measured {
     pub(crate) unit: &'static str,
     pub(crate) better: Better,
     pub(crate) value: f64,
-    /// What the block device got meanwhile, per operation.
+    /// What happened below meanwhile.
+    pub(crate) below: Below,
+}
+
+/// What happened below a target during a piece of work.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Below {
+    /// What the block device got, per operation.
     pub(crate) device: Option<Counters>,
+    /// What the journal did, of a mount of StetFS.
+    pub(crate) log: Option<Packing>,
 }
 
 /// What one run of a workload gave.
 pub(crate) type Outcome = Vec<Measured>;
 
-/// Measures a piece of work: time, and what reaches the device.
+/// Measures a piece of work: time, and what happens below.
 pub(super) struct Meter<'t> {
     target: &'t Target,
-    before: Option<Counters>,
+    device: Option<Counters>,
+    log: Option<LogCounters>,
     start: Instant,
 }
 
@@ -149,10 +188,10 @@ impl<'t> Meter<'t> {
     /// Starts the clock, on a file system with nothing left to write back.
     pub(super) fn start(target: &'t Target) -> Result<Self> {
         target.settle()?;
-        let before = target.device().and_then(Counters::read);
         Ok(Self {
             target,
-            before,
+            device: target.device().and_then(Counters::read),
+            log: target.log()?,
             start: Instant::now(),
         })
     }
@@ -162,18 +201,26 @@ impl<'t> Meter<'t> {
         self.start.elapsed().as_secs_f64()
     }
 
-    /// What reached the device since the start, per operation.
-    pub(super) fn device(&self, operations: f64) -> Option<Counters> {
-        let now = self.target.device().and_then(Counters::read)?;
-        Some(now.since(self.before?, operations))
+    /// What happened below since the start, with so many operations. Takes some time: look at the clock first.
+    pub(super) fn below(&self, operations: f64) -> Result<Below> {
+        let device = self.target.device().and_then(Counters::read);
+        let log = self.target.log()?;
+        Ok(Below {
+            device: device
+                .zip(self.device)
+                .map(|(now, then)| now.since(then, operations)),
+            log: log.zip(self.log).and_then(|(now, then)| now.since(then)),
+        })
     }
 }
 
-/// What several runs use: the repository to clone.
+/// What several runs use: the repository to clone, the tree to copy, programs.
 pub(super) struct Shared {
     pub(super) sqlite3: PathBuf,
     git: std::result::Result<PathBuf, String>,
     sqlite: std::result::Result<(), String>,
+    postgres: std::result::Result<Postgres, String>,
+    tree: Option<PathBuf>,
     _dir: TempDir,
 }
 
@@ -191,31 +238,54 @@ impl Shared {
         } else {
             Err(format!("{} is not installed", config.sqlite3.display()))
         };
+        let postgres = if wanted(&[Workload::Oltp]) {
+            Postgres::find()
+        } else {
+            Err("it was not asked for".to_owned())
+        };
+        let tree = wanted(&[Workload::Copy])
+            .then(|| copy::make_tree(dir.path(), config.sizes.copy_bytes))
+            .transpose()?;
         Ok(Self {
             sqlite3: config.sqlite3.clone(),
             git,
             sqlite,
+            postgres,
+            tree,
             _dir: dir,
         })
     }
 
-    /// Why this workload cannot run on this machine, if it cannot.
-    pub(super) fn cannot_run(&self, workload: Workload) -> Option<&str> {
+    /// Why this workload cannot run on this machine and these targets, if it cannot.
+    pub(super) fn cannot_run(&self, workload: Workload, targets: &[Target]) -> Option<String> {
         match workload {
-            Workload::GitClone => self.git.as_ref().err().map(String::as_str),
-            Workload::SqliteDelete | Workload::SqliteWal => {
-                self.sqlite.as_ref().err().map(String::as_str)
-            }
+            Workload::GitClone => self.git.as_ref().err().cloned(),
+            Workload::SqliteDelete | Workload::SqliteWal => self.sqlite.as_ref().err().cloned(),
+            Workload::Oltp => match &self.postgres {
+                Ok(postgres) => targets
+                    .iter()
+                    .find_map(|target| postgres.cannot_reach(&target.work_dir())),
+                Err(reason) => Some(reason.clone()),
+            },
             _ => None,
         }
     }
 
     fn repository(&self) -> Result<&Path> {
-        match &self.git {
-            Ok(path) => Ok(path),
-            Err(reason) => bail!("{reason}"),
-        }
+        found(&self.git).map(PathBuf::as_path)
     }
+
+    fn postgres(&self) -> Result<&Postgres> {
+        found(&self.postgres)
+    }
+
+    fn tree(&self) -> Result<&Path> {
+        self.tree.as_deref().context("there is no tree to copy")
+    }
+}
+
+fn found<T>(what: &std::result::Result<T, String>) -> Result<&T> {
+    what.as_ref().map_err(|reason| anyhow!("{reason}"))
 }
 
 fn runs(program: &Path) -> bool {
@@ -227,6 +297,11 @@ fn runs(program: &Path) -> bool {
 
 /// Runs a command; an exit status other than 0 is an error with what it printed.
 fn checked(command: &mut Command) -> Result<()> {
+    output(command).map(drop)
+}
+
+/// Runs a command and gives what it printed; as [`checked`].
+pub(super) fn output(command: &mut Command) -> Result<String> {
     let out = command
         .output()
         .with_context(|| format!("cannot run {}", command.get_program().display()))?;
@@ -237,5 +312,5 @@ fn checked(command: &mut Command) -> Result<()> {
             String::from_utf8_lossy(&out.stderr)
         );
     }
-    Ok(())
+    Ok(String::from_utf8_lossy(&out.stdout).into_owned())
 }

@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Result, anyhow, bail};
 use stetfs::{Ctx, Fs, Ino, ROOT_INO, RenameFlags};
 
-use super::{Measured, Meter, Outcome};
+use super::{Below, Measured, Meter, Outcome};
 use crate::compare::report::Better;
 use crate::compare::{Sizes, Target};
 
@@ -96,7 +96,7 @@ fn work(target: Option<&Target>, dirs: &[&dyn Dir], each: u32, how: &str) -> Res
     let mut outcome = Vec::new();
     for (what, step) in steps() {
         let barrier = Barrier::new(dirs.len() + 1);
-        let (seconds, device) = std::thread::scope(|scope| -> Result<_> {
+        let (seconds, below) = std::thread::scope(|scope| -> Result<_> {
             let workers: Vec<_> = dirs
                 .iter()
                 .map(|dir| {
@@ -116,15 +116,16 @@ fn work(target: Option<&Target>, dirs: &[&dyn Dir], each: u32, how: &str) -> Res
                     .join()
                     .map_err(|_| anyhow!("a worker thread panicked"))??;
             }
-            let device = meter.and_then(|m| m.device(operations));
-            Ok((start.elapsed().as_secs_f64(), device))
+            let seconds = start.elapsed().as_secs_f64();
+            let below = meter.map_or_else(|| Ok(Below::default()), |m| m.below(operations))?;
+            Ok((seconds, below))
         })?;
         outcome.push(Measured {
             title: format!("{what}, {how}"),
             unit: "/s",
             better: Better::Higher,
             value: operations / seconds,
-            device,
+            below,
         });
     }
     Ok(outcome)
@@ -205,6 +206,6 @@ pub(super) fn stat(target: &Target, dir: &Path, sizes: &Sizes) -> Result<Outcome
         unit: "/s",
         better: Better::Higher,
         value,
-        device: None,
+        below: Below::default(),
     }])
 }

@@ -209,7 +209,7 @@ fn run(profile: &Profile, target: &Target, dir: &Path, sizes: &Sizes) -> Result<
         unit: "ops/s",
         better: Better::Higher,
         value: operations / seconds,
-        device: meter.device(operations),
+        below: meter.below(operations)?,
     }])
 }
 

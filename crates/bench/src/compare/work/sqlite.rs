@@ -58,7 +58,7 @@ pub(super) fn transactions(
     let meter = Meter::start(target)?;
     sqlite3(&shared.sqlite3, &database, &script)?;
     let value = f64::from(sizes.transactions) / meter.seconds();
-    let device = meter.device(f64::from(sizes.transactions));
+    let below = meter.below(f64::from(sizes.transactions))?;
     let count = sqlite3(&shared.sqlite3, &database, "SELECT count(*) FROM t;\n")?;
     ensure!(
         count.trim() == (ROWS + sizes.transactions).to_string(),
@@ -75,6 +75,6 @@ pub(super) fn transactions(
         unit: "tx/s",
         better: Better::Higher,
         value,
-        device,
+        below,
     }])
 }

@@ -25,7 +25,7 @@ pub(super) fn stream(target: &mut Target, name: &str, sizes: &Sizes) -> Result<O
     }
 
     let path = target.work_dir().join(name).join("stream");
-    let (write, device) = {
+    let (write, below) = {
         let meter = Meter::start(target)?;
         let mut file = File::create_new(&path)?;
         for i in 0..calls {
@@ -33,7 +33,7 @@ pub(super) fn stream(target: &mut Target, name: &str, sizes: &Sizes) -> Result<O
             file.write_all(&buffer)?;
         }
         file.sync_all()?;
-        (megabytes / meter.seconds(), meter.device(calls as f64))
+        (megabytes / meter.seconds(), meter.below(calls as f64)?)
     };
 
     target.make_cold(&path)?;
@@ -54,16 +54,16 @@ pub(super) fn stream(target: &mut Target, name: &str, sizes: &Sizes) -> Result<O
         "{total} bytes were read back of {}",
         calls * CALL as u64
     );
-    let read_device = meter.device(calls as f64);
-    let rate = |title: &str, value, device| Measured {
+    let read_below = meter.below(calls as f64)?;
+    let rate = |title: &str, value, below| Measured {
         title: title.to_owned(),
         unit: "MB/s",
         better: Better::Higher,
         value,
-        device,
+        below,
     };
     Ok(vec![
-        rate("sequential write + fsync", write, device),
-        rate("sequential read, cold", read, read_device),
+        rate("sequential write + fsync", write, below),
+        rate("sequential read, cold", read, read_below),
     ])
 }

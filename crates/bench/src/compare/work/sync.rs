@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use super::{Measured, Meter, Outcome};
+use super::{Below, Measured, Meter, Outcome};
 use crate::compare::report::Better;
 use crate::compare::stats::percentile;
 use crate::compare::{Sizes, Target};
@@ -28,11 +28,11 @@ pub(super) fn append(target: &Target, dir: &Path, sizes: &Sizes) -> Result<Outco
         file.sync_all()?;
         latencies.push(start.elapsed().as_secs_f64() * 1e6);
     }
-    let device = meter.device(f64::from(sizes.syncs));
+    let below = meter.below(f64::from(sizes.syncs))?;
     Ok(latency(
         ["append 4 KiB + fsync, p50", "append 4 KiB + fsync, p99"],
         &latencies,
-        device,
+        below,
     ))
 }
 
@@ -59,29 +59,25 @@ pub(super) fn overwrite(target: &Target, dir: &Path, sizes: &Sizes) -> Result<Ou
         file.sync_data()?;
         latencies.push(start.elapsed().as_secs_f64() * 1e6);
     }
-    let device = meter.device(f64::from(sizes.syncs));
+    let below = meter.below(f64::from(sizes.syncs))?;
     Ok(latency(
         [
             "overwrite 4 KiB + fdatasync, p50",
             "overwrite 4 KiB + fdatasync, p99",
         ],
         &latencies,
-        device,
+        below,
     ))
 }
 
-fn latency(
-    titles: [&'static str; 2],
-    values: &[f64],
-    device: Option<crate::compare::Counters>,
-) -> Outcome {
+fn latency(titles: [&'static str; 2], values: &[f64], below: Below) -> Outcome {
     let [p50, p99] = titles;
-    let one = |title: &str, fraction, device| Measured {
+    let one = |title: &str, fraction, below| Measured {
         title: title.to_owned(),
         unit: "µs",
         better: Better::Lower,
         value: percentile(values, fraction),
-        device,
+        below,
     };
-    vec![one(p50, 0.5, device), one(p99, 0.99, None)]
+    vec![one(p50, 0.5, below), one(p99, 0.99, Below::default())]
 }
