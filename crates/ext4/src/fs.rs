@@ -63,6 +63,12 @@ pub struct Geometry {
 }
 
 impl Geometry {
+    /// Bytes in a cluster, in which space is given out; a block, without `bigalloc`.
+    pub fn cluster_size(&self) -> u32 {
+        self.block_size
+            .saturating_mul(self.layout.blocks_per_cluster)
+    }
+
     /// Whether metadata carries crc32c checksums.
     pub fn metadata_csum(&self) -> bool {
         self.ro_compat.contains(RoCompat::METADATA_CSUM)

@@ -66,6 +66,11 @@ pub(crate) fn flavours() -> Vec<(String, u64, Mkfs)> {
         "no filetype, no dir_index",
         "^filetype,^dir_index,^large_file,^huge_file",
     ));
+    for cluster in [8192u32, 65536] {
+        let mut mkfs = Mkfs::blocks(4096).feature("bigalloc");
+        mkfs.args.extend(["-C".into(), cluster.to_string()]);
+        all.push((format!("bigalloc of {cluster}"), 200, mkfs));
+    }
     all.push(variant("block maps", "^extents,^64bit"));
     let ext3 = |bytes: u32| Mkfs {
         fs_type: Some("ext3".into()),

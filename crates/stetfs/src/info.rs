@@ -122,7 +122,7 @@ pub fn info(path: &Path) -> Result<VolumeInfo> {
         features,
         block_size: sb.geometry()?.block_size,
         blocks: sb.blocks_count(),
-        free_blocks: sb.free_clusters_count(),
+        free_blocks: sb.free_blocks_count(),
         inodes: sb.inodes_count.get(),
         free_inodes: sb.free_inodes_count.get(),
         inode_size: sb.geometry()?.inode_size,

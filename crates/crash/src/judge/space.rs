@@ -309,7 +309,7 @@ impl Volume<'_> {
             free_inodes += spare;
         }
         let counted = (
-            self.sb.free_clusters_count(),
+            self.sb.free_blocks_count(),
             u64::from(self.sb.free_inodes_count.get()),
         );
         if counted != (free_blocks, free_inodes) {

@@ -90,23 +90,25 @@ impl Fs {
         result
     }
 
-    /// Blocks that filling the holes of a range takes, with the nodes that may be needed.
+    /// Clusters that filling the holes of a range takes, with the nodes that may be needed.
     fn space_for(&self, inode: &Inode, body: &InodeBody, range: &Range<u64>) -> Result<u64> {
         let blocks = self.blocks_of(range);
         let (mut at, mut holes, mut pieces) = (blocks.start, 0u64, 0u64);
+        let mut blocks_in_holes = 0;
         while at < blocks.end {
             let next = self.next_extent(inode, body, at)?;
             let hole_end = next.map_or(blocks.end, |e| u64::from(e.block).clamp(at, blocks.end));
             if hole_end > at {
-                holes += hole_end - at;
+                holes += self.clusters_for(inode, body, at..hole_end)?;
+                blocks_in_holes += hole_end - at;
                 pieces += 1 + (hole_end - at) / u64::from(MAX_UNWRITTEN_LEN);
             }
             at = next.map_or(blocks.end, |e| e.logical_end());
         }
         let per_node = u64::from(self.geo.block_size) / 24;
         Ok(holes
-            + if holes > 0 {
-                self.map_space(body, holes) + pieces / per_node
+            + if blocks_in_holes > 0 {
+                self.map_space(body, blocks_in_holes) + pieces / per_node
             } else {
                 0
             })
@@ -131,15 +133,12 @@ impl Fs {
                     let need = self.map_credits(body) + credits::ALLOC_BLOCKS;
                     step += 1;
                     self.next_step(h, inode, body, need, step)?;
-                    let goal = self.goal_for(inode, body, lblk)?;
-                    let run = self.alloc_blocks(
-                        h,
-                        inode,
-                        goal,
-                        len.min(MAX_UNWRITTEN_LEN),
-                        AllocFor::Data,
-                    )?;
-                    self.map_new(h, inode, body, lblk, run, true)?;
+                    let part = (lblk, len.min(MAX_UNWRITTEN_LEN));
+                    let space = self
+                        .alloc_for(h, inode, body, part, u64::MAX, AllocFor::Data)?
+                        .ok_or(FsError::Errno(libc::ENOSPC))?;
+                    self.map_new(h, inode, body, lblk, &space, true)?;
+                    let run = space.run;
                     h.note(FileChange::Extents {
                         ino: inode.ino,
                         first: lblk,

@@ -9,12 +9,13 @@ use stetfs_ondisk::ext4::features::Incompat;
 use stetfs_ondisk::ext4::inode::InodeFlags;
 
 use super::blockmap::{self, BlockMap};
+use super::clusters::Space;
 use super::extents::{self, Tree};
 use super::mapping::{EditMap, Found, first_from};
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
-use crate::space::{AllocFor, BlockRun};
+use crate::space::{AllocFor, BlockRun, Freed};
 use crate::types::ROOT_INO;
 
 /// What lies at a place of a file.
@@ -183,6 +184,12 @@ impl Fs {
                 let result = Tree::open(&nodes, body.i_block_mut()).and_then(|mut map| f(&mut map));
                 (nodes.blocks.delta(), result)
             }
+            Way::Blocks if self.ratio() > 1 => {
+                return Err(FsError::Unsupported(format!(
+                    "changing inode {}, which has a block map, on a volume with clusters (bigalloc)",
+                    inode.ino
+                )));
+            }
             Way::Blocks => {
                 let nodes = blockmap::Changing::new(self, h, inode);
                 let result = f(&mut BlockMap::open(&nodes, body.i_block_mut()));
@@ -254,10 +261,11 @@ impl Fs {
         body: &mut InodeBody,
         lblk: u32,
     ) -> Result<BlockNr> {
-        let goal = self.goal_for(inode, body, lblk)?;
-        let run = self.alloc_blocks(h, inode, goal, 1, AllocFor::Meta)?;
-        self.map_new(h, inode, body, lblk, run, false)?;
-        Ok(run.start)
+        let space = self
+            .alloc_for(h, inode, body, (lblk, 1), 1, AllocFor::Meta)?
+            .ok_or(FsError::Errno(libc::ENOSPC))?;
+        self.map_new(h, inode, body, lblk, &space, false)?;
+        Ok(space.run.start)
     }
 
     /// Where the block that holds file block `lblk` should lie: behind its predecessor.
@@ -276,34 +284,35 @@ impl Fs {
         }
     }
 
-    /// Puts a run just allocated into the map and counts it. If that fails, the run is free again.
+    /// Puts space just allocated into the map and counts it. If that fails, it is free again.
     pub(super) fn map_new(
         &self,
         h: &Handle<'_>,
         inode: &Inode,
         body: &mut InodeBody,
         lblk: u32,
-        run: BlockRun,
+        space: &Space,
         unwritten: bool,
     ) -> Result<()> {
         let new = Extent {
             block: lblk,
-            len: run.len,
-            start: run.start,
+            len: space.run.len,
+            start: space.run.start,
             unwritten,
         };
-        let counted = body.add_blocks(i64::from(run.len));
+        let counted = body.add_blocks(space.taken());
         let result = match counted {
             Ok(()) => self
                 .edit_map(h, inode, body, |map| map.insert(new))
                 .inspect_err(|_| {
                     // It was added just now, so it can be taken away.
-                    let _ = body.add_blocks(-i64::from(run.len));
+                    let _ = body.add_blocks(-space.taken());
                 }),
             Err(e) => Err(e),
         };
         result.inspect_err(|_| {
-            if let Err(e) = self.free_blocks(h, run, crate::space::Freed::Data) {
+            let freed = space.new.map(|run| self.free_blocks(h, run, Freed::Data));
+            if let Some(Err(e)) = freed {
                 self.report(&e);
             }
         })

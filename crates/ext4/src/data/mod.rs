@@ -1,7 +1,7 @@
 //! File data: where it lies, reading, writing, truncation, fallocate, seeking, syncing.
 //!
 //! * `extents` and `blockmap`: the two ways of mapping, behind `mapping`; `map`: what lies at a
-//!   place of a file;
+//!   place of a file; `clusters`: space for it;
 //! * `inline`: content that lies in the inode;
 //! * `dirty`: data blocks newer than their homes, and their way there; `flusher`: in the background;
 //! * `read`, `write`, `truncate`, `fallocate`, `seek`, `symlink`, `value`, `sync`: the operations.
@@ -18,6 +18,7 @@
 
 mod atime;
 pub(crate) mod blockmap;
+mod clusters;
 pub(crate) mod credits;
 mod dirty;
 mod extents;

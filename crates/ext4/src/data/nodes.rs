@@ -7,7 +7,7 @@ use stetfs_journal::{BlockNr, Handle};
 use crate::error::Result;
 use crate::fs::Fs;
 use crate::inode::Inode;
-use crate::space::{AllocFor, BlockRun, Freed};
+use crate::space::{AllocFor, Freed};
 
 /// Takes and gives blocks within a handle, and counts them.
 pub(crate) struct NodeBlocks<'a> {
@@ -28,20 +28,20 @@ impl<'a> NodeBlocks<'a> {
         }
     }
 
-    /// Takes a block, as near to `near` as can be.
+    /// Takes a block, with the cluster around it, as near to `near` as can be.
     pub(crate) fn allocate(&self, near: BlockNr) -> Result<BlockNr> {
         let run = self
             .fs
             .alloc_blocks(self.h, self.inode, Some(near), 1, AllocFor::Meta)?;
-        self.delta.set(self.delta.get() + 1);
+        self.delta.set(self.delta.get() + i64::from(run.len));
         Ok(run.start)
     }
 
     /// Gives a block back.
     pub(crate) fn free(&self, nr: BlockNr) -> Result<()> {
-        self.delta.set(self.delta.get() - 1);
-        self.fs
-            .free_blocks(self.h, BlockRun { start: nr, len: 1 }, Freed::Journaled)
+        let run = self.fs.cluster_of(nr);
+        self.delta.set(self.delta.get() - i64::from(run.len));
+        self.fs.free_blocks(self.h, run, Freed::Journaled)
     }
 
     /// Blocks taken less blocks given back.

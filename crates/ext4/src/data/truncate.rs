@@ -11,7 +11,7 @@ use super::pages::{Pages, Way};
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
-use crate::space::{BlockRun, Freed, credits};
+use crate::space::{Freed, credits};
 
 /// Steps of a long operation after which its handle is given up for a moment: a transaction commits
 /// only when all its handles have stopped.
@@ -137,15 +137,7 @@ impl Fs {
             if !behind {
                 self.drop_dirty(h, inode, u64::from(gone.block)..gone.logical_end())?;
             }
-            self.free_blocks(
-                h,
-                BlockRun {
-                    start: gone.start,
-                    len: gone.len,
-                },
-                kind,
-            )?;
-            body.add_blocks(-i64::from(gone.len))?;
+            self.free_extent(h, inode, body, &gone, kind)?;
             h.note(FileChange::Extents {
                 ino: inode.ino,
                 first: gone.block,

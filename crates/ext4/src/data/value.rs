@@ -2,7 +2,7 @@
 
 use stetfs_journal::{Credits, Handle};
 
-use crate::error::Result;
+use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
 use crate::space::{AllocFor, credits};
@@ -11,10 +11,11 @@ use crate::space::{AllocFor, credits};
 const RUN: u32 = 64;
 
 impl Fs {
-    /// Blocks to reserve for [`write_value`](Self::write_value) of `len` bytes. However they lie, two levels of the
+    /// Clusters to reserve for [`write_value`](Self::write_value) of `len` bytes. However they lie, two levels of the
     /// map are enough.
     pub(crate) fn value_space(&self, len: usize) -> u64 {
-        (len as u64).div_ceil(u64::from(self.geo.block_size)) + 4
+        let cluster = u64::from(self.geo.block_size) * u64::from(self.ratio());
+        (len as u64).div_ceil(cluster) + 4
     }
 
     /// Writes the content of a new inode, in as many transactions as it takes: the inode is an orphan.
@@ -29,7 +30,6 @@ impl Fs {
         value: &[u8],
     ) -> Result<()> {
         let size = self.geo.block_size as usize;
-        let mut goal = None;
         let mut lblk = 0u32;
         let mut rest = value;
         while !rest.is_empty() {
@@ -37,8 +37,11 @@ impl Fs {
             let want = blocks.min(RUN).min(self.map_room(body, lblk));
             let need = want as Credits + credits::ALLOC_BLOCKS + self.map_credits(body);
             self.more_credits(h, inode, body, need)?;
-            let run = self.alloc_blocks(h, inode, goal, want, AllocFor::Meta)?;
-            self.map_new(h, inode, body, lblk, run, false)?;
+            let space = self
+                .alloc_for(h, inode, body, (lblk, want), u64::MAX, AllocFor::Meta)?
+                .ok_or(FsError::Errno(libc::ENOSPC))?;
+            self.map_new(h, inode, body, lblk, &space, false)?;
+            let run = space.run;
             let (now, later) = rest.split_at(rest.len().min(run.len as usize * size));
             for (nr, piece) in (run.start..).zip(now.chunks(size)) {
                 let block = self.cache.get(nr);
@@ -48,7 +51,6 @@ impl Fs {
                 }
             }
             lblk += run.len;
-            goal = Some(run.end());
             rest = later;
         }
         self.more_credits(h, inode, body, credits::WRITE_INODE)?;

@@ -14,7 +14,7 @@ use super::pages::{Pages, Way};
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody, without_suidgid};
-use crate::space::{AllocFor, BlockRun, Reservation, credits};
+use crate::space::{AllocFor, Reservation, credits};
 use crate::types::{Ctx, OpenRef};
 use crate::xattr::Layout;
 
@@ -192,14 +192,14 @@ impl Fs {
         bytes.start >> self.geo.block_bits..bytes.end.div_ceil(u64::from(self.geo.block_size))
     }
 
-    /// Promises up to `blocks` blocks; fewer if there are no more, but one at least.
+    /// Promises up to `clusters` clusters; fewer if there are no more, but one at least.
     fn reserve_some(
         &self,
-        blocks: u64,
+        clusters: u64,
         nodes: u64,
         privileged: bool,
     ) -> Result<(u64, Reservation<'_>)> {
-        let mut want = blocks;
+        let mut want = clusters;
         loop {
             match self.reserve(want + nodes, privileged) {
                 Ok(promise) => return Ok((want, promise)),
@@ -228,11 +228,11 @@ impl Fs {
         }
         let blocks = self.blocks_of(&(chunk.offset..end));
         let segments = self.segments(inode, body, &blocks)?;
-        let holes: u64 = segments
-            .iter()
-            .filter(|s| s.kind == Kind::Hole)
-            .map(|s| u64::from(s.len))
-            .sum();
+        let mut holes = None;
+        for s in segments.iter().filter(|s| s.kind == Kind::Hole) {
+            let range = u64::from(s.lblk)..u64::from(s.lblk) + u64::from(s.len);
+            *holes.get_or_insert(0) += self.clusters_for(inode, body, range)?;
+        }
         let fresh = segments.iter().any(|s| !matches!(s.kind, Kind::Written(_)));
         self.load_edges(chunk, &segments, end)?;
 
@@ -262,8 +262,9 @@ impl Fs {
             0
         };
         let (promised, promise) = match holes {
-            0 => (0, None),
-            n => self
+            // What a hole needs in a cluster that the file has, it has; for the map's blocks some are kept.
+            None | Some(0) => (0, None),
+            Some(n) => self
                 .reserve_some(n, nodes, chunk.privileged)
                 .map(|(n, p)| (n, Some(p)))?,
         };
@@ -388,7 +389,7 @@ struct Writer<'a> {
     h: &'a Handle<'a>,
     /// Where the chunk ends, bytes.
     end: u64,
-    /// New blocks that may be allocated.
+    /// Clusters that may be allocated.
     promised: u64,
     promise: Option<Reservation<'a>>,
 }
@@ -456,22 +457,22 @@ impl Writer<'_> {
                 }))
             }
             Kind::Hole => {
-                let want = u64::from(rest.len).min(self.promised) as u32;
-                let want = want.min(fs.map_room(body, rest.lblk));
-                if want == 0 || !self.room_for_edit(body, rest.lblk)? {
+                let part = (rest.lblk, rest.len.min(fs.map_room(body, rest.lblk)));
+                if !self.room_for_edit(body, rest.lblk)? {
                     return Ok(None);
                 }
-                let goal = fs.goal_for(inode, body, rest.lblk)?;
-                let run = fs.alloc_blocks(self.h, inode, goal, want, AllocFor::Data)?;
-                let run = BlockRun {
-                    len: run.len.min(want),
-                    ..run
+                let most = self.promised;
+                let Some(space) = fs.alloc_for(self.h, inode, body, part, most, AllocFor::Data)?
+                else {
+                    return Ok(None);
                 };
-                fs.map_new(self.h, inode, body, rest.lblk, run, false)?;
-                self.promised -= u64::from(run.len);
+                fs.map_new(self.h, inode, body, rest.lblk, &space, false)?;
+                let clusters = space.taken() as u64 / u64::from(fs.ratio());
+                self.promised -= clusters.min(self.promised);
                 if let Some(promise) = &mut self.promise {
-                    promise.consumed(u64::from(run.len));
+                    promise.consumed(clusters);
                 }
+                let run = space.run;
                 Ok(Some(Segment {
                     lblk: rest.lblk,
                     len: run.len,

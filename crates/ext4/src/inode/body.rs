@@ -17,6 +17,8 @@ use crate::types::{FileType, Ino, ROOT_INO};
 pub(crate) struct InodeBody {
     view: InodeView<Box<[u8]>>,
     block_size: u32,
+    /// Bytes.
+    cluster_size: u32,
     huge_file: bool,
     /// The volume has values in inodes of their own, which count in `i_blocks` of those who refer to them.
     values: bool,
@@ -43,6 +45,7 @@ impl InodeBody {
         Ok(InodeBody {
             view: InodeView::new(raw)?,
             block_size: geo.block_size,
+            cluster_size: geo.cluster_size(),
             huge_file: geo.huge_file(),
             values: geo.incompat.contains(Incompat::EA_INODE),
             orphan: None,
@@ -63,7 +66,7 @@ impl InodeBody {
         // A link's size may have been set to 0 before its block is taken away.
         let attributes = match self.view.file_acl() {
             0 => 0,
-            _ => u64::from(self.block_size / 512),
+            _ => u64::from(self.cluster_size / 512),
         };
         let short = self.values && (1..I_BLOCK_LEN as u64).contains(&self.view.size());
         let link = self.view.is_symlink()

@@ -17,7 +17,7 @@ const LOOKS: usize = 10;
 /// What an allocation asks for.
 struct Ask<'a> {
     inode: &'a Inode,
-    /// Longest run to return.
+    /// Clusters of the longest run to return.
     want: u32,
     purpose: AllocFor,
 }
@@ -30,8 +30,8 @@ impl Ask<'_> {
 }
 
 impl Fs {
-    /// Allocates up to `want` blocks in one run: at `goal` if that is free, else in the file's
-    /// window, else in the longest run near. The blocks are marked in use in `h`
+    /// Allocates up to `want` clusters (blocks, without `bigalloc`) in one run: at `goal` if that is free, else in the file's
+    /// window, else in the longest run near. The clusters are marked in use in `h`
     /// (`credits::ALLOC_BLOCKS`, one more in a group never used before). The caller has reserved
     /// the space.
     ///
@@ -116,7 +116,7 @@ impl Fs {
         let room = match ask.purpose {
             AllocFor::Data => ask
                 .want
-                .max(ask.inode.window.lock().size(self.geo.block_size)),
+                .max(ask.inode.window.lock().size(self.geo.cluster_size())),
             AllocFor::Meta => ask.want,
         };
         let mut needs = vec![room, ask.want, ask.want.div_ceil(4), 1];
@@ -240,8 +240,9 @@ impl Fs {
                 }
                 self.write_desc(h, group, st)?;
                 Some(BlockRun {
-                    start: self.geo.layout.group_first_block(group) + u64::from(start),
-                    len: end - start,
+                    start: self.geo.layout.group_first_block(group)
+                        + u64::from(start) * u64::from(self.ratio()),
+                    len: (end - start) * self.ratio(),
                 })
             }
             _ => None,
@@ -274,7 +275,7 @@ impl Fs {
             Some((a, b)) if taken.1 <= a || taken.0 > b => return,
             // Used up, or a new place: the blocks behind, as far as they are free.
             _ => {
-                let size = mine.grow(self.geo.block_size);
+                let size = mine.grow(self.geo.cluster_size());
                 let clusters = self.geo.layout.group_clusters(group);
                 let free = FreeMap::new(map, st.pending.as_deref(), clusters);
                 let end = free.run_end(taken.1, taken.1.saturating_add(size));

@@ -102,7 +102,10 @@ impl Fs {
                     start.max(blocks.start),
                     start.saturating_add(len).min(blocks.end),
                 );
-                (a < b).then(|| (a - blocks.start) as usize..(b - blocks.start) as usize)
+                let ratio = u64::from(self.ratio());
+                let bits = (a.saturating_sub(blocks.start) / ratio)
+                    ..b.saturating_sub(blocks.start).div_ceil(ratio);
+                (a < b).then_some(bits.start as usize..bits.end as usize)
             })
             .collect()
     }

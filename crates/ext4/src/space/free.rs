@@ -11,7 +11,7 @@ use crate::fs::Fs;
 use crate::types::BlockNr;
 
 impl Fs {
-    /// Frees a run: its bits are cleared in `h`, and it can be allocated again once the transaction
+    /// Frees a run of whole clusters: its bits are cleared in `h`, and it can be allocated again once the transaction
     /// is valid. `credits::FREE_BLOCKS` for every group it touches.
     /// The file's dirty data in the run was dropped before.
     ///
@@ -20,11 +20,15 @@ impl Fs {
     /// run, by group, is left as it is.
     pub(crate) fn free_blocks(&self, h: &Handle<'_>, run: BlockRun, kind: Freed) -> Result<()> {
         self.check_run(run)?;
+        if self.cluster_of(run.start).start != run.start || !run.len.is_multiple_of(self.ratio()) {
+            let detail = format!("{} blocks from there on are no clusters", run.len);
+            return Err(FsError::corrupt("block number", run.start, detail));
+        }
         let mut at = run.start;
         while at < run.end() {
             let (group, bit) = self.group_of(at)?;
             let len = (self.geo.layout.group_blocks(group).end.min(run.end()) - at) as u32;
-            self.free_in_group(h, group, bit, len)?;
+            self.free_in_group(h, group, bit, len / self.ratio())?;
             if kind == Freed::Journaled {
                 h.revoke(at, u64::from(len));
             }
@@ -63,7 +67,8 @@ impl Fs {
         {
             let mut map = h.modify(&block)?;
             if let Some(free) = bitmap::find_clear(&map, range.clone()) {
-                let nr: BlockNr = self.geo.layout.group_first_block(group) + free as u64;
+                let nr: BlockNr = self.geo.layout.group_first_block(group)
+                    + free as u64 * u64::from(self.ratio());
                 return Err(FsError::corrupt(
                     "block bitmap",
                     nr,

@@ -119,7 +119,7 @@ impl Groups {
         Ok(self.group(group)?.state.lock())
     }
 
-    /// Free blocks of the volume, those that wait for a commit included.
+    /// Free clusters (blocks, without `bigalloc`; so everywhere here) of the volume, those that wait for a commit included.
     pub(crate) fn free_blocks(&self) -> u64 {
         self.free_blocks.load(Ordering::Relaxed)
     }

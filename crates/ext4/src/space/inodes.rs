@@ -90,7 +90,7 @@ impl Fs {
         let per_group = self.geo.inodes_per_group;
         let max_dirs = (groups.used_dirs() / u64::from(count)) as u32 + per_group / 16;
         let min_inodes = avg_inodes.saturating_sub(per_group / 4).max(1);
-        let min_blocks = avg_blocks.saturating_sub(self.geo.blocks_per_group / 4);
+        let min_blocks = avg_blocks.saturating_sub(self.geo.layout.clusters_per_group / 4);
         let fits = |g: &u32| {
             groups.group_dirs(*g) < max_dirs
                 && groups.group_free_inodes(*g) >= min_inodes

@@ -7,7 +7,7 @@ use crate::fs::Fs;
 use crate::space::Groups;
 use crate::types::Ctx;
 
-/// Blocks promised to one operation. What is left of the promise ends when it is dropped.
+/// Clusters promised to one operation. What is left of the promise ends when it is dropped.
 #[must_use]
 pub(crate) struct Reservation<'a> {
     groups: &'a Groups,
@@ -15,7 +15,7 @@ pub(crate) struct Reservation<'a> {
 }
 
 impl Reservation<'_> {
-    /// Says that `blocks` of the promise were allocated.
+    /// Says that `blocks` clusters of the promise were allocated.
     pub(crate) fn consumed(&mut self, blocks: u64) {
         let blocks = blocks.min(self.left);
         self.left -= blocks;
@@ -33,7 +33,7 @@ impl Drop for Reservation<'_> {
 const COMMITS: usize = 2;
 
 impl Fs {
-    /// Promises `blocks` blocks, data and metadata together, for the allocations of one operation.
+    /// Promises `blocks` clusters (blocks, without `bigalloc`), data and metadata together, for the allocations of one operation.
     /// A `privileged` caller may use the volume's reserved blocks. May commit the journal to get at
     /// freed space: no handle may be open, inode locks may be held.
     ///
@@ -58,9 +58,9 @@ impl Fs {
     /// Reserves if there is room when `pending` of the free blocks do not count.
     fn try_reserve(&self, blocks: u64, privileged: bool, pending: u64) -> Option<Reservation<'_>> {
         let groups = &self.groups;
-        let mut kept = self.sb.kept_blocks();
+        let mut kept = self.sb.kept_clusters();
         if !privileged {
-            kept += self.sb.reserved_blocks();
+            kept += self.sb.reserved_blocks() / u64::from(self.ratio());
         }
         if blocks > 0 {
             let update = |promised: u64| {

@@ -31,7 +31,8 @@ impl Fs {
         if start >= valid.end || length < size || min > group_bytes {
             return Err(FsError::Errno(libc::EINVAL));
         }
-        let min = u32::try_from(min.div_ceil(size).max(1)).unwrap_or(u32::MAX);
+        let cluster = u64::from(self.geo.cluster_size());
+        let min = u32::try_from(min.div_ceil(cluster).max(1)).unwrap_or(u32::MAX);
         let mut done = 0;
         for group in 0..self.groups.count() {
             let blocks = layout.group_blocks(group);
@@ -43,7 +44,7 @@ impl Fs {
         Ok(done * size)
     }
 
-    /// Discards the free runs of at least `min` blocks among `blocks` of one group.
+    /// Discards the free runs of at least `min` clusters among `blocks` of one group.
     fn trim_group(&self, group: u32, blocks: &Range<BlockNr>, min: u32) -> Result<u64> {
         let mut done = 0;
         let mut at = blocks.start;
@@ -65,9 +66,10 @@ impl Fs {
             return Ok(None);
         }
         self.throttle()?;
-        let (_, from) = self.group_of(blocks.start)?;
-        let first = blocks.start - u64::from(from);
-        let to = from + (blocks.end - blocks.start) as u32;
+        let ratio = u64::from(self.ratio());
+        let first = self.geo.layout.group_first_block(group);
+        let from = blocks.start.saturating_sub(first).div_ceil(ratio) as u32;
+        let to = (blocks.end.saturating_sub(first) / ratio) as u32;
         let h = self.journal.begin(CREDITS)?;
         // Held until the device has done it: nobody can be given the blocks meanwhile.
         let mut guard = self.groups.lock(group)?;
@@ -85,7 +87,7 @@ impl Fs {
         while let Some(start) = free.next_free(at, to) {
             at = free.run_end(start, to);
             if at - start >= min {
-                let run = first + u64::from(start)..first + u64::from(at);
+                let run = first + u64::from(start) * ratio..first + u64::from(at) * ratio;
                 let size = u64::from(self.geo.block_size);
                 let device = self.cache.device();
                 device.discard(run.start * size..run.end * size)?;

@@ -10,7 +10,7 @@ use crate::types::Ino;
 pub(crate) struct Window {
     /// The group, if there is a window (it may have been taken away meanwhile).
     pub(super) group: Option<u32>,
-    /// Blocks of the next window.
+    /// Clusters of the next window.
     pub(super) next: u32,
 }
 
@@ -27,15 +27,17 @@ impl Window {
         self.group.is_none()
     }
 
-    /// The size of the next window, blocks.
-    pub(super) fn size(&self, block_size: u32) -> u32 {
-        self.next.max(FIRST_BYTES / block_size).max(1)
+    /// The size of the next window, clusters of `cluster_size` bytes.
+    pub(super) fn size(&self, cluster_size: u32) -> u32 {
+        self.next.max(FIRST_BYTES / cluster_size).max(1)
     }
 
     /// [`size`](Self::size); the window after it is twice as large.
-    pub(super) fn grow(&mut self, block_size: u32) -> u32 {
-        let size = self.size(block_size);
-        self.next = size.saturating_mul(2).min((MAX_BYTES / block_size).max(1));
+    pub(super) fn grow(&mut self, cluster_size: u32) -> u32 {
+        let size = self.size(cluster_size);
+        self.next = size
+            .saturating_mul(2)
+            .min((MAX_BYTES / cluster_size).max(1));
         size
     }
 }

@@ -50,6 +50,18 @@ impl Zones {
         self.merge();
     }
 
+    /// Clusters of `ratio` blocks that zones lie in.
+    pub(crate) fn clusters(&self, ratio: u64) -> u64 {
+        let mut counted = 0;
+        let mut seen = 0;
+        for (start, end) in &self.0 {
+            let (first, end) = ((start / ratio).max(seen), end.div_ceil(ratio));
+            counted += end.saturating_sub(first);
+            seen = end.max(seen);
+        }
+        counted
+    }
+
     /// Whether the run touches a zone.
     pub(crate) fn touches(&self, start: BlockNr, len: u64) -> bool {
         let end = start.saturating_add(len);
@@ -71,6 +83,7 @@ mod tests {
         z.add([(100, 5)].into_iter());
         assert_eq!(z.0, [(0, 2), (10, 30), (100, 105)]);
         assert!(z.touches(29, 1) && z.touches(5, 6) && z.touches(0, 1000) && z.touches(104, 1));
+        assert_eq!((z.clusters(1), z.clusters(4)), (27, 1 + 6 + 2));
         assert!(!z.touches(30, 70) && !z.touches(2, 8) && !z.touches(105, 1));
     }
 }

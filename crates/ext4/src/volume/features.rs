@@ -24,6 +24,7 @@ const RO_COMPAT: RoCompat = RoCompat::SPARSE_SUPER
     .union(RoCompat::HUGE_FILE)
     .union(RoCompat::GDT_CSUM)
     .union(RoCompat::DIR_NLINK)
+    .union(RoCompat::BIGALLOC)
     .union(RoCompat::EXTRA_ISIZE)
     .union(RoCompat::METADATA_CSUM)
     .union(RoCompat::ORPHAN_PRESENT);
@@ -40,7 +41,6 @@ fn reason(name: &str) -> &'static str {
         "quota" | "project" => " (usage would have to be accounted)",
         "encrypt" => " (names and content are written with keys only)",
         "casefold" => " (names would have to be compared by Unicode's rules)",
-        "bigalloc" => " (blocks are allocated in clusters)",
         "verity" => " (files are sealed against changes)",
         "shared_blocks" => " (blocks have several owners)",
         _ => "",
@@ -65,7 +65,8 @@ pub(super) fn check(sb: &Superblock, read_only: bool) -> Result<()> {
             foreign.names().join(", ")
         ));
     }
-    let block_size = sb.geometry()?.block_size;
+    let layout = sb.geometry()?;
+    let block_size = layout.block_size;
     if block_size > BLOCK_MAX {
         return unsupported(format!(
             "blocks of {} KiB (up to {} KiB are)",
@@ -83,6 +84,17 @@ pub(super) fn check(sb: &Superblock, read_only: bool) -> Result<()> {
             "writing a volume with the features {}; it can be opened read-only",
             explained(&names)
         ));
+    }
+    let clusters = u64::from(layout.blocks_per_cluster.max(1));
+    let groups = layout
+        .blocks_count
+        .saturating_sub(u64::from(layout.first_data_block));
+    let mapped = sb.incompat().contains(Incompat::EXTENTS);
+    if clusters > 1 && (!mapped || !groups.is_multiple_of(clusters)) {
+        return unsupported(
+            "writing a volume with clusters (bigalloc) without extents, or that ends within a cluster; it can be opened read-only"
+                .into(),
+        );
     }
     Ok(())
 }

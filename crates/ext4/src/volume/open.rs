@@ -104,7 +104,7 @@ impl Fs {
         let state = SuperState::new(
             &cache,
             &sb,
-            overhead::overhead(&sb, &geo.layout, journal_blocks),
+            overhead::overhead(&sb, &geo.layout, &zones, journal_blocks),
             &opts,
             claim,
         )?;
@@ -151,7 +151,8 @@ impl Fs {
         }
         let now = u64::try_from(self.now().sec).unwrap_or(0);
         let orphan_file = self.orphans.has_file();
-        let (blocks, inodes) = (self.groups.free_blocks(), self.groups.free_inodes());
+        let blocks = self.groups.free_blocks() * u64::from(self.ratio());
+        let inodes = self.groups.free_inodes();
         let journaled = self.geo.compat.contains(Compat::HAS_JOURNAL);
         self.write_super(|sb| {
             if journaled {
@@ -173,7 +174,7 @@ impl Fs {
             sb.set_mount_time(now);
             sb.set_write_time(now);
             // Sums over the descriptors: those in the superblock are not kept right between.
-            sb.set_free_clusters_count(blocks);
+            sb.set_free_blocks_count(blocks);
             sb.free_inodes_count.set(inodes as u32);
         })
     }

@@ -6,8 +6,9 @@ use crate::types::{FsStats, StatFs};
 impl Fs {
     /// What statfs(2) shows, as the kernel's ext4 does.
     pub fn statfs(&self) -> StatFs {
-        let bfree = self.groups.free_blocks() * u64::from(self.geo.layout.blocks_per_cluster);
-        let withheld = self.sb.reserved_blocks() + self.sb.kept_blocks();
+        let ratio = u64::from(self.ratio());
+        let bfree = self.groups.free_blocks() * ratio;
+        let withheld = self.sb.reserved_blocks() + self.sb.kept_clusters() * ratio;
         // The kernel folds the UUID's halves.
         let (a, b) = self.geo.uuid.split_at(8);
         let half = |b: &[u8]| b.try_into().map_or(0, u64::from_le_bytes);

@@ -26,7 +26,7 @@ pub(crate) struct SuperState {
     /// Byte offset of the superblock in it.
     offset: usize,
     reserved_blocks: u64,
-    kept_blocks: u64,
+    kept_clusters: u64,
     reserved_for: (u32, u32),
     bsd_groups: bool,
     /// Blocks that are no data blocks, as statfs shows them.
@@ -63,6 +63,7 @@ impl SuperState {
     ) -> Result<SuperState> {
         use stetfs_ondisk::ext4::superblock::ErrorPolicy;
         let size = cache.block_size() as u64;
+        let ratio = u64::from(sb.geometry()?.blocks_per_cluster.max(1));
         let on_error = opts.on_error.unwrap_or(match sb.error_policy() {
             ErrorPolicy::Continue => OnError::Continue,
             ErrorPolicy::RemountRo => OnError::RemountRo,
@@ -74,8 +75,8 @@ impl SuperState {
             reserved_blocks: sb.reserved_blocks_count(),
             // What the kernel holds back so that extent trees can always be changed
             // (`ext4_calculate_resv_clusters`).
-            kept_blocks: if sb.incompat().contains(Incompat::EXTENTS) {
-                (sb.blocks_count() / 50).min(4096)
+            kept_clusters: if sb.incompat().contains(Incompat::EXTENTS) {
+                (sb.blocks_count() / ratio / 50).min(4096)
             } else {
                 0
             },
@@ -105,9 +106,9 @@ impl SuperState {
         self.reserved_blocks
     }
 
-    /// Blocks kept for changes of extent trees.
-    pub(crate) fn kept_blocks(&self) -> u64 {
-        self.kept_blocks
+    /// Clusters kept for changes of extent trees.
+    pub(crate) fn kept_clusters(&self) -> u64 {
+        self.kept_clusters
     }
 
     /// User and group that may use the reserved blocks.

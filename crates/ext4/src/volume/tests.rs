@@ -98,8 +98,8 @@ fn every_default_volume_opens_and_closes_clean() {
         );
         assert_eq!(after.mnt_count.get(), before.mnt_count.get() + 1, "{name}");
         assert_eq!(
-            after.free_clusters_count(),
-            before.free_clusters_count(),
+            after.free_blocks_count(),
+            before.free_blocks_count(),
             "{name}"
         );
         let again = Fs::open(device.clone(), read_only()).unwrap();

@@ -144,7 +144,8 @@ impl Fs {
         self.journal.shutdown()?;
         let now = u64::try_from(self.now().sec).unwrap_or(0);
         let no_orphans = self.orphans.file_is_empty(self.geo.block_size);
-        let (blocks, inodes) = (self.groups.free_blocks(), self.groups.free_inodes());
+        let blocks = self.groups.free_blocks() * u64::from(self.ratio());
+        let inodes = self.groups.free_inodes();
         let mut notes = self.take_notes();
         let was_valid = self.sb.was_valid;
         self.write_super(|sb| {
@@ -156,7 +157,7 @@ impl Fs {
             if no_orphans {
                 sb.set_ro_compat(sb.ro_compat() - RoCompat::ORPHAN_PRESENT);
             }
-            sb.set_free_clusters_count(blocks);
+            sb.set_free_blocks_count(blocks);
             sb.free_inodes_count.set(inodes as u32);
             sb.set_write_time(now);
         })?;

@@ -362,7 +362,7 @@ impl Fs {
         sealed?;
         block.set_verified(verified::XATTR);
         if nr == 0 {
-            body.add_blocks(1)?;
+            body.add_blocks(i64::from(run.len))?;
         }
         body.set_file_acl(run.start);
         Ok(nr != 0)
@@ -440,10 +440,10 @@ impl Fs {
         }
         let shared = self.xattr_unshare(h, nr, None)?;
         if !shared {
-            self.free_blocks(h, BlockRun { start: nr, len: 1 }, Freed::Journaled)?;
+            self.free_blocks(h, self.cluster_of(nr), Freed::Journaled)?;
         }
         body.set_file_acl(0);
-        body.add_blocks(-1)?;
+        body.add_blocks(-i64::from(self.ratio()))?;
         Ok(shared)
     }
 }

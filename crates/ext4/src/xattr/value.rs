@@ -140,12 +140,8 @@ impl Fs {
 
     /// What a value of `size` bytes in an inode of its own adds to `i_blocks` of each file that has it, in blocks.
     pub(super) fn value_charge(&self, size: u32) -> i64 {
-        let cluster = self
-            .geo
-            .block_size
-            .saturating_mul(self.geo.layout.blocks_per_cluster);
-        let clusters = size.div_ceil(cluster.max(1));
-        i64::from(clusters) * i64::from(self.geo.layout.blocks_per_cluster)
+        let clusters = size.div_ceil(self.geo.cluster_size().max(1));
+        i64::from(clusters) * i64::from(self.ratio())
     }
 
     /// What the values of `attrs` together add.

@@ -11,6 +11,7 @@ const SHAPE: Shape = Shape {
     block_size: 4096,
     mib: 24,
     extents: true,
+    cluster: 1,
 };
 const BLOCK_MAPPED: Shape = Shape {
     extents: false,
@@ -322,6 +323,21 @@ fn ordered_data_is_old_or_new_and_never_foreign() {
 #[test]
 fn journaled_writes_are_whole_or_absent() {
     crash_often(SHAPE, DataMode::Journal);
+}
+
+const CLUSTERS: Shape = Shape {
+    cluster: 4,
+    ..SHAPE
+};
+
+#[test]
+fn data_in_clusters_is_old_or_new_and_never_foreign() {
+    crash_often(CLUSTERS, DataMode::Ordered);
+}
+
+#[test]
+fn journaled_writes_in_clusters_are_whole_or_absent() {
+    crash_often(CLUSTERS, DataMode::Journal);
 }
 
 #[test]

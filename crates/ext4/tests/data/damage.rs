@@ -12,6 +12,7 @@ const SHAPE: Shape = Shape {
     block_size: 1024,
     mib: 24,
     extents: false,
+    cluster: 1,
 };
 /// Reaches into the double indirect branch.
 const BLOCKS: u64 = 600;

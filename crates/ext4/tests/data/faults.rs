@@ -12,6 +12,7 @@ const SHAPE: Shape = Shape {
     block_size: 4096,
     mib: 24,
     extents: true,
+    cluster: 1,
 };
 
 fn with_faults() -> (

@@ -1,6 +1,7 @@
 //! File data on volumes in memory: against models, in parallel, out of space, with failing devices.
 #![allow(clippy::unwrap_used, unreachable_pub)]
 
+mod clusters;
 mod crashes;
 mod damage;
 mod faults;

@@ -262,6 +262,7 @@ fn shape(small_blocks: bool, mib: u64) -> Shape {
         block_size: if small_blocks { 1024 } else { 4096 },
         mib,
         extents: true,
+        cluster: 1,
     }
 }
 
@@ -304,6 +305,13 @@ proptest! {
     fn block_mapped(ops in ops(), small: bool, journal: bool, full: bool) {
         let data = if journal { DataMode::Journal } else { DataMode::Ordered };
         let shape = Shape { extents: false, ..shape(small, 24) };
+        run(shape, data, full.then_some(700 << 10), &ops);
+    }
+
+    #[test]
+    fn in_clusters(ops in ops(), small: bool, journal: bool, full: bool, cluster in 1u32..5) {
+        let data = if journal { DataMode::Journal } else { DataMode::Ordered };
+        let shape = Shape { cluster: 1 << cluster, ..shape(small, 24) };
         run(shape, data, full.then_some(700 << 10), &ops);
     }
 

@@ -11,6 +11,7 @@ const SHAPE: Shape = Shape {
     block_size: 4096,
     mib: 64,
     extents: true,
+    cluster: 1,
 };
 
 /// Each thread works on a file of its own while others make, sync and delete theirs.

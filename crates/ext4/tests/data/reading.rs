@@ -9,6 +9,7 @@ const SHAPE: Shape = Shape {
     block_size: 4096,
     mib: 64,
     extents: true,
+    cluster: 1,
 };
 const LEN: usize = 8 << 20;
 

@@ -11,6 +11,7 @@ const SHAPE: Shape = Shape {
     block_size: 4096,
     mib: 24,
     extents: true,
+    cluster: 1,
 };
 const IMMUTABLE: u32 = 0x10;
 const APPEND: u32 = 0x20;

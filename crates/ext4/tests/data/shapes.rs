@@ -8,8 +8,13 @@ const SMALL: Shape = Shape {
     block_size: 1024,
     mib: 64,
     extents: true,
+    cluster: 1,
 };
 
+const CLUSTERS: Shape = Shape {
+    cluster: 8,
+    ..SMALL
+};
 const BLOCK_MAPPED: Shape = Shape {
     extents: false,
     ..SMALL
@@ -68,6 +73,12 @@ fn a_file_in_many_pieces_journaled() {
 }
 
 #[test]
+fn a_file_in_clusters_in_many_pieces() {
+    broken_up(CLUSTERS, DataMode::Ordered);
+    broken_up(CLUSTERS, DataMode::Journal);
+}
+
+#[test]
 fn a_block_mapped_file_in_many_pieces() {
     broken_up(BLOCK_MAPPED, DataMode::Ordered);
     broken_up(BLOCK_MAPPED, DataMode::Journal);
@@ -79,6 +90,8 @@ fn a_full_volume_gives_short_writes_then_enospc_and_space_comes_back() {
         (SMALL, DataMode::Ordered),
         (SMALL, DataMode::Journal),
         (BLOCK_MAPPED, DataMode::Ordered),
+        (CLUSTERS, DataMode::Ordered),
+        (CLUSTERS, DataMode::Journal),
     ] {
         let vol = Volume::new(shape, data);
         let f = vol.create("big");

@@ -21,6 +21,8 @@ pub struct Shape {
     pub mib: u64,
     /// Files are mapped by extents; else by indirect blocks.
     pub extents: bool,
+    /// Blocks in a cluster; 1 without `bigalloc`.
+    pub cluster: u32,
 }
 
 /// A device with an empty file system.
@@ -34,6 +36,11 @@ pub fn fresh(shape: Shape) -> MemDevice {
         let mut mkfs = Mkfs::blocks(shape.block_size).journal_mib(4);
         if !shape.extents {
             mkfs = mkfs.feature("^extents").feature("^64bit");
+        }
+        if shape.cluster > 1 {
+            mkfs = mkfs.feature("bigalloc,^resize_inode");
+            let bytes = shape.block_size * shape.cluster;
+            mkfs.args.extend(["-C".into(), bytes.to_string()]);
         }
         let image = Image::make(shape.mib << 20, &mkfs).unwrap();
         MemDevice::load(image.path()).unwrap()

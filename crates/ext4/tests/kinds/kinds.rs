@@ -12,6 +12,8 @@ pub(crate) struct Kind {
     pub(crate) preallocates: bool,
     /// Values of attributes may have inodes of their own.
     pub(crate) values: bool,
+    /// Space is given out in large pieces, which fill a small volume.
+    pub(crate) coarse: bool,
     /// The kernel here mounts it.
     pub(crate) kernel: bool,
 }
@@ -24,6 +26,7 @@ impl Kind {
             journal: true,
             preallocates: true,
             values: false,
+            coarse: false,
             kernel: true,
         }
     }
@@ -74,6 +77,7 @@ impl Kind {
     }
 
     fn not_for_the_kernel(mut self) -> Kind {
+        self.coarse = true;
         self.kernel = false;
         self
     }
@@ -135,6 +139,20 @@ pub(crate) fn kinds() -> Vec<Kind> {
         Kind::ext4("ea_inode-inline-1024", 4096, "ea_inode,inline_data")
             .inodes(1024)
             .with_values(),
+        Kind::ext4("bigalloc", 4096, "bigalloc").clusters(16384),
+        Kind::ext4("bigalloc-1k", 1024, "bigalloc,^resize_inode").clusters(8192),
+        Kind::ext4("bigalloc-of-2", 1024, "bigalloc,^metadata_csum,uninit_bg").clusters(2048),
+        Kind::ext4("bigalloc-1k-64", 1024, "bigalloc,^resize_inode,orphan_file").clusters(65536),
+        Kind::ext4(
+            "bigalloc-inline-values",
+            4096,
+            "bigalloc,ea_inode,inline_data",
+        )
+        .clusters(32768)
+        .with_values(),
+        Kind::ext4("bigalloc-no-journal", 4096, "bigalloc,^has_journal")
+            .clusters(16384)
+            .without_journal(),
         Kind::ext4("blocks-of-8k", 8192, "").not_for_the_kernel(),
         Kind::ext4("blocks-of-32k", 32768, "").not_for_the_kernel(),
         Kind::ext4("block-maps-16k", 16384, old)
@@ -146,8 +164,6 @@ pub(crate) fn kinds() -> Vec<Kind> {
 /// All that StetFS reads and does not write.
 pub(crate) fn sealed() -> Vec<Kind> {
     vec![
-        Kind::ext4("bigalloc", 4096, "bigalloc").clusters(16384),
-        Kind::ext4("bigalloc-1k", 1024, "bigalloc,^resize_inode").clusters(8192),
         Kind::ext4("verity", 4096, "verity"),
         Kind::ext4("encrypt", 4096, "encrypt"),
     ]
@@ -156,6 +172,7 @@ pub(crate) fn sealed() -> Vec<Kind> {
 impl Kind {
     fn clusters(mut self, bytes: u32) -> Kind {
         self.mkfs.args.extend(["-C".into(), bytes.to_string()]);
+        self.coarse = bytes > 16384;
         self
     }
 

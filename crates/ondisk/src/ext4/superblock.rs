@@ -397,8 +397,8 @@ impl Superblock {
         blocks_count, set_blocks_count, blocks_count_lo, blocks_count_hi);
     split!(/// Blocks reserved for the superuser.
         reserved_blocks_count, set_reserved_blocks_count, r_blocks_count_lo, r_blocks_count_hi);
-    split!(/// Free clusters (blocks, without bigalloc).
-        free_clusters_count, set_free_clusters_count, free_blocks_count_lo, free_blocks_count_hi);
+    split!(/// Free blocks, with bigalloc those of all free clusters.
+        free_blocks_count, set_free_blocks_count, free_blocks_count_lo, free_blocks_count_hi);
     time!(/// Last write, seconds.
         write_time, set_write_time, wtime, wtime_hi);
     time!(/// Last mount, seconds.

@@ -91,7 +91,7 @@ fn descriptors(v: &Volume) {
         free_clusters += u64::from(desc.free_clusters());
         free_inodes += desc.free_inodes();
     }
-    assert_eq!(free_clusters, v.sb.free_clusters_count());
+    assert_eq!(free_clusters, v.sb.free_blocks_count());
     assert_eq!(free_inodes, v.sb.free_inodes_count.get());
 }
 

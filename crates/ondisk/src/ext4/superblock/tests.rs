@@ -124,13 +124,13 @@ proptest! {
     fn counts_and_times_round_trip(blocks: u64, free: u64, time in 0u64..1 << 40) {
         let mut sb = volume();
         sb.set_blocks_count(blocks);
-        sb.set_free_clusters_count(free);
+        sb.set_free_blocks_count(free);
         sb.set_write_time(time);
         sb.update_checksum();
         let mut bytes = [0u8; SUPERBLOCK_SIZE];
         sb.encode(&mut bytes).unwrap();
         let back = Superblock::decode_unchecked(&bytes).unwrap();
-        prop_assert_eq!((back.blocks_count(), back.free_clusters_count(), back.write_time()), (blocks, free, time));
+        prop_assert_eq!((back.blocks_count(), back.free_blocks_count(), back.write_time()), (blocks, free, time));
         prop_assert!(back.verify_checksum());
     }
 

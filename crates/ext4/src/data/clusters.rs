@@ -1,0 +1,210 @@
+//! Space for file blocks, where it is given out in clusters (`bigalloc`; else a cluster is a block).
+//!
+//! Invariants:
+//! * **C1** A file's blocks keep their places in clusters: block `l` lies at block `l` mod the ratio of a cluster, and all
+//!   blocks of a logical cluster that are mapped lie in the same cluster of the volume.
+//! * **C2** A cluster belongs to a file while one of its blocks is mapped: mapping further ones takes no space, and
+//!   unmapping frees the cluster with the last one.
+//! * **C3** A block of a map, and an attribute block, has a cluster for itself.
+
+use std::ops::Range;
+
+use stetfs_journal::{BlockNr, Handle};
+use stetfs_ondisk::ext4::extent::Extent;
+
+use crate::error::{FsError, Result};
+use crate::fs::Fs;
+use crate::inode::{Inode, InodeBody};
+use crate::space::{AllocFor, BlockRun, Freed};
+
+/// Space for file blocks that are not mapped yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Space {
+    /// Where they will lie.
+    pub(super) run: BlockRun,
+    /// The clusters that were allocated for them: none when they come to lie in one that the file has (C2).
+    pub(super) new: Option<BlockRun>,
+}
+
+impl Space {
+    /// Blocks of the clusters allocated.
+    pub(super) fn taken(&self) -> i64 {
+        self.new.map_or(0, |run| i64::from(run.len))
+    }
+}
+
+impl Fs {
+    /// Blocks in a cluster.
+    pub(crate) fn ratio(&self) -> u32 {
+        self.geo.layout.blocks_per_cluster.max(1)
+    }
+
+    /// The clusters of the volume around these blocks of one.
+    pub(crate) fn cluster_of(&self, nr: BlockNr) -> BlockRun {
+        let ratio = u64::from(self.ratio());
+        BlockRun {
+            start: nr - nr.saturating_sub(self.geo.first_data_block) % ratio,
+            len: self.ratio(),
+        }
+    }
+
+    /// The logical cluster in which file block `lblk` lies.
+    fn logical_cluster(&self, lblk: u64) -> Range<u64> {
+        let ratio = u64::from(self.ratio());
+        let start = lblk - lblk % ratio;
+        start..start + ratio
+    }
+
+    /// Where the logical cluster of `lblk` lies (its first block), if one of its blocks is mapped (C1).
+    ///
+    /// # Errors
+    /// EUCLEAN when that is at no place that C1 allows, or the map is damaged.
+    fn place_of_cluster(
+        &self,
+        inode: &Inode,
+        body: &InodeBody,
+        lblk: u64,
+    ) -> Result<Option<BlockNr>> {
+        let cluster = self.logical_cluster(lblk);
+        let Some(e) = self
+            .next_extent(inode, body, cluster.start)
+            .inspect_err(|e| self.report(e))?
+            .filter(|e| u64::from(e.block) < cluster.end)
+        else {
+            return Ok(None);
+        };
+        let at = u64::from(e.block).max(cluster.start);
+        let nr = e.start.saturating_add(at - u64::from(e.block));
+        let place = self.aligned(inode, at, nr)?;
+        self.check_run(BlockRun {
+            start: place,
+            len: self.ratio(),
+        })
+        .inspect_err(|e| self.report(e))?;
+        Ok(Some(place))
+    }
+
+    /// The first block of the cluster in which file block `lblk` lies at `nr`.
+    fn aligned(&self, inode: &Inode, lblk: u64, nr: BlockNr) -> Result<BlockNr> {
+        let start = self.cluster_of(nr).start;
+        if nr - start != lblk % u64::from(self.ratio()) {
+            let detail = format!(
+                "block {lblk} of inode {} lies elsewhere in its cluster",
+                inode.ino
+            );
+            return self.noted(Err(FsError::corrupt("extent", nr, detail)));
+        }
+        Ok(start)
+    }
+
+    /// Clusters that mapping all blocks of a hole takes.
+    pub(super) fn clusters_for(
+        &self,
+        inode: &Inode,
+        body: &InodeBody,
+        hole: Range<u64>,
+    ) -> Result<u64> {
+        let ratio = u64::from(self.ratio());
+        if hole.is_empty() || ratio == 1 {
+            return Ok(hole.end.saturating_sub(hole.start));
+        }
+        let (first, last) = (hole.start / ratio, (hole.end - 1) / ratio);
+        let mut clusters = last - first + 1;
+        if self.place_of_cluster(inode, body, hole.start)?.is_some() {
+            clusters -= 1;
+        }
+        if last > first && self.place_of_cluster(inode, body, hole.end - 1)?.is_some() {
+            clusters -= 1;
+        }
+        Ok(clusters)
+    }
+
+    /// Space for up to `want` file blocks from `lblk` on, none of which is mapped: in the cluster that the file has
+    /// there, or in up to `limit` new ones; `None` when the limit is zero and one would be needed.
+    /// `credits::ALLOC_BLOCKS`; the caller has reserved the space.
+    ///
+    /// # Errors
+    /// ENOSPC; EUCLEAN.
+    pub(super) fn alloc_for(
+        &self,
+        h: &Handle<'_>,
+        inode: &Inode,
+        body: &InodeBody,
+        (lblk, want): (u32, u32),
+        limit: u64,
+        purpose: AllocFor,
+    ) -> Result<Option<Space>> {
+        let ratio = self.ratio();
+        let within = lblk % ratio;
+        let mut want = want.max(1);
+        if ratio > 1 {
+            if let Some(place) = self.place_of_cluster(inode, body, u64::from(lblk))? {
+                let run = BlockRun {
+                    start: place + u64::from(within),
+                    len: want.min(ratio - within),
+                };
+                return Ok(Some(Space { run, new: None }));
+            }
+            // The last cluster may be the file's, too, for what lies behind the hole.
+            let end = u64::from(lblk) + u64::from(want);
+            let tail = (end % u64::from(ratio)) as u32;
+            let several = within + want > ratio;
+            if tail > 0 && several && self.place_of_cluster(inode, body, end)?.is_some() {
+                want -= tail;
+            }
+        }
+        let clusters = (u64::from(within) + u64::from(want)).div_ceil(u64::from(ratio));
+        let clusters = clusters.min(limit) as u32;
+        if clusters == 0 {
+            return Ok(None);
+        }
+        let goal = self.goal_for(inode, body, lblk)?;
+        let new = self.alloc_blocks(h, inode, goal, clusters, purpose)?;
+        let run = BlockRun {
+            start: new.start + u64::from(within),
+            len: want.min(new.len - within),
+        };
+        Ok(Some(Space {
+            run,
+            new: Some(new),
+        }))
+    }
+
+    /// Frees what an extent that was just unmapped had for itself (C2), and no longer counts it.
+    /// `credits::FREE_BLOCKS` for every group that it touches.
+    ///
+    /// # Errors
+    /// EUCLEAN, see [`free_blocks`](Self::free_blocks).
+    pub(super) fn free_extent(
+        &self,
+        h: &Handle<'_>,
+        inode: &Inode,
+        body: &mut InodeBody,
+        gone: &Extent,
+        kind: Freed,
+    ) -> Result<()> {
+        let ratio = u64::from(self.ratio());
+        let (first, end) = (u64::from(gone.block), gone.logical_end());
+        let mut place = gone.start;
+        let mut clusters = first / ratio..end.div_ceil(ratio);
+        if ratio > 1 {
+            place = self.aligned(inode, first, gone.start)?;
+            let is_mapped = |lblk: u64| {
+                Ok::<bool, FsError>(self.place_of_cluster(inode, body, lblk)?.is_some())
+            };
+            if !end.is_multiple_of(ratio) && is_mapped(end - 1)? {
+                clusters.end -= 1;
+            }
+            if !clusters.is_empty() && !first.is_multiple_of(ratio) && is_mapped(first)? {
+                clusters.start += 1;
+                place += ratio;
+            }
+        }
+        if clusters.is_empty() {
+            return Ok(());
+        }
+        let len = ((clusters.end - clusters.start) * ratio) as u32;
+        self.free_blocks(h, BlockRun { start: place, len }, kind)?;
+        body.add_blocks(-i64::from(len))
+    }
+}
