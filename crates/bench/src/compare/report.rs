@@ -168,7 +168,7 @@ impl Report {
 
     fn explained(&self) -> String {
         let mut out = format!(
-            "Medians of {} rounds (× ratio to {}); (w, f, KiB): writes, flushes and KiB written at the block device per operation.\n{}\n",
+            "Medians of {} rounds (× ratio to {}); (w, f, KiB): writes, flushes and KiB written at the block device per operation, without what a journal sends home later.\n{}\n",
             self.rounds,
             self.targets.first().map_or("", String::as_str),
             self.machine

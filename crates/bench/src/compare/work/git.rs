@@ -68,6 +68,6 @@ pub(super) fn clone(target: &Target, dir: &Path, shared: &Shared) -> Result<Outc
         unit: "s",
         better: Better::Lower,
         value,
-        below: meter.below(1.0)?,
+        below: meter.below_settled(1.0)?,
     }])
 }

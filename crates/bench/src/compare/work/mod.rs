@@ -201,6 +201,12 @@ impl<'t> Meter<'t> {
         self.start.elapsed().as_secs_f64()
     }
 
+    /// As [`Meter::below`], when all that the work changed is on the device: for work that syncs nothing itself.
+    pub(super) fn below_settled(&self, operations: f64) -> Result<Below> {
+        self.target.settle()?;
+        self.below(operations)
+    }
+
     /// What happened below since the start, with so many operations. Takes some time: look at the clock first.
     pub(super) fn below(&self, operations: f64) -> Result<Below> {
         let device = self.target.device().and_then(Counters::read);

@@ -126,13 +126,12 @@ fn part(
         work()?;
     }
     let value = f64::from(times) / meter.seconds();
-    target.settle()?;
     Ok(Measured {
         title: title.to_owned(),
         unit,
         better: Better::Higher,
         value,
-        below: meter.below(f64::from(times))?,
+        below: meter.below_settled(f64::from(times))?,
     })
 }
 

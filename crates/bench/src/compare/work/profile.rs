@@ -209,7 +209,7 @@ fn run(profile: &Profile, target: &Target, dir: &Path, sizes: &Sizes) -> Result<
         unit: "ops/s",
         better: Better::Higher,
         value: operations / seconds,
-        below: meter.below(operations)?,
+        below: meter.below_settled(operations)?,
     }])
 }
 
