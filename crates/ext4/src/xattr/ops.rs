@@ -156,7 +156,13 @@ impl Fs {
         result
     }
 
-    fn remove_attribute(&self, ctx: &Ctx, ino: Ino, (index, short): (u8, &[u8])) -> Result<()> {
+    /// Does it, but for values that go with it ([`reap_values`](Self::reap_values)).
+    pub(super) fn remove_attribute(
+        &self,
+        ctx: &Ctx,
+        ino: Ino,
+        (index, short): (u8, &[u8]),
+    ) -> Result<()> {
         let inode = self.iget(ino)?;
         let mut body = inode.body.write();
         may_change(ctx, &body, index)?;

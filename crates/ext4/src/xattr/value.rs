@@ -312,3 +312,51 @@ impl InodeBody {
         self.flags().contains(InodeFlags::EA_INODE) && self.is_regular()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use stetfs_ondisk::ext4::xattr::index;
+    use stetfs_testkit::Mkfs;
+
+    use super::*;
+    use crate::testing::{ROOT, fsck, mkfs, open};
+    use crate::types::{ROOT_INO, XattrSet};
+
+    /// A commit, and a crash after it, in the moments when a value has no reference (V1).
+    #[test]
+    fn a_value_without_references_goes_at_the_next_mount() {
+        for features in ["ea_inode", "ea_inode,orphan_file"] {
+            for removed in [false, true] {
+                let device = mkfs(16, &Mkfs::blocks(1024).feature(features));
+                let fs = open(&device);
+                let made = fs.mknod(&ROOT, ROOT_INO, b"file", libc::S_IFREG | 0o644, 0, 0);
+                let ino = made.unwrap().ino;
+                fs.journal.commit_all().unwrap();
+                let before = (fs.groups.free_blocks(), fs.groups.free_inodes());
+                let value = vec![5; 20_000];
+                let inode = fs.iget(ino).unwrap();
+                let new;
+                if removed {
+                    let how = XattrSet::Any;
+                    fs.setxattr(&ROOT, ino, b"user.v", &value, how).unwrap();
+                    fs.remove_attribute(&ROOT, ino, (index::USER, b"v"))
+                        .unwrap();
+                } else {
+                    new = fs.new_value(&inode, &inode.body.read(), &value, true);
+                    assert!(new.is_ok());
+                }
+                fs.journal.commit_all().unwrap();
+                let crashed = Arc::new(device.fork());
+                let fs = open(&crashed);
+                assert_eq!(fs.orphans_finished(), 1);
+                fs.journal.commit_all().unwrap();
+                let after = (fs.groups.free_blocks(), fs.groups.free_inodes());
+                assert_eq!(before, after, "{features}, {removed}");
+                fs.unmount().unwrap();
+                fsck(&crashed);
+            }
+        }
+    }
+}

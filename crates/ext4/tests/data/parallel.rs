@@ -15,8 +15,8 @@ const SHAPE: Shape = Shape {
 };
 
 /// Each thread works on a file of its own while others make, sync and delete theirs.
-fn own_files(data: DataMode) {
-    let mut vol = Volume::new(SHAPE, data);
+fn own_files(shape: Shape, data: DataMode) {
+    let mut vol = Volume::new(shape, data);
     let threads = 6u64;
     let barrier = Barrier::new(threads as usize);
     std::thread::scope(|scope| {
@@ -82,12 +82,22 @@ fn own_files(data: DataMode) {
 
 #[test]
 fn own_files_ordered() {
-    own_files(DataMode::Ordered);
+    own_files(SHAPE, DataMode::Ordered);
 }
 
 #[test]
 fn own_files_journaled() {
-    own_files(DataMode::Journal);
+    own_files(SHAPE, DataMode::Journal);
+}
+
+#[test]
+fn own_files_in_clusters() {
+    let shape = Shape {
+        cluster: 8,
+        ..SHAPE
+    };
+    own_files(shape, DataMode::Ordered);
+    own_files(shape, DataMode::Journal);
 }
 
 /// Writers put whole records, readers must never see a mixed one; syncs run all the while.

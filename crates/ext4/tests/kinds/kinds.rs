@@ -12,6 +12,8 @@ pub(crate) struct Kind {
     pub(crate) preallocates: bool,
     /// Values of attributes may have inodes of their own.
     pub(crate) values: bool,
+    /// It is crashed with StetFS's own log, too: its data and metadata have ways of their own.
+    pub(crate) own_log: bool,
     /// Space is given out in large pieces, which fill a small volume.
     pub(crate) coarse: bool,
     /// The kernel here mounts it.
@@ -26,6 +28,7 @@ impl Kind {
             journal: true,
             preallocates: true,
             values: false,
+            own_log: false,
             coarse: false,
             kernel: true,
         }
@@ -73,6 +76,7 @@ impl Kind {
 
     fn with_values(mut self) -> Kind {
         self.values = true;
+        self.own_log = true;
         self
     }
 
@@ -173,6 +177,7 @@ impl Kind {
     fn clusters(mut self, bytes: u32) -> Kind {
         self.mkfs.args.extend(["-C".into(), bytes.to_string()]);
         self.coarse = bytes > 16384;
+        self.own_log = true;
         self
     }
 

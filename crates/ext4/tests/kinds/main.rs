@@ -17,7 +17,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, mpsc};
 
 use stetfs_block::{Log, MemDevice, Recorder, Replay};
-use stetfs_ext4::{Ctx, Fs, FsOptions};
+use stetfs_ext4::{Ctx, DataMode, Fs, FsOptions};
+use stetfs_journal::LogFormat;
+use stetfs_journal::stet::StetOptions;
 use stetfs_testkit::workload::{Plan, Section};
 use stetfs_testkit::{CaptureOptions, Image, KernelMount, LoopDev, Tree, tree};
 
@@ -245,10 +247,22 @@ fn stetfs_to_kernel(kind: &Kind) {
 
 /// What a crash leaves when any part of what was not flushed arrived.
 fn crashes(kind: &Kind) {
+    crashes_with(kind, options(false));
+    if kind.own_log && kind.journal {
+        let options = FsOptions {
+            data: DataMode::Journal,
+            log: LogFormat::Stet(StetOptions::default()),
+            ..options(false)
+        };
+        crashes_with(kind, options);
+    }
+}
+
+fn crashes_with(kind: &Kind, options: FsOptions) {
     let base = MemDevice::load(kind.make().path()).unwrap();
     let mem = Arc::new(base.fork());
     let recorder = Arc::new(Recorder::new(mem));
-    let fs = Fs::open(recorder.clone(), options(false)).unwrap();
+    let fs = Fs::open(recorder.clone(), options.clone()).unwrap();
     let mut script = Script::new(11, kind);
     // Synced trees, each with the place in the log from which on it must be there.
     let mut synced: Vec<(usize, Tree)> = Vec::new();
@@ -290,7 +304,7 @@ fn crashes(kind: &Kind) {
             MemDevice::load(image.path()).unwrap()
         };
         let mem = Arc::new(crashed);
-        let fs = Fs::open(mem.clone(), options(false)).unwrap_or_else(|e| panic!("{what}: {e}"));
+        let fs = Fs::open(mem.clone(), options.clone()).unwrap_or_else(|e| panic!("{what}: {e}"));
         for ((at, tree), dir) in synced.iter().zip(dirs) {
             if *at <= position {
                 let now = look::without_runs(look::below(&fs, dir));

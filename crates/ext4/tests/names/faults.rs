@@ -61,6 +61,13 @@ fn failed_reads_leave_no_value_half_referred_to() {
     failing(&small().feature("ea_inode"), true);
 }
 
+#[test]
+fn failed_reads_leave_no_cluster_behind() {
+    let mut mkfs = small().feature("bigalloc,^resize_inode");
+    mkfs.args.extend(["-C".into(), "2048".into()]);
+    failing(&mkfs, false);
+}
+
 fn failing(mkfs: &Mkfs, values: bool) {
     let (image, dirs) = prepared(mkfs);
     let mut failures = 0;
