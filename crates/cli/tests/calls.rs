@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::{kernel, stetfs};
-use stetfs_testkit::sys::file_ioctl;
+use stetfs_testkit::sys::{file_handle, file_ioctl, open_by_handle};
 use stetfs_testkit::{Image, Mkfs, Mounter, cmd};
 
 /// Each test on StetFS, and on the kernel's ext4 as proof of itself.
@@ -53,6 +53,8 @@ on_both! {
     /// EXT4_GOING_FLAGS_NOLOGFLUSH
     a_shutdown_at_once_keeps_what_was_synced
     shutdowns_are_the_administrators
+    /// name_to_handle_at(2), open_by_handle_at(2): what NFS servers use
+    handles_lead_to_files_the_kernel_forgot
 }
 
 /// A fresh volume, mounted.
@@ -448,4 +450,33 @@ fn shutdowns_are_the_administrators(site: &Site<'_>) -> impl FnOnce(&Site<'_>) +
     assert!(said.contains("Operation not permitted"), "{said}");
     std::fs::write(site.path("f"), "still up").unwrap();
     |site| assert_eq!(std::fs::read(site.path("f")).unwrap(), b"still up")
+}
+
+fn handles_lead_to_files_the_kernel_forgot(site: &Site<'_>) -> impl FnOnce(&Site<'_>) + use<> {
+    std::fs::create_dir(site.path("d")).unwrap();
+    for name in ["d/f", "d/gone"] {
+        std::fs::write(site.path(name), name).unwrap();
+    }
+    let handles = ["d/f", "d/gone", "d", "."].map(|name| file_handle(&site.path(name)).unwrap());
+    std::fs::remove_file(site.path("d/gone")).unwrap();
+    std::fs::rename(site.path("d"), site.path("moved")).unwrap();
+    // Mounted again, the kernel knows none of them.
+    move |site| {
+        let root = site.open_root();
+        let open = |i: usize| open_by_handle(root.as_fd(), &handles[i]);
+        let mut text = String::new();
+        open(0).unwrap().read_to_string(&mut text).unwrap();
+        assert_eq!(text, "d/f");
+        assert_eq!(open(1).unwrap_err().raw_os_error(), Some(libc::ESTALE));
+        // A new file may have the number.
+        std::fs::write(site.path("new"), "new").unwrap();
+        assert_eq!(open(1).unwrap_err().raw_os_error(), Some(libc::ESTALE));
+        for (i, name) in [(2, "moved"), (3, ".")] {
+            let (by_handle, by_name) = (open(i).unwrap(), site.path(name));
+            assert_eq!(
+                by_handle.metadata().unwrap().ino(),
+                by_name.metadata().unwrap().ino()
+            );
+        }
+    }
 }

@@ -1,7 +1,11 @@
 //! The few kernel interfaces that no safe crate wraps: loop device ioctls and the ext4 shutdown ioctl.
 
+use std::ffi::CString;
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 const LOOP_CTL_GET_FREE: libc::c_ulong = 0x4C82;
 const LOOP_CONFIGURE: libc::c_ulong = 0x4C0A;
@@ -121,4 +125,57 @@ pub fn ext4_shutdown(fd: BorrowedFd<'_>, how: Shutdown) -> io::Result<()> {
     // SAFETY: the kernel reads one u32 through the pointer and keeps nothing.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), EXT4_IOC_SHUTDOWN, &flags) })?;
     Ok(())
+}
+
+/// A file handle, as name_to_handle_at(2) gives it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[repr(C, align(8))]
+pub struct FileHandle {
+    bytes: u32,
+    kind: i32,
+    handle: [u8; 128],
+}
+
+/// The handle of what `path` names.
+///
+/// # Errors
+/// What the kernel says; EOPNOTSUPP where there are no handles.
+pub fn file_handle(path: &Path) -> io::Result<FileHandle> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let mut handle = FileHandle {
+        bytes: 128,
+        kind: 0,
+        handle: [0; 128],
+    };
+    let mut mount = 0;
+    // SAFETY: the kernel writes to `handle` no more than `bytes` says it has, and to `mount`; it reads
+    // the path up to its NUL.
+    check(unsafe {
+        libc::name_to_handle_at(
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            (&raw mut handle).cast(),
+            &raw mut mount,
+            0,
+        )
+    })?;
+    Ok(handle)
+}
+
+/// Opens for reading what a handle of the file system that holds `mount` leads to.
+///
+/// # Errors
+/// ESTALE when there is no such file any more.
+pub fn open_by_handle(mount: BorrowedFd<'_>, handle: &FileHandle) -> io::Result<File> {
+    let mut handle = handle.clone();
+    // SAFETY: the kernel reads the handle's head and as many bytes as that says, which are there.
+    let fd = check(unsafe {
+        libc::open_by_handle_at(
+            mount.as_raw_fd(),
+            (&raw mut handle).cast(),
+            libc::O_RDONLY | libc::O_CLOEXEC,
+        )
+    })?;
+    // SAFETY: the descriptor is new and nobody else's.
+    Ok(unsafe { File::from_raw_fd(fd) })
 }

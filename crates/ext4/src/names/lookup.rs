@@ -1,6 +1,7 @@
 //! Finding an inode by name.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::checks::{check_dir, check_name, errno};
 use crate::error::{FsError, Result};
@@ -10,17 +11,20 @@ use crate::types::{Attr, Ino};
 
 impl Fs {
     /// Finds `name` in the directory `parent`. On success the inode counts one more lookup, which
-    /// [`Fs::forget`] takes back. `.` and `..` work too.
+    /// [`Fs::forget`] takes back. `.` and `..` work too, `.` of any inode: so the kernel finds again what
+    /// it has a file handle of.
     ///
     /// # Errors
     /// ENOENT, ENOTDIR, ENAMETOOLONG; EUCLEAN for damage.
     pub fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Attr> {
         check_name(name)?;
         let dir = self.iget(parent)?;
+        if name == b"." {
+            return self.known(&dir);
+        }
         let body = dir.body.read();
         check_dir(&body)?;
         let ino = match name {
-            b"." => parent,
             b".." => self.dir_parent(&dir, &body)?,
             _ => match self.dir_find(&dir, &body, name)? {
                 Some(found) => found.ino,
@@ -31,13 +35,23 @@ impl Fs {
         let inode = self.entry_inode(&dir, ino)?;
         self.count_lookup(inode.ino);
         drop(body);
-        match self.attr(&inode) {
-            Ok(attr) => Ok(attr),
-            Err(e) => {
-                self.forget(ino, 1);
-                Err(e)
-            }
+        self.counted(&inode)
+    }
+
+    /// Attributes of an inode whose number is known, counting a lookup.
+    fn known(&self, inode: &Inode) -> Result<Attr> {
+        self.count_lookup(inode.ino);
+        // Deleted before it was counted.
+        if inode.dead.load(Ordering::Acquire) {
+            self.forget(inode.ino, 1);
+            return errno(libc::ESTALE);
         }
+        self.counted(inode)
+    }
+
+    /// Attributes of an inode of which a lookup was counted; not if they cannot be had.
+    fn counted(&self, inode: &Inode) -> Result<Attr> {
+        self.attr(inode).inspect_err(|_| self.forget(inode.ino, 1))
     }
 
     /// The inode that an entry of a locked directory names. One that is free or was never used is
