@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{kernel, stetfs};
 use stetfs_testkit::sys::{file_handle, file_ioctl, open_by_handle};
@@ -55,6 +56,8 @@ on_both! {
     shutdowns_are_the_administrators
     /// name_to_handle_at(2), open_by_handle_at(2): what NFS servers use
     handles_lead_to_files_the_kernel_forgot
+    /// io_uring with O_DIRECT, beside reads through the page cache
+    direct_writes_are_seen_by_cached_reads
 }
 
 /// A fresh volume, mounted.
@@ -479,4 +482,51 @@ fn handles_lead_to_files_the_kernel_forgot(site: &Site<'_>) -> impl FnOnce(&Site
             );
         }
     }
+}
+
+/// A page that is read into the cache while a direct write is under way is not what later reads get.
+fn direct_writes_are_seen_by_cached_reads(site: &Site<'_>) -> impl FnOnce(&Site<'_>) + use<> {
+    use io_uring::{IoUring, opcode, types};
+    const LEN: usize = 64 << 10;
+    const PAGE: usize = 4096;
+    let path = site.path("f");
+    std::fs::write(&path, vec![0; LEN]).unwrap();
+    let mut options = File::options();
+    options.write(true).custom_flags(libc::O_DIRECT);
+    let direct = options.open(&path).unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let file = File::open(&path).unwrap();
+                let mut bytes = vec![0; LEN];
+                while !stop.load(Ordering::Relaxed) {
+                    file.read_exact_at(&mut bytes, 0).unwrap();
+                }
+            });
+        }
+        let cached = File::open(&path).unwrap();
+        let mut ring = IoUring::new(4).unwrap();
+        // O_DIRECT wants whole pages.
+        let mut room = vec![0; LEN + PAGE];
+        let skip = room.as_ptr().align_offset(PAGE);
+        let mut stale = 0;
+        for round in 0..2000u32 {
+            let value = (round % 251) as u8 + 1;
+            room[skip..skip + LEN].fill(value);
+            let buf = &room[skip..skip + LEN];
+            let fd = types::Fd(direct.as_raw_fd());
+            let write = opcode::Write::new(fd, buf.as_ptr(), LEN as u32).build();
+            // SAFETY: buffer and descriptor live, unchanged, until the completion is waited for below.
+            unsafe { ring.submission().push(&write) }.unwrap();
+            ring.submit_and_wait(1).unwrap();
+            assert_eq!(ring.completion().next().unwrap().result(), LEN as i32);
+            let mut got = vec![0; LEN];
+            cached.read_exact_at(&mut got, 0).unwrap();
+            stale += u32::from(got != buf);
+        }
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(stale, 0, "reads of what was before the write");
+    });
+    |_| {}
 }

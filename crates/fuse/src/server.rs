@@ -154,6 +154,7 @@ impl Server {
         let fs = Arc::new(VolumeFs::new(volume, options.volume));
         let session_options = SessionOptions {
             writeback_cache: options.writeback_cache,
+            async_dio: options.volume.direct_io,
             io_uring,
         };
         let take_down = |e: std::io::Error| {

@@ -35,6 +35,7 @@ impl Service {
         };
         let options = SessionOptions {
             writeback_cache: false,
+            async_dio: false,
             io_uring: false,
         };
         let session = Session::start(fs, fuse, options).map_err(take_down)?;

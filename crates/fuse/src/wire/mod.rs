@@ -38,7 +38,6 @@ const WANTED: u64 = init::ASYNC_READ
     | init::HAS_IOCTL_DIR
     | init::DO_READDIRPLUS
     | init::READDIRPLUS_AUTO
-    | init::ASYNC_DIO
     | init::PARALLEL_DIROPS
     | init::POSIX_ACL
     | init::MAX_PAGES
@@ -75,6 +74,9 @@ pub(crate) struct Session<F> {
 pub(crate) struct SessionOptions {
     /// Ask for the write-back cache.
     pub(crate) writeback_cache: bool,
+    /// Direct writes of asynchronous I/O are not waited for. After the last of them the kernel does not forget what
+    /// somebody read into its page cache meanwhile: only where no file is cached.
+    pub(crate) async_dio: bool,
     /// Take requests by io_uring, if the kernel offers it.
     pub(crate) io_uring: bool,
 }
@@ -107,6 +109,9 @@ impl<F: FileSystem> Session<F> {
         }
         let offered = u64::from(arg.flags) | u64::from(arg.flags2) << 32;
         let mut wanted = WANTED;
+        if options.async_dio {
+            wanted |= init::ASYNC_DIO;
+        }
         if options.writeback_cache {
             wanted |= init::WRITEBACK_CACHE;
         }
