@@ -56,6 +56,8 @@ on_both! {
     shutdowns_are_the_administrators
     /// name_to_handle_at(2), open_by_handle_at(2): what NFS servers use
     handles_lead_to_files_the_kernel_forgot
+    /// fallocate(2)
+    allocating_takes_privileges_away
     /// io_uring with O_DIRECT, beside reads through the page cache
     direct_writes_are_seen_by_cached_reads
 }
@@ -528,5 +530,22 @@ fn direct_writes_are_seen_by_cached_reads(site: &Site<'_>) -> impl FnOnce(&Site<
         stop.store(true, Ordering::Relaxed);
         assert_eq!(stale, 0, "reads of what was before the write");
     });
+    |_| {}
+}
+
+/// Whoever may write a set-user-id program, but is not root, makes it an ordinary one; also without a write.
+fn allocating_takes_privileges_away(site: &Site<'_>) -> impl FnOnce(&Site<'_>) + use<> {
+    let mode = |name: &str| site.path(name).metadata().unwrap().mode() & 0o7777;
+    for (name, how) in [("a", "-l"), ("p", "-pl"), ("z", "-zl")] {
+        for (user, left) in [("65534", 0o777), ("0", 0o6777)] {
+            std::fs::write(site.path(name), vec![1; 10_000]).unwrap();
+            std::fs::set_permissions(site.path(name), PermissionsExt::from_mode(0o6777)).unwrap();
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid", user, "--clear-groups", "fallocate", "-o", "4096"]);
+            command.args([how, "4096", name]);
+            cmd::run(command.current_dir(site.root)).unwrap();
+            assert_eq!(mode(name), left, "fallocate {how} by {user}");
+        }
+    }
     |_| {}
 }

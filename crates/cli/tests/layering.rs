@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Who may import whom. `stetfs-` is left out.
-const MAY_IMPORT: [(&str, &[&str]); 12] = [
+const MAY_IMPORT: [(&str, &[&str]); 13] = [
     ("ondisk", &[]),
     ("sync", &[]),
     ("block", &[]),
@@ -24,6 +24,10 @@ const MAY_IMPORT: [(&str, &[&str]); 12] = [
     (
         "crash",
         &["stetfs", "fuse", "ondisk", "block", "flash", "testkit"],
+    ),
+    (
+        "fuzzing",
+        &["stetfs", "ondisk", "block", "journal", "crash", "testkit"],
     ),
     ("testkit", &[]),
 ];

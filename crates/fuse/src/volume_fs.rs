@@ -465,8 +465,20 @@ impl FileSystem for VolumeFs {
 
     fn fallocate(&self, ctx: &Ctx, fh: Fh, mode: FallocateMode, offset: u64, len: u64, done: Done) {
         let fs = open!(self, done);
-        let file = self.file(fh);
-        done(file.and_then(|file| fs.fallocate(ctx, &file, mode, offset, len)));
+        let changed = self.file(fh).and_then(|file| {
+            // The kernel does not say whether it is to happen, as it does for writes.
+            let kill = ctx.uid != 0 && fs.getattr(file.ino())?.mode & SUID_SGID != 0;
+            if kill {
+                let set = SetAttr {
+                    kill_suidgid: true,
+                    ..Default::default()
+                };
+                fs.setattr(ctx, file.ino(), &set)?;
+                self.attributes_changed(file.ino());
+            }
+            fs.fallocate(ctx, &file, mode, offset, len)
+        });
+        done(changed);
     }
 
     fn seek(&self, fh: Fh, offset: u64, what: SeekWhat, done: Done<u64>) {

@@ -10,9 +10,7 @@
 mod common;
 mod hostile {
     pub(crate) mod damage;
-    pub(crate) mod images;
     pub(crate) mod memory;
-    pub(crate) mod visit;
 }
 
 use std::panic::{self, AssertUnwindSafe};
@@ -23,11 +21,11 @@ use std::time::{Duration, Instant};
 
 use common::{number, watchdog};
 use hostile::damage::damage;
-use hostile::images::{Image, images};
 use hostile::memory;
-use hostile::visit::{change, wander};
 use stetfs::{Fs, FsOptions, OnError, Preset};
 use stetfs_crash::volume::options;
+use stetfs_fuzzing::images::{Image, images};
+use stetfs_fuzzing::visit::{change, wander};
 
 #[global_allocator]
 static MEMORY: memory::Counting = memory::Counting;

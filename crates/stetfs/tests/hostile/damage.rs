@@ -3,7 +3,7 @@
 use stetfs::{BlockDevice, MemDevice};
 use stetfs_ondisk::ext4::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
 
-use super::images::Image;
+use stetfs_fuzzing::images::Image;
 
 /// Damages a device in up to four places. Checksums of the superblock are put right again half of the
 /// time.

@@ -11,12 +11,15 @@ use stetfs::{
 
 /// What was found.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
-    pub(crate) dirs: Vec<Ino>,
-    pub(crate) files: Vec<Ino>,
+pub struct Found {
+    /// Directories.
+    pub dirs: Vec<Ino>,
+    /// Regular files.
+    pub files: Vec<Ino>,
     /// A directory and a name in it.
-    pub(crate) names: Vec<(Ino, Vec<u8>)>,
-    pub(crate) errors: Vec<String>,
+    pub names: Vec<(Ino, Vec<u8>)>,
+    /// What went wrong, for people.
+    pub errors: Vec<String>,
 }
 
 /// Inodes to look at, at most.
@@ -33,7 +36,7 @@ impl Found {
 }
 
 /// Goes through all names that can be reached, and reads what they lead to.
-pub(crate) fn wander(fs: &Arc<Fs>, rng: &mut fastrand::Rng) -> Found {
+pub fn wander(fs: &Arc<Fs>, rng: &mut fastrand::Rng) -> Found {
     let mut found = Found::default();
     let mut todo = vec![ROOT_INO];
     let mut known = BTreeSet::from([ROOT_INO]);
@@ -140,7 +143,7 @@ fn read_parts(fs: &Arc<Fs>, ino: Ino, size: u64, found: &mut Found, rng: &mut fa
 }
 
 /// Does a little of everything; most of it may fail.
-pub(crate) fn change(fs: &Arc<Fs>, found: &Found, rng: &mut fastrand::Rng) {
+pub fn change(fs: &Arc<Fs>, found: &Found, rng: &mut fastrand::Rng) {
     let ctx = Ctx::default();
     for i in 0..30 {
         let dir = rng.choice(&found.dirs).copied().unwrap_or(ROOT_INO);

@@ -14,13 +14,15 @@ use stetfs_crash::volume::{mke2fs, options};
 use stetfs_crash::workload::{Generator, Op, Script, Session};
 
 /// A volume, and where its metadata lies.
-pub(crate) struct Image {
-    pub(crate) name: String,
-    pub(crate) device: Arc<MemDevice>,
+pub struct Image {
+    /// For messages.
+    pub name: String,
+    /// What holds it.
+    pub device: Arc<MemDevice>,
     /// Bytes in a block.
-    pub(crate) block: u64,
+    pub block: u64,
     /// Kinds of metadata: blocks of each.
-    pub(crate) targets: Vec<Vec<u64>>,
+    pub targets: Vec<Vec<u64>>,
 }
 
 /// Names, blocks in bytes and features of the images; a dirty journal or a clean one.
@@ -32,7 +34,8 @@ const IMAGES: [(&str, u32, &str, bool); 5] = [
     ("checksums", 1024, "metadata_csum,64bit", true),
 ];
 
-pub(crate) fn images() -> Vec<Image> {
+/// All of them.
+pub fn images() -> Vec<Image> {
     let tree = Scratch::new("tree").unwrap();
     plant(tree.path());
     IMAGES
@@ -76,6 +79,16 @@ fn plant(root: &Path) {
     }
 }
 
+/// A volume with a log of the preset's format to be replayed.
+pub fn with_log(preset: Preset) -> Arc<MemDevice> {
+    let scratch = Scratch::new("img").unwrap();
+    let path = scratch.path().join("image");
+    fs::File::create(&path).unwrap().set_len(20 << 20).unwrap();
+    let journal = if preset.is_jbd2() { "size=1" } else { "size=4" };
+    mke2fs(&path, &["-b", "1024", "-N", "1024", "-J", journal]).unwrap();
+    leave_dirty(&MemDevice::load(&path).unwrap(), preset)
+}
+
 fn make(name: &str, block: u32, features: &str, dirty: bool, tree: &Path) -> Image {
     let scratch = Scratch::new("img").unwrap();
     let path = scratch.path().join("image");
@@ -101,7 +114,7 @@ fn make(name: &str, block: u32, features: &str, dirty: bool, tree: &Path) -> Ima
     mke2fs(&path, &args).unwrap();
     let clean = Arc::new(MemDevice::load(&path).unwrap());
     let device = if dirty {
-        leave_dirty(&clean)
+        leave_dirty(&clean, Preset::Data)
     } else {
         Arc::clone(&clean)
     };
@@ -115,16 +128,16 @@ fn make(name: &str, block: u32, features: &str, dirty: bool, tree: &Path) -> Ima
 }
 
 /// Works on the volume until there is a lot in the journal, and orphans, and stops there.
-fn leave_dirty(clean: &MemDevice) -> Arc<MemDevice> {
+fn leave_dirty(clean: &MemDevice, preset: Preset) -> Arc<MemDevice> {
     let device = Arc::new(clean.fork());
-    let fs = stetfs_crash::volume::open(&device, &options(Preset::Data)).unwrap();
+    let fs = stetfs_crash::volume::open(&device, &options(preset)).unwrap();
     let made = fs
         .mkdir(&Default::default(), stetfs::ROOT_INO, b"work", 0o755, 0)
         .unwrap();
     fs.forget(made.ino, 1);
     let mut session = Session::new(&fs, "work").unwrap();
     let mut generator = Generator::new(9);
-    let mut script = Script::of([], 1024, Preset::Data);
+    let mut script = Script::of([], 1024, preset);
     for _ in 0..150 {
         let op = generator.next(script.states.last().unwrap());
         session.run(&op).unwrap();

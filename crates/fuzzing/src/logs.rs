@@ -1,0 +1,76 @@
+//! Logs of both formats: read record by record, and replayed. Checksums are not looked at, as the fuzzer could not
+//! get past them.
+
+use std::sync::{Arc, OnceLock};
+
+use stetfs::{BlockDevice, MemDevice, Preset};
+use stetfs_journal::{Canary, Log};
+
+use crate::Input;
+use crate::images::with_log;
+
+const BLOCK: u64 = 1024;
+const PATCHES: usize = 64;
+/// Records to look at, at most: there are no more blocks in a log.
+const RECORDS: usize = 1 << 16;
+
+/// A volume and where its log is: first block and number of blocks.
+struct Base {
+    device: Arc<MemDevice>,
+    log: (u64, u64),
+}
+
+/// Finds the log by its superblock: magic number, type 4; then length in blocks.
+fn base(preset: Preset) -> Base {
+    let device = with_log(preset);
+    let mut block = vec![0; BLOCK as usize];
+    let blocks = device.size() / BLOCK;
+    let found = (0..blocks).find_map(|nr| {
+        device.read(nr * BLOCK, &mut block).unwrap();
+        let field = |at: usize| u32::from_be_bytes(block[at..at + 4].try_into().unwrap());
+        (field(0) == 0xc03b_3998 && field(4) == 4).then(|| (nr, u64::from(field(16))))
+    });
+    Base {
+        device,
+        log: found.expect("the volume has a log"),
+    }
+}
+
+/// The bytes choose a format, and then places in the log and what is put there: block, offset, length, content.
+pub fn run(bytes: &[u8]) {
+    static BASES: OnceLock<[Base; 2]> = OnceLock::new();
+    let bases = BASES.get_or_init(|| [base(Preset::Data), base(Preset::Ldj)]);
+    let mut input = Input::new(bytes);
+    let how = input.byte();
+    let base = &bases[usize::from(how & 1)];
+    let device = Arc::new(base.device.fork());
+    let (first, blocks) = base.log;
+    for _ in 0..PATCHES {
+        if input.is_empty() {
+            break;
+        }
+        let nr = first + u64::from(input.word()) % blocks;
+        let offset = u64::from(input.word()) % BLOCK;
+        let len = usize::from(input.byte()).min((BLOCK - offset) as usize);
+        device.write(nr * BLOCK + offset, input.take(len)).unwrap();
+    }
+    let canary = Canary {
+        skip_checksums: how & 2 == 0,
+        ..Canary::default()
+    };
+    let volume = device.size() / BLOCK;
+    let Ok(log) = Log::open(device, BLOCK as u32, &[base.log], canary) else {
+        return;
+    };
+    let mut records = 0;
+    let _ = log.walk(&mut |_| {
+        records += 1;
+        assert!(records < RECORDS, "a log without an end");
+        Ok(())
+    });
+    let _ = log.recover(volume, true, &mut |_, _| {});
+    if log.recover(volume, false, &mut |_, _| {}).is_ok() {
+        let again = log.reopen().expect("a log that was replayed is sound");
+        assert!(!again.is_dirty(), "a log that was replayed is empty");
+    }
+}
