@@ -24,6 +24,23 @@ pub(crate) fn is_admin(ctx: &Ctx) -> bool {
             .is_ok_and(|status| effective(&status) >> SYS_ADMIN & 1 == 1)
 }
 
+/// Whether the caller is in the group. One that is gone is in its own only.
+pub(crate) fn in_group(ctx: &Ctx, gid: u32) -> bool {
+    ctx.gid == gid
+        || std::fs::read_to_string(format!("/proc/{}/status", ctx.pid))
+            .is_ok_and(|status| groups(&status).any(|group| group == gid))
+}
+
+/// The supplementary groups in the text of `/proc/PID/status`.
+fn groups(status: &str) -> impl Iterator<Item = u32> {
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("Groups:"))
+        .unwrap_or_default()
+        .split_whitespace()
+        .filter_map(|group| group.parse().ok())
+}
+
 /// The effective capabilities in the text of `/proc/PID/status`.
 fn effective(status: &str) -> u64 {
     status
@@ -42,6 +59,9 @@ mod tests {
         assert_eq!(effective("Uid:\t0\nCapEff:\t0000000000200001\n"), 0x20_0001);
         assert_eq!(effective("CapEff:\tnonsense\n"), 0);
         assert_eq!(effective(""), 0);
+        let status = "Gid:\t1\t1\nGroups:\t4 24 1000 \n";
+        assert_eq!(groups(status).collect::<Vec<_>>(), [4, 24, 1000]);
+        assert_eq!(groups("").count(), 0);
         let gone = Ctx {
             pid: u32::MAX,
             ..Ctx::default()

@@ -467,13 +467,17 @@ impl FileSystem for VolumeFs {
         let fs = open!(self, done);
         let changed = self.file(fh).and_then(|file| {
             // The kernel does not say whether it is to happen, as it does for writes.
-            let kill = ctx.uid != 0 && fs.getattr(file.ino())?.mode & SUID_SGID != 0;
-            if kill {
+            let attr = fs.getattr(file.ino())?;
+            if ctx.uid != 0 && attr.mode & SUID_SGID != 0 {
+                let outside = attr.mode & libc::S_ISGID != 0 && !caller::in_group(ctx, attr.gid);
                 let set = SetAttr {
                     kill_suidgid: true,
                     ..Default::default()
                 };
                 fs.setattr(ctx, file.ino(), &set)?;
+                if outside {
+                    take_sgid(&fs, ctx, file.ino())?;
+                }
                 self.attributes_changed(file.ino());
             }
             fs.fallocate(ctx, &file, mode, offset, len)
