@@ -45,30 +45,37 @@ fn atime(path: &Path) -> (i64, i64) {
 
 #[test]
 fn discard_gives_back_what_is_deleted() {
-    for mounter in both("discard") {
-        let what = mounter.name();
-        let image = image();
-        let mounted = mounter.mount(image.path()).unwrap();
-        let path = mounted.path().join("large");
-        let mut data = vec![0; 40 << 20];
-        fastrand::Rng::with_seed(7).fill(&mut data);
-        std::fs::write(&path, &data).unwrap();
-        std::fs::write(mounted.path().join("stays"), &data[..1 << 20]).unwrap();
-        sync(mounted.path());
-        let full = used(&image);
-        std::fs::remove_file(&path).unwrap();
-        sync(mounted.path());
-        // The kernel discards after the commit, in the background.
-        wait_until(&format!("{what}: the discard"), || {
-            used(&image) + (35 << 20) < full
-        });
-        assert!(std::fs::read(mounted.path().join("stays")).unwrap() == data[..1 << 20]);
-        mounted.umount().unwrap();
-        image.e2fsck_fn().unwrap();
-        let mounted = mounter.mount(image.path()).unwrap();
-        assert!(std::fs::read(mounted.path().join("stays")).unwrap() == data[..1 << 20]);
-        mounted.umount().unwrap();
+    let clusters = || Mkfs::new().feature("bigalloc").feature("^resize_inode");
+    for mkfs in [Mkfs::new, clusters] {
+        for mounter in both("discard") {
+            discards(&mounter, &mkfs());
+        }
     }
+}
+
+fn discards(mounter: &Mounter, mkfs: &Mkfs) {
+    let what = mounter.name();
+    let image = Image::make(128 << 20, mkfs).unwrap();
+    let mounted = mounter.mount(image.path()).unwrap();
+    let path = mounted.path().join("large");
+    let mut data = vec![0; 40 << 20];
+    fastrand::Rng::with_seed(7).fill(&mut data);
+    std::fs::write(&path, &data).unwrap();
+    std::fs::write(mounted.path().join("stays"), &data[..1 << 20]).unwrap();
+    sync(mounted.path());
+    let full = used(&image);
+    std::fs::remove_file(&path).unwrap();
+    sync(mounted.path());
+    // The kernel discards after the commit, in the background.
+    wait_until(&format!("{what}: the discard"), || {
+        used(&image) + (35 << 20) < full
+    });
+    assert!(std::fs::read(mounted.path().join("stays")).unwrap() == data[..1 << 20]);
+    mounted.umount().unwrap();
+    image.e2fsck_fn().unwrap();
+    let mounted = mounter.mount(image.path()).unwrap();
+    assert!(std::fs::read(mounted.path().join("stays")).unwrap() == data[..1 << 20]);
+    mounted.umount().unwrap();
 }
 
 #[test]

@@ -1,18 +1,21 @@
 //! Telling the device of blocks as they become free (`discard`).
 
 use crate::fs::Fs;
-use crate::types::BlockNr;
 
 impl Fs {
-    /// Discards `len` blocks that a valid transaction freed and that cannot be allocated yet. A device
-    /// that fails at this has lost nothing: it is told, and that is all.
-    pub(super) fn discard_freed(&self, start: BlockNr, len: u64) {
+    /// Discards `len` clusters of a group, which a valid transaction freed and which cannot be allocated
+    /// yet. A device that fails at this has lost nothing: it is told, and that is all.
+    pub(super) fn discard_freed(&self, group: u32, bit: u32, len: u32) {
         if !self.opts.discard {
             return;
         }
+        let layout = &self.geo.layout;
+        let ratio = u64::from(self.ratio());
+        let start = layout.group_first_block(group) + u64::from(bit) * ratio;
+        // The volume's last cluster may be shorter.
+        let end = (start + u64::from(len) * ratio).min(layout.valid_blocks().end);
         let size = u64::from(self.geo.block_size);
-        let device = self.cache.device();
-        if let Err(e) = device.discard(start * size..(start + len) * size) {
+        if let Err(e) = self.cache.device().discard(start * size..end * size) {
             tracing::warn!("free blocks could not be discarded: {e}");
         }
     }

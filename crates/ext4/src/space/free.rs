@@ -98,8 +98,7 @@ impl Fs {
 
     /// The transaction that freed these blocks is valid: they can be handed out (invariant S2).
     fn blocks_are_free(&self, group: u32, bit: u32, len: u32) {
-        let first = self.geo.layout.group_first_block(group) + BlockNr::from(bit);
-        self.discard_freed(first, u64::from(len));
+        self.discard_freed(group, bit, len);
         let Ok(mut guard) = self.groups.lock(group) else {
             return;
         };
