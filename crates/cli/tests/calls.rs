@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
@@ -14,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{kernel, stetfs};
 use stetfs_testkit::sys::{file_handle, file_ioctl, open_by_handle};
-use stetfs_testkit::{Image, Mkfs, Mounter, cmd};
+use stetfs_testkit::{Image, Mkfs, Mounted, Mounter, cmd};
 
 /// Each test on StetFS, and on the kernel's ext4 as proof of itself.
 macro_rules! on_both {
@@ -66,6 +67,18 @@ on_both! {
 struct Site<'a> {
     root: &'a Path,
     image: &'a Path,
+    /// The volume was shut down: it has a journal to be replayed.
+    down: Cell<bool>,
+}
+
+impl<'a> Site<'a> {
+    fn new(mounted: &'a Mounted, image: &'a Image) -> Site<'a> {
+        Site {
+            root: mounted.path(),
+            image: image.path(),
+            down: Cell::new(false),
+        }
+    }
 }
 
 impl Site<'_> {
@@ -84,17 +97,16 @@ fn on<Again: FnOnce(&Site<'_>)>(mounter: &Mounter, check: fn(&Site<'_>) -> Again
     let mounted = mounter.mount(image.path()).unwrap();
     // Others get in.
     std::fs::set_permissions(mounted.path(), PermissionsExt::from_mode(0o755)).unwrap();
-    let again = check(&Site {
-        root: mounted.path(),
-        image: image.path(),
-    });
+    let site = Site::new(&mounted, &image);
+    let again = check(&site);
+    let down = site.down.get();
     mounted.umount().unwrap();
+    if down {
+        mounter.recover(image.path()).unwrap();
+    }
     image.e2fsck_fn().unwrap();
     let mounted = mounter.mount(image.path()).unwrap();
-    again(&Site {
-        root: mounted.path(),
-        image: image.path(),
-    });
+    again(&Site::new(&mounted, &image));
     mounted.umount().unwrap();
     image.e2fsck_fn().unwrap();
 }
@@ -394,6 +406,7 @@ fn write_and_shut_down(site: &Site<'_>, how: u32) {
     let mut open = File::create(site.path("late")).unwrap();
     open.write_all(&vec![2; 100_000]).unwrap();
     shut_down(site, how).unwrap();
+    site.down.set(true);
     // Once more is no mistake.
     shut_down(site, how).unwrap();
     let eio = |what: &str, result: std::io::Result<()>| {

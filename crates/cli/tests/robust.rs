@@ -188,7 +188,7 @@ fn the_device_fails_at_any_request() {
                 failed += u64::from(fail_at(&image, op, after, times));
             }
         }
-        assert!(failed > 4, "{op}: {failed} failures were seen");
+        assert!(failed >= 3, "{op}: {failed} failures were seen");
     }
     for after in [0, 3, 20] {
         fail_at(&image, Op::Read, after, u64::MAX);
