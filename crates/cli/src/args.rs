@@ -132,11 +132,14 @@ pub(crate) struct MountArgs {
 const OPTIONS: &str = "\
 Options, separated by commas:
   ro, rw                    read only, or not
-  journal=ordered|data|writeback|ldj
+  journal=ordered|data|writeback|ldj|ijournal
                             the journal preset (also data=ordered|journal|writeback)
   compress=none|lz4|zstd|auto
                             with ldj: how the log is compressed (lz4)
   chunk=SIZE                with ldj: bytes compressed at once (128K)
+  sync=file|compound        with ijournal or ldj: what makes a synced file durable: a record of its own,
+                            or a commit of all that changed
+  lanes=N                   with sync=file: lanes for such records (the processors, at most 8)
   trim=off|discard|zero     with ldj: what is done with log space that is free again (off)
   commit=SECONDS            longest time until a change is committed by itself (5)
   cache=SIZE                memory for the cache, e.g. 512M (an eighth of it all, 64M to 1G)

@@ -16,6 +16,7 @@ pub(crate) struct Options {
     pub(crate) compression: Option<Compression>,
     pub(crate) chunk: Option<u32>,
     pub(crate) trim: Option<Trim>,
+    pub(crate) file_lanes: Option<u16>,
     pub(crate) commit_secs: Option<u32>,
     pub(crate) cache_bytes: Option<u64>,
     pub(crate) atime: Option<Atime>,
@@ -141,7 +142,7 @@ fn apply(
         "norecovery" | "noload" => flag(&mut |o| o.no_recovery = true),
         "direct_io" => flag(&mut |o| o.direct_io = true),
         "writeback_cache" => flag(&mut |o| o.writeback_cache = true),
-        "sync" => flag(&mut |o| o.sync = true),
+        "sync" if value.is_none() => flag(&mut |o| o.sync = true),
         "dirsync" => flag(&mut |o| o.dirsync = true),
         "nobarrier" => flag(&mut |o| o.no_barrier = true),
         "journal_async_commit" => flag(&mut |o| o.async_commit = true),
@@ -163,6 +164,12 @@ fn apply(
         ),
         "compress" => set(&mut o.compression, required(value, str::parse).map(Some)),
         "chunk" => set(&mut o.chunk, required(value, stetfs::size::chunk).map(Some)),
+        "sync" => match value {
+            Some("file") => set(&mut o.file_lanes, Ok(Some(stetfs::file_lanes()))),
+            Some("compound") => set(&mut o.file_lanes, Ok(Some(0))),
+            _ => Err("is file or compound".to_owned()),
+        },
+        "lanes" => set(&mut o.file_lanes, required(value, lanes).map(Some)),
         "trim" => set(&mut o.trim, required(value, str::parse).map(Some)),
         "commit" => set(&mut o.commit_secs, required(value, number).map(Some)),
         "cache" => set(
@@ -198,6 +205,13 @@ fn number(v: &str) -> std::result::Result<u32, String> {
     v.parse().map_err(|_| "is a number".to_owned())
 }
 
+fn lanes(v: &str) -> std::result::Result<u16, String> {
+    match v.parse() {
+        Ok(n @ 1..=64) => Ok(n),
+        _ => Err("is a number from 1 to 64".to_owned()),
+    }
+}
+
 fn threads(v: &str) -> std::result::Result<usize, String> {
     match v.parse() {
         Ok(n @ 1..=256) => Ok(n),
@@ -224,10 +238,13 @@ impl Options {
             ));
         }
         let preset = self.preset.unwrap_or_default();
-        let own_log = self.compression.is_some() || self.chunk.is_some() || self.trim.is_some();
+        let own_log = self.compression.is_some()
+            || self.chunk.is_some()
+            || self.trim.is_some()
+            || self.file_lanes.is_some_and(|n| n > 0);
         if preset.is_jbd2() && own_log {
             return Err(bad(format!(
-                "compress, chunk and trim need a preset with StetFS's own log, such as journal=ldj, not {preset}"
+                "compress, chunk, trim, lanes and sync=file need a preset with StetFS's own log, such as journal=ldj or journal=ijournal, not {preset}"
             )));
         }
         let defaults = FsOptions::default();
@@ -255,6 +272,7 @@ impl Options {
             compression: self.compression,
             chunk: self.chunk,
             trim: self.trim,
+            file_lanes: self.file_lanes,
             journal_path: self.journal_path.clone(),
             direct: Direct::Auto,
             ..Default::default()

@@ -24,7 +24,7 @@ pub struct Canary {
 }
 
 /// All of them.
-pub const CANARIES: [Canary; 4] = [
+pub const CANARIES: [Canary; 6] = [
     Canary {
         name: "no-barrier",
         options: "",
@@ -47,6 +47,20 @@ pub const CANARIES: [Canary; 4] = [
         workload: "reuse",
         in_recovery: true,
         presets: &[Preset::Ordered, Preset::Writeback],
+    },
+    Canary {
+        name: "ignore-horizon",
+        options: "",
+        workload: "random",
+        in_recovery: true,
+        presets: &[Preset::Ijournal],
+    },
+    Canary {
+        name: "reuse-early",
+        options: "",
+        workload: "random",
+        in_recovery: false,
+        presets: &[Preset::Ordered, Preset::Ijournal],
     },
     Canary {
         name: "promise",

@@ -27,8 +27,9 @@ pub struct JournalSpec {
 /// The options of a [`JournalSpec`], for messages.
 pub const OPTIONS: &str = "\
 async_commit, nobarrier, commit=SECONDS, cache=MIB, with ldj compress=none|lz4|zstd|auto, \
-chunk=SIZE and trim=off|discard|zero, and deliberate faults that the lab must find: \
-canary=no-barrier, canary=ignore-revokes, canary=skip-checksums, canary=promise";
+chunk=SIZE and trim=off|discard|zero, with ldj and ijournal lanes=N (for file-level records; 0: none), and deliberate faults that the lab must find: \
+canary=no-barrier, canary=ignore-revokes, canary=skip-checksums, canary=ignore-horizon, \
+canary=reuse-early, canary=promise";
 
 impl JournalSpec {
     /// A preset without options.
@@ -81,6 +82,11 @@ impl FromStr for JournalSpec {
                     own_log(&mut o.log, option)?.chunk =
                         stetfs::size::chunk(v).map_err(|e| format!("{option} {e}"))?;
                 }
+                ("lanes", Some(v)) => {
+                    own_log(&mut o.log, option)?.file_lanes = v
+                        .parse()
+                        .map_err(|_| format!("{option} needs a number: {option}=N"))?;
+                }
                 ("trim", Some(v)) => {
                     own_log(&mut o.log, option)?.trim =
                         v.parse().map_err(|e| format!("{option} {e}"))?;
@@ -88,6 +94,8 @@ impl FromStr for JournalSpec {
                 ("canary", Some("no-barrier")) => o.canary.no_barrier = true,
                 ("canary", Some("ignore-revokes")) => o.canary.ignore_revokes = true,
                 ("canary", Some("skip-checksums")) => o.canary.skip_checksums = true,
+                ("canary", Some("ignore-horizon")) => o.canary.ignore_horizon = true,
+                ("canary", Some("reuse-early")) => o.canary.reuse_early = true,
                 ("canary", Some("promise")) => spec.promise = Promise::Everything,
                 _ => {
                     return Err(format!(

@@ -216,6 +216,8 @@ pub struct FsStats {
     pub journal: stetfs_journal::JournalStats,
     /// What the journal's codec decides, and why; for people.
     pub packing_note: Option<String>,
+    /// Syncs of files that took a commit although files have records, by reason.
+    pub sync_reasons: Vec<(&'static str, u64)>,
     /// File data that is newer than its home, bytes.
     pub dirty_bytes: u64,
     /// Inodes in memory.

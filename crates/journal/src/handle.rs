@@ -7,7 +7,6 @@ use std::sync::atomic::Ordering;
 
 use stetfs_sync::Held;
 
-use crate::change::FileChange;
 use crate::engine::{Inner, Journal};
 use crate::error::Result;
 use crate::head::{Block, JournalHead};
@@ -154,13 +153,6 @@ impl<'j> Handle<'j> {
     /// This inode's dirty data goes home before this transaction commits.
     pub fn order_data(&self, ino: Ino) {
         self.tx.state.lock().ordered.insert(ino);
-    }
-
-    /// Notes a logical change, for file-level journals.
-    pub fn note(&self, change: FileChange) {
-        if self.inner().config.keep_notes {
-            self.tx.state.lock().notes.push(change);
-        }
     }
 
     /// Runs `f` once the transaction is valid (for example: freed blocks become reusable).

@@ -6,7 +6,6 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-mod change;
 mod direct;
 mod edges;
 mod engine;
@@ -22,14 +21,14 @@ mod stats;
 pub mod stet;
 mod tx;
 
-pub use change::FileChange;
 pub use edges::valid_fronts;
-pub use engine::{Canary, Done, FileState, Journal, JournalConfig};
+pub use engine::{Canary, Done, FileState, FlushMark, Journal, JournalConfig};
 pub use error::{JournalError, Result};
 pub use handle::{BlockMut, Handle};
 pub use head::{Block, Cache, JournalHead};
 pub use ids::{BlockNr, CommitPoint, Credits, Ino, Lane, Stamp, TxId};
 pub use log::{Log, LogFeatures, LogFormat, LogSummary, Record, RecordKind};
-pub use recovery::{RecoveryReport, recover};
+pub use recovery::{Recovery, RecoveryReport, recover};
 pub use stats::JournalStats;
+pub use stet::{LoggedRecord, RecordPlace};
 pub use tx::{AfterCommit, Image, Snapshot};

@@ -13,7 +13,7 @@ use crate::head::Cache;
 use crate::ids::BlockNr;
 use crate::jbd2::{self, Jbd2Log, LogArea};
 use crate::policy::{Medium, Scheme};
-use crate::recovery::{RecoveryReport, recover};
+use crate::recovery::{Recovery, recover};
 use crate::stet::{self, StetLog, StetOptions};
 
 pub use crate::jbd2::{Features as LogFeatures, LogSummary, Record, RecordKind};
@@ -90,7 +90,8 @@ impl Log {
     }
 
     /// Replays the log into the volume of `blocks` blocks, and empties it: it is a plain, empty jbd2
-    /// log then. With `dry_run` nothing is written. `progress` gets (done, of) in log blocks and images.
+    /// log then, unless there are file-level records to be applied, which stay in it ([`Log::resume`]). With `dry_run` nothing is
+    /// written. `progress` gets (done, of) in log blocks and images.
     ///
     /// # Errors
     /// Those of [`recover`]; `Unsupported` for fast commits, which stay as they are.
@@ -99,17 +100,36 @@ impl Log {
         blocks: u64,
         dry_run: bool,
         progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<RecoveryReport> {
+    ) -> Result<Recovery> {
         if self.stet.is_none() {
             self.jbd2.check_fast_commits()?;
         }
         let scheme = self.scheme();
         let device = self.jbd2.device();
-        let report = recover(&scheme, &**device, blocks, self.canary, dry_run, progress)?;
-        if !dry_run {
+        let found = recover(&scheme, &**device, blocks, self.canary, dry_run, progress)?;
+        if !dry_run && found.records.is_empty() {
             scheme.media.iter().try_for_each(|m| m.retire())?;
         }
-        Ok(report)
+        Ok(found)
+    }
+
+    /// Starts a journal in the log that [`recover`](Self::recover) left records in, which stay alive until
+    /// [`Journal::release_horizon`].
+    ///
+    /// # Errors
+    /// Thread creation.
+    pub fn resume(
+        self,
+        cache: Arc<Cache>,
+        recovery: &Recovery,
+        config: JournalConfig,
+    ) -> Result<Arc<Journal>> {
+        let config = JournalConfig {
+            first_stamp: recovery.last_stamp,
+            hold_horizon: Some(recovery.horizon),
+            ..config
+        };
+        Journal::start(cache, self.scheme(), config)
     }
 
     /// The most blocks that one transaction of a journal in this log may hold: what one write call

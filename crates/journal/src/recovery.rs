@@ -13,6 +13,7 @@ use crate::engine::Canary;
 use crate::error::Result;
 use crate::ids::{BlockNr, CommitPoint, Lane, Stamp, TxId};
 use crate::policy::{EndReason, HomeImage, ImageRef, LogTail, Scan, Scheme};
+use crate::stet::{self, LoggedRecord};
 
 /// Images read and written at once: 64 MiB of 4 KiB blocks. Home order is not log order, so a chunk of the log is read
 /// again for each batch that has an image of it.
@@ -31,10 +32,27 @@ pub struct RecoveryReport {
     pub superseded: u64,
     /// Images passed over because a later transaction freed the block.
     pub revoked: u64,
+    /// File-level records that no valid transaction holds: the file system applies them.
+    pub records: u64,
+    /// File-level records that a valid transaction holds.
+    pub records_superseded: u64,
     /// First and last sequence of the valid transactions, per lane.
     pub range: Vec<(Lane, u64, u64)>,
     /// Why each lane ended.
     pub ends: Vec<EndReason>,
+}
+
+/// What a recovery leaves to do.
+#[derive(Debug, Default)]
+pub struct Recovery {
+    /// What was found and done.
+    pub report: RecoveryReport,
+    /// File-level records to be applied, by stamp. The log still holds them.
+    pub records: Vec<LoggedRecord>,
+    /// The file-record horizon.
+    pub horizon: Stamp,
+    /// No stamp in the log is higher.
+    pub last_stamp: Stamp,
 }
 
 /// Recovers the volume: replays and empties the log. With `dry_run` nothing is written.
@@ -50,7 +68,7 @@ pub fn recover(
     canary: Canary,
     dry_run: bool,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<RecoveryReport> {
+) -> Result<Recovery> {
     let mut report = RecoveryReport::default();
     let mut scans: Vec<Scan> = Vec::new();
     for medium in &scheme.media {
@@ -58,11 +76,7 @@ pub fn recover(
     }
     for scan in &scans {
         if let EndReason::Lost(why) = &scan.end {
-            return Err(OnDiskError::Corrupt {
-                what: "journal",
-                detail: why.clone(),
-            }
-            .into());
+            return Err(stet::lost(why.clone()).into());
         }
     }
     let fronts = fronts(&scans);
@@ -75,8 +89,36 @@ pub fn recover(
         .into());
     }
     report.blocks = chosen.len() as u64;
+    let mut recovery = Recovery::default();
+    let txs = scans.iter().zip(0..).flat_map(|(scan, lane)| {
+        let front = fronts.get(&Lane(lane)).copied().unwrap_or(0);
+        scan.txs.iter().filter(move |tx| tx.id.seq <= front)
+    });
+    for tx in txs {
+        recovery.horizon = recovery.horizon.max(tx.floor);
+        recovery.last_stamp = recovery.last_stamp.max(tx.stamp);
+    }
+    for medium in &scheme.media {
+        recovery.horizon = recovery.horizon.max(medium.horizon());
+    }
+    if let Some(files) = &scheme.files {
+        let horizon = match canary.ignore_horizon {
+            true => 0,
+            false => recovery.horizon,
+        };
+        let found = files.scan(horizon)?;
+        if let Some(why) = found.lost {
+            return Err(stet::lost(why).into());
+        }
+        report.records = found.records.len() as u64;
+        report.records_superseded = found.superseded;
+        recovery.records = found.records;
+        recovery.last_stamp = recovery.last_stamp.max(found.last);
+    }
+    recovery.last_stamp = recovery.last_stamp.max(recovery.horizon);
+    recovery.report = report;
     if dry_run {
-        return Ok(report);
+        return Ok(recovery);
     }
     let images: Vec<(BlockNr, Chosen)> = chosen.into_iter().collect();
     for (i, batch) in images.chunks(BATCH).enumerate() {
@@ -95,10 +137,11 @@ pub fn recover(
                 .next_seq
                 .max(fronts.get(&Lane(i as u16)).copied().unwrap_or(0))
                 + u64::from(torn_or_left);
+            medium.set_horizon(recovery.horizon);
             medium.set_tail(LogTail { seq, at: None }, !canary.no_barrier)?;
         }
     }
-    Ok(report)
+    Ok(recovery)
 }
 
 /// The newest valid image of a block.

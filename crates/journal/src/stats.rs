@@ -58,6 +58,14 @@ counters! {
     revokes,
     /// Microseconds spent in commits, from lock to durable.
     commit_micros,
+    /// File-level records written.
+    file_records,
+    /// Data blocks in them.
+    file_pages,
+    /// Bytes of them in the log.
+    file_bytes,
+    /// Flushes by the threads that sync files.
+    file_flushes,
 }
 
 pub(crate) fn bump(counter: &AtomicU64, by: u64) {

@@ -14,7 +14,6 @@ use std::time::Instant;
 use parking_lot::{Condvar, Mutex};
 use stetfs_cache::PageRef;
 
-use crate::change::FileChange;
 use crate::head::Block;
 use crate::ids::{BlockNr, CommitPoint, Ino, Stamp, TxId};
 
@@ -46,8 +45,6 @@ pub(crate) struct TxState {
     /// What transactions of other lanes this one depends on.
     pub edges: CommitPoint,
     pub after: Vec<AfterCommit>,
-    /// Logical changes, for file-level journals.
-    pub notes: Vec<FileChange>,
     /// When the first handle came: the periodic commit counts from here.
     pub touched: Option<Instant>,
 }
@@ -77,7 +74,6 @@ impl Tx {
                 ordered: HashSet::new(),
                 edges: CommitPoint::none(),
                 after: Vec::new(),
-                notes: Vec::new(),
                 touched: None,
             }),
             drained: Condvar::new(),
@@ -87,11 +83,15 @@ impl Tx {
     /// Whether nothing was or is being done in it: there is nothing to commit.
     pub(crate) fn is_untouched(&self) -> bool {
         let s = self.state.lock();
-        s.handles == 0 && s.blocks.is_empty() && s.revokes.is_empty() && s.after.is_empty()
+        s.handles == 0
+            && s.blocks.is_empty()
+            && s.revokes.is_empty()
+            && s.after.is_empty()
+            && s.ordered.is_empty()
     }
 
     /// Takes the snapshot of a locked, drained transaction (T1, T2).
-    pub(crate) fn snapshot(&self, stamp: Stamp) -> (Snapshot, TxRest) {
+    pub(crate) fn snapshot(&self, stamp: Stamp, floor: Stamp) -> (Snapshot, TxRest) {
         let blocks = {
             let mut s = self.state.lock();
             s.phase = Phase::Committing;
@@ -115,6 +115,7 @@ impl Tx {
         let snapshot = Snapshot {
             id: self.id,
             stamp,
+            floor,
             images,
             revokes: std::mem::take(&mut s.revokes).into_iter().collect(),
             edges: s.edges.clone(),
@@ -144,6 +145,8 @@ pub struct Snapshot {
     pub id: TxId,
     /// Its place in the order of commits.
     pub stamp: Stamp,
+    /// The stamp up to which file-level records are superseded once it is valid.
+    pub floor: Stamp,
     /// The changed blocks.
     pub images: Vec<Image>,
     /// Blocks whose older images are void, ascending.

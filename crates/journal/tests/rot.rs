@@ -122,8 +122,8 @@ fn without_barriers_a_hole_ends_the_log() {
     let device: Arc<dyn BlockDevice> = Arc::new(crashed);
     let scheme = scheme(Kind::Stet, &device, Canary::default(), false);
     let canary = Canary::default();
-    let report = recover(&scheme, &*device, BLOCKS, canary, false, &mut |_, _| {}).unwrap();
-    assert_eq!(report.transactions, 1);
+    let found = recover(&scheme, &*device, BLOCKS, canary, false, &mut |_, _| {}).unwrap();
+    assert_eq!(found.report.transactions, 1);
 }
 
 #[test]

@@ -56,6 +56,26 @@ pub enum JournalRecordKind {
         /// Lanes and transactions it depends on.
         edges: Vec<(u16, u64)>,
     },
+    /// A file-level record that no transaction supersedes.
+    File {
+        /// Its lane.
+        lane: u16,
+        /// Its place in the order of commits.
+        stamp: u64,
+        /// Log blocks it takes.
+        blocks: u64,
+        /// Inode number of the file; 0 if the record cannot be read.
+        inode: u32,
+        /// Directory and name to be made.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        name: Option<(u32, String)>,
+        /// Inode numbers of directories to be made.
+        directories: Vec<u32>,
+        /// Ranges of file blocks that changed: first and number.
+        ranges: Vec<(u32, u32)>,
+        /// Data blocks that come with it.
+        data: Vec<u64>,
+    },
     /// A block of the expected transaction that does not prove itself.
     Damaged {
         /// What is wrong.
@@ -122,6 +142,29 @@ impl From<Record> for JournalRecord {
                 revokes,
                 edges,
             },
+            RecordKind::File {
+                lane,
+                stamp,
+                blocks,
+                record,
+                pages,
+            } => {
+                let record = record.as_deref();
+                let name = record.and_then(|r| r.file.name.as_ref());
+                JournalRecordKind::File {
+                    lane,
+                    stamp,
+                    blocks,
+                    inode: record.map_or(0, |r| r.file.ino),
+                    name: name.map(|n| (n.parent, n.name.escape_ascii().to_string())),
+                    directories: record
+                        .map_or_else(Vec::new, |r| r.dirs.iter().map(|d| d.ino).collect()),
+                    ranges: record.map_or_else(Vec::new, |r| {
+                        r.ranges.iter().map(|r| (r.first, r.count)).collect()
+                    }),
+                    data: pages,
+                }
+            }
             RecordKind::Damaged(why) | RecordKind::Lost(why) => JournalRecordKind::Damaged { why },
             RecordKind::End(why) => JournalRecordKind::End { why },
         };

@@ -86,6 +86,8 @@ pub struct RecoveryInfo {
     pub transactions: u64,
     /// Blocks to write home.
     pub blocks: u64,
+    /// File-level records to apply.
+    pub records: u64,
     /// Orphaned inodes to delete or truncate, as far as the unreplayed volume shows.
     pub orphans: u64,
     /// Why it will fail; absent if it will not.
@@ -194,9 +196,10 @@ pub(crate) fn recovery(found: &Inspection) -> RecoveryInfo {
     let mut info = to_do(found);
     if let Some(log) = found.log.as_ref().filter(|log| log.is_dirty()) {
         match log.recover(found.superblock.blocks_count(), true, &mut |_, _| {}) {
-            Ok(report) => {
-                info.transactions = report.transactions;
-                info.blocks = report.blocks;
+            Ok(found) => {
+                info.transactions = found.report.transactions;
+                info.blocks = found.report.blocks;
+                info.records = found.report.records;
             }
             Err(e) => info.problem = Some(e.to_string()),
         }

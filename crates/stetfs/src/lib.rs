@@ -22,7 +22,7 @@ mod volume;
 pub use dump::{JournalImage, JournalRecord, JournalRecordKind, dump_journal};
 pub use info::{JournalInfo, RecoveryInfo, VolumeInfo, info};
 pub use memory::default_cache_bytes;
-pub use preset::{Preset, UnknownPreset};
+pub use preset::{Preset, UnknownPreset, file_lanes};
 pub use recover::{Recovered, recover};
 pub use stats::{CacheStats, DeviceStats, InodeStats, JournalStats, VolumeStats};
 pub use stetfs_block::{BlockDevice, BlockError, Direct, FileDevice, MemDevice, Uring};

@@ -21,15 +21,27 @@ pub enum Preset {
     /// The StetFS log, data and metadata in one compressed frame and one flush a commit (LDJ, Kang's
     /// dissertation ch. 4).
     Ldj,
+    /// The StetFS log, ordered data, and a record of its own for each file that is synced (iJournaling, ATC 2017).
+    Ijournal,
+}
+
+/// Lanes for file-level records: one per processor, up to this.
+const FILE_LANES: u16 = 8;
+
+/// As many lanes for file-level records as there are processors, within bounds.
+pub fn file_lanes() -> u16 {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    u16::try_from(processors).map_or(FILE_LANES, |n| n.min(FILE_LANES))
 }
 
 impl Preset {
     /// All presets, as `journal=` names them.
-    pub const ALL: [Preset; 4] = [
+    pub const ALL: [Preset; 5] = [
         Preset::Ordered,
         Preset::Data,
         Preset::Writeback,
         Preset::Ldj,
+        Preset::Ijournal,
     ];
 
     /// The name `journal=` takes.
@@ -39,6 +51,7 @@ impl Preset {
             Preset::Data => "data",
             Preset::Writeback => "writeback",
             Preset::Ldj => "ldj",
+            Preset::Ijournal => "ijournal",
         }
     }
 
@@ -48,6 +61,10 @@ impl Preset {
             Preset::Ordered | Preset::Data | Preset::Writeback => LogFormat::Jbd2,
             Preset::Ldj => LogFormat::Stet(StetOptions {
                 compression: Compression::Lz4,
+                ..StetOptions::default()
+            }),
+            Preset::Ijournal => LogFormat::Stet(StetOptions {
+                file_lanes: file_lanes(),
                 ..StetOptions::default()
             }),
         }
@@ -61,7 +78,7 @@ impl Preset {
     /// What the journal does with file data.
     pub fn data_mode(self) -> DataMode {
         match self {
-            Preset::Ordered => DataMode::Ordered,
+            Preset::Ordered | Preset::Ijournal => DataMode::Ordered,
             Preset::Data | Preset::Ldj => DataMode::Journal,
             Preset::Writeback => DataMode::Writeback,
         }
@@ -76,7 +93,9 @@ impl fmt::Display for Preset {
 
 /// A name that is no preset.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no journal preset {0:?}; the presets are ordered, data, writeback and ldj")]
+#[error(
+    "there is no journal preset {0:?}; the presets are ordered, data, writeback, ldj and ijournal"
+)]
 pub struct UnknownPreset(pub String);
 
 impl FromStr for Preset {
@@ -105,6 +124,6 @@ mod tests {
         }
         assert_eq!("journal".parse(), Ok(Preset::Data));
         let error = "fast".parse::<Preset>().map_err(|e| e.to_string());
-        assert!(error.is_err_and(|e| e.contains("ordered, data, writeback and ldj")));
+        assert!(error.is_err_and(|e| e.contains("ordered, data, writeback, ldj and ijournal")));
     }
 }

@@ -38,6 +38,7 @@ pub fn recover(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Recove
         if let Some(report) = fs.recovered() {
             recovery.transactions = report.transactions;
             recovery.blocks = report.blocks;
+            recovery.records = report.records;
         }
         // The journal may have held some.
         recovery.orphans = fs.orphans_finished();

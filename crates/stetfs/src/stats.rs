@@ -1,5 +1,7 @@
 //! Live counters of an open volume.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use stetfs_block::BlockDevice;
 
@@ -48,6 +50,17 @@ pub struct JournalStats {
     /// What `compress=auto` goes by.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packing_note: Option<String>,
+    /// File-level records: syncs that needed no commit.
+    pub file_records: u64,
+    /// Data blocks in them.
+    pub file_pages: u64,
+    /// Bytes of them in the log.
+    pub file_bytes: u64,
+    /// Flushes by the threads that sync files; syncs at the same time share one.
+    pub file_flushes: u64,
+    /// Syncs of files that took a commit although there are records, by reason.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub file_commits: BTreeMap<&'static str, u64>,
     /// Bytes that checkpoints sent home.
     pub bytes_home: u64,
     /// Checkpoint rounds.
@@ -130,6 +143,15 @@ impl Volume {
                 chunks_zstd: j.chunks_zstd,
                 packing_micros: j.packing_micros,
                 packing_note: fs.packing_note,
+                file_records: j.file_records,
+                file_pages: j.file_pages,
+                file_bytes: j.file_bytes,
+                file_flushes: j.file_flushes,
+                file_commits: fs
+                    .sync_reasons
+                    .into_iter()
+                    .filter(|(_, n)| *n > 0)
+                    .collect(),
                 bytes_home: j.bytes_home,
                 checkpoints: j.checkpoints,
                 forced_checkpoints: j.forced_checkpoints,

@@ -25,6 +25,8 @@ pub struct VolumeOptions {
     pub chunk: Option<u32>,
     /// Other than the preset's, in StetFS's own log: what is done with freed log space.
     pub trim: Option<Trim>,
+    /// Other than the preset's, in StetFS's own log: lanes for file-level records; 0 syncs files by commits.
+    pub file_lanes: Option<u16>,
     /// Where the journal is, on a volume that has it on another device.
     pub journal_path: Option<PathBuf>,
     /// Whether requests pass the host's page cache by.
@@ -50,6 +52,7 @@ impl VolumeOptions {
                 compression: self.compression.unwrap_or(preset.compression),
                 chunk: self.chunk.unwrap_or(preset.chunk),
                 trim: self.trim.unwrap_or(preset.trim),
+                file_lanes: self.file_lanes.unwrap_or(preset.file_lanes),
                 ..preset
             }),
         }

@@ -22,24 +22,26 @@ pub use held::{Held, hold};
 pub enum Rank {
     /// One rename that moves a directory at a time (ext4: `s_vfs_rename_mutex`).
     Rename = 1,
+    /// Syncing one file by a record of its own.
+    FileSync = 2,
     /// An inode (ext4: `i_rwsem`). Parents before children, equals by number.
-    Inode = 2,
+    Inode = 3,
     /// An open journal handle: not a lock, but it must not wait for what ranks before it.
-    Handle = 3,
+    Handle = 4,
     /// Writing home the dirty data of one inode.
-    DataFlush = 4,
+    DataFlush = 5,
     /// References to attribute values that have inodes of their own.
-    Values = 5,
+    Values = 6,
     /// The orphan list.
-    Orphan = 6,
+    Orphan = 7,
     /// A block group: bitmaps and counters. Ascending by group.
-    Group = 7,
+    Group = 8,
     /// The superblock's changing fields.
-    Super = 8,
+    Super = 9,
     /// A shard of the inode cache.
-    InodeCache = 9,
+    InodeCache = 10,
     /// Small leaf state of an inode (sync points, dirty map).
-    InodeLeaf = 10,
+    InodeLeaf = 11,
 }
 
 /// A mutex with a rank.

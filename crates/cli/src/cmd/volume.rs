@@ -39,8 +39,8 @@ pub(crate) fn recover(args: &VolumeArg, json: bool) -> Result {
     let r = done.recovery;
     if r.needed {
         println!(
-            "{}: replayed {} transactions ({} blocks), finished {} orphaned inodes; the volume is clean",
-            done.volume, r.transactions, r.blocks, r.orphans
+            "{}: replayed {} transactions ({} blocks) and {} records of files, finished {} orphaned inodes; the volume is clean",
+            done.volume, r.transactions, r.blocks, r.records, r.orphans
         );
     } else {
         println!("{}: clean, there was nothing to do", done.volume);
@@ -104,6 +104,29 @@ fn line(record: &JournalRecord) -> String {
                 list(images),
                 list(revokes),
                 needs.join(", ")
+            )
+        }
+        JournalRecordKind::File {
+            lane,
+            stamp,
+            blocks,
+            inode,
+            name,
+            directories,
+            ranges,
+            data,
+        } => {
+            let name = name.as_ref().map_or_else(String::new, |(dir, name)| {
+                format!(", named {name} in {dir}")
+            });
+            let made = match directories.len() {
+                0 => String::new(),
+                n => format!(", {n} directories"),
+            };
+            format!(
+                "file        inode {inode} in {blocks} blocks of lane {lane}, stamp {stamp}{name}{made}, {} ranges, {} data blocks",
+                ranges.len(),
+                data.len()
             )
         }
         JournalRecordKind::Commit { time, valid: true } => format!("commit      at {time:.6}"),

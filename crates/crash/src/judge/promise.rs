@@ -1,9 +1,10 @@
 //! Whether what a crash left is something that the user was promised.
 //!
-//! All presets so far have one lane, so the names and attributes that come back must be those
+//! With one lane for transactions the names and attributes that come back must be those
 //! after some operation of the script, none left out: not before the last change that an
-//! acknowledged sync covers, not after the last operation that was begun. File content then
-//! depends on the preset:
+//! acknowledged sync covers, not after the last operation that was begun. Where files are synced by
+//! records, the state may be older, with each synced file as it was then on it (`records`). File
+//! content then depends on the preset:
 //! * data: it is exactly what it was after that operation;
 //! * ordered: each sector was there at some time: not before the file was last synced, nor (for
 //!   a block that was allocated since) before it was first written;
@@ -14,8 +15,9 @@ use std::sync::Arc;
 
 use stetfs::{DataMode, FileType, Ino, Preset};
 
+use super::records;
 use crate::tree::{Seen, SeenNode};
-use crate::workload::model::{Content, Kind, Node, NodeId, ROOT};
+use crate::workload::model::{Content, Kind, Node, NodeId, ROOT, State};
 use crate::workload::op::Op;
 use crate::workload::script::{Progress, Script};
 
@@ -30,6 +32,17 @@ pub enum Promise {
     Everything,
 }
 
+/// What is promised, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// The journal preset.
+    pub preset: Preset,
+    /// Files are synced by records of their own.
+    pub records: bool,
+    /// What is taken as promised.
+    pub promise: Promise,
+}
+
 /// What the syncs that were acknowledged promise.
 #[derive(Default)]
 struct Promises {
@@ -42,7 +55,7 @@ struct Promises {
 }
 
 impl Promises {
-    fn of(script: &Script, acked: usize, promise: Promise) -> Promises {
+    fn of(script: &Script, acked: usize, rules: Rules) -> Promises {
         let mut p = Promises::default();
         for (i, op) in script.ops.iter().enumerate().take(acked) {
             let (at, state) = (i + 1, &script.states[i + 1]);
@@ -57,14 +70,17 @@ impl Promises {
             };
             let Some(id) = state.find(path) else { continue };
             let node = &state.nodes[&id];
-            p.state = p.state.max(if only_data {
+            let since = if only_data {
                 node.data_changed
             } else {
                 node.changed
-            });
+            };
+            if !rules.records || node.is_dir() {
+                p.state = p.state.max(since);
+            }
             p.files.insert(id, at);
         }
-        if promise == Promise::Everything {
+        if rules.promise == Promise::Everything {
             (p.state, p.all) = (acked, acked);
         }
         p
@@ -94,23 +110,38 @@ pub fn judge(
     dir: &str,
     script: &Script,
     progress: Progress,
-    preset: Preset,
-    promise: Promise,
+    rules: Rules,
 ) -> Result<(), String> {
-    let promises = Promises::of(script, progress.acked, promise);
+    let promises = Promises::of(script, progress.acked, rules);
     let mut reasons = Vec::new();
     for k in (promises.state..=progress.begun).rev() {
-        let case = Case {
-            seen,
-            script,
-            promises: &promises,
-            k,
-            now: progress.begun,
-            preset,
+        // A sync under way may be durable already.
+        let ends = match rules.records {
+            true if progress.begun > progress.acked => vec![progress.begun, progress.acked],
+            _ => vec![progress.acked],
         };
-        match case.check(dir) {
-            Ok(()) => return Ok(()),
-            Err(why) => reasons.push((k, why)),
+        for end in ends {
+            let over = match rules.records {
+                true => match records::overlay(script, k, progress.acked, end) {
+                    Some(over) => Some(over),
+                    None => continue,
+                },
+                false => None,
+            };
+            let case = Case {
+                seen,
+                script,
+                state: over.as_ref().map_or(&script.states[k], |o| &o.state),
+                over: over.as_ref().map(|o| &o.at),
+                promises: &promises,
+                k,
+                now: progress.begun,
+                preset: rules.preset,
+            };
+            match case.check(dir) {
+                Ok(()) => return Ok(()),
+                Err(why) => reasons.push((k, why)),
+            }
         }
     }
     // The states that fit best tell most.
@@ -168,6 +199,9 @@ fn operation(script: &Script, k: usize) -> String {
 struct Case<'a> {
     seen: &'a Seen,
     script: &'a Script,
+    state: &'a State,
+    /// What comes from records, and the operation whose state it is in.
+    over: Option<&'a BTreeMap<NodeId, usize>>,
     promises: &'a Promises,
     k: usize,
     /// The last operation that was begun.
@@ -187,12 +221,9 @@ impl Case<'_> {
         let mut attributes = Ok(());
         // Content last: the cheap differences decide most.
         while let Some((id, ino, path)) = todo.pop() {
-            let (node, seen) = (
-                &self.script.states[self.k].nodes[&id],
-                &self.seen.nodes[&ino],
-            );
+            let (node, seen) = (&self.state.nodes[&id], &self.seen.nodes[&ino]);
             attributes = attributes.and_then(|()| {
-                self.attributes(node, seen)
+                self.attributes_of(id, node, seen)
                     .map_err(|e| Fit::Names.but(format!("/{path}: {e}")))
             });
             match &node.kind {
@@ -254,6 +285,40 @@ impl Case<'_> {
         Ok(())
     }
 
+    /// The operation whose state the file is in.
+    fn at(&self, id: NodeId) -> usize {
+        let record = self.over.and_then(|over| over.get(&id));
+        record.copied().unwrap_or(self.k)
+    }
+
+    /// A record of an fdatasync need not hold what is not needed to find the data, and one that makes a directory has it as it
+    /// was at some time since: of these any state until then will do.
+    fn attributes_of(&self, id: NodeId, node: &Node, seen: &SeenNode) -> Result<(), String> {
+        let exact = self.attributes(node, seen);
+        if exact.is_ok() || self.over.is_none_or(|over| !over.contains_key(&id)) {
+            return exact;
+        }
+        let as_then = (self.k..self.at(id)).any(|v| {
+            self.script.states[v].nodes.get(&id).is_some_and(|then| {
+                let then = Node {
+                    kind: node.kind.clone(),
+                    links: node.links,
+                    ..Node::clone(then)
+                };
+                self.attributes(&then, seen).is_ok()
+            })
+        });
+        let only_data = |id| {
+            let op = &self.script.ops[self.at(id) - 1];
+            node.is_dir() || matches!(op, Op::Fdatasync { .. })
+        };
+        if as_then && only_data(id) {
+            Ok(())
+        } else {
+            exact
+        }
+    }
+
     fn attributes(&self, node: &Node, seen: &SeenNode) -> Result<(), String> {
         let kind = match &node.kind {
             Kind::File(_) => FileType::Regular,
@@ -311,7 +376,7 @@ impl Case<'_> {
             .copied()
             .unwrap_or(0)
             .max(self.promises.all);
-        let block = self.script.states[self.k].block_size();
+        let block = self.state.block_size();
         for (i, is) in seen.content.chunks(512).enumerate() {
             let start = i * 512;
             let Some(born) = want.born.get(&(start as u64 / block)) else {
@@ -335,13 +400,13 @@ impl Case<'_> {
                 // may have grown without the data.
                 let end = content.data.len().max(start);
                 let grown = || {
-                    (v + 1..=self.k).any(|later| {
+                    (v + 1..=self.at(id)).any(|later| {
                         version(later)
                             .and_then(|c| c.data.get(end..start + is.len()))
                             .is_some_and(|tail| tail.iter().all(|b| *b == 0))
                     })
                 };
-                let padded = v > self.k
+                let padded = v > self.at(id)
                     || self.preset == Preset::Writeback
                     || (end < start + is.len() && grown());
                 sector(content, start, is.len(), padded).is_some_and(|s| *s == *is)

@@ -8,6 +8,9 @@ use super::op::{Op, bytes, held_number};
 /// A file of the model, whatever its names. Never used twice.
 pub type NodeId = usize;
 
+/// The names of each file: directory and name.
+pub type Links = BTreeMap<NodeId, Vec<(NodeId, String)>>;
+
 /// The directory that a script works in.
 pub const ROOT: NodeId = 0;
 
@@ -160,6 +163,19 @@ impl State {
             }
         }
         out
+    }
+
+    /// The names of each file.
+    pub fn links(&self) -> Links {
+        let mut links = Links::new();
+        for (dir, node) in &self.nodes {
+            if let Kind::Dir(entries) = &node.kind {
+                for (name, child) in entries {
+                    links.entry(*child).or_default().push((*dir, name.clone()));
+                }
+            }
+        }
+        links
     }
 
     fn edit(&mut self, id: NodeId) -> &mut Node {

@@ -2,7 +2,7 @@
 
 use stetfs::{DataMode, Preset};
 
-use super::model::State;
+use super::model::{Links, State};
 use super::op::Op;
 use super::random::Generator;
 
@@ -13,6 +13,8 @@ pub struct Script {
     pub ops: Vec<Op>,
     /// One more than operations: first the state before.
     pub states: Vec<State>,
+    /// The names of each file in each state: directory and name.
+    pub links: Vec<Links>,
 }
 
 impl Script {
@@ -39,6 +41,7 @@ impl Script {
         Script {
             ops: Vec::new(),
             states: vec![State::new(block, preset.data_mode() == DataMode::Journal)],
+            links: vec![Links::new()],
         }
     }
 
@@ -50,6 +53,7 @@ impl Script {
         let mut state = self.states[self.ops.len()].clone();
         self.ops.push(op);
         state.apply(&self.ops[self.ops.len() - 1], self.ops.len());
+        self.links.push(state.links());
         self.states.push(state);
     }
 }

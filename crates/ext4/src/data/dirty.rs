@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Condvar;
 use stetfs_block::WriteList;
 use stetfs_cache::PageRef;
-use stetfs_journal::{Block, CommitPoint, Handle};
+use stetfs_journal::{Block, BlockNr, CommitPoint, FlushMark, Handle};
 use stetfs_sync::{Mutex, MutexGuard, Rank};
 
 use crate::error::{FsError, Result};
@@ -42,6 +42,10 @@ struct State {
     ordered: Option<CommitPoint>,
     /// So did an earlier one, which may be committing and still wait for its part of the map.
     ordered_before: bool,
+    /// Blocks that a file-level record holds, until this is valid. `true`: what is dirty there is what it holds.
+    logged: BTreeMap<u32, (CommitPoint, bool)>,
+    /// Blocks went home since the device was last known to be flushed.
+    unflushed: Option<FlushMark>,
     /// Home writes that failed, counted, and the last failure (the kernel: `errseq_t`).
     failed: u64,
     error: Option<FsError>,
@@ -87,6 +91,16 @@ impl DirtyData {
     fn since(&self) -> Option<Instant> {
         self.state.lock().since
     }
+}
+
+/// The dirty data of a file that no record holds.
+pub(super) struct Unlogged {
+    /// File block, and its content; `None` if it is too much.
+    pub(super) pages: Option<Vec<(u32, BlockNr, PageRef)>>,
+    /// A record that is still alive holds older content of one of them.
+    pub(super) superseding: bool,
+    /// What went home before may not be durable.
+    pub(super) unflushed: bool,
 }
 
 /// All files with dirty data, and how much they have.
@@ -210,6 +224,9 @@ impl Fs {
             first = s.blocks.is_empty();
             new = 0;
             for (lblk, block) in blocks {
+                if let Some((_, current)) = s.logged.get_mut(&lblk) {
+                    *current = false;
+                }
                 if s.blocks.insert(lblk, block).is_none() {
                     new += 1;
                 }
@@ -281,6 +298,51 @@ impl Fs {
             .dirty
             .less(dropped * u64::from(self.geo.block_size));
         Ok(())
+    }
+
+    /// The dirty data of the file that no record holds, up to `most` blocks. Nothing becomes dirty meanwhile: the caller
+    /// holds the inode's lock.
+    pub(super) fn unlogged(&self, inode: &Inode, most: usize) -> Unlogged {
+        // Nothing is on its way home.
+        let _flush = inode.dirty.flush.lock();
+        let mut s = inode.dirty.state.lock();
+        let s = &mut *s;
+        s.logged
+            .retain(|_, (point, _)| !self.journal.is_valid(point));
+        s.unflushed = s.unflushed.filter(|mark| !self.journal.is_flushed(*mark));
+        let mut out = Unlogged {
+            pages: Some(Vec::new()),
+            superseding: false,
+            unflushed: s.unflushed.is_some(),
+        };
+        for (lblk, block) in &s.blocks {
+            match s.logged.get(lblk) {
+                Some((_, true)) => continue,
+                Some((_, false)) => out.superseding = true,
+                None => {}
+            }
+            let full = out.pages.as_ref().is_some_and(|pages| pages.len() >= most);
+            if full {
+                out.pages = None;
+            }
+            if let (Some(pages), Some(page)) = (&mut out.pages, block.page()) {
+                pages.push((*lblk, block.nr(), page));
+            }
+        }
+        out
+    }
+
+    /// A record that is alive until `point` is valid holds these blocks as they are.
+    pub(super) fn logged(
+        &self,
+        inode: &Inode,
+        blocks: impl Iterator<Item = u32>,
+        point: &CommitPoint,
+    ) {
+        let mut s = inode.dirty.state.lock();
+        for lblk in blocks {
+            s.logged.insert(lblk, (point.clone(), true));
+        }
     }
 
     /// Writes home what is dirty now in these files, in ascending order of their numbers. The device
@@ -357,6 +419,9 @@ impl Fs {
         for ((inode, _lock), taken) in locks.iter().zip(&each) {
             let mut s = inode.dirty.state.lock();
             s.in_flight -= taken;
+            if *taken > 0 {
+                s.unflushed = Some(self.journal.flush_mark());
+            }
             match &result {
                 Ok(()) if s.blocks.is_empty() => s.not_ordered(),
                 Err(e) if *taken > 0 => {

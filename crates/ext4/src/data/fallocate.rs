@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use stetfs_journal::{FileChange, Handle};
+use stetfs_journal::Handle;
 use stetfs_ondisk::ext4::extent::MAX_UNWRITTEN_LEN;
 use stetfs_ondisk::ext4::inode::InodeFlags;
 
@@ -139,11 +139,7 @@ impl Fs {
                         .ok_or(FsError::Errno(libc::ENOSPC))?;
                     self.map_new(h, inode, body, lblk, &space, true)?;
                     let run = space.run;
-                    h.note(FileChange::Extents {
-                        ino: inode.ino,
-                        first: lblk,
-                        count: run.len,
-                    });
+                    self.note_change(h, inode, |c, point| c.moved(lblk, run.len, point));
                     run.len
                 }
             };
@@ -216,6 +212,8 @@ impl Fs {
             self.next_step(h, inode, body, need, step)?;
             let first = whole.start;
             whole.start = self.edit_map(h, inode, body, |map| map.convert_first(&whole, true))?;
+            let (lblk, count) = (first as u32, (whole.start - first) as u32);
+            self.note_change(h, inode, |c, point| c.moved(lblk, count, point));
             // What was not home yet never goes there; from here on the blocks read as zeroes.
             self.drop_dirty(h, inode, first..whole.start)?;
         }

@@ -10,6 +10,7 @@ use stetfs_block::WriteList;
 use stetfs_journal::JournalError;
 
 use super::dirty::DirtySet;
+use super::record::SyncReasons;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::types::{FsOptions, Ino};
@@ -20,6 +21,8 @@ const OLD: Duration = Duration::from_secs(30);
 /// The file data part of an open volume.
 pub(crate) struct DataState {
     pub(super) dirty: DirtySet,
+    /// Why files were synced by commits although they have records.
+    pub(super) reasons: SyncReasons,
     wanted: Arc<Wanted>,
     /// The flusher runs: it starts with the first need of it.
     started: AtomicBool,
@@ -43,6 +46,7 @@ impl DataState {
     pub(crate) fn new(opts: &FsOptions) -> DataState {
         DataState {
             dirty: DirtySet::new(opts),
+            reasons: SyncReasons::default(),
             wanted: Arc::default(),
             started: AtomicBool::new(false),
             thread: Mutex::new(None),

@@ -125,6 +125,14 @@ impl<'a> Pages<'a> {
         Ok(())
     }
 
+    /// The handle, if the blocks go through the journal.
+    pub(super) fn journaled(&self) -> Option<&'a Handle<'a>> {
+        match self.way {
+            Way::Journal(h) => Some(h),
+            Way::Home(_) => None,
+        }
+    }
+
     /// The blocks changed so far become dirty data of the file.
     pub(super) fn done(self, inode: &Inode) {
         if let Way::Home(h) = self.way {

@@ -23,6 +23,23 @@ impl Fs {
         if !datasync && let Err(e) = self.write_lazy_time(&inode) {
             return done(Err(e));
         }
+        let answer = move |result: Result<(), JournalError>| {
+            // Looked at after the data went home, so that this very failure is included.
+            let failed = inode.dirty.failure_since(&seen);
+            done(
+                result
+                    .map_err(FsError::from)
+                    .and(failed.map_or(Ok(()), Err)),
+            );
+        };
+        if self.journal.logs_files() {
+            match self.sync_alone(&f.inode, datasync) {
+                Ok(false) => {}
+                Ok(true) => return answer(Ok(())),
+                Err(e) => return answer(Err(e)),
+            }
+        }
+        let inode = &f.inode;
         let upto = {
             let points = inode.sync.lock();
             // What fdatasync makes readable of a directory is its entries, and they are metadata.
@@ -36,15 +53,6 @@ impl Fs {
             Vec::new()
         } else {
             vec![inode.ino]
-        };
-        let answer = move |result: Result<(), JournalError>| {
-            // Looked at after the data went home, so that this very failure is included.
-            let failed = inode.dirty.failure_since(&seen);
-            done(
-                result
-                    .map_err(FsError::from)
-                    .and(failed.map_or(Ok(()), Err)),
-            );
         };
         self.journal.commit_then(upto, data, Box::new(answer));
     }

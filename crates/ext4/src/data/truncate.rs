@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use stetfs_journal::{Credits, FileChange, Handle};
+use stetfs_journal::{Credits, Handle};
 use stetfs_ondisk::ext4::extent::{LOGICAL_END, MAX_LEN};
 
 use super::map::Mapping;
@@ -100,6 +100,9 @@ impl Fs {
             let base = u64::from(lblk) << self.geo.block_bits;
             let at = (range.start - base) as usize..(range.end - base) as usize;
             pages.zero(lblk, start, at)?;
+            if let Some(h) = pages.journaled() {
+                self.note_change(h, inode, |c, point| c.moved(lblk, 1, point));
+            }
         }
         Ok(())
     }
@@ -138,11 +141,7 @@ impl Fs {
                 self.drop_dirty(h, inode, u64::from(gone.block)..gone.logical_end())?;
             }
             self.free_extent(h, inode, body, &gone, kind)?;
-            h.note(FileChange::Extents {
-                ino: inode.ino,
-                first: gone.block,
-                count: gone.len,
-            });
+            self.note_change(h, inode, |c, point| c.moved(gone.block, gone.len, point));
         }
         Ok(())
     }
@@ -190,7 +189,7 @@ impl Fs {
         body: &mut InodeBody,
     ) -> Result<()> {
         self.store_inode(h, inode, body)?;
-        inode.sync.lock().data.merge(&h.point());
+        self.needed(h, inode);
         Ok(())
     }
 }

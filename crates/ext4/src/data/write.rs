@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use smallvec::SmallVec;
-use stetfs_journal::{BlockNr, Credits, FileChange, Handle};
+use stetfs_journal::{BlockNr, Credits, Handle};
 use stetfs_ondisk::ext4::inode::InodeFlags;
 
 use super::map::Mapping;
@@ -318,11 +318,8 @@ impl Fs {
         if order {
             self.write_inode_data(&h, inode, body)?;
             let count = (blocks.end - blocks.start) as u32;
-            h.note(FileChange::Extents {
-                ino: inode.ino,
-                first: blocks.start as u32,
-                count,
-            });
+            let first = blocks.start as u32;
+            self.note_change(&h, inode, |c, point| c.moved(first, count, point));
         } else {
             self.write_inode(&h, inode, body)?;
         }

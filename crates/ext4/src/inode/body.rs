@@ -100,6 +100,17 @@ impl InodeBody {
         self.view.blocks_512(self.huge_file, self.block_size)
     }
 
+    /// Sets the space used, 512-byte units.
+    ///
+    /// # Errors
+    /// EFBIG when the volume cannot count that many.
+    pub(crate) fn set_blocks(&mut self, n: u64) -> Result<()> {
+        let (huge_file, block_size) = (self.huge_file, self.block_size);
+        self.view
+            .set_blocks_512(n, huge_file, block_size)
+            .map_err(|_| FsError::Errno(libc::EFBIG))
+    }
+
     /// Adds (or, negative, takes away) file-system blocks to the space used.
     ///
     /// # Errors
@@ -113,10 +124,7 @@ impl InodeBody {
                 format!("{} sectors in use, {} are freed", self.blocks(), -sectors),
             )
         })?;
-        let (huge_file, block_size) = (self.huge_file, self.block_size);
-        self.view
-            .set_blocks_512(n, huge_file, block_size)
-            .map_err(|_| FsError::Errno(libc::EFBIG))
+        self.set_blocks(n)
     }
 
     /// Device number of a device node, as Linux' `makedev` packs it; 0 for other types.

@@ -18,6 +18,7 @@ use stetfs_ondisk::ext4::inode::InodeView;
 use stetfs_sync::{Mutex, Rank};
 
 use super::body::{InodeBody, is_ordinary};
+use super::changes::Changes;
 use super::{Inode, OpenInode, SyncPoints};
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
@@ -234,6 +235,7 @@ impl Fs {
             data: shard.evicted.clone(),
         };
         let inode = Arc::new(Inode::new(ino, body, sync));
+        *inode.changes.lock() = Changes::after(shard.evicted.clone());
         shard.insert(inode.clone());
         Ok(inode)
     }

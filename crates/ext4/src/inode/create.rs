@@ -16,6 +16,8 @@ impl Fs {
     /// will have (a directory 2, others 1), but no name yet. The caller holds the parent's lock.
     /// `credits::NEW_INODE`.
     ///
+    /// With `again` it gets this number, which must be free, and is as these bytes of an inode say.
+    ///
     /// If the operation fails later, [`abandon_inode`](Self::abandon_inode) undoes it.
     ///
     /// # Errors
@@ -23,49 +25,26 @@ impl Fs {
     pub(crate) fn new_inode(
         &self,
         h: &Handle<'_>,
-        parent: &Inode,
-        parent_body: &InodeBody,
+        (parent, parent_body): (&Inode, &InodeBody),
         ctx: &Ctx,
         mode: u32,
         rdev: u64,
+        again: Option<(Ino, &[u8])>,
     ) -> Result<Arc<Inode>> {
-        let (ino, generation) = self.alloc_inode(h, parent, parent_body.flags(), mode)?;
-        let kind = FileType::from_mode(mode);
-        let is_dir = kind == Some(FileType::Directory);
-        let mut mode = mode as u16;
-        let setgid = u32::from(parent_body.mode()) & libc::S_ISGID != 0;
-        let gid = if setgid || self.sb.bsd_groups() {
-            parent_body.gid()
-        } else {
-            ctx.gid
+        let is_dir = FileType::from_mode(mode) == Some(FileType::Directory);
+        let (ino, body) = match again {
+            Some((ino, raw)) => {
+                self.take_claimed_inode(h, ino, is_dir)?;
+                (ino, self.body_again(raw, is_dir)?)
+            }
+            None => {
+                let (ino, generation) = self.alloc_inode(h, parent, parent_body.flags(), mode)?;
+                (
+                    ino,
+                    self.new_body(parent_body, ctx, mode, rdev, generation)?,
+                )
+            }
         };
-        if setgid && is_dir {
-            mode |= libc::S_ISGID as u16;
-        }
-        let mapped = matches!(
-            kind,
-            Some(FileType::Regular | FileType::Directory | FileType::Symlink)
-        );
-        let flags = parent_body.flags().inherited_by(mode);
-        let mut view =
-            InodeView::new(vec![0; usize::from(self.geo.inode_size)].into_boxed_slice())?;
-        view.init(&NewInode {
-            mode,
-            uid: ctx.uid,
-            gid,
-            links: if is_dir { 2 } else { 1 },
-            flags,
-            generation,
-            now: self.now(),
-            project: 0,
-            extra_isize: self.geo.want_extra_isize,
-        });
-        let mut body = InodeBody::new(view.into_inner(), &self.geo)?;
-        if mapped {
-            self.init_map(&mut body)?;
-        } else {
-            body.set_rdev(rdev);
-        }
         self.store_new(h, ino, body)
     }
 
@@ -122,6 +101,66 @@ impl Fs {
         inode.sync.lock().data.merge(&h.point());
         self.add_inode(inode.clone());
         Ok(inode)
+    }
+
+    fn new_body(
+        &self,
+        parent: &InodeBody,
+        ctx: &Ctx,
+        mode: u32,
+        rdev: u64,
+        generation: u32,
+    ) -> Result<InodeBody> {
+        let kind = FileType::from_mode(mode);
+        let is_dir = kind == Some(FileType::Directory);
+        let mut mode = mode as u16;
+        let setgid = u32::from(parent.mode()) & libc::S_ISGID != 0;
+        let gid = if setgid || self.sb.bsd_groups() {
+            parent.gid()
+        } else {
+            ctx.gid
+        };
+        if setgid && is_dir {
+            mode |= libc::S_ISGID as u16;
+        }
+        let mut view =
+            InodeView::new(vec![0; usize::from(self.geo.inode_size)].into_boxed_slice())?;
+        view.init(&NewInode {
+            mode,
+            uid: ctx.uid,
+            gid,
+            links: if is_dir { 2 } else { 1 },
+            flags: parent.flags().inherited_by(mode),
+            generation,
+            now: self.now(),
+            project: 0,
+            extra_isize: self.geo.want_extra_isize,
+        });
+        let mut body = InodeBody::new(view.into_inner(), &self.geo)?;
+        match kind {
+            Some(FileType::Regular | FileType::Directory | FileType::Symlink) => {
+                self.init_map(&mut body)?;
+            }
+            _ => body.set_rdev(rdev),
+        }
+        Ok(body)
+    }
+
+    /// The body of a file or directory that had these bytes, without what is outside of them.
+    fn body_again(&self, raw: &[u8], is_dir: bool) -> Result<InodeBody> {
+        let mut body = InodeBody::new(raw.into(), &self.geo)?;
+        body.set_links(if is_dir { 2 } else { 1 });
+        body.set_blocks(0)?;
+        body.set_file_acl(0);
+        body.set_dtime(0);
+        let mut flags = body.flags();
+        flags.remove(InodeFlags::INDEX);
+        body.set_flags(flags);
+        if !body.is_inline() {
+            body.set_size(0);
+            self.init_map(&mut body)?;
+        }
+        Ok(body)
     }
 
     /// Undoes [`new_inode`](Self::new_inode) when its operation failed: the inode has no links and is

@@ -8,6 +8,7 @@
 mod attr;
 mod body;
 mod cache;
+mod changes;
 mod create;
 mod delete;
 mod open;
@@ -24,6 +25,7 @@ use stetfs_sync::{Mutex, Rank, RwLock, RwLockWriteGuard};
 pub(crate) use attr::without_suidgid;
 pub(crate) use body::{InodeBody, is_ordinary};
 pub(crate) use cache::InodeCache;
+pub(crate) use changes::{Before, Changes, Naming};
 pub use open::OpenInode;
 pub(crate) use orphan::{OrphanFile, OrphanPlace, Orphans};
 
@@ -58,6 +60,10 @@ pub(crate) struct Inode {
     pub(crate) ahead: ReadAhead,
     /// What a sync has to commit.
     pub(crate) sync: Mutex<SyncPoints>,
+    /// What file-level records say of it.
+    pub(crate) changes: Mutex<Changes>,
+    /// Held while the file is synced by a record: the next one builds on it.
+    pub(crate) turn: Mutex<()>,
     /// Where the file's next blocks are set aside.
     pub(crate) window: Mutex<Window>,
     /// How often it is held open. Changed under the lock of its cache shard.
@@ -85,6 +91,8 @@ impl Inode {
             body: RwLock::new(Rank::Inode, body),
             dirty: DirtyData::default(),
             ahead: ReadAhead::default(),
+            changes: Mutex::new(Rank::InodeLeaf, Changes::default()),
+            turn: Mutex::new(Rank::FileSync, ()),
             sync: Mutex::new(Rank::InodeLeaf, sync),
             window: Mutex::new(Rank::InodeLeaf, Window::default()),
             opens: AtomicU32::new(0),

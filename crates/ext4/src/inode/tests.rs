@@ -19,7 +19,9 @@ fn nameless(fs: &Fs, mode: u32) -> Arc<Inode> {
         .journal
         .begin(credits::NEW_INODE + credits::ORPHAN)
         .unwrap();
-    let inode = fs.new_inode(&h, &root, &body, &ROOT, mode, 0).unwrap();
+    let inode = fs
+        .new_inode(&h, (&root, &body), &ROOT, mode, 0, None)
+        .unwrap();
     fs.abandon_inode(&h, &inode, &mut inode.lock_new()).unwrap();
     inode
 }
@@ -162,7 +164,7 @@ fn the_cache_is_bounded_and_loses_nothing() {
         let body = root.body.write();
         let h = fs.journal.begin(credits::NEW_INODE + 1).unwrap();
         let inode = fs
-            .new_inode(&h, &root, &body, &ROOT, libc::S_IFREG | 0o600, 0)
+            .new_inode(&h, (&root, &body), &ROOT, libc::S_IFREG | 0o600, 0, None)
             .unwrap();
         let mut body = inode.lock_new();
         body.set_uid(i);

@@ -2,11 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
-use stetfs_journal::{FileChange, Handle};
+use stetfs_journal::{CommitPoint, Handle};
 use stetfs_ondisk::ext4::inode::InodeView;
 
 use super::Inode;
 use super::body::InodeBody;
+use super::changes::Changes;
 use super::orphan::OrphanPlace;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
@@ -39,8 +40,26 @@ impl Fs {
         body: &mut InodeBody,
     ) -> Result<()> {
         self.write_inode(h, inode, body)?;
-        inode.sync.lock().data.merge(&h.point());
+        self.needed(h, inode);
         Ok(())
+    }
+
+    /// Notes that the inode changed in what is needed to find its data.
+    pub(crate) fn needed(&self, h: &Handle<'_>, inode: &Inode) {
+        inode.sync.lock().data.merge(&h.point());
+        self.note_change(h, inode, Changes::needed);
+    }
+
+    /// Notes a change of the inode for file-level records, if there are any.
+    pub(crate) fn note_change(
+        &self,
+        h: &Handle<'_>,
+        inode: &Inode,
+        change: impl FnOnce(&mut Changes, CommitPoint),
+    ) {
+        if self.journal.logs_files() {
+            change(&mut inode.changes.lock(), h.point());
+        }
     }
 
     /// [`write_inode`](Self::write_inode) without a look at whether it is being deleted.
@@ -61,7 +80,7 @@ impl Fs {
         self.no_longer_lazy(inode);
         inode.unlinked.store(body.links() == 0, Ordering::Release);
         inode.sync.lock().meta.merge(&h.point());
-        h.note(FileChange::Inode(inode.ino));
+        self.note_change(h, inode, Changes::touched);
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use stetfs_journal::{Credits, FileChange, Handle};
+use stetfs_journal::{Credits, Handle};
 use stetfs_ondisk::ext4::dirent::FileType as EntryType;
 use stetfs_ondisk::ext4::inode::I_BLOCK_LEN;
 
@@ -21,14 +21,17 @@ use crate::xattr::Inherited;
 const TARGET_MAX: usize = 4096;
 
 /// What is to be made.
-struct New<'a> {
+#[derive(Default)]
+pub(crate) struct New<'a> {
     /// Type and permissions, as asked for.
-    mode: u32,
-    umask: u32,
+    pub(crate) mode: u32,
+    pub(crate) umask: u32,
     /// Device number of a device node.
-    rdev: u64,
+    pub(crate) rdev: u64,
     /// Target of a symbolic link.
-    target: Option<&'a [u8]>,
+    pub(crate) target: Option<&'a [u8]>,
+    /// The number and the bytes of the inode that it had, if it is made again.
+    pub(crate) again: Option<(Ino, &'a [u8])>,
 }
 
 impl New<'_> {
@@ -65,8 +68,7 @@ impl Fs {
             &New {
                 mode,
                 umask,
-                rdev: 0,
-                target: None,
+                ..New::default()
             },
         )?;
         // The file is new: there is nothing to truncate.
@@ -103,7 +105,7 @@ impl Fs {
                 mode,
                 umask,
                 rdev,
-                target: None,
+                ..New::default()
             },
         )
     }
@@ -129,8 +131,7 @@ impl Fs {
             &New {
                 mode,
                 umask,
-                rdev: 0,
-                target: None,
+                ..New::default()
             },
         )
     }
@@ -156,9 +157,8 @@ impl Fs {
             name,
             &New {
                 mode,
-                umask: 0,
-                rdev: 0,
                 target: Some(target),
+                ..New::default()
             },
         )
     }
@@ -169,7 +169,13 @@ impl Fs {
     }
 
     /// Makes an inode and its name. The inode counts one lookup.
-    fn make(&self, ctx: &Ctx, parent: Ino, name: &[u8], new: &New<'_>) -> Result<Arc<Inode>> {
+    pub(crate) fn make(
+        &self,
+        ctx: &Ctx,
+        parent: Ino,
+        name: &[u8],
+        new: &New<'_>,
+    ) -> Result<Arc<Inode>> {
         check_name(name)?;
         self.throttle()?;
         let dir = self.iget(parent)?;
@@ -180,7 +186,10 @@ impl Fs {
         if new.is_dir() {
             self.may_add_subdir(&dir_body)?;
         }
-        let inherited = self.inherit_acl(&dir, &dir_body, new.mode, new.umask)?;
+        let inherited = match new.again {
+            Some(_) => Inherited::nothing(new.mode),
+            None => self.inherit_acl(&dir, &dir_body, new.mode, new.umask)?,
+        };
 
         let room =
             append_dir_space(plan.new_blocks) + inherited.blocks() + u64::from(new.needs_block());
@@ -188,7 +197,8 @@ impl Fs {
         let h = self
             .journal
             .begin(make_credits(&plan, new) + inherited.credits())?;
-        let inode = self.new_inode(&h, &dir, &dir_body, ctx, inherited.mode, new.rdev)?;
+        let mode = inherited.mode;
+        let inode = self.new_inode(&h, (&dir, &dir_body), ctx, mode, new.rdev, new.again)?;
         let mut body = inode.lock_new();
         let made = self
             .fill(&h, &inode, &mut body, &dir, new, &inherited)
@@ -213,11 +223,7 @@ impl Fs {
             self.add_subdir(&mut dir_body);
         }
         self.whole(|| self.dir_changed(&h, &dir, &mut dir_body))?;
-        h.note(FileChange::Link {
-            parent,
-            name: name.to_vec(),
-            ino: inode.ino,
-        });
+        self.note_change(&h, &inode, |c, point| c.made(parent, name, point));
         self.count_lookup(inode.ino);
         drop(body);
         drop(h);

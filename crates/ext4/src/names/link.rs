@@ -2,7 +2,6 @@
 
 use std::sync::atomic::Ordering;
 
-use stetfs_journal::FileChange;
 use stetfs_ondisk::ext4::dirent::FileType as EntryType;
 use stetfs_ondisk::ext4::inode::LINK_MAX;
 
@@ -12,6 +11,7 @@ use super::insert_credits;
 use crate::data::credits::append_dir_space;
 use crate::error::Result;
 use crate::fs::Fs;
+use crate::inode::Changes;
 use crate::space::credits::{ORPHAN, WRITE_INODE};
 use crate::types::{Attr, Ctx, Ino};
 
@@ -61,11 +61,7 @@ impl Fs {
             self.links_changed(&h, &inode, &mut body)?;
             self.dir_changed(&h, &dir, &mut dir_body)
         })?;
-        h.note(FileChange::Link {
-            parent: new_parent,
-            name: new_name.to_vec(),
-            ino,
-        });
+        self.note_change(&h, &inode, Changes::entangled);
         self.count_lookup(inode.ino);
         drop(h);
         drop(body);

@@ -21,6 +21,7 @@ mod tmpfile;
 mod tree;
 mod unlink;
 
+pub(crate) use create::New;
 use stetfs_journal::{Credits, Handle};
 use stetfs_ondisk::ext4::inode::InodeFlags;
 

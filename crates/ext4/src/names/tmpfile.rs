@@ -35,7 +35,7 @@ impl Fs {
             let h = self
                 .journal
                 .begin(NEW_INODE + inherited.credits() + 2 * WRITE_INODE + ORPHAN)?;
-            let inode = self.new_inode(&h, &dir, &dir_body, ctx, inherited.mode, 0)?;
+            let inode = self.new_inode(&h, (&dir, &dir_body), ctx, inherited.mode, 0, None)?;
             let mut body = inode.lock_new();
             let filled = self.set_inherited(&h, &inode, &mut body, &inherited);
             // Without links it is an orphan: a crash deletes it.

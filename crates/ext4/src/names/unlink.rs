@@ -1,10 +1,9 @@
 //! Removing names.
 
-use stetfs_journal::FileChange;
-
 use super::checks::{check_name, errno, is_dots, may_remove, may_unname};
 use crate::error::Result;
 use crate::fs::Fs;
+use crate::inode::Changes;
 use crate::space::credits::{FREE_INODE, ORPHAN, WRITE_INODE};
 use crate::types::{Ctx, Ino};
 
@@ -70,10 +69,9 @@ impl Fs {
                 }
                 self.dir_changed(&h, &dir, &mut dir_body)
             })?;
-            h.note(FileChange::Unlink {
-                parent,
-                name: name.to_vec(),
-                ino: inode.ino,
+            self.note_change(&h, &inode, Changes::entangled);
+            self.note_change(&h, &dir, |c, point| {
+                c.name_gone(name, !want_dir, point, &self.journal)
             });
             drop(h);
             drop(body);

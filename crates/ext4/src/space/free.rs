@@ -1,5 +1,7 @@
 //! Freeing blocks.
 
+use std::sync::atomic::Ordering;
+
 use stetfs_journal::Handle;
 use stetfs_ondisk::ext4::bitmap;
 
@@ -81,9 +83,11 @@ impl Fs {
             self.note_block_bitmap(st, &map);
         }
         let clusters = self.geo.layout.group_clusters(group);
-        st.pending
-            .get_or_insert_with(|| Box::new(Overlay::new(clusters)))
-            .insert(bit, len);
+        if !self.opts.canary.reuse_early {
+            st.pending
+                .get_or_insert_with(|| Box::new(Overlay::new(clusters)))
+                .insert(bit, len);
+        }
         self.write_desc(h, group, st)?;
         self.groups.publish(group, before, st);
         drop(guard);
@@ -98,6 +102,9 @@ impl Fs {
 
     /// The transaction that freed these blocks is valid: they can be handed out (invariant S2).
     fn blocks_are_free(&self, group: u32, bit: u32, len: u32) {
+        if self.groups.keep_freed.load(Ordering::Acquire) {
+            return;
+        }
         self.discard_freed(group, bit, len);
         let Ok(mut guard) = self.groups.lock(group) else {
             return;

@@ -1,6 +1,6 @@
 //! The groups in memory.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use stetfs_journal::Handle;
 use stetfs_ondisk::ext4::group_desc::{GroupDesc, GroupFlags};
@@ -54,6 +54,8 @@ pub(crate) struct Groups {
     used_dirs: AtomicU64,
     /// Blocks promised to operations under way.
     pub(super) reserved: AtomicU64,
+    /// What is freed is not handed out again (`space/claims`).
+    pub(super) keep_freed: AtomicBool,
 }
 
 impl Groups {
@@ -95,6 +97,7 @@ impl Groups {
             free_inodes,
             used_dirs,
             reserved: AtomicU64::new(0),
+            keep_freed: AtomicBool::new(false),
         }
     }
 

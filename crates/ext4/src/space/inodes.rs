@@ -55,7 +55,7 @@ impl Fs {
             if self.groups.group_free_inodes(group) == 0 {
                 continue;
             }
-            if let Some(index) = self.take_inode(h, group, is_dir)? {
+            if let Some(index) = self.take_inode(h, group, is_dir, None)? {
                 let ino = group * self.geo.inodes_per_group + index + 1;
                 return Ok((ino, self.next_generation()));
             }
@@ -103,8 +103,31 @@ impl Fs {
             .unwrap_or(home)
     }
 
-    /// Takes the first free inode of a group; its index in the group.
-    fn take_inode(&self, h: &Handle<'_>, group: u32, is_dir: bool) -> Result<Option<u32>> {
+    /// Allocates an inode number that was claimed, or that nobody has.
+    ///
+    /// # Errors
+    /// `Corrupt` when it is in use.
+    pub(crate) fn take_claimed_inode(&self, h: &Handle<'_>, ino: Ino, is_dir: bool) -> Result<()> {
+        let place = self.geo.layout.locate_inode(ino);
+        let (group, index) = place.ok_or(FsError::Errno(libc::ESTALE))?;
+        match self.take_inode(h, group, is_dir, Some(index))? {
+            Some(_) => Ok(()),
+            None => Err(FsError::corrupt(
+                "inode bitmap",
+                0,
+                format!("inode {ino}, which a file-level record makes, is not free"),
+            )),
+        }
+    }
+
+    /// Takes an inode of a group: this one, or the first that is free. Its index in the group.
+    fn take_inode(
+        &self,
+        h: &Handle<'_>,
+        group: u32,
+        is_dir: bool,
+        exactly: Option<u32>,
+    ) -> Result<Option<u32>> {
         let per_group = self.geo.inodes_per_group;
         let mut guard = self.groups.lock(group)?;
         let st = &mut *guard;
@@ -126,8 +149,12 @@ impl Fs {
         };
         let index = {
             let mut map = h.modify(&block)?;
+            if let (Some(index), Some(claims)) = (exactly, &mut st.pending_inodes) {
+                claims.remove(index, 1);
+            }
             let free = FreeMap::new(&map, st.pending_inodes.as_deref(), per_group);
-            let Some(index) = free.next_free(reserved, per_group) else {
+            let (first, end) = exactly.map_or((reserved, per_group), |i| (i, i + 1));
+            let Some(index) = free.next_free(first, end) else {
                 return Ok(None);
             };
             bitmap::set(&mut map, index as usize);
@@ -214,6 +241,9 @@ impl Fs {
     }
 
     fn inode_is_free(&self, group: u32, index: u32) {
+        if self.groups.keep_freed.load(Ordering::Acquire) {
+            return;
+        }
         let Ok(mut guard) = self.groups.lock(group) else {
             return;
         };

@@ -48,6 +48,7 @@ pub(crate) enum Freed {
 
 mod alloc;
 mod bitmaps;
+mod claims;
 mod discard;
 mod free;
 mod group;

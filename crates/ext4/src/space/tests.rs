@@ -370,7 +370,7 @@ fn inodes_agree_with_e2fsck() {
                 .journal
                 .begin(credits::NEW_INODE + credits::ORPHAN)
                 .unwrap();
-            match fs.new_inode(&h, &root, &body, &ROOT, mode | 0o644, 0) {
+            match fs.new_inode(&h, (&root, &body), &ROOT, mode | 0o644, 0, None) {
                 Ok(inode) => {
                     assert!(made.iter().all(|i| i.ino != inode.ino), "{name}");
                     fs.abandon_inode(&h, &inode, &mut inode.lock_new()).unwrap();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use stetfs_block::BlockDevice;
 use stetfs_journal::{
-    Cache, Canary, Journal, JournalConfig, Log, LogFeatures, LogFormat, RecoveryReport,
+    Cache, Canary, Journal, JournalConfig, Log, LogFeatures, LogFormat, Recovery,
 };
 use stetfs_ondisk::ext4::features::{Compat, Incompat, RoCompat};
 use stetfs_ondisk::ext4::superblock::{State, Superblock};
@@ -79,7 +79,7 @@ pub(super) fn without(
 /// What transactions and images that wait to go home may hold however small the cache, bytes.
 const JOURNAL_MEMORY: u64 = 16 << 20;
 
-fn config(opts: &FsOptions) -> JournalConfig {
+pub(super) fn config(opts: &FsOptions) -> JournalConfig {
     JournalConfig {
         commit_secs: opts.commit_secs,
         memory: (opts.cache_bytes / 2).max(JOURNAL_MEMORY),
@@ -105,26 +105,27 @@ impl VolumeLog {
         self.runs.iter().map(|(_, n)| n).sum()
     }
 
-    /// Replays the log and empties it.
+    /// Replays the log and empties it, but for file-level records.
     pub(super) fn replay(
         &self,
         blocks: u64,
         progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<RecoveryReport> {
-        let report = self.log.recover(blocks, false, progress)?;
+    ) -> Result<Recovery> {
+        let recovery = self.log.recover(blocks, false, progress)?;
         tracing::info!(
-            transactions = report.transactions,
-            blocks = report.blocks,
+            transactions = recovery.report.transactions,
+            blocks = recovery.report.blocks,
+            records = recovery.report.records,
             "journal recovered"
         );
-        Ok(report)
+        Ok(recovery)
     }
 
     /// The log again, after a replay changed it.
-    pub(super) fn reopen(self) -> Result<VolumeLog> {
+    pub(super) fn reopen(&self) -> Result<VolumeLog> {
         Ok(VolumeLog {
             log: self.log.reopen()?,
-            runs: self.runs,
+            runs: self.runs.clone(),
         })
     }
 
@@ -146,6 +147,13 @@ impl VolumeLog {
             wide: sb.incompat().contains(Incompat::BIT64),
             async_commit: opts.async_commit,
         };
-        Ok(self.log.start(cache, features, opts.log, config(opts))?)
+        let mut format = opts.log;
+        if let LogFormat::Stet(log) = &mut format
+            && sb.ro_compat().contains(RoCompat::BIGALLOC)
+        {
+            // A record names blocks, and neighbours may share their cluster: files are synced by commits.
+            log.file_lanes = 0;
+        }
+        Ok(self.log.start(cache, features, format, config(opts))?)
     }
 }

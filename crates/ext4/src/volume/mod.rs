@@ -10,6 +10,7 @@ mod mmp;
 mod open;
 mod orphans;
 mod overhead;
+mod records;
 mod shutdown;
 mod statfs;
 mod superblock;

@@ -15,15 +15,105 @@ use stetfs_sync::{Mutex, Rank};
 
 use super::early::{Early, read_superblock};
 use super::log::{self, VolumeLog};
-use super::{SuperState, errors, external, features, mmp, orphans, overhead};
+use super::{SuperState, errors, external, features, mmp, orphans, overhead, records};
 use crate::error::{FsError, Result};
 use crate::fs::{Fs, Geometry};
-use crate::inode::InodeCache;
+use crate::inode::{InodeCache, Orphans};
 use crate::space::{Groups, Zones};
 use crate::types::FsOptions;
 
 /// Most mounts between checks when the volume names no number, as the kernel writes it.
 const NO_MAX_MOUNTS: u16 = u16::MAX;
+
+/// What is read of a recovered volume before its journal runs.
+pub(super) struct Parts {
+    pub(super) cache: Arc<Cache>,
+    sb: Superblock,
+    geo: Geometry,
+    groups: Groups,
+    orphans: Orphans,
+    found: orphans::Found,
+    journal_blocks: u64,
+}
+
+impl Parts {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// What is damaged.
+    pub(super) fn read(
+        device: Arc<dyn BlockDevice>,
+        sb: &Superblock,
+        log: Option<&VolumeLog>,
+        opts: &FsOptions,
+    ) -> Result<Parts> {
+        let layout = sb.geometry()?;
+        check_size(&layout, &*device)?;
+        let early = Early {
+            device: &*device,
+            layout: &layout,
+            checksums: sb.checksum_mode(),
+        };
+        let descs = early.descriptors()?;
+        let mut zones = Zones::new(&layout, descs.iter());
+        zones.add(log.iter().flat_map(|l| l.runs.iter().copied()));
+        let (orphans, found) = orphans::find(&early, sb)?;
+        let geo = geometry(sb, layout);
+        let config = CacheConfig {
+            block_size: geo.block_size as usize,
+            capacity: opts.cache_bytes,
+            policy: PolicyKind::default(),
+        };
+        Ok(Parts {
+            cache: Arc::new(Cache::new(device, config)),
+            sb: sb.clone(),
+            geo,
+            groups: Groups::new(descs, zones),
+            orphans,
+            found,
+            journal_blocks: log.map_or(0, VolumeLog::blocks),
+        })
+    }
+
+    /// The open volume, and the orphans it has.
+    pub(super) fn assemble(
+        self,
+        journal: Arc<Journal>,
+        opts: FsOptions,
+        claim: Option<mmp::Claim>,
+        recovered: Option<RecoveryReport>,
+    ) -> Result<(Arc<Fs>, orphans::Found)> {
+        let state = SuperState::new(
+            &self.cache,
+            &self.sb,
+            overhead::overhead(
+                &self.sb,
+                &self.geo.layout,
+                &self.groups.zones,
+                self.journal_blocks,
+            ),
+            &opts,
+            claim,
+        )?;
+        let fs = Arc::new_cyclic(|me| Fs {
+            groups: self.groups,
+            data: crate::data::DataState::new(&opts),
+            geo: self.geo,
+            opts,
+            cache: self.cache,
+            journal,
+            sb: state,
+            inodes: InodeCache::default(),
+            values: crate::xattr::Values::default(),
+            recovered,
+            orphans: self.orphans,
+            rename_lock: Mutex::new(Rank::Rename, ()),
+            generation: AtomicU32::new(seed()),
+            me: me.clone(),
+        });
+        Ok((fs, self.found))
+    }
+}
 
 impl Fs {
     /// Opens a volume: checks it, replays its journal, finishes what was left undone.
@@ -51,7 +141,7 @@ impl Fs {
         }
         let mut sb = read_superblock(&*device)?;
         features::check(&sb, opts.read_only)?;
-        let mut layout = sb.geometry()?;
+        let layout = sb.geometry()?;
         check_size(&layout, &*device)?;
         let (device, external) = match journal {
             Some(journal) => {
@@ -77,59 +167,19 @@ impl Fs {
         if !opts.no_recovery
             && let Some(found) = log.take()
         {
-            let (found, report, now) = recover(found, &*device, sb, progress)?;
+            let (found, report, now) = recover(found, &device, sb, &opts, progress)?;
             (log, recovered, sb) = (Some(found), report, now);
-            layout = sb.geometry()?;
-            check_size(&layout, &*device)?;
         }
-
-        let early = Early {
-            device: &*device,
-            layout: &layout,
-            checksums: sb.checksum_mode(),
-        };
-        let descs = early.descriptors()?;
-        let mut zones = Zones::new(&layout, descs.iter());
-        zones.add(log.iter().flat_map(|l| l.runs.iter().copied()));
-        let (orphans, found_orphans) = orphans::find(&early, &sb)?;
-        let geo = geometry(&sb, layout);
-        let config = CacheConfig {
-            block_size: geo.block_size as usize,
-            capacity: opts.cache_bytes,
-            policy: PolicyKind::default(),
-        };
-        let cache = Arc::new(Cache::new(device.clone(), config));
-        let journal_blocks = log.as_ref().map_or(0, VolumeLog::blocks);
         let journal_errno = log.as_ref().map_or(0, VolumeLog::errno);
-        let state = SuperState::new(
-            &cache,
-            &sb,
-            overhead::overhead(&sb, &geo.layout, &zones, journal_blocks),
-            &opts,
-            claim,
-        )?;
+        let parts = Parts::read(device, &sb, log.as_ref(), &opts)?;
+        let cache = parts.cache.clone();
         let journal = match log {
-            _ if opts.read_only => Journal::read_only(cache.clone())?,
-            Some(log) => log.start(cache.clone(), &sb, &opts)?,
-            None => log::without(cache.clone(), &sb, &opts)?,
+            _ if opts.read_only => Journal::read_only(cache)?,
+            Some(log) => log.start(cache, &sb, &opts)?,
+            None => log::without(cache, &sb, &opts)?,
         };
         let read_only = opts.read_only;
-        let fs = Arc::new_cyclic(|me| Fs {
-            groups: Groups::new(descs, zones),
-            data: crate::data::DataState::new(&opts),
-            geo,
-            opts,
-            cache,
-            journal,
-            sb: state,
-            inodes: InodeCache::default(),
-            values: crate::xattr::Values::default(),
-            recovered,
-            orphans,
-            rename_lock: Mutex::new(Rank::Rename, ()),
-            generation: AtomicU32::new(seed()),
-            me: me.clone(),
-        });
+        let (fs, found_orphans) = parts.assemble(journal, opts, claim, recovered)?;
         if !read_only {
             fs.attach();
             if let Some(claim) = &fs.sb.claim {
@@ -207,8 +257,9 @@ pub(super) fn check_size(layout: &Layout, device: &dyn BlockDevice) -> Result<()
 /// Replays the log if there is something in it. Gives the log as it is then, what was replayed, and the superblock.
 fn recover(
     log: VolumeLog,
-    device: &dyn BlockDevice,
+    device: &Arc<dyn BlockDevice>,
     before: Superblock,
+    opts: &FsOptions,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(VolumeLog, Option<RecoveryReport>, Superblock)> {
     let marked = before.incompat().contains(Incompat::RECOVER);
@@ -220,10 +271,18 @@ fn recover(
         return Err(FsError::Errno(libc::EROFS));
     }
     let mut report = None;
+    let mut log = log;
     if log.is_dirty() {
-        report = Some(log.replay(before.blocks_count(), progress)?);
+        let recovery = log.replay(before.blocks_count(), progress)?;
+        log = log.reopen()?;
+        if !recovery.records.is_empty() {
+            let sb = read_superblock(&**device)?;
+            let again = log.reopen()?;
+            records::apply(Arc::clone(device), again, &recovery, &sb, opts, progress)?;
+            log = log.reopen()?;
+        }
+        report = Some(recovery.report);
     }
-    let log = log.reopen()?;
     let replayed = read_superblock(device)?;
     let mut sb = replayed.clone();
     errors::keep_errors(&mut sb, &before);

@@ -31,6 +31,7 @@ impl Fs {
             cache: self.cache.stats(),
             journal: self.journal.stats(),
             packing_note: self.journal.codec_note(),
+            sync_reasons: self.sync_reasons(),
             dirty_bytes: self.data.dirty_bytes(),
             inodes,
             lookups,

@@ -22,6 +22,14 @@ impl Inherited {
         self.layout.credits()
     }
 
+    /// Nothing but what was asked for.
+    pub(crate) fn nothing(mode: u32) -> Inherited {
+        Inherited {
+            mode,
+            layout: Layout::default(),
+        }
+    }
+
     /// Blocks to reserve.
     pub(crate) fn blocks(&self) -> u64 {
         self.layout.blocks()
@@ -43,16 +51,10 @@ impl Fs {
     ) -> Result<Inherited> {
         let kind = mode & libc::S_IFMT;
         if kind == libc::S_IFLNK {
-            return Ok(Inherited {
-                mode,
-                layout: Layout::default(),
-            });
+            return Ok(Inherited::nothing(mode));
         }
         let Some(default) = self.acl_load(dir, dir_body, AclKind::Default)? else {
-            return Ok(Inherited {
-                mode: mode & !(umask & 0o777),
-                layout: Layout::default(),
-            });
+            return Ok(Inherited::nothing(mode & !(umask & 0o777)));
         };
         let (access, mode) = default.inherit(mode);
         let access = access.map(|acl| acl.to_disk());

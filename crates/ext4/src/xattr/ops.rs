@@ -1,6 +1,5 @@
 //! The operations on extended attributes.
 
-use stetfs_journal::FileChange;
 use stetfs_ondisk::ext4::acl::Acl;
 use stetfs_ondisk::ext4::inode::InodeFlags;
 use stetfs_ondisk::ext4::xattr::{self, VALUE_MAX, Value, index};
@@ -200,7 +199,6 @@ impl Fs {
     ) -> Result<()> {
         let _room = self.reserve(layout.blocks(), self.privileged(ctx))?;
         let h = self.journal.begin(layout.credits() + WRITE_INODE)?;
-        h.note(FileChange::Xattrs(inode.ino));
         self.whole(|| {
             self.xattr_apply(&h, inode, body, layout)?;
             if let Some(mode) = mode {

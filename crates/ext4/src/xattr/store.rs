@@ -9,7 +9,7 @@ use stetfs_ondisk::ext4::xattr::{self, Attr, Attrs, BlockHeader, Value};
 
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
-use crate::inode::{Inode, InodeBody};
+use crate::inode::{Changes, Inode, InodeBody};
 use crate::space::credits::{ALLOC_BLOCKS, FREE_BLOCKS, WRITE_INODE};
 use crate::space::{AllocFor, BlockRun, Freed};
 use crate::types::BlockNr;
@@ -300,6 +300,13 @@ impl Fs {
         body: &mut InodeBody,
         layout: &Layout,
     ) -> Result<()> {
+        let values = [&layout.left_inode, &layout.left_block, &layout.copied];
+        if !matches!(layout.block, BlockChange::Keep)
+            || !layout.added.is_empty()
+            || values.iter().any(|v| !v.is_empty())
+        {
+            self.note_change(h, inode, Changes::attributes);
+        }
         let values = self.lock_values();
         let shared = match &layout.block {
             BlockChange::Keep => false,

@@ -8,6 +8,7 @@ mod faults;
 mod model;
 mod parallel;
 mod reading;
+mod records;
 mod rules;
 mod shapes;
 mod volume;

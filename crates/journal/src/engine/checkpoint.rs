@@ -113,6 +113,7 @@ impl Inner {
         written?;
         for space in reaped {
             if let Some(medium) = self.scheme.media.get(space.lane) {
+                medium.set_horizon(self.horizon());
                 medium.set_tail(space.tail, self.barrier())?;
                 medium.trim(space.at, space.blocks)?;
             }
@@ -157,6 +158,7 @@ impl Inner {
         self.flush()?;
         let tails: Vec<u64> = self.log.lock().lanes.iter().map(|l| l.next_seq).collect();
         for (medium, seq) in self.scheme.media.iter().zip(tails) {
+            medium.set_horizon(self.horizon());
             medium.set_tail(LogTail { seq, at: None }, self.barrier())?;
         }
         Ok(())

@@ -113,7 +113,8 @@ impl Inner {
 
     fn take_snapshot(&self, slot: &Slot, tx: &Tx) -> Committing {
         let stamp = self.stamp.fetch_add(1, Ordering::AcqRel) + 1;
-        let (snapshot, rest) = tx.snapshot(stamp);
+        let floor = self.held.lock().unwrap_or(stamp);
+        let (snapshot, rest) = tx.snapshot(stamp, floor);
         let homes: Vec<u64> = snapshot.images.iter().map(|i| i.nr).collect();
         let reserved = self
             .scheme

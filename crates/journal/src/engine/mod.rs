@@ -8,10 +8,14 @@
 mod begin;
 mod checkpoint;
 mod commit;
+mod files;
+mod flush;
 mod log;
 mod service;
 
 pub(crate) use begin::max_tx;
+pub use flush::FlushMark;
+use flush::SharedFlush;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -61,6 +65,10 @@ pub struct Canary {
     pub ignore_revokes: bool,
     /// Recovery checks no checksums.
     pub skip_checksums: bool,
+    /// Recovery takes file-level records for alive that a transaction superseded.
+    pub ignore_horizon: bool,
+    /// Blocks are handed out again before the transaction that freed them is valid.
+    pub reuse_early: bool,
 }
 
 /// How a journal runs.
@@ -75,8 +83,11 @@ pub struct JournalConfig {
     /// Copy a block at its first change in every transaction, needed or not (to measure what
     /// copy on write saves).
     pub always_copy: bool,
-    /// Keep logical changes for file-level records.
-    pub keep_notes: bool,
+    /// Stamps go on from here: above those in a log that is gone on with.
+    pub first_stamp: Stamp,
+    /// File-level records above this stamp stay alive, whatever commits, until
+    /// [`Journal::release_horizon`]: they are being applied.
+    pub hold_horizon: Option<Stamp>,
     /// Deliberate faults.
     pub canary: Canary,
 }
@@ -88,7 +99,8 @@ impl Default for JournalConfig {
             barrier: true,
             memory: 64 << 20,
             always_copy: false,
-            keep_notes: false,
+            first_stamp: 0,
+            hold_horizon: None,
             canary: Canary::default(),
         }
     }
@@ -127,6 +139,10 @@ pub(crate) struct Inner {
     pub slots: Vec<Slot>,
     /// The one order of commits (architecture, decision 2).
     pub stamp: AtomicU64,
+    /// See [`JournalConfig::hold_horizon`].
+    pub held: Mutex<Option<Stamp>>,
+    /// Flushes that syncs in the callers' threads share.
+    pub flushes: SharedFlush,
     pub log: Mutex<Log>,
     /// Signalled when the log's state changed: home writes done, tail moved.
     pub log_changed: Condvar,
@@ -180,7 +196,7 @@ impl Journal {
                 Slot {
                     lane,
                     run: Mutex::new(Run {
-                        tx: Arc::new(Tx::new(id, 0)),
+                        tx: Arc::new(Tx::new(id, config.first_stamp)),
                         locked: false,
                     }),
                     changed: Condvar::new(),
@@ -202,9 +218,11 @@ impl Journal {
             device,
             cache,
             commit_millis: AtomicU64::new(u64::from(config.commit_secs.max(1)) * 1000),
-            config,
             slots,
-            stamp: AtomicU64::new(0),
+            stamp: AtomicU64::new(config.first_stamp),
+            held: Mutex::new(config.hold_horizon),
+            config,
+            flushes: SharedFlush::default(),
             log: Mutex::new(log),
             log_changed: Condvar::new(),
             free,
@@ -262,6 +280,7 @@ impl Journal {
             codec: Box::new(codec),
             media: Vec::new(),
             home: Box::new(crate::policy::CopyHome),
+            files: None,
         };
         Journal::start(cache, scheme, JournalConfig::default())
     }
@@ -379,23 +398,6 @@ impl Journal {
         self.inner
             .commit_millis
             .store(u64::from(secs.max(1)) * 1000, Ordering::Relaxed);
-    }
-
-    /// The file-record horizon: the lowest opening stamp of any transaction that is not valid yet.
-    /// A file-level record with a lower stamp is superseded. It only rises.
-    pub fn horizon(&self) -> Stamp {
-        let running = self
-            .inner
-            .slots
-            .iter()
-            .map(|slot| slot.run.lock().tx.opened)
-            .min()
-            .unwrap_or(0);
-        self.inner
-            .log
-            .lock()
-            .oldest_opening()
-            .map_or(running, |stamp| stamp.min(running))
     }
 
     /// For people: what the codec decides, and why.

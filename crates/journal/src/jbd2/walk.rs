@@ -5,6 +5,7 @@ use stetfs_ondisk::jbd2::block::{read_header, verify_tail};
 use stetfs_ondisk::jbd2::descriptor::{self, Tag};
 use stetfs_ondisk::jbd2::superblock::Csum;
 use stetfs_ondisk::jbd2::{BlockType, commit, revoke};
+use stetfs_ondisk::stet::record::FileRecord;
 
 use super::codec::Jbd2Codec;
 use crate::error::Result;
@@ -58,6 +59,19 @@ pub enum RecordKind {
         revokes: Vec<u64>,
         /// Lanes and sequences it depends on.
         edges: Vec<(u16, u64)>,
+    },
+    /// A file-level record that no transaction supersedes.
+    File {
+        /// Its lane.
+        lane: u16,
+        /// Its place in the order of commits.
+        stamp: u64,
+        /// Log blocks it takes.
+        blocks: u64,
+        /// What it says, if that can be read.
+        record: Option<Box<FileRecord>>,
+        /// Data blocks that come with it.
+        pages: Vec<u64>,
     },
     /// A block of the expected transaction that does not prove itself.
     Damaged(String),
@@ -273,6 +287,7 @@ pub(super) fn scan(
     let fresh = |seq: u64, at: u64| ScannedTx {
         id: TxId { lane: Lane(0), seq },
         stamp: seq,
+        floor: 0,
         edges: CommitPoint::none(),
         images: Vec::new(),
         revokes: Vec::new(),
@@ -335,7 +350,8 @@ pub(super) fn scan(
             // Frames are of another log.
             RecordKind::Commit { valid: false, .. }
             | RecordKind::Damaged(_)
-            | RecordKind::Frame { .. } => {}
+            | RecordKind::Frame { .. }
+            | RecordKind::File { .. } => {}
             RecordKind::Lost(why) => scan.end = EndReason::Lost(why),
             RecordKind::End(why) => {
                 scan.end = match tail.at {

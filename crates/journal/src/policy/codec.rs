@@ -79,6 +79,8 @@ pub struct ScannedTx {
     pub id: TxId,
     /// Its place in the order of commits.
     pub stamp: Stamp,
+    /// The stamp up to which file-level records are superseded with it.
+    pub floor: Stamp,
     /// What it depends on in other lanes.
     pub edges: CommitPoint,
     /// Images by home block.

@@ -4,7 +4,7 @@ use stetfs_block::WriteList;
 use stetfs_cache::PageRef;
 
 use crate::error::Result;
-use crate::ids::Lane;
+use crate::ids::{Lane, Stamp};
 use crate::policy::Encoded;
 
 /// Where the live part of a log begins.
@@ -54,6 +54,15 @@ pub trait Medium: Send + Sync {
     /// Whether a commit goes out under one flush, seal and all: what must be durable before the
     /// transaction counts (ordered data) then needs a flush of its own.
     fn one_flush(&self) -> bool;
+    /// The stamp up to which file-level records are superseded; goes out with the next
+    /// [`set_tail`](Self::set_tail). It never falls.
+    fn set_horizon(&self, horizon: Stamp) {
+        let _ = horizon;
+    }
+    /// The recorded horizon.
+    fn horizon(&self) -> Stamp {
+        0
+    }
     /// Durably records where the live log begins; only then is the space before it reusable.
     ///
     /// # Errors

@@ -17,6 +17,8 @@ pub use home::{CopyHome, Home, HomeImage};
 pub use medium::{LogTail, Medium};
 pub use ordering::{OneLane, Ordering, OtherPhase, Share};
 
+use crate::stet::FileLanes;
+
 /// One combination of policies.
 pub struct Scheme {
     /// Lanes and sharing.
@@ -27,4 +29,6 @@ pub struct Scheme {
     pub media: Vec<Box<dyn Medium>>,
     /// The way home.
     pub home: Box<dyn Home>,
+    /// Where file-level records go, if there are any.
+    pub files: Option<FileLanes>,
 }

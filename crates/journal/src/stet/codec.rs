@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use stetfs_cache::{Page, PageRef};
-use stetfs_ondisk::stet::frame::{self, Frame, Stored};
+use stetfs_ondisk::stet::frame::{self, Counts, Frame, Kind, Stored};
 
 use super::compress::{Compression, Packed};
 use super::pace::Pace;
@@ -12,11 +12,12 @@ use super::pack::pack;
 use super::payload::Payload;
 use super::{read, scan};
 use crate::error::Result;
-use crate::ids::TxId;
+use crate::ids::{Stamp, TxId};
 use crate::policy::{Codec, Early, Encoded, ImageRef, LogTail, Medium, Packing, Scan};
 use crate::tx::Snapshot;
 
 /// Frames of one log.
+#[derive(Clone)]
 pub struct StetCodec {
     /// Bytes in a block.
     pub block_size: u32,
@@ -37,25 +38,49 @@ pub struct StetCodec {
 }
 
 impl StetCodec {
-    fn per_chunk(&self) -> usize {
+    /// Images of a whole chunk.
+    pub(super) fn per_chunk(&self) -> usize {
         (self.chunk.min(frame::MAX_CHUNK as u32) / self.block_size.max(1)).max(1) as usize
     }
 
     pub(super) fn size(&self) -> usize {
         self.block_size as usize
     }
+
+    /// A transaction's frame with nothing in it, written now.
+    pub(super) fn frame(&self, lane: u16, seq: u64, stamp: Stamp) -> Frame {
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        Frame {
+            kind: Kind::Transaction,
+            epoch: self.epoch,
+            seq,
+            stamp,
+            nanoseconds: now.as_nanos() as u64,
+            lane,
+            unordered: self.unordered,
+            chunks: Vec::new(),
+            edges: Vec::new(),
+            images: Vec::new(),
+            revokes: Vec::new(),
+            floor: 0,
+            record: Vec::new(),
+        }
+    }
 }
 
 impl Codec for StetCodec {
     fn bound(&self, images: u64, revokes: u64) -> u64 {
         let chunks = (images as usize).div_ceil(self.per_chunk());
-        let head = frame::head_blocks(
+        let head = Counts {
             chunks,
-            usize::from(self.lanes),
-            images as usize,
-            revokes as usize,
-            self.size(),
-        );
+            edges: usize::from(self.lanes),
+            images: images as usize,
+            revokes: revokes as usize,
+            record: 0,
+        }
+        .head_blocks(self.size());
         // What is stored as it is begins on a block boundary: a block may stay unfilled before each chunk.
         head as u64 + images + chunks as u64
     }
@@ -63,13 +88,14 @@ impl Codec for StetCodec {
     fn encode(&self, tx: &Snapshot, early: &mut Early<'_>) -> Result<Encoded> {
         let pages: Vec<PageRef> = tx.images.iter().map(|i| Arc::clone(&i.page)).collect();
         let groups: Vec<&[PageRef]> = pages.chunks(self.per_chunk()).collect();
-        let head_blocks = frame::head_blocks(
-            groups.len(),
-            tx.edges.iter().count(),
-            pages.len(),
-            tx.revokes.len(),
-            self.size(),
-        );
+        let head_blocks = Counts {
+            chunks: groups.len(),
+            edges: tx.edges.iter().count(),
+            images: pages.len(),
+            revokes: tx.revokes.len(),
+            record: 0,
+        }
+        .head_blocks(self.size());
         let mut payload = Payload::new(self.size(), head_blocks as u64);
         let mut packing = Packing::default();
         let mut chunks = Vec::with_capacity(groups.len());
@@ -93,20 +119,13 @@ impl Codec for StetCodec {
                 payload.send(early)
             },
         )?;
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
         let frame = Frame {
-            epoch: self.epoch,
-            seq: tx.id.seq,
-            stamp: tx.stamp,
-            nanoseconds: now.as_nanos() as u64,
-            lane: tx.id.lane.0,
-            unordered: self.unordered,
             chunks,
             edges: tx.edges.iter().map(|e| (e.lane.0, e.seq)).collect(),
             images: tx.images.iter().map(|image| image.nr).collect(),
             revokes: tx.revokes.clone(),
+            floor: tx.floor,
+            ..self.frame(tx.id.lane.0, tx.id.seq, tx.stamp)
         };
         let mut body: Vec<PageRef> = frame
             .encode(self.size())

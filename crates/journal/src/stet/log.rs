@@ -11,6 +11,7 @@ use stetfs_ondisk::stet::header::{
 
 use super::codec::StetCodec;
 use super::compress::Compression;
+use super::files::FileLanes;
 use super::pace::Pace;
 use super::ring::{SharedHeader, StetRing, write_copy};
 use super::trim::Trim;
@@ -22,6 +23,10 @@ use crate::policy::{CopyHome, Medium, OneLane, Scheme};
 
 /// A lane has at least so many blocks: below that hardly an operation fits a transaction.
 const MIN_LANE: u64 = 64;
+/// The same for file-level records.
+const MIN_FILE_LANE: u64 = 8;
+/// Bytes of a lane for file-level records, at most.
+const FILE_LANE_BYTES: u64 = 1 << 20;
 
 /// How a log is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +39,8 @@ pub struct StetOptions {
     pub chunk: u32,
     /// What is done with log space that checkpoints free.
     pub trim: Trim,
+    /// Lanes for file-level records, beside the others; 0: files are synced by transactions.
+    pub file_lanes: u16,
 }
 
 impl Default for StetOptions {
@@ -43,6 +50,7 @@ impl Default for StetOptions {
             compression: Compression::None,
             chunk: 128 << 10,
             trim: Trim::Off,
+            file_lanes: 0,
         }
     }
 }
@@ -110,11 +118,20 @@ impl StetLog {
         let lanes = u64::from(options.lanes.max(1));
         // What fast commits use lies behind the ring, and stays.
         let end = u64::from(sb.ring_end()).min(area.blocks());
-        let each = end.saturating_sub(first) / lanes;
-        if each < MIN_LANE || lanes > MAX_LANES as u64 {
+        // They are small: a transaction soon supersedes what is in them (paper, §5.2).
+        let file_lanes = u64::from(options.file_lanes);
+        let room = end.saturating_sub(first);
+        let file_lane = match file_lanes {
+            0 => 0,
+            n => (room / 4 / n).min(FILE_LANE_BYTES / u64::from(size)),
+        };
+        let each = (room - file_lanes * file_lane) / lanes;
+        let small = each < MIN_LANE || (file_lanes > 0 && file_lane < MIN_FILE_LANE);
+        let lanes_in_all = lanes + file_lanes;
+        if small || lanes_in_all > MAX_LANES as u64 {
             return Err(OnDiskError::Unsupported {
                 feature: format!(
-                    "{lanes} lanes in a journal of {end} blocks (each needs {MIN_LANE}; make the journal larger: tune2fs -J size=)"
+                    "{lanes_in_all} lanes in a journal of {end} blocks (each needs {MIN_LANE}; make the journal larger: tune2fs -J size=)"
                 ),
             }
             .into());
@@ -125,14 +142,20 @@ impl StetLog {
             horizon: 0,
             uuid: sb.s_uuid,
             block_size: size,
-            lanes: (0..lanes)
-                .map(|i| LaneHeader {
-                    first: first + i * each,
-                    end: first + (i + 1) * each,
-                    tail_at: 0,
-                    tail_seq: 1,
+            lanes: std::iter::repeat_n(each, lanes as usize)
+                .chain(std::iter::repeat_n(file_lane, file_lanes as usize))
+                .scan(first, |at, blocks| {
+                    let lane = LaneHeader {
+                        first: *at,
+                        end: *at + blocks,
+                        tail_at: 0,
+                        tail_seq: 1,
+                    };
+                    *at = lane.end;
+                    Some(lane)
                 })
                 .collect(),
+            file_lanes: options.file_lanes,
         };
         // An older log's copies must not outrank this one's: both are written.
         write_copy(&area, &header, true)?;
@@ -161,27 +184,32 @@ impl StetLog {
     /// it has.
     pub fn scheme(&self, options: &StetOptions, barrier: bool) -> Scheme {
         let shared = SharedHeader::new(self.area.clone(), self.header.clone());
-        let lanes = self.header.lanes.len() as u16;
+        let all = self.header.lanes.len() as u16;
+        let lanes = all - self.header.file_lanes;
         let mut plain = self.sb;
         plain.set_incompat(self.sb.incompat() - IncompatFlags::STET);
         let mut plain = Some(Jbd2Ring::superblock_page(&self.area, &mut plain));
         let pace = Arc::new(Pace::default());
+        let mut ring = |i| StetRing::new(&shared, Lane(i), &pace, options.trim, plain.take());
         let media = (0..lanes)
-            .filter_map(|i| StetRing::new(&shared, Lane(i), &pace, options.trim, plain.take()))
+            .filter_map(&mut ring)
             .map(|ring| Box::new(ring) as Box<dyn Medium>)
             .collect();
+        let codec = StetCodec {
+            block_size: self.area.block_size(),
+            epoch: self.header.epoch,
+            lanes,
+            compression: options.compression,
+            chunk: options.chunk,
+            pace: Arc::clone(&pace),
+            unordered: !barrier,
+            skip_checksums: self.canary.skip_checksums,
+        };
+        let rings: Vec<StetRing> = (lanes..all).filter_map(ring).collect();
         Scheme {
             ordering: Box::new(OneLane),
-            codec: Box::new(StetCodec {
-                block_size: self.area.block_size(),
-                epoch: self.header.epoch,
-                lanes,
-                compression: options.compression,
-                chunk: options.chunk,
-                pace,
-                unordered: !barrier,
-                skip_checksums: self.canary.skip_checksums,
-            }),
+            files: (!rings.is_empty()).then(|| FileLanes::new(codec.clone(), rings)),
+            codec: Box::new(codec),
             media,
             home: Box::new(CopyHome),
         }

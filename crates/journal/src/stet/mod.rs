@@ -2,6 +2,7 @@
 
 mod codec;
 mod compress;
+mod files;
 mod log;
 mod pace;
 mod pack;
@@ -14,6 +15,8 @@ mod walk;
 
 pub use codec::StetCodec;
 pub use compress::Compression;
+pub(crate) use files::lost;
+pub use files::{FileLanes, LoggedRecord, RecordPlace};
 pub use log::{StetLog, StetOptions};
 pub use ring::StetRing;
 pub use trim::Trim;

@@ -11,7 +11,7 @@ use stetfs_ondisk::stet::header::{COPY_BYTES, LogHeader, copy_at, copy_blocks};
 use super::pace::Pace;
 use super::trim::Trim;
 use crate::error::Result;
-use crate::ids::Lane;
+use crate::ids::{Lane, Stamp};
 use crate::jbd2::LogArea;
 use crate::policy::{Encoded, LogTail, Medium};
 
@@ -150,6 +150,15 @@ impl Medium for StetRing {
                 lane.tail_seq = tail.seq;
             }
         })
+    }
+
+    fn set_horizon(&self, horizon: Stamp) {
+        let mut header = self.shared.header.lock();
+        header.horizon = header.horizon.max(horizon);
+    }
+
+    fn horizon(&self) -> Stamp {
+        self.shared.header.lock().horizon
     }
 
     fn trim(&self, at: u64, count: u64) -> Result<()> {

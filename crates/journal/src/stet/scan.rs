@@ -286,6 +286,7 @@ impl Scanner<'_> {
                 seq: frame.seq,
             },
             stamp: frame.stamp,
+            floor: frame.floor,
             edges,
             images: frame.images.iter().copied().zip(places).collect(),
             revokes: frame.revokes.clone(),

@@ -1,19 +1,26 @@
 //! Reading a StetFS log frame by frame, for people (`stetfs dump journal`).
 
+use stetfs_ondisk::stet::record::FileRecord;
+
 use crate::error::Result;
+use crate::ids::Stamp;
 use crate::jbd2::{Record, RecordKind};
 use crate::policy::{EndReason, Scheme};
+use crate::stet::FileLanes;
 
 /// Visits the frames of each lane from its tail on, [`RecordKind::End`] last.
 ///
 /// # Errors
 /// The device's.
 pub(crate) fn walk(scheme: &Scheme, visit: &mut dyn FnMut(Record) -> Result<()>) -> Result<()> {
+    let mut horizon = 0;
     for medium in &scheme.media {
         let tail = medium.tail();
         let scan = scheme.codec.scan(&**medium, tail, &mut |_, _| {})?;
         let mut at = tail.at.unwrap_or(medium.first());
+        horizon = horizon.max(medium.horizon());
         for tx in scan.txs {
+            horizon = horizon.max(tx.floor);
             at = medium.advance(tx.at, tx.blocks);
             visit(Record {
                 at: tx.at,
@@ -40,5 +47,43 @@ pub(crate) fn walk(scheme: &Scheme, visit: &mut dyn FnMut(Record) -> Result<()>)
             EndReason::Lost(why) => RecordKind::Lost(why),
         }))?;
     }
-    Ok(())
+    match &scheme.files {
+        Some(files) => walk_files(files, horizon, visit),
+        None => Ok(()),
+    }
+}
+
+/// The file-level records above the horizon, by stamp.
+fn walk_files(
+    files: &FileLanes,
+    horizon: Stamp,
+    visit: &mut dyn FnMut(Record) -> Result<()>,
+) -> Result<()> {
+    let found = files.scan(horizon)?;
+    let mut last = (0, 0);
+    for logged in found.records {
+        last = (logged.at, logged.id.seq);
+        visit(Record {
+            at: logged.at,
+            tid: logged.id.seq,
+            kind: RecordKind::File {
+                lane: logged.id.lane.0,
+                stamp: logged.stamp,
+                blocks: logged.blocks,
+                record: FileRecord::decode(&logged.body).ok().map(Box::new),
+                pages: logged.pages.iter().map(|(nr, _)| *nr).collect(),
+            },
+        })?;
+    }
+    visit(Record {
+        at: last.0,
+        tid: last.1,
+        kind: match found.lost {
+            Some(why) => RecordKind::Lost(why),
+            None => RecordKind::End(format!(
+                "no more records of files; {} are superseded",
+                found.superseded
+            )),
+        },
+    })
 }

@@ -199,6 +199,7 @@ impl Codec for Frames {
                     seq: words[2],
                 },
                 stamp: words[3],
+                floor: 0,
                 edges: point,
                 images: (0..n)
                     .map(|i| {
@@ -252,5 +253,6 @@ pub fn scheme(device: &Arc<dyn BlockDevice>, lanes: u16) -> Scheme {
         codec: Box::new(Frames),
         media,
         home: Box::new(CopyHome),
+        files: None,
     }
 }

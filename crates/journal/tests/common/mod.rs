@@ -163,7 +163,9 @@ pub fn start_with(
 /// Recovers a crashed volume in place.
 pub fn recover_at(kind: Kind, device: &Arc<dyn BlockDevice>, canary: Canary) -> RecoveryReport {
     let scheme = scheme(kind, device, canary, false);
-    recover(&scheme, &**device, BLOCKS, canary, false, &mut |_, _| {}).unwrap()
+    recover(&scheme, &**device, BLOCKS, canary, false, &mut |_, _| {})
+        .unwrap()
+        .report
 }
 
 /// The crash image of `device` now, recovered.

@@ -1,4 +1,4 @@
-//! Frames: one transaction each, from a block boundary on: head, table, and the images in chunks.
+//! Frames: one transaction or file-level record each, from a block boundary on: head, table, and the images in chunks.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -35,9 +35,12 @@ struct RawHead {
     edges: U32,
     chunks: U32,
     flags: U32,
+    floor: U64,
+    record_bytes: U32,
+    padding: U32,
 }
 
-const _: () = assert!(HEAD_BYTES == 80);
+const _: () = assert!(HEAD_BYTES == 96);
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -94,9 +97,29 @@ pub struct Chunk {
     pub how: Stored,
 }
 
+/// What a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub enum Kind {
+    /// A transaction.
+    Transaction = 1,
+    /// A file-level record.
+    Record = 2,
+}
+
+impl Kind {
+    fn from_u16(value: u16) -> Option<Kind> {
+        [Kind::Transaction, Kind::Record]
+            .into_iter()
+            .find(|k| *k as u16 == value)
+    }
+}
+
 /// A frame's head and table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
+    /// What it is.
+    pub kind: Kind,
     /// The log's epoch.
     pub epoch: u64,
     /// The lane's sequence.
@@ -117,28 +140,45 @@ pub struct Frame {
     pub images: Vec<u64>,
     /// Blocks whose older images are void.
     pub revokes: Vec<u64>,
+    /// Of a transaction: the stamp up to which file-level records are in it, or in an older one. Of a record: the
+    /// sequence up to which the frames of its lane were durable when it was written.
+    pub floor: u64,
+    /// The body of a file-level record ([`super::record`]).
+    pub record: Vec<u8>,
 }
 
-/// Bytes of a table.
-fn table_bytes(chunks: usize, edges: usize, images: usize, revokes: usize) -> Option<usize> {
-    chunks
-        .checked_mul(size_of::<RawChunk>())?
-        .checked_add(edges.checked_mul(size_of::<RawEdge>())?)?
-        .checked_add(images.checked_mul(8)?)?
-        .checked_add(revokes.checked_mul(8)?)
+/// How many there are of each in a table.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// Chunks.
+    pub chunks: usize,
+    /// Edges.
+    pub edges: usize,
+    /// Images.
+    pub images: usize,
+    /// Revoked blocks.
+    pub revokes: usize,
+    /// Bytes of a file-level record.
+    pub record: usize,
 }
 
-/// Blocks of a head and table for so many of each; the payload begins behind them.
-#[must_use]
-pub fn head_blocks(
-    chunks: usize,
-    edges: usize,
-    images: usize,
-    revokes: usize,
-    block_size: usize,
-) -> usize {
-    let table = table_bytes(chunks, edges, images, revokes).unwrap_or(usize::MAX - HEAD_BYTES);
-    pieces(HEAD_BYTES + table, block_size)
+impl Counts {
+    /// Bytes of the table.
+    fn bytes(&self) -> Option<usize> {
+        self.chunks
+            .checked_mul(size_of::<RawChunk>())?
+            .checked_add(self.edges.checked_mul(size_of::<RawEdge>())?)?
+            .checked_add(self.images.checked_mul(8)?)?
+            .checked_add(self.revokes.checked_mul(8)?)?
+            .checked_add(self.record)
+    }
+
+    /// Blocks of a head and table; the payload begins behind them.
+    #[must_use]
+    pub fn head_blocks(&self, block_size: usize) -> usize {
+        let table = self.bytes().unwrap_or(usize::MAX - HEAD_BYTES);
+        pieces(HEAD_BYTES + table, block_size)
+    }
 }
 
 /// Where a chunk begins that follows what ends at `end` (bytes): verbatim images on a block boundary, all else at
@@ -152,16 +192,20 @@ pub fn place(end: u64, how: Stored, block_size: u64) -> u64 {
 }
 
 impl Frame {
+    fn counts(&self) -> Counts {
+        Counts {
+            chunks: self.chunks.len(),
+            edges: self.edges.len(),
+            images: self.images.len(),
+            revokes: self.revokes.len(),
+            record: self.record.len(),
+        }
+    }
+
     /// Blocks of the head and table.
     #[must_use]
     pub fn head_blocks(&self, block_size: usize) -> usize {
-        head_blocks(
-            self.chunks.len(),
-            self.edges.len(),
-            self.images.len(),
-            self.revokes.len(),
-            block_size,
-        )
+        self.counts().head_blocks(block_size)
     }
 
     /// Where the chunks begin, in their order, and then where the last one ends: bytes from the start of the frame.
@@ -192,12 +236,7 @@ impl Frame {
     /// Head and table as whole blocks.
     #[must_use]
     pub fn encode(&self, block_size: usize) -> Vec<u8> {
-        let table = table_bytes(
-            self.chunks.len(),
-            self.edges.len(),
-            self.images.len(),
-            self.revokes.len(),
-        );
+        let table = self.counts().bytes();
         let head = RawHead {
             magic: MAGIC,
             sum: 0.into(),
@@ -206,7 +245,7 @@ impl Frame {
             stamp: self.stamp.into(),
             nanoseconds: self.nanoseconds.into(),
             lane: self.lane.into(),
-            kind: 1.into(),
+            kind: (self.kind as u16).into(),
             blocks: (self.blocks(block_size) as u32).into(),
             table_bytes: (table.unwrap_or(usize::MAX) as u32).into(),
             images: (self.images.len() as u32).into(),
@@ -214,6 +253,9 @@ impl Frame {
             edges: (self.edges.len() as u32).into(),
             chunks: (self.chunks.len() as u32).into(),
             flags: (if self.unordered { UNORDERED } else { 0 }).into(),
+            floor: self.floor.into(),
+            record_bytes: (self.record.len() as u32).into(),
+            padding: 0.into(),
         };
         let size = self.head_blocks(block_size) * block_size;
         let mut out = Vec::with_capacity(size);
@@ -239,6 +281,7 @@ impl Frame {
         for nr in self.images.iter().chain(&self.revokes) {
             out.extend_from_slice(&nr.to_le_bytes());
         }
+        out.extend_from_slice(&self.record);
         let sum = checksum(&out);
         crate::bytes::put(&mut out, SUM_AT, &sum.to_le_bytes());
         out.resize(size, 0);
@@ -322,15 +365,26 @@ pub fn decode_unproven(bytes: &[u8], block_size: usize) -> Result<Frame> {
     let whole = bytes
         .get(..HEAD_BYTES.saturating_add(table))
         .ok_or_else(|| corrupt!(WHAT, "a table of {table} bytes in {}", bytes.len()))?;
-    let [chunks, edges, images, revokes] =
-        [head.chunks, head.edges, head.images, head.revokes].map(|n| n.get() as usize);
-    if table_bytes(chunks, edges, images, revokes) != Some(table) {
-        return Err(corrupt!(
-            WHAT,
-            "a table of {table} bytes for {chunks} chunks, {edges} edges, {images} images, {revokes} revokes"
-        ));
+    let [chunks, edges, images, revokes, record] = [
+        head.chunks,
+        head.edges,
+        head.images,
+        head.revokes,
+        head.record_bytes,
+    ]
+    .map(|n| n.get() as usize);
+    let counts = Counts {
+        chunks,
+        edges,
+        images,
+        revokes,
+        record,
+    };
+    if counts.bytes() != Some(table) {
+        return Err(corrupt!(WHAT, "a table of {table} bytes for {counts:?}"));
     }
-    if head.kind.get() != 1 || head.flags.get() & !UNORDERED != 0 {
+    let kind = Kind::from_u16(head.kind.get());
+    let (Some(kind), 0) = (kind, head.flags.get() & !UNORDERED) else {
         return Err(crate::error::OnDiskError::Unsupported {
             feature: format!(
                 "StetFS log frame of kind {} with flags {:#x}",
@@ -338,7 +392,7 @@ pub fn decode_unproven(bytes: &[u8], block_size: usize) -> Result<Frame> {
                 head.flags.get()
             ),
         });
-    }
+    };
     let rest = whole.get(HEAD_BYTES..).unwrap_or_default();
     let short = |_| corrupt!(WHAT, "the table is too short");
     let (raw_chunks, rest) =
@@ -347,7 +401,7 @@ pub fn decode_unproven(bytes: &[u8], block_size: usize) -> Result<Frame> {
         <[RawEdge]>::ref_from_prefix_with_elems(rest, edges).map_err(|e| short(e.to_string()))?;
     let (raw_images, rest) =
         <[U64]>::ref_from_prefix_with_elems(rest, images).map_err(|e| short(e.to_string()))?;
-    let (raw_revokes, _) =
+    let (raw_revokes, record) =
         <[U64]>::ref_from_prefix_with_elems(rest, revokes).map_err(|e| short(e.to_string()))?;
     let mut list = Vec::with_capacity(chunks);
     let mut raw_bytes = 0u64;
@@ -375,6 +429,7 @@ pub fn decode_unproven(bytes: &[u8], block_size: usize) -> Result<Frame> {
         return Err(corrupt!(WHAT, "{raw_bytes} bytes for {images} images"));
     }
     let frame = Frame {
+        kind,
         epoch: head.epoch.get(),
         seq: head.seq.get(),
         stamp: head.stamp.get(),
@@ -388,6 +443,8 @@ pub fn decode_unproven(bytes: &[u8], block_size: usize) -> Result<Frame> {
             .collect(),
         images: raw_images.iter().map(|n| n.get()).collect(),
         revokes: raw_revokes.iter().map(|n| n.get()).collect(),
+        floor: head.floor.get(),
+        record: record.to_vec(),
     };
     if frame.blocks(block_size) != u64::from(head.blocks.get()) {
         return Err(corrupt!(
@@ -417,6 +474,11 @@ mod tests {
             })
             .collect();
         Frame {
+            kind: if images == 1 {
+                Kind::Record
+            } else {
+                Kind::Transaction
+            },
             epoch: 5,
             seq: 6,
             stamp: 7,
@@ -427,6 +489,8 @@ mod tests {
             edges: vec![(0, 4), (3, 9)],
             images: (0..images as u64).map(|i| i * 17).collect(),
             revokes: vec![1, 2, 3],
+            floor: 99,
+            record: vec![images as u8; images % 7],
         }
     }
 
@@ -454,7 +518,7 @@ mod tests {
         #[test]
         fn any_changed_byte_is_noticed(images in 0usize..80, at: usize, by in 1u8..) {
             let mut bytes = frame(images).encode(1024);
-            let used = HEAD_BYTES + images * 32 + 2 * 16 + 3 * 8;
+            let used = HEAD_BYTES + images * 32 + 2 * 16 + 3 * 8 + images % 7;
             bytes[at % used] ^= by;
             prop_assert!(decode(&bytes, 1024).is_err());
         }

@@ -1,6 +1,6 @@
 //! The header of the log: two copies, written in turns; the valid one with the higher generation counts.
 
-use zerocopy::little_endian::{U32, U64};
+use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::checksum;
@@ -25,7 +25,8 @@ struct Fixed {
     horizon: U64,
     uuid: [u8; 16],
     block_size: U32,
-    lanes: U32,
+    lanes: U16,
+    file_lanes: U16,
 }
 
 const _: () = assert!(size_of::<Fixed>() == 64);
@@ -69,6 +70,8 @@ pub struct LogHeader {
     pub block_size: u32,
     /// The lanes, by number.
     pub lanes: Vec<Lane>,
+    /// How many of them, the last ones, hold file-level records (i-lanes). At least one does not.
+    pub file_lanes: u16,
 }
 
 impl LogHeader {
@@ -84,7 +87,8 @@ impl LogHeader {
             horizon: self.horizon.into(),
             uuid: self.uuid,
             block_size: self.block_size.into(),
-            lanes: (lanes as u32).into(),
+            lanes: (lanes as u16).into(),
+            file_lanes: self.file_lanes.into(),
         };
         let mut bytes = fixed.as_bytes().to_vec();
         for lane in self.lanes.iter().take(lanes) {
@@ -121,9 +125,10 @@ impl LogHeader {
         if checksum(&blank) != fixed.sum.get() {
             return Err(corrupt!(WHAT, "checksum does not match"));
         }
-        let count = fixed.lanes.get() as usize;
-        if count == 0 || count > MAX_LANES {
-            return Err(corrupt!(WHAT, "{count} lanes"));
+        let count = usize::from(fixed.lanes.get());
+        let file_lanes = fixed.file_lanes.get();
+        if count == 0 || count > MAX_LANES || usize::from(file_lanes) >= count {
+            return Err(corrupt!(WHAT, "{count} lanes, {file_lanes} for files"));
         }
         let (raw, _) = <[RawLane]>::ref_from_prefix_with_elems(rest, count)
             .map_err(|_| corrupt!(WHAT, "{count} lanes"))?;
@@ -154,6 +159,7 @@ impl LogHeader {
             uuid: fixed.uuid,
             block_size: fixed.block_size.get(),
             lanes,
+            file_lanes,
         })
     }
 }
@@ -190,6 +196,7 @@ mod tests {
             uuid: *b"0123456789abcdef",
             block_size: 4096,
             lanes: vec![lane(0), lane(1)],
+            file_lanes: 1,
         }
     }
 

@@ -3,6 +3,7 @@
 
 pub mod frame;
 pub mod header;
+pub mod record;
 
 use xxhash_rust::xxh3::xxh3_64;
 

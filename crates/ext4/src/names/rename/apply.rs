@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use stetfs_journal::{Credits, FileChange, Handle, Ino};
+use stetfs_journal::{Credits, Handle};
 use stetfs_ondisk::ext4::dirent::FileType as EntryType;
 
-use super::{At, Dirs, Move};
+use super::{Dirs, Move};
 use crate::data::credits::append_dir_space;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
-use crate::inode::{Inode, InodeBody};
+use crate::inode::{Changes, Inode, InodeBody};
 use crate::names::checks::errno;
 use crate::names::dir::{NewEntry, Plan};
 use crate::names::insert_credits;
 use crate::space::credits::{NEW_INODE, ORPHAN, WRITE_INODE};
-use crate::types::Ctx;
+use crate::types::{Ctx, Ino};
 
 /// Credits of an exchange: two entries, two `..`, four inodes.
 const EXCHANGE_CREDITS: Credits = 4 + 4 * WRITE_INODE;
@@ -24,22 +24,6 @@ const EXCHANGE_CREDITS: Credits = 4 + 4 * WRITE_INODE;
 fn move_credits(plan: Option<&Plan>, whiteout: bool) -> Credits {
     let white = if whiteout { NEW_INODE + ORPHAN } else { 0 };
     plan.map_or(1, insert_credits) + 2 + 4 * WRITE_INODE + ORPHAN + white
-}
-
-fn note_gone(h: &Handle<'_>, at: At<'_>, ino: Ino) {
-    h.note(FileChange::Unlink {
-        parent: at.dir,
-        name: at.name.to_vec(),
-        ino,
-    });
-}
-
-fn note_new(h: &Handle<'_>, at: At<'_>, ino: Ino) {
-    h.note(FileChange::Link {
-        parent: at.dir,
-        name: at.name.to_vec(),
-        ino,
-    });
 }
 
 impl Fs {
@@ -75,7 +59,14 @@ impl Fs {
         let _room = self.reserve(room, self.privileged(ctx))?;
         let h = self.journal.begin(move_credits(plan.as_ref(), whiteout))?;
         let white = if whiteout {
-            Some(self.new_inode(&h, m.dirs.old, &m.dirs.old_body, ctx, libc::S_IFCHR, 0)?)
+            Some(self.new_inode(
+                &h,
+                (m.dirs.old, &m.dirs.old_body),
+                ctx,
+                libc::S_IFCHR,
+                0,
+                None,
+            )?)
         } else {
             None
         };
@@ -129,18 +120,18 @@ impl Fs {
             }
             None => self.dir_remove(h, m.dirs.old, &m.dirs.old_body, &found)?,
         }
-        note_gone(h, m.old, to_source.0);
+        self.note_moved(h, m.dirs.old, m.old.name, m.source.inode);
         if let Some(white) = white {
-            note_new(h, m.old, white.ino);
+            self.note_change(h, white, Changes::entangled);
         }
         if let Some(target) = &mut m.target {
             if target.body.is_dir() {
                 self.drop_subdir(m.dirs.new_body_mut());
             }
             self.drop_link(h, target.inode, &mut target.body)?;
-            note_gone(h, m.new, target.inode.ino);
+            let (name, inode) = (m.new.name, target.inode);
+            self.note_moved(h, m.dirs.new, name, inode);
         }
-        note_new(h, m.new, to_source.0);
         if changes_parent {
             self.dir_set_parent(h, m.source.inode, &mut m.source.body, m.new.dir)?;
             self.drop_subdir(&mut m.dirs.old_body);
@@ -201,11 +192,17 @@ impl Fs {
             self.links_changed(&h, b.inode, &mut b.body)?;
             self.both_changed(&h, dirs)
         })?;
-        for (at, gone, come) in [(*old, to_a.0, to_b.0), (*new, to_b.0, to_a.0)] {
-            note_gone(&h, at, gone);
-            note_new(&h, at, come);
-        }
+        self.note_moved(&h, dirs.old, old.name, a.inode);
+        self.note_moved(&h, dirs.new, new.name, b.inode);
         Ok(())
+    }
+
+    /// Notes that what was named so in `dir` is not any more, and not by being unlinked.
+    fn note_moved(&self, h: &Handle<'_>, dir: &Inode, name: &[u8], inode: &Inode) {
+        self.note_change(h, inode, Changes::entangled);
+        self.note_change(h, dir, |c, point| {
+            c.name_gone(name, false, point, &self.journal)
+        });
     }
 
     fn both_changed(&self, h: &Handle<'_>, dirs: &mut Dirs<'_>) -> Result<()> {

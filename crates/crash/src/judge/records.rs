@@ -1,0 +1,173 @@
+//! What comes back where files are synced by records of their own: the state after some operation, and on it each file as
+//! it was when it was synced last, with what leads to it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::workload::model::{Kind, Node, NodeId, State};
+use crate::workload::op::Op;
+use crate::workload::script::Script;
+
+/// A state with the files of records on it.
+pub(super) struct Overlaid {
+    /// The tree.
+    pub(super) state: State,
+    /// Files and directories that come from records, and the operation whose state they are in.
+    pub(super) at: BTreeMap<NodeId, usize>,
+}
+
+/// The state after operation `k`, and on it what the syncs up to operation `upto` made durable; those after `acked` only
+/// if they can be without a commit. `None`: there was a sync that takes a commit, so this state cannot come back.
+pub(super) fn overlay(script: &Script, k: usize, acked: usize, upto: usize) -> Option<Overlaid> {
+    let mut over = Overlaid {
+        state: script.states[k].clone(),
+        at: BTreeMap::new(),
+    };
+    for (i, op) in script.ops.iter().enumerate().take(upto).skip(k) {
+        let path = match op {
+            Op::Fsync { path } | Op::Fdatasync { path } => path,
+            Op::SyncAll if i < acked => return None,
+            _ => continue,
+        };
+        let j = i + 1;
+        let id = script.states[j].find(path);
+        // What syncs of directories promise bounds `k`.
+        let Some(id) = id.filter(|id| !script.states[j].nodes[id].is_dir()) else {
+            continue;
+        };
+        let done = over.put(script, k, j, id);
+        let needless =
+            matches!(op, Op::Fdatasync { .. }) && script.states[j].nodes[&id].data_changed <= k;
+        if !needless && done.is_none() && i < acked {
+            return None;
+        }
+    }
+    Some(over)
+}
+
+impl Overlaid {
+    fn put(&mut self, script: &Script, k: usize, j: usize, id: NodeId) -> Option<()> {
+        let node = &script.states[j].nodes[&id];
+        let Kind::File(_) = node.kind else {
+            return None;
+        };
+        let names = &script.links[j].get(&id);
+        let Some(names) = names.filter(|n| !n.is_empty()) else {
+            // It has no name: that takes a commit if it had one, and nothing of it comes back.
+            let had_one = script.links[k].contains_key(&id) || self.at.contains_key(&id);
+            return (!had_one).then_some(());
+        };
+        if script.states[k].nodes.contains_key(&id) {
+            if script.links[k].get(&id) != Some(names) {
+                return None;
+            }
+        } else if !self.state.nodes.contains_key(&id) {
+            self.make(script, k, j, id)?;
+        }
+        let links = self.state.nodes.get(&id).map_or(1, |old| old.links);
+        let node = Node {
+            links,
+            ..Node::clone(node)
+        };
+        self.state.nodes.insert(id, Arc::new(node));
+        self.at.insert(id, j);
+        Some(())
+    }
+
+    /// Makes a file or directory that was made since, under the only name that it ever had, and the directories that lead
+    /// to it.
+    fn make(&mut self, script: &Script, k: usize, j: usize, id: NodeId) -> Option<()> {
+        let names = script.links[j].get(&id)?;
+        let [(parent, name)] = &names[..] else {
+            return None;
+        };
+        let always = (k + 1..j).all(|m| script.links[m].get(&id).is_none_or(|n| n == names));
+        if !always {
+            return None;
+        }
+        if !self.state.nodes.contains_key(parent) {
+            self.make(script, k, j, *parent)?;
+        }
+        let mut node = Node::clone(&script.states[j].nodes[&id]);
+        if let Kind::Dir(entries) = &mut node.kind {
+            entries.clear();
+        }
+        let dir = Arc::make_mut(self.state.nodes.get_mut(parent)?);
+        let Kind::Dir(entries) = &mut dir.kind else {
+            return None;
+        };
+        let before = entries.insert(name.clone(), id);
+        self.state.nodes.insert(id, Arc::new(node));
+        self.at.insert(id, j);
+        let Some(before) = before else {
+            return Some(());
+        };
+        // What had the name was unlinked, or else this would have taken a commit.
+        let named = script.links[j].get(&before).is_some_and(|n| !n.is_empty());
+        let old = self.state.nodes.get_mut(&before)?;
+        if named || old.is_dir() {
+            return None;
+        }
+        let old = Arc::make_mut(old);
+        old.links -= 1;
+        if old.links == 0 {
+            self.state.nodes.remove(&before);
+        }
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stetfs::Preset;
+
+    use super::*;
+    use crate::workload::text;
+
+    fn script(text: &str) -> Script {
+        let ops = text::parse(text).expect("a script").swap_remove(0);
+        Script::of(ops, 4096, Preset::Ijournal)
+    }
+
+    fn names(over: Option<Overlaid>) -> Option<Vec<String>> {
+        let mut names: Vec<String> = over?.state.paths().into_iter().map(|(p, _)| p).collect();
+        names.sort();
+        Some(names)
+    }
+
+    #[test]
+    fn synced_files_come_back_with_what_leads_to_them() {
+        let s = script("mkdir d\nmkdir d/e\ncreate d/e/f\ncreate g\nfsync d/e/f\ncreate h\n");
+        let all = s.ops.len();
+        let expected = ["d", "d/e", "d/e/f"].map(String::from).to_vec();
+        assert_eq!(names(overlay(&s, 0, all, all)), Some(expected));
+        assert_eq!(names(overlay(&s, 0, 4, 4)), Some(Vec::new()));
+    }
+
+    #[test]
+    fn what_takes_a_commit_leaves_no_older_state() {
+        for change in ["rename f g", "link f g", "sync"] {
+            let s = script(
+                &format!("create f\nfsync f\n{change}\nfsync g\n").replace("sync\nfsync g", "sync"),
+            );
+            let all = s.ops.len();
+            assert!(overlay(&s, 1, all, all).is_none(), "{change}");
+            assert!(overlay(&s, all, all, all).is_some(), "{change}");
+        }
+    }
+
+    #[test]
+    fn a_new_file_takes_the_name_of_an_unlinked_one() {
+        let s = script("create f\nsync\nunlink f\ncreate f\nwrite f 0 10\nfsync f\n");
+        let all = s.ops.len();
+        let over = overlay(&s, 2, all, all).expect("it can be");
+        assert_eq!(
+            over.state
+                .node("f")
+                .and_then(|n| n.content())
+                .map(|c| c.data.len()),
+            Some(10)
+        );
+        assert_eq!(over.state.nodes.len(), 2);
+    }
+}

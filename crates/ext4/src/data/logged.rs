@@ -1,0 +1,122 @@
+//! What applying a file-level record does to the map and the data of a file.
+
+use std::ops::Range;
+
+use stetfs_cache::PageRef;
+use stetfs_journal::{BlockNr, Handle};
+use stetfs_ondisk::ext4::extent::{LOGICAL_END, MAX_UNWRITTEN_LEN};
+use stetfs_ondisk::stet::record::Run;
+
+use super::clusters::Space;
+use super::map::Mapping;
+use super::pages::{Pages, Way};
+use crate::error::{FsError, Result};
+use crate::fs::Fs;
+use crate::inode::{Inode, InodeBody};
+use crate::space::{BlockRun, credits};
+
+impl Fs {
+    /// Unmaps file blocks; those behind the last possible one do not count.
+    pub(crate) fn unmap(
+        &self,
+        h: &mut Handle<'_>,
+        inode: &Inode,
+        body: &mut InodeBody,
+        range: Range<u64>,
+    ) -> Result<()> {
+        let range = range.start..range.end.min(LOGICAL_END);
+        if range.is_empty() || body.is_inline() {
+            return Ok(());
+        }
+        self.remove_range(h, inode, body, range)
+    }
+
+    /// Unmaps all of it.
+    pub(crate) fn remove_all(
+        &self,
+        h: &mut Handle<'_>,
+        inode: &Inode,
+        body: &mut InodeBody,
+    ) -> Result<()> {
+        self.unmap(h, inode, body, 0..LOGICAL_END)
+    }
+
+    /// Makes the beginning of `run` what the file maps there, whatever it maps now. Gives the blocks done.
+    ///
+    /// # Errors
+    /// `Corrupt` when the blocks belong to somebody else.
+    pub(crate) fn map_exactly(
+        &self,
+        h: &mut Handle<'_>,
+        inode: &Inode,
+        body: &mut InodeBody,
+        run: Run,
+    ) -> Result<u32> {
+        let most = run.len.min(MAX_UNWRITTEN_LEN);
+        let (len, unwritten) = match self.map(inode, body, run.lblk, most)? {
+            Mapping::Hole { len } => {
+                let groups = most / self.geo.blocks_per_group.max(1) + 2;
+                let need = self.map_credits(body) + groups * credits::ALLOC_BLOCKS;
+                self.more_credits(h, inode, body, need)?;
+                let new = BlockRun {
+                    start: run.start,
+                    len,
+                };
+                self.take_claimed(h, inode, new)?;
+                let space = Space {
+                    run: new,
+                    new: Some(new),
+                };
+                self.map_new(h, inode, body, run.lblk, &space, run.unwritten)?;
+                return Ok(len);
+            }
+            Mapping::Mapped {
+                start,
+                len,
+                unwritten,
+            } if start == run.start => (len, unwritten),
+            Mapping::Mapped { len, .. } => {
+                let end = u64::from(run.lblk) + u64::from(len);
+                self.unmap(h, inode, body, u64::from(run.lblk)..end)?;
+                return Ok(0);
+            }
+        };
+        if unwritten != run.unwritten {
+            let mut range = u64::from(run.lblk)..u64::from(run.lblk) + u64::from(len);
+            while !range.is_empty() {
+                let need = self.map_credits(body);
+                self.more_credits(h, inode, body, need)?;
+                range.start = self.edit_map(h, inode, body, |map| {
+                    map.convert_first(&range, run.unwritten)
+                })?;
+            }
+        }
+        Ok(len)
+    }
+
+    /// Puts a page of a record into file block `lblk`, which must lie in block `nr`.
+    pub(crate) fn put_page(
+        &self,
+        h: &mut Handle<'_>,
+        inode: &Inode,
+        body: &mut InodeBody,
+        lblk: u32,
+        nr: BlockNr,
+        page: &PageRef,
+    ) -> Result<()> {
+        let expected = Mapping::Mapped {
+            start: nr,
+            len: 1,
+            unwritten: false,
+        };
+        if self.map(inode, body, lblk, 1)? != expected || page.len() != self.cache.block_size() {
+            let detail = format!("it is not block {lblk} of inode {}", inode.ino);
+            return Err(FsError::corrupt("file-level record", nr, detail));
+        }
+        self.more_credits(h, inode, body, credits::WRITE_INODE)?;
+        let mut pages = Pages::new(self, Way::Home(Some(h)));
+        let put = pages.put(lblk, nr, 0, page, true);
+        pages.done(inode);
+        put
+    }
+}

@@ -1,0 +1,412 @@
+//! Making one file durable by a record of its own, in the thread that asks, while the running transaction stays open
+//! (iJournaling, §5; the rules are in docs/architecture.md).
+//!
+//! What a record cannot say safely is left to a commit, and counted.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use stetfs_cache::PageRef;
+use stetfs_journal::{BlockNr, JournalError, RecordPlace};
+use stetfs_ondisk::stet::record::{FileRecord, Name, Node, Range, Run};
+
+use super::map::Mapping;
+use crate::error::Result;
+use crate::fs::Fs;
+use crate::inode::{Before, Inode, InodeBody, Naming};
+use crate::types::{DataMode, FileType, Ino};
+
+/// Dirty data up to this goes into the record; more goes home first, bytes.
+const LOGGED_BYTES: usize = 128 << 10;
+/// Runs of blocks in one record, at most.
+const RUNS: usize = 1024;
+/// Directories that lead to the file and are not committed, at most.
+const DEPTH: usize = 32;
+/// Times that data is written home before a record, while others write more, at most.
+const TRIES: usize = 4;
+
+/// Why a file was synced by a commit, although files have records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SyncReason {
+    /// A directory, or another inode that is no regular file.
+    Kind,
+    /// It, or a directory that leads to it, was linked, renamed or unlinked.
+    Name,
+    /// Its extended attributes are in a block of their own, and changed.
+    Attributes,
+    /// Its data goes through the journal although the preset's does not.
+    Journaled,
+    /// Too much changed for a record.
+    Large,
+    /// The lane is full.
+    Full,
+    /// It was out of memory for a while since it changed.
+    Forgotten,
+    /// Others write to it all the time.
+    Busy,
+}
+
+impl SyncReason {
+    const ALL: [(SyncReason, &'static str); 8] = [
+        (SyncReason::Kind, "kind"),
+        (SyncReason::Name, "name"),
+        (SyncReason::Attributes, "attributes"),
+        (SyncReason::Journaled, "journaled"),
+        (SyncReason::Large, "large"),
+        (SyncReason::Full, "full"),
+        (SyncReason::Forgotten, "forgotten"),
+        (SyncReason::Busy, "busy"),
+    ];
+}
+
+/// How often files were synced by a commit, by reason.
+#[derive(Debug, Default)]
+pub(crate) struct SyncReasons([AtomicU64; SyncReason::ALL.len()]);
+
+/// What is to be done next.
+enum Step {
+    /// It is durable, or needs nothing but that earlier writes are.
+    Done { flush: bool },
+    /// Its data goes home, and this is tried again.
+    DataFirst,
+    /// Its data goes home, and that is all.
+    DataOnly,
+    /// A commit.
+    Commit(SyncReason),
+    /// This record is written.
+    Record(Box<Ready>),
+}
+
+/// A record with its place.
+struct Ready {
+    place: RecordPlace,
+    bytes: Vec<u8>,
+    pages: Vec<(BlockNr, PageRef)>,
+    /// Directories that it makes.
+    dirs: Vec<(Arc<Inode>, Naming)>,
+}
+
+/// What leads to a file and is not committed.
+#[derive(Default)]
+struct Chain {
+    /// From the file's directory upwards.
+    dirs: Vec<(Arc<Inode>, Naming)>,
+    nodes: Vec<Node>,
+}
+
+impl Fs {
+    /// How often files were synced by a commit although they have records, by reason.
+    pub(crate) fn sync_reasons(&self) -> Vec<(&'static str, u64)> {
+        let counts = &self.data.reasons.0;
+        let all = SyncReason::ALL.iter().zip(counts);
+        all.map(|((_, name), n)| (*name, n.load(Ordering::Relaxed)))
+            .collect()
+    }
+
+    fn count_reason(&self, reason: SyncReason) {
+        let at = SyncReason::ALL.iter().position(|(r, _)| *r == reason);
+        if let Some(count) = at.and_then(|at| self.data.reasons.0.get(at)) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Makes a file durable without a commit. `false`: that takes a commit.
+    ///
+    /// # Errors
+    /// The journal's and the device's; the journal has stopped then.
+    pub(super) fn sync_alone(&self, inode: &Inode, datasync: bool) -> Result<bool, JournalError> {
+        if inode.kind != FileType::Regular {
+            self.count_reason(SyncReason::Kind);
+            return Ok(false);
+        }
+        let _turn = inode.turn.lock();
+        for _ in 0..TRIES {
+            match self.next_sync_step(inode, datasync) {
+                Step::Done { flush } => {
+                    if flush {
+                        self.journal.flush_shared()?;
+                    }
+                    return Ok(true);
+                }
+                Step::DataOnly => {
+                    self.data_durable(inode)?;
+                    return Ok(true);
+                }
+                Step::DataFirst => self.data_durable(inode)?,
+                Step::Commit(reason) => {
+                    self.count_reason(reason);
+                    return Ok(false);
+                }
+                Step::Record(ready) => {
+                    self.journal
+                        .write_record(&ready.place, &ready.bytes, &ready.pages)?;
+                    for (dir, naming) in &ready.dirs {
+                        dir.changes.lock().name_recorded(naming);
+                    }
+                    return Ok(true);
+                }
+            }
+        }
+        self.count_reason(SyncReason::Busy);
+        Ok(false)
+    }
+
+    fn data_durable(&self, inode: &Inode) -> Result<(), JournalError> {
+        self.write_home(&[inode.ino], &stetfs_block::WriteList::new())?;
+        self.journal.flush_shared()
+    }
+
+    fn next_sync_step(&self, inode: &Inode, datasync: bool) -> Step {
+        // Directories lock before what is in them, so they are looked at first; what leads to the file cannot change
+        // under its own lock.
+        let chain = match self.chain(inode) {
+            Ok(chain) => chain,
+            Err(reason) => return Step::Commit(reason),
+        };
+        let body = inode.body.read();
+        let most = LOGGED_BYTES / self.geo.block_size as usize;
+        let unlogged = self.unlogged(inode, most);
+        {
+            let mut changes = inode.changes.lock();
+            changes.prune(&self.journal);
+            if changes.is_forgotten() {
+                return Step::Commit(SyncReason::Forgotten);
+            }
+            let clean = unlogged.pages.as_ref().is_some_and(Vec::is_empty);
+            if !changes.any(datasync) && !unlogged.superseding {
+                return match clean {
+                    true => Step::Done {
+                        flush: unlogged.unflushed,
+                    },
+                    false => Step::DataOnly,
+                };
+            }
+            let made = matches!(changes.naming(), Naming::Made { .. });
+            if matches!(changes.naming(), Naming::Entangled(_)) || body.links() == 0 {
+                return Step::Commit(SyncReason::Name);
+            }
+            if changes.has_attributes() || (made && body.file_acl() != 0) {
+                return Step::Commit(SyncReason::Attributes);
+            }
+        }
+        let journaled = self.journals_data(&body);
+        if journaled && self.opts.data != DataMode::Journal {
+            return Step::Commit(SyncReason::Journaled);
+        }
+        let Some(pages) = unlogged.pages else {
+            return if unlogged.superseding {
+                Step::Commit(SyncReason::Large)
+            } else {
+                Step::DataFirst
+            };
+        };
+        if unlogged.unflushed {
+            return Step::DataFirst;
+        }
+        match self.record_of(inode, &body, chain, pages, journaled) {
+            Ok(step) => step,
+            Err(e) => {
+                // The commit finds it, too.
+                self.report(&e);
+                Step::Commit(SyncReason::Large)
+            }
+        }
+    }
+
+    /// Builds the record and takes its place, under the inode's lock.
+    fn record_of(
+        &self,
+        inode: &Inode,
+        body: &InodeBody,
+        chain: Chain,
+        mut pages: Vec<(u32, BlockNr, PageRef)>,
+        journaled: bool,
+    ) -> Result<Step> {
+        let (ranges, name) = {
+            let changes = inode.changes.lock();
+            (changes.ranges(), changes.naming().clone())
+        };
+        let name = match self.name_of(&name) {
+            Ok(name) => name,
+            Err(reason) => return Ok(Step::Commit(reason)),
+        };
+        let Some(ranges) = self.ranges_of(inode, body, &ranges)? else {
+            return Ok(Step::Commit(SyncReason::Large));
+        };
+        if journaled {
+            let most = LOGGED_BYTES / self.geo.block_size as usize;
+            for run in ranges.iter().flat_map(|r| &r.runs).filter(|r| !r.unwritten) {
+                if pages.len() + run.len as usize > most {
+                    return Ok(Step::Commit(SyncReason::Large));
+                }
+                for i in 0..run.len {
+                    let block = self.cache.read(run.start + u64::from(i))?;
+                    if let Some(page) = block.page() {
+                        pages.push((run.lblk + i, block.nr(), page));
+                    }
+                }
+            }
+        }
+        let mut dirs = chain.nodes;
+        dirs.reverse();
+        let record = FileRecord {
+            dirs,
+            file: Node {
+                ino: inode.ino,
+                inode: body.bytes().to_vec(),
+                name,
+            },
+            ranges,
+            pages: pages.iter().map(|(lblk, ..)| *lblk).collect(),
+        };
+        let bytes = record.encode();
+        if !journaled && !pages.is_empty() {
+            // They go home before what supersedes the record counts, and whoever commits later waits for that.
+            self.journal.order_logged(inode.ino);
+        }
+        let point = self.journal.everything();
+        let Some(place) = self.journal.reserve_record(bytes.len(), pages.len()) else {
+            return Ok(Step::Commit(SyncReason::Full));
+        };
+        if !journaled && !pages.is_empty() {
+            let mut sync = inode.sync.lock();
+            sync.meta.merge(&point);
+            sync.data.merge(&point);
+            drop(sync);
+            self.logged(inode, pages.iter().map(|(lblk, ..)| *lblk), &point);
+        }
+        inode.changes.lock().recorded();
+        Ok(Step::Record(Box::new(Ready {
+            place,
+            bytes,
+            pages: pages.into_iter().map(|(_, nr, page)| (nr, page)).collect(),
+            dirs: chain.dirs,
+        })))
+    }
+
+    /// What the ranges map to; `None` if that is too much for a record.
+    fn ranges_of(
+        &self,
+        inode: &Inode,
+        body: &InodeBody,
+        changed: &[(u64, u64)],
+    ) -> Result<Option<Vec<Range>>> {
+        let mut ranges = Vec::with_capacity(changed.len());
+        if body.is_inline() {
+            // All of it is in the inode.
+            return Ok(Some(ranges));
+        }
+        let mut count = 0;
+        for (from, to) in changed {
+            let (from, to) = (*from, (*to).min(u64::from(u32::MAX)));
+            let mut range = Range {
+                first: from as u32,
+                count: to.saturating_sub(from) as u32,
+                runs: Vec::new(),
+            };
+            let mut at = from;
+            while at < to {
+                let lblk = at as u32;
+                let len = match self.map(inode, body, lblk, (to - at) as u32)? {
+                    Mapping::Hole { len } => len,
+                    Mapping::Mapped {
+                        start,
+                        len,
+                        unwritten,
+                    } => {
+                        range.runs.push(Run {
+                            lblk,
+                            len,
+                            start,
+                            unwritten,
+                        });
+                        len
+                    }
+                };
+                count += 1;
+                if count > RUNS {
+                    return Ok(None);
+                }
+                at += u64::from(len);
+            }
+            ranges.push(range);
+        }
+        Ok(Some(ranges))
+    }
+
+    /// The name to be made again, if it is not committed.
+    fn name_of(&self, naming: &Naming) -> Result<Option<Name>, SyncReason> {
+        let (parent, name) = match naming {
+            Naming::Settled => return Ok(None),
+            Naming::Entangled(_) => return Err(SyncReason::Name),
+            Naming::Made { parent, name, .. } => (*parent, name),
+        };
+        let dir = self.iget(parent).map_err(|_| SyncReason::Name)?;
+        let before = {
+            let mut changes = dir.changes.lock();
+            changes.prune(&self.journal);
+            if changes.is_forgotten() {
+                return Err(SyncReason::Forgotten);
+            }
+            changes.before(name, &self.journal)
+        };
+        if before == Before::Unclear {
+            return Err(SyncReason::Name);
+        }
+        Ok(Some(Name {
+            parent,
+            name: name.clone(),
+            replaces: before == Before::Unlinked,
+        }))
+    }
+
+    fn dir_naming(&self, ino: Ino) -> Result<(Arc<Inode>, Naming), SyncReason> {
+        let dir = self.iget(ino).map_err(|_| SyncReason::Name)?;
+        let naming = {
+            let mut changes = dir.changes.lock();
+            changes.prune(&self.journal);
+            if changes.is_forgotten() {
+                return Err(SyncReason::Forgotten);
+            }
+            changes.naming().clone()
+        };
+        Ok((dir, naming))
+    }
+
+    /// The directories that lead to the file and are not committed.
+    fn chain(&self, inode: &Inode) -> Result<Chain, SyncReason> {
+        let mut chain = Chain::default();
+        let mut naming = {
+            let mut changes = inode.changes.lock();
+            changes.prune(&self.journal);
+            changes.naming().clone()
+        };
+        while let Naming::Made { parent, .. } = naming {
+            let (dir, next) = self.dir_naming(parent)?;
+            if next == Naming::Settled {
+                break;
+            }
+            if chain.dirs.len() >= DEPTH {
+                return Err(SyncReason::Large);
+            }
+            let name = self.name_of(&next)?;
+            let body = dir.body.read();
+            if body.file_acl() != 0 || body.is_inline() || dir.changes.lock().has_attributes() {
+                return Err(SyncReason::Attributes);
+            }
+            let inode = body.bytes().to_vec();
+            drop(body);
+            chain.nodes.push(Node {
+                ino: dir.ino,
+                inode,
+                name,
+            });
+            chain.dirs.push((dir, next.clone()));
+            naming = next;
+        }
+        if matches!(naming, Naming::Entangled(_)) {
+            return Err(SyncReason::Name);
+        }
+        Ok(chain)
+    }
+}

@@ -1,0 +1,238 @@
+//! What of an inode is in no valid transaction yet, and in no record: what a file-level record of it must say.
+
+use std::collections::BTreeMap;
+
+use stetfs_journal::{CommitPoint, Journal};
+
+use crate::types::Ino;
+
+/// More ranges than this become one that covers them all.
+const RANGES: usize = 64;
+/// More names than this are not told apart.
+const NAMES: usize = 1024;
+
+/// Where the inode hangs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Naming {
+    /// By what is durable.
+    #[default]
+    Settled,
+    /// It was made here.
+    Made {
+        parent: Ino,
+        name: Vec<u8>,
+        /// In this transaction.
+        point: CommitPoint,
+    },
+    /// It was linked, renamed or unlinked: more than one file changed, so only a commit will do.
+    Entangled(CommitPoint),
+}
+
+/// Changes since the last record, of transactions that are not valid.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    /// File blocks whose mapping, or journaled content, changed: first and one past the last.
+    ranges: Vec<(u64, u64, CommitPoint)>,
+    /// The inode itself.
+    inode: CommitPoint,
+    /// What of it is needed to find the data.
+    needed: CommitPoint,
+    name: Naming,
+    /// The block of extended attributes.
+    attributes: CommitPoint,
+    /// Before the inode was loaded there may have been changes in these transactions.
+    forgotten: CommitPoint,
+    /// Of a directory: names that went, when, and whether in every case by being unlinked.
+    gone: BTreeMap<Vec<u8>, (CommitPoint, bool)>,
+    /// As `gone`, for too many names.
+    many_gone: CommitPoint,
+}
+
+/// What became of a directory's name before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Before {
+    /// Nothing that is not committed.
+    Free,
+    /// What had it was unlinked.
+    Unlinked,
+    /// More than that.
+    Unclear,
+}
+
+impl Changes {
+    /// Of an inode that is loaded again: what it had may be in these transactions.
+    pub(crate) fn after(forgotten: CommitPoint) -> Changes {
+        Changes {
+            forgotten,
+            ..Changes::default()
+        }
+    }
+
+    /// The inode changed.
+    pub(crate) fn touched(&mut self, point: CommitPoint) {
+        self.inode.merge(&point);
+    }
+
+    /// The inode changed in what is needed to find its data.
+    pub(crate) fn needed(&mut self, point: CommitPoint) {
+        self.needed.merge(&point);
+    }
+
+    /// `count` file blocks from `first` on got another place, or other journaled content.
+    pub(crate) fn moved(&mut self, first: u32, count: u32, point: CommitPoint) {
+        let (first, end) = (u64::from(first), u64::from(first) + u64::from(count));
+        if let Some((from, to, last)) = self.ranges.last_mut()
+            && first <= *to
+            && *from <= end
+        {
+            (*from, *to) = (first.min(*from), end.max(*to));
+            last.merge(&point);
+            return;
+        }
+        self.ranges.push((first, end, point));
+        if self.ranges.len() > RANGES {
+            let mut all = self.ranges.swap_remove(0);
+            for (from, to, point) in self.ranges.drain(..) {
+                (all.0, all.1) = (all.0.min(from), all.1.max(to));
+                all.2.merge(&point);
+            }
+            self.ranges.push(all);
+        }
+    }
+
+    /// It was made under this name.
+    pub(crate) fn made(&mut self, parent: Ino, name: &[u8], point: CommitPoint) {
+        self.name = Naming::Made {
+            parent,
+            name: name.to_vec(),
+            point,
+        };
+    }
+
+    /// Its names changed in another way.
+    pub(crate) fn entangled(&mut self, mut point: CommitPoint) {
+        if let Naming::Made { point: made, .. } | Naming::Entangled(made) = &self.name {
+            point.merge(made);
+        }
+        self.name = Naming::Entangled(point);
+    }
+
+    /// Its block of extended attributes changed.
+    pub(crate) fn attributes(&mut self, point: CommitPoint) {
+        self.attributes.merge(&point);
+    }
+
+    /// Of a directory: a name went.
+    pub(crate) fn name_gone(
+        &mut self,
+        name: &[u8],
+        unlinked: bool,
+        point: CommitPoint,
+        journal: &Journal,
+    ) {
+        if self.gone.len() >= NAMES {
+            self.gone.retain(|_, (point, _)| !journal.is_valid(point));
+        }
+        if self.gone.len() >= NAMES {
+            for (_, (point, _)) in std::mem::take(&mut self.gone) {
+                self.many_gone.merge(&point);
+            }
+        }
+        let entry = self.gone.entry(name.to_vec());
+        let (points, all) = entry.or_insert((CommitPoint::none(), true));
+        *all &= unlinked;
+        points.merge(&point);
+    }
+
+    /// Of a directory: what became of a name.
+    pub(crate) fn before(&self, name: &[u8], journal: &Journal) -> Before {
+        if !journal.is_valid(&self.many_gone) {
+            return Before::Unclear;
+        }
+        match self.gone.get(name) {
+            Some((point, all)) if !journal.is_valid(point) => {
+                if *all {
+                    Before::Unlinked
+                } else {
+                    Before::Unclear
+                }
+            }
+            _ => Before::Free,
+        }
+    }
+
+    /// Forgets what has become valid.
+    pub(crate) fn prune(&mut self, journal: &Journal) {
+        self.ranges.retain(|(.., point)| !journal.is_valid(point));
+        let points = [
+            &mut self.inode,
+            &mut self.needed,
+            &mut self.attributes,
+            &mut self.forgotten,
+        ];
+        for point in points {
+            if journal.is_valid(point) {
+                *point = CommitPoint::none();
+            }
+        }
+        if let Naming::Made { point, .. } | Naming::Entangled(point) = &self.name
+            && journal.is_valid(point)
+        {
+            self.name = Naming::Settled;
+        }
+    }
+
+    /// Whether a sync has to do something about the inode; with `datasync`, about what is needed to find its data.
+    /// After [`prune`](Self::prune), as the others below.
+    pub(crate) fn any(&self, datasync: bool) -> bool {
+        !self.ranges.is_empty()
+            || !self.needed.is_none()
+            || self.name != Naming::Settled
+            || !self.forgotten.is_none()
+            || !(datasync || (self.inode.is_none() && self.attributes.is_none()))
+    }
+
+    /// Whether what changed is not known here.
+    pub(crate) fn is_forgotten(&self) -> bool {
+        !self.forgotten.is_none()
+    }
+
+    /// Whether its block of extended attributes changed.
+    pub(crate) fn has_attributes(&self) -> bool {
+        !self.attributes.is_none()
+    }
+
+    /// Where it hangs.
+    pub(crate) fn naming(&self) -> &Naming {
+        &self.name
+    }
+
+    /// The ranges, ascending, none over another: first file block and one past the last.
+    pub(crate) fn ranges(&self) -> Vec<(u64, u64)> {
+        let mut all: Vec<(u64, u64)> = self.ranges.iter().map(|(a, b, _)| (*a, *b)).collect();
+        all.sort_unstable();
+        all.dedup_by(|next, last| {
+            let over = next.0 <= last.1;
+            if over {
+                last.1 = last.1.max(next.1);
+            }
+            over
+        });
+        all
+    }
+
+    /// A record says all of it from here on, but for the directories that lead to the file.
+    pub(crate) fn recorded(&mut self) {
+        self.ranges.clear();
+        self.inode = CommitPoint::none();
+        self.needed = CommitPoint::none();
+        self.name = Naming::Settled;
+    }
+
+    /// A record that is durable says where this directory hangs, if it is still there.
+    pub(crate) fn name_recorded(&mut self, naming: &Naming) {
+        if self.name == *naming {
+            self.name = Naming::Settled;
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! File-level records that recovery found: applied as ordinary operations, after the transactions.
+//!
+//! Invariants:
+//! * **A1** Each record says what is, not what to change: applied twice, or on a state that holds a part of it, it gives the
+//!   same. So this can be interrupted and done again from the start, until the records are dropped in one step.
+//! * **A2** Nothing that a record names is handed out to somebody else meanwhile (`space/claims`).
+
+use std::sync::Arc;
+
+use stetfs_block::BlockDevice;
+use stetfs_cache::PageRef;
+use stetfs_journal::{BlockNr, Handle, Journal, LoggedRecord, Recovery};
+use stetfs_ondisk::ext4::inode::{InodeFlags, InodeView};
+use stetfs_ondisk::ext4::superblock::Superblock;
+use stetfs_ondisk::ext4::time::Timestamp;
+use stetfs_ondisk::stet::record::{FileRecord, Node, Range, Run};
+
+use super::log::{self, VolumeLog};
+use super::open::Parts;
+use crate::error::{FsError, Result};
+use crate::fs::Fs;
+use crate::inode::{Inode, InodeBody};
+use crate::names::New;
+use crate::space::BlockRun;
+use crate::space::credits::WRITE_INODE;
+use crate::types::{Ctx, FsOptions, Ino};
+
+const ROOT: Ctx = Ctx {
+    uid: 0,
+    gid: 0,
+    pid: 0,
+};
+
+/// Applies the records that `recovery` left in the log, and empties it.
+///
+/// # Errors
+/// The device's and the journal's. A record that contradicts the volume is left out, and the volume marked as one with
+/// errors.
+pub(super) fn apply(
+    device: Arc<dyn BlockDevice>,
+    log: VolumeLog,
+    recovery: &Recovery,
+    sb: &Superblock,
+    opts: &FsOptions,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<()> {
+    let opts = FsOptions {
+        read_only: false,
+        ..FsOptions {
+            cache_bytes: opts.cache_bytes,
+            barrier: opts.barrier,
+            canary: opts.canary,
+            ..FsOptions::default()
+        }
+    };
+    let parts = Parts::read(device, sb, Some(&log), &opts)?;
+    let journal = resume(log, &parts, recovery, &opts)?;
+    let (fs, orphans) = parts.assemble(journal, opts, None, None)?;
+    fs.attach();
+    let records: Vec<(&LoggedRecord, FileRecord)> = recovery
+        .records
+        .iter()
+        .filter_map(|logged| match FileRecord::decode(&logged.body) {
+            Ok(record) => Some((logged, record)),
+            Err(e) => {
+                fs.report(&e.into());
+                None
+            }
+        })
+        .collect();
+    fs.keep_freed();
+    for (_, record) in &records {
+        fs.or_report(fs.claim_record(record))?;
+    }
+    fs.work_off_orphans(orphans)?;
+    for (i, (logged, record)) in records.iter().enumerate() {
+        progress(i as u64, records.len() as u64);
+        fs.or_report(fs.apply_record(record, &logged.pages))?;
+    }
+    fs.journal.release_horizon()?;
+    tracing::info!(records = records.len(), "file-level records applied");
+    fs.unmount()
+}
+
+fn resume(
+    log: VolumeLog,
+    parts: &Parts,
+    recovery: &Recovery,
+    opts: &FsOptions,
+) -> Result<Arc<Journal>> {
+    let config = log::config(opts);
+    Ok(log.log.resume(parts.cache.clone(), recovery, config)?)
+}
+
+/// What cannot be as a record says.
+fn wrong(nr: BlockNr, detail: String) -> FsError {
+    FsError::corrupt("file-level record", nr, detail)
+}
+
+impl Fs {
+    /// Goes on after damage, which is reported.
+    fn or_report(&self, result: Result<()>) -> Result<()> {
+        match result {
+            Err(e @ (FsError::Corrupt { .. } | FsError::Errno(_))) => {
+                tracing::error!("a file-level record is not applied: {e}");
+                let e = match e {
+                    FsError::Errno(_) => wrong(0, format!("it cannot be applied: {e}")),
+                    e => e,
+                };
+                self.report(&e);
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    fn claim_record(&self, record: &FileRecord) -> Result<()> {
+        for (start, len) in record.blocks() {
+            self.claim_blocks(BlockRun { start, len })?;
+        }
+        for node in record.dirs.iter().chain([&record.file]) {
+            self.claim_inode(node.ino)?;
+        }
+        Ok(())
+    }
+
+    fn apply_record(&self, record: &FileRecord, pages: &[(BlockNr, PageRef)]) -> Result<()> {
+        for dir in &record.dirs {
+            self.apply_node(dir, libc::S_IFDIR)?;
+        }
+        let inode = self.apply_node(&record.file, libc::S_IFREG)?;
+        self.throttle()?;
+        let mut body = inode.body.write();
+        let body = &mut *body;
+        let mut h = self.journal.begin(self.map_credits(body) + 8)?;
+        let new = self.body_of(&record.file, body)?;
+        if new.is_inline() {
+            self.remove_all(&mut h, &inode, body)?;
+        }
+        self.become_body(body, new)?;
+        self.write_inode_data(&h, &inode, body)?;
+        for range in &record.ranges {
+            self.apply_range(&mut h, &inode, body, range)?;
+        }
+        self.write_inode_data(&h, &inode, body)?;
+        if record.pages.len() != pages.len() {
+            let detail = format!("{} pages, {} in the log", record.pages.len(), pages.len());
+            return Err(wrong(0, detail));
+        }
+        let pages = record.pages.iter().zip(pages);
+        self.put_logged(&mut h, &inode, body, pages.map(|(l, (nr, p))| (*l, *nr, p)))
+    }
+
+    /// The directory or file of a node, made if it is not there.
+    fn apply_node(&self, node: &Node, kind: u32) -> Result<Arc<Inode>> {
+        if node.inode.len() != usize::from(self.geo.inode_size) {
+            return Err(wrong(0, format!("an inode of {} bytes", node.inode.len())));
+        }
+        let view = InodeView::new(&node.inode[..])?;
+        view.check(node.ino, &self.geo.layout)?;
+        if u32::from(view.mode()) & libc::S_IFMT != kind {
+            return Err(wrong(
+                0,
+                format!("inode {} with mode {:o}", node.ino, view.mode()),
+            ));
+        }
+        if !self.claim_inode(node.ino)? {
+            let inode = self.iget(node.ino)?;
+            let same = inode.body.read().generation() == view.generation()
+                && inode.is_dir() == (kind == libc::S_IFDIR);
+            if !same {
+                return Err(wrong(0, format!("inode {} is another file", node.ino)));
+            }
+            return Ok(inode);
+        }
+        let Some(name) = &node.name else {
+            return Err(wrong(
+                0,
+                format!("inode {} is not there and has no name", node.ino),
+            ));
+        };
+        if name.replaces {
+            match self.unlink(&ROOT, name.parent, &name.name) {
+                Ok(()) | Err(FsError::Errno(libc::ENOENT)) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        let new = New {
+            mode: u32::from(view.mode()),
+            again: Some((node.ino, &node.inode)),
+            ..New::default()
+        };
+        let inode = self.make(&ROOT, name.parent, &name.name, &new)?;
+        self.date(name.parent, view.ctime())?;
+        self.forget(inode.ino, 1);
+        Ok(inode)
+    }
+
+    /// A directory changed then, not now.
+    fn date(&self, ino: Ino, then: Timestamp) -> Result<()> {
+        let dir = self.iget(ino)?;
+        let mut body = dir.body.write();
+        let h = self.journal.begin(WRITE_INODE)?;
+        body.set_mtime(then);
+        body.set_ctime(then);
+        self.write_inode(&h, &dir, &mut body)
+    }
+
+    /// The inode as the record has it, but for what the volume knows better: links, blocks, attributes outside it, and where
+    /// the content lies.
+    fn body_of(&self, node: &Node, old: &InodeBody) -> Result<InodeBody> {
+        let mut new = InodeBody::new(node.inode.clone().into_boxed_slice(), &self.geo)?;
+        new.set_links(old.links());
+        new.set_file_acl(old.file_acl());
+        new.set_dtime(0);
+        new.set_blocks(old.blocks())?;
+        let mut flags = new.flags();
+        flags.remove(InodeFlags::INDEX);
+        flags.insert(old.flags() & InodeFlags::INDEX);
+        if !new.is_inline() && !old.is_inline() {
+            flags.remove(InodeFlags::EXTENTS);
+            flags.insert(old.flags() & InodeFlags::EXTENTS);
+        }
+        new.set_flags(flags);
+        new.orphan = old.orphan;
+        Ok(new)
+    }
+
+    fn become_body(&self, body: &mut InodeBody, mut new: InodeBody) -> Result<()> {
+        if !new.is_inline() {
+            if body.is_inline() {
+                self.init_map(&mut new)?;
+            } else {
+                new.i_block_mut().copy_from_slice(body.i_block());
+            }
+        }
+        *body = new;
+        Ok(())
+    }
+
+    /// Makes a range of the file map to what the record says.
+    fn apply_range(
+        &self,
+        h: &mut Handle<'_>,
+        inode: &Inode,
+        body: &mut InodeBody,
+        range: &Range,
+    ) -> Result<()> {
+        let mut at = u64::from(range.first);
+        for run in &range.runs {
+            self.unmap(h, inode, body, at..u64::from(run.lblk))?;
+            self.map_logged(h, inode, body, *run)?;
+            at = u64::from(run.lblk) + u64::from(run.len);
+        }
+        let end = u64::from(range.first) + u64::from(range.count);
+        self.unmap(h, inode, body, at..end)
+    }
+
+    /// Puts the pages of a record where the file maps them.
+    fn put_logged<'p>(
+        &self,
+        h: &mut Handle<'_>,
+        inode: &Inode,
+        body: &mut InodeBody,
+        pages: impl Iterator<Item = (u32, BlockNr, &'p PageRef)>,
+    ) -> Result<()> {
+        for (lblk, nr, page) in pages {
+            self.put_page(h, inode, body, lblk, nr, page)?;
+        }
+        self.write_inode_data(h, inode, body)
+    }
+
+    fn map_logged(
+        &self,
+        h: &mut Handle<'_>,
+        inode: &Inode,
+        body: &mut InodeBody,
+        run: Run,
+    ) -> Result<()> {
+        let piece = |from: u32, len: u32| Run {
+            lblk: run.lblk + from,
+            len,
+            start: run.start + u64::from(from),
+            unwritten: run.unwritten,
+        };
+        let mut done = 0;
+        while done < run.len {
+            let rest = piece(done, run.len - done);
+            done += self.map_exactly(h, inode, body, rest)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,132 @@
+//! File-level records: written by the thread that syncs, while the running transaction stays open (iJournaling, §5).
+//!
+//! Invariants:
+//! * **F1** A record's stamp is drawn while the file's lock is held and its content cannot change. So a transaction whose
+//!   snapshot has a higher stamp holds all that the record says, and supersedes it when it is valid.
+//! * **F2** What a record says of data is durable before the record is written, or in it.
+//! * **F3** A record's space is used again only when a valid transaction supersedes it, and nobody writes it any more.
+
+use std::sync::atomic::Ordering;
+
+use stetfs_cache::PageRef;
+
+use super::{FlushMark, Inner, Journal};
+use crate::error::Result;
+use crate::ids::{BlockNr, CommitPoint, Ino, Stamp};
+use crate::stats::bump;
+use crate::stet::RecordPlace;
+
+impl Journal {
+    /// Whether files are synced by records of their own.
+    pub fn logs_files(&self) -> bool {
+        self.inner().scheme.files.is_some()
+    }
+
+    /// Whether everything a point names is durable and valid.
+    pub fn is_valid(&self, point: &CommitPoint) -> bool {
+        self.inner().is_valid(point)
+    }
+
+    /// The file-record horizon: records up to this stamp are superseded by valid transactions. It only rises.
+    pub fn horizon(&self) -> Stamp {
+        self.inner().horizon()
+    }
+
+    /// Takes a place for a record of so many bytes and pages. The file's lock is held, and everything that the record says is
+    /// at hand (F1). `None`: there is no room, only a commit makes some.
+    pub fn reserve_record(&self, bytes: usize, pages: usize) -> Option<RecordPlace> {
+        let inner = self.inner();
+        let files = inner.scheme.files.as_ref()?;
+        let lanes = files.count();
+        let own = rustix::thread::sched_getcpu() % lanes.max(1);
+        let horizon = inner.horizon();
+        let stamp = || inner.stamp.fetch_add(1, Ordering::AcqRel) + 1;
+        // Another processor's lane is better than a commit.
+        (own..own + lanes).find_map(|lane| files.reserve(lane, (bytes, pages), horizon, stamp))
+    }
+
+    /// Writes a record with these data blocks, durably.
+    ///
+    /// # Errors
+    /// The device's; the journal has stopped then.
+    pub fn write_record(
+        &self,
+        place: &RecordPlace,
+        record: &[u8],
+        pages: &[(BlockNr, PageRef)],
+    ) -> Result<()> {
+        let inner = self.inner();
+        let Some(files) = &inner.scheme.files else {
+            return Ok(());
+        };
+        let blocks = files.write(place, record, pages).inspect_err(|e| {
+            inner.stop(Some(e.clone()));
+        })?;
+        inner.flush_shared()?;
+        files.settle(place);
+        bump(&inner.counters.file_records, 1);
+        bump(&inner.counters.file_pages, pages.len() as u64);
+        let bytes = blocks * inner.cache.block_size() as u64;
+        bump(&inner.counters.blocks_logged, blocks);
+        bump(&inner.counters.bytes_logged, bytes);
+        bump(&inner.counters.file_bytes, bytes);
+        Ok(())
+    }
+
+    /// A file was synced without a record, by a flush alone.
+    ///
+    /// # Errors
+    /// The device's; the journal has stopped then.
+    pub fn flush_shared(&self) -> Result<()> {
+        self.inner().check()?;
+        self.inner().flush_shared()
+    }
+
+    /// What to ask [`is_flushed`](Self::is_flushed) about writes that are done.
+    pub fn flush_mark(&self) -> FlushMark {
+        self.inner().flush_mark()
+    }
+
+    /// Whether what was written before the mark is durable.
+    pub fn is_flushed(&self, mark: FlushMark) -> bool {
+        self.inner().is_flushed(mark)
+    }
+
+    /// The dirty data of this inode goes home before the running transactions commit, for records that are superseded then
+    /// hold it.
+    pub fn order_logged(&self, ino: Ino) {
+        for slot in &self.inner().slots {
+            let run = slot.run.lock();
+            run.tx.state.lock().ordered.insert(ino);
+        }
+    }
+
+    /// The records that were held are applied and durable: what the log says of them is over.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn release_horizon(&self) -> Result<()> {
+        self.commit_all()?;
+        let inner = self.inner();
+        *inner.held.lock() = None;
+        let horizon = inner.stamp.load(Ordering::Acquire);
+        for medium in inner.scheme.media.iter().take(1) {
+            medium.set_horizon(horizon);
+            medium.set_tail(medium.tail(), inner.barrier())?;
+        }
+        Ok(())
+    }
+}
+
+impl Inner {
+    pub(crate) fn horizon(&self) -> Stamp {
+        if let Some(held) = *self.held.lock() {
+            return held;
+        }
+        // The lowest opening stamp of any transaction that is not valid yet.
+        let running = self.slots.iter().map(|slot| slot.run.lock().tx.opened);
+        let running = running.min().unwrap_or(0);
+        let committing = self.log.lock().oldest_opening();
+        committing.map_or(running, |stamp| stamp.min(running))
+    }
+}

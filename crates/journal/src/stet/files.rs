@@ -1,0 +1,370 @@
+//! The lanes of file-level records (i-lanes): small rings that the threads that sync files write to themselves.
+//!
+//! A record's space is free again once the record is superseded, that is, once the transaction is valid that holds what it
+//! holds. Recovery looks at every block of these lanes, so they have no tail to keep.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use stetfs_cache::{Page, PageRef};
+use stetfs_ondisk::OnDiskError;
+use stetfs_ondisk::stet::frame::{self, Counts, Frame, Kind};
+
+use super::codec::StetCodec;
+use super::compress::Packed;
+use super::pack::pack;
+use super::payload::Payload;
+use super::read::joined;
+use super::ring::StetRing;
+use crate::error::Result;
+use crate::ids::{BlockNr, Stamp, TxId};
+use crate::policy::{ImageRef, Medium};
+
+/// The lanes.
+pub struct FileLanes {
+    codec: StetCodec,
+    lanes: Vec<FileLane>,
+}
+
+struct FileLane {
+    ring: StetRing,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// Where the next record goes, log block.
+    head: u64,
+    /// Sequence of the next record.
+    seq: u64,
+    /// Records whose space is taken, oldest first, with consecutive sequences.
+    live: VecDeque<Live>,
+    /// Blocks they take.
+    used: u64,
+    /// All records up to this sequence are durable.
+    settled: u64,
+    /// Stamp of the last record.
+    last: Stamp,
+}
+
+struct Live {
+    stamp: Stamp,
+    blocks: u64,
+    /// It is durable: nobody writes to its space any more.
+    done: bool,
+}
+
+/// Space and a place in the order of commits for one record. It must be written: a gap reads as damage.
+#[must_use]
+#[derive(Debug)]
+pub struct RecordPlace {
+    lane: usize,
+    at: u64,
+    seq: u64,
+    stamp: Stamp,
+    /// Stamp of the record before it in the lane.
+    before: Stamp,
+    settled: u64,
+}
+
+impl RecordPlace {
+    /// Its place in the order of commits.
+    pub fn stamp(&self) -> Stamp {
+        self.stamp
+    }
+}
+
+/// A record that recovery found, and that no transaction holds.
+#[derive(Clone, Debug)]
+pub struct LoggedRecord {
+    /// Its lane, and its sequence there.
+    pub id: TxId,
+    /// Log block where it begins, and how many it takes.
+    pub at: u64,
+    /// See `at`.
+    pub blocks: u64,
+    /// Its place in the order of commits.
+    pub stamp: Stamp,
+    /// The record (`stetfs_ondisk::stet::record`).
+    pub body: Vec<u8>,
+    /// Data blocks, and what they are to hold.
+    pub pages: Vec<(BlockNr, PageRef)>,
+}
+
+/// What a scan of the lanes found.
+#[derive(Debug, Default)]
+pub(crate) struct FoundRecords {
+    /// By stamp.
+    pub records: Vec<LoggedRecord>,
+    /// Whole records that a transaction holds.
+    pub superseded: u64,
+    /// The highest stamp of all.
+    pub last: Stamp,
+    /// A record that was durable is not there any more.
+    pub lost: Option<String>,
+}
+
+impl FileLanes {
+    pub(super) fn new(codec: StetCodec, rings: Vec<StetRing>) -> FileLanes {
+        let lanes = rings.into_iter().map(|ring| FileLane {
+            state: Mutex::new(State {
+                head: ring.first(),
+                seq: 1,
+                live: VecDeque::new(),
+                used: 0,
+                settled: 0,
+                last: 0,
+            }),
+            ring,
+        });
+        FileLanes {
+            codec,
+            lanes: lanes.collect(),
+        }
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// Log blocks of a record of so many bytes, with so many pages, at most.
+    fn bound(&self, bytes: usize, pages: usize) -> u64 {
+        let chunks = pages.div_ceil(self.codec.per_chunk());
+        let counts = Counts {
+            chunks,
+            edges: 1,
+            images: pages,
+            revokes: 0,
+            record: bytes,
+        };
+        // A block may stay unfilled between a packed chunk and one that is stored as it is.
+        (counts.head_blocks(self.codec.size()) + pages + chunks.saturating_sub(1)) as u64
+    }
+
+    /// Takes space for a record of so many bytes, with so many pages, in a lane; `stamp` gives its place in the order.
+    /// Records up to `horizon` are superseded. `None` if there is no room.
+    pub(crate) fn reserve(
+        &self,
+        lane: usize,
+        (bytes, pages): (usize, usize),
+        horizon: Stamp,
+        stamp: impl FnOnce() -> Stamp,
+    ) -> Option<RecordPlace> {
+        let lane = lane % self.lanes.len().max(1);
+        let FileLane { ring, state } = self.lanes.get(lane)?;
+        let blocks = self.bound(bytes, pages);
+        let mut s = state.lock();
+        while let Some(old) = s.live.front().filter(|l| l.done && l.stamp <= horizon) {
+            s.used -= old.blocks;
+            s.live.pop_front();
+        }
+        if s.used + blocks > ring.capacity() {
+            return None;
+        }
+        let stamp = stamp();
+        let place = RecordPlace {
+            lane,
+            at: s.head,
+            seq: s.seq,
+            stamp,
+            before: s.last,
+            settled: s.settled,
+        };
+        s.head = ring.advance(s.head, blocks);
+        s.seq += 1;
+        s.used += blocks;
+        s.last = stamp;
+        s.live.push_back(Live {
+            stamp,
+            blocks,
+            done: false,
+        });
+        Some(place)
+    }
+
+    /// Writes the record to its place, without a flush. Gives the log blocks it took.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn write(
+        &self,
+        place: &RecordPlace,
+        record: &[u8],
+        pages: &[(BlockNr, PageRef)],
+    ) -> Result<u64> {
+        let Some(FileLane { ring, .. }) = self.lanes.get(place.lane) else {
+            return Ok(0);
+        };
+        let codec = &self.codec;
+        let images: Vec<PageRef> = pages.iter().map(|(_, page)| Arc::clone(page)).collect();
+        let groups: Vec<&[PageRef]> = images.chunks(codec.per_chunk()).collect();
+        let counts = Counts {
+            chunks: groups.len(),
+            edges: 1,
+            images: pages.len(),
+            revokes: 0,
+            record: record.len(),
+        };
+        let mut payload = Payload::new(codec.size(), counts.head_blocks(codec.size()) as u64);
+        let mut chunks = Vec::with_capacity(groups.len());
+        pack(
+            codec.compression,
+            &codec.pace,
+            &groups,
+            &mut |i, packed: Packed| {
+                chunks.push(packed.chunk);
+                let group = groups.get(i).copied().unwrap_or_default();
+                match &packed.bytes {
+                    Some(bytes) => payload.packed(bytes, group.len()),
+                    None => payload.verbatim(group),
+                }
+                Ok(())
+            },
+        )?;
+        let lane = ring.lane().0;
+        let frame = Frame {
+            kind: Kind::Record,
+            chunks,
+            edges: vec![(lane, place.before)],
+            images: pages.iter().map(|(nr, _)| *nr).collect(),
+            floor: place.settled,
+            record: record.to_vec(),
+            ..codec.frame(lane, place.seq, place.stamp)
+        };
+        let mut blocks: Vec<PageRef> = frame
+            .encode(codec.size())
+            .chunks(codec.size())
+            .map(|bytes| Arc::new(Page::copy_of(bytes)))
+            .collect();
+        let (rest, ..) = payload.finish();
+        blocks.extend(rest);
+        ring.write_early(place.at, &blocks)?;
+        Ok(blocks.len() as u64)
+    }
+
+    /// The record is durable.
+    pub(crate) fn settle(&self, place: &RecordPlace) {
+        let Some(FileLane { state, .. }) = self.lanes.get(place.lane) else {
+            return;
+        };
+        let mut s = state.lock();
+        let first = s.seq - s.live.len() as u64;
+        if let Some(live) = s.live.get_mut(place.seq.saturating_sub(first) as usize) {
+            live.done = true;
+        }
+        let from = (s.settled + 1).saturating_sub(first) as usize;
+        let done = s.live.iter().skip(from).take_while(|l| l.done).count() as u64;
+        s.settled = s.settled.max(first + from as u64 + done - 1);
+    }
+
+    /// Reads all lanes: the whole records above `horizon`.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn scan(&self, horizon: Stamp) -> Result<FoundRecords> {
+        let mut found = FoundRecords::default();
+        for lane in &self.lanes {
+            self.scan_lane(&lane.ring, horizon, &mut found)?;
+        }
+        found.records.sort_unstable_by_key(|r| r.stamp);
+        Ok(found)
+    }
+
+    fn scan_lane(&self, ring: &StetRing, horizon: Stamp, out: &mut FoundRecords) -> Result<()> {
+        let mut live: Vec<(u64, Frame)> = Vec::new();
+        let blocks = ring.read(ring.first(), ring.capacity())?;
+        for at in ring.first()..ring.end() {
+            let Some(frame) = self.record_at(ring, &blocks, at)? else {
+                continue;
+            };
+            out.last = out.last.max(frame.stamp);
+            if frame.stamp <= horizon {
+                out.superseded += 1;
+            } else {
+                live.push((at, frame));
+            }
+        }
+        live.sort_unstable_by_key(|(_, frame)| frame.seq);
+        let settled = live.iter().map(|(_, f)| f.floor).max().unwrap_or(0);
+        let mut before = None;
+        for (_, frame) in &live {
+            let follows = before == Some(frame.seq - 1);
+            let since = frame.edges.first().map_or(0, |(_, stamp)| *stamp);
+            if !follows && since > horizon && frame.seq - 1 <= settled {
+                out.lost = Some(format!(
+                    "record {} of lane {} was synced, for record {} follows it, but it is damaged or missing",
+                    frame.seq - 1,
+                    ring.lane().0,
+                    frame.seq
+                ));
+            }
+            before = Some(frame.seq);
+        }
+        for (at, frame) in live {
+            out.records.push(self.load(ring, at, frame)?);
+        }
+        Ok(())
+    }
+
+    /// The record whose frame begins at log block `at`, if all of it proves itself.
+    fn record_at(&self, ring: &StetRing, blocks: &[PageRef], at: u64) -> Result<Option<Frame>> {
+        let codec = &self.codec;
+        let count = blocks.len() as u64;
+        let block = |at: u64| blocks.get(((at - ring.first()) % count.max(1)) as usize);
+        let Some(first) = block(at) else {
+            return Ok(None);
+        };
+        let glance = match frame::glance(first, ring.capacity()) {
+            Ok(g) if (g.epoch, g.lane) == (codec.epoch, ring.lane().0) => g,
+            _ => return Ok(None),
+        };
+        let head: Vec<PageRef> = (at..at + glance.head_blocks)
+            .filter_map(block)
+            .cloned()
+            .collect();
+        let Ok(frame) = codec.head(&joined(&head)) else {
+            return Ok(None);
+        };
+        let ends = frame.places(codec.size());
+        for (index, (chunk, from)) in frame.chunks.iter().zip(&ends).enumerate() {
+            let stored = codec.read_bytes(ring, at, *from, chunk.stored)?;
+            if !codec.chunk_is_whole(&frame, index, &stored) {
+                return Ok(None);
+            }
+        }
+        Ok((frame.kind == Kind::Record && frame.seq > 0).then_some(frame))
+    }
+
+    fn load(&self, ring: &StetRing, at: u64, frame: Frame) -> Result<LoggedRecord> {
+        let size = self.codec.block_size.max(1);
+        let places = frame.chunks.iter().enumerate().flat_map(|(chunk, c)| {
+            (0..c.raw / size).map(move |i| ImageRef {
+                at,
+                flags: chunk as u32,
+                check: i,
+            })
+        });
+        let refs: Vec<ImageRef> = places.collect();
+        let pages = super::read::images(&self.codec, ring, &refs)?;
+        Ok(LoggedRecord {
+            id: TxId {
+                lane: ring.lane(),
+                seq: frame.seq,
+            },
+            at,
+            blocks: frame.blocks(self.codec.size()),
+            stamp: frame.stamp,
+            body: frame.record,
+            pages: frame.images.into_iter().zip(pages).collect(),
+        })
+    }
+}
+
+/// The error for records that were lost.
+pub(crate) fn lost(why: String) -> OnDiskError {
+    OnDiskError::Corrupt {
+        what: "journal",
+        detail: why,
+    }
+}

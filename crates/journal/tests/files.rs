@@ -1,0 +1,223 @@
+//! File-level records in their lanes.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{BLOCKS, BS, area, format, put};
+use stetfs_block::{BlockDevice, MemDevice};
+use stetfs_cache::{CacheConfig, Page, PolicyKind};
+use stetfs_journal::stet::{Compression, StetLog, StetOptions};
+use stetfs_journal::{Cache, Canary, Journal, JournalConfig, Recovery, recover};
+use stetfs_ondisk::jbd2::JournalSuperblock;
+
+const OPTIONS: StetOptions = StetOptions {
+    lanes: 1,
+    compression: Compression::Lz4,
+    chunk: 4096,
+    trim: stetfs_journal::stet::Trim::Off,
+    file_lanes: 1,
+};
+
+fn superblock(device: &Arc<dyn BlockDevice>) -> JournalSuperblock {
+    let bytes = area(device.clone()).read(std::iter::once(0)).unwrap();
+    JournalSuperblock::decode(&bytes[0], BS as u32, common::LOG).unwrap()
+}
+
+fn start(device: &Arc<MemDevice>) -> (Arc<Cache>, Arc<Journal>) {
+    let device: Arc<dyn BlockDevice> = device.clone();
+    let log = StetLog::make(
+        area(device.clone()),
+        superblock(&device),
+        &OPTIONS,
+        Canary::default(),
+    );
+    let config = CacheConfig {
+        block_size: BS,
+        capacity: 64 << 10,
+        policy: PolicyKind::Clock,
+    };
+    let cache = Arc::new(Cache::new(device, config));
+    let config = JournalConfig {
+        commit_secs: 3600,
+        ..Default::default()
+    };
+    let journal = Journal::start(cache.clone(), log.unwrap().scheme(&OPTIONS, true), config);
+    (cache, journal.unwrap())
+}
+
+/// Recovers a copy of the device as it is now.
+fn recovered(device: &MemDevice) -> Result<Recovery, String> {
+    let device: Arc<dyn BlockDevice> = Arc::new(device.fork());
+    let log = StetLog::open(area(device.clone()), superblock(&device), Canary::default());
+    let scheme = log.unwrap().scheme(&OPTIONS, true);
+    recover(
+        &scheme,
+        &*device,
+        BLOCKS,
+        Canary::default(),
+        false,
+        &mut |_, _| {},
+    )
+    .map_err(|e| e.to_string())
+}
+
+fn bodies(device: &MemDevice) -> Vec<Vec<u8>> {
+    let records = recovered(device).unwrap().records;
+    records.into_iter().map(|r| r.body).collect()
+}
+
+fn sync(journal: &Journal, body: &[u8]) {
+    let place = journal.reserve_record(body.len(), 0).unwrap();
+    journal.write_record(&place, body, &[]).unwrap();
+}
+
+/// Log blocks where a record begins.
+fn records(device: &MemDevice) -> Vec<u64> {
+    let kind = |nr: &u64| common::block(device, *nr)[50] == 2;
+    common::frames(device).into_iter().filter(kind).collect()
+}
+
+#[test]
+fn records_live_until_a_transaction_holds_what_they_hold() {
+    let device = Arc::new(format(common::Kind::Stet));
+    let (cache, journal) = start(&device);
+    let point = put(&cache, &journal, 300, 1);
+    sync(&journal, b"one");
+    let page = Arc::new(Page::copy_of(&[7; BS]));
+    let place = journal.reserve_record(3, 1).unwrap();
+    journal
+        .write_record(&place, b"two", &[(400, page.clone())])
+        .unwrap();
+    let found = recovered(&device).unwrap();
+    assert_eq!(found.records.len(), 2);
+    assert_eq!(found.records[1].body, b"two");
+    let (nr, logged) = &found.records[1].pages[0];
+    assert_eq!((*nr, &logged[..]), (400, &page[..]));
+    assert!(found.records[0].stamp < found.records[1].stamp);
+
+    journal.commit(&point).unwrap();
+    sync(&journal, b"three");
+    assert_eq!(bodies(&device), [b"three"]);
+    // Also when the transaction has left the log.
+    journal.checkpoint().unwrap();
+    assert_eq!(bodies(&device), [b"three"]);
+    put(&cache, &journal, 301, 1);
+    journal.commit_all().unwrap();
+    assert!(bodies(&device).is_empty());
+}
+
+#[test]
+fn a_full_lane_has_room_again_after_a_commit() {
+    let device = Arc::new(format(common::Kind::Stet));
+    let (cache, journal) = start(&device);
+    for round in 0..10u8 {
+        put(&cache, &journal, 300, round);
+        let mut count = 0usize;
+        while let Some(place) = journal.reserve_record(1500, 0) {
+            let body = [count as u8; 1500];
+            journal.write_record(&place, &body, &[]).unwrap();
+            count += 1;
+        }
+        assert!(count > 10, "{count}");
+        assert_eq!(bodies(&device).len(), count, "round {round}");
+        journal.commit_all().unwrap();
+        assert!(bodies(&device).is_empty());
+    }
+}
+
+#[test]
+fn a_torn_record_is_none_and_one_that_was_synced_is_missed() {
+    let device = Arc::new(format(common::Kind::Stet));
+    let (cache, journal) = start(&device);
+    put(&cache, &journal, 300, 1);
+    for body in [b"one", b"two", b"six"] {
+        sync(&journal, body);
+    }
+    let at = records(&device);
+    let broken = |nr: usize| {
+        let torn = device.fork();
+        let offset = at[nr] * BS as u64;
+        torn.write(offset + 96, b"xxx").unwrap();
+        torn
+    };
+    assert_eq!(bodies(&broken(2)), [b"one", b"two"]);
+    for nr in [0, 1] {
+        let told = recovered(&broken(nr)).unwrap_err();
+        assert!(
+            told.contains(&format!("record {} of lane 1", nr + 1)),
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn threads_share_flushes_and_lose_nothing() {
+    let device = Arc::new(format(common::Kind::Stet));
+    let (cache, journal) = start(&device);
+    put(&cache, &journal, 300, 1);
+    std::thread::scope(|scope| {
+        for t in 0..4u8 {
+            let journal = &journal;
+            scope.spawn(move || {
+                for i in 0..10u8 {
+                    sync(journal, &[t, i]);
+                }
+            });
+        }
+    });
+    let mut found = bodies(&device);
+    found.sort();
+    let all: Vec<Vec<u8>> = (0..4)
+        .flat_map(|t| (0..10).map(move |i| vec![t, i]))
+        .collect();
+    assert_eq!(found, all);
+    let stats = journal.stats();
+    assert_eq!(stats.file_records, 40);
+    assert!(stats.file_flushes <= 40);
+}
+
+#[test]
+fn records_stay_alive_while_they_are_applied() {
+    let device = Arc::new(format(common::Kind::Stet));
+    let (cache, journal) = start(&device);
+    put(&cache, &journal, 300, 1);
+    sync(&journal, b"one");
+    drop(journal);
+    drop(cache);
+    let found = recovered(&device).unwrap();
+    // In place this time.
+    let at: Arc<dyn BlockDevice> = device.clone();
+    let scheme = |at: &Arc<dyn BlockDevice>| {
+        StetLog::open(area(at.clone()), superblock(at), Canary::default())
+            .unwrap()
+            .scheme(&OPTIONS, true)
+    };
+    recover(
+        &scheme(&at),
+        &*at,
+        BLOCKS,
+        Canary::default(),
+        false,
+        &mut |_, _| {},
+    )
+    .unwrap();
+    let config = CacheConfig {
+        block_size: BS,
+        capacity: 64 << 10,
+        policy: PolicyKind::Clock,
+    };
+    let cache = Arc::new(Cache::new(at.clone(), config));
+    let config = JournalConfig {
+        first_stamp: found.last_stamp,
+        hold_horizon: Some(found.horizon),
+        ..Default::default()
+    };
+    let journal = Journal::start(cache.clone(), scheme(&at), config).unwrap();
+    put(&cache, &journal, 300, 9);
+    journal.commit_all().unwrap();
+    assert_eq!(bodies(&device), [b"one"], "it is not wholly applied yet");
+    journal.release_horizon().unwrap();
+    assert!(bodies(&device).is_empty());
+}
