@@ -349,11 +349,31 @@ mod tests {
     }
 
     #[test]
+    fn how_files_are_synced() {
+        let lanes = |text| {
+            let o = read(text).unwrap().volume().unwrap();
+            match o.fs_options().log {
+                stetfs::LogFormat::Stet(log) => log.file_lanes,
+                stetfs::LogFormat::Jbd2 => 0,
+            }
+        };
+        assert_eq!(lanes("journal=ijournal,lanes=3"), 3);
+        assert_eq!(lanes("journal=ijournal,sync=compound"), 0);
+        assert_eq!(lanes("journal=ldj"), 0);
+        assert!(lanes("journal=ldj,sync=file") > 0);
+        assert!(read("sync").unwrap().sync);
+        assert!(read("sync=all").unwrap_err().contains("file or compound"));
+        assert!(read("lanes=0").unwrap_err().contains("1 to 64"));
+        let wrong = read("journal=data,sync=file").unwrap().volume();
+        assert!(wrong.is_err_and(|e| e.message.contains("ijournal")));
+    }
+
+    #[test]
     fn mistakes_are_named() {
         assert!(
             read("journal=fast")
                 .unwrap_err()
-                .contains("ordered, data, writeback and ldj")
+                .contains("ordered, data, writeback, ldj and ijournal")
         );
         assert!(read("frobnicate").unwrap_err().contains("frobnicate"));
         assert!(read("cache=much").unwrap_err().contains("256M"));

@@ -121,7 +121,7 @@ fn mistakes_have_their_exit_codes() {
     fails(
         &["mount", "-o", "journal=fast", volume, dir],
         1,
-        &["ordered, data, writeback and ldj"],
+        &["ordered, data, writeback, ldj and ijournal"],
     );
     fails(
         &["mount", "-o", "norecovery", volume, dir],
