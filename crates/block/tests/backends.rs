@@ -397,3 +397,32 @@ fn a_full_host_says_so() {
         std::fs::remove_file(&path).unwrap();
     }
 }
+
+/// Writing on would make the image long again, and what was cut off would read as zeroes.
+#[test]
+fn an_image_that_became_shorter_is_not_made_long_again() {
+    for uring in [Uring::Auto, Uring::Off] {
+        let dir = dir();
+        let path = image(&dir, SIZE);
+        let options = OpenOptions {
+            uring,
+            ..OpenOptions::default()
+        };
+        let dev = FileDevice::open(&path, options).unwrap();
+        dev.write(SIZE - 4096, &[7; 4096]).unwrap();
+        dev.flush().unwrap();
+        let file = File::options().write(true).open(&path).unwrap();
+        file.set_len(SIZE / 2).unwrap();
+        let shrunk = |r: Result<(), BlockError>| {
+            assert!(matches!(r, Err(BlockError::Shrunk { offset, size })
+                if (offset, size) == (SIZE / 2, SIZE)));
+        };
+        // Also in front of the cut: nothing of this volume is to be changed any more.
+        shrunk(dev.write(SIZE - 8192, &[8; 4096]));
+        shrunk(dev.write(0, &[8; 4096]));
+        shrunk(dev.flush());
+        assert_eq!(file.metadata().unwrap().len(), SIZE / 2);
+        let mut bytes = [0; 4096];
+        shrunk(dev.read(SIZE - 4096, &mut bytes));
+    }
+}

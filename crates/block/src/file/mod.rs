@@ -26,7 +26,7 @@ use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use parking_lot::Mutex;
-use rustix::fs::FallocateFlags;
+use rustix::fs::{AtFlags, FallocateFlags, StatxFlags};
 use rustix::io::Errno;
 
 use crate::device::{check_discard, check_range};
@@ -239,6 +239,26 @@ fn copy_in(write: &Write<'_>, mut to: &mut [u8]) {
     }
 }
 
+impl FileDevice {
+    /// Refuses to go on with an image that somebody made shorter: a write behind its end would make it long
+    /// again, and what was cut off would read as zeroes.
+    fn check_whole(&self) -> Result<()> {
+        if self.is_block_device {
+            return Ok(());
+        }
+        // The size alone: of a file that FUSE serves the kernel knows it without asking.
+        let (flags, mask) = (AtFlags::EMPTY_PATH, StatxFlags::SIZE);
+        match rustix::fs::statx(&self.file, "", flags, mask) {
+            Ok(now) if now.stx_size < self.size => Err(BlockError::Shrunk {
+                offset: now.stx_size,
+                size: self.size,
+            }),
+            // Whoever cannot tell has not told that it is shorter.
+            _ => Ok(()),
+        }
+    }
+}
+
 impl BlockDevice for FileDevice {
     fn size(&self) -> u64 {
         self.size
@@ -320,6 +340,7 @@ impl BlockDevice for FileDevice {
             check_range(Op::Write, write.offset, write.len(), self.size)?;
             bytes += write.len();
         }
+        self.check_whole()?;
         // On a block device the kernel follows RWF_DSYNC with a flush whatever the device can do, and
         // where FUA is emulated that makes two: one flush after the batch is never more.
         let flush_after = self.is_block_device && writes.iter().any(|w| w.fua);
@@ -360,6 +381,7 @@ impl BlockDevice for FileDevice {
 
     fn flush(&self) -> Result<()> {
         if !self.read_only {
+            self.check_whole()?;
             loop {
                 match rustix::fs::fdatasync(&self.file) {
                     Ok(()) => break,
