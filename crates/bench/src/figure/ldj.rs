@@ -28,7 +28,7 @@ figure 9: a recovery under LDJ takes up to 47 times that of the other modes (126
 const DEFAULT: u32 = 128;
 const LARGE: u32 = 1024;
 
-fn peer(name: &str, options: &str, journal_mib: u32) -> PeerSpec {
+pub(super) fn peer(name: &str, options: &str, journal_mib: u32) -> PeerSpec {
     PeerSpec {
         name: name.into(),
         options: options.into(),

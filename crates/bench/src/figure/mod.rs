@@ -2,6 +2,7 @@
 //!
 //! A figure is a comparison of certain mounts on certain devices, or a measurement of its own, and what the paper says.
 
+mod ijournal;
 mod ldj;
 mod recovery;
 
@@ -26,6 +27,8 @@ pub enum Name {
     LdjJournalSize,
     /// LDJ, figure 9: the time of a recovery.
     LdjRecovery,
+    /// iJournaling, figures 6, 7 and 9: fsync beside a writer and beside other syncs.
+    IjournalFsync,
 }
 
 /// Arguments of `bench figure`.
@@ -155,6 +158,7 @@ impl FigureArgs {
                 self.compare(stetfs, &[ldj::journal_size()])?,
             ),
             Name::LdjRecovery => (ldj::RECOVERY, recovery::measure(self)?),
+            Name::IjournalFsync => (ijournal::FSYNC, self.compare(stetfs, &[ijournal::fsync()])?),
         };
         let figure = Figure { name, paper, parts };
         if let Some(dir) = &self.out {

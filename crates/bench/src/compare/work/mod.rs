@@ -1,5 +1,6 @@
 //! The workloads.
 
+mod beside;
 mod copy;
 mod git;
 mod names;
@@ -30,6 +31,10 @@ pub enum Workload {
     AppendFsync,
     /// Overwrite 4 KiB at random in a written file, `fdatasync`.
     OverwriteFdatasync,
+    /// `fsync` of 80 KB, alone and beside a writer at 200 MB/s.
+    FsyncBeside,
+    /// Append 4 KiB, `fsync`, in one, two and four threads.
+    FsyncThreads,
     /// Create, rename and unlink empty files, one thread.
     Names1,
     /// The same with two threads, each in a directory of its own.
@@ -60,9 +65,11 @@ pub enum Workload {
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::AppendFsync,
         Self::OverwriteFdatasync,
+        Self::FsyncBeside,
+        Self::FsyncThreads,
         Self::Names1,
         Self::Names2,
         Self::NamesLibrary,
@@ -83,6 +90,8 @@ impl Workload {
         match self {
             Self::AppendFsync => "append-fsync",
             Self::OverwriteFdatasync => "overwrite-fdatasync",
+            Self::FsyncBeside => "fsync-beside",
+            Self::FsyncThreads => "fsync-threads",
             Self::Names1 => "names-1",
             Self::Names2 => "names-2",
             Self::NamesLibrary => "names-library",
@@ -125,6 +134,8 @@ impl Workload {
         let outcome = match self {
             Self::AppendFsync => sync::append(target, &dir, sizes),
             Self::OverwriteFdatasync => sync::overwrite(target, &dir, sizes),
+            Self::FsyncBeside => beside::latency(target, &dir, sizes),
+            Self::FsyncThreads => beside::threads(target, &dir, sizes),
             Self::Names1 => names::names(target, &dir, sizes, 1),
             Self::Names2 => names::names(target, &dir, sizes, 2),
             Self::NamesLibrary => names::library(target, &dir, sizes),

@@ -1,0 +1,138 @@
+//! What a sync waits for: alone, beside a writer that syncs nothing, beside other syncs (iJournaling, §6.2 and §6.3).
+
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::{Below, Measured, Meter, Outcome};
+use crate::compare::report::Better;
+use crate::compare::stats::percentile;
+use crate::compare::{Sizes, Target};
+
+/// Written before each sync, bytes.
+const PIECE: usize = 80_000;
+/// Between writing and syncing.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Of the writer beside, bytes a second.
+const RATE: f64 = 200e6;
+/// A call of the writer's, bytes.
+const CALL: usize = 256 << 10;
+/// The writer begins anew after so many bytes, so that any device is large enough.
+const MOST: u64 = 1 << 30;
+/// A write of those that sync side by side, bytes.
+const PAGE: usize = 4096;
+/// Threads that sync side by side.
+const THREADS: [usize; 3] = [1, 2, 4];
+
+/// The latency of fsync, alone and beside a writer at 200 MB/s.
+pub(super) fn latency(target: &Target, dir: &Path, sizes: &Sizes) -> Result<Outcome> {
+    let mut outcome = Outcome::new();
+    for beside in [false, true] {
+        target.settle()?;
+        let stop = AtomicBool::new(false);
+        let latencies = thread::scope(|scope| {
+            let writer = beside.then(|| scope.spawn(|| write(&dir.join("beside"), &stop)));
+            let synced = sync(&dir.join("synced"), sizes);
+            stop.store(true, Ordering::Relaxed);
+            if let Some(writer) = writer {
+                writer
+                    .join()
+                    .map_err(|_| anyhow::anyhow!("the writer panicked"))??;
+            }
+            synced
+        })?;
+        let how = if beside { "beside 200 MB/s" } else { "alone" };
+        for (name, fraction) in [("p50", 0.5), ("p95", 0.95), ("p99", 0.99)] {
+            outcome.push(Measured {
+                title: format!("fsync of 80 KB {how}, {name}"),
+                unit: "µs",
+                better: Better::Lower,
+                value: percentile(&latencies, fraction),
+                below: Below::default(),
+            });
+        }
+    }
+    Ok(outcome)
+}
+
+fn sync(path: &Path, sizes: &Sizes) -> Result<Vec<f64>> {
+    let mut file = File::create_new(path)?;
+    let piece = vec![0x5A; PIECE];
+    file.sync_all()?;
+    let end = Instant::now() + Duration::from_secs(u64::from(sizes.profile_seconds.max(1)) * 2);
+    let mut latencies = Vec::new();
+    while Instant::now() < end {
+        file.write_all(&piece)?;
+        thread::sleep(PAUSE);
+        let start = Instant::now();
+        file.sync_all()?;
+        latencies.push(start.elapsed().as_secs_f64() * 1e6);
+    }
+    Ok(latencies)
+}
+
+/// Writes at the rate, or as fast as that goes.
+fn write(path: &Path, stop: &AtomicBool) -> Result<()> {
+    let file = File::create_new(path)?;
+    let call = vec![0xA5; CALL];
+    let (begin, mut written) = (Instant::now(), 0u64);
+    while !stop.load(Ordering::Relaxed) {
+        file.write_all_at(&call, written % MOST)?;
+        written += CALL as u64;
+        let due = Duration::from_secs_f64(written as f64 / RATE);
+        thread::sleep(due.saturating_sub(begin.elapsed()));
+    }
+    Ok(())
+}
+
+/// Threads that append 4 KiB and sync, each its own file.
+pub(super) fn threads(target: &Target, dir: &Path, sizes: &Sizes) -> Result<Outcome> {
+    let mut outcome = Outcome::new();
+    for threads in THREADS {
+        let meter = Meter::start(target)?;
+        let (stop, synced) = (AtomicBool::new(false), AtomicU64::new(0));
+        thread::scope(|scope| {
+            let workers: Vec<_> = (0..threads)
+                .map(|t| {
+                    let path = dir.join(format!("{threads}-{t}"));
+                    let (stop, synced) = (&stop, &synced);
+                    scope.spawn(move || append(&path, stop, synced))
+                })
+                .collect();
+            thread::sleep(Duration::from_secs(u64::from(sizes.profile_seconds.max(1))));
+            stop.store(true, Ordering::Relaxed);
+            workers.into_iter().try_for_each(|worker| {
+                worker
+                    .join()
+                    .map_err(|_| anyhow::anyhow!("a thread panicked"))?
+            })
+        })?;
+        let synced = synced.load(Ordering::Relaxed) as f64;
+        let rate = synced / meter.seconds();
+        outcome.push(Measured {
+            title: format!("append 4 KiB + fsync, {threads} threads"),
+            unit: "syncs/s",
+            better: Better::Higher,
+            value: rate,
+            below: meter.below(synced)?,
+        });
+    }
+    Ok(outcome)
+}
+
+fn append(path: &Path, stop: &AtomicBool, synced: &AtomicU64) -> Result<()> {
+    let mut file = File::create_new(path)?;
+    let page = [0x5A; PAGE];
+    while !stop.load(Ordering::Relaxed) {
+        file.write_all(&page)?;
+        file.sync_all()?;
+        synced.fetch_add(1, Ordering::Relaxed);
+    }
+    Ok(())
+}
