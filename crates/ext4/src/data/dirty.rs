@@ -97,8 +97,11 @@ impl DirtyData {
 pub(super) struct Unlogged {
     /// File block, and its content; `None` if it is too much.
     pub(super) pages: Option<Vec<(u32, BlockNr, PageRef)>>,
-    /// A record that is still alive holds older content of one of them.
+    /// A record that is still alive holds older content of one of them, or of these blocks, which are not dirty any more: they
+    /// went home for a transaction that is not valid, and a recovery would put the older content there.
     pub(super) superseding: bool,
+    /// See `superseding`.
+    pub(super) stale: Vec<u32>,
     /// What went home before may not be durable.
     pub(super) unflushed: bool,
 }
@@ -312,14 +315,18 @@ impl Fs {
         s.unflushed = s.unflushed.filter(|mark| !self.journal.is_flushed(*mark));
         let mut out = Unlogged {
             pages: Some(Vec::new()),
-            superseding: false,
+            superseding: s.logged.values().any(|(_, current)| !current),
+            stale: Vec::new(),
             unflushed: s.unflushed.is_some(),
         };
+        let stale = s
+            .logged
+            .iter()
+            .filter(|(lblk, (_, current))| !current && !s.blocks.contains_key(lblk));
+        out.stale.extend(stale.map(|(lblk, _)| *lblk));
         for (lblk, block) in &s.blocks {
-            match s.logged.get(lblk) {
-                Some((_, true)) => continue,
-                Some((_, false)) => out.superseding = true,
-                None => {}
+            if s.logged.get(lblk).is_some_and(|(_, current)| *current) {
+                continue;
             }
             let full = out.pages.as_ref().is_some_and(|pages| pages.len() >= most);
             if full {

@@ -11,6 +11,7 @@ use stetfs_journal::JournalError;
 
 use super::dirty::DirtySet;
 use super::record::SyncReasons;
+use super::syncers::Syncers;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::types::{FsOptions, Ino};
@@ -23,6 +24,8 @@ pub(crate) struct DataState {
     pub(super) dirty: DirtySet,
     /// Why files were synced by commits although they have records.
     pub(super) reasons: SyncReasons,
+    /// Where files are synced by records.
+    pub(super) syncers: Syncers,
     wanted: Arc<Wanted>,
     /// The flusher runs: it starts with the first need of it.
     started: AtomicBool,
@@ -47,6 +50,7 @@ impl DataState {
         DataState {
             dirty: DirtySet::new(opts),
             reasons: SyncReasons::default(),
+            syncers: Syncers::default(),
             wanted: Arc::default(),
             started: AtomicBool::new(false),
             thread: Mutex::new(None),

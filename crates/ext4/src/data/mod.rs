@@ -36,6 +36,7 @@ mod record;
 mod seek;
 mod symlink;
 mod sync;
+mod syncers;
 mod truncate;
 mod value;
 mod write;

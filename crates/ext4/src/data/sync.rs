@@ -4,7 +4,10 @@ use stetfs_journal::JournalError;
 
 use crate::error::FsError;
 use crate::fs::Fs;
+use crate::inode::Inode;
 use crate::types::{Done, FileType, OpenRef};
+
+type Answer = Box<dyn FnOnce(Result<(), JournalError>) + Send>;
 
 impl Fs {
     /// Makes durable what was written to the file and, unless `datasync`, every change of its inode;
@@ -23,7 +26,7 @@ impl Fs {
         if !datasync && let Err(e) = self.write_lazy_time(&inode) {
             return done(Err(e));
         }
-        let answer = move |result: Result<(), JournalError>| {
+        let answer: Answer = Box::new(move |result| {
             // Looked at after the data went home, so that this very failure is included.
             let failed = inode.dirty.failure_since(&seen);
             done(
@@ -31,15 +34,25 @@ impl Fs {
                     .map_err(FsError::from)
                     .and(failed.map_or(Ok(()), Err)),
             );
+        });
+        let inode = f.inode.clone();
+        let Some(fs) = self.me.upgrade().filter(|_| self.journal.logs_files()) else {
+            return self.sync_by_commit(&inode, datasync, answer);
         };
-        if self.journal.logs_files() {
-            match self.sync_alone(&f.inode, datasync) {
-                Ok(false) => {}
-                Ok(true) => return answer(Ok(())),
-                Err(e) => return answer(Err(e)),
+        self.data.syncers.run(move || {
+            match fs.sync_alone(&inode, datasync) {
+                Ok(false) => fs.sync_by_commit(&inode, datasync, answer),
+                done => {
+                    // Whoever hears of it may close the volume at once.
+                    drop((fs, inode));
+                    answer(done.map(drop));
+                }
             }
-        }
-        let inode = &f.inode;
+        });
+    }
+
+    /// Makes a file durable with all that its last transactions hold.
+    fn sync_by_commit(&self, inode: &Inode, datasync: bool, answer: Answer) {
         let upto = {
             let points = inode.sync.lock();
             // What fdatasync makes readable of a directory is its entries, and they are metadata.
@@ -54,6 +67,6 @@ impl Fs {
         } else {
             vec![inode.ino]
         };
-        self.journal.commit_then(upto, data, Box::new(answer));
+        self.journal.commit_then(upto, data, answer);
     }
 }

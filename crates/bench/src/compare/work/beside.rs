@@ -35,10 +35,11 @@ pub(super) fn latency(target: &Target, dir: &Path, sizes: &Sizes) -> Result<Outc
     let mut outcome = Outcome::new();
     for beside in [false, true] {
         target.settle()?;
+        let how = if beside { "beside 200 MB/s" } else { "alone" };
         let stop = AtomicBool::new(false);
         let latencies = thread::scope(|scope| {
-            let writer = beside.then(|| scope.spawn(|| write(&dir.join("beside"), &stop)));
-            let synced = sync(&dir.join("synced"), sizes);
+            let writer = beside.then(|| scope.spawn(|| write(&dir.join("written"), &stop)));
+            let synced = sync(&dir.join(how.replace('/', "-")), sizes);
             stop.store(true, Ordering::Relaxed);
             if let Some(writer) = writer {
                 writer
@@ -47,7 +48,6 @@ pub(super) fn latency(target: &Target, dir: &Path, sizes: &Sizes) -> Result<Outc
             }
             synced
         })?;
-        let how = if beside { "beside 200 MB/s" } else { "alone" };
         for (name, fraction) in [("p50", 0.5), ("p95", 0.95), ("p99", 0.99)] {
             outcome.push(Measured {
                 title: format!("fsync of 80 KB {how}, {name}"),
