@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use common::daemon::wait_until;
 use common::{kernel, stetfs};
 use stetfs_testkit::sys::{file_handle, file_ioctl, open_by_handle};
 use stetfs_testkit::{Image, Mkfs, Mounted, Mounter, cmd};
@@ -276,7 +277,11 @@ fn free_space_is_given_back(site: &Site<'_>) -> impl FnOnce(&Site<'_>) + use<> {
     File::open(&path).unwrap().sync_all().unwrap();
     rustix::fs::syncfs(site.open_root()).unwrap();
     let full = used(site);
+    let free = || rustix::fs::statvfs(site.root).unwrap().f_bfree * 4096;
+    let before = free();
     std::fs::remove_file(&path).unwrap();
+    // The kernel says that it forgets a file when it likes, also after a sync, and waits for no answer.
+    wait_until("the file's space is free", || free() >= before + (20 << 20));
     rustix::fs::syncfs(site.open_root()).unwrap();
     let mut fstrim = Command::new("fstrim");
     let said = cmd::run(fstrim.arg("-v").arg(site.root)).unwrap();

@@ -17,6 +17,13 @@ use crate::scratch::Scratch;
 /// How long a mount may take (it may have a journal to replay), and an unmount (all must be written back).
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long a mount may be in use before its unmount: a child that another test of this process just forked has
+/// all its descriptors until it runs its program.
+const BUSY: Duration = Duration::from_secs(2);
+
+/// The exit code of `stetfs` for that.
+const IN_USE: i32 = 4;
+
 /// A volume mounted by a `stetfs mount -f` child of this process; taken down when dropped.
 #[derive(Debug)]
 pub struct StetMount {
@@ -149,8 +156,24 @@ impl StetMount {
 
     /// `stetfs umount DIR`; an error unless it succeeds and the server then ends with status 0.
     pub fn umount(mut self) -> Result<()> {
-        let said = cmd::run(Command::new(&self.binary).arg("umount").arg(&self.dir))
-            .with_context(|| format!("the server said:\n{}", self.log()))?;
+        let until = Instant::now() + BUSY;
+        let said = loop {
+            let mut command = Command::new(&self.binary);
+            let out = cmd::output(command.arg("umount").arg(&self.dir))?;
+            if out.status.success() {
+                break cmd::said(&out);
+            }
+            if out.status.code() != Some(IN_USE) || Instant::now() > until {
+                bail!(
+                    "{}: {}\n{}\nthe server said:\n{}",
+                    cmd::shown(&command),
+                    out.status,
+                    cmd::said(&out),
+                    self.log()
+                );
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        };
         if is_mounted(&self.dir) {
             bail!(
                 "`stetfs umount` succeeded but {} is still mounted: {said}",
