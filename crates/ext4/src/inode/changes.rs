@@ -42,7 +42,7 @@ pub(crate) struct Changes {
     attributes: CommitPoint,
     /// Before the inode was loaded there may have been changes in these transactions.
     forgotten: CommitPoint,
-    /// Of a directory: names that went, when, and whether in every case by being unlinked.
+    /// Of a directory: names that went, when, and whether in every case with the file that had them.
     gone: BTreeMap<Vec<u8>, (CommitPoint, bool)>,
     /// As `gone`, for too many names.
     many_gone: CommitPoint,

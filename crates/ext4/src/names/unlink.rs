@@ -70,8 +70,10 @@ impl Fs {
                 self.dir_changed(&h, &dir, &mut dir_body)
             })?;
             self.note_change(&h, &inode, Changes::entangled);
+            // What has another name must not go with this one, if that is all that comes back.
+            let with_its_file = !want_dir && body.links() == 0;
             self.note_change(&h, &dir, |c, point| {
-                c.name_gone(name, !want_dir, point, &self.journal)
+                c.name_gone(name, with_its_file, point, &self.journal)
             });
             drop(h);
             drop(body);

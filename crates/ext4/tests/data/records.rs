@@ -283,8 +283,16 @@ fn what_a_record_cannot_say_takes_a_commit_and_is_counted() {
     let new = create(&fs, ROOT_INO, b"x");
     sync(&fs, &new.file, false);
     commits("name");
+    // Under the name of one that has another name: it must not go with this one.
+    let kept = create(&fs, ROOT_INO, b"k");
+    sync(&fs, &kept.file, false);
+    fs.link(&ROOT, kept.ino, ROOT_INO, b"l").unwrap();
+    fs.unlink(&ROOT, ROOT_INO, b"k").unwrap();
+    let new = create(&fs, ROOT_INO, b"k");
+    sync(&fs, &new.file, false);
+    commits("name");
     fs.forget(open.ino, 1);
-    drop((open, new, root, fs));
+    drop((open, new, kept, root, fs));
     vol.finish();
 }
 
