@@ -23,8 +23,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 const RATE: f64 = 200e6;
 /// A call of the writer's, bytes.
 const CALL: usize = 256 << 10;
-/// The writer begins anew after so many bytes, so that any device is large enough.
-const MOST: u64 = 1 << 30;
+/// The writer begins anew after so many times what the sequential workload writes.
+const MOST: u64 = 4;
 /// A write of those that sync side by side, bytes.
 const PAGE: usize = 4096;
 /// Threads that sync side by side.
@@ -38,7 +38,11 @@ pub(super) fn latency(target: &Target, dir: &Path, sizes: &Sizes) -> Result<Outc
         let how = if beside { "beside 200 MB/s" } else { "alone" };
         let stop = AtomicBool::new(false);
         let latencies = thread::scope(|scope| {
-            let writer = beside.then(|| scope.spawn(|| write(&dir.join("written"), &stop)));
+            let stop = &stop;
+            let writer = beside.then(|| {
+                let most = MOST * sizes.stream_bytes.max(CALL as u64);
+                scope.spawn(move || write(&dir.join("written"), most, stop))
+            });
             let synced = sync(&dir.join(how.replace('/', "-")), sizes);
             stop.store(true, Ordering::Relaxed);
             if let Some(writer) = writer {
@@ -78,12 +82,12 @@ fn sync(path: &Path, sizes: &Sizes) -> Result<Vec<f64>> {
 }
 
 /// Writes at the rate, or as fast as that goes.
-fn write(path: &Path, stop: &AtomicBool) -> Result<()> {
+fn write(path: &Path, most: u64, stop: &AtomicBool) -> Result<()> {
     let file = File::create_new(path)?;
     let call = vec![0xA5; CALL];
     let (begin, mut written) = (Instant::now(), 0u64);
     while !stop.load(Ordering::Relaxed) {
-        file.write_all_at(&call, written % MOST)?;
+        file.write_all_at(&call, written % most)?;
         written += CALL as u64;
         let due = Duration::from_secs_f64(written as f64 / RATE);
         thread::sleep(due.saturating_sub(begin.elapsed()));
