@@ -151,6 +151,11 @@ impl Fs {
         Ok(false)
     }
 
+    /// Blocks of data in one record, at most.
+    fn logged_blocks(&self) -> usize {
+        LOGGED_BYTES / self.geo.block_size as usize
+    }
+
     fn data_durable(&self, inode: &Inode) -> Result<(), JournalError> {
         self.write_home(&[inode.ino], &stetfs_block::WriteList::new())?;
         self.journal.flush_shared()
@@ -164,7 +169,7 @@ impl Fs {
             Err(reason) => return Step::Commit(reason),
         };
         let body = inode.body.read();
-        let most = LOGGED_BYTES / self.geo.block_size as usize;
+        let most = self.logged_blocks();
         let unlogged = self.unlogged(inode, most);
         {
             let mut changes = inode.changes.lock();
@@ -263,7 +268,7 @@ impl Fs {
             return Ok(Step::Commit(SyncReason::Large));
         };
         if journaled {
-            let most = LOGGED_BYTES / self.geo.block_size as usize;
+            let most = self.logged_blocks();
             for run in ranges.iter().flat_map(|r| &r.runs).filter(|r| !r.unwritten) {
                 if pages.len() + run.len as usize > most {
                     return Ok(Step::Commit(SyncReason::Large));

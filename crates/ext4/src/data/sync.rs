@@ -1,13 +1,11 @@
 //! Making a file durable.
 
-use stetfs_journal::JournalError;
+use stetfs_journal::Done as Answer;
 
 use crate::error::FsError;
 use crate::fs::Fs;
 use crate::inode::Inode;
 use crate::types::{Done, FileType, OpenRef};
-
-type Answer = Box<dyn FnOnce(Result<(), JournalError>) + Send>;
 
 impl Fs {
     /// Makes durable what was written to the file and, unless `datasync`, every change of its inode;

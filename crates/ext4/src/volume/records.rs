@@ -45,13 +45,10 @@ pub(super) fn apply(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<()> {
     let opts = FsOptions {
-        read_only: false,
-        ..FsOptions {
-            cache_bytes: opts.cache_bytes,
-            barrier: opts.barrier,
-            canary: opts.canary,
-            ..FsOptions::default()
-        }
+        cache_bytes: opts.cache_bytes,
+        barrier: opts.barrier,
+        canary: opts.canary,
+        ..FsOptions::default()
     };
     let parts = Parts::read(device, sb, Some(&log), &opts)?;
     let journal = resume(log, &parts, recovery, &opts)?;
@@ -147,8 +144,10 @@ impl Fs {
             let detail = format!("{} pages, {} in the log", record.pages.len(), pages.len());
             return Err(wrong(0, detail));
         }
-        let pages = record.pages.iter().zip(pages);
-        self.put_logged(&mut h, &inode, body, pages.map(|(l, (nr, p))| (*l, *nr, p)))
+        for (lblk, (nr, page)) in record.pages.iter().zip(pages) {
+            self.put_page(&mut h, &inode, body, *lblk, *nr, page)?;
+        }
+        self.write_inode_data(&h, &inode, body)
     }
 
     /// The directory or file of a node, made if it is not there.
@@ -254,20 +253,6 @@ impl Fs {
         }
         let end = u64::from(range.first) + u64::from(range.count);
         self.unmap(h, inode, body, at..end)
-    }
-
-    /// Puts the pages of a record where the file maps them.
-    fn put_logged<'p>(
-        &self,
-        h: &mut Handle<'_>,
-        inode: &Inode,
-        body: &mut InodeBody,
-        pages: impl Iterator<Item = (u32, BlockNr, &'p PageRef)>,
-    ) -> Result<()> {
-        for (lblk, nr, page) in pages {
-            self.put_page(h, inode, body, lblk, nr, page)?;
-        }
-        self.write_inode_data(h, inode, body)
     }
 
     fn map_logged(

@@ -68,6 +68,72 @@ impl StetCodec {
             record: Vec::new(),
         }
     }
+
+    /// Packs the images of a frame that has all but its chunks. What `early` is given may be written at once.
+    ///
+    /// # Errors
+    /// `early`'s.
+    pub(super) fn lay_out(
+        &self,
+        mut frame: Frame,
+        pages: &[PageRef],
+        early: &mut Early<'_>,
+    ) -> Result<Encoded> {
+        let groups: Vec<&[PageRef]> = pages.chunks(self.per_chunk()).collect();
+        let head_blocks = Counts {
+            chunks: groups.len(),
+            ..frame.counts()
+        }
+        .head_blocks(self.size());
+        let mut payload = Payload::new(self.size(), head_blocks as u64);
+        let mut packing = Packing::default();
+        pack(
+            self.compression,
+            &self.pace,
+            &groups,
+            &mut |i, packed: Packed| {
+                packing.micros += packed.micros;
+                *match packed.chunk.how {
+                    Stored::Raw => &mut packing.raw,
+                    Stored::Lz4 => &mut packing.lz4,
+                    Stored::Zstd => &mut packing.zstd,
+                } += 1;
+                frame.chunks.push(packed.chunk);
+                let group = groups.get(i).copied().unwrap_or_default();
+                match &packed.bytes {
+                    Some(bytes) => payload.packed(bytes, group.len()),
+                    None => payload.verbatim(group),
+                }
+                payload.send(early)
+            },
+        )?;
+        let mut body: Vec<PageRef> = frame
+            .encode(self.size())
+            .chunks(self.size())
+            .map(|bytes| Arc::new(Page::copy_of(bytes)))
+            .collect();
+        let (rest, sent, verbatim) = payload.finish();
+        body.extend(rest);
+        Ok(Encoded {
+            body,
+            early: (head_blocks, sent),
+            seal: None,
+            verbatim,
+            packing,
+        })
+    }
+
+    /// Where the images of the frame at log block `at` are, in their order.
+    pub(super) fn image_refs(&self, frame: &Frame, at: u64) -> impl Iterator<Item = ImageRef> {
+        let size = self.block_size.max(1);
+        frame.chunks.iter().enumerate().flat_map(move |(chunk, c)| {
+            (0..c.raw / size).map(move |i| ImageRef {
+                at,
+                flags: chunk as u32,
+                check: i,
+            })
+        })
+    }
 }
 
 impl Codec for StetCodec {
@@ -87,60 +153,14 @@ impl Codec for StetCodec {
 
     fn encode(&self, tx: &Snapshot, early: &mut Early<'_>) -> Result<Encoded> {
         let pages: Vec<PageRef> = tx.images.iter().map(|i| Arc::clone(&i.page)).collect();
-        let groups: Vec<&[PageRef]> = pages.chunks(self.per_chunk()).collect();
-        let head_blocks = Counts {
-            chunks: groups.len(),
-            edges: tx.edges.iter().count(),
-            images: pages.len(),
-            revokes: tx.revokes.len(),
-            record: 0,
-        }
-        .head_blocks(self.size());
-        let mut payload = Payload::new(self.size(), head_blocks as u64);
-        let mut packing = Packing::default();
-        let mut chunks = Vec::with_capacity(groups.len());
-        pack(
-            self.compression,
-            &self.pace,
-            &groups,
-            &mut |i, packed: Packed| {
-                packing.micros += packed.micros;
-                *match packed.chunk.how {
-                    Stored::Raw => &mut packing.raw,
-                    Stored::Lz4 => &mut packing.lz4,
-                    Stored::Zstd => &mut packing.zstd,
-                } += 1;
-                chunks.push(packed.chunk);
-                let group = groups.get(i).copied().unwrap_or_default();
-                match &packed.bytes {
-                    Some(bytes) => payload.packed(bytes, group.len()),
-                    None => payload.verbatim(group),
-                }
-                payload.send(early)
-            },
-        )?;
         let frame = Frame {
-            chunks,
             edges: tx.edges.iter().map(|e| (e.lane.0, e.seq)).collect(),
             images: tx.images.iter().map(|image| image.nr).collect(),
             revokes: tx.revokes.clone(),
             floor: tx.floor,
             ..self.frame(tx.id.lane.0, tx.id.seq, tx.stamp)
         };
-        let mut body: Vec<PageRef> = frame
-            .encode(self.size())
-            .chunks(self.size())
-            .map(|bytes| Arc::new(Page::copy_of(bytes)))
-            .collect();
-        let (rest, sent, verbatim) = payload.finish();
-        body.extend(rest);
-        Ok(Encoded {
-            body,
-            early: (head_blocks, sent),
-            seal: None,
-            verbatim,
-            packing,
-        })
+        self.lay_out(frame, &pages, early)
     }
 
     fn note(&self) -> Option<String> {

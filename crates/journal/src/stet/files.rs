@@ -7,14 +7,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use stetfs_cache::{Page, PageRef};
+use stetfs_cache::PageRef;
 use stetfs_ondisk::OnDiskError;
 use stetfs_ondisk::stet::frame::{self, Counts, Frame, Kind};
 
 use super::codec::StetCodec;
-use super::compress::Packed;
-use super::pack::pack;
-use super::payload::Payload;
 use super::read::joined;
 use super::ring::StetRing;
 use crate::error::Result;
@@ -65,13 +62,6 @@ pub struct RecordPlace {
     /// Stamp of the record before it in the lane.
     before: Stamp,
     settled: u64,
-}
-
-impl RecordPlace {
-    /// Its place in the order of commits.
-    pub fn stamp(&self) -> Stamp {
-        self.stamp
-    }
 }
 
 /// A record that recovery found, and that no transaction holds.
@@ -198,49 +188,22 @@ impl FileLanes {
         };
         let codec = &self.codec;
         let images: Vec<PageRef> = pages.iter().map(|(_, page)| Arc::clone(page)).collect();
-        let groups: Vec<&[PageRef]> = images.chunks(codec.per_chunk()).collect();
-        let counts = Counts {
-            chunks: groups.len(),
-            edges: 1,
-            images: pages.len(),
-            revokes: 0,
-            record: record.len(),
-        };
-        let mut payload = Payload::new(codec.size(), counts.head_blocks(codec.size()) as u64);
-        let mut chunks = Vec::with_capacity(groups.len());
-        pack(
-            codec.compression,
-            &codec.pace,
-            &groups,
-            &mut |i, packed: Packed| {
-                chunks.push(packed.chunk);
-                let group = groups.get(i).copied().unwrap_or_default();
-                match &packed.bytes {
-                    Some(bytes) => payload.packed(bytes, group.len()),
-                    None => payload.verbatim(group),
-                }
-                Ok(())
-            },
-        )?;
         let lane = ring.lane().0;
         let frame = Frame {
             kind: Kind::Record,
-            chunks,
             edges: vec![(lane, place.before)],
             images: pages.iter().map(|(nr, _)| *nr).collect(),
             floor: place.settled,
             record: record.to_vec(),
             ..codec.frame(lane, place.seq, place.stamp)
         };
-        let mut blocks: Vec<PageRef> = frame
-            .encode(codec.size())
-            .chunks(codec.size())
-            .map(|bytes| Arc::new(Page::copy_of(bytes)))
-            .collect();
-        let (rest, ..) = payload.finish();
-        blocks.extend(rest);
-        ring.write_early(place.at, &blocks)?;
-        Ok(blocks.len() as u64)
+        let encoded = codec.lay_out(frame, &images, &mut |from, blocks| {
+            ring.write_early(ring.advance(place.at, from), blocks)
+        })?;
+        ring.commit(place.at, &encoded, false, &mut |log| {
+            Ok(log.submit(&**ring.area().device())?)
+        })?;
+        Ok(encoded.blocks())
     }
 
     /// The record is durable.
@@ -337,15 +300,7 @@ impl FileLanes {
     }
 
     fn load(&self, ring: &StetRing, at: u64, frame: Frame) -> Result<LoggedRecord> {
-        let size = self.codec.block_size.max(1);
-        let places = frame.chunks.iter().enumerate().flat_map(|(chunk, c)| {
-            (0..c.raw / size).map(move |i| ImageRef {
-                at,
-                flags: chunk as u32,
-                check: i,
-            })
-        });
-        let refs: Vec<ImageRef> = places.collect();
+        let refs: Vec<ImageRef> = self.codec.image_refs(&frame, at).collect();
         let pages = super::read::images(&self.codec, ring, &refs)?;
         Ok(LoggedRecord {
             id: TxId {

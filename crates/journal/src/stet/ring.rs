@@ -94,7 +94,7 @@ impl StetRing {
         })
     }
 
-    fn area(&self) -> &LogArea {
+    pub(super) fn area(&self) -> &LogArea {
         &self.shared.area
     }
 }

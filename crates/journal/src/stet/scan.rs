@@ -9,7 +9,7 @@ use super::codec::StetCodec;
 use super::read::{corrupt, joined};
 use crate::error::Result;
 use crate::ids::{CommitPoint, Lane, TxId};
-use crate::policy::{EndReason, ImageRef, LogTail, Medium, Scan, ScannedTx};
+use crate::policy::{EndReason, LogTail, Medium, Scan, ScannedTx};
 
 /// Bytes read at a place that does not follow what was read before; each further piece is twice as long …
 const FIRST: u64 = 64 << 10;
@@ -272,14 +272,7 @@ impl Scanner<'_> {
                 seq: *seq,
             });
         }
-        let places = frame.chunks.iter().enumerate().flat_map(|(chunk, c)| {
-            let images = c.raw / self.codec.block_size.max(1);
-            (0..images).map(move |i| ImageRef {
-                at,
-                flags: chunk as u32,
-                check: i,
-            })
-        });
+        let places = self.codec.image_refs(&frame, at);
         ScannedTx {
             id: TxId {
                 lane: self.log.lane(),

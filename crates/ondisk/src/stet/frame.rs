@@ -192,7 +192,9 @@ pub fn place(end: u64, how: Stored, block_size: u64) -> u64 {
 }
 
 impl Frame {
-    fn counts(&self) -> Counts {
+    /// How many there are of each in its table.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
         Counts {
             chunks: self.chunks.len(),
             edges: self.edges.len(),
