@@ -5,7 +5,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use stetfs_bench::compare::{
-    Better, CompareConfig, Oltp, Peers, PeersConfig, Postmark, Sizes, Target, Workload,
+    Better, CompareConfig, Oltp, PeerSpec, Peers, PeersConfig, Postmark, Sizes, Target, Workload,
 };
 
 fn tiny() -> Sizes {
@@ -92,6 +92,38 @@ fn kernel_peers_are_measured_and_taken_down() {
     let back: stetfs_bench::compare::Report =
         serde_json::from_str(&report.json().unwrap()).unwrap();
     assert_eq!(back.text(), report.text());
+}
+
+#[test]
+fn peers_of_several_kinds_work_beside_a_writer() {
+    let config = PeersConfig {
+        image_bytes: 320 << 20,
+        journal_mib: 64,
+        kernel: ["fast-commit", "xfs"]
+            .into_iter()
+            .filter_map(PeerSpec::kernel)
+            .collect(),
+        ..PeersConfig::new(None, vec![])
+    };
+    let report = Peers::compare(&config, |c| CompareConfig {
+        rounds: 1,
+        sizes: tiny(),
+        progress: false,
+        workloads: vec![Workload::PausedFsync, Workload::Stream],
+        beside: vec![0, 20],
+        ..c
+    })
+    .unwrap();
+    assert_eq!(report.targets, ["ext4 fast_commit", "XFS"]);
+    assert_eq!(report.skipped.len(), 1, "{:?}", report.skipped);
+    assert!(report.skipped[0].contains("unmounts"));
+    let of = |title: &str| report.metrics.iter().find(|m| m.title == title);
+    let alone = of("fsync of 80 KB after 0.1 s, p99").unwrap();
+    let beside = of("fsync of 80 KB after 0.1 s, p99, beside 20 MB/s").unwrap();
+    for value in alone.values.iter().chain(&beside.values) {
+        assert!(value.median > 0.0);
+    }
+    assert!(of("sequential read, cold").is_some());
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
+use super::peers::KERNEL;
 use super::{
     CompareConfig, Oltp, PeerSpec, Peers, PeersConfig, Postmark, Report, Sizes, Target, Workload,
     run,
@@ -23,6 +24,9 @@ pub struct CompareArgs {
     /// With --setup: StetFS mounts to compare, each given by its mount options, e.g. `journal=data`.
     #[arg(long = "stetfs", value_name = "OPTIONS", default_values = ["journal=ordered,io_uring=off", "journal=ordered,io_uring=on", "journal=data,io_uring=off"])]
     stetfs: Vec<String>,
+    /// With --setup: mounts of the kernel's to compare with (ordered, journal and writeback are ext4's). Ratios are to the first.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = kernel, default_value = "ordered,journal")]
+    kernel: Vec<PeerSpec>,
     /// With --setup: size of each image in MiB.
     #[arg(long, value_name = "MIB", default_value_t = 2048)]
     image_size: u64,
@@ -35,6 +39,9 @@ pub struct CompareArgs {
     /// Run only these workloads.
     #[arg(short, long = "workload", value_name = "NAME", value_parser = workload, long_help = workload_help())]
     workloads: Vec<Workload>,
+    /// Run them beside a writer of so many MB/s that syncs nothing, one after the other for each rate; 0: alone.
+    #[arg(long, value_name = "MB/S", value_delimiter = ',', default_value = "0")]
+    beside: Vec<u32>,
     /// Rounds of each workload on each target (5, or 3 with --quick).
     #[arg(short, long)]
     rounds: Option<u32>,
@@ -94,6 +101,10 @@ fn target(text: &str) -> std::result::Result<(String, PathBuf), String> {
     }
 }
 
+fn kernel(text: &str) -> std::result::Result<PeerSpec, String> {
+    PeerSpec::kernel(text).ok_or_else(|| format!("the kernel's are {}", KERNEL.join(", ")))
+}
+
 fn range(text: &str) -> std::result::Result<(usize, usize), String> {
     let ends = text.split_once('-');
     ends.and_then(|(least, most)| Some((least.parse().ok()?, most.parse().ok()?)))
@@ -119,12 +130,13 @@ impl CompareArgs {
             let presets = self.stetfs.iter().map(|options| PeerSpec {
                 name: format!("stetfs {}", options.trim_start_matches("journal=")),
                 options: options.clone(),
-                journal_mib: None,
+                ..PeerSpec::default()
             });
             let config = PeersConfig {
                 image_bytes: self.image_size << 20,
                 journal_mib: self.journal_size,
                 model: self.model,
+                kernel: self.kernel.clone(),
                 ..PeersConfig::new(Some(stetfs.to_owned()), presets.collect())
             };
             Peers::compare(&config, |c| self.tune(c))?
@@ -152,6 +164,7 @@ impl CompareArgs {
         if !self.workloads.is_empty() {
             config.workloads.clone_from(&self.workloads);
         }
+        config.beside.clone_from(&self.beside);
         config.rounds = self.rounds.unwrap_or(config.rounds);
         let sizes = config.sizes;
         let (least, most) = self
@@ -190,6 +203,7 @@ impl CompareArgs {
 mod tests {
     use clap::Parser;
 
+    use super::super::Format;
     use super::*;
 
     #[derive(Parser)]
@@ -233,6 +247,18 @@ mod tests {
         };
         assert!(refused("--postmark-sizes many").contains("500-10000"));
         assert!(refused("--postmark-sizes 9-8").contains("larger than"));
+        assert!(
+            parse("x --setup --kernel ntfs")
+                .unwrap_err()
+                .to_string()
+                .contains("fast-commit")
+        );
+        let kernel = parse("x --setup --kernel xfs,fast-commit").unwrap().kernel;
+        assert_eq!(
+            (kernel[0].format, kernel[1].format),
+            (Format::Xfs, Format::FastCommit)
+        );
+        assert!(KERNEL.iter().all(|name| PeerSpec::kernel(name).is_some()));
         assert!(refused("--clients 0").contains("clients"));
         assert!(refused("--copy-size 0").contains("1 MiB"));
     }

@@ -25,7 +25,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 pub use command::CompareArgs;
 pub use device::Counters;
 pub use log::Packing;
-pub use peers::{PeerSpec, Peers, PeersConfig};
+pub use peers::{Format, PeerSpec, Peers, PeersConfig};
 pub use report::{Better, Metric, Report, Value};
 pub use sizes::{Oltp, Postmark, Sizes};
 pub use target::Target;
@@ -41,6 +41,8 @@ pub struct CompareConfig {
     pub targets: Vec<Target>,
     /// What is run.
     pub workloads: Vec<Workload>,
+    /// What each workload runs beside: a writer of so many MB/s that syncs nothing; 0: alone.
+    pub beside: Vec<u32>,
     /// How often each workload runs on each target.
     pub rounds: u32,
     /// How much work a round does.
@@ -57,6 +59,7 @@ impl CompareConfig {
         Self {
             targets,
             workloads: Workload::ALL.to_vec(),
+            beside: vec![0],
             rounds: 5,
             sizes: Sizes::normal(),
             sqlite3: "sqlite3".into(),
@@ -75,7 +78,12 @@ impl CompareConfig {
 
 /// Runs the comparison. Each target gets a temporary directory of ours, which is removed again.
 pub fn run(config: &mut CompareConfig) -> Result<Report> {
-    if config.targets.is_empty() || config.rounds == 0 || config.workloads.is_empty() {
+    let runs: Vec<(Workload, u32)> = config
+        .workloads
+        .iter()
+        .flat_map(|&workload| config.beside.iter().map(move |&beside| (workload, beside)))
+        .collect();
+    if config.targets.is_empty() || config.rounds == 0 || runs.is_empty() {
         bail!("nothing to compare: there must be a target, a workload and a round");
     }
     config.sizes.check()?;
@@ -85,7 +93,7 @@ pub fn run(config: &mut CompareConfig) -> Result<Report> {
             .make_work_dir()
             .with_context(|| format!("preparing {}", target.name()))?;
     }
-    let steps = config.workloads.len() * config.targets.len() * config.rounds as usize;
+    let steps = runs.len() * config.targets.len() * config.rounds as usize;
     let bar = if config.progress {
         ProgressBar::new(steps as u64)
     } else {
@@ -97,8 +105,8 @@ pub fn run(config: &mut CompareConfig) -> Result<Report> {
 
     let names: Vec<String> = config.targets.iter().map(|t| t.name().to_owned()).collect();
     let mut report = Report::new(&names, config.rounds);
-    for &workload in &config.workloads {
-        if let Some(reason) = shared.cannot_run(workload, &config.targets) {
+    for (workload, beside) in runs {
+        if let Some(reason) = shared.cannot_run(workload, &config.targets, beside) {
             report
                 .skipped
                 .push(format!("{}: {reason}", workload.name()));
@@ -112,7 +120,7 @@ pub fn run(config: &mut CompareConfig) -> Result<Report> {
                 let target = &mut config.targets[index];
                 bar.set_message(format!("{} on {}", workload.name(), target.name()));
                 let outcome = workload
-                    .run(target, &config.sizes, &shared)
+                    .run(target, &config.sizes, &shared, beside)
                     .with_context(|| {
                         format!(
                             "{} on {}, round {}",
@@ -126,7 +134,9 @@ pub fn run(config: &mut CompareConfig) -> Result<Report> {
             }
         }
         report.add(workload.name(), &outcomes);
-        report.notes.extend(workload.note(&config.targets));
+        let note = workload.note(&config.targets);
+        let note = note.filter(|note| !report.notes.contains(note));
+        report.notes.extend(note);
     }
     bar.finish_and_clear();
     Ok(report)

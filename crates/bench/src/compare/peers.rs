@@ -4,19 +4,73 @@
 //! below as they would a disk of their own and never allocate in the host file system.
 
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, anyhow};
 use stetfs::{MemDevice, Preset, Volume, VolumeOptions};
 use stetfs_flash::{Model, Timed};
 use stetfs_fuse::{DeviceFs, MountOptions, Service};
-use stetfs_testkit::{Attach, Image, LoopDev, LoopOptions, Mkfs, Mounted, Mounter, Scratch};
+use stetfs_testkit::{Attach, Image, LoopDev, LoopOptions, Mkfs, Mounted, Mounter, Scratch, cmd};
 
 use super::target::OnVolume;
 use super::{CompareConfig, Report, Target, run};
 
+/// What is made on the image of a peer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// ext4 as mke2fs makes it.
+    #[default]
+    Ext4,
+    /// ext4 with the `fast_commit` feature.
+    FastCommit,
+    /// XFS.
+    Xfs,
+}
+
+impl Format {
+    fn make(self, image: &Image, journal_mib: u32) -> Result<()> {
+        if self == Format::Xfs {
+            let log = format!("size={journal_mib}m");
+            let mut mkfs = Command::new("mkfs.xfs");
+            // No discard: it would punch the written image.
+            mkfs.args(["-q", "-f", "-K", "-l", &log]).arg(image.path());
+            return cmd::run(&mut mkfs)
+                .map(drop)
+                .context("making an XFS (Debian: apt install xfsprogs)");
+        }
+        // Not lazily: the kernel would zero inode tables while the first workload runs.
+        let mut mkfs = Mkfs::new()
+            .journal_mib(journal_mib)
+            .extended("lazy_itable_init=0")
+            .extended("lazy_journal_init=0")
+            .extended("nodiscard");
+        if self == Format::FastCommit {
+            mkfs = mkfs.feature("fast_commit");
+        }
+        image.mkfs(&mkfs)
+    }
+
+    /// Whether the unmounted image is in order.
+    fn check(self, image: &Image) -> Result<()> {
+        match self {
+            Format::Xfs => {
+                cmd::run(Command::new("xfs_repair").arg("-n").arg(image.path())).map(drop)
+            }
+            Format::Ext4 | Format::FastCommit => image.e2fsck_fn(),
+        }
+    }
+
+    fn kernel_type(self) -> &'static str {
+        match self {
+            Format::Xfs => "xfs",
+            Format::Ext4 | Format::FastCommit => "ext4",
+        }
+    }
+}
+
 /// A way to mount a file system for the comparison.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct PeerSpec {
     /// Its name in the report.
     pub name: String,
@@ -24,9 +78,37 @@ pub struct PeerSpec {
     pub options: String,
     /// Size of its journal in MiB, if it is another than the others'.
     pub journal_mib: Option<u32>,
+    /// What is mounted.
+    pub format: Format,
 }
 
+/// Names of the kernel's file systems that [`PeerSpec::kernel`] knows.
+pub(super) const KERNEL: [&str; 5] = ["ordered", "journal", "writeback", "fast-commit", "xfs"];
+
 impl PeerSpec {
+    /// One of the kernel's file systems: ext4 by how it journals data, ext4 with fast commits, XFS.
+    pub fn kernel(name: &str) -> Option<Self> {
+        let (title, options, format) = match name {
+            "ordered" | "journal" | "writeback" => {
+                let (title, options) = (format!("ext4 {name}"), format!("data={name}"));
+                (title, options, Format::Ext4)
+            }
+            "fast-commit" => (
+                "ext4 fast_commit".to_owned(),
+                "data=ordered".to_owned(),
+                Format::FastCommit,
+            ),
+            "xfs" => ("XFS".to_owned(), String::new(), Format::Xfs),
+            _ => return None,
+        };
+        Some(Self {
+            name: title,
+            options,
+            journal_mib: None,
+            format,
+        })
+    }
+
     /// Whether one write call up to 1 MiB is one transaction of StetFS: data is journaled, and the kernel passes writes on as
     /// they come.
     fn whole_writes(&self, preset: Preset) -> bool {
@@ -77,7 +159,7 @@ pub struct PeersConfig {
     pub journal_mib: u32,
     /// A simulated device below each, in memory; else a file.
     pub model: Option<Model>,
-    /// Kernel ext4 mounts. The first is what ratios are to.
+    /// The kernel's mounts. The first is what ratios are to.
     pub kernel: Vec<PeerSpec>,
     /// The `stetfs` program, e.g. the running one.
     pub stetfs: Option<PathBuf>,
@@ -88,16 +170,14 @@ pub struct PeersConfig {
 impl PeersConfig {
     /// Kernel ext4 with ordered and with journalled data, and StetFS with the presets of these options.
     pub fn new(stetfs: Option<PathBuf>, presets: Vec<PeerSpec>) -> Self {
-        let kernel = |mode: &str| PeerSpec {
-            name: format!("ext4 {mode}"),
-            options: format!("data={mode}"),
-            journal_mib: None,
-        };
         Self {
             image_bytes: 2 << 30,
             journal_mib: 128,
             model: None,
-            kernel: vec![kernel("ordered"), kernel("journal")],
+            kernel: ["ordered", "journal"]
+                .into_iter()
+                .filter_map(PeerSpec::kernel)
+                .collect(),
             stetfs,
             presets,
         }
@@ -112,6 +192,7 @@ struct Peer {
     /// Serves the image, if it is on a simulated device.
     _service: Option<Service>,
     image: Image,
+    format: Format,
     stetfs: Option<Stetfs>,
 }
 
@@ -181,16 +262,16 @@ impl Peers {
         if !rustix::process::geteuid().is_root() {
             return Err(anyhow!("setting up loop devices and mounts needs root"));
         }
-        let mut wanted: Vec<(String, Mounter, Option<Stetfs>, Option<u32>)> = config
+        let mut wanted: Vec<(&PeerSpec, Mounter, Option<Stetfs>)> = config
             .kernel
             .iter()
             .map(|peer| {
                 let mounter = Mounter::Kernel {
-                    fstype: "ext4".into(),
+                    fstype: peer.format.kernel_type().into(),
                     options: peer.options.clone(),
                     direct_io: true,
                 };
-                (peer.name.clone(), mounter, None, peer.journal_mib)
+                (peer, mounter, None)
             })
             .collect();
         if let Some(binary) = &config.stetfs {
@@ -207,17 +288,15 @@ impl Peers {
                     preset: journal,
                     whole_writes: preset.whole_writes(journal),
                 };
-                let name = preset.name.clone();
-                wanted.push((name, mounter, Some(stetfs), preset.journal_mib));
+                wanted.push((preset, mounter, Some(stetfs)));
             }
         }
         let switch = Switch::remember();
         let mut peers = Vec::new();
-        for (name, mounter, stetfs, journal_mib) in wanted {
-            let journal_mib = journal_mib.unwrap_or(config.journal_mib);
-            let peer = set_up_one(config, mounter, stetfs, journal_mib)
-                .with_context(|| format!("setting up {name}"))?;
-            peers.push((name, Arc::new(Mutex::new(peer))));
+        for (spec, mounter, stetfs) in wanted {
+            let peer = set_up_one(config, spec, mounter, stetfs)
+                .with_context(|| format!("setting up {}", spec.name))?;
+            peers.push((spec.name.clone(), Arc::new(Mutex::new(peer))));
         }
         Ok(Self {
             peers,
@@ -267,7 +346,7 @@ impl Peers {
         Ok(report)
     }
 
-    /// Unmounts all, and checks with `e2fsck -fn` that every image is in order: a file system that is fast because it is
+    /// Unmounts all, and checks (`e2fsck -fn`, `xfs_repair -n`) that every image is in order: a file system that is fast because it is
     /// broken is no peer.
     pub fn take_down(self) -> Result<()> {
         for (name, peer) in &self.peers {
@@ -277,8 +356,8 @@ impl Peers {
                     .umount()
                     .with_context(|| format!("unmounting {name}"))?;
             }
-            peer.image
-                .e2fsck_fn()
+            peer.format
+                .check(&peer.image)
                 .with_context(|| format!("checking {name}"))?;
         }
         Ok(())
@@ -303,23 +382,17 @@ fn simulated(model: Model, image: &Image) -> Result<(Service, Image)> {
 
 fn set_up_one(
     config: &PeersConfig,
+    spec: &PeerSpec,
     mounter: Mounter,
     stetfs: Option<Stetfs>,
-    journal_mib: u32,
 ) -> Result<Peer> {
     // Zeroes of a device in memory take no time and no space.
     let image = match config.model {
         None => Image::written(config.image_bytes)?,
         Some(_) => Image::sparse(config.image_bytes)?,
     };
-    // Not lazily: the kernel would zero inode tables while the first workload runs. No discard: it would
-    // punch the written image.
-    let mkfs = Mkfs::new()
-        .journal_mib(journal_mib)
-        .extended("lazy_itable_init=0")
-        .extended("lazy_journal_init=0")
-        .extended("nodiscard");
-    image.mkfs(&mkfs)?;
+    let journal_mib = spec.journal_mib.unwrap_or(config.journal_mib);
+    spec.format.make(&image, journal_mib)?;
     let (service, image) = match config.model {
         None => (None, image),
         Some(model) => {
@@ -332,6 +405,7 @@ fn set_up_one(
         mounted: None,
         _service: service,
         image,
+        format: spec.format,
         stetfs,
     };
     peer.mount()?;

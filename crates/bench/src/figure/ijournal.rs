@@ -2,43 +2,81 @@
 
 use super::Spec;
 use super::ldj::peer;
-use crate::compare::Workload;
+use crate::compare::{PeerSpec, Workload};
 
 pub(super) const FSYNC: &str = "\
 figure 6 (a), fsync of 80 KB beside a writer at 400 MB/s on an SSD: p95 above 3.5 s with normal journaling, below 0.2 s with \
-iJournaling; figure 7: it stays short whatever the writer's rate; figure 9, 4 KiB and fsync in 1 to 8 threads: one lane per core \
-scales with the cores on a memory disk, and up to four on an NVMe SSD";
+iJournaling; figure 7: it stays short whatever the writer's rate";
+
+pub(super) const THREADS: &str = "\
+figure 9, 4 KiB and fsync in 1 to 8 threads: one lane per core scales with the cores on a memory disk, and up to four on an NVMe SSD";
+
+pub(super) const APPLICATIONS: &str = "\
+figure 10 (phone): Mobibench's thousand SQLite transactions gain in WAL mode, more in rollback mode, most beside a writer at 30 MB/s; \
+figure 11 (d): TPC-C, YCSB A (56 % less written to the journal) and varmail gain alone, varmail more beside a writer at 200 MB/s";
 
 /// MiB.
 const JOURNAL: u32 = 128;
 
+fn kernel(names: &[&str]) -> Vec<PeerSpec> {
+    names
+        .iter()
+        .filter_map(|name| PeerSpec::kernel(name))
+        .map(|spec| PeerSpec {
+            journal_mib: Some(JOURNAL),
+            ..spec
+        })
+        .collect()
+}
+
+/// StetFS's presets, over io_uring.
+fn presets(options: &[&str]) -> Vec<PeerSpec> {
+    let spec = |o: &&str| {
+        peer(
+            &o.replace(',', ", "),
+            &format!("journal={o},io_uring=on"),
+            JOURNAL,
+        )
+    };
+    options.iter().map(spec).collect()
+}
+
 pub(super) fn fsync() -> Spec {
     Spec {
         title: "",
-        kernel: vec![
-            peer("ext4 ordered", "data=ordered", JOURNAL),
-            peer("ext4 journal", "data=journal", JOURNAL),
-        ],
-        stetfs: vec![
-            peer("ordered", "journal=ordered,io_uring=on", JOURNAL),
-            peer("ldj", "journal=ldj,io_uring=on", JOURNAL),
-            peer("ijournal", "journal=ijournal,io_uring=on", JOURNAL),
-            peer(
-                "ijournal, 1 lane",
-                "journal=ijournal,lanes=1,io_uring=on",
-                JOURNAL,
-            ),
-            peer(
-                "ldj, sync=file",
-                "journal=ldj,sync=file,io_uring=on",
-                JOURNAL,
-            ),
-        ],
+        kernel: kernel(&["ordered", "fast-commit", "xfs"]),
+        stetfs: presets(&["ordered", "ldj", "ijournal", "ldj,sync=file"]),
+        workloads: vec![Workload::PausedFsync],
+        beside: vec![0, 100, 200, 400],
+        image_mib: 3072,
+    }
+}
+
+pub(super) fn threads() -> Spec {
+    Spec {
+        title: "",
+        kernel: kernel(&["ordered", "fast-commit", "xfs"]),
+        stetfs: presets(&["ordered", "ijournal,lanes=1", "ijournal", "ldj,sync=file"]),
+        workloads: vec![Workload::AppendFsync, Workload::FsyncThreads],
+        beside: vec![0],
+        image_mib: 2048,
+    }
+}
+
+pub(super) fn applications() -> Spec {
+    Spec {
+        title: "",
+        kernel: kernel(&["ordered", "fast-commit", "xfs"]),
+        stetfs: presets(&["ordered", "ijournal", "ldj,sync=file"]),
         workloads: vec![
-            Workload::AppendFsync,
-            Workload::FsyncBeside,
-            Workload::FsyncThreads,
+            Workload::SqliteDelete,
+            Workload::SqliteTruncate,
+            Workload::SqliteWal,
+            Workload::Ycsb,
+            Workload::Tpcc,
+            Workload::Varmail,
         ],
+        beside: vec![0, 200],
         image_mib: 3072,
     }
 }

@@ -33,6 +33,7 @@ pub(super) fn peer(name: &str, options: &str, journal_mib: u32) -> PeerSpec {
         name: name.into(),
         options: options.into(),
         journal_mib: Some(journal_mib),
+        ..PeerSpec::default()
     }
 }
 
@@ -64,6 +65,7 @@ fn steps(workloads: Vec<Workload>) -> Spec {
             stetfs("ldj auto", "journal=ldj,compress=auto", LARGE),
         ],
         workloads,
+        beside: vec![0],
         image_mib: 3072,
     }
 }
@@ -105,6 +107,7 @@ pub(super) fn journal_size() -> Spec {
             .map(|mib| stetfs(&format!("ldj {mib}"), "journal=ldj", mib))
             .into(),
         workloads: vec![Workload::Fileserver, Workload::Varmail],
+        beside: vec![0],
         image_mib: 3072,
     }
 }

@@ -27,8 +27,12 @@ pub enum Name {
     LdjJournalSize,
     /// LDJ, figure 9: the time of a recovery.
     LdjRecovery,
-    /// iJournaling, figures 6, 7 and 9: fsync beside a writer and beside other syncs.
+    /// iJournaling, figures 6 to 8: fsync beside a writer that syncs nothing.
     IjournalFsync,
+    /// iJournaling, figure 9: threads that append and sync.
+    IjournalThreads,
+    /// iJournaling, figures 10 and 11: databases and a mail server, alone and beside a writer.
+    IjournalApplications,
 }
 
 /// Arguments of `bench figure`.
@@ -134,6 +138,8 @@ struct Spec {
     kernel: Vec<PeerSpec>,
     stetfs: Vec<PeerSpec>,
     workloads: Vec<Workload>,
+    /// What they run beside, as in [`CompareConfig::beside`].
+    beside: Vec<u32>,
     image_mib: u64,
 }
 
@@ -159,6 +165,14 @@ impl FigureArgs {
             ),
             Name::LdjRecovery => (ldj::RECOVERY, recovery::measure(self)?),
             Name::IjournalFsync => (ijournal::FSYNC, self.compare(stetfs, &[ijournal::fsync()])?),
+            Name::IjournalThreads => (
+                ijournal::THREADS,
+                self.compare(stetfs, &[ijournal::threads()])?,
+            ),
+            Name::IjournalApplications => (
+                ijournal::APPLICATIONS,
+                self.compare(stetfs, &[ijournal::applications()])?,
+            ),
         };
         let figure = Figure { name, paper, parts };
         if let Some(dir) = &self.out {
@@ -200,6 +214,7 @@ impl FigureArgs {
             let c = if self.quick { c.quick() } else { c };
             CompareConfig {
                 workloads: spec.workloads.clone(),
+                beside: spec.beside.clone(),
                 rounds: self.rounds,
                 ..c
             }

@@ -1,142 +1,82 @@
-//! What a sync waits for: alone, beside a writer that syncs nothing, beside other syncs (iJournaling, §6.2 and §6.3).
+//! A writer that syncs nothing, for others to wait behind.
 
-use std::fs::File;
-use std::io::Write;
+use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result, anyhow};
 
-use super::{Below, Measured, Meter, Outcome};
-use crate::compare::report::Better;
-use crate::compare::stats::percentile;
-use crate::compare::{Sizes, Target};
+use crate::compare::Sizes;
 
-/// Written before each sync, bytes.
-const PIECE: usize = 80_000;
-/// Between writing and syncing.
-const PAUSE: Duration = Duration::from_millis(100);
-/// Of the writer beside, bytes a second.
-const RATE: f64 = 200e6;
-/// A call of the writer's, bytes.
+/// A call, bytes.
 const CALL: usize = 256 << 10;
-/// The writer begins anew after so many times what the sequential workload writes.
+/// The file is emptied, and begun anew, after so many times what the sequential workload writes: so that it always
+/// needs new space, and fits.
 const MOST: u64 = 4;
-/// A write of those that sync side by side, bytes.
-const PAGE: usize = 4096;
-/// Threads that sync side by side.
-const THREADS: [usize; 3] = [1, 2, 4];
 
-/// The latency of fsync, alone and beside a writer at 200 MB/s.
-pub(super) fn latency(target: &Target, dir: &Path, sizes: &Sizes) -> Result<Outcome> {
-    let mut outcome = Outcome::new();
-    for beside in [false, true] {
-        target.settle()?;
-        let how = if beside { "beside 200 MB/s" } else { "alone" };
-        let stop = AtomicBool::new(false);
-        let latencies = thread::scope(|scope| {
-            let stop = &stop;
-            let writer = beside.then(|| {
-                let most = MOST * sizes.stream_bytes.max(CALL as u64);
-                scope.spawn(move || write(&dir.join("written"), most, stop))
-            });
-            let synced = sync(&dir.join(how.replace('/', "-")), sizes);
-            stop.store(true, Ordering::Relaxed);
-            if let Some(writer) = writer {
-                writer
-                    .join()
-                    .map_err(|_| anyhow::anyhow!("the writer panicked"))??;
-            }
-            synced
-        })?;
-        for (name, fraction) in [("p50", 0.5), ("p95", 0.95), ("p99", 0.99)] {
-            outcome.push(Measured {
-                title: format!("fsync of 80 KB {how}, {name}"),
-                unit: "µs",
-                better: Better::Lower,
-                value: percentile(&latencies, fraction),
-                below: Below::default(),
-            });
-        }
-    }
-    Ok(outcome)
+/// A thread that appends to a file of its own.
+pub(super) struct Writer {
+    path: PathBuf,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<()>>>,
 }
 
-fn sync(path: &Path, sizes: &Sizes) -> Result<Vec<f64>> {
-    let mut file = File::create_new(path)?;
-    let piece = vec![0x5A; PIECE];
-    file.sync_all()?;
-    let end = Instant::now() + Duration::from_secs(u64::from(sizes.profile_seconds.max(1)) * 2);
-    let mut latencies = Vec::new();
-    while Instant::now() < end {
-        file.write_all(&piece)?;
-        thread::sleep(PAUSE);
-        let start = Instant::now();
-        file.sync_all()?;
-        latencies.push(start.elapsed().as_secs_f64() * 1e6);
+impl Writer {
+    /// Starts to write `rate` MB (of 10⁶ bytes) a second in `dir`, or as fast as that goes.
+    pub(super) fn start(dir: &Path, rate: u32, sizes: &Sizes) -> Result<Self> {
+        let path = dir.join("beside");
+        let file = File::create_new(&path).with_context(|| path.display().to_string())?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let until = Arc::clone(&stop);
+        let most = MOST * sizes.stream_bytes.max(CALL as u64);
+        let thread = thread::spawn(move || write(&file, f64::from(rate) * 1e6, most, &until));
+        Ok(Self {
+            path,
+            stop,
+            thread: Some(thread),
+        })
     }
-    Ok(latencies)
+
+    /// Stops it, and removes its file.
+    pub(super) fn stop(mut self) -> Result<()> {
+        self.join()?;
+        fs::remove_file(&self.path).with_context(|| format!("removing {}", self.path.display()))
+    }
+
+    fn join(&mut self) -> Result<()> {
+        self.stop.store(true, Ordering::Relaxed);
+        let Some(thread) = self.thread.take() else {
+            return Ok(());
+        };
+        let wrote = thread.join().map_err(|_| anyhow!("the writer panicked"))?;
+        wrote.context("the writer beside")
+    }
 }
 
-/// Writes at the rate, or as fast as that goes.
-fn write(path: &Path, most: u64, stop: &AtomicBool) -> Result<()> {
-    let file = File::create_new(path)?;
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // Only after a failure, which is what is told.
+        let _ = self.join();
+    }
+}
+
+fn write(file: &File, rate: f64, most: u64, stop: &AtomicBool) -> Result<()> {
     let call = vec![0xA5; CALL];
-    let (begin, mut written) = (Instant::now(), 0u64);
+    let (begin, mut written, mut at) = (Instant::now(), 0u64, 0);
     while !stop.load(Ordering::Relaxed) {
-        file.write_all_at(&call, written % most)?;
+        if at >= most {
+            file.set_len(0)?;
+            at = 0;
+        }
+        file.write_all_at(&call, at)?;
+        at += CALL as u64;
         written += CALL as u64;
-        let due = Duration::from_secs_f64(written as f64 / RATE);
+        let due = Duration::from_secs_f64(written as f64 / rate);
         thread::sleep(due.saturating_sub(begin.elapsed()));
-    }
-    Ok(())
-}
-
-/// Threads that append 4 KiB and sync, each its own file.
-pub(super) fn threads(target: &Target, dir: &Path, sizes: &Sizes) -> Result<Outcome> {
-    let mut outcome = Outcome::new();
-    for threads in THREADS {
-        let meter = Meter::start(target)?;
-        let (stop, synced) = (AtomicBool::new(false), AtomicU64::new(0));
-        thread::scope(|scope| {
-            let workers: Vec<_> = (0..threads)
-                .map(|t| {
-                    let path = dir.join(format!("{threads}-{t}"));
-                    let (stop, synced) = (&stop, &synced);
-                    scope.spawn(move || append(&path, stop, synced))
-                })
-                .collect();
-            thread::sleep(Duration::from_secs(u64::from(sizes.profile_seconds.max(1))));
-            stop.store(true, Ordering::Relaxed);
-            workers.into_iter().try_for_each(|worker| {
-                worker
-                    .join()
-                    .map_err(|_| anyhow::anyhow!("a thread panicked"))?
-            })
-        })?;
-        let synced = synced.load(Ordering::Relaxed) as f64;
-        let rate = synced / meter.seconds();
-        outcome.push(Measured {
-            title: format!("append 4 KiB + fsync, {threads} threads"),
-            unit: "syncs/s",
-            better: Better::Higher,
-            value: rate,
-            below: meter.below(synced)?,
-        });
-    }
-    Ok(outcome)
-}
-
-fn append(path: &Path, stop: &AtomicBool, synced: &AtomicU64) -> Result<()> {
-    let mut file = File::create_new(path)?;
-    let page = [0x5A; PAGE];
-    while !stop.load(Ordering::Relaxed) {
-        file.write_all(&page)?;
-        file.sync_all()?;
-        synced.fetch_add(1, Ordering::Relaxed);
     }
     Ok(())
 }

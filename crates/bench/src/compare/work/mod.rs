@@ -11,7 +11,9 @@ mod profile;
 mod sqlite;
 mod stream;
 mod sync;
+mod synced;
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,6 +25,7 @@ use tempfile::TempDir;
 use super::log::LogCounters;
 use super::report::Better;
 use super::{CompareConfig, Counters, Packing, Sizes, Target};
+use beside::Writer;
 
 /// One workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,8 +34,8 @@ pub enum Workload {
     AppendFsync,
     /// Overwrite 4 KiB at random in a written file, `fdatasync`.
     OverwriteFdatasync,
-    /// `fsync` of 80 KB, alone and beside a writer at 200 MB/s.
-    FsyncBeside,
+    /// `fsync` of 80 KB that were written a tenth of a second before.
+    PausedFsync,
     /// Append 4 KiB, `fsync`, in one, two and four threads.
     FsyncThreads,
     /// Create, rename and unlink empty files, one thread.
@@ -49,6 +52,8 @@ pub enum Workload {
     GitClone,
     /// SQLite, one row a transaction, rollback journal.
     SqliteDelete,
+    /// The same, the journal truncated and not deleted, as on phones.
+    SqliteTruncate,
     /// SQLite, one row a transaction, write-ahead log.
     SqliteWal,
     /// Filebench's varmail: mail files that are made, appended to with fsync, read and deleted, 16 threads.
@@ -59,16 +64,20 @@ pub enum Workload {
     Postmark,
     /// PostgreSQL under pgbench: small transactions of several clients.
     Oltp,
+    /// The same with YCSB's workload A: half updates, half reads.
+    Ycsb,
+    /// The same with the transactions of TPC-C.
+    Tpcc,
     /// Copy files that do not compress, and `syncfs`.
     Copy,
 }
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 20] = [
         Self::AppendFsync,
         Self::OverwriteFdatasync,
-        Self::FsyncBeside,
+        Self::PausedFsync,
         Self::FsyncThreads,
         Self::Names1,
         Self::Names2,
@@ -77,11 +86,14 @@ impl Workload {
         Self::Stream,
         Self::GitClone,
         Self::SqliteDelete,
+        Self::SqliteTruncate,
         Self::SqliteWal,
         Self::Varmail,
         Self::Fileserver,
         Self::Postmark,
         Self::Oltp,
+        Self::Ycsb,
+        Self::Tpcc,
         Self::Copy,
     ];
 
@@ -90,7 +102,7 @@ impl Workload {
         match self {
             Self::AppendFsync => "append-fsync",
             Self::OverwriteFdatasync => "overwrite-fdatasync",
-            Self::FsyncBeside => "fsync-beside",
+            Self::PausedFsync => "paused-fsync",
             Self::FsyncThreads => "fsync-threads",
             Self::Names1 => "names-1",
             Self::Names2 => "names-2",
@@ -99,11 +111,14 @@ impl Workload {
             Self::Stream => "stream",
             Self::GitClone => "git-clone",
             Self::SqliteDelete => "sqlite-delete",
+            Self::SqliteTruncate => "sqlite-truncate",
             Self::SqliteWal => "sqlite-wal",
             Self::Varmail => "varmail",
             Self::Fileserver => "fileserver",
             Self::Postmark => "postmark",
             Self::Oltp => "oltp",
+            Self::Ycsb => "ycsb-a",
+            Self::Tpcc => "tpcc",
             Self::Copy => "copy",
         }
     }
@@ -116,26 +131,53 @@ impl Workload {
     /// What differs between the targets when it runs on them.
     pub(super) fn note(self, targets: &[Target]) -> Option<String> {
         match self {
-            Self::Oltp => Some(oltp::note(targets)),
+            _ if self.is_oltp() => Some(oltp::note(targets)),
             _ => None,
         }
     }
 
-    /// Runs it once on `target`, in a directory that is fresh and removed after it.
+    /// Whether it needs PostgreSQL.
+    fn is_oltp(self) -> bool {
+        matches!(self, Self::Oltp | Self::Ycsb | Self::Tpcc)
+    }
+
+    /// Whether it unmounts the file system.
+    fn unmounts(self) -> bool {
+        matches!(self, Self::Stream | Self::NamesLibrary)
+    }
+
+    /// Runs it once on `target`, in a directory that is fresh and removed after it, beside a writer of so many MB/s (0: none).
     pub(super) fn run(
         self,
         target: &mut Target,
         sizes: &Sizes,
         shared: &Shared,
+        beside: u32,
     ) -> Result<Outcome> {
+        if beside == 0 {
+            return self.run_alone(target, sizes, shared);
+        }
+        let writer = Writer::start(&target.work_dir(), beside, sizes)?;
+        let outcome = self.run_alone(target, sizes, shared);
+        writer.stop()?;
+        let mut outcome = outcome?;
+        for measured in &mut outcome {
+            let _ = write!(measured.title, ", beside {beside} MB/s");
+            // What the device got is the writer's, too.
+            measured.below = Below::default();
+        }
+        Ok(outcome)
+    }
+
+    fn run_alone(self, target: &mut Target, sizes: &Sizes, shared: &Shared) -> Result<Outcome> {
         let name = self.name();
         let dir = target.work_dir().join(name);
         fs::create_dir(&dir).with_context(|| format!("mkdir {}", dir.display()))?;
         let outcome = match self {
             Self::AppendFsync => sync::append(target, &dir, sizes),
             Self::OverwriteFdatasync => sync::overwrite(target, &dir, sizes),
-            Self::FsyncBeside => beside::latency(target, &dir, sizes),
-            Self::FsyncThreads => beside::threads(target, &dir, sizes),
+            Self::PausedFsync => synced::paused(target, &dir, sizes),
+            Self::FsyncThreads => synced::threads(target, &dir, sizes),
             Self::Names1 => names::names(target, &dir, sizes, 1),
             Self::Names2 => names::names(target, &dir, sizes, 2),
             Self::NamesLibrary => names::library(target, &dir, sizes),
@@ -143,11 +185,14 @@ impl Workload {
             Self::Stream => stream::stream(target, name, sizes),
             Self::GitClone => git::clone(target, &dir, shared),
             Self::SqliteDelete => sqlite::transactions(target, &dir, sizes, shared, "DELETE"),
+            Self::SqliteTruncate => sqlite::transactions(target, &dir, sizes, shared, "TRUNCATE"),
             Self::SqliteWal => sqlite::transactions(target, &dir, sizes, shared, "WAL"),
             Self::Varmail => profile::varmail(target, &dir, sizes),
             Self::Fileserver => profile::fileserver(target, &dir, sizes),
             Self::Postmark => postmark::mix(target, &dir, sizes),
-            Self::Oltp => oltp::pgbench(target, &dir, sizes, shared),
+            Self::Oltp => oltp::run(target, &dir, sizes, shared, &oltp::TPCB),
+            Self::Ycsb => oltp::run(target, &dir, sizes, shared, &oltp::YCSB_A),
+            Self::Tpcc => oltp::run(target, &dir, sizes, shared, &oltp::TPCC),
             Self::Copy => copy::copy(target, &dir, shared),
         };
         // A remount may have moved it.
@@ -255,7 +300,7 @@ impl Shared {
         } else {
             Err(format!("{} is not installed", config.sqlite3.display()))
         };
-        let postgres = if wanted(&[Workload::Oltp]) {
+        let postgres = if config.workloads.iter().any(|w| w.is_oltp()) {
             Postgres::find()
         } else {
             Err("it was not asked for".to_owned())
@@ -274,11 +319,21 @@ impl Shared {
     }
 
     /// Why this workload cannot run on this machine and these targets, if it cannot.
-    pub(super) fn cannot_run(&self, workload: Workload, targets: &[Target]) -> Option<String> {
+    pub(super) fn cannot_run(
+        &self,
+        workload: Workload,
+        targets: &[Target],
+        beside: u32,
+    ) -> Option<String> {
         match workload {
+            _ if beside > 0 && workload.unmounts() => {
+                Some("it unmounts, which a writer beside it forbids".to_owned())
+            }
             Workload::GitClone => self.git.as_ref().err().cloned(),
-            Workload::SqliteDelete | Workload::SqliteWal => self.sqlite.as_ref().err().cloned(),
-            Workload::Oltp => match &self.postgres {
+            Workload::SqliteDelete | Workload::SqliteTruncate | Workload::SqliteWal => {
+                self.sqlite.as_ref().err().cloned()
+            }
+            _ if workload.is_oltp() => match &self.postgres {
                 Ok(postgres) => targets
                     .iter()
                     .find_map(|target| postgres.cannot_reach(&target.work_dir())),

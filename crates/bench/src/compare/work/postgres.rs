@@ -206,7 +206,7 @@ fn complete(dirs: impl Iterator<Item = PathBuf>) -> Option<PathBuf> {
 pub(super) struct Server<'p> {
     postgres: &'p Postgres,
     data: PathBuf,
-    /// Has the socket and the server's messages.
+    /// Has the socket, the server's messages, and scripts.
     socket: TempDir,
     child: Child,
     ended: bool,
@@ -221,6 +221,14 @@ impl Server<'_> {
             .env("PGUSER", "bench")
             .env("PGDATABASE", "postgres");
         command
+    }
+
+    /// Puts a file where the server's user can read it.
+    pub(super) fn place(&self, name: &str, text: &str) -> Result<PathBuf> {
+        let path = self.socket.path().join(name);
+        fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+        self.postgres.give(&path)?;
+        Ok(path)
     }
 
     /// What the server said last.

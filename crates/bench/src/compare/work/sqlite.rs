@@ -42,7 +42,7 @@ pub(super) fn transactions(
     dir: &Path,
     sizes: &Sizes,
     shared: &Shared,
-    journal_mode: &'static str,
+    journal_mode: &str,
 ) -> Result<Outcome> {
     let database = dir.join("data.db");
     let prepare = format!(
@@ -65,13 +65,8 @@ pub(super) fn transactions(
         "the table has {} rows",
         count.trim()
     );
-    let title = if journal_mode == "WAL" {
-        "SQLite WAL, FULL"
-    } else {
-        "SQLite DELETE, FULL"
-    };
     Ok(vec![Measured {
-        title: title.to_owned(),
+        title: format!("SQLite {journal_mode}, FULL"),
         unit: "tx/s",
         better: Better::Higher,
         value,

@@ -1,13 +1,17 @@
-//! Small transactions on PostgreSQL, by pgbench: each changes a row of three tables and adds one to a fourth, and is durable
-//! when it returns.
+//! Transactions on PostgreSQL, by pgbench; each is durable when it returns.
+
+mod loads;
 
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
+use super::postgres::Server;
 use super::{Measured, Meter, Outcome, Shared, checked, output};
 use crate::compare::report::Better;
-use crate::compare::{Sizes, Target};
+use crate::compare::{Oltp, Sizes, Target};
+use loads::Load;
+pub(super) use loads::{TPCB, TPCC, YCSB_A};
 
 /// The server's memory for pages: less than the tables, so that pages are written all the time.
 const BUFFERS: &str = "16MB";
@@ -44,6 +48,8 @@ pub(super) fn note(targets: &[Target]) -> String {
 /// What pgbench says of a run.
 struct Run {
     transactions: u32,
+    /// Of them those of the first script, if there are several.
+    first: Option<u32>,
     per_second: f64,
 }
 
@@ -58,18 +64,68 @@ impl Run {
         };
         let transactions = after("number of transactions actually processed: ")?;
         let per_second = after("tps = ")?;
+        // " - 406 transactions (50.0% of total, tps = 405.3)", a line for each script in their order.
+        let of_scripts = |l: &str| {
+            let (number, rest) = l.strip_prefix(" - ")?.split_once(' ')?;
+            rest.starts_with("transactions (")
+                .then(|| number.parse().ok())?
+        };
         Some(Self {
             transactions: transactions.split('/').next()?.trim().parse().ok()?,
+            first: printed.lines().find_map(of_scripts),
             per_second: per_second.split(' ').next()?.parse().ok()?,
         })
     }
 }
 
-pub(super) fn pgbench(
+/// Makes the tables of a load, on the device when this returns.
+fn fill(server: &Server<'_>, load: &Load, scale: &str) -> Result<()> {
+    match load.tables {
+        None => checked(server.client("pgbench").args(["-i", "-q", "-s", scale]))?,
+        Some(tables) => {
+            let script = server.place("tables.sql", tables)?;
+            let variable = format!("scale={scale}");
+            let mut psql = server.client("psql");
+            psql.args(["-qAtX1", "-v", "ON_ERROR_STOP=1", "-v", &variable, "-f"]);
+            checked(psql.arg(script))?;
+            ask(server, "ANALYZE")?;
+        }
+    }
+    ask(server, "CHECKPOINT").map(drop)
+}
+
+fn ask(server: &Server<'_>, query: &str) -> Result<String> {
+    output(server.client("psql").args(["-qAtXc", query]))
+}
+
+fn bench(server: &Server<'_>, load: &Load, size: Oltp, scale: &str, seconds: u32) -> Result<Run> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = threads.min(size.clients as usize);
+    let mut pgbench = server.client("pgbench");
+    pgbench.args(["-n", "-M", "prepared"]);
+    for (option, value) in [
+        ("-c", size.clients.to_string()),
+        ("-j", threads.to_string()),
+        ("-T", seconds.to_string()),
+        ("-D", format!("scale={scale}")),
+    ] {
+        pgbench.args([option, &value]);
+    }
+    for (i, script) in load.scripts.iter().enumerate() {
+        let path = server.place(&format!("{i}.sql"), script.text)?;
+        let weighted = format!("{}@{}", path.display(), script.weight);
+        pgbench.args(["-f", &weighted]);
+    }
+    let printed = output(&mut pgbench)?;
+    Run::read(&printed).with_context(|| format!("pgbench printed: {printed}"))
+}
+
+pub(super) fn run(
     target: &Target,
     dir: &Path,
     sizes: &Sizes,
     shared: &Shared,
+    load: &Load,
 ) -> Result<Outcome> {
     let (postgres, clients) = (shared.postgres()?, sizes.oltp.clients);
     let data = dir.join("data");
@@ -87,41 +143,28 @@ pub(super) fn pgbench(
     ];
     let server = postgres.start(&data, &settings)?;
     let scale = sizes.oltp.scale.to_string();
-    checked(server.client("pgbench").args(["-i", "-q", "-s", &scale]))?;
-    let ask = |query: &str| output(server.client("psql").args(["-qAtXc", query]));
-    ask("CHECKPOINT")?;
+    fill(&server, load, &scale)?;
 
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = threads.min(clients as usize).to_string();
-    let (clients_text, seconds) = (
-        clients.to_string(),
-        sizes.profile_seconds.max(1).to_string(),
-    );
     let meter = Meter::start(target)?;
-    let printed = output(server.client("pgbench").args([
-        "-n",
-        "-M",
-        "prepared",
-        "-c",
-        &clients_text,
-        "-j",
-        &threads,
-        "-T",
-        &seconds,
-    ]))?;
-    let run = Run::read(&printed).with_context(|| format!("pgbench printed: {printed}"))?;
+    let run = bench(
+        &server,
+        load,
+        sizes.oltp,
+        &scale,
+        sizes.profile_seconds.max(1),
+    )?;
     let below = meter.below(f64::from(run.transactions))?;
 
-    let rows = ask("SELECT count(*) FROM pgbench_history")?;
+    let told = run.first.unwrap_or(run.transactions);
+    let done = ask(&server, load.done)?;
     ensure!(
-        run.transactions > 0 && rows.trim() == run.transactions.to_string(),
-        "pgbench ran {} transactions, and the table has {} rows",
-        run.transactions,
-        rows.trim()
+        told > 0 && done.trim() == told.to_string(),
+        "pgbench ran {told} transactions, and the tables know of {}",
+        done.trim()
     );
     server.stop()?;
     Ok(vec![Measured {
-        title: format!("PostgreSQL, {clients} clients"),
+        title: format!("{}, {clients} clients", load.title),
         unit: "tx/s",
         better: Better::Higher,
         value: run.per_second,
@@ -139,8 +182,12 @@ mod tests {
         let new = "pgbench (15.4)\nnumber of transactions actually processed: 812\nnumber of failed transactions: 0 (0.000%)\n\
             latency average = 9.8 ms\ninitial connection time = 5.1 ms\ntps = 811.25 (without initial connection time)\n";
         let run = Run::read(new).unwrap();
-        assert_eq!(run.transactions, 812);
+        assert_eq!((run.transactions, run.first), (812, None));
         assert!((run.per_second - 811.25).abs() < 1e-9);
+        let mixed = "number of transactions actually processed: 812\ntps = 811.25 (without initial connection time)\n\
+            SQL script 1: /a b\n - weight: 1 (targets 50.0% of total)\n - 406 transactions (50.0% of total, tps = 405.3)\n\
+            SQL script 2: /c\n - weight: 1 (targets 50.0% of total)\n - 401 transactions (49.9% of total, tps = 404.3)\n";
+        assert_eq!(Run::read(mixed).unwrap().first, Some(406));
         let old = "number of transactions actually processed: 80/80\ntps = 79.5 (including connections establishing)\n\
             tps = 80.5 (excluding connections establishing)\n";
         let run = Run::read(old).unwrap();
