@@ -1,7 +1,9 @@
-//! Workloads, peers and figures: how fast StetFS is beside other file systems.
+//! Workloads, peers and figures: how fast StetFS is beside other file systems, and how well its volumes age.
 //!
 //! * [`compare`]: any mounted directories against each other;
-//! * [`figure`]: the figures of the papers, with their numbers beside ours.
+//! * [`figure`]: the figures of the papers, with their numbers beside ours;
+//! * [`age`]: months of use, and how fragmented a volume is after them.
 
+pub mod age;
 pub mod compare;
 pub mod figure;

@@ -102,6 +102,8 @@ pub(crate) enum Bench {
     Compare(Box<stetfs_bench::compare::CompareArgs>),
     /// Run a figure of a paper again, with the paper's numbers beside ours. Needs root.
     Figure(stetfs_bench::figure::FigureArgs),
+    /// Age volumes: months of use, simulated, of StetFS and of the kernel's ext4, and then count extents and free runs.
+    Age(stetfs_bench::age::AgeArgs),
 }
 
 /// What to show.

@@ -12,7 +12,7 @@ use plotters::style::{
 use super::Report;
 
 /// A palette that people with colour blindness can tell apart (Okabe and Ito).
-const COLOURS: [RGBColor; 9] = [
+pub(crate) const COLOURS: [RGBColor; 9] = [
     RGBColor(0x99, 0x99, 0x99),
     RGBColor(0x00, 0x72, 0xB2),
     RGBColor(0xD5, 0x5E, 0x00),
@@ -74,7 +74,7 @@ fn legend(report: &Report) -> Result<Vec<(i32, i32)>> {
         .collect()
 }
 
-fn style(size: i32, h: HPos) -> TextStyle<'static> {
+pub(crate) fn style(size: i32, h: HPos) -> TextStyle<'static> {
     ("sans-serif", size)
         .into_font()
         .transform(FontTransform::None)

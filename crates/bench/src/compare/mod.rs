@@ -6,13 +6,13 @@
 
 mod command;
 mod device;
-mod figure;
+pub(crate) mod figure;
 mod log;
 mod peers;
 mod report;
 mod sizes;
 mod stats;
-mod table;
+pub(crate) mod table;
 mod target;
 mod work;
 

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 /// A table; the first row is its header.
-pub(super) type Table = Vec<Vec<String>>;
+pub(crate) type Table = Vec<Vec<String>>;
 
 /// For a terminal: columns to the right, but the first.
-pub(super) fn text(table: &Table) -> String {
+pub(crate) fn text(table: &Table) -> String {
     let mut widths: Vec<usize> = Vec::new();
     for row in table {
         widths.resize(widths.len().max(row.len()), 0);
@@ -31,7 +31,7 @@ pub(super) fn text(table: &Table) -> String {
 }
 
 /// As Markdown.
-pub(super) fn markdown(table: &Table) -> String {
+pub(crate) fn markdown(table: &Table) -> String {
     let mut out = String::new();
     for (i, row) in table.iter().enumerate() {
         let _ = writeln!(out, "| {} |", row.join(" | "));

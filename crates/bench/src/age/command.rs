@@ -1,0 +1,119 @@
+//! The command line of `stetfs bench age`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+
+use super::{AgeConfig, Kind, PeerSpec, Phase, Report, run};
+
+/// A file system to age.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Name {
+    /// The kernel's ext4, over a loop device (root).
+    Ext4,
+    /// StetFS as a library, in this process.
+    Library,
+    /// A mount of StetFS (root).
+    Mount,
+}
+
+/// Arguments of `bench age`.
+#[derive(Clone, Debug, Args)]
+pub struct AgeArgs {
+    /// The file systems to age; ratios are to the first.
+    #[arg(short, long = "peer", value_name = "NAME", default_values = ["ext4", "library", "mount"])]
+    peers: Vec<Name>,
+    /// Size of each image in MiB (2048, or 512 with --quick).
+    #[arg(long, value_name = "MIB")]
+    image_size: Option<u64>,
+    /// How full the volume is kept, in percent, phase after phase.
+    #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_values = ["80", "95"])]
+    full: Vec<f64>,
+    /// Days of each phase (60, or 10 with --quick).
+    #[arg(long, value_name = "N")]
+    days: Option<u32>,
+    /// What is written in a day, in percent of the volume.
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
+    churn: f64,
+    /// Decides what is done.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// A first look: a small volume and few days.
+    #[arg(long)]
+    quick: bool,
+    /// Also write age.txt, age.md, age.json and age.svg into this directory.
+    #[arg(short, long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+impl AgeArgs {
+    /// Ages and judges; `stetfs` is the program to mount with.
+    ///
+    /// # Errors
+    /// As [`run`]; the report cannot be written.
+    pub fn run(&self, stetfs: &Path) -> Result<Report> {
+        let days = self.days.unwrap_or(if self.quick { 10 } else { 60 });
+        let mib = self
+            .image_size
+            .unwrap_or(if self.quick { 512 } else { 2048 });
+        let peer = |name: &Name| {
+            let (name, kind) = match name {
+                Name::Ext4 => ("ext4", Kind::Kernel),
+                Name::Library => ("stetfs library", Kind::Library),
+                Name::Mount => ("stetfs mount", Kind::Mount(stetfs.to_owned())),
+            };
+            PeerSpec {
+                name: name.to_owned(),
+                kind,
+            }
+        };
+        let report = run(&AgeConfig {
+            peers: self.peers.iter().map(peer).collect(),
+            image_bytes: mib << 20,
+            seed: self.seed,
+            phases: self
+                .full
+                .iter()
+                .map(|percent| Phase {
+                    full: percent / 100.0,
+                    days,
+                })
+                .collect(),
+            churn: self.churn / 100.0,
+            progress: true,
+        })?;
+        if let Some(dir) = &self.out {
+            report.write(dir).context("writing the report")?;
+        }
+        Ok(report)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        args: AgeArgs,
+    }
+
+    #[test]
+    fn arguments() {
+        let parse = |line: &str| Program::try_parse_from(line.split(' ')).map(|p| p.args);
+        assert_eq!(parse("x").unwrap().full, [80.0, 95.0]);
+        assert_eq!(parse("x --full 50,60,70").unwrap().full, [50.0, 60.0, 70.0]);
+        assert!(parse("x -p nothing").is_err());
+        let refused = |line: &str| {
+            let none = Path::new("none");
+            parse(line).unwrap().run(none).unwrap_err().to_string()
+        };
+        assert!(refused("x --full 100").contains("full"));
+        assert!(refused("x --churn 0").contains("above 0"));
+    }
+}

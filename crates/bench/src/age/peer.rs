@@ -1,0 +1,80 @@
+//! The file systems that age, each on an image of its own.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use stetfs::{Volume, VolumeOptions};
+use stetfs_testkit::{Attach, Image, Mkfs, Mounter};
+
+use super::surface::{Directory, Library, Surface};
+
+/// Who writes the volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The kernel's ext4 over a loop device.
+    Kernel,
+    /// StetFS in this process.
+    Library,
+    /// A mount of StetFS by this program.
+    Mount(PathBuf),
+}
+
+/// A file system to age.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerSpec {
+    /// Its name in the report.
+    pub name: String,
+    /// Who writes.
+    pub kind: Kind,
+}
+
+pub(super) struct Peer {
+    image: Image,
+    kind: Kind,
+}
+
+impl Peer {
+    pub(super) fn make(spec: &PeerSpec, bytes: u64) -> Result<Self> {
+        if spec.kind != Kind::Library && !rustix::process::geteuid().is_root() {
+            bail!("mounting {} needs root", spec.name);
+        }
+        // Nothing kept for root, so that "95 % full" is of what there is. Not lazily: the kernel would write inode
+        // tables meanwhile.
+        let mut mkfs = Mkfs::new()
+            .journal_mib(32)
+            .extended("lazy_itable_init=0")
+            .extended("lazy_journal_init=0");
+        mkfs.args.extend(["-m".into(), "0".into()]);
+        Ok(Self {
+            image: Image::make(bytes, &mkfs)?,
+            kind: spec.kind.clone(),
+        })
+    }
+
+    pub(super) fn image(&self) -> &Path {
+        self.image.path()
+    }
+
+    /// Mounts or opens it.
+    pub(super) fn start(&self) -> Result<Box<dyn Surface>> {
+        let mounter = match &self.kind {
+            Kind::Library => {
+                let volume = Volume::open(self.image.path(), &VolumeOptions::default())?;
+                return Ok(Box::new(Library::new(volume)));
+            }
+            Kind::Kernel => Mounter::ext4(""),
+            Kind::Mount(program) => Mounter::Stetfs {
+                binary: program.clone(),
+                options: String::new(),
+                attach: Attach::File,
+                deadline: None,
+            },
+        };
+        Ok(Box::new(Directory::new(mounter.mount(self.image.path())?)))
+    }
+
+    /// A volume that is damaged has not aged well.
+    pub(super) fn check(&self) -> Result<()> {
+        self.image.e2fsck_fn().context("after the phase")
+    }
+}
