@@ -35,7 +35,7 @@ pub(crate) enum Command {
     /// Unmount, and wait until the volume is clean.
     Umount(UmountArgs),
     /// Bring home what the journal of an unmounted volume holds, and mark it clean.
-    Recover(VolumeArg),
+    Recover(RecoverArgs),
     /// Describe an unmounted volume: features, sizes, journal, what recovery would do.
     Info(VolumeArg),
     /// Show structures of an unmounted volume.
@@ -179,6 +179,16 @@ pub(crate) struct UmountArgs {
 pub(crate) struct VolumeArg {
     /// An ext4 image file or block device.
     pub(crate) volume: PathBuf,
+}
+
+/// Arguments of `recover`.
+#[derive(Debug, Args)]
+pub(crate) struct RecoverArgs {
+    #[command(flatten)]
+    pub(crate) volume: VolumeArg,
+    /// Of a damaged journal, bring home what is whole and leave out the rest; run e2fsck -f afterwards.
+    #[arg(long)]
+    pub(crate) salvage: bool,
 }
 
 /// A mounted volume.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use stetfs::{BlockError, FsError};
+use stetfs::{BlockError, FsError, JournalError};
 use stetfs_fuse::{MountError, ServeError};
 
 /// Exit codes, the same for every command (docs/usage.md).
@@ -149,6 +149,14 @@ impl From<FsError> for Failure {
         match &e {
             FsError::Device(block) => Failure::from(block.as_ref()),
             FsError::InUse(_) => Failure::new(Code::InUse, e.to_string()),
+            FsError::Journal(JournalError::Format(_))
+            | FsError::Corrupt {
+                what: "file-level record",
+                ..
+            } => Failure::new(Code::Volume, e.to_string()).hint(
+                "nothing was changed; `stetfs recover --salvage` brings home what is whole of the journal, and e2fsck -f \
+                 then repairs what the rest would have changed",
+            ),
             FsError::Corrupt { .. } => Failure::new(Code::Volume, e.to_string()),
             FsError::Format(_) => Failure::new(Code::Volume, e.to_string())
                 .hint("if it is an ext4 volume, check it with e2fsck -f; if not, make one with mke2fs -t ext4"),

@@ -82,6 +82,50 @@ fn other_programs_refuse_a_dirty_volume_and_take_a_clean_one() {
     }
 }
 
+/// Turns a bit in the frame that is second from the last.
+fn rot_in_the_log(image: &Image) {
+    let mut bytes = fs::read(image.path()).unwrap();
+    let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    let mut frames: Vec<(u64, usize)> = (0..bytes.len())
+        .step_by(1024)
+        .filter(|at| bytes[*at..].starts_with(b"stetfrm1"))
+        .map(|at| (number(at + 32), at))
+        .collect();
+    frames.sort_unstable();
+    let (_, at) = frames[frames.len() - 2];
+    bytes[at + 40] ^= 1;
+    fs::write(image.path(), bytes).unwrap();
+}
+
+#[test]
+fn a_damaged_log_is_told_and_salvaged() {
+    for options in ["journal=ldj", "journal=ijournal,lanes=1"] {
+        let d = killed(options);
+        rot_in_the_log(&d.image);
+        let before = fs::read(d.image.path()).unwrap();
+        fails(&["recover", d.image()], 5, &["stetfs recover --salvage"]);
+        assert!(
+            fs::read(d.image.path()).unwrap() == before,
+            "{options}: it is changed"
+        );
+        let found = json(&["info", d.image()]);
+        assert!(found["recovery"]["problem"].is_string(), "{found}");
+
+        let done = json(&["recover", "--salvage", d.image()]);
+        let damage = done["recovery"]["damage"].as_array().unwrap();
+        assert!(!damage.is_empty(), "{done}");
+        let info = json(&["info", d.image()]);
+        assert_eq!(info["state"], "has errors");
+        assert_eq!(info["journal"]["format"], "jbd2");
+        e2fsck(d.image.path(), &["-fy"], 1).unwrap();
+        // What was before the damage is there.
+        let mounted = kernel().mount(d.image.path()).unwrap();
+        let first = fs::read(mounted.path().join("dir/file-0")).unwrap();
+        assert_eq!(first, vec![0; 30_000]);
+        mounted.umount().unwrap();
+    }
+}
+
 #[test]
 fn an_unmounted_volume_is_plain_ext4() {
     let d = Daemon::new("journal=ldj");

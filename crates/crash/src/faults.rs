@@ -10,13 +10,10 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use stetfs::{BlockDevice, FsOptions, MemDevice};
 use stetfs_block::{Event, Log, Replay};
-use stetfs_ondisk::jbd2::BlockType;
-use stetfs_ondisk::jbd2::block::read_header;
-use stetfs_ondisk::stet::frame;
-use stetfs_ondisk::stet::header::{copy_at, copy_blocks};
 
 use crate::judge::space::{self, Owner};
 use crate::judge::{gone, tree, use_it};
+use crate::newest;
 use crate::record::Recording;
 use crate::state::{Why, points};
 use crate::tree::Seen;
@@ -33,8 +30,8 @@ pub enum Fault {
     Misdirected,
     /// A bit of the log changed while the power was off.
     RotInLog,
-    /// A bit of the newest commit block did; of the whole transaction with async_commit, and of the newest frame of
-    /// the StetFS log.
+    /// A bit of the newest commit block did; of the whole transaction with async_commit, and in the StetFS log of a frame
+    /// that no later one vouches for.
     RotInLastCommit,
     /// A bit of metadata did.
     RotInMetadata,
@@ -65,8 +62,8 @@ impl Fault {
             ),
             Fault::RotInLastCommit => Some(
                 "a commit block (with async_commit any block of the transaction, in the StetFS log any of the \
-                 frame) that does not match its checksum, with nothing behind it, is what a power cut in the \
-                 middle of a commit leaves",
+                 frame) that does not match its checksum, with nothing behind it that says it was durable, is \
+                 what a power cut in the middle of a commit leaves",
             ),
             Fault::RotInData => Some("ext4 keeps no checksum of file data"),
             Fault::RotInLog | Fault::RotInMetadata => None,
@@ -270,7 +267,7 @@ impl Stage<'_> {
         let owners: BTreeMap<u64, Owner> = space::check(&device).ok()?;
         let block = u64::from(self.work().base.block);
         let mut bytes = vec![0; block as usize];
-        let last = last_commit(image, &owners, self.work()).unwrap_or_default();
+        let last = newest::unvouched(image, &owners, self.work()).unwrap_or_default();
         let wanted = |nr: u64, owner: &Owner| match fault {
             Fault::RotInLog => *owner == Owner::Journal && !last.contains(&nr),
             Fault::RotInLastCommit => last.contains(&nr),
@@ -334,47 +331,6 @@ impl Stage<'_> {
             Err(e) => blame(e.detail),
         }
     }
-}
-
-/// The blocks that decide whether the newest transaction counts: its commit block; all of it with async_commit,
-/// and in the StetFS log.
-fn last_commit(image: &MemDevice, owners: &BTreeMap<u64, Owner>, work: &Work) -> Option<Vec<u64>> {
-    // mke2fs lays the journal out in the order of its blocks.
-    let journal: Vec<u64> = owners
-        .iter()
-        .filter(|(_, owner)| **owner == Owner::Journal)
-        .map(|(nr, _)| *nr)
-        .collect();
-    let size = work.base.block;
-    let mut bytes = vec![0; size as usize];
-    // Number, place and blocks of each that an end was found of; a jbd2 commit block ends one, a head begins a frame.
-    // What an earlier use of the journal left in the other format does not count.
-    let mut found: BTreeMap<u64, (usize, usize)> = BTreeMap::new();
-    let jbd2 = work.preset.is_jbd2();
-    for (i, nr) in journal.iter().enumerate() {
-        image.read(nr * u64::from(size), &mut bytes).ok()?;
-        if !jbd2 && let Ok(head) = frame::glance(&bytes, journal.len() as u64) {
-            found.insert(head.seq, (i, head.blocks as usize));
-        }
-        if jbd2 && let Some((BlockType::Commit, tid)) = read_header(&bytes) {
-            found.insert(tid.into(), (i, 1));
-        }
-    }
-    let (newest, (mut at, mut count)) = found.last_key_value().map(|(n, place)| (*n, *place))?;
-    // What reaches the end goes on behind the log's header.
-    let first = if jbd2 {
-        1
-    } else {
-        copy_at(1, size) + copy_blocks(size)
-    } as usize;
-    if jbd2 && work.options.async_commit {
-        let ring = journal.len() - first;
-        let before = newest.checked_sub(1).and_then(|n| found.get(&n));
-        let start = before.map_or(first, |(i, _)| i + 1);
-        (at, count) = (start, (at + 1 + ring - start) % ring);
-    }
-    let blocks = journal.iter().skip(at).chain(journal.iter().skip(first));
-    Some(blocks.take(count).copied().collect())
 }
 
 /// The walk tells of errors, and of things that are wrong without one.

@@ -18,6 +18,7 @@ pub mod explore;
 pub mod faults;
 pub mod html;
 pub mod judge;
+mod newest;
 pub mod peers;
 pub mod record;
 pub mod report;

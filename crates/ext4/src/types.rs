@@ -303,6 +303,8 @@ pub struct FsOptions {
     pub async_commit: bool,
     /// Flush the device at commits (`barrier=`). Off loses the promise on power failure.
     pub barrier: bool,
+    /// Of a damaged journal, bring home what is whole, and leave out the rest; the volume is one with errors then.
+    pub salvage: bool,
     /// How long a second of multiple mount protection takes. Only tests may have it shorter.
     #[doc(hidden)]
     pub mmp_second: std::time::Duration,
@@ -316,6 +318,7 @@ impl Default for FsOptions {
         FsOptions {
             read_only: false,
             no_recovery: false,
+            salvage: false,
             data: DataMode::default(),
             log: LogFormat::default(),
             commit_secs: 5,

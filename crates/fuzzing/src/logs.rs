@@ -4,7 +4,7 @@
 use std::sync::{Arc, OnceLock};
 
 use stetfs::{BlockDevice, MemDevice, Preset};
-use stetfs_journal::{Canary, Log};
+use stetfs_journal::{Canary, Log, RecoveryOptions};
 
 use crate::Input;
 use crate::images::with_log;
@@ -68,8 +68,16 @@ pub fn run(bytes: &[u8]) {
         assert!(records < RECORDS, "a log without an end");
         Ok(())
     });
-    let _ = log.recover(volume, true, &mut |_, _| {});
-    if log.recover(volume, false, &mut |_, _| {}).is_ok() {
+    let how = |dry_run, salvage| RecoveryOptions {
+        dry_run,
+        salvage,
+        ..RecoveryOptions::default()
+    };
+    let recover = |how| log.recover(volume, how, &mut |_, _| {});
+    let _ = recover(how(true, false));
+    if recover(how(false, false)).is_ok_and(|found| found.records.is_empty())
+        || recover(how(false, true)).is_ok_and(|found| found.records.is_empty())
+    {
         let again = log.reopen().expect("a log that was replayed is sound");
         assert!(!again.is_dirty(), "a log that was replayed is empty");
     }

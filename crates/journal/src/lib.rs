@@ -28,7 +28,7 @@ pub use handle::{BlockMut, Handle};
 pub use head::{Block, Cache, JournalHead};
 pub use ids::{BlockNr, CommitPoint, Credits, Ino, Lane, Stamp, TxId};
 pub use log::{Log, LogFeatures, LogFormat, LogSummary, Record, RecordKind};
-pub use recovery::{Recovery, RecoveryReport, recover};
+pub use recovery::{Recovery, RecoveryOptions, RecoveryReport, recover};
 pub use stats::JournalStats;
 pub use stet::{LoggedRecord, RecordPlace};
 pub use tx::{AfterCommit, Image, Snapshot};

@@ -13,7 +13,7 @@ use crate::head::Cache;
 use crate::ids::BlockNr;
 use crate::jbd2::{self, Jbd2Log, LogArea};
 use crate::policy::{Medium, Scheme};
-use crate::recovery::{Recovery, recover};
+use crate::recovery::{Recovery, RecoveryOptions, recover};
 use crate::stet::{self, StetLog, StetOptions};
 
 pub use crate::jbd2::{Features as LogFeatures, LogSummary, Record, RecordKind};
@@ -90,15 +90,14 @@ impl Log {
     }
 
     /// Replays the log into the volume of `blocks` blocks, and empties it: it is a plain, empty jbd2
-    /// log then, unless there are file-level records to be applied, which stay in it ([`Log::resume`]). With `dry_run` nothing is
-    /// written. `progress` gets (done, of) in log blocks and images.
+    /// log then, unless there are file-level records to be applied, which stay in it ([`Log::resume`]). `progress` gets (done, of) in log blocks and images.
     ///
     /// # Errors
     /// Those of [`recover`]; `Unsupported` for fast commits, which stay as they are.
     pub fn recover(
         &self,
         blocks: u64,
-        dry_run: bool,
+        how: RecoveryOptions,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Recovery> {
         if self.stet.is_none() {
@@ -106,8 +105,12 @@ impl Log {
         }
         let scheme = self.scheme();
         let device = self.jbd2.device();
-        let found = recover(&scheme, &**device, blocks, self.canary, dry_run, progress)?;
-        if !dry_run && found.records.is_empty() {
+        let how = RecoveryOptions {
+            canary: self.canary,
+            ..how
+        };
+        let found = recover(&scheme, &**device, blocks, how, progress)?;
+        if !how.dry_run && found.records.is_empty() {
             scheme.media.iter().try_for_each(|m| m.retire())?;
         }
         Ok(found)

@@ -6,11 +6,11 @@
 use std::collections::{BTreeMap, HashMap};
 
 use stetfs_block::BlockDevice;
-use stetfs_ondisk::OnDiskError;
+use stetfs_cache::PageRef;
 
 use crate::edges::valid_fronts;
 use crate::engine::Canary;
-use crate::error::Result;
+use crate::error::{JournalError, Result};
 use crate::ids::{BlockNr, CommitPoint, Lane, Stamp, TxId};
 use crate::policy::{EndReason, HomeImage, ImageRef, LogTail, Scan, Scheme};
 use crate::stet::{self, LoggedRecord};
@@ -18,6 +18,17 @@ use crate::stet::{self, LoggedRecord};
 /// Images read and written at once: 64 MiB of 4 KiB blocks. Home order is not log order, so a chunk of the log is read
 /// again for each batch that has an image of it.
 const BATCH: usize = 16 << 10;
+
+/// How to recover.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RecoveryOptions {
+    /// Write nothing.
+    pub dry_run: bool,
+    /// Of a damaged log, bring home what is whole: the rest of a volume is worth more than none.
+    pub salvage: bool,
+    /// Deliberate faults.
+    pub canary: Canary,
+}
 
 /// What a recovery found and did (or, in a dry run, would do).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,6 +51,20 @@ pub struct RecoveryReport {
     pub range: Vec<(Lane, u64, u64)>,
     /// Why each lane ended.
     pub ends: Vec<EndReason>,
+    /// What was damaged and left out ([`RecoveryOptions::salvage`]): blocks of the volume may be older than what refers to them.
+    pub damage: Vec<String>,
+}
+
+impl RecoveryReport {
+    /// Damage: an error, or something to leave out.
+    fn damaged(&mut self, how: RecoveryOptions, why: String) -> Result<()> {
+        if !how.salvage {
+            return Err(stet::lost(why).into());
+        }
+        tracing::error!("left out: {why}");
+        self.damage.push(why);
+        Ok(())
+    }
 }
 
 /// What a recovery leaves to do.
@@ -55,20 +80,19 @@ pub struct Recovery {
     pub last_stamp: Stamp,
 }
 
-/// Recovers the volume: replays and empties the log. With `dry_run` nothing is written.
-/// `progress` gets (done, of) in log blocks and images.
+/// Recovers the volume: replays and empties the log. `progress` gets (done, of) in log blocks and images.
 ///
 /// # Errors
 /// The device's; `Corrupt` when a committed image does not match its checksum or points outside
-/// the volume of `blocks` blocks. Then the log stays as it is.
+/// the volume of `blocks` blocks, unless it is to be salvaged. Then the log stays as it is.
 pub fn recover(
     scheme: &Scheme,
     device: &dyn BlockDevice,
     blocks: u64,
-    canary: Canary,
-    dry_run: bool,
+    how: RecoveryOptions,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Recovery> {
+    let canary = how.canary;
     let mut report = RecoveryReport::default();
     let mut scans: Vec<Scan> = Vec::new();
     for medium in &scheme.media {
@@ -76,17 +100,16 @@ pub fn recover(
     }
     for scan in &scans {
         if let EndReason::Lost(why) = &scan.end {
-            return Err(stet::lost(why.clone()).into());
+            report.damaged(how, why.clone())?;
         }
     }
     let fronts = fronts(&scans);
-    let chosen = choose(&scans, &fronts, canary, &mut report);
-    if let Some((nr, _)) = chosen.iter().find(|(nr, _)| **nr >= blocks) {
-        return Err(OnDiskError::Corrupt {
-            what: "journal",
-            detail: format!("an image for block {nr} of a volume of {blocks} blocks"),
-        }
-        .into());
+    let mut chosen = choose(&scans, &fronts, canary, &mut report);
+    for nr in chosen.split_off(&blocks).into_keys() {
+        report.damaged(
+            how,
+            format!("an image for block {nr} of a volume of {blocks} blocks"),
+        )?;
     }
     report.blocks = chosen.len() as u64;
     let mut recovery = Recovery::default();
@@ -108,7 +131,19 @@ pub fn recover(
         };
         let found = files.scan(horizon)?;
         if let Some(why) = found.lost {
-            return Err(stet::lost(why).into());
+            report.damaged(how, why)?;
+        }
+        for (scan, lane) in scans.iter().zip(0..) {
+            let last = scan
+                .txs
+                .last()
+                .map_or(scan.next_seq.saturating_sub(1), |t| t.id.seq);
+            let durable = found.durable.get(&lane).copied().unwrap_or(0);
+            if last < durable {
+                report.damaged(how, format!(
+                    "transaction {durable} of lane {lane} was committed, for a record of a file says so, but the log ends after {last}"
+                ))?;
+            }
         }
         report.records = found.records.len() as u64;
         report.records_superseded = found.superseded;
@@ -116,31 +151,38 @@ pub fn recover(
         recovery.last_stamp = recovery.last_stamp.max(found.last);
     }
     recovery.last_stamp = recovery.last_stamp.max(recovery.horizon);
-    recovery.report = report;
-    if dry_run {
+    if how.dry_run {
+        recovery.report = report;
         return Ok(recovery);
     }
     let images: Vec<(BlockNr, Chosen)> = chosen.into_iter().collect();
     for (i, batch) in images.chunks(BATCH).enumerate() {
         progress((i * BATCH) as u64, images.len() as u64);
-        scheme.home.send(device, &load(scheme, batch)?)?;
+        let images = load(scheme, batch, how, &mut report)?;
+        scheme.home.send(device, &images)?;
     }
     if !canary.no_barrier {
         device.flush()?;
     }
     for (i, (medium, scan)) in scheme.media.iter().zip(&scans).enumerate() {
-        let torn_or_left = !matches!(scan.end, EndReason::Empty);
+        let left = match scan.end {
+            EndReason::Empty => 0,
+            // As many as can stand in the log, whole ones too.
+            EndReason::Lost(_) => medium.capacity(),
+            _ => 1,
+        };
         if medium.tail().at.is_some() {
             // One sequence is left out: blocks of a torn transaction with the next number may
             // still stand in the log, and must not complete a new one.
             let seq = scan
                 .next_seq
                 .max(fronts.get(&Lane(i as u16)).copied().unwrap_or(0))
-                + u64::from(torn_or_left);
+                + left;
             medium.set_horizon(recovery.horizon);
             medium.set_tail(LogTail { seq, at: None }, !canary.no_barrier)?;
         }
     }
+    recovery.report = report;
     Ok(recovery)
 }
 
@@ -231,7 +273,12 @@ fn choose(
 }
 
 /// Reads the images of a batch, each transaction's together.
-fn load(scheme: &Scheme, batch: &[(BlockNr, Chosen)]) -> Result<Vec<HomeImage>> {
+fn load(
+    scheme: &Scheme,
+    batch: &[(BlockNr, Chosen)],
+    how: RecoveryOptions,
+    report: &mut RecoveryReport,
+) -> Result<Vec<HomeImage>> {
     let mut order: Vec<usize> = (0..batch.len()).collect();
     let key = |i: &usize| batch.get(*i).map(|(_, c)| (c.tx, c.image.at));
     order.sort_unstable_by_key(key);
@@ -248,8 +295,20 @@ fn load(scheme: &Scheme, batch: &[(BlockNr, Chosen)]) -> Result<Vec<HomeImage>> 
             continue;
         };
         let refs: Vec<ImageRef> = entries.iter().map(|(_, (_, c))| c.image).collect();
-        let pages = scheme.codec.images(&**medium, first.tx, &refs)?;
+        let read = |refs: &[ImageRef]| scheme.codec.images(&**medium, first.tx, refs);
+        let pages: Vec<Option<PageRef>> = match read(&refs) {
+            Err(e @ JournalError::Format(_)) if how.salvage => {
+                report.damaged(how, e.to_string())?;
+                let one = |image: &ImageRef| read(&[*image]).ok()?.pop();
+                refs.iter().map(one).collect()
+            }
+            read => read?.into_iter().map(Some).collect(),
+        };
         for ((i, (nr, c)), page) in entries.iter().zip(pages) {
+            let Some(page) = page else {
+                report.damage.push(format!("the image of block {nr}"));
+                continue;
+            };
             out.push((
                 *i,
                 HomeImage {

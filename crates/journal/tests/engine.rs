@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use common::{ALL, BLOCKS, BS, Kind, LOG, block, crashed, put, recover_at, start};
 use proptest::prelude::*;
 use stetfs_block::{BlockDevice, MemDevice};
-use stetfs_journal::{Canary, CommitPoint, JournalError};
+use stetfs_journal::{Canary, CommitPoint, JournalError, RecoveryOptions};
 
 fn shared(device: &MemDevice) -> Arc<dyn BlockDevice> {
     Arc::new(device.fork())
@@ -402,8 +402,7 @@ fn a_damaged_image_of_a_committed_transaction_is_an_error_and_changes_nothing() 
         &scheme,
         &*copy,
         BLOCKS,
-        Canary::default(),
-        false,
+        RecoveryOptions::default(),
         &mut |_, _| {},
     );
     assert!(matches!(result, Err(JournalError::Format(_))), "{result:?}");

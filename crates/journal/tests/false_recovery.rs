@@ -65,7 +65,14 @@ fn frame(device: &MemDevice) -> std::ops::Range<u64> {
 fn recovered(device: &MemDevice, canary: Canary) -> (u64, Vec<Vec<u8>>) {
     let device: Arc<dyn BlockDevice> = Arc::new(device.fork());
     let scheme = scheme(KIND, &device, canary, false);
-    let found = recover(&scheme, &*device, BLOCKS, canary, false, &mut |_, _| {}).unwrap();
+    let found = recover(
+        &scheme,
+        &*device,
+        BLOCKS,
+        common::how(canary),
+        &mut |_, _| {},
+    )
+    .unwrap();
     let homes = HOMES.map(|nr| block(&*device, nr)).collect();
     (found.report.transactions, homes)
 }

@@ -9,16 +9,20 @@ use common::{BLOCKS, BS, area, format, put};
 use stetfs_block::{BlockDevice, MemDevice};
 use stetfs_cache::{CacheConfig, Page, PolicyKind};
 use stetfs_journal::stet::{Compression, StetLog, StetOptions};
-use stetfs_journal::{Cache, Canary, Journal, JournalConfig, Recovery, recover};
+use stetfs_journal::{Cache, Canary, Journal, JournalConfig, Recovery, RecoveryOptions, recover};
 use stetfs_ondisk::jbd2::JournalSuperblock;
 
-const OPTIONS: StetOptions = StetOptions {
-    lanes: 1,
-    compression: Compression::Lz4,
-    chunk: 4096,
-    trim: stetfs_journal::stet::Trim::Off,
-    file_lanes: 1,
-};
+const OPTIONS: StetOptions = options(1);
+
+const fn options(file_lanes: u16) -> StetOptions {
+    StetOptions {
+        lanes: 1,
+        compression: Compression::Lz4,
+        chunk: 4096,
+        trim: stetfs_journal::stet::Trim::Off,
+        file_lanes,
+    }
+}
 
 fn superblock(device: &Arc<dyn BlockDevice>) -> JournalSuperblock {
     let bytes = area(device.clone()).read(std::iter::once(0)).unwrap();
@@ -26,11 +30,15 @@ fn superblock(device: &Arc<dyn BlockDevice>) -> JournalSuperblock {
 }
 
 fn start(device: &Arc<MemDevice>) -> (Arc<Cache>, Arc<Journal>) {
+    start_with(device, &OPTIONS)
+}
+
+fn start_with(device: &Arc<MemDevice>, options: &StetOptions) -> (Arc<Cache>, Arc<Journal>) {
     let device: Arc<dyn BlockDevice> = device.clone();
     let log = StetLog::make(
         area(device.clone()),
         superblock(&device),
-        &OPTIONS,
+        options,
         Canary::default(),
     );
     let config = CacheConfig {
@@ -43,7 +51,7 @@ fn start(device: &Arc<MemDevice>) -> (Arc<Cache>, Arc<Journal>) {
         commit_secs: 3600,
         ..Default::default()
     };
-    let journal = Journal::start(cache.clone(), log.unwrap().scheme(&OPTIONS, true), config);
+    let journal = Journal::start(cache.clone(), log.unwrap().scheme(options, true), config);
     (cache, journal.unwrap())
 }
 
@@ -56,8 +64,7 @@ fn recovered(device: &MemDevice) -> Result<Recovery, String> {
         &scheme,
         &*device,
         BLOCKS,
-        Canary::default(),
-        false,
+        RecoveryOptions::default(),
         &mut |_, _| {},
     )
     .map_err(|e| e.to_string())
@@ -77,6 +84,10 @@ fn sync(journal: &Journal, body: &[u8]) {
 fn records(device: &MemDevice) -> Vec<u64> {
     let kind = |nr: &u64| common::block(device, *nr)[50] == 2;
     common::frames(device).into_iter().filter(kind).collect()
+}
+
+fn stamp(device: &MemDevice, at: u64) -> u64 {
+    u64::from_le_bytes(common::block(device, at)[32..40].try_into().unwrap())
 }
 
 #[test]
@@ -127,6 +138,68 @@ fn a_full_lane_has_room_again_after_a_commit() {
     }
 }
 
+/// A copy of the device with damage in the frame at this block.
+fn damaged(device: &MemDevice, at: u64) -> MemDevice {
+    let torn = device.fork();
+    torn.write(at * BS as u64 + 96, b"xxx").unwrap();
+    torn
+}
+
+#[test]
+fn a_record_vouches_for_the_newest_transaction() {
+    let device = Arc::new(format(common::Kind::Stet));
+    let (cache, journal) = start(&device);
+    put(&cache, &journal, 300, 1);
+    journal.commit_all().unwrap();
+    put(&cache, &journal, 300, 2);
+    journal.commit_all().unwrap();
+    let newest = *common::frames(&device).last().unwrap();
+    // Nothing says that it was durable: it may be what a power cut left.
+    assert_eq!(
+        recovered(&damaged(&device, newest))
+            .unwrap()
+            .report
+            .transactions,
+        1
+    );
+    put(&cache, &journal, 301, 1);
+    sync(&journal, b"one");
+    let told = recovered(&damaged(&device, newest)).unwrap_err();
+    assert!(told.contains("transaction 2 of lane 0"), "{told}");
+    assert_eq!(bodies(&device), [b"one"]);
+}
+
+#[test]
+fn a_record_vouches_for_those_in_other_lanes() {
+    let device = Arc::new(format(common::Kind::Stet));
+    let (cache, journal) = start_with(&device, &options(2));
+    put(&cache, &journal, 300, 1);
+    let lane = |at: u64| common::block(&device, at)[48];
+    let by_lane = || {
+        let (one, two) = records(&device).into_iter().partition(|at| lane(*at) == 1);
+        [one, two]
+    };
+    // A full lane makes way for the other, if the thread stays where it is.
+    let first_is_full = || {
+        sync(&journal, &[7; 1500]);
+        by_lane().iter().all(|lane: &Vec<u64>| !lane.is_empty())
+    };
+    assert!((0..200).any(|_| first_is_full()));
+    let all = bodies(&device).len();
+    sync(&journal, b"last");
+    let newest = lane(
+        *records(&device)
+            .iter()
+            .max_by_key(|at| stamp(&device, **at))
+            .unwrap(),
+    );
+    let other = &by_lane()[usize::from(newest == 1)];
+    let vouched = *other.iter().max_by_key(|at| stamp(&device, **at)).unwrap();
+    let told = recovered(&damaged(&device, vouched)).unwrap_err();
+    assert!(told.contains("a later one says so"), "{told}");
+    assert_eq!(bodies(&device).len(), all + 1);
+}
+
 #[test]
 fn a_torn_record_is_none_and_one_that_was_synced_is_missed() {
     let device = Arc::new(format(common::Kind::Stet));
@@ -136,12 +209,7 @@ fn a_torn_record_is_none_and_one_that_was_synced_is_missed() {
         sync(&journal, body);
     }
     let at = records(&device);
-    let broken = |nr: usize| {
-        let torn = device.fork();
-        let offset = at[nr] * BS as u64;
-        torn.write(offset + 96, b"xxx").unwrap();
-        torn
-    };
+    let broken = |nr: usize| damaged(&device, at[nr]);
     assert_eq!(bodies(&broken(2)), [b"one", b"two"]);
     for nr in [0, 1] {
         let told = recovered(&broken(nr)).unwrap_err();
@@ -198,8 +266,7 @@ fn records_stay_alive_while_they_are_applied() {
         &scheme(&at),
         &*at,
         BLOCKS,
-        Canary::default(),
-        false,
+        RecoveryOptions::default(),
         &mut |_, _| {},
     )
     .unwrap();

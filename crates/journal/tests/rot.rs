@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use common::{BLOCKS, BS, Kind, block, frames, put, scheme, start};
 use stetfs_block::{BlockDevice, MemDevice};
-use stetfs_journal::{Canary, recover};
+use stetfs_journal::{Canary, RecoveryOptions, recover};
 use stetfs_ondisk::jbd2::BlockType;
 use stetfs_ondisk::jbd2::block::read_header;
 use stetfs_ondisk::stet::header::copy_at;
@@ -29,27 +29,78 @@ fn find(device: &MemDevice, kind: BlockType) -> Vec<u64> {
         .collect()
 }
 
-/// What a recovery brings home, or its error, with a bit of this log block turned.
-fn with_rot(kind: Kind, nr: u64, byte: u64) -> Result<Vec<bool>, String> {
-    let device = volume(kind);
+/// Turns a bit of this log block.
+fn rot(device: &MemDevice, nr: u64, byte: u64) {
     let at = nr * BS as u64 + byte;
     let mut old = [0];
     device.read(at, &mut old).unwrap();
     device.write(at, &[old[0] ^ 4]).unwrap();
-    let device: Arc<dyn BlockDevice> = Arc::new(device);
+}
+
+/// Recovers; gives which of the three blocks are home, and what was left out.
+fn recovered(
+    kind: Kind,
+    device: &Arc<MemDevice>,
+    salvage: bool,
+) -> Result<(Vec<bool>, Vec<String>), String> {
+    let device: Arc<dyn BlockDevice> = device.clone();
     let scheme = scheme(kind, &device, Canary::default(), false);
-    recover(
-        &scheme,
-        &*device,
-        BLOCKS,
-        Canary::default(),
-        false,
-        &mut |_, _| {},
-    )
-    .map_err(|e| e.to_string())?;
-    Ok((300..303)
-        .map(|nr| block(&*device, nr) == [7; BS])
-        .collect())
+    let how = RecoveryOptions {
+        salvage,
+        ..RecoveryOptions::default()
+    };
+    let found =
+        recover(&scheme, &*device, BLOCKS, how, &mut |_, _| {}).map_err(|e| e.to_string())?;
+    scheme.media.iter().for_each(|m| m.retire().unwrap());
+    let home = |nr| block(&*device, nr) == [7; BS];
+    Ok(((300..303).map(home).collect(), found.report.damage))
+}
+
+/// What a recovery brings home, or its error, with a bit of this log block turned.
+fn with_rot(kind: Kind, nr: u64, byte: u64) -> Result<Vec<bool>, String> {
+    let device = Arc::new(volume(kind));
+    rot(&device, nr, byte);
+    let (home, damage) = recovered(kind, &device, false)?;
+    assert_eq!(damage, [""; 0]);
+    Ok(home)
+}
+
+/// What is whole goes home if that is wished, and what the damage hid does not come back later.
+#[test]
+fn a_damaged_log_is_salvaged() {
+    for kind in [Kind::Jbd2, Kind::Stet, Kind::StetLz4] {
+        let whole = volume(kind);
+        let (second, image) = match kind {
+            Kind::Jbd2 => (
+                find(&whole, BlockType::Commit)[1],
+                find(&whole, BlockType::Descriptor)[1] + 1,
+            ),
+            _ => (frames(&whole)[1], frames(&whole)[1] + 1),
+        };
+        // Its end or head, and what it holds.
+        for (nr, byte, home) in [
+            (second, 20, [true, false, false]),
+            (image, 3, [true, false, true]),
+        ] {
+            let device = Arc::new(volume(kind));
+            rot(&device, nr, byte);
+            recovered(kind, &device, false).unwrap_err();
+            let (found, damage) = recovered(kind, &device, true).unwrap();
+            assert_eq!(
+                (&found[..], damage.is_empty()),
+                (&home[..], false),
+                "{kind:?} {nr}: {damage:?}"
+            );
+
+            // The log is empty, and a transaction in it is followed by no older one.
+            assert_eq!(recovered(kind, &device, false).unwrap().1, [""; 0]);
+            let (cache, journal) = start(kind, device.clone());
+            let point = put(&cache, &journal, 300, 9);
+            journal.commit(&point).unwrap();
+            let (now, _) = recovered(kind, &Arc::new(device.fork()), false).unwrap();
+            assert_eq!(now, [false, found[1], found[2]], "{kind:?} {nr}");
+        }
+    }
 }
 
 #[test]
@@ -122,7 +173,14 @@ fn without_barriers_a_hole_ends_the_log() {
     let device: Arc<dyn BlockDevice> = Arc::new(crashed);
     let scheme = scheme(Kind::Stet, &device, Canary::default(), false);
     let canary = Canary::default();
-    let found = recover(&scheme, &*device, BLOCKS, canary, false, &mut |_, _| {}).unwrap();
+    let found = recover(
+        &scheme,
+        &*device,
+        BLOCKS,
+        common::how(canary),
+        &mut |_, _| {},
+    )
+    .unwrap();
     assert_eq!(found.report.transactions, 1);
 }
 

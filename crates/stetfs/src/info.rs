@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use stetfs_block::{BlockDevice, FileDevice, OpenOptions};
 use stetfs_ext4::{Inspection, Result, inspect};
-use stetfs_journal::{JournalConfig, Log};
+use stetfs_journal::{JournalConfig, Log, RecoveryOptions};
 use stetfs_ondisk::ext4::features::{Compat, FeatureNames, Incompat};
 use stetfs_ondisk::ext4::superblock::{ErrorPolicy, State, Superblock};
 use stetfs_ondisk::uuid;
@@ -93,6 +93,9 @@ pub struct RecoveryInfo {
     /// Why it will fail; absent if it will not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+    /// What of a damaged journal was left out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub damage: Vec<String>,
 }
 
 /// Describes the volume at `path`; changes nothing.
@@ -195,7 +198,11 @@ pub(crate) fn to_do(found: &Inspection) -> RecoveryInfo {
 pub(crate) fn recovery(found: &Inspection) -> RecoveryInfo {
     let mut info = to_do(found);
     if let Some(log) = found.log.as_ref().filter(|log| log.is_dirty()) {
-        match log.recover(found.superblock.blocks_count(), true, &mut |_, _| {}) {
+        let how = RecoveryOptions {
+            dry_run: true,
+            ..RecoveryOptions::default()
+        };
+        match log.recover(found.superblock.blocks_count(), how, &mut |_, _| {}) {
             Ok(found) => {
                 info.transactions = found.report.transactions;
                 info.blocks = found.report.blocks;

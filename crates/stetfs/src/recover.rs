@@ -24,21 +24,31 @@ pub struct Recovered {
 ///
 /// # Errors
 /// The volume is in use, damaged, of an unknown kind, or a device failed: then the journal is as it
-/// was, and recovery can be tried again.
+/// was, and recovery can be tried again. With `salvage` what is whole of a damaged journal goes home, the rest is left out and told
+/// ([`RecoveryInfo::damage`]), and the volume is marked as one with errors, for e2fsck to put in order.
 ///
 /// `progress` gets (done, of), first in blocks of the log, then in blocks that go home.
-pub fn recover(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Recovered> {
+pub fn recover(
+    path: &Path,
+    salvage: bool,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Recovered> {
     let device = FileDevice::open(path, OpenOptions::default())?;
     let journal = external::journal(&device, None, OpenOptions::default())?;
     let journal = journal.map(|j| j as Arc<dyn BlockDevice>);
     let device = Arc::new(device) as Arc<dyn BlockDevice>;
     let mut recovery = info::to_do(&inspect(Arc::clone(&device))?);
     if recovery.needed {
-        let fs = Fs::open_with(device, journal, FsOptions::default(), progress)?;
+        let options = FsOptions {
+            salvage,
+            ..FsOptions::default()
+        };
+        let fs = Fs::open_with(device, journal, options, progress)?;
         if let Some(report) = fs.recovered() {
             recovery.transactions = report.transactions;
             recovery.blocks = report.blocks;
             recovery.records = report.records;
+            recovery.damage.clone_from(&report.damage);
         }
         // The journal may have held some.
         recovery.orphans = fs.orphans_finished();

@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use stetfs::{JournalRecord, JournalRecordKind};
 
-use crate::args::VolumeArg;
+use crate::args::{RecoverArgs, VolumeArg};
 use crate::failure::{Code, Failure, Result};
 use crate::{log, print};
 
@@ -18,7 +18,7 @@ pub(crate) fn info(args: &VolumeArg, json: bool) -> Result {
 }
 
 /// `stetfs recover`.
-pub(crate) fn recover(args: &VolumeArg, json: bool) -> Result {
+pub(crate) fn recover(args: &RecoverArgs, json: bool) -> Result {
     log::to_stderr();
     let bar = ProgressBar::new(0);
     if let Ok(style) =
@@ -26,7 +26,7 @@ pub(crate) fn recover(args: &VolumeArg, json: bool) -> Result {
     {
         bar.set_style(style);
     }
-    let done = stetfs::recover(&args.volume, &mut |done, of| {
+    let done = stetfs::recover(&args.volume.volume, args.salvage, &mut |done, of| {
         bar.set_length(of);
         bar.set_position(done);
     });
@@ -39,9 +39,21 @@ pub(crate) fn recover(args: &VolumeArg, json: bool) -> Result {
     let r = done.recovery;
     if r.needed {
         println!(
-            "{}: replayed {} transactions ({} blocks) and {} records of files, finished {} orphaned inodes; the volume is clean",
-            done.volume, r.transactions, r.blocks, r.records, r.orphans
+            "{}: replayed {} transactions ({} blocks) and {} records of files, finished {} orphaned inodes; {}",
+            done.volume,
+            r.transactions,
+            r.blocks,
+            r.records,
+            r.orphans,
+            if r.damage.is_empty() {
+                "the volume is clean"
+            } else {
+                "the journal was damaged; run e2fsck -f"
+            }
         );
+        for damage in &r.damage {
+            println!("left out: {damage}");
+        }
     } else {
         println!("{}: clean, there was nothing to do", done.volume);
     }

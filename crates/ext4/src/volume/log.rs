@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use stetfs_block::BlockDevice;
 use stetfs_journal::{
-    Cache, Canary, Journal, JournalConfig, Log, LogFeatures, LogFormat, Recovery,
+    Cache, Canary, Journal, JournalConfig, Log, LogFeatures, LogFormat, Recovery, RecoveryOptions,
 };
 use stetfs_ondisk::ext4::features::{Compat, Incompat, RoCompat};
 use stetfs_ondisk::ext4::superblock::{State, Superblock};
@@ -109,9 +109,14 @@ impl VolumeLog {
     pub(super) fn replay(
         &self,
         blocks: u64,
+        salvage: bool,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Recovery> {
-        let recovery = self.log.recover(blocks, false, progress)?;
+        let how = RecoveryOptions {
+            salvage,
+            ..RecoveryOptions::default()
+        };
+        let recovery = self.log.recover(blocks, how, progress)?;
         tracing::info!(
             transactions = recovery.report.transactions,
             blocks = recovery.report.blocks,

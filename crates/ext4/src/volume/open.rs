@@ -270,15 +270,17 @@ fn recover(
         tracing::error!("the journal must be replayed, but the device cannot be written");
         return Err(FsError::Errno(libc::EROFS));
     }
-    let mut report = None;
+    let mut report: Option<RecoveryReport> = None;
     let mut log = log;
     if log.is_dirty() {
-        let recovery = log.replay(before.blocks_count(), progress)?;
+        let mut recovery = log.replay(before.blocks_count(), opts.salvage, progress)?;
         log = log.reopen()?;
         if !recovery.records.is_empty() {
             let sb = read_superblock(&**device)?;
             let again = log.reopen()?;
-            records::apply(Arc::clone(device), again, &recovery, &sb, opts, progress)?;
+            let left_out =
+                records::apply(Arc::clone(device), again, &recovery, &sb, opts, progress)?;
+            recovery.report.damage.extend(left_out);
             log = log.reopen()?;
         }
         report = Some(recovery.report);
@@ -287,6 +289,9 @@ fn recover(
     let mut sb = replayed.clone();
     errors::keep_errors(&mut sb, &before);
     sb.set_incompat(sb.incompat() - Incompat::RECOVER);
+    if report.as_ref().is_some_and(|r| !r.damage.is_empty()) {
+        sb.set_state(sb.state() | State::ERROR_FS);
+    }
     sb.update_checksum_after(&replayed);
     let mut bytes = vec![0; stetfs_ondisk::ext4::superblock::SUPERBLOCK_SIZE];
     sb.encode(&mut bytes)?;

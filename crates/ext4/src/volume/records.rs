@@ -31,11 +31,10 @@ const ROOT: Ctx = Ctx {
     pid: 0,
 };
 
-/// Applies the records that `recovery` left in the log, and empties it.
+/// Applies the records that `recovery` left in the log, and empties it. Gives those that were left out (`salvage`), and why.
 ///
 /// # Errors
-/// The device's and the journal's. A record that contradicts the volume is left out, and the volume marked as one with
-/// errors.
+/// The device's and the journal's; `Corrupt` if a record contradicts the volume: then all of them stay in the log.
 pub(super) fn apply(
     device: Arc<dyn BlockDevice>,
     log: VolumeLog,
@@ -43,7 +42,21 @@ pub(super) fn apply(
     sb: &Superblock,
     opts: &FsOptions,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<()> {
+) -> Result<Vec<String>> {
+    let salvage = opts.salvage;
+    let mut left_out = Vec::new();
+    let mut leave = |result: Result<()>| match result {
+        Err(e @ (FsError::Corrupt { .. } | FsError::Errno(_))) => {
+            let why = format!("a synced file cannot be as its record says: {e}");
+            if !salvage {
+                return Err(wrong(0, why));
+            }
+            tracing::error!("{why}");
+            left_out.push(why);
+            Ok(())
+        }
+        other => other,
+    };
     let opts = FsOptions {
         cache_bytes: opts.cache_bytes,
         barrier: opts.barrier,
@@ -54,29 +67,24 @@ pub(super) fn apply(
     let journal = resume(log, &parts, recovery, &opts)?;
     let (fs, orphans) = parts.assemble(journal, opts, None, None)?;
     fs.attach();
-    let records: Vec<(&LoggedRecord, FileRecord)> = recovery
-        .records
-        .iter()
-        .filter_map(|logged| match FileRecord::decode(&logged.body) {
-            Ok(record) => Some((logged, record)),
-            Err(e) => {
-                fs.report(&e.into());
-                None
-            }
-        })
-        .collect();
+    let mut records: Vec<(&LoggedRecord, FileRecord)> = Vec::new();
+    for logged in &recovery.records {
+        let decoded = FileRecord::decode(&logged.body).map_err(FsError::from);
+        leave(decoded.map(|record| records.push((logged, record))))?;
+    }
     fs.keep_freed();
     for (_, record) in &records {
-        fs.or_report(fs.claim_record(record))?;
+        leave(fs.claim_record(record))?;
     }
     fs.work_off_orphans(orphans)?;
     for (i, (logged, record)) in records.iter().enumerate() {
         progress(i as u64, records.len() as u64);
-        fs.or_report(fs.apply_record(record, &logged.pages))?;
+        leave(fs.apply_record(record, &logged.pages))?;
     }
     fs.journal.release_horizon()?;
     tracing::info!(records = records.len(), "file-level records applied");
-    fs.unmount()
+    fs.unmount()?;
+    Ok(left_out)
 }
 
 fn resume(
@@ -95,22 +103,6 @@ fn wrong(nr: BlockNr, detail: String) -> FsError {
 }
 
 impl Fs {
-    /// Goes on after damage, which is reported.
-    fn or_report(&self, result: Result<()>) -> Result<()> {
-        match result {
-            Err(e @ (FsError::Corrupt { .. } | FsError::Errno(_))) => {
-                tracing::error!("a file-level record is not applied: {e}");
-                let e = match e {
-                    FsError::Errno(_) => wrong(0, format!("it cannot be applied: {e}")),
-                    e => e,
-                };
-                self.report(&e);
-                Ok(())
-            }
-            other => other,
-        }
-    }
-
     fn claim_record(&self, record: &FileRecord) -> Result<()> {
         for (start, len) in record.blocks() {
             self.claim_blocks(BlockRun { start, len })?;

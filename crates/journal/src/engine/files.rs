@@ -40,9 +40,11 @@ impl Journal {
         let lanes = files.count();
         let own = rustix::thread::sched_getcpu() % lanes.max(1);
         let horizon = inner.horizon();
+        let durable = inner.log.lock().newest_durable();
         let stamp = || inner.stamp.fetch_add(1, Ordering::AcqRel) + 1;
         // Another processor's lane is better than a commit.
-        (own..own + lanes).find_map(|lane| files.reserve(lane, (bytes, pages), horizon, stamp))
+        (own..own + lanes)
+            .find_map(|lane| files.reserve(lane, (bytes, pages), horizon, &durable, stamp))
     }
 
     /// Writes a record with these data blocks, durably.

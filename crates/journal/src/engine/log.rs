@@ -7,7 +7,7 @@ use std::time::Instant;
 use stetfs_cache::PageRef;
 
 use crate::head::Block;
-use crate::ids::{BlockNr, CommitPoint, Stamp, TxId};
+use crate::ids::{BlockNr, CommitPoint, Lane, Stamp, TxId};
 use crate::policy::{LogTail, Medium};
 use crate::tx::AfterCommit;
 
@@ -102,6 +102,18 @@ impl Log {
             inflight: HashSet::new(),
             index: HashMap::new(),
         }
+    }
+
+    /// Of each lane the newest durable transaction.
+    pub(crate) fn newest_durable(&self) -> Vec<TxId> {
+        let newest = |(lane, log): (u16, &LaneLog)| TxId {
+            lane: Lane(lane),
+            seq: log
+                .committing
+                .map_or(log.next_seq, |(seq, _)| seq)
+                .saturating_sub(1),
+        };
+        (0..).zip(&self.lanes).map(newest).collect()
     }
 
     /// Notes that `tx` will have images of these blocks in the log.

@@ -3,8 +3,9 @@
 //! A record's space is free again once the record is superseded, that is, once the transaction is valid that holds what it
 //! holds. Recovery looks at every block of these lanes, so they have no tail to keep.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use stetfs_cache::PageRef;
@@ -27,6 +28,8 @@ pub struct FileLanes {
 struct FileLane {
     ring: StetRing,
     state: Mutex<State>,
+    /// Stamp of the newest record of which it and all before it are durable; 0: there is none.
+    durable: AtomicU64,
 }
 
 struct State {
@@ -62,6 +65,8 @@ pub struct RecordPlace {
     /// Stamp of the record before it in the lane.
     before: Stamp,
     settled: u64,
+    /// What was durable before, in all lanes.
+    durable: Vec<(u16, u64)>,
 }
 
 /// A record that recovery found, and that no transaction holds.
@@ -92,6 +97,8 @@ pub(crate) struct FoundRecords {
     pub last: Stamp,
     /// A record that was durable is not there any more.
     pub lost: Option<String>,
+    /// Of each lane of transactions the highest sequence that a record says was durable.
+    pub durable: BTreeMap<u16, u64>,
 }
 
 impl FileLanes {
@@ -106,6 +113,7 @@ impl FileLanes {
                 last: 0,
             }),
             ring,
+            durable: AtomicU64::new(0),
         });
         FileLanes {
             codec,
@@ -123,7 +131,7 @@ impl FileLanes {
         let chunks = pages.div_ceil(self.codec.per_chunk());
         let counts = Counts {
             chunks,
-            edges: 1,
+            edges: 1 + self.lanes.len() + usize::from(self.codec.lanes),
             images: pages,
             revokes: 0,
             record: bytes,
@@ -133,16 +141,17 @@ impl FileLanes {
     }
 
     /// Takes space for a record of so many bytes, with so many pages, in a lane; `stamp` gives its place in the order.
-    /// Records up to `horizon` are superseded. `None` if there is no room.
+    /// Records up to `horizon` are superseded; these transactions are durable. `None` if there is no room.
     pub(crate) fn reserve(
         &self,
         lane: usize,
         (bytes, pages): (usize, usize),
         horizon: Stamp,
+        transactions: &[TxId],
         stamp: impl FnOnce() -> Stamp,
     ) -> Option<RecordPlace> {
         let lane = lane % self.lanes.len().max(1);
-        let FileLane { ring, state } = self.lanes.get(lane)?;
+        let FileLane { ring, state, .. } = self.lanes.get(lane)?;
         let blocks = self.bound(bytes, pages);
         let mut s = state.lock();
         while let Some(old) = s.live.front().filter(|l| l.done && l.stamp <= horizon) {
@@ -160,6 +169,7 @@ impl FileLanes {
             stamp,
             before: s.last,
             settled: s.settled,
+            durable: self.durable(horizon, transactions),
         };
         s.head = ring.advance(s.head, blocks);
         s.seq += 1;
@@ -171,6 +181,19 @@ impl FileLanes {
             done: false,
         });
         Some(place)
+    }
+
+    /// What a record says of others: which of them the device must still have.
+    fn durable(&self, horizon: Stamp, transactions: &[TxId]) -> Vec<(u16, u64)> {
+        if self.codec.unordered {
+            return Vec::new();
+        }
+        let records = self.lanes.iter().filter_map(|lane| {
+            let stamp = lane.durable.load(Ordering::Acquire);
+            (stamp > horizon).then_some((lane.ring.lane().0, stamp))
+        });
+        let transactions = transactions.iter().map(|id| (id.lane.0, id.seq));
+        transactions.chain(records).collect()
     }
 
     /// Writes the record to its place, without a flush. Gives the log blocks it took.
@@ -191,9 +214,12 @@ impl FileLanes {
         let lane = ring.lane().0;
         let frame = Frame {
             kind: Kind::Record,
-            edges: vec![(lane, place.before)],
+            edges: std::iter::once((lane, place.before))
+                .chain(place.durable.iter().copied())
+                .collect(),
             images: pages.iter().map(|(nr, _)| *nr).collect(),
-            floor: place.settled,
+            // Without barriers nobody knows what is durable.
+            floor: if codec.unordered { 0 } else { place.settled },
             record: record.to_vec(),
             ..codec.frame(lane, place.seq, place.stamp)
         };
@@ -208,7 +234,7 @@ impl FileLanes {
 
     /// The record is durable.
     pub(crate) fn settle(&self, place: &RecordPlace) {
-        let Some(FileLane { state, .. }) = self.lanes.get(place.lane) else {
+        let Some(FileLane { state, durable, .. }) = self.lanes.get(place.lane) else {
             return;
         };
         let mut s = state.lock();
@@ -219,6 +245,10 @@ impl FileLanes {
         let from = (s.settled + 1).saturating_sub(first) as usize;
         let done = s.live.iter().skip(from).take_while(|l| l.done).count() as u64;
         s.settled = s.settled.max(first + from as u64 + done - 1);
+        let newest = s.settled.checked_sub(first);
+        if let Some(newest) = newest.and_then(|i| s.live.get(i as usize)) {
+            durable.store(newest.stamp, Ordering::Release);
+        }
     }
 
     /// Reads all lanes: the whole records above `horizon`.
@@ -227,14 +257,34 @@ impl FileLanes {
     /// The device's.
     pub(crate) fn scan(&self, horizon: Stamp) -> Result<FoundRecords> {
         let mut found = FoundRecords::default();
+        let mut durable = BTreeMap::new();
         for lane in &self.lanes {
-            self.scan_lane(&lane.ring, horizon, &mut found)?;
+            self.scan_lane(&lane.ring, horizon, &mut found, &mut durable)?;
         }
         found.records.sort_unstable_by_key(|r| r.stamp);
+        for (lane, number) in durable {
+            if lane < self.codec.lanes {
+                found.durable.insert(lane, number);
+                continue;
+            }
+            let is_there = |r: &LoggedRecord| (r.id.lane.0, r.stamp) == (lane, number);
+            if number > horizon && !found.records.iter().any(is_there) {
+                found.lost.get_or_insert(format!(
+                    "the record with stamp {number} in lane {lane} was synced, for a later one says so, but it is damaged or missing"
+                ));
+            }
+        }
         Ok(found)
     }
 
-    fn scan_lane(&self, ring: &StetRing, horizon: Stamp, out: &mut FoundRecords) -> Result<()> {
+    /// Finds the records of a lane; `durable` gets the highest number that they say of each lane.
+    fn scan_lane(
+        &self,
+        ring: &StetRing,
+        horizon: Stamp,
+        out: &mut FoundRecords,
+        durable: &mut BTreeMap<u16, u64>,
+    ) -> Result<()> {
         let mut live: Vec<(u64, Frame)> = Vec::new();
         let blocks = ring.read(ring.first(), ring.capacity())?;
         for at in ring.first()..ring.end() {
@@ -242,6 +292,10 @@ impl FileLanes {
                 continue;
             };
             out.last = out.last.max(frame.stamp);
+            for (lane, number) in frame.edges.iter().skip(1) {
+                let highest = durable.entry(*lane).or_default();
+                *highest = (*highest).max(*number);
+            }
             if frame.stamp <= horizon {
                 out.superseded += 1;
             } else {

@@ -10,7 +10,9 @@ use stetfs_cache::{CacheConfig, PolicyKind};
 use stetfs_journal::jbd2::{Features, Jbd2Log, LogArea};
 use stetfs_journal::policy::Scheme;
 use stetfs_journal::stet::{Compression, StetLog, StetOptions, Trim};
-use stetfs_journal::{Cache, Canary, Journal, JournalConfig, RecoveryReport, recover};
+use stetfs_journal::{
+    Cache, Canary, Journal, JournalConfig, RecoveryOptions, RecoveryReport, recover,
+};
 use stetfs_ondisk::jbd2::block::{BlockHeader, BlockType, MAGIC};
 use stetfs_ondisk::jbd2::{IncompatFlags, JournalSuperblock};
 use zerocopy::{FromZeros, IntoBytes};
@@ -163,9 +165,17 @@ pub fn start_with(
 /// Recovers a crashed volume in place.
 pub fn recover_at(kind: Kind, device: &Arc<dyn BlockDevice>, canary: Canary) -> RecoveryReport {
     let scheme = scheme(kind, device, canary, false);
-    recover(&scheme, &**device, BLOCKS, canary, false, &mut |_, _| {})
+    recover(&scheme, &**device, BLOCKS, how(canary), &mut |_, _| {})
         .unwrap()
         .report
+}
+
+/// An ordinary recovery, with deliberate faults.
+pub fn how(canary: Canary) -> RecoveryOptions {
+    RecoveryOptions {
+        canary,
+        ..RecoveryOptions::default()
+    }
 }
 
 /// The crash image of `device` now, recovered.
