@@ -1,7 +1,7 @@
 //! An open volume.
 
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use stetfs_journal::{Cache, Journal};
 use stetfs_ondisk::ext4::checksum::ChecksumMode;
@@ -99,6 +99,8 @@ pub struct Fs {
     pub(crate) inodes: crate::inode::InodeCache,
     /// Attribute values in inodes of their own (xattr/value.rs).
     pub(crate) values: crate::xattr::Values,
+    /// Usage and limits of users, groups and projects, if the volume counts them (quota/).
+    pub(crate) quotas: OnceLock<crate::quota::Quotas>,
     /// What opening replayed.
     pub(crate) recovered: Option<stetfs_journal::RecoveryReport>,
     /// The orphan list or file (inode/orphan.rs).

@@ -8,6 +8,7 @@
 //! * `inode`: inodes in memory, the inode cache, orphans, deletion, attributes;
 //! * `data`: extent trees, reading, writing, truncation, fallocate, seeking, syncing;
 //! * `names`: directories (linear and indexed) and the operations on names;
+//! * `quota`: usage and limits of users, groups and projects;
 //! * `xattr`: extended attributes and ACLs.
 //!
 //! Lock order: see `stetfs_sync::Rank`. An operation calls [`Fs::throttle`] first (no lock held),
@@ -23,6 +24,7 @@ mod testing;
 mod data;
 mod inode;
 mod names;
+mod quota;
 mod space;
 mod verified;
 mod volume;
@@ -31,5 +33,6 @@ mod xattr;
 pub use error::{FsError, Result};
 pub use fs::{Fs, Geometry};
 pub use inode::OpenInode;
+pub use quota::QuotaUsage;
 pub use types::*;
 pub use volume::{Inspection, inspect, journal_device, set_panic_hook};

@@ -6,7 +6,12 @@ use std::sync::Arc;
 use stetfs_block::MemDevice;
 use stetfs_testkit::{Image, Mkfs};
 
+use stetfs_journal::Handle;
+
+use crate::error::Result;
 use crate::fs::Fs;
+use crate::inode::{Inode, InodeBody, NewFile};
+use crate::quota::Promise;
 use crate::types::{Ctx, FsOptions};
 
 /// Root.
@@ -15,6 +20,22 @@ pub(crate) const ROOT: Ctx = Ctx {
     gid: 0,
     pid: 1,
 };
+
+/// A regular file, or what `mode` says, of whom no limits hold.
+pub(crate) fn new_file(
+    fs: &Fs,
+    h: &Handle<'_>,
+    dir: (&Inode, &InodeBody),
+    mode: u32,
+) -> Result<Arc<Inode>> {
+    let file = NewFile {
+        mode,
+        rdev: 0,
+        again: None,
+        promise: &Promise::nothing(),
+    };
+    fs.new_inode(h, dir, &ROOT, &file)
+}
 
 /// A fresh volume of `mib` MiB in memory.
 pub(crate) fn mkfs(mib: u64, options: &Mkfs) -> Arc<MemDevice> {

@@ -23,6 +23,8 @@ pub struct Handle<'j> {
     journal: &'j Journal,
     tx: Arc<Tx>,
     left: Cell<Credits>,
+    /// Credits besides, which are used when none are left.
+    margin: Cell<Credits>,
     /// Whether the handle holds a place in the transaction (not after a failed restart).
     open: bool,
     _held: Held,
@@ -33,12 +35,14 @@ impl<'j> Handle<'j> {
         journal: &'j Journal,
         tx: Arc<Tx>,
         credits: Credits,
+        margin: Credits,
         held: Held,
     ) -> Handle<'j> {
         Handle {
             journal,
             tx,
             left: Cell::new(credits),
+            margin: Cell::new(margin),
             open: true,
             _held: held,
         }
@@ -102,9 +106,9 @@ impl<'j> Handle<'j> {
                 if !state.revokes.is_empty() {
                     state.revokes.remove(&block.nr());
                 }
-                let left = self.left.get();
-                if left > 0 {
-                    self.left.set(left - 1);
+                let from = [&self.left, &self.margin];
+                if let Some(credits) = from.into_iter().find(|c| c.get() > 0) {
+                    credits.set(credits.get() - 1);
                     state.reserved -= 1;
                 }
                 drop(state);
@@ -183,9 +187,11 @@ impl<'j> Handle<'j> {
     /// As [`Journal::begin`]; the handle is then good for nothing but being dropped.
     pub fn restart(&mut self, need: Credits) -> Result<()> {
         self.release();
-        self.tx = self.inner().enter(need)?;
+        let margin = self.inner().margin();
+        self.tx = self.inner().enter(need.saturating_add(margin))?;
         self.open = true;
         self.left.set(need);
+        self.margin.set(margin);
         Ok(())
     }
 
@@ -207,7 +213,8 @@ impl<'j> Handle<'j> {
     /// Gives up the place in the transaction. Afterwards the handle is empty.
     fn release(&mut self) {
         if std::mem::take(&mut self.open) {
-            self.inner().leave(&self.tx, self.left.replace(0));
+            let unused = self.left.replace(0) + self.margin.replace(0);
+            self.inner().leave(&self.tx, unused);
         }
     }
 }

@@ -34,14 +34,16 @@ pub enum Rank {
     Values = 6,
     /// The orphan list.
     Orphan = 7,
+    /// Accounts of quota.
+    Quota = 8,
     /// A block group: bitmaps and counters. Ascending by group.
-    Group = 8,
+    Group = 9,
     /// The superblock's changing fields.
-    Super = 9,
+    Super = 10,
     /// A shard of the inode cache.
-    InodeCache = 10,
+    InodeCache = 11,
     /// Small leaf state of an inode (sync points, dirty map).
-    InodeLeaf = 11,
+    InodeLeaf = 12,
 }
 
 /// A mutex with a rank.

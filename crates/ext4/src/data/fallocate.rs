@@ -56,9 +56,16 @@ impl Fs {
             }
             FallocateMode::PunchHole => true,
         };
-        let promise = match mode {
-            FallocateMode::PunchHole => None,
-            _ => Some(self.reserve(self.space_for(inode, body, &range)?, self.privileged(ctx))?),
+        let (promise, _quota) = match mode {
+            FallocateMode::PunchHole => (None, None),
+            _ => {
+                let (clusters, nodes) = self.space_for(inode, body, &range)?;
+                let blocks = clusters * u64::from(self.ratio());
+                let quota = self.promise(ctx, body.owner(), blocks, 0)?;
+                quota.give(body);
+                let promise = self.reserve(clusters + nodes, self.privileged(ctx))?;
+                (Some(promise), Some(quota))
+            }
         };
         let mut h = self
             .journal
@@ -90,8 +97,8 @@ impl Fs {
         result
     }
 
-    /// Clusters that filling the holes of a range takes, with the nodes that may be needed.
-    fn space_for(&self, inode: &Inode, body: &InodeBody, range: &Range<u64>) -> Result<u64> {
+    /// Clusters that filling the holes of a range takes, and those for nodes that may be needed.
+    fn space_for(&self, inode: &Inode, body: &InodeBody, range: &Range<u64>) -> Result<(u64, u64)> {
         let blocks = self.blocks_of(range);
         let (mut at, mut holes, mut pieces) = (blocks.start, 0u64, 0u64);
         let mut blocks_in_holes = 0;
@@ -106,12 +113,11 @@ impl Fs {
             at = next.map_or(blocks.end, |e| e.logical_end());
         }
         let per_node = u64::from(self.geo.block_size) / 24;
-        Ok(holes
-            + if blocks_in_holes > 0 {
-                self.map_space(body, blocks_in_holes) + pieces / per_node
-            } else {
-                0
-            })
+        let nodes = match blocks_in_holes {
+            0 => 0,
+            n => self.map_space(body, n) + pieces / per_node,
+        };
+        Ok((holes, nodes))
     }
 
     /// Allocates what is not mapped in a range, as unwritten extents.

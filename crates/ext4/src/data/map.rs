@@ -254,7 +254,7 @@ impl Fs {
     }
 
     /// Maps one new block of a directory or symbolic link, near the one before it.
-    pub(super) fn add_meta_block(
+    pub(crate) fn add_meta_block(
         &self,
         h: &Handle<'_>,
         inode: &Inode,

@@ -34,6 +34,8 @@ pub(crate) enum SyncReason {
     Name,
     /// Its extended attributes are in a block of their own, and changed.
     Attributes,
+    /// The volume counts usage, which records do not hold.
+    Quota,
     /// Its data goes through the journal although the preset's does not.
     Journaled,
     /// Too much changed for a record.
@@ -47,10 +49,11 @@ pub(crate) enum SyncReason {
 }
 
 impl SyncReason {
-    const ALL: [(SyncReason, &'static str); 8] = [
+    const ALL: [(SyncReason, &'static str); 9] = [
         (SyncReason::Kind, "kind"),
         (SyncReason::Name, "name"),
         (SyncReason::Attributes, "attributes"),
+        (SyncReason::Quota, "quota"),
         (SyncReason::Journaled, "journaled"),
         (SyncReason::Large, "large"),
         (SyncReason::Full, "full"),
@@ -193,6 +196,9 @@ impl Fs {
             if changes.has_attributes() || (made && body.file_acl() != 0) {
                 return Step::Commit(SyncReason::Attributes);
             }
+        }
+        if self.quotas.get().is_some() {
+            return Step::Commit(SyncReason::Quota);
         }
         let journaled = self.journals_data(&body);
         if journaled && self.opts.data != DataMode::Journal {

@@ -46,6 +46,8 @@ struct Chunk<'a> {
     /// First byte in the file.
     offset: u64,
     bytes: &'a [u8],
+    /// Who writes.
+    ctx: &'a Ctx,
     /// Allowed to use the blocks kept for root.
     privileged: bool,
     /// Clear set-user-id and set-group-id.
@@ -72,7 +74,7 @@ impl Fs {
     /// bits go.
     ///
     /// # Errors
-    /// ENOSPC, EFBIG; EPERM for immutable files, and append-only ones before their end; EIO; EROFS.
+    /// ENOSPC, EDQUOT, EFBIG; EPERM for immutable files, and append-only ones before their end; EIO; EROFS.
     pub fn write(
         &self,
         ctx: &Ctx,
@@ -113,6 +115,7 @@ impl Fs {
                 inode,
                 offset: offset + done as u64,
                 bytes: rest.get(..CHUNK).unwrap_or(rest),
+                ctx,
                 privileged: self.privileged(ctx),
                 kill: kill_suidgid && done == 0,
                 journaled,
@@ -261,12 +264,14 @@ impl Fs {
         } else {
             0
         };
-        let (promised, promise) = match holes {
+        let (promised, promise, _quota) = match holes {
             // What a hole needs in a cluster that the file has, it has; for the map's blocks some are kept.
-            None | Some(0) => (0, None),
-            Some(n) => self
-                .reserve_some(n, nodes, chunk.privileged)
-                .map(|(n, p)| (n, Some(p)))?,
+            None | Some(0) => (0, None, None),
+            Some(n) => {
+                let (n, quota) = self.promise_clusters(chunk.ctx, body, n)?;
+                let (n, promise) = self.reserve_some(n, nodes, chunk.privileged)?;
+                (n, Some(promise), Some(quota))
+            }
         };
         let mut need = credits::WRITE_INODE + lost.as_ref().map_or(0, |l| l.capability.credits());
         if fresh {

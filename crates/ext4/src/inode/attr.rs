@@ -217,6 +217,12 @@ impl Fs {
             } else {
                 Layout::default()
             };
+            let [uid, gid, project] = body.owner();
+            let new = [set.uid.unwrap_or(uid), set.gid.unwrap_or(gid), project];
+            let _quota = match new == body.owner() {
+                true => None,
+                false => Some(self.promise_owner(ctx, inode, body, new)?),
+            };
             let h = self.journal.begin(credits::WRITE_INODE + lost.credits())?;
             self.whole(|| self.xattr_apply(&h, inode, body, &lost))?;
             if let Some(uid) = set.uid {
@@ -246,6 +252,7 @@ impl Fs {
             let mode = u32::from(body.mode()) & !PERMISSIONS | mode & PERMISSIONS;
             let list = self.acl_chmod_plan(ctx, inode, body, mode)?;
             let _room = self.reserve(list.blocks(), self.privileged(ctx))?;
+            let _quota = self.promise_attributes(ctx, body, &list)?;
             let h = self.journal.begin(credits::WRITE_INODE + list.credits())?;
             self.whole(|| {
                 self.xattr_apply(&h, inode, body, &list)?;

@@ -9,6 +9,7 @@ use stetfs_ondisk::ext4::time::Timestamp;
 use crate::error::{FsError, Result};
 use crate::fs::Geometry;
 use crate::inode::orphan::OrphanPlace;
+use crate::quota::Tally;
 use crate::types::{FileType, Ino, ROOT_INO};
 
 /// The on-disk inode, behind the inode's lock. Derefs to the typed view of its bytes, in-inode
@@ -22,6 +23,8 @@ pub(crate) struct InodeBody {
     huge_file: bool,
     /// The volume has values in inodes of their own, which count in `i_blocks` of those who refer to them.
     values: bool,
+    /// What quota knows of it.
+    pub(crate) tally: Tally,
     /// Where the orphan mechanism remembers this inode.
     pub(crate) orphan: Option<OrphanPlace>,
 }
@@ -40,16 +43,19 @@ impl DerefMut for InodeBody {
 }
 
 impl InodeBody {
-    /// A body from the bytes of an inode table slot (`Geometry::inode_size` of them).
+    /// A body from the bytes of an inode table slot (`Geometry::inode_size` of them), which is taken to be counted as it is.
     pub(crate) fn new(raw: Box<[u8]>, geo: &Geometry) -> Result<InodeBody> {
-        Ok(InodeBody {
+        let mut body = InodeBody {
             view: InodeView::new(raw)?,
             block_size: geo.block_size,
             cluster_size: geo.cluster_size(),
             huge_file: geo.huge_file(),
             values: geo.incompat.contains(Incompat::EA_INODE),
+            tally: Tally::default(),
             orphan: None,
-        })
+        };
+        body.tally.counted = body.usage();
+        Ok(body)
     }
 
     /// The type; `None` if the mode holds none that exists.

@@ -9,14 +9,25 @@ use super::body::InodeBody;
 use super::{Inode, SyncPoints};
 use crate::error::Result;
 use crate::fs::Fs;
+use crate::quota::{Promise, Usage};
 use crate::types::{Ctx, FileType, Ino};
+
+/// What kind of inode is made.
+pub(crate) struct NewFile<'a> {
+    /// Type and permissions.
+    pub(crate) mode: u32,
+    /// Device number of a device node.
+    pub(crate) rdev: u64,
+    /// It gets this number, which must be free, and is as these bytes of an inode say.
+    pub(crate) again: Option<(Ino, &'a [u8])>,
+    /// Covers the inode, and the blocks that it has from the start.
+    pub(crate) promise: &'a Promise<'a>,
+}
 
 impl Fs {
     /// A new inode: allocated, initialised, in the inode table and in the cache, with the links it
     /// will have (a directory 2, others 1), but no name yet. The caller holds the parent's lock.
     /// `credits::NEW_INODE`.
-    ///
-    /// With `again` it gets this number, which must be free, and is as these bytes of an inode say.
     ///
     /// If the operation fails later, [`abandon_inode`](Self::abandon_inode) undoes it.
     ///
@@ -27,12 +38,11 @@ impl Fs {
         h: &Handle<'_>,
         (parent, parent_body): (&Inode, &InodeBody),
         ctx: &Ctx,
-        mode: u32,
-        rdev: u64,
-        again: Option<(Ino, &[u8])>,
+        new: &NewFile<'_>,
     ) -> Result<Arc<Inode>> {
+        let NewFile { mode, rdev, .. } = *new;
         let is_dir = FileType::from_mode(mode) == Some(FileType::Directory);
-        let (ino, body) = match again {
+        let (ino, mut body) = match new.again {
             Some((ino, raw)) => {
                 self.take_claimed_inode(h, ino, is_dir)?;
                 (ino, self.body_again(raw, is_dir)?)
@@ -45,6 +55,7 @@ impl Fs {
                 )
             }
         };
+        new.promise.give(&mut body);
         self.store_new(h, ino, body)
     }
 
@@ -83,7 +94,11 @@ impl Fs {
     }
 
     /// Puts a new inode into the inode table and into the cache.
-    fn store_new(&self, h: &Handle<'_>, ino: Ino, body: InodeBody) -> Result<Arc<Inode>> {
+    fn store_new(&self, h: &Handle<'_>, ino: Ino, mut body: InodeBody) -> Result<Arc<Inode>> {
+        body.tally.counted = Usage {
+            owner: body.owner(),
+            ..Usage::default()
+        };
         let is_dir = body.is_dir();
         // Without this transaction the data of a new file cannot be read back.
         let sync = SyncPoints {
@@ -103,6 +118,16 @@ impl Fs {
         Ok(inode)
     }
 
+    /// The group of a new inode in this directory.
+    pub(crate) fn group_in(&self, ctx: &Ctx, dir: &InodeBody) -> u32 {
+        let setgid = u32::from(dir.mode()) & libc::S_ISGID != 0;
+        if setgid || self.sb.bsd_groups() {
+            dir.gid()
+        } else {
+            ctx.gid
+        }
+    }
+
     fn new_body(
         &self,
         parent: &InodeBody,
@@ -114,13 +139,7 @@ impl Fs {
         let kind = FileType::from_mode(mode);
         let is_dir = kind == Some(FileType::Directory);
         let mut mode = mode as u16;
-        let setgid = u32::from(parent.mode()) & libc::S_ISGID != 0;
-        let gid = if setgid || self.sb.bsd_groups() {
-            parent.gid()
-        } else {
-            ctx.gid
-        };
-        if setgid && is_dir {
+        if u32::from(parent.mode()) & libc::S_ISGID != 0 && is_dir {
             mode |= libc::S_ISGID as u16;
         }
         let mut view =
@@ -128,12 +147,12 @@ impl Fs {
         view.init(&NewInode {
             mode,
             uid: ctx.uid,
-            gid,
+            gid: self.group_in(ctx, parent),
             links: if is_dir { 2 } else { 1 },
             flags: parent.flags().inherited_by(mode),
             generation,
             now: self.now(),
-            project: 0,
+            project: self.project_in(parent),
             extra_isize: self.geo.want_extra_isize,
         });
         let mut body = InodeBody::new(view.into_inner(), &self.geo)?;

@@ -71,6 +71,7 @@ impl Fs {
         self.orphan_del(h, inode, body)?;
         body.set_size(0);
         body.set_links(0);
+        body.tally.gone = true;
         body.set_dtime(u32::try_from(self.now().sec).unwrap_or(u32::MAX));
         self.store_inode(h, inode, body)?;
         self.free_inode(h, inode.ino, is_dir)

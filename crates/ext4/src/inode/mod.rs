@@ -26,6 +26,7 @@ pub(crate) use attr::without_suidgid;
 pub(crate) use body::{InodeBody, is_ordinary};
 pub(crate) use cache::InodeCache;
 pub(crate) use changes::{Before, Changes, Naming};
+pub(crate) use create::NewFile;
 pub use open::OpenInode;
 pub(crate) use orphan::{OrphanFile, OrphanPlace, Orphans};
 

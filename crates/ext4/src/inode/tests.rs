@@ -9,7 +9,7 @@ use stetfs_testkit::Mkfs;
 use super::{Inode, OrphanPlace};
 use crate::fs::Fs;
 use crate::space::credits;
-use crate::testing::{ROOT, fsck, mkfs, open};
+use crate::testing::{ROOT, fsck, mkfs, new_file, open};
 use crate::types::{Ctx, ROOT_INO, SetAttr, TimeSet};
 
 fn nameless(fs: &Fs, mode: u32) -> Arc<Inode> {
@@ -19,9 +19,7 @@ fn nameless(fs: &Fs, mode: u32) -> Arc<Inode> {
         .journal
         .begin(credits::NEW_INODE + credits::ORPHAN)
         .unwrap();
-    let inode = fs
-        .new_inode(&h, (&root, &body), &ROOT, mode, 0, None)
-        .unwrap();
+    let inode = new_file(fs, &h, (&root, &body), mode).unwrap();
     fs.abandon_inode(&h, &inode, &mut inode.lock_new()).unwrap();
     inode
 }
@@ -163,9 +161,7 @@ fn the_cache_is_bounded_and_loses_nothing() {
     for i in 0..40_000u32 {
         let body = root.body.write();
         let h = fs.journal.begin(credits::NEW_INODE + 1).unwrap();
-        let inode = fs
-            .new_inode(&h, (&root, &body), &ROOT, libc::S_IFREG | 0o600, 0, None)
-            .unwrap();
+        let inode = new_file(&fs, &h, (&root, &body), libc::S_IFREG | 0o600).unwrap();
         let mut body = inode.lock_new();
         body.set_uid(i);
         fs.write_inode(&h, &inode, &mut body).unwrap();

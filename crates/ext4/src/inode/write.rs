@@ -77,6 +77,7 @@ impl Fs {
         body.update_checksum(inode.ino, &self.geo.checksums);
         self.change_slot(h, inode.ino, |slot| slot.copy_from_slice(body.bytes()))?;
         drop(list);
+        self.count_usage(h, inode, body)?;
         self.no_longer_lazy(inode);
         inode.unlinked.store(body.links() == 0, Ordering::Release);
         inode.sync.lock().meta.merge(&h.point());

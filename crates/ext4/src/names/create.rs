@@ -12,7 +12,7 @@ use super::insert_credits;
 use crate::data::credits::{APPEND_DIR_BLOCK, SYMLINK_BODY, append_dir_space};
 use crate::error::Result;
 use crate::fs::Fs;
-use crate::inode::{Inode, InodeBody};
+use crate::inode::{Inode, InodeBody, NewFile};
 use crate::space::credits::{NEW_INODE, ORPHAN, WRITE_INODE};
 use crate::types::{Attr, Ctx, Ino, OpenRef};
 use crate::xattr::Inherited;
@@ -194,11 +194,24 @@ impl Fs {
         let room =
             append_dir_space(plan.new_blocks) + inherited.blocks() + u64::from(new.needs_block());
         let _room = self.reserve(room, self.privileged(ctx))?;
+        let grows = self.promise_dir(ctx, &mut dir_body, plan.new_blocks)?;
+        let blocks = inherited.blocks() + u64::from(new.needs_block());
+        let promise = self.promise(
+            ctx,
+            self.owner_in(ctx, &dir_body),
+            blocks * u64::from(self.ratio()),
+            1 + inherited.values(),
+        )?;
         let h = self
             .journal
             .begin(make_credits(&plan, new) + inherited.credits())?;
-        let mode = inherited.mode;
-        let inode = self.new_inode(&h, (&dir, &dir_body), ctx, mode, new.rdev, new.again)?;
+        let file = NewFile {
+            mode: inherited.mode,
+            rdev: new.rdev,
+            again: new.again,
+            promise: &promise,
+        };
+        let inode = self.new_inode(&h, (&dir, &dir_body), ctx, &file)?;
         let mut body = inode.lock_new();
         let made = self
             .fill(&h, &inode, &mut body, &dir, new, &inherited)
@@ -227,6 +240,7 @@ impl Fs {
         self.count_lookup(inode.ino);
         drop(body);
         drop(h);
+        drop((promise, grows));
         drop(dir_body);
         self.settle(&dir)
             .inspect_err(|_| self.forget(inode.ino, 1))?;

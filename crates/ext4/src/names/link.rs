@@ -12,6 +12,7 @@ use crate::data::credits::append_dir_space;
 use crate::error::Result;
 use crate::fs::Fs;
 use crate::inode::Changes;
+use crate::quota::check_project;
 use crate::space::credits::{ORPHAN, WRITE_INODE};
 use crate::types::{Attr, Ctx, Ino};
 
@@ -19,7 +20,7 @@ impl Fs {
     /// Gives `ino` another name. It counts one more lookup.
     ///
     /// # Errors
-    /// EEXIST, EPERM (a directory; something immutable), EMLINK above 65000 links, ENOENT when the
+    /// EEXIST, EXDEV (a directory with another project), EPERM (a directory; something immutable), EMLINK above 65000 links, ENOENT when the
     /// last link is gone (and it was not made by [`tmpfile`](Self::tmpfile)), ENOSPC, EROFS.
     pub fn link(&self, ctx: &Ctx, ino: Ino, new_parent: Ino, new_name: &[u8]) -> Result<Attr> {
         check_name(new_name)?;
@@ -40,8 +41,10 @@ impl Fs {
             LINK_MAX.. => return errno(libc::EMLINK),
             _ => may_unname(&body)?,
         }
+        check_project(&dir_body, &body)?;
         let plan = self.dir_plan(&dir, &dir_body, new_name)?;
         let _room = self.reserve(append_dir_space(plan.new_blocks), self.privileged(ctx))?;
+        let _grows = self.promise_dir(ctx, &mut dir_body, plan.new_blocks)?;
         let h = self
             .journal
             .begin(insert_credits(&plan) + 2 * WRITE_INODE + ORPHAN)?;

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use super::checks::may_add;
 use crate::error::Result;
 use crate::fs::Fs;
+use crate::inode::NewFile;
 use crate::space::credits::{NEW_INODE, ORPHAN, WRITE_INODE};
 use crate::types::{Attr, Ctx, Ino, OpenRef};
 
@@ -32,10 +33,19 @@ impl Fs {
             may_add(&dir_body)?;
             let inherited = self.inherit_acl(&dir, &dir_body, mode, umask)?;
             let _room = self.reserve(inherited.blocks(), self.privileged(ctx))?;
+            let blocks = inherited.blocks() * u64::from(self.ratio());
+            let owner = self.owner_in(ctx, &dir_body);
+            let promise = self.promise(ctx, owner, blocks, 1 + inherited.values())?;
             let h = self
                 .journal
                 .begin(NEW_INODE + inherited.credits() + 2 * WRITE_INODE + ORPHAN)?;
-            let inode = self.new_inode(&h, (&dir, &dir_body), ctx, inherited.mode, 0, None)?;
+            let file = NewFile {
+                mode: inherited.mode,
+                rdev: 0,
+                again: None,
+                promise: &promise,
+            };
+            let inode = self.new_inode(&h, (&dir, &dir_body), ctx, &file)?;
             let mut body = inode.lock_new();
             let filled = self.set_inherited(&h, &inode, &mut body, &inherited);
             // Without links it is an orphan: a crash deletes it.

@@ -9,7 +9,7 @@ use super::{AllocFor, BlockRun, Freed, credits};
 use crate::error::FsError;
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody, SyncPoints};
-use crate::testing::{ROOT, flavours, fsck, mkfs, open};
+use crate::testing::{ROOT, flavours, fsck, mkfs, new_file, open};
 use crate::types::{Ino, ROOT_INO};
 
 /// An inode that exists in memory only: an owner for blocks.
@@ -370,7 +370,7 @@ fn inodes_agree_with_e2fsck() {
                 .journal
                 .begin(credits::NEW_INODE + credits::ORPHAN)
                 .unwrap();
-            match fs.new_inode(&h, (&root, &body), &ROOT, mode | 0o644, 0, None) {
+            match new_file(&fs, &h, (&root, &body), mode | 0o644) {
                 Ok(inode) => {
                     assert!(made.iter().all(|i| i.ino != inode.ino), "{name}");
                     fs.abandon_inode(&h, &inode, &mut inode.lock_new()).unwrap();

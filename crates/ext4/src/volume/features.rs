@@ -26,6 +26,8 @@ const RO_COMPAT: RoCompat = RoCompat::SPARSE_SUPER
     .union(RoCompat::DIR_NLINK)
     .union(RoCompat::BIGALLOC)
     .union(RoCompat::EXTRA_ISIZE)
+    .union(RoCompat::QUOTA)
+    .union(RoCompat::PROJECT)
     .union(RoCompat::METADATA_CSUM)
     .union(RoCompat::ORPHAN_PRESENT);
 
@@ -38,7 +40,6 @@ const BLOCK_MAX: u32 = 32 << 10;
 /// Why a feature that could be kept right is not.
 fn reason(name: &str) -> &'static str {
     match name {
-        "quota" | "project" => " (usage would have to be accounted)",
         "encrypt" => " (names and content are written with keys only)",
         "casefold" => " (names would have to be compared by Unicode's rules)",
         "verity" => " (files are sealed against changes)",

@@ -1,7 +1,7 @@
 //! Opening a volume.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use stetfs_block::BlockDevice;
@@ -105,6 +105,7 @@ impl Parts {
             sb: state,
             inodes: InodeCache::default(),
             values: crate::xattr::Values::default(),
+            quotas: OnceLock::new(),
             recovered,
             orphans: self.orphans,
             rename_lock: Mutex::new(Rank::Rename, ()),
@@ -170,6 +171,9 @@ impl Fs {
             let (found, report, now) = recover(found, &device, sb, &opts, progress)?;
             (log, recovered, sb) = (Some(found), report, now);
         }
+        if !opts.read_only {
+            check_quotas(&device, &sb, log.as_ref(), &opts)?;
+        }
         let journal_errno = log.as_ref().map_or(0, VolumeLog::errno);
         let parts = Parts::read(device, &sb, log.as_ref(), &opts)?;
         let cache = parts.cache.clone();
@@ -185,6 +189,7 @@ impl Fs {
             if let Some(claim) = &fs.sb.claim {
                 claim.keep(fs.me.clone())?;
             }
+            fs.load_quotas(&sb)?;
             fs.mark_mounted(journal_errno)?;
             fs.work_off_orphans(found_orphans)?;
         }
@@ -238,6 +243,29 @@ impl Fs {
             nsec: u32::try_from(t.tv_nsec).unwrap_or(0),
         }
     }
+}
+
+/// Reads the quota files of a volume that is to be written, so that damaged ones are found before anything changes.
+fn check_quotas(
+    device: &Arc<dyn BlockDevice>,
+    sb: &Superblock,
+    log: Option<&VolumeLog>,
+    opts: &FsOptions,
+) -> Result<()> {
+    if !sb.ro_compat().contains(RoCompat::QUOTA) {
+        return Ok(());
+    }
+    let opts = FsOptions {
+        read_only: true,
+        cache_bytes: opts.cache_bytes,
+        ..FsOptions::default()
+    };
+    let parts = Parts::read(Arc::clone(device), sb, log, &opts)?;
+    let journal = Journal::read_only(parts.cache.clone())?;
+    let (fs, _) = parts.assemble(journal, opts, None, None)?;
+    fs.quota().map(drop).inspect_err(|e| {
+        tracing::error!("quota files: {e}; the volume can be opened read-only");
+    })
 }
 
 pub(super) fn check_size(layout: &Layout, device: &dyn BlockDevice) -> Result<()> {

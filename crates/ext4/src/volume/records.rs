@@ -67,6 +67,7 @@ pub(super) fn apply(
     let journal = resume(log, &parts, recovery, &opts)?;
     let (fs, orphans) = parts.assemble(journal, opts, None, None)?;
     fs.attach();
+    fs.load_quotas(sb)?;
     let mut records: Vec<(&LoggedRecord, FileRecord)> = Vec::new();
     for logged in &recovery.records {
         let decoded = FileRecord::decode(&logged.body).map_err(FsError::from);
@@ -214,6 +215,7 @@ impl Fs {
         }
         new.set_flags(flags);
         new.orphan = old.orphan;
+        new.tally = old.tally.clone();
         Ok(new)
     }
 

@@ -127,7 +127,7 @@ impl SuperState {
     }
 
     /// The superblock as it is in memory.
-    pub(super) fn current(&self) -> Result<Superblock> {
+    pub(crate) fn current(&self) -> Result<Superblock> {
         let page = self.block.peek();
         let bytes = page
             .as_deref()

@@ -30,6 +30,11 @@ impl Inherited {
         }
     }
 
+    /// Values in inodes of their own.
+    pub(crate) fn values(&self) -> u64 {
+        self.layout.values()
+    }
+
     /// Blocks to reserve.
     pub(crate) fn blocks(&self) -> u64 {
         self.layout.blocks()

@@ -198,6 +198,7 @@ impl Fs {
         mode: Option<u32>,
     ) -> Result<()> {
         let _room = self.reserve(layout.blocks(), self.privileged(ctx))?;
+        let _quota = self.promise_attributes(ctx, body, layout)?;
         let h = self.journal.begin(layout.credits() + WRITE_INODE)?;
         self.whole(|| {
             self.xattr_apply(&h, inode, body, layout)?;

@@ -10,9 +10,10 @@ use stetfs_ondisk::ext4::xattr::{self, Attr, Attrs, BlockHeader, Value};
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Changes, Inode, InodeBody};
+use crate::quota::Promise;
 use crate::space::credits::{ALLOC_BLOCKS, FREE_BLOCKS, WRITE_INODE};
 use crate::space::{AllocFor, BlockRun, Freed};
-use crate::types::BlockNr;
+use crate::types::{BlockNr, Ctx};
 use crate::verified;
 
 use super::value::{NewValue, REFERENCE, ValueRef};
@@ -69,6 +70,11 @@ impl Layout {
             true => 0,
             false => PLACES + references as Credits * REFERENCE,
         }
+    }
+
+    /// New values in inodes of their own.
+    pub(crate) fn values(&self) -> u64 {
+        self.added.len() as u64
     }
 
     /// Blocks that may have to be allocated.
@@ -291,6 +297,31 @@ impl Fs {
         Ok(block)
     }
 
+    /// Promises the owner's quota what [`xattr_apply`](Self::xattr_apply) takes.
+    ///
+    /// # Errors
+    /// EDQUOT.
+    pub(crate) fn promise_attributes(
+        &self,
+        ctx: &Ctx,
+        body: &mut InodeBody,
+        layout: &Layout,
+    ) -> Result<Promise<'_>> {
+        let block = match body.file_acl() {
+            0 => layout.blocks() * u64::from(self.ratio()),
+            _ => 0,
+        };
+        let new: i64 = layout
+            .added
+            .iter()
+            .map(|v| self.value_charge(v.size()))
+            .sum();
+        let blocks = block + u64::try_from(new).unwrap_or(0);
+        let promise = self.promise(ctx, body.owner(), blocks, layout.values())?;
+        promise.give(body);
+        Ok(promise)
+    }
+
     /// Carries out a change of attributes. The caller writes the inode.
     /// [`Layout::credits`], and [`Layout::blocks`] reserved.
     pub(crate) fn xattr_apply(
@@ -328,6 +359,8 @@ impl Fs {
         }
         charge -= self.values_charge(&layout.left_inode) + self.values_charge(&layout.left_block);
         body.add_blocks(charge)?;
+        let gone = layout.left_inode.len() + layout.left_block.len();
+        body.tally.values += layout.added.len() as i64 - gone as i64;
         drop(values);
         let Some(new) = &layout.area else {
             return Ok(());
@@ -431,7 +464,9 @@ impl Fs {
                     continue;
                 }
                 // What is left belongs to those who share the block.
-                body.add_blocks(-self.values_charge(&ValueRef::all(&stored.all()?)))?;
+                let values = ValueRef::all(&stored.all()?);
+                body.add_blocks(-self.values_charge(&values))?;
+                body.tally.values -= values.len() as i64;
             }
             self.xattr_leave(h, body)?;
             return self.store_inode(h, inode, body);

@@ -296,6 +296,15 @@ impl Fs {
         }
     }
 
+    /// To how many values in inodes of their own the attributes of an inode refer.
+    pub(crate) fn count_values(&self, inode: &Inode, body: &InodeBody) -> Result<i64> {
+        if !self.has_values() {
+            return Ok(0);
+        }
+        let stored = self.xattr_load(inode, body)?;
+        Ok(ValueRef::all(&stored.all()?).len() as i64)
+    }
+
     /// Whether entries in the inode itself refer to values in other inodes.
     pub(crate) fn holds_values(&self, body: &InodeBody) -> bool {
         self.has_values()

@@ -40,6 +40,11 @@ impl Inner {
         )
     }
 
+    /// See [`Journal::set_margin`](super::Journal::set_margin).
+    pub(crate) fn margin(&self) -> Credits {
+        self.margin.load(Ordering::Acquire)
+    }
+
     /// Whether `more` credits fit into a running transaction: into its bound, and into the log.
     pub(crate) fn fits(&self, tx: &Tx, state: &TxState, more: Credits) -> bool {
         let total = state.blocks.len() as u64 + state.reserved + u64::from(more);

@@ -18,7 +18,7 @@ pub use flush::FlushMark;
 use flush::SharedFlush;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -136,6 +136,8 @@ pub(crate) struct Inner {
     pub config: JournalConfig,
     /// `commit=` may change at a remount.
     pub commit_millis: AtomicU64,
+    /// Credits of every handle on top of what it asks for.
+    pub margin: AtomicU32,
     pub slots: Vec<Slot>,
     /// The one order of commits (architecture, decision 2).
     pub stamp: AtomicU64,
@@ -217,6 +219,7 @@ impl Journal {
         let inner = Arc::new(Inner {
             device,
             cache,
+            margin: AtomicU32::new(0),
             commit_millis: AtomicU64::new(u64::from(config.commit_secs.max(1)) * 1000),
             slots,
             stamp: AtomicU64::new(config.first_stamp),
@@ -301,13 +304,20 @@ impl Journal {
     /// `TooLarge` if no transaction can hold so much; `Aborted` once the journal stopped.
     pub fn begin(&self, need: Credits) -> Result<Handle<'_>> {
         let held = stetfs_sync::hold(stetfs_sync::Rank::Handle, false);
-        let tx = self.inner.enter(need)?;
-        Ok(Handle::new(self, tx, need, held))
+        let margin = self.inner.margin();
+        let tx = self.inner.enter(need.saturating_add(margin))?;
+        Ok(Handle::new(self, tx, need, margin, held))
     }
 
     /// The most credits one handle can have, in blocks.
     pub fn max_credits(&self) -> Credits {
-        self.inner.max_tx(0) as Credits
+        (self.inner.max_tx(0) as Credits).saturating_sub(self.inner.margin())
+    }
+
+    /// From now on every handle may change `margin` blocks more than it asks for, which its
+    /// [`Handle::credits_left`] does not show: for what each of them does besides.
+    pub fn set_margin(&self, margin: Credits) {
+        self.inner.margin.store(margin, Ordering::Release);
     }
 
     /// Commits up to a point; durable on return.

@@ -13,6 +13,7 @@ pub mod htree;
 pub mod inode;
 pub mod mmp;
 pub mod orphan_file;
+pub mod quota;
 pub mod superblock;
 pub mod time;
 pub mod xattr;

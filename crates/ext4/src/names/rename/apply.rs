@@ -9,10 +9,11 @@ use super::{Dirs, Move};
 use crate::data::credits::append_dir_space;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
-use crate::inode::{Changes, Inode, InodeBody};
+use crate::inode::{Changes, Inode, InodeBody, NewFile};
 use crate::names::checks::errno;
 use crate::names::dir::{NewEntry, Plan};
 use crate::names::insert_credits;
+use crate::quota::check_project;
 use crate::space::credits::{NEW_INODE, ORPHAN, WRITE_INODE};
 use crate::types::{Ctx, Ino};
 
@@ -36,6 +37,7 @@ impl Fs {
         whiteout: bool,
     ) -> Result<Option<Arc<Inode>>> {
         let changes_parent = m.source.body.is_dir() && !m.dirs.same();
+        check_project(m.dirs.new_body(), &m.source.body)?;
         match &m.target {
             Some(target) => match (m.source.body.is_dir(), target.body.is_dir()) {
                 (true, false) => return errno(libc::ENOTDIR),
@@ -57,18 +59,25 @@ impl Fs {
         };
         let room = plan.as_ref().map_or(0, |p| append_dir_space(p.new_blocks));
         let _room = self.reserve(room, self.privileged(ctx))?;
+        let new_blocks = plan.as_ref().map_or(0, |p| p.new_blocks);
+        let _grows = self.promise_dir(ctx, m.dirs.new_body_mut(), new_blocks)?;
+        let owner = self.owner_in(ctx, &m.dirs.old_body);
+        let promise = match whiteout {
+            true => Some(self.promise(ctx, owner, 0, 1)?),
+            false => None,
+        };
         let h = self.journal.begin(move_credits(plan.as_ref(), whiteout))?;
-        let white = if whiteout {
-            Some(self.new_inode(
-                &h,
-                (m.dirs.old, &m.dirs.old_body),
-                ctx,
-                libc::S_IFCHR,
-                0,
-                None,
-            )?)
-        } else {
-            None
+        let white = match &promise {
+            Some(promise) => {
+                let file = NewFile {
+                    mode: libc::S_IFCHR,
+                    rdev: 0,
+                    again: None,
+                    promise,
+                };
+                Some(self.new_inode(&h, (m.dirs.old, &m.dirs.old_body), ctx, &file)?)
+            }
+            None => None,
         };
         let entries_move = plan.as_ref().is_some_and(|p| p.new_blocks > 0);
         if let Some(plan) = plan {
@@ -153,6 +162,8 @@ impl Fs {
         else {
             return errno(libc::ENOENT);
         };
+        check_project(dirs.new_body(), &a.body)?;
+        check_project(&dirs.old_body, &b.body)?;
         let (a_dir, b_dir) = (a.body.is_dir(), b.body.is_dir());
         let crosses = !dirs.same();
         if crosses {

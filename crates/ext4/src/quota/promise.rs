@@ -1,0 +1,258 @@
+//! Limits: an operation is promised what it may take before it begins, or learns of EDQUOT.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use stetfs_ondisk::ext4::quota::Entry;
+
+use super::usage::Owner;
+use super::{Account, Accounts, KINDS, Quotas};
+use crate::error::{FsError, Result};
+use crate::fs::Fs;
+use crate::inode::InodeBody;
+use crate::types::Ctx;
+
+/// Bytes of the unit of limits of space.
+pub(super) const UNIT: u64 = 1024;
+
+/// What an operation may still take. It is counted as used by others meanwhile.
+#[derive(Debug)]
+pub(crate) struct Held {
+    ids: [Option<u32>; KINDS],
+    space: AtomicU64,
+    inodes: AtomicU64,
+}
+
+impl Held {
+    /// Whether it is a promise of this id.
+    pub(super) fn covers(&self, kind: usize, id: u32) -> bool {
+        self.ids.get(kind) == Some(&Some(id))
+    }
+
+    /// How much of it is taken by what is counted now.
+    pub(super) fn part(&self, space: i64, inodes: i64) -> (u64, u64) {
+        let of = |left: &AtomicU64, n: i64| {
+            u64::try_from(n)
+                .unwrap_or(0)
+                .min(left.load(Ordering::Relaxed))
+        };
+        (of(&self.space, space), of(&self.inodes, inodes))
+    }
+
+    /// That was taken, of every id. The accounts are locked, or nobody else has the promise.
+    pub(super) fn took(&self, (space, inodes): (u64, u64)) {
+        self.space.fetch_sub(space, Ordering::Relaxed);
+        self.inodes.fetch_sub(inodes, Ordering::Relaxed);
+    }
+}
+
+/// A promise; what is left of it ends when it is dropped.
+#[must_use]
+pub(crate) struct Promise<'a> {
+    /// `None`: the volume has no quota.
+    held: Option<(&'a Quotas, Arc<Held>)>,
+}
+
+impl Promise<'_> {
+    /// Promises nothing, to nobody.
+    #[cfg(test)]
+    pub(crate) fn nothing() -> Promise<'static> {
+        Promise { held: None }
+    }
+
+    /// Lets what is counted of this inode be taken from it.
+    pub(crate) fn give(&self, body: &mut InodeBody) {
+        body.tally.promise = self.held.as_ref().map(|(_, held)| held.clone());
+    }
+}
+
+impl Drop for Promise<'_> {
+    fn drop(&mut self) {
+        let Some((quotas, held)) = &self.held else {
+            return;
+        };
+        let mut all = quotas.accounts.lock();
+        let left = held.part(i64::MAX, i64::MAX);
+        for (accounts, id) in all.iter_mut().zip(held.ids) {
+            if let Some(account) = id.and_then(|id| accounts.by_id.get_mut(&id)) {
+                account.promised_space = account.promised_space.saturating_sub(left.0);
+                account.promised_inodes = account.promised_inodes.saturating_sub(left.1);
+            }
+        }
+        held.took(left);
+    }
+}
+
+/// What is left below a hard limit, and below a soft one whose grace time is over.
+fn room(used: u64, hard: u64, soft: u64, time: u64, now: u64) -> u64 {
+    let below = |limit: u64| match limit {
+        0 => u64::MAX,
+        limit => limit.saturating_sub(used),
+    };
+    let soft = if time != 0 && now >= time { soft } else { 0 };
+    below(hard).min(below(soft))
+}
+
+impl Account {
+    /// Bytes and inodes that may be taken.
+    fn room(&self, now: u64) -> (u64, u64) {
+        let Entry {
+            limits: l,
+            space_time,
+            inode_time,
+            ..
+        } = self.entry;
+        let space = self.entry.space.saturating_add(self.promised_space);
+        let inodes = self.entry.inodes.saturating_add(self.promised_inodes);
+        let bytes = |limit: u64| limit.saturating_mul(UNIT);
+        (
+            room(
+                space,
+                bytes(l.space_hard),
+                bytes(l.space_soft),
+                space_time,
+                now,
+            ),
+            room(inodes, l.inodes_hard, l.inodes_soft, inode_time, now),
+        )
+    }
+}
+
+/// What all of these accounts have room for.
+fn least_room(all: &[Accounts; KINDS], ids: &[Option<u32>; KINDS], now: u64) -> (u64, u64) {
+    let accounts = all
+        .iter()
+        .zip(ids)
+        .filter_map(|(accounts, id)| accounts.by_id.get(id.as_ref()?));
+    accounts.fold((u64::MAX, u64::MAX), |least, account| {
+        let room = account.room(now);
+        (least.0.min(room.0), least.1.min(room.1))
+    })
+}
+
+impl Fs {
+    /// Promises `blocks` blocks and `inodes` inodes to whom an inode belongs, or will, and opens the accounts that it needs
+    /// (Q3). Root may go above the limits. No handle may be open; locks of inodes may be held.
+    ///
+    /// # Errors
+    /// EDQUOT; ENOSPC when there is no room for a new account.
+    pub(crate) fn promise(
+        &self,
+        ctx: &Ctx,
+        owner: Owner,
+        blocks: u64,
+        inodes: u64,
+    ) -> Result<Promise<'_>> {
+        self.promise_some(ctx, owner.map(Some), blocks..=blocks, inodes)
+            .map(|(_, promise)| promise)
+    }
+
+    /// [`promise`](Self::promise) of as many blocks as there is room for, but no fewer than the range begins with. Says how
+    /// many. Ids that are `None` do not count.
+    pub(crate) fn promise_some(
+        &self,
+        ctx: &Ctx,
+        ids: [Option<u32>; KINDS],
+        blocks: std::ops::RangeInclusive<u64>,
+        inodes: u64,
+    ) -> Result<(u64, Promise<'_>)> {
+        let (least, most) = blocks.into_inner();
+        let Some(quotas) = self.quotas.get() else {
+            return Ok((most, Promise { held: None }));
+        };
+        self.open_accounts(quotas, &ids)?;
+        let size = u64::from(self.geo.block_size);
+        let mut all = quotas.accounts.lock();
+        let mut blocks = most;
+        if ctx.uid != 0 {
+            let room = least_room(&all, &ids, self.seconds());
+            blocks = most.min(room.0 / size);
+            // What takes nothing is refused to nobody.
+            if blocks < least || inodes > room.1 {
+                return Err(FsError::Errno(libc::EDQUOT));
+            }
+        }
+        let space = blocks.saturating_mul(size);
+        for (accounts, id) in all.iter_mut().zip(ids) {
+            if let Some(account) = id.and_then(|id| accounts.by_id.get_mut(&id)) {
+                account.promised_space = account.promised_space.saturating_add(space);
+                account.promised_inodes = account.promised_inodes.saturating_add(inodes);
+            }
+        }
+        let held = Arc::new(Held {
+            ids,
+            space: space.into(),
+            inodes: inodes.into(),
+        });
+        let held = Some((quotas, held));
+        Ok((blocks, Promise { held }))
+    }
+
+    /// Promises the owner of a file up to `most` clusters, but one at least. Blocks of the map are not asked for.
+    ///
+    /// # Errors
+    /// EDQUOT.
+    pub(crate) fn promise_clusters(
+        &self,
+        ctx: &Ctx,
+        body: &mut InodeBody,
+        most: u64,
+    ) -> Result<(u64, Promise<'_>)> {
+        let ratio = u64::from(self.ratio());
+        let blocks = ratio..=most.saturating_mul(ratio);
+        let (blocks, promise) = self.promise_some(ctx, body.owner().map(Some), blocks, 0)?;
+        promise.give(body);
+        Ok((blocks / ratio, promise))
+    }
+
+    /// Promises the owner of a directory `blocks` clusters for names.
+    ///
+    /// # Errors
+    /// EDQUOT.
+    pub(crate) fn promise_dir(
+        &self,
+        ctx: &Ctx,
+        dir: &mut InodeBody,
+        clusters: u32,
+    ) -> Result<Option<Promise<'_>>> {
+        if clusters == 0 {
+            return Ok(None);
+        }
+        let blocks = u64::from(clusters) * u64::from(self.ratio());
+        let promise = self.promise(ctx, dir.owner(), blocks, 0)?;
+        promise.give(dir);
+        Ok(Some(promise))
+    }
+
+    /// Promises the new owner of an inode all that it uses, which counts its values (`Usage::inodes`). The caller holds
+    /// its lock, and changes owner and inode in one handle.
+    ///
+    /// # Errors
+    /// EDQUOT; ENOSPC when there is no room for a new account.
+    pub(crate) fn promise_owner(
+        &self,
+        ctx: &Ctx,
+        inode: &crate::inode::Inode,
+        body: &mut InodeBody,
+        new: Owner,
+    ) -> Result<Promise<'_>> {
+        if self.quotas.get().is_none() {
+            return Ok(Promise { held: None });
+        }
+        let values = self.count_values(inode, body)?;
+        let tally = &mut body.tally;
+        tally.counted.inodes += values - tally.values;
+        tally.values = values;
+        let used = body.usage();
+        let old = used.owner;
+        let mut ids = new.map(Some);
+        for (id, old) in ids.iter_mut().zip(old) {
+            *id = id.filter(|id| *id != old);
+        }
+        let blocks = u64::try_from(used.space).unwrap_or(0) / u64::from(self.geo.block_size);
+        let inodes = u64::try_from(used.inodes).unwrap_or(0);
+        let (_, promise) = self.promise_some(ctx, ids, blocks..=blocks, inodes)?;
+        promise.give(body);
+        Ok(promise)
+    }
+}

@@ -1,0 +1,78 @@
+//! Showing usage and limits, and setting limits.
+
+use stetfs_ondisk::ext4::quota::{Entry, Limits, QuotaKind};
+
+use crate::error::{FsError, Result};
+use crate::fs::Fs;
+
+/// Usage and limits of one kind of ids.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuotaUsage {
+    /// Of users, groups or projects.
+    pub kind: QuotaKind,
+    /// How long soft limits of space may be exceeded, seconds.
+    pub space_grace: u32,
+    /// How long those of inodes may be.
+    pub inode_grace: u32,
+    /// In the order of ids.
+    pub entries: Vec<Entry>,
+}
+
+impl Fs {
+    /// Usage and limits of every id that the volume has an entry for; nothing on volumes without quota.
+    ///
+    /// # Errors
+    /// Damage; the device's.
+    pub fn quota(&self) -> Result<Vec<QuotaUsage>> {
+        let read;
+        let quotas = match self.quotas.get() {
+            Some(quotas) => quotas,
+            None => {
+                read = self.read_quotas(self.quota_files(&self.sb.current()?)?)?;
+                &read
+            }
+        };
+        let all = quotas.accounts.lock();
+        let mut usage = Vec::new();
+        for file in &quotas.files {
+            let accounts = &all[file.index()];
+            let mut entries: Vec<Entry> = accounts.by_id.values().map(|a| a.entry).collect();
+            entries.sort_unstable_by_key(|e| e.id);
+            usage.extend(accounts.info.map(|info| QuotaUsage {
+                kind: file.kind,
+                space_grace: info.space_grace,
+                inode_grace: info.inode_grace,
+                entries,
+            }));
+        }
+        Ok(usage)
+    }
+
+    /// Sets the limits of an id.
+    ///
+    /// # Errors
+    /// ESRCH when the volume does not count this kind; ENOSPC; EROFS.
+    pub fn set_limits(&self, kind: QuotaKind, id: u32, limits: Limits) -> Result<()> {
+        self.writable()?;
+        self.throttle()?;
+        let quotas = self.quotas.get();
+        let quotas = quotas.filter(|q| q.files.iter().any(|f| f.kind == kind));
+        let Some(quotas) = quotas else {
+            return Err(FsError::Errno(libc::ESRCH));
+        };
+        let mut ids = [None; super::KINDS];
+        ids[kind as usize] = Some(id);
+        self.open_accounts(quotas, &ids)?;
+        let h = self.journal.begin(1)?;
+        let now = self.seconds();
+        let mut all = quotas.accounts.lock();
+        let accounts = &mut all[kind as usize];
+        let (Some(info), Some(account)) = (accounts.info, accounts.by_id.get_mut(&id)) else {
+            return Err(FsError::Errno(libc::ESRCH));
+        };
+        account.entry.limits = limits;
+        // Grace times begin and end with the new limits.
+        account.change(0, 0, &info, now);
+        self.whole(|| account.store(self, &h))
+    }
+}

@@ -1,0 +1,151 @@
+//! What an inode uses, and counting it where the inode is put into the journal.
+
+use std::sync::Arc;
+
+use stetfs_journal::Handle;
+use stetfs_ondisk::ext4::quota::{Entry, Info};
+
+use super::promise::Held;
+use super::{Account, KINDS, Quotas};
+use crate::error::Result;
+use crate::fs::Fs;
+use crate::inode::{Inode, InodeBody, is_ordinary};
+use crate::types::Ino;
+
+/// User, group and project of an inode.
+pub(crate) type Owner = [u32; KINDS];
+
+/// What an inode uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Usage {
+    pub(crate) owner: Owner,
+    /// Bytes.
+    pub(crate) space: i64,
+    /// 1, and one for each attribute value in an inode of its own: as e2fsck counts, every file that refers to a value has
+    /// it. Of an inode from the volume those that it had then do not count here until somebody asks for them.
+    pub(crate) inodes: i64,
+}
+
+/// What quota needs to know of an inode in memory.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tally {
+    /// What the accounts have of it.
+    pub(crate) counted: Usage,
+    /// Attribute values in inodes of their own: as many more as it refers to than when `counted` began.
+    pub(crate) values: i64,
+    /// It was deleted: all that is left to do is to free its number.
+    pub(crate) gone: bool,
+    /// What the operation under way may take.
+    pub(crate) promise: Option<Arc<Held>>,
+}
+
+impl Account {
+    /// Counts a change, and begins or ends grace times.
+    pub(super) fn change(&mut self, space: i64, inodes: i64, info: &Info, now: u64) {
+        let Entry { limits, .. } = self.entry;
+        let e = &mut self.entry;
+        e.space = e.space.saturating_add_signed(space);
+        e.inodes = e.inodes.saturating_add_signed(inodes);
+        let timer = |time: &mut u64, over: bool, grace: u32| match (over, *time) {
+            (false, _) => *time = 0,
+            (true, 0) => *time = now.saturating_add(u64::from(grace)),
+            (true, _) => {}
+        };
+        let over = |soft: u64, used: u64| soft != 0 && used > soft;
+        let soft = limits.space_soft.saturating_mul(super::promise::UNIT);
+        timer(&mut e.space_time, over(soft, e.space), info.space_grace);
+        let over = over(limits.inodes_soft, e.inodes);
+        timer(&mut e.inode_time, over, info.inode_grace);
+    }
+}
+
+impl Quotas {
+    /// Whether the usage of this inode counts: not that of the volume's own.
+    fn counts(&self, fs: &Fs, ino: Ino) -> bool {
+        is_ordinary(&fs.geo, ino) && !self.files.iter().any(|f| f.inode.ino == ino)
+    }
+}
+
+impl Fs {
+    /// Counts what the inode uses more or less than when it was put into the journal before, within `h`: the margin of
+    /// its credits.
+    ///
+    /// # Errors
+    /// The device's: the transaction must not commit then.
+    pub(crate) fn count_usage(
+        &self,
+        h: &Handle<'_>,
+        inode: &Inode,
+        body: &mut InodeBody,
+    ) -> Result<()> {
+        let Some(quotas) = self.quotas.get() else {
+            return Ok(());
+        };
+        let (old, new) = (body.tally.counted, body.usage());
+        if old == new || inode.value || !quotas.counts(self, inode.ino) {
+            return Ok(());
+        }
+        let promise = body.tally.promise.clone();
+        let mut taken = (0, 0);
+        let now = self.seconds();
+        let mut all = quotas.accounts.lock();
+        for file in &quotas.files {
+            let kind = file.index();
+            let accounts = &mut all[kind];
+            let Some(info) = accounts.info else {
+                continue;
+            };
+            let (id, before) = (new.owner[kind], old.owner[kind]);
+            let mut changes = [(id, new.space - old.space, new.inodes - old.inodes, true); 2];
+            if id != before {
+                changes = [
+                    (before, -old.space, -old.inodes, false),
+                    (id, new.space, new.inodes, true),
+                ];
+            }
+            let first = usize::from(id == before);
+            for (id, space, inodes, gets) in changes.into_iter().skip(first) {
+                let Some(account) = accounts.by_id.get_mut(&id) else {
+                    // Q3; an inode that was there has an account, or was not counted by who made it.
+                    tracing::warn!(ino = inode.ino, id, "no quota entry; run e2fsck");
+                    continue;
+                };
+                if let Some(promise) = promise.as_ref().filter(|p| gets && p.covers(kind, id)) {
+                    let part = promise.part(space, inodes);
+                    account.promised_space = account.promised_space.saturating_sub(part.0);
+                    account.promised_inodes = account.promised_inodes.saturating_sub(part.1);
+                    taken = part;
+                }
+                account.change(space, inodes, &info, now);
+                account.store(self, h)?;
+            }
+        }
+        if let Some(promise) = promise {
+            promise.took(taken);
+        }
+        body.tally.counted = new;
+        Ok(())
+    }
+
+    /// Seconds since 1970.
+    pub(super) fn seconds(&self) -> u64 {
+        u64::try_from(self.now().sec).unwrap_or(0)
+    }
+}
+
+impl InodeBody {
+    /// User, group and project; 0 where there is no room for a project.
+    pub(crate) fn owner(&self) -> Owner {
+        [self.uid(), self.gid(), self.project().unwrap_or(0)]
+    }
+
+    /// What the inode uses now.
+    pub(crate) fn usage(&self) -> Usage {
+        let space = self.blocks().saturating_mul(512);
+        Usage {
+            owner: self.owner(),
+            space: i64::try_from(space).unwrap_or(i64::MAX),
+            inodes: self.tally.values + i64::from(!self.tally.gone),
+        }
+    }
+}
