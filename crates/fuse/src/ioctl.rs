@@ -28,8 +28,8 @@ const LABEL_MAX: usize = 256;
 /// Bytes of `struct fsxattr`.
 const FSXATTR_LEN: usize = 28;
 
-/// `fsx_projid` in it.
-const FSX_PROJECT: std::ops::Range<usize> = 12..16;
+/// Where `fsx_projid` begins in it.
+const FSX_PROJECT: usize = 12;
 
 /// Flag pairs: `EXT4_*_FL`, `FS_XFLAG_*`.
 const XFLAGS: [(u32, u32); 6] = [
@@ -81,6 +81,19 @@ fn number(value: u32, out_size: u32) -> IoctlReply {
     let mut data = value.to_ne_bytes().to_vec();
     data.resize((out_size as usize).clamp(4, 8), 0);
     out(data)
+}
+
+/// The `struct fsxattr` of an inode.
+fn fsxattr(fs: &Fs, ino: Ino) -> Result<IoctlReply, FsError> {
+    let mut data = vec![0; FSXATTR_LEN];
+    let fields = [
+        (0, xflags_of(fs.get_flags(ino)?)),
+        (FSX_PROJECT, fs.project(ino)?),
+    ];
+    for (at, value) in fields {
+        data[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+    }
+    Ok(out(data))
 }
 
 /// FITRIM with its `struct fstrim_range`: start, length, shortest run; the length is answered.
@@ -152,22 +165,15 @@ pub(crate) fn run(
         GETFLAGS => fs.get_flags(ino).map(|flags| number(flags, args.out_size)),
         SETFLAGS => word(args.input).and_then(set),
         GETVERSION => fs.getattr(ino).map(|a| number(a.generation, args.out_size)),
-        FSGETXATTR => fs.get_flags(ino).map(|flags| {
-            let mut data = vec![0; FSXATTR_LEN];
-            data[..4].copy_from_slice(&xflags_of(flags).to_ne_bytes());
-            out(data)
-        }),
+        FSGETXATTR => fsxattr(fs, ino),
         FSSETXATTR => word(args.input).and_then(|xflags| {
-            // Projects are a feature that we do not write.
-            if args
-                .input
-                .get(FSX_PROJECT)
-                .is_none_or(|id| id.iter().any(|b| *b != 0))
-            {
-                return Err(FsError::Errno(libc::EOPNOTSUPP));
-            }
+            let project = word(args.input.get(FSX_PROJECT..).unwrap_or_default())?;
             let old = fs.get_flags(ino)?;
-            set(flags_of(old, xflags).ok_or(FsError::Errno(libc::EOPNOTSUPP))?)
+            let flags = flags_of(old, xflags).ok_or(FsError::Errno(libc::EOPNOTSUPP))?;
+            // Flags first, as the kernel does it.
+            let reply = set(flags)?;
+            fs.set_project(ctx, ino, project)?;
+            Ok(reply)
         }),
         GETFSLABEL => fs.label().map(|mut data| {
             data.resize(LABEL_MAX, 0);

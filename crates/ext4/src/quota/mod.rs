@@ -25,7 +25,7 @@ mod tests;
 mod tree;
 mod usage;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use stetfs_journal::{BlockNr, Credits};
@@ -70,6 +70,8 @@ impl QuotaFile {
 #[derive(Default)]
 struct Accounts {
     info: Option<Info>,
+    /// Ids whose entries have no reference yet.
+    loose: HashSet<u32>,
     by_id: HashMap<u32, Account>,
 }
 
@@ -77,6 +79,8 @@ struct Accounts {
 #[derive(Clone, Copy, Debug)]
 struct Account {
     entry: Entry,
+    /// The leaf in which it is: a block of the file.
+    leaf: u32,
     /// The block of the volume in which the entry is.
     nr: BlockNr,
     /// Where in it.

@@ -27,6 +27,15 @@ fn inum(sb: &Superblock, kind: QuotaKind) -> Ino {
     }
 }
 
+/// What an id needs to have an account.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Need {
+    Nothing,
+    Entry,
+    /// It has an entry in this leaf, but no reference leads to that.
+    Link(u32),
+}
+
 /// The blocks of a quota file, for changing them if there is a handle.
 struct FileBlocks<'a> {
     fs: &'a Fs,
@@ -78,17 +87,18 @@ impl FileBlocks<'_> {
     }
 
     fn scan(&self, kind: QuotaKind) -> Result<Accounts> {
-        let info = self.info(kind)?;
+        let mut info = self.info(kind)?;
+        let found = tree::scan(self, &mut info)?;
         let mut accounts = Accounts {
             info: Some(info),
+            loose: found.loose,
             ..Accounts::default()
         };
-        tree::scan(self, &info, |place, entry| {
+        for (id, (place, entry)) in found.entries {
             let (nr, offset) = self.locate(place.block)?;
-            let account = Account::new(entry, nr, offset + place.offset);
-            accounts.by_id.insert(entry.id, account);
-            Ok(())
-        })?;
+            let account = Account::new(entry, place.block, nr, offset + place.offset);
+            accounts.by_id.insert(id, account);
+        }
         Ok(accounts)
     }
 }
@@ -118,9 +128,10 @@ impl Blocks for FileBlocks<'_> {
 }
 
 impl Account {
-    pub(super) fn new(entry: Entry, nr: BlockNr, offset: usize) -> Account {
+    fn new(entry: Entry, leaf: u32, nr: BlockNr, offset: usize) -> Account {
         Account {
             entry,
+            leaf,
             nr,
             offset,
             promised_space: 0,
@@ -226,7 +237,7 @@ impl Fs {
     pub(super) fn open_accounts(&self, quotas: &Quotas, ids: &[Option<u32>; KINDS]) -> Result<()> {
         for file in &quotas.files {
             if let Some(id) = ids[file.index()]
-                && !quotas.has(file, id)
+                && quotas.needs(file, id) != Need::Nothing
             {
                 self.open_account(quotas, file, id)
                     .inspect_err(|e| self.report(e))?;
@@ -239,7 +250,8 @@ impl Fs {
         let inode = &*file.inode;
         // The last in the order of inodes: who holds it asks for no other.
         let mut body = inode.body.write_nested();
-        if quotas.has(file, id) {
+        let need = quotas.needs(file, id);
+        if need == Need::Nothing {
             return Ok(());
         }
         let mut info = {
@@ -285,17 +297,28 @@ impl Fs {
                 body: &body,
                 h: Some(&h),
             };
-            let place = tree::insert(&mut blocks, &mut info, &entry)?;
+            let place = match need {
+                Need::Link(leaf) => {
+                    tree::link(&mut blocks, &mut info, id, leaf)?;
+                    None
+                }
+                _ => Some(tree::insert(&mut blocks, &mut info, &entry)?),
+            };
             let mut head = blocks.read(0)?;
             info.encode(&mut head)?;
             blocks.write(0, &head)?;
+            let Some(place) = place else {
+                return Ok(None);
+            };
             let (nr, offset) = blocks.locate(place.block)?;
-            Ok(Account::new(entry, nr, offset + place.offset))
+            let offset = offset + place.offset;
+            Ok(Some(Account::new(entry, place.block, nr, offset)))
         })?;
         let mut accounts = quotas.accounts.lock();
         let accounts = &mut accounts[file.index()];
         accounts.info = Some(info);
-        accounts.by_id.insert(id, account);
+        accounts.loose.remove(&id);
+        accounts.by_id.extend(account.map(|a| (id, a)));
         Ok(())
     }
 
@@ -335,7 +358,13 @@ impl Fs {
 }
 
 impl Quotas {
-    fn has(&self, file: &QuotaFile, id: u32) -> bool {
-        self.accounts.lock()[file.index()].by_id.contains_key(&id)
+    fn needs(&self, file: &QuotaFile, id: u32) -> Need {
+        let all = self.accounts.lock();
+        let accounts = &all[file.index()];
+        match accounts.by_id.get(&id) {
+            None => Need::Entry,
+            Some(account) if accounts.loose.contains(&id) => Need::Link(account.leaf),
+            Some(_) => Need::Nothing,
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The tree of a quota file: which entry an id has, and room for new ones. Entries are never taken away: the kernel does that
 //! for those without usage and limits when it next has to do with them.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use stetfs_ondisk::ext4::quota::{
     BLOCK, DEPTH, ENTRIES, ENTRY_LEN, Entry, Info, Leaf, REFERENCES, ROOT, entry_offset, index,
@@ -43,18 +43,23 @@ fn slots(leaf: &Bytes) -> impl Iterator<Item = (usize, Option<Entry>)> {
     })
 }
 
-/// Visits every entry, in the order of ids.
+/// What a quota file holds.
+#[derive(Default)]
+pub(super) struct Found {
+    /// All entries of leaves that the tree leads to.
+    pub(super) entries: HashMap<u32, (Place, Entry)>,
+    /// Ids of entries to which no reference leads. A crash leaves such without a journal, and e2fsck counts them.
+    pub(super) loose: HashSet<u32>,
+}
+
+/// Reads the tree. References to a leaf that has no entry for the id lead nowhere, as for e2fsck. Lists of free blocks
+/// that contradict themselves are taken out of `info`.
 ///
 /// # Errors
-/// References to what they must not lead to, twice to the same node, or to a leaf without the entry; more than [`IDS_MAX`].
-pub(super) fn scan(
-    blocks: &impl Blocks,
-    info: &Info,
-    mut visit: impl FnMut(Place, Entry) -> Result<()>,
-) -> Result<()> {
+/// References outside of the file, two to one node, two entries for an id; more than [`IDS_MAX`].
+pub(super) fn scan(blocks: &impl Blocks, info: &mut Info) -> Result<Found> {
     let mut nodes = HashSet::from([ROOT]);
-    let mut leaves = HashSet::new();
-    let mut count = 0;
+    let mut referred = Vec::new();
     // Nodes whose references are being looked at: bytes of the id so far, block, next reference.
     let mut path = vec![(0u32, blocks.read(ROOT)?, 0usize)];
     while let Some((prefix, node, next)) = path.last_mut() {
@@ -69,31 +74,94 @@ pub(super) fn scan(
         }
         info.check_block(to)?;
         let id = *prefix << 8 | at as u32;
-        if path.len() < DEPTH {
-            if !nodes.insert(to) {
-                return Err(corrupt(to, "two references lead to this node"));
-            }
+        if path.len() == DEPTH {
+            referred.push((id, to));
+            check_count(referred.len())?;
+        } else if nodes.insert(to) {
             path.push((id, blocks.read(to)?, 0));
-            continue;
+        } else {
+            return Err(corrupt(to, "two references lead to this node"));
         }
-        leaves.insert(to);
-        let leaf = blocks.read(to)?;
-        let found = slots(&leaf).find(|(_, e)| e.is_some_and(|e| e.id == id));
-        let Some((offset, Some(entry))) = found else {
-            return Err(corrupt(to, &format!("no entry for {id} in this leaf")));
+    }
+    let leaves: HashSet<u32> = referred.iter().map(|(_, leaf)| *leaf).collect();
+    if let Some(both) = nodes.intersection(&leaves).next() {
+        return Err(corrupt(*both, "a node, and a leaf"));
+    }
+    let referred: HashSet<(u32, u32)> = referred.into_iter().collect();
+    let mut found = Found::default();
+    for leaf in &leaves {
+        for (offset, entry) in slots(&blocks.read(*leaf)?) {
+            let Some(entry) = entry else {
+                continue;
+            };
+            let place = Place {
+                block: *leaf,
+                offset,
+            };
+            if found.entries.insert(entry.id, (place, entry)).is_some() {
+                return Err(corrupt(*leaf, &format!("{} has two entries", entry.id)));
+            }
+            if !referred.contains(&(entry.id, *leaf)) {
+                found.loose.insert(entry.id);
+            }
+            check_count(found.entries.len())?;
+        }
+    }
+    nodes.extend(leaves.iter());
+    if !room_is_right(blocks, info, &leaves)? {
+        info.free_entry = 0;
+    }
+    if !free_blocks_are_right(blocks, info, &nodes)? {
+        info.free_block = 0;
+    }
+    Ok(found)
+}
+
+fn check_count(count: usize) -> Result<()> {
+    if count > IDS_MAX {
+        let text = format!("a quota file with more than {IDS_MAX} ids");
+        return Err(FsError::Unsupported(text));
+    }
+    Ok(())
+}
+
+/// Whether the list of leaves with room is one.
+fn room_is_right(blocks: &impl Blocks, info: &Info, leaves: &HashSet<u32>) -> Result<bool> {
+    let (mut prev, mut nr) = (0, info.free_entry);
+    let mut seen = HashSet::new();
+    while nr != 0 {
+        if !leaves.contains(&nr) || !seen.insert(nr) {
+            return Ok(false);
+        }
+        let bytes = blocks.read(nr)?;
+        let used = slots(&bytes).filter(|(_, e)| e.is_some()).count();
+        match Leaf::decode(&bytes) {
+            Ok(leaf)
+                if leaf.prev == prev && usize::from(leaf.entries) == used && used < ENTRIES =>
+            {
+                (prev, nr) = (nr, leaf.next);
+            }
+            _ => return Ok(false),
+        }
+    }
+    Ok(true)
+}
+
+/// Whether the list of free blocks is one, and none of them is in use.
+fn free_blocks_are_right(blocks: &impl Blocks, info: &Info, used: &HashSet<u32>) -> Result<bool> {
+    let mut nr = info.free_block;
+    let mut seen = HashSet::new();
+    while nr != 0 {
+        let next = match info.check_block(nr) {
+            Ok(()) => Leaf::decode(&blocks.read(nr)?),
+            Err(e) => Err(e),
         };
-        count += 1;
-        if count > IDS_MAX {
-            return Err(FsError::Unsupported(format!(
-                "a quota file with more than {IDS_MAX} ids"
-            )));
+        match next {
+            Ok(free) if !used.contains(&nr) && seen.insert(nr) => nr = free.next,
+            _ => return Ok(false),
         }
-        visit(Place { block: to, offset }, entry)?;
     }
-    match nodes.intersection(&leaves).next() {
-        Some(both) => Err(corrupt(*both, "a node, and a leaf")),
-        None => Ok(()),
-    }
+    Ok(true)
 }
 
 /// Blocks that [`insert`] of `id` may append to the file.
@@ -120,25 +188,32 @@ pub(super) fn insert(blocks: &mut impl Blocks, info: &mut Info, entry: &Entry) -
         to.copy_from_slice(&entry.encode());
     }
     blocks.write(place.block, &leaf)?;
+    link(blocks, info, entry.id, place.block)?;
+    Ok(place)
+}
+
+/// Makes the tree lead from an id to a leaf. The file has room for [`missing`] more blocks. The caller stores `info`.
+///
+/// # Errors
+/// As [`insert`].
+pub(super) fn link(blocks: &mut impl Blocks, info: &mut Info, id: u32, leaf: u32) -> Result<()> {
     let mut nr = ROOT;
     for level in 0..DEPTH {
-        let at = index(entry.id, level);
+        let at = index(id, level);
         let mut node = blocks.read(nr)?;
         let mut below = reference(&node, at);
-        if below == 0 {
+        if level + 1 == DEPTH || below == 0 {
             below = match level {
-                _ if level + 1 == DEPTH => place.block,
+                _ if level + 1 == DEPTH => leaf,
                 _ => take_block(blocks, info)?,
             };
             set_reference(&mut node, at, below)?;
             blocks.write(nr, &node)?;
-        } else if level + 1 == DEPTH {
-            return Err(corrupt(nr, &format!("{} has an entry already", entry.id)));
         }
         info.check_block(below)?;
         nr = below;
     }
-    Ok(place)
+    Ok(())
 }
 
 /// A free place in a leaf, which counts it as used.
@@ -232,12 +307,9 @@ mod tests {
     }
 
     fn all(file: &File, info: &Info) -> Result<BTreeMap<u32, Place>> {
-        let mut found = BTreeMap::new();
-        scan(file, info, |place, entry| {
-            found.insert(entry.id, place);
-            Ok(())
-        })?;
-        Ok(found)
+        let found = scan(file, &mut info.clone())?;
+        assert!(found.loose.is_empty());
+        Ok(found.entries.iter().map(|(id, e)| (*id, e.0)).collect())
     }
 
     fn entry(id: u32) -> Entry {
@@ -273,9 +345,20 @@ mod tests {
             let (block, offset) = (at / BLOCK % file.0.len(), (at % BLOCK).min(BLOCK - 4));
             file.0[block][offset..offset + 4].copy_from_slice(&to);
             info.blocks = blocks;
-            let _ = all(&file, &info);
             file.0.resize(64, [0; BLOCK]);
-            let _ = missing(&file, &info, 5).and_then(|_| insert(&mut file, &mut info, &entry(5)));
+            let Ok(found) = scan(&file, &mut info) else {
+                return Ok(());
+            };
+            // What a scan does not object to takes new entries, and is whole afterwards.
+            for id in (5..40).filter(|id| !found.entries.contains_key(id)) {
+                file.0.truncate(info.blocks as usize);
+                insert(&mut file, &mut info, &entry(id)).unwrap();
+            }
+            for id in found.loose {
+                link(&mut file, &mut info, id, found.entries[&id].0.block).unwrap();
+            }
+            let now = all(&file, &info).unwrap();
+            prop_assert!((5..40).all(|id| now.contains_key(&id)));
         }
     }
 
@@ -333,9 +416,23 @@ mod tests {
             set_reference(&mut bad.0[node as usize], 7, to).unwrap();
             assert!(all(&bad, &info).is_err(), "{to}");
         }
-        info.free_entry = node;
-        let full = info.free_entry;
-        file.0[full as usize][8] = 14;
-        assert!(insert(&mut file, &mut info, &entry(10)).is_err());
+        // Lists that contradict themselves are not used.
+        let (leaf, mut bad) = (info.free_entry, file.clone());
+        bad.0[leaf as usize][0] = leaf as u8;
+        info.free_block = node;
+        let mut healed = info;
+        assert_eq!(scan(&bad, &mut healed).unwrap().entries.len(), 1);
+        assert_eq!((healed.free_entry, healed.free_block), (0, 0));
+        // A reference without an entry leads nowhere, an entry without a reference is found.
+        info.free_block = 0;
+        let lost = index(9, DEPTH - 1);
+        let last = info.blocks - 1;
+        set_reference(&mut file.0[last as usize], lost, 0).unwrap();
+        set_reference(&mut file.0[last as usize], lost + 1, leaf).unwrap();
+        let found = scan(&file, &mut info).unwrap();
+        assert_eq!((found.entries.len(), found.loose), (1, HashSet::from([9])));
+        link(&mut file, &mut info, 9, leaf).unwrap();
+        insert(&mut file, &mut info, &entry(10)).unwrap();
+        assert_eq!(all(&file, &info).unwrap().len(), 2);
     }
 }

@@ -196,7 +196,7 @@ fn features_decide_by_name() {
         );
     }
     for (bit, name) in [
-        (RoCompat::QUOTA.bits(), "quota"),
+        (RoCompat::VERITY.bits(), "verity"),
         (1 << 27, "FEATURE_R27"),
         (RoCompat::READONLY.bits(), "read-only"),
     ] {

@@ -18,6 +18,8 @@ pub(crate) struct Kind {
     pub(crate) coarse: bool,
     /// The kernel here mounts it.
     pub(crate) kernel: bool,
+    /// What of `usrquota`, `grpquota` and `prjquota` tune2fs adds. The kernel here only reads such volumes.
+    quota: &'static str,
 }
 
 impl Kind {
@@ -31,6 +33,7 @@ impl Kind {
             own_log: false,
             coarse: false,
             kernel: true,
+            quota: "",
         }
     }
 
@@ -88,7 +91,41 @@ impl Kind {
 
     /// A fresh volume.
     pub(crate) fn make(&self) -> Image {
+        let image = self.make_writable();
+        self.complete(&image);
+        image
+    }
+
+    /// A fresh volume that the kernel here writes.
+    pub(crate) fn make_writable(&self) -> Image {
         Image::make(64 << 20, &self.mkfs).unwrap_or_else(|e| panic!("{}: {e:#}", self.name))
+    }
+
+    /// Adds what the kernel here cannot write.
+    pub(crate) fn complete(&self, image: &Image) {
+        if self.quota.is_empty() {
+            return;
+        }
+        let mut tune = std::process::Command::new("tune2fs");
+        if self.projects() {
+            tune.args(["-O", "project"]);
+        }
+        tune.args(["-Q", self.quota]).arg(image.path());
+        stetfs_testkit::cmd::run(&mut tune).unwrap_or_else(|e| panic!("{}: {e:#}", self.name));
+        // tune2fs (1.47) counts values in inodes of their own as nobody else does; e2fsck puts that right.
+        let counted = image.e2fsck_fy();
+        counted.unwrap_or_else(|e| panic!("{}: {e:#}", self.name));
+    }
+
+    /// Inodes belong to projects.
+    pub(crate) fn projects(&self) -> bool {
+        self.quota.contains("prjquota")
+    }
+
+    fn quota(mut self, quota: &'static str) -> Kind {
+        self.quota = quota;
+        self.own_log = true;
+        self
     }
 }
 
@@ -157,6 +194,22 @@ pub(crate) fn kinds() -> Vec<Kind> {
         Kind::ext4("bigalloc-no-journal", 4096, "bigalloc,^has_journal")
             .clusters(16384)
             .without_journal(),
+        Kind::ext4("quota", 4096, "").quota("usrquota,grpquota"),
+        Kind::ext4("quota-1k-maps", 1024, "^extents,^64bit,orphan_file")
+            .block_mapped()
+            .quota("grpquota"),
+        Kind::ext4("project-quota", 4096, "").quota("usrquota,grpquota,prjquota"),
+        Kind::ext4("project-quota-1k", 1024, "^metadata_csum,inline_data").quota("prjquota"),
+        Kind::ext4("quota-values", 4096, "ea_inode,orphan_file")
+            .with_values()
+            .quota("usrquota,grpquota,prjquota"),
+        Kind::ext4("quota-bigalloc", 4096, "bigalloc,ea_inode")
+            .clusters(16384)
+            .with_values()
+            .quota("usrquota,prjquota"),
+        Kind::ext4("quota-no-journal", 1024, "^has_journal")
+            .without_journal()
+            .quota("usrquota,grpquota"),
         Kind::ext4("blocks-of-8k", 8192, "").not_for_the_kernel(),
         Kind::ext4("blocks-of-32k", 32768, "").not_for_the_kernel(),
         Kind::ext4("block-maps-16k", 16384, old)

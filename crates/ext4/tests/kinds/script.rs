@@ -9,6 +9,7 @@ use crate::kinds::Kind;
 pub(crate) struct Script {
     rng: fastrand::Rng,
     preallocates: bool,
+    projects: bool,
     /// Bytes that an attribute's value has at most.
     value: usize,
     dir: Option<String>,
@@ -35,6 +36,7 @@ impl Script {
         Script {
             rng: fastrand::Rng::with_seed(seed),
             preallocates: kind.preallocates,
+            projects: kind.projects(),
             value: if kind.values { 20_000 } else { 180 },
             dir: None,
             files: Vec::new(),
@@ -203,10 +205,15 @@ impl Script {
                 let set = SetAttr {
                     mode: Some(self.rng.u32(..0o1000)),
                     uid: Some(self.rng.u32(..200_000)),
+                    gid: self.rng.bool().then(|| self.rng.u32(..20)),
                     ..SetAttr::default()
                 };
                 let file = self.open(fs, dir, &name);
                 fs.setattr(&ROOT, file.ino(), &set).unwrap();
+                if self.projects {
+                    let project = self.rng.u32(..) >> self.rng.u32(..32);
+                    fs.set_project(&ROOT, file.ino(), project).unwrap();
+                }
             }
             19..21 => {
                 let Some(name) = self.pick() else { return };
