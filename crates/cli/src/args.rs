@@ -38,6 +38,8 @@ pub(crate) enum Command {
     Recover(RecoverArgs),
     /// Describe an unmounted volume: features, sizes, journal, what recovery would do.
     Info(VolumeArg),
+    /// Show usage and limits of users, groups and projects of an unmounted volume, or set limits.
+    Quota(QuotaArgs),
     /// Show structures of an unmounted volume.
     #[command(subcommand)]
     Dump(Dump),
@@ -172,6 +174,39 @@ pub(crate) struct UmountArgs {
     pub(crate) lazy: bool,
     /// Where it is mounted.
     pub(crate) dir: PathBuf,
+}
+
+/// Arguments of `quota`.
+#[derive(Debug, Args)]
+pub(crate) struct QuotaArgs {
+    /// An ext4 image file or block device.
+    pub(crate) volume: PathBuf,
+    /// Whose limits are set, such as user:1000, group:100 or project:5. Those that are not given are none.
+    #[arg(long, value_name = "KIND:ID", value_parser = quota_id)]
+    pub(crate) set: Option<(stetfs::QuotaKind, u32)>,
+    /// Space that is never exceeded.
+    #[arg(long, value_name = "SIZE", value_parser = stetfs::size::bytes, requires = "set")]
+    pub(crate) space: Option<u64>,
+    /// Space that is exceeded for the grace time only.
+    #[arg(long, value_name = "SIZE", value_parser = stetfs::size::bytes, requires = "set")]
+    pub(crate) space_soft: Option<u64>,
+    /// Inodes that are never exceeded.
+    #[arg(long, value_name = "N", requires = "set")]
+    pub(crate) inodes: Option<u64>,
+    /// Inodes that are exceeded for the grace time only.
+    #[arg(long, value_name = "N", requires = "set")]
+    pub(crate) inodes_soft: Option<u64>,
+}
+
+fn quota_id(text: &str) -> Result<(stetfs::QuotaKind, u32), String> {
+    let (name, id) = text.split_once(':').unwrap_or_default();
+    let kind = stetfs::QuotaKind::ALL
+        .into_iter()
+        .find(|k| k.name() == name);
+    match (kind, id.parse()) {
+        (Some(kind), Ok(id)) => Ok((kind, id)),
+        _ => Err("is user:ID, group:ID or project:ID".into()),
+    }
 }
 
 /// A volume that is not mounted.

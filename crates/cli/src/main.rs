@@ -58,6 +58,7 @@ fn run(cli: &Cli) -> Result {
         Command::Crash(command) => cmd::crash::run(command, cli.json),
         Command::Device(Device::Serve(args)) => cmd::device::serve(args, cli.json),
         Command::Recover(args) => cmd::volume::recover(args, cli.json),
+        Command::Quota(args) => cmd::quota::run(args, cli.json),
         Command::Info(args) => cmd::volume::info(args, cli.json),
         Command::Man(args) => cmd::package::man(args, cli.json),
         Command::Completions(args) => cmd::package::completions(args, cli.json),

@@ -41,7 +41,7 @@ pub(crate) struct Options {
 }
 
 /// Options that mean nothing here, or are what is done anyway.
-const IGNORED: [&str; 36] = [
+const IGNORED: [&str; 40] = [
     "defaults",
     "auto",
     "noauto",
@@ -73,6 +73,11 @@ const IGNORED: [&str; 36] = [
     "auto_da_alloc",
     "delalloc",
     "nodelalloc",
+    // Limits that the volume has hold in any case.
+    "quota",
+    "usrquota",
+    "grpquota",
+    "prjquota",
     // What the kernel shows of a FUSE mount, and mount(8) gives back for a remount.
     "user_id",
     "group_id",

@@ -34,5 +34,6 @@ pub use error::{FsError, Result};
 pub use fs::{Fs, Geometry};
 pub use inode::OpenInode;
 pub use quota::QuotaUsage;
+pub use stetfs_ondisk::ext4::quota::{Entry as QuotaEntry, Limits as QuotaLimits, QuotaKind};
 pub use types::*;
 pub use volume::{Inspection, inspect, journal_device, set_panic_hook};

@@ -55,6 +55,8 @@ pub struct WriteArgs<'a> {
     pub flags: i32,
     /// The writer may not keep set-user-id and set-group-id bits (FUSE_WRITE_KILL_SUIDGID).
     pub kill_suidgid: bool,
+    /// The kernel writes its cache back, and the caller is nobody who wrote it (FUSE_WRITE_CACHE).
+    pub from_cache: bool,
 }
 
 /// Arguments of [`FileSystem::copy_range`].

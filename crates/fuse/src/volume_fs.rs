@@ -435,6 +435,17 @@ impl FileSystem for VolumeFs {
         };
         // The kernel would go on trusting the bits it remembers when a program is executed.
         let had_bits = args.kill_suidgid && fs.getattr(ino).is_ok_and(|a| a.mode & SUID_SGID != 0);
+        let owner;
+        let ctx = match args.from_cache && fs.has_quota() {
+            true => match fs.getattr(ino) {
+                Ok(Attr { uid, gid, .. }) => {
+                    owner = Ctx { uid, gid, ..*ctx };
+                    &owner
+                }
+                Err(e) => return done(Err(e)),
+            },
+            false => ctx,
+        };
         let written = fs.write(ctx, &file, args.offset, args.data, args.kill_suidgid);
         if had_bits {
             self.attributes_changed(ino);

@@ -5,6 +5,7 @@ pub(crate) mod crash;
 pub(crate) mod device;
 pub(crate) mod mount;
 pub(crate) mod package;
+pub(crate) mod quota;
 pub(crate) mod remount;
 pub(crate) mod stat;
 pub(crate) mod umount;

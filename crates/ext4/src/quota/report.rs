@@ -19,6 +19,11 @@ pub struct QuotaUsage {
 }
 
 impl Fs {
+    /// Whether limits may hold: the volume counts usage, and is open for writing.
+    pub fn has_quota(&self) -> bool {
+        self.quotas.get().is_some()
+    }
+
     /// Usage and limits of every id that the volume has an entry for; nothing on volumes without quota.
     ///
     /// # Errors

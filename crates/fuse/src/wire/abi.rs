@@ -189,6 +189,8 @@ pub(super) mod fopen {
     pub(in super::super) const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 }
 
+/// `fuse_write_in.write_flags`: from the kernel's cache; who wrote it is not known.
+pub(super) const WRITE_CACHE: u32 = 1 << 0;
 /// `fuse_write_in.write_flags`: clear set-user-id and set-group-id.
 pub(super) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 /// `fuse_fsync_in.fsync_flags`: data only.

@@ -322,6 +322,7 @@ fn files<F: FileSystem>(
                 data,
                 flags: arg.flags as i32,
                 kill_suidgid: arg.write_flags & abi::WRITE_KILL_SUIDGID != 0,
+                from_cache: arg.write_flags & abi::WRITE_CACHE != 0,
             };
             fs.write(ctx, ino, Fh(arg.fh), args, reply.done_written());
         }

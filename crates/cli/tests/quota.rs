@@ -1,0 +1,123 @@
+//! Limits and projects, as users of a mounted volume meet them. e2fsck is the judge of usage.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+
+use common::{stetfs, stetfs_with};
+use stetfs_testkit::{Image, Mkfs, cmd};
+
+const USER: &str = "12345";
+
+fn image() -> Image {
+    let mkfs = Mkfs::blocks(4096)
+        .feature("quota,project")
+        .extended("quotatype=usrquota:grpquota:prjquota");
+    Image::make(64 << 20, &mkfs).unwrap()
+}
+
+fn quota(image: &Image, args: &[&str]) -> serde_json::Value {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stetfs"));
+    command.args(["--json", "quota"]).arg(image.path());
+    let out = cmd::run(command.args(args)).unwrap();
+    match out.trim() {
+        "" => serde_json::Value::Null,
+        json => serde_json::from_str(json).unwrap(),
+    }
+}
+
+/// Bytes and inodes.
+fn used(image: &Image, kind: &str, id: u64) -> (u64, u64) {
+    let quota = quota(image, &[]);
+    let kinds = quota["kinds"].as_array().unwrap();
+    let of = kinds.iter().find(|k| k["kind"] == kind).unwrap();
+    let entries = of["entries"].as_array().unwrap();
+    let entry = entries.iter().find(|e| e["id"] == id);
+    entry.map_or((0, 0), |e| {
+        (e["space"].as_u64().unwrap(), e["inodes"].as_u64().unwrap())
+    })
+}
+
+/// Runs a shell script in `dir` as a user without privileges, and gives what it says.
+fn as_user(dir: &Path, script: &str) -> String {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", USER, "--regid", USER, "--clear-groups"]);
+    command.args(["sh", "-c", script]).current_dir(dir);
+    let out = cmd::output(&mut command).unwrap();
+    let text = [out.stdout, out.stderr].concat();
+    String::from_utf8(text).unwrap()
+}
+
+fn fill(options: &str, script: &str) {
+    let image = image();
+    let limits = ["--space", "1M", "--inodes", "3"];
+    quota(&image, &[&["--set", "user:12345"][..], &limits].concat());
+    let mounted = stetfs_with(options).mount(image.path()).unwrap();
+    let dir = mounted.path().join("mine");
+    std::fs::create_dir(&dir).unwrap();
+    std::os::unix::fs::chown(&dir, Some(12345), Some(12345)).unwrap();
+    let said = as_user(&dir, script);
+    assert!(said.contains("quota exceeded"), "{options}: {said}");
+    let said = as_user(&dir, "echo > 2");
+    assert!(!said.contains("quota"), "{options}: {said}");
+    let said = as_user(&dir, "touch 3");
+    assert!(said.contains("quota exceeded"), "{options}: {said}");
+    // Root may.
+    std::fs::write(dir.join("large"), vec![1; 3 << 20]).unwrap();
+    mounted.umount().unwrap();
+    image.e2fsck_fn().unwrap();
+}
+
+#[test]
+fn limits_hold_for_users() {
+    // A directory, a file that fills what is left but for a block, and a block for another file.
+    let write = "dd if=/dev/zero of=1 bs=64k count=40; truncate -s 1M 1; truncate -s 100k 1";
+    fill("", write);
+    // The kernel's cache does not say who wrote: the owner, and where fsync(2) or close(2) hear of it.
+    fill(
+        "writeback_cache",
+        "dd if=/dev/zero of=1 bs=64k count=40 conv=fsync; truncate -s 100k 1",
+    );
+}
+
+#[test]
+fn projects_are_set_with_chattr() {
+    let image = image();
+    let mounted = stetfs().mount(image.path()).unwrap();
+    let root = mounted.path();
+    let run = |command: &str| cmd::run(Command::new("sh").args(["-c", command]).current_dir(root));
+    run("mkdir a b && chattr -p 77 +P a && dd if=/dev/zero of=a/f bs=4k count=5 && mkdir a/sub && echo > b/g").unwrap();
+    let listed = run("lsattr -p a").unwrap();
+    assert!(
+        listed.lines().all(|l| l.trim_start().starts_with("77 ")),
+        "{listed}"
+    );
+    let link = run("ln b/g a/g").unwrap_err().to_string();
+    assert!(link.contains("cross-device"), "{link}");
+    // mv copies, as it does between file systems.
+    run("mv b/g a/g && chattr -p 78 a/f").unwrap();
+    mounted.umount().unwrap();
+    image.e2fsck_fn().unwrap();
+    assert_eq!(used(&image, "project", 77), (4096 * 3, 3));
+    assert_eq!(used(&image, "project", 78), (4096 * 5, 1));
+    let shown = cmd::run(
+        Command::new(env!("CARGO_BIN_EXE_stetfs"))
+            .arg("quota")
+            .arg(image.path()),
+    );
+    assert!(shown.unwrap().contains("project"));
+}
+
+#[test]
+fn volumes_without_quota_say_so() {
+    let image = Image::make(16 << 20, &Mkfs::blocks(1024)).unwrap();
+    assert_eq!(quota(&image, &[])["kinds"], serde_json::json!([]));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stetfs"));
+    command.arg("quota").arg(image.path());
+    let said = cmd::run(command.args(["--set", "user:1", "--space", "1G"])).unwrap_err();
+    assert!(said.to_string().contains("tune2fs -Q"), "{said}");
+    image.e2fsck_fn().unwrap();
+}

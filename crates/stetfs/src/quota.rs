@@ -1,0 +1,124 @@
+//! Usage and limits of a volume that is not mounted.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::Serialize;
+use stetfs_block::{BlockDevice, FileDevice, OpenOptions};
+use stetfs_ext4::{Fs, FsOptions, QuotaEntry, QuotaKind, QuotaLimits, QuotaUsage, Result};
+
+use crate::external;
+
+/// What a volume counts.
+#[derive(Clone, Debug, Serialize)]
+pub struct QuotaInfo {
+    /// The volume.
+    pub volume: String,
+    /// By `user`, `group` or `project`; nothing on volumes without the feature `quota`.
+    pub kinds: Vec<QuotaKindInfo>,
+}
+
+/// Usage of one kind of ids.
+#[derive(Clone, Debug, Serialize)]
+pub struct QuotaKindInfo {
+    /// `user`, `group` or `project`.
+    pub kind: &'static str,
+    /// How long soft limits of space may be exceeded, seconds.
+    pub space_grace: u32,
+    /// How long those of inodes may be.
+    pub inode_grace: u32,
+    /// In the order of ids.
+    pub entries: Vec<QuotaIdInfo>,
+}
+
+/// Usage and limits of one id. Limits that are 0 are none.
+#[derive(Clone, Debug, Serialize)]
+pub struct QuotaIdInfo {
+    /// User, group or project.
+    pub id: u32,
+    /// Bytes in use.
+    pub space: u64,
+    /// Soft limit, bytes.
+    pub space_soft: u64,
+    /// Hard limit, bytes.
+    pub space_hard: u64,
+    /// When the soft limit becomes a hard one, seconds since 1970; 0: it is not exceeded.
+    pub space_until: u64,
+    /// Inodes in use.
+    pub inodes: u64,
+    /// Soft limit.
+    pub inodes_soft: u64,
+    /// Hard limit.
+    pub inodes_hard: u64,
+    /// As `space_until`.
+    pub inodes_until: u64,
+}
+
+impl From<&QuotaEntry> for QuotaIdInfo {
+    fn from(e: &QuotaEntry) -> QuotaIdInfo {
+        let bytes = |kib: u64| kib.saturating_mul(1024);
+        QuotaIdInfo {
+            id: e.id,
+            space: e.space,
+            space_soft: bytes(e.limits.space_soft),
+            space_hard: bytes(e.limits.space_hard),
+            space_until: e.space_time,
+            inodes: e.inodes,
+            inodes_soft: e.limits.inodes_soft,
+            inodes_hard: e.limits.inodes_hard,
+            inodes_until: e.inode_time,
+        }
+    }
+}
+
+impl From<&QuotaUsage> for QuotaKindInfo {
+    fn from(usage: &QuotaUsage) -> QuotaKindInfo {
+        QuotaKindInfo {
+            kind: usage.kind.name(),
+            space_grace: usage.space_grace,
+            inode_grace: usage.inode_grace,
+            entries: usage.entries.iter().map(QuotaIdInfo::from).collect(),
+        }
+    }
+}
+
+fn open(path: &Path, read_only: bool) -> Result<Arc<Fs>> {
+    let device = FileDevice::open(
+        path,
+        OpenOptions {
+            read_only,
+            ..OpenOptions::default()
+        },
+    )?;
+    let journal = external::journal(&device, None, OpenOptions::default())?;
+    let options = FsOptions {
+        read_only,
+        ..FsOptions::default()
+    };
+    let device = Arc::new(device) as Arc<dyn BlockDevice>;
+    let journal = journal.map(|j| j as Arc<dyn BlockDevice>);
+    Fs::open_with(device, journal, options, &mut |_, _| {})
+}
+
+/// Usage and limits of the volume at `path`; changes nothing.
+///
+/// # Errors
+/// The volume is in use, needs recovery, is damaged or of an unknown kind; a device failed.
+pub fn quota(path: &Path) -> Result<QuotaInfo> {
+    let usage = open(path, true)?.quota()?;
+    Ok(QuotaInfo {
+        volume: path.display().to_string(),
+        kinds: usage.iter().map(QuotaKindInfo::from).collect(),
+    })
+}
+
+/// Sets the limits of an id of the volume at `path`, which is recovered if it needs that.
+///
+/// # Errors
+/// As [`quota`]; ESRCH when the volume does not count this kind.
+pub fn set_quota(path: &Path, kind: QuotaKind, id: u32, limits: QuotaLimits) -> Result<()> {
+    let fs = open(path, false)?;
+    let set = fs.set_limits(kind, id, limits);
+    fs.unmount()?;
+    set
+}
