@@ -26,12 +26,13 @@ pub struct Image {
 }
 
 /// Names, blocks in bytes and features of the images; a dirty journal or a clean one.
-const IMAGES: [(&str, u32, &str, bool); 5] = [
+const IMAGES: [(&str, u32, &str, bool); 6] = [
     ("plain", 1024, "^metadata_csum,^uninit_bg", true),
     ("plain-4k", 4096, "^metadata_csum,^64bit,^flex_bg", true),
     ("clean", 1024, "^metadata_csum,^dir_index", false),
     ("orphan-file", 2048, "^metadata_csum,orphan_file", true),
     ("checksums", 1024, "metadata_csum,64bit", true),
+    ("quota", 1024, "^metadata_csum,quota,project", true),
 ];
 
 /// All of them.
@@ -112,6 +113,10 @@ fn make(name: &str, block: u32, features: &str, dirty: bool, tree: &Path) -> Ima
         args.extend(["-g", "4096"]);
     }
     mke2fs(&path, &args).unwrap();
+    if features.contains("quota") {
+        // mke2fs (1.47) counts before it copies the tree.
+        stetfs_testkit::image::e2fsck(&path, &["-fy"], 1).unwrap();
+    }
     let clean = Arc::new(MemDevice::load(&path).unwrap());
     let device = if dirty {
         leave_dirty(&clean, Preset::Data)

@@ -40,7 +40,12 @@ impl Fs {
             Some(end) if end <= self.max_size_of(body) => end,
             _ => return Err(FsError::Errno(libc::EFBIG)),
         };
+        let moved = match only_adds {
+            true => Some(self.promise_move_out(ctx, body)?),
+            false => None,
+        };
         self.move_out(inode, body)?;
+        drop(moved);
         // Without extents nothing can be allocated without being written.
         let punches = matches!(mode, FallocateMode::PunchHole);
         if !punches && !body.flags().contains(InodeFlags::EXTENTS) {

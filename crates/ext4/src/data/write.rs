@@ -103,6 +103,7 @@ impl Fs {
             if stays {
                 return Ok(data.len());
             }
+            let _quota = self.promise_move_out(ctx, body)?;
             self.move_out(inode, body)?;
         }
         let journaled = self.journals_data(body);

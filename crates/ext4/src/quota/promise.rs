@@ -205,6 +205,18 @@ impl Fs {
         Ok((blocks / ratio, promise))
     }
 
+    /// Promises the owner of a file that grows the space to which its inline content moves.
+    ///
+    /// # Errors
+    /// EDQUOT.
+    pub(crate) fn promise_move_out(&self, ctx: &Ctx, body: &mut InodeBody) -> Result<Promise<'_>> {
+        if !body.is_inline() || body.size() == 0 {
+            return Ok(Promise { held: None });
+        }
+        self.promise_clusters(ctx, body, 1)
+            .map(|(_, promise)| promise)
+    }
+
     /// Promises the owner of a directory `blocks` clusters for names.
     ///
     /// # Errors

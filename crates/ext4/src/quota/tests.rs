@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use stetfs_block::MemDevice;
+use stetfs_journal::LogFormat;
+use stetfs_journal::stet::StetOptions;
 use stetfs_ondisk::ext4::inode::InodeFlags;
 use stetfs_ondisk::ext4::quota::{Limits, QuotaKind};
 use stetfs_testkit::Mkfs;
@@ -405,6 +407,75 @@ fn threads_share_a_limit_to_the_block() {
         assert_eq!(wrote as u64 >> 10, 4000 - space);
     }
     close(fs, &device);
+}
+
+/// Content that leaves its inode takes a block, within the limits.
+#[test]
+fn inline_content_moves_out_within_the_limits() {
+    let device = volume(32, 4096, "inline_data");
+    let fs = open(&device);
+    let f = file(&fs, &ANNA, ROOT_INO, "file");
+    let ino = f.ino();
+    drop(f);
+    close(fs, &device);
+    let copy = image(&device);
+    std::fs::write(copy.dir().join("small"), "inline").unwrap();
+    let small = copy.dir().join("small");
+    let request = format!("write {} small", small.display());
+    copy.debugfs_write(&request).unwrap();
+    for (field, value) in [("uid", 1000), ("gid", 100)] {
+        let request = format!("set_inode_field small {field} {value}");
+        copy.debugfs_write(&request).unwrap();
+    }
+    copy.e2fsck_fy().unwrap();
+    let device = Arc::new(MemDevice::load(copy.path()).unwrap());
+    let fs = open(&device);
+    let small = fs.lookup(ROOT_INO, b"small").unwrap().ino;
+    assert_ne!(small, ino);
+    assert_eq!(used(&fs, QuotaKind::User, 1000), (0, 2));
+    limit_space(&fs, QuotaKind::User, 1000, 3);
+    let f = fs.open_inode(&ANNA, small, libc::O_RDWR).unwrap();
+    fs.forget(small, 1);
+    fs.write(&ANNA, &f, 6, b" still", false).unwrap();
+    refused(fs.write(&ANNA, &f, 0, &[1; 1000], false), libc::EDQUOT);
+    let mut content = [0; 20];
+    let n = fs.read(&f, 0, &mut content).unwrap();
+    assert_eq!(&content[..n], b"inline still");
+    limit_space(&fs, QuotaKind::User, 1000, 4);
+    fs.write(&ANNA, &f, 0, &[1; 1000], false).unwrap();
+    assert_eq!(used(&fs, QuotaKind::User, 1000), (4, 2));
+    drop(f);
+    close(fs, &device);
+}
+
+/// With records of files, a sync of a volume with quota takes a commit, and says why.
+#[test]
+fn syncs_by_record_take_a_commit() {
+    let device = volume(64, 4096, "");
+    let stet = StetOptions {
+        file_lanes: 1,
+        ..StetOptions::default()
+    };
+    let options = FsOptions {
+        log: LogFormat::Stet(stet),
+        ..FsOptions::default()
+    };
+    let fs = Fs::open(device.clone(), options.clone()).unwrap();
+    let f = file(&fs, &ANNA, ROOT_INO, "file");
+    fs.write(&ANNA, &f, 0, &[1; 9000], false).unwrap();
+    let (send, wait) = std::sync::mpsc::channel();
+    fs.fsync(&f, false, Box::new(move |r| send.send(r).unwrap()));
+    wait.recv().unwrap().unwrap();
+    let stats = fs.stats();
+    assert_eq!(stats.journal.file_records, 0);
+    let quota = stats.sync_reasons.iter().find(|(why, _)| *why == "quota");
+    assert_eq!(quota, Some(&("quota", 1)));
+    let crashed = Arc::new(device.fork());
+    drop(f);
+    drop(fs);
+    let fs = Fs::open(crashed.clone(), options).unwrap();
+    assert_eq!(used(&fs, QuotaKind::User, 1000), (12, 1));
+    close(fs, &crashed);
 }
 
 /// Damaged quota files are found when the volume is opened for writing, and nothing is written then.
