@@ -13,6 +13,7 @@ mod holders;
 mod open;
 mod request;
 mod sys;
+mod unflushed;
 mod uring;
 
 pub use open::{Direct, OpenOptions, Uring};
@@ -33,6 +34,7 @@ use crate::device::{check_discard, check_range};
 use crate::{AlignedBuf, BlockDevice, BlockError, Counters, Op, Read, Result, Stats, Write};
 use claim::Claim;
 use request::Request;
+use unflushed::Unflushed;
 use uring::RingPool;
 
 /// A volume in an image file or on a block device of the host; see [`FileDevice::open`].
@@ -53,6 +55,7 @@ pub struct FileDevice {
     /// The host said that it cannot discard.
     no_discard: AtomicBool,
     counters: Counters,
+    unflushed: Unflushed,
 }
 
 impl Drop for FileDevice {
@@ -370,27 +373,34 @@ impl BlockDevice for FileDevice {
             let durable = write.fua && !flush_after;
             requests.push(Request::write(write.offset, write.data.slices(), durable));
         }
+        let writing = self.unflushed.write();
         let mut result = self.run(Op::Write, &mut requests);
         for write in writes.iter().filter(|w| !whole(w)) {
             result = result.and(self.write_partial(write));
         }
+        drop(writing);
         result?;
         self.counters.write(writes.len() as u64, bytes);
         if flush_after { self.flush() } else { Ok(()) }
     }
 
     fn flush(&self) -> Result<()> {
-        if !self.read_only {
-            self.check_whole()?;
+        if self.read_only {
+            return Ok(());
+        }
+        self.check_whole()?;
+        let flushed = self.unflushed.flush(|| {
             loop {
                 match rustix::fs::fdatasync(&self.file) {
-                    Ok(()) => break,
+                    Ok(()) => return Ok(()),
                     Err(Errno::INTR) => {}
                     Err(e) => return Err(BlockError::io(Op::Flush, 0, 0, e.into())),
                 }
             }
+        })?;
+        if flushed {
+            self.counters.flush();
         }
-        self.counters.flush();
         Ok(())
     }
 
@@ -409,6 +419,7 @@ impl BlockDevice for FileDevice {
         if len == 0 || self.no_discard.load(Relaxed) {
             return Ok(());
         }
+        let _writing = self.unflushed.write();
         let done = if self.is_block_device {
             sys::discard(
                 self.claim.exclusive().as_deref().unwrap_or(&self.file),

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 
 use super::claim::Claim;
 use super::request::Request;
+use super::unflushed::Unflushed;
 use super::uring::RingPool;
 use super::{Align, FileDevice, sys};
 use crate::{AlignedBuf, BlockError, Counters, Result, SECTOR};
@@ -112,6 +113,7 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> Result<FileDevice> {
         rmw: Mutex::new(()),
         no_discard: AtomicBool::new(false),
         counters: Counters::default(),
+        unflushed: Unflushed::new(),
     })
 }
 

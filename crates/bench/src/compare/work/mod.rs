@@ -32,6 +32,8 @@ use beside::Writer;
 pub enum Workload {
     /// Append 4 KiB, `fsync`.
     AppendFsync,
+    /// The same, StetFS as a library: without FUSE.
+    AppendLibrary,
     /// Overwrite 4 KiB at random in a written file, `fdatasync`.
     OverwriteFdatasync,
     /// `fsync` of 80 KB that were written a tenth of a second before.
@@ -48,6 +50,8 @@ pub enum Workload {
     Stat,
     /// Write a file in 1 MiB calls and `fsync` it; read it again with cold caches.
     Stream,
+    /// Write a file in 4 KiB calls and `fsync` it.
+    SmallStream,
     /// `git clone` of a local repository.
     GitClone,
     /// SQLite, one row a transaction, rollback journal.
@@ -74,8 +78,9 @@ pub enum Workload {
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 22] = [
         Self::AppendFsync,
+        Self::AppendLibrary,
         Self::OverwriteFdatasync,
         Self::PausedFsync,
         Self::FsyncThreads,
@@ -84,6 +89,7 @@ impl Workload {
         Self::NamesLibrary,
         Self::Stat,
         Self::Stream,
+        Self::SmallStream,
         Self::GitClone,
         Self::SqliteDelete,
         Self::SqliteTruncate,
@@ -101,6 +107,7 @@ impl Workload {
     pub fn name(self) -> &'static str {
         match self {
             Self::AppendFsync => "append-fsync",
+            Self::AppendLibrary => "append-library",
             Self::OverwriteFdatasync => "overwrite-fdatasync",
             Self::PausedFsync => "paused-fsync",
             Self::FsyncThreads => "fsync-threads",
@@ -109,6 +116,7 @@ impl Workload {
             Self::NamesLibrary => "names-library",
             Self::Stat => "stat",
             Self::Stream => "stream",
+            Self::SmallStream => "stream-4k",
             Self::GitClone => "git-clone",
             Self::SqliteDelete => "sqlite-delete",
             Self::SqliteTruncate => "sqlite-truncate",
@@ -143,7 +151,10 @@ impl Workload {
 
     /// Whether it unmounts the file system.
     fn unmounts(self) -> bool {
-        matches!(self, Self::Stream | Self::NamesLibrary)
+        matches!(
+            self,
+            Self::Stream | Self::NamesLibrary | Self::AppendLibrary
+        )
     }
 
     /// Runs it once on `target`, in a directory that is fresh and removed after it, beside a writer of so many MB/s (0: none).
@@ -175,6 +186,7 @@ impl Workload {
         fs::create_dir(&dir).with_context(|| format!("mkdir {}", dir.display()))?;
         let outcome = match self {
             Self::AppendFsync => sync::append(target, &dir, sizes),
+            Self::AppendLibrary => sync::append_library(target, &dir, sizes),
             Self::OverwriteFdatasync => sync::overwrite(target, &dir, sizes),
             Self::PausedFsync => synced::paused(target, &dir, sizes),
             Self::FsyncThreads => synced::threads(target, &dir, sizes),
@@ -183,6 +195,7 @@ impl Workload {
             Self::NamesLibrary => names::library(target, &dir, sizes),
             Self::Stat => names::stat(target, &dir, sizes),
             Self::Stream => stream::stream(target, name, sizes),
+            Self::SmallStream => stream::small(target, &dir, sizes),
             Self::GitClone => git::clone(target, &dir, shared),
             Self::SqliteDelete => sqlite::transactions(target, &dir, sizes, shared, "DELETE"),
             Self::SqliteTruncate => sqlite::transactions(target, &dir, sizes, shared, "TRUNCATE"),

@@ -4,9 +4,11 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::mpsc;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
+use stetfs::{Ctx, ROOT_INO};
 
 use super::{Below, Measured, Meter, Outcome};
 use crate::compare::report::Better;
@@ -18,22 +20,76 @@ const PAGE: usize = 4096;
 pub(super) fn append(target: &Target, dir: &Path, sizes: &Sizes) -> Result<Outcome> {
     let mut file = File::create_new(dir.join("log"))?;
     let page = [0x5A; PAGE];
-    let mut latencies = Vec::new();
     // The first sync makes the file itself durable; that is not what is measured.
     file.sync_all()?;
     let meter = Meter::start(target)?;
-    for _ in 0..sizes.syncs {
-        let start = Instant::now();
+    let latencies = timed(sizes, || {
         file.write_all(&page)?;
-        file.sync_all()?;
-        latencies.push(start.elapsed().as_secs_f64() * 1e6);
-    }
+        Ok(file.sync_all()?)
+    })?;
     let below = meter.below(f64::from(sizes.syncs))?;
     Ok(latency(
         ["append 4 KiB + fsync, p50", "append 4 KiB + fsync, p99"],
         &latencies,
         below,
     ))
+}
+
+/// Microseconds that each of the syncs took.
+fn timed(sizes: &Sizes, mut sync: impl FnMut() -> Result<()>) -> Result<Vec<f64>> {
+    (0..sizes.syncs)
+        .map(|_| {
+            let start = Instant::now();
+            sync()?;
+            Ok(start.elapsed().as_secs_f64() * 1e6)
+        })
+        .collect()
+}
+
+/// The same through the library, where the target has one. The others do it as they always do.
+pub(super) fn append_library(target: &mut Target, dir: &Path, sizes: &Sizes) -> Result<Outcome> {
+    const NAME: &[u8] = b"append-library";
+    let page = [0x5A; PAGE];
+    let mut latencies = Vec::new();
+    let has_library = target.with_volume(&mut |volume| {
+        let (fs, ctx) = (volume.fs(), Ctx::default());
+        let (attr, file) = fs.create(&ctx, ROOT_INO, NAME, 0o666, 0, libc::O_WRONLY)?;
+        let sync = || {
+            let (tell, told) = mpsc::channel();
+            fs.fsync(
+                &file,
+                false,
+                Box::new(move |synced| drop(tell.send(synced))),
+            );
+            told.recv()
+                .context("the sync was never answered")?
+                .map_err(anyhow::Error::from)
+        };
+        sync()?;
+        let mut at = 0;
+        latencies = timed(sizes, || {
+            let written = fs.write(&ctx, &file, at, &page, false)?;
+            ensure!(written == PAGE, "{written} bytes were written");
+            at += PAGE as u64;
+            sync()
+        })?;
+        drop(file);
+        fs.unlink(&ctx, ROOT_INO, NAME)?;
+        fs.forget(attr.ino, 1);
+        Ok(())
+    })?;
+    let titles = [
+        "append 4 KiB + fsync, library, p50",
+        "append 4 KiB + fsync, library, p99",
+    ];
+    if has_library {
+        return Ok(latency(titles, &latencies, Below::default()));
+    }
+    let mut outcome = append(target, dir, sizes)?;
+    for (measured, title) in outcome.iter_mut().zip(titles) {
+        title.clone_into(&mut measured.title);
+    }
+    Ok(outcome)
 }
 
 pub(super) fn overwrite(target: &Target, dir: &Path, sizes: &Sizes) -> Result<Outcome> {
