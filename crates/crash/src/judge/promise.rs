@@ -75,7 +75,7 @@ impl Promises {
             } else {
                 node.changed
             };
-            if !rules.records || node.is_dir() {
+            if !rules.records {
                 p.state = p.state.max(since);
             }
             p.files.insert(id, at);

@@ -31,10 +31,13 @@ pub(super) fn overlay(script: &Script, k: usize, acked: usize, upto: usize) -> O
         };
         let j = i + 1;
         let id = script.states[j].find(path);
-        // What syncs of directories promise bounds `k`.
-        let Some(id) = id.filter(|id| !script.states[j].nodes[id].is_dir()) else {
+        let Some(id) = id else { continue };
+        if script.states[j].nodes[&id].is_dir() {
+            if i < acked && !over.is_synced(script, k, j, id) {
+                return None;
+            }
             continue;
-        };
+        }
         let done = over.put(script, k, j, id);
         let needless =
             matches!(op, Op::Fdatasync { .. }) && script.states[j].nodes[&id].data_changed <= k;
@@ -46,6 +49,26 @@ pub(super) fn overlay(script: &Script, k: usize, acked: usize, upto: usize) -> O
 }
 
 impl Overlaid {
+    /// Whether a directory that was synced by operation `j` is as it was then: a sync of it takes no commit if all that changed
+    /// are names that records made.
+    fn is_synced(&self, script: &Script, k: usize, j: usize, id: NodeId) -> bool {
+        let promised = &script.states[j].nodes[&id];
+        if promised.changed <= k {
+            return true;
+        }
+        let same_names = script.links[j].get(&id) == script.links[k].get(&id);
+        let as_promised = |now: &Arc<Node>| {
+            let entries = |node: &Node| match &node.kind {
+                Kind::Dir(entries) => entries.clone(),
+                _ => BTreeMap::new(),
+            };
+            let attributes = |n: &Node| (n.mode, n.uid, n.gid, n.xattrs.clone());
+            entries(now) == entries(promised) && attributes(now) == attributes(promised)
+        };
+        (same_names || self.at.contains_key(&id))
+            && self.state.nodes.get(&id).is_some_and(as_promised)
+    }
+
     fn put(&mut self, script: &Script, k: usize, j: usize, id: NodeId) -> Option<()> {
         let node = &script.states[j].nodes[&id];
         let Kind::File(_) = node.kind else {
@@ -153,6 +176,26 @@ mod tests {
             let all = s.ops.len();
             assert!(overlay(&s, 1, all, all).is_none(), "{change}");
             assert!(overlay(&s, all, all, all).is_some(), "{change}");
+        }
+    }
+
+    #[test]
+    fn a_synced_directory_has_the_names_that_records_made() {
+        let s = script("mkdir d\nsync\ncreate d/f\nfsync d/f\nfsync d\n");
+        let all = s.ops.len();
+        let over = overlay(&s, 2, all, all);
+        assert_eq!(names(over), Some(["d", "d/f"].map(String::from).to_vec()));
+        assert!(
+            overlay(&s, 2, all, 3).is_some(),
+            "if the sync did not return"
+        );
+        for change in ["create d/g", "mkdir d/e", "chmod d 700", "unlink d/f"] {
+            let s = script(&format!(
+                "mkdir d\nsync\ncreate d/f\nfsync d/f\n{change}\nfsync d\n"
+            ));
+            let all = s.ops.len();
+            assert!(overlay(&s, 2, all, all).is_none(), "{change}");
+            assert!(overlay(&s, 5, all, all).is_some(), "{change}");
         }
     }
 

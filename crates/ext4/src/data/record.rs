@@ -87,6 +87,16 @@ struct Ready {
     pages: Vec<(BlockNr, PageRef)>,
     /// Directories that it makes.
     dirs: Vec<(Arc<Inode>, Naming)>,
+    /// Names that it makes.
+    names: Vec<MadeName>,
+}
+
+/// A name that a record makes.
+struct MadeName {
+    dir: Arc<Inode>,
+    name: Name,
+    /// The number of its last change.
+    version: u64,
 }
 
 /// What leads to a file and is not committed.
@@ -95,6 +105,7 @@ struct Chain {
     /// From the file's directory upwards.
     dirs: Vec<(Arc<Inode>, Naming)>,
     nodes: Vec<Node>,
+    names: Vec<MadeName>,
 }
 
 impl Fs {
@@ -118,6 +129,9 @@ impl Fs {
     /// # Errors
     /// The journal's and the device's; the journal has stopped then.
     pub(super) fn sync_alone(&self, inode: &Inode, datasync: bool) -> Result<bool, JournalError> {
+        if inode.kind == FileType::Directory && self.names_are_durable(inode) {
+            return Ok(true);
+        }
         if inode.kind != FileType::Regular {
             self.count_reason(SyncReason::Kind);
             return Ok(false);
@@ -146,12 +160,23 @@ impl Fs {
                     for (dir, naming) in &ready.dirs {
                         dir.changes.lock().name_recorded(naming);
                     }
+                    for made in &ready.names {
+                        let mut changes = made.dir.changes.lock();
+                        changes.name_is_recorded(&made.name.name, made.version);
+                    }
                     return Ok(true);
                 }
             }
         }
         self.count_reason(SyncReason::Busy);
         Ok(false)
+    }
+
+    /// Whether nothing but names changed in a directory, and records that are durable hold them.
+    fn names_are_durable(&self, dir: &Inode) -> bool {
+        let mut changes = dir.changes.lock();
+        changes.prune(&self.journal);
+        changes.names_are_durable(&self.journal)
     }
 
     /// Blocks of data in one record, at most.
@@ -266,8 +291,8 @@ impl Fs {
             let changes = inode.changes.lock();
             (changes.ranges(), changes.naming().clone())
         };
-        let name = match self.name_of(&name) {
-            Ok(name) => name,
+        let made = match self.name_of(&name) {
+            Ok(made) => made,
             Err(reason) => return Ok(Step::Commit(reason)),
         };
         let Some(ranges) = self.ranges_of(inode, body, &ranges)? else {
@@ -294,7 +319,7 @@ impl Fs {
             file: Node {
                 ino: inode.ino,
                 inode: body.bytes().to_vec(),
-                name,
+                name: made.as_ref().map(|made| made.name.clone()),
             },
             ranges,
             pages: pages.iter().map(|(lblk, ..)| *lblk).collect(),
@@ -321,6 +346,7 @@ impl Fs {
             bytes,
             pages: pages.into_iter().map(|(_, nr, page)| (nr, page)).collect(),
             dirs: chain.dirs,
+            names: chain.names.into_iter().chain(made).collect(),
         })))
     }
 
@@ -375,14 +401,14 @@ impl Fs {
     }
 
     /// The name to be made again, if it is not committed.
-    fn name_of(&self, naming: &Naming) -> Result<Option<Name>, SyncReason> {
+    fn name_of(&self, naming: &Naming) -> Result<Option<MadeName>, SyncReason> {
         let (parent, name) = match naming {
             Naming::Settled => return Ok(None),
             Naming::Entangled(_) => return Err(SyncReason::Name),
             Naming::Made { parent, name, .. } => (*parent, name),
         };
         let dir = self.iget(parent).map_err(|_| SyncReason::Name)?;
-        let before = {
+        let (before, version) = {
             let mut changes = dir.changes.lock();
             changes.prune(&self.journal);
             if changes.is_forgotten() {
@@ -393,10 +419,14 @@ impl Fs {
         if before == Before::Unclear {
             return Err(SyncReason::Name);
         }
-        Ok(Some(Name {
-            parent,
-            name: name.clone(),
-            replaces: before == Before::Unlinked,
+        Ok(Some(MadeName {
+            dir,
+            name: Name {
+                parent,
+                name: name.clone(),
+                replaces: before == Before::Unlinked,
+            },
+            version,
         }))
     }
 
@@ -429,7 +459,7 @@ impl Fs {
             if chain.dirs.len() >= DEPTH {
                 return Err(SyncReason::Large);
             }
-            let name = self.name_of(&next)?;
+            let made = self.name_of(&next)?;
             let body = dir.body.read();
             if body.file_acl() != 0 || body.is_inline() || dir.changes.lock().has_attributes() {
                 return Err(SyncReason::Attributes);
@@ -439,8 +469,9 @@ impl Fs {
             chain.nodes.push(Node {
                 ino: dir.ino,
                 inode,
-                name,
+                name: made.as_ref().map(|made| made.name.clone()),
             });
+            chain.names.extend(made);
             chain.dirs.push((dir, next.clone()));
             naming = next;
         }

@@ -42,10 +42,24 @@ pub(crate) struct Changes {
     attributes: CommitPoint,
     /// Before the inode was loaded there may have been changes in these transactions.
     forgotten: CommitPoint,
-    /// Of a directory: names that went, when, and whether in every case with the file that had them.
-    gone: BTreeMap<Vec<u8>, (CommitPoint, bool)>,
-    /// As `gone`, for too many names.
-    many_gone: CommitPoint,
+    /// Of a directory: names that came or went.
+    names: BTreeMap<Vec<u8>, NameChange>,
+    /// As `names`, for too many.
+    many_names: CommitPoint,
+}
+
+/// What became of a name.
+#[derive(Debug, Default)]
+struct NameChange {
+    point: CommitPoint,
+    /// What had it lost it.
+    gone: bool,
+    /// And not in every case by an unlink of its last name.
+    moved: bool,
+    /// Counts the changes.
+    version: u64,
+    /// A record that is durable says what has the name now.
+    recorded: bool,
 }
 
 /// What became of a directory's name before.
@@ -122,7 +136,12 @@ impl Changes {
         self.attributes.merge(&point);
     }
 
-    /// Of a directory: a name went.
+    /// Of a directory: a name came.
+    pub(crate) fn name_came(&mut self, name: &[u8], point: CommitPoint, journal: &Journal) {
+        self.name_changed(name, point, journal);
+    }
+
+    /// Of a directory: a name went, or leads elsewhere.
     pub(crate) fn name_gone(
         &mut self,
         name: &[u8],
@@ -130,35 +149,60 @@ impl Changes {
         point: CommitPoint,
         journal: &Journal,
     ) {
-        if self.gone.len() >= NAMES {
-            self.gone.retain(|_, (point, _)| !journal.is_valid(point));
-        }
-        if self.gone.len() >= NAMES {
-            for (_, (point, _)) in std::mem::take(&mut self.gone) {
-                self.many_gone.merge(&point);
-            }
-        }
-        let entry = self.gone.entry(name.to_vec());
-        let (points, all) = entry.or_insert((CommitPoint::none(), true));
-        *all &= unlinked;
-        points.merge(&point);
+        let change = self.name_changed(name, point, journal);
+        change.gone = true;
+        change.moved |= !unlinked;
     }
 
-    /// Of a directory: what became of a name.
-    pub(crate) fn before(&self, name: &[u8], journal: &Journal) -> Before {
-        if !journal.is_valid(&self.many_gone) {
-            return Before::Unclear;
+    fn name_changed(
+        &mut self,
+        name: &[u8],
+        point: CommitPoint,
+        journal: &Journal,
+    ) -> &mut NameChange {
+        if self.names.len() >= NAMES {
+            self.names.retain(|_, c| !journal.is_valid(&c.point));
         }
-        match self.gone.get(name) {
-            Some((point, all)) if !journal.is_valid(point) => {
-                if *all {
-                    Before::Unlinked
-                } else {
-                    Before::Unclear
-                }
+        if self.names.len() >= NAMES {
+            for (_, change) in std::mem::take(&mut self.names) {
+                self.many_names.merge(&change.point);
             }
-            _ => Before::Free,
         }
+        let change = self.names.entry(name.to_vec()).or_default();
+        change.point.merge(&point);
+        change.version += 1;
+        change.recorded = false;
+        change
+    }
+
+    /// Of a directory: what became of a name, and the number of its last change, for [`name_is_recorded`](Self::name_is_recorded).
+    pub(crate) fn before(&self, name: &[u8], journal: &Journal) -> (Before, u64) {
+        if !journal.is_valid(&self.many_names) {
+            return (Before::Unclear, 0);
+        }
+        let Some(change) = self.names.get(name) else {
+            return (Before::Free, 0);
+        };
+        let before = match change {
+            c if !c.gone || journal.is_valid(&c.point) => Before::Free,
+            c if c.moved => Before::Unclear,
+            _ => Before::Unlinked,
+        };
+        (before, change.version)
+    }
+
+    /// Of a directory: a record that is durable says what has the name, if it did not change since it had this number.
+    pub(crate) fn name_is_recorded(&mut self, name: &[u8], version: u64) {
+        if let Some(change) = self.names.get_mut(name).filter(|c| c.version == version) {
+            change.recorded = true;
+        }
+    }
+
+    /// Whether a sync of this directory has nothing to do: all that changed are names, and records that are durable hold
+    /// them. After [`prune`](Self::prune).
+    pub(crate) fn names_are_durable(&self, journal: &Journal) -> bool {
+        let durable = |c: &NameChange| c.recorded || journal.is_valid(&c.point);
+        !self.any(false) && journal.is_valid(&self.many_names) && self.names.values().all(durable)
     }
 
     /// Forgets what has become valid.

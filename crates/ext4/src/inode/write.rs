@@ -25,10 +25,26 @@ impl Fs {
         inode: &Inode,
         body: &mut InodeBody,
     ) -> Result<()> {
+        self.check_alive(inode)?;
+        self.store_inode(h, inode, body)
+    }
+
+    /// [`write_inode`](Self::write_inode) of a directory of which names changed alone: records of files know of these.
+    pub(crate) fn write_listing(
+        &self,
+        h: &Handle<'_>,
+        dir: &Inode,
+        body: &mut InodeBody,
+    ) -> Result<()> {
+        self.check_alive(dir)?;
+        self.put_inode(h, dir, body)
+    }
+
+    fn check_alive(&self, inode: &Inode) -> Result<()> {
         if inode.dead.load(Ordering::Acquire) {
             return Err(FsError::Errno(libc::ESTALE));
         }
-        self.store_inode(h, inode, body)
+        Ok(())
     }
 
     /// [`write_inode`](Self::write_inode) for a change without which the data could not be read back
@@ -69,6 +85,13 @@ impl Fs {
         inode: &Inode,
         body: &mut InodeBody,
     ) -> Result<()> {
+        self.put_inode(h, inode, body)?;
+        self.note_change(h, inode, Changes::touched);
+        Ok(())
+    }
+
+    /// [`store_inode`](Self::store_inode) without a note for records.
+    fn put_inode(&self, h: &Handle<'_>, inode: &Inode, body: &mut InodeBody) -> Result<()> {
         // While the inode is on the orphan list its `i_dtime` belongs to the list.
         let list = (body.orphan == Some(OrphanPlace::List)).then(|| self.orphans.lock());
         if let Some(list) = &list {
@@ -81,7 +104,6 @@ impl Fs {
         self.no_longer_lazy(inode);
         inode.unlinked.store(body.links() == 0, Ordering::Release);
         inode.sync.lock().meta.merge(&h.point());
-        self.note_change(h, inode, Changes::touched);
         Ok(())
     }
 

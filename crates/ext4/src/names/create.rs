@@ -237,6 +237,7 @@ impl Fs {
         }
         self.whole(|| self.dir_changed(&h, &dir, &mut dir_body))?;
         self.note_change(&h, &inode, |c, point| c.made(parent, name, point));
+        self.note_name(&h, &dir, name);
         self.count_lookup(inode.ino);
         drop(body);
         drop(h);

@@ -65,6 +65,7 @@ impl Fs {
             self.dir_changed(&h, &dir, &mut dir_body)
         })?;
         self.note_change(&h, &inode, Changes::entangled);
+        self.note_name(&h, &dir, new_name);
         self.count_lookup(inode.ino);
         drop(h);
         drop(body);

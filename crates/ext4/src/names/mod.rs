@@ -52,12 +52,17 @@ impl Fs {
         Ok(self.journal.commit(&point)?)
     }
 
+    /// Notes for records of files that a name came.
+    fn note_name(&self, h: &Handle<'_>, dir: &Inode, name: &[u8]) {
+        self.note_change(h, dir, |c, point| c.name_came(name, point, &self.journal));
+    }
+
     /// A directory whose entries changed: its times, and its inode into the journal.
     fn dir_changed(&self, h: &Handle<'_>, dir: &Inode, body: &mut InodeBody) -> Result<()> {
         let now = self.now();
         body.set_mtime(now);
         body.touch(now);
-        self.write_inode(h, dir, body)
+        self.write_listing(h, dir, body)
     }
 
     /// An inode whose links changed: its change time, and itself into the journal.

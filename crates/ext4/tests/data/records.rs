@@ -57,6 +57,11 @@ fn create(fs: &Fs, parent: Ino, name: &[u8]) -> Open {
     }
 }
 
+fn directory(fs: &Fs, ino: Ino) -> OpenRef {
+    let flags = libc::O_RDONLY | libc::O_DIRECTORY;
+    fs.open_inode(&ROOT, ino, flags).unwrap()
+}
+
 fn bytes(seed: u8, len: usize) -> Vec<u8> {
     (0..len)
         .map(|i| seed.wrapping_add((i / 97) as u8))
@@ -264,9 +269,8 @@ fn what_a_record_cannot_say_takes_a_commit_and_is_counted() {
         .unwrap();
     sync(&fs, &open.file, false);
     commits("attributes");
-    let root = fs
-        .open_inode(&ROOT, ROOT_INO, libc::O_RDONLY | libc::O_DIRECTORY)
-        .unwrap();
+    let root = directory(&fs, ROOT_INO);
+    fs.mkdir(&ROOT, ROOT_INO, b"dir", 0o755, 0).unwrap();
     sync(&fs, &root, false);
     commits("kind");
     // A new file under the name of one that was renamed, not unlinked.
@@ -317,6 +321,109 @@ fn a_name_is_used_again_and_again() {
     vol.crash();
     assert_eq!(read(vol.fs(), &[b"journal"]), Some(bytes(19, 5000)));
     vol.finish();
+}
+
+/// What programs do to be sure of a new file: its directory is synced, too.
+#[test]
+fn a_directory_whose_new_names_are_in_records_is_durable() {
+    let mut vol = volume(DataMode::Ordered, 2);
+    let fs = vol.fs().clone();
+    let dir = fs.mkdir(&ROOT, ROOT_INO, b"d", 0o755, 0).unwrap().ino;
+    create(&fs, dir, b"old");
+    sync_all(&fs);
+    let (before, _) = counts(&fs);
+    let d = directory(&fs, dir);
+    sync(&fs, &d, false);
+    for i in 0..10u8 {
+        // One that is new, and one under the name of one that is unlinked.
+        fs.unlink(&ROOT, dir, b"old").unwrap();
+        for name in [[b'n', b'0' + i].as_slice(), b"old"] {
+            let open = create(&fs, dir, name);
+            fs.write(&ROOT, &open.file, 0, &bytes(i, 100), false)
+                .unwrap();
+            sync(&fs, &open.file, false);
+            fs.forget(open.ino, 1);
+        }
+        sync(&fs, &d, i % 2 == 0);
+    }
+    assert_eq!(reasons(&fs), []);
+    assert_eq!(counts(&fs), (before, 20));
+    drop((fs, d));
+    vol.crash();
+    assert_eq!(read(vol.fs(), &[b"d", b"old"]), Some(bytes(9, 100)));
+    assert_eq!(read(vol.fs(), &[b"d", b"n4"]), Some(bytes(4, 100)));
+    vol.finish();
+}
+
+/// Each of these changes takes a commit, and is there after it.
+#[test]
+fn a_directory_that_changed_otherwise_takes_a_commit() {
+    type Change = fn(&Fs, Ino);
+    type Check = fn(&Fs, Ino) -> bool;
+    let changes: [(&str, Change, Check); 6] = [
+        (
+            "a file that was not synced",
+            |fs, dir| {
+                create(fs, dir, b"new");
+            },
+            |fs, dir| fs.lookup(dir, b"new").is_ok(),
+        ),
+        (
+            "an unlink",
+            |fs, dir| fs.unlink(&ROOT, dir, b"synced").unwrap(),
+            |fs, dir| fs.lookup(dir, b"synced").is_err(),
+        ),
+        (
+            "a rename",
+            |fs, dir| {
+                let flags = RenameFlags::default();
+                fs.rename(&ROOT, dir, b"synced", dir, b"new", flags)
+                    .unwrap();
+            },
+            |fs, dir| fs.lookup(dir, b"new").is_ok() && fs.lookup(dir, b"synced").is_err(),
+        ),
+        (
+            "a link",
+            |fs, dir| {
+                let ino = fs.lookup(dir, b"synced").unwrap().ino;
+                fs.link(&ROOT, ino, dir, b"new").unwrap();
+            },
+            |fs, dir| fs.lookup(dir, b"new").is_ok(),
+        ),
+        (
+            "a directory",
+            |fs, dir| {
+                fs.mkdir(&ROOT, dir, b"new", 0o755, 0).unwrap();
+            },
+            |fs, dir| fs.lookup(dir, b"new").is_ok(),
+        ),
+        (
+            "an attribute",
+            |fs, dir| {
+                let value = b"value";
+                fs.setxattr(&ROOT, dir, b"user.new", value, XattrSet::Any)
+                    .unwrap();
+            },
+            |fs, dir| fs.getxattr(dir, b"user.new").is_ok(),
+        ),
+    ];
+    for (what, change, is_there) in changes {
+        let mut vol = volume(DataMode::Ordered, 2);
+        let fs = vol.fs().clone();
+        let dir = fs.mkdir(&ROOT, ROOT_INO, b"d", 0o755, 0).unwrap().ino;
+        sync_all(&fs);
+        let open = create(&fs, dir, b"synced");
+        sync(&fs, &open.file, false);
+        change(&fs, dir);
+        let d = directory(&fs, dir);
+        sync(&fs, &d, false);
+        assert_eq!(reasons(&fs), [("kind", 1)], "{what}");
+        drop((fs, open, d));
+        vol.crash();
+        let dir = vol.fs().lookup(ROOT_INO, b"d").unwrap().ino;
+        assert!(is_there(vol.fs(), dir), "{what}");
+        vol.finish();
+    }
 }
 
 #[test]

@@ -133,6 +133,7 @@ impl Fs {
         if let Some(white) = white {
             self.note_change(h, white, Changes::entangled);
         }
+        self.note_name(h, m.dirs.new, m.new.name);
         if let Some(target) = &mut m.target {
             if target.body.is_dir() {
                 self.drop_subdir(m.dirs.new_body_mut());
