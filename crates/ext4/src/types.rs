@@ -218,6 +218,10 @@ pub struct FsStats {
     pub packing_note: Option<String>,
     /// Syncs of files that took a commit although files have records, by reason.
     pub sync_reasons: Vec<(&'static str, u64)>,
+    /// Groups whose bitmaps were looked into for free blocks.
+    pub groups_searched: u64,
+    /// 64-bit words of bitmaps looked at for that.
+    pub words_searched: u64,
     /// File data that is newer than its home, bytes.
     pub dirty_bytes: u64,
     /// Inodes in memory.

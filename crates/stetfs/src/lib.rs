@@ -26,7 +26,7 @@ pub use memory::default_cache_bytes;
 pub use preset::{Preset, UnknownPreset, file_lanes};
 pub use quota::{QuotaIdInfo, QuotaInfo, QuotaKindInfo, quota, set_quota};
 pub use recover::{Recovered, recover};
-pub use stats::{CacheStats, DeviceStats, InodeStats, JournalStats, VolumeStats};
+pub use stats::{CacheStats, DeviceStats, InodeStats, JournalStats, SpaceStats, VolumeStats};
 pub use stetfs_block::{BlockDevice, BlockError, Direct, FileDevice, MemDevice, Uring};
 pub use stetfs_block::{OpenOptions as DeviceOptions, Write as BlockWrite};
 pub use stetfs_ext4::*;

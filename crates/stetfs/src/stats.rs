@@ -22,6 +22,8 @@ pub struct VolumeStats {
     pub cache: CacheStats,
     /// Inodes.
     pub inodes: InodeStats,
+    /// Searches for free space.
+    pub space: SpaceStats,
 }
 
 /// Counters of the journal.
@@ -122,6 +124,15 @@ pub struct InodeStats {
     pub known_to_kernel: u64,
 }
 
+/// What searches for free space cost.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct SpaceStats {
+    /// Groups whose bitmaps were looked into.
+    pub groups_searched: u64,
+    /// 64-bit words of bitmaps looked at.
+    pub words_searched: u64,
+}
+
 impl Volume {
     /// The counters.
     pub fn stats(&self) -> VolumeStats {
@@ -180,6 +191,10 @@ impl Volume {
             inodes: InodeStats {
                 in_memory: fs.inodes,
                 known_to_kernel: fs.lookups,
+            },
+            space: SpaceStats {
+                groups_searched: fs.groups_searched,
+                words_searched: fs.words_searched,
             },
         }
     }

@@ -5,6 +5,7 @@ use stetfs_ondisk::ext4::bitmap;
 
 use super::group::{Counts, GroupState};
 use super::scan::{FreeMap, find_run};
+use super::window::Sizes;
 use super::{AllocFor, BlockRun};
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
@@ -12,7 +13,7 @@ use crate::inode::Inode;
 use crate::types::BlockNr;
 
 /// Groups whose bitmaps one pass looks into for a long run before it makes do with a shorter one.
-const LOOKS: usize = 10;
+const LOOKS: usize = 4;
 
 /// What an allocation asks for.
 struct Ask<'a> {
@@ -110,33 +111,41 @@ impl Fs {
         })
     }
 
-    /// The best run near `(group, bit)`: first one with room for a window, then shorter ones, at last
-    /// any block, also out of windows of others.
+    /// The best run near `(group, bit)`: one with room for a window; else half as long a one, and so on; at last any block,
+    /// also out of windows of others. Of long runs the nearest group's is taken, however far it is, but a file that has
+    /// no window yet rather stays where its directory is.
     fn alloc_near(&self, h: &Handle<'_>, group: u32, bit: u32, ask: &Ask<'_>) -> Result<BlockRun> {
-        let room = match ask.purpose {
-            AllocFor::Data => ask
-                .want
-                .max(ask.inode.window.lock().size(self.geo.cluster_size())),
-            AllocFor::Meta => ask.want,
-        };
-        let mut needs = vec![room, ask.want, ask.want.div_ceil(4), 1];
-        needs.dedup();
-        for need in needs {
+        let mut need = ask.want;
+        if ask.purpose == AllocFor::Data {
+            let window = ask.inode.window.lock();
+            need = need.max(window.size(self.window_sizes()));
+            if window.is_first() {
+                drop(window);
+                for need in [need, ask.want] {
+                    if let Some(run) = self.alloc_in(h, group, bit, need, ask)? {
+                        return Ok(run);
+                    }
+                }
+            }
+        }
+        loop {
             if let Some(run) = self.alloc_pass(h, group, bit, need, ask)? {
                 return Ok(run);
             }
+            if need <= 1 {
+                break;
+            }
+            need = (need / 2).min(self.groups.longest_of_all()).max(1);
         }
         self.alloc_stealing(h, group, ask)?
             .ok_or(FsError::Errno(libc::ENOSPC))
     }
 
-    /// The groups from `first` on, around.
-    fn groups_from(&self, first: u32) -> impl Iterator<Item = u32> {
-        let count = self.groups.count();
-        (first..count).chain(0..first.min(count))
+    fn window_sizes(&self) -> Sizes {
+        Sizes::new(self.geo.cluster_size(), self.groups.free_blocks())
     }
 
-    /// Looks for a run of `need` blocks, group after group.
+    /// Looks for a run of `need` blocks in the groups that may have one, from `first` on and around.
     fn alloc_pass(
         &self,
         h: &Handle<'_>,
@@ -146,31 +155,48 @@ impl Fs {
         ask: &Ask<'_>,
     ) -> Result<Option<BlockRun>> {
         let mut looks = 0;
-        for group in self.groups_from(first) {
-            if self.groups.longest(group) < need {
-                continue;
-            }
-            // The last resort looks everywhere: every look there ends the search or rules a group out.
-            looks += 1;
-            if need > 1 && looks > LOOKS {
-                return Ok(None);
-            }
-            let from = if group == first { bit } else { 0 };
-            let mut longest = None;
-            let run = self.in_group(h, group, ask, |map, st| {
-                let found = find_run(map, &st.windows.avoid(ask.owner()), from, need, ask.want);
-                longest = found.longest;
-                let (start, end) = found.run.filter(|(a, b)| b - a >= need)?;
-                Some((start, end.min(start.saturating_add(ask.want))))
-            })?;
-            if run.is_some() {
-                return Ok(run);
-            }
-            if let Some(longest) = longest {
-                self.groups.set_longest(group, longest);
+        for groups in [first..self.groups.count(), 0..first] {
+            let mut at = groups.start;
+            while let Some(group) = self.groups.next_with_run(at, need)
+                && group < groups.end
+            {
+                if looks == LOOKS {
+                    return Ok(None);
+                }
+                looks += 1;
+                let from = if group == first { bit } else { 0 };
+                if let Some(run) = self.alloc_in(h, group, from, need, ask)? {
+                    return Ok(Some(run));
+                }
+                at = group + 1;
             }
         }
         Ok(None)
+    }
+
+    /// A run of `need` blocks in this group, from `from` on if there is one.
+    fn alloc_in(
+        &self,
+        h: &Handle<'_>,
+        group: u32,
+        from: u32,
+        need: u32,
+        ask: &Ask<'_>,
+    ) -> Result<Option<BlockRun>> {
+        if self.groups.longest(group) < need {
+            return Ok(None);
+        }
+        self.in_group(h, group, ask, |map, st| {
+            let avoid = st.windows.avoid(ask.owner());
+            let found = find_run(map, &avoid, (st.first_free, from), need, ask.want);
+            match found.filter(|(start, end)| end - start >= need) {
+                Some((start, end)) => Some((start, end.min(start.saturating_add(ask.want)))),
+                None => {
+                    st.longest = map.longest();
+                    None
+                }
+            }
+        })
     }
 
     /// Takes blocks out of the windows of others: only they are left.
@@ -180,12 +206,13 @@ impl Fs {
         first: u32,
         ask: &Ask<'_>,
     ) -> Result<Option<BlockRun>> {
-        for group in self.groups_from(first) {
+        let count = self.groups.count();
+        for group in (first..count).chain(0..first) {
             if self.groups.available(group) == 0 {
                 continue;
             }
             let run = self.in_group(h, group, ask, |map, st| {
-                let (start, end) = find_run(map, &[], 0, ask.want, ask.want).run?;
+                let (start, end) = find_run(map, &[], (st.first_free, 0), ask.want, ask.want)?;
                 let end = end.min(start.saturating_add(ask.want));
                 st.windows.steal(start, end, None);
                 Some((start, end))
@@ -224,7 +251,11 @@ impl Fs {
         };
         let clusters = self.geo.layout.group_clusters(group);
         let pending = st.pending.take();
-        let chosen = choose(&FreeMap::new(&page, pending.as_deref(), clusters), st);
+        let map = FreeMap::new(&page, pending.as_deref(), clusters);
+        // What was passed by once is not looked at again until something becomes free there.
+        st.first_free = map.next_free(st.first_free, clusters).unwrap_or(clusters);
+        let chosen = choose(&map, st);
+        self.groups.cost.count(&map);
         st.pending = pending;
         // The snapshot must go before the change, or the change would copy the page.
         drop(page);
@@ -275,7 +306,7 @@ impl Fs {
             Some((a, b)) if taken.1 <= a || taken.0 > b => return,
             // Used up, or a new place: the blocks behind, as far as they are free.
             _ => {
-                let size = mine.grow(self.geo.cluster_size());
+                let size = mine.grow(self.window_sizes());
                 let clusters = self.geo.layout.group_clusters(group);
                 let free = FreeMap::new(map, st.pending.as_deref(), clusters);
                 let end = free.run_end(taken.1, taken.1.saturating_add(size));

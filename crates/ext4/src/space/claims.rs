@@ -66,6 +66,7 @@ impl Fs {
                 if let Some(pending) = &mut st.pending {
                     pending.remove(bit, len);
                 }
+                self.note_free(group, st, (bit, bit + len));
                 self.groups.publish(group, before, st);
             }
             let taken = self.alloc_blocks(h, inode, Some(at), len, AllocFor::Data)?;

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use stetfs_journal::Handle;
 use stetfs_ondisk::ext4::bitmap;
 
-use super::group::Counts;
-use super::scan::Overlay;
+use super::group::{Counts, GroupState};
+use super::scan::{FreeMap, Overlay};
 use super::{BlockRun, Freed};
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
@@ -83,7 +83,9 @@ impl Fs {
             self.note_block_bitmap(st, &map);
         }
         let clusters = self.geo.layout.group_clusters(group);
-        if !self.opts.canary.reuse_early {
+        if self.opts.canary.reuse_early {
+            self.note_free(group, st, (bit, bit + len));
+        } else {
             st.pending
                 .get_or_insert_with(|| Box::new(Overlay::new(clusters)))
                 .insert(bit, len);
@@ -117,8 +119,20 @@ impl Fs {
                 st.pending = None;
             }
         }
-        // The run may have joined with its neighbours: nothing is known of the longest one.
-        self.groups.set_longest(group, u32::MAX);
+        self.note_free(group, st, (bit, bit.saturating_add(len)));
         self.groups.publish(group, before, st);
+    }
+
+    /// Some clusters can be handed out again: brings what searches go by up to date (invariant S4).
+    pub(super) fn note_free(&self, group: u32, st: &mut GroupState, (start, end): (u32, u32)) {
+        st.first_free = st.first_free.min(start);
+        // The bitmap was changed a moment ago; if it left memory since, nothing is known of the longest run.
+        let block = self.cache.lookup(st.desc.block_bitmap());
+        let run = block.as_ref().and_then(|block| {
+            let clusters = self.geo.layout.group_clusters(group);
+            let map = block.peek()?;
+            Some(FreeMap::new(&map, st.pending.as_deref(), clusters).run_around(start, end))
+        });
+        st.longest = st.longest.max(run.unwrap_or(u32::MAX));
     }
 }

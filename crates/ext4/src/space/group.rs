@@ -6,7 +6,8 @@ use stetfs_journal::Handle;
 use stetfs_ondisk::ext4::group_desc::{GroupDesc, GroupFlags};
 use stetfs_sync::{Mutex, MutexGuard, Rank};
 
-use super::scan::Overlay;
+use super::scan::{FreeMap, Overlay};
+use super::summary::Summary;
 use super::window::Windows;
 use super::zones::Zones;
 use crate::error::{FsError, Result};
@@ -23,6 +24,10 @@ pub(crate) struct GroupState {
     pub(super) pending_inodes: Option<Box<Overlay>>,
     /// Space set aside.
     pub(super) windows: Windows,
+    /// No free run is longer (S4).
+    pub(super) longest: u32,
+    /// No cluster before it is free (S4).
+    pub(super) first_free: u32,
     /// The block bitmap contradicts itself: nothing is allocated here.
     pub(super) bad_blocks: bool,
     /// The inode bitmap contradicts itself: nothing is allocated here.
@@ -36,8 +41,6 @@ struct Group {
     state: Mutex<GroupState>,
     /// Blocks that may be handed out (S3).
     available: AtomicU32,
-    /// No free run is longer; `u32::MAX` when nothing is known.
-    longest: AtomicU32,
     free_inodes: AtomicU32,
     used_dirs: AtomicU32,
 }
@@ -52,6 +55,10 @@ pub(crate) struct Groups {
     pending_blocks: AtomicU64,
     free_inodes: AtomicU64,
     used_dirs: AtomicU64,
+    /// Of each group, what no free run is longer than.
+    runs: Summary,
+    /// What searches cost so far.
+    pub(crate) cost: SearchCost,
     /// Blocks promised to operations under way.
     pub(super) reserved: AtomicU64,
     /// What is freed is not handed out again (`space/claims`).
@@ -68,12 +75,12 @@ impl Groups {
             sum(GroupDesc::free_inodes),
             sum(GroupDesc::used_dirs),
         );
+        let runs = Summary::new(descs.iter().map(GroupDesc::free_clusters));
         let list = descs
             .into_iter()
             .map(|desc| Group {
                 table: desc.inode_table(),
                 available: AtomicU32::new(desc.free_clusters()),
-                longest: AtomicU32::new(u32::MAX),
                 free_inodes: AtomicU32::new(desc.free_inodes()),
                 used_dirs: AtomicU32::new(desc.used_dirs()),
                 state: Mutex::new(
@@ -83,6 +90,8 @@ impl Groups {
                         pending: None,
                         pending_inodes: None,
                         windows: Windows::default(),
+                        longest: u32::MAX,
+                        first_free: 0,
                         bad_blocks: false,
                         bad_inodes: false,
                     },
@@ -96,6 +105,8 @@ impl Groups {
             pending_blocks: AtomicU64::new(0),
             free_inodes,
             used_dirs,
+            runs,
+            cost: SearchCost::default(),
             reserved: AtomicU64::new(0),
             keep_freed: AtomicBool::new(false),
         }
@@ -149,21 +160,19 @@ impl Groups {
             .map_or(0, |g| g.available.load(Ordering::Relaxed))
     }
 
-    /// Upper bound of the longest free run of a group, without its lock.
+    /// No free run of the group is longer; without its lock.
     pub(super) fn longest(&self, group: u32) -> u32 {
-        let Some(g) = self.list.get(group as usize) else {
-            return 0;
-        };
-        g.longest
-            .load(Ordering::Relaxed)
-            .min(g.available.load(Ordering::Relaxed))
+        self.runs.get(group)
     }
 
-    /// Remembers what a search found out.
-    pub(super) fn set_longest(&self, group: u32, longest: u32) {
-        if let Some(g) = self.list.get(group as usize) {
-            g.longest.store(longest, Ordering::Relaxed);
-        }
+    /// No free run of any group is longer.
+    pub(super) fn longest_of_all(&self) -> u32 {
+        self.runs.max()
+    }
+
+    /// The first group from `from` on that may have a free run of `need` clusters.
+    pub(super) fn next_with_run(&self, from: u32, need: u32) -> Option<u32> {
+        self.runs.next(from, need)
     }
 
     /// Free inodes of a group, without its lock.
@@ -193,6 +202,7 @@ impl Groups {
             now.blocks.saturating_sub(now.pending)
         };
         g.available.store(usable, Ordering::Relaxed);
+        self.runs.set(group, usable.min(st.longest));
         let inodes = if st.bad_inodes {
             0
         } else {
@@ -211,6 +221,29 @@ impl Groups {
         add(&self.pending_blocks, before.pending, now.pending);
         add(&self.free_inodes, before.inodes, now.inodes);
         add(&self.used_dirs, before.dirs, now.dirs);
+    }
+}
+
+/// How much searches for free blocks looked at, since the volume was opened.
+#[derive(Debug, Default)]
+pub(crate) struct SearchCost {
+    groups: AtomicU64,
+    words: AtomicU64,
+}
+
+impl SearchCost {
+    /// Groups whose bitmaps were looked into, and 64-bit words of them.
+    pub(crate) fn so_far(&self) -> (u64, u64) {
+        (
+            self.groups.load(Ordering::Relaxed),
+            self.words.load(Ordering::Relaxed),
+        )
+    }
+
+    /// Counts a look into a group.
+    pub(super) fn count(&self, map: &FreeMap<'_>) {
+        self.groups.fetch_add(1, Ordering::Relaxed);
+        self.words.fetch_add(map.looked(), Ordering::Relaxed);
     }
 }
 

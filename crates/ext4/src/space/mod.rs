@@ -9,6 +9,9 @@
 //! * **S2** A block or inode freed by a transaction that is not yet valid is clear in the bitmap
 //!   and set in the group's *pending* overlay; searches take neither.
 //! * **S3** A group's `available` is its free blocks less the pending ones.
+//! * **S4** No free run of a group is longer than its `longest`, and none begins before its `first_free`. Searches that
+//!   find less lower the one and raise the other; what becomes free does the opposite. The summary holds the smaller of
+//!   `longest` and `available` of each group.
 
 use crate::types::BlockNr;
 
@@ -55,6 +58,7 @@ mod group;
 mod inodes;
 mod reserve;
 mod scan;
+mod summary;
 #[cfg(test)]
 mod tests;
 mod trim;

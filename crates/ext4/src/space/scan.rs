@@ -1,5 +1,7 @@
 //! Finding free runs in a bitmap, a word at a time.
 
+use std::cell::Cell;
+
 /// Blocks or inodes of one group that are free in the bitmap but not yet to be used (invariant S2).
 #[derive(Debug)]
 pub(crate) struct Overlay {
@@ -65,6 +67,8 @@ pub(crate) struct FreeMap<'a> {
     bitmap: &'a [u8],
     pending: Option<&'a Overlay>,
     bits: u32,
+    /// Words looked at so far.
+    looked: Cell<u64>,
 }
 
 impl<'a> FreeMap<'a> {
@@ -74,11 +78,18 @@ impl<'a> FreeMap<'a> {
             bitmap,
             pending,
             bits,
+            looked: Cell::new(0),
         }
+    }
+
+    /// Words of the bitmap that were looked at.
+    pub(super) fn looked(&self) -> u64 {
+        self.looked.get()
     }
 
     /// Word `i`, a set bit for every free one.
     fn free_word(&self, i: usize) -> u64 {
+        self.looked.set(self.looked.get() + 1);
         let bytes = self
             .bitmap
             .get(i * 8..i * 8 + 8)
@@ -122,57 +133,75 @@ impl<'a> FreeMap<'a> {
         }
         to
     }
+
+    /// Where the free run begins that ends before `end`.
+    fn run_begin(&self, end: u32) -> u32 {
+        let mut at = end.min(self.bits);
+        while at > 0 {
+            let word = (at - 1) / 64;
+            let n = at - word * 64;
+            // The last `n` bits of the word that count, at its top.
+            let free = self.free_word(word as usize) << (64 - n);
+            let ones = free.leading_ones().min(n);
+            at -= ones;
+            if ones < n {
+                break;
+            }
+        }
+        at
+    }
+
+    /// Bits of the free run around some bits that are free.
+    pub(super) fn run_around(&self, start: u32, end: u32) -> u32 {
+        self.run_end(end, self.bits).max(end) - self.run_begin(start).min(start)
+    }
+
+    /// Bits of the longest free run.
+    pub(super) fn longest(&self) -> u32 {
+        let (mut at, mut longest) = (0, 0);
+        while let Some(start) = self.next_free(at, self.bits) {
+            at = self.run_end(start, self.bits);
+            longest = longest.max(at - start);
+        }
+        longest
+    }
 }
 
-/// A search's answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Found {
-    /// The run: of the wanted length if there was one, else the longest seen.
-    pub(super) run: Option<(u32, u32)>,
-    /// No free run is longer; known when the whole group was seen.
-    pub(super) longest: Option<u32>,
-}
-
-/// Looks for a run of `need` bits from `from` on, then from the start; of a longer one at most `want`
-/// bits are given. `avoid` are sorted runs that are not to be touched.
+/// Looks for a run of `need` bits from `from` on, then from `first` (there is no free one before); of a longer one at
+/// most `want` bits are given, and if there is none the longest. `avoid` are sorted runs that are not to be touched.
 pub(crate) fn find_run(
     map: &FreeMap<'_>,
     avoid: &[(u32, u32)],
-    from: u32,
+    (first, from): (u32, u32),
     need: u32,
     want: u32,
-) -> Found {
+) -> Option<(u32, u32)> {
     let enough = need.max(want);
     let mut best: Option<(u32, u32)> = None;
-    for (lo, hi) in [(from, map.bits), (0, from.min(map.bits))] {
+    for (lo, hi) in [(from.max(first), map.bits), (first, from.min(map.bits))] {
         let mut at = lo;
+        let mut blockers = avoid.iter().copied().peekable();
         while let Some(start) = map.next_free(at, hi) {
             // Where free space meets what is to be avoided, it is taken in pieces.
-            let blocker = avoid.iter().find(|(_, end)| *end > start);
-            if let Some((_, end)) = blocker.filter(|(first, _)| *first <= start) {
-                at = *end;
+            while blockers.next_if(|(_, end)| *end <= start).is_some() {}
+            let blocker = blockers.peek().copied();
+            if let Some((_, end)) = blocker.filter(|(begin, _)| *begin <= start) {
+                at = end;
                 continue;
             }
-            let limit = blocker.map_or(hi, |(first, _)| hi.min(*first));
+            // A run that begins before `from` may go on behind it.
+            let limit = blocker.map_or(map.bits, |(begin, _)| begin);
             let end = map.run_end(start, limit.min(start.saturating_add(enough)));
             if best.is_none_or(|(x, y)| end - start > y - x) {
                 best = Some((start, end));
             }
             if end - start >= need {
-                return Found {
-                    run: best,
-                    longest: None,
-                };
+                return best;
             }
             at = end;
         }
     }
-    // Known only without things to avoid. A run around `from` was seen in two pieces.
-    let pieces = if from == 0 { 1 } else { 2 };
-    let longest = avoid
-        .is_empty()
-        .then(|| pieces * best.map_or(0, |(a, b)| b - a));
-    Found { run: best, longest }
+    best
 }
 
 #[cfg(test)]
@@ -226,10 +255,14 @@ mod tests {
             let runs = all_runs(&map);
             prop_assert_eq!(&runs, &model_runs(&free, &[]));
             let from = from.min(bits);
-            let found = find_run(&map, &[], from, u32::MAX, 1);
+            let found = find_run(&map, &[], (0, from), u32::MAX, 1);
             let longest = runs.iter().map(|(a, b)| b - a).max().unwrap_or(0);
-            // A run around `from` is seen in two pieces.
-            prop_assert!(found.run.map_or(0, |(a, b)| b - a) <= longest);
+            prop_assert_eq!(found.map_or(0, |(a, b)| b - a), longest);
+            prop_assert_eq!(map.longest(), longest);
+            for (a, b) in runs {
+                prop_assert_eq!(map.run_around(a, b), b - a);
+                prop_assert_eq!(map.run_around((a + b) / 2, (a + b).div_ceil(2)), b - a);
+            }
         }
 
         #[test]
@@ -241,11 +274,11 @@ mod tests {
             let map = FreeMap::new(&bytes, None, 256);
             let free: Vec<bool> = (0..256usize).map(|i| bytes[i / 8] >> (i % 8) & 1 == 0).collect();
             let model = model_runs(&free, &avoid);
-            match find_run(&map, &avoid, from, need, 1).run {
+            match find_run(&map, &avoid, (0, from), need, 1) {
                 None => prop_assert!(model.is_empty()),
                 Some((x, y)) => {
                     prop_assert!(y > x && model.iter().any(|(p, q)| *p <= x && y <= *q));
-                    let from_zero = find_run(&map, &avoid, 0, need, 1).run.unwrap();
+                    let from_zero = find_run(&map, &avoid, (0, 0), need, 1).unwrap();
                     let max = model.iter().map(|(p, q)| q - p).max().unwrap();
                     prop_assert!(from_zero.1 - from_zero.0 >= need.min(max));
                 }

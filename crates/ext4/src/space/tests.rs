@@ -400,3 +400,187 @@ fn inodes_agree_with_e2fsck() {
         fsck(&device);
     }
 }
+
+/// Groups and words of bitmaps that searches looked at.
+fn cost(fs: &Fs) -> (u64, u64) {
+    let stats = fs.stats();
+    (stats.groups_searched, stats.words_searched)
+}
+
+/// Fills the volume, and then frees every second block of it.
+fn comb(fs: &Fs) -> u64 {
+    let filler = owner(fs, 12);
+    let mut runs = Vec::new();
+    while let Ok(run) = alloc(fs, &filler, None, 30_000, AllocFor::Data) {
+        runs.push(run);
+    }
+    assert_eq!(fs.groups.free_blocks(), 0);
+    let mut freed = 0;
+    for run in &runs {
+        // A commit's worth at a time.
+        for part in (run.start..run.end()).collect::<Vec<_>>().chunks(4000) {
+            let h = fs.journal.begin(credits::FREE_BLOCKS * 2).unwrap();
+            for start in part.iter().copied().filter(|nr| nr % 2 == 1) {
+                fs.free_blocks(&h, BlockRun { start, len: 1 }, Freed::Data)
+                    .unwrap();
+                freed += 1;
+            }
+        }
+    }
+    fs.journal.commit_all().unwrap();
+    freed
+}
+
+#[test]
+fn a_comb_is_filled_in_linear_time() {
+    let device = mkfs(192, &Mkfs::blocks(1024));
+    let fs = open(&device);
+    let free = comb(&fs);
+    let groups = u64::from(fs.groups.count());
+    assert!(
+        groups > 20 && free > 60_000,
+        "{groups} groups, {free} blocks"
+    );
+    // Large files, of which every block has to be looked for: eight that grow side by side.
+    let writers: Vec<Inode> = (0..8).map(|i| owner(&fs, 12 + i * 2000)).collect();
+    let mut goals = [None; 8];
+    let before = cost(&fs);
+    for n in 0..free {
+        let i = (n % 8) as usize;
+        let run = alloc(&fs, &writers[i], goals[i], 200, AllocFor::Data)
+            .unwrap_or_else(|e| panic!("block {n} of {free}: {e}"));
+        assert_eq!(run.len, 1);
+        goals[i] = Some(run.end());
+    }
+    let after = cost(&fs);
+    let last = alloc(&fs, &writers[0], None, 1, AllocFor::Data).unwrap_err();
+    assert_eq!(last.errno(), libc::ENOSPC);
+    let (looks, words) = (after.0 - before.0, after.1 - before.1);
+    // At the goal, in the window, where the next one is: a look each. And every group once, in vain.
+    assert!(
+        looks <= 3 * free + 8 * groups,
+        "{looks} looks for {free} blocks"
+    );
+    // A bitmap of 1 KiB has 128 words.
+    assert!(
+        words <= 15 * free + 8 * 128 * groups,
+        "{words} words for {free} blocks"
+    );
+    fs.unmount().unwrap();
+}
+
+/// As above, but files of one block that begin anew each.
+#[test]
+fn small_files_in_a_comb_do_not_search_from_the_start() {
+    let device = mkfs(96, &Mkfs::blocks(1024));
+    let fs = open(&device);
+    let free = comb(&fs);
+    let before = cost(&fs);
+    for n in 0..free {
+        let small = owner(&fs, 20 + (n % 16) as u32);
+        alloc(&fs, &small, None, 1, AllocFor::Data).unwrap();
+        fs.release_window(&small);
+    }
+    let after = cost(&fs);
+    let (looks, words) = (after.0 - before.0, after.1 - before.1);
+    let groups = u64::from(fs.groups.count());
+    assert!(
+        looks <= 2 * free + 8 * groups,
+        "{looks} looks for {free} blocks"
+    );
+    assert!(
+        words <= 12 * free + 8 * 128 * groups,
+        "{words} words for {free} blocks"
+    );
+    fs.unmount().unwrap();
+}
+
+/// What searches go by is true of what is free.
+#[test]
+fn a_run_that_becomes_free_is_found_at_once() {
+    let device = mkfs(192, &Mkfs::blocks(1024));
+    let fs = open(&device);
+    comb(&fs);
+    let inode = owner(&fs, 12);
+    // Searches learn that nothing is longer than one block.
+    let one = alloc(&fs, &inode, None, 64, AllocFor::Meta).unwrap();
+    assert_eq!(one.len, 1);
+    for group in 0..fs.groups.count() {
+        let goal = fs.geo.layout.group_first_block(group) + 5000;
+        alloc(&fs, &inode, Some(goal), 64, AllocFor::Meta).unwrap();
+    }
+    // The used blocks of a piece of the comb go, far away.
+    let far = fs.geo.layout.group_first_block(fs.groups.count() - 2) + 4000;
+    let used: Vec<u64> = (far..far + 100).filter(|nr| nr % 2 == 0).collect();
+    for start in used {
+        free(&fs, BlockRun { start, len: 1 });
+    }
+    fs.journal.commit_all().unwrap();
+    let before = cost(&fs);
+    let run = alloc(&fs, &inode, None, 64, AllocFor::Meta).unwrap();
+    assert_eq!(run.len, 64, "{run:?}");
+    assert!((far..far + 100).contains(&run.start));
+    assert!(cost(&fs).0 - before.0 <= 2, "it is known where that is");
+    fs.unmount().unwrap();
+}
+
+#[test]
+fn windows_come_back() {
+    let device = mkfs(64, &Mkfs::blocks(1024));
+    let fs = open(&device);
+    let writers: Vec<Inode> = (0..8).map(|i| owner(&fs, 12 + i)).collect();
+    let held = |fs: &Fs| -> u64 {
+        (0..fs.groups.count())
+            .flat_map(|g| fs.groups.lock(g).unwrap().windows.avoid(None))
+            .map(|(start, end)| u64::from(end - start))
+            .sum()
+    };
+    let mut goals = [None; 8];
+    for n in 0..400 {
+        let i = n % 8;
+        let run = alloc(&fs, &writers[i], goals[i], 4, AllocFor::Data).unwrap();
+        goals[i] = Some(run.end());
+    }
+    assert!(held(&fs) > 8 * 16, "{} blocks set aside", held(&fs));
+    assert!(
+        held(&fs) < fs.groups.free_blocks() / 4,
+        "{} of {} blocks set aside",
+        held(&fs),
+        fs.groups.free_blocks()
+    );
+    // One writer takes all there is, out of the others' windows too.
+    let free = fs.groups.free_blocks();
+    let mut taken = 0;
+    while let Ok(run) = alloc(&fs, &writers[0], goals[0], 500, AllocFor::Data) {
+        taken += u64::from(run.len);
+        goals[0] = Some(run.end());
+    }
+    assert_eq!((taken, fs.groups.free_blocks()), (free, 0));
+    for inode in &writers {
+        fs.release_window(inode);
+    }
+    assert_eq!(held(&fs), 0);
+    fs.unmount().unwrap();
+}
+
+#[test]
+fn top_directories_spread_and_others_stay() {
+    let device = mkfs(512, &Mkfs::blocks(1024));
+    let fs = open(&device);
+    let group = |ino: Ino| fs.geo.layout.locate_inode(ino).unwrap().0;
+    let mut groups = std::collections::BTreeSet::new();
+    let mut near = 0;
+    for t in 0..24 {
+        let top = fs.mkdir(&ROOT, ROOT_INO, format!("{t}").as_bytes(), 0o755, 0);
+        let top = top.unwrap().ino;
+        groups.insert(group(top));
+        for s in 0..4 {
+            let sub = fs.mkdir(&ROOT, top, format!("{s}").as_bytes(), 0o755, 0);
+            near += u32::from(group(sub.unwrap().ino).abs_diff(group(top)) <= 4);
+        }
+    }
+    assert!(groups.len() >= 12, "24 directories in {groups:?}");
+    assert!(near >= 90, "{near} of 96 stay near their parent");
+    fs.unmount().unwrap();
+    fsck(&device);
+}

@@ -15,11 +15,33 @@ pub(crate) struct Window {
 }
 
 /// First window of a file, bytes.
-const FIRST_BYTES: u32 = 64 << 10;
+const FIRST_BYTES: u32 = 256 << 10;
+/// Each further one is so many times as large.
+const GROWTH: u32 = 4;
 /// Largest window, bytes.
-const MAX_BYTES: u32 = 8 << 20;
+const MAX_BYTES: u32 = 16 << 20;
+/// A window takes one part in so many of the volume's free space at most: as space gets short, less is set aside.
+const SHARE: u64 = 64;
 /// Windows that one group keeps; more would make every search in it slow.
 const PER_GROUP: usize = 32;
+
+/// How large windows can be on a volume now, in clusters.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sizes {
+    first: u32,
+    max: u32,
+}
+
+impl Sizes {
+    pub(super) fn new(cluster_size: u32, free_clusters: u64) -> Sizes {
+        let share = u32::try_from(free_clusters / SHARE).unwrap_or(u32::MAX);
+        let max = (MAX_BYTES / cluster_size).min(share).max(1);
+        Sizes {
+            first: (FIRST_BYTES / cluster_size).clamp(1, max),
+            max,
+        }
+    }
+}
 
 impl Window {
     /// Whether nothing is set aside.
@@ -27,17 +49,20 @@ impl Window {
         self.group.is_none()
     }
 
-    /// The size of the next window, clusters of `cluster_size` bytes.
-    pub(super) fn size(&self, cluster_size: u32) -> u32 {
-        self.next.max(FIRST_BYTES / cluster_size).max(1)
+    /// Whether the file has had no window yet: it may be about to end, as most files do.
+    pub(super) fn is_first(&self) -> bool {
+        self.next == 0
     }
 
-    /// [`size`](Self::size); the window after it is twice as large.
-    pub(super) fn grow(&mut self, cluster_size: u32) -> u32 {
-        let size = self.size(cluster_size);
-        self.next = size
-            .saturating_mul(2)
-            .min((MAX_BYTES / cluster_size).max(1));
+    /// The size of the next window, clusters.
+    pub(super) fn size(&self, sizes: Sizes) -> u32 {
+        self.next.clamp(sizes.first, sizes.max)
+    }
+
+    /// [`size`](Self::size); the window after it is larger.
+    pub(super) fn grow(&mut self, sizes: Sizes) -> u32 {
+        let size = self.size(sizes);
+        self.next = size.saturating_mul(GROWTH);
         size
     }
 }

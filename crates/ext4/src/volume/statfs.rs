@@ -27,11 +27,14 @@ impl Fs {
     /// Counters since the volume was opened.
     pub fn stats(&self) -> FsStats {
         let (inodes, lookups) = self.inodes.counts();
+        let (groups_searched, words_searched) = self.groups.cost.so_far();
         FsStats {
             cache: self.cache.stats(),
             journal: self.journal.stats(),
             packing_note: self.journal.codec_note(),
             sync_reasons: self.sync_reasons(),
+            groups_searched,
+            words_searched,
             dirty_bytes: self.data.dirty_bytes(),
             inodes,
             lookups,
