@@ -18,6 +18,8 @@ use crate::types::{DataMode, FileType, Ino};
 
 /// Dirty data up to this goes into the record; more goes home first, bytes.
 const LOGGED_BYTES: usize = 128 << 10;
+/// The same while room for records is short.
+const SHORT_BYTES: usize = 16 << 10;
 /// Runs of blocks in one record, at most.
 const RUNS: usize = 1024;
 /// Directories that lead to the file and are not committed, at most.
@@ -237,7 +239,10 @@ impl Fs {
                 Step::DataFirst
             };
         };
-        if unlogged.unflushed {
+        let short = SHORT_BYTES / self.geo.block_size as usize;
+        let too_many =
+            || pages.len() > short && !unlogged.superseding && self.journal.record_room_is_short();
+        if unlogged.unflushed || too_many() {
             return Step::DataFirst;
         }
         let built = self

@@ -16,6 +16,11 @@ use crate::ids::{BlockNr, CommitPoint, Ino, Stamp};
 use crate::stats::bump;
 use crate::stet::RecordPlace;
 
+/// The lane that this thread tries first: its processor's.
+fn own_lane() -> usize {
+    rustix::thread::sched_getcpu()
+}
+
 impl Journal {
     /// Whether files are synced by records of their own.
     pub fn logs_files(&self) -> bool {
@@ -37,14 +42,25 @@ impl Journal {
     pub fn reserve_record(&self, bytes: usize, pages: usize) -> Option<RecordPlace> {
         let inner = self.inner();
         let files = inner.scheme.files.as_ref()?;
-        let lanes = files.count();
-        let own = rustix::thread::sched_getcpu() % lanes.max(1);
+        let (lanes, own) = (files.count(), own_lane());
         let horizon = inner.horizon();
         let durable = inner.log.lock().newest_durable();
         let stamp = || inner.stamp.fetch_add(1, Ordering::AcqRel) + 1;
         // Another processor's lane is better than a commit.
-        (own..own + lanes)
-            .find_map(|lane| files.reserve(lane, (bytes, pages), horizon, &durable, stamp))
+        let place = (own..own + lanes)
+            .find_map(|lane| files.reserve(lane, (bytes, pages), horizon, &durable, stamp))?;
+        // One commit makes room before anybody has to wait for it.
+        if place.is_late() && inner.asked_for_room.swap(horizon + 1, Ordering::AcqRel) <= horizon {
+            inner.commits.want_commit();
+        }
+        Some(place)
+    }
+
+    /// Whether records should be small, for room is short until a commit makes some.
+    pub fn record_room_is_short(&self) -> bool {
+        let inner = self.inner();
+        let files = inner.scheme.files.as_ref();
+        files.is_some_and(|files| files.is_half_full(own_lane(), inner.horizon()))
     }
 
     /// Writes a record with these data blocks, durably.

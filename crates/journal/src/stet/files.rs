@@ -54,6 +54,23 @@ struct Live {
     done: bool,
 }
 
+impl State {
+    /// Gives back the space of records up to `horizon`: they are superseded.
+    fn reclaim(&mut self, horizon: Stamp) {
+        while let Some(old) = self.live.front().filter(|l| l.done && l.stamp <= horizon) {
+            self.used -= old.blocks;
+            self.live.pop_front();
+        }
+    }
+}
+
+impl RecordPlace {
+    /// Whether its lane will soon be full if nothing is superseded.
+    pub(crate) fn is_late(&self) -> bool {
+        self.half_full
+    }
+}
+
 /// Space and a place in the order of commits for one record. It must be written: a gap reads as damage.
 #[must_use]
 #[derive(Debug)]
@@ -65,6 +82,8 @@ pub struct RecordPlace {
     /// Stamp of the record before it in the lane.
     before: Stamp,
     settled: u64,
+    /// More than half of the lane is in use.
+    half_full: bool,
     /// What was durable before, in all lanes.
     durable: Vec<(u16, u64)>,
 }
@@ -154,10 +173,7 @@ impl FileLanes {
         let FileLane { ring, state, .. } = self.lanes.get(lane)?;
         let blocks = self.bound(bytes, pages);
         let mut s = state.lock();
-        while let Some(old) = s.live.front().filter(|l| l.done && l.stamp <= horizon) {
-            s.used -= old.blocks;
-            s.live.pop_front();
-        }
+        s.reclaim(horizon);
         if s.used + blocks > ring.capacity() {
             return None;
         }
@@ -169,6 +185,7 @@ impl FileLanes {
             stamp,
             before: s.last,
             settled: s.settled,
+            half_full: 2 * (s.used + blocks) > ring.capacity(),
             durable: self.durable(horizon, transactions),
         };
         s.head = ring.advance(s.head, blocks);
@@ -181,6 +198,16 @@ impl FileLanes {
             done: false,
         });
         Some(place)
+    }
+
+    /// Whether more than half of a lane is in use.
+    pub(crate) fn is_half_full(&self, lane: usize, horizon: Stamp) -> bool {
+        let lane = self.lanes.get(lane % self.lanes.len().max(1));
+        lane.is_some_and(|FileLane { ring, state, .. }| {
+            let mut s = state.lock();
+            s.reclaim(horizon);
+            2 * s.used > ring.capacity()
+        })
     }
 
     /// What a record says of others: which of them the device must still have.

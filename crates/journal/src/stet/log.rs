@@ -25,8 +25,9 @@ use crate::policy::{CopyHome, Medium, OneLane, Scheme};
 const MIN_LANE: u64 = 64;
 /// The same for file-level records.
 const MIN_FILE_LANE: u64 = 8;
-/// Bytes of a lane for file-level records, at most.
-const FILE_LANE_BYTES: u64 = 1 << 20;
+/// Bytes of a lane for file-level records, at most: what one thread may sync between two commits without waiting for the
+/// second. Recovery reads all of it.
+const FILE_LANE_BYTES: u64 = 8 << 20;
 
 /// How a log is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +119,7 @@ impl StetLog {
         let lanes = u64::from(options.lanes.max(1));
         // What fast commits use lies behind the ring, and stays.
         let end = u64::from(sb.ring_end()).min(area.blocks());
-        // They are small: a transaction soon supersedes what is in them (paper, §5.2).
+        // They are small: a transaction soon supersedes what is in them (iJournaling, §5.2).
         let file_lanes = u64::from(options.file_lanes);
         let room = end.saturating_sub(first);
         let file_lane = match file_lanes {
