@@ -17,6 +17,8 @@ use super::request::Request;
 
 /// Requests in flight per ring.
 const DEPTH: u32 = 64;
+/// Bytes of writes in flight per ring: what keeps a device busy. A sync in another thread waits behind them.
+const WRITTEN_AHEAD: u64 = 4 << 20;
 /// Rings of one device; further threads use system calls.
 const MAX_RINGS: usize = 32;
 
@@ -88,6 +90,11 @@ impl Ring<'_> {
         };
         let mut next = 0;
         let mut in_flight = 0;
+        // Of writes that are queued or in flight.
+        let mut bytes = 0;
+        let written = |request: Option<&Request<'_>>| {
+            request.filter(|r| r.is_write()).map_or(0, Request::len)
+        };
         let mut healthy = true;
         while (healthy && next < requests.len()) || in_flight > 0 {
             let mut queued = 0;
@@ -95,6 +102,10 @@ impl Ring<'_> {
                 let Some(request) = requests.get(next) else {
                     break;
                 };
+                let more = written(Some(request));
+                if more > 0 && bytes > 0 && bytes + more > WRITTEN_AHEAD {
+                    break;
+                }
                 let entry = entry(file, request).user_data(next as u64);
                 // SAFETY: what the entry names lives as long as the borrow of `requests`, and this
                 // function returns only when `in_flight` is 0.
@@ -103,6 +114,7 @@ impl Ring<'_> {
                 }
                 next += 1;
                 queued += 1;
+                bytes += more;
             }
             // While more wait for room, half of the window is enough to come back for.
             let all = in_flight + queued;
@@ -118,7 +130,10 @@ impl Ring<'_> {
             };
             let left = ring.submission().len();
             in_flight += queued.saturating_sub(left);
-            next -= left.min(queued);
+            for _ in 0..left.min(queued) {
+                next -= 1;
+                bytes -= written(requests.get(next));
+            }
             match answer.as_ref().map_err(io::Error::raw_os_error) {
                 // What the kernel left in the queue it takes at the next call.
                 Ok(_) if left == 0 => {}
@@ -136,6 +151,7 @@ impl Ring<'_> {
                     .and_then(|i| requests.get_mut(i))
                 {
                     request.complete(done.result());
+                    bytes -= written(Some(request));
                 }
             }
         }
