@@ -472,7 +472,7 @@ fn data_synced_later_is_not_undone_by_an_older_record() {
 }
 
 #[test]
-fn a_full_lane_takes_a_commit_and_goes_on() {
+fn a_lane_that_fills_up_takes_commits_and_goes_on() {
     let mut vol = volume(DataMode::Ordered, 1);
     let fs = vol.fs().clone();
     let open = create(&fs, ROOT_INO, b"file");
@@ -485,7 +485,9 @@ fn a_full_lane_takes_a_commit_and_goes_on() {
         sync(&fs, &open.file, false);
     }
     let all = reasons(&fs);
-    assert!(matches!(all[..], [("full", n)] if n < 20), "{all:?}");
+    // Most of them begin before anybody has to wait for one.
+    assert!(matches!(all[..], [] | [("full", 1..20)]), "{all:?}");
+    assert!(counts(&fs).0 > 1);
     drop((open, fs));
     vol.crash();
     assert!(read(vol.fs(), &[b"file"]) == Some(expected));
@@ -532,7 +534,8 @@ fn of_a_thousand_files_those_come_back_that_were_synced() {
     let opts = FsOptions {
         commit_secs: 3600,
         log: LogFormat::Stet(StetOptions {
-            file_lanes: 4,
+            // All records fit into half a lane: no commit makes room.
+            file_lanes: 2,
             ..StetOptions::default()
         }),
         ..FsOptions::default()
