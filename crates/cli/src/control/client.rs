@@ -42,8 +42,11 @@ impl Client {
     /// Sends a request and waits for its answer.
     pub(crate) fn request(&mut self, request: &Value) -> Result<Value> {
         let lost = |e: io::Error| {
+            use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+            // One that was killed a moment ago could still be met.
+            let gone = matches!(e.kind(), BrokenPipe | ConnectionReset | UnexpectedEof);
             Failure::new(
-                Code::Io,
+                if gone { Code::NotFound } else { Code::Io },
                 format!("the server of the mount does not answer: {e}"),
             )
             .hint("if it was killed, take the mount down with: stetfs umount DIR")
