@@ -70,7 +70,8 @@ impl Served {
         let mut said = String::new();
         let out = self.server.stdout.as_mut().unwrap();
         out.read_to_string(&mut said).unwrap();
-        assert!(self.server.wait().unwrap().success());
+        let status = self.server.wait().unwrap();
+        assert!(status.success(), "{status}: {said}");
         assert!(!mount::is_mounted(&self.dir));
         serde_json::from_str(&said).unwrap()
     }

@@ -44,7 +44,8 @@ impl Channel {
         loop {
             match rustix::io::read(&*self.0, &mut *buf) {
                 Ok(n) => return Ok(Received::Request(n)),
-                Err(Errno::NODEV) => return Ok(Received::End),
+                // ECONNABORTED: it ended while a request was handed over.
+                Err(Errno::NODEV | Errno::CONNABORTED) => return Ok(Received::End),
                 // ENOENT: the request was taken back before it was read.
                 Err(Errno::INTR | Errno::AGAIN | Errno::NOENT) => {}
                 Err(e) => return Err(e.into()),

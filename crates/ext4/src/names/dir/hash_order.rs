@@ -175,10 +175,14 @@ mod tests {
         ) {
             let all: Vec<_> = names.iter().zip(&hashes).map(|(n, h)| (h << 1, n.clone(), ())).collect();
             let rest: Vec<_> = all.iter().zip(&gone).filter(|(_, g)| !**g).map(|(e, _)| e.clone()).collect();
+            let key = |place: Place| place.0 & !LAST_ORDINAL;
             let before = order(all);
             for p in order(rest) {
                 let same = before.iter().find(|b| b.entry.0 == p.entry.0).unwrap();
-                prop_assert_eq!(same.place, p.place);
+                prop_assert_eq!(key(same.place), key(p.place));
+                // Those that share their 51 bits are counted: one time in a thousand here.
+                let alone = before.iter().filter(|b| key(b.place) == key(p.place)).count() == 1;
+                prop_assert!(!alone || same.place == p.place);
             }
         }
     }
