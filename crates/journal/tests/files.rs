@@ -128,7 +128,7 @@ fn records_live_until_a_transaction_holds_what_they_hold() {
     assert!(bodies(&device).is_empty());
 }
 
-/// Several times what the lane can hold. The commits that make room begin by themselves; whoever is faster than that asks for one.
+/// Several times what the lane can hold.
 #[test]
 fn a_lane_has_room_again_after_a_commit() {
     let device = Arc::new(format(common::Kind::Stet));
@@ -139,7 +139,6 @@ fn a_lane_has_room_again_after_a_commit() {
         for i in 0..100 {
             let place = journal.reserve_record(1500, 0).or_else(|| {
                 full += 1;
-                // Also those that came after the last one that began by itself.
                 let point = put(&cache, &journal, 301, i);
                 journal.commit(&point).unwrap();
                 journal.reserve_record(1500, 0)

@@ -485,7 +485,6 @@ fn a_lane_that_fills_up_takes_commits_and_goes_on() {
         sync(&fs, &open.file, false);
     }
     let all = reasons(&fs);
-    // Most of them begin before anybody has to wait for one.
     assert!(matches!(all[..], [] | [("full", 1..20)]), "{all:?}");
     assert!(counts(&fs).0 > 1);
     drop((open, fs));

@@ -47,13 +47,8 @@ impl Journal {
         let durable = inner.log.lock().newest_durable();
         let stamp = || inner.stamp.fetch_add(1, Ordering::AcqRel) + 1;
         // Another processor's lane is better than a commit.
-        let place = (own..own + lanes)
-            .find_map(|lane| files.reserve(lane, (bytes, pages), horizon, &durable, stamp))?;
-        // One commit makes room before anybody has to wait for it.
-        if place.is_late() && inner.asked_for_room.swap(horizon + 1, Ordering::AcqRel) <= horizon {
-            inner.commits.want_commit();
-        }
-        Some(place)
+        (own..own + lanes)
+            .find_map(|lane| files.reserve(lane, (bytes, pages), horizon, &durable, stamp))
     }
 
     /// Whether records should be small, for room is short until a commit makes some.

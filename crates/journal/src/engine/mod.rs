@@ -145,8 +145,6 @@ pub(crate) struct Inner {
     pub held: Mutex<Option<Stamp>>,
     /// Flushes that syncs in the callers' threads share.
     pub flushes: SharedFlush,
-    /// One more than the horizon at which a commit was asked for, to make room for records.
-    pub asked_for_room: AtomicU64,
     pub log: Mutex<Log>,
     /// Signalled when the log's state changed: home writes done, tail moved.
     pub log_changed: Condvar,
@@ -233,7 +231,6 @@ impl Journal {
             free,
             valid,
             pinned: AtomicU64::new(0),
-            asked_for_room: AtomicU64::new(0),
             commits: Queue::default(),
             plain: Queue::default(),
             checkpoint_kick: (Mutex::new(false), Condvar::new()),

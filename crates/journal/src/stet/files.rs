@@ -64,13 +64,6 @@ impl State {
     }
 }
 
-impl RecordPlace {
-    /// Whether its lane will soon be full if nothing is superseded.
-    pub(crate) fn is_late(&self) -> bool {
-        self.half_full
-    }
-}
-
 /// Space and a place in the order of commits for one record. It must be written: a gap reads as damage.
 #[must_use]
 #[derive(Debug)]
@@ -82,8 +75,6 @@ pub struct RecordPlace {
     /// Stamp of the record before it in the lane.
     before: Stamp,
     settled: u64,
-    /// More than half of the lane is in use.
-    half_full: bool,
     /// What was durable before, in all lanes.
     durable: Vec<(u16, u64)>,
 }
@@ -185,7 +176,6 @@ impl FileLanes {
             stamp,
             before: s.last,
             settled: s.settled,
-            half_full: 2 * (s.used + blocks) > ring.capacity(),
             durable: self.durable(horizon, transactions),
         };
         s.head = ring.advance(s.head, blocks);
