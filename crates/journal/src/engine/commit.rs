@@ -46,13 +46,14 @@ impl Inner {
         for (slot, tx) in &group {
             all.push(self.take_snapshot(slot, tx));
         }
-        for (slot, tx) in &group {
+        for ((slot, tx), taken) in group.iter().zip(&all) {
             let mut run = slot.run.lock();
             let next = crate::ids::TxId {
                 lane: slot.lane,
                 seq: tx.id.seq + 1,
             };
-            run.tx = Arc::new(Tx::new(next, self.stamp.load(Ordering::Relaxed)));
+            // Records since the snapshot are not in it, so they are not superseded when it is valid.
+            run.tx = Arc::new(Tx::new(next, taken.snapshot.stamp));
             run.locked = false;
             slot.changed.notify_all();
         }
