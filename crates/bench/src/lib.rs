@@ -7,3 +7,4 @@
 pub mod age;
 pub mod compare;
 pub mod figure;
+mod files;

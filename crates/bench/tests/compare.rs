@@ -5,7 +5,8 @@
 use std::os::unix::fs::PermissionsExt;
 
 use stetfs_bench::compare::{
-    Better, CompareConfig, Oltp, PeerSpec, Peers, PeersConfig, Postmark, Sizes, Target, Workload,
+    Better, CompareConfig, KernelFs, Oltp, PeerSpec, Peers, PeersConfig, Postmark, Sizes, Target,
+    Workload,
 };
 
 fn tiny() -> Sizes {
@@ -99,10 +100,9 @@ fn peers_of_several_kinds_work_beside_a_writer() {
     let config = PeersConfig {
         image_bytes: 320 << 20,
         journal_mib: 64,
-        kernel: ["fast-commit", "xfs"]
-            .into_iter()
-            .filter_map(PeerSpec::kernel)
-            .collect(),
+        kernel: [KernelFs::FastCommit, KernelFs::Xfs]
+            .map(PeerSpec::from)
+            .into(),
         ..PeersConfig::new(None, vec![])
     };
     let report = Peers::compare(&config, |c| CompareConfig {

@@ -8,9 +8,9 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{BLOCKS, BS, Kind, block, frames, scheme, start};
+use common::{BLOCKS, BS, Kind, block, frames, recover_at, scheme, start};
 use stetfs_block::{BlockDevice, MemDevice};
-use stetfs_journal::{Canary, recover};
+use stetfs_journal::Canary;
 
 const KIND: Kind = Kind::StetLz4;
 /// Homes of the images.
@@ -64,17 +64,9 @@ fn frame(device: &MemDevice) -> std::ops::Range<u64> {
 /// Transactions that a recovery takes, and the homes after it.
 fn recovered(device: &MemDevice, canary: Canary) -> (u64, Vec<Vec<u8>>) {
     let device: Arc<dyn BlockDevice> = Arc::new(device.fork());
-    let scheme = scheme(KIND, &device, canary, false);
-    let found = recover(
-        &scheme,
-        &*device,
-        BLOCKS,
-        common::how(canary),
-        &mut |_, _| {},
-    )
-    .unwrap();
+    let report = recover_at(KIND, &device, canary);
     let homes = HOMES.map(|nr| block(&*device, nr)).collect();
-    (found.report.transactions, homes)
+    (report.transactions, homes)
 }
 
 #[test]

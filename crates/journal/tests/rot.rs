@@ -5,7 +5,7 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{BLOCKS, BS, Kind, block, frames, put, scheme, start};
+use common::{BLOCKS, BS, Kind, block, frames, put, recover_at, scheme, start};
 use stetfs_block::{BlockDevice, MemDevice};
 use stetfs_journal::{Canary, RecoveryOptions, recover};
 use stetfs_ondisk::jbd2::BlockType;
@@ -171,17 +171,8 @@ fn without_barriers_a_hole_ends_the_log() {
     let second = frames(&crashed)[1];
     crashed.write(second * BS as u64, &[0; BS]).unwrap();
     let device: Arc<dyn BlockDevice> = Arc::new(crashed);
-    let scheme = scheme(Kind::Stet, &device, Canary::default(), false);
-    let canary = Canary::default();
-    let found = recover(
-        &scheme,
-        &*device,
-        BLOCKS,
-        common::how(canary),
-        &mut |_, _| {},
-    )
-    .unwrap();
-    assert_eq!(found.report.transactions, 1);
+    let report = recover_at(Kind::Stet, &device, Canary::default());
+    assert_eq!(report.transactions, 1);
 }
 
 #[test]

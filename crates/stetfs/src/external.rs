@@ -3,8 +3,21 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use stetfs_block::{FileDevice, OpenOptions};
+use stetfs_block::{BlockDevice, FileDevice, OpenOptions};
 use stetfs_ext4::{FsError, Result, journal_device};
+
+/// A volume's device, and that of its journal if that is another.
+pub(crate) type Devices = (Arc<dyn BlockDevice>, Option<Arc<dyn BlockDevice>>);
+
+/// Opens both, the journal where udev links it.
+///
+/// # Errors
+/// As [`journal`].
+pub(crate) fn devices(path: &Path, options: OpenOptions) -> Result<Devices> {
+    let device = FileDevice::open(path, options)?;
+    let journal = journal(&device, None, options)?;
+    Ok((Arc::new(device), journal.map(|j| j as Arc<dyn BlockDevice>)))
+}
 
 /// Opens the device of the volume's journal, if that is not on the volume: at `path`, else where
 /// udev links it by its UUID. `None` as well when it cannot be found: opening the volume then says so.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde::Serialize;
-use stetfs_block::{BlockDevice, FileDevice, OpenOptions};
+use stetfs_block::OpenOptions;
 use stetfs_ext4::{Fs, FsOptions, QuotaEntry, QuotaKind, QuotaLimits, QuotaUsage, Result};
 
 use crate::external;
@@ -83,20 +83,15 @@ impl From<&QuotaUsage> for QuotaKindInfo {
 }
 
 fn open(path: &Path, read_only: bool) -> Result<Arc<Fs>> {
-    let device = FileDevice::open(
-        path,
-        OpenOptions {
-            read_only,
-            ..OpenOptions::default()
-        },
-    )?;
-    let journal = external::journal(&device, None, OpenOptions::default())?;
+    let how = OpenOptions {
+        read_only,
+        ..OpenOptions::default()
+    };
+    let (device, journal) = external::devices(path, how)?;
     let options = FsOptions {
         read_only,
         ..FsOptions::default()
     };
-    let device = Arc::new(device) as Arc<dyn BlockDevice>;
-    let journal = journal.map(|j| j as Arc<dyn BlockDevice>);
     Fs::open_with(device, journal, options, &mut |_, _| {})
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde::Serialize;
-use stetfs_block::{BlockDevice, FileDevice, OpenOptions};
+use stetfs_block::OpenOptions;
 use stetfs_ext4::{Fs, FsOptions, Result, inspect};
 
 use crate::external;
@@ -33,10 +33,7 @@ pub fn recover(
     salvage: bool,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Recovered> {
-    let device = FileDevice::open(path, OpenOptions::default())?;
-    let journal = external::journal(&device, None, OpenOptions::default())?;
-    let journal = journal.map(|j| j as Arc<dyn BlockDevice>);
-    let device = Arc::new(device) as Arc<dyn BlockDevice>;
+    let (device, journal) = external::devices(path, OpenOptions::default())?;
     let mut recovery = info::to_do(&inspect(Arc::clone(&device))?);
     if recovery.needed {
         let options = FsOptions {

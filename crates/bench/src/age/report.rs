@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::Serialize;
 
 use super::{AgeConfig, Aged, figure};
 use crate::compare::table::{self, Table};
+use crate::files::write_all;
 
 /// What a phase left.
 #[derive(Clone, Debug, Serialize)]
@@ -209,14 +210,12 @@ impl Report {
     /// # Errors
     /// The directory or a file cannot be written.
     pub fn write(&self, dir: &Path) -> Result<()> {
-        std::fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;
-        let write = |name: &str, content: String| {
-            let path = dir.join(name);
-            std::fs::write(&path, content).with_context(|| format!("writing {}", path.display()))
-        };
-        write("age.txt", self.text())?;
-        write("age.md", self.markdown())?;
-        write("age.json", self.json()?)?;
-        write("age.svg", figure::draw(self)?)
+        let files = [
+            ("age.txt", self.text()),
+            ("age.md", self.markdown()),
+            ("age.json", self.json()?),
+            ("age.svg", figure::draw(self)?),
+        ];
+        write_all(dir, &files)
     }
 }

@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use super::peers::KERNEL;
 use super::{
-    CompareConfig, Oltp, PeerSpec, Peers, PeersConfig, Postmark, Report, Sizes, Target, Workload,
-    run,
+    CompareConfig, KernelFs, Oltp, PeerSpec, Peers, PeersConfig, Postmark, Report, Sizes, Target,
+    Workload, run,
 };
 
 /// Arguments of `bench compare`.
@@ -25,8 +24,13 @@ pub struct CompareArgs {
     #[arg(long = "stetfs", value_name = "OPTIONS", default_values = ["journal=ordered,io_uring=off", "journal=ordered,io_uring=on", "journal=data,io_uring=off"])]
     stetfs: Vec<String>,
     /// With --setup: mounts of the kernel's to compare with (ordered, journal and writeback are ext4's). Ratios are to the first.
-    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = kernel, default_value = "ordered,journal")]
-    kernel: Vec<PeerSpec>,
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_delimiter = ',',
+        default_value = "ordered,journal"
+    )]
+    kernel: Vec<KernelFs>,
     /// With --setup: size of each image in MiB.
     #[arg(long, value_name = "MIB", default_value_t = 2048)]
     image_size: u64,
@@ -101,10 +105,6 @@ fn target(text: &str) -> std::result::Result<(String, PathBuf), String> {
     }
 }
 
-fn kernel(text: &str) -> std::result::Result<PeerSpec, String> {
-    PeerSpec::kernel(text).ok_or_else(|| format!("the kernel's are {}", KERNEL.join(", ")))
-}
-
 fn range(text: &str) -> std::result::Result<(usize, usize), String> {
     let ends = text.split_once('-');
     ends.and_then(|(least, most)| Some((least.parse().ok()?, most.parse().ok()?)))
@@ -136,7 +136,7 @@ impl CompareArgs {
                 image_bytes: self.image_size << 20,
                 journal_mib: self.journal_size,
                 model: self.model,
-                kernel: self.kernel.clone(),
+                kernel: self.kernel.iter().copied().map(PeerSpec::from).collect(),
                 ..PeersConfig::new(Some(stetfs.to_owned()), presets.collect())
             };
             Peers::compare(&config, |c| self.tune(c))?
@@ -254,11 +254,11 @@ mod tests {
                 .contains("fast-commit")
         );
         let kernel = parse("x --setup --kernel xfs,fast-commit").unwrap().kernel;
+        let kernel: Vec<PeerSpec> = kernel.into_iter().map(PeerSpec::from).collect();
         assert_eq!(
             (kernel[0].format, kernel[1].format),
             (Format::Xfs, Format::FastCommit)
         );
-        assert!(KERNEL.iter().all(|name| PeerSpec::kernel(name).is_some()));
         assert!(refused("--clients 0").contains("clients"));
         assert!(refused("--copy-size 0").contains("1 MiB"));
     }

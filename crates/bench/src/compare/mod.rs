@@ -25,7 +25,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 pub use command::CompareArgs;
 pub use device::Counters;
 pub use log::Packing;
-pub use peers::{Format, PeerSpec, Peers, PeersConfig};
+pub use peers::{Format, KernelFs, PeerSpec, Peers, PeersConfig};
 pub use report::{Better, Metric, Report, Value};
 pub use sizes::{Oltp, Postmark, Sizes};
 pub use target::Target;

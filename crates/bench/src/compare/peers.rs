@@ -8,6 +8,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, anyhow};
+use clap::ValueEnum;
 use stetfs::{MemDevice, Preset, Volume, VolumeOptions};
 use stetfs_flash::{Model, Timed};
 use stetfs_fuse::{DeviceFs, MountOptions, Service};
@@ -82,33 +83,40 @@ pub struct PeerSpec {
     pub format: Format,
 }
 
-/// Names of the kernel's file systems that [`PeerSpec::kernel`] knows.
-pub(super) const KERNEL: [&str; 5] = ["ordered", "journal", "writeback", "fast-commit", "xfs"];
+/// One of the kernel's file systems.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum KernelFs {
+    /// ext4, `data=ordered`.
+    Ordered,
+    /// ext4, `data=journal`.
+    Journal,
+    /// ext4, `data=writeback`.
+    Writeback,
+    /// ext4 with fast commits.
+    FastCommit,
+    /// XFS.
+    Xfs,
+}
 
-impl PeerSpec {
-    /// One of the kernel's file systems: ext4 by how it journals data, ext4 with fast commits, XFS.
-    pub fn kernel(name: &str) -> Option<Self> {
-        let (title, options, format) = match name {
-            "ordered" | "journal" | "writeback" => {
-                let (title, options) = (format!("ext4 {name}"), format!("data={name}"));
-                (title, options, Format::Ext4)
-            }
-            "fast-commit" => (
-                "ext4 fast_commit".to_owned(),
-                "data=ordered".to_owned(),
-                Format::FastCommit,
-            ),
-            "xfs" => ("XFS".to_owned(), String::new(), Format::Xfs),
-            _ => return None,
+impl From<KernelFs> for PeerSpec {
+    fn from(fs: KernelFs) -> Self {
+        let (name, options, format) = match fs {
+            KernelFs::Ordered => ("ext4 ordered", "data=ordered", Format::Ext4),
+            KernelFs::Journal => ("ext4 journal", "data=journal", Format::Ext4),
+            KernelFs::Writeback => ("ext4 writeback", "data=writeback", Format::Ext4),
+            KernelFs::FastCommit => ("ext4 fast_commit", "data=ordered", Format::FastCommit),
+            KernelFs::Xfs => ("XFS", "", Format::Xfs),
         };
-        Some(Self {
-            name: title,
-            options,
+        Self {
+            name: name.into(),
+            options: options.into(),
             journal_mib: None,
             format,
-        })
+        }
     }
+}
 
+impl PeerSpec {
     /// Whether one write call up to 1 MiB is one transaction of StetFS: data is journaled, and the kernel passes writes on as
     /// they come.
     fn whole_writes(&self, preset: Preset) -> bool {
@@ -174,10 +182,9 @@ impl PeersConfig {
             image_bytes: 2 << 30,
             journal_mib: 128,
             model: None,
-            kernel: ["ordered", "journal"]
-                .into_iter()
-                .filter_map(PeerSpec::kernel)
-                .collect(),
+            kernel: [KernelFs::Ordered, KernelFs::Journal]
+                .map(PeerSpec::from)
+                .into(),
             stetfs,
             presets,
         }

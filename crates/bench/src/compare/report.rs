@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use super::figure;
@@ -12,6 +12,7 @@ use super::stats::median;
 use super::table::{self, Table};
 use super::work::Outcome;
 use super::{Counters, Packing};
+use crate::files::write_all;
 
 /// Which direction is good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -223,15 +224,13 @@ impl Report {
 
     /// Writes `compare.txt`, `compare.md`, `compare.json` and `compare.svg` into `dir`, which is made if lacking.
     pub fn write(&self, dir: &Path) -> Result<()> {
-        std::fs::create_dir_all(dir).with_context(|| format!("mkdir {}", dir.display()))?;
-        let write = |name: &str, content: String| {
-            let path = dir.join(name);
-            std::fs::write(&path, content).with_context(|| format!("writing {}", path.display()))
-        };
-        write("compare.txt", self.text())?;
-        write("compare.md", self.markdown())?;
-        write("compare.json", self.json()?)?;
-        write("compare.svg", self.svg()?)
+        let files = [
+            ("compare.txt", self.text()),
+            ("compare.md", self.markdown()),
+            ("compare.json", self.json()?),
+            ("compare.svg", self.svg()?),
+        ];
+        write_all(dir, &files)
     }
 
     /// A bar figure of the advantages over the first target.

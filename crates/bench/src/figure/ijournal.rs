@@ -2,7 +2,7 @@
 
 use super::Spec;
 use super::ldj::peer;
-use crate::compare::{PeerSpec, Workload};
+use crate::compare::{KernelFs, PeerSpec, Workload};
 
 pub(super) const FSYNC: &str = "\
 figure 6 (a), fsync of 80 KB beside a writer at 400 MB/s on an SSD: p95 above 3.5 s with normal journaling, below 0.2 s with \
@@ -18,15 +18,14 @@ figure 11 (d): TPC-C, YCSB A (56 % less written to the journal) and varmail gain
 /// MiB.
 const JOURNAL: u32 = 128;
 
-fn kernel(names: &[&str]) -> Vec<PeerSpec> {
-    names
-        .iter()
-        .filter_map(|name| PeerSpec::kernel(name))
-        .map(|spec| PeerSpec {
+/// The kernel's peers.
+fn kernel() -> Vec<PeerSpec> {
+    [KernelFs::Ordered, KernelFs::FastCommit, KernelFs::Xfs]
+        .map(|fs| PeerSpec {
             journal_mib: Some(JOURNAL),
-            ..spec
+            ..fs.into()
         })
-        .collect()
+        .into()
 }
 
 /// StetFS's presets, over io_uring.
@@ -44,7 +43,7 @@ fn presets(options: &[&str]) -> Vec<PeerSpec> {
 pub(super) fn fsync() -> Spec {
     Spec {
         title: "",
-        kernel: kernel(&["ordered", "fast-commit", "xfs"]),
+        kernel: kernel(),
         stetfs: presets(&["ordered", "ldj", "ijournal", "ldj,sync=file"]),
         workloads: vec![Workload::PausedFsync],
         beside: vec![0, 100, 200, 400],
@@ -55,7 +54,7 @@ pub(super) fn fsync() -> Spec {
 pub(super) fn threads() -> Spec {
     Spec {
         title: "",
-        kernel: kernel(&["ordered", "fast-commit", "xfs"]),
+        kernel: kernel(),
         stetfs: presets(&["ordered", "ijournal,lanes=1", "ijournal", "ldj,sync=file"]),
         workloads: vec![Workload::AppendFsync, Workload::FsyncThreads],
         beside: vec![0],
@@ -66,7 +65,7 @@ pub(super) fn threads() -> Spec {
 pub(super) fn applications() -> Spec {
     Spec {
         title: "",
-        kernel: kernel(&["ordered", "fast-commit", "xfs"]),
+        kernel: kernel(),
         stetfs: presets(&["ordered", "ijournal", "ldj,sync=file"]),
         workloads: vec![
             Workload::SqliteDelete,

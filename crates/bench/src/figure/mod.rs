@@ -15,6 +15,7 @@ use serde::Serialize;
 use stetfs_flash::Model;
 
 use crate::compare::{CompareConfig, PeerSpec, Peers, PeersConfig, Report, Workload};
+use crate::files::write_all;
 
 /// The figures there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -122,12 +123,8 @@ impl Figure {
                 .collect();
             part.report.write(&dir.join(name))?;
         }
-        let write = |name: String, content: String| {
-            let path = dir.join(name);
-            std::fs::write(&path, content).with_context(|| format!("writing {}", path.display()))
-        };
-        write(format!("{}.txt", self.name), self.text())?;
-        write(format!("{}.json", self.name), self.json()?)
+        let [text, json] = ["txt", "json"].map(|kind| format!("{}.{kind}", self.name));
+        write_all(dir, &[(&text, self.text()), (&json, self.json()?)])
     }
 }
 

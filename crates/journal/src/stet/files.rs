@@ -107,7 +107,8 @@ pub(crate) struct FoundRecords {
     pub last: Stamp,
     /// A record that was durable is not there any more.
     pub lost: Option<String>,
-    /// Of each lane of transactions the highest sequence that a record says was durable.
+    /// What records say was durable: of each lane of transactions the highest sequence, while scanning also of each i-lane the
+    /// highest stamp.
     pub durable: BTreeMap<u16, u64>,
 }
 
@@ -274,34 +275,22 @@ impl FileLanes {
     /// The device's.
     pub(crate) fn scan(&self, horizon: Stamp) -> Result<FoundRecords> {
         let mut found = FoundRecords::default();
-        let mut durable = BTreeMap::new();
         for lane in &self.lanes {
-            self.scan_lane(&lane.ring, horizon, &mut found, &mut durable)?;
+            self.scan_lane(&lane.ring, horizon, &mut found)?;
         }
         found.records.sort_unstable_by_key(|r| r.stamp);
-        for (lane, number) in durable {
-            if lane < self.codec.lanes {
-                found.durable.insert(lane, number);
-                continue;
-            }
-            let is_there = |r: &LoggedRecord| (r.id.lane.0, r.stamp) == (lane, number);
-            if number > horizon && !found.records.iter().any(is_there) {
+        for (lane, stamp) in found.durable.split_off(&self.codec.lanes) {
+            let is_there = |r: &LoggedRecord| (r.id.lane.0, r.stamp) == (lane, stamp);
+            if stamp > horizon && !found.records.iter().any(is_there) {
                 found.lost.get_or_insert(format!(
-                    "the record with stamp {number} in lane {lane} was synced, for a later one says so, but it is damaged or missing"
+                    "the record with stamp {stamp} in lane {lane} was synced, for a later one says so, but it is damaged or missing"
                 ));
             }
         }
         Ok(found)
     }
 
-    /// Finds the records of a lane; `durable` gets the highest number that they say of each lane.
-    fn scan_lane(
-        &self,
-        ring: &StetRing,
-        horizon: Stamp,
-        out: &mut FoundRecords,
-        durable: &mut BTreeMap<u16, u64>,
-    ) -> Result<()> {
+    fn scan_lane(&self, ring: &StetRing, horizon: Stamp, out: &mut FoundRecords) -> Result<()> {
         let mut live: Vec<(u64, Frame)> = Vec::new();
         let blocks = ring.read(ring.first(), ring.capacity())?;
         for at in ring.first()..ring.end() {
@@ -310,7 +299,7 @@ impl FileLanes {
             };
             out.last = out.last.max(frame.stamp);
             for (lane, number) in frame.edges.iter().skip(1) {
-                let highest = durable.entry(*lane).or_default();
+                let highest = out.durable.entry(*lane).or_default();
                 *highest = (*highest).max(*number);
             }
             if frame.stamp <= horizon {

@@ -165,17 +165,13 @@ pub fn start_with(
 /// Recovers a crashed volume in place.
 pub fn recover_at(kind: Kind, device: &Arc<dyn BlockDevice>, canary: Canary) -> RecoveryReport {
     let scheme = scheme(kind, device, canary, false);
-    recover(&scheme, &**device, BLOCKS, how(canary), &mut |_, _| {})
-        .unwrap()
-        .report
-}
-
-/// An ordinary recovery, with deliberate faults.
-pub fn how(canary: Canary) -> RecoveryOptions {
-    RecoveryOptions {
+    let how = RecoveryOptions {
         canary,
         ..RecoveryOptions::default()
-    }
+    };
+    recover(&scheme, &**device, BLOCKS, how, &mut |_, _| {})
+        .unwrap()
+        .report
 }
 
 /// The crash image of `device` now, recovered.
