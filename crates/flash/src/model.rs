@@ -19,7 +19,8 @@ pub struct Seek {
     pub short: u64,
     /// From one end of the disk to the other, nanoseconds.
     pub full: u64,
-    /// One rotation, nanoseconds. A request waits for half of one on average.
+    /// One rotation, nanoseconds: a request waits until its place comes by, the whole of one for a place just passed. A track is
+    /// what is written in this time.
     pub rotation: u64,
 }
 

@@ -1,7 +1,7 @@
 //! Adapter from FUSE requests to the stetfs library.
 //!
 //! * `ops`: the trait between the transport and the file system, with owned, exactly-once answers;
-//! * `wire`: the FUSE protocol on `/dev/fuse`, as calls of that trait;
+//! * `wire`: the FUSE protocol on `/dev/fuse`, as calls of that trait; `patience`: whether a call may wait;
 //! * `volume_fs`: a [`stetfs::Volume`] as an implementation of it, with `handles` and `ioctl`;
 //! * `mount`, `mountinfo`, `fusermount`, `loopdev`: the mount itself;
 //! * `service`: any other file system on a directory; `device_fs`: a block device as one;
@@ -16,6 +16,7 @@ mod loopdev;
 mod mount;
 pub mod mountinfo;
 mod ops;
+mod patience;
 mod server;
 mod service;
 mod sys;

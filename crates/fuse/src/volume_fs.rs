@@ -16,6 +16,7 @@ use crate::ops::{
     CopyArgs, Fh, FileSystem, Invalidate, IoctlArgs, IoctlReply, Listing, Opened, ReadDone,
     WriteArgs, is_dot,
 };
+use crate::patience;
 
 /// Entries taken from a directory at a time; attributes are looked up with its lock released.
 const LIST_BATCH: usize = 64;
@@ -232,6 +233,15 @@ fn take_sgid(fs: &Fs, ctx: &Ctx, ino: Ino) -> Result<(), FsError> {
 
 /// The file system, held until the end of the operation; or the answer that the volume is closed, and
 /// return.
+/// Makes a file durable, in this thread if that may wait.
+fn sync(fs: &Fs, file: &OpenRef, datasync: bool, done: Done) {
+    if patience::may_wait() {
+        fs.fsync_here(file, datasync, done);
+    } else {
+        fs.fsync(file, datasync, done);
+    }
+}
+
 macro_rules! open {
     ($self:ident, $done:ident) => {
         match $self.fs() {
@@ -399,7 +409,7 @@ impl FileSystem for VolumeFs {
             // After writes the kernel sends an fsync by itself, after this it does not.
             _ if self.options.sync || to.flags & libc::O_DSYNC != 0 => {
                 let synced: Done = Box::new(move |synced| done(synced.map(|()| copied)));
-                fs.fsync(&to, false, synced);
+                sync(&fs, &to, false, synced);
             }
             _ => done(Ok(copied)),
         }
@@ -456,11 +466,8 @@ impl FileSystem for VolumeFs {
         match written {
             Ok(n) if must_sync => {
                 let datasync = !self.options.sync && args.flags & libc::O_SYNC != libc::O_SYNC;
-                fs.fsync(
-                    &file,
-                    datasync,
-                    Box::new(move |synced| done(synced.map(|()| n))),
-                );
+                let synced: Done = Box::new(move |synced| done(synced.map(|()| n)));
+                sync(&fs, &file, datasync, synced);
             }
             other => done(other),
         }
@@ -469,7 +476,7 @@ impl FileSystem for VolumeFs {
     fn fsync(&self, fh: Fh, datasync: bool, done: Done) {
         let fs = open!(self, done);
         match self.file(fh) {
-            Ok(file) => fs.fsync(&file, datasync, done),
+            Ok(file) => sync(&fs, &file, datasync, done),
             Err(e) => done(Err(e)),
         }
     }

@@ -203,7 +203,7 @@ impl Surface for Library {
 
     fn sync(&mut self, at_slot: usize) -> Result<()> {
         let file = slot(&mut self.slots, at_slot)?;
-        wait(|done| self.volume.fs().fsync(file, false, done))
+        wait(|done| self.volume.fs().fsync_here(file, false, done))
     }
 
     fn close(&mut self, at_slot: usize) -> Result<()> {

@@ -37,14 +37,15 @@ pub(super) fn peer(name: &str, options: &str, journal_mib: u32) -> PeerSpec {
     }
 }
 
-/// A mount of StetFS. Images that wait to go home take half the cache at most: a large journal needs a large one to be of use.
+/// A mount of StetFS, over io_uring. Images that wait to go home take half the cache at most: a large journal needs a large one
+/// to be of use.
 fn stetfs(name: &str, options: &str, journal_mib: u32) -> PeerSpec {
     let cache = if journal_mib >= LARGE {
         ",cache=1G"
     } else {
         ""
     };
-    peer(name, &format!("{options}{cache}"), journal_mib)
+    peer(name, &format!("{options},io_uring=on{cache}"), journal_mib)
 }
 
 /// OJ and DJ of the kernel, and what LDJ is made of, one after the other.

@@ -230,7 +230,7 @@ impl Session {
             Op::RemoveXattr { path, name } => fs.removexattr(ctx, self.ino(path)?, name.as_bytes()),
             Op::Fsync { path } => {
                 let file = self.open(path, libc::O_RDONLY)?;
-                self.sync(|done| fs.fsync(&file, false, done))
+                self.sync(|done| fs.fsync_here(&file, false, done))
             }
             Op::Fdatasync { path } => {
                 let file = self.open(path, libc::O_RDONLY)?;

@@ -15,6 +15,7 @@ use stetfs_cache::PageRef;
 use stetfs_journal::{Block, BlockNr, CommitPoint, FlushMark, Handle};
 use stetfs_sync::{Mutex, MutexGuard, Rank};
 
+use super::precedence::Haste;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::Inode;
@@ -22,6 +23,12 @@ use crate::types::{DataMode, FsOptions, Ino};
 
 /// Bytes written home in one batch.
 const BATCH_BYTES: usize = 8 << 20;
+/// The same where syncs go before: one that comes waits behind no more.
+const SMALL_BATCH_BYTES: usize = 1 << 20;
+
+/// A file that has got so many bytes of new dirty data goes home behind its writer (BSD: clustered writes): the device works
+/// while there is more to come, and whoever commits finds little left to do.
+const BEHIND_BYTES: u64 = 16 << 20;
 
 /// The dirty data of one file (invariants D2, D3).
 pub(crate) struct DirtyData {
@@ -36,6 +43,8 @@ struct State {
     blocks: BTreeMap<u32, Arc<Block>>,
     /// Blocks taken out and being written.
     in_flight: usize,
+    /// Blocks that were new when they became dirty, since the file was last sent after its writer.
+    behind: u64,
     /// When the oldest became dirty.
     since: Option<Instant>,
     /// The transaction that last made blocks of this map reachable; it commits only after them.
@@ -52,6 +61,11 @@ struct State {
 }
 
 impl State {
+    /// A record holds the block as it is.
+    fn is_logged(&self, lblk: &u32) -> bool {
+        self.logged.get(lblk).is_some_and(|(_, current)| *current)
+    }
+
     /// No transaction waits for the map any more.
     fn not_ordered(&mut self) {
         self.ordered = None;
@@ -73,6 +87,13 @@ impl DirtyData {
     pub(crate) fn is_clean(&self) -> bool {
         let s = self.state.lock();
         s.blocks.is_empty() && s.in_flight == 0 && s.error.is_none()
+    }
+
+    /// Whether more blocks than `most` are dirty that no record holds as they are.
+    pub(super) fn has_more_than(&self, most: usize) -> bool {
+        let s = self.state.lock();
+        let unlogged = s.blocks.keys().filter(|lblk| !s.is_logged(lblk));
+        unlogged.take(most + 1).count() > most
     }
 
     /// What to compare later failures with: an opener learns of those that come after it.
@@ -110,6 +131,8 @@ pub(super) struct Unlogged {
 pub(crate) struct DirtySet {
     /// May hold numbers of files that are clean again.
     files: Mutex<BTreeSet<Ino>>,
+    /// Those that go home behind their writers.
+    streams: Mutex<BTreeSet<Ino>>,
     /// Dirty bytes, those being written included.
     bytes: AtomicU64,
     /// Above this writers wait, bytes.
@@ -123,6 +146,7 @@ impl DirtySet {
     pub(crate) fn new(opts: &FsOptions) -> DirtySet {
         DirtySet {
             files: Mutex::new(Rank::InodeLeaf, BTreeSet::new()),
+            streams: Mutex::new(Rank::InodeLeaf, BTreeSet::new()),
             bytes: AtomicU64::new(0),
             bound: (opts.cache_bytes / 2).max(256 << 10),
             room: Condvar::new(),
@@ -220,8 +244,9 @@ impl Fs {
         if blocks.is_empty() {
             return;
         }
+        let added = if h.is_some() { blocks.len() as u64 } else { 0 };
         let h = h.filter(|_| self.opts.data != DataMode::Writeback);
-        let (mut new, first);
+        let (mut new, first, is_stream);
         {
             let mut s = inode.dirty.state.lock();
             first = s.blocks.is_empty();
@@ -235,6 +260,11 @@ impl Fs {
                 }
             }
             s.since.get_or_insert_with(Instant::now);
+            s.behind += added;
+            is_stream = s.behind * u64::from(self.geo.block_size) >= BEHIND_BYTES;
+            if is_stream {
+                s.behind = 0;
+            }
             if let Some(h) = h {
                 let point = h.point();
                 s.ordered_before |= s.ordered.as_ref().is_some_and(|old| *old != point);
@@ -251,7 +281,10 @@ impl Fs {
         if let Some(h) = h {
             h.order_data(inode.ino);
         }
-        if before > set.much() {
+        if is_stream {
+            set.streams.lock().insert(inode.ino);
+        }
+        if is_stream || before > set.much() {
             self.wake_flusher();
         }
     }
@@ -325,7 +358,7 @@ impl Fs {
             .filter(|(lblk, (_, current))| !current && !s.blocks.contains_key(lblk));
         out.stale.extend(stale.map(|(lblk, _)| *lblk));
         for (lblk, block) in &s.blocks {
-            if s.logged.get(lblk).is_some_and(|(_, current)| *current) {
+            if s.is_logged(lblk) {
                 continue;
             }
             let full = out.pages.as_ref().is_some_and(|pages| pages.len() >= most);
@@ -358,12 +391,11 @@ impl Fs {
     /// # Errors
     /// The first failed write. Each file remembers its own for its openers.
     pub(super) fn flush_files(&self, files: &[&Inode]) -> Result<()> {
-        self.flush_files_and(files, &WriteList::new())
+        self.flush_files_and(files, &WriteList::new(), Haste::Awaited)
     }
 
     /// The same, with other writes in the last batch.
-    fn flush_files_and(&self, files: &[&Inode], also: &WriteList<'_>) -> Result<()> {
-        let room = (BATCH_BYTES / self.geo.block_size as usize).max(1);
+    fn flush_files_and(&self, files: &[&Inode], also: &WriteList<'_>, haste: Haste) -> Result<()> {
         let mut batch = Batch {
             locks: Vec::new(),
             blocks: Vec::new(),
@@ -387,14 +419,29 @@ impl Fs {
             };
             let mut from = Some(0);
             while let Some(at) = from {
+                let gives_way = self.gives_way(haste);
+                if gives_way && batch.locks.is_empty() {
+                    self.data.precedence.give_way();
+                }
+                let room = self.batch_blocks(gives_way);
                 batch.lock(inode);
-                from = batch.take(at, last, room - batch.blocks.len());
+                from = batch.take(at, last, room.saturating_sub(batch.blocks.len()));
                 if batch.blocks.len() >= room {
                     result = result.and(self.submit(&mut batch, &WriteList::new()));
                 }
             }
         }
         result.and(self.submit(&mut batch, also))
+    }
+
+    /// Blocks written home in one batch.
+    fn batch_blocks(&self, gives_way: bool) -> usize {
+        let bytes = if gives_way {
+            SMALL_BATCH_BYTES
+        } else {
+            BATCH_BYTES
+        };
+        (bytes / self.geo.block_size as usize).max(1)
     }
 
     /// Writes a batch, with `also`, and lets its files go.
@@ -448,16 +495,22 @@ impl Fs {
     ///
     /// # Errors
     /// As [`flush_files`](Self::flush_files).
-    pub(super) fn flush_inodes(&self, inos: &[Ino], also: &WriteList<'_>) -> Result<()> {
+    pub(super) fn flush_inodes(
+        &self,
+        inos: &[Ino],
+        also: &WriteList<'_>,
+        haste: Haste,
+    ) -> Result<()> {
         let inos: BTreeSet<Ino> = inos.iter().copied().collect();
         let files: Vec<Arc<Inode>> = inos
             .into_iter()
             .filter_map(|ino| self.inodes.find(ino))
             .collect();
-        self.flush_files_and(&files.iter().map(|f| &**f).collect::<Vec<_>>(), also)
+        let files: Vec<&Inode> = files.iter().map(|f| &**f).collect();
+        self.flush_files_and(&files, also, haste)
     }
 
-    /// Writes home the dirty data of files that have some since before `until`.
+    /// Writes home the dirty data of files that have some since before `until`, in the background.
     ///
     /// # Errors
     /// As [`flush_files`](Self::flush_files).
@@ -472,7 +525,20 @@ impl Fs {
                 _ => self.forget_clean(ino),
             }
         }
-        self.flush_files(&old.iter().map(|f| &**f).collect::<Vec<_>>())
+        let old: Vec<&Inode> = old.iter().map(|f| &**f).collect();
+        self.flush_files_and(&old, &WriteList::new(), Haste::Background)
+    }
+
+    /// Writes home, in the background, what files have got that are written as streams.
+    ///
+    /// # Errors
+    /// As [`flush_files`](Self::flush_files).
+    pub(super) fn flush_streams(&self) -> Result<()> {
+        let streams = std::mem::take(&mut *self.data.dirty.streams.lock());
+        for ino in streams {
+            self.flush_inodes(&[ino], &WriteList::new(), Haste::Background)?;
+        }
+        Ok(())
     }
 
     /// Takes a clean file off the list of those with dirty data.
@@ -498,8 +564,38 @@ mod tests {
 
     use stetfs_testkit::Mkfs;
 
+    use super::*;
     use crate::testing::{ROOT, mkfs, open};
     use crate::types::{FallocateMode, ROOT_INO};
+
+    #[test]
+    fn a_stream_goes_home_behind_its_writer() {
+        let device = mkfs(64, &Mkfs::blocks(4096));
+        let opts = FsOptions {
+            commit_secs: 3600,
+            cache_bytes: 1 << 30,
+            ..FsOptions::default()
+        };
+        let fs = Fs::open(device, opts).unwrap();
+        let (_, file) = fs
+            .create(&ROOT, ROOT_INO, b"stream", 0o644, 0, libc::O_RDWR)
+            .unwrap();
+        let write = |mib: u64| fs.write(&ROOT, &file, mib << 20, &[7; 1 << 20], false);
+        for mib in 0..BEHIND_BYTES >> 20 {
+            assert!(fs.data.dirty.streams.lock().is_empty());
+            write(mib).unwrap();
+        }
+        let patience = Instant::now() + Duration::from_secs(30);
+        while fs.data.dirty.bytes() > 0 {
+            assert!(Instant::now() < patience, "{}", fs.data.dirty.bytes());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // What is overwritten may be overwritten again.
+        for mib in 0..BEHIND_BYTES >> 20 {
+            write(mib).unwrap();
+        }
+        assert_eq!(fs.data.dirty.bytes(), BEHIND_BYTES);
+    }
 
     /// A transaction that commits has made blocks reachable; before their data is home, a later one
     /// writes to the file and frees them. Should only the first survive, they hold the data.

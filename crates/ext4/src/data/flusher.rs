@@ -1,4 +1,5 @@
-//! Background write-back: old dirty data goes home, and all of it when there is much.
+//! Background write-back: old dirty data goes home, what is written as a stream behind its writer, and all of it when there
+//! is much.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -10,6 +11,7 @@ use stetfs_block::WriteList;
 use stetfs_journal::JournalError;
 
 use super::dirty::DirtySet;
+use super::precedence::{Haste, Precedence};
 use super::record::SyncReasons;
 use super::syncers::Syncers;
 use crate::error::{FsError, Result};
@@ -26,6 +28,8 @@ pub(crate) struct DataState {
     pub(super) reasons: SyncReasons,
     /// Where files are synced by records.
     pub(super) syncers: Syncers,
+    /// Such syncs go before what is written home in the background.
+    pub(super) precedence: Precedence,
     wanted: Arc<Wanted>,
     /// The flusher runs: it starts with the first need of it.
     started: AtomicBool,
@@ -51,6 +55,7 @@ impl DataState {
             dirty: DirtySet::new(opts),
             reasons: SyncReasons::default(),
             syncers: Syncers::default(),
+            precedence: Precedence::default(),
             wanted: Arc::default(),
             started: AtomicBool::new(false),
             thread: Mutex::new(None),
@@ -149,8 +154,9 @@ impl Fs {
         &self,
         inos: &[Ino],
         also: &WriteList<'_>,
+        haste: Haste,
     ) -> Result<(), JournalError> {
-        self.flush_inodes(inos, also).map_err(|e| match e {
+        self.flush_inodes(inos, also, haste).map_err(|e| match e {
             FsError::Device(cause) => JournalError::Device(cause),
             FsError::Journal(e) => e,
             other => JournalError::Aborted(other.to_string()),
@@ -177,9 +183,10 @@ fn run(fs: &Weak<Fs>, wanted: &Wanted) {
         } else {
             Instant::now().checked_sub(OLD)
         };
-        if let Some(until) = until
-            && let Err(FsError::Device(cause)) = fs.flush_old(until)
-        {
+        let written = fs
+            .flush_streams()
+            .and_then(|()| until.map_or(Ok(()), |until| fs.flush_old(until)));
+        if let Err(FsError::Device(cause)) = written {
             tracing::error!("file data could not be written: {cause}");
             fs.journal.abort(JournalError::Device(cause));
         }

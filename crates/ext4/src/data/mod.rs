@@ -3,7 +3,7 @@
 //! * `extents` and `blockmap`: the two ways of mapping, behind `mapping`; `map`: what lies at a
 //!   place of a file; `clusters`: space for it;
 //! * `inline`: content that lies in the inode;
-//! * `dirty`: data blocks newer than their homes, and their way there; `flusher`: in the background;
+//! * `dirty`: data blocks newer than their homes, and their way there; `flusher`: in the background; `precedence`: who gives way;
 //! * `read`, `write`, `truncate`, `fallocate`, `seek`, `symlink`, `value`, `sync`: the operations.
 //!
 //! Invariants:
@@ -31,6 +31,7 @@ mod map;
 mod mapping;
 mod nodes;
 mod pages;
+mod precedence;
 mod read;
 mod record;
 mod seek;
@@ -46,4 +47,5 @@ pub(crate) use flusher::DataState;
 pub(crate) use inline::Inline;
 pub(crate) use map::Mapping;
 pub(crate) use mapping::Found;
+pub(crate) use precedence::Haste;
 pub(crate) use read::ReadAhead;

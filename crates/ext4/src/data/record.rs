@@ -9,8 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use stetfs_cache::PageRef;
 use stetfs_journal::{BlockNr, JournalError, RecordPlace};
 use stetfs_ondisk::stet::record::{FileRecord, Name, Node, Range, Run};
+use stetfs_sync::MutexGuard;
 
 use super::map::Mapping;
+use super::precedence::Haste;
 use crate::error::Result;
 use crate::fs::Fs;
 use crate::inode::{Before, Inode, InodeBody, Naming};
@@ -126,11 +128,16 @@ impl Fs {
         }
     }
 
-    /// Makes a file durable without a commit. `false`: that takes a commit.
+    /// Makes a file durable without a commit, in its turn. `false`: that takes a commit.
     ///
     /// # Errors
     /// The journal's and the device's; the journal has stopped then.
-    pub(super) fn sync_alone(&self, inode: &Inode, datasync: bool) -> Result<bool, JournalError> {
+    pub(super) fn sync_alone(
+        &self,
+        inode: &Inode,
+        datasync: bool,
+        _turn: MutexGuard<'_, ()>,
+    ) -> Result<bool, JournalError> {
         if inode.kind == FileType::Directory && self.names_are_durable(inode) {
             return Ok(true);
         }
@@ -138,7 +145,7 @@ impl Fs {
             self.count_reason(SyncReason::Kind);
             return Ok(false);
         }
-        let _turn = inode.turn.lock();
+        let _sync = self.data.precedence.begin();
         for _ in 0..TRIES {
             match self.next_sync_step(inode, datasync) {
                 Step::Done { flush } => {
@@ -181,13 +188,22 @@ impl Fs {
         changes.names_are_durable(&self.journal)
     }
 
+    /// Whether a record can hold the dirty data of a file that is to be written.
+    pub(super) fn is_small(&self, inode: &Inode) -> bool {
+        !inode.dirty.has_more_than(self.logged_blocks())
+    }
+
     /// Blocks of data in one record, at most.
     fn logged_blocks(&self) -> usize {
         LOGGED_BYTES / self.geo.block_size as usize
     }
 
     fn data_durable(&self, inode: &Inode) -> Result<(), JournalError> {
-        self.write_home(&[inode.ino], &stetfs_block::WriteList::new())?;
+        self.write_home(
+            &[inode.ino],
+            &stetfs_block::WriteList::new(),
+            Haste::Awaited,
+        )?;
         self.journal.flush_shared()
     }
 

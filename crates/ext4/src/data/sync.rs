@@ -1,8 +1,10 @@
 //! Making a file durable.
 
-use stetfs_journal::Done as Answer;
+use std::sync::Arc;
 
-use crate::error::FsError;
+use stetfs_journal::{Done as Answer, JournalError};
+
+use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::Inode;
 use crate::types::{Done, FileType, OpenRef};
@@ -15,6 +17,16 @@ impl Fs {
     /// `done` gets EIO once for every opener after data of the file could not be written home, also
     /// if that was in the background.
     pub fn fsync(&self, f: &OpenRef, datasync: bool, done: Done) {
+        self.sync_file(f, datasync, false, done);
+    }
+
+    /// As [`fsync`](Self::fsync), by a thread that has nothing else to do: it may wait for the device itself, which is quicker
+    /// than to have another thread do so.
+    pub fn fsync_here(&self, f: &OpenRef, datasync: bool, done: Done) {
+        self.sync_file(f, datasync, true, done);
+    }
+
+    fn sync_file(&self, f: &OpenRef, datasync: bool, here: bool, done: Done) {
         let inode = f.inode.clone();
         let seen = f.failures_seen.clone();
         if self.writable().is_err() {
@@ -37,16 +49,34 @@ impl Fs {
         let Some(fs) = self.me.upgrade().filter(|_| self.journal.logs_files()) else {
             return self.sync_by_commit(&inode, datasync, answer);
         };
+        // Not where others must end first, or where there is much to write. Where others sync, too, more of them share a flush
+        // if their threads go on.
+        let here = here && !self.data.precedence.is_running() && self.is_small(&inode);
+        let turn = here.then(|| inode.turn.try_lock()).flatten();
+        let synced = turn.map(|turn| self.sync_alone(&inode, datasync, turn));
+        if let Some(synced) = synced {
+            return fs.synced_alone(inode, datasync, synced, answer);
+        }
         self.data.syncers.run(move || {
-            match fs.sync_alone(&inode, datasync) {
-                Ok(false) => fs.sync_by_commit(&inode, datasync, answer),
-                done => {
-                    // Whoever hears of it may close the volume at once.
-                    drop((fs, inode));
-                    answer(done.map(drop));
-                }
-            }
+            let synced = fs.sync_alone(&inode, datasync, inode.turn.lock());
+            fs.synced_alone(inode, datasync, synced, answer);
         });
+    }
+
+    /// Answers, or has a commit do what no record could.
+    fn synced_alone(
+        self: Arc<Self>,
+        inode: Arc<Inode>,
+        datasync: bool,
+        synced: Result<bool, JournalError>,
+        answer: Answer,
+    ) {
+        if let Ok(false) = synced {
+            return self.sync_by_commit(&inode, datasync, answer);
+        }
+        // Whoever hears of it may close the volume at once.
+        drop((self, inode));
+        answer(synced.map(drop));
     }
 
     /// Makes a file durable with all that its last transactions hold.
@@ -66,5 +96,57 @@ impl Fs {
             vec![inode.ino]
         };
         self.journal.commit_then(upto, data, answer);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::mpsc::{TryRecvError, channel};
+
+    use stetfs_journal::LogFormat;
+    use stetfs_journal::stet::StetOptions;
+    use stetfs_testkit::Mkfs;
+
+    use super::*;
+    use crate::testing::{ROOT, mkfs};
+    use crate::types::{FsOptions, ROOT_INO};
+
+    #[test]
+    fn the_calling_thread_syncs_itself_where_nobody_is_in_the_way() {
+        let opts = FsOptions {
+            log: LogFormat::Stet(StetOptions {
+                file_lanes: 1,
+                ..StetOptions::default()
+            }),
+            ..FsOptions::default()
+        };
+        let fs = Fs::open(mkfs(32, &Mkfs::blocks(4096)), opts).unwrap();
+        let (attr, file) = fs
+            .create(&ROOT, ROOT_INO, b"file", 0o600, 0, libc::O_RDWR)
+            .unwrap();
+        let sync = || {
+            fs.write(&ROOT, &file, 0, &[1; 4096], false).unwrap();
+            let (done, is_done) = channel();
+            fs.fsync_here(&file, false, Box::new(move |r| done.send(r).unwrap()));
+            is_done
+        };
+        assert!(sync().try_recv().unwrap().is_ok());
+        let inode = fs.iget(attr.ino).unwrap();
+        std::thread::scope(|scope| {
+            let (held, is_held) = channel();
+            let (go, may_go) = channel::<()>();
+            let inode = &inode;
+            scope.spawn(move || {
+                let _turn = inode.turn.lock();
+                held.send(()).unwrap();
+                may_go.recv().unwrap();
+            });
+            is_held.recv().unwrap();
+            let waits = sync();
+            assert_eq!(waits.try_recv().map(drop), Err(TryRecvError::Empty));
+            go.send(()).unwrap();
+            assert!(waits.recv().unwrap().is_ok());
+        });
     }
 }

@@ -8,6 +8,7 @@ use stetfs_journal::{FileState, JournalError};
 use stetfs_ondisk::ext4::features::{Incompat, RoCompat};
 use stetfs_ondisk::ext4::superblock::State;
 
+use crate::data::Haste;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::types::{Done, Ino};
@@ -18,7 +19,7 @@ impl FileState for Fs {
         inos: &[Ino],
         also: &WriteList<'_>,
     ) -> std::result::Result<(), JournalError> {
-        self.write_home(inos, also)
+        self.write_home(inos, also, Haste::Commit)
     }
 
     fn aborted(&self, why: &JournalError) {
@@ -133,7 +134,7 @@ impl Fs {
         }
         let home = match self.journal.aborted() {
             Some(why) => Err(why),
-            None => self.write_home(&self.dirty_inodes(), &WriteList::new()),
+            None => self.write_home(&self.dirty_inodes(), &WriteList::new(), Haste::Awaited),
         };
         if let Err(e) = home {
             self.journal.abort(e.clone());

@@ -19,6 +19,7 @@ use self::abi::{InHeader, InitIn, InitOut, init, op};
 use self::channel::{Channel, Received};
 use self::dispatch::Next;
 use crate::ops::{FileSystem, Invalidate};
+use crate::patience::{self, Servers};
 
 /// How long the kernel may keep names and attributes, seconds: the volume is ours alone, so what it
 /// knows stays right until a request of its own, or a notification of ours, changes it.
@@ -163,15 +164,21 @@ impl<F: FileSystem> Session<F> {
         channels.push(self.channel.clone());
         type Job<'a> = Box<dyn FnOnce() -> io::Result<()> + Send + 'a>;
         let fs = &*self.fs;
+        let servers = Servers::default();
+        let of_queues: Vec<Servers> = (0..queues).map(|_| Servers::default()).collect();
         let mut jobs: Vec<(String, Job<'_>)> = Vec::new();
         for (i, channel) in channels.into_iter().enumerate() {
-            jobs.push((format!("fuse-{i}"), Box::new(move || serve(fs, &channel))));
+            let servers = &servers;
+            let job = move || serve(fs, &channel, servers);
+            jobs.push((format!("fuse-{i}"), Box::new(job)));
         }
         let each = threads.div_ceil(usize::from(queues.max(1))).max(2);
-        for (qid, i) in (0..queues).flat_map(|q| (0..each).map(move |i| (q, i))) {
-            let fuse = self.channel.clone();
-            let job = move || ring::serve(fs, fuse, qid, MAX_WRITE as usize);
-            jobs.push((format!("fuse-q{qid}-{i}"), Box::new(job)));
+        for (qid, servers) in (0..queues).zip(&of_queues) {
+            for i in 0..each {
+                let fuse = self.channel.clone();
+                let job = move || ring::serve(fs, fuse, qid, servers, MAX_WRITE as usize);
+                jobs.push((format!("fuse-q{qid}-{i}"), Box::new(job)));
+            }
         }
         let failed = Mutex::new(None);
         std::thread::scope(|scope| {
@@ -196,13 +203,15 @@ impl<F: FileSystem> Session<F> {
 }
 
 /// Serves the requests of one descriptor.
-fn serve<F: FileSystem>(fs: &F, channel: &Channel) -> io::Result<()> {
+fn serve<F: FileSystem>(fs: &F, channel: &Channel, servers: &Servers) -> io::Result<()> {
     let mut buf = vec![0; MAX_WRITE as usize + abi::MIN_READ_BUFFER];
     loop {
-        let n = match channel.receive(&mut buf)? {
+        let (received, more) = servers.idle(|| channel.receive(&mut buf));
+        let n = match received? {
             Received::Request(n) => n,
             Received::End => return Ok(()),
         };
+        patience::set(more);
         match dispatch::serve_bytes(fs, channel, buf.get(..n).unwrap_or_default()) {
             Next::GoOn => {}
             Next::Destroy(reply) => {

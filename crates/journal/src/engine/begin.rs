@@ -103,7 +103,9 @@ impl Inner {
                 self.commits.want_commit();
             }
             // The timeout only bounds the cost of a missed cause; every cause signals.
+            self.waiting.fetch_add(1, Ordering::AcqRel);
             slot.changed.wait_for(&mut run, Duration::from_millis(50));
+            self.waiting.fetch_sub(1, Ordering::AcqRel);
         }
     }
 

@@ -154,6 +154,8 @@ pub(crate) struct Inner {
     pub valid: Vec<AtomicU64>,
     /// Blocks held by committing transactions and pending checkpoints.
     pub pinned: AtomicU64,
+    /// Threads and requests that wait for durability or for room.
+    pub waiting: AtomicU64,
     /// Sync requests that may need a commit.
     pub commits: Queue,
     /// Sync requests that need data and a flush only.
@@ -231,6 +233,7 @@ impl Journal {
             free,
             valid,
             pinned: AtomicU64::new(0),
+            waiting: AtomicU64::new(0),
             commits: Queue::default(),
             plain: Queue::default(),
             checkpoint_kick: (Mutex::new(false), Condvar::new()),
@@ -349,6 +352,11 @@ impl Journal {
     /// As [`commit`](Self::commit).
     pub fn commit_all(&self) -> Result<()> {
         self.commit(&self.everything())
+    }
+
+    /// Whether somebody waits for a commit or a flush, or for room that a commit makes.
+    pub fn is_awaited(&self) -> bool {
+        self.inner.waiting.load(Ordering::Acquire) > 0
     }
 
     /// A point that covers every change made before the call.

@@ -84,6 +84,7 @@ impl Inner {
         } else {
             &self.commits
         };
+        self.waiting.fetch_add(1, Ordering::AcqRel);
         queue.push(Waiter { upto, data, done });
         if self.stopped.load(Ordering::Acquire) {
             queue.wake();
@@ -92,6 +93,7 @@ impl Inner {
 
     fn answer(&self, waiters: Vec<Waiter>, result: &Result<()>) {
         for waiter in waiters {
+            self.waiting.fetch_sub(1, Ordering::AcqRel);
             (waiter.done)(result.clone());
         }
     }

@@ -67,11 +67,7 @@ pub(super) fn pack_one(how: Compression, pace: &Pace, images: &[PageRef]) -> Pac
     let raw: usize = images.iter().map(|p| p.len()).sum();
     let smaller = match how {
         Compression::None => None,
-        _ => {
-            let mut joined = Vec::with_capacity(raw);
-            images.iter().for_each(|p| joined.extend_from_slice(p));
-            compress(how, pace, &joined)
-        }
+        _ => compress(how, pace, images, raw),
     };
     let (sum, stored, how, bytes) = match smaller {
         Some((how, bytes)) => (checksum(&bytes), bytes.len(), how, Some(bytes)),
@@ -93,9 +89,14 @@ pub(super) fn pack_one(how: Compression, pace: &Pace, images: &[PageRef]) -> Pac
     }
 }
 
-/// The compressed bytes, if they are worth it.
-fn compress(how: Compression, pace: &Pace, raw: &[u8]) -> Option<(Stored, Vec<u8>)> {
-    let leaves = sampled(raw);
+/// The compressed bytes of images that have `len` bytes together, if they are worth it.
+fn compress(
+    how: Compression,
+    pace: &Pace,
+    images: &[PageRef],
+    len: usize,
+) -> Option<(Stored, Vec<u8>)> {
+    let leaves = sampled(images, len);
     if leaves >= 1.0 {
         return None;
     }
@@ -105,28 +106,36 @@ fn compress(how: Compression, pace: &Pace, raw: &[u8]) -> Option<(Stored, Vec<u8
         Compression::Zstd => Stored::Zstd,
         Compression::Auto => pace.choose(leaves),
     };
+    if how == Stored::Raw {
+        return None;
+    }
+    let mut raw = Vec::with_capacity(len);
+    images.iter().for_each(|p| raw.extend_from_slice(p));
     let started = Instant::now();
     let bytes = match how {
-        Stored::Raw => return None,
-        Stored::Lz4 => lz4_flex::block::compress(raw),
-        Stored::Zstd => zstd::bulk::compress(raw, 1).ok()?,
+        Stored::Zstd => zstd::bulk::compress(&raw, 1).ok()?,
+        _ => lz4_flex::block::compress(&raw),
     };
-    pace.compressed(how, raw.len(), started.elapsed());
-    (bytes.len() as f64 <= raw.len() as f64 * WORTH).then_some((how, bytes))
+    pace.compressed(how, len, started.elapsed());
+    (bytes.len() as f64 <= len as f64 * WORTH).then_some((how, bytes))
 }
 
 /// The part of the bytes that LZ4 leaves, by a sample of a large chunk: what it cannot make smaller is compressed
 /// already, and not worth another look. Of a small chunk nothing is known before.
-fn sampled(raw: &[u8]) -> f64 {
-    let step = raw.len() / SAMPLES;
-    if step <= SAMPLE {
+fn sampled(images: &[PageRef], len: usize) -> f64 {
+    if len <= SAMPLE * SAMPLES {
         return 0.5;
     }
-    let sample: Vec<u8> = (0..SAMPLES)
-        .filter_map(|i| raw.get(i * step..i * step + SAMPLE / SAMPLES))
-        .flatten()
-        .copied()
-        .collect();
+    let mut sample = Vec::with_capacity(SAMPLE);
+    for i in 0..SAMPLES {
+        // Another part of each, for blocks often begin alike.
+        let image = images.get(i * images.len() / SAMPLES).map(|p| &p[..]);
+        let part = image.and_then(|p| {
+            p.chunks(SAMPLE / SAMPLES)
+                .nth(i % (p.len() * SAMPLES / SAMPLE).max(1))
+        });
+        sample.extend_from_slice(part.unwrap_or_default());
+    }
     lz4_flex::block::compress(&sample).len() as f64 / sample.len().max(1) as f64
 }
 

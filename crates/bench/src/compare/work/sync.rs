@@ -56,7 +56,7 @@ pub(super) fn append_library(target: &mut Target, dir: &Path, sizes: &Sizes) -> 
         let (attr, file) = fs.create(&ctx, ROOT_INO, NAME, 0o666, 0, libc::O_WRONLY)?;
         let sync = || {
             let (tell, told) = mpsc::channel();
-            fs.fsync(
+            fs.fsync_here(
                 &file,
                 false,
                 Box::new(move |synced| drop(tell.send(synced))),

@@ -3,7 +3,8 @@
 //!
 //! Each thread has a ring of its own with one entry that waits for a request. An operation that is
 //! answered later, from another thread, keeps its entry; the thread then gives the kernel another one,
-//! so a slow answer holds nobody up. Answers from other threads come through a mailbox.
+//! so a slow answer holds nobody up. Answers from other threads come through a mailbox. (Where nobody else
+//! asks, the thread may wait itself: `patience`.)
 
 mod command;
 mod memory;
@@ -26,6 +27,7 @@ use super::dispatch::{self, Body, Next};
 use super::port::Port;
 use super::reply::Reply;
 use crate::ops::FileSystem;
+use crate::patience::{self, Askers, Servers};
 
 /// Entries one thread has at most: operations of its queue under way at once.
 const MAX_ENTRIES: usize = 64;
@@ -132,6 +134,10 @@ struct Queue<'a, F> {
     fs: &'a F,
     fuse: Channel,
     qid: u16,
+    servers: &'a Servers,
+    /// Another thread waited for requests of the queue when the last came.
+    more: bool,
+    askers: Askers,
     ring: Ring,
     mailbox: Arc<Mailbox>,
     /// Memory of all entries the kernel knows of, by number.
@@ -151,6 +157,7 @@ pub(super) fn serve<F: FileSystem>(
     fs: &F,
     fuse: Channel,
     qid: u16,
+    servers: &Servers,
     payload: usize,
 ) -> io::Result<()> {
     // Where the processor is offline, or not ours, it runs elsewhere.
@@ -166,6 +173,9 @@ pub(super) fn serve<F: FileSystem>(
         fs,
         fuse,
         qid,
+        servers,
+        more: false,
+        askers: Askers::default(),
         ring: make_ring()?,
         mailbox,
         entries: HashMap::new(),
@@ -183,7 +193,10 @@ impl<F: FileSystem> Queue<'_, F> {
     fn run(&mut self) -> io::Result<()> {
         let mut done: Vec<(u64, i32)> = Vec::new();
         loop {
-            match self.ring.submit_and_wait(1) {
+            let ring = &self.ring;
+            let (waited, more) = self.servers.idle(|| ring.submit_and_wait(1));
+            self.more = more;
+            match waited {
                 Ok(_) => {}
                 Err(e) if matches!(e.raw_os_error(), Some(libc::EINTR | libc::EBUSY)) => {}
                 Err(e) => return Err(e),
@@ -283,6 +296,8 @@ impl<F: FileSystem> Queue<'_, F> {
             entry: number,
             payload_in_use,
         };
+        let crowded = self.askers.ask(head.pid);
+        patience::set(self.more && !crowded);
         let reply = Reply::new(Port::Ring(slot), head.unique);
         if let Next::Destroy(reply) =
             dispatch::serve(self.fs, &head, Body::split(&operation, payload), reply)
