@@ -46,7 +46,7 @@ pub(super) fn fsync() -> Spec {
         kernel: kernel(),
         stetfs: presets(&["ordered", "ldj", "ijournal", "ldj,sync=file"]),
         workloads: vec![Workload::PausedFsync],
-        beside: vec![0, 100, 200, 400],
+        beside: vec![0, 100, 250, 500],
         image_mib: 3072,
     }
 }

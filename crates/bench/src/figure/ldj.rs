@@ -75,6 +75,7 @@ pub(super) fn servers() -> Spec {
     steps(vec![
         Workload::Varmail,
         Workload::Fileserver,
+        Workload::FileserverMf,
         Workload::Postmark,
     ])
 }

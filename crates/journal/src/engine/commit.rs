@@ -208,7 +208,10 @@ impl Inner {
         bump(&self.counters.chunks_raw, packing.raw);
         bump(&self.counters.chunks_lz4, packing.lz4);
         bump(&self.counters.chunks_zstd, packing.zstd);
-        bump(&self.counters.packing_micros, packing.micros);
+        bump(
+            &self.counters.packing_micros,
+            packing.time.as_micros() as u64,
+        );
 
         let homes = snapshot.images.iter().map(|i| i.nr).collect();
         let images = snapshot

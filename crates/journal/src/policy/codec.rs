@@ -1,5 +1,7 @@
 //! How a transaction looks in the log, and how it is read back.
 
+use std::time::Duration;
+
 use stetfs_cache::PageRef;
 
 use crate::error::Result;
@@ -20,8 +22,8 @@ pub struct Packing {
     pub lz4: u64,
     /// Chunks stored as Zstandard.
     pub zstd: u64,
-    /// Processor time, microseconds.
-    pub micros: u64,
+    /// Processor time.
+    pub time: Duration,
 }
 
 /// A transaction as log blocks.

@@ -92,7 +92,7 @@ impl StetCodec {
             &self.pace,
             &groups,
             &mut |i, packed: Packed| {
-                packing.micros += packed.micros;
+                packing.time += packed.time;
                 *match packed.chunk.how {
                     Stored::Raw => &mut packing.raw,
                     Stored::Lz4 => &mut packing.lz4,

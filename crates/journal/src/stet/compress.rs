@@ -1,7 +1,7 @@
 //! One chunk: images stored together, compressed where it pays.
 
 use std::str::FromStr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use stetfs_cache::PageRef;
 use stetfs_ondisk::stet::checksum;
@@ -57,13 +57,19 @@ pub(super) struct Packed {
     pub(super) chunk: Chunk,
     /// The stored bytes, if they are not the images themselves.
     pub(super) bytes: Option<Vec<u8>>,
-    /// What packing took, microseconds.
-    pub(super) micros: u64,
+    /// Processor time that packing took.
+    pub(super) time: Duration,
+}
+
+/// What this thread has used.
+fn processor_time() -> Duration {
+    let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(used).unwrap_or_default()
 }
 
 /// Packs the images of one chunk.
 pub(super) fn pack_one(how: Compression, pace: &Pace, images: &[PageRef]) -> Packed {
-    let started = Instant::now();
+    let started = processor_time();
     let raw: usize = images.iter().map(|p| p.len()).sum();
     let smaller = match how {
         Compression::None => None,
@@ -85,7 +91,7 @@ pub(super) fn pack_one(how: Compression, pace: &Pace, images: &[PageRef]) -> Pac
             how,
         },
         bytes,
-        micros: started.elapsed().as_micros() as u64,
+        time: processor_time().saturating_sub(started),
     }
 }
 

@@ -64,6 +64,8 @@ pub enum Workload {
     Varmail,
     /// Filebench's fileserver: whole files written, appended to, read, deleted, 50 threads.
     Fileserver,
+    /// The same with five times as many files.
+    FileserverMf,
     /// PostMark's mix: small files that are made, read, appended to and deleted, without a sync.
     Postmark,
     /// PostgreSQL under pgbench: small transactions of several clients.
@@ -78,7 +80,7 @@ pub enum Workload {
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::AppendFsync,
         Self::AppendLibrary,
         Self::OverwriteFdatasync,
@@ -96,6 +98,7 @@ impl Workload {
         Self::SqliteWal,
         Self::Varmail,
         Self::Fileserver,
+        Self::FileserverMf,
         Self::Postmark,
         Self::Oltp,
         Self::Ycsb,
@@ -123,6 +126,7 @@ impl Workload {
             Self::SqliteWal => "sqlite-wal",
             Self::Varmail => "varmail",
             Self::Fileserver => "fileserver",
+            Self::FileserverMf => "fileserver-mf",
             Self::Postmark => "postmark",
             Self::Oltp => "oltp",
             Self::Ycsb => "ycsb-a",
@@ -202,6 +206,7 @@ impl Workload {
             Self::SqliteWal => sqlite::transactions(target, &dir, sizes, shared, "WAL"),
             Self::Varmail => profile::varmail(target, &dir, sizes),
             Self::Fileserver => profile::fileserver(target, &dir, sizes),
+            Self::FileserverMf => profile::fileserver_mf(target, &dir, sizes),
             Self::Postmark => postmark::mix(target, &dir, sizes),
             Self::Oltp => oltp::run(target, &dir, sizes, shared, &oltp::TPCB),
             Self::Ycsb => oltp::run(target, &dir, sizes, shared, &oltp::YCSB_A),

@@ -50,6 +50,12 @@ const FILESERVER: Profile = Profile {
     step: serve,
 };
 
+/// LDJ's figure 4 has it with 50000 files beside the 10000.
+const FILESERVER_MF: Profile = Profile {
+    title: "fileserver, many files, 50 threads",
+    ..FILESERVER
+};
+
 /// A thread at work.
 struct Worker<'a> {
     profile: &'a Profile,
@@ -221,6 +227,14 @@ pub(super) fn fileserver(target: &Target, dir: &Path, sizes: &Sizes) -> Result<O
     let profile = Profile {
         files: sizes.server_files,
         ..FILESERVER
+    };
+    run(&profile, target, dir, sizes)
+}
+
+pub(super) fn fileserver_mf(target: &Target, dir: &Path, sizes: &Sizes) -> Result<Outcome> {
+    let profile = Profile {
+        files: 5 * sizes.server_files,
+        ..FILESERVER_MF
     };
     run(&profile, target, dir, sizes)
 }
