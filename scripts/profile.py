@@ -63,7 +63,7 @@ def draw(shares, title):
     left, width, height, top = 120, 640, 26, 62
     bottom = top + len(shares) * (height + 8)
     out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + width + 40}" height="{bottom + 76}" font-family="sans-serif" font-size="13">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + width + 100}" height="{bottom + 76}" font-family="sans-serif" font-size="13">',
         '<rect width="100%" height="100%" fill="white"/>',
         f'<text x="{left}" y="24" font-size="15">Where the processors\' time goes</text>',
         f'<text x="{left}" y="44" fill="#555">{html.escape(title)}</text>',
@@ -78,7 +78,7 @@ def draw(shares, title):
                 out.append(f'<text x="{x + w / 2:.1f}" y="{y + 18}" text-anchor="middle" font-size="11">{share[name] * 100:.0f}</text>')
             x += w
     for i, (name, colour) in enumerate(PARTS):
-        x, y = left + i % 4 * 165, bottom + 14 + i // 4 * 24
+        x, y = left + i % 4 * 185, bottom + 14 + i // 4 * 24
         out.append(f'<rect x="{x}" y="{y}" width="14" height="14" fill="{colour}"/><text x="{x + 20}" y="{y + 12}">{name}</text>')
     return "\n".join(out + ["</svg>", ""])
 
