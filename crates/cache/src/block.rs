@@ -2,7 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use stetfs_block::{BlockDevice, Result};
@@ -15,8 +15,6 @@ pub struct Block<X> {
     inner: RwLock<Inner<X>>,
     /// What the owner has checked about the content (for example a checksum); 0 after every load.
     verified: AtomicU8,
-    /// Set on use, cleared by the replacement policy.
-    referenced: AtomicBool,
 }
 
 struct Inner<X> {
@@ -34,7 +32,6 @@ impl<X: Default> Block<X> {
                 head: X::default(),
             }),
             verified: AtomicU8::new(0),
-            referenced: AtomicBool::new(true),
         }
     }
 }
@@ -71,17 +68,6 @@ impl<X> Block<X> {
     /// Remembers that the content was checked (for example, "valid as a directory block").
     pub fn set_verified(&self, what: u8) {
         self.verified.store(what, Ordering::Release);
-    }
-
-    pub(crate) fn touch(&self) {
-        // A plain store on every hit would bounce the cache line between cores.
-        if !self.referenced.load(Ordering::Relaxed) {
-            self.referenced.store(true, Ordering::Relaxed);
-        }
-    }
-
-    pub(crate) fn take_referenced(&self) -> bool {
-        self.referenced.swap(false, Ordering::Relaxed)
     }
 
     /// Loads the content from `device` unless it is there already. Concurrent callers wait for one read.

@@ -81,12 +81,12 @@ impl<X: Default> Cache<X> {
         &self.shards[nr as usize % SHARDS]
     }
 
-    fn entry(&self, nr: u64) -> (Arc<Block<X>>, bool) {
-        let (block, new, evicted) = self.shard(nr).lock().get_or_insert(nr);
+    fn entry(&self, nr: u64) -> Arc<Block<X>> {
+        let (block, evicted) = self.shard(nr).lock().get_or_insert(nr);
         if evicted > 0 {
             self.evictions.fetch_add(evicted, Ordering::Relaxed);
         }
-        (block, new)
+        block
     }
 
     /// The block with its content, read from the device if it is not cached.
@@ -94,8 +94,7 @@ impl<X: Default> Cache<X> {
     /// # Errors
     /// What the device says; the block stays unloaded and a later call tries again.
     pub fn read(&self, nr: u64) -> Result<Arc<Block<X>>> {
-        let (block, _) = self.entry(nr);
-        block.touch();
+        let block = self.entry(nr);
         if block.load(&*self.device, self.block_size)? {
             self.misses.fetch_add(1, Ordering::Relaxed);
         } else {
@@ -106,23 +105,20 @@ impl<X: Default> Cache<X> {
 
     /// The block without reading it: for a caller that replaces the whole content.
     pub fn get(&self, nr: u64) -> Arc<Block<X>> {
-        let (block, _) = self.entry(nr);
-        block.touch();
-        block
+        self.entry(nr)
     }
 
     /// The block if it is cached with content.
     pub fn lookup(&self, nr: u64) -> Option<Arc<Block<X>>> {
         let block = self.shard(nr).lock().get(nr).cloned()?;
         block.peek()?;
-        block.touch();
         self.hits.fetch_add(1, Ordering::Relaxed);
         Some(block)
     }
 
     /// The block if it is cached, loaded or not. Not counted as a use.
     pub fn find(&self, nr: u64) -> Option<Arc<Block<X>>> {
-        self.shard(nr).lock().get(nr).cloned()
+        self.shard(nr).lock().find(nr).cloned()
     }
 
     /// Reads ahead: loads those of the `count` blocks from `first` that are not cached, in one batch.
@@ -134,7 +130,7 @@ impl<X: Default> Cache<X> {
             .filter(|nr| {
                 self.shard(*nr)
                     .lock()
-                    .get(*nr)
+                    .find(*nr)
                     .is_none_or(|b| b.peek().is_none())
             })
             .collect();
@@ -144,7 +140,7 @@ impl<X: Default> Cache<X> {
             .collect();
         // A write could create, commit, send home and evict one of these blocks while the batch is
         // under way; holding the Arcs (C2) from before the read keeps newer content in place.
-        let blocks: Vec<_> = missing.iter().map(|nr| self.entry(*nr).0).collect();
+        let blocks: Vec<_> = missing.iter().map(|nr| self.entry(*nr)).collect();
         let mut reads = ReadList::new();
         for (page, nr) in pages.iter_mut().zip(&missing) {
             reads.push(nr * self.block_size as u64, page);

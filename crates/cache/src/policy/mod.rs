@@ -1,32 +1,27 @@
 //! Replacement policies: which block leaves when room is needed.
 //!
-//! A policy sees keys only. It is asked for a victim; the cache tells it whether the victim could
-//! go (clean, unheld). Each shard has a policy of its own, called under the shard's lock.
+//! A policy sees the numbers of slots only. It is asked for a victim; the shard tells it of each candidate whether it could go
+//! (not used again, clean, unheld). Each shard has a policy of its own, called under the shard's lock.
 
 mod clock;
 
 pub use clock::Clock;
 
-/// What a policy is told about a candidate it offers for eviction.
+/// What a policy is told about a slot that it offers for eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The block went; forget the key.
-    Evicted,
-    /// The block was used since it was last offered.
-    Referenced,
-    /// The block is dirty or in use and cannot go now.
+    /// Its block can go.
+    Victim,
+    /// Its block was used since it was last offered, or there is none.
+    Passed,
+    /// Its block is dirty or in use and cannot go now.
     Pinned,
 }
 
-/// A replacement policy over block numbers.
+/// A replacement policy over the slots of a shard.
 pub trait Policy: Send {
-    /// A block came into the cache.
-    fn insert(&mut self, nr: u64);
-    /// A block left the cache other than by eviction.
-    fn remove(&mut self, nr: u64);
-    /// Offers victims to `try_evict` until one goes or the policy gives up. Bounded: at most two
-    /// looks at each block. Returns whether one went.
-    fn evict(&mut self, try_evict: &mut dyn FnMut(u64) -> Verdict) -> bool;
+    /// Offers slots below `slots` until one is a victim, or gives up. Bounded: at most two looks at each slot.
+    fn choose(&mut self, slots: usize, offer: &mut dyn FnMut(usize) -> Verdict) -> Option<usize>;
 }
 
 /// The policies to choose from.

@@ -89,13 +89,6 @@ impl DirtyData {
         s.blocks.is_empty() && s.in_flight == 0 && s.error.is_none()
     }
 
-    /// Whether more blocks than `most` are dirty that no record holds as they are.
-    pub(super) fn has_more_than(&self, most: usize) -> bool {
-        let s = self.state.lock();
-        let unlogged = s.blocks.keys().filter(|lblk| !s.is_logged(lblk));
-        unlogged.take(most + 1).count() > most
-    }
-
     /// What to compare later failures with: an opener learns of those that come after it.
     pub(crate) fn failures(&self) -> u64 {
         self.state.lock().failed

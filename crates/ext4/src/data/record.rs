@@ -70,14 +70,36 @@ impl SyncReason {
 #[derive(Debug, Default)]
 pub(crate) struct SyncReasons([AtomicU64; SyncReason::ALL.len()]);
 
+/// How much a thread that syncs a file may write for it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// What a record holds.
+    Short,
+    /// All there is.
+    Long,
+}
+
+/// How the sync of a file went without a commit.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Alone {
+    /// It is durable.
+    Synced,
+    /// That takes a commit.
+    Commit,
+    /// There is more to write than the thread has patience for.
+    Long,
+}
+
 /// What is to be done next.
 enum Step {
     /// It is durable, or needs nothing but that earlier writes are.
     Done { flush: bool },
-    /// Its data goes home, and this is tried again.
-    DataFirst,
-    /// Its data goes home, and that is all.
-    DataOnly,
+    /// Its data goes home, which may be more than a record would hold.
+    Data {
+        much: bool,
+        /// Then this is tried again; else that is all.
+        again: bool,
+    },
     /// A commit.
     Commit(SyncReason),
     /// This record is written.
@@ -128,7 +150,7 @@ impl Fs {
         }
     }
 
-    /// Makes a file durable without a commit, in its turn. `false`: that takes a commit.
+    /// Makes a file durable without a commit, in its turn.
     ///
     /// # Errors
     /// The journal's and the device's; the journal has stopped then.
@@ -137,13 +159,14 @@ impl Fs {
         inode: &Inode,
         datasync: bool,
         _turn: MutexGuard<'_, ()>,
-    ) -> Result<bool, JournalError> {
+        patience: Patience,
+    ) -> Result<Alone, JournalError> {
         if inode.kind == FileType::Directory && self.names_are_durable(inode) {
-            return Ok(true);
+            return Ok(Alone::Synced);
         }
         if inode.kind != FileType::Regular {
             self.count_reason(SyncReason::Kind);
-            return Ok(false);
+            return Ok(Alone::Commit);
         }
         let _sync = self.data.precedence.begin();
         for _ in 0..TRIES {
@@ -152,16 +175,20 @@ impl Fs {
                     if flush {
                         self.journal.flush_shared()?;
                     }
-                    return Ok(true);
+                    return Ok(Alone::Synced);
                 }
-                Step::DataOnly => {
+                Step::Data { much: true, .. } if patience == Patience::Short => {
+                    return Ok(Alone::Long);
+                }
+                Step::Data { again, .. } => {
                     self.data_durable(inode)?;
-                    return Ok(true);
+                    if !again {
+                        return Ok(Alone::Synced);
+                    }
                 }
-                Step::DataFirst => self.data_durable(inode)?,
                 Step::Commit(reason) => {
                     self.count_reason(reason);
-                    return Ok(false);
+                    return Ok(Alone::Commit);
                 }
                 Step::Record(ready) => {
                     self.journal
@@ -173,12 +200,12 @@ impl Fs {
                         let mut changes = made.dir.changes.lock();
                         changes.name_is_recorded(&made.name.name, made.version);
                     }
-                    return Ok(true);
+                    return Ok(Alone::Synced);
                 }
             }
         }
         self.count_reason(SyncReason::Busy);
-        Ok(false)
+        Ok(Alone::Commit)
     }
 
     /// Whether nothing but names changed in a directory, and records that are durable hold them.
@@ -186,11 +213,6 @@ impl Fs {
         let mut changes = dir.changes.lock();
         changes.prune(&self.journal);
         changes.names_are_durable(&self.journal)
-    }
-
-    /// Whether a record can hold the dirty data of a file that is to be written.
-    pub(super) fn is_small(&self, inode: &Inode) -> bool {
-        !inode.dirty.has_more_than(self.logged_blocks())
     }
 
     /// Blocks of data in one record, at most.
@@ -217,6 +239,7 @@ impl Fs {
         let body = inode.body.read();
         let most = self.logged_blocks();
         let unlogged = self.unlogged(inode, most);
+        let much = unlogged.pages.is_none();
         {
             let mut changes = inode.changes.lock();
             changes.prune(&self.journal);
@@ -229,7 +252,7 @@ impl Fs {
                     true => Step::Done {
                         flush: unlogged.unflushed,
                     },
-                    false => Step::DataOnly,
+                    false => Step::Data { much, again: false },
                 };
             }
             let made = matches!(changes.naming(), Naming::Made { .. });
@@ -252,14 +275,14 @@ impl Fs {
             return if unlogged.superseding {
                 Step::Commit(SyncReason::Large)
             } else {
-                Step::DataFirst
+                Step::Data { much, again: true }
             };
         };
         let short = SHORT_BYTES / self.geo.block_size as usize;
         let too_many =
             || pages.len() > short && !unlogged.superseding && self.journal.record_room_is_short();
         if unlogged.unflushed || too_many() {
-            return Step::DataFirst;
+            return Step::Data { much, again: true };
         }
         let built = self
             .stale_pages(inode, &body, &unlogged.stale)

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use stetfs_journal::{Done as Answer, JournalError};
 
+use super::record::{Alone, Patience};
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::Inode;
@@ -49,16 +50,16 @@ impl Fs {
         let Some(fs) = self.me.upgrade().filter(|_| self.journal.logs_files()) else {
             return self.sync_by_commit(&inode, datasync, answer);
         };
-        // Not where others must end first, or where there is much to write. Where others sync, too, more of them share a flush
-        // if their threads go on.
-        let here = here && !self.data.precedence.is_running() && self.is_small(&inode);
+        // Not where others must end first. Where others sync, too, more of them share a flush if their threads go on.
+        let here = here && !self.data.precedence.is_running();
         let turn = here.then(|| inode.turn.try_lock()).flatten();
-        let synced = turn.map(|turn| self.sync_alone(&inode, datasync, turn));
-        if let Some(synced) = synced {
-            return fs.synced_alone(inode, datasync, synced, answer);
+        let synced = turn.map(|turn| self.sync_alone(&inode, datasync, turn, Patience::Short));
+        match synced {
+            Some(Ok(Alone::Long)) | None => {}
+            Some(synced) => return fs.synced_alone(inode, datasync, synced, answer),
         }
         self.data.syncers.run(move || {
-            let synced = fs.sync_alone(&inode, datasync, inode.turn.lock());
+            let synced = fs.sync_alone(&inode, datasync, inode.turn.lock(), Patience::Long);
             fs.synced_alone(inode, datasync, synced, answer);
         });
     }
@@ -68,10 +69,10 @@ impl Fs {
         self: Arc<Self>,
         inode: Arc<Inode>,
         datasync: bool,
-        synced: Result<bool, JournalError>,
+        synced: Result<Alone, JournalError>,
         answer: Answer,
     ) {
-        if let Ok(false) = synced {
+        if !matches!(synced, Ok(Alone::Synced) | Err(_)) {
             return self.sync_by_commit(&inode, datasync, answer);
         }
         // Whoever hears of it may close the volume at once.
