@@ -31,7 +31,6 @@ pub(crate) struct Job {
 /// Serves until the volume is unmounted and closed. `ready` is called once the mount stands.
 pub(crate) fn serve(job: &Job, ready: impl FnOnce()) -> Result {
     abort_on_panic();
-    small_pages();
     // Before a journal is replayed for a mount that cannot be.
     let dir = stetfs_fuse::check_dir(&job.dir)?;
     let volume = Volume::open(&job.source, &job.options.volume()?).map_err(|e| match e {
@@ -116,14 +115,6 @@ fn abort_on_panic() {
         print(info);
         std::process::abort();
     }));
-}
-
-/// Memory in huge pages: filling one with zeroes holds a request up for a fifth of a millisecond, and on a virtual machine
-/// whose host has to find the memory first for 5 ms.
-fn small_pages() {
-    if let Err(e) = rustix::thread::disable_transparent_huge_pages(true) {
-        tracing::debug!("huge pages stay: {e}");
-    }
 }
 
 /// SIGTERM and SIGINT unmount; a second one does not wait for programs that still use the mount.
