@@ -231,8 +231,6 @@ fn take_sgid(fs: &Fs, ctx: &Ctx, ino: Ino) -> Result<(), FsError> {
     fs.setattr(ctx, ino, &set).map(drop)
 }
 
-/// The file system, held until the end of the operation; or the answer that the volume is closed, and
-/// return.
 /// Makes a file durable, in this thread if that may wait.
 fn sync(fs: &Fs, file: &OpenRef, datasync: bool, done: Done) {
     if patience::may_wait() {
@@ -242,6 +240,8 @@ fn sync(fs: &Fs, file: &OpenRef, datasync: bool, done: Done) {
     }
 }
 
+/// The file system, held until the end of the operation; or the answer that the volume is closed, and
+/// return.
 macro_rules! open {
     ($self:ident, $done:ident) => {
         match $self.fs() {

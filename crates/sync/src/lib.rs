@@ -1,4 +1,4 @@
-//! Locks with ranks: the lock order of StetFS, checked in debug builds.
+//! Locks with ranks: the lock order of StetFS, checked in debug builds; and where threads run.
 //!
 //! A thread takes locks in rising [`Rank`] only; a pair of the same rank needs the `nested` calls,
 //! whose caller orders the pair by another rule (parents before children, then by inode number).
@@ -13,8 +13,10 @@ use parking_lot::{
 };
 
 mod held;
+mod threads;
 
 pub use held::{Held, hold};
+pub use threads::{processors, run_anywhere};
 
 /// The places in the lock order, first to last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

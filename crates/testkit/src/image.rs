@@ -1,12 +1,14 @@
 //! ext4 images and the e2fsprogs tools that make and check them.
 
-use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use rustix::fs::{Advice, FallocateFlags, SeekFrom};
+use rustix::io::Errno;
 
 use crate::cmd;
 use crate::scratch::Scratch;
@@ -123,28 +125,36 @@ impl Image {
         Ok(Self { path, scratch })
     }
 
-    /// A file of `bytes` bytes with every block written, so that later writes to it allocate nothing:
-    /// what benchmarks need.
-    pub fn written(bytes: u64) -> Result<Self> {
-        let image = Self::sparse(bytes)?;
-        image.fill(bytes)?;
-        Ok(image)
-    }
-
-    fn fill(&self, bytes: u64) -> Result<()> {
-        let mut file = OpenOptions::new().write(true).open(&self.path)?;
-        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes)?;
+    /// Writes every block that was never written, with zeroes, so that later writes allocate nothing and the host has no state
+    /// of blocks to change: what benchmarks need. To be called after the file system was made, for mke2fs leaves what it
+    /// zeroes (the journal, inode tables) unwritten. The host's page cache forgets the file.
+    pub fn fill(&self) -> Result<()> {
+        let file = File::options().read(true).write(true).open(&self.path)?;
+        let end = file.metadata()?.len();
+        rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, end)?;
+        // What is in the page cache counts as data.
+        let forget = || -> Result<()> {
+            file.sync_all()?;
+            Ok(rustix::fs::fadvise(&file, 0, None, Advice::DontNeed)?)
+        };
+        forget()?;
         let zeroes = vec![0u8; 4 << 20];
-        let mut left = bytes;
-        while left > 0 {
-            let part = usize::try_from(left)
-                .unwrap_or(usize::MAX)
-                .min(zeroes.len());
-            file.write_all(&zeroes[..part])?;
-            left -= part as u64;
+        let seek = |to| match rustix::fs::seek(&file, to) {
+            // Nothing behind.
+            Err(Errno::NXIO) => Ok(end),
+            at => at,
+        };
+        let mut at = seek(SeekFrom::Hole(0))?;
+        while at < end {
+            let data = seek(SeekFrom::Data(at))?;
+            while at < data {
+                let part = zeroes.len().min((data - at) as usize);
+                file.write_all_at(&zeroes[..part], at)?;
+                at += part as u64;
+            }
+            at = seek(SeekFrom::Hole(data))?;
         }
-        file.sync_all()?;
-        Ok(())
+        forget()
     }
 
     /// A sparse image with a file system made by `mkfs`.
@@ -245,5 +255,22 @@ pub fn e2fsck_said(path: &Path, args: &[&str], highest: i32) -> Result<String> {
                 out.status.signal()
             )
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filled_image_has_no_holes_and_is_as_it_was_made() -> Result<()> {
+        let image = Image::make(32 << 20, &Mkfs::new().journal_mib(4))?;
+        let before = std::fs::read(image.path())?;
+        image.fill()?;
+        let file = File::open(image.path())?;
+        let hole = rustix::fs::seek(&file, SeekFrom::Hole(0))?;
+        assert_eq!(hole, 32 << 20);
+        assert!(std::fs::read(image.path())? == before);
+        Ok(())
     }
 }

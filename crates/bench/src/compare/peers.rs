@@ -1,7 +1,7 @@
 //! The standard comparison, set up from nothing: kernel ext4 and StetFS, each on an equal image of its own.
 //!
 //! Needs root. Images are fully written files behind loop devices with direct I/O, so that writes reach the disk
-//! below as they would a disk of their own and never allocate in the host file system.
+//! below as they would a disk of their own and never allocate, or mark blocks as written, in the host file system.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -393,15 +393,14 @@ fn set_up_one(
     mounter: Mounter,
     stetfs: Option<Stetfs>,
 ) -> Result<Peer> {
-    // Zeroes of a device in memory take no time and no space.
-    let image = match config.model {
-        None => Image::written(config.image_bytes)?,
-        Some(_) => Image::sparse(config.image_bytes)?,
-    };
+    let image = Image::sparse(config.image_bytes)?;
     let journal_mib = spec.journal_mib.unwrap_or(config.journal_mib);
     spec.format.make(&image, journal_mib)?;
     let (service, image) = match config.model {
-        None => (None, image),
+        None => {
+            image.fill()?;
+            (None, image)
+        }
         Some(model) => {
             let (service, image) = simulated(model, &image)?;
             (Some(service), image)

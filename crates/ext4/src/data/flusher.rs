@@ -165,6 +165,7 @@ impl Fs {
 }
 
 fn run(fs: &Weak<Fs>, wanted: &Wanted) {
+    stetfs_sync::run_anywhere();
     loop {
         {
             let mut state = wanted.state.lock();

@@ -48,7 +48,7 @@ impl Fs {
         });
         let inode = f.inode.clone();
         let Some(fs) = self.me.upgrade().filter(|_| self.journal.logs_files()) else {
-            return self.sync_by_commit(&inode, datasync, answer);
+            return self.sync_by_commit(&inode, datasync, here, answer);
         };
         // Not where others must end first. Where others sync, too, more of them share a flush if their threads go on.
         let here = here && !self.data.precedence.is_running();
@@ -73,7 +73,8 @@ impl Fs {
         answer: Answer,
     ) {
         if !matches!(synced, Ok(Alone::Synced) | Err(_)) {
-            return self.sync_by_commit(&inode, datasync, answer);
+            // By a commit of others, if one is under way.
+            return self.sync_by_commit(&inode, datasync, true, answer);
         }
         // Whoever hears of it may close the volume at once.
         drop((self, inode));
@@ -81,7 +82,7 @@ impl Fs {
     }
 
     /// Makes a file durable with all that its last transactions hold.
-    fn sync_by_commit(&self, inode: &Inode, datasync: bool, answer: Answer) {
+    fn sync_by_commit(&self, inode: &Inode, datasync: bool, here: bool, answer: Answer) {
         let upto = {
             let points = inode.sync.lock();
             // What fdatasync makes readable of a directory is its entries, and they are metadata.
@@ -96,7 +97,10 @@ impl Fs {
         } else {
             vec![inode.ino]
         };
-        self.journal.commit_then(upto, data, answer);
+        match here {
+            true => self.journal.commit_here(upto, data, answer),
+            false => self.journal.commit_then(upto, data, answer),
+        }
     }
 }
 

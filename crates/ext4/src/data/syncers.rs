@@ -61,6 +61,7 @@ impl Syncers {
         let thread = std::thread::Builder::new()
             .name("stet-file-sync".into())
             .spawn(move || {
+                stetfs_sync::run_anywhere();
                 counts.idle.fetch_add(1, Ordering::AcqRel);
                 for job in queue {
                     counts.idle.fetch_sub(1, Ordering::AcqRel);

@@ -27,8 +27,8 @@ struct Committing {
 
 impl Inner {
     /// Commits every lane's running transaction that `point` needs, with all that is chained to
-    /// it, and makes the dirty data of `data` durable under the same flush. Called by the commit
-    /// thread only. Returns whether there was anything to commit; if not, nothing was written.
+    /// it, and makes the dirty data of `data` durable under the same flush.
+    /// The lead of the queue of commits is held. Returns whether there was anything to commit; if not, nothing was written.
     pub(crate) fn commit_group(&self, point: &CommitPoint, data: &[Ino]) -> Result<bool> {
         let started = Instant::now();
         let group = self.lock_group(point);

@@ -343,7 +343,13 @@ impl Journal {
     /// flushes the device, then calls `done` from a thread of the journal. Requests that come
     /// while another is under way share the next commit and flush.
     pub fn commit_then(&self, upto: CommitPoint, data: Vec<Ino>, done: Done) {
-        self.inner.sync(upto, data, done);
+        self.inner.sync(upto, data, false, done);
+    }
+
+    /// As [`commit_then`](Self::commit_then), by a thread that may wait: if no other commits it does so itself, and calls `done`.
+    /// No lock is held that a commit takes.
+    pub fn commit_here(&self, upto: CommitPoint, data: Vec<Ino>, done: Done) {
+        self.inner.sync(upto, data, true, done);
     }
 
     /// Commits everything that was changed before the call.
@@ -389,14 +395,20 @@ impl Journal {
     /// # Errors
     /// The first failure; the log then still holds what did not get home.
     pub fn shutdown(&self) -> Result<()> {
-        let result = if self.inner.stopped.load(Ordering::Acquire) {
-            self.inner.why.lock().clone().map_or(Ok(()), Err)
-        } else {
-            self.commit_all()
+        let stopped = self.inner.stopped.load(Ordering::Acquire);
+        let committed = match stopped {
+            true => self.aborted().map_or(Ok(()), Err),
+            false => self.commit_all(),
+        };
+        let commits = self.inner.commits.close();
+        let result = match stopped {
+            true => committed,
+            false => committed
                 .and_then(|()| self.inner.empty_log())
-                .and_then(|()| self.inner.scheme.media.iter().try_for_each(|m| m.retire()))
+                .and_then(|()| self.inner.scheme.media.iter().try_for_each(|m| m.retire())),
         };
         self.inner.stop(None);
+        drop(commits);
         self.join_threads();
         result
     }

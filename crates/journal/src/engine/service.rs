@@ -1,9 +1,10 @@
-//! The commit thread and the sync thread: who asked for durability is answered from here.
+//! The commit thread and the sync thread: who asked for durability is answered from here. A thread that may wait leads in
+//! their place where nobody else does: that saves two changes of threads.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use stetfs_block::WriteList;
 
 use super::{Done, Inner};
@@ -23,7 +24,12 @@ struct Waiter {
 pub(crate) struct Queue {
     state: Mutex<QueueState>,
     signal: Condvar,
+    /// Held by the thread that serves the queue.
+    lead: Mutex<()>,
 }
+
+/// The right to serve a queue.
+type Lead<'a> = MutexGuard<'a, ()>;
 
 #[derive(Default)]
 struct QueueState {
@@ -34,7 +40,16 @@ struct QueueState {
 impl Queue {
     fn push(&self, waiter: Waiter) {
         self.state.lock().waiters.push(waiter);
+    }
+
+    /// Its thread serves what was pushed.
+    fn call(&self) {
         self.signal.notify_one();
+    }
+
+    /// Nobody serves the queue from here on.
+    pub(crate) fn close(&self) -> Lead<'_> {
+        self.lead.lock()
     }
 
     /// Asks for a commit of the running transactions, with nobody waiting for it.
@@ -52,12 +67,15 @@ impl Queue {
     }
 
     /// Waits for requests, at most `timeout`.
-    fn take(&self, timeout: Duration, quit: impl Fn() -> bool) -> QueueState {
+    fn wait(&self, timeout: Duration, quit: impl Fn() -> bool) {
         let mut state = self.state.lock();
         if state.waiters.is_empty() && !state.commit && !quit() {
             self.signal.wait_for(&mut state, timeout);
         }
-        std::mem::take(&mut *state)
+    }
+
+    fn take(&self) -> QueueState {
+        std::mem::take(&mut *self.state.lock())
     }
 }
 
@@ -74,20 +92,25 @@ fn union(waiters: &[Waiter]) -> (CommitPoint, Vec<Ino>) {
 }
 
 impl Inner {
-    pub(crate) fn sync(&self, upto: CommitPoint, data: Vec<Ino>, done: Done) {
+    /// `here`: this thread may wait.
+    pub(crate) fn sync(&self, upto: CommitPoint, data: Vec<Ino>, here: bool, done: Done) {
         bump(&self.counters.syncs, 1);
         if let Err(e) = self.check() {
             return done(Err(e));
         }
-        let queue = if self.is_valid(&upto) {
-            &self.plain
+        let (queue, serve): (_, fn(&Inner, Lead<'_>)) = if self.is_valid(&upto) {
+            (&self.plain, Inner::serve_plain)
         } else {
-            &self.commits
+            (&self.commits, Inner::serve_commits)
         };
         self.waiting.fetch_add(1, Ordering::AcqRel);
         queue.push(Waiter { upto, data, done });
-        if self.stopped.load(Ordering::Acquire) {
-            queue.wake();
+        // Whoever leads now may have taken its requests already.
+        match here.then(|| queue.lead.try_lock()).flatten() {
+            Some(lead) => serve(self, lead),
+            // Its thread may have ended.
+            None if self.has_stopped() => self.refuse(queue),
+            None => queue.call(),
         }
     }
 
@@ -98,63 +121,91 @@ impl Inner {
         }
     }
 
-    /// Answers everybody after a stop, until the journal ends. The error is the one that stopped
-    /// it, so that each caller it concerns learns the cause.
+    /// Answers after a stop. The error is the one that stopped the journal, so that each caller it concerns learns the cause.
+    fn refuse(&self, queue: &Queue) {
+        let stopped_by = self.why.lock().clone();
+        let why = stopped_by.unwrap_or_else(|| self.stop_error());
+        self.answer(queue.take().waiters, &Err(why));
+    }
+
+    /// Answers everybody after a stop, until the journal ends.
     fn drain(&self, queue: &Queue) {
         loop {
             let quit = self.quit.load(Ordering::Acquire);
-            let state = queue.take(Duration::from_millis(50), || quit);
-            let stopped_by = self.why.lock().clone();
-            let why = stopped_by.unwrap_or_else(|| self.stop_error());
-            self.answer(state.waiters, &Err(why));
+            queue.wait(Duration::from_millis(50), || quit);
+            self.refuse(queue);
             if quit {
                 return;
             }
         }
     }
 
-    /// The sync thread: data home and one flush, for requests that need no commit. They do not
-    /// wait behind a commit that has nothing to do with them.
+    fn has_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    /// The sync thread: for requests that need no commit. They do not wait behind a commit that has nothing to do with them.
     pub(crate) fn plain_loop(&self) {
-        while !self.stopped.load(Ordering::Acquire) {
-            let QueueState { waiters, .. } = self.plain.take(Duration::from_secs(1), || {
-                self.stopped.load(Ordering::Acquire)
-            });
-            if waiters.is_empty() {
-                continue;
-            }
-            let (_, inos) = union(&waiters);
-            let result = self
-                .write_data(&inos, &WriteList::new())
-                .and_then(|()| self.flush());
-            if let Err(e) = &result {
-                self.stop(Some(e.clone()));
-            }
-            bump(&self.counters.plain_syncs, waiters.len() as u64);
-            self.answer(waiters, &result);
+        while !self.has_stopped() {
+            self.plain
+                .wait(Duration::from_secs(1), || self.has_stopped());
+            self.serve_plain(self.plain.lead.lock());
         }
         self.drain(&self.plain);
     }
 
+    /// Data home and one flush, for all that wait for that.
+    fn serve_plain(&self, lead: Lead<'_>) {
+        if self.has_stopped() {
+            drop(lead);
+            return self.refuse(&self.plain);
+        }
+        let QueueState { waiters, .. } = self.plain.take();
+        if waiters.is_empty() {
+            return;
+        }
+        let (_, inos) = union(&waiters);
+        let result = self
+            .write_data(&inos, &WriteList::new())
+            .and_then(|()| self.flush());
+        bump(&self.counters.plain_syncs, waiters.len() as u64);
+        self.served(lead, waiters, result);
+    }
+
     /// The commit thread: group commits on request, by size and by time.
     pub(crate) fn commit_loop(&self) {
-        while !self.stopped.load(Ordering::Acquire) {
-            let QueueState { waiters, commit } = self.commits.take(self.next_periodic(), || {
-                self.stopped.load(Ordering::Acquire)
-            });
-            let (mut point, inos) = union(&waiters);
-            if commit || self.next_periodic().is_zero() {
-                for slot in &self.slots {
-                    point.add(slot.run.lock().tx.id);
-                }
-            }
-            let result = self.serve(&point, &inos, !waiters.is_empty());
-            if let Err(e) = &result {
-                self.stop(Some(e.clone()));
-            }
-            self.answer(waiters, &result);
+        while !self.has_stopped() {
+            self.commits
+                .wait(self.next_periodic(), || self.has_stopped());
+            self.serve_commits(self.commits.lead.lock());
         }
         self.drain(&self.commits);
+    }
+
+    /// One commit for all that wait for it.
+    fn serve_commits(&self, lead: Lead<'_>) {
+        if self.has_stopped() {
+            drop(lead);
+            return self.refuse(&self.commits);
+        }
+        let QueueState { waiters, commit } = self.commits.take();
+        let (mut point, inos) = union(&waiters);
+        if commit || self.next_periodic().is_zero() {
+            for slot in &self.slots {
+                point.add(slot.run.lock().tx.id);
+            }
+        }
+        let result = self.serve(&point, &inos, !waiters.is_empty());
+        self.served(lead, waiters, result);
+    }
+
+    fn served(&self, lead: Lead<'_>, waiters: Vec<Waiter>, result: Result<()>) {
+        if let Err(e) = &result {
+            self.stop(Some(e.clone()));
+        }
+        // An answer may end the journal.
+        drop(lead);
+        self.answer(waiters, &result);
     }
 
     fn serve(&self, point: &CommitPoint, inos: &[Ino], somebody_waits: bool) -> Result<()> {

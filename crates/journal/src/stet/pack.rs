@@ -27,10 +27,7 @@ pub(super) fn pack(
     take: &mut dyn FnMut(usize, Packed) -> Result<()>,
 ) -> Result<()> {
     let total: usize = groups.iter().flat_map(|g| g.iter()).map(|p| p.len()).sum();
-    let threads = thread::available_parallelism()
-        .map_or(1, usize::from)
-        .min(THREADS)
-        .min(groups.len());
+    let threads = stetfs_sync::processors().min(THREADS).min(groups.len());
     if total < ALONE || threads < 2 || how == Compression::None {
         for (i, group) in groups.iter().enumerate() {
             take(i, pack_one(how, pace, group))?;
@@ -43,6 +40,7 @@ pub(super) fn pack(
         for _ in 0..threads {
             let (send, next) = (send.clone(), &next);
             scope.spawn(move || {
+                stetfs_sync::run_anywhere();
                 loop {
                     let i = next.fetch_add(1, Ordering::Relaxed);
                     let Some(group) = groups.get(i) else { break };

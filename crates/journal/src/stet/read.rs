@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::num::NonZero;
 use std::sync::Arc;
 use std::thread;
 
@@ -221,9 +220,7 @@ pub(super) fn images(
     let read = |piece: &Piece<'_>| {
         Ok::<_, crate::JournalError>(joined(&log.read(piece.at, piece.blocks)?))
     };
-    let threads = thread::available_parallelism()
-        .map_or(1, NonZero::get)
-        .min(THREADS);
+    let threads = stetfs_sync::processors().min(THREADS);
     let mut found = Vec::with_capacity(refs.len());
     if pieces.len() < 2 || threads < 2 {
         for piece in &pieces {
@@ -236,6 +233,7 @@ pub(super) fn images(
                 .map(|_| {
                     let receive = receive.clone();
                     scope.spawn(move || {
+                        stetfs_sync::run_anywhere();
                         let mut out = Vec::new();
                         for (bytes, piece) in receive {
                             out.extend(codec.unpack(&bytes, piece)?);

@@ -1,0 +1,92 @@
+//! Commits led by a thread that may wait, beside the journal's own.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread;
+
+use common::{ALL, BS, block, crashed, put, start};
+
+#[test]
+fn who_may_wait_has_the_answer_on_return() {
+    for kind in ALL {
+        let device = Arc::new(common::format(kind));
+        let (cache, journal) = start(kind, device.clone());
+        let (answer, answered) = channel();
+        for value in 1..20 {
+            let answer = answer.clone();
+            let point = put(&cache, &journal, 300, value);
+            // The second has nothing to commit any more.
+            for upto in [point.clone(), point] {
+                let (answer, me) = (answer.clone(), thread::current().id());
+                journal.commit_here(
+                    upto,
+                    Vec::new(),
+                    Box::new(move |r| {
+                        answer
+                            .send(r.is_ok() && thread::current().id() == me)
+                            .unwrap();
+                    }),
+                );
+                assert!(answered.try_recv().unwrap(), "{kind:?}");
+            }
+            assert_eq!(block(&crashed(kind, &device), 300), [value; BS], "{kind:?}");
+        }
+        journal.shutdown().unwrap();
+        let refused = Box::new(move |r: Result<(), _>| answer.send(r.is_err()).unwrap());
+        journal.commit_here(journal.everything(), Vec::new(), refused);
+        assert!(answered.try_recv().unwrap(), "{kind:?}");
+    }
+}
+
+#[test]
+fn leaders_and_the_commit_thread_take_turns() {
+    for kind in ALL {
+        let device = Arc::new(common::format(kind));
+        let (cache, journal) = start(kind, device.clone());
+        thread::scope(|scope| {
+            for t in 0..6 {
+                let (cache, journal) = (&cache, &journal);
+                scope.spawn(move || {
+                    for value in 1..=40 {
+                        let point = put(cache, journal, 300 + t, value);
+                        if t % 2 == 0 {
+                            journal.commit(&point).unwrap();
+                            continue;
+                        }
+                        let (answer, answered) = channel();
+                        let done = Box::new(move |r| answer.send(r).unwrap());
+                        journal.commit_here(point.clone(), Vec::new(), done);
+                        answered.recv().unwrap().unwrap();
+                        assert!(journal.is_valid(&point), "{kind:?}");
+                    }
+                });
+            }
+        });
+        let after = crashed(kind, &device);
+        for t in 0..6 {
+            assert_eq!(block(&after, 300 + t), [40; BS], "{kind:?}");
+        }
+    }
+}
+
+#[test]
+fn an_answer_may_end_the_journal() {
+    for kind in ALL {
+        let device = Arc::new(common::format(kind));
+        let (cache, journal) = start(kind, device.clone());
+        let point = put(&cache, &journal, 300, 1);
+        let last = Arc::clone(&journal);
+        journal.commit_here(
+            point,
+            Vec::new(),
+            Box::new(move |r| {
+                r.unwrap();
+                last.shutdown().unwrap();
+            }),
+        );
+        assert_eq!(block(&*device, 300), [1; BS], "{kind:?}");
+    }
+}
