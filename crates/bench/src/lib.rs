@@ -8,3 +8,4 @@ pub mod age;
 pub mod compare;
 pub mod figure;
 mod files;
+pub mod interrupt;

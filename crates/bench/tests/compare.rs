@@ -5,8 +5,8 @@
 use std::os::unix::fs::PermissionsExt;
 
 use stetfs_bench::compare::{
-    Better, CompareConfig, KernelFs, Oltp, PeerSpec, Peers, PeersConfig, Postmark, Sizes, Target,
-    Workload,
+    Beside, Better, CompareConfig, KernelFs, Oltp, PeerSpec, Peers, PeersConfig, Postmark, Sizes,
+    Target, Workload,
 };
 
 fn tiny() -> Sizes {
@@ -110,7 +110,7 @@ fn peers_of_several_kinds_work_beside_a_writer() {
         sizes: tiny(),
         progress: false,
         workloads: vec![Workload::PausedFsync, Workload::Stream],
-        beside: vec![0, 20],
+        beside: vec![Beside::ALONE, Beside::appending(20)],
         ..c
     })
     .unwrap();

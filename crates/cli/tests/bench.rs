@@ -4,7 +4,12 @@
 
 mod common;
 
-use common::daemon::{fails, json};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::daemon::{BINARY, fails, json};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 #[track_caller]
@@ -66,6 +71,40 @@ fn packing_and_full_pages_are_told() {
     );
     let svg = std::fs::read_to_string(out.join("compare.svg")).unwrap();
     assert!(svg.contains("packed "), "the figure has table 2");
+}
+
+/// The bench serves the simulated devices itself: gone at once, it would leave mounts that nobody can take down.
+#[test]
+fn an_interrupted_run_takes_everything_down() {
+    let line = "bench compare --setup --model sata-ssd --image-size 256 --journal-size 16 --quick -r 1000 -w append-fsync \
+                --kernel fast-commit --stetfs journal=ldj";
+    let bench = Command::new(BINARY)
+        .args(line.split_whitespace())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let traces = format!("/stetfs-test-{}-", bench.id());
+    let left = || {
+        let mounts = std::fs::read_to_string("/proc/mounts").unwrap();
+        mounts.matches(&traces).count()
+    };
+    let deadline = Instant::now() + Duration::from_secs(60);
+    // Two devices, and a file system on each.
+    while left() < 4 {
+        assert!(Instant::now() < deadline, "it never mounts");
+        thread::sleep(Duration::from_millis(20));
+    }
+    thread::sleep(Duration::from_millis(300));
+    let pid = Pid::from_raw(bench.id() as i32).unwrap();
+    kill_process(pid, Signal::INT).unwrap();
+    let out = bench.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(
+        !out.status.success() && said.contains("interrupted"),
+        "{said}"
+    );
+    assert_eq!(left(), 0);
 }
 
 #[test]

@@ -161,6 +161,7 @@ struct Player {
 
 impl Player {
     fn play(&mut self, on: &mut dyn Surface, calls: &[Op]) -> Result<()> {
+        crate::interrupt::check()?;
         calls
             .iter()
             .try_for_each(|op| self.step(on, op).with_context(|| format!("{op:?}")))

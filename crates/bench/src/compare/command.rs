@@ -6,8 +6,8 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use super::{
-    CompareConfig, KernelFs, Oltp, PeerSpec, Peers, PeersConfig, Postmark, Report, Sizes, Target,
-    Workload, run,
+    Beside, CompareConfig, KernelFs, Oltp, PeerSpec, Peers, PeersConfig, Postmark, Report, Sizes,
+    Target, Workload, run,
 };
 
 /// Arguments of `bench compare`.
@@ -43,9 +43,10 @@ pub struct CompareArgs {
     /// Run only these workloads.
     #[arg(short, long = "workload", value_name = "NAME", value_parser = workload, long_help = workload_help())]
     workloads: Vec<Workload>,
-    /// Run them beside a writer of so many MB/s that syncs nothing, one after the other for each rate; 0: alone.
+    /// Run them beside a writer of so many MB/s that syncs nothing, one after the other for each rate; 0: alone. It appends, and
+    /// empties its file when that is long; `500-in-place`: then it writes the file again instead.
     #[arg(long, value_name = "MB/S", value_delimiter = ',', default_value = "0")]
-    beside: Vec<u32>,
+    beside: Vec<Beside>,
     /// Rounds of each workload on each target (5, or 3 with --quick).
     #[arg(short, long)]
     rounds: Option<u32>,

@@ -29,7 +29,7 @@ pub use peers::{Format, KernelFs, PeerSpec, Peers, PeersConfig};
 pub use report::{Better, Metric, Report, Value};
 pub use sizes::{Oltp, Postmark, Sizes};
 pub use target::Target;
-pub use work::Workload;
+pub use work::{Beside, Workload};
 
 use work::Shared;
 pub(crate) use work::{Below, Measured, Outcome, text};
@@ -41,8 +41,8 @@ pub struct CompareConfig {
     pub targets: Vec<Target>,
     /// What is run.
     pub workloads: Vec<Workload>,
-    /// What each workload runs beside: a writer of so many MB/s that syncs nothing; 0: alone.
-    pub beside: Vec<u32>,
+    /// What each workload runs beside, one after the other.
+    pub beside: Vec<Beside>,
     /// How often each workload runs on each target.
     pub rounds: u32,
     /// How much work a round does.
@@ -59,7 +59,7 @@ impl CompareConfig {
         Self {
             targets,
             workloads: Workload::ALL.to_vec(),
-            beside: vec![0],
+            beside: vec![Beside::ALONE],
             rounds: 5,
             sizes: Sizes::normal(),
             sqlite3: "sqlite3".into(),
@@ -78,7 +78,7 @@ impl CompareConfig {
 
 /// Runs the comparison. Each target gets a temporary directory of ours, which is removed again.
 pub fn run(config: &mut CompareConfig) -> Result<Report> {
-    let runs: Vec<(Workload, u32)> = config
+    let runs: Vec<(Workload, Beside)> = config
         .workloads
         .iter()
         .flat_map(|&workload| config.beside.iter().map(move |&beside| (workload, beside)))
@@ -116,6 +116,7 @@ pub fn run(config: &mut CompareConfig) -> Result<Report> {
         let mut outcomes: BTreeMap<usize, Vec<Outcome>> = BTreeMap::new();
         for round in 0..config.rounds as usize {
             for step in 0..config.targets.len() {
+                crate::interrupt::check()?;
                 let index = (round + step) % config.targets.len();
                 let target = &mut config.targets[index];
                 bar.set_message(format!("{} on {}", workload.name(), target.name()));

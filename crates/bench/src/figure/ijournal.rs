@@ -2,7 +2,7 @@
 
 use super::Spec;
 use super::ldj::peer;
-use crate::compare::{KernelFs, PeerSpec, Workload};
+use crate::compare::{Beside, KernelFs, PeerSpec, Workload};
 
 pub(super) const FSYNC: &str = "\
 figure 6 (a), fsync of 80 KB beside a writer at 400 MB/s on an SSD: p95 above 3.5 s with normal journaling, below 0.2 s with \
@@ -46,7 +46,16 @@ pub(super) fn fsync() -> Spec {
         kernel: kernel(),
         stetfs: presets(&["ordered", "ldj", "ijournal", "ldj,sync=file"]),
         workloads: vec![Workload::PausedFsync],
-        beside: vec![0, 100, 250, 500],
+        beside: vec![
+            Beside::ALONE,
+            Beside::appending(100),
+            Beside::appending(200),
+            Beside::appending(500),
+            Beside {
+                rate: 500,
+                in_place: true,
+            },
+        ],
         image_mib: 3072,
     }
 }
@@ -57,7 +66,7 @@ pub(super) fn threads() -> Spec {
         kernel: kernel(),
         stetfs: presets(&["ordered", "ijournal,lanes=1", "ijournal", "ldj,sync=file"]),
         workloads: vec![Workload::AppendFsync, Workload::FsyncThreads],
-        beside: vec![0],
+        beside: vec![Beside::ALONE],
         image_mib: 2048,
     }
 }
@@ -75,7 +84,7 @@ pub(super) fn applications() -> Spec {
             Workload::Tpcc,
             Workload::Varmail,
         ],
-        beside: vec![0, 200],
+        beside: vec![Beside::ALONE, Beside::appending(200)],
         image_mib: 3072,
     }
 }

@@ -1,7 +1,7 @@
 //! LDJ: Kang and others, ACM Transactions on Storage 2019; Kang's dissertation, chapter 4.
 
 use super::Spec;
-use crate::compare::{PeerSpec, Workload};
+use crate::compare::{Beside, PeerSpec, Workload};
 
 pub(super) const SERVERS: &str = "\
 figure 4, throughput by ordered mode's (OJ): varmail up to 8.3 (and up to 7.4 by data journaling's, DJ), all profiles faster on \
@@ -66,7 +66,7 @@ fn steps(workloads: Vec<Workload>) -> Spec {
             stetfs("ldj auto", "journal=ldj,compress=auto", LARGE),
         ],
         workloads,
-        beside: vec![0],
+        beside: vec![Beside::ALONE],
         image_mib: 3072,
     }
 }
@@ -109,7 +109,7 @@ pub(super) fn journal_size() -> Spec {
             .map(|mib| stetfs(&format!("ldj {mib}"), "journal=ldj", mib))
             .into(),
         workloads: vec![Workload::Fileserver, Workload::Varmail],
-        beside: vec![0],
+        beside: vec![Beside::ALONE],
         image_mib: 3072,
     }
 }

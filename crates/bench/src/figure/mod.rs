@@ -14,7 +14,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use stetfs_flash::Model;
 
-use crate::compare::{CompareConfig, PeerSpec, Peers, PeersConfig, Report, Workload};
+use crate::compare::{Beside, CompareConfig, PeerSpec, Peers, PeersConfig, Report, Workload};
 use crate::files::write_all;
 
 /// The figures there are.
@@ -136,7 +136,7 @@ struct Spec {
     stetfs: Vec<PeerSpec>,
     workloads: Vec<Workload>,
     /// What they run beside, as in [`CompareConfig::beside`].
-    beside: Vec<u32>,
+    beside: Vec<Beside>,
     image_mib: u64,
 }
 

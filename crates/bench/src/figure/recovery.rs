@@ -110,6 +110,7 @@ fn on_a_file(volume: &MemDevice, work: impl FnOnce(&Image) -> Result<f64>) -> Re
 }
 
 fn recover(device: Arc<dyn BlockDevice>) -> Result<f64> {
+    crate::interrupt::check()?;
     let start = Instant::now();
     let fs = stetfs::Fs::open(device, FsOptions::default())?;
     let seconds = start.elapsed().as_secs_f64();

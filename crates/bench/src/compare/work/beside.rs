@@ -1,8 +1,10 @@
 //! A writer that syncs nothing, for others to wait behind.
 
+use std::fmt;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -14,9 +16,51 @@ use crate::compare::Sizes;
 
 /// A call, bytes.
 const CALL: usize = 256 << 10;
-/// The file is emptied, and begun anew, after so many times what the sequential workload writes: so that it always
-/// needs new space, and fits.
+/// The file is begun anew after so many times what the sequential workload writes, so that it fits.
 const MOST: u64 = 4;
+/// What says in a [`Beside`] that the file is not emptied.
+const IN_PLACE: &str = "-in-place";
+
+/// What a workload runs beside: a writer that syncs nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Beside {
+    /// MB (of 10⁶ bytes) a second; 0: there is none.
+    pub rate: u32,
+    /// At its end the file is written again in place, as fio does. Else it is emptied, so that it always needs new space.
+    pub in_place: bool,
+}
+
+impl Beside {
+    /// Nothing.
+    pub const ALONE: Self = Self::appending(0);
+
+    /// A writer that always needs new space.
+    pub const fn appending(rate: u32) -> Self {
+        Self {
+            rate,
+            in_place: false,
+        }
+    }
+}
+
+impl FromStr for Beside {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(s: &str) -> Result<Self, Self::Err> {
+        let rate = s.strip_suffix(IN_PLACE);
+        Ok(Self {
+            rate: rate.unwrap_or(s).parse()?,
+            in_place: rate.is_some(),
+        })
+    }
+}
+
+impl fmt::Display for Beside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let how = if self.in_place { " in place" } else { "" };
+        write!(f, "{} MB/s{how}", self.rate)
+    }
+}
 
 /// A thread that appends to a file of its own.
 pub(super) struct Writer {
@@ -26,14 +70,14 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Starts to write `rate` MB (of 10⁶ bytes) a second in `dir`, or as fast as that goes.
-    pub(super) fn start(dir: &Path, rate: u32, sizes: &Sizes) -> Result<Self> {
+    /// Starts to write in `dir`, slower than that if it must.
+    pub(super) fn start(dir: &Path, beside: Beside, sizes: &Sizes) -> Result<Self> {
         let path = dir.join("beside");
         let file = File::create_new(&path).with_context(|| path.display().to_string())?;
         let stop = Arc::new(AtomicBool::new(false));
         let until = Arc::clone(&stop);
         let most = MOST * sizes.stream_bytes.max(CALL as u64);
-        let thread = thread::spawn(move || write(&file, f64::from(rate) * 1e6, most, &until));
+        let thread = thread::spawn(move || write(&file, beside, most, &until));
         Ok(Self {
             path,
             stop,
@@ -64,12 +108,15 @@ impl Drop for Writer {
     }
 }
 
-fn write(file: &File, rate: f64, most: u64, stop: &AtomicBool) -> Result<()> {
+fn write(file: &File, beside: Beside, most: u64, stop: &AtomicBool) -> Result<()> {
+    let rate = f64::from(beside.rate) * 1e6;
     let call = vec![0xA5; CALL];
     let (begin, mut written, mut at) = (Instant::now(), 0u64, 0);
     while !stop.load(Ordering::Relaxed) {
         if at >= most {
-            file.set_len(0)?;
+            if !beside.in_place {
+                file.set_len(0)?;
+            }
             at = 0;
         }
         file.write_all_at(&call, at)?;
@@ -79,4 +126,21 @@ fn write(file: &File, rate: f64, most: u64, stop: &AtomicBool) -> Result<()> {
         thread::sleep(due.saturating_sub(begin.elapsed()));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_read_as_it_is_given() {
+        assert_eq!("200".parse(), Ok(Beside::appending(200)));
+        let in_place = Beside {
+            rate: 500,
+            in_place: true,
+        };
+        assert_eq!("500-in-place".parse(), Ok(in_place));
+        assert_eq!(in_place.to_string(), "500 MB/s in place");
+        assert!("fast".parse::<Beside>().is_err());
+    }
 }

@@ -25,6 +25,7 @@ use tempfile::TempDir;
 use super::log::LogCounters;
 use super::report::Better;
 use super::{CompareConfig, Counters, Packing, Sizes, Target};
+pub use beside::Beside;
 use beside::Writer;
 
 /// One workload.
@@ -161,15 +162,15 @@ impl Workload {
         )
     }
 
-    /// Runs it once on `target`, in a directory that is fresh and removed after it, beside a writer of so many MB/s (0: none).
+    /// Runs it once on `target`, in a directory that is fresh and removed after it, beside what is asked for.
     pub(super) fn run(
         self,
         target: &mut Target,
         sizes: &Sizes,
         shared: &Shared,
-        beside: u32,
+        beside: Beside,
     ) -> Result<Outcome> {
-        if beside == 0 {
+        if beside.rate == 0 {
             return self.run_alone(target, sizes, shared);
         }
         let writer = Writer::start(&target.work_dir(), beside, sizes)?;
@@ -177,7 +178,7 @@ impl Workload {
         writer.stop()?;
         let mut outcome = outcome?;
         for measured in &mut outcome {
-            let _ = write!(measured.title, ", beside {beside} MB/s");
+            let _ = write!(measured.title, ", beside {beside}");
             // What the device got is the writer's, too.
             measured.below = Below::default();
         }
@@ -341,10 +342,10 @@ impl Shared {
         &self,
         workload: Workload,
         targets: &[Target],
-        beside: u32,
+        beside: Beside,
     ) -> Option<String> {
         match workload {
-            _ if beside > 0 && workload.unmounts() => {
+            _ if beside.rate > 0 && workload.unmounts() => {
                 Some("it unmounts, which a writer beside it forbids".to_owned())
             }
             Workload::GitClone => self.git.as_ref().err().cloned(),
