@@ -81,20 +81,12 @@ impl<X: Default> Cache<X> {
         &self.shards[nr as usize % SHARDS]
     }
 
-    fn entry(&self, nr: u64) -> Arc<Block<X>> {
-        let (block, evicted) = self.shard(nr).lock().get_or_insert(nr);
-        if evicted > 0 {
-            self.evictions.fetch_add(evicted, Ordering::Relaxed);
-        }
-        block
-    }
-
     /// The block with its content, read from the device if it is not cached.
     ///
     /// # Errors
     /// What the device says; the block stays unloaded and a later call tries again.
     pub fn read(&self, nr: u64) -> Result<Arc<Block<X>>> {
-        let block = self.entry(nr);
+        let block = self.get(nr);
         if block.load(&*self.device, self.block_size)? {
             self.misses.fetch_add(1, Ordering::Relaxed);
         } else {
@@ -103,9 +95,13 @@ impl<X: Default> Cache<X> {
         Ok(block)
     }
 
-    /// The block without reading it: for a caller that replaces the whole content.
+    /// The block without reading it: for a caller that gives it its content.
     pub fn get(&self, nr: u64) -> Arc<Block<X>> {
-        self.entry(nr)
+        let (block, evicted) = self.shard(nr).lock().get_or_insert(nr);
+        if evicted > 0 {
+            self.evictions.fetch_add(evicted, Ordering::Relaxed);
+        }
+        block
     }
 
     /// The block if it is cached with content.
@@ -140,7 +136,7 @@ impl<X: Default> Cache<X> {
             .collect();
         // A write could create, commit, send home and evict one of these blocks while the batch is
         // under way; holding the Arcs (C2) from before the read keeps newer content in place.
-        let blocks: Vec<_> = missing.iter().map(|nr| self.entry(*nr)).collect();
+        let blocks: Vec<_> = missing.iter().map(|nr| self.get(*nr)).collect();
         let mut reads = ReadList::new();
         for (page, nr) in pages.iter_mut().zip(&missing) {
             reads.push(nr * self.block_size as u64, page);

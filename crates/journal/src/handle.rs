@@ -3,7 +3,6 @@
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use stetfs_sync::Held;
 
@@ -259,7 +258,7 @@ impl DerefMut for BlockMut<'_> {
 impl Inner {
     /// Whether a failed or successful stop leaves the journal usable.
     pub(crate) fn check(&self) -> Result<()> {
-        if self.stopped.load(Ordering::Acquire) {
+        if self.has_stopped() {
             Err(self.stop_error())
         } else {
             Ok(())

@@ -72,7 +72,7 @@ impl Fs {
         synced: Result<Alone, JournalError>,
         answer: Answer,
     ) {
-        if !matches!(synced, Ok(Alone::Synced) | Err(_)) {
+        if let Ok(Alone::Commit | Alone::Long) = synced {
             // By a commit of others, if one is under way.
             return self.sync_by_commit(&inode, datasync, true, answer);
         }

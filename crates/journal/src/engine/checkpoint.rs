@@ -41,7 +41,7 @@ impl Inner {
                 }
                 std::mem::take(&mut *flag)
             };
-            if self.stopped.load(Ordering::Acquire) {
+            if self.has_stopped() {
                 // Nothing more goes home after a stop; just wait for the end.
                 if !self.quit.load(Ordering::Acquire) {
                     std::thread::sleep(Duration::from_millis(20));

@@ -302,7 +302,7 @@ impl Inner {
         loop {
             let durable = &log.lanes.get(lane)?.durable;
             let tx = durable.front().filter(|d| d.id.seq <= front)?;
-            if !log.in_flight(&tx.freed) || self.stopped.load(Ordering::Acquire) {
+            if !log.in_flight(&tx.freed) || self.has_stopped() {
                 return log.lanes.get_mut(lane)?.durable.pop_front();
             }
             self.log_changed.wait(log);

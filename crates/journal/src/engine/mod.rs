@@ -395,18 +395,17 @@ impl Journal {
     /// # Errors
     /// The first failure; the log then still holds what did not get home.
     pub fn shutdown(&self) -> Result<()> {
-        let stopped = self.inner.stopped.load(Ordering::Acquire);
-        let committed = match stopped {
+        let stopped = self.inner.has_stopped();
+        let mut result = match stopped {
             true => self.aborted().map_or(Ok(()), Err),
             false => self.commit_all(),
         };
         let commits = self.inner.commits.close();
-        let result = match stopped {
-            true => committed,
-            false => committed
+        if !stopped {
+            result = result
                 .and_then(|()| self.inner.empty_log())
-                .and_then(|()| self.inner.scheme.media.iter().try_for_each(|m| m.retire())),
-        };
+                .and_then(|()| self.inner.scheme.media.iter().try_for_each(|m| m.retire()));
+        }
         self.inner.stop(None);
         drop(commits);
         self.join_threads();
@@ -522,7 +521,7 @@ impl Inner {
     pub(crate) fn wait_snapshot(&self, tx: TxId) {
         let slot = self.slot(tx.lane);
         let mut run = slot.run.lock();
-        if run.tx.id == tx && run.locked && !self.stopped.load(Ordering::Acquire) {
+        if run.tx.id == tx && run.locked && !self.has_stopped() {
             slot.changed.wait_for(&mut run, Duration::from_millis(2));
         }
     }
@@ -549,6 +548,10 @@ impl Inner {
             Some(fs) if !inos.is_empty() => fs.write_data(inos, also),
             _ => Ok(also.submit(&*self.device)?),
         }
+    }
+
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
     }
 
     /// Stops the journal: with an error, the file system is told; without, this is the end of use.

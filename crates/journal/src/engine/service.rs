@@ -30,6 +30,8 @@ pub(crate) struct Queue {
 
 /// The right to serve a queue.
 type Lead<'a> = MutexGuard<'a, ()>;
+/// What makes requests durable.
+type Work = fn(&Inner, &QueueState) -> Result<()>;
 
 #[derive(Default)]
 struct QueueState {
@@ -98,16 +100,16 @@ impl Inner {
         if let Err(e) = self.check() {
             return done(Err(e));
         }
-        let (queue, serve): (_, fn(&Inner, Lead<'_>)) = if self.is_valid(&upto) {
-            (&self.plain, Inner::serve_plain)
+        let (queue, work): (_, Work) = if self.is_valid(&upto) {
+            (&self.plain, Inner::flush_for)
         } else {
-            (&self.commits, Inner::serve_commits)
+            (&self.commits, Inner::commit_for)
         };
         self.waiting.fetch_add(1, Ordering::AcqRel);
         queue.push(Waiter { upto, data, done });
         // Whoever leads now may have taken its requests already.
         match here.then(|| queue.lead.try_lock()).flatten() {
-            Some(lead) => serve(self, lead),
+            Some(lead) => self.serve(queue, lead, work),
             // Its thread may have ended.
             None if self.has_stopped() => self.refuse(queue),
             None => queue.call(),
@@ -140,36 +142,14 @@ impl Inner {
         }
     }
 
-    fn has_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Acquire)
-    }
-
     /// The sync thread: for requests that need no commit. They do not wait behind a commit that has nothing to do with them.
     pub(crate) fn plain_loop(&self) {
         while !self.has_stopped() {
             self.plain
                 .wait(Duration::from_secs(1), || self.has_stopped());
-            self.serve_plain(self.plain.lead.lock());
+            self.serve(&self.plain, self.plain.lead.lock(), Inner::flush_for);
         }
         self.drain(&self.plain);
-    }
-
-    /// Data home and one flush, for all that wait for that.
-    fn serve_plain(&self, lead: Lead<'_>) {
-        if self.has_stopped() {
-            drop(lead);
-            return self.refuse(&self.plain);
-        }
-        let QueueState { waiters, .. } = self.plain.take();
-        if waiters.is_empty() {
-            return;
-        }
-        let (_, inos) = union(&waiters);
-        let result = self
-            .write_data(&inos, &WriteList::new())
-            .and_then(|()| self.flush());
-        bump(&self.counters.plain_syncs, waiters.len() as u64);
-        self.served(lead, waiters, result);
     }
 
     /// The commit thread: group commits on request, by size and by time.
@@ -177,45 +157,56 @@ impl Inner {
         while !self.has_stopped() {
             self.commits
                 .wait(self.next_periodic(), || self.has_stopped());
-            self.serve_commits(self.commits.lead.lock());
+            self.serve(&self.commits, self.commits.lead.lock(), Inner::commit_for);
         }
         self.drain(&self.commits);
     }
 
-    /// One commit for all that wait for it.
-    fn serve_commits(&self, lead: Lead<'_>) {
+    /// Does and answers all that waits in a queue.
+    fn serve(&self, queue: &Queue, lead: Lead<'_>, work: Work) {
         if self.has_stopped() {
             drop(lead);
-            return self.refuse(&self.commits);
+            return self.refuse(queue);
         }
-        let QueueState { waiters, commit } = self.commits.take();
-        let (mut point, inos) = union(&waiters);
-        if commit || self.next_periodic().is_zero() {
-            for slot in &self.slots {
-                point.add(slot.run.lock().tx.id);
-            }
-        }
-        let result = self.serve(&point, &inos, !waiters.is_empty());
-        self.served(lead, waiters, result);
-    }
-
-    fn served(&self, lead: Lead<'_>, waiters: Vec<Waiter>, result: Result<()>) {
+        let requests = queue.take();
+        let result = work(self, &requests);
         if let Err(e) = &result {
             self.stop(Some(e.clone()));
         }
         // An answer may end the journal.
         drop(lead);
-        self.answer(waiters, &result);
+        self.answer(requests.waiters, &result);
     }
 
-    fn serve(&self, point: &CommitPoint, inos: &[Ino], somebody_waits: bool) -> Result<()> {
-        let committed = !self.is_valid(point) && self.commit_group(point, inos)?;
-        if !committed && somebody_waits {
+    /// Data home and one flush.
+    fn flush_for(&self, requests: &QueueState) -> Result<()> {
+        if requests.waiters.is_empty() {
+            return Ok(());
+        }
+        let (_, inos) = union(&requests.waiters);
+        bump(&self.counters.plain_syncs, requests.waiters.len() as u64);
+        self.flush_data(&inos)
+    }
+
+    /// One commit.
+    fn commit_for(&self, requests: &QueueState) -> Result<()> {
+        let (mut point, inos) = union(&requests.waiters);
+        if requests.commit || self.next_periodic().is_zero() {
+            for slot in &self.slots {
+                point.add(slot.run.lock().tx.id);
+            }
+        }
+        let committed = !self.is_valid(&point) && self.commit_group(&point, &inos)?;
+        if !committed && !requests.waiters.is_empty() {
             // Durable already, or nothing to commit: what was written home still needs a flush.
-            self.write_data(inos, &WriteList::new())?;
-            self.flush()?;
+            self.flush_data(&inos)?;
         }
         Ok(())
+    }
+
+    fn flush_data(&self, inos: &[Ino]) -> Result<()> {
+        self.write_data(inos, &WriteList::new())?;
+        self.flush()
     }
 
     /// Time until the oldest running transaction with changes commits by itself.

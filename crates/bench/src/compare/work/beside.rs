@@ -22,7 +22,7 @@ const MOST: u64 = 4;
 const IN_PLACE: &str = "-in-place";
 
 /// What a workload runs beside: a writer that syncs nothing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Beside {
     /// MB (of 10⁶ bytes) a second; 0: there is none.
     pub rate: u32,

@@ -50,12 +50,6 @@ const FILESERVER: Profile = Profile {
     step: serve,
 };
 
-/// LDJ's figure 4 has it with 50000 files beside the 10000.
-const FILESERVER_MF: Profile = Profile {
-    title: "fileserver, many files, 50 threads",
-    ..FILESERVER
-};
-
 /// A thread at work.
 struct Worker<'a> {
     profile: &'a Profile,
@@ -231,10 +225,12 @@ pub(super) fn fileserver(target: &Target, dir: &Path, sizes: &Sizes) -> Result<O
     run(&profile, target, dir, sizes)
 }
 
+/// LDJ's figure 4 has it with 50000 files beside the 10000.
 pub(super) fn fileserver_mf(target: &Target, dir: &Path, sizes: &Sizes) -> Result<Outcome> {
     let profile = Profile {
+        title: "fileserver, many files, 50 threads",
         files: 5 * sizes.server_files,
-        ..FILESERVER_MF
+        ..FILESERVER
     };
     run(&profile, target, dir, sizes)
 }
