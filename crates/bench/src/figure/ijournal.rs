@@ -44,17 +44,20 @@ pub(super) fn fsync() -> Spec {
     Spec {
         title: "",
         kernel: kernel(),
-        stetfs: presets(&["ordered", "ldj", "ijournal", "ldj,sync=file"]),
+        stetfs: presets(&[
+            "ordered",
+            "ldj",
+            "ijournal",
+            "ijournal,direct_io",
+            "ldj,sync=file",
+        ]),
         workloads: vec![Workload::PausedFsync],
         beside: vec![
             Beside::ALONE,
-            Beside::appending(100),
+            Beside::in_place(200),
+            Beside::in_place(500),
             Beside::appending(200),
             Beside::appending(500),
-            Beside {
-                rate: 500,
-                in_place: true,
-            },
         ],
         image_mib: 3072,
     }

@@ -85,6 +85,12 @@ pub(super) fn servers() -> Spec {
 pub(super) fn applications() -> [Spec; 2] {
     let mut oltp = steps(vec![Workload::Oltp]);
     oltp.title = "OLTP, StetFS with direct_io";
+    let by_file = stetfs(
+        "+CMP, sync=file",
+        "journal=ldj,compress=lz4,sync=file",
+        DEFAULT,
+    );
+    oltp.stetfs.push(by_file);
     for peer in &mut oltp.stetfs {
         peer.options.push_str(",direct_io");
     }

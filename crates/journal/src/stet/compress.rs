@@ -1,5 +1,6 @@
 //! One chunk: images stored together, compressed where it pays.
 
+use std::cell::RefCell;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
@@ -47,10 +48,60 @@ impl FromStr for Compression {
 
 /// A chunk is compressed only if it then takes at most this part of its bytes.
 const WORTH: f64 = 14.0 / 16.0;
+const ZSTD_LEVEL: i32 = 1;
 /// Of a chunk, this much is tried first …
 const SAMPLE: usize = 4096;
 /// … and, so that a sample of one odd page does not decide, from so many places.
 const SAMPLES: usize = 4;
+
+/// A thread keeps no more than so many bytes for the next chunk.
+const KEPT: usize = 1 << 20;
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+/// Memory of a thread that compresses. Were it taken anew for each chunk, the system would have to clear it each time, which
+/// takes as long as compressing.
+#[derive(Default)]
+struct Scratch {
+    raw: Vec<u8>,
+    packed: Vec<u8>,
+    zstd: Option<zstd::bulk::Compressor<'static>>,
+}
+
+impl Scratch {
+    /// The images of `len` bytes, compressed.
+    fn compress(&mut self, how: Stored, images: &[PageRef], len: usize) -> Option<&[u8]> {
+        self.raw.clear();
+        self.raw.reserve_exact(len);
+        images.iter().for_each(|p| self.raw.extend_from_slice(p));
+        let most = lz4_flex::block::get_maximum_output_size(len);
+        if self.packed.len() < most {
+            self.packed.resize(most, 0);
+        }
+        let packed = &mut self.packed[..];
+        let size = match how {
+            Stored::Raw => return None,
+            Stored::Lz4 => lz4_flex::block::compress_into(&self.raw, packed).ok()?,
+            Stored::Zstd => {
+                if self.zstd.is_none() {
+                    self.zstd = zstd::bulk::Compressor::new(ZSTD_LEVEL).ok();
+                }
+                let zstd = self.zstd.as_mut()?;
+                zstd.compress_to_buffer(&self.raw, packed).ok()?
+            }
+        };
+        self.packed.get(..size)
+    }
+
+    /// Gives back what only long chunks need.
+    fn shrink(&mut self) {
+        if self.packed.len() > KEPT {
+            (self.raw, self.packed) = Default::default();
+        }
+    }
+}
 
 /// A chunk ready for the log.
 pub(super) struct Packed {
@@ -115,15 +166,14 @@ fn compress(
     if how == Stored::Raw {
         return None;
     }
-    let mut raw = Vec::with_capacity(len);
-    images.iter().for_each(|p| raw.extend_from_slice(p));
-    let started = Instant::now();
-    let bytes = match how {
-        Stored::Zstd => zstd::bulk::compress(&raw, 1).ok()?,
-        _ => lz4_flex::block::compress(&raw),
-    };
-    pace.compressed(how, len, started.elapsed());
-    (bytes.len() as f64 <= len as f64 * WORTH).then_some((how, bytes))
+    SCRATCH.with_borrow_mut(|scratch| {
+        let started = Instant::now();
+        let bytes = scratch.compress(how, images, len)?;
+        pace.compressed(how, len, started.elapsed());
+        let worth = (bytes.len() as f64 <= len as f64 * WORTH).then(|| (how, bytes.to_vec()));
+        scratch.shrink();
+        worth
+    })
 }
 
 /// The part of the bytes that LZ4 leaves, by a sample of a large chunk: what it cannot make smaller is compressed

@@ -47,7 +47,7 @@ fn latencies(path: &Path, sizes: &Sizes) -> Result<Vec<f64>> {
     let mut file = File::create_new(path)?;
     let piece = vec![0x5A; PIECE];
     file.sync_all()?;
-    let end = Instant::now() + Duration::from_secs(u64::from(sizes.profile_seconds.max(1)) * 2);
+    let end = Instant::now() + Duration::from_secs(u64::from(sizes.profile_seconds.max(1)) * 4);
     let mut latencies = Vec::new();
     while Instant::now() < end {
         file.write_all(&piece)?;
