@@ -77,7 +77,7 @@ pub(crate) struct CompletionsArgs {
 /// What to do with a simulated device.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Device {
-    /// Serve one as a file, for loop devices and `stetfs mount`. Runs until it is interrupted; needs root.
+    /// Serve one as a file, for loop devices and `stetfs mount`. Runs until it is interrupted or unmounted; needs root.
     Serve(DeviceServeArgs),
 }
 

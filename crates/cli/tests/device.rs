@@ -135,6 +135,13 @@ fn a_file_holds_the_content_and_the_model_its_time() {
 }
 
 #[test]
+fn it_ends_with_its_mount() {
+    let served = Served::new(&["--model", "nvme-ssd", "--size", "1M"]);
+    cmd::run(Command::new("umount").arg(&served.dir)).unwrap();
+    assert_eq!(served.ended()["writes"], 0);
+}
+
+#[test]
 fn who_still_uses_it_is_served_to_the_end() {
     let served = Served::new(&["--model", "nvme-ssd", "--size", "1M"]);
     let options = std::fs::OpenOptions::new().write(true).to_owned();

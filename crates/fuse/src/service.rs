@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use parking_lot::Mutex;
+
 use crate::mount::{self, MountError, MountOptions, Unmount, What};
 use crate::ops::FileSystem;
 use crate::wire::{Session, SessionOptions};
@@ -12,7 +14,7 @@ use crate::wire::{Session, SessionOptions};
 #[derive(Debug)]
 pub struct Service {
     dir: PathBuf,
-    session: Option<JoinHandle<std::io::Result<()>>>,
+    session: Mutex<Option<JoinHandle<std::io::Result<()>>>>,
 }
 
 impl Service {
@@ -45,7 +47,7 @@ impl Service {
             .map_err(take_down)?;
         Ok(Service {
             dir,
-            session: Some(session),
+            session: Mutex::new(Some(session)),
         })
     }
 
@@ -54,23 +56,40 @@ impl Service {
         &self.dir
     }
 
-    /// Takes it down and waits until the last user is gone and the last request is answered.
+    /// Takes it off its directory. Who still uses it is served to the end.
     ///
     /// # Errors
-    /// The kernel refuses, or the connection broke.
-    pub fn stop(mut self) -> Result<(), MountError> {
-        mount::unmount_or_detach(&self.dir)?;
-        match self.session.take().map(JoinHandle::join) {
+    /// The kernel refuses.
+    pub fn detach(&self) -> Result<(), MountError> {
+        mount::unmount_or_detach(&self.dir)
+    }
+
+    /// Waits until it is off its directory, whoever does that, the last user is gone and the last request is answered.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub fn wait(&self) -> Result<(), MountError> {
+        let session = self.session.lock().take();
+        match session.map(JoinHandle::join) {
             Some(Ok(result)) => result.map_err(MountError::Session),
             _ => Ok(()),
         }
+    }
+
+    /// Takes it down, and waits for that.
+    ///
+    /// # Errors
+    /// See [`detach`](Self::detach) and [`wait`](Self::wait).
+    pub fn stop(self) -> Result<(), MountError> {
+        self.detach()?;
+        self.wait()
     }
 }
 
 impl Drop for Service {
     fn drop(&mut self) {
         // Who still uses it is served to its end; nothing is waited for.
-        if self.session.is_some() {
+        if self.session.get_mut().is_some() {
             let _ = mount::unmount(&self.dir, Unmount::Lazy);
         }
     }

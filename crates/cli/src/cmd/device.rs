@@ -1,6 +1,7 @@
 //! `stetfs device`: simulated devices.
 
 use std::sync::Arc;
+use std::thread;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -11,7 +12,7 @@ use stetfs_fuse::{DeviceFs, MountOptions, Service};
 use crate::args::DeviceServeArgs;
 use crate::failure::{Code, Failure, Result};
 
-/// Serves a device until SIGINT or SIGTERM, and says what it did.
+/// Serves a device until it is unmounted, as SIGINT and SIGTERM have it, and says what it did.
 pub(crate) fn serve(args: &DeviceServeArgs, json: bool) -> Result {
     match (&args.image, args.size) {
         (Some(path), _) => {
@@ -47,8 +48,19 @@ fn serve_on<D: BlockDevice + 'static>(inner: D, args: &DeviceServeArgs, json: bo
         )
     };
     println!("{told}");
-    let _ = signals.forever().next();
-    service.stop()?;
+    let interrupts = signals.handle();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            if signals.forever().next().is_some()
+                && let Err(e) = service.detach()
+            {
+                tracing::error!("{e}");
+            }
+        });
+        let served = service.wait();
+        interrupts.close();
+        served
+    })?;
     let s = device.stats();
     if json {
         println!(
