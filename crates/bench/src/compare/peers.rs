@@ -197,7 +197,7 @@ struct Peer {
     // Dropped before the image: taken down in this order.
     mounted: Option<Mounted>,
     /// Serves the image, if it is on a simulated device.
-    _service: Option<Service>,
+    service: Option<Service>,
     image: Image,
     format: Format,
     stetfs: Option<Stetfs>,
@@ -323,7 +323,9 @@ impl Peers {
                     .mounted
                     .as_ref()
                     .ok_or_else(|| anyhow!("{name} is not mounted"))?;
-                let mut target = Target::new(name, mounted.path()).with_remount(remount);
+                let mut target = Target::new(name, mounted.path())
+                    .with_remount(remount)
+                    .with_memory(peer.service.is_some());
                 if let Some(stetfs) = &peer.stetfs {
                     let hook = Arc::clone(this);
                     target = target
@@ -409,7 +411,7 @@ fn set_up_one(
     let mut peer = Peer {
         mounter,
         mounted: None,
-        _service: service,
+        service,
         image,
         format: spec.format,
         stetfs,

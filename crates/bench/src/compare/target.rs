@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result};
 
@@ -10,6 +11,7 @@ use stetfs::Volume;
 
 use super::device;
 use super::log::LogCounters;
+use super::work::checked;
 
 /// Mounts the file system again; gives its directory and (where there is one) its block device node.
 pub(super) type Remount = Box<dyn FnMut() -> Result<(PathBuf, Option<PathBuf>)> + Send>;
@@ -32,6 +34,8 @@ pub struct Target {
     /// The program that knows the counters of the journal, of a mount of StetFS.
     stetfs: Option<PathBuf>,
     whole_writes: bool,
+    /// Its device keeps what is written to it in our memory.
+    in_memory: bool,
     /// The name of our directory in it, once made; removed when the target is dropped.
     work: Option<String>,
 }
@@ -57,6 +61,7 @@ impl Target {
             library: None,
             stetfs: None,
             whole_writes: false,
+            in_memory: false,
             work: None,
         }
     }
@@ -95,6 +100,13 @@ impl Target {
     #[must_use]
     pub(super) fn with_whole_writes(mut self, whole: bool) -> Self {
         self.whole_writes = whole;
+        self
+    }
+
+    /// Says whether its device is a simulated one, which keeps what is written to it in our memory.
+    #[must_use]
+    pub(super) fn with_memory(mut self, in_memory: bool) -> Self {
+        self.in_memory = in_memory;
         self
     }
 
@@ -163,6 +175,15 @@ impl Target {
         let settled = fs::File::create(&path).and_then(|file| file.sync_all());
         settled.with_context(|| format!("fsync {}", path.display()))?;
         fs::remove_file(&path).with_context(|| format!("removing {}", path.display()))
+    }
+
+    /// Gives back the memory of a simulated device that holds nothing any more. Several of them with all that was ever written
+    /// to them would not fit.
+    pub(super) fn give_back(&self) -> Result<()> {
+        if !self.in_memory {
+            return Ok(());
+        }
+        checked(Command::new("fstrim").arg(&self.dir))
     }
 
     /// Empties the caches: by a remount where we can, else those of the kernel (as far as we may).

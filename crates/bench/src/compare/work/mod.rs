@@ -221,6 +221,7 @@ impl Workload {
         let outcome = outcome?;
         removed?;
         target.settle()?;
+        target.give_back()?;
         Ok(outcome)
     }
 }
@@ -387,7 +388,7 @@ fn runs(program: &Path) -> bool {
 }
 
 /// Runs a command; an exit status other than 0 is an error with what it printed.
-fn checked(command: &mut Command) -> Result<()> {
+pub(super) fn checked(command: &mut Command) -> Result<()> {
     output(command).map(drop)
 }
 
