@@ -9,6 +9,7 @@ use stetfs::{BlockDevice, Volume};
 use crate::fusermount;
 use crate::loopdev::LoopDevice;
 use crate::mount::{self, MountError, MountOptions, Unmount, What};
+use crate::mounted::Mounted;
 use crate::mountinfo::{self, MountEntry};
 use crate::volume_fs::{VolumeFs, VolumeFsOptions};
 use crate::wire::{Session, SessionOptions};
@@ -89,51 +90,6 @@ pub struct Server {
     threads: usize,
 }
 
-/// The place of a mount, to take it down from any thread.
-#[derive(Clone, Debug)]
-pub struct Mounted {
-    entry: MountEntry,
-}
-
-impl Mounted {
-    /// The directory, absolute.
-    pub fn dir(&self) -> &Path {
-        &self.entry.dir
-    }
-
-    /// The device number, `major:minor`.
-    pub fn dev(&self) -> &str {
-        &self.entry.dev
-    }
-
-    /// Whether it is still in the name space.
-    fn is_there(&self) -> bool {
-        mountinfo::mount_at(self.dir())
-            .ok()
-            .flatten()
-            .is_some_and(|now| now.dev == self.entry.dev)
-    }
-
-    /// Takes the mount down, lazily if it is in use.
-    ///
-    /// # Errors
-    /// What the kernel or fusermount3 says.
-    pub fn unmount(&self) -> Result<(), MountError> {
-        if !self.is_there() {
-            return Ok(());
-        }
-        mount::unmount_or_detach(self.dir())
-    }
-
-    /// Ends the connection to the kernel: what programs still have open fails from now on.
-    ///
-    /// # Errors
-    /// Not root, or the connection is gone already.
-    pub fn abort(&self) -> std::io::Result<()> {
-        mount::abort_connection(&self.entry)
-    }
-}
-
 impl Server {
     /// Mounts `volume` on `dir`, which [`crate::check_dir`] gave. Requests wait until [`Server::run`].
     ///
@@ -176,7 +132,7 @@ impl Server {
         Ok(Server {
             session,
             fs,
-            mounted: Mounted { entry },
+            mounted: Mounted::new(entry),
             threads: options.n_threads(),
         })
     }

@@ -48,19 +48,16 @@ fn serve_on<D: BlockDevice + 'static>(inner: D, args: &DeviceServeArgs, json: bo
         )
     };
     println!("{told}");
-    let interrupts = signals.handle();
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            if signals.forever().next().is_some()
-                && let Err(e) = service.detach()
-            {
+    let mounted = service.mounted().clone();
+    // One that fails is no reason not to try again at the next.
+    thread::spawn(move || {
+        for _ in signals.forever() {
+            if let Err(e) = mounted.unmount() {
                 tracing::error!("{e}");
             }
-        });
-        let served = service.wait();
-        interrupts.close();
-        served
-    })?;
+        }
+    });
+    service.wait()?;
     let s = device.stats();
     if json {
         println!(

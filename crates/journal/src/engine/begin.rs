@@ -97,7 +97,7 @@ impl Inner {
             bump(&self.counters.waits_room, 1);
             if log_short {
                 bump(&self.counters.forced_checkpoints, 1);
-                self.kick_checkpoint();
+                self.kick.ask();
             }
             if something {
                 self.commits.want_commit();
@@ -127,7 +127,7 @@ impl Inner {
     }
 
     pub(crate) fn throttle(&self) -> Result<()> {
-        let limit = self.config.memory / self.cache.block_size() as u64;
+        let limit = self.pinned_limit();
         if self.pinned.load(Ordering::Relaxed) <= limit {
             return self.check();
         }
@@ -135,7 +135,7 @@ impl Inner {
         let mut log = self.log.lock();
         while self.pinned.load(Ordering::Relaxed) > limit {
             self.check()?;
-            self.kick_checkpoint();
+            self.kick.ask();
             self.log_changed
                 .wait_for(&mut log, Duration::from_millis(100));
         }

@@ -6,12 +6,13 @@
 //! * **K2** The tail moves past a transaction only when all its images are home or replaced, and
 //!   the device was flushed since; space before the tail is reused only once the new tail is durable.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use super::Inner;
 use super::log::Reaped;
+use super::spread::Spread;
 use crate::error::Result;
 use crate::ids::{BlockNr, TxId};
 use crate::policy::{HomeImage, LogTail};
@@ -19,28 +20,18 @@ use crate::stats::bump;
 
 /// Images sent home in one batch.
 const BATCH: usize = 4096;
+/// Without a reason to look earlier.
+const TICK: Duration = Duration::from_secs(1);
 /// Committed images wait at most about this long before they go home by themselves, so that a
 /// recovery never has much more than this to do (as the kernel's dirty expiry).
 const AGE: Duration = Duration::from_secs(30);
 
 impl Inner {
-    pub(crate) fn kick_checkpoint(&self) {
-        let (flag, signal) = &self.checkpoint_kick;
-        *flag.lock() = true;
-        signal.notify_all();
-    }
-
     /// The checkpoint thread: on request, when the log is half full, when images are old.
     pub(crate) fn checkpoint_loop(&self) {
+        let mut ticked = Instant::now();
         while !self.quit.load(Ordering::Acquire) {
-            let kicked = {
-                let (flag, signal) = &self.checkpoint_kick;
-                let mut flag = flag.lock();
-                if !*flag {
-                    signal.wait_for(&mut flag, Duration::from_secs(1));
-                }
-                std::mem::take(&mut *flag)
-            };
+            let asked = self.kick.wait(TICK);
             if self.has_stopped() {
                 // Nothing more goes home after a stop; just wait for the end.
                 if !self.quit.load(Ordering::Acquire) {
@@ -48,26 +39,26 @@ impl Inner {
                 }
                 continue;
             }
-            if let Some(fs) = self.fs.get().and_then(std::sync::Weak::upgrade) {
-                fs.tick();
-            }
-            if (kicked || self.checkpoint_is_due())
-                && let Err(e) = self.checkpoint_all()
+            if ticked.elapsed() >= TICK
+                && let Some(fs) = self.fs.get().and_then(Weak::upgrade)
             {
+                fs.tick();
+                ticked = Instant::now();
+            }
+            let done = match asked {
+                true => self.checkpoint_all(),
+                false if self.checkpoint_is_due() => self.checkpoint(Some(Spread::begin(self))),
+                false => Ok(()),
+            };
+            if let Err(e) = done {
                 self.stop(Some(e));
             }
         }
     }
 
     fn checkpoint_is_due(&self) -> bool {
-        let half = self
-            .scheme
-            .media
-            .iter()
-            .zip(&self.free)
-            .any(|(m, f)| f.load(Ordering::Relaxed) * 2 < m.capacity());
-        let memory = self.config.memory / self.cache.block_size() as u64;
-        half || self.pinned.load(Ordering::Relaxed) * 2 > memory
+        (0..self.slots.len()).any(|lane| self.is_half_full(lane))
+            || self.pinned.load(Ordering::Relaxed) * 2 > self.pinned_limit()
             || self
                 .log
                 .lock()
@@ -75,42 +66,89 @@ impl Inner {
                 .is_some_and(|t| Instant::now().duration_since(t) >= AGE)
     }
 
-    /// Brings home every valid image there is now, and moves the tails.
+    pub(super) fn is_half_full(&self, lane: usize) -> bool {
+        let (medium, free) = (self.scheme.media.get(lane), self.free.get(lane));
+        medium
+            .zip(free)
+            .is_some_and(|(medium, free)| free.load(Ordering::Relaxed) * 2 < medium.capacity())
+    }
+
+    /// Brings home every valid image there is now, and moves the tails, as fast as it can: somebody waits. A checkpoint that takes
+    /// its time does not any more.
     pub(crate) fn checkpoint_all(&self) -> Result<()> {
+        let _hurry = self.kick.hurry();
+        self.checkpoint(None)
+    }
+
+    fn checkpoint(&self, spread: Option<Spread>) -> Result<()> {
         let _one_at_a_time = self.home_io.lock();
-        let mut images: Vec<(TxId, HomeImage)> = Vec::new();
+        let images: Vec<BlockNr> = self.log.lock().pending.keys().copied().collect();
+        let mut sent: Vec<(TxId, BlockNr)> = Vec::with_capacity(images.len());
+        let mut left = images.as_slice();
+        while !left.is_empty() {
+            let pause = spread
+                .as_ref()
+                .and_then(|s| s.pause(self, images.len() - left.len(), images.len()));
+            let step = pause.map_or(BATCH, |p| p.images).min(left.len());
+            if let Some(pause) = pause.filter(|_| !sent.is_empty()) {
+                self.kick.pause(pause.time);
+            }
+            // Nothing goes home after a stop.
+            self.check()?;
+            let (now, later) = left.split_at(step);
+            left = later;
+            self.send_home(now, &mut sent)?;
+        }
+        if !sent.is_empty() {
+            self.flush()?;
+        }
+        self.move_tails(&sent)
+    }
+
+    /// Writes the images that these blocks have now, if they still have one.
+    fn send_home(&self, blocks: &[BlockNr], sent: &mut Vec<(TxId, BlockNr)>) -> Result<()> {
+        let mut images = Vec::with_capacity(blocks.len());
         {
             let mut log = self.log.lock();
-            for (nr, image) in &log.pending {
-                let home = HomeImage {
+            for nr in blocks {
+                let Some(image) = log.pending.get(nr) else {
+                    continue;
+                };
+                images.push(HomeImage {
                     nr: *nr,
                     page: Arc::clone(&image.page),
                     in_log: image.in_log,
-                };
-                images.push((image.id, home));
+                });
+                sent.push((image.id, *nr));
+                log.inflight.insert(*nr);
             }
-            let blocks: Vec<BlockNr> = images.iter().map(|(_, i)| i.nr).collect();
-            log.inflight.extend(blocks);
         }
-        let written = self.send_home(&images);
+        let written = self.scheme.home.send(&*self.device, &images);
+        self.log.lock().inflight.clear();
+        self.log_changed.notify_all();
+        bump(&self.counters.blocks_home, images.len() as u64);
+        bump(
+            &self.counters.bytes_home,
+            (images.len() * self.cache.block_size()) as u64,
+        );
+        written
+    }
+
+    /// After a flush: what was sent is home, and log space that nobody needs any more is free (K2).
+    fn move_tails(&self, sent: &[(TxId, BlockNr)]) -> Result<()> {
         let mut log = self.log.lock();
-        log.inflight.clear();
-        if written.is_ok() {
-            for (id, image) in &images {
-                if log.pending.get(&image.nr).is_some_and(|p| p.id == *id) {
-                    log.pending.remove(&image.nr);
-                    log.settle(*id);
-                    self.pinned.fetch_sub(1, Ordering::Relaxed);
-                }
+        for (id, nr) in sent {
+            if log.pending.get(nr).is_some_and(|p| p.id == *id) {
+                log.pending.remove(nr);
+                log.settle(*id);
+                self.pinned.fetch_sub(1, Ordering::Relaxed);
             }
         }
-        let mut reaped: Vec<Reaped> = Vec::new();
-        if written.is_ok() {
-            reaped.extend((0..self.slots.len()).filter_map(|lane| log.reap(lane)));
-        }
+        let reaped: Vec<Reaped> = (0..self.slots.len())
+            .filter_map(|lane| log.reap(lane))
+            .collect();
         self.log_changed.notify_all();
         drop(log);
-        written?;
         for space in reaped {
             if let Some(medium) = self.scheme.media.get(space.lane) {
                 medium.set_horizon(self.horizon());
@@ -126,30 +164,6 @@ impl Inner {
             slot.wake();
         }
         Ok(())
-    }
-
-    /// Writes the images and flushes (K2).
-    fn send_home(&self, images: &[(TxId, HomeImage)]) -> Result<()> {
-        if images.is_empty() {
-            return Ok(());
-        }
-        for batch in images.chunks(BATCH) {
-            let homes: Vec<HomeImage> = batch
-                .iter()
-                .map(|(_, i)| HomeImage {
-                    nr: i.nr,
-                    page: Arc::clone(&i.page),
-                    in_log: i.in_log,
-                })
-                .collect();
-            self.scheme.home.send(&*self.device, &homes)?;
-            bump(&self.counters.blocks_home, batch.len() as u64);
-            bump(
-                &self.counters.bytes_home,
-                (batch.len() * self.cache.block_size()) as u64,
-            );
-        }
-        self.flush()
     }
 
     /// Everything home, and the log marked empty: a cleanly unmounted volume.

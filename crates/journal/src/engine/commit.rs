@@ -65,6 +65,12 @@ impl Inner {
         for f in after {
             f();
         }
+        if group
+            .iter()
+            .any(|(slot, _)| self.is_half_full(usize::from(slot.lane.0)))
+        {
+            self.kick.look();
+        }
         bump(&self.counters.commits, group.len() as u64);
         bump(
             &self.counters.commit_micros,

@@ -12,6 +12,7 @@ mod files;
 mod flush;
 mod log;
 mod service;
+mod spread;
 
 pub(crate) use begin::max_tx;
 pub use flush::FlushMark;
@@ -21,7 +22,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use stetfs_block::{BlockDevice, WriteList};
@@ -36,6 +37,7 @@ use crate::tx::{Phase, Tx};
 
 use log::Log;
 use service::Queue;
+use spread::{FlushTime, Kick};
 
 /// What the journal needs from the file system. All calls come from the journal's own threads,
 /// with no lock held.
@@ -161,7 +163,9 @@ pub(crate) struct Inner {
     /// Sync requests that need data and a flush only.
     pub plain: Queue,
     /// Wakes the checkpoint thread.
-    pub checkpoint_kick: (Mutex<bool>, Condvar),
+    pub kick: Kick,
+    /// What flushes take.
+    pub flush_time: FlushTime,
     /// One checkpoint round at a time.
     pub home_io: Mutex<()>,
     pub fs: OnceLock<Weak<dyn FileState>>,
@@ -234,9 +238,10 @@ impl Journal {
             valid,
             pinned: AtomicU64::new(0),
             waiting: AtomicU64::new(0),
-            commits: Queue::default(),
-            plain: Queue::default(),
-            checkpoint_kick: (Mutex::new(false), Condvar::new()),
+            commits: Queue::new(Inner::commit_for),
+            plain: Queue::new(Inner::flush_for),
+            kick: Kick::default(),
+            flush_time: FlushTime::default(),
             home_io: Mutex::new(()),
             fs: OnceLock::new(),
             stopped: AtomicBool::new(false),
@@ -457,7 +462,7 @@ impl Journal {
         self.inner.quit.store(true, Ordering::Release);
         self.inner.commits.wake();
         self.inner.plain.wake();
-        self.inner.kick_checkpoint();
+        self.inner.kick.ask();
         let me = std::thread::current().id();
         for thread in std::mem::take(&mut *self.threads.lock()) {
             // The last Arc may be dropped by one of our own threads, through a callback.
@@ -531,13 +536,20 @@ impl Inner {
         self.log.lock().live_in(start, count)
     }
 
+    /// Bound of `pinned`.
+    pub(crate) fn pinned_limit(&self) -> u64 {
+        self.config.memory / self.cache.block_size() as u64
+    }
+
     pub(crate) fn barrier(&self) -> bool {
         self.config.barrier && !self.config.canary.no_barrier
     }
 
     pub(crate) fn flush(&self) -> Result<()> {
         if self.barrier() {
+            let begun = Instant::now();
             self.device.flush()?;
+            self.flush_time.add(begun.elapsed());
         }
         Ok(())
     }

@@ -20,26 +20,36 @@ struct Waiter {
 }
 
 /// Requests for one of the threads.
-#[derive(Default)]
 pub(crate) struct Queue {
     state: Mutex<QueueState>,
     signal: Condvar,
     /// Held by the thread that serves the queue.
     lead: Mutex<()>,
+    work: Work,
 }
 
 /// The right to serve a queue.
 type Lead<'a> = MutexGuard<'a, ()>;
 /// What makes requests durable.
-type Work = fn(&Inner, &QueueState) -> Result<()>;
+pub(crate) type Work = fn(&Inner, &QueueState) -> Result<()>;
 
 #[derive(Default)]
-struct QueueState {
+pub(crate) struct QueueState {
     waiters: Vec<Waiter>,
     commit: bool,
 }
 
 impl Queue {
+    /// One without requests.
+    pub(crate) fn new(work: Work) -> Queue {
+        Queue {
+            state: Mutex::default(),
+            signal: Condvar::new(),
+            lead: Mutex::new(()),
+            work,
+        }
+    }
+
     fn push(&self, waiter: Waiter) {
         self.state.lock().waiters.push(waiter);
     }
@@ -100,16 +110,16 @@ impl Inner {
         if let Err(e) = self.check() {
             return done(Err(e));
         }
-        let (queue, work): (_, Work) = if self.is_valid(&upto) {
-            (&self.plain, Inner::flush_for)
+        let queue = if self.is_valid(&upto) {
+            &self.plain
         } else {
-            (&self.commits, Inner::commit_for)
+            &self.commits
         };
         self.waiting.fetch_add(1, Ordering::AcqRel);
         queue.push(Waiter { upto, data, done });
         // Whoever leads now may have taken its requests already.
         match here.then(|| queue.lead.try_lock()).flatten() {
-            Some(lead) => self.serve(queue, lead, work),
+            Some(lead) => self.serve(queue, lead),
             // Its thread may have ended.
             None if self.has_stopped() => self.refuse(queue),
             None => queue.call(),
@@ -144,32 +154,31 @@ impl Inner {
 
     /// The sync thread: for requests that need no commit. They do not wait behind a commit that has nothing to do with them.
     pub(crate) fn plain_loop(&self) {
-        while !self.has_stopped() {
-            self.plain
-                .wait(Duration::from_secs(1), || self.has_stopped());
-            self.serve(&self.plain, self.plain.lead.lock(), Inner::flush_for);
-        }
-        self.drain(&self.plain);
+        self.serve_all(&self.plain, || Duration::from_secs(1));
     }
 
     /// The commit thread: group commits on request, by size and by time.
     pub(crate) fn commit_loop(&self) {
+        self.serve_all(&self.commits, || self.next_periodic());
+    }
+
+    /// Serves a queue until the journal ends, on request or after `idle` without one.
+    fn serve_all(&self, queue: &Queue, idle: impl Fn() -> Duration) {
         while !self.has_stopped() {
-            self.commits
-                .wait(self.next_periodic(), || self.has_stopped());
-            self.serve(&self.commits, self.commits.lead.lock(), Inner::commit_for);
+            queue.wait(idle(), || self.has_stopped());
+            self.serve(queue, queue.lead.lock());
         }
-        self.drain(&self.commits);
+        self.drain(queue);
     }
 
     /// Does and answers all that waits in a queue.
-    fn serve(&self, queue: &Queue, lead: Lead<'_>, work: Work) {
+    fn serve(&self, queue: &Queue, lead: Lead<'_>) {
         if self.has_stopped() {
             drop(lead);
             return self.refuse(queue);
         }
         let requests = queue.take();
-        let result = work(self, &requests);
+        let result = (queue.work)(self, &requests);
         if let Err(e) = &result {
             self.stop(Some(e.clone()));
         }
@@ -179,7 +188,7 @@ impl Inner {
     }
 
     /// Data home and one flush.
-    fn flush_for(&self, requests: &QueueState) -> Result<()> {
+    pub(crate) fn flush_for(&self, requests: &QueueState) -> Result<()> {
         if requests.waiters.is_empty() {
             return Ok(());
         }
@@ -189,7 +198,7 @@ impl Inner {
     }
 
     /// One commit.
-    fn commit_for(&self, requests: &QueueState) -> Result<()> {
+    pub(crate) fn commit_for(&self, requests: &QueueState) -> Result<()> {
         let (mut point, inos) = union(&requests.waiters);
         if requests.commit || self.next_periodic().is_zero() {
             for slot in &self.slots {

@@ -82,15 +82,14 @@ impl Scratch {
         }
         let packed = &mut self.packed[..];
         let size = match how {
-            Stored::Raw => return None,
-            Stored::Lz4 => lz4_flex::block::compress_into(&self.raw, packed).ok()?,
             Stored::Zstd => {
-                if self.zstd.is_none() {
-                    self.zstd = zstd::bulk::Compressor::new(ZSTD_LEVEL).ok();
-                }
-                let zstd = self.zstd.as_mut()?;
+                let zstd = match &mut self.zstd {
+                    Some(zstd) => zstd,
+                    none => none.insert(zstd::bulk::Compressor::new(ZSTD_LEVEL).ok()?),
+                };
                 zstd.compress_to_buffer(&self.raw, packed).ok()?
             }
+            _ => lz4_flex::block::compress_into(&self.raw, packed).ok()?,
         };
         self.packed.get(..size)
     }
@@ -168,9 +167,11 @@ fn compress(
     }
     SCRATCH.with_borrow_mut(|scratch| {
         let started = Instant::now();
-        let bytes = scratch.compress(how, images, len)?;
-        pace.compressed(how, len, started.elapsed());
-        let worth = (bytes.len() as f64 <= len as f64 * WORTH).then(|| (how, bytes.to_vec()));
+        let bytes = scratch.compress(how, images, len);
+        let worth = bytes.and_then(|bytes| {
+            pace.compressed(how, len, started.elapsed());
+            (bytes.len() as f64 <= len as f64 * WORTH).then(|| (how, bytes.to_vec()))
+        });
         scratch.shrink();
         worth
     })

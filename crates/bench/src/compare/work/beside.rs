@@ -14,8 +14,8 @@ use anyhow::{Context, Result, anyhow};
 
 use crate::compare::Sizes;
 
-/// A call, bytes.
-const CALL: usize = 256 << 10;
+/// What a call writes.
+static CALL: [u8; 256 << 10] = [0xA5; 256 << 10];
 /// The file is begun anew after so many times what the sequential workload writes, so that it fits.
 const MOST: u64 = 4;
 /// What says in a [`Beside`] that the file is not emptied.
@@ -88,9 +88,9 @@ impl Writer {
         let file = File::create_new(&path).with_context(|| path.display().to_string())?;
         let stop = Arc::new(AtomicBool::new(false));
         let until = Arc::clone(&stop);
-        let most = MOST * sizes.stream_bytes.max(CALL as u64);
-        for at in (0..most).step_by(CALL) {
-            file.write_all_at(&[0xA5; CALL], at)?;
+        let most = MOST * sizes.stream_bytes.max(CALL.len() as u64);
+        for at in (0..most).step_by(CALL.len()) {
+            file.write_all_at(&CALL, at)?;
         }
         let thread = thread::spawn(move || write(&file, beside, most, &until));
         Ok(Self {
@@ -125,7 +125,6 @@ impl Drop for Writer {
 
 fn write(file: &File, beside: Beside, most: u64, stop: &AtomicBool) -> Result<()> {
     let rate = f64::from(beside.rate) * 1e6;
-    let call = vec![0xA5; CALL];
     let (begin, mut written, mut at) = (Instant::now(), 0u64, most);
     while !stop.load(Ordering::Relaxed) {
         if at >= most {
@@ -134,9 +133,9 @@ fn write(file: &File, beside: Beside, most: u64, stop: &AtomicBool) -> Result<()
             }
             at = 0;
         }
-        file.write_all_at(&call, at)?;
-        at += CALL as u64;
-        written += CALL as u64;
+        file.write_all_at(&CALL, at)?;
+        at += CALL.len() as u64;
+        written += CALL.len() as u64;
         let due = Duration::from_secs_f64(written as f64 / rate);
         thread::sleep(due.saturating_sub(begin.elapsed()));
     }
