@@ -30,6 +30,7 @@ fn tiny() -> Sizes {
         oltp: Oltp {
             clients: 2,
             scale: 1,
+            seconds: 1,
         },
         copy_bytes: 4 << 20,
     }

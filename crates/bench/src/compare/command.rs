@@ -190,6 +190,7 @@ impl CompareArgs {
             oltp: Oltp {
                 clients: self.clients.unwrap_or(sizes.oltp.clients),
                 scale: self.scale.unwrap_or(sizes.oltp.scale),
+                seconds: self.profile_seconds.unwrap_or(sizes.oltp.seconds),
             },
             copy_bytes: self.copy_size.map_or(sizes.copy_bytes, |mib| mib << 20),
             ..sizes

@@ -19,7 +19,7 @@ pub struct Sizes {
     pub git_files: u32,
     /// SQLite transactions.
     pub transactions: u32,
-    /// Seconds of a server profile, and of OLTP.
+    /// Seconds of a server profile.
     pub profile_seconds: u32,
     /// Files of the file server.
     pub server_files: u64,
@@ -53,6 +53,8 @@ pub struct Oltp {
     pub clients: u32,
     /// pgbench's scale factor: so many times 100 000 accounts, about 15 MB.
     pub scale: u32,
+    /// Seconds: long enough for several checkpoints of the server, of which a shorter round has one by chance.
+    pub seconds: u32,
 }
 
 /// The largest file of PostMark that is taken, bytes: one buffer holds twice that.
@@ -81,6 +83,7 @@ impl Sizes {
             oltp: Oltp {
                 clients: 8,
                 scale: 10,
+                seconds: 12,
             },
             copy_bytes: 320 << 20,
         }
@@ -107,6 +110,7 @@ impl Sizes {
             },
             oltp: Oltp {
                 scale: 2,
+                seconds: 2,
                 ..normal.oltp
             },
             copy_bytes: 40 << 20,
@@ -142,6 +146,7 @@ impl Sizes {
             "pgbench takes a scale of 1 to 10000 here, not {}",
             self.oltp.scale
         );
+        ensure!(self.oltp.seconds > 0, "pgbench needs a second at least");
         ensure!(
             self.copy_bytes >= 1 << 20,
             "the tree to copy must have 1 MiB at least"
@@ -170,6 +175,7 @@ mod tests {
         assert!(refusal(|s| s.postmark.directories = 0).contains("directory"));
         assert!(refusal(|s| s.oltp.clients = 0).contains("1 to 1000 clients"));
         assert!(refusal(|s| s.oltp.scale = 0).contains("scale"));
+        assert!(refusal(|s| s.oltp.seconds = 0).contains("second"));
         assert!(refusal(|s| s.copy_bytes = 7).contains("1 MiB"));
     }
 }

@@ -28,6 +28,9 @@ figure 9: a recovery under LDJ takes up to 47 times that of the other modes (126
 const DEFAULT: u32 = 128;
 const LARGE: u32 = 1024;
 
+/// Seconds of a server profile: in shorter rounds checkpoints of what a profile begins with are much of what is written.
+const STEADY: u32 = 15;
+
 pub(super) fn peer(name: &str, options: &str, journal_mib: u32) -> PeerSpec {
     PeerSpec {
         name: name.into(),
@@ -68,6 +71,7 @@ fn steps(workloads: Vec<Workload>) -> Spec {
         workloads,
         beside: vec![Beside::ALONE],
         image_mib: 3072,
+        profile_seconds: Some(STEADY),
     }
 }
 
@@ -117,5 +121,6 @@ pub(super) fn journal_size() -> Spec {
         workloads: vec![Workload::Fileserver, Workload::Varmail],
         beside: vec![Beside::ALONE],
         image_mib: 3072,
+        profile_seconds: Some(STEADY),
     }
 }

@@ -138,6 +138,8 @@ struct Spec {
     /// What they run beside, as in [`CompareConfig::beside`].
     beside: Vec<Beside>,
     image_mib: u64,
+    /// Seconds a round of a server profile, where the journals are to reach a steady state; none: as `compare` has it.
+    profile_seconds: Option<u32>,
 }
 
 impl FigureArgs {
@@ -208,7 +210,10 @@ impl FigureArgs {
             ..PeersConfig::new(Some(stetfs.to_owned()), spec.stetfs.clone())
         };
         Peers::compare(&config, |c| {
-            let c = if self.quick { c.quick() } else { c };
+            let mut c = if self.quick { c.quick() } else { c };
+            if let Some(seconds) = spec.profile_seconds.filter(|_| !self.quick) {
+                c.sizes.profile_seconds = seconds;
+            }
             CompareConfig {
                 workloads: spec.workloads.clone(),
                 beside: spec.beside.clone(),

@@ -98,7 +98,7 @@ fn ask(server: &Server<'_>, query: &str) -> Result<String> {
     output(server.client("psql").args(["-qAtXc", query]))
 }
 
-fn bench(server: &Server<'_>, load: &Load, size: Oltp, scale: &str, seconds: u32) -> Result<Run> {
+fn bench(server: &Server<'_>, load: &Load, size: Oltp, scale: &str) -> Result<Run> {
     // It counts what each of several scripts did without a lock between its threads, so some would be missing.
     let threads = match load.scripts.len() {
         0 | 1 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -110,7 +110,7 @@ fn bench(server: &Server<'_>, load: &Load, size: Oltp, scale: &str, seconds: u32
     for (option, value) in [
         ("-c", size.clients.to_string()),
         ("-j", threads.to_string()),
-        ("-T", seconds.to_string()),
+        ("-T", size.seconds.to_string()),
         ("-D", format!("scale={scale}")),
     ] {
         pgbench.args([option, &value]);
@@ -150,13 +150,7 @@ pub(super) fn run(
     fill(&server, load, &scale)?;
 
     let meter = Meter::start(target)?;
-    let run = bench(
-        &server,
-        load,
-        sizes.oltp,
-        &scale,
-        sizes.profile_seconds.max(1),
-    )?;
+    let run = bench(&server, load, sizes.oltp, &scale)?;
     let below = meter.below(f64::from(run.transactions))?;
 
     let told = run.first.unwrap_or(run.transactions);
