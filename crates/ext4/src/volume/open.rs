@@ -24,6 +24,8 @@ use crate::types::FsOptions;
 
 /// Most mounts between checks when the volume names no number, as the kernel writes it.
 const NO_MAX_MOUNTS: u16 = u16::MAX;
+/// Steps of timestamps, nanoseconds: what a tick is on many kernels.
+const TICK: u32 = 4_000_000;
 
 /// What is read of a recovered volume before its journal runs.
 pub(super) struct Parts {
@@ -234,13 +236,14 @@ impl Fs {
         })
     }
 
-    /// The current time, as new timestamps take it: with the clock's tick (a few milliseconds, as
-    /// the kernel stamps inodes), so that most writes need not touch the inode.
+    /// The current time, as new timestamps take it: in steps of [`TICK`], so that most writes need not touch the inode. The kernel's
+    /// coarse clock will not do: where a host takes a processor away it stands still.
     pub(crate) fn now(&self) -> Timestamp {
-        let t = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+        let t = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+        let nsec = u32::try_from(t.tv_nsec).unwrap_or(0);
         Timestamp {
             sec: t.tv_sec,
-            nsec: u32::try_from(t.tv_nsec).unwrap_or(0),
+            nsec: nsec - nsec % TICK,
         }
     }
 }
