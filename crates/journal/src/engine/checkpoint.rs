@@ -46,7 +46,7 @@ impl Inner {
                 ticked = Instant::now();
             }
             let done = match asked {
-                true => self.checkpoint_all(),
+                true => self.checkpoint(None),
                 false if self.checkpoint_is_due() => self.checkpoint(Some(Spread::begin(self))),
                 false => Ok(()),
             };
@@ -86,16 +86,19 @@ impl Inner {
         let mut sent: Vec<(TxId, BlockNr)> = Vec::with_capacity(images.len());
         let mut left = images.as_slice();
         while !left.is_empty() {
+            let done = images.len() - left.len();
             let pause = spread
                 .as_ref()
-                .and_then(|s| s.pause(self, images.len() - left.len(), images.len()));
-            let step = pause.map_or(BATCH, |p| p.images).min(left.len());
-            if let Some(pause) = pause.filter(|_| !sent.is_empty()) {
+                .and_then(|s| s.pause(self, done, images.len()));
+            if let Some(pause) = pause
+                && done > 0
+            {
                 self.kick.pause(pause.time);
             }
             // Nothing goes home after a stop.
             self.check()?;
-            let (now, later) = left.split_at(step);
+            let step = pause.map_or(BATCH, |p| p.images);
+            let (now, later) = left.split_at(step.min(left.len()));
             left = later;
             self.send_home(now, &mut sent)?;
         }
