@@ -42,7 +42,6 @@ fn presets(options: &[&str]) -> Vec<PeerSpec> {
 
 pub(super) fn fsync() -> Spec {
     Spec {
-        title: "",
         kernel: kernel(),
         stetfs: presets(&[
             "ordered",
@@ -66,7 +65,6 @@ pub(super) fn fsync() -> Spec {
 
 pub(super) fn threads() -> Spec {
     Spec {
-        title: "",
         kernel: kernel(),
         stetfs: presets(&["ordered", "ijournal,lanes=1", "ijournal", "ldj,sync=file"]),
         workloads: vec![Workload::AppendFsync, Workload::FsyncThreads],
@@ -78,7 +76,6 @@ pub(super) fn threads() -> Spec {
 
 pub(super) fn applications() -> Spec {
     Spec {
-        title: "",
         kernel: kernel(),
         stetfs: presets(&["ordered", "ijournal", "ldj,sync=file"]),
         workloads: vec![

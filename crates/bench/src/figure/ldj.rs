@@ -54,7 +54,6 @@ fn stetfs(name: &str, options: &str, journal_mib: u32) -> PeerSpec {
 /// OJ and DJ of the kernel, and what LDJ is made of, one after the other.
 fn steps(workloads: Vec<Workload>) -> Spec {
     Spec {
-        title: "",
         kernel: vec![
             peer("OJ: ext4 ordered", "data=ordered", DEFAULT),
             peer("DJ: ext4 journal", "data=journal", DEFAULT),
@@ -84,11 +83,19 @@ pub(super) fn servers() -> Spec {
     ])
 }
 
-/// OLTP apart: a database is promised whole writes of pages only where they pass the kernel's page cache by, and then its server
-/// need not log images of them.
-pub(super) fn applications() -> [Spec; 2] {
-    let mut oltp = steps(vec![Workload::Oltp]);
-    oltp.title = "OLTP, StetFS with direct_io";
+pub(super) fn applications() -> Spec {
+    steps(vec![
+        Workload::GitClone,
+        Workload::SqliteDelete,
+        Workload::SqliteWal,
+        Workload::Copy,
+    ])
+}
+
+/// With `direct_io`: a database is promised whole writes of pages only where they pass the kernel's page cache by, and then its
+/// server need not write them twice or log images of them.
+pub(super) fn oltp() -> Spec {
+    let mut oltp = steps(vec![Workload::Oltp, Workload::Sysbench]);
     let by_file = stetfs(
         "+CMP, sync=file",
         "journal=ldj,compress=lz4,sync=file",
@@ -98,19 +105,12 @@ pub(super) fn applications() -> [Spec; 2] {
     for peer in &mut oltp.stetfs {
         peer.options.push_str(",direct_io");
     }
-    let others = steps(vec![
-        Workload::GitClone,
-        Workload::SqliteDelete,
-        Workload::SqliteWal,
-        Workload::Copy,
-    ]);
-    [others, oltp]
+    oltp
 }
 
 pub(super) fn journal_size() -> Spec {
     let sizes = [64, 256, 1024];
     Spec {
-        title: "",
         kernel: [peer("ext4 ordered", "data=ordered", DEFAULT)]
             .into_iter()
             .chain(sizes.map(|mib| peer(&format!("ext4 journal {mib}"), "data=journal", mib)))

@@ -22,8 +22,10 @@ use crate::files::write_all;
 pub enum Name {
     /// LDJ, figures 4 and 5 and tables 1 and 2: server profiles, PostMark.
     LdjServers,
-    /// LDJ, figure 6 and tables 1 and 2: git clone, SQLite, copying what does not compress, PostgreSQL.
+    /// LDJ, figure 6 and tables 1 and 2: git clone, SQLite, copying what does not compress.
     LdjApplications,
+    /// LDJ, figure 6 and tables 1 and 2: database servers.
+    LdjOltp,
     /// LDJ, figures 7 and 8: against the size of the journal.
     LdjJournalSize,
     /// LDJ, figure 9: the time of a recovery.
@@ -78,7 +80,7 @@ fn device(text: &str) -> std::result::Result<Device, String> {
 /// One table of a figure.
 #[derive(Clone, Debug, Serialize)]
 pub struct Part {
-    /// The device, and what else is the same all through it.
+    /// The device.
     pub title: String,
     /// What was measured.
     pub report: Report,
@@ -130,8 +132,6 @@ impl Figure {
 
 /// Some mounts under some workloads.
 struct Spec {
-    /// What is the same all through it, beside the device; may be empty.
-    title: &'static str,
     kernel: Vec<PeerSpec>,
     stetfs: Vec<PeerSpec>,
     workloads: Vec<Workload>,
@@ -152,27 +152,20 @@ impl FigureArgs {
             .name
             .to_possible_value()
             .map_or_else(String::new, |v| v.get_name().to_owned());
-        let (paper, parts) = match self.name {
-            Name::LdjServers => (ldj::SERVERS, self.compare(stetfs, &[ldj::servers()])?),
-            Name::LdjApplications => (
-                ldj::APPLICATIONS,
-                self.compare(stetfs, &ldj::applications())?,
-            ),
-            Name::LdjJournalSize => (
-                ldj::JOURNAL_SIZE,
-                self.compare(stetfs, &[ldj::journal_size()])?,
-            ),
-            Name::LdjRecovery => (ldj::RECOVERY, recovery::measure(self)?),
-            Name::IjournalFsync => (ijournal::FSYNC, self.compare(stetfs, &[ijournal::fsync()])?),
-            Name::IjournalThreads => (
-                ijournal::THREADS,
-                self.compare(stetfs, &[ijournal::threads()])?,
-            ),
-            Name::IjournalApplications => (
-                ijournal::APPLICATIONS,
-                self.compare(stetfs, &[ijournal::applications()])?,
-            ),
+        let (paper, spec) = match self.name {
+            Name::LdjServers => (ldj::SERVERS, ldj::servers()),
+            Name::LdjApplications => (ldj::APPLICATIONS, ldj::applications()),
+            Name::LdjOltp => (ldj::APPLICATIONS, ldj::oltp()),
+            Name::LdjJournalSize => (ldj::JOURNAL_SIZE, ldj::journal_size()),
+            Name::LdjRecovery => return self.write(name, ldj::RECOVERY, recovery::measure(self)?),
+            Name::IjournalFsync => (ijournal::FSYNC, ijournal::fsync()),
+            Name::IjournalThreads => (ijournal::THREADS, ijournal::threads()),
+            Name::IjournalApplications => (ijournal::APPLICATIONS, ijournal::applications()),
         };
+        self.write(name, paper, self.compare(stetfs, &spec)?)
+    }
+
+    fn write(&self, name: String, paper: &'static str, parts: Vec<Part>) -> Result<Figure> {
         let figure = Figure { name, paper, parts };
         if let Some(dir) = &self.out {
             figure.write(dir)?;
@@ -188,18 +181,15 @@ impl FigureArgs {
         [&[Device(None)][..], &simulated].concat()
     }
 
-    fn compare(&self, stetfs: &Path, specs: &[Spec]) -> Result<Vec<Part>> {
-        let mut parts = Vec::new();
-        for device in self.devices() {
-            for spec in specs {
-                let title = [device.name(), spec.title].join(" ").trim_end().to_owned();
-                let report = self
-                    .one(stetfs, device, spec)
-                    .with_context(|| format!("on {title}"))?;
-                parts.push(Part { title, report });
-            }
-        }
-        Ok(parts)
+    fn compare(&self, stetfs: &Path, spec: &Spec) -> Result<Vec<Part>> {
+        let part = |device: Device| {
+            let title = device.name().to_owned();
+            let report = self
+                .one(stetfs, device, spec)
+                .with_context(|| format!("on {title}"))?;
+            Ok(Part { title, report })
+        };
+        self.devices().into_iter().map(part).collect()
     }
 
     fn one(&self, stetfs: &Path, device: Device, spec: &Spec) -> Result<Report> {

@@ -37,7 +37,7 @@ use crate::tx::{Phase, Tx};
 
 use log::Log;
 use service::Queue;
-use spread::{FlushTime, Kick};
+use spread::{Kick, SyncTime};
 
 /// What the journal needs from the file system. All calls come from the journal's own threads,
 /// with no lock held.
@@ -164,8 +164,8 @@ pub(crate) struct Inner {
     pub plain: Queue,
     /// Wakes the checkpoint thread.
     pub kick: Kick,
-    /// What flushes take.
-    pub flush_time: FlushTime,
+    /// What a flush takes, with the writes of its commit.
+    pub sync_time: SyncTime,
     /// One checkpoint round at a time.
     pub home_io: Mutex<()>,
     pub fs: OnceLock<Weak<dyn FileState>>,
@@ -241,7 +241,7 @@ impl Journal {
             commits: Queue::new(Inner::commit_for),
             plain: Queue::new(Inner::flush_for),
             kick: Kick::default(),
-            flush_time: FlushTime::default(),
+            sync_time: SyncTime::default(),
             home_io: Mutex::new(()),
             fs: OnceLock::new(),
             stopped: AtomicBool::new(false),
@@ -549,7 +549,7 @@ impl Inner {
         if self.barrier() {
             let begun = Instant::now();
             self.device.flush()?;
-            self.flush_time.add(begun.elapsed());
+            self.sync_time.add(begun.elapsed());
         }
         Ok(())
     }

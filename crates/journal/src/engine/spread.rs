@@ -10,19 +10,19 @@ use super::Inner;
 
 /// What a checkpoint that nobody waits for takes at most, about.
 const SPREAD: Duration = Duration::from_secs(4);
-/// A step costs a sync about a flush more (on a disk, a way there and back), so one is made in the time of so many flushes.
-const FLUSHES_APART: u32 = 20;
+/// A step costs a sync about as much again (on a disk, a way there and back), so one is made in the time of so many.
+const SYNCS_APART: u32 = 20;
 /// Bounds of a pause.
 const SHORTEST: Duration = Duration::from_millis(2);
 const LONGEST: Duration = Duration::from_millis(400);
 /// Images of a step, at least.
 const STEP: usize = 64;
 
-/// What flushes take: a mean over the last some, nanoseconds.
+/// What a flush takes, with the writes of its commit: a mean over the last some, nanoseconds.
 #[derive(Default)]
-pub(crate) struct FlushTime(AtomicU64);
+pub(crate) struct SyncTime(AtomicU64);
 
-impl FlushTime {
+impl SyncTime {
     pub(crate) fn add(&self, took: Duration) {
         let mean = self.0.load(Ordering::Relaxed);
         let took = took.as_nanos() as u64;
@@ -127,9 +127,9 @@ pub(crate) struct Pause {
 }
 
 impl Pause {
-    /// Of a checkpoint of so many images, on a device that takes so long for a flush.
-    fn between(flush: Duration, images: usize) -> Pause {
-        let time = (flush * FLUSHES_APART).clamp(SHORTEST, LONGEST);
+    /// Of a checkpoint of so many images, on a device that takes so long for a sync.
+    fn between(sync: Duration, images: usize) -> Pause {
+        let time = (sync * SYNCS_APART).clamp(SHORTEST, LONGEST);
         let steps = SPREAD.as_nanos() / time.as_nanos();
         Pause {
             time,
@@ -149,7 +149,7 @@ impl Spread {
         if inner.kick.is_urgent() || self.is_late(&room(inner), done as u64, all as u64) {
             return None;
         }
-        Some(Pause::between(inner.flush_time.mean(), all))
+        Some(Pause::between(inner.sync_time.mean(), all))
     }
 
     /// It is to be ready when half of what was free is gone; an eighth of the work may be late.
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_are_as_far_apart_as_flushes_are_dear() {
+    fn steps_are_as_far_apart_as_syncs_are_dear() {
         let between = |micros, images| {
             let pause = Pause::between(Duration::from_micros(micros), images);
             (pause.time.as_millis(), pause.images)

@@ -2,10 +2,10 @@
 
 mod beside;
 mod copy;
+mod database;
 mod git;
 mod names;
 mod oltp;
-mod postgres;
 mod postmark;
 mod profile;
 mod sqlite;
@@ -15,6 +15,7 @@ mod synced;
 
 use std::fmt::Write as _;
 use std::fs;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
@@ -75,13 +76,15 @@ pub enum Workload {
     Ycsb,
     /// The same with the transactions of TPC-C.
     Tpcc,
+    /// MariaDB under sysbench: its mix of reads and writes, of several clients.
+    Sysbench,
     /// Copy files that do not compress, and `syncfs`.
     Copy,
 }
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::AppendFsync,
         Self::AppendLibrary,
         Self::OverwriteFdatasync,
@@ -104,6 +107,7 @@ impl Workload {
         Self::Oltp,
         Self::Ycsb,
         Self::Tpcc,
+        Self::Sysbench,
         Self::Copy,
     ];
 
@@ -132,6 +136,7 @@ impl Workload {
             Self::Oltp => "oltp",
             Self::Ycsb => "ycsb-a",
             Self::Tpcc => "tpcc",
+            Self::Sysbench => "sysbench",
             Self::Copy => "copy",
         }
     }
@@ -144,13 +149,14 @@ impl Workload {
     /// What differs between the targets when it runs on them.
     pub(super) fn note(self, targets: &[Target]) -> Option<String> {
         match self {
-            _ if self.is_oltp() => Some(oltp::note(targets)),
+            _ if self.is_pgbench() => Some(oltp::pgbench::note(targets)),
+            Self::Sysbench => Some(oltp::sysbench::note(targets)),
             _ => None,
         }
     }
 
     /// Whether it needs PostgreSQL.
-    fn is_oltp(self) -> bool {
+    fn is_pgbench(self) -> bool {
         matches!(self, Self::Oltp | Self::Ycsb | Self::Tpcc)
     }
 
@@ -209,9 +215,10 @@ impl Workload {
             Self::Fileserver => profile::fileserver(target, &dir, sizes),
             Self::FileserverMf => profile::fileserver_mf(target, &dir, sizes),
             Self::Postmark => postmark::mix(target, &dir, sizes),
-            Self::Oltp => oltp::run(target, &dir, sizes, shared, &oltp::TPCB),
-            Self::Ycsb => oltp::run(target, &dir, sizes, shared, &oltp::YCSB_A),
-            Self::Tpcc => oltp::run(target, &dir, sizes, shared, &oltp::TPCC),
+            Self::Oltp => oltp::pgbench::run(target, &dir, sizes, shared, &oltp::TPCB),
+            Self::Ycsb => oltp::pgbench::run(target, &dir, sizes, shared, &oltp::YCSB_A),
+            Self::Tpcc => oltp::pgbench::run(target, &dir, sizes, shared, &oltp::TPCC),
+            Self::Sysbench => oltp::sysbench::run(target, &dir, sizes, shared),
             Self::Copy => copy::copy(target, &dir, shared),
         };
         // A remount may have moved it.
@@ -226,7 +233,7 @@ impl Workload {
     }
 }
 
-use postgres::Postgres;
+use database::{MariaDb, Postgres, Programs};
 pub(crate) use profile::text;
 
 /// One number that a run gave.
@@ -302,6 +309,7 @@ pub(super) struct Shared {
     git: std::result::Result<PathBuf, String>,
     sqlite: std::result::Result<(), String>,
     postgres: std::result::Result<Postgres, String>,
+    mariadb: std::result::Result<MariaDb, String>,
     tree: Option<PathBuf>,
     _dir: TempDir,
 }
@@ -320,11 +328,6 @@ impl Shared {
         } else {
             Err(format!("{} is not installed", config.sqlite3.display()))
         };
-        let postgres = if config.workloads.iter().any(|w| w.is_oltp()) {
-            Postgres::find()
-        } else {
-            Err("it was not asked for".to_owned())
-        };
         let tree = wanted(&[Workload::Copy])
             .then(|| copy::make_tree(dir.path(), config.sizes.copy_bytes))
             .transpose()?;
@@ -332,7 +335,8 @@ impl Shared {
             sqlite3: config.sqlite3.clone(),
             git,
             sqlite,
-            postgres,
+            postgres: Postgres::find(),
+            mariadb: MariaDb::find(),
             tree,
             _dir: dir,
         })
@@ -353,12 +357,8 @@ impl Shared {
             Workload::SqliteDelete | Workload::SqliteTruncate | Workload::SqliteWal => {
                 self.sqlite.as_ref().err().cloned()
             }
-            _ if workload.is_oltp() => match &self.postgres {
-                Ok(postgres) => targets
-                    .iter()
-                    .find_map(|target| postgres.cannot_reach(&target.work_dir())),
-                Err(reason) => Some(reason.clone()),
-            },
+            Workload::Sysbench => cannot_serve(&self.mariadb, targets),
+            _ if workload.is_pgbench() => cannot_serve(&self.postgres, targets),
             _ => None,
         }
     }
@@ -371,8 +371,25 @@ impl Shared {
         found(&self.postgres)
     }
 
+    fn mariadb(&self) -> Result<&MariaDb> {
+        found(&self.mariadb)
+    }
+
     fn tree(&self) -> Result<&Path> {
         self.tree.as_deref().context("there is no tree to copy")
+    }
+}
+
+/// Why this server cannot run on the targets, if it cannot.
+fn cannot_serve<P: Deref<Target = Programs>>(
+    server: &std::result::Result<P, String>,
+    targets: &[Target],
+) -> Option<String> {
+    match server {
+        Ok(programs) => targets
+            .iter()
+            .find_map(|target| programs.cannot_reach(&target.work_dir())),
+        Err(reason) => Some(reason.clone()),
     }
 }
 

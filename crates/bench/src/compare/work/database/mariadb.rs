@@ -1,0 +1,120 @@
+//! MariaDB.
+
+use std::io::Read;
+use std::ops::Deref;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Result;
+use rustix::process::Signal;
+
+use super::super::checked;
+use super::{Programs, Server, path};
+
+const PROGRAMS: [&str; 4] = ["mariadb-install-db", "mariadbd", "mariadb", "sysbench"];
+/// Where servers are, which a user's PATH may leave out.
+const SYSTEM: &str = "/usr/sbin";
+/// Users that the server can run as.
+const USERS: [&str; 2] = ["mysql", "nobody"];
+const SOCKET: &str = "socket";
+
+pub(in super::super) struct MariaDb(Programs);
+
+impl Deref for MariaDb {
+    type Target = Programs;
+
+    fn deref(&self) -> &Programs {
+        &self.0
+    }
+}
+
+impl MariaDb {
+    /// Finds the programs; else says what is missing.
+    pub(in super::super) fn find() -> std::result::Result<Self, String> {
+        let mut dirs = path();
+        dirs.push(SYSTEM.into());
+        let is_missing = |program: &&str| !dirs.iter().any(|d| d.join(program).is_file());
+        let missing: Vec<&str> = PROGRAMS.into_iter().filter(is_missing).collect();
+        if !missing.is_empty() {
+            return Err(format!(
+                "{} of MariaDB and sysbench are not in PATH; Debian: apt install mariadb-server sysbench",
+                missing.join(", ")
+            ));
+        }
+        Programs::of("MariaDB", dirs, &USERS).map(Self)
+    }
+
+    /// Makes the data directory.
+    pub(in super::super) fn init(&self, data: &Path, settings: &[(&str, String)]) -> Result<()> {
+        self.fill(data, || {
+            let mut install = self.command("mariadb-install-db");
+            install
+                .args([
+                    "--no-defaults",
+                    "--skip-test-db",
+                    "--auth-root-authentication-method=normal",
+                ])
+                .arg(format!("--datadir={}", data.display()))
+                .args(options(settings));
+            checked(&mut install)
+        })
+    }
+
+    /// Starts a server and waits until it takes connections.
+    pub(in super::super) fn start(
+        &self,
+        data: &Path,
+        settings: &[(&str, String)],
+    ) -> Result<Server<'_>> {
+        let command = |dir: &Path| {
+            let mut command = self.command("mariadbd");
+            command
+                .args(["--no-defaults", "--skip-networking"])
+                .arg(format!("--datadir={}", data.display()))
+                .arg(format!("--socket={}", dir.join(SOCKET).display()))
+                .arg(format!("--pid-file={}", dir.join("pid").display()))
+                .args(options(settings));
+            command
+        };
+        let is_ready = |dir: &Path| greets(&dir.join(SOCKET)).is_ok();
+        Server::start(self, [Signal::TERM, Signal::ABORT], command, is_ready)
+    }
+
+    /// A client that runs these statements one after the other and prints what they give, without headings.
+    pub(in super::super) fn client(server: &Server<'_>, statements: &str) -> Command {
+        let mut command = server.programs.command("mariadb");
+        command
+            .args(["--no-defaults", "-N", "-B", "-u", "root"])
+            .arg(format!("--socket={}", server.dir().join(SOCKET).display()))
+            .args(["-e", statements]);
+        command
+    }
+
+    /// sysbench, to work on this database.
+    pub(in super::super) fn sysbench(server: &Server<'_>, script: &str, database: &str) -> Command {
+        let mut command = server.programs.command("sysbench");
+        command
+            .args([script, "--db-driver=mysql", "--mysql-user=root"])
+            .arg(format!("--mysql-db={database}"))
+            .arg(format!(
+                "--mysql-socket={}",
+                server.dir().join(SOCKET).display()
+            ));
+        command
+    }
+}
+
+fn options(settings: &[(&str, String)]) -> impl Iterator<Item = String> {
+    settings
+        .iter()
+        .map(|(name, value)| format!("--{name}={value}"))
+}
+
+/// Who is let in is greeted first.
+fn greets(socket: &Path) -> std::io::Result<()> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    stream.read_exact(&mut [0])
+}

@@ -1,0 +1,132 @@
+//! PostgreSQL.
+
+use std::fs;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Result;
+use rustix::process::Signal;
+
+use super::super::checked;
+use super::{Programs, Server, path};
+
+/// All have to be in the same directory: Debian's wrappers in /usr/bin are not enough.
+const PROGRAMS: [&str; 4] = ["initdb", "postgres", "pgbench", "psql"];
+/// Debian's, by version.
+const VERSIONS: &str = "/usr/lib/postgresql";
+/// Users that the server can run as.
+const USERS: [&str; 2] = ["postgres", "nobody"];
+
+pub(in super::super) struct Postgres(Programs);
+
+impl Deref for Postgres {
+    type Target = Programs;
+
+    fn deref(&self) -> &Programs {
+        &self.0
+    }
+}
+
+impl Postgres {
+    /// Finds the programs; else says what is missing.
+    pub(in super::super) fn find() -> std::result::Result<Self, String> {
+        let dirs = path().into_iter().chain(versions(Path::new(VERSIONS)));
+        let dir = complete(dirs).ok_or_else(|| {
+            format!(
+                "PostgreSQL ({}) is neither in PATH nor in {VERSIONS}/*/bin; Debian: apt install postgresql",
+                PROGRAMS.join(", ")
+            )
+        })?;
+        Programs::of("PostgreSQL", vec![dir], &USERS).map(Self)
+    }
+
+    /// Makes the data directory; nothing is synced.
+    pub(in super::super) fn init(&self, data: &Path) -> Result<()> {
+        self.fill(data, || {
+            let mut initdb = self.command("initdb");
+            initdb
+                .args(["--no-sync", "--no-instructions", "--auth=trust"])
+                .args(["--username=bench", "--no-locale", "--encoding=UTF8", "-D"])
+                .arg(data);
+            checked(&mut initdb)
+        })
+    }
+
+    /// Starts a server and waits until it takes connections.
+    pub(in super::super) fn start(
+        &self,
+        data: &Path,
+        settings: &[(&str, String)],
+    ) -> Result<Server<'_>> {
+        let command = |dir: &Path| {
+            let mut command = self.command("postgres");
+            command.arg("-D").arg(data);
+            let place = [
+                ("listen_addresses", String::new()),
+                ("unix_socket_directories", dir.display().to_string()),
+            ];
+            for (name, value) in place.iter().chain(settings) {
+                command.arg("-c").arg(format!("{name}={value}"));
+            }
+            command
+        };
+        // The eighth line of the pid file is the state, as pg_ctl reads it.
+        let is_ready = |_: &Path| {
+            let pid_file = fs::read_to_string(data.join("postmaster.pid")).unwrap_or_default();
+            pid_file.lines().nth(7).is_some_and(|l| l.trim() == "ready")
+        };
+        // Its fast shutdown and its immediate one, by which its other processes are ended.
+        Server::start(self, [Signal::INT, Signal::QUIT], command, is_ready)
+    }
+
+    /// A client program, to connect with this server.
+    pub(in super::super) fn client(server: &Server<'_>, program: &str) -> Command {
+        let mut command = server.programs.command(program);
+        command
+            .env("PGHOST", server.dir())
+            .env("PGUSER", "bench")
+            .env("PGDATABASE", "postgres");
+        command
+    }
+}
+
+/// The directories of programs of all versions, the newest first.
+fn versions(dir: &Path) -> Vec<PathBuf> {
+    let mut found: Vec<(u32, PathBuf)> = fs::read_dir(dir)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|e| Some((e.file_name().to_str()?.parse().ok()?, e.path().join("bin"))))
+        .collect();
+    found.sort_by_key(|(version, _)| std::cmp::Reverse(*version));
+    found.into_iter().map(|(_, path)| path).collect()
+}
+
+/// The first of the directories that has all programs.
+fn complete(dirs: impl Iterator<Item = PathBuf>) -> Option<PathBuf> {
+    let has_all = |dir: &PathBuf| PROGRAMS.iter().all(|p| dir.join(p).is_file());
+    dirs.into_iter().find(has_all)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_complete_version_is_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        for version in ["9", "15", "notes"] {
+            fs::create_dir_all(dir.path().join(version).join("bin")).unwrap();
+        }
+        let found = versions(dir.path());
+        assert_eq!(found, [dir.path().join("15/bin"), dir.path().join("9/bin")]);
+        assert_eq!(complete(found.clone().into_iter()), None);
+        for program in PROGRAMS {
+            fs::write(dir.path().join("9/bin").join(program), "").unwrap();
+        }
+        assert_eq!(complete(found.into_iter()), Some(dir.path().join("9/bin")));
+        assert!(versions(Path::new("/nowhere")).is_empty());
+    }
+}

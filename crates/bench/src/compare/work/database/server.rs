@@ -1,0 +1,181 @@
+//! A server at work.
+
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use super::Programs;
+
+/// Until a server is ready, or has ended: devices may be slow.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Stopped when dropped.
+pub(in super::super) struct Server<'p> {
+    pub(super) programs: &'p Programs,
+    /// Has the socket, the server's messages, and scripts.
+    dir: TempDir,
+    child: Child,
+    /// What ends it: with all on the device; at once.
+    signals: [Signal; 2],
+    ended: bool,
+}
+
+impl<'p> Server<'p> {
+    /// Starts what `command` makes, for a socket in the directory that it is given, and waits until it `is_ready`.
+    pub(super) fn start(
+        programs: &'p Programs,
+        signals: [Signal; 2],
+        command: impl FnOnce(&Path) -> Command,
+        is_ready: impl Fn(&Path) -> bool,
+    ) -> Result<Self> {
+        let dir = tempfile::Builder::new()
+            .prefix("stetfs-bench-")
+            // Whoever connects is the superuser.
+            .permissions(fs::Permissions::from_mode(0o700))
+            .tempdir()?;
+        programs.give(dir.path())?;
+        let log = File::create(dir.path().join("log"))?;
+        let child = command(dir.path())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .with_context(|| format!("starting {}", programs.name))?;
+        let mut server = Self {
+            programs,
+            dir,
+            child,
+            signals,
+            ended: false,
+        };
+        server.wait_until(is_ready)?;
+        Ok(server)
+    }
+
+    /// Where its socket is.
+    pub(super) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Puts a file where the server's user can read it.
+    pub(in super::super) fn place(&self, name: &str, text: &str) -> Result<PathBuf> {
+        let path = self.dir.path().join(name);
+        fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+        self.programs.give(&path)?;
+        Ok(path)
+    }
+
+    /// What the server said last.
+    fn messages(&self) -> String {
+        let text = fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(12)..].join("\n")
+    }
+
+    fn wait_until(&mut self, is_ready: impl Fn(&Path) -> bool) -> Result<()> {
+        let until = Instant::now() + PATIENCE;
+        while !is_ready(self.dir.path()) {
+            let name = self.programs.name;
+            if let Some(status) = self.child.try_wait()? {
+                self.ended = true;
+                bail!("{name} ended at its start ({status}):\n{}", self.messages());
+            }
+            if Instant::now() > until {
+                bail!(
+                    "{name} is not ready after {PATIENCE:?}:\n{}",
+                    self.messages()
+                );
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    /// Asks it to end, ever less kindly.
+    fn shut_down(&mut self) -> Result<()> {
+        if std::mem::replace(&mut self.ended, true) {
+            return Ok(());
+        }
+        for signal in self.signals.into_iter().chain([Signal::KILL]) {
+            kill_process(Pid::from_child(&self.child), signal)?;
+            let until = Instant::now() + PATIENCE;
+            while Instant::now() < until {
+                if let Some(status) = self.child.try_wait()? {
+                    let clean = signal == self.signals[0] && status.success();
+                    let name = self.programs.name;
+                    ensure!(clean, "{name} ended ({status}):\n{}", self.messages());
+                    return Ok(());
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        bail!("{} does not end", self.programs.name)
+    }
+
+    /// Stops it: what it had in memory is written, as for a clean end.
+    pub(in super::super) fn stop(mut self) -> Result<()> {
+        self.shut_down()
+    }
+}
+
+impl Drop for Server<'_> {
+    fn drop(&mut self) {
+        // Only after a failure, which is what is told.
+        let _ = self.shut_down();
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::Postgres;
+    use super::*;
+
+    /// A data directory that the server's user can reach.
+    fn with_data(test: impl FnOnce(&Postgres, &Path)) {
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let (postgres, data) = (Postgres::find().unwrap(), dir.path().join("data"));
+        postgres.init(&data).unwrap();
+        test(&postgres, &data);
+        assert!(!data.join("postmaster.pid").exists(), "it is not running");
+    }
+
+    #[test]
+    fn a_server_ends_when_the_workload_fails() {
+        with_data(|postgres, data| {
+            let server = postgres.start(data, &[]).unwrap();
+            let pid = server.child.id();
+            let socket = server.dir.path().to_owned();
+            assert!(data.join("postmaster.pid").exists());
+            drop(server);
+            assert!(!Path::new("/proc").join(pid.to_string()).exists());
+            assert!(!socket.exists());
+        });
+    }
+
+    #[test]
+    fn a_server_ends_when_its_files_are_gone() {
+        with_data(|postgres, data| {
+            let server = postgres.start(data, &[]).unwrap();
+            let pid = server.child.id();
+            fs::remove_file(data.join("global/pg_control")).unwrap();
+            assert!(server.stop().is_err(), "this is no clean end");
+            assert!(!Path::new("/proc").join(pid.to_string()).exists());
+        });
+    }
+
+    #[test]
+    fn a_server_that_does_not_start_says_why() {
+        with_data(|postgres, data| {
+            let settings = [("no_such_setting", "1".to_owned())];
+            let error = postgres.start(data, &settings).err().unwrap().to_string();
+            assert!(error.contains("no_such_setting"), "{error}");
+        });
+    }
+}
