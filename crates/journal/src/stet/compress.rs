@@ -89,7 +89,8 @@ impl Scratch {
                 };
                 zstd.compress_to_buffer(&self.raw, packed).ok()?
             }
-            _ => lz4_flex::block::compress_into(&self.raw, packed).ok()?,
+            Stored::Lz4 => lz4_flex::block::compress_into(&self.raw, packed).ok()?,
+            Stored::Raw => return None,
         };
         self.packed.get(..size)
     }
