@@ -15,7 +15,6 @@ mod synced;
 
 use std::fmt::Write as _;
 use std::fs;
-use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
@@ -233,7 +232,7 @@ impl Workload {
     }
 }
 
-use database::{MariaDb, Postgres, Programs};
+use database::{Programs, mariadb, postgres};
 pub(crate) use profile::text;
 
 /// One number that a run gave.
@@ -308,8 +307,8 @@ pub(super) struct Shared {
     pub(super) sqlite3: PathBuf,
     git: std::result::Result<PathBuf, String>,
     sqlite: std::result::Result<(), String>,
-    postgres: std::result::Result<Postgres, String>,
-    mariadb: std::result::Result<MariaDb, String>,
+    postgres: std::result::Result<Programs, String>,
+    mariadb: std::result::Result<Programs, String>,
     tree: Option<PathBuf>,
     _dir: TempDir,
 }
@@ -335,8 +334,8 @@ impl Shared {
             sqlite3: config.sqlite3.clone(),
             git,
             sqlite,
-            postgres: Postgres::find(),
-            mariadb: MariaDb::find(),
+            postgres: postgres::find(),
+            mariadb: mariadb::find(),
             tree,
             _dir: dir,
         })
@@ -367,11 +366,11 @@ impl Shared {
         found(&self.git).map(PathBuf::as_path)
     }
 
-    fn postgres(&self) -> Result<&Postgres> {
+    fn postgres(&self) -> Result<&Programs> {
         found(&self.postgres)
     }
 
-    fn mariadb(&self) -> Result<&MariaDb> {
+    fn mariadb(&self) -> Result<&Programs> {
         found(&self.mariadb)
     }
 
@@ -381,8 +380,8 @@ impl Shared {
 }
 
 /// Why this server cannot run on the targets, if it cannot.
-fn cannot_serve<P: Deref<Target = Programs>>(
-    server: &std::result::Result<P, String>,
+fn cannot_serve(
+    server: &std::result::Result<Programs, String>,
     targets: &[Target],
 ) -> Option<String> {
     match server {

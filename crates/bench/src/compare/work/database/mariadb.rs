@@ -1,7 +1,6 @@
 //! MariaDB.
 
 use std::io::Read;
-use std::ops::Deref;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
@@ -20,90 +19,83 @@ const SYSTEM: &str = "/usr/sbin";
 const USERS: [&str; 2] = ["mysql", "nobody"];
 const SOCKET: &str = "socket";
 
-pub(in super::super) struct MariaDb(Programs);
-
-impl Deref for MariaDb {
-    type Target = Programs;
-
-    fn deref(&self) -> &Programs {
-        &self.0
+/// Finds the programs; else says what is missing.
+pub(in super::super) fn find() -> std::result::Result<Programs, String> {
+    let mut dirs = path();
+    dirs.push(SYSTEM.into());
+    let is_missing = |program: &&str| !dirs.iter().any(|d| d.join(program).is_file());
+    let missing: Vec<&str> = PROGRAMS.into_iter().filter(is_missing).collect();
+    if !missing.is_empty() {
+        return Err(format!(
+            "{} of MariaDB and sysbench are not in PATH; Debian: apt install mariadb-server sysbench",
+            missing.join(", ")
+        ));
     }
+    Programs::of("MariaDB", dirs, &USERS)
 }
 
-impl MariaDb {
-    /// Finds the programs; else says what is missing.
-    pub(in super::super) fn find() -> std::result::Result<Self, String> {
-        let mut dirs = path();
-        dirs.push(SYSTEM.into());
-        let is_missing = |program: &&str| !dirs.iter().any(|d| d.join(program).is_file());
-        let missing: Vec<&str> = PROGRAMS.into_iter().filter(is_missing).collect();
-        if !missing.is_empty() {
-            return Err(format!(
-                "{} of MariaDB and sysbench are not in PATH; Debian: apt install mariadb-server sysbench",
-                missing.join(", ")
-            ));
-        }
-        Programs::of("MariaDB", dirs, &USERS).map(Self)
-    }
+/// Makes the data directory.
+pub(in super::super) fn init(
+    programs: &Programs,
+    data: &Path,
+    settings: &[(&str, String)],
+) -> Result<()> {
+    programs.fill(data, || {
+        let mut install = programs.command("mariadb-install-db");
+        install
+            .args([
+                "--no-defaults",
+                "--skip-test-db",
+                "--auth-root-authentication-method=normal",
+            ])
+            .arg(format!("--datadir={}", data.display()))
+            .args(options(settings));
+        checked(&mut install)
+    })
+}
 
-    /// Makes the data directory.
-    pub(in super::super) fn init(&self, data: &Path, settings: &[(&str, String)]) -> Result<()> {
-        self.fill(data, || {
-            let mut install = self.command("mariadb-install-db");
-            install
-                .args([
-                    "--no-defaults",
-                    "--skip-test-db",
-                    "--auth-root-authentication-method=normal",
-                ])
-                .arg(format!("--datadir={}", data.display()))
-                .args(options(settings));
-            checked(&mut install)
-        })
-    }
+/// Starts a server and waits until it takes connections.
+pub(in super::super) fn start<'p>(
+    programs: &'p Programs,
+    data: &Path,
+    settings: &[(&str, String)],
+) -> Result<Server<'p>> {
+    let command = |dir: &Path| {
+        let mut command = programs.command("mariadbd");
+        command
+            .args(["--no-defaults", "--skip-networking"])
+            .arg(format!("--datadir={}", data.display()))
+            .arg(socket("--socket", dir))
+            .arg(format!("--pid-file={}", dir.join("pid").display()))
+            .args(options(settings));
+        command
+    };
+    let is_ready = |dir: &Path| greets(&dir.join(SOCKET)).is_ok();
+    Server::start(programs, [Signal::TERM, Signal::ABORT], command, is_ready)
+}
 
-    /// Starts a server and waits until it takes connections.
-    pub(in super::super) fn start(
-        &self,
-        data: &Path,
-        settings: &[(&str, String)],
-    ) -> Result<Server<'_>> {
-        let command = |dir: &Path| {
-            let mut command = self.command("mariadbd");
-            command
-                .args(["--no-defaults", "--skip-networking"])
-                .arg(format!("--datadir={}", data.display()))
-                .arg(format!("--socket={}", dir.join(SOCKET).display()))
-                .arg(format!("--pid-file={}", dir.join("pid").display()))
-                .args(options(settings));
-            command
-        };
-        let is_ready = |dir: &Path| greets(&dir.join(SOCKET)).is_ok();
-        Server::start(self, [Signal::TERM, Signal::ABORT], command, is_ready)
-    }
+/// A client that runs these statements one after the other and prints what they give, without headings.
+pub(in super::super) fn client(server: &Server<'_>, statements: &str) -> Command {
+    let mut command = server.programs.command("mariadb");
+    command
+        .args(["--no-defaults", "-N", "-B", "-u", "root"])
+        .arg(socket("--socket", server.dir()))
+        .args(["-e", statements]);
+    command
+}
 
-    /// A client that runs these statements one after the other and prints what they give, without headings.
-    pub(in super::super) fn client(server: &Server<'_>, statements: &str) -> Command {
-        let mut command = server.programs.command("mariadb");
-        command
-            .args(["--no-defaults", "-N", "-B", "-u", "root"])
-            .arg(format!("--socket={}", server.dir().join(SOCKET).display()))
-            .args(["-e", statements]);
-        command
-    }
+/// sysbench, to work on this database.
+pub(in super::super) fn sysbench(server: &Server<'_>, script: &str, database: &str) -> Command {
+    let mut command = server.programs.command("sysbench");
+    command
+        .args([script, "--db-driver=mysql", "--mysql-user=root"])
+        .arg(format!("--mysql-db={database}"))
+        .arg(socket("--mysql-socket", server.dir()));
+    command
+}
 
-    /// sysbench, to work on this database.
-    pub(in super::super) fn sysbench(server: &Server<'_>, script: &str, database: &str) -> Command {
-        let mut command = server.programs.command("sysbench");
-        command
-            .args([script, "--db-driver=mysql", "--mysql-user=root"])
-            .arg(format!("--mysql-db={database}"))
-            .arg(format!(
-                "--mysql-socket={}",
-                server.dir().join(SOCKET).display()
-            ));
-        command
-    }
+fn socket(option: &str, dir: &Path) -> String {
+    format!("{option}={}", dir.join(SOCKET).display())
 }
 
 fn options(settings: &[(&str, String)]) -> impl Iterator<Item = String> {

@@ -1,7 +1,7 @@
 //! Database servers of our own, for the time of a workload.
 
-mod mariadb;
-mod postgres;
+pub(super) mod mariadb;
+pub(super) mod postgres;
 mod server;
 
 use std::fs;
@@ -12,8 +12,6 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 
-pub(super) use mariadb::MariaDb;
-pub(super) use postgres::Postgres;
 pub(super) use server::Server;
 
 /// The programs of a database system, and who runs them.
@@ -85,8 +83,8 @@ impl Programs {
 
     /// One of the programs, as the server's user, with nothing of our environment.
     fn command(&self, program: &str) -> Command {
-        let places = self.dirs.iter().map(|dir| dir.join(program));
-        let found = places.into_iter().find(|p| p.is_file());
+        let mut places = self.dirs.iter().map(|dir| dir.join(program));
+        let found = places.find(|p| p.is_file());
         let mut command = Command::new(found.unwrap_or_else(|| program.into()));
         command
             .current_dir("/")

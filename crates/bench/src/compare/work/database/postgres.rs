@@ -1,7 +1,6 @@
 //! PostgreSQL.
 
 use std::fs;
-use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -18,77 +17,65 @@ const VERSIONS: &str = "/usr/lib/postgresql";
 /// Users that the server can run as.
 const USERS: [&str; 2] = ["postgres", "nobody"];
 
-pub(in super::super) struct Postgres(Programs);
-
-impl Deref for Postgres {
-    type Target = Programs;
-
-    fn deref(&self) -> &Programs {
-        &self.0
-    }
+/// Finds the programs; else says what is missing.
+pub(in super::super) fn find() -> std::result::Result<Programs, String> {
+    let dirs = path().into_iter().chain(versions(Path::new(VERSIONS)));
+    let dir = complete(dirs).ok_or_else(|| {
+        format!(
+            "PostgreSQL ({}) is neither in PATH nor in {VERSIONS}/*/bin; Debian: apt install postgresql",
+            PROGRAMS.join(", ")
+        )
+    })?;
+    Programs::of("PostgreSQL", vec![dir], &USERS)
 }
 
-impl Postgres {
-    /// Finds the programs; else says what is missing.
-    pub(in super::super) fn find() -> std::result::Result<Self, String> {
-        let dirs = path().into_iter().chain(versions(Path::new(VERSIONS)));
-        let dir = complete(dirs).ok_or_else(|| {
-            format!(
-                "PostgreSQL ({}) is neither in PATH nor in {VERSIONS}/*/bin; Debian: apt install postgresql",
-                PROGRAMS.join(", ")
-            )
-        })?;
-        Programs::of("PostgreSQL", vec![dir], &USERS).map(Self)
-    }
+/// Makes the data directory; nothing is synced.
+pub(in super::super) fn init(programs: &Programs, data: &Path) -> Result<()> {
+    programs.fill(data, || {
+        let mut initdb = programs.command("initdb");
+        initdb
+            .args(["--no-sync", "--no-instructions", "--auth=trust"])
+            .args(["--username=bench", "--no-locale", "--encoding=UTF8", "-D"])
+            .arg(data);
+        checked(&mut initdb)
+    })
+}
 
-    /// Makes the data directory; nothing is synced.
-    pub(in super::super) fn init(&self, data: &Path) -> Result<()> {
-        self.fill(data, || {
-            let mut initdb = self.command("initdb");
-            initdb
-                .args(["--no-sync", "--no-instructions", "--auth=trust"])
-                .args(["--username=bench", "--no-locale", "--encoding=UTF8", "-D"])
-                .arg(data);
-            checked(&mut initdb)
-        })
-    }
-
-    /// Starts a server and waits until it takes connections.
-    pub(in super::super) fn start(
-        &self,
-        data: &Path,
-        settings: &[(&str, String)],
-    ) -> Result<Server<'_>> {
-        let command = |dir: &Path| {
-            let mut command = self.command("postgres");
-            command.arg("-D").arg(data);
-            let place = [
-                ("listen_addresses", String::new()),
-                ("unix_socket_directories", dir.display().to_string()),
-            ];
-            for (name, value) in place.iter().chain(settings) {
-                command.arg("-c").arg(format!("{name}={value}"));
-            }
-            command
-        };
-        // The eighth line of the pid file is the state, as pg_ctl reads it.
-        let is_ready = |_: &Path| {
-            let pid_file = fs::read_to_string(data.join("postmaster.pid")).unwrap_or_default();
-            pid_file.lines().nth(7).is_some_and(|l| l.trim() == "ready")
-        };
-        // Its fast shutdown and its immediate one, by which its other processes are ended.
-        Server::start(self, [Signal::INT, Signal::QUIT], command, is_ready)
-    }
-
-    /// A client program, to connect with this server.
-    pub(in super::super) fn client(server: &Server<'_>, program: &str) -> Command {
-        let mut command = server.programs.command(program);
+/// Starts a server and waits until it takes connections.
+pub(in super::super) fn start<'p>(
+    programs: &'p Programs,
+    data: &Path,
+    settings: &[(&str, String)],
+) -> Result<Server<'p>> {
+    let command = |dir: &Path| {
+        let mut command = programs.command("postgres");
+        command.arg("-D").arg(data);
+        let place = [
+            ("listen_addresses", String::new()),
+            ("unix_socket_directories", dir.display().to_string()),
+        ];
+        for (name, value) in place.iter().chain(settings) {
+            command.arg("-c").arg(format!("{name}={value}"));
+        }
         command
-            .env("PGHOST", server.dir())
-            .env("PGUSER", "bench")
-            .env("PGDATABASE", "postgres");
-        command
-    }
+    };
+    // The eighth line of the pid file is the state, as pg_ctl reads it.
+    let is_ready = |_: &Path| {
+        let pid_file = fs::read_to_string(data.join("postmaster.pid")).unwrap_or_default();
+        pid_file.lines().nth(7).is_some_and(|l| l.trim() == "ready")
+    };
+    // Its fast shutdown and its immediate one, by which its other processes are ended.
+    Server::start(programs, [Signal::INT, Signal::QUIT], command, is_ready)
+}
+
+/// A client program, to connect with this server.
+pub(in super::super) fn client(server: &Server<'_>, program: &str) -> Command {
+    let mut command = server.programs.command(program);
+    command
+        .env("PGHOST", server.dir())
+        .env("PGUSER", "bench")
+        .env("PGDATABASE", "postgres");
+    command
 }
 
 /// The directories of programs of all versions, the newest first.

@@ -133,23 +133,23 @@ impl Drop for Server<'_> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::Postgres;
+    use super::super::postgres;
     use super::*;
 
     /// A data directory that the server's user can reach.
-    fn with_data(test: impl FnOnce(&Postgres, &Path)) {
+    fn with_data(test: impl FnOnce(&Programs, &Path)) {
         let dir = tempfile::tempdir().unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let (postgres, data) = (Postgres::find().unwrap(), dir.path().join("data"));
-        postgres.init(&data).unwrap();
-        test(&postgres, &data);
+        let (programs, data) = (postgres::find().unwrap(), dir.path().join("data"));
+        postgres::init(&programs, &data).unwrap();
+        test(&programs, &data);
         assert!(!data.join("postmaster.pid").exists(), "it is not running");
     }
 
     #[test]
     fn a_server_ends_when_the_workload_fails() {
-        with_data(|postgres, data| {
-            let server = postgres.start(data, &[]).unwrap();
+        with_data(|programs, data| {
+            let server = postgres::start(programs, data, &[]).unwrap();
             let pid = server.child.id();
             let socket = server.dir.path().to_owned();
             assert!(data.join("postmaster.pid").exists());
@@ -161,8 +161,8 @@ mod tests {
 
     #[test]
     fn a_server_ends_when_its_files_are_gone() {
-        with_data(|postgres, data| {
-            let server = postgres.start(data, &[]).unwrap();
+        with_data(|programs, data| {
+            let server = postgres::start(programs, data, &[]).unwrap();
             let pid = server.child.id();
             fs::remove_file(data.join("global/pg_control")).unwrap();
             assert!(server.stop().is_err(), "this is no clean end");
@@ -172,9 +172,12 @@ mod tests {
 
     #[test]
     fn a_server_that_does_not_start_says_why() {
-        with_data(|postgres, data| {
+        with_data(|programs, data| {
             let settings = [("no_such_setting", "1".to_owned())];
-            let error = postgres.start(data, &settings).err().unwrap().to_string();
+            let error = postgres::start(programs, data, &settings)
+                .err()
+                .unwrap()
+                .to_string();
             assert!(error.contains("no_such_setting"), "{error}");
         });
     }

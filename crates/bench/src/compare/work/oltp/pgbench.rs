@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-use super::super::database::{Postgres, Server};
+use super::super::database::{Server, postgres};
 use super::super::{Meter, Outcome, Shared, checked, output};
 use super::loads::Load;
 use super::{done, pages_can_tear, protection};
@@ -61,11 +61,11 @@ impl Run {
 /// Makes the tables of a load, on the device when this returns.
 fn fill(server: &Server<'_>, load: &Load, scale: &str) -> Result<()> {
     match load.tables {
-        None => checked(Postgres::client(server, "pgbench").args(["-i", "-q", "-s", scale]))?,
+        None => checked(postgres::client(server, "pgbench").args(["-i", "-q", "-s", scale]))?,
         Some(tables) => {
             let script = server.place("tables.sql", tables)?;
             let variable = format!("scale={scale}");
-            let mut psql = Postgres::client(server, "psql");
+            let mut psql = postgres::client(server, "psql");
             psql.args(["-qAtX1", "-v", "ON_ERROR_STOP=1", "-v", &variable, "-f"]);
             checked(psql.arg(script))?;
             ask(server, "ANALYZE")?;
@@ -75,7 +75,7 @@ fn fill(server: &Server<'_>, load: &Load, scale: &str) -> Result<()> {
 }
 
 fn ask(server: &Server<'_>, query: &str) -> Result<String> {
-    output(Postgres::client(server, "psql").args(["-qAtXc", query]))
+    output(postgres::client(server, "psql").args(["-qAtXc", query]))
 }
 
 fn bench(server: &Server<'_>, load: &Load, size: Oltp, scale: &str) -> Result<Run> {
@@ -85,7 +85,7 @@ fn bench(server: &Server<'_>, load: &Load, size: Oltp, scale: &str) -> Result<Ru
         _ => 1,
     };
     let threads = threads.min(size.clients as usize);
-    let mut pgbench = Postgres::client(server, "pgbench");
+    let mut pgbench = postgres::client(server, "pgbench");
     pgbench.args(["-n", "-M", "prepared"]);
     for (option, value) in [
         ("-c", size.clients.to_string()),
@@ -111,9 +111,9 @@ pub(in super::super) fn run(
     shared: &Shared,
     load: &Load,
 ) -> Result<Outcome> {
-    let (postgres, clients) = (shared.postgres()?, sizes.oltp.clients);
+    let (programs, clients) = (shared.postgres()?, sizes.oltp.clients);
     let data = dir.join("data");
-    postgres.init(&data)?;
+    postgres::init(programs, &data)?;
     let on = |yes: bool| if yes { "on" } else { "off" }.to_owned();
     let settings = [
         ("shared_buffers", BUFFERS.to_owned()),
@@ -126,7 +126,7 @@ pub(in super::super) fn run(
         // Rounds are to be alike.
         ("autovacuum", on(false)),
     ];
-    let server = postgres.start(&data, &settings)?;
+    let server = postgres::start(programs, &data, &settings)?;
     let scale = sizes.oltp.scale.to_string();
     fill(&server, load, &scale)?;
 

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-use super::super::database::{MariaDb, Server};
-use super::super::{Meter, Outcome, Shared, checked, output};
+use super::super::database::{Server, mariadb};
+use super::super::{Meter, Outcome, Shared, output};
 use super::{done, pages_can_tear, protection};
 use crate::compare::{Oltp, Sizes, Target};
 
@@ -48,7 +48,7 @@ impl Run {
 }
 
 fn ask(server: &Server<'_>, statements: &str) -> Result<String> {
-    output(&mut MariaDb::client(server, statements))
+    output(&mut mariadb::client(server, statements))
 }
 
 /// A statement that counts rows, or reads a counter of the server.
@@ -70,7 +70,7 @@ fn tables(each: impl Fn(u32) -> String, between: &str) -> String {
 
 /// sysbench, for the tables of this size.
 fn sysbench(server: &Server<'_>, size: Oltp, extra: &[String]) -> Result<String> {
-    let mut command = MariaDb::sysbench(server, LOAD, DATABASE);
+    let mut command = mariadb::sysbench(server, LOAD, DATABASE);
     command
         .arg(format!("--tables={TABLES}"))
         .arg(format!("--table-size={}", rows(size)))
@@ -84,10 +84,7 @@ fn rows(size: Oltp) -> u32 {
 
 /// Makes the tables, on the device when this returns.
 fn fill(server: &Server<'_>, size: Oltp) -> Result<()> {
-    checked(&mut MariaDb::client(
-        server,
-        &format!("CREATE DATABASE {DATABASE}"),
-    ))?;
+    ask(server, &format!("CREATE DATABASE {DATABASE}"))?;
     sysbench(server, size, &["prepare".to_owned()])?;
     let all = tables(|i| format!("{DATABASE}.sbtest{i}"), ", ");
     ask(server, &format!("FLUSH TABLES {all} FOR EXPORT")).map(drop)
@@ -109,7 +106,7 @@ pub(in super::super) fn run(
     sizes: &Sizes,
     shared: &Shared,
 ) -> Result<Outcome> {
-    let (mariadb, size) = (shared.mariadb()?, sizes.oltp);
+    let (programs, size) = (shared.mariadb()?, sizes.oltp);
     let data = dir.join("data");
     let on = |yes: bool| if yes { "ON" } else { "OFF" }.to_owned();
     let settings = [
@@ -120,8 +117,8 @@ pub(in super::super) fn run(
         ("innodb-doublewrite", on(pages_can_tear(target))),
         ("max-connections", (size.clients + 10).to_string()),
     ];
-    mariadb.init(&data, &settings)?;
-    let server = mariadb.start(&data, &settings)?;
+    mariadb::init(programs, &data, &settings)?;
+    let server = mariadb::start(programs, &data, &settings)?;
     fill(&server, size)?;
 
     let before = commits(&server)?;
