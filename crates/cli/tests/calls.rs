@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::daemon::wait_until;
 use common::{kernel, stetfs};
+use rustix::fs::{FallocateFlags, fallocate};
 use stetfs_testkit::sys::{file_handle, file_ioctl, open_by_handle};
 use stetfs_testkit::{Image, Mkfs, Mounted, Mounter, cmd};
 
@@ -60,6 +61,8 @@ on_both! {
     handles_lead_to_files_the_kernel_forgot
     /// fallocate(2)
     allocating_takes_privileges_away
+    /// The kernel tells a FUSE server of closed and forgotten files some time later.
+    deleted_files_make_room_at_once
     /// io_uring with O_DIRECT, beside reads through the page cache
     direct_writes_are_seen_by_cached_reads
 }
@@ -571,6 +574,38 @@ fn allocating_takes_privileges_away(site: &Site<'_>) -> impl FnOnce(&Site<'_>) +
             cmd::run(command.current_dir(site.root)).unwrap();
             let what = format!("fallocate {how} by {user}:{group} of {before:o}");
             assert_eq!(mode(name), left, "{what}");
+        }
+    }
+    |_| {}
+}
+
+fn deleted_files_make_room_at_once(site: &Site<'_>) -> impl FnOnce(&Site<'_>) + use<> {
+    // More than half of the volume.
+    const LARGE: u64 = 40 << 20;
+    let (one, other) = (site.path("one"), site.path("other"));
+    let data = vec![7; LARGE as usize];
+    for round in 0..40 {
+        let mut file = File::create(&one).unwrap();
+        match round % 8 {
+            0 => file.write_all(&data),
+            _ => fallocate(&file, FallocateFlags::empty(), 0, LARGE).map_err(Into::into),
+        }
+        .unwrap_or_else(|e| panic!("round {round}: {e}"));
+        // The room comes with the last name, with the last handle, or with the rename.
+        match round % 3 {
+            0 => {
+                drop(file);
+                std::fs::remove_file(&one).unwrap();
+            }
+            1 => {
+                std::fs::remove_file(&one).unwrap();
+                drop(file);
+            }
+            _ => {
+                drop(file);
+                std::fs::write(&other, "small").unwrap();
+                std::fs::rename(&other, &one).unwrap();
+            }
         }
     }
     |_| {}

@@ -177,19 +177,24 @@ impl<D: BlockDevice + 'static> FileSystem for DeviceFs<D> {
 
     fn release(&self, _: Fh) {}
 
-    fn read(&self, fh: Fh, offset: u64, size: u32, done: ReadDone) {
+    fn read(&self, fh: Fh, offset: u64, done: ReadDone) {
         if fh.0 == u64::from(STATS.0) {
             let text = self.stats();
-            let from = text.len().min(offset as usize);
-            let to = text.len().min(from + size as usize);
-            return done(Ok(text.as_bytes().get(from..to).unwrap_or_default()));
+            let rest = text.as_bytes().get(offset as usize..).unwrap_or_default();
+            return done(&mut |buf| {
+                buf.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+                Ok(rest.len().min(buf.len()))
+            });
         }
         let left = self.device.size().saturating_sub(offset);
-        let mut bytes = vec![0; left.min(u64::from(size)) as usize];
-        match self.device.read(offset, &mut bytes) {
-            Ok(()) => done(Ok(&bytes)),
-            Err(_) => done(Err(FsError::Errno(libc::EIO))),
-        }
+        done(&mut |buf| {
+            let len = buf.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            let part = buf.get_mut(..len).unwrap_or_default();
+            match self.device.read(offset, part) {
+                Ok(()) => Ok(len),
+                Err(_) => Err(FsError::Errno(libc::EIO)),
+            }
+        });
     }
 
     fn write(&self, _: &Ctx, ino: Ino, _: Fh, args: WriteArgs<'_>, done: Done<usize>) {

@@ -2,11 +2,12 @@
 //!
 //! * `ops`: the trait between the transport and the file system, with owned, exactly-once answers;
 //! * `wire`: the FUSE protocol on `/dev/fuse`, as calls of that trait; `patience`: whether a call may wait;
-//! * `volume_fs`: a [`stetfs::Volume`] as an implementation of it, with `handles` and `ioctl`;
+//! * `volume_fs`: a [`stetfs::Volume`] as an implementation of it, with `handles`, `ioctl` and `room`;
 //! * `mount`, `mounted`, `mountinfo`, `fusermount`, `loopdev`: the mount itself;
 //! * `service`: any other file system on a directory; `device_fs`: a block device as one;
 //! * `server`: all of it together, and closing the volume when the session ends.
 
+mod buffer;
 mod caller;
 mod device_fs;
 mod fusermount;
@@ -18,6 +19,7 @@ mod mounted;
 pub mod mountinfo;
 mod ops;
 mod patience;
+mod room;
 mod server;
 mod service;
 mod sys;

@@ -14,8 +14,9 @@ use stetfs::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fh(pub u64);
 
-/// Answer of a read: borrows the bytes, so that the implementation can use a buffer again.
-pub type ReadDone = Box<dyn FnOnce(Result<&[u8], FsError>) + Send>;
+/// Answer of a read: calls what it is given with the memory that the answer is sent from, as long as was asked for, and sends
+/// as many bytes as that says.
+pub type ReadDone = Box<dyn FnOnce(&mut dyn FnMut(&mut [u8]) -> Result<usize, FsError>) + Send>;
 
 /// How a file was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,8 +163,8 @@ pub trait FileSystem: Send + Sync + 'static {
     fn copy_range(&self, ctx: &Ctx, args: CopyArgs, done: Done<usize>);
     /// Closes; the last reference to the handle is gone.
     fn release(&self, fh: Fh);
-    /// Reads up to `size` bytes; fewer only at the end of the file.
-    fn read(&self, fh: Fh, offset: u64, size: u32, done: ReadDone);
+    /// Reads from `offset` on; fewer bytes than were asked for only at the end of the file.
+    fn read(&self, fh: Fh, offset: u64, done: ReadDone);
     /// Writes; answers the bytes written.
     fn write(&self, ctx: &Ctx, ino: Ino, fh: Fh, args: WriteArgs<'_>, done: Done<usize>);
     /// fsync(2) and fdatasync(2), of files and directories.

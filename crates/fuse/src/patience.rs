@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 thread_local! {
     static MAY_WAIT: Cell<bool> = const { Cell::new(false) };
+    static OTHERS_SERVE: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Whether this thread may wait in the request that it serves.
@@ -14,9 +15,15 @@ pub(crate) fn may_wait() -> bool {
     MAY_WAIT.get()
 }
 
-/// Says it of this thread and the next request.
-pub(crate) fn set(may_wait: bool) {
+/// Whether another thread takes the next request while this one waits.
+pub(crate) fn others_serve() -> bool {
+    OTHERS_SERVE.get()
+}
+
+/// Says both of this thread and the next request.
+pub(crate) fn set(may_wait: bool, others_serve: bool) {
     MAY_WAIT.set(may_wait);
+    OTHERS_SERVE.set(others_serve);
 }
 
 /// The threads that requests of one queue can come to.

@@ -1,6 +1,5 @@
 //! A volume as a [`FileSystem`].
 
-use std::cell::RefCell;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
@@ -9,6 +8,7 @@ use stetfs::{
     SeekWhat, SetAttr, StatFs, Volume, VolumeOptions, XattrSet,
 };
 
+use crate::buffer;
 use crate::caller;
 use crate::handles::Handles;
 use crate::ioctl;
@@ -17,20 +17,16 @@ use crate::ops::{
     WriteArgs, is_dot,
 };
 use crate::patience;
+use crate::room::Room;
 
 /// Entries taken from a directory at a time; attributes are looked up with its lock released.
 const LIST_BATCH: usize = 64;
-/// The longest read a request can ask for, bytes.
-const MAX_READ: usize = 1 << 20;
+/// The most that is copied at a time, bytes.
+const MAX_PART: usize = 1 << 20;
 /// The most that one request copies, bytes.
 const MAX_COPY: u64 = 8 << 20;
 /// Set-user-id and set-group-id.
 const SUID_SGID: u32 = 0o6000;
-
-thread_local! {
-    /// Where reads land before they go to the kernel; grows to the longest read of its thread.
-    static READ_BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
 
 /// How a volume is mounted, beyond what the volume itself needs to know.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,6 +52,7 @@ pub struct VolumeFs {
     open: Handles<OpenRef>,
     options: VolumeFsOptions,
     kernel: OnceLock<Arc<dyn Invalidate>>,
+    room: Room,
 }
 
 impl VolumeFs {
@@ -67,6 +64,7 @@ impl VolumeFs {
             open: Handles::new(),
             options,
             kernel: OnceLock::new(),
+            room: Room::new(),
         }
     }
 
@@ -147,6 +145,33 @@ impl VolumeFs {
                 fs.sync_all(Box::new(move |synced| done(synced.map(|()| value))));
             }
             other => done(other),
+        }
+    }
+
+    /// Writes `data`, with the room that deleted files give back. Answers the bytes written, fewer if the volume has no room for
+    /// more.
+    fn write_all(
+        &self,
+        fs: &Fs,
+        ctx: &Ctx,
+        file: &OpenRef,
+        offset: u64,
+        data: &[u8],
+        kill: bool,
+    ) -> Result<usize, FsError> {
+        let mut written = 0;
+        loop {
+            let rest = data.get(written..).unwrap_or_default();
+            let at = offset.saturating_add(written as u64);
+            match self
+                .room
+                .find(fs, || fs.write(ctx, file, at, rest, kill && written == 0))
+            {
+                Ok(n) if n > 0 && n < rest.len() => written += n,
+                Ok(n) => return Ok(written + n),
+                Err(e) if written == 0 => return Err(e),
+                Err(_) => return Ok(written),
+            }
         }
     }
 }
@@ -270,7 +295,7 @@ impl FileSystem for VolumeFs {
 
     fn setattr(&self, ctx: &Ctx, ino: Ino, set: &SetAttr, done: Done<Attr>) {
         let fs = open!(self, done);
-        done(fs.setattr(ctx, ino, set));
+        done(self.room.find(&fs, || fs.setattr(ctx, ino, set)));
     }
 
     fn readlink(&self, ino: Ino, done: Done<Vec<u8>>) {
@@ -289,22 +314,32 @@ impl FileSystem for VolumeFs {
         done: Done<Attr>,
     ) {
         let fs = open!(self, done);
-        self.named(&fs, fs.mknod(ctx, parent, name, mode, umask, rdev), done);
+        let made = self
+            .room
+            .find(&fs, || fs.mknod(ctx, parent, name, mode, umask, rdev));
+        self.named(&fs, made, done);
     }
 
     fn mkdir(&self, ctx: &Ctx, parent: Ino, name: &[u8], mode: u32, umask: u32, done: Done<Attr>) {
         let fs = open!(self, done);
-        self.named(&fs, fs.mkdir(ctx, parent, name, mode, umask), done);
+        let made = self
+            .room
+            .find(&fs, || fs.mkdir(ctx, parent, name, mode, umask));
+        self.named(&fs, made, done);
     }
 
     fn symlink(&self, ctx: &Ctx, parent: Ino, name: &[u8], target: &[u8], done: Done<Attr>) {
         let fs = open!(self, done);
-        self.named(&fs, fs.symlink(ctx, parent, name, target), done);
+        let made = self
+            .room
+            .find(&fs, || fs.symlink(ctx, parent, name, target));
+        self.named(&fs, made, done);
     }
 
     fn link(&self, ctx: &Ctx, ino: Ino, parent: Ino, name: &[u8], done: Done<Attr>) {
         let fs = open!(self, done);
-        self.named(&fs, fs.link(ctx, ino, parent, name), done);
+        let linked = self.room.find(&fs, || fs.link(ctx, ino, parent, name));
+        self.named(&fs, linked, done);
     }
 
     fn unlink(&self, ctx: &Ctx, parent: Ino, name: &[u8], done: Done) {
@@ -328,7 +363,8 @@ impl FileSystem for VolumeFs {
         done: Done,
     ) {
         let fs = open!(self, done);
-        let renamed = fs.rename(ctx, parent, name, new_parent, new_name, flags);
+        let rename = || fs.rename(ctx, parent, name, new_parent, new_name, flags);
+        let renamed = self.room.find(&fs, rename);
         self.named(&fs, renamed, done);
     }
 
@@ -348,7 +384,9 @@ impl FileSystem for VolumeFs {
         done: Done<(Attr, Opened)>,
     ) {
         let fs = open!(self, done);
-        let created = fs.create(ctx, parent, name, mode, umask, flags);
+        let created = self
+            .room
+            .find(&fs, || fs.create(ctx, parent, name, mode, umask, flags));
         let opened = created.map(|(attr, file)| (attr, self.opened(file)));
         self.named(&fs, opened, done);
     }
@@ -363,7 +401,9 @@ impl FileSystem for VolumeFs {
         done: Done<(Attr, Opened)>,
     ) {
         let fs = open!(self, done);
-        let made = fs.tmpfile(ctx, parent, mode, umask, flags);
+        let made = self
+            .room
+            .find(&fs, || fs.tmpfile(ctx, parent, mode, umask, flags));
         done(made.map(|(attr, file)| (attr, self.opened(file))));
     }
 
@@ -385,18 +425,16 @@ impl FileSystem for VolumeFs {
                 .getattr(args.to_ino)
                 .is_ok_and(|a| a.mode & SUID_SGID != 0);
         let mut copied = 0;
-        let result = READ_BUFFER.with_borrow_mut(|buf| {
-            if buf.len() < len.min(MAX_READ) {
-                buf.resize(len.min(MAX_READ), 0);
-            }
+        let result = buffer::with(len.min(MAX_PART), |buf| {
             while copied < len {
-                let part = &mut buf[..(len - copied).min(MAX_READ)];
+                let most = buf.len().min(len - copied);
+                let part = &mut buf[..most];
                 let n = fs.read(&from, args.from_offset.saturating_add(copied as u64), part)?;
                 if n == 0 {
                     break;
                 }
                 let at = args.to_offset.saturating_add(copied as u64);
-                copied += fs.write(ctx, &to, at, &part[..n.min(part.len())], kill)?;
+                copied += self.write_all(&fs, ctx, &to, at, &part[..n.min(part.len())], kill)?;
             }
             Ok(())
         });
@@ -421,19 +459,11 @@ impl FileSystem for VolumeFs {
         drop(self.open.remove(fh));
     }
 
-    fn read(&self, fh: Fh, offset: u64, size: u32, done: ReadDone) {
-        let fs = open!(self, done);
-        let file = match self.file(fh) {
-            Ok(file) => file,
-            Err(e) => return done(Err(e)),
-        };
-        READ_BUFFER.with_borrow_mut(|buf| {
-            let size = (size as usize).min(MAX_READ);
-            if buf.len() < size {
-                buf.resize(size, 0);
-            }
-            let read = fs.read(&file, offset, &mut buf[..size]);
-            done(read.map(|n| &buf[..n.min(size)]));
+    fn read(&self, fh: Fh, offset: u64, done: ReadDone) {
+        let open = self.fs().and_then(|fs| Ok((fs, self.file(fh)?)));
+        done(&mut |buf| match &open {
+            Ok((fs, file)) => fs.read(file, offset, buf),
+            Err(e) => Err(e.clone()),
         });
     }
 
@@ -456,7 +486,7 @@ impl FileSystem for VolumeFs {
             },
             false => ctx,
         };
-        let written = fs.write(ctx, &file, args.offset, args.data, args.kill_suidgid);
+        let written = self.write_all(&fs, ctx, &file, args.offset, args.data, args.kill_suidgid);
         if had_bits {
             self.attributes_changed(ino);
         }
@@ -498,7 +528,8 @@ impl FileSystem for VolumeFs {
                 }
                 self.attributes_changed(file.ino());
             }
-            fs.fallocate(ctx, &file, mode, offset, len)
+            self.room
+                .find(&fs, || fs.fallocate(ctx, &file, mode, offset, len))
         });
         done(changed);
     }
@@ -522,7 +553,7 @@ impl FileSystem for VolumeFs {
 
     fn statfs(&self, done: Done<StatFs>) {
         let fs = open!(self, done);
-        done(Ok(fs.statfs()));
+        done(Ok(self.room.look(&fs)));
     }
 
     fn sync_fs(&self, done: Done) {
@@ -551,7 +582,9 @@ impl FileSystem for VolumeFs {
         done: Done,
     ) {
         let fs = open!(self, done);
-        let mut set = fs.setxattr(ctx, ino, name, value, how);
+        let mut set = self
+            .room
+            .find(&fs, || fs.setxattr(ctx, ino, name, value, how));
         if set.is_ok() && name == b"system.posix_acl_access" {
             if kill_sgid {
                 set = take_sgid(&fs, ctx, ino);

@@ -51,6 +51,8 @@ struct Entry {
 /// All inodes in memory.
 pub(crate) struct InodeCache {
     shards: Box<[Mutex<Shard>]>,
+    /// Counts what happens to inodes without names.
+    nameless_changes: AtomicU64,
 }
 
 impl Default for InodeCache {
@@ -58,7 +60,10 @@ impl Default for InodeCache {
         let shards = (0..SHARDS)
             .map(|_| Mutex::new(Rank::InodeCache, Shard::default()))
             .collect();
-        InodeCache { shards }
+        InodeCache {
+            shards,
+            nameless_changes: AtomicU64::new(0),
+        }
     }
 }
 
@@ -74,6 +79,17 @@ impl InodeCache {
             all.extend(shard.lock().inodes.values().map(|e| e.inode.clone()));
         }
         all
+    }
+
+    pub(super) fn nameless_changed(&self) {
+        self.nameless_changes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether an inode that `of` takes has no name any more, and is not gone yet.
+    fn any_nameless(&self, of: impl Fn(&Inode) -> bool) -> bool {
+        let nameless = |e: &Entry| e.inode.unlinked.load(Ordering::Acquire) && of(&e.inode);
+        let in_shard = |s: &Mutex<Shard>| s.lock().inodes.values().any(nameless);
+        self.shards.iter().any(in_shard)
     }
 
     /// The inode if it is in memory and not being deleted.
@@ -253,6 +269,7 @@ impl Fs {
         if cached.is_some_and(|entry| Arc::ptr_eq(&entry.inode, inode)) {
             shard.inodes.remove(&inode.ino);
         }
+        self.inodes.nameless_changed();
     }
 
     /// Counts one reference that the kernel will give back with [`forget`](Self::forget). Every
@@ -274,6 +291,23 @@ impl Fs {
             all.extend(shard.lock().lookups.iter().map(|(ino, n)| (*ino, *n)));
         }
         all
+    }
+
+    /// Whether there are files without a name: held open, known to the kernel or just being deleted. What they have of the
+    /// volume becomes free when the last of that is over.
+    pub fn has_nameless(&self) -> bool {
+        self.inodes.any_nameless(|_| true)
+    }
+
+    /// Counts files that lose their last name, are closed without one or deleted.
+    pub fn nameless_changes(&self) -> u64 {
+        self.inodes.nameless_changes.load(Ordering::Relaxed)
+    }
+
+    /// [`has_nameless`](Self::has_nameless) of files that nobody holds open.
+    pub fn has_closed_nameless(&self) -> bool {
+        let closed = |i: &Inode| i.opens.load(Ordering::Acquire) == 0;
+        self.inodes.any_nameless(closed)
     }
 
     /// Counts references that the kernel got while the volume was open before
@@ -350,6 +384,9 @@ impl Fs {
             let last = inode.opens.fetch_sub(1, Ordering::AcqRel) == 1;
             (last, if last { shard.claim(inode.ino) } else { None })
         };
+        if last && inode.unlinked.load(Ordering::Acquire) {
+            self.inodes.nameless_changed();
+        }
         if last {
             self.release_window(inode);
         }

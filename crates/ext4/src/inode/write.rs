@@ -102,7 +102,11 @@ impl Fs {
         drop(list);
         self.count_usage(h, inode, body)?;
         self.no_longer_lazy(inode);
-        inode.unlinked.store(body.links() == 0, Ordering::Release);
+        let nameless = body.links() == 0;
+        if nameless && !inode.unlinked.load(Ordering::Relaxed) {
+            self.inodes.nameless_changed();
+        }
+        inode.unlinked.store(nameless, Ordering::Release);
         inode.sync.lock().meta.merge(&h.point());
         Ok(())
     }

@@ -100,6 +100,15 @@ pub(super) fn serve_bytes<F: FileSystem>(fs: &F, channel: &Channel, bytes: &[u8]
     }
 }
 
+/// Reads of so many bytes are long.
+const LONG_READ: u32 = 256 << 10;
+
+/// Whether a request is a long read, by its head and that of the operation.
+pub(super) fn is_long_read(header: &InHeader, operation: &[u8]) -> bool {
+    header.opcode == op::READ
+        && abi::ReadIn::read_from_prefix(operation).is_ok_and(|(arg, _)| arg.size >= LONG_READ)
+}
+
 /// Serves a request that is to be answered.
 pub(super) fn serve<F: FileSystem>(
     fs: &F,
@@ -312,7 +321,7 @@ fn files<F: FileSystem>(
     match opcode {
         op::READ => {
             let arg: abi::ReadIn = need!(body.take(), reply);
-            fs.read(Fh(arg.fh), arg.offset, arg.size, reply.done_read());
+            fs.read(Fh(arg.fh), arg.offset, reply.done_read(arg.size));
         }
         op::WRITE => {
             let arg: abi::WriteIn = need!(body.take(), reply);

@@ -1,7 +1,13 @@
 //! Where an answer goes: the descriptor or the ring its request came from.
 
+use stetfs::FsError;
+
 use super::channel::Channel;
 use super::ring::Slot;
+use crate::buffer;
+
+/// Puts what was read into memory, and says how many bytes.
+pub(super) type Read<'a> = &'a mut dyn FnMut(&mut [u8]) -> Result<usize, FsError>;
 
 /// The way back of one request.
 pub(super) enum Port {
@@ -17,6 +23,23 @@ impl Port {
         match self {
             Port::Device(channel) => channel.send(unique, error, parts),
             Port::Ring(slot) => slot.send(unique, error, parts),
+        }
+    }
+
+    /// Sends up to `size` bytes that `read` gives; unless it fails, and then nothing was sent.
+    pub(super) fn send_read(
+        &mut self,
+        unique: u64,
+        size: usize,
+        read: Read<'_>,
+    ) -> Result<(), FsError> {
+        match self {
+            Port::Device(channel) => buffer::with(size, |buf| {
+                let len = read(buf)?;
+                channel.send(unique, 0, [buf.get(..len).unwrap_or_default(), &[]]);
+                Ok(())
+            }),
+            Port::Ring(slot) => slot.send_read(unique, size, read),
         }
     }
 }

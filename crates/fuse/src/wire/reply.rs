@@ -8,7 +8,7 @@ use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 use super::abi::{self, AttrOut, Dirent, EntryOut, GetxattrOut, OpenOut, StatxOut, SxTime, fopen};
 use super::port::Port;
-use super::{TTL_SECS, node_of};
+use super::{MAX_READ, TTL_SECS, node_of};
 use crate::ops::{Listing, Opened, ReadDone, is_dot};
 
 /// Failures that were told of in this second. A dead device fails every request.
@@ -102,10 +102,15 @@ impl Reply {
         self.done(|reply, data: Vec<u8>| reply.bytes(&data))
     }
 
-    pub(super) fn done_read(self) -> ReadDone {
-        Box::new(move |result| match result {
-            Ok(data) => self.bytes(data),
-            Err(e) => self.failed(&e),
+    /// For a read of up to `size` bytes.
+    pub(super) fn done_read(mut self, size: u32) -> ReadDone {
+        Box::new(move |read| {
+            let size = (size as usize).min(MAX_READ);
+            let sent = self.port.send_read(self.unique, size, read);
+            self.answered = sent.is_ok();
+            if let Err(e) = sent {
+                self.failed(&e);
+            }
         })
     }
 

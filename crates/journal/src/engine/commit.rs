@@ -200,13 +200,11 @@ impl Inner {
                 self.barrier(),
             )?;
         }
-        let begun = Instant::now();
-        medium.commit(at, &encoded, self.barrier(), &mut |log| {
-            self.write_data(&data, log)
+        self.timed(|barrier| {
+            medium.commit(at, &encoded, barrier, &mut |log| {
+                self.write_data(&data, log)
+            })
         })?;
-        if self.barrier() {
-            self.sync_time.add(begun.elapsed());
-        }
         bump(&self.counters.blocks_logged, encoded.blocks());
         let block_size = self.cache.block_size() as u64;
         bump(&self.counters.bytes_logged, encoded.blocks() * block_size);

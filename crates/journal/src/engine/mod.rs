@@ -546,9 +546,18 @@ impl Inner {
     }
 
     pub(crate) fn flush(&self) -> Result<()> {
-        if self.barrier() {
-            let begun = Instant::now();
-            self.device.flush()?;
+        self.timed(|barrier| match barrier {
+            true => Ok(self.device.flush()?),
+            false => Ok(()),
+        })
+    }
+
+    /// Makes something durable, with barriers if they are wanted: then the time it takes counts.
+    pub(crate) fn timed(&self, sync: impl FnOnce(bool) -> Result<()>) -> Result<()> {
+        let begun = Instant::now();
+        let barrier = self.barrier();
+        sync(barrier)?;
+        if barrier {
             self.sync_time.add(begun.elapsed());
         }
         Ok(())

@@ -290,15 +290,32 @@ pub fn inline_entries<'a>(part: &'a [u8], layout: &DirLayout) -> Entries<'a> {
     }
 }
 
-/// The entry in use that has this name. Entries behind it are not looked at.
+/// The entry in use that has this name. Entries behind it are not looked at, and of those before it only what leads to the
+/// next: this is most of what directories are read for.
 pub fn find<'a>(block: &'a [u8], layout: &DirLayout, name: &[u8]) -> Result<Option<Entry<'a>>> {
-    for entry in entries(block, layout)? {
-        let entry = entry?;
-        if entry.inode != 0 && entry.name == name {
-            return Ok(Some(entry));
+    let Entries { space, .. } = entries(block, layout)?;
+    let mut rest = block.get(..space).unwrap_or_default();
+    while let Some((head, names)) = rest.split_first_chunk::<HEADER>() {
+        let &[i0, i1, i2, i3, l0, l1, name_len, _] = head;
+        let rec_len = decode_rec_len(u16::from_le_bytes([l0, l1]), block.len());
+        let offset = space - rest.len();
+        let wanted = usize::from(name_len) == name.len()
+            && names.get(..name.len()) == Some(name)
+            && u32::from_le_bytes([i0, i1, i2, i3]) != 0;
+        let next = rest.get(rec_len..).filter(|_| rec_len >= min_rec_len(1));
+        match next {
+            Some(next) if !wanted => rest = next,
+            _ => {
+                let entry = entry_at(block, layout, space, offset)?;
+                return Ok(wanted.then_some(entry));
+            }
         }
     }
-    Ok(None)
+    if rest.is_empty() {
+        Ok(None)
+    } else {
+        entry_at(block, layout, space, space - rest.len()).map(|_| None)
+    }
 }
 
 /// Checks the whole block: every entry, and that the chain ends where it has to.

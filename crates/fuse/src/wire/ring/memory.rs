@@ -107,6 +107,17 @@ impl Memory {
         self.room
     }
 
+    /// The first `len` bytes of the answer's payload, or as many as there are.
+    ///
+    /// # Safety
+    /// As for [`fill`](Self::fill).
+    #[allow(clippy::mut_from_ref)]
+    pub(super) unsafe fn answer(&self, len: usize) -> &mut [u8] {
+        let len = len.min(self.room);
+        // SAFETY: inside the mapping by the line above, which lives as long as `self`; the caller vouches for the rest.
+        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr().add(PAYLOAD_AT), len) }
+    }
+
     /// Writes `parts` as the payload of the answer.
     ///
     /// # Safety

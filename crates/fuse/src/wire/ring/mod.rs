@@ -8,6 +8,7 @@
 
 mod command;
 mod memory;
+mod place;
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -18,13 +19,15 @@ use std::sync::Arc;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
+use stetfs::FsError;
 
 use self::command::Command;
 use self::memory::Memory;
+use self::place::Place;
 use super::abi::OutHeader;
 use super::channel::Channel;
 use super::dispatch::{self, Body, Next};
-use super::port::Port;
+use super::port::{Port, Read};
 use super::reply::Reply;
 use crate::ops::FileSystem;
 use crate::patience::{self, Askers, Servers};
@@ -89,6 +92,27 @@ impl Slot {
             unsafe { self.memory.fill(&parts) };
             AnswerBody::InPlace(len)
         };
+        self.put(unique, error, len, body);
+    }
+
+    /// Sends what `read` puts into the entry's memory, up to `size` bytes; unless it fails, and then nothing was sent.
+    pub(super) fn send_read(
+        &mut self,
+        unique: u64,
+        size: usize,
+        read: Read<'_>,
+    ) -> Result<(), FsError> {
+        if self.payload_in_use {
+            // A read brings no payload to speak of.
+            return Err(FsError::Errno(libc::EIO));
+        }
+        // SAFETY: as in `send`; and the slice is gone when the answer is put.
+        let len = read(unsafe { self.memory.answer(size) })?.min(size);
+        self.put(unique, 0, len, AnswerBody::InPlace(len));
+        Ok(())
+    }
+
+    fn put(&mut self, unique: u64, error: i32, len: usize, body: AnswerBody) {
         let answer = Answer {
             entry: self.entry,
             head: OutHeader {
@@ -135,6 +159,7 @@ struct Queue<'a, F> {
     fuse: Channel,
     qid: u16,
     servers: &'a Servers,
+    place: Place,
     /// Another thread waited for requests of the queue when the last came.
     more: bool,
     askers: Askers,
@@ -160,10 +185,6 @@ pub(super) fn serve<F: FileSystem>(
     servers: &Servers,
     payload: usize,
 ) -> io::Result<()> {
-    // Where the processor is offline, or not ours, it runs elsewhere.
-    let mut cpus = rustix::thread::CpuSet::new();
-    cpus.set(usize::from(qid));
-    let _ = rustix::thread::sched_setaffinity(None, &cpus);
     let mailbox = Arc::new(Mailbox {
         answered: Mutex::new(Vec::new()),
         wake: eventfd(0, EventfdFlags::CLOEXEC)?,
@@ -174,6 +195,7 @@ pub(super) fn serve<F: FileSystem>(
         fuse,
         qid,
         servers,
+        place: Place::pinned(qid),
         more: false,
         askers: Askers::default(),
         ring: make_ring()?,
@@ -296,8 +318,9 @@ impl<F: FileSystem> Queue<'_, F> {
             entry: number,
             payload_in_use,
         };
+        self.place.serve(dispatch::is_long_read(&head, &operation));
         let crowded = self.askers.ask(head.pid);
-        patience::set(self.more && !crowded);
+        patience::set(self.more && !crowded, self.more);
         let reply = Reply::new(Port::Ring(slot), head.unique);
         if let Next::Destroy(reply) =
             dispatch::serve(self.fs, &head, Body::split(&operation, payload), reply)
