@@ -32,8 +32,8 @@ const MAX_WRITE: u32 = 1 << 20;
 /// The longest read a request can ask for, bytes.
 const MAX_READ: usize = MAX_WRITE as usize;
 
-/// How long what the kernel forgets is let gather where the device brings nothing else: waking a thread for each inode took
-/// a tenth of the time of deleting many.
+/// How long what the kernel forgets is let gather where the device brings nothing else: waking a thread for each inode takes
+/// the processor from those that delete many.
 const GATHER: Duration = Duration::from_millis(1);
 /// So many times that apart is close.
 const CLOSE: u32 = 3;
