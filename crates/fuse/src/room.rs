@@ -18,17 +18,27 @@ const LAST_FOR_A_LOOK: Duration = Duration::from_millis(4);
 
 /// Waits for room; not twice for the same files, which somebody may hold for ever.
 pub(crate) struct Room {
-    /// [`Fs::nameless_changes`] when waiting was of no use.
-    in_vain: AtomicU64,
-    /// The same of looks.
-    seen: AtomicU64,
+    for_operations: Vain,
+    for_looks: Vain,
+}
+
+/// [`Fs::nameless_changes`] when waiting was, or would have been, of no use.
+struct Vain(AtomicU64);
+
+/// Waits for files without a name to go.
+struct Wait<'a> {
+    vain: &'a Vain,
+    /// The next pause, and the last.
+    pause: Duration,
+    last: Duration,
 }
 
 impl Room {
     pub(crate) fn new() -> Room {
+        let never = || Vain(AtomicU64::new(u64::MAX));
         Room {
-            in_vain: AtomicU64::new(u64::MAX),
-            seen: AtomicU64::new(u64::MAX),
+            for_operations: never(),
+            for_looks: never(),
         }
     }
 
@@ -43,23 +53,14 @@ impl Room {
         fs: &Fs,
         mut operation: impl FnMut() -> Result<T, FsError>,
     ) -> Result<T, FsError> {
-        let mut pause = FIRST;
+        let mut wait = self.for_operations.wait(LAST);
         let mut last = false;
         loop {
             let changes = fs.nameless_changes();
             match operation() {
+                // Once more also if there are none: the last one may have gone since the look for room.
                 Err(FsError::Errno(libc::ENOSPC | libc::EDQUOT)) if !last => {
-                    let in_vain = self.in_vain.load(Ordering::Relaxed) == changes;
-                    if pause > LAST {
-                        self.in_vain.store(changes, Ordering::Relaxed);
-                    }
-                    // Once more also if there are none: the last one may have gone since the look for room.
-                    last =
-                        in_vain || pause > LAST || !patience::others_serve() || !fs.has_nameless();
-                    if !last {
-                        thread::sleep(pause);
-                        pause *= 2;
-                    }
+                    last = !wait.again(changes, || fs.has_nameless());
                 }
                 result => return result,
             }
@@ -68,18 +69,35 @@ impl Room {
 
     /// What statfs(2) shows, without what has been deleted if that is a matter of a few milliseconds.
     pub(crate) fn look(&self, fs: &Fs) -> StatFs {
-        let mut pause = FIRST;
-        while fs.has_closed_nameless() {
-            let changes = fs.nameless_changes();
-            if pause > LAST_FOR_A_LOOK {
-                self.seen.store(changes, Ordering::Relaxed);
-            }
-            if self.seen.load(Ordering::Relaxed) == changes || !patience::others_serve() {
-                break;
-            }
-            thread::sleep(pause);
-            pause *= 2;
-        }
+        let mut wait = self.for_looks.wait(LAST_FOR_A_LOOK);
+        while wait.again(fs.nameless_changes(), || fs.has_closed_nameless()) {}
         fs.statfs()
+    }
+}
+
+impl Vain {
+    fn wait(&self, last: Duration) -> Wait<'_> {
+        Wait {
+            vain: self,
+            pause: FIRST,
+            last,
+        }
+    }
+}
+
+impl Wait<'_> {
+    /// Pauses while that may be of use. `changes` is from before the look at `any`, which takes long.
+    fn again(&mut self, changes: u64, any: impl FnOnce() -> bool) -> bool {
+        let Vain(vain) = self.vain;
+        if vain.load(Ordering::Relaxed) == changes || !patience::others_serve() {
+            return false;
+        }
+        if self.pause > self.last || !any() {
+            vain.store(changes, Ordering::Relaxed);
+            return false;
+        }
+        thread::sleep(self.pause);
+        self.pause *= 2;
+        true
     }
 }

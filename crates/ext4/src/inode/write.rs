@@ -103,10 +103,10 @@ impl Fs {
         self.count_usage(h, inode, body)?;
         self.no_longer_lazy(inode);
         let nameless = body.links() == 0;
-        if nameless && !inode.unlinked.load(Ordering::Relaxed) {
+        if inode.unlinked.load(Ordering::Relaxed) != nameless {
+            inode.unlinked.store(nameless, Ordering::Release);
             self.inodes.nameless_changed();
         }
-        inode.unlinked.store(nameless, Ordering::Release);
         inode.sync.lock().meta.merge(&h.point());
         Ok(())
     }

@@ -179,7 +179,7 @@ impl<F: FileSystem> Session<F> {
         let mut jobs: Vec<(String, Job<'_>)> = Vec::new();
         for (i, channel) in channels.into_iter().enumerate() {
             let servers = &servers;
-            let gather = if self.by_ring { GATHER } else { Duration::ZERO };
+            let gather = self.by_ring.then(Gather::default);
             let job = move || serve(fs, &channel, servers, gather);
             jobs.push((format!("fuse-{i}"), Box::new(job)));
         }
@@ -213,21 +213,33 @@ impl<F: FileSystem> Session<F> {
     }
 }
 
-/// Serves the requests of one descriptor. While they follow each other closely, pauses of `gather` let several come together:
-/// the kernel then gives many forgotten inodes at once.
+/// Lets requests gather that follow each other closely: the kernel then gives many forgotten inodes at once.
+#[derive(Default)]
+struct Gather {
+    /// When one was served.
+    last: Option<Instant>,
+}
+
+impl Gather {
+    /// Another was served.
+    fn pause(&mut self) {
+        let before = self.last.replace(Instant::now());
+        if before.is_some_and(|at| at.elapsed() < CLOSE * GATHER) {
+            std::thread::sleep(GATHER);
+        }
+    }
+}
+
+/// Serves the requests of one descriptor.
 fn serve<F: FileSystem>(
     fs: &F,
     channel: &Channel,
     servers: &Servers,
-    gather: Duration,
+    mut gather: Option<Gather>,
 ) -> io::Result<()> {
     let mut buf = vec![0; MAX_WRITE as usize + abi::MIN_READ_BUFFER];
-    let mut last = Instant::now();
     loop {
         let (received, more) = servers.idle(|| channel.receive(&mut buf));
-        let came = Instant::now();
-        let close = came.duration_since(last) < CLOSE * gather;
-        last = came;
         let n = match received? {
             Received::Request(n) => n,
             Received::End => return Ok(()),
@@ -240,8 +252,8 @@ fn serve<F: FileSystem>(
                 reply.empty();
             }
         }
-        if close {
-            std::thread::sleep(gather);
+        if let Some(gather) = &mut gather {
+            gather.pause();
         }
     }
 }
