@@ -5,15 +5,16 @@
 use std::sync::Arc;
 
 use stetfs_block::BlockDevice;
+use stetfs_cache::PageRef;
 use stetfs_ondisk::jbd2::IncompatFlags;
 
 use crate::engine::{Canary, Journal, JournalConfig, max_tx};
 use crate::error::Result;
 use crate::head::Cache;
 use crate::ids::BlockNr;
-use crate::jbd2::{self, Jbd2Log, LogArea};
-use crate::policy::{Medium, Scheme};
-use crate::recovery::{Recovery, RecoveryOptions, recover};
+use crate::jbd2::{Jbd2Log, LogArea};
+use crate::policy::Scheme;
+use crate::recovery::{Recovery, RecoveryOptions, replay, scan};
 use crate::stet::{self, StetLog, StetOptions};
 
 pub use crate::jbd2::{Features as LogFeatures, LogSummary, Record, RecordKind};
@@ -90,30 +91,43 @@ impl Log {
     }
 
     /// Replays the log into the volume of `blocks` blocks, and empties it: it is a plain, empty jbd2
-    /// log then, unless there are file-level records to be applied, which stay in it ([`Log::resume`]). `progress` gets (done, of) in log blocks and images.
+    /// log then, unless there are file-level records to be applied, which stay in it ([`Log::resume`]), or fast commits,
+    /// which do so too ([`Log::commit_images`]). `progress` gets (done, of) in log blocks and images.
     ///
     /// # Errors
-    /// Those of [`recover`]; `Unsupported` for fast commits, which stay as they are.
+    /// Those of [`recover`](crate::recover); `Unsupported` for fast commits of later writers.
     pub fn recover(
         &self,
         blocks: u64,
         how: RecoveryOptions,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Recovery> {
-        if self.stet.is_none() {
-            self.jbd2.check_fast_commits()?;
-        }
         let scheme = self.scheme();
         let device = self.jbd2.device();
         let how = RecoveryOptions {
             canary: self.canary,
             ..how
         };
-        let found = recover(&scheme, &**device, blocks, how, progress)?;
-        if !how.dry_run && found.records.is_empty() {
+        let scans = scan(&scheme, progress)?;
+        let fast = match (&self.stet, &scans[..]) {
+            (None, [ring]) => Some(self.jbd2.fast_commits(ring.next_seq)?),
+            _ => None,
+        };
+        let found = replay(&scheme, scans, fast, &**device, blocks, how, progress)?;
+        if !how.dry_run && found.records.is_empty() && found.fast_commits.is_empty() {
             scheme.media.iter().try_for_each(|m| m.retire())?;
         }
         Ok(found)
+    }
+
+    /// Puts the transaction that fast commits are part of into the log that [`recover`](Self::recover) left them in, as
+    /// `images` of blocks by number; they count no longer, and [`recover`](Self::recover) has to be called again. The log
+    /// must have been opened again since.
+    ///
+    /// # Errors
+    /// The device's; `Unsupported`, and nothing changed, if it is larger than the log.
+    pub fn commit_images(&self, images: Vec<(BlockNr, PageRef)>) -> Result<()> {
+        self.jbd2.commit_images(images)
     }
 
     /// Starts a journal in the log that [`recover`](Self::recover) left records in, which stay alive until
@@ -185,14 +199,6 @@ impl Log {
         if self.stet.is_some() {
             return stet::walk(&self.scheme(), visit);
         }
-        let ring = self.jbd2.ring();
-        jbd2::walk(
-            &self.jbd2.codec(),
-            &ring,
-            ring.tail(),
-            true,
-            &mut |_, _| {},
-            visit,
-        )
+        self.jbd2.walk(visit)
     }
 }

@@ -7,12 +7,13 @@ use std::collections::{BTreeMap, HashMap};
 
 use stetfs_block::BlockDevice;
 use stetfs_cache::PageRef;
+use stetfs_ondisk::jbd2::fast_commit::{End, FastCommit};
 
 use crate::edges::valid_fronts;
 use crate::engine::Canary;
 use crate::error::{JournalError, Result};
 use crate::ids::{BlockNr, CommitPoint, Lane, Stamp, TxId};
-use crate::policy::{EndReason, HomeImage, ImageRef, LogTail, Scan, Scheme};
+use crate::policy::{EndReason, HomeImage, ImageRef, LogTail, Medium, Scan, Scheme};
 use crate::stet::{self, LoggedRecord};
 
 /// Images read and written at once: 64 MiB of 4 KiB blocks. Home order is not log order, so a chunk of the log is read
@@ -47,6 +48,8 @@ pub struct RecoveryReport {
     pub records: u64,
     /// File-level records that a valid transaction holds.
     pub records_superseded: u64,
+    /// Fast commits of Linux that follow the transactions: the file system applies them.
+    pub fast_commits: u64,
     /// First and last sequence of the valid transactions, per lane.
     pub range: Vec<(Lane, u64, u64)>,
     /// Why each lane ended.
@@ -74,6 +77,8 @@ pub struct Recovery {
     pub report: RecoveryReport,
     /// File-level records to be applied, by stamp. The log still holds them.
     pub records: Vec<LoggedRecord>,
+    /// Fast commits to be applied, in order. The log still holds them.
+    pub fast_commits: Vec<FastCommit>,
     /// The file-record horizon.
     pub horizon: Stamp,
     /// No stamp in the log is higher.
@@ -92,12 +97,31 @@ pub fn recover(
     how: RecoveryOptions,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Recovery> {
+    let scans = scan(scheme, progress)?;
+    replay(scheme, scans, None, device, blocks, how, progress)
+}
+
+/// What each lane holds.
+pub(crate) fn scan(scheme: &Scheme, progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<Scan>> {
+    let media = scheme.media.iter();
+    media
+        .map(|medium| scheme.codec.scan(&**medium, medium.tail(), progress))
+        .collect()
+}
+
+/// Replays what was scanned. While `fast` commits wait to be applied the log is not emptied, only shortened: they stay
+/// as they are.
+pub(crate) fn replay(
+    scheme: &Scheme,
+    scans: Vec<Scan>,
+    fast: Option<(Vec<FastCommit>, End)>,
+    device: &dyn BlockDevice,
+    blocks: u64,
+    how: RecoveryOptions,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Recovery> {
     let canary = how.canary;
     let mut report = RecoveryReport::default();
-    let mut scans: Vec<Scan> = Vec::new();
-    for medium in &scheme.media {
-        scans.push(scheme.codec.scan(&**medium, medium.tail(), progress)?);
-    }
     for scan in &scans {
         if let EndReason::Lost(why) = &scan.end {
             report.damaged(how, why.clone())?;
@@ -113,6 +137,13 @@ pub fn recover(
     }
     report.blocks = chosen.len() as u64;
     let mut recovery = Recovery::default();
+    if let Some((commits, end)) = fast {
+        if let End::Lost(why) = end {
+            report.damaged(how, why)?;
+        }
+        report.fast_commits = commits.len() as u64;
+        recovery.fast_commits = commits;
+    }
     let txs = scans.iter().zip(0..).flat_map(|(scan, lane)| {
         let front = fronts.get(&Lane(lane)).copied().unwrap_or(0);
         scan.txs.iter().filter(move |tx| tx.id.seq <= front)
@@ -179,11 +210,25 @@ pub fn recover(
                 .max(fronts.get(&Lane(i as u16)).copied().unwrap_or(0))
                 + left;
             medium.set_horizon(recovery.horizon);
-            medium.set_tail(LogTail { seq, at: None }, !canary.no_barrier)?;
+            let tail = match recovery.fast_commits.is_empty() {
+                true => LogTail { seq, at: None },
+                false => behind(&**medium, scan),
+            };
+            medium.set_tail(tail, !canary.no_barrier)?;
         }
     }
     recovery.report = report;
     Ok(recovery)
+}
+
+/// Where the transaction stands, or would stand, that comes after those of a scan.
+fn behind(medium: &dyn Medium, scan: &Scan) -> LogTail {
+    let last = scan.txs.last();
+    let at = last.map(|tx| medium.advance(tx.at, tx.blocks));
+    LogTail {
+        seq: scan.next_seq,
+        at: at.or(medium.tail().at),
+    }
 }
 
 /// The newest valid image of a block.

@@ -107,7 +107,7 @@ impl Tx {
                 images.push(Image {
                     nr: block.nr(),
                     page,
-                    block,
+                    block: Some(block),
                 });
             }
         }
@@ -135,8 +135,8 @@ pub struct Image {
     pub nr: BlockNr,
     /// Content (T3).
     pub page: PageRef,
-    /// Keeps the block in the cache until the image is home (cache invariant C2).
-    pub(crate) block: Arc<Block>,
+    /// Keeps the block in the cache until the image is home (cache invariant C2); none if it is in no cache.
+    pub(crate) block: Option<Arc<Block>>,
 }
 
 /// What a transaction commits.

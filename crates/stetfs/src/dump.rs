@@ -8,6 +8,8 @@ use stetfs_block::{BlockDevice, FileDevice, OpenOptions};
 use stetfs_ext4::{FsError, Result, inspect};
 use stetfs_journal::{Record, RecordKind};
 
+use crate::fast_commit::FastChange;
+
 /// One record of a journal.
 #[derive(Clone, Debug, Serialize)]
 pub struct JournalRecord {
@@ -40,6 +42,12 @@ pub enum JournalRecordKind {
         time: f64,
         /// Whether its checksum is right.
         valid: bool,
+    },
+    /// A fast commit of Linux.
+    #[serde(rename = "fast commit")]
+    FastCommit {
+        /// What it says, in order.
+        changes: Vec<FastChange>,
     },
     /// A whole transaction of the StetFS log.
     Frame {
@@ -126,6 +134,9 @@ impl From<Record> for JournalRecord {
             } => JournalRecordKind::Commit {
                 time: sec as f64 + f64::from(nsec) / 1e9,
                 valid,
+            },
+            RecordKind::FastCommit(changes) => JournalRecordKind::FastCommit {
+                changes: changes.into_iter().map(FastChange::from).collect(),
             },
             RecordKind::Frame {
                 lane,

@@ -88,6 +88,8 @@ pub struct RecoveryInfo {
     pub blocks: u64,
     /// File-level records to apply.
     pub records: u64,
+    /// Fast commits of Linux to carry out.
+    pub fast_commits: u64,
     /// Orphaned inodes to delete or truncate, as far as the unreplayed volume shows.
     pub orphans: u64,
     /// Why it will fail; absent if it will not.
@@ -207,6 +209,7 @@ pub(crate) fn recovery(found: &Inspection) -> RecoveryInfo {
                 info.transactions = found.report.transactions;
                 info.blocks = found.report.blocks;
                 info.records = found.report.records;
+                info.fast_commits = found.report.fast_commits;
             }
             Err(e) => info.problem = Some(e.to_string()),
         }

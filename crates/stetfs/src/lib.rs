@@ -11,6 +11,7 @@
 
 mod dump;
 mod external;
+mod fast_commit;
 mod info;
 mod memory;
 mod preset;
@@ -21,6 +22,7 @@ mod stats;
 mod volume;
 
 pub use dump::{JournalImage, JournalRecord, JournalRecordKind, dump_journal};
+pub use fast_commit::{FastChange, FastName};
 pub use info::{JournalInfo, RecoveryInfo, VolumeInfo, info};
 pub use memory::default_cache_bytes;
 pub use preset::{Preset, UnknownPreset, file_lanes};

@@ -45,6 +45,7 @@ pub fn recover(
             recovery.transactions = report.transactions;
             recovery.blocks = report.blocks;
             recovery.records = report.records;
+            recovery.fast_commits = report.fast_commits;
             recovery.damage.clone_from(&report.damage);
         }
         // The journal may have held some.

@@ -4,7 +4,7 @@ use std::io::{BufWriter, Write};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use stetfs::{JournalRecord, JournalRecordKind};
+use stetfs::{FastChange, FastName, JournalRecord, JournalRecordKind};
 
 use crate::args::{RecoverArgs, VolumeArg};
 use crate::failure::{Code, Failure, Result};
@@ -39,11 +39,12 @@ pub(crate) fn recover(args: &RecoverArgs, json: bool) -> Result {
     let r = done.recovery;
     if r.needed {
         println!(
-            "{}: replayed {} transactions ({} blocks) and {} records of files, finished {} orphaned inodes; {}",
+            "{}: replayed {} transactions ({} blocks), {} records of files and {} fast commits, finished {} orphaned inodes; {}",
             done.volume,
             r.transactions,
             r.blocks,
             r.records,
+            r.fast_commits,
             r.orphans,
             if r.damage.is_empty() {
                 "the volume is clean"
@@ -96,6 +97,10 @@ fn line(record: &JournalRecord) -> String {
         JournalRecordKind::Revoke { blocks } => {
             let all: Vec<String> = blocks.iter().map(u64::to_string).collect();
             format!("revoke      {} blocks: {}", blocks.len(), all.join(", "))
+        }
+        JournalRecordKind::FastCommit { changes } => {
+            let all: Vec<String> = changes.iter().map(change).collect();
+            format!("fast commit {}", all.join("; "))
         }
         JournalRecordKind::Frame {
             lane,
@@ -152,4 +157,31 @@ fn line(record: &JournalRecord) -> String {
         "{:>8}  transaction {:>6}  {what}",
         record.log_block, record.transaction
     )
+}
+
+fn change(change: &FastChange) -> String {
+    let entry = |what: &str, e: &FastName| {
+        format!("{what} {} in {} for inode {}", e.name, e.directory, e.inode)
+    };
+    match change {
+        FastChange::Add {
+            inode,
+            first,
+            count,
+            block,
+            unwritten,
+        } => {
+            let kind = if *unwritten { " unwritten" } else { "" };
+            format!("inode {inode} has {count}{kind} blocks from {first} on at {block}")
+        }
+        FastChange::Remove {
+            inode,
+            first,
+            count,
+        } => format!("inode {inode} has no blocks from {first} on, for {count}"),
+        FastChange::Create(e) => entry("new", e),
+        FastChange::Link(e) => entry("name", e),
+        FastChange::Unlink(e) => entry("no name", e),
+        FastChange::Inode { inode } => format!("inode {inode}"),
+    }
 }

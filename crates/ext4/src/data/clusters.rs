@@ -170,6 +170,49 @@ impl Fs {
         }))
     }
 
+    /// Takes the beginning of a claimed run, as much as lies in one piece, for file blocks from `lblk` on, none of which
+    /// is mapped.
+    ///
+    /// # Errors
+    /// `Corrupt` when it is not free, or lies at no place that C1 allows.
+    pub(super) fn take_for(
+        &self,
+        h: &Handle<'_>,
+        inode: &Inode,
+        body: &InodeBody,
+        lblk: u32,
+        run: BlockRun,
+    ) -> Result<Space> {
+        let ratio = self.ratio();
+        if ratio == 1 {
+            self.take_claimed(h, inode, run)?;
+            return Ok(Space {
+                run,
+                new: Some(run),
+            });
+        }
+        let run = BlockRun {
+            len: run.len.min(ratio - lblk % ratio),
+            ..run
+        };
+        let cluster = BlockRun {
+            start: self.aligned(inode, u64::from(lblk), run.start)?,
+            len: ratio,
+        };
+        let new = match self.place_of_cluster(inode, body, u64::from(lblk))? {
+            None => {
+                self.take_claimed(h, inode, cluster)?;
+                Some(cluster)
+            }
+            Some(place) if place == cluster.start => None,
+            Some(_) => {
+                let detail = format!("inode {} has its cluster elsewhere", inode.ino);
+                return Err(FsError::corrupt("extent", run.start, detail));
+            }
+        };
+        Ok(Space { run, new })
+    }
+
     /// Frees what an extent that was just unmapped had for itself (C2), and no longer counts it.
     /// `credits::FREE_BLOCKS` for every group that it touches.
     ///

@@ -1,4 +1,4 @@
-//! What applying a file-level record does to the map and the data of a file.
+//! What applying a file-level record or a fast commit does to the map and the data of a file.
 
 use std::ops::Range;
 
@@ -7,7 +7,6 @@ use stetfs_journal::{BlockNr, Handle};
 use stetfs_ondisk::ext4::extent::{LOGICAL_END, MAX_UNWRITTEN_LEN};
 use stetfs_ondisk::stet::record::Run;
 
-use super::clusters::Space;
 use super::map::Mapping;
 use super::pages::{Pages, Way};
 use crate::error::{FsError, Result};
@@ -62,13 +61,9 @@ impl Fs {
                     start: run.start,
                     len,
                 };
-                self.take_claimed(h, inode, new)?;
-                let space = Space {
-                    run: new,
-                    new: Some(new),
-                };
+                let space = self.take_for(h, inode, body, run.lblk, new)?;
                 self.map_new(h, inode, body, run.lblk, &space, run.unwritten)?;
-                return Ok(len);
+                return Ok(space.run.len);
             }
             Mapping::Mapped {
                 start,

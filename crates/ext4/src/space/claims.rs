@@ -1,12 +1,16 @@
-//! Blocks and inode numbers that file-level records name: nobody else gets them while the records are applied, nor what is
-//! freed meanwhile, for the records may have to be applied again from the start.
+//! Blocks and inode numbers that file-level records and fast commits name: nobody else gets them while these are applied,
+//! nor what is freed meanwhile, for they may have to be applied again from the start.
+//!
+//! What fast commits say of blocks counts whatever the bitmaps say: they tell of one file after the other, so that a
+//! block may come to a file before the one that had it is told to have it no more; and an earlier replay, by somebody
+//! else, may have ended anywhere.
 
 use std::sync::atomic::Ordering;
 
 use stetfs_journal::Handle;
 use stetfs_ondisk::ext4::bitmap;
 
-use super::group::Counts;
+use super::group::{Counts, GroupState};
 use super::scan::Overlay;
 use super::{AllocFor, BlockRun, credits};
 use crate::error::{FsError, Result};
@@ -20,16 +24,33 @@ impl Fs {
         self.groups.keep_freed.store(true, Ordering::Release);
     }
 
+    /// From now on a block that a file is said to have is that file's ([`take_claimed`](Self::take_claimed)), and what is
+    /// freed may be free already.
+    pub(crate) fn trust_files(&self) {
+        self.groups.trust_files.store(true, Ordering::Release);
+    }
+
+    /// The clusters of a run: group, first bit, bits.
+    fn clusters_of(&self, run: BlockRun) -> Result<Vec<(u32, u32, u32)>> {
+        let ratio = u64::from(self.ratio());
+        let mut at = self.cluster_of(run.start).start;
+        let mut clusters = Vec::new();
+        while at < run.end() {
+            let (group, bit) = self.group_of(at)?;
+            let end = self.geo.layout.group_blocks(group).end.min(run.end());
+            clusters.push((group, bit, (end - at).div_ceil(ratio) as u32));
+            at = end;
+        }
+        Ok(clusters)
+    }
+
     /// Keeps a run for the record that names it.
     ///
     /// # Errors
     /// `Corrupt` if it leaves the volume or touches what is not for files.
     pub(crate) fn claim_blocks(&self, run: BlockRun) -> Result<()> {
         self.check_run(run)?;
-        let mut at = run.start;
-        while at < run.end() {
-            let (group, bit) = self.group_of(at)?;
-            let len = (self.geo.layout.group_blocks(group).end.min(run.end()) - at) as u32;
+        for (group, bit, len) in self.clusters_of(run)? {
             let h = self.journal.begin(credits::ALLOC_BLOCKS + 1)?;
             let mut guard = self.groups.lock(group)?;
             let st = &mut *guard;
@@ -45,7 +66,6 @@ impl Fs {
                 }
             }
             self.groups.publish(group, before, st);
-            at += u64::from(len);
         }
         Ok(())
     }
@@ -56,15 +76,18 @@ impl Fs {
     /// `Corrupt` if some of it is in use already.
     pub(crate) fn take_claimed(&self, h: &Handle<'_>, inode: &Inode, run: BlockRun) -> Result<()> {
         let mut at = run.start;
-        while at < run.end() {
-            let (group, bit) = self.group_of(at)?;
-            let len = (self.geo.layout.group_blocks(group).end.min(run.end()) - at) as u32;
+        for (group, bit, len) in self.clusters_of(run)? {
             {
                 let mut guard = self.groups.lock(group)?;
                 let st = &mut *guard;
                 let before = Counts::of(st);
                 if let Some(pending) = &mut st.pending {
                     pending.remove(bit, len);
+                }
+                if self.groups.trust_files.load(Ordering::Acquire) {
+                    self.take_trusting(h, group, st, (bit, len))?;
+                    self.groups.publish(group, before, st);
+                    continue;
                 }
                 self.note_free(group, st, (bit, bit + len));
                 self.groups.publish(group, before, st);
@@ -77,6 +100,70 @@ impl Fs {
             at += u64::from(len);
         }
         Ok(())
+    }
+
+    /// Marks clusters as in use. Those that are already have two owners until one gives them up.
+    fn take_trusting(
+        &self,
+        h: &Handle<'_>,
+        group: u32,
+        st: &mut GroupState,
+        (bit, len): (u32, u32),
+    ) -> Result<()> {
+        let block = self.block_bitmap(h, group, st)?;
+        let mut taken = 0;
+        {
+            let mut map = h.modify(&block)?;
+            for bit in bit..bit + len {
+                if !bitmap::is_set(&map, bit as usize) {
+                    bitmap::set(&mut map, bit as usize);
+                    taken += 1;
+                } else {
+                    let clusters = self.geo.layout.group_clusters(group);
+                    let shared = &mut st.shared;
+                    shared
+                        .get_or_insert_with(|| Box::new(Overlay::new(clusters)))
+                        .insert(bit, 1);
+                }
+            }
+            self.note_block_bitmap(st, &map);
+        }
+        let free = st.desc.free_clusters();
+        st.desc.set_free_clusters(free.saturating_sub(taken));
+        self.write_desc(h, group, st)
+    }
+
+    /// Frees clusters that nobody else was said to have; they stay pending.
+    pub(super) fn free_trusting(
+        &self,
+        h: &Handle<'_>,
+        group: u32,
+        st: &mut GroupState,
+        (bit, len): (u32, u32),
+    ) -> Result<()> {
+        let block = self.block_bitmap(h, group, st)?;
+        let clusters = self.geo.layout.group_clusters(group);
+        let mut pending = st.pending.take();
+        let mut freed = 0;
+        {
+            let mut map = h.modify(&block)?;
+            for bit in bit..bit + len {
+                let shared = st.shared.as_mut();
+                if let Some(shared) = shared.filter(|shared| shared.contains(bit)) {
+                    shared.remove(bit, 1);
+                } else if bitmap::is_set(&map, bit as usize) {
+                    bitmap::clear_range(&mut map, bit as usize..bit as usize + 1);
+                    freed += 1;
+                    let pending = pending.get_or_insert_with(|| Box::new(Overlay::new(clusters)));
+                    pending.insert(bit, 1);
+                }
+            }
+            self.note_block_bitmap(st, &map);
+        }
+        st.pending = pending;
+        let free = st.desc.free_clusters();
+        st.desc.set_free_clusters(free.saturating_add(freed));
+        self.write_desc(h, group, st)
     }
 
     /// Keeps an inode number for the record that names it. Says whether it is free.

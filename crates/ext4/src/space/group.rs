@@ -22,6 +22,8 @@ pub(crate) struct GroupState {
     pub(super) pending: Option<Box<Overlay>>,
     /// Freed inodes that are not to be used yet (S2).
     pub(super) pending_inodes: Option<Box<Overlay>>,
+    /// Blocks that two files were said to have (`space/claims`).
+    pub(super) shared: Option<Box<Overlay>>,
     /// Space set aside.
     pub(super) windows: Windows,
     /// No free run is longer (S4).
@@ -63,6 +65,8 @@ pub(crate) struct Groups {
     pub(super) reserved: AtomicU64,
     /// What is freed is not handed out again (`space/claims`).
     pub(super) keep_freed: AtomicBool,
+    /// What files are said to have counts whatever bitmaps say (`space/claims`).
+    pub(super) trust_files: AtomicBool,
 }
 
 impl Groups {
@@ -89,6 +93,7 @@ impl Groups {
                         desc,
                         pending: None,
                         pending_inodes: None,
+                        shared: None,
                         windows: Windows::default(),
                         longest: u32::MAX,
                         first_free: 0,
@@ -109,6 +114,7 @@ impl Groups {
             cost: SearchCost::default(),
             reserved: AtomicU64::new(0),
             keep_freed: AtomicBool::new(false),
+            trust_files: AtomicBool::new(false),
         }
     }
 

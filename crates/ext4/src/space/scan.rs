@@ -57,6 +57,11 @@ impl Overlay {
         });
     }
 
+    /// Whether a bit is set.
+    pub(super) fn contains(&self, bit: u32) -> bool {
+        self.word((bit / 64) as usize) >> (bit % 64) & 1 == 1
+    }
+
     fn word(&self, i: usize) -> u64 {
         self.words.get(i).copied().unwrap_or(0)
     }

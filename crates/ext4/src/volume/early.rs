@@ -44,6 +44,22 @@ pub(crate) fn read_superblock(device: &dyn BlockDevice) -> Result<Superblock> {
     Ok(sb)
 }
 
+/// Writes the superblock of a volume that is not open, durably; `before` is what stood there.
+///
+/// # Errors
+/// The device's.
+pub(super) fn write_superblock(
+    device: &dyn BlockDevice,
+    mut sb: Superblock,
+    before: &Superblock,
+) -> Result<()> {
+    sb.update_checksum_after(before);
+    let mut bytes = vec![0; SUPERBLOCK_SIZE];
+    sb.encode(&mut bytes)?;
+    device.write(SUPERBLOCK_OFFSET, &bytes)?;
+    Ok(device.flush()?)
+}
+
 /// The indirect blocks of an inode of a volume that is only looked at.
 struct EarlyMap<'a> {
     early: &'a Early<'a>,

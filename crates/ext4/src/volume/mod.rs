@@ -3,6 +3,7 @@
 mod early;
 mod errors;
 mod external;
+mod fast;
 mod features;
 mod inspect;
 mod log;

@@ -13,7 +13,7 @@ use stetfs_ondisk::ext4::superblock::{Geometry as Layout, State, SuperFlags, Sup
 use stetfs_ondisk::ext4::time::Timestamp;
 use stetfs_sync::{Mutex, Rank};
 
-use super::early::{Early, read_superblock};
+use super::early::{Early, read_superblock, write_superblock};
 use super::log::{self, VolumeLog};
 use super::{SuperState, errors, external, features, mmp, orphans, overhead, records};
 use crate::error::{FsError, Result};
@@ -314,6 +314,15 @@ fn recover(
             recovery.report.damage.extend(left_out);
             log = log.reopen()?;
         }
+        if !recovery.fast_commits.is_empty() {
+            let damage = log.take_fast_commits(device, &recovery.fast_commits, opts, progress)?;
+            recovery.report.damage.extend(damage);
+            log = log.reopen()?;
+            let blocks = before.blocks_count();
+            let home = log.replay(blocks, opts.salvage, progress)?.report.blocks;
+            recovery.report.blocks += home;
+            log = log.reopen()?;
+        }
         report = Some(recovery.report);
     }
     let replayed = read_superblock(device)?;
@@ -323,11 +332,7 @@ fn recover(
     if report.as_ref().is_some_and(|r| !r.damage.is_empty()) {
         sb.set_state(sb.state() | State::ERROR_FS);
     }
-    sb.update_checksum_after(&replayed);
-    let mut bytes = vec![0; stetfs_ondisk::ext4::superblock::SUPERBLOCK_SIZE];
-    sb.encode(&mut bytes)?;
-    device.write(stetfs_ondisk::ext4::superblock::SUPERBLOCK_OFFSET, &bytes)?;
-    device.flush()?;
+    write_superblock(&**device, sb.clone(), &replayed)?;
     Ok((log, report, sb))
 }
 

@@ -25,7 +25,7 @@ use crate::space::BlockRun;
 use crate::space::credits::WRITE_INODE;
 use crate::types::{Ctx, FsOptions, Ino};
 
-const ROOT: Ctx = Ctx {
+pub(super) const ROOT: Ctx = Ctx {
     uid: 0,
     gid: 0,
     pid: 0,
@@ -189,7 +189,7 @@ impl Fs {
     }
 
     /// A directory changed then, not now.
-    fn date(&self, ino: Ino, then: Timestamp) -> Result<()> {
+    pub(super) fn date(&self, ino: Ino, then: Timestamp) -> Result<()> {
         let dir = self.iget(ino)?;
         let mut body = dir.body.write();
         let h = self.journal.begin(WRITE_INODE)?;
@@ -249,7 +249,7 @@ impl Fs {
         self.unmap(h, inode, body, at..end)
     }
 
-    fn map_logged(
+    pub(super) fn map_logged(
         &self,
         h: &mut Handle<'_>,
         inode: &Inode,

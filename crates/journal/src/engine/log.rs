@@ -29,7 +29,7 @@ pub(crate) struct Pending {
     pub id: TxId,
     pub page: PageRef,
     /// Keeps the block cached (cache invariant C2), so nobody reads the old home content.
-    pub _block: Arc<Block>,
+    pub _block: Option<Arc<Block>>,
     /// Log block where the image stands verbatim.
     pub in_log: Option<u64>,
 }

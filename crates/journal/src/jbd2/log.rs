@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use stetfs_ondisk::OnDiskError;
-use stetfs_ondisk::jbd2::{IncompatFlags, JournalSuperblock, fast_commit};
+use stetfs_ondisk::jbd2::{IncompatFlags, JournalSuperblock};
 
 use super::area::LogArea;
 use super::codec::Jbd2Codec;
 use super::ring::Jbd2Ring;
 use crate::engine::Canary;
 use crate::error::Result;
-use crate::policy::{Codec, CopyHome, Medium, OneLane, Scheme};
+use crate::policy::{CopyHome, OneLane, Scheme};
 
 /// What the volume asks of its log.
 #[derive(Clone, Copy, Debug, Default)]
@@ -118,28 +118,6 @@ impl Jbd2Log {
             media: vec![Box::new(self.ring())],
             home: Box::new(CopyHome),
             files: None,
-        }
-    }
-
-    /// Refuses a log whose fast-commit area holds commits that a replay would need: this version
-    /// does not replay them, and leaves them intact.
-    ///
-    /// # Errors
-    /// `Unsupported` with what to do.
-    pub fn check_fast_commits(&self) -> Result<()> {
-        if self.sb.fc_blocks() == 0 || !self.is_dirty() {
-            return Ok(());
-        }
-        let ring = self.ring();
-        let scan = self.codec().scan(&ring, ring.tail(), &mut |_, _| {})?;
-        let first = self.area.read(std::iter::once(ring.end()))?;
-        match first.first().and_then(|p| fast_commit::head(p)) {
-            Some(head) if head.tid == scan.next_seq as u32 => Err(OnDiskError::Unsupported {
-                feature: "fast commits in the journal (mount the volume once with the kernel, or run e2fsck, to replay them)"
-                    .into(),
-            }
-            .into()),
-            _ => Ok(()),
         }
     }
 

@@ -1,10 +1,11 @@
 //! jbd2's own format: the presets `ordered`, `data` and `writeback`.
 //!
 //! To the byte what the kernel and e2fsck read and write (checksum v3, 64-bit tags, escapes,
-//! revokes; a fast-commit area is respected and left alone).
+//! revokes; fast commits are replayed, and none are written).
 
 mod area;
 mod codec;
+mod fast;
 mod log;
 mod ring;
 mod walk;

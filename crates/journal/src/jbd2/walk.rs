@@ -3,6 +3,7 @@
 use stetfs_cache::PageRef;
 use stetfs_ondisk::jbd2::block::{read_header, verify_tail};
 use stetfs_ondisk::jbd2::descriptor::{self, Tag};
+use stetfs_ondisk::jbd2::fast_commit::Change;
 use stetfs_ondisk::jbd2::superblock::Csum;
 use stetfs_ondisk::jbd2::{BlockType, commit, revoke};
 use stetfs_ondisk::stet::record::FileRecord;
@@ -45,6 +46,8 @@ pub enum RecordKind {
         /// Whether its checksum is right.
         valid: bool,
     },
+    /// A fast commit of Linux: what it says, in order.
+    FastCommit(Vec<Change>),
     /// A whole transaction of the StetFS log.
     Frame {
         /// Its lane.
@@ -347,9 +350,10 @@ pub(super) fn scan(
                 scan.txs.extend(current.take());
                 scan.next_seq += 1;
             }
-            // Frames are of another log.
+            // Frames are of another log, fast commits are looked for behind this one.
             RecordKind::Commit { valid: false, .. }
             | RecordKind::Damaged(_)
+            | RecordKind::FastCommit(_)
             | RecordKind::Frame { .. }
             | RecordKind::File { .. } => {}
             RecordKind::Lost(why) => scan.end = EndReason::Lost(why),

@@ -110,6 +110,13 @@ impl Extent {
         }
     }
 
+    /// The extent of a leaf's entry (12 bytes), as it stands there.
+    #[must_use]
+    pub fn from_entry(entry: &[u8]) -> Option<Extent> {
+        let raw = RawExtent::read_from_bytes(entry).ok()?;
+        Some(Extent::decode(&raw))
+    }
+
     /// `ee_len` of more than 32768 means unwritten, with 32768 added. So a length of exactly 32768 is an
     /// initialised extent.
     fn decode(raw: &RawExtent) -> Self {

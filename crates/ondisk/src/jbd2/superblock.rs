@@ -215,6 +215,13 @@ impl JournalSuperblock {
                 "{maxlen} blocks in a journal of {log_blocks}"
             ));
         }
+        if sb.fc_blocks() > 0 && sb.ring_end() < MIN_BLOCKS {
+            return Err(corrupt!(
+                WHAT,
+                "{} blocks for fast commits in a journal of {maxlen}",
+                sb.fc_blocks()
+            ));
+        }
         let (first, end) = (u64::from(sb.s_first.get()), u64::from(sb.ring_end()));
         // A ring smaller than this cannot hold one transaction; the kernel asks for 1024 in all.
         if first == 0 || end < first + 16 {
@@ -267,7 +274,17 @@ impl JournalSuperblock {
         self.s_maxlen.get().saturating_sub(self.fc_blocks())
     }
 
-    /// Blocks of the fast-commit area.
+    /// The log blocks that fast commits stand in: one behind the ring is never used.
+    #[must_use]
+    pub fn fc_area(&self) -> core::ops::Range<u32> {
+        let end = self.s_maxlen.get();
+        match self.fc_blocks() {
+            0 => end..end,
+            _ => self.ring_end().saturating_add(1)..end,
+        }
+    }
+
+    /// Blocks set apart for fast commits.
     #[must_use]
     pub fn fc_blocks(&self) -> u32 {
         if !self.incompat().contains(IncompatFlags::FAST_COMMIT) {

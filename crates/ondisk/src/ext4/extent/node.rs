@@ -1,8 +1,7 @@
 //! One node of an extent tree, in place.
 
 use super::{
-    ENTRY_LEN, Extent, Index, LOGICAL_END, MAGIC, MAX_DEPTH, RawExtent, RawHeader, RawIndex, WHAT,
-    max_entries,
+    ENTRY_LEN, Extent, Index, LOGICAL_END, MAGIC, MAX_DEPTH, RawHeader, RawIndex, WHAT, max_entries,
 };
 use crate::bytes::{put, too_short};
 use crate::error::{Result, corrupt};
@@ -179,10 +178,7 @@ impl<B: AsRef<[u8]>> Node<B> {
     /// Extent `i` of a leaf.
     #[must_use]
     pub fn extent(&self, i: usize) -> Option<Extent> {
-        let raw = self.entry(i).filter(|_| self.is_leaf())?;
-        RawExtent::read_from_bytes(raw)
-            .ok()
-            .map(|r| Extent::decode(&r))
+        Extent::from_entry(self.entry(i).filter(|_| self.is_leaf())?)
     }
 
     /// Index entry `i` of a node that is no leaf.

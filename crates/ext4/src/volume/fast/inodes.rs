@@ -1,0 +1,151 @@
+//! Attributes and blocks that fast commits say inodes have.
+
+use stetfs_ondisk::ext4::extent::LOGICAL_END;
+use stetfs_ondisk::ext4::inode::{GOOD_OLD_INODE_SIZE, InodeFlags, InodeView};
+use stetfs_ondisk::jbd2::fast_commit::Change;
+use stetfs_ondisk::stet::record::Run;
+
+use super::{Replay, wrong};
+use crate::error::Result;
+use crate::inode::InodeBody;
+use crate::types::Ino;
+
+/// How an inode says what it holds; the rest of its flags is its own business.
+const CONTENT: InodeFlags = InodeFlags::EXTENTS
+    .union(InodeFlags::INLINE_DATA)
+    .union(InodeFlags::INDEX);
+/// Credits to change an inode and what it maps.
+const CREDITS: u32 = 8;
+
+impl Replay<'_> {
+    /// Gives an inode these attributes. A `fresh` one was just made, and maps nothing.
+    pub(super) fn set_attributes(&self, ino: Ino, bytes: &[u8], fresh: bool) -> Result<()> {
+        let inode = self.inode(ino)?;
+        let mut body = inode.body.write();
+        let body = &mut *body;
+        let mut h = self.fs.journal.begin(self.fs.map_credits(body) + CREDITS)?;
+        let new = self.attributes(ino, body, bytes, fresh)?;
+        if new.is_inline() && !body.is_inline() {
+            self.fs.remove_all(&mut h, &inode, body)?;
+            let blocks = body.blocks();
+            *body = new;
+            body.set_blocks(blocks)?;
+        } else {
+            *body = new;
+        }
+        self.fs.write_inode_data(&h, &inode, body)
+    }
+
+    /// The inode as it is with these attributes: what the volume knows better stays.
+    fn attributes(
+        &self,
+        ino: Ino,
+        old: &InodeBody,
+        bytes: &[u8],
+        fresh: bool,
+    ) -> Result<InodeBody> {
+        let geo = &self.fs.geo;
+        let mut whole = vec![0; usize::from(geo.inode_size)];
+        if let Some(part) = whole.get_mut(..bytes.len()) {
+            part.copy_from_slice(bytes);
+        }
+        let given = InodeBody::new(whole.into(), geo)?;
+        if given.kind() != old.kind() {
+            return Err(wrong(format!(
+                "inode {ino} has mode {:o}, not {:o}",
+                given.mode(),
+                old.mode()
+            )));
+        }
+        let mut all = old.bytes().to_vec();
+        // Attributes of the inode that the fast commit does not hold lie behind the extra fields, which so keep their size.
+        let extra = usize::from(old.extra_isize().min(given.extra_isize()));
+        let mut parts = vec![0..GOOD_OLD_INODE_SIZE];
+        if fresh || given.is_inline() {
+            parts.push(GOOD_OLD_INODE_SIZE..bytes.len());
+        } else if extra > 2 {
+            parts.push(GOOD_OLD_INODE_SIZE + 2..GOOD_OLD_INODE_SIZE + extra);
+        }
+        for part in parts {
+            if let (Some(to), Some(from)) = (all.get_mut(part.clone()), bytes.get(part)) {
+                to.copy_from_slice(from);
+            }
+        }
+        let mut new = InodeBody::new(all.into(), geo)?;
+        if given.is_dir() {
+            // Its content was not logged, but what is in it.
+            new.set_size(old.size());
+            new.set_links(old.links());
+        } else if fresh || given.links() == 0 {
+            new.set_links(old.links());
+        }
+        new.set_file_acl(old.file_acl());
+        new.set_blocks(old.blocks())?;
+        new.set_dtime(0);
+        let mut flags = given.flags() - CONTENT;
+        if given.is_inline() && !given.is_dir() {
+            flags |= InodeFlags::INLINE_DATA;
+        } else if given.is_mapped() && !(fresh && self.is_block_mapped(&given)) {
+            flags |= old.flags() & CONTENT;
+            new.i_block_mut().copy_from_slice(old.i_block());
+        } else if given.is_mapped() {
+            flags |= old.flags() & InodeFlags::INDEX;
+            new.i_block_mut().fill(0);
+        }
+        new.set_flags(flags);
+        new.orphan = old.orphan;
+        new.tally = old.tally.clone();
+        new.check(ino, &geo.layout)?;
+        Ok(new)
+    }
+
+    /// Whether it has a block map although new inodes of the volume have extents.
+    fn is_block_mapped(&self, given: &InodeBody) -> bool {
+        !given.is_dir() && !given.flags().contains(InodeFlags::EXTENTS)
+    }
+
+    /// Makes a range of an inode's map what the change says.
+    pub(super) fn set_range(&self, i: usize, ino: Ino, change: &Change) -> Result<()> {
+        let inode = self.inode(ino)?;
+        let mut body = inode.body.write();
+        let body = &mut *body;
+        if body.is_inline() && self.moves_out(i, ino)? {
+            self.fs.move_out(&inode, body)?;
+        }
+        if body.is_inline() || !body.is_mapped() {
+            return Err(wrong(format!("blocks of inode {ino}, which has none")));
+        }
+        let mut h = self.fs.journal.begin(self.fs.map_credits(body) + CREDITS)?;
+        match change {
+            Change::AddRange { extent, .. } => {
+                if extent.logical_end() > LOGICAL_END {
+                    return Err(wrong(format!("{extent:?} of inode {ino}")));
+                }
+                let run = Run {
+                    lblk: extent.block,
+                    len: extent.len,
+                    start: extent.start,
+                    unwritten: extent.unwritten,
+                };
+                self.fs.map_logged(&mut h, &inode, body, run)?;
+            }
+            Change::DelRange { block, len, .. } => {
+                let start = u64::from(*block);
+                let range = start..start + u64::from(*len);
+                self.fs.unmap(&mut h, &inode, body, range)?;
+            }
+            _ => {}
+        }
+        self.fs.write_inode_data(&h, &inode, body)
+    }
+
+    /// Whether an inode that holds its content is said to hold it no more. That is said behind the blocks.
+    fn moves_out(&self, i: usize, ino: Ino) -> Result<bool> {
+        let next = self.next_attributes(i, ino);
+        let Some(Change::Inode { bytes, .. }) = next.and_then(|at| self.changes.get(at)) else {
+            return Ok(false);
+        };
+        let next = InodeView::new(&bytes[..])?;
+        Ok(!next.flags().contains(InodeFlags::INLINE_DATA))
+    }
+}

@@ -1,0 +1,161 @@
+//! Names that fast commits say are there, or are not.
+
+use std::sync::Arc;
+
+use stetfs_ondisk::ext4::inode::{InodeFlags, InodeView};
+use stetfs_ondisk::jbd2::fast_commit::{Change, Entry};
+
+use super::super::records::ROOT;
+use super::{Replay, wrong};
+use crate::error::Result;
+use crate::inode::Inode;
+use crate::names::New;
+use crate::space::credits::WRITE_INODE;
+use crate::types::Ino;
+
+/// What keeps names as they are. It may have been set later than the names changed.
+const LOCKS: InodeFlags = InodeFlags::IMMUTABLE.union(InodeFlags::APPEND);
+
+impl<'a> Replay<'a> {
+    /// Makes a name name this inode.
+    pub(super) fn name(&mut self, i: usize, entry: &Entry) -> Result<()> {
+        let Some(dir) = self.directory(entry.parent)? else {
+            // It was removed before the crash; the file may have another name.
+            return Ok(());
+        };
+        match self.named(&dir, &entry.name)? {
+            Some(ino) if ino == entry.ino => return Ok(()),
+            Some(other) => self.take_away(&dir, &entry.name, other)?,
+            None => {}
+        }
+        if self.in_use(entry.ino)? {
+            let inode = self.inode(entry.ino)?;
+            if inode.is_dir() {
+                let ino = entry.ino;
+                return Err(wrong(format!("another name of directory {ino}")));
+            }
+            self.unlocked(&[&dir, &inode], || {
+                self.fs.link(&ROOT, entry.ino, dir.ino, &entry.name)
+            })?;
+            self.fs.forget(entry.ino, 1);
+            return Ok(());
+        }
+        let unnamed = self.unnamed.remove(&entry.ino).unwrap_or_default();
+        let later = || match self.changes_of(i, entry.ino) {
+            Some(Change::Inode { bytes, .. }) => Some(&bytes[..]),
+            _ => None,
+        };
+        // Of what is gone for good only names are left in the log.
+        let Some(bytes) = unnamed.bytes.or_else(later) else {
+            return Ok(());
+        };
+        self.make(&dir, &entry.name, entry.ino, bytes)?;
+        for range in unnamed.ranges {
+            self.set_range(i, entry.ino, range)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a new inode, with its first name.
+    fn make(&self, dir: &Arc<Inode>, name: &[u8], ino: Ino, bytes: &[u8]) -> Result<()> {
+        let mut whole = vec![0; usize::from(self.fs.geo.inode_size)];
+        if let Some(part) = whole.get_mut(..bytes.len()) {
+            part.copy_from_slice(bytes);
+        }
+        let mut view = InodeView::new(whole)?;
+        if view.is_dir() && view.flags().contains(InodeFlags::INLINE_DATA) {
+            // Its entries follow one by one.
+            view.set_flags(view.flags() - InodeFlags::INLINE_DATA);
+            if let Some(attributes) = view.xattr_area_mut() {
+                attributes.fill(0);
+            }
+        }
+        let new = New {
+            mode: u32::from(view.mode()),
+            again: Some((ino, view.bytes())),
+            ..New::default()
+        };
+        self.unlocked(&[dir], || {
+            self.fs.make(&ROOT, dir.ino, name, &new)?;
+            self.fs.date(dir.ino, view.ctime())
+        })?;
+        self.fs.forget(ino, 1);
+        self.set_attributes(ino, view.bytes(), true)
+    }
+
+    /// Takes a name away, if it still names this inode.
+    pub(super) fn unname(&mut self, i: usize, entry: &Entry) -> Result<()> {
+        let Some(dir) = self.directory(entry.parent)? else {
+            return Ok(());
+        };
+        if self.named(&dir, &entry.name)? != Some(entry.ino) {
+            return Ok(());
+        }
+        let inode = self.inode(entry.ino)?;
+        if let Some(Change::Inode { bytes, .. }) = self.changes_of(i, entry.ino) {
+            let later = InodeView::new(&bytes[..])?;
+            let mut body = inode.body.write();
+            let same = later.generation() == body.generation() && later.links() > 0;
+            if same && !inode.is_dir() && body.links() == 1 {
+                // It has other names, which are not counted yet (F4).
+                body.set_links(2);
+            }
+        }
+        drop(inode);
+        self.take_away(&dir, &entry.name, entry.ino)
+    }
+
+    fn take_away(&self, dir: &Arc<Inode>, name: &[u8], ino: Ino) -> Result<()> {
+        let inode = self.inode(ino)?;
+        self.unlocked(&[dir, &inode], || match inode.is_dir() {
+            true => self.fs.rmdir(&ROOT, dir.ino, name),
+            false => self.fs.unlink(&ROOT, dir.ino, name),
+        })
+    }
+
+    /// What is said of an inode next, behind change `i`.
+    fn changes_of(&self, i: usize, ino: Ino) -> Option<&'a Change> {
+        let at = self.next_attributes(i, ino)?;
+        self.changes.get(at).copied()
+    }
+
+    /// A directory, if that is what the number is now.
+    fn directory(&self, ino: Ino) -> Result<Option<Arc<Inode>>> {
+        if !self.in_use(ino)? {
+            return Ok(None);
+        }
+        let dir = self.inode(ino)?;
+        let there = dir.is_dir() && dir.body.read().links() > 0;
+        Ok(there.then_some(dir))
+    }
+
+    fn named(&self, dir: &Inode, name: &[u8]) -> Result<Option<Ino>> {
+        let body = dir.body.read();
+        let found = self.fs.dir_find(dir, &body, name)?;
+        Ok(found.map(|found| found.ino))
+    }
+
+    /// Runs `change` while these inodes are not locked by flags of theirs.
+    fn unlocked<T>(&self, inodes: &[&Arc<Inode>], change: impl FnOnce() -> Result<T>) -> Result<T> {
+        let mut locked = Vec::new();
+        for inode in inodes {
+            let mut body = inode.body.write();
+            let flags = body.flags();
+            if flags.intersects(LOCKS) {
+                body.set_flags(flags - LOCKS);
+                locked.push((inode, flags & LOCKS));
+            }
+        }
+        let done = change()?;
+        for (inode, locks) in locked {
+            let mut body = inode.body.write();
+            if body.links() > 0 {
+                let h = self.fs.journal.begin(WRITE_INODE)?;
+                let flags = body.flags();
+                body.set_flags(flags | locks);
+                self.fs.write_inode(&h, inode, &mut body)?;
+            }
+        }
+        Ok(done)
+    }
+}

@@ -1,0 +1,121 @@
+//! Fast commits of Linux ext4: found, and put into the log as the transaction that they are part of.
+//!
+//! A fast commit says what single files of the running transaction are like. The file system knows what blocks change with
+//! that ([`crate::Recovery::fast_commits`]); with these the log gets the transaction as if it had been committed, in one
+//! piece: from then on the fast commits are of a transaction that is in the log, and no longer count. So a replay that is
+//! interrupted begins anew, or is over.
+
+use stetfs_cache::PageRef;
+use stetfs_ondisk::OnDiskError;
+use stetfs_ondisk::jbd2::fast_commit::{End, FastCommit, Scanner};
+
+use super::log::Jbd2Log;
+use super::walk::{Record, RecordKind, walk};
+use crate::error::{JournalError, Result};
+use crate::ids::{BlockNr, CommitPoint, Lane, TxId};
+use crate::policy::{Codec, LogTail, Medium};
+use crate::tx::{Image, Snapshot};
+
+/// Log blocks read at once.
+const WINDOW: u32 = 256;
+
+impl Jbd2Log {
+    /// Reads the fast commits of transaction `seq`, which is to be the first that the ring does not hold.
+    ///
+    /// # Errors
+    /// The device's; `Unsupported` for features of later writers.
+    pub(crate) fn fast_commits(&self, seq: u64) -> Result<(Vec<FastCommit>, End)> {
+        let mut scanner = Scanner::new(seq as u32);
+        if self.is_dirty() {
+            let area = self.superblock().fc_area();
+            for at in area.clone().step_by(WINDOW as usize) {
+                let window = at..at.saturating_add(WINDOW).min(area.end);
+                for block in self.area().read(window.map(u64::from))? {
+                    scanner.block(&block)?;
+                }
+            }
+        }
+        Ok(scanner.finish())
+    }
+
+    /// Visits the records of the log, fast commits behind the transactions, [`RecordKind::End`] last.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn walk(&self, visit: &mut dyn FnMut(Record) -> Result<()>) -> Result<()> {
+        let ring = self.ring();
+        let first = u64::from(self.superblock().fc_area().start);
+        let mut and_fast = |record: Record| {
+            if matches!(record.kind, RecordKind::End(_)) {
+                for commit in self.fast_commits(record.tid)?.0 {
+                    visit(Record {
+                        at: first + commit.at,
+                        tid: record.tid,
+                        kind: RecordKind::FastCommit(commit.changes),
+                    })?;
+                }
+            }
+            visit(record)
+        };
+        walk(
+            &self.codec(),
+            &ring,
+            ring.tail(),
+            true,
+            &mut |_, _| {},
+            &mut and_fast,
+        )
+    }
+
+    /// Puts the transaction at the log's tail into the log: `images` of blocks by number. It is durable on return.
+    ///
+    /// # Errors
+    /// The device's; `Unsupported`, and nothing changed, if it is larger than the log.
+    pub(crate) fn commit_images(&self, images: Vec<(BlockNr, PageRef)>) -> Result<()> {
+        let (ring, codec) = (self.ring(), self.codec());
+        let LogTail { seq, at } = ring.tail();
+        let at = at.ok_or_else(|| JournalError::Aborted("the log is empty".into()))?;
+        if images.is_empty() {
+            return ring.set_tail(
+                LogTail {
+                    seq: seq + 1,
+                    at: None,
+                },
+                true,
+            );
+        }
+        let need = codec.bound(images.len() as u64, 0);
+        if need > ring.capacity() {
+            return Err(OnDiskError::Unsupported {
+                feature: format!(
+                    "fast commits that change {} blocks at once in a journal of {} (e2fsck or a mount by the kernel replays them)",
+                    images.len(),
+                    ring.capacity()
+                ),
+            }
+            .into());
+        }
+        let images = images.into_iter();
+        let snapshot = Snapshot {
+            id: TxId { lane: Lane(0), seq },
+            stamp: seq,
+            floor: 0,
+            images: images
+                .map(|(nr, page)| Image {
+                    nr,
+                    page,
+                    block: None,
+                })
+                .collect(),
+            revokes: Vec::new(),
+            edges: CommitPoint::none(),
+        };
+        let device = self.device();
+        let encoded = codec.encode(&snapshot, &mut |_, _| Ok(()))?;
+        ring.commit(at, &encoded, true, &mut |list| Ok(list.submit(&**device)?))?;
+        if ring.one_flush() {
+            device.flush()?;
+        }
+        Ok(())
+    }
+}
