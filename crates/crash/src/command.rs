@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use crate::explore::{Config, Failure, Often, Outcome, Progress, Source, explore};
 use crate::html;
 use crate::judge::{Checks, Finding, Oracle};
+use crate::peers::foreign::{Volume, foreign};
 use crate::peers::{Limits, System, compare_one};
 use crate::record::Recording;
 use crate::report::Report;
@@ -36,6 +37,8 @@ pub enum CrashCommand {
     Report(ReportArgs),
     /// StetFS beside the kernel's file systems: what their crashes lose. Needs root.
     Compare(CompareArgs),
+    /// Crashes of the kernel's ext4, recovered by StetFS, e2fsck and the kernel, side by side. Needs root.
+    Foreign(ForeignArgs),
     /// Let the device misbehave, and see that nothing is silently wrong that checksums cover.
     Faults(FaultsArgs),
     /// Put deliberate faults into the journal, and see that each is found.
@@ -252,6 +255,37 @@ pub struct CompareArgs {
     stetfs: PathBuf,
 }
 
+/// Arguments of `crash foreign`.
+#[derive(Clone, Debug, Args)]
+pub struct ForeignArgs {
+    /// Features of the volume, as for mke2fs.
+    #[arg(
+        short = 'O',
+        long,
+        value_name = "FEATURE,…",
+        default_value = "fast_commit"
+    )]
+    features: String,
+    /// Mount options.
+    #[arg(short, long, value_name = "OPTION,…", default_value = "")]
+    options: String,
+    /// Bytes in a block.
+    #[arg(short, long, value_name = "BYTES", default_value_t = 4096)]
+    block: u32,
+    /// A workload with one case and one thread, or a program: sqlite-wal, sqlite-delete, git, maildir, tar.
+    #[arg(short, long = "workload", value_name = "NAME|FILE", default_values = ["random"])]
+    workloads: Vec<String>,
+    /// Different images of each.
+    #[arg(long, value_name = "N", default_value_t = 300)]
+    states: usize,
+    /// How long to try each.
+    #[arg(long, value_name = "N", default_value_t = 120.0)]
+    seconds: f64,
+    /// Decides everything that is drawn.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
 /// Arguments of `crash faults`.
 #[derive(Clone, Debug, Args)]
 pub struct FaultsArgs {
@@ -331,6 +365,7 @@ impl CrashCommand {
             CrashCommand::Canaries(args) => args.run(),
             CrashCommand::Faults(args) => args.run(),
             CrashCommand::Compare(args) => args.run(),
+            CrashCommand::Foreign(args) => args.run(),
         }
     }
 }
@@ -441,6 +476,50 @@ impl CompareArgs {
         answer.broken = rows
             .iter()
             .any(|r| r.system.starts_with("stetfs") && r.unmountable + r.lost + r.fscks.1 > 0);
+        Ok(answer)
+    }
+}
+
+impl ForeignArgs {
+    fn run(&self) -> Result<Answer> {
+        let limits = Limits {
+            states: self.states,
+            seconds: self.seconds,
+            seed: self.seed,
+        };
+        let volume = Volume {
+            features: self.features.clone(),
+            block: self.block,
+            options: self.options.clone(),
+        };
+        let mut text = String::new();
+        let mut rows = Vec::new();
+        for workload in &self.workloads {
+            let row = foreign(&volume, workload, limits)?;
+            text.push_str(&format!(
+                "{}, {}: {} images, {} with fast commits, {:.1} s\n",
+                row.volume, row.workload, row.distinct, row.fast, row.seconds
+            ));
+            for (reader, r) in &row.readers {
+                text.push_str(&format!(
+                    "  {:8} cannot recover {:>4}, lost {:>4}, unsound afterwards {:>4}\n",
+                    format!("{reader:?}").to_lowercase(),
+                    r.refused,
+                    r.lost,
+                    r.unsound
+                ));
+            }
+            text.push_str(&format!(
+                "  StetFS does worse with {}; shows something else than e2fsck {} times, than the kernel {} times\n",
+                row.worse, row.differ.0, row.differ.1
+            ));
+            for example in &row.examples {
+                text.push_str(&format!("  {example}\n"));
+            }
+            rows.push(row);
+        }
+        let mut answer = Answer::new(text, &rows)?;
+        answer.broken = rows.iter().any(|r| r.worse > 0);
         Ok(answer)
     }
 }

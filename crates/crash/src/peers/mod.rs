@@ -4,6 +4,7 @@
 //! Needs root, FUSE and loop devices, and the file systems' `mkfs`.
 
 pub mod classify;
+pub mod foreign;
 mod mapped;
 pub mod posix;
 pub mod programs;

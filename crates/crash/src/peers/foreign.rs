@@ -1,0 +1,341 @@
+//! Crashes of the kernel's ext4, recovered by StetFS, by e2fsck and by the kernel: what one of them brings back, StetFS must.
+//!
+//! The journals are of others: their compound transactions, and their fast commits.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+use parking_lot::Mutex;
+use serde::Serialize;
+use stetfs::{JournalRecord, JournalRecordKind, MemDevice, Preset};
+use stetfs_block::Replay;
+use stetfs_testkit::image::e2fsck;
+use stetfs_testkit::{Image, Mkfs, Scratch};
+
+use super::classify::{Broken, classify};
+use super::{Limits, System, Task, candidates, choose, progress, record};
+use crate::state::StateId;
+use crate::tree::Seen;
+use crate::volume::{DIRS, fsck};
+use crate::workload::Progress;
+
+/// Who recovers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reader {
+    /// The library.
+    Stetfs,
+    /// `e2fsck -fy`.
+    E2fsck,
+    /// A mount.
+    Kernel,
+}
+
+/// What came of one reader.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Readings {
+    /// Images that it could not recover.
+    pub refused: usize,
+    /// Images in which something is lost that was synced.
+    pub lost: usize,
+    /// Images in which e2fsck finds something afterwards.
+    pub unsound: usize,
+}
+
+/// What came of one volume and workload.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ForeignRow {
+    /// Features given to mke2fs, and mount options.
+    pub volume: String,
+    /// The workload.
+    pub workload: String,
+    /// Different images, each recovered by all.
+    pub distinct: usize,
+    /// Of these, how many had fast commits to be carried out.
+    pub fast: usize,
+    /// By reader.
+    pub readers: BTreeMap<Reader, Readings>,
+    /// Images of which StetFS shows something else than e2fsck does, and than the kernel does.
+    pub differ: (usize, usize),
+    /// Images with which StetFS did worse than another.
+    pub worse: usize,
+    /// Time.
+    pub seconds: f64,
+    /// The first of each kind.
+    pub examples: Vec<String>,
+}
+
+/// A kernel's volume.
+#[derive(Clone, Debug)]
+pub struct Volume {
+    /// `-O` of mke2fs.
+    pub features: String,
+    /// Bytes in a block.
+    pub block: u32,
+    /// Mount options.
+    pub options: String,
+}
+
+impl Volume {
+    fn make(&self) -> Result<MemDevice> {
+        let mut mkfs = Mkfs::blocks(self.block).journal_mib(4);
+        for feature in self.features.split(',').filter(|f| !f.is_empty()) {
+            mkfs = mkfs.feature(feature);
+        }
+        let image = Image::make(32 << 20, &mkfs)?;
+        Ok(MemDevice::load(image.path())?)
+    }
+}
+
+/// What a reader made of an image.
+struct Reading {
+    seen: Seen,
+    unsound: Option<String>,
+}
+
+impl Reader {
+    /// All of them, StetFS first.
+    const ALL: [Reader; 3] = [Reader::Stetfs, Reader::E2fsck, Reader::Kernel];
+
+    fn read(self, crashed: &MemDevice, volume: &Volume) -> Result<Reading, String> {
+        let stetfs = System::Stetfs(Preset::Ordered);
+        let (seen, after) = match self {
+            Reader::Stetfs => stetfs.recover(crashed)?,
+            Reader::E2fsck => {
+                let said = |e: anyhow::Error| format!("{e:#}");
+                let scratch = Scratch::new("e2fsck").map_err(said)?;
+                let path = scratch.path().join("image");
+                crashed.save(&path).map_err(|e| e.to_string())?;
+                e2fsck(&path, &["-fy"], 1).map_err(said)?;
+                let after = MemDevice::load(&path).map_err(|e| e.to_string())?;
+                (stetfs.recover(&after)?.0, after)
+            }
+            Reader::Kernel => {
+                let options = volume.options.clone();
+                let fstype = "ext4".to_owned();
+                System::Kernel { fstype, options }.recover(crashed)?
+            }
+        };
+        Ok(Reading {
+            seen,
+            unsound: fsck(&after).err(),
+        })
+    }
+}
+
+/// Records `workload` on a mount of the kernel, and has crash states of it recovered by all readers.
+///
+/// # Errors
+/// Not root, something is not installed, or the workload failed.
+pub fn foreign(volume: &Volume, workload: &str, limits: Limits) -> Result<ForeignRow> {
+    let begin = Instant::now();
+    let task = Task::of(workload, limits.seed)?;
+    let base = volume.make()?;
+    let system = System::Kernel {
+        fstype: "ext4".into(),
+        options: volume.options.clone(),
+    };
+    // Nothing is mounted by StetFS here.
+    let log = record(&system, &task, &base, Path::new(""))
+        .with_context(|| format!("recording {workload} on {volume:?}"))?;
+    let chosen = choose(&base, &log, candidates(&base, &log, limits.seed), limits);
+    let row = Mutex::new(ForeignRow {
+        volume: format!(
+            "{} -b {} -o {}",
+            volume.features, volume.block, volume.options
+        ),
+        workload: workload.into(),
+        ..ForeignRow::default()
+    });
+    let deadline = begin + Duration::from_secs_f64(limits.seconds.clamp(1.0, 1e6));
+    let next = AtomicUsize::new(0);
+    let failed = Mutex::new(Ok(()));
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                let mut replay = Replay::new(&base, &log);
+                while Instant::now() < deadline {
+                    let i = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(state) = chosen.get(i) else { return };
+                    let image = state.make(&mut replay);
+                    let told = progress(&log, state.event);
+                    if let Err(e) = look(volume, &task, state, &image, told, &row) {
+                        *failed.lock() = Err(anyhow!(e));
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    failed.into_inner()?;
+    let mut row = row.into_inner();
+    row.seconds = begin.elapsed().as_secs_f64();
+    Ok(row)
+}
+
+/// Has a state recovered by all, and puts what came of it into the row.
+fn look(
+    volume: &Volume,
+    task: &Task,
+    state: &StateId,
+    image: &MemDevice,
+    told: Progress,
+    row: &Mutex<ForeignRow>,
+) -> Result<(), String> {
+    let fast = fast_commits(image);
+    let mut example = Vec::new();
+    let mut tell = |who: Reader, what: &str| {
+        example.push(format!(
+            "crash {state}, after operation {}: {who:?}: {what}",
+            told.acked
+        ));
+    };
+    let mut readings = Vec::new();
+    for reader in Reader::ALL {
+        let reading = reader.read(image, volume);
+        let lost = match (&reading, task) {
+            (Ok(reading), Task::Script(script)) => {
+                let Broken { lost, .. } = classify(&reading.seen, DIRS[0], script, told);
+                lost
+            }
+            (Ok(reading), Task::Program(p)) => {
+                (p.check)(&reading.seen, DIRS[0], (told.begun, told.acked)).err()
+            }
+            (Err(_), _) => None,
+        };
+        readings.push((reader, reading, lost));
+    }
+    let mut row = row.lock();
+    row.distinct += 1;
+    row.fast += usize::from(fast);
+    for (reader, reading, lost) in &readings {
+        let counts = row.readers.entry(*reader).or_default();
+        let unsound = reading.as_ref().ok().and_then(|r| r.unsound.as_ref());
+        counts.refused += usize::from(reading.is_err());
+        counts.lost += usize::from(lost.is_some());
+        counts.unsound += usize::from(unsound.is_some());
+        let first = [
+            (counts.refused, reading.as_ref().err()),
+            (counts.lost, lost.as_ref()),
+            (counts.unsound, unsound),
+        ];
+        for (count, what) in first {
+            if let Some(what) = what.filter(|_| count == 1) {
+                tell(*reader, what);
+            }
+        }
+    }
+    let [(_, ours, our_lost), others @ ..] = &readings[..] else {
+        return Ok(());
+    };
+    let mut worse = ours.as_ref().is_ok_and(|r| r.unsound.is_some());
+    for (reader, theirs, their_lost) in others {
+        let Ok(theirs) = theirs else { continue };
+        worse |= their_lost.is_none() && (ours.is_err() || our_lost.is_some());
+        let Some(what) = ours
+            .as_ref()
+            .ok()
+            .and_then(|o| difference(&o.seen, &theirs.seen))
+        else {
+            continue;
+        };
+        let count = match reader {
+            Reader::E2fsck => &mut row.differ.0,
+            _ => &mut row.differ.1,
+        };
+        *count += 1;
+        if *count == 1 {
+            tell(*reader, &format!("{what} (StetFS first)"));
+        }
+    }
+    row.worse += usize::from(worse);
+    row.examples.append(&mut example);
+    Ok(())
+}
+
+/// Whether the journal holds fast commits that count.
+fn fast_commits(image: &MemDevice) -> bool {
+    let found = stetfs::inspect(Arc::new(image.fork())).ok();
+    let Some(log) = found.and_then(|found| found.log) else {
+        return false;
+    };
+    let mut any = false;
+    let walked = log.walk(&mut |record| {
+        let kind = JournalRecord::from(record).kind;
+        any |= matches!(kind, JournalRecordKind::FastCommit { .. });
+        Ok(())
+    });
+    walked.is_ok() && any
+}
+
+/// The first thing in which two trees differ, by path; times and what directories say of themselves do not count.
+fn difference(a: &Seen, b: &Seen) -> Option<String> {
+    let (a, b) = (paths(a), paths(b));
+    for path in a.keys().chain(b.keys()) {
+        let (x, y) = (a.get(path), b.get(path));
+        if x != y {
+            return Some(format!("{path}: {}, {}", shown(x), shown(y)));
+        }
+    }
+    None
+}
+
+/// What is compared of a name.
+type Shown = (
+    String,
+    u32,
+    (u32, u32),
+    u64,
+    Vec<u8>,
+    Vec<u8>,
+    Vec<(String, Vec<u8>)>,
+);
+
+fn shown(node: Option<&Shown>) -> String {
+    let Some((kind, mode, owner, size, content, target, xattrs)) = node else {
+        return "is not there".into();
+    };
+    let hash = content
+        .iter()
+        .fold(0u64, |h, b| h.wrapping_mul(31).wrapping_add(u64::from(*b)));
+    format!(
+        "{kind} {mode:o} {owner:?} {size} bytes #{hash:x} {target:?} {} attributes",
+        xattrs.len()
+    )
+}
+
+fn paths(seen: &Seen) -> BTreeMap<String, Shown> {
+    let mut all = BTreeMap::new();
+    let mut todo = vec![(String::new(), stetfs::ROOT_INO)];
+    while let Some((path, ino)) = todo.pop() {
+        let Some(node) = seen.nodes.get(&ino) else {
+            continue;
+        };
+        let names = node
+            .entries
+            .iter()
+            .filter(|(name, _)| *name != "lost+found");
+        todo.extend(names.map(|(name, child)| (format!("{path}/{name}"), *child)));
+        let dir = node.kind == stetfs::FileType::Directory;
+        let user = node
+            .xattrs
+            .iter()
+            .filter(|(name, _)| name.starts_with("user."));
+        let shown = (
+            format!("{:?}", node.kind),
+            node.mode,
+            (node.uid, node.gid),
+            if dir { 0 } else { node.size },
+            node.content.clone(),
+            node.target.clone(),
+            user.map(|(n, v)| (n.clone(), v.clone())).collect(),
+        );
+        all.insert(path, shown);
+    }
+    all
+}
