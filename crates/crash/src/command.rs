@@ -269,6 +269,9 @@ pub struct ForeignArgs {
     /// Mount options.
     #[arg(short, long, value_name = "OPTION,…", default_value = "")]
     options: String,
+    /// Keep the images of examples in this directory.
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
     /// Bytes in a block.
     #[arg(short, long, value_name = "BYTES", default_value_t = 4096)]
     block: u32,
@@ -491,6 +494,7 @@ impl ForeignArgs {
             features: self.features.clone(),
             block: self.block,
             options: self.options.clone(),
+            keep: self.keep.clone(),
         };
         let mut text = String::new();
         let mut rows = Vec::new();

@@ -3,7 +3,7 @@
 //! The journals are of others: their compound transactions, and their fast commits.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -78,6 +78,8 @@ pub struct Volume {
     pub block: u32,
     /// Mount options.
     pub options: String,
+    /// Where the images of examples are kept.
+    pub keep: Option<PathBuf>,
 }
 
 impl Volume {
@@ -254,6 +256,11 @@ fn look(
         }
     }
     row.worse += usize::from(worse);
+    if let Some(dir) = volume.keep.as_ref().filter(|_| !example.is_empty()) {
+        let path = dir.join(format!("{state}.img"));
+        let said = |e: std::io::Error| format!("{}: {e}", path.display());
+        image.save(&path).map_err(said)?;
+    }
     row.examples.append(&mut example);
     Ok(())
 }

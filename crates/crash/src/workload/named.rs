@@ -22,7 +22,7 @@ pub struct Case {
 }
 
 /// Names and what they stand for.
-pub const NAMES: [(&str, &str); 10] = [
+pub const NAMES: [(&str, &str); 11] = [
     ("smoke", "every kind of operation, before and after syncs"),
     ("ace1", "all sequences of one operation and a sync"),
     (
@@ -34,6 +34,10 @@ pub const NAMES: [(&str, &str); 10] = [
         "20000 sequences of three operations, drawn with the seed",
     ),
     ("random", "1500 random operations"),
+    (
+        "files",
+        "1000 random operations of those that Linux' fast commits can hold, and many syncs of files",
+    ),
     ("threads", "300 random operations in each of three threads"),
     (
         "reuse",
@@ -92,6 +96,9 @@ pub fn cases(name: &str, seed: u64) -> Result<Vec<Case>> {
         }
         "ace3" => family(ace::sample(3, ACE3, seed)),
         "random" => one(vec![random(seed, 1500)]),
+        "files" => one(vec![
+            Script::random_files(seed, 1000, 4096, Preset::Ordered).ops,
+        ]),
         "threads" => one((0..3).map(|t| random(seed * 16 + t, 300)).collect()),
         "reuse" => one(vec![reuse()]),
         "orphans" => one(vec![orphans(seed)]),

@@ -75,6 +75,21 @@ impl Generator {
         }
     }
 
+    /// Now and then the sync of a file.
+    pub fn synced(&mut self, state: &State) -> Option<Op> {
+        let paths = state.paths();
+        let file = |id| matches!(state.nodes[id].kind, Kind::File(_));
+        let files: Vec<&String> = paths
+            .iter()
+            .filter(|(_, id)| file(id))
+            .map(|(p, _)| p)
+            .collect();
+        (self.rng.u8(0..3) == 0).then_some(())?;
+        Some(Op::Fsync {
+            path: self.pick(&files)?.clone(),
+        })
+    }
+
     fn candidate(&mut self, state: &State) -> Option<Op> {
         let paths = state.paths();
         let of = |kind: fn(&Kind) -> bool| -> Vec<&String> {

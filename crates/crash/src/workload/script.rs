@@ -30,6 +30,31 @@ impl Script {
         script
     }
 
+    /// `len` operations made from a seed, of those that Linux' fast commits can hold, and many syncs of files.
+    pub fn random_files(seed: u64, len: usize, block: u64, preset: Preset) -> Script {
+        let mut generator = Generator::new(seed);
+        let mut script = Script::begin(block, preset);
+        while script.ops.len() < len {
+            let state = &script.states[script.states.len() - 1];
+            let op = generator.next(state);
+            let full = match &op {
+                Op::SetXattr { .. } | Op::RemoveXattr { .. } => true,
+                Op::Exchange { .. } | Op::SyncAll | Op::Tmpfile { .. } => true,
+                Op::Rename { from, .. } => state.node(from).is_some_and(|n| n.is_dir()),
+                Op::Fsync { path } => state.node(path).is_some_and(|n| n.is_dir()),
+                _ => false,
+            };
+            if full {
+                continue;
+            }
+            script.push(op);
+            let synced = generator.synced(&script.states[script.states.len() - 1]);
+            synced.into_iter().for_each(|op| script.push(op));
+        }
+        script.push(Op::SyncAll);
+        script
+    }
+
     /// These operations.
     pub fn of(ops: impl IntoIterator<Item = Op>, block: u64, preset: Preset) -> Script {
         let mut script = Script::begin(block, preset);
