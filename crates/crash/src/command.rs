@@ -517,6 +517,10 @@ impl ForeignArgs {
                 "  StetFS does worse with {}; shows something else than e2fsck {} times, than the kernel {} times\n",
                 row.worse, row.differ.0, row.differ.1
             ));
+            text.push_str(&format!(
+                "  recovered again after a cut: {} of {} recoveries of StetFS come to something else, {} of {} mounts of the kernel\n",
+                row.cut.1, row.cut.0, row.kernel_cut.1, row.kernel_cut.0
+            ));
             for example in &row.examples {
                 text.push_str(&format!("  {example}\n"));
             }

@@ -200,12 +200,14 @@ pub fn first_pass(event: usize, why: Why, uncertain: &Uncertain, seed: u64) -> V
         (_, 0) => vec![Arrival::None],
         (Why::Flush, n) if n <= SUBSETS => {
             let mut all: Vec<_> = (0..1 << n).map(Arrival::Whole).collect();
-            all.extend((7..KINDS).map(|kind| Arrival::Drawn(seed * KINDS + kind)));
+            all.extend(
+                (7..KINDS).map(|kind| Arrival::Drawn(seed.wrapping_mul(KINDS).wrapping_add(kind))),
+            );
             all
         }
         (Why::Flush, _) => {
             let mut all = vec![Arrival::None, Arrival::All];
-            all.extend((0..DRAWS).map(|i| Arrival::Drawn(seed + i)));
+            all.extend((0..DRAWS).map(|i| Arrival::Drawn(seed.wrapping_add(i))));
             all
         }
         (Why::Write | Why::Acked, _) => {

@@ -12,12 +12,14 @@ use anyhow::{Context, Result, anyhow};
 use parking_lot::Mutex;
 use serde::Serialize;
 use stetfs::{JournalRecord, JournalRecordKind, MemDevice, Preset};
-use stetfs_block::Replay;
+use stetfs_block::{Log, Recorder, Replay};
 use stetfs_testkit::image::e2fsck;
 use stetfs_testkit::{Image, Mkfs, Scratch};
 
 use super::classify::{Broken, classify};
-use super::{Limits, System, Task, candidates, choose, progress, record};
+use super::served::Served;
+use super::{Limits, Mounted, System, Task, candidates, choose, progress, record};
+use crate::judge;
 use crate::state::StateId;
 use crate::tree::Seen;
 use crate::volume::{DIRS, fsck};
@@ -63,6 +65,10 @@ pub struct ForeignRow {
     pub differ: (usize, usize),
     /// Images with which StetFS did worse than another.
     pub worse: usize,
+    /// Recoveries of StetFS that were cut, and of these, those after which another one did not come to the same.
+    pub cut: (usize, usize),
+    /// The same with mounts of the kernel that were cut while they carried out fast commits.
+    pub kernel_cut: (usize, usize),
     /// Time.
     pub seconds: f64,
     /// The first of each kind.
@@ -212,9 +218,35 @@ fn look(
         };
         readings.push((reader, reading, lost));
     }
+    let mut cuts = Vec::new();
+    if let Some((_, Ok(ours), _)) = readings.first().filter(|_| fast) {
+        for by in [Reader::Stetfs, Reader::Kernel] {
+            let log = match by {
+                Reader::Kernel => kernel_recovery(image, volume)?,
+                _ => our_recovery(image)?,
+            };
+            let rng = fastrand::Rng::with_seed(state.event as u64);
+            cuts.push((by, cut(image, &log, &ours.seen, rng)));
+        }
+    }
     let mut row = row.lock();
     row.distinct += 1;
     row.fast += usize::from(fast);
+    for (by, (tried, broken)) in cuts {
+        let counts = match by {
+            Reader::Kernel => &mut row.kernel_cut,
+            _ => &mut row.cut,
+        };
+        counts.0 += tried;
+        counts.1 += broken.len();
+        let first = counts.1 == broken.len();
+        if by == Reader::Stetfs {
+            row.worse += broken.len();
+        }
+        if let Some(what) = broken.first().filter(|_| first) {
+            tell(by, &format!("cut in its recovery: {what}"));
+        }
+    }
     for (reader, reading, lost) in &readings {
         let counts = row.readers.entry(*reader).or_default();
         let unsound = reading.as_ref().ok().and_then(|r| r.unsound.as_ref());
@@ -263,6 +295,54 @@ fn look(
     }
     row.examples.append(&mut example);
     Ok(())
+}
+
+/// Cuts of one recovery that are tried.
+const CUTS: usize = 3;
+
+/// What a recovery by StetFS does to the device.
+fn our_recovery(image: &MemDevice) -> Result<Log, String> {
+    let device = Arc::new(Recorder::new(image.fork()));
+    let options = crate::volume::options(Preset::Ordered);
+    let fs = crate::volume::open(&device, &options).map_err(|e| e.to_string())?;
+    fs.unmount().map_err(|e| e.to_string())?;
+    judge::gone(fs).map_err(|e| e.to_string())?;
+    Ok(device.take_log())
+}
+
+/// What a mount by the kernel does to the device, also if it fails.
+fn kernel_recovery(image: &MemDevice, volume: &Volume) -> Result<Log, String> {
+    let said = |e: anyhow::Error| format!("{e:#}");
+    let served = Served::start(image).map_err(said)?;
+    let device = Arc::clone(served.device());
+    let system = System::Kernel {
+        fstype: "ext4".into(),
+        options: volume.options.clone(),
+    };
+    if let Ok(mount) = Mounted::new(&system, &served.path(), Path::new("")) {
+        mount.umount().map_err(said)?;
+    }
+    served.stop().map_err(said)?;
+    Ok(device.take_log())
+}
+
+/// Cuts a recovery, and lets StetFS recover what it left. Gives how often, and what came to be otherwise.
+fn cut(image: &MemDevice, log: &Log, whole: &Seen, mut rng: fastrand::Rng) -> (usize, Vec<String>) {
+    let mut states = candidates(image, log, rng.u64(..));
+    rng.shuffle(&mut states);
+    states.truncate(CUTS);
+    states.sort_by_key(|s| s.event);
+    let mut replay = Replay::new(image, log);
+    let mut broken = Vec::new();
+    for state in &states {
+        let left = state.make(&mut replay);
+        let what = match System::Stetfs(Preset::Ordered).recover(&left) {
+            Err(why) => Some(why),
+            Ok((seen, after)) => difference(&seen, whole).or(fsck(&after).err()),
+        };
+        broken.extend(what.map(|what| format!("at {state}: {what}")));
+    }
+    (states.len(), broken)
 }
 
 /// Whether the journal holds fast commits that count.
