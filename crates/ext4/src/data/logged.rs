@@ -52,6 +52,7 @@ impl Fs {
         run: Run,
     ) -> Result<u32> {
         let most = run.len.min(MAX_UNWRITTEN_LEN);
+        let most = most.min(self.map_room(body, run.lblk));
         let (len, unwritten) = match self.map(inode, body, run.lblk, most)? {
             Mapping::Hole { len } => {
                 let groups = most / self.geo.blocks_per_group.max(1) + 2;
