@@ -14,7 +14,9 @@ mod foreign {
     pub mod debugfs;
     pub mod judge;
     pub mod kernel;
+    pub mod log;
     pub mod memory;
+    pub mod mutate;
 
     /// Whether kernel mounts with `fast_commit` are among the makers.
     pub fn fast_commits() -> bool {
@@ -23,7 +25,15 @@ mod foreign {
     }
 }
 
-use foreign::judge::{Dirty, alike};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use common::number;
+use fastrand::Rng;
+use foreign::judge::{self, Dirty, Verdict, alike};
+use foreign::log::Log;
+use foreign::mutate::mutate;
 use foreign::{debugfs, kernel};
 
 /// All of them must come out alike.
@@ -55,4 +65,90 @@ fn what_debugfs_wrote_is_replayed_alike() {
 #[test]
 fn what_the_kernel_left_is_replayed_alike() {
     all_alike(kernel::makers().iter().map(|maker| (maker.make(1), 1)));
+}
+
+/// Cases that share a journal.
+const EACH: u64 = 12;
+
+/// The journal that the cases of this number start from.
+fn base(number: u64) -> Dirty {
+    let mut rng = Rng::with_seed(number);
+    if rng.u8(0..3) > 0 {
+        let maker = debugfs::Maker::random(&mut rng);
+        let mut counts: Vec<usize> = (0..rng.usize(1..5)).map(|_| rng.usize(1..20)).collect();
+        // Behind a transaction of several descriptors debugfs leaves a gap before the next one.
+        counts.push(maker.full() + rng.usize(0..3));
+        return maker.make(&counts, rng.bool(), number);
+    }
+    let makers = kernel::makers();
+    let maker = &makers[rng.usize(..makers.len())];
+    maker.make(number)
+}
+
+/// One case: the journal elsewhere in its ring, which changes nothing; or with something done to it.
+fn case(base: &Dirty, seed: u64) -> (Dirty, Result<Verdict, String>) {
+    let mut rng = Rng::with_seed(seed);
+    let mut dirty = base.fork();
+    let Some(mut log) = Log::find(&dirty) else {
+        let verdict = alike(&dirty, 0).map(|()| Verdict::Alike);
+        return (dirty, verdict);
+    };
+    if rng.u8(0..3) > 0 {
+        let by = log.rotate(&dirty, &mut rng);
+        dirty.what += &format!(", moved by {by} blocks");
+    }
+    if rng.u8(0..5) == 0 {
+        let verdict = alike(&dirty, 1).map(|()| Verdict::Alike);
+        return (dirty, verdict);
+    }
+    for _ in 0..1 + rng.u8(0..8) / 6 {
+        let done = mutate(&mut log, &dirty, &mut rng);
+        dirty.what += &format!(", {done}");
+    }
+    let verdict = judge::damaged(&dirty);
+    (dirty, verdict)
+}
+
+#[test]
+fn what_was_done_to_a_journal_is_judged_alike() {
+    let seconds = number("STETFS_FOREIGN_SECS").unwrap_or(12);
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let first = number("STETFS_SEED").unwrap_or(1);
+    let mut verdicts: BTreeMap<String, u64> = BTreeMap::new();
+    let mut failures = Vec::new();
+    let mut made: Option<(u64, Dirty)> = None;
+    for seed in first.. {
+        let from = seed / EACH;
+        if made.as_ref().is_none_or(|(nr, _)| *nr != from) {
+            made = Some((from, base(from)));
+        }
+        let (_, base) = made.as_ref().unwrap();
+        let (dirty, verdict) = case(base, seed);
+        match verdict {
+            Ok(verdict) => *verdicts.entry(verdict.to_string()).or_default() += 1,
+            Err(why) => {
+                let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("foreign-{seed}"));
+                dirty.volume.save(&kept).unwrap();
+                failures.push(format!(
+                    "{}:\n{why}\nThe volume is kept as {}. Repeat with: STETFS_SEED={seed} STETFS_FOREIGN_SECS=0 \
+                     cargo test -p stetfs --test foreign done_to",
+                    dirty.what,
+                    kept.display()
+                ));
+            }
+        }
+        if Instant::now() >= end || failures.len() >= 10 {
+            break;
+        }
+    }
+    for (verdict, count) in &verdicts {
+        println!("{count:6} {verdict}");
+    }
+    assert!(
+        failures.is_empty(),
+        "{} of {}:\n{}",
+        failures.len(),
+        failures.len() as u64 + verdicts.values().sum::<u64>(),
+        failures.join("\n\n")
+    );
 }

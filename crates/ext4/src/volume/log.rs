@@ -100,6 +100,11 @@ impl VolumeLog {
         self.log.summary().errno
     }
 
+    /// Forgets it, durably.
+    pub(super) fn clear_errno(&mut self) -> Result<()> {
+        Ok(self.log.clear_errno()?)
+    }
+
     /// Number of blocks.
     pub(super) fn blocks(&self) -> u64 {
         self.runs.iter().map(|(_, n)| n).sum()

@@ -196,6 +196,15 @@ impl Jbd2Log {
         Ok(())
     }
 
+    /// Forgets the error that the last user of the log stopped with, durably.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn clear_errno(&mut self) -> Result<()> {
+        self.sb.s_errno = 0.into();
+        Jbd2Ring::write_superblock(&self.area, &mut self.sb, true)
+    }
+
     /// The superblock.
     pub(crate) fn superblock(&self) -> &JournalSuperblock {
         &self.sb

@@ -27,6 +27,15 @@ impl Dirty {
         }
     }
 
+    /// The same, to be changed.
+    pub fn fork(&self) -> Dirty {
+        Dirty {
+            what: self.what.clone(),
+            volume: self.volume.fork(),
+            journal: self.journal.as_ref().map(MemDevice::fork),
+        }
+    }
+
     /// Files that one recovery works on.
     fn files(&self) -> Files {
         let memory = Memory::new(64);
@@ -60,6 +69,8 @@ pub enum Outcome {
         /// What was said of damage.
         complaint: Option<String>,
     },
+    /// It was, but cannot be looked at: damage came home.
+    Broken(String),
     /// It was not, and why.
     Refused(String),
 }
@@ -68,6 +79,7 @@ impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Outcome::Refused(why) => write!(f, "refuses: {}", why.trim()),
+            Outcome::Broken(why) => write!(f, "a broken volume: {}", why.trim()),
             Outcome::Recovered {
                 tree,
                 wrong,
@@ -139,7 +151,7 @@ fn recovered(files: &Files, replayed: Option<(u64, u64)>, complaint: Option<Stri
             replayed,
             complaint,
         },
-        Err(why) => Outcome::Refused(format!("what was recovered cannot be looked at: {why}")),
+        Err(why) => Outcome::Broken(why),
     }
 }
 
@@ -309,4 +321,79 @@ fn same(who: &str, a: &Tree, b: &Tree, all: &Outcomes) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("{who} differ:\n{}\n{all}", lines.join("\n")))
+}
+
+/// What was made of a damaged journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The same tree as the others.
+    Alike,
+    /// A refusal that changed nothing, as the kernel's or e2fsck's complaint.
+    Refused,
+    /// A refusal that changed nothing, where the others go on: what is behind the end of their log shows that it was longer, or
+    /// a check of ours is stricter. Why, without numbers.
+    Stricter(String),
+    /// All bring home what breaks the volume.
+    Broken,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Verdict::Alike => f.write_str("alike"),
+            Verdict::Refused => f.write_str("refused, as by another"),
+            Verdict::Stricter(why) => write!(f, "refused, where the others go on: {why}"),
+            Verdict::Broken => f.write_str("broken by all"),
+        }
+    }
+}
+
+/// For a journal that something was done to: the same tree as the others, or a refusal that changes nothing.
+pub fn damaged(dirty: &Dirty) -> Result<Verdict, String> {
+    let all = Outcomes::of(dirty)?;
+    let complains = |outcome: &Outcome| match outcome {
+        Outcome::Refused(_) => true,
+        Outcome::Recovered { complaint, .. } => complaint.is_some(),
+        Outcome::Broken(_) => false,
+    };
+    let (ours, wrong) = match &all.ours {
+        Outcome::Refused(_) if complains(&all.kernel) || complains(&all.e2fsck) => {
+            return Ok(Verdict::Refused);
+        }
+        Outcome::Refused(why) => {
+            let why = why.replace(|c: char| c.is_ascii_digit(), "");
+            return Ok(Verdict::Stricter(why));
+        }
+        Outcome::Broken(_) => {
+            return match &all.kernel {
+                Outcome::Broken(_) => Ok(Verdict::Broken),
+                _ => Err(format!("ours breaks the volume:\n{all}")),
+            };
+        }
+        Outcome::Recovered { tree, wrong, .. } => (tree, wrong),
+    };
+    let mut verdict = None;
+    if let Outcome::Recovered {
+        tree, wrong: fault, ..
+    } = &all.kernel
+    {
+        same("stetfs and the kernel", ours, tree, &all)?;
+        if wrong.is_some() && fault.is_none() {
+            return Err(format!("after ours e2fsck finds fault:\n{all}"));
+        }
+        verdict = Some(Verdict::Alike);
+    }
+    // What breaks a volume e2fsck repairs on its way.
+    if let Outcome::Recovered {
+        tree,
+        complaint: None,
+        ..
+    } = &all.e2fsck
+        && wrong.is_none()
+    {
+        let (ours, tree) = (&without_blocks(ours), &without_blocks(tree));
+        same("stetfs and e2fsck", ours, tree, &all)?;
+        verdict = Some(Verdict::Alike);
+    }
+    verdict.ok_or_else(|| format!("ours alone goes on:\n{all}"))
 }
