@@ -17,6 +17,7 @@ mod foreign {
     pub mod log;
     pub mod memory;
     pub mod mutate;
+    pub mod ours;
 
     /// Whether kernel mounts with `fast_commit` are among the makers.
     pub fn fast_commits() -> bool {
@@ -34,7 +35,7 @@ use fastrand::Rng;
 use foreign::judge::{self, Dirty, Verdict, alike};
 use foreign::log::Log;
 use foreign::mutate::mutate;
-use foreign::{debugfs, kernel};
+use foreign::{debugfs, kernel, ours};
 
 /// All of them must come out alike.
 fn all_alike(journals: impl Iterator<Item = (Dirty, u64)>) {
@@ -65,6 +66,12 @@ fn what_debugfs_wrote_is_replayed_alike() {
 #[test]
 fn what_the_kernel_left_is_replayed_alike() {
     all_alike(kernel::makers().iter().map(|maker| (maker.make(1), 1)));
+}
+
+#[test]
+fn what_stetfs_wrote_into_logs_of_others_is_replayed_alike() {
+    let journals = ours::MAKERS.iter().map(|maker| (maker.make(1), 2));
+    all_alike(journals);
 }
 
 /// Cases that share a journal.
