@@ -74,34 +74,57 @@ fn what_stetfs_wrote_into_logs_of_others_is_replayed_alike() {
     all_alike(journals);
 }
 
-/// Cases that share a journal.
-const EACH: u64 = 12;
+/// Cases that share a journal, or a recording.
+const EACH: u64 = 6;
 
-/// The journal that the cases of this number start from.
-fn base(number: u64) -> Dirty {
-    let mut rng = Rng::with_seed(number);
-    if rng.u8(0..3) > 0 {
-        let maker = debugfs::Maker::random(&mut rng);
-        let mut counts: Vec<usize> = (0..rng.usize(1..5)).map(|_| rng.usize(1..20)).collect();
-        // Behind a transaction of several descriptors debugfs leaves a gap before the next one.
-        counts.push(maker.full() + rng.usize(0..3));
-        return maker.make(&counts, rng.bool(), number);
-    }
-    let makers = kernel::makers();
-    let maker = &makers[rng.usize(..makers.len())];
-    maker.make(number)
+/// What cases start from.
+enum Base {
+    Journal(Dirty),
+    Recording(kernel::Recording),
 }
 
-/// One case: the journal elsewhere in its ring, which changes nothing; or with something done to it.
-fn case(base: &Dirty, seed: u64) -> (Dirty, Result<Verdict, String>) {
-    let mut rng = Rng::with_seed(seed);
-    let mut dirty = base.fork();
+impl Base {
+    fn new(number: u64) -> Base {
+        let mut rng = Rng::with_seed(number);
+        match rng.u8(0..4) {
+            0 => Base::Recording(kernel::Recording::new(number)),
+            1 => {
+                let makers = kernel::makers();
+                Base::Journal(makers[rng.usize(..makers.len())].make(number))
+            }
+            _ => {
+                let maker = debugfs::Maker::random(&mut rng);
+                let mut counts: Vec<usize> =
+                    (0..rng.usize(1..5)).map(|_| rng.usize(1..20)).collect();
+                // Behind a transaction of several descriptors debugfs leaves a gap before the next one.
+                counts.push(maker.full() + rng.usize(0..3));
+                Base::Journal(maker.make(&counts, rng.bool(), number))
+            }
+        }
+    }
+
+    /// One case.
+    fn case(&self, seed: u64) -> (Dirty, Result<Verdict, String>) {
+        let mut rng = Rng::with_seed(seed);
+        match self {
+            Base::Recording(recording) => {
+                let dirty = recording.cut(&mut rng);
+                let verdict = judge::cut(&dirty);
+                (dirty, verdict)
+            }
+            Base::Journal(base) => changed(base.fork(), &mut rng),
+        }
+    }
+}
+
+/// The journal elsewhere in its ring, which changes nothing; or with something done to it.
+fn changed(mut dirty: Dirty, rng: &mut Rng) -> (Dirty, Result<Verdict, String>) {
     let Some(mut log) = Log::find(&dirty) else {
         let verdict = alike(&dirty, 0).map(|()| Verdict::Alike);
         return (dirty, verdict);
     };
     if rng.u8(0..3) > 0 {
-        let by = log.rotate(&dirty, &mut rng);
+        let by = log.rotate(&dirty, rng);
         dirty.what += &format!(", moved by {by} blocks");
     }
     if rng.u8(0..5) == 0 {
@@ -109,7 +132,7 @@ fn case(base: &Dirty, seed: u64) -> (Dirty, Result<Verdict, String>) {
         return (dirty, verdict);
     }
     for _ in 0..1 + rng.u8(0..8) / 6 {
-        let done = mutate(&mut log, &dirty, &mut rng);
+        let done = mutate(&mut log, &dirty, rng);
         dirty.what += &format!(", {done}");
     }
     let verdict = judge::damaged(&dirty);
@@ -123,14 +146,14 @@ fn what_was_done_to_a_journal_is_judged_alike() {
     let first = number("STETFS_SEED").unwrap_or(1);
     let mut verdicts: BTreeMap<String, u64> = BTreeMap::new();
     let mut failures = Vec::new();
-    let mut made: Option<(u64, Dirty)> = None;
+    let mut made: Option<(u64, Base)> = None;
     for seed in first.. {
         let from = seed / EACH;
         if made.as_ref().is_none_or(|(nr, _)| *nr != from) {
-            made = Some((from, base(from)));
+            made = Some((from, Base::new(from)));
         }
         let (_, base) = made.as_ref().unwrap();
-        let (dirty, verdict) = case(base, seed);
+        let (dirty, verdict) = base.case(seed);
         match verdict {
             Ok(verdict) => *verdicts.entry(verdict.to_string()).or_default() += 1,
             Err(why) => {

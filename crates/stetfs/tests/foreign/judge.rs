@@ -5,7 +5,9 @@ use std::path::Path;
 use std::process::Command;
 
 use stetfs::{MemDevice, Volume, VolumeOptions};
-use stetfs_testkit::{CaptureOptions, Image, LoopDev, LoopOptions, Mounter, Scratch, Tree, cmd, tree};
+use stetfs_testkit::{
+    CaptureOptions, Image, LoopDev, LoopOptions, Mounter, Scratch, Tree, cmd, tree,
+};
 
 use super::memory::Memory;
 
@@ -253,10 +255,8 @@ const COMPLAINTS: [&str; 6] = [
 fn e2fsck(dirty: &Dirty) -> Outcome {
     let files = dirty.files();
     let said = match &files.journal {
-        None => {
-            stetfs_testkit::image::e2fsck_said(files.volume.path(), &["-fy"], 1)
-                .map_err(|e| format!("{e:#}"))
-        }
+        None => stetfs_testkit::image::e2fsck_said(files.volume.path(), &["-fy"], 1)
+            .map_err(|e| format!("{e:#}")),
         Some(journal) => fsck(&files, journal, "-fy"),
     };
     match said {
@@ -333,6 +333,9 @@ pub enum Verdict {
     /// A refusal that changed nothing, where the others go on: what is behind the end of their log shows that it was longer, or
     /// a check of ours is stricter. Why, without numbers.
     Stricter(String),
+    /// The tree that e2fsck gets with a complaint about images, where the kernel refuses: a newer image of the same block stands
+    /// behind each that is damaged, so StetFS, which brings home the newest of each block only, needs none of them.
+    Superseded,
     /// All bring home what breaks the volume.
     Broken,
 }
@@ -343,14 +346,30 @@ impl fmt::Display for Verdict {
             Verdict::Alike => f.write_str("alike"),
             Verdict::Refused => f.write_str("refused, as by another"),
             Verdict::Stricter(why) => write!(f, "refused, where the others go on: {why}"),
+            Verdict::Superseded => {
+                f.write_str("alike, but for damaged images that newer ones replace")
+            }
             Verdict::Broken => f.write_str("broken by all"),
         }
     }
 }
 
+/// For what a power cut left: as [`damaged`], but a refusal needs another's, and with async_commit the others may refuse
+/// a last transaction that is torn, which nobody was promised.
+pub fn cut(dirty: &Dirty) -> Result<Verdict, String> {
+    let all = Outcomes::of(dirty)?;
+    match judge(&all)? {
+        Verdict::Stricter(_) => Err(format!("ours alone refuses:\n{all}")),
+        verdict => Ok(verdict),
+    }
+}
+
 /// For a journal that something was done to: the same tree as the others, or a refusal that changes nothing.
 pub fn damaged(dirty: &Dirty) -> Result<Verdict, String> {
-    let all = Outcomes::of(dirty)?;
+    judge(&Outcomes::of(dirty)?)
+}
+
+fn judge(all: &Outcomes) -> Result<Verdict, String> {
     let complains = |outcome: &Outcome| match outcome {
         Outcome::Refused(_) => true,
         Outcome::Recovered { complaint, .. } => complaint.is_some(),
@@ -377,7 +396,7 @@ pub fn damaged(dirty: &Dirty) -> Result<Verdict, String> {
         tree, wrong: fault, ..
     } = &all.kernel
     {
-        same("stetfs and the kernel", ours, tree, &all)?;
+        same("stetfs and the kernel", ours, tree, all)?;
         if wrong.is_some() && fault.is_none() {
             return Err(format!("after ours e2fsck finds fault:\n{all}"));
         }
@@ -385,15 +404,26 @@ pub fn damaged(dirty: &Dirty) -> Result<Verdict, String> {
     }
     // What breaks a volume e2fsck repairs on its way.
     if let Outcome::Recovered {
-        tree,
-        complaint: None,
-        ..
+        tree, complaint, ..
     } = &all.e2fsck
         && wrong.is_none()
+        && complaint.as_ref().is_none_or(|said| of_images(said))
     {
         let (ours, tree) = (&without_blocks(ours), &without_blocks(tree));
-        same("stetfs and e2fsck", ours, tree, &all)?;
-        verdict = Some(Verdict::Alike);
+        same("stetfs and e2fsck", ours, tree, all)?;
+        verdict = Some(match complaint {
+            None => Verdict::Alike,
+            Some(_) => Verdict::Superseded,
+        });
     }
     verdict.ok_or_else(|| format!("ours alone goes on:\n{all}"))
+}
+
+/// Whether e2fsck says of images that their checksums do not match, and nothing else of the journal.
+fn of_images(said: &str) -> bool {
+    said.contains("Invalid checksum recovering data block")
+        && said
+            .lines()
+            .filter(|line| line.contains("JBD2:"))
+            .all(|line| line.contains("recovering data block"))
 }

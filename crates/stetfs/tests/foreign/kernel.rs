@@ -1,11 +1,16 @@
 //! Journals that the kernel left.
 
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 
+use fastrand::Rng;
 use stetfs::MemDevice;
+use stetfs_block::{Log, Replay};
+use stetfs_crash::peers::served::Served;
 use stetfs_testkit::sys::Shutdown;
 use stetfs_testkit::workload::mutate::Mutator;
 use stetfs_testkit::{Image, LoopDev, LoopOptions, Mkfs, Mounter};
@@ -125,12 +130,7 @@ pub fn makers() -> Vec<Maker> {
         makers.extend([
             maker(1024, &["fast_commit"], "", CUT),
             maker(4096, &["fast_commit"], "", CUT),
-            maker(
-                1024,
-                &["fast_commit", "^metadata_csum", "^64bit"],
-                "",
-                CUT,
-            ),
+            maker(1024, &["fast_commit", "^metadata_csum", "^64bit"], "", CUT),
             maker(
                 1024,
                 &["fast_commit", "^extents", "^64bit", "^metadata_csum"],
@@ -198,6 +198,62 @@ impl Maker {
     }
 }
 
+/// A mount on a recorded device: what power cuts can leave of it.
+pub struct Recording {
+    what: String,
+    base: MemDevice,
+    log: Log,
+}
+
+impl Recording {
+    /// Records a mount by one of the makers.
+    pub fn new(seed: u64) -> Recording {
+        let mut rng = Rng::with_seed(seed);
+        let mut makers = makers();
+        makers.retain(|m| !m.external && m.end != End::Full);
+        let maker = makers.swap_remove(rng.usize(..makers.len()));
+        let what = format!("power cut under kernel {maker:?}, seed {seed}");
+        let image = Image::make(SIZE, &maker.mkfs).unwrap();
+        let base = MemDevice::load(image.path()).unwrap();
+        let served = Served::start(&base).unwrap();
+        let device = Arc::clone(served.device());
+        let mounted = Mounter::ext4(maker.options)
+            .mount(&served.path())
+            .unwrap_or_else(|e| panic!("{what}: {e:#}"));
+        work(mounted.path(), seed, &maker).unwrap_or_else(|e| panic!("{what}: {e}"));
+        mounted.umount().unwrap();
+        served.stop().unwrap();
+        Recording {
+            what,
+            base,
+            log: device.take_log(),
+        }
+    }
+
+    /// A state that a cut can leave: behind one of the requests, any sectors of those that were not yet durable.
+    pub fn cut(&self, rng: &mut Rng) -> Dirty {
+        let mut replay = Replay::new(&self.base, &self.log);
+        let event = rng.usize(self.log.len() / 10..=self.log.len());
+        replay.advance_to(event);
+        let odds = rng.u8(0..5);
+        // A request of 512 bytes or of a block arrives whole more often than not.
+        let whole = rng.bool();
+        let mut fates = HashMap::new();
+        let volume = replay.crash(|sector| {
+            let mut fate = || rng.u8(0..4) < odds;
+            match whole {
+                true => *fates.entry(sector.id).or_insert_with(fate),
+                false => fate(),
+            }
+        });
+        Dirty {
+            what: format!("{}, event {event} of {}", self.what, self.log.len()),
+            volume,
+            journal: None,
+        }
+    }
+}
+
 /// Everything that a journal can hold; once round the ring where that is small.
 fn work(root: &Path, seed: u64, maker: &Maker) -> Result<(), String> {
     let said = |e| format!("{e:#}");
@@ -212,7 +268,7 @@ fn work(root: &Path, seed: u64, maker: &Maker) -> Result<(), String> {
     revokes(root).map_err(|e| e.to_string())?;
     escapes(root).map_err(|e| e.to_string())?;
     work.run(&dir, 60).map_err(said)?;
-    if maker.end == End::Full || maker.end == End::Dead {
+    if matches!(maker.end, End::Full | End::Dead) {
         fill(root);
     }
     if maker.end != End::Full {

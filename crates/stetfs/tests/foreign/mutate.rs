@@ -51,7 +51,10 @@ pub fn mutate(log: &mut Log, dirty: &Dirty, rng: &mut Rng) -> String {
         }
         7 => {
             let seq = log.sb.s_sequence.get();
-            log.sb.s_sequence = rng.choice([seq.wrapping_add(1), seq.wrapping_sub(1)]).unwrap().into();
+            log.sb.s_sequence = rng
+                .choice([seq.wrapping_add(1), seq.wrapping_sub(1)])
+                .unwrap()
+                .into();
             log.write_superblock(volume);
             return format!("s_sequence {} for {seq}", log.sb.s_sequence.get());
         }

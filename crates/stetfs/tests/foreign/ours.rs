@@ -98,12 +98,7 @@ impl Maker {
 
     /// Gives the empty log its version. (debugfs has its own mind about which goes with which volume.)
     fn prepare(&self, image: &Image, device: &MemDevice) {
-        let first: u64 = image
-            .debugfs("bmap <8> 0")
-            .unwrap()
-            .trim()
-            .parse()
-            .unwrap();
+        let first: u64 = image.debugfs("bmap <8> 0").unwrap().trim().parse().unwrap();
         let at = first * u64::from(self.block);
         let mut bytes = [0; 1024];
         device.read(at, &mut bytes).unwrap();
