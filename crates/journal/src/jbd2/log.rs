@@ -46,6 +46,8 @@ pub struct LogSummary {
     pub fc_blocks: u32,
     /// UUID.
     pub uuid: [u8; 16],
+    /// Volumes that share the log; 0 where it says nothing.
+    pub users: u32,
 }
 
 /// A jbd2 log that was opened.
@@ -83,6 +85,7 @@ impl Jbd2Log {
             errno: self.sb.s_errno.get() as i32,
             fc_blocks: self.sb.fc_blocks(),
             uuid: self.sb.s_uuid,
+            users: self.sb.users(),
         }
     }
 

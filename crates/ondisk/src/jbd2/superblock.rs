@@ -284,6 +284,16 @@ impl JournalSuperblock {
         })
     }
 
+    /// Volumes that share the journal; 0 in version 1.
+    #[must_use]
+    pub fn users(&self) -> u32 {
+        if self.is_v2() {
+            self.s_nr_users.get()
+        } else {
+            0
+        }
+    }
+
     fn has_checksum(&self) -> bool {
         self.incompat()
             .intersects(IncompatFlags::CSUM_V2 | IncompatFlags::CSUM_V3)

@@ -5,10 +5,13 @@ use std::path::Path;
 use std::process::Command;
 
 use stetfs::{MemDevice, Volume, VolumeOptions};
+use stetfs_ondisk::jbd2::BlockType;
+use stetfs_ondisk::jbd2::block::read_header;
 use stetfs_testkit::{
     CaptureOptions, Image, LoopDev, LoopOptions, Mounter, Scratch, Tree, cmd, tree,
 };
 
+use super::log::Log;
 use super::memory::Memory;
 
 /// A volume whose journal is to be replayed.
@@ -336,6 +339,9 @@ pub enum Verdict {
     /// The tree that e2fsck gets with a complaint about images, where the kernel refuses: a newer image of the same block stands
     /// behind each that is damaged, so StetFS, which brings home the newest of each block only, needs none of them.
     Superseded,
+    /// As the kernel. e2fsck ends the log at a commit block of which only the sector with the record was written; nobody
+    /// was promised that transaction, and what follows it.
+    CutCommit,
     /// All bring home what breaks the volume.
     Broken,
 }
@@ -349,6 +355,9 @@ impl fmt::Display for Verdict {
             Verdict::Superseded => {
                 f.write_str("alike, but for damaged images that newer ones replace")
             }
+            Verdict::CutCommit => {
+                f.write_str("as the kernel: a commit block is cut behind its record")
+            }
             Verdict::Broken => f.write_str("broken by all"),
         }
     }
@@ -358,7 +367,7 @@ impl fmt::Display for Verdict {
 /// a last transaction that is torn, which nobody was promised.
 pub fn cut(dirty: &Dirty) -> Result<Verdict, String> {
     let all = Outcomes::of(dirty)?;
-    match judge(&all)? {
+    match judge(dirty, &all)? {
         Verdict::Stricter(_) => Err(format!("ours alone refuses:\n{all}")),
         verdict => Ok(verdict),
     }
@@ -366,10 +375,10 @@ pub fn cut(dirty: &Dirty) -> Result<Verdict, String> {
 
 /// For a journal that something was done to: the same tree as the others, or a refusal that changes nothing.
 pub fn damaged(dirty: &Dirty) -> Result<Verdict, String> {
-    judge(&Outcomes::of(dirty)?)
+    judge(dirty, &Outcomes::of(dirty)?)
 }
 
-fn judge(all: &Outcomes) -> Result<Verdict, String> {
+fn judge(dirty: &Dirty, all: &Outcomes) -> Result<Verdict, String> {
     let complains = |outcome: &Outcome| match outcome {
         Outcome::Refused(_) => true,
         Outcome::Recovered { complaint, .. } => complaint.is_some(),
@@ -410,13 +419,27 @@ fn judge(all: &Outcomes) -> Result<Verdict, String> {
         && complaint.as_ref().is_none_or(|said| of_images(said))
     {
         let (ours, tree) = (&without_blocks(ours), &without_blocks(tree));
-        same("stetfs and e2fsck", ours, tree, all)?;
-        verdict = Some(match complaint {
-            None => Verdict::Alike,
-            Some(_) => Verdict::Superseded,
-        });
+        verdict = Some(
+            match (same("stetfs and e2fsck", ours, tree, all), complaint) {
+                (Ok(()), None) => Verdict::Alike,
+                (Ok(()), Some(_)) => Verdict::Superseded,
+                (Err(_), None) if verdict.is_some() && cut_commit(dirty) => Verdict::CutCommit,
+                (Err(why), _) => return Err(why),
+            },
+        );
     }
     verdict.ok_or_else(|| format!("ours alone goes on:\n{all}"))
+}
+
+/// Whether there is a commit block with something behind its record.
+fn cut_commit(dirty: &Dirty) -> bool {
+    Log::find(dirty).is_some_and(|log| {
+        log.heads.iter().any(|at| {
+            let block = log.read(&dirty.volume, *at);
+            matches!(read_header(&block), Some((BlockType::Commit, _)))
+                && block.iter().skip(64).any(|byte| *byte != 0)
+        })
+    })
 }
 
 /// Whether e2fsck says of images that their checksums do not match, and nothing else of the journal.
