@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::Command;
 
 use stetfs::{MemDevice, Volume, VolumeOptions};
-use stetfs_ondisk::jbd2::BlockType;
 use stetfs_ondisk::jbd2::block::read_header;
+use stetfs_ondisk::jbd2::{BlockType, IncompatFlags};
 use stetfs_testkit::{
     CaptureOptions, Image, LoopDev, LoopOptions, Mounter, Scratch, Tree, cmd, tree,
 };
@@ -342,6 +342,9 @@ pub enum Verdict {
     /// As the kernel. e2fsck ends the log at a commit block of which only the sector with the record was written; nobody
     /// was promised that transaction, and what follows it.
     CutCommit,
+    /// Up to the last transaction, which is torn: with async_commit nobody was promised it. The kernel refuses to go on, and e2fsck
+    /// brings home what of it is whole, and complains.
+    TornAsync,
     /// All bring home what breaks the volume.
     Broken,
 }
@@ -357,6 +360,9 @@ impl fmt::Display for Verdict {
             }
             Verdict::CutCommit => {
                 f.write_str("as the kernel: a commit block is cut behind its record")
+            }
+            Verdict::TornAsync => {
+                f.write_str("up to a last transaction that is torn (async_commit)")
             }
             Verdict::Broken => f.write_str("broken by all"),
         }
@@ -411,22 +417,21 @@ fn judge(dirty: &Dirty, all: &Outcomes) -> Result<Verdict, String> {
         }
         verdict = Some(Verdict::Alike);
     }
-    // What breaks a volume e2fsck repairs on its way.
     if let Outcome::Recovered {
         tree, complaint, ..
     } = &all.e2fsck
-        && wrong.is_none()
         && complaint.as_ref().is_none_or(|said| of_images(said))
     {
         let (ours, tree) = (&without_blocks(ours), &without_blocks(tree));
-        verdict = Some(
-            match (same("stetfs and e2fsck", ours, tree, all), complaint) {
-                (Ok(()), None) => Verdict::Alike,
-                (Ok(()), Some(_)) => Verdict::Superseded,
-                (Err(_), None) if verdict.is_some() && cut_commit(dirty) => Verdict::CutCommit,
-                (Err(why), _) => return Err(why),
-            },
-        );
+        verdict = match (same("stetfs and e2fsck", ours, tree, all), complaint) {
+            (Ok(()), None) => Some(Verdict::Alike),
+            (Ok(()), Some(_)) => Some(Verdict::Superseded),
+            // What breaks a volume e2fsck repairs on its way.
+            (Err(_), _) if wrong.is_some() => verdict,
+            (Err(_), None) if verdict.is_some() && cut_commit(dirty) => Some(Verdict::CutCommit),
+            (Err(_), Some(_)) if async_commit(dirty) => Some(Verdict::TornAsync),
+            (Err(why), _) => return Err(why),
+        };
     }
     verdict.ok_or_else(|| format!("ours alone goes on:\n{all}"))
 }
@@ -440,6 +445,11 @@ fn cut_commit(dirty: &Dirty) -> bool {
                 && block.iter().skip(64).any(|byte| *byte != 0)
         })
     })
+}
+
+fn async_commit(dirty: &Dirty) -> bool {
+    let log = Log::find(dirty);
+    log.is_some_and(|log| log.sb.incompat().contains(IncompatFlags::ASYNC_COMMIT))
 }
 
 /// Whether e2fsck says of images that their checksums do not match, and nothing else of the journal.
