@@ -82,6 +82,14 @@ impl Log {
         self.stet.is_some() || self.jbd2.is_dirty()
     }
 
+    /// Forgets the error that the last user of the log stopped with, durably.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn clear_errno(&mut self) -> Result<()> {
+        self.jbd2.clear_errno()
+    }
+
     /// The policies for reading the log as it is.
     fn scheme(&self) -> Scheme {
         match &self.stet {

@@ -23,7 +23,7 @@ const BATCH: usize = 16 << 10;
 /// How to recover.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RecoveryOptions {
-    /// Write nothing.
+    /// Read and check everything, write nothing.
     pub dry_run: bool,
     /// Of a damaged log, bring home what is whole: the rest of a volume is worth more than none.
     pub salvage: bool,
@@ -182,11 +182,17 @@ pub(crate) fn replay(
         recovery.last_stamp = recovery.last_stamp.max(found.last);
     }
     recovery.last_stamp = recovery.last_stamp.max(recovery.horizon);
+    let images: Vec<(BlockNr, Chosen)> = chosen.into_iter().collect();
+    // A damaged image is to be found before the first one goes home.
+    if how.dry_run || (images.len() > BATCH && !how.salvage) {
+        for batch in images.chunks(BATCH) {
+            load(scheme, batch, how, &mut report)?;
+        }
+    }
     if how.dry_run {
         recovery.report = report;
         return Ok(recovery);
     }
-    let images: Vec<(BlockNr, Chosen)> = chosen.into_iter().collect();
     for (i, batch) in images.chunks(BATCH).enumerate() {
         progress((i * BATCH) as u64, images.len() as u64);
         let images = load(scheme, batch, how, &mut report)?;

@@ -105,26 +105,83 @@ fn a_damaged_log_is_salvaged() {
 
 #[test]
 fn rot_in_what_was_committed_is_an_error() {
-    let whole = volume(Kind::Jbd2);
+    for kind in [Kind::Jbd2, Kind::Jbd2V2] {
+        let whole = volume(kind);
+        let commits = find(&whole, BlockType::Commit);
+        let descriptors = find(&whole, BlockType::Descriptor);
+        assert_eq!((commits.len(), descriptors.len()), (3, 3));
+        // The magic number, the type, the transaction's number, the content.
+        for byte in [0, 7, 11, 20] {
+            for nr in descriptors.iter().chain(&commits[..2]) {
+                let why = with_rot(kind, *nr, byte)
+                    .expect_err(&format!("{kind:?}, log block {nr}, byte {byte}"));
+                assert!(why.contains("was committed, but"), "{why}");
+            }
+            let newest = with_rot(kind, commits[2], byte);
+            if byte < 12 {
+                // With nothing behind it the newest commit block may as well not have been written.
+                assert_eq!(newest, Ok(vec![true, true, false]));
+            } else {
+                // It was: what it says lies in one sector.
+                assert!(newest.unwrap_err().contains("was committed, but"));
+            }
+        }
+        // What stood behind the record's sector is nobody's.
+        assert_eq!(with_rot(kind, commits[2], 600), Ok(vec![true; 3]));
+        for nr in descriptors.iter().map(|d| d + 1) {
+            let why = with_rot(kind, nr, 100).unwrap_err();
+            assert!(why.contains("checksum of log block"), "{why}");
+        }
+    }
+}
+
+/// One sum for the whole transaction, in its commit block.
+#[test]
+fn rot_under_a_transactions_sum_is_an_error() {
+    let kind = Kind::Jbd2V1;
+    let whole = volume(kind);
     let commits = find(&whole, BlockType::Commit);
     let descriptors = find(&whole, BlockType::Descriptor);
     assert_eq!((commits.len(), descriptors.len()), (3, 3));
-    // The magic number, the type, the transaction's number, the content.
-    for byte in [0, 7, 11, 20] {
-        for nr in descriptors.iter().chain(&commits[..2]) {
-            let why =
-                with_rot(Kind::Jbd2, *nr, byte).expect_err(&format!("log block {nr}, byte {byte}"));
+    for i in 0..3 {
+        // The UUID behind the first tag, the image, the sum itself and its kind.
+        let places = [
+            (descriptors[i], 30),
+            (descriptors[i] + 1, 3),
+            (commits[i], 18),
+            (commits[i], 12),
+        ];
+        for (nr, byte) in places {
+            let why = with_rot(kind, nr, byte).expect_err(&format!("log block {nr}, byte {byte}"));
             assert!(why.contains("was committed, but"), "{why}");
         }
-        // With nothing behind it the newest commit block may as well have been torn.
-        assert_eq!(
-            with_rot(Kind::Jbd2, commits[2], byte),
-            Ok(vec![true, true, false])
-        );
     }
-    for nr in descriptors.iter().map(|d| d + 1) {
-        let why = with_rot(Kind::Jbd2, nr, 100).unwrap_err();
-        assert!(why.contains("checksum of log block"), "{why}");
+    // A commit block without a sum is one that was written while the log had none.
+    let device = Arc::new(volume(kind));
+    let at = commits[1] * BS as u64 + 12;
+    device.write(at, &[0; 8]).unwrap();
+    assert_eq!(recovered(kind, &device, false).unwrap().0, [true; 3]);
+}
+
+/// A revoke block that says nothing sensible: without it, what was freed would come back.
+#[test]
+fn a_senseless_revoke_block_is_an_error() {
+    for kind in [Kind::Jbd2NoChecksum, Kind::Jbd2V1] {
+        let device = Arc::new(common::format(kind));
+        let (cache, journal) = start(kind, device.clone());
+        journal.commit(&put(&cache, &journal, 300, 7)).unwrap();
+        let handle = journal.begin(1).unwrap();
+        handle.revoke(300, 1);
+        journal.commit(&handle.stop()).unwrap();
+        let crashed = Arc::new(device.fork());
+        let revokes = find(&crashed, BlockType::Revoke);
+        assert_eq!(revokes.len(), 1, "{kind:?}");
+        crashed
+            .write(revokes[0] * BS as u64 + 12, &5000u32.to_be_bytes())
+            .unwrap();
+        let why = recovered(kind, &crashed, false).unwrap_err();
+        assert!(why.contains("was committed, but"), "{why}");
+        assert!(why.contains("r_count"), "{why}");
     }
 }
 
@@ -177,18 +234,68 @@ fn without_barriers_a_hole_ends_the_log() {
 
 #[test]
 fn with_async_commit_the_next_transaction_tells() {
-    let kind = Kind::Jbd2Async;
-    let whole = volume(kind);
-    let commits = find(&whole, BlockType::Commit);
-    let descriptors = find(&whole, BlockType::Descriptor);
-    assert_eq!((commits.len(), descriptors.len()), (3, 3));
-    for i in 0..2 {
-        for nr in [descriptors[i], descriptors[i] + 1, commits[i]] {
-            let why = with_rot(kind, nr, 20).expect_err(&format!("log block {nr}"));
-            assert!(why.contains("was committed, but"), "{why}");
+    for kind in [Kind::Jbd2Async, Kind::Jbd2AsyncV1] {
+        let whole = volume(kind);
+        let commits = find(&whole, BlockType::Commit);
+        let descriptors = find(&whole, BlockType::Descriptor);
+        assert_eq!((commits.len(), descriptors.len()), (3, 3));
+        for i in 0..2 {
+            for (nr, byte) in [
+                (descriptors[i], 30),
+                (descriptors[i] + 1, 20),
+                (commits[i], 18),
+            ] {
+                let why = with_rot(kind, nr, byte).expect_err(&format!("{kind:?} {nr}"));
+                assert!(why.contains("was committed, but"), "{why}");
+            }
+        }
+        for (nr, byte) in [
+            (descriptors[2], 30),
+            (descriptors[2] + 1, 20),
+            (commits[2], 18),
+        ] {
+            assert_eq!(
+                with_rot(kind, nr, byte),
+                Ok(vec![true, true, false]),
+                "{kind:?} {nr}"
+            );
         }
     }
-    for nr in [descriptors[2], descriptors[2] + 1, commits[2]] {
-        assert_eq!(with_rot(kind, nr, 20), Ok(vec![true, true, false]));
-    }
+}
+
+/// Damage behind a torn transaction is damage all the same, if what was committed follows it.
+#[test]
+fn a_torn_transaction_hides_no_damage() {
+    let kind = Kind::Jbd2Async;
+    let device = Arc::new(volume(kind));
+    let descriptors = find(&device, BlockType::Descriptor);
+    rot(&device, descriptors[0] + 1, 20);
+    rot(&device, descriptors[1], 20);
+    let why = recovered(kind, &device, false).unwrap_err();
+    assert!(why.contains("was committed, but"), "{why}");
+}
+
+/// What a log says of an older log that was here: a commit block that was written earlier than the one before it ends it.
+#[test]
+fn a_commit_block_of_an_older_log_ends_the_log() {
+    let kind = Kind::Jbd2;
+    let device = Arc::new(volume(kind));
+    let commits = find(&device, BlockType::Commit);
+    // Seconds of its time: its checksum does not match any more.
+    let at = commits[2] * BS as u64 + 48;
+    device.write(at, &1000u64.to_be_bytes()).unwrap();
+    assert_eq!(
+        recovered(kind, &device, false).unwrap().0,
+        [true, true, false]
+    );
+    // The dry run foretells the same.
+    let shared: Arc<dyn BlockDevice> = Arc::new(volume(kind));
+    let image = find(&volume(kind), BlockType::Descriptor)[1] + 1;
+    shared.write(image * BS as u64, &[9; 3]).unwrap();
+    let scheme = scheme(kind, &shared, Canary::default(), false);
+    let how = RecoveryOptions {
+        dry_run: true,
+        ..RecoveryOptions::default()
+    };
+    recover(&scheme, &*shared, BLOCKS, how, &mut |_, _| {}).unwrap_err();
 }

@@ -36,10 +36,17 @@ pub(super) fn find(
     let ino = sb.journal_inum.get();
     if ino == 0 {
         return match external {
-            Some(area) => Ok(Some(VolumeLog {
-                log: Log::open(device.clone(), early.layout.block_size, area, canary)?,
-                runs: Vec::new(),
-            })),
+            Some(area) => {
+                let log = Log::open(device.clone(), early.layout.block_size, area, canary)?;
+                // What is in it may be of another volume.
+                if log.summary().users > 1 {
+                    return Err(FsError::Unsupported(
+                        "a journal that several volumes share".into(),
+                    ));
+                }
+                let runs = Vec::new();
+                Ok(Some(VolumeLog { log, runs }))
+            }
             None => Err(FsError::Unsupported(format!(
                 "a volume without its journal, which is on the device with UUID {} \
                  (name it with journal_path=)",
@@ -100,6 +107,11 @@ impl VolumeLog {
     /// The error that the last user of the log stopped with, 0 if none (`s_errno`).
     pub(super) fn errno(&self) -> i32 {
         self.log.summary().errno
+    }
+
+    /// Forgets it, durably.
+    pub(super) fn clear_errno(&mut self) -> Result<()> {
+        Ok(self.log.clear_errno()?)
     }
 
     /// Number of blocks.

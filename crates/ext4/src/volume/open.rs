@@ -176,7 +176,6 @@ impl Fs {
         if !opts.read_only {
             check_quotas(&device, &sb, log.as_ref(), &opts)?;
         }
-        let journal_errno = log.as_ref().map_or(0, VolumeLog::errno);
         let parts = Parts::read(device, &sb, log.as_ref(), &opts)?;
         let cache = parts.cache.clone();
         let journal = match log {
@@ -192,20 +191,14 @@ impl Fs {
                 claim.keep(fs.me.clone())?;
             }
             fs.load_quotas(&sb)?;
-            fs.mark_mounted(journal_errno)?;
+            fs.mark_mounted()?;
             fs.work_off_orphans(found_orphans)?;
         }
         Ok(fs)
     }
 
-    /// Marks the volume as in use, before its first transaction. An error that stopped the journal of
-    /// an earlier mount is an error of the volume.
-    fn mark_mounted(&self, journal_errno: i32) -> Result<()> {
-        if journal_errno != 0 {
-            tracing::warn!(
-                "an earlier mount stopped its journal with error {journal_errno}; run e2fsck"
-            );
-        }
+    /// Marks the volume as in use, before its first transaction.
+    fn mark_mounted(&self) -> Result<()> {
         let now = u64::try_from(self.now().sec).unwrap_or(0);
         let orphan_file = self.orphans.has_file();
         let blocks = self.groups.free_blocks() * u64::from(self.ratio());
@@ -220,9 +213,6 @@ impl Fs {
             }
             if orphan_file {
                 sb.set_ro_compat(sb.ro_compat() | RoCompat::ORPHAN_PRESENT);
-            }
-            if journal_errno != 0 {
-                sb.set_state(sb.state() | State::ERROR_FS);
             }
             if sb.max_mnt_count.get() == 0 {
                 sb.max_mnt_count.set(NO_MAX_MOUNTS);
@@ -286,6 +276,7 @@ pub(super) fn check_size(layout: &Layout, device: &dyn BlockDevice) -> Result<()
 }
 
 /// Replays the log if there is something in it. Gives the log as it is then, what was replayed, and the superblock.
+/// An error that stopped the journal of an earlier mount becomes one of the volume, and leaves the log.
 fn recover(
     log: VolumeLog,
     device: &Arc<dyn BlockDevice>,
@@ -294,7 +285,8 @@ fn recover(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(VolumeLog, Option<RecoveryReport>, Superblock)> {
     let marked = before.incompat().contains(Incompat::RECOVER);
-    if !log.is_dirty() && !marked {
+    let errno = log.errno();
+    if !log.is_dirty() && !marked && (errno == 0 || opts.read_only) {
         return Ok((log, None, before));
     }
     if device.read_only() {
@@ -329,10 +321,16 @@ fn recover(
     let mut sb = replayed.clone();
     errors::keep_errors(&mut sb, &before);
     sb.set_incompat(sb.incompat() - Incompat::RECOVER);
-    if report.as_ref().is_some_and(|r| !r.damage.is_empty()) {
+    if errno != 0 {
+        tracing::warn!("an earlier mount stopped its journal with error {errno}; run e2fsck");
+    }
+    if errno != 0 || report.as_ref().is_some_and(|r| !r.damage.is_empty()) {
         sb.set_state(sb.state() | State::ERROR_FS);
     }
     write_superblock(&**device, sb.clone(), &replayed)?;
+    if errno != 0 {
+        log.clear_errno()?;
+    }
     Ok((log, report, sb))
 }
 

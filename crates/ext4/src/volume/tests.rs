@@ -390,4 +390,10 @@ fn an_error_left_in_the_journal_marks_the_volume() {
     device.write(log + 0x20, &(-5i32).to_be_bytes()).unwrap();
     open(&device).unmount().unwrap();
     assert!(superblock(&device).state().contains(State::ERROR_FS));
+    // There it stays; the journal begins anew.
+    let mut errno = [9; 4];
+    device.read(log + 0x20, &mut errno).unwrap();
+    assert_eq!(errno, [0; 4]);
+    open(&device).unmount().unwrap();
+    assert!(superblock(&device).state().contains(State::ERROR_FS));
 }

@@ -185,3 +185,29 @@ fn another_journal_is_refused() {
     let opened = attempt(&volume, Some(short));
     assert_eq!(opened.err().unwrap().errno(), libc::EUCLEAN);
 }
+
+/// What is in a journal that several volumes share may be another's: it is left alone, as the kernel leaves it.
+#[test]
+fn a_journal_of_several_volumes_is_refused() {
+    let both = Both::make(1024);
+    let on = LoopDev::attach(both.journal.path(), LoopOptions::default()).unwrap();
+    let mut mkfs = Mkfs::blocks(1024);
+    let device = format!("device={}", on.path().display());
+    mkfs.args.extend(["-J".into(), device]);
+    let other = Image::make(32 << 20, &mkfs).unwrap();
+    drop(on);
+    for image in [&both.volume, &other] {
+        let volume = Arc::new(MemDevice::load(image.path()).unwrap());
+        let journal = Arc::new(MemDevice::load(both.journal.path()).unwrap());
+        let before = journal.fork();
+        let error = Fs::open_with(
+            volume,
+            Some(journal.clone()),
+            FsOptions::default(),
+            &mut |_, _| {},
+        );
+        let error = error.err().expect("it is refused").to_string();
+        assert!(error.contains("several volumes"), "{error}");
+        assert!(journal.differences(&before).is_empty());
+    }
+}

@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use stetfs_cache::{Page, PageRef};
 use stetfs_ondisk::OnDiskError;
+use stetfs_ondisk::jbd2::commit::TransactionSum;
 use stetfs_ondisk::jbd2::descriptor::{FLAG_ESCAPE, Tag, image_checksum, tags_per_block};
 use stetfs_ondisk::jbd2::{Config, MAGIC, commit, descriptor, revoke};
 
@@ -57,6 +58,7 @@ impl Codec for Jbd2Codec {
             self.bound(tx.images.len() as u64, tx.revokes.len() as u64) as usize,
         );
         let mut verbatim = Vec::with_capacity(tx.images.len());
+        let mut sum = TransactionSum::default();
         let mut revokes = &tx.revokes[..];
         while !revokes.is_empty() {
             let mut taken = 0;
@@ -87,10 +89,13 @@ impl Codec for Jbd2Codec {
                 });
                 stored.push((page, escaped));
             }
-            body.push(page(size, |b| {
+            let head = page(size, |b| {
                 descriptor::encode(&self.config, tid, &self.uuid, &tags, b);
-            }));
+            });
+            sum.add(&self.config, &head);
+            body.push(head);
             for (page, escaped) in stored {
+                sum.add(&self.config, &page);
                 verbatim.push((!escaped).then_some(body.len() as u32));
                 body.push(page);
             }
@@ -99,7 +104,13 @@ impl Codec for Jbd2Codec {
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
         let seal = page(size, |b| {
-            commit::encode(&self.config, tid, now.as_secs(), now.subsec_nanos(), b)
+            commit::encode(
+                &self.config,
+                tid,
+                (now.as_secs(), now.subsec_nanos()),
+                sum,
+                b,
+            )
         });
         Ok(Encoded {
             body,
@@ -144,13 +155,13 @@ impl Codec for Jbd2Codec {
 impl Jbd2Codec {
     /// Whether a stored image matches its tag.
     pub(super) fn image_matches(&self, tid: u32, check: u32, stored: &[u8]) -> bool {
-        self.skip_checksums || image_checksum(&self.config, tid, stored) == check
+        self.skip_checksums
+            || !self.config.csum.in_blocks()
+            || image_checksum(&self.config, tid, stored) == check
     }
 
     fn restore(&self, tx: TxId, image: &ImageRef, stored: PageRef) -> Result<PageRef> {
-        if self.config.csum != stetfs_ondisk::jbd2::superblock::Csum::None
-            && !self.image_matches(tx.seq as u32, image.check, &stored)
-        {
+        if !self.image_matches(tx.seq as u32, image.check, &stored) {
             return Err(OnDiskError::Corrupt {
                 what: "journal image",
                 detail: format!(

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use stetfs_ondisk::OnDiskError;
-use stetfs_ondisk::jbd2::{IncompatFlags, JournalSuperblock};
+use stetfs_ondisk::jbd2::{CompatFlags, IncompatFlags, JournalSuperblock};
 
 use super::area::LogArea;
 use super::codec::Jbd2Codec;
@@ -15,7 +15,7 @@ use crate::policy::{CopyHome, OneLane, Scheme};
 /// What the volume asks of its log.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Features {
-    /// The volume has metadata checksums: checksum v3.
+    /// The volume has metadata checksums: so has the log (v3).
     pub checksums: bool,
     /// The volume has 64-bit block numbers.
     pub wide: bool,
@@ -46,6 +46,8 @@ pub struct LogSummary {
     pub fc_blocks: u32,
     /// UUID.
     pub uuid: [u8; 16],
+    /// Volumes that share the log; 0 where it says nothing.
+    pub users: u32,
 }
 
 /// A jbd2 log that was opened.
@@ -79,10 +81,11 @@ impl Jbd2Log {
             ),
             sequence: self.sb.s_sequence.get(),
             start: self.sb.s_start.get(),
-            features: self.sb.incompat().to_string(),
+            features: self.sb.feature_names(),
             errno: self.sb.s_errno.get() as i32,
             fc_blocks: self.sb.fc_blocks(),
             uuid: self.sb.s_uuid,
+            users: self.sb.users(),
         }
     }
 
@@ -145,18 +148,24 @@ impl Jbd2Log {
         }
         if self.sb.is_v2() {
             let mut flags = self.sb.incompat();
-            // The rules of the kernel: checksum v3 exactly when the volume has metadata checksums.
+            // Version 3 where the volume has metadata checksums, as in the kernel, and in version 2's place; a log
+            // that has checksums keeps them.
+            let blocks = features.checksums || self.sb.config().csum.in_blocks();
             flags.remove(IncompatFlags::CSUM_V2);
-            flags.set(IncompatFlags::CSUM_V3, features.checksums);
+            flags.set(IncompatFlags::CSUM_V3, blocks);
             flags.set(
                 IncompatFlags::BIT64,
                 flags.contains(IncompatFlags::BIT64) || features.wide,
             );
             flags.set(IncompatFlags::ASYNC_COMMIT, features.async_commit);
             flags.insert(IncompatFlags::REVOKE);
-            if flags != self.sb.incompat() {
+            let mut compat = self.sb.compat();
+            // A commit block that may come before its transaction must be able to tell whether that is whole.
+            let sums = compat.contains(CompatFlags::CHECKSUM) || features.async_commit;
+            compat.set(CompatFlags::CHECKSUM, sums && !blocks);
+            if (compat, flags) != (self.sb.compat(), self.sb.incompat()) {
+                self.sb.s_feature_compat = compat.bits().into();
                 self.sb.set_incompat(flags);
-                self.sb.s_feature_compat = 0.into();
                 Jbd2Ring::write_superblock(&self.area, &mut self.sb, true)?;
             }
         } else if features.async_commit {
@@ -166,6 +175,15 @@ impl Jbd2Log {
             .into());
         }
         Ok(())
+    }
+
+    /// Forgets the error that the last user of the log stopped with, durably.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn clear_errno(&mut self) -> Result<()> {
+        self.sb.s_errno = 0.into();
+        Jbd2Ring::write_superblock(&self.area, &mut self.sb, true)
     }
 
     /// The superblock.

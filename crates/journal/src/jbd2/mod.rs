@@ -1,6 +1,6 @@
 //! jbd2's own format: the presets `ordered`, `data` and `writeback`.
 //!
-//! To the byte what the kernel and e2fsck read and write (checksum v3, 64-bit tags, escapes,
+//! To the byte what the kernel and e2fsck read and write (checksums v1 to v3, 64-bit tags, escapes,
 //! revokes; fast commits are replayed, and none are written).
 
 mod area;

@@ -2,6 +2,7 @@
 
 use stetfs_cache::PageRef;
 use stetfs_ondisk::jbd2::block::{read_header, verify_tail};
+use stetfs_ondisk::jbd2::commit::TransactionSum;
 use stetfs_ondisk::jbd2::descriptor::{self, Tag};
 use stetfs_ondisk::jbd2::fast_commit::Change;
 use stetfs_ondisk::jbd2::superblock::Csum;
@@ -142,6 +143,12 @@ pub fn walk(
     };
     let mut distance = 0;
     let capacity = log.capacity();
+    let tails = codec.config.csum.in_blocks() && !codec.skip_checksums;
+    let mut sum = TransactionSum::default();
+    // Why the transaction cannot be replayed, if its commit block follows.
+    let mut senseless: Option<String> = None;
+    // When the newest whole transaction was committed, seconds.
+    let mut since = 0;
     loop {
         progress(distance, capacity);
         let at = log.advance(start, distance);
@@ -159,13 +166,12 @@ pub fn walk(
                     }
                 };
                 // The end of the log, unless what was committed goes on behind it.
-                if committed_behind(codec, &mut reader, distance, tid, true)? {
+                if committed_behind(codec, &mut reader, distance, tid, true, since)? {
                     return visit(lost(tid, at, &why));
                 }
                 return visit(end(at, tid, why));
             }
         };
-        let tails = codec.config.csum != Csum::None && !codec.skip_checksums;
         let kind = match kind {
             BlockType::Descriptor | BlockType::Revoke
                 if tails && !verify_tail(codec.config.seed, &block) =>
@@ -177,57 +183,104 @@ pub fn walk(
                 };
                 RecordKind::Damaged(format!("checksum of a {what} does not match"))
             }
-            BlockType::Descriptor => match descriptor::decode(&codec.config, &block) {
-                Ok(tags) => {
-                    let mut intact = Vec::with_capacity(tags.len());
-                    for (i, tag) in tags.iter().enumerate() {
-                        intact.push(match reader.get(distance + i as u64)? {
-                            _ if !images || codec.config.csum == Csum::None => true,
-                            Some(image) => codec.image_matches(tid, tag.checksum, &image),
-                            None => false,
-                        });
-                    }
-                    distance += tags.len() as u64;
-                    RecordKind::Descriptor { tags, intact }
+            BlockType::Descriptor => {
+                let tags = descriptor::decode(&codec.config, &block);
+                sum.add(&codec.config, &block);
+                let mut intact = Vec::with_capacity(tags.len());
+                for (i, tag) in tags.iter().enumerate() {
+                    intact.push(match reader.get(distance + i as u64)? {
+                        Some(image) => {
+                            sum.add(&codec.config, &image);
+                            !images || codec.image_matches(tid, tag.checksum, &image)
+                        }
+                        None => {
+                            senseless = Some("more images than the log has room for".into());
+                            false
+                        }
+                    });
                 }
-                Err(e) => RecordKind::Damaged(e.to_string()),
-            },
+                distance += tags.len() as u64;
+                RecordKind::Descriptor { tags, intact }
+            }
             BlockType::Revoke => match revoke::decode(&codec.config, &block) {
                 Ok(blocks) => RecordKind::Revoke(blocks),
-                Err(e) => RecordKind::Damaged(e.to_string()),
+                Err(e) => {
+                    // What it revokes nobody knows: without it the transaction is not what was committed.
+                    senseless = Some(e.to_string());
+                    visit(Record {
+                        at,
+                        tid: tid.into(),
+                        kind: RecordKind::Damaged(e.to_string()),
+                    })?;
+                    continue;
+                }
             },
             BlockType::Commit => RecordKind::Commit {
                 time: commit::time(&block),
-                valid: codec.skip_checksums || commit::verify(&codec.config, &block),
+                valid: codec.skip_checksums || commit::verify(&codec.config, &block, sum),
             },
             BlockType::SuperblockV1 | BlockType::SuperblockV2 => {
                 return visit(end(at, tid, "a journal superblock stands here".into()));
             }
         };
-        let damaged = match &kind {
-            RecordKind::Damaged(why) => Some(why.clone()),
-            RecordKind::Commit { valid: false, .. } => {
-                Some("checksum of a commit block does not match".into())
-            }
-            _ => None,
+        let state = match &kind {
+            RecordKind::Damaged(why) => State::Damaged(why.clone()),
+            RecordKind::Commit { valid, time } => State::Committed(*valid, time.0),
+            _ => State::Open,
         };
-        let commit = matches!(kind, RecordKind::Commit { .. });
         visit(Record {
             at,
             tid: tid.into(),
             kind,
         })?;
-        if let Some(why) = damaged {
-            // Behind a damaged commit block only the next transaction's tells that it had been whole.
-            if committed_behind(codec, &mut reader, distance, tid, !commit)? {
-                return visit(lost(tid, at, &why));
+        match state {
+            State::Open => {}
+            State::Damaged(why) => {
+                if committed_behind(codec, &mut reader, distance, tid, true, since)? {
+                    return visit(lost(tid, at, &why));
+                }
+                return visit(end(at, tid, why));
             }
-            return visit(end(at, tid, why));
-        }
-        if commit {
-            tid = tid.wrapping_add(1);
+            State::Committed(true, time) => {
+                if let Some(why) = senseless {
+                    return visit(lost(tid, at, &why));
+                }
+                since = time;
+                sum = TransactionSum::default();
+                tid = tid.wrapping_add(1);
+            }
+            State::Committed(false, time) => {
+                let why = "checksum of a commit block does not match";
+                if time < since {
+                    let why = format!("{why}, which is older than the one before");
+                    return visit(end(at, tid, why));
+                }
+                // It was written when all before it stood, and its record lies in one sector, so no crash
+                // explains it; with async_commit only the next transaction tells that this one had been whole.
+                if !codec.async_commit
+                    || committed_behind(codec, &mut reader, distance, tid, false, since)?
+                {
+                    return visit(lost(tid, at, why));
+                }
+                if codec.config.csum != Csum::V1 {
+                    return visit(end(at, tid, why.into()));
+                }
+                // Where only commit blocks have checksums, the way to the next one must be walked.
+                sum = TransactionSum::default();
+                tid = tid.wrapping_add(1);
+            }
         }
     }
+}
+
+/// What a record says of its transaction.
+enum State {
+    /// It goes on.
+    Open,
+    /// It cannot go on.
+    Damaged(String),
+    /// It ends here: whether its sum is right, and when it was committed, seconds.
+    Committed(bool, u64),
 }
 
 /// A transaction of which the device lost or changed a part after it was committed.
@@ -248,15 +301,18 @@ fn lost(tid: u32, at: u64, why: &str) -> Record {
 /// one descriptor's images stand between two records of a transaction, so where no record of these two
 /// comes within that many blocks (2 MiB with blocks of 4 KiB) none comes at all. Two damaged records in
 /// a row thus hide what is behind them.
+///
+/// What was committed before `since` is not of this log, but of one that was here earlier.
 fn committed_behind(
     codec: &Jbd2Codec,
     reader: &mut Reader<'_>,
     mut distance: u64,
     tid: u32,
     own: bool,
+    since: u64,
 ) -> Result<bool> {
-    // Without checksums a data block could look like one.
-    if codec.config.csum == Csum::None || codec.skip_checksums {
+    // Without checksums of its own a data block could look like one.
+    if !codec.config.csum.in_blocks() || codec.skip_checksums {
         return Ok(false);
     }
     let next = tid.wrapping_add(1);
@@ -270,7 +326,11 @@ fn committed_behind(
             && (found == tid || found == next)
         {
             let tells = found == next || (own && !codec.async_commit);
-            if tells && kind == BlockType::Commit && commit::verify(&codec.config, &block) {
+            if tells
+                && kind == BlockType::Commit
+                && commit::time(&block).0 >= since
+                && commit::verify(&codec.config, &block, TransactionSum::default())
+            {
                 return Ok(true);
             }
             end = distance + most_images + 1;
@@ -309,11 +369,14 @@ pub(super) fn scan(
     walk(codec, log, tail, check_images, progress, &mut |record| {
         if let Some((tid, end)) = &mut torn {
             // Torn it may be, but not if the next one waited for it.
-            if let (RecordKind::Commit { valid: true, .. }, EndReason::Torn(why)) =
-                (&record.kind, &end)
-                && record.tid != *tid
-            {
-                *end = EndReason::Lost(format!("transaction {tid} was committed, but {why}"));
+            match (&record.kind, &end) {
+                (RecordKind::Commit { valid: true, .. }, EndReason::Torn(why))
+                    if record.tid != *tid =>
+                {
+                    *end = EndReason::Lost(format!("transaction {tid} was committed, but {why}"));
+                }
+                (RecordKind::Lost(why), EndReason::Torn(_)) => *end = EndReason::Lost(why.clone()),
+                _ => {}
             }
             return Ok(());
         }
@@ -350,9 +413,12 @@ pub(super) fn scan(
                 scan.txs.extend(current.take());
                 scan.next_seq += 1;
             }
+            RecordKind::Commit { valid: false, .. } => {
+                let why = format!("the sum of transaction {} does not match", record.tid);
+                torn = Some((record.tid, EndReason::Torn(why)));
+            }
             // Frames are of another log, fast commits are looked for behind this one.
-            RecordKind::Commit { valid: false, .. }
-            | RecordKind::Damaged(_)
+            RecordKind::Damaged(_)
             | RecordKind::FastCommit(_)
             | RecordKind::Frame { .. }
             | RecordKind::File { .. } => {}

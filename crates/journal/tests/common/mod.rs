@@ -14,7 +14,7 @@ use stetfs_journal::{
     Cache, Canary, Journal, JournalConfig, RecoveryOptions, RecoveryReport, recover,
 };
 use stetfs_ondisk::jbd2::block::{BlockHeader, BlockType, MAGIC};
-use stetfs_ondisk::jbd2::{IncompatFlags, JournalSuperblock};
+use stetfs_ondisk::jbd2::{CompatFlags, IncompatFlags, JournalSuperblock};
 use zerocopy::{FromZeros, IntoBytes};
 
 pub const BS: usize = 1024;
@@ -27,7 +27,13 @@ pub const BLOCKS: u64 = 1024;
 pub enum Kind {
     Jbd2,
     Jbd2NoChecksum,
+    /// Checksum v1, as a kernel mounts with `journal_checksum`.
+    Jbd2V1,
+    /// Checksum v2, as older tools made it; a log of ours is v3.
+    Jbd2V2,
     Jbd2Async,
+    /// Without metadata checksums: v1.
+    Jbd2AsyncV1,
     Frame,
     Stet,
     StetLz4,
@@ -36,10 +42,13 @@ pub enum Kind {
     StetZero,
 }
 
-pub const ALL: [Kind; 9] = [
+pub const ALL: [Kind; 12] = [
     Kind::Jbd2,
     Kind::Jbd2NoChecksum,
+    Kind::Jbd2V1,
+    Kind::Jbd2V2,
     Kind::Jbd2Async,
+    Kind::Jbd2AsyncV1,
     Kind::Frame,
     Kind::Stet,
     Kind::StetLz4,
@@ -69,7 +78,13 @@ pub fn format(kind: Kind) -> MemDevice {
     sb.s_first = 1.into();
     sb.s_sequence = 1.into();
     sb.s_uuid = *b"0123456789abcdef";
-    sb.set_incompat(IncompatFlags::empty());
+    sb.set_incompat(match kind {
+        Kind::Jbd2V2 => IncompatFlags::CSUM_V2 | IncompatFlags::BIT64,
+        _ => IncompatFlags::empty(),
+    });
+    if kind == Kind::Jbd2V1 {
+        sb.s_feature_compat = CompatFlags::CHECKSUM.bits().into();
+    }
     sb.update_checksum();
     device.write(0, sb.as_bytes()).unwrap();
     device
@@ -118,13 +133,13 @@ pub fn scheme(kind: Kind, device: &Arc<dyn BlockDevice>, canary: Canary, fresh: 
         return stet(device, &options, true, canary, fresh);
     }
     let log = Jbd2Log::open(area(device.clone()), canary).unwrap();
-    if !fresh {
+    if !fresh || kind == Kind::Jbd2V2 {
         return log.scheme();
     }
     log.prepare(Features {
-        checksums: kind != Kind::Jbd2NoChecksum,
+        checksums: matches!(kind, Kind::Jbd2 | Kind::Jbd2Async),
         wide: true,
-        async_commit: kind == Kind::Jbd2Async,
+        async_commit: matches!(kind, Kind::Jbd2Async | Kind::Jbd2AsyncV1),
     })
     .unwrap()
 }

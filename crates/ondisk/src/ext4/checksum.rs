@@ -37,6 +37,36 @@ const CRC16_TABLE: [u16; 256] = {
     table
 };
 
+/// CRC-32 with the most significant bit first (polynomial 0x04c11db7), as version 1 of jbd2's checksums uses it:
+/// `seed` is the raw register and the result is not inverted; chains like [`ext4_crc32c`].
+#[must_use]
+pub fn crc32_be(seed: u32, bytes: &[u8]) -> u32 {
+    bytes.iter().fold(seed, |crc, &b| {
+        let high = (crc >> 24) ^ u32::from(b);
+        (crc << 8) ^ CRC32_BE_TABLE.get(high as usize).copied().unwrap_or(0)
+    })
+}
+
+const CRC32_BE_TABLE: [u32; 256] = {
+    let mut table = [0u32; 256];
+    let mut i = 0;
+    while i < 256 {
+        let mut crc = (i as u32) << 24;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = if crc >> 31 == 1 {
+                (crc << 1) ^ 0x04c1_1db7
+            } else {
+                crc << 1
+            };
+            bit += 1;
+        }
+        table[i] = crc;
+        i += 1;
+    }
+    table
+};
+
 /// How a volume protects its metadata, from its features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChecksumMode {

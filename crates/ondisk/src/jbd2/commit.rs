@@ -3,42 +3,101 @@
 use super::block::{BlockType, write_header};
 use super::superblock::{Config, Csum};
 use crate::bytes::{array_at, be32, put};
-use crate::ext4::checksum::ext4_crc32c;
+use crate::ext4::checksum::{crc32_be, ext4_crc32c};
 
+/// Offset of `h_chksum_type`.
+const TYPE_AT: usize = 12;
+/// Offset of `h_chksum_size`.
+const SIZE_AT: usize = 13;
 /// Offset of `h_chksum[0]`.
 const CHECKSUM_AT: usize = 16;
 /// Offset of `h_commit_sec`.
 const SEC_AT: usize = 48;
 /// Offset of `h_commit_nsec`.
 const NSEC_AT: usize = 56;
+/// Bytes of the record, its padding included; zeroes follow.
+const LEN: usize = 64;
 
-fn checksum(config: &Config, block: &[u8]) -> Option<u32> {
-    let before = block.get(..CHECKSUM_AT)?;
-    let after = block.get(CHECKSUM_AT + 4..)?;
-    Some(ext4_crc32c(
-        ext4_crc32c(ext4_crc32c(config.seed, before), &[0; 4]),
-        after,
-    ))
-}
+/// `JBD2_CRC32_CHKSUM`, the type of a transaction's sum, and its bytes.
+const CRC32: [u8; 2] = [1, 4];
 
-/// Fills a zeroed block with a commit record of the given wall-clock time.
-pub fn encode(config: &Config, tid: u32, sec: u64, nsec: u32, block: &mut [u8]) {
-    write_header(block, BlockType::Commit, tid);
-    let _ = put(block, SEC_AT, &sec.to_be_bytes());
-    let _ = put(block, NSEC_AT, &nsec.to_be_bytes());
-    if config.csum != Csum::None
-        && let Some(sum) = checksum(config, block)
-    {
-        let _ = put(block, CHECKSUM_AT, &sum.to_be_bytes());
+/// The sum over a transaction's blocks that checksum v1 puts into the commit block: its descriptors and images as they
+/// are stored, in the order of the log; revoke blocks do not count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TransactionSum(u32);
+
+impl Default for TransactionSum {
+    fn default() -> Self {
+        TransactionSum(!0)
     }
 }
 
-/// Whether the checksum is right (always, for logs without checksums).
+impl TransactionSum {
+    /// Goes on with a block, where the log has such sums.
+    pub fn add(&mut self, config: &Config, block: &[u8]) {
+        if config.csum == Csum::V1 {
+            self.0 = crc32_be(self.0, block);
+        }
+    }
+}
+
+/// The checksum of v2 and v3, over the record and `rest`.
+fn checksum(config: &Config, block: &[u8], rest: &[u8]) -> Option<u32> {
+    let before = block.get(..CHECKSUM_AT)?;
+    let after = block.get(CHECKSUM_AT + 4..LEN)?;
+    let sum = ext4_crc32c(ext4_crc32c(config.seed, before), &[0; 4]);
+    Some(ext4_crc32c(ext4_crc32c(sum, after), rest))
+}
+
+/// Fills a zeroed block with a commit record of the given wall-clock time (seconds, nanoseconds). `sum` counts with
+/// checksum v1.
+pub fn encode(
+    config: &Config,
+    tid: u32,
+    (sec, nsec): (u64, u32),
+    sum: TransactionSum,
+    block: &mut [u8],
+) {
+    write_header(block, BlockType::Commit, tid);
+    let _ = put(block, SEC_AT, &sec.to_be_bytes());
+    let _ = put(block, NSEC_AT, &nsec.to_be_bytes());
+    match config.csum {
+        Csum::None => {}
+        Csum::V1 => {
+            let _ = put(block, TYPE_AT, &CRC32);
+            let _ = put(block, CHECKSUM_AT, &sum.0.to_be_bytes());
+        }
+        Csum::V2 | Csum::V3 => {
+            let rest = block.get(LEN..).unwrap_or_default();
+            if let Some(sum) = checksum(config, block, rest) {
+                let _ = put(block, CHECKSUM_AT, &sum.to_be_bytes());
+            }
+        }
+    }
+}
+
+/// Whether the checksum is right (always, for logs without checksums). `sum` counts with checksum v1, where a record
+/// without one is right, too.
+///
+/// With v2 and v3 a record is right as well if only what follows it is not zero: the device wrote the sector of the
+/// record and not those behind it, and the record says all there is to say. The kernel takes such a block, too.
 #[must_use]
-pub fn verify(config: &Config, block: &[u8]) -> bool {
-    config.csum == Csum::None
-        || (be32(block, CHECKSUM_AT).is_some()
-            && be32(block, CHECKSUM_AT) == checksum(config, block))
+pub fn verify(config: &Config, block: &[u8], sum: TransactionSum) -> bool {
+    let Some(stored) = be32(block, CHECKSUM_AT) else {
+        return false;
+    };
+    match config.csum {
+        Csum::None => true,
+        Csum::V1 => match [TYPE_AT, SIZE_AT].map(|at| block.get(at).copied().unwrap_or(0)) {
+            CRC32 => stored == sum.0,
+            kind => kind == [0; 2] && stored == 0,
+        },
+        Csum::V2 | Csum::V3 => {
+            let rest = block.get(LEN..).unwrap_or_default();
+            let with = |rest: &[u8]| checksum(config, block, rest) == Some(stored);
+            with(rest) || with(&vec![0; rest.len()])
+        }
+    }
 }
 
 /// Wall-clock time of the commit: seconds and nanoseconds.

@@ -1,9 +1,8 @@
 //! Descriptor blocks: tags that name the home of each data block that follows.
 
-use super::block::{BlockType, HEADER_LEN, TAIL_LEN, update_tail, write_header};
+use super::block::{BlockType, HEADER_LEN, update_tail, write_header};
 use super::superblock::{Config, Csum};
 use crate::bytes::{array_at, be32, put};
-use crate::error::{Result, corrupt};
 use crate::ext4::checksum::ext4_crc32c;
 
 /// The data block began with jbd2's magic, which was replaced by zeroes.
@@ -31,38 +30,34 @@ pub struct Tag {
 /// Bytes of a tag without the UUID.
 #[must_use]
 pub fn tag_len(config: &Config) -> usize {
+    // Blocknr, 16-bit checksum, 16-bit flags, and the high half when wide; v2 has two bytes more that say nothing.
     match (config.csum, config.wide) {
         (Csum::V3, _) => 16,
-        // Blocknr, 16-bit checksum, 16-bit flags, and the high half when wide.
-        (_, true) => 12,
-        (_, false) => 8,
-    }
-}
-
-/// Bytes at the end of a descriptor that tags must leave free.
-fn tail_len(config: &Config) -> usize {
-    if config.csum == Csum::None {
-        0
-    } else {
-        TAIL_LEN
+        (Csum::V2, true) => 14,
+        (Csum::V2, false) => 10,
+        (Csum::V1 | Csum::None, true) => 12,
+        (Csum::V1 | Csum::None, false) => 8,
     }
 }
 
 /// How many tags fit in one descriptor.
 #[must_use]
 pub fn tags_per_block(config: &Config) -> usize {
-    (config.block_size as usize).saturating_sub(HEADER_LEN + UUID_LEN + tail_len(config))
+    (config.block_size as usize).saturating_sub(HEADER_LEN + UUID_LEN + config.tail_len())
         / tag_len(config)
 }
 
 /// Checksum of a stored image (after escaping) for its tag.
 #[must_use]
 pub fn image_checksum(config: &Config, tid: u32, stored: &[u8]) -> u32 {
+    if !config.csum.in_blocks() {
+        return 0;
+    }
     let sum = ext4_crc32c(ext4_crc32c(config.seed, &tid.to_be_bytes()), stored);
-    match config.csum {
-        Csum::None => 0,
-        Csum::V2 => sum & 0xffff,
-        Csum::V3 => sum,
+    if config.csum == Csum::V2 {
+        sum & 0xffff
+    } else {
+        sum
     }
 }
 
@@ -89,7 +84,7 @@ pub fn encode(config: &Config, tid: u32, uuid: &[u8; 16], tags: &[Tag], block: &
                 let _ = put(block, at + 8, if config.wide { &high } else { &[0; 4] });
                 let _ = put(block, at + 12, &tag.checksum.to_be_bytes());
             }
-            Csum::V2 | Csum::None => {
+            Csum::V2 | Csum::V1 | Csum::None => {
                 let _ = put(block, at + 4, &(tag.checksum as u16).to_be_bytes());
                 let _ = put(block, at + 6, &(flags as u16).to_be_bytes());
                 if config.wide {
@@ -103,18 +98,17 @@ pub fn encode(config: &Config, tid: u32, uuid: &[u8; 16], tags: &[Tag], block: &
             at += UUID_LEN;
         }
     }
-    if config.csum != Csum::None {
+    if config.csum.in_blocks() {
         update_tail(config.seed, block);
     }
     count
 }
 
-/// Reads the tags of a descriptor (header and checksum are the caller's to check).
-///
-/// # Errors
-/// `Corrupt` when no tag carries the last-tag flag within the block.
-pub fn decode(config: &Config, block: &[u8]) -> Result<Vec<Tag>> {
-    let end = block.len().saturating_sub(tail_len(config));
+/// Reads the tags of a descriptor (header and checksum are the caller's to check). They end with the one that
+/// has the last-tag flag, or where the block has no room for one more: not every writer sets the flag in a full block.
+#[must_use]
+pub fn decode(config: &Config, block: &[u8]) -> Vec<Tag> {
+    let end = block.len().saturating_sub(config.tail_len());
     let len = tag_len(config);
     let mut tags = Vec::new();
     let mut at = HEADER_LEN;
@@ -123,7 +117,7 @@ pub fn decode(config: &Config, block: &[u8]) -> Result<Vec<Tag>> {
         let low = u64::from(word(0));
         let (flags, checksum, high) = match config.csum {
             Csum::V3 => (word(4), word(12), if config.wide { word(8) } else { 0 }),
-            Csum::V2 | Csum::None => {
+            Csum::V2 | Csum::V1 | Csum::None => {
                 let half = |off| array_at::<2>(block, at + off).map_or(0, u16::from_be_bytes);
                 (
                     u32::from(half(6)),
@@ -142,12 +136,8 @@ pub fn decode(config: &Config, block: &[u8]) -> Result<Vec<Tag>> {
             at += UUID_LEN;
         }
         if flags & FLAG_LAST != 0 {
-            return Ok(tags);
+            break;
         }
     }
-    Err(corrupt!(
-        "journal descriptor",
-        "no last tag among {}",
-        tags.len()
-    ))
+    tags
 }

@@ -9,3 +9,6 @@ pub mod superblock;
 
 pub use block::{BlockHeader, BlockType, MAGIC};
 pub use superblock::{CompatFlags, Config, IncompatFlags, JournalSuperblock};
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 //! Revoke blocks: images of these blocks in this or an older transaction are void.
 
-use super::block::{BlockType, HEADER_LEN, TAIL_LEN, update_tail, write_header};
-use super::superblock::{Config, Csum};
+use super::block::{BlockType, HEADER_LEN, update_tail, write_header};
+use super::superblock::Config;
 use crate::bytes::{array_at, be32, put};
 use crate::error::{Result, corrupt};
 
@@ -12,18 +12,10 @@ fn entry_len(config: &Config) -> usize {
     if config.wide { 8 } else { 4 }
 }
 
-fn tail_len(config: &Config) -> usize {
-    if config.csum == Csum::None {
-        0
-    } else {
-        TAIL_LEN
-    }
-}
-
 /// How many entries fit in one revoke block.
 #[must_use]
 pub fn entries_per_block(config: &Config) -> usize {
-    (config.block_size as usize).saturating_sub(FIRST + tail_len(config)) / entry_len(config)
+    (config.block_size as usize).saturating_sub(FIRST + config.tail_len()) / entry_len(config)
 }
 
 /// Fills a zeroed block with as many of `blocks` as fit; returns how many.
@@ -41,7 +33,7 @@ pub fn encode(config: &Config, tid: u32, blocks: &[u64], block: &mut [u8]) -> us
     }
     let used = (FIRST + count * len) as u32;
     let _ = put(block, HEADER_LEN, &used.to_be_bytes());
-    if config.csum != Csum::None {
+    if config.csum.in_blocks() {
         update_tail(config.seed, block);
     }
     count
@@ -53,7 +45,7 @@ pub fn encode(config: &Config, tid: u32, blocks: &[u64], block: &mut [u8]) -> us
 /// `Corrupt` when `r_count` exceeds the block.
 pub fn decode(config: &Config, block: &[u8]) -> Result<Vec<u64>> {
     let used = be32(block, HEADER_LEN).unwrap_or(0) as usize;
-    let end = block.len().saturating_sub(tail_len(config));
+    let end = block.len().saturating_sub(config.tail_len());
     if used < FIRST || used > end {
         return Err(corrupt!(
             "journal revoke block",

@@ -6,7 +6,7 @@ use bitflags::bitflags;
 use zerocopy::byteorder::{BE, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::block::{BlockHeader, BlockType, MAGIC};
+use super::block::{BlockHeader, BlockType, MAGIC, TAIL_LEN};
 use crate::bytes::assert_layout;
 use crate::error::{OnDiskError, Result, corrupt};
 use crate::ext4::checksum::ext4_crc32c;
@@ -146,15 +146,33 @@ pub struct Config {
     pub seed: u32,
 }
 
+impl Config {
+    /// Bytes at the end of a descriptor or revoke block that its checksum takes.
+    #[must_use]
+    pub fn tail_len(&self) -> usize {
+        if self.csum.in_blocks() { TAIL_LEN } else { 0 }
+    }
+}
+
 /// Checksums of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Csum {
-    /// None (or the v1 one, which lives in the commit block only).
+    /// None.
     None,
-    /// Version 2: 16 bits in each tag.
+    /// Version 1: one in the commit block, over the transaction's descriptors and images.
+    V1,
+    /// Version 2: in every block of the log; 16 bits in each tag.
     V2,
-    /// Version 3: 32 bits in each tag.
+    /// Version 3: in every block of the log; 32 bits in each tag.
     V3,
+}
+
+impl Csum {
+    /// Whether descriptors, images, revoke blocks and commit blocks have checksums of their own.
+    #[must_use]
+    pub fn in_blocks(self) -> bool {
+        matches!(self, Csum::V2 | Csum::V3)
+    }
 }
 
 impl JournalSuperblock {
@@ -182,16 +200,26 @@ impl JournalSuperblock {
             ));
         }
         let unknown = sb.incompat() - IncompatFlags::all();
-        if sb.is_v2() && !unknown.is_empty() {
+        if !unknown.is_empty() {
             return Err(OnDiskError::Unsupported {
                 feature: format!("journal feature {unknown}"),
             });
         }
-        if sb
-            .incompat()
-            .contains(IncompatFlags::CSUM_V2 | IncompatFlags::CSUM_V3)
-        {
-            return Err(corrupt!(WHAT, "checksum versions 2 and 3 at once"));
+        if sb.is_v2() && sb.s_feature_ro_compat.get() != 0 {
+            return Err(OnDiskError::Unsupported {
+                feature: format!(
+                    "journal features {:#x} (read-only compatible)",
+                    sb.s_feature_ro_compat.get()
+                ),
+            });
+        }
+        let versions = [
+            sb.compat().contains(CompatFlags::CHECKSUM),
+            sb.incompat().contains(IncompatFlags::CSUM_V2),
+            sb.incompat().contains(IncompatFlags::CSUM_V3),
+        ];
+        if versions.iter().filter(|has| **has).count() > 1 {
+            return Err(corrupt!(WHAT, "several versions of checksums at once"));
         }
         if sb.has_checksum() {
             if sb.s_checksum_type != CHECKSUM_CRC32C {
@@ -263,6 +291,16 @@ impl JournalSuperblock {
         })
     }
 
+    /// Volumes that share the journal; 0 in version 1.
+    #[must_use]
+    pub fn users(&self) -> u32 {
+        if self.is_v2() {
+            self.s_nr_users.get()
+        } else {
+            0
+        }
+    }
+
     fn has_checksum(&self) -> bool {
         self.incompat()
             .intersects(IncompatFlags::CSUM_V2 | IncompatFlags::CSUM_V3)
@@ -296,6 +334,16 @@ impl JournalSuperblock {
         }
     }
 
+    /// The features' names.
+    #[must_use]
+    pub fn feature_names(&self) -> String {
+        match (self.compat(), self.incompat()) {
+            (compat, incompat) if !compat.contains(CompatFlags::CHECKSUM) => incompat.to_string(),
+            (_, incompat) if incompat.is_empty() => "checksum".into(),
+            (_, incompat) => format!("checksum {incompat}"),
+        }
+    }
+
     /// Sets the incompatible features and what follows from them.
     pub fn set_incompat(&mut self, flags: IncompatFlags) {
         self.s_feature_incompat = flags.bits().into();
@@ -317,6 +365,8 @@ impl JournalSuperblock {
                 Csum::V3
             } else if incompat.contains(IncompatFlags::CSUM_V2) {
                 Csum::V2
+            } else if self.compat().contains(CompatFlags::CHECKSUM) {
+                Csum::V1
             } else {
                 Csum::None
             },

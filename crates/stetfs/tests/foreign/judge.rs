@@ -1,0 +1,462 @@
+//! Three recoveries of one volume, and what may come of them.
+
+use std::fmt;
+use std::path::Path;
+use std::process::Command;
+
+use stetfs::{MemDevice, Volume, VolumeOptions};
+use stetfs_ondisk::jbd2::block::read_header;
+use stetfs_ondisk::jbd2::{BlockType, IncompatFlags};
+use stetfs_testkit::{
+    CaptureOptions, Image, LoopDev, LoopOptions, Mounter, Scratch, Tree, cmd, tree,
+};
+
+use super::log::Log;
+use super::memory::Memory;
+
+/// A volume whose journal is to be replayed.
+pub struct Dirty {
+    /// Where it comes from.
+    pub what: String,
+    pub volume: MemDevice,
+    /// The device of its journal, if that is another.
+    pub journal: Option<MemDevice>,
+}
+
+impl Dirty {
+    pub fn of(what: impl Into<String>, image: &Path) -> Dirty {
+        Dirty {
+            what: what.into(),
+            volume: MemDevice::load(image).unwrap(),
+            journal: None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn fork(&self) -> Dirty {
+        Dirty {
+            what: self.what.clone(),
+            volume: self.volume.fork(),
+            journal: self.journal.as_ref().map(MemDevice::fork),
+        }
+    }
+
+    /// Files that one recovery works on.
+    fn files(&self) -> Files {
+        let memory = Memory::new(64);
+        let save = |device: &MemDevice, name| {
+            let path = memory.path().join(name);
+            device.save(&path).unwrap();
+            Image::at(path, Scratch::new("foreign").unwrap())
+        };
+        Files {
+            volume: save(&self.volume, "volume"),
+            journal: self.journal.as_ref().map(|j| save(j, "journal")),
+            _memory: memory,
+        }
+    }
+}
+
+struct Files {
+    volume: Image,
+    journal: Option<Image>,
+    _memory: Memory,
+}
+
+/// What became of a volume.
+pub enum Outcome {
+    /// It was recovered: its tree, and what e2fsck finds wrong with it then.
+    Recovered {
+        tree: Tree,
+        wrong: Option<String>,
+        /// Transactions and blocks that went home, where that is told.
+        replayed: Option<(u64, u64)>,
+        /// What was said of damage.
+        complaint: Option<String>,
+    },
+    /// It was, but cannot be looked at: damage came home.
+    Broken(String),
+    /// It was not, and why.
+    Refused(String),
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Outcome::Refused(why) => write!(f, "refuses: {}", why.trim()),
+            Outcome::Broken(why) => write!(f, "a broken volume: {}", why.trim()),
+            Outcome::Recovered {
+                tree,
+                wrong,
+                replayed,
+                complaint,
+            } => {
+                write!(f, "{} entries", tree.entries.len())?;
+                if let Some((transactions, blocks)) = replayed {
+                    write!(f, ", {transactions} transactions, {blocks} blocks")?;
+                }
+                if let Some(complaint) = complaint {
+                    write!(f, ", with a complaint: {}", complaint.trim())?;
+                }
+                if wrong.is_some() {
+                    write!(f, ", and e2fsck finds fault")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// All three.
+pub struct Outcomes {
+    pub ours: Outcome,
+    pub kernel: Outcome,
+    pub e2fsck: Outcome,
+}
+
+impl Outcomes {
+    pub fn of(dirty: &Dirty) -> Result<Outcomes, String> {
+        Ok(Outcomes {
+            ours: ours(dirty)?,
+            kernel: kernel(dirty),
+            e2fsck: e2fsck(dirty),
+        })
+    }
+}
+
+impl fmt::Display for Outcomes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "  stetfs: {}", self.ours)?;
+        writeln!(f, "  kernel: {}", self.kernel)?;
+        write!(f, "  e2fsck: {}", self.e2fsck)
+    }
+}
+
+/// What stands in a recovered volume, as the kernel sees it.
+fn look(files: &Files) -> Result<Tree, String> {
+    let said = |e| format!("{e:#}");
+    let mounted = Mounter::ext4("ro,noload")
+        .mount(files.volume.path())
+        .map_err(said)?;
+    let tree = Tree::capture(mounted.path(), &CaptureOptions::same_image()).map_err(said)?;
+    mounted.umount().map_err(said)?;
+    Ok(tree)
+}
+
+fn recovered(files: &Files, replayed: Option<(u64, u64)>, complaint: Option<String>) -> Outcome {
+    // Without a device for it e2fsck does not look for a journal that lies elsewhere.
+    let wrong = match &files.journal {
+        None => files.volume.e2fsck_fn().err().map(|e| format!("{e:#}")),
+        Some(journal) => fsck(files, journal, "-fn").err(),
+    };
+    match look(files) {
+        Ok(tree) => Outcome::Recovered {
+            tree,
+            wrong,
+            replayed,
+            complaint,
+        },
+        Err(why) => Outcome::Broken(why),
+    }
+}
+
+fn fsck(files: &Files, journal: &Image, how: &str) -> Result<String, String> {
+    let device = LoopDev::attach(journal.path(), LoopOptions::default()).unwrap();
+    let mut e2fsck = Command::new("e2fsck");
+    let command = e2fsck
+        .args([how, "-j"])
+        .args([device.path(), files.volume.path()]);
+    let out = cmd::output(command).unwrap();
+    let said = cmd::said(&out);
+    match out.status.code() {
+        Some(0 | 1) => Ok(said),
+        _ => Err(said),
+    }
+}
+
+/// By the library, as `stetfs recover` does it. What `info` foretells must come true, and a refusal must change nothing.
+fn ours(dirty: &Dirty) -> Result<Outcome, String> {
+    let files = dirty.files();
+    let path = files.volume.path();
+    if let Some(journal) = &files.journal {
+        let options = VolumeOptions {
+            journal_path: Some(journal.path().to_owned()),
+            ..VolumeOptions::default()
+        };
+        return match Volume::open(path, &options) {
+            Ok(volume) => {
+                volume.close().map_err(|e| format!("closing: {e}"))?;
+                Ok(recovered(&files, None, None))
+            }
+            Err(e) => unchanged(dirty, &files, e.to_string()),
+        };
+    }
+    let foretold = stetfs::info(path).map(|info| info.recovery);
+    match stetfs::recover(path, false, &mut |_, _| {}) {
+        Err(e) => {
+            if let Ok(info) = foretold
+                && info.problem.is_none()
+            {
+                return Err(format!("info foretells {info:?}, but it fails: {e}"));
+            }
+            unchanged(dirty, &files, e.to_string())
+        }
+        Ok(done) => {
+            let done = done.recovery;
+            let info = foretold.map_err(|e| format!("info fails: {e}, recover works"))?;
+            if (info.transactions, info.blocks) != (done.transactions, done.blocks)
+                || info.problem.is_some()
+            {
+                return Err(format!("info foretells {info:?}, what comes is {done:?}"));
+            }
+            let replayed = Some((done.transactions, done.blocks));
+            Ok(recovered(&files, replayed, None))
+        }
+    }
+}
+
+fn unchanged(dirty: &Dirty, files: &Files, why: String) -> Result<Outcome, String> {
+    let same = |device: &MemDevice, image: &Image| {
+        let after = MemDevice::load(image.path()).unwrap();
+        device.differences(&after).is_empty()
+    };
+    let journal = dirty.journal.iter().zip(&files.journal);
+    if !same(&dirty.volume, &files.volume) || !journal.into_iter().all(|(d, i)| same(d, i)) {
+        return Err(format!("it refuses ({why}), but changed the volume"));
+    }
+    Ok(Outcome::Refused(why))
+}
+
+fn kernel(dirty: &Dirty) -> Outcome {
+    let files = dirty.files();
+    let device = files
+        .journal
+        .as_ref()
+        .map(|journal| LoopDev::attach(journal.path(), LoopOptions::default()).unwrap());
+    let options = device.as_ref().map_or(String::new(), |device| {
+        format!("journal_path={}", device.path().display())
+    });
+    match Mounter::ext4(&options).recover(files.volume.path()) {
+        Ok(()) => {
+            drop(device);
+            recovered(&files, None, None)
+        }
+        Err(e) => Outcome::Refused(format!("{e:#}")),
+    }
+}
+
+/// Words of e2fsck's about a journal that it does not trust.
+const COMPLAINTS: [&str; 6] = [
+    "corrupt",
+    "checksum error",
+    "replay was aborted",
+    "no valid journal",
+    "unsupported",
+    "Recreate",
+];
+
+fn e2fsck(dirty: &Dirty) -> Outcome {
+    let files = dirty.files();
+    let said = match &files.journal {
+        None => stetfs_testkit::image::e2fsck_said(files.volume.path(), &["-fy"], 1)
+            .map_err(|e| format!("{e:#}")),
+        Some(journal) => fsck(&files, journal, "-fy"),
+    };
+    match said {
+        Ok(said) => {
+            let complains = COMPLAINTS.iter().any(|word| said.contains(word));
+            recovered(&files, None, complains.then_some(said))
+        }
+        Err(said) => Outcome::Refused(said),
+    }
+}
+
+/// The kernel cuts what it finds on the orphan list to the file's size, preallocated blocks beyond it included; e2fsck leaves
+/// those.
+fn without_blocks(tree: &Tree) -> Tree {
+    let mut tree = tree.clone();
+    for entry in tree.entries.values_mut() {
+        entry.blocks = None;
+    }
+    tree
+}
+
+/// For a sound journal: all three bring the same tree back, `least` transactions or more, and a sound volume.
+pub fn alike(dirty: &Dirty, least: u64) -> Result<(), String> {
+    let all = Outcomes::of(dirty)?;
+    let (
+        Outcome::Recovered {
+            tree: ours,
+            wrong,
+            replayed,
+            ..
+        },
+        Outcome::Recovered { tree: kernel, .. },
+        Outcome::Recovered {
+            tree: e2fsck,
+            complaint: None,
+            ..
+        },
+    ) = (&all.ours, &all.kernel, &all.e2fsck)
+    else {
+        return Err(format!("not all recover it:\n{all}"));
+    };
+    if let Some(wrong) = wrong {
+        return Err(format!("after ours e2fsck finds:\n{wrong}\n{all}"));
+    }
+    if let Some((transactions, _)) = replayed
+        && *transactions < least
+    {
+        return Err(format!("{least} transactions were expected:\n{all}"));
+    }
+    same("stetfs and the kernel", ours, kernel, &all)?;
+    same(
+        "stetfs and e2fsck",
+        &without_blocks(ours),
+        &without_blocks(e2fsck),
+        &all,
+    )
+}
+
+fn same(who: &str, a: &Tree, b: &Tree, all: &Outcomes) -> Result<(), String> {
+    let lines = tree::diff(a, b);
+    if lines.is_empty() {
+        return Ok(());
+    }
+    Err(format!("{who} differ:\n{}\n{all}", lines.join("\n")))
+}
+
+/// What was made of a damaged journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The same tree as the others.
+    Alike,
+    /// A refusal that changed nothing, as the kernel's or e2fsck's complaint.
+    Refused,
+    /// A refusal that changed nothing, where the others go on: what is behind the end of their log shows that it was longer, or
+    /// a check of ours is stricter. Why, without numbers.
+    Stricter(String),
+    /// The tree that e2fsck gets with a complaint about images, where the kernel refuses: a newer image of the same block stands
+    /// behind each that is damaged, so StetFS, which brings home the newest of each block only, needs none of them.
+    Superseded,
+    /// As the kernel. e2fsck ends the log at a commit block of which only the sector with the record was written; nobody
+    /// was promised that transaction, and what follows it.
+    CutCommit,
+    /// Up to the last transaction, which is torn: with async_commit nobody was promised it. The kernel refuses to go on, and e2fsck
+    /// brings home what of it is whole, and complains.
+    TornAsync,
+    /// All bring home what breaks the volume.
+    Broken,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Verdict::Alike => f.write_str("alike"),
+            Verdict::Refused => f.write_str("refused, as by another"),
+            Verdict::Stricter(why) => write!(f, "refused, where the others go on: {why}"),
+            Verdict::Superseded => {
+                f.write_str("alike, but for damaged images that newer ones replace")
+            }
+            Verdict::CutCommit => {
+                f.write_str("as the kernel: a commit block is cut behind its record")
+            }
+            Verdict::TornAsync => {
+                f.write_str("up to a last transaction that is torn (async_commit)")
+            }
+            Verdict::Broken => f.write_str("broken by all"),
+        }
+    }
+}
+
+/// For what a power cut left: as [`damaged`], but a refusal needs another's, and with async_commit the others may refuse
+/// a last transaction that is torn, which nobody was promised.
+pub fn cut(dirty: &Dirty) -> Result<Verdict, String> {
+    let all = Outcomes::of(dirty)?;
+    match judge(dirty, &all)? {
+        Verdict::Stricter(_) => Err(format!("ours alone refuses:\n{all}")),
+        verdict => Ok(verdict),
+    }
+}
+
+/// For a journal that something was done to: the same tree as the others, or a refusal that changes nothing.
+pub fn damaged(dirty: &Dirty) -> Result<Verdict, String> {
+    judge(dirty, &Outcomes::of(dirty)?)
+}
+
+fn judge(dirty: &Dirty, all: &Outcomes) -> Result<Verdict, String> {
+    let complains = |outcome: &Outcome| match outcome {
+        Outcome::Refused(_) => true,
+        Outcome::Recovered { complaint, .. } => complaint.is_some(),
+        Outcome::Broken(_) => false,
+    };
+    let (ours, wrong) = match &all.ours {
+        Outcome::Refused(_) if complains(&all.kernel) || complains(&all.e2fsck) => {
+            return Ok(Verdict::Refused);
+        }
+        Outcome::Refused(why) => {
+            let why = why.replace(|c: char| c.is_ascii_digit(), "");
+            return Ok(Verdict::Stricter(why));
+        }
+        Outcome::Broken(_) => {
+            return match &all.kernel {
+                Outcome::Broken(_) => Ok(Verdict::Broken),
+                _ => Err(format!("ours breaks the volume:\n{all}")),
+            };
+        }
+        Outcome::Recovered { tree, wrong, .. } => (tree, wrong),
+    };
+    let mut verdict = None;
+    if let Outcome::Recovered {
+        tree, wrong: fault, ..
+    } = &all.kernel
+    {
+        same("stetfs and the kernel", ours, tree, all)?;
+        if wrong.is_some() && fault.is_none() {
+            return Err(format!("after ours e2fsck finds fault:\n{all}"));
+        }
+        verdict = Some(Verdict::Alike);
+    }
+    if let Outcome::Recovered {
+        tree, complaint, ..
+    } = &all.e2fsck
+        && complaint.as_ref().is_none_or(|said| of_images(said))
+    {
+        let (ours, tree) = (&without_blocks(ours), &without_blocks(tree));
+        verdict = match (same("stetfs and e2fsck", ours, tree, all), complaint) {
+            (Ok(()), None) => Some(Verdict::Alike),
+            (Ok(()), Some(_)) => Some(Verdict::Superseded),
+            // What breaks a volume e2fsck repairs on its way.
+            (Err(_), _) if wrong.is_some() => verdict,
+            (Err(_), None) if verdict.is_some() && cut_commit(dirty) => Some(Verdict::CutCommit),
+            (Err(_), Some(_)) if async_commit(dirty) => Some(Verdict::TornAsync),
+            (Err(why), _) => return Err(why),
+        };
+    }
+    verdict.ok_or_else(|| format!("ours alone goes on:\n{all}"))
+}
+
+/// Whether there is a commit block with something behind its record.
+fn cut_commit(dirty: &Dirty) -> bool {
+    Log::find(dirty).is_some_and(|log| {
+        log.heads.iter().any(|at| {
+            let block = log.read(&dirty.volume, *at);
+            matches!(read_header(&block), Some((BlockType::Commit, _)))
+                && block.iter().skip(64).any(|byte| *byte != 0)
+        })
+    })
+}
+
+fn async_commit(dirty: &Dirty) -> bool {
+    let log = Log::find(dirty);
+    log.is_some_and(|log| log.sb.incompat().contains(IncompatFlags::ASYNC_COMMIT))
+}
+
+/// Whether e2fsck says of images that their checksums do not match, and nothing else of the journal.
+fn of_images(said: &str) -> bool {
+    said.contains("Invalid checksum recovering data block")
+        && said
+            .lines()
+            .filter(|line| line.contains("JBD2:"))
+            .all(|line| line.contains("recovering data block"))
+}
