@@ -113,11 +113,12 @@ impl Early<'_> {
 
     /// The bytes of an inode, checked.
     pub(super) fn inode(&self, ino: Ino) -> Result<InodeView<Box<[u8]>>> {
-        let bad = |detail: String| FsError::corrupt("inode", 0, format!("inode {ino}: {detail}"));
+        let bad =
+            |nr: u64, detail: &str| FsError::corrupt("inode", nr, format!("inode {ino}: {detail}"));
         let (group, index) = self
             .layout
             .locate_inode(ino)
-            .ok_or_else(|| bad("no such inode".into()))?;
+            .ok_or_else(|| bad(0, "no such inode"))?;
         let desc = self.descriptor(group, &mut None)?;
         let (nr, offset) = self.layout.inode_position(desc.inode_table(), index);
         let block = self.block(nr)?;
@@ -126,9 +127,10 @@ impl Early<'_> {
             .unwrap_or_default();
         let view = InodeView::new(Box::<[u8]>::from(slot))?;
         if !view.verify_checksum(ino, &self.checksums) {
-            return Err(bad("checksum does not match".into()));
+            return Err(bad(nr, "checksum does not match"));
         }
-        view.check(ino, self.layout)?;
+        view.check(ino, self.layout)
+            .map_err(|e| bad(nr, &e.to_string()))?;
         Ok(view)
     }
 
