@@ -30,14 +30,14 @@ pub(crate) fn columns() -> [&'static str; 7] {
 pub(crate) type Plain = BTreeMap<String, (Kind, Option<u64>, Option<String>)>;
 
 /// What is compared of a tree on the host.
-pub(crate) fn plain(root: &Path) -> Plain {
+pub(crate) fn plain(root: &Path) -> anyhow::Result<Plain> {
     let options = CaptureOptions {
         xattrs: false,
         ..CaptureOptions::default()
     };
-    let tree = Tree::capture(root, &options).unwrap();
+    let tree = Tree::capture(root, &options)?;
     let entries = tree.entries.into_iter();
-    entries
+    let all = entries
         .map(|(path, e)| {
             (
                 path,
@@ -48,7 +48,8 @@ pub(crate) fn plain(root: &Path) -> Plain {
                 ),
             )
         })
-        .collect()
+        .collect();
+    Ok(all)
 }
 
 /// What a program made of a directory.
@@ -122,12 +123,12 @@ pub(crate) fn look(dir: &Path, good: &Path, right: &[Vec<u8>], scratch: &Path) -
             Verdict::of(ok, output == *right)
         })
         .collect();
-    let whole = plain(good);
+    let whole = plain(good).unwrap();
     let copy = scratch.join("copy");
     let mut cp = Command::new("cp");
     cp.args(["-a", "--no-preserve=xattr"]).arg(dir).arg(&copy);
     let ok = is_well(&cmd::output(&mut cp).unwrap());
-    verdicts.push(Verdict::of(ok, ok && plain(&copy) == whole));
+    verdicts.push(Verdict::of(ok, ok && plain(&copy).unwrap() == whole));
     let _ = fs::remove_dir_all(&copy);
 
     let mut cp = Command::new("cp");
@@ -135,7 +136,7 @@ pub(crate) fn look(dir: &Path, good: &Path, right: &[Vec<u8>], scratch: &Path) -
     let mut rsync = Command::new("rsync");
     rsync.args(["-a", "--delete"]).arg(dir.join(".")).arg(&copy);
     let ok = is_well(&cmd::output(&mut rsync).unwrap());
-    let left = plain(&copy);
+    let left = plain(&copy).unwrap();
     verdicts.push(Verdict::of(ok, left == whole));
     let deleted = whole.keys().filter(|name| !left.contains_key(*name));
     let deleted = deleted.cloned().collect();

@@ -337,11 +337,16 @@ impl Raw<'_> {
 
     /// Damages a region.
     pub(crate) fn damage(&self, region: Region, how: How) {
+        self.damage_with(region, how, 4);
+    }
+
+    /// Damages a region; `mask` says which bits of its byte are flipped.
+    pub(crate) fn damage_with(&self, region: Region, how: How, mask: u8) {
         let mut bytes = vec![0; region.len as usize];
         let (at, bytes) = match how {
             How::Flip => {
                 let [old] = self.bytes(region.flip);
-                (region.flip, vec![old ^ 4])
+                (region.flip, vec![old ^ mask])
             }
             How::Zero => (region.at, bytes),
             How::Garble => {

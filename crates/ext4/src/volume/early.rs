@@ -5,7 +5,7 @@ use stetfs_block::BlockDevice;
 use stetfs_ondisk::ext4::blockmap::Shape;
 use stetfs_ondisk::ext4::checksum::ChecksumMode;
 use stetfs_ondisk::ext4::extent::{self, Expect, Extent, NodeRef};
-use stetfs_ondisk::ext4::group_desc::{self, GroupDesc};
+use stetfs_ondisk::ext4::group_desc::{self, GroupDesc, GroupFlags};
 use stetfs_ondisk::ext4::inode::{InodeFlags, InodeView};
 use stetfs_ondisk::ext4::superblock::{
     Geometry as Layout, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock,
@@ -103,7 +103,12 @@ impl Early<'_> {
         if !group_desc::verify_checksum(bytes, group, &self.checksums) {
             return Err(bad(nr, "checksum does not match"));
         }
-        let desc = GroupDesc::decode(bytes)?;
+        let mut desc = GroupDesc::decode(bytes)?;
+        if self.checksums == ChecksumMode::None {
+            // Without checksums the flags mean nothing, and a bitmap is never made anew.
+            let unused = GroupFlags::INODE_UNINIT | GroupFlags::BLOCK_UNINIT;
+            desc.set_flags(desc.flags() - unused);
+        }
         self.layout
             .check_group_desc(group, &desc)
             .map_err(|e| bad(nr, &e.to_string()))?;
