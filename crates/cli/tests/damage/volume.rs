@@ -4,9 +4,9 @@
 use std::fs;
 use std::path::Path;
 
-use stetfs_testkit::{Image, Mkfs, Mounter, cmd};
+use stetfs_testkit::{Image, Mkfs, Mounter, Scratch, cmd};
 
-use crate::common::{kernel, stetfs};
+use crate::common::{daemon, kernel, stetfs};
 use crate::looks::Plain;
 use crate::victims::{BLOCK, HOWS, How, Raw, Region, content};
 use crate::{long, repaired, seen_by_kernel};
@@ -317,4 +317,35 @@ fn writing_onto_a_damaged_volume_with_checksums() {
 #[test]
 fn writing_onto_a_damaged_volume_without_checksums() {
     all_survive("no checksums", "orphan_file,^metadata_csum");
+}
+
+/// Not a mount that answers nothing: an error, and why.
+#[test]
+fn a_volume_without_its_root_is_not_mounted() {
+    for features in ["metadata_csum", "^metadata_csum"] {
+        let mkfs = Mkfs::blocks(BLOCK as u32).feature(features);
+        let image = Image::make(16 << 20, &mkfs).unwrap();
+        let path = image.path().to_str().unwrap();
+        assert!(daemon::json(&["info", path]).get("refused").is_none());
+        let raw = Raw::new(&image);
+        let at = raw.slot("<2>");
+        // It becomes a pipe.
+        raw.damage_with(
+            Region {
+                at,
+                len: 128,
+                flip: at + 1,
+            },
+            How::Flip,
+            0x50,
+        );
+        let dir = Scratch::new("root").unwrap();
+        let dir = dir.path().to_str().unwrap();
+        for options in ["rw", "ro"] {
+            let args = ["mount", "-o", options, path, dir];
+            daemon::fails(&args, 5, &["the volume is damaged", "inode 2", "e2fsck"]);
+        }
+        let refused = daemon::json(&["info", path])["refused"].to_string();
+        assert!(refused.contains("inode 2"), "{refused}");
+    }
 }

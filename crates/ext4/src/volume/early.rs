@@ -14,7 +14,7 @@ use stetfs_ondisk::ext4::superblock::{
 use crate::data::Found;
 use crate::data::blockmap::{self, Indirect};
 use crate::error::{FsError, Result};
-use crate::types::{BlockNr, Ino};
+use crate::types::{BlockNr, Ino, ROOT_INO};
 
 /// Extents that the journal and the orphan file may have; more than any real one.
 const MAX_EXTENTS: usize = 1 << 16;
@@ -137,6 +137,23 @@ impl Early<'_> {
         view.check(ino, self.layout)
             .map_err(|e| bad(nr, &e.to_string()))?;
         Ok(view)
+    }
+
+    /// Sees to it that there is a root directory, without which nothing on the volume can be reached.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub(super) fn check_root(&self) -> Result<()> {
+        let root = self.inode(ROOT_INO)?;
+        if root.is_dir() && root.links() > 0 {
+            return Ok(());
+        }
+        let detail = format!(
+            "inode {ROOT_INO}, the root, is no directory: mode {:o}, {} links",
+            root.mode(),
+            root.links()
+        );
+        Err(FsError::corrupt("inode", 0, detail))
     }
 
     /// The runs of an inode's blocks, (first block, count) in file order. The file has no holes and

@@ -20,7 +20,7 @@ use crate::error::{FsError, Result};
 use crate::fs::{Fs, Geometry};
 use crate::inode::{InodeCache, Orphans};
 use crate::space::{Groups, Zones};
-use crate::types::{FsOptions, ROOT_INO};
+use crate::types::FsOptions;
 
 /// Most mounts between checks when the volume names no number, as the kernel writes it.
 const NO_MAX_MOUNTS: u16 = u16::MAX;
@@ -173,7 +173,7 @@ impl Fs {
             let (found, report, now) = recover(found, &device, sb, &opts, progress)?;
             (log, recovered, sb) = (Some(found), report, now);
         }
-        check_root(&device, &layout, &sb)?;
+        early.check_root()?;
         if !opts.read_only {
             check_quotas(&device, &sb, log.as_ref(), &opts)?;
         }
@@ -247,25 +247,6 @@ impl Fs {
             nsec: nsec - nsec % TICK,
         }
     }
-}
-
-/// Sees to it that there is a root directory, without which nothing on the volume can be reached.
-fn check_root(device: &Arc<dyn BlockDevice>, layout: &Layout, sb: &Superblock) -> Result<()> {
-    let early = Early {
-        device: &**device,
-        layout,
-        checksums: sb.checksum_mode(),
-    };
-    let root = early.inode(ROOT_INO)?;
-    if !root.is_dir() || root.links() == 0 {
-        let detail = format!(
-            "inode {ROOT_INO}, the root, is no directory: mode {:o}, {} links",
-            root.mode(),
-            root.links()
-        );
-        return Err(FsError::corrupt("inode", 0, detail));
-    }
-    Ok(())
 }
 
 /// Reads the quota files of a volume that is to be written, so that damaged ones are found before anything changes.
