@@ -231,7 +231,7 @@ impl<D: BlockDevice + 'static> FileSystem for DeviceFs<D> {
         done(Ok(self.opened(ino)));
     }
 
-    fn readdir(&self, _: Fh, cookie: u64, _: bool, mut list: Box<dyn Listing>) {
+    fn readdir(&self, _: Fh, cookie: u64, attrs: bool, mut list: Box<dyn Listing>) {
         for ((ino, name), next) in [DISK, STATS].into_iter().zip(1..) {
             let entry = DirEntry {
                 ino,
@@ -240,7 +240,7 @@ impl<D: BlockDevice + 'static> FileSystem for DeviceFs<D> {
                 next,
             };
             let attr = self.attr(ino);
-            if next > cookie && !list.add(&entry, FileType::Regular, Some(&attr)) {
+            if next > cookie && !list.add(&entry, entry.kind, attrs.then_some(&attr)) {
                 break;
             }
         }

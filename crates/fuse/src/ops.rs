@@ -29,9 +29,15 @@ pub struct Opened {
 
 /// Where a directory listing goes: the reply's buffer. Answers once, by [`Listing::finish`].
 pub trait Listing: Send {
-    /// Adds an entry; `attr` when attributes were asked for. False if it does not fit: then the
-    /// listing is full and the entry's lookup, if it counted one, is not the kernel's.
-    fn add(&mut self, entry: &stetfs::DirEntry, kind: FileType, attr: Option<&Attr>) -> bool;
+    /// Adds an entry, with its type if that is known, and its attributes if they were asked for; without, the kernel
+    /// learns the name alone. False if it does not fit: then the listing is full and the entry's lookup, if it counted
+    /// one, is not the kernel's.
+    fn add(
+        &mut self,
+        entry: &stetfs::DirEntry,
+        kind: Option<FileType>,
+        attr: Option<&Attr>,
+    ) -> bool;
     /// Sends the answer.
     fn finish(self: Box<Self>, result: Result<(), FsError>);
 }
@@ -175,8 +181,8 @@ pub trait FileSystem: Send + Sync + 'static {
     fn seek(&self, fh: Fh, offset: u64, what: SeekWhat, done: Done<u64>);
     /// Opens a directory.
     fn opendir(&self, ctx: &Ctx, ino: Ino, flags: i32, done: Done<Opened>);
-    /// Lists the entries from `cookie` on until the listing is full. With `attrs`, each entry but
-    /// `.` and `..` that was added counts one lookup.
+    /// Lists the entries from `cookie` on until the listing is full. With `attrs`, each entry that was added
+    /// with attributes counts one lookup: all but `.`, `..` and what cannot be looked up.
     fn readdir(&self, fh: Fh, cookie: u64, attrs: bool, list: Box<dyn Listing>);
     /// Counts of blocks and inodes.
     fn statfs(&self, done: Done<StatFs>);

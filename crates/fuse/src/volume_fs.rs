@@ -176,7 +176,8 @@ impl VolumeFs {
     }
 }
 
-/// Fills `list` from `cookie` on.
+/// Fills `list` from `cookie` on. An error is told only where nothing was listed before it: else the
+/// kernel comes back for what follows, and meets it then.
 fn fill(
     fs: &Fs,
     file: &OpenRef,
@@ -185,47 +186,53 @@ fn fill(
     list: &mut dyn Listing,
 ) -> Result<(), FsError> {
     let dir = file.ino();
+    let mut listed = false;
     loop {
         let mut batch: Vec<DirEntry> = Vec::with_capacity(LIST_BATCH);
-        fs.readdir(file, cookie, &mut |entry| {
+        let read = fs.readdir(file, cookie, &mut |entry| {
             batch.push(entry);
             batch.len() < LIST_BATCH
-        })?;
+        });
         let last = batch.len() < LIST_BATCH;
         for entry in batch {
             cookie = entry.next;
-            let dot = is_dot(&entry.name);
-            // The kernel holds the directory's lock: the name still leads to this inode.
-            let attr = match (attrs, dot, entry.kind) {
-                (true, false, _) => Some(fs.lookup(dir, &entry.name)),
-                (true, true, _) | (false, _, None) => Some(fs.getattr(entry.ino)),
-                (false, _, Some(_)) => None,
-            };
-            let attr = match attr {
-                // A damaged inode does not hide the rest of the directory.
-                Some(Err(e)) => {
-                    tracing::warn!(dir, ino = entry.ino, "cannot list an entry: {e}");
-                    continue;
-                }
-                Some(Ok(attr)) => Some(attr),
-                None => None,
-            };
-            let kind = attr
-                .as_ref()
-                .map(|a| a.kind)
-                .or(entry.kind)
-                .unwrap_or(FileType::Regular);
-            if !list.add(&entry, kind, attr.as_ref().filter(|_| attrs)) {
-                if attrs && !dot {
-                    fs.forget(entry.ino, 1);
-                }
+            if !add(fs, dir, &entry, attrs, list) {
                 return Ok(());
             }
+            listed = true;
         }
-        if last {
-            return Ok(());
+        match read {
+            Err(e) if !listed => return Err(e),
+            Ok(()) if !last => {}
+            _ => return Ok(()),
         }
     }
+}
+
+/// Adds an entry of `dir` to `list`, with the attributes of what it names if they are asked for. What
+/// cannot be looked at is listed by its name alone: who asks for it then is told why.
+fn add(fs: &Fs, dir: Ino, entry: &DirEntry, attrs: bool, list: &mut dyn Listing) -> bool {
+    let untold = |e: FsError| {
+        tracing::warn!(dir, ino = entry.ino, "an entry without attributes: {e}");
+    };
+    if is_dot(&entry.name) {
+        return list.add(entry, Some(FileType::Directory), None);
+    }
+    if !attrs {
+        let kind = entry.kind.or_else(|| {
+            let attr = fs.getattr(entry.ino).map_err(untold).ok()?;
+            Some(attr.kind)
+        });
+        return list.add(entry, kind, None);
+    }
+    // The kernel holds the directory's lock: the name still leads to this inode.
+    let attr = fs.lookup(dir, &entry.name).map_err(untold).ok();
+    let kind = attr.as_ref().map(|a| a.kind).or(entry.kind);
+    let added = list.add(entry, kind, attr.as_ref());
+    if let (false, Some(attr)) = (added, attr) {
+        fs.forget(attr.ino, 1);
+    }
+    added
 }
 
 /// The names that `ctx` may see of a list of extended attributes: `trusted.*` is the

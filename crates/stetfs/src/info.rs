@@ -22,7 +22,7 @@ pub struct VolumeInfo {
     pub uuid: String,
     /// `clean`, `needs recovery`, `has errors` or `not unmounted cleanly`.
     pub state: &'static str,
-    /// Why this version cannot write it; absent if it can.
+    /// Why it cannot be mounted for writing; absent if it can.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
     /// What to know before writing it.

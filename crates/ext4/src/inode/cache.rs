@@ -232,12 +232,10 @@ impl Fs {
         let corrupt =
             |detail: String| FsError::corrupt("inode", nr, format!("inode {ino}: {detail}"));
         if !view.verify_checksum(ino, &self.geo.checksums) {
-            let e = corrupt("checksum does not match".into());
-            self.report(&e);
-            return Err(e);
+            return self.noted(Err(corrupt("checksum does not match".into())));
         }
-        view.check(ino, &self.geo.layout)
-            .map_err(|e| corrupt(e.to_string()))?;
+        let checked = view.check(ino, &self.geo.layout);
+        self.noted(checked.map_err(|e| corrupt(e.to_string())))?;
 
         let mut shard = self.inodes.shard(ino).lock();
         if let Some(entry) = shard.inodes.get(&ino) {

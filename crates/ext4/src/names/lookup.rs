@@ -57,18 +57,16 @@ impl Fs {
     /// The inode that an entry of a locked directory names. One that is free or was never used is
     /// damage: the entry outlived it.
     pub(super) fn entry_inode(&self, dir: &Inode, ino: Ino) -> Result<Arc<Inode>> {
-        let found = self.iget(ino).map_err(|e| match e {
-            FsError::Errno(libc::ESTALE) => FsError::corrupt(
-                "directory",
-                0,
-                format!(
+        match self.iget(ino) {
+            Err(FsError::Errno(libc::ESTALE)) => {
+                let detail = format!(
                     "an entry of directory {} names the unused inode {ino}",
                     dir.ino
-                ),
-            ),
-            other => other,
-        });
-        self.noted(found)
+                );
+                self.noted(Err(FsError::corrupt("directory", 0, detail)))
+            }
+            found => found,
+        }
     }
 
     /// Looks a name up in a locked directory and gives what it names.

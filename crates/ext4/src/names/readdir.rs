@@ -1,7 +1,7 @@
 //! Reading directories.
 
 use super::checks::{check_dir, errno};
-use crate::error::Result;
+use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::types::{DirEntry, OpenRef};
 
@@ -45,9 +45,12 @@ impl Fs {
                 }
             }
             match piece.next {
-                // A next place that is not behind this one comes from a damaged index.
                 Some(next) if next > cookie => cookie = next,
-                _ => return Ok(()),
+                Some(_) => {
+                    let detail = format!("the index of directory {} leads back", f.inode.ino);
+                    return self.noted(Err(FsError::corrupt("directory index", 0, detail)));
+                }
+                None => return Ok(()),
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Reading bitmaps, checking them, and making those of groups that were never used.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use stetfs_journal::{Block, Handle};
@@ -9,6 +10,7 @@ use stetfs_ondisk::ext4::group_desc::GroupFlags;
 use super::group::GroupState;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
+use crate::types::BlockNr;
 
 /// `Block::verified` of a bitmap whose checksum and structure were checked.
 const CHECKED: u8 = 1;
@@ -64,11 +66,11 @@ impl Fs {
         {
             return bad("checksum does not match".into());
         }
-        for range in self.own_metadata(group, st) {
-            if bitmap::find_clear(map, range.clone()).is_some() {
-                return bad(format!(
-                    "metadata of the group at bits {range:?} is marked free"
-                ));
+        let blocks = self.geo.layout.group_blocks(group);
+        for zone in self.groups.zones.within(blocks) {
+            let bits = self.bits_of(group, &zone);
+            if bitmap::find_clear(map, bits.clone()).is_some() {
+                return bad(format!("metadata at bits {bits:?} is marked free"));
             }
         }
         let free = bitmap::count_clear(map, self.geo.layout.group_clusters(group) as usize);
@@ -82,7 +84,7 @@ impl Fs {
     }
 
     /// Bits of the group's own metadata that lie in the group itself.
-    fn own_metadata(&self, group: u32, st: &GroupState) -> Vec<std::ops::Range<usize>> {
+    fn own_metadata(&self, group: u32, st: &GroupState) -> Vec<Range<usize>> {
         let layout = &self.geo.layout;
         let blocks = layout.group_blocks(group);
         let head = u64::from(layout.group_super_overhead(group));
@@ -102,12 +104,18 @@ impl Fs {
                     start.max(blocks.start),
                     start.saturating_add(len).min(blocks.end),
                 );
-                let ratio = u64::from(self.ratio());
-                let bits = (a.saturating_sub(blocks.start) / ratio)
-                    ..b.saturating_sub(blocks.start).div_ceil(ratio);
-                (a < b).then_some(bits.start as usize..bits.end as usize)
+                (a < b).then(|| self.bits_of(group, &(a..b)))
             })
             .collect()
+    }
+
+    /// The bits that stand for some blocks of a group.
+    fn bits_of(&self, group: u32, part: &Range<BlockNr>) -> Range<usize> {
+        let first = self.geo.layout.group_blocks(group).start;
+        let ratio = u64::from(self.ratio());
+        let bits = (part.start.saturating_sub(first) / ratio)
+            ..part.end.saturating_sub(first).div_ceil(ratio);
+        bits.start as usize..bits.end as usize
     }
 
     /// Makes the bitmap of a group in which nothing but its own metadata is in use

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use stetfs_journal::Handle;
 use stetfs_ondisk::ext4::bitmap;
 use stetfs_ondisk::ext4::group_desc::GroupFlags;
-use stetfs_ondisk::ext4::inode::InodeFlags;
+use stetfs_ondisk::ext4::inode::{InodeFlags, InodeView};
 
 use super::group::Counts;
 use super::scan::{FreeMap, Overlay};
@@ -147,20 +147,32 @@ impl Fs {
         } else {
             0
         };
-        let index = {
+        if let (Some(index), Some(claims)) = (exactly, &mut st.pending_inodes) {
+            claims.remove(index, 1);
+        }
+        let (first, end) = exactly.map_or((reserved, per_group), |i| (i, i + 1));
+        let free = block.peek().and_then(|map| {
+            FreeMap::new(&map, st.pending_inodes.as_deref(), per_group).next_free(first, end)
+        });
+        let Some(index) = free else {
+            return Ok(None);
+        };
+        let unused = st.desc.itable_unused();
+        let used = per_group.saturating_sub(unused);
+        let fresh = self.geo.has_group_checksums() && index >= used;
+        if exactly.is_none() && !fresh && self.is_in_use(st.desc.inode_table(), group, index)? {
+            st.bad_inodes = true;
+            self.groups.publish(group, before, st);
+            drop(guard);
+            let detail = format!("group {group}: inode {index} of it is marked free, and in use");
+            self.report(&FsError::corrupt("inode bitmap", block.nr(), detail));
+            return Ok(None);
+        }
+        {
             let mut map = h.modify(&block)?;
-            if let (Some(index), Some(claims)) = (exactly, &mut st.pending_inodes) {
-                claims.remove(index, 1);
-            }
-            let free = FreeMap::new(&map, st.pending_inodes.as_deref(), per_group);
-            let (first, end) = exactly.map_or((reserved, per_group), |i| (i, i + 1));
-            let Some(index) = free.next_free(first, end) else {
-                return Ok(None);
-            };
             bitmap::set(&mut map, index as usize);
             self.note_inode_bitmap(st, &map);
-            index
-        };
+        }
         if st.has(GroupFlags::BLOCK_UNINIT) {
             // A group with inodes has a real block bitmap, too, as the kernel leaves it.
             match self.block_bitmap(h, group, st) {
@@ -168,9 +180,7 @@ impl Fs {
                 Err(e) => return Err(e),
             }
         }
-        let unused = st.desc.itable_unused();
-        let used = per_group.saturating_sub(unused);
-        if self.geo.has_group_checksums() && index >= used {
+        if fresh {
             self.init_table(h, st.desc.inode_table(), used, index)?;
             st.desc.set_itable_unused(per_group - index - 1);
         }
@@ -182,6 +192,21 @@ impl Fs {
         self.write_desc(h, group, st)?;
         self.groups.publish(group, before, st);
         Ok(Some(index))
+    }
+
+    /// Whether a file's inode lies at a place of a group's inode table. (What has a wrong checksum is none.)
+    fn is_in_use(&self, table: u64, group: u32, index: u32) -> Result<bool> {
+        let (nr, offset) = self.geo.layout.inode_position(table, index);
+        let block = self.cache.read(nr)?;
+        let page = block.peek();
+        let size = usize::from(self.geo.inode_size);
+        let slot = page.as_deref().and_then(|p| p.get(offset..offset + size));
+        let Some(slot) = slot else {
+            return Ok(false);
+        };
+        let view = InodeView::new(slot)?;
+        let ino = group * self.geo.inodes_per_group + index + 1;
+        Ok(view.links() > 0 && view.dtime() == 0 && view.verify_checksum(ino, &self.geo.checksums))
     }
 
     /// Zeroes the blocks of the inode table that come into use when inodes from `used` to `index`
@@ -197,7 +222,7 @@ impl Fs {
     }
 
     /// Frees an inode number; it is handed out again once the transaction is valid. Credits: part of
-    /// `credits::FREE_INODE`.
+    /// `credits::FREE_INODE`. Where the group's bitmap is damaged, the number stays in use.
     ///
     /// # Errors
     /// `Corrupt` when it is free already.
@@ -210,7 +235,17 @@ impl Fs {
         let mut guard = self.groups.lock(group)?;
         let st = &mut *guard;
         let before = Counts::of(st);
-        let block = self.inode_bitmap(h, group, st)?;
+        let block = match self.inode_bitmap(h, group, st) {
+            Ok(block) => block,
+            Err(e @ FsError::Corrupt { .. }) => {
+                // The number stays in use, until e2fsck finds it.
+                self.groups.publish(group, before, st);
+                drop(guard);
+                self.report(&e);
+                return Ok(());
+            }
+            Err(e) => return Err(e),
+        };
         {
             let mut map = h.modify(&block)?;
             if !bitmap::clear(&mut map, index as usize) {

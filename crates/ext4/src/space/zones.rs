@@ -1,8 +1,11 @@
 //! The system zones: blocks that hold the file system's own structures and never a file's.
 
+use std::ops::Range;
+
 use stetfs_ondisk::ext4::group_desc::GroupDesc;
 use stetfs_ondisk::ext4::superblock::Geometry as Layout;
 
+use crate::error::{FsError, Result};
 use crate::types::BlockNr;
 
 /// Sorted, disjoint block ranges (ext4: `system_blks`).
@@ -11,8 +14,14 @@ pub(crate) struct Zones(Vec<(BlockNr, BlockNr)>);
 
 impl Zones {
     /// The zones of a volume with these group descriptors.
-    pub(crate) fn new<'a>(layout: &Layout, descs: impl Iterator<Item = &'a GroupDesc>) -> Zones {
-        let mut list = vec![(0, u64::from(layout.first_data_block) + 1)];
+    ///
+    /// # Errors
+    /// `Corrupt` when two of them share a block.
+    pub(crate) fn new<'a>(
+        layout: &Layout,
+        descs: impl Iterator<Item = &'a GroupDesc>,
+    ) -> Result<Zones> {
+        let mut list = Vec::new();
         let table = u64::from(layout.inode_table_blocks());
         for (group, desc) in descs.enumerate() {
             let group = group as u32;
@@ -25,9 +34,15 @@ impl Zones {
             list.push((desc.inode_bitmap(), desc.inode_bitmap().saturating_add(1)));
             list.push((desc.inode_table(), desc.inode_table().saturating_add(table)));
         }
+        list.sort_unstable();
+        if let Some(&[_, (start, _)]) = list.array_windows().find(|[a, b]| a.1 > b.0) {
+            let detail = "two descriptors claim it for bitmaps or inode tables";
+            return Err(FsError::corrupt("group descriptor", start, detail));
+        }
+        list.push((0, u64::from(layout.first_data_block) + 1));
         let mut zones = Zones(list);
         zones.merge();
-        zones
+        Ok(zones)
     }
 
     fn merge(&mut self) {
@@ -64,11 +79,18 @@ impl Zones {
 
     /// Whether the run touches a zone.
     pub(crate) fn touches(&self, start: BlockNr, len: u64) -> bool {
-        let end = start.saturating_add(len);
-        let at = self.0.partition_point(|(_, zone_end)| *zone_end <= start);
-        self.0
-            .get(at)
-            .is_some_and(|(zone_start, _)| *zone_start < end)
+        self.within(start..start.saturating_add(len))
+            .next()
+            .is_some()
+    }
+
+    /// The parts of zones that lie in `range`.
+    pub(super) fn within(&self, range: Range<BlockNr>) -> impl Iterator<Item = Range<BlockNr>> {
+        let at = self.0.partition_point(|(_, end)| *end <= range.start);
+        let zones = self.0.get(at..).unwrap_or_default().iter();
+        zones
+            .map(move |(start, end)| *start.max(&range.start)..*end.min(&range.end))
+            .take_while(|part| !part.is_empty())
     }
 }
 

@@ -5,7 +5,7 @@ use stetfs_block::BlockDevice;
 use stetfs_ondisk::ext4::blockmap::Shape;
 use stetfs_ondisk::ext4::checksum::ChecksumMode;
 use stetfs_ondisk::ext4::extent::{self, Expect, Extent, NodeRef};
-use stetfs_ondisk::ext4::group_desc::{self, GroupDesc};
+use stetfs_ondisk::ext4::group_desc::{self, GroupDesc, GroupFlags};
 use stetfs_ondisk::ext4::inode::{InodeFlags, InodeView};
 use stetfs_ondisk::ext4::superblock::{
     Geometry as Layout, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock,
@@ -14,7 +14,7 @@ use stetfs_ondisk::ext4::superblock::{
 use crate::data::Found;
 use crate::data::blockmap::{self, Indirect};
 use crate::error::{FsError, Result};
-use crate::types::{BlockNr, Ino};
+use crate::types::{BlockNr, Ino, ROOT_INO};
 
 /// Extents that the journal and the orphan file may have; more than any real one.
 const MAX_EXTENTS: usize = 1 << 16;
@@ -119,7 +119,12 @@ impl Early<'_> {
         if !group_desc::verify_checksum(bytes, group, &self.checksums) {
             return Err(bad(nr, "checksum does not match"));
         }
-        let desc = GroupDesc::decode(bytes)?;
+        let mut desc = GroupDesc::decode(bytes)?;
+        if self.checksums == ChecksumMode::None {
+            // Without checksums the flags mean nothing, and a bitmap is never made anew.
+            let unused = GroupFlags::INODE_UNINIT | GroupFlags::BLOCK_UNINIT;
+            desc.set_flags(desc.flags() - unused);
+        }
         self.layout
             .check_group_desc(group, &desc)
             .map_err(|e| bad(nr, &e.to_string()))?;
@@ -129,11 +134,12 @@ impl Early<'_> {
 
     /// The bytes of an inode, checked.
     pub(super) fn inode(&self, ino: Ino) -> Result<InodeView<Box<[u8]>>> {
-        let bad = |detail: String| FsError::corrupt("inode", 0, format!("inode {ino}: {detail}"));
+        let bad =
+            |nr: u64, detail: &str| FsError::corrupt("inode", nr, format!("inode {ino}: {detail}"));
         let (group, index) = self
             .layout
             .locate_inode(ino)
-            .ok_or_else(|| bad("no such inode".into()))?;
+            .ok_or_else(|| bad(0, "no such inode"))?;
         let desc = self.descriptor(group, &mut None)?;
         let (nr, offset) = self.layout.inode_position(desc.inode_table(), index);
         let block = self.block(nr)?;
@@ -142,10 +148,28 @@ impl Early<'_> {
             .unwrap_or_default();
         let view = InodeView::new(Box::<[u8]>::from(slot))?;
         if !view.verify_checksum(ino, &self.checksums) {
-            return Err(bad("checksum does not match".into()));
+            return Err(bad(nr, "checksum does not match"));
         }
-        view.check(ino, self.layout)?;
+        view.check(ino, self.layout)
+            .map_err(|e| bad(nr, &e.to_string()))?;
         Ok(view)
+    }
+
+    /// Sees to it that there is a root directory, without which nothing on the volume can be reached.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub(super) fn check_root(&self) -> Result<()> {
+        let root = self.inode(ROOT_INO)?;
+        if root.is_dir() && root.links() > 0 {
+            return Ok(());
+        }
+        let detail = format!(
+            "inode {ROOT_INO}, the root, is no directory: mode {:o}, {} links",
+            root.mode(),
+            root.links()
+        );
+        Err(FsError::corrupt("inode", 0, detail))
     }
 
     /// The runs of an inode's blocks, (first block, count) in file order. The file has no holes and

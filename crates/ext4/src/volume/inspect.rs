@@ -9,6 +9,7 @@ use stetfs_ondisk::ext4::superblock::Superblock;
 use super::early::{Early, read_superblock};
 use super::{features, log, open, orphans};
 use crate::error::{FsError, Result};
+use crate::space::Zones;
 
 /// A volume that is only looked at: nothing is replayed, nothing is written.
 pub struct Inspection {
@@ -18,7 +19,7 @@ pub struct Inspection {
     pub log: Option<Log>,
     /// Orphaned inodes that the next mount deletes or truncates, as far as the unreplayed volume shows.
     pub orphans: u64,
-    /// Why this version would not open the volume for writing.
+    /// Why this version would not open the volume for writing, as far as the unreplayed volume shows.
     pub refused: Option<FsError>,
 }
 
@@ -28,7 +29,6 @@ pub struct Inspection {
 /// `Corrupt` and `Unsupported` when not even that is possible; the device's.
 pub fn inspect(device: Arc<dyn BlockDevice>) -> Result<Inspection> {
     let superblock = read_superblock(&*device)?;
-    let refused = features::check(&superblock, false).err();
     let layout = superblock.geometry()?;
     open::check_size(&layout, &*device)?;
     let early = Early {
@@ -44,10 +44,21 @@ pub fn inspect(device: Arc<dyn BlockDevice>) -> Result<Inspection> {
         log::find(&device, &early, &superblock, None, Canary::default())?.map(|found| found.log)
     };
     let (_, found) = orphans::find(&early, &superblock)?;
+    let refused = features::check(&superblock, false).err().or_else(|| {
+        // Else a replay may put them in order.
+        let replayed = log.as_ref().is_none_or(|log| !log.is_dirty());
+        replayed.then(|| damage(&early).err()).flatten()
+    });
     Ok(Inspection {
         superblock,
         log,
-        orphans: found.len() as u64,
+        orphans: found.list.len() as u64,
         refused,
     })
+}
+
+/// What stands in the way of every mount.
+fn damage(early: &Early<'_>) -> Result<()> {
+    Zones::new(early.layout, early.descriptors()?.iter())?;
+    early.check_root()
 }

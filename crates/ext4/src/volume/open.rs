@@ -57,7 +57,7 @@ impl Parts {
             checksums: sb.checksum_mode(),
         };
         let descs = early.descriptors()?;
-        let mut zones = Zones::new(&layout, descs.iter());
+        let mut zones = Zones::new(&layout, descs.iter())?;
         zones.add(log.iter().flat_map(|l| l.runs.iter().copied()));
         let (orphans, found) = orphans::find(&early, sb)?;
         let geo = geometry(sb, layout);
@@ -173,6 +173,7 @@ impl Fs {
             let (found, report, now) = recover(found, &device, sb, &opts, progress)?;
             (log, recovered, sb) = (Some(found), report, now);
         }
+        early.check_root()?;
         if !opts.read_only {
             check_quotas(&device, &sb, log.as_ref(), &opts)?;
         }

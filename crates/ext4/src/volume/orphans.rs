@@ -12,19 +12,28 @@ use crate::fs::Fs;
 use crate::inode::{OrphanFile, OrphanPlace, Orphans};
 use crate::types::Ino;
 
-/// What was found, in the order it is to be worked off.
-pub(super) type Found = Vec<(Ino, OrphanPlace)>;
+/// What was found.
+pub(super) struct Found {
+    /// In the order it is to be worked off.
+    pub(super) list: Vec<(Ino, OrphanPlace)>,
+    /// What cut the list on the volume short.
+    broken: Option<FsError>,
+}
 
 /// Reads the orphan list and the orphan file of a recovered volume.
 pub(super) fn find(early: &Early<'_>, sb: &Superblock) -> Result<(Orphans, Found)> {
-    let list = read_list(early, sb);
-    let mut found: Found = list.iter().map(|ino| (*ino, OrphanPlace::List)).collect();
+    let (list, broken) = read_list(early, sb);
+    let mut found: Vec<_> = list.iter().map(|ino| (*ino, OrphanPlace::List)).collect();
     let file = read_file(early, sb, &mut found)?;
+    let found = Found {
+        list: found,
+        broken,
+    };
     Ok((Orphans::new(&list, file), found))
 }
 
-/// Follows the list as far as it makes sense.
-fn read_list(early: &Early<'_>, sb: &Superblock) -> Vec<Ino> {
+/// Follows the list as far as it makes sense; and why no further.
+fn read_list(early: &Early<'_>, sb: &Superblock) -> (Vec<Ino>, Option<FsError>) {
     let mut list = Vec::new();
     let mut seen = HashSet::new();
     let mut at = sb.last_orphan.get();
@@ -33,23 +42,20 @@ fn read_list(early: &Early<'_>, sb: &Superblock) -> Vec<Ino> {
         let inode = match early.inode(at) {
             Ok(inode) if ordinary && seen.insert(at) => inode,
             _ => {
-                tracing::warn!(
-                    ino = at,
-                    "the orphan list leads to a number that is no orphan; the rest is dropped"
-                );
-                break;
+                let detail = format!("it leads to inode {at}, which is no orphan");
+                return (list, Some(FsError::corrupt("orphan list", 0, detail)));
             }
         };
         list.push(at);
         at = inode.dtime();
     }
-    list
+    (list, None)
 }
 
 fn read_file(
     early: &Early<'_>,
     sb: &Superblock,
-    found: &mut Found,
+    found: &mut Vec<(Ino, OrphanPlace)>,
 ) -> Result<Option<(OrphanFile, Vec<u32>)>> {
     use stetfs_ondisk::ext4::features::Compat;
     let ino = sb.orphan_file_inum.get();
@@ -102,9 +108,18 @@ fn read_file(
 impl Fs {
     /// Deletes and truncates what an earlier mount left to do.
     pub(super) fn work_off_orphans(&self, found: Found) -> Result<()> {
-        if found.is_empty() {
-            return Ok(());
+        let Found { list, broken } = found;
+        if !list.is_empty() {
+            self.work_off_all(list)?;
         }
+        // Last, as it may make the volume read-only.
+        if let Some(e) = broken {
+            self.report(&e);
+        }
+        Ok(())
+    }
+
+    fn work_off_all(&self, found: Vec<(Ino, OrphanPlace)>) -> Result<()> {
         if self.sb.current()?.state().contains(State::ERROR_FS) {
             tracing::warn!(
                 "the volume has errors; {} orphans are left to e2fsck",

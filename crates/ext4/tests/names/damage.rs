@@ -76,6 +76,139 @@ fn a_flipped_bit_is_noticed_where_there_are_checksums() {
     }
 }
 
+/// Reads bytes at the same place of a block, and puts others there.
+fn patch<const N: usize>(
+    image: &Image,
+    block: u64,
+    at: u64,
+    change: impl FnOnce([u8; N]) -> [u8; N],
+) {
+    let file = File::options().read(true).write(true).open(image.path());
+    let file = file.unwrap();
+    let mut bytes = [0; N];
+    file.read_exact_at(&mut bytes, block * BLOCK + at).unwrap();
+    file.write_all_at(&change(bytes), block * BLOCK + at)
+        .unwrap();
+}
+
+/// Names of a directory, and how reading it ended.
+fn listed(vol: &Vol, dir: u32) -> (Vec<Vec<u8>>, Result<(), i32>) {
+    let open = vol.open_dir(dir);
+    let mut names = Vec::new();
+    let end = vol.fs.readdir(&open, 0, &mut |e| {
+        names.push(e.name);
+        true
+    });
+    (names, end.map_err(|e| e.errno()))
+}
+
+/// An index of two levels.
+fn deep() -> (Image, u64) {
+    let vol = Vol::new(8, &small().feature("^metadata_csum"));
+    let dir = vol.mkdir(ROOT_INO, b"dir").unwrap();
+    let file = vol.file(dir, b"file").unwrap();
+    for i in 0..1100 {
+        let name = format!("{i}{}", "n".repeat(100));
+        let linked = vol.fs.link(&ROOT, file, dir, name.as_bytes()).unwrap();
+        vol.fs.forget(linked.ino, 1);
+    }
+    let image = vol.close();
+    let root = image.debugfs("bmap dir 0").unwrap().trim().parse().unwrap();
+    (image, root)
+}
+
+/// Without checksums structure alone tells: names that are not listed are never passed by in silence.
+#[test]
+fn names_that_damage_hides_are_an_error_without_checksums() {
+    let (image, root) = deep();
+    let shallow = victim(false);
+    let leaf = shallow.1[3];
+    type Damage<'a> = Box<dyn Fn(&Image) + 'a>;
+    let damages: [(&str, &Image, Damage<'_>); 7] = [
+        (
+            "no size",
+            &image,
+            Box::new(|i| drop(i.debugfs_write("sif dir size 0").unwrap())),
+        ),
+        (
+            "an odd size",
+            &image,
+            Box::new(|i| drop(i.debugfs_write("sif dir size 70000").unwrap())),
+        ),
+        (
+            "a level less",
+            &image,
+            Box::new(|i| patch(i, root, 30, |[n]: [u8; 1]| [n - 1])),
+        ),
+        (
+            "a level more",
+            &shallow.0,
+            Box::new(|i| patch(i, shallow.1[0], 30, |[n]: [u8; 1]| [n + 1])),
+        ),
+        (
+            "two leaves exchanged",
+            &shallow.0,
+            Box::new(|i| {
+                patch(i, shallow.1[0], 40, |mut two: [u8; 16]| {
+                    let (a, b) = two.split_at_mut(8);
+                    a[4..].swap_with_slice(&mut b[4..]);
+                    two
+                });
+            }),
+        ),
+        (
+            "another name",
+            &shallow.0,
+            Box::new(|i| patch(i, leaf, 14, |b: [u8; 2]| b.map(|b| b ^ 1))),
+        ),
+        (
+            "no leaf",
+            &shallow.0,
+            Box::new(|i| patch(i, leaf, 4, |_: [u8; 2]| [3, 0])),
+        ),
+    ];
+    for (what, image, damage) in damages {
+        let image = image.copy().unwrap();
+        damage(&image);
+        let vol = Vol::on(image);
+        let dir = vol.ino("dir");
+        let (names, end) = listed(&vol, dir);
+        assert_eq!(end, Err(libc::EUCLEAN), "{what}: {} names", names.len());
+        let removed = vol.rmdir(ROOT_INO, b"dir");
+        let refused = [Err(libc::EUCLEAN), Err(libc::ENOTEMPTY)];
+        assert!(refused.contains(&removed), "{what}: {removed:?}");
+        let _ = vol.fs.unmount();
+    }
+}
+
+/// Names that an index no longer leads to are still there: their directory is not empty.
+#[test]
+fn a_directory_is_not_removed_with_names_in_it_that_are_not_listed() {
+    let (image, blocks) = victim(false);
+    // The root's count.
+    patch(&image, blocks[0], 34, |_: [u8; 2]| [1, 0]);
+    let vol = Vol::on(image);
+    let dir = vol.ino("dir");
+    let (names, end) = listed(&vol, dir);
+    assert_eq!(end, Ok(()));
+    assert!((5..600).contains(&names.len()), "{} names", names.len());
+    for name in names.iter().filter(|n| !n.starts_with(b".")) {
+        let removed = vol.unlink(dir, name).or_else(|_| vol.rmdir(dir, name));
+        assert_eq!(removed, Ok(()));
+    }
+    assert_eq!(listed(&vol, dir).0.len(), 2);
+    assert_eq!(vol.rmdir(ROOT_INO, b"dir"), Err(libc::ENOTEMPTY));
+    let other = vol.mkdir(ROOT_INO, b"other").unwrap();
+    let over = vol.rename(
+        (ROOT_INO, b"other"),
+        (ROOT_INO, b"dir"),
+        RenameFlags::default(),
+    );
+    assert_eq!(over, Err(libc::ENOTEMPTY));
+    assert_eq!(vol.ino("other"), other);
+    vol.fs.unmount().unwrap();
+}
+
 /// Everything that can be tried on a directory; what it answers does not matter.
 fn poke(vol: &Vol) {
     let Ok(dir) = vol.lookup(ROOT_INO, b"dir") else {

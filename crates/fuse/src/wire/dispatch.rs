@@ -387,8 +387,9 @@ fn files<F: FileSystem>(
         op::READDIR | op::READDIRPLUS => {
             let arg: abi::ReadIn = need!(body.take(), reply);
             let room = (arg.size as usize).min(MAX_WRITE as usize);
-            let list = Box::new(List::new(reply, room));
-            fs.readdir(Fh(arg.fh), arg.offset, opcode == op::READDIRPLUS, list);
+            let plus = opcode == op::READDIRPLUS;
+            let list = Box::new(List::new(reply, room, plus));
+            fs.readdir(Fh(arg.fh), arg.offset, plus, list);
         }
         op::IOCTL => {
             let arg: abi::IoctlIn = need!(body.take(), reply);

@@ -9,7 +9,7 @@ use zerocopy::{FromZeros, Immutable, IntoBytes};
 use super::abi::{self, AttrOut, Dirent, EntryOut, GetxattrOut, OpenOut, StatxOut, SxTime, fopen};
 use super::port::Port;
 use super::{MAX_READ, TTL_SECS, node_of};
-use crate::ops::{Listing, Opened, ReadDone, is_dot};
+use crate::ops::{Listing, Opened, ReadDone};
 
 /// Failures that were told of in this second. A dead device fails every request.
 static TOLD: Told = Told(AtomicU64::new(0));
@@ -300,13 +300,16 @@ pub(super) struct List {
     reply: Reply,
     buf: Vec<u8>,
     room: usize,
+    /// Each entry has attributes in front of it.
+    plus: bool,
 }
 
 impl List {
-    /// An answer of up to `room` bytes.
-    pub(super) fn new(reply: Reply, room: usize) -> List {
+    /// An answer of up to `room` bytes, to READDIRPLUS or to READDIR.
+    pub(super) fn new(reply: Reply, room: usize, plus: bool) -> List {
         List {
             reply,
+            plus,
             buf: Vec::with_capacity(room),
             room,
         }
@@ -314,31 +317,23 @@ impl List {
 }
 
 impl Listing for List {
-    fn add(&mut self, entry_: &DirEntry, kind: FileType, attr: Option<&Attr>) -> bool {
-        let plus = if attr.is_some() {
-            size_of::<EntryOut>()
-        } else {
-            0
-        };
+    fn add(&mut self, entry_: &DirEntry, kind: Option<FileType>, attr: Option<&Attr>) -> bool {
+        let plus = if self.plus { size_of::<EntryOut>() } else { 0 };
         let len = (plus + size_of::<Dirent>() + entry_.name.len()).next_multiple_of(8);
         if self.buf.len() + len > self.room {
             return false;
         }
         let end = self.buf.len() + len;
-        if let Some(attr) = attr {
-            let known = if is_dot(&entry_.name) {
-                // The kernel makes no node of the dots.
-                EntryOut::new_zeroed()
-            } else {
-                entry(attr)
-            };
+        if self.plus {
+            // Node 0: the kernel learns the name alone, and asks when it wants to know more.
+            let known = attr.map_or_else(EntryOut::new_zeroed, entry);
             self.buf.extend_from_slice(known.as_bytes());
         }
         let dirent = Dirent {
             ino: u64::from(entry_.ino),
             off: entry_.next,
             namelen: entry_.name.len() as u32,
-            kind: dirent_kind(kind),
+            kind: kind.map_or(u32::from(libc::DT_UNKNOWN), dirent_kind),
         };
         self.buf.extend_from_slice(dirent.as_bytes());
         self.buf.extend_from_slice(&entry_.name);

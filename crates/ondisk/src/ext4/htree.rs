@@ -152,6 +152,17 @@ pub fn root_dots(block: &[u8]) -> Result<(u32, u32)> {
     }
 }
 
+/// Whether a block is a node rather than a leaf: one free entry without a name, and a node's `limit` behind it.
+#[must_use]
+pub fn looks_like_node(block: &[u8], layout: &IndexLayout) -> bool {
+    let whole = le16(block, 4).is_some_and(|len| decode_rec_len(len, block.len()) == block.len());
+    let limit = le16(block, entries_at(NodeKind::Node)).map(usize::from);
+    le32(block, 0) == Some(0)
+        && whole
+        && block.get(6) == Some(&0)
+        && limit == Some(layout.limit(NodeKind::Node, block.len()))
+}
+
 /// The entries of an index block, with `limit` and `count` checked.
 #[derive(Debug, Clone, Copy)]
 pub struct Index<'a> {

@@ -34,6 +34,8 @@ pub(super) struct Frame {
     last: bool,
     /// Where it leads.
     child: u32,
+    /// Lowest hash that lies there, with the collision bit; 0 if the frame above says it.
+    hash: u32,
 }
 
 /// The way from the root to a leaf; never empty.
@@ -47,6 +49,11 @@ impl Path {
     /// The leaf it leads to.
     pub(super) fn leaf(&self) -> u32 {
         self.frames.last().map_or(0, |f| f.child)
+    }
+
+    /// The lowest hash of names there.
+    pub(super) fn begins(&self) -> u32 {
+        self.frames.iter().map(|f| f.hash & !1).max().unwrap_or(0)
     }
 }
 
@@ -178,7 +185,7 @@ impl Fs {
         let frame = {
             let view = bytes(&block)?;
             let index = in_index(&block, Index::new(&view, kind, &format.index))?;
-            let child = index.get(at).map_or(0, |e| e.block);
+            let (child, hash) = index.get(at).map_or((0, 0), |e| (e.block, e.hash));
             let again = path.frames.iter().any(|f| f.child == child);
             if child == 0 || child >= self.dir_blocks(body) || again {
                 let detail = format!(
@@ -195,6 +202,7 @@ impl Fs {
                 full,
                 last,
                 child,
+                hash,
             }
         };
         path.frames.push(frame);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use stetfs_journal::{Block, Handle};
 use stetfs_ondisk::ext4::dirent;
 use stetfs_ondisk::ext4::features::{Compat, Incompat};
+use stetfs_ondisk::ext4::htree;
 
 use super::{Format, Found, NewEntry, Place, Plan, WHAT, bytes, in_block};
 use crate::error::{FsError, Result};
@@ -34,6 +35,11 @@ impl Fs {
                 checked = dirent::verify_checksum(&view, seed);
             }
             self.noted(in_block(&block, checked))?;
+            // A node that a damaged index takes for a leaf would be one without names.
+            if self.dir_is_indexed(body) && htree::looks_like_node(&view, &format.index) {
+                let detail = "an index block where entries belong";
+                return self.noted(Err(FsError::corrupt(WHAT, block.nr(), detail)));
+            }
             drop(view);
             block.set_verified(verified::DIR_LEAF);
         }
@@ -42,7 +48,7 @@ impl Fs {
 
     /// Blocks of a directory that is searched block by block; a size that is no whole number of
     /// blocks is damage.
-    fn linear_blocks(&self, inode: &Inode, body: &InodeBody) -> Result<u32> {
+    pub(super) fn linear_blocks(&self, inode: &Inode, body: &InodeBody) -> Result<u32> {
         let size = body.size();
         if size == 0 || !size.is_multiple_of(u64::from(self.geo.block_size)) {
             return self.noted(Err(FsError::corrupt(

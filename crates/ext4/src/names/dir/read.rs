@@ -31,10 +31,11 @@ impl Fs {
     /// The entries from `cookie` on, as many as one block (and its collisions) hold.
     pub(crate) fn dir_read(&self, inode: &Inode, body: &InodeBody, cookie: u64) -> Result<Piece> {
         body.check_key()?;
-        let hashed = self.geo.compat.contains(Compat::DIR_INDEX)
-            && !body.flags().contains(InodeFlags::CASEFOLD)
-            && (has_index(body) || self.dir_blocks(body) == 1);
-        let hashed = hashed || body.is_inline();
+        let hashed = body.is_inline()
+            || self.dir_is_indexed(body)
+            || (self.linear_blocks(inode, body)? == 1
+                && self.geo.compat.contains(Compat::DIR_INDEX)
+                && !body.flags().contains(InodeFlags::CASEFOLD));
         if !hashed {
             return self.read_by_offset(inode, body, cookie);
         }
@@ -98,16 +99,28 @@ impl Fs {
             None
         } else if has_index(body) {
             let (mut path, _) = self.index_probe(inode, body, |_| from.hash())?;
+            let first = path.begins();
             let mut leaves = Leaves::of(self.dir_blocks(body));
-            loop {
+            let next = loop {
                 leaves.count(inode)?;
                 self.collect(inode, body, format, path.leaf(), path.version, &mut found)?;
                 match self.index_next(inode, body, &mut path)? {
                     // Names with the same hash are given their order together.
                     Some(hash) if hash & 1 == 1 => {}
-                    next => break next.map(Place::of_hash),
+                    next => break next,
                 }
+            };
+            // One that lies elsewhere could not be looked up, and would be left out by who goes on from a place.
+            let range = first..next.unwrap_or(u32::MAX);
+            if let Some((_, name, _)) = found.iter().find(|(hash, ..)| !range.contains(hash)) {
+                let detail = format!(
+                    "directory {}: {:?} lies in a block for other hashes",
+                    inode.ino,
+                    String::from_utf8_lossy(name)
+                );
+                return self.noted(Err(FsError::corrupt(super::WHAT, 0, detail)));
             }
+            next.map(Place::of_hash)
         } else {
             self.collect(inode, body, format, 0, self.dir_default_hash()?, &mut found)?;
             None
@@ -167,7 +180,7 @@ impl Fs {
                 next: None,
             });
         };
-        if lblk >= self.dir_blocks(body) {
+        if lblk >= self.linear_blocks(inode, body)? {
             return Ok(Piece {
                 entries: Vec::new(),
                 next: None,
@@ -204,25 +217,31 @@ impl Fs {
         })
     }
 
-    /// Whether only `.` and `..` are left.
+    /// Whether only `.` and `..` are left. Every block is looked at, also one that an index leaves out.
     pub(crate) fn dir_is_empty(&self, inode: &Inode, body: &InodeBody) -> Result<bool> {
-        let mut cookie = 0;
-        let mut leaves = Leaves::of(self.dir_blocks(body).max(1).saturating_add(2));
-        loop {
-            leaves.count(inode)?;
-            let piece = self.dir_read(inode, body, cookie)?;
-            if piece
-                .entries
-                .iter()
-                .any(|e| e.name != b"." && e.name != b"..")
-            {
-                return Ok(false);
+        if body.is_inline() {
+            return Ok(self.inline_look(inode, body)?.entries.is_empty());
+        }
+        let format = self.dir_format(inode, body);
+        let indexed = self.dir_is_indexed(body);
+        for lblk in 0..self.linear_blocks(inode, body)? {
+            let block = self.dir_block(inode, body, lblk)?;
+            let node = indexed && htree::looks_like_node(&bytes(&block)?, &format.index);
+            if indexed && (lblk == 0 || node) {
+                let kind = if node { NodeKind::Node } else { NodeKind::Root };
+                self.index_block(inode, body, format, lblk, kind)?;
+                continue;
             }
-            match piece.next {
-                Some(next) if next > cookie => cookie = next,
-                _ => return Ok(true),
+            let block = self.dir_leaf(inode, body, format, lblk)?;
+            let view = bytes(&block)?;
+            for entry in in_block(&block, dirent::entries(&view, &format.layout))? {
+                let e = in_block(&block, entry)?;
+                if e.inode != 0 && !e.is_dots() {
+                    return Ok(false);
+                }
             }
         }
+        Ok(true)
     }
 
     /// The first block: `..` is there, with or without an index.
