@@ -142,7 +142,7 @@ impl VolumeFs {
     fn named<T: Send + 'static>(&self, fs: &Fs, result: Result<T, FsError>, done: Done<T>) {
         match result {
             Ok(value) if self.options.dirsync => {
-                fs.sync_all(Box::new(move |synced| done(synced.map(|()| value))));
+                fs.commit_all(Box::new(move |synced| done(synced.map(|()| value))));
             }
             other => done(other),
         }

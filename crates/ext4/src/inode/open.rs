@@ -1,8 +1,8 @@
 //! Files held open.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
+use crate::data::Told;
 use crate::fs::Fs;
 use crate::inode::Inode;
 use crate::types::Ino;
@@ -14,8 +14,8 @@ pub struct OpenInode {
     pub(crate) fs: Arc<Fs>,
     /// The file.
     pub(crate) inode: Arc<Inode>,
-    /// Failed home writes of the file that this opener was told of, or that came before it.
-    pub(crate) failures_seen: Arc<AtomicU64>,
+    /// Failed home writes of the file that this opener was told of.
+    pub(crate) told: Arc<Told>,
     /// Flags of open(2).
     pub flags: i32,
 }
