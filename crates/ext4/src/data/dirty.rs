@@ -3,6 +3,7 @@
 //! Lock order here: a file's flush lock (`Rank::DataFlush`; several in ascending inode order), then
 //! the map of a file (`Rank::InodeLeaf`). Whoever writes home holds nothing else.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use stetfs_journal::{Block, BlockNr, CommitPoint, FlushMark, Handle, JournalErro
 use stetfs_sync::{Mutex, MutexGuard, Rank};
 
 use super::failures::Failures;
+use super::pages::Changed;
 use super::precedence::Haste;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
@@ -43,7 +45,9 @@ pub(crate) struct DirtyData {
 #[derive(Default)]
 struct State {
     /// By file block.
-    blocks: BTreeMap<u32, Arc<Block>>,
+    blocks: BTreeMap<u32, Dirty>,
+    /// New blocks whose data could not be written, and is not dirty any more.
+    lost: BTreeSet<u32>,
     /// Blocks taken out and being written.
     in_flight: usize,
     /// Blocks that were new when they became dirty, since the file was last sent after its writer.
@@ -58,6 +62,12 @@ struct State {
     logged: BTreeMap<u32, (CommitPoint, bool)>,
     /// Blocks went home since the device was last known to be flushed.
     unflushed: Option<FlushMark>,
+}
+
+struct Dirty {
+    block: Arc<Block>,
+    /// Its home holds nothing of the file yet.
+    fresh: bool,
 }
 
 impl State {
@@ -98,9 +108,24 @@ impl DirtyData {
         s.blocks.is_empty() && s.in_flight == 0
     }
 
-    /// Whether nothing would be lost with the inode: no dirty block, and no failure to tell of.
+    /// Whether nothing would be lost with the inode: no dirty block, no lost one to hide, and no failure to tell of.
     pub(crate) fn may_leave(&self) -> bool {
-        self.is_clean() && !self.failures.is_pending()
+        self.is_clean() && self.state.lock().lost.is_empty() && !self.failures.is_pending()
+    }
+
+    /// The new blocks whose data could not be written, but for those that have newer data. The inode's lock is held, so there will be
+    /// no more of that.
+    pub(super) fn take_lost(&self) -> BTreeSet<u32> {
+        let mut s = self.state.lock();
+        let mut lost = std::mem::take(&mut s.lost);
+        lost.retain(|lblk| match s.blocks.get_mut(lblk) {
+            Some(dirty) => {
+                dirty.fresh = true;
+                false
+            }
+            None => true,
+        });
+        lost
     }
 
     fn has_blocks(&self) -> bool {
@@ -162,6 +187,8 @@ pub(crate) struct DirtySet {
     files: Mutex<BTreeSet<Ino>>,
     /// Those that go home behind their writers.
     streams: Mutex<BTreeSet<Ino>>,
+    /// Those with new blocks whose data could not be written.
+    pub(super) lost: Mutex<BTreeSet<Ino>>,
     /// Dirty bytes, those being written included.
     bytes: AtomicU64,
     /// Above this writers wait, bytes.
@@ -176,6 +203,7 @@ impl DirtySet {
         DirtySet {
             files: Mutex::new(Rank::InodeLeaf, BTreeSet::new()),
             streams: Mutex::new(Rank::InodeLeaf, BTreeSet::new()),
+            lost: Mutex::new(Rank::InodeLeaf, BTreeSet::new()),
             bytes: AtomicU64::new(0),
             bound: (opts.cache_bytes / 2).max(256 << 10),
             room: Condvar::new(),
@@ -186,6 +214,11 @@ impl DirtySet {
     /// Dirty bytes now.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::SeqCst)
+    }
+
+    /// Whether there is something to be looked at again.
+    pub(super) fn needs_care(&self) -> bool {
+        self.bytes() > 0 || !self.lost.lock().is_empty()
     }
 
     /// From here on data is written home without waiting for its age.
@@ -225,7 +258,7 @@ struct Taken {
     /// Index into [`Batch::locks`].
     file: usize,
     lblk: u32,
-    block: Arc<Block>,
+    dirty: Dirty,
     /// The snapshot that is written.
     page: PageRef,
 }
@@ -256,12 +289,12 @@ impl<'a> Batch<'a> {
                 next = Some(*entry.key());
                 break;
             }
-            let (lblk, block) = entry.remove_entry();
-            if let Some(page) = block.page() {
+            let (lblk, dirty) = entry.remove_entry();
+            if let Some(page) = dirty.block.page() {
                 self.blocks.push(Taken {
                     file: at,
                     lblk,
-                    block,
+                    dirty,
                     page,
                 });
                 taken += 1;
@@ -276,12 +309,7 @@ impl<'a> Batch<'a> {
 impl Fs {
     /// Makes blocks dirty that were just changed, given in ascending order. With `h`: they were just
     /// allocated, or converted from unwritten, in that handle (D4).
-    pub(super) fn add_dirty(
-        &self,
-        inode: &Inode,
-        blocks: Vec<(u32, Arc<Block>)>,
-        h: Option<&Handle<'_>>,
-    ) {
+    pub(super) fn add_dirty(&self, inode: &Inode, blocks: Vec<Changed>, h: Option<&Handle<'_>>) {
         if blocks.is_empty() {
             return;
         }
@@ -295,12 +323,16 @@ impl Fs {
             let mut s = inode.dirty.state.lock();
             first = s.blocks.is_empty();
             new = 0;
-            for (lblk, block) in blocks {
+            for Changed { lblk, block, fresh } in blocks {
                 if let Some((_, current)) = s.logged.get_mut(&lblk) {
                     *current = false;
                 }
-                if s.blocks.insert(lblk, block).is_none() {
-                    new += 1;
+                match s.blocks.entry(lblk) {
+                    Entry::Occupied(mut dirty) => dirty.get_mut().block = block,
+                    Entry::Vacant(place) => {
+                        place.insert(Dirty { block, fresh });
+                        new += 1;
+                    }
                 }
             }
             if s.due.is_none() || soon {
@@ -370,7 +402,8 @@ impl Fs {
             return Ok(());
         };
         let other = {
-            let s = inode.dirty.state.lock();
+            let mut s = inode.dirty.state.lock();
+            s.lost.retain(|lblk| !(from..last).contains(lblk));
             if s.in_flight == 0 && s.blocks.range(from..last).next().is_none() {
                 return Ok(());
             }
@@ -391,6 +424,7 @@ impl Fs {
             let mut gone = s.blocks.split_off(&from);
             let mut kept = gone.split_off(&last);
             s.blocks.append(&mut kept);
+            s.lost.retain(|lblk| !(from..last).contains(lblk));
             if s.blocks.is_empty() {
                 s.due = None;
                 s.not_ordered();
@@ -424,7 +458,7 @@ impl Fs {
             .iter()
             .filter(|(lblk, (_, current))| !current && !s.blocks.contains_key(lblk));
         out.stale.extend(stale.map(|(lblk, _)| *lblk));
-        for (lblk, block) in &s.blocks {
+        for (lblk, Dirty { block, .. }) in &s.blocks {
             if s.is_logged(lblk) {
                 continue;
             }
@@ -520,7 +554,7 @@ impl Fs {
     /// file remembers the failure.
     fn submit(&self, batch: &mut Batch<'_>, also: &WriteList<'_>) -> Result<(), HomeError> {
         let Batch { locks, mut blocks } = std::mem::take(batch);
-        blocks.sort_unstable_by_key(|taken| taken.block.nr());
+        blocks.sort_unstable_by_key(|taken| taken.dirty.block.nr());
         let mut list = self.home_writes(blocks.iter());
         list.extend(also);
         let written = match list.is_empty() {
@@ -566,7 +600,7 @@ impl Fs {
     fn home_writes<'b>(&self, blocks: impl Iterator<Item = &'b Taken>) -> WriteList<'b> {
         let size = u64::from(self.geo.block_size);
         blocks
-            .map(|taken| (taken.block.nr() * size, &taken.page[..]))
+            .map(|taken| (taken.dirty.block.nr() * size, &taken.page[..]))
             .collect()
     }
 
@@ -588,19 +622,28 @@ impl Fs {
     fn not_home<'b>(
         &self,
         inode: &Inode,
-        mut blocks: impl Iterator<Item = &'b Taken>,
+        blocks: impl Iterator<Item = &'b Taken>,
         e: BlockError,
     ) -> HomeError {
         let aborts =
             self.opts.data_err == OnDataError::Abort && self.opts.data == DataMode::Ordered;
-        let is_promised = {
-            let s = inode.dirty.state.lock();
-            // The next commit ends a record that is alive, and with it the only copy of what was synced.
-            blocks.any(|taken| {
+        let (mut is_promised, mut lost) = (false, false);
+        {
+            let mut s = inode.dirty.state.lock();
+            for taken in blocks {
+                // The next commit ends a record that is alive, and with it the only copy of what was synced.
                 let record = s.logged.get(&taken.lblk);
-                record.is_some_and(|(point, _)| !self.journal.is_valid(point))
-            })
-        };
+                is_promised |= record.is_some_and(|(point, _)| !self.journal.is_valid(point));
+                if taken.dirty.fresh {
+                    lost = true;
+                    s.lost.insert(taken.lblk);
+                }
+            }
+        }
+        if lost {
+            self.data.dirty.lost.lock().insert(inode.ino);
+            self.wake_flusher();
+        }
         let e = FsError::from(e);
         self.data.failures.add(e.clone());
         if inode.dirty.failures.add(e.clone()) {

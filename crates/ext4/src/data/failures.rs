@@ -42,7 +42,17 @@ impl Failures {
     /// Of a new opener: it learns of failures to come, and of a past one that nobody was told of.
     pub(crate) fn opener(&self) -> Told {
         let s = self.0.lock();
-        Told(AtomicU64::new(s.count - u64::from(s.is_pending())))
+        Told(AtomicU64::new(match s.is_pending() {
+            true => s.count.wrapping_sub(1),
+            false => s.count,
+        }))
+    }
+
+    /// Takes over a failure from before, of which this opener alone was not told.
+    pub(crate) fn adopt(&self, told: &Told, e: FsError) {
+        let mut s = self.0.lock();
+        s.last = Some(e);
+        told.0.store(s.count.wrapping_sub(1), Ordering::Release);
     }
 
     /// The last failure, if this opener was not told of it; now it is.
@@ -86,5 +96,16 @@ mod tests {
         assert_eq!(told(&failures, &untold), Some(libc::ENOSPC));
         assert!(failures.add(FsError::Errno(libc::EIO)), "again");
         assert_eq!(told(&failures, &a), Some(libc::EIO));
+    }
+
+    #[test]
+    fn one_opener_takes_a_failure_along() {
+        let failures = Failures::default();
+        let [a, b] = [failures.opener(), failures.opener()];
+        failures.adopt(&a, FsError::Errno(libc::EIO));
+        assert_eq!(told(&failures, &b), None);
+        assert_eq!(told(&failures, &a), Some(libc::EIO));
+        assert_eq!(told(&failures, &a), None);
+        assert_eq!(told(&failures, &failures.opener()), None);
     }
 }

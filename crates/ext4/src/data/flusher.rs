@@ -179,7 +179,9 @@ impl Fs {
     /// Writes home what is old, what is written as a stream, and all of it when there is much.
     fn write_back(&self) -> Result<(), JournalError> {
         self.flush_streams()?;
-        self.flush_old(self.data.dirty.bytes() > self.data.dirty.much())
+        self.flush_old(self.data.dirty.bytes() > self.data.dirty.much())?;
+        self.hide_lost();
+        Ok(())
     }
 }
 
@@ -191,7 +193,7 @@ fn run(fs: &Weak<Fs>, wanted: &Wanted, look: Duration) {
         let goes_on = fs.writable().is_ok() && fs.write_back().is_ok();
         wanted.watching.store(false, Ordering::SeqCst);
         // Whoever makes data dirty counts it first, and then looks whether it is watched.
-        if goes_on && fs.data.dirty.bytes() > 0 {
+        if goes_on && fs.data.dirty.needs_care() {
             wanted.watching.store(true, Ordering::SeqCst);
         }
     }

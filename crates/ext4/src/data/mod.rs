@@ -4,7 +4,7 @@
 //!   place of a file; `clusters`: space for it;
 //! * `inline`: content that lies in the inode;
 //! * `dirty`: data blocks newer than their homes, and their way there; `flusher`: in the background; `precedence`: who gives way;
-//!   `failures`: who is told when they do not get there;
+//!   `failures`: who is told when they do not get there; `lost`: what becomes of new ones then;
 //! * `read`, `write`, `truncate`, `fallocate`, `seek`, `symlink`, `value`, `sync`: the operations.
 //!
 //! Invariants:
@@ -29,6 +29,7 @@ mod flusher;
 mod inline;
 mod journaled;
 mod logged;
+mod lost;
 mod map;
 mod mapping;
 mod nodes;

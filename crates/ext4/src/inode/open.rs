@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::data::Told;
+use crate::error::FsError;
 use crate::fs::Fs;
 use crate::inode::Inode;
 use crate::types::Ino;
@@ -24,6 +25,16 @@ impl OpenInode {
     /// The inode's number.
     pub fn ino(&self) -> Ino {
         self.inode.ino
+    }
+
+    /// A failed home write of the file that this opener was not told of; now it is.
+    pub fn untold_failure(&self) -> Option<FsError> {
+        self.inode.dirty.failures.tell(&self.told)
+    }
+
+    /// A failure that this opener is to be told of, from before the volume was opened again.
+    pub fn adopt_failure(&self, e: FsError) {
+        self.inode.dirty.failures.adopt(&self.told, e);
     }
 
     /// Whether it was opened for writing.

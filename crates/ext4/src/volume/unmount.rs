@@ -57,9 +57,7 @@ impl Fs {
         }
         let fs = self.me.clone();
         let answer = Box::new(move |r: std::result::Result<(), JournalError>| {
-            let lost = fs
-                .upgrade()
-                .and_then(|fs| fs.data.failures.tell(&fs.data.told));
+            let lost = fs.upgrade().and_then(|fs| fs.untold_failure());
             done(r.map_err(FsError::from).and(lost.map_or(Ok(()), Err)));
         });
         self.journal
@@ -77,6 +75,22 @@ impl Fs {
         });
         let everything = self.journal.everything();
         self.journal.commit_then(everything, Vec::new(), answer);
+    }
+
+    /// Writes all dirty data home. Of what could not be written the files remember that.
+    ///
+    /// # Errors
+    /// What the journal cannot go on without; it has stopped.
+    pub fn write_data_home(&self) -> Result<()> {
+        if self.writable().is_err() {
+            return Ok(());
+        }
+        Ok(self.write_home(&self.dirty_inodes(), &WriteList::new(), Haste::Awaited)?)
+    }
+
+    /// Data of some file could not be written home, and no sync of all told of it; now it is told.
+    pub(super) fn untold_failure(&self) -> Option<FsError> {
+        self.data.failures.tell(&self.data.told)
     }
 
     /// To be called by every operation that changes something, before it takes a lock: waits until
@@ -147,19 +161,19 @@ impl Fs {
             return Ok(());
         }
         // Nobody can ask any more for what fails from here on.
-        let failures = &self.data.failures;
-        failures.tell(&self.data.told);
+        self.untold_failure();
         let home = match self.journal.aborted() {
             Some(why) => Err(why),
             None => self.write_home(&self.dirty_inodes(), &WriteList::new(), Haste::Awaited),
         };
+        self.hide_lost();
         if let Err(e) = home {
             // It is stopped: this only ends its threads.
             let _ = self.journal.shutdown();
             return Err(e.into());
         }
         self.journal.shutdown()?;
-        let lost = failures.tell(&self.data.told);
+        let lost = self.untold_failure();
         let now = u64::try_from(self.now().sec).unwrap_or(0);
         let no_orphans = self.orphans.file_is_empty(self.geo.block_size);
         let blocks = self.groups.free_blocks() * u64::from(self.ratio());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use stetfs_block::{Fault, FaultInjector, MemDevice, Op};
+use stetfs_block::{BlockDevice, Fault, FaultInjector, MemDevice, Op};
 use stetfs_ext4::*;
 use stetfs_journal::LogFormat;
 use stetfs_journal::stet::StetOptions;
@@ -76,6 +76,22 @@ fn without_journal() -> MemDevice {
     MemDevice::load(image.path()).unwrap()
 }
 
+/// Where a file lies on a volume that is unmounted.
+fn place(mem: &MemDevice, ino: Ino) -> Range<u64> {
+    let image = Image::sparse(0).unwrap();
+    mem.save(image.path()).unwrap();
+    let block = |lblk: usize| {
+        let nr = image.debugfs(&format!("bmap <{ino}> {lblk}")).unwrap();
+        nr.trim().parse::<u64>().unwrap() * 4096
+    };
+    let (first, end) = (block(0), block(LEN / 4096 - 1) + 4096);
+    assert!(
+        end - first < 2 * LEN as u64,
+        "in one piece, but for its map"
+    );
+    first..end
+}
+
 impl Failing {
     fn new(opts: &FsOptions) -> Failing {
         Failing::on(fresh(SHAPE), opts)
@@ -90,11 +106,11 @@ impl Failing {
         }
         let ino = made.fs().lookup(ROOT_INO, b"f").unwrap().ino;
         made.finish();
-        let image = Image::sparse(0).unwrap();
-        mem.save(image.path()).unwrap();
-        let first = image.debugfs(&format!("bmap <{ino}> 0")).unwrap();
-        let at = first.trim().parse::<u64>().unwrap() * 4096;
-        let place = at..at + LEN as u64;
+        let place = place(&mem, ino);
+        Failing::with(mem, opts, place)
+    }
+
+    fn with(mem: Arc<MemDevice>, opts: &FsOptions, place: Range<u64>) -> Failing {
         let device = Arc::new(FaultInjector::new(mem.clone()));
         let vol = Volume::on(mem, device.clone(), opts.clone());
         Failing { vol, device, place }
@@ -419,4 +435,91 @@ fn unmounting_says_what_is_lost_and_leaves_a_clean_volume() {
         assert!(all(&vol.content(&vol.open("g")), 4), "{name}");
         vol.finish();
     }
+}
+
+const SECRET: u8 = 0x53;
+
+/// What lies in new blocks belonged to somebody else. Where their data does not get there, they read as zeroes.
+#[test]
+fn nobody_reads_what_lay_in_new_blocks() {
+    for (name, opts, extents) in writing_home()
+        .into_iter()
+        .map(|(name, opts)| (name, opts, true))
+        .chain([("block map", options(DataMode::Ordered, None), false)])
+    {
+        let base = Arc::new(fresh(Shape { extents, ..SHAPE }));
+        let vol = Volume::on(base.clone(), base.clone(), opts.clone());
+        let secret = vol.create("secret");
+        for mib in 0..30 {
+            vol.fs()
+                .write(&ROOT, &secret, mib << 20, &[SECRET; 1 << 20], false)
+                .unwrap();
+        }
+        drop(secret);
+        vol.fs().unlink(&ROOT, ROOT_INO, b"secret").unwrap();
+        let ino = vol.create("f").ino();
+        vol.finish();
+        // Where the data will be.
+        let dry = Arc::new(base.fork());
+        let vol = Volume::on(dry.clone(), dry.clone(), opts.clone());
+        vol.fs()
+            .write(&ROOT, &vol.open("f"), 0, &[3; LEN], false)
+            .unwrap();
+        vol.finish();
+        let at = place(&dry, ino);
+        let mut lies = vec![0; (at.end - at.start) as usize];
+        base.read(at.start, &mut lies).unwrap();
+        assert!(lies.iter().all(|b| *b == SECRET), "{name}: not the place");
+
+        for closes in [false, true] {
+            let v = Failing::with(Arc::new(base.fork()), &opts, at.clone());
+            let f = v.vol.open("f");
+            v.write(&f, 3);
+            v.fail(libc::EIO);
+            if closes {
+                drop(f);
+                assert!(v.vol.fs().unmount().is_err(), "{name}");
+                assert!(all(&v.after_crash("f"), 0), "{name}: closed");
+                continue;
+            }
+            assert_eq!(v.fsync(&f), libc::EIO, "{name}");
+            assert_ne!(v.device.hits(), 0, "{name}");
+            let patience = Instant::now() + Duration::from_secs(30);
+            while !all(&v.after_crash("f"), 0) {
+                assert!(Instant::now() < patience, "{name}: it can be read");
+                v.syncfs();
+            }
+            v.device.clear();
+            v.write(&f, 4);
+            assert_eq!(v.fsync(&f), 0, "{name}");
+            assert!(all(&v.after_crash("f"), 4), "{name}");
+            drop(f);
+            v.vol.finish();
+        }
+    }
+}
+
+/// Nor does a recovery give up a record whose data it could not write.
+#[test]
+fn a_recovery_that_cannot_write_keeps_the_records() {
+    let opts = options(DataMode::Ordered, Some(2));
+    let v = Failing::new(&opts);
+    let f = v.vol.open("f");
+    v.vol
+        .fs()
+        .write(&ROOT, &f, LEN as u64, &[6; 10], false)
+        .unwrap();
+    v.vol.fs().write(&ROOT, &f, 0, &[7; 4096], false).unwrap();
+    assert_eq!(v.fsync(&f), 0);
+    assert_eq!(v.vol.fs().stats().journal.file_records, 1);
+    let crashed = Arc::new(FaultInjector::new(Arc::new(v.vol.mem().fork())));
+    crashed.add(Fault::fail(Op::Write, libc::EIO).within(v.place.clone()));
+    let opened = Fs::open(crashed.clone(), opts.clone()).map(drop);
+    assert!(opened.is_err() && crashed.hits() > 0);
+    crashed.clear();
+    let vol = Volume::on(crashed.inner().clone(), crashed.clone(), opts);
+    let content = vol.content(&vol.open("f"));
+    assert_eq!(content.len(), LEN + 10);
+    assert!(content[..4096].iter().all(|b| *b == 7));
+    vol.finish();
 }
