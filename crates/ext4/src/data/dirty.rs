@@ -726,6 +726,7 @@ impl Fs {
 mod tests {
     use std::sync::mpsc::channel;
 
+    use stetfs_block::{Fault, FaultInjector, Op};
     use stetfs_testkit::Mkfs;
 
     use super::*;
@@ -759,6 +760,28 @@ mod tests {
             write(mib).unwrap();
         }
         assert_eq!(fs.data.dirty.bytes(), BEHIND_BYTES);
+    }
+
+    /// An earlier transaction may have made blocks reachable, so their data goes home before they are freed. That it cannot is no
+    /// reason not to free them.
+    #[test]
+    fn what_cannot_be_written_can_be_freed() {
+        let device = Arc::new(FaultInjector::new(mkfs(32, &Mkfs::blocks(4096))));
+        let fs = Fs::open(device.clone(), FsOptions::default()).unwrap();
+        let (attr, file) = fs
+            .create(&ROOT, ROOT_INO, b"file", 0o644, 0, libc::O_RDWR)
+            .unwrap();
+        fs.write(&ROOT, &file, 0, &[1; 8192], false).unwrap();
+        let inode = fs.iget(attr.ino).unwrap();
+        inode.dirty.state.lock().ordered_before = true;
+        device.add(Fault::fail(Op::Write, libc::EIO));
+        let punch = FallocateMode::PunchHole;
+        fs.fallocate(&ROOT, &file, punch, 0, 4096).unwrap();
+        assert!(device.hits() > 0 && fs.writable().is_ok());
+        assert!(file.untold_failure().is_some());
+        device.clear();
+        drop((inode, file));
+        fs.unmount().unwrap();
     }
 
     /// A transaction that commits has made blocks reachable; before their data is home, a later one

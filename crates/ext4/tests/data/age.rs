@@ -77,6 +77,15 @@ fn goes_home(vol: &Volume, name: &str, what: &str, is: impl Fn(&[u8]) -> bool) {
     }
 }
 
+/// Ends the threads of a test, also of one that fails.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 fn all(content: &[u8], byte: u8) -> bool {
     content.iter().all(|b| *b == byte)
 }
@@ -130,6 +139,7 @@ fn what_is_written_all_the_time_goes_home_too() {
         sync_all(&vol);
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
+            let _at_the_end = Stop(&stop);
             scope.spawn(|| {
                 let mut byte = 2;
                 while !stop.load(Ordering::Relaxed) {
@@ -139,7 +149,6 @@ fn what_is_written_all_the_time_goes_home_too() {
                 }
             });
             goes_home(&vol, "f", name, |c| c[0] != 1);
-            stop.store(true, Ordering::Relaxed);
         });
         drop(f);
         vol.finish();
@@ -158,6 +167,7 @@ fn syncs_of_others_do_not_keep_it_waiting() {
         let stop = AtomicBool::new(false);
         let byte = AtomicU8::new(0);
         std::thread::scope(|scope| {
+            let _at_the_end = Stop(&stop);
             for n in 0..3 {
                 let (vol, stop, byte) = (&vol, &stop, &byte);
                 scope.spawn(move || {
@@ -175,7 +185,6 @@ fn syncs_of_others_do_not_keep_it_waiting() {
                 .write(&ROOT, &f, 0, &vec![2; large.len()], false)
                 .unwrap();
             goes_home(&vol, "f", name, |c| all(c, 2));
-            stop.store(true, Ordering::Relaxed);
         });
         drop(f);
         vol.finish();

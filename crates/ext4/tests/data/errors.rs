@@ -310,35 +310,6 @@ fn without_a_journal_the_file_is_told() {
     v.vol.finish();
 }
 
-/// An earlier transaction may have made the blocks reachable, so their data goes home before they are freed; that it cannot is no
-/// reason not to free them.
-#[test]
-fn a_truncation_of_what_cannot_be_written_goes_on() {
-    for (name, opts) in writing_home() {
-        let v = Failing::new(&opts);
-        let f = v.vol.open("f");
-        let fs = v.vol.fs();
-        v.vol.truncate(&f, 0).unwrap();
-        assert_eq!(v.syncfs(), 0);
-        v.write(&f, 3);
-        // The blocks are in a transaction before that of the truncation.
-        let (tx, rx) = mpsc::channel();
-        fs.commit_all(Box::new(move |r| tx.send(r).unwrap()));
-        v.device.add(
-            Fault::fail(Op::Write, libc::EIO)
-                .when(|_, len| len >= LEN as u64)
-                .times(2),
-        );
-        v.vol.truncate(&f, 100).unwrap();
-        rx.recv().unwrap().unwrap();
-        v.vol.truncate(&f, 0).unwrap();
-        assert!(!fs.is_read_only(), "{name}");
-        drop(f);
-        v.device.clear();
-        v.vol.finish();
-    }
-}
-
 /// Data that only the log has is the journal's: it stops, and the next mount replays it.
 #[test]
 fn journaled_data_that_cannot_go_home_stops_the_journal() {
