@@ -146,6 +146,7 @@ Options, separated by commas:
   lanes=N                   with sync=file: lanes for such records (the processors, at most 8)
   trim=off|discard|zero     with ldj: what is done with log space that is free again (off)
   commit=SECONDS            longest time until a change is committed by itself (5)
+  dirty_expire=SECONDS      age at which file data that nobody synced is written by itself (30)
   cache=SIZE                memory for the cache, e.g. 512M (an eighth of it all, 64M to 1G)
   relatime, noatime, strictatime, nodiratime
                             how access times are kept
@@ -153,6 +154,8 @@ Options, separated by commas:
   discard                   tell the device of blocks when they become free
   errors=continue|remount-ro|panic
                             what to do when damage is found (as the volume says)
+  data_err=ignore|abort     what to do when file data cannot be written: tell who syncs the file, or
+                            stop the volume (ignore)
   sync, dirsync             every write, or change of names, is durable when it returns
   norecovery, noload        do not replay the journal (with ro)
   journal_path=PATH         where the journal is, on a volume with it on another device

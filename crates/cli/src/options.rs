@@ -1,8 +1,11 @@
 //! `-o` options of mount, as mount(8), fstab and ext4 users write them.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use stetfs::{Atime, Compression, Direct, FsOptions, OnError, Preset, Trim, VolumeOptions};
+use stetfs::{
+    Atime, Compression, Direct, FsOptions, OnDataError, OnError, Preset, Trim, VolumeOptions,
+};
 use stetfs_fuse::{IoUring, MountOptions, ServeOptions, VolumeFsOptions};
 
 use crate::failure::{Code, Failure, Result};
@@ -18,12 +21,14 @@ pub(crate) struct Options {
     pub(crate) trim: Option<Trim>,
     pub(crate) file_lanes: Option<u16>,
     pub(crate) commit_secs: Option<u32>,
+    pub(crate) dirty_expire: Option<Duration>,
     pub(crate) cache_bytes: Option<u64>,
     pub(crate) atime: Option<Atime>,
     pub(crate) nodiratime: bool,
     pub(crate) lazytime: bool,
     pub(crate) discard: bool,
     pub(crate) on_error: Option<OnError>,
+    pub(crate) data_err: OnDataError,
     pub(crate) allow_other: Option<bool>,
     pub(crate) no_recovery: bool,
     pub(crate) journal_path: Option<PathBuf>,
@@ -177,6 +182,7 @@ fn apply(
         "lanes" => set(&mut o.file_lanes, required(value, lanes).map(Some)),
         "trim" => set(&mut o.trim, required(value, str::parse).map(Some)),
         "commit" => set(&mut o.commit_secs, required(value, number).map(Some)),
+        "dirty_expire" => set(&mut o.dirty_expire, required(value, seconds).map(Some)),
         "cache" => set(
             &mut o.cache_bytes,
             required(value, stetfs::size::bytes).map(Some),
@@ -189,6 +195,11 @@ fn apply(
         },
         "threads" => set(&mut o.threads, required(value, threads)),
         "errors" => set(&mut o.on_error, required(value, on_error).map(Some)),
+        "data_err" => match value {
+            Some("ignore") => set(&mut o.data_err, Ok(OnDataError::Ignore)),
+            Some("abort") => set(&mut o.data_err, Ok(OnDataError::Abort)),
+            _ => Err("is ignore or abort".to_owned()),
+        },
         _ => return None,
     };
     Some(done)
@@ -208,6 +219,15 @@ fn required<T>(
 
 fn number(v: &str) -> std::result::Result<u32, String> {
     v.parse().map_err(|_| "is a number".to_owned())
+}
+
+/// Seconds, or a fraction of one.
+fn seconds(v: &str) -> std::result::Result<Duration, String> {
+    let time = v.parse().ok().map(Duration::try_from_secs_f64);
+    match time {
+        Some(Ok(time)) => Ok(time),
+        _ => Err("is a number of seconds, such as 30 or 0.5".to_owned()),
+    }
 }
 
 fn lanes(v: &str) -> std::result::Result<u16, String> {
@@ -261,7 +281,9 @@ impl Options {
                 .commit_secs
                 .filter(|n| *n > 0)
                 .unwrap_or(defaults.commit_secs),
+            dirty_expire: self.dirty_expire.unwrap_or(defaults.dirty_expire),
             cache_bytes: self.cache_bytes.unwrap_or_else(stetfs::default_cache_bytes),
+            data_err: self.data_err,
             on_error: self.on_error,
             atime: self.atime.unwrap_or_default(),
             nodiratime: self.nodiratime,
@@ -351,6 +373,29 @@ mod tests {
         assert!(!v.fs.read_only);
         assert_eq!(v.fs.commit_secs, FsOptions::default().commit_secs);
         assert_eq!(v.preset, Preset::Data);
+    }
+
+    #[test]
+    fn how_old_data_may_be_and_what_failures_of_it_do() {
+        let fs = |text| read(text).map(|o| o.volume().unwrap().fs);
+        let defaults = fs("").unwrap();
+        assert_eq!(defaults.dirty_expire, Duration::from_secs(30));
+        assert_eq!(defaults.data_err, OnDataError::Ignore);
+        let set = fs("dirty_expire=0.25,data_err=abort").unwrap();
+        assert_eq!(set.dirty_expire, Duration::from_millis(250));
+        assert_eq!(set.data_err, OnDataError::Abort);
+        for wrong in ["", "=", "=-1", "=soon", "=NaN", "=1e99"] {
+            let said = fs(&format!("dirty_expire{wrong}")).unwrap_err();
+            assert!(
+                said.contains("seconds") || said.contains("value"),
+                "{wrong}: {said}"
+            );
+        }
+        assert!(
+            fs("data_err=panic")
+                .unwrap_err()
+                .contains("ignore or abort")
+        );
     }
 
     #[test]

@@ -5,7 +5,7 @@
 mod common;
 
 use std::fs::File;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ fn sync(root: &Path) {
 fn read(path: &Path) {
     let file = File::open(path).unwrap();
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
-    std::os::unix::fs::FileExt::read_at(&file, &mut [0], 0).unwrap();
+    file.read_at(&mut [0], 0).unwrap();
 }
 
 fn atime(path: &Path) -> (i64, i64) {
@@ -202,4 +202,45 @@ fn lazytime_commits_nothing_for_reads() {
     };
     assert!(commits_for_reads("commit=1,strictatime") >= 1);
     assert_eq!(commits_for_reads("commit=1,strictatime,lazytime"), 0);
+}
+
+/// What nobody syncs is on the device when it has its age: overwrites in place, and new data of files whose size a commit told.
+#[test]
+fn dirty_expire_is_the_age_at_which_data_is_written() {
+    for preset in ["ordered", "writeback", "ijournal"] {
+        let mount = Daemon::new(&format!("journal={preset},dirty_expire=3600,commit=3600"));
+        let path = mount.file("f");
+        let file = File::create(&path).unwrap();
+        file.write_all_at(&[1; 8192], 0).unwrap();
+        file.sync_all().unwrap();
+        let ino = path.metadata().unwrap().ino();
+        let lies = || mount.image.debugfs(&format!("cat <{ino}>")).unwrap();
+        drop(file);
+        let remount = |options: &str| {
+            let options = format!("remount,{options}");
+            ok(&["mount", "-o", &options, "none", mount.dir()]);
+        };
+        // Brings all home.
+        remount("dirty_expire=3601");
+        assert_eq!(lies().as_bytes(), [1; 8192], "{preset}");
+        let write = |byte| {
+            let file = File::options().write(true).open(&path).unwrap();
+            file.write_all_at(&[byte; 8192], 0).unwrap();
+        };
+        write(2);
+        std::thread::sleep(Duration::from_millis(500));
+        assert_eq!(lies().as_bytes(), [1; 8192], "{preset}");
+        remount("dirty_expire=0.2");
+        for byte in [3, 4] {
+            write(byte);
+            wait_until(&format!("{preset}: write-back"), || {
+                lies().as_bytes() == [byte; 8192]
+            });
+        }
+        mount.kill9();
+        ok(&["umount", mount.dir()]);
+        ok(&["recover", mount.image()]);
+        assert_eq!(lies().as_bytes(), [4; 8192], "{preset}");
+        mount.image.e2fsck_fn().unwrap();
+    }
 }

@@ -176,6 +176,82 @@ fn fail_at(image: &Image, op: Op, after: u64, times: u64) -> bool {
     failed
 }
 
+/// The places where two files lie fail, for writes alone: who syncs is told, once for each descriptor, and all else goes on
+/// (xfstests' generic/441, 484 and 487).
+#[test]
+fn file_data_that_cannot_be_written_stops_nothing() {
+    let image = Image::make(64 << 20, &Mkfs::blocks(4096)).unwrap();
+    let made = mount(image.path());
+    for i in 0..3 {
+        write_synced(made.path(), i).unwrap();
+    }
+    made.umount().unwrap();
+    let place = |name: &str| {
+        let first = image.debugfs(&format!("bmap {name} 0")).unwrap();
+        let first = first.trim().parse::<u64>().unwrap() * 4096;
+        first..first + content(0).len() as u64
+    };
+    let (bad, worse) = (place("f0"), place("f1"));
+    for preset in ["ordered", "writeback", "ijournal"] {
+        let faulty = Faulty::new(&image);
+        let mounted = mount_with(&faulty.disk, &format!("journal={preset},errors=remount-ro"));
+        let open = |name: &str| {
+            let path = mounted.path().join(name);
+            File::options().read(true).write(true).open(path).unwrap()
+        };
+        let errno = |result: std::io::Result<()>| result.err().and_then(|e| e.raw_os_error());
+        let fsync = |file: &File| errno(file.sync_all());
+        let syncfs = || errno(rustix::fs::syncfs(open("f2")).map_err(Into::into));
+        let openers: Vec<File> = (0..4).map(|_| open("f0")).collect();
+        let break_it = || {
+            for place in [&bad, &worse] {
+                let fault = Fault::fail(Op::Write, libc::EIO);
+                faulty.device.add(fault.within(place.clone()));
+            }
+        };
+        break_it();
+        for (i, file) in openers.iter().enumerate() {
+            file.write_all_at(&[7; 50_000], 50_000 * i as u64).unwrap();
+        }
+        let told = |file| (fsync(file), fsync(file));
+        for file in &openers {
+            assert_eq!(told(file), (Some(libc::EIO), None), "{preset}");
+        }
+        assert_eq!(fsync(&open("f0")), None, "{preset}: others were told");
+        assert_eq!((syncfs(), syncfs()), (Some(libc::EIO), None), "{preset}");
+        open("f1").write_all_at(b"unsynced", 9).unwrap();
+        assert_eq!((syncfs(), syncfs()), (Some(libc::EIO), None), "{preset}");
+        // All else goes on meanwhile.
+        write_synced(mounted.path(), 3).unwrap();
+        std::fs::rename(mounted.path().join("f3"), mounted.path().join("f2")).unwrap();
+
+        // A remount does not forget whom to tell.
+        let late = open("f1");
+        openers[0].write_all_at(&[7; 50_000], 0).unwrap();
+        let remounted = Command::new(BINARY)
+            .args(["mount", "-o", "remount,commit=7", "none"])
+            .arg(mounted.path())
+            .output()
+            .unwrap();
+        assert!(remounted.status.success(), "{preset}: {remounted:?}");
+        faulty.device.clear();
+        for file in [&late, &openers[0], &openers[1]] {
+            assert_eq!(told(file), (Some(libc::EIO), None), "{preset}: remounted");
+        }
+
+        openers[0].write_all_at(&content(0), 0).unwrap();
+        assert_eq!(fsync(&openers[0]), None, "{preset}: written again");
+        drop((openers, late));
+        let log = take_down(mounted);
+        assert!(log.contains("is lost"), "{preset}: {log}");
+        let mounted = mount(&faulty.disk);
+        assert!(std::fs::read(mounted.path().join("f0")).unwrap() == content(0));
+        assert!(std::fs::read(mounted.path().join("f2")).unwrap() == content(3));
+        mounted.umount().unwrap();
+        e2fsck(&faulty.disk, &["-fn"], 0).unwrap();
+    }
+}
+
 #[test]
 fn the_device_fails_at_any_request() {
     let image = Image::make(48 << 20, &Mkfs::new().journal_mib(4)).unwrap();

@@ -59,6 +59,7 @@ impl FsError {
             FsError::Corrupt { .. } | FsError::Format(_) => libc::EUCLEAN,
             FsError::Unsupported(_) => libc::EOPNOTSUPP,
             FsError::InUse(_) => libc::EBUSY,
+            FsError::Device(e) if matches!(**e, BlockError::NoSpace { .. }) => libc::ENOSPC,
             FsError::Device(_) => libc::EIO,
             FsError::Journal(JournalError::Aborted(_) | JournalError::ReadOnly) => libc::EROFS,
             FsError::Journal(JournalError::TooLarge { .. }) => libc::ENOSPC,

@@ -1,6 +1,7 @@
 //! The types of the operations' arguments and results.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use stetfs_journal::LogFormat;
 pub use stetfs_journal::{BlockNr, Ino};
@@ -253,6 +254,16 @@ pub enum OnError {
     Panic,
 }
 
+/// What to do when file data cannot be written home (`data_err=`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnDataError {
+    /// Tell who syncs the file, and go on.
+    #[default]
+    Ignore,
+    /// Where data is ordered: stop the journal, which turns the volume read-only.
+    Abort,
+}
+
 /// What is done before a volume is shut down (`EXT4_IOC_SHUTDOWN`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GoingDown {
@@ -290,8 +301,12 @@ pub struct FsOptions {
     pub log: LogFormat,
     /// Seconds between periodic commits.
     pub commit_secs: u32,
+    /// Dirty file data older than this goes home by itself (the kernel: `vm.dirty_expire_centisecs`).
+    pub dirty_expire: Duration,
     /// Bound of the cache, bytes.
     pub cache_bytes: u64,
+    /// File data could not be written home.
+    pub data_err: OnDataError,
     /// Overrides the superblock's `errors=`.
     pub on_error: Option<OnError>,
     /// Access times.
@@ -311,7 +326,7 @@ pub struct FsOptions {
     pub salvage: bool,
     /// How long a second of multiple mount protection takes. Only tests may have it shorter.
     #[doc(hidden)]
-    pub mmp_second: std::time::Duration,
+    pub mmp_second: Duration,
     /// Deliberate faults, which the crash tests must find.
     #[doc(hidden)]
     pub canary: stetfs_journal::Canary,
@@ -326,7 +341,9 @@ impl Default for FsOptions {
             data: DataMode::default(),
             log: LogFormat::default(),
             commit_secs: 5,
+            dirty_expire: Duration::from_secs(30),
             cache_bytes: 128 << 20,
+            data_err: OnDataError::default(),
             on_error: None,
             atime: Atime::default(),
             nodiratime: false,
@@ -334,7 +351,7 @@ impl Default for FsOptions {
             discard: false,
             async_commit: false,
             barrier: true,
-            mmp_second: std::time::Duration::from_secs(1),
+            mmp_second: Duration::from_secs(1),
             canary: stetfs_journal::Canary::default(),
         }
     }

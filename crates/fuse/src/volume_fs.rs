@@ -97,6 +97,8 @@ impl VolumeFs {
                 return Err(FsError::Errno(libc::EBUSY));
             }
         }
+        // Closing would tell nobody of data that cannot be written.
+        old.fs().write_data_home()?;
         let lookups = old.fs().lookups();
         let reopened = old.reopen(options);
         *open = None;
@@ -104,8 +106,13 @@ impl VolumeFs {
         let fs = new.fs();
         fs.adopt_lookups(&lookups);
         let once = libc::O_TRUNC | libc::O_CREAT | libc::O_EXCL;
-        self.open
-            .replace_all(|file| fs.open_inode(&Ctx::default(), file.ino(), file.flags & !once))?;
+        self.open.replace_all(|file| {
+            let again = fs.open_inode(&Ctx::default(), file.ino(), file.flags & !once)?;
+            if let Some(e) = file.untold_failure() {
+                again.adopt_failure(e);
+            }
+            Ok::<_, FsError>(again)
+        })?;
         *open = Some(new);
         Ok(())
     }
@@ -142,7 +149,7 @@ impl VolumeFs {
     fn named<T: Send + 'static>(&self, fs: &Fs, result: Result<T, FsError>, done: Done<T>) {
         match result {
             Ok(value) if self.options.dirsync => {
-                fs.sync_all(Box::new(move |synced| done(synced.map(|()| value))));
+                fs.commit_all(Box::new(move |synced| done(synced.map(|()| value))));
             }
             other => done(other),
         }
@@ -496,6 +503,9 @@ impl FileSystem for VolumeFs {
         let written = self.write_all(&fs, ctx, &file, args.offset, args.data, args.kill_suidgid);
         if had_bits {
             self.attributes_changed(ino);
+        }
+        if args.from_cache {
+            fs.write_back_early(&file);
         }
         // After writes to FOPEN_DIRECT_IO files the kernel sends no fsync by itself.
         let must_sync =

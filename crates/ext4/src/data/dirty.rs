@@ -3,6 +3,7 @@
 //! Lock order here: a file's flush lock (`Rank::DataFlush`; several in ascending inode order), then
 //! the map of a file (`Rank::InodeLeaf`). Whoever writes home holds nothing else.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,16 +11,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Condvar;
-use stetfs_block::WriteList;
+use stetfs_block::{BlockError, WriteList};
 use stetfs_cache::PageRef;
-use stetfs_journal::{Block, BlockNr, CommitPoint, FlushMark, Handle};
+use stetfs_journal::{Block, BlockNr, CommitPoint, FlushMark, Handle, JournalError};
 use stetfs_sync::{Mutex, MutexGuard, Rank};
 
+use super::failures::Failures;
+use super::pages::Changed;
 use super::precedence::Haste;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::Inode;
-use crate::types::{DataMode, FsOptions, Ino};
+use crate::types::{DataMode, FsOptions, Ino, OnDataError, OpenRef};
 
 /// Bytes written home in one batch.
 const BATCH_BYTES: usize = 8 << 20;
@@ -35,18 +38,22 @@ pub(crate) struct DirtyData {
     /// Held while blocks are written home, and while they are taken out to be dropped.
     flush: Mutex<()>,
     state: Mutex<State>,
+    /// Home writes that failed.
+    pub(crate) failures: Failures,
 }
 
 #[derive(Default)]
 struct State {
     /// By file block.
-    blocks: BTreeMap<u32, Arc<Block>>,
+    blocks: BTreeMap<u32, Dirty>,
+    /// New blocks whose data could not be written, and is not dirty any more.
+    lost: BTreeSet<u32>,
     /// Blocks taken out and being written.
     in_flight: usize,
     /// Blocks that were new when they became dirty, since the file was last sent after its writer.
     behind: u64,
-    /// When the oldest became dirty.
-    since: Option<Instant>,
+    /// When the oldest is to go home by itself; none while somebody sees to that.
+    due: Option<Instant>,
     /// The transaction that last made blocks of this map reachable; it commits only after them.
     ordered: Option<CommitPoint>,
     /// So did an earlier one, which may be committing and still wait for its part of the map.
@@ -55,15 +62,26 @@ struct State {
     logged: BTreeMap<u32, (CommitPoint, bool)>,
     /// Blocks went home since the device was last known to be flushed.
     unflushed: Option<FlushMark>,
-    /// Home writes that failed, counted, and the last failure (the kernel: `errseq_t`).
-    failed: u64,
-    error: Option<FsError>,
+}
+
+struct Dirty {
+    block: Arc<Block>,
+    /// Its home holds nothing of the file yet.
+    fresh: bool,
 }
 
 impl State {
     /// A record holds the block as it is.
     fn is_logged(&self, lblk: &u32) -> bool {
         self.logged.get(lblk).is_some_and(|(_, current)| *current)
+    }
+
+    /// What is dirty is to go home at `due` at the latest; `None` is never.
+    fn is_due_at(&mut self, due: Option<Instant>) {
+        self.due = match (self.due, due) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
     }
 
     /// No transaction waits for the map any more.
@@ -78,32 +96,75 @@ impl Default for DirtyData {
         DirtyData {
             flush: Mutex::new(Rank::DataFlush, ()),
             state: Mutex::new(Rank::InodeLeaf, State::default()),
+            failures: Failures::default(),
         }
     }
 }
 
 impl DirtyData {
-    /// Whether nothing would be lost with the inode: no dirty block, and no failure to tell of.
+    /// Whether there is no dirty block, nor one on its way home.
     pub(crate) fn is_clean(&self) -> bool {
         let s = self.state.lock();
-        s.blocks.is_empty() && s.in_flight == 0 && s.error.is_none()
+        s.blocks.is_empty() && s.in_flight == 0
     }
 
-    /// What to compare later failures with: an opener learns of those that come after it.
-    pub(crate) fn failures(&self) -> u64 {
-        self.state.lock().failed
+    /// Whether nothing would be lost with the inode: no dirty block, no lost one to hide, and no failure to tell of.
+    pub(crate) fn may_leave(&self) -> bool {
+        self.is_clean() && self.state.lock().lost.is_empty() && !self.failures.is_pending()
     }
 
-    /// The last failure, if there was one after `seen`; `seen` is brought up to date.
-    pub(crate) fn failure_since(&self, seen: &AtomicU64) -> Option<FsError> {
-        let s = self.state.lock();
-        let before = seen.swap(s.failed, Ordering::AcqRel);
-        (before < s.failed).then(|| s.error.clone()).flatten()
+    /// The new blocks whose data could not be written, but for those that have newer data. The inode's lock is held, so there will be
+    /// no more of that.
+    pub(super) fn take_lost(&self) -> BTreeSet<u32> {
+        let mut s = self.state.lock();
+        let mut lost = std::mem::take(&mut s.lost);
+        lost.retain(|lblk| match s.blocks.get_mut(lblk) {
+            Some(dirty) => {
+                dirty.fresh = true;
+                false
+            }
+            None => true,
+        });
+        lost
     }
 
-    /// When the oldest dirty block became so.
-    fn since(&self) -> Option<Instant> {
-        self.state.lock().since
+    fn has_blocks(&self) -> bool {
+        !self.state.lock().blocks.is_empty()
+    }
+
+    /// Whether a dirty block is old enough to go home.
+    fn is_due(&self) -> bool {
+        self.state
+            .lock()
+            .due
+            .is_some_and(|due| due <= Instant::now())
+    }
+}
+
+/// Why writing home failed.
+enum HomeError {
+    /// Data of files, which remember it for their openers.
+    Data(FsError),
+    /// What the journal cannot go on without.
+    Journal(JournalError),
+}
+
+impl HomeError {
+    /// Of two, what is worse.
+    fn and(a: Result<(), HomeError>, b: Result<(), HomeError>) -> Result<(), HomeError> {
+        match (&a, &b) {
+            (Err(HomeError::Data(_)), Err(HomeError::Journal(_))) | (Ok(()), _) => b,
+            _ => a,
+        }
+    }
+}
+
+impl From<HomeError> for FsError {
+    fn from(e: HomeError) -> FsError {
+        match e {
+            HomeError::Data(e) => e,
+            HomeError::Journal(e) => e.into(),
+        }
     }
 }
 
@@ -126,6 +187,8 @@ pub(crate) struct DirtySet {
     files: Mutex<BTreeSet<Ino>>,
     /// Those that go home behind their writers.
     streams: Mutex<BTreeSet<Ino>>,
+    /// Those with new blocks whose data could not be written.
+    pub(super) lost: Mutex<BTreeSet<Ino>>,
     /// Dirty bytes, those being written included.
     bytes: AtomicU64,
     /// Above this writers wait, bytes.
@@ -140,6 +203,7 @@ impl DirtySet {
         DirtySet {
             files: Mutex::new(Rank::InodeLeaf, BTreeSet::new()),
             streams: Mutex::new(Rank::InodeLeaf, BTreeSet::new()),
+            lost: Mutex::new(Rank::InodeLeaf, BTreeSet::new()),
             bytes: AtomicU64::new(0),
             bound: (opts.cache_bytes / 2).max(256 << 10),
             room: Condvar::new(),
@@ -149,7 +213,12 @@ impl DirtySet {
 
     /// Dirty bytes now.
     pub(crate) fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
+        self.bytes.load(Ordering::SeqCst)
+    }
+
+    /// Whether there is something to be looked at again.
+    pub(super) fn needs_care(&self) -> bool {
+        self.bytes() > 0 || !self.lost.lock().is_empty()
     }
 
     /// From here on data is written home without waiting for its age.
@@ -178,10 +247,20 @@ impl DirtySet {
 }
 
 /// Blocks on their way home, and the locks that keep D2 and D3 meanwhile.
+#[derive(Default)]
 struct Batch<'a> {
     locks: Vec<(&'a Inode, MutexGuard<'a, ()>)>,
-    /// Index into `locks`, block, snapshot.
-    blocks: Vec<(usize, Arc<Block>, PageRef)>,
+    blocks: Vec<Taken>,
+}
+
+/// A block on its way home.
+struct Taken {
+    /// Index into [`Batch::locks`].
+    file: usize,
+    lblk: u32,
+    dirty: Dirty,
+    /// The snapshot that is written.
+    page: PageRef,
 }
 
 impl<'a> Batch<'a> {
@@ -210,17 +289,19 @@ impl<'a> Batch<'a> {
                 next = Some(*entry.key());
                 break;
             }
-            let block = entry.remove();
-            if let Some(page) = block.page() {
-                self.blocks.push((at, block, page));
+            let (lblk, dirty) = entry.remove_entry();
+            if let Some(page) = dirty.block.page() {
+                self.blocks.push(Taken {
+                    file: at,
+                    lblk,
+                    dirty,
+                    page,
+                });
                 taken += 1;
             }
         }
         s.blocks.append(&mut rest);
         s.in_flight += taken;
-        if s.blocks.is_empty() {
-            s.since = None;
-        }
         next
     }
 }
@@ -228,31 +309,36 @@ impl<'a> Batch<'a> {
 impl Fs {
     /// Makes blocks dirty that were just changed, given in ascending order. With `h`: they were just
     /// allocated, or converted from unwritten, in that handle (D4).
-    pub(super) fn add_dirty(
-        &self,
-        inode: &Inode,
-        blocks: Vec<(u32, Arc<Block>)>,
-        h: Option<&Handle<'_>>,
-    ) {
+    pub(super) fn add_dirty(&self, inode: &Inode, blocks: Vec<Changed>, h: Option<&Handle<'_>>) {
         if blocks.is_empty() {
             return;
         }
         let added = if h.is_some() { blocks.len() as u64 } else { 0 };
+        let expire = self.opts.dirty_expire;
+        // No commit waits for these, but what it makes reachable is to be there soon.
+        let soon = added > 0 && self.opts.data == DataMode::Writeback;
         let h = h.filter(|_| self.opts.data != DataMode::Writeback);
         let (mut new, first, is_stream);
         {
             let mut s = inode.dirty.state.lock();
             first = s.blocks.is_empty();
             new = 0;
-            for (lblk, block) in blocks {
+            for Changed { lblk, block, fresh } in blocks {
                 if let Some((_, current)) = s.logged.get_mut(&lblk) {
                     *current = false;
                 }
-                if s.blocks.insert(lblk, block).is_none() {
-                    new += 1;
+                match s.blocks.entry(lblk) {
+                    Entry::Occupied(mut dirty) => dirty.get_mut().block = block,
+                    Entry::Vacant(place) => {
+                        place.insert(Dirty { block, fresh });
+                        new += 1;
+                    }
                 }
             }
-            s.since.get_or_insert_with(Instant::now);
+            if s.due.is_none() || soon {
+                let age = if soon { self.early_age() } else { expire };
+                s.is_due_at(Instant::now().checked_add(age));
+            }
             s.behind += added;
             is_stream = s.behind * u64::from(self.geo.block_size) >= BEHIND_BYTES;
             if is_stream {
@@ -267,7 +353,7 @@ impl Fs {
         let set = &self.data.dirty;
         let before = set
             .bytes
-            .fetch_add(new * u64::from(self.geo.block_size), Ordering::AcqRel);
+            .fetch_add(new * u64::from(self.geo.block_size), Ordering::SeqCst);
         if first {
             set.files.lock().insert(inode.ino);
         }
@@ -277,8 +363,24 @@ impl Fs {
         if is_stream {
             set.streams.lock().insert(inode.ino);
         }
-        if is_stream || before > set.much() {
+        if is_stream || before > set.much() || !self.data.is_watched() {
             self.wake_flusher();
+        }
+    }
+
+    /// The age at which data goes home that has waited elsewhere, or that a commit may get ahead of.
+    pub(super) fn early_age(&self) -> Duration {
+        let commit = Duration::from_secs(u64::from(self.opts.commit_secs));
+        commit.min(self.opts.dirty_expire)
+    }
+
+    /// What was written to the file last had been dirty for a while before it came here, in the kernel's page cache: it goes
+    /// home no later than with the next commit, in place of waiting for its full age again.
+    pub fn write_back_early(&self, f: &OpenRef) {
+        let due = Instant::now().checked_add(self.early_age());
+        let mut s = f.inode.dirty.state.lock();
+        if !s.blocks.is_empty() {
+            s.is_due_at(due);
         }
     }
 
@@ -286,7 +388,7 @@ impl Fs {
     /// unwritten, in `h` (D3).
     ///
     /// # Errors
-    /// A failed home write of data that another transaction waits for.
+    /// The journal's, which has stopped then.
     pub(super) fn drop_dirty(
         &self,
         h: &Handle<'_>,
@@ -300,7 +402,8 @@ impl Fs {
             return Ok(());
         };
         let other = {
-            let s = inode.dirty.state.lock();
+            let mut s = inode.dirty.state.lock();
+            s.lost.retain(|lblk| !(from..last).contains(lblk));
             if s.in_flight == 0 && s.blocks.range(from..last).next().is_none() {
                 return Ok(());
             }
@@ -309,7 +412,11 @@ impl Fs {
         // An earlier transaction that allocated these blocks may commit without this one, and then
         // they are reachable with what they held before.
         if other {
-            self.flush_files(&[inode])?;
+            match self.flush_files_and(&[inode], &WriteList::new(), Haste::Awaited) {
+                // It is to be gone anyway.
+                Ok(()) | Err(HomeError::Data(_)) => {}
+                Err(HomeError::Journal(e)) => return Err(e.into()),
+            }
         }
         let _flush = inode.dirty.flush.lock();
         let dropped = {
@@ -317,8 +424,9 @@ impl Fs {
             let mut gone = s.blocks.split_off(&from);
             let mut kept = gone.split_off(&last);
             s.blocks.append(&mut kept);
+            s.lost.retain(|lblk| !(from..last).contains(lblk));
             if s.blocks.is_empty() {
-                s.since = None;
+                s.due = None;
                 s.not_ordered();
             }
             gone.len() as u64
@@ -350,7 +458,7 @@ impl Fs {
             .iter()
             .filter(|(lblk, (_, current))| !current && !s.blocks.contains_key(lblk));
         out.stale.extend(stale.map(|(lblk, _)| *lblk));
-        for (lblk, block) in &s.blocks {
+        for (lblk, Dirty { block, .. }) in &s.blocks {
             if s.is_logged(lblk) {
                 continue;
             }
@@ -382,30 +490,31 @@ impl Fs {
     /// has it on return; no flush.
     ///
     /// # Errors
-    /// The first failed write. Each file remembers its own for its openers.
+    /// A failed write. Each file remembers its own for its openers.
     pub(super) fn flush_files(&self, files: &[&Inode]) -> Result<()> {
-        self.flush_files_and(files, &WriteList::new(), Haste::Awaited)
+        Ok(self.flush_files_and(files, &WriteList::new(), Haste::Awaited)?)
     }
 
-    /// The same, with other writes in the last batch.
-    fn flush_files_and(&self, files: &[&Inode], also: &WriteList<'_>, haste: Haste) -> Result<()> {
-        let mut batch = Batch {
-            locks: Vec::new(),
-            blocks: Vec::new(),
-        };
+    /// The same, with other writes in the last batch. The journal stops where it cannot go on without what failed.
+    fn flush_files_and(
+        &self,
+        files: &[&Inode],
+        also: &WriteList<'_>,
+        haste: Haste,
+    ) -> Result<(), HomeError> {
+        let mut batch = Batch::default();
         let mut result = Ok(());
         for inode in files {
+            let (last, in_flight) = {
+                let mut s = inode.dirty.state.lock();
+                // All that is dirty now goes; what comes later has an age of its own.
+                s.due = None;
+                (s.blocks.last_key_value().map(|(k, _)| *k), s.in_flight > 0)
+            };
             // What becomes dirty behind this is no business of this call, so it ends.
-            let Some(last) = inode
-                .dirty
-                .state
-                .lock()
-                .blocks
-                .last_key_value()
-                .map(|(k, _)| *k)
-            else {
+            let Some(last) = last else {
                 // Somebody else may be writing it: wait for that.
-                if inode.dirty.state.lock().in_flight > 0 {
+                if in_flight {
                     batch.lock(inode);
                 }
                 continue;
@@ -420,11 +529,15 @@ impl Fs {
                 batch.lock(inode);
                 from = batch.take(at, last, room.saturating_sub(batch.blocks.len()));
                 if batch.blocks.len() >= room {
-                    result = result.and(self.submit(&mut batch, &WriteList::new()));
+                    result = HomeError::and(result, self.submit(&mut batch, &WriteList::new()));
                 }
             }
         }
-        result.and(self.submit(&mut batch, also))
+        result = HomeError::and(result, self.submit(&mut batch, also));
+        if let Err(HomeError::Journal(e)) = &result {
+            self.journal.abort(e.clone());
+        }
+        result
     }
 
     /// Blocks written home in one batch.
@@ -437,45 +550,44 @@ impl Fs {
         (bytes / self.geo.block_size as usize).max(1)
     }
 
-    /// Writes a batch, with `also`, and lets its files go.
-    fn submit(&self, batch: &mut Batch<'_>, also: &WriteList<'_>) -> Result<()> {
-        let Batch { locks, blocks } = std::mem::replace(
-            batch,
-            Batch {
-                locks: Vec::new(),
-                blocks: Vec::new(),
-            },
-        );
-        let mut order: Vec<_> = blocks.iter().collect();
-        order.sort_unstable_by_key(|(_, block, _)| block.nr());
-        let mut list = WriteList::new();
-        for (_, block, page) in order {
-            list.push(block.nr() * u64::from(self.geo.block_size), &page[..]);
-        }
+    /// Writes a batch, with `also`, and lets its files go. What could not be written is not dirty any more (as in the kernel): the
+    /// file remembers the failure.
+    fn submit(&self, batch: &mut Batch<'_>, also: &WriteList<'_>) -> Result<(), HomeError> {
+        let Batch { locks, mut blocks } = std::mem::take(batch);
+        blocks.sort_unstable_by_key(|taken| taken.dirty.block.nr());
+        let mut list = self.home_writes(blocks.iter());
         list.extend(also);
-        let result = if list.is_empty() {
-            Ok(())
-        } else {
-            list.submit(&**self.cache.device())
+        let written = match list.is_empty() {
+            true => Ok(()),
+            false => list.submit(&**self.cache.device()),
         };
-        let result = result.map_err(FsError::from);
         let mut each = vec![0usize; locks.len()];
-        for (at, ..) in &blocks {
-            each[*at] += 1;
+        for taken in &blocks {
+            each[taken.file] += 1;
         }
-        for ((inode, _lock), taken) in locks.iter().zip(&each) {
+        let mut result = match &written {
+            Err(e) if !also.is_empty() => self
+                .again(e, also, &list)
+                .map_err(|e| HomeError::Journal(e.into())),
+            _ => Ok(()),
+        };
+        for (at, (inode, _lock)) in locks.iter().enumerate() {
+            let count = each.get(at).copied().unwrap_or(0);
+            let own = || blocks.iter().filter(move |taken| taken.file == at);
+            let home = match &written {
+                Err(e) if count > 0 => self.again(e, &self.home_writes(own()), &list),
+                _ => Ok(()),
+            };
+            if let Err(e) = home {
+                result = HomeError::and(result, Err(self.not_home(inode, own(), e)));
+            }
             let mut s = inode.dirty.state.lock();
-            s.in_flight -= taken;
-            if *taken > 0 {
+            s.in_flight -= count;
+            if count > 0 {
                 s.unflushed = Some(self.journal.flush_mark());
             }
-            match &result {
-                Ok(()) if s.blocks.is_empty() => s.not_ordered(),
-                Err(e) if *taken > 0 => {
-                    s.failed += 1;
-                    s.error = Some(e.clone());
-                }
-                _ => {}
+            if s.blocks.is_empty() {
+                s.not_ordered();
             }
         }
         self.data
@@ -484,52 +596,115 @@ impl Fs {
         result
     }
 
-    /// Writes home the dirty data of these inodes, and `also` in the last batch.
+    /// Blocks, given in ascending order, as writes.
+    fn home_writes<'b>(&self, blocks: impl Iterator<Item = &'b Taken>) -> WriteList<'b> {
+        let size = u64::from(self.geo.block_size);
+        blocks
+            .map(|taken| (taken.dirty.block.nr() * size, &taken.page[..]))
+            .collect()
+    }
+
+    /// After a batch failed: what became of a part of it. One error tells of a whole batch, so the part is written once more, unless
+    /// it was all.
+    fn again(
+        &self,
+        failed: &BlockError,
+        part: &WriteList<'_>,
+        all: &WriteList<'_>,
+    ) -> Result<(), BlockError> {
+        match part.bytes() == all.bytes() {
+            true => Err(failed.clone()),
+            false => part.submit(&**self.cache.device()),
+        }
+    }
+
+    /// Takes note of data that could not be written home, and says whom that concerns.
+    fn not_home<'b>(
+        &self,
+        inode: &Inode,
+        blocks: impl Iterator<Item = &'b Taken>,
+        e: BlockError,
+    ) -> HomeError {
+        let aborts =
+            self.opts.data_err == OnDataError::Abort && self.opts.data == DataMode::Ordered;
+        let (mut is_promised, mut lost) = (false, false);
+        {
+            let mut s = inode.dirty.state.lock();
+            for taken in blocks {
+                // The next commit ends a record that is alive, and with it the only copy of what was synced.
+                let record = s.logged.get(&taken.lblk);
+                is_promised |= record.is_some_and(|(point, _)| !self.journal.is_valid(point));
+                if taken.dirty.fresh {
+                    lost = true;
+                    s.lost.insert(taken.lblk);
+                }
+            }
+        }
+        if lost {
+            self.data.dirty.lost.lock().insert(inode.ino);
+            self.wake_flusher();
+        }
+        let e = FsError::from(e);
+        self.data.failures.add(e.clone());
+        if inode.dirty.failures.add(e.clone()) {
+            tracing::error!("data of inode {} is lost: {e}", inode.ino);
+        }
+        match e {
+            FsError::Device(cause) if aborts || is_promised => {
+                HomeError::Journal(JournalError::Device(cause))
+            }
+            e => HomeError::Data(e),
+        }
+    }
+
+    /// Writes home the dirty data of these inodes, and `also` in the last batch of it. The device has
+    /// it on return; no flush. Of data that could not be written its file remembers that.
     ///
     /// # Errors
-    /// As [`flush_files`](Self::flush_files).
-    pub(super) fn flush_inodes(
+    /// What the journal cannot go on without; it has stopped.
+    pub(crate) fn write_home(
         &self,
         inos: &[Ino],
         also: &WriteList<'_>,
         haste: Haste,
-    ) -> Result<()> {
+    ) -> Result<(), JournalError> {
         let inos: BTreeSet<Ino> = inos.iter().copied().collect();
         let files: Vec<Arc<Inode>> = inos
             .into_iter()
             .filter_map(|ino| self.inodes.find(ino))
             .collect();
         let files: Vec<&Inode> = files.iter().map(|f| &**f).collect();
-        self.flush_files_and(&files, also, haste)
+        match self.flush_files_and(&files, also, haste) {
+            Ok(()) | Err(HomeError::Data(_)) => Ok(()),
+            Err(HomeError::Journal(e)) => Err(e),
+        }
     }
 
-    /// Writes home the dirty data of files that have some since before `until`, in the background.
+    /// Writes home, in the background, the dirty data of files that have some of its age, or `all`.
     ///
     /// # Errors
-    /// As [`flush_files`](Self::flush_files).
-    pub(super) fn flush_old(&self, until: Instant) -> Result<()> {
+    /// As [`write_home`](Self::write_home).
+    pub(super) fn flush_old(&self, all: bool) -> Result<(), JournalError> {
         let inos: Vec<Ino> = self.data.dirty.files.lock().iter().copied().collect();
         let mut old = Vec::new();
         for ino in inos {
-            let file = self.inodes.find(ino);
-            match file.as_ref().map(|f| f.dirty.since()) {
-                Some(Some(since)) if since <= until => old.extend(file),
-                Some(Some(_)) => {}
-                _ => self.forget_clean(ino),
+            match self.inodes.find(ino).filter(|f| f.dirty.has_blocks()) {
+                Some(file) if all || file.dirty.is_due() => old.push(ino),
+                Some(_) => {}
+                None => self.forget_clean(ino),
             }
         }
-        let old: Vec<&Inode> = old.iter().map(|f| &**f).collect();
-        self.flush_files_and(&old, &WriteList::new(), Haste::Background)
+        self.write_home(&old, &WriteList::new(), Haste::Background)
     }
 
     /// Writes home, in the background, what files have got that are written as streams.
     ///
     /// # Errors
-    /// As [`flush_files`](Self::flush_files).
-    pub(super) fn flush_streams(&self) -> Result<()> {
+    /// As [`write_home`](Self::write_home).
+    pub(super) fn flush_streams(&self) -> Result<(), JournalError> {
         let streams = std::mem::take(&mut *self.data.dirty.streams.lock());
         for ino in streams {
-            self.flush_inodes(&[ino], &WriteList::new(), Haste::Background)?;
+            self.write_home(&[ino], &WriteList::new(), Haste::Background)?;
         }
         Ok(())
     }
@@ -540,11 +715,7 @@ impl Fs {
         files.lock().remove(&ino);
         // It may have become dirty meanwhile: `add_dirty` fills the map first and then enters the
         // file, so either it is dirty here or it is entered after this.
-        if self
-            .inodes
-            .find(ino)
-            .is_some_and(|f| f.dirty.since().is_some())
-        {
+        if self.inodes.find(ino).is_some_and(|f| f.dirty.has_blocks()) {
             files.lock().insert(ino);
         }
     }
@@ -555,6 +726,7 @@ impl Fs {
 mod tests {
     use std::sync::mpsc::channel;
 
+    use stetfs_block::{Fault, FaultInjector, Op};
     use stetfs_testkit::Mkfs;
 
     use super::*;
@@ -588,6 +760,28 @@ mod tests {
             write(mib).unwrap();
         }
         assert_eq!(fs.data.dirty.bytes(), BEHIND_BYTES);
+    }
+
+    /// An earlier transaction may have made blocks reachable, so their data goes home before they are freed. That it cannot is no
+    /// reason not to free them.
+    #[test]
+    fn what_cannot_be_written_can_be_freed() {
+        let device = Arc::new(FaultInjector::new(mkfs(32, &Mkfs::blocks(4096))));
+        let fs = Fs::open(device.clone(), FsOptions::default()).unwrap();
+        let (attr, file) = fs
+            .create(&ROOT, ROOT_INO, b"file", 0o644, 0, libc::O_RDWR)
+            .unwrap();
+        fs.write(&ROOT, &file, 0, &[1; 8192], false).unwrap();
+        let inode = fs.iget(attr.ino).unwrap();
+        inode.dirty.state.lock().ordered_before = true;
+        device.add(Fault::fail(Op::Write, libc::EIO));
+        let punch = FallocateMode::PunchHole;
+        fs.fallocate(&ROOT, &file, punch, 0, 4096).unwrap();
+        assert!(device.hits() > 0 && fs.writable().is_ok());
+        assert!(file.untold_failure().is_some());
+        device.clear();
+        drop((inode, file));
+        fs.unmount().unwrap();
     }
 
     /// A transaction that commits has made blocks reachable; before their data is home, a later one

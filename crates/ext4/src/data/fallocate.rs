@@ -188,7 +188,7 @@ impl Fs {
         result
     }
 
-    fn punch(
+    pub(super) fn punch(
         &self,
         h: &mut Handle<'_>,
         inode: &Inode,
@@ -206,7 +206,7 @@ impl Fs {
     }
 
     /// Zeroes a range without holes: blocks inside become unwritten, parts at the ends are zeroed.
-    fn zero_range(
+    pub(super) fn zero_range(
         &self,
         h: &mut Handle<'_>,
         inode: &Inode,

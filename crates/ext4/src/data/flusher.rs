@@ -4,22 +4,24 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use stetfs_block::WriteList;
 use stetfs_journal::JournalError;
 
 use super::dirty::DirtySet;
-use super::precedence::{Haste, Precedence};
+use super::failures::{Failures, Told};
+use super::precedence::Precedence;
 use super::record::SyncReasons;
 use super::syncers::Syncers;
-use crate::error::{FsError, Result};
+use crate::error::Result;
 use crate::fs::Fs;
-use crate::types::{FsOptions, Ino};
+use crate::types::FsOptions;
 
-/// Dirty data older than this goes home (the kernel: `dirty_expire_centisecs`).
-const OLD: Duration = Duration::from_secs(30);
+/// How often the age of dirty data is looked at: so many times within the age, and within bounds.
+const LOOKS: u32 = 8;
+const SHORTEST: Duration = Duration::from_millis(10);
+const LONGEST: Duration = Duration::from_secs(1);
 
 /// The file data part of an open volume.
 pub(crate) struct DataState {
@@ -36,17 +38,26 @@ pub(crate) struct DataState {
     thread: Mutex<Option<JoinHandle<()>>>,
     /// Inodes whose access time is newer in memory than in the journal.
     pub(super) lazy: AtomicU64,
+    /// Home writes that failed, of all files …
+    pub(crate) failures: Failures,
+    /// … and which of them syncs of all told of.
+    pub(crate) told: Told,
 }
 
 /// How the flusher is told. It outlives the volume by a moment, so it is shared.
 #[derive(Default)]
 struct Wanted {
-    state: Mutex<(Flush, Quit)>,
+    state: Mutex<State>,
     signal: Condvar,
+    /// The flusher looks at the age of dirty data by itself: it need not be told of more.
+    watching: AtomicBool,
 }
 
-type Flush = bool;
-type Quit = bool;
+#[derive(Default)]
+struct State {
+    flush: bool,
+    quit: bool,
+}
 
 impl DataState {
     /// Without dirty data.
@@ -60,7 +71,14 @@ impl DataState {
             started: AtomicBool::new(false),
             thread: Mutex::new(None),
             lazy: AtomicU64::new(0),
+            failures: Failures::default(),
+            told: Told::default(),
         }
+    }
+
+    /// Whether somebody sees to it that what is dirty goes home when it is old.
+    pub(super) fn is_watched(&self) -> bool {
+        self.wanted.watching.load(Ordering::SeqCst)
     }
 
     /// Dirty bytes now.
@@ -76,9 +94,32 @@ impl Drop for DataState {
 }
 
 impl Wanted {
+    fn flush(&self) {
+        let mut state = self.state.lock();
+        if !state.flush {
+            state.flush = true;
+            self.signal.notify_all();
+        }
+    }
+
     fn quit(&self) {
-        self.state.lock().1 = true;
+        self.state.lock().quit = true;
         self.signal.notify_all();
+    }
+
+    /// Waits until there may be something to write home: until it is told so or, while it watches, for this time. Says no at the
+    /// end.
+    fn next(&self, look: Duration) -> bool {
+        let mut state = self.state.lock();
+        while !state.flush && !state.quit {
+            if !self.watching.load(Ordering::SeqCst) {
+                self.signal.wait(&mut state);
+            } else if self.signal.wait_for(&mut state, look).timed_out() {
+                break;
+            }
+        }
+        state.flush = false;
+        !state.quit
     }
 }
 
@@ -89,9 +130,10 @@ impl Fs {
             && !self.data.started.swap(true, Ordering::AcqRel)
         {
             let (fs, wanted) = (self.me.clone(), self.data.wanted.clone());
+            let look = (self.early_age() / LOOKS).clamp(SHORTEST, LONGEST);
             let thread = std::thread::Builder::new()
                 .name("stet-flush".into())
-                .spawn(move || run(&fs, &wanted));
+                .spawn(move || run(&fs, &wanted, look));
             match thread {
                 Ok(thread) => *self.data.thread.lock() = Some(thread),
                 Err(e) => {
@@ -102,11 +144,7 @@ impl Fs {
                 }
             }
         }
-        let mut state = self.data.wanted.state.lock();
-        if !state.0 {
-            state.0 = true;
-            self.data.wanted.signal.notify_all();
-        }
+        self.data.wanted.flush();
         true
     }
 
@@ -122,13 +160,6 @@ impl Fs {
         }
     }
 
-    /// Sees to it that old dirty data goes home; to be called about once a second.
-    pub(crate) fn write_old_data(&self) {
-        if self.data.dirty.bytes() > 0 {
-            self.wake_flusher();
-        }
-    }
-
     /// Holds a writer back while there is more dirty data than the bound. An inode's lock may be
     /// held, a handle not.
     ///
@@ -138,58 +169,32 @@ impl Fs {
         while self.data.dirty.is_full() {
             self.writable()?;
             if !self.wake_flusher() {
-                self.flush_old(Instant::now())?;
+                self.flush_old(true)?;
             }
             self.data.dirty.wait_for_room(Duration::from_millis(100));
         }
         Ok(())
     }
 
-    /// Writes home the dirty data of these inodes, and `also` in the last batch of it. The device has
-    /// it on return; no flush.
-    ///
-    /// # Errors
-    /// A failed write; the journal is to stop.
-    pub(crate) fn write_home(
-        &self,
-        inos: &[Ino],
-        also: &WriteList<'_>,
-        haste: Haste,
-    ) -> Result<(), JournalError> {
-        self.flush_inodes(inos, also, haste).map_err(|e| match e {
-            FsError::Device(cause) => JournalError::Device(cause),
-            FsError::Journal(e) => e,
-            other => JournalError::Aborted(other.to_string()),
-        })
+    /// Writes home what is old, what is written as a stream, and all of it when there is much.
+    fn write_back(&self) -> Result<(), JournalError> {
+        self.flush_streams()?;
+        self.flush_old(self.data.dirty.bytes() > self.data.dirty.much())?;
+        self.hide_lost();
+        Ok(())
     }
 }
 
-fn run(fs: &Weak<Fs>, wanted: &Wanted) {
+fn run(fs: &Weak<Fs>, wanted: &Wanted, look: Duration) {
     stetfs_sync::run_anywhere();
-    loop {
-        {
-            let mut state = wanted.state.lock();
-            while !state.0 && !state.1 {
-                wanted.signal.wait(&mut state);
-            }
-            if state.1 {
-                return;
-            }
-            state.0 = false;
-        }
+    while wanted.next(look) {
         let Some(fs) = fs.upgrade() else { return };
-        let much = fs.data.dirty.bytes() > fs.data.dirty.much();
-        let until = if much {
-            Some(Instant::now())
-        } else {
-            Instant::now().checked_sub(OLD)
-        };
-        let written = fs
-            .flush_streams()
-            .and_then(|()| until.map_or(Ok(()), |until| fs.flush_old(until)));
-        if let Err(FsError::Device(cause)) = written {
-            tracing::error!("file data could not be written: {cause}");
-            fs.journal.abort(JournalError::Device(cause));
+        // Nothing reaches a volume that has stopped. A failure has stopped it, too.
+        let goes_on = fs.writable().is_ok() && fs.write_back().is_ok();
+        wanted.watching.store(false, Ordering::SeqCst);
+        // Whoever makes data dirty counts it first, and then looks whether it is watched.
+        if goes_on && fs.data.dirty.needs_care() {
+            wanted.watching.store(true, Ordering::SeqCst);
         }
     }
 }

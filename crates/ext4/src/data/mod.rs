@@ -4,6 +4,7 @@
 //!   place of a file; `clusters`: space for it;
 //! * `inline`: content that lies in the inode;
 //! * `dirty`: data blocks newer than their homes, and their way there; `flusher`: in the background; `precedence`: who gives way;
+//!   `failures`: who is told when they do not get there; `lost`: what becomes of new ones then;
 //! * `read`, `write`, `truncate`, `fallocate`, `seek`, `symlink`, `value`, `sync`: the operations.
 //!
 //! Invariants:
@@ -22,11 +23,13 @@ mod clusters;
 pub(crate) mod credits;
 mod dirty;
 mod extents;
+mod failures;
 mod fallocate;
 mod flusher;
 mod inline;
 mod journaled;
 mod logged;
+mod lost;
 mod map;
 mod mapping;
 mod nodes;
@@ -43,6 +46,7 @@ mod value;
 mod write;
 
 pub(crate) use dirty::DirtyData;
+pub(crate) use failures::Told;
 pub(crate) use flusher::DataState;
 pub(crate) use inline::Inline;
 pub(crate) use map::Mapping;

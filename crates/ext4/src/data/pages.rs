@@ -19,11 +19,19 @@ pub(super) enum Way<'a> {
     Journal(&'a Handle<'a>),
 }
 
+/// A data block that was changed.
+pub(super) struct Changed {
+    pub(super) lblk: u32,
+    pub(super) block: Arc<Block>,
+    /// Its home holds nothing of the file yet.
+    pub(super) fresh: bool,
+}
+
 /// Changes data blocks of one file; [`done`](Pages::done) makes them dirty.
 pub(super) struct Pages<'a> {
     fs: &'a Fs,
     way: Way<'a>,
-    dirty: Vec<(u32, Arc<Block>)>,
+    dirty: Vec<Changed>,
 }
 
 impl<'a> Pages<'a> {
@@ -89,7 +97,7 @@ impl<'a> Pages<'a> {
                     }
                 }
                 drop(write);
-                self.dirty.push((lblk, block));
+                self.dirty.push(Changed { lblk, block, fresh });
             }
         }
         Ok(())
@@ -119,7 +127,8 @@ impl<'a> Pages<'a> {
                 if let Some((page, _)) = block.write().page_mut() {
                     zero(page);
                 }
-                self.dirty.push((lblk, block));
+                let fresh = false;
+                self.dirty.push(Changed { lblk, block, fresh });
             }
         }
         Ok(())

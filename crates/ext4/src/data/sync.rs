@@ -15,8 +15,8 @@ impl Fs {
     /// `done` is told when it is, from the journal's side. With `datasync` a transaction commits only
     /// if the data could not be read back without it. Of a directory it covers the entries.
     ///
-    /// `done` gets EIO once for every opener after data of the file could not be written home, also
-    /// if that was in the background.
+    /// `done` gets the error once for every opener after data of the file could not be written home, also
+    /// if that was in the background. That data is lost then; what is written later is not.
     pub fn fsync(&self, f: &OpenRef, datasync: bool, done: Done) {
         self.sync_file(f, datasync, false, done);
     }
@@ -29,9 +29,9 @@ impl Fs {
 
     fn sync_file(&self, f: &OpenRef, datasync: bool, here: bool, done: Done) {
         let inode = f.inode.clone();
-        let seen = f.failures_seen.clone();
+        let told = f.told.clone();
         if self.writable().is_err() {
-            let failed = inode.dirty.failure_since(&seen).or(self.stopped());
+            let failed = inode.dirty.failures.tell(&told).or(self.stopped());
             return done(failed.map_or(Ok(()), Err));
         }
         if !datasync && let Err(e) = self.write_lazy_time(&inode) {
@@ -39,7 +39,7 @@ impl Fs {
         }
         let answer: Answer = Box::new(move |result| {
             // Looked at after the data went home, so that this very failure is included.
-            let failed = inode.dirty.failure_since(&seen);
+            let failed = inode.dirty.failures.tell(&told);
             done(
                 result
                     .map_err(FsError::from)

@@ -177,7 +177,7 @@ impl Inode {
             && !self.unlinked.load(Ordering::Acquire)
             && !self.orphaned.load(Ordering::Acquire)
             && !self.lazy.load(Ordering::Acquire)
-            && self.dirty.is_clean()
+            && self.dirty.may_leave()
             && self.window.lock().is_none()
     }
 }
@@ -366,11 +366,11 @@ impl Fs {
             return Err(FsError::Errno(libc::ESTALE));
         }
         inode.opens.fetch_add(1, Ordering::AcqRel);
-        let failures_seen = Arc::new(AtomicU64::new(inode.dirty.failures()));
+        let told = Arc::new(inode.dirty.failures.opener());
         Ok(Arc::new(OpenInode {
             fs,
             inode,
-            failures_seen,
+            told,
             flags,
         }))
     }

@@ -1,8 +1,9 @@
 //! Files held open.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
+use crate::data::Told;
+use crate::error::FsError;
 use crate::fs::Fs;
 use crate::inode::Inode;
 use crate::types::Ino;
@@ -14,8 +15,8 @@ pub struct OpenInode {
     pub(crate) fs: Arc<Fs>,
     /// The file.
     pub(crate) inode: Arc<Inode>,
-    /// Failed home writes of the file that this opener was told of, or that came before it.
-    pub(crate) failures_seen: Arc<AtomicU64>,
+    /// Failed home writes of the file that this opener was told of.
+    pub(crate) told: Arc<Told>,
     /// Flags of open(2).
     pub flags: i32,
 }
@@ -24,6 +25,16 @@ impl OpenInode {
     /// The inode's number.
     pub fn ino(&self) -> Ino {
         self.inode.ino
+    }
+
+    /// A failed home write of the file that this opener was not told of; now it is.
+    pub fn untold_failure(&self) -> Option<FsError> {
+        self.inode.dirty.failures.tell(&self.told)
+    }
+
+    /// A failure that this opener is to be told of, from before the volume was opened again.
+    pub fn adopt_failure(&self, e: FsError) {
+        self.inode.dirty.failures.adopt(&self.told, e);
     }
 
     /// Whether it was opened for writing.

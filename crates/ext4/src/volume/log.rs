@@ -13,7 +13,7 @@ use stetfs_ondisk::jbd2::fast_commit::FastCommit;
 use super::early::Early;
 use super::fast;
 use crate::error::{FsError, Result};
-use crate::types::{DataMode, FsOptions};
+use crate::types::{DataMode, FsOptions, OnDataError};
 
 /// The log before it runs.
 pub(super) struct VolumeLog {
@@ -71,6 +71,11 @@ pub(super) fn without(
     if opts.data == DataMode::Journal || opts.log != LogFormat::default() {
         return Err(FsError::Unsupported(
             "journaling data on a volume without a journal (tune2fs -j adds one)".into(),
+        ));
+    }
+    if opts.data_err == OnDataError::Abort {
+        return Err(FsError::Unsupported(
+            "data_err=abort on a volume without a journal to stop".into(),
         ));
     }
     tracing::warn!(

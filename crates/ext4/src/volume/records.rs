@@ -23,7 +23,7 @@ use crate::inode::{Inode, InodeBody};
 use crate::names::New;
 use crate::space::BlockRun;
 use crate::space::credits::WRITE_INODE;
-use crate::types::{Ctx, FsOptions, Ino};
+use crate::types::{Ctx, FsOptions, Ino, OnDataError};
 
 pub(super) const ROOT: Ctx = Ctx {
     uid: 0,
@@ -59,6 +59,8 @@ pub(super) fn apply(
     };
     let opts = FsOptions {
         cache_bytes: opts.cache_bytes,
+        // What a record holds was synced: the record stays unless its data is home.
+        data_err: OnDataError::Abort,
         barrier: opts.barrier,
         canary: opts.canary,
         ..FsOptions::default()

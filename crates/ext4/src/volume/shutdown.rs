@@ -26,10 +26,11 @@ impl Fs {
         };
         let fs = self.me.clone();
         let answer = Box::new(move |r: std::result::Result<(), JournalError>| {
-            if let Some(fs) = fs.upgrade() {
+            let lost = fs.upgrade().and_then(|fs| {
                 fs.stop_all();
-            }
-            done(r.map_err(FsError::from));
+                fs.untold_failure()
+            });
+            done(r.map_err(FsError::from).and(lost.map_or(Ok(()), Err)));
         });
         if how == GoingDown::Synced
             && let Err(e) = self.write_lazy_times()

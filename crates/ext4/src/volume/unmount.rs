@@ -25,10 +25,6 @@ impl FileState for Fs {
     fn aborted(&self, why: &JournalError) {
         self.journal_stopped(why);
     }
-
-    fn tick(&self) {
-        self.write_old_data();
-    }
 }
 
 impl Fs {
@@ -48,7 +44,7 @@ impl Fs {
     }
 
     /// Makes everything durable that was done before the call; `done` is told from the journal's
-    /// side.
+    /// side. It gets the error, once, after data of any file could not be written home.
     pub fn sync_all(&self, done: Done) {
         if self.writable().is_err() {
             return done(self.stopped().map_or(Ok(()), Err));
@@ -59,11 +55,42 @@ impl Fs {
         {
             return done(Err(e));
         }
+        let fs = self.me.clone();
         let answer = Box::new(move |r: std::result::Result<(), JournalError>| {
-            done(r.map_err(FsError::from))
+            let lost = fs.upgrade().and_then(|fs| fs.untold_failure());
+            done(r.map_err(FsError::from).and(lost.map_or(Ok(()), Err)));
         });
         self.journal
             .commit_then(self.journal.everything(), self.dirty_inodes(), answer);
+    }
+
+    /// Makes durable every change of names and inodes that was made before the call, with the data that they make reachable;
+    /// `done` is told from the journal's side.
+    pub fn commit_all(&self, done: Done) {
+        if self.writable().is_err() {
+            return done(self.stopped().map_or(Ok(()), Err));
+        }
+        let answer = Box::new(move |r: std::result::Result<(), JournalError>| {
+            done(r.map_err(FsError::from));
+        });
+        let everything = self.journal.everything();
+        self.journal.commit_then(everything, Vec::new(), answer);
+    }
+
+    /// Writes all dirty data home. Of what could not be written the files remember that.
+    ///
+    /// # Errors
+    /// What the journal cannot go on without; it has stopped.
+    pub fn write_data_home(&self) -> Result<()> {
+        if self.writable().is_err() {
+            return Ok(());
+        }
+        Ok(self.write_home(&self.dirty_inodes(), &WriteList::new(), Haste::Awaited)?)
+    }
+
+    /// Data of some file could not be written home, and no sync of all told of it; now it is told.
+    pub(super) fn untold_failure(&self) -> Option<FsError> {
+        self.data.failures.tell(&self.data.told)
     }
 
     /// To be called by every operation that changes something, before it takes a lock: waits until
@@ -92,7 +119,8 @@ impl Fs {
     /// repeat the answer.
     ///
     /// # Errors
-    /// What did not get home; the journal then still holds it, and the next mount replays it.
+    /// What did not get home; the journal then still holds it, and the next mount replays it. File data that could not be written
+    /// is lost: the volume is closed clean then.
     pub fn unmount(&self) -> Result<()> {
         let mut outcome = self.sb.closing.lock();
         outcome
@@ -132,17 +160,20 @@ impl Fs {
             let _ = self.journal.shutdown();
             return Ok(());
         }
+        // Nobody can ask any more for what fails from here on.
+        self.untold_failure();
         let home = match self.journal.aborted() {
             Some(why) => Err(why),
             None => self.write_home(&self.dirty_inodes(), &WriteList::new(), Haste::Awaited),
         };
+        self.hide_lost();
         if let Err(e) = home {
-            self.journal.abort(e.clone());
             // It is stopped: this only ends its threads.
             let _ = self.journal.shutdown();
             return Err(e.into());
         }
         self.journal.shutdown()?;
+        let lost = self.untold_failure();
         let now = u64::try_from(self.now().sec).unwrap_or(0);
         let no_orphans = self.orphans.file_is_empty(self.geo.block_size);
         let blocks = self.groups.free_blocks() * u64::from(self.ratio());
@@ -162,9 +193,9 @@ impl Fs {
             sb.free_inodes_count.set(inodes as u32);
             sb.set_write_time(now);
         })?;
-        match &self.sb.claim {
-            Some(claim) => claim.release(),
-            None => Ok(()),
+        if let Some(claim) = &self.sb.claim {
+            claim.release()?;
         }
+        lost.map_or(Ok(()), Err)
     }
 }

@@ -1,9 +1,11 @@
 //! File data on volumes in memory: against models, in parallel, out of space, with failing devices.
 #![allow(clippy::unwrap_used, unreachable_pub)]
 
+mod age;
 mod clusters;
 mod crashes;
 mod damage;
+mod errors;
 mod faults;
 mod model;
 mod parallel;

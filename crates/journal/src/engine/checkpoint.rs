@@ -6,8 +6,8 @@
 //! * **K2** The tail moves past a transaction only when all its images are home or replaced, and
 //!   the device was flushed since; space before the tail is reused only once the new tail is durable.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use super::Inner;
@@ -29,7 +29,6 @@ const AGE: Duration = Duration::from_secs(30);
 impl Inner {
     /// The checkpoint thread: on request, when the log is half full, when images are old.
     pub(crate) fn checkpoint_loop(&self) {
-        let mut ticked = Instant::now();
         while !self.quit.load(Ordering::Acquire) {
             let asked = self.kick.wait(TICK);
             if self.has_stopped() {
@@ -38,12 +37,6 @@ impl Inner {
                     std::thread::sleep(Duration::from_millis(20));
                 }
                 continue;
-            }
-            if ticked.elapsed() >= TICK
-                && let Some(fs) = self.fs.get().and_then(Weak::upgrade)
-            {
-                fs.tick();
-                ticked = Instant::now();
             }
             let done = match asked {
                 true => self.checkpoint(None),

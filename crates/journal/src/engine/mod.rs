@@ -47,12 +47,11 @@ pub trait FileState: Send + Sync {
     /// no handle.
     ///
     /// # Errors
-    /// A failed write; the journal stops.
+    /// `also` was not written, or data that the journal cannot go on without; it stops. Of other data the file system remembers who
+    /// is to be told.
     fn write_data(&self, inos: &[Ino], also: &WriteList<'_>) -> Result<()>;
     /// The journal stopped: the file system turns read-only.
     fn aborted(&self, why: &JournalError);
-    /// Called about once a second, for background write-back.
-    fn tick(&self);
 }
 
 /// An answer that is given once, from a thread of the journal.

@@ -1,0 +1,79 @@
+//! New blocks whose data could not be written. What lies in them is what somebody deleted, so they must not be read: they become
+//! unwritten again, or holes where a file has no such blocks. (In the kernel extents are unwritten until their data is there.)
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use stetfs_ondisk::ext4::inode::InodeFlags;
+
+use crate::error::Result;
+use crate::fs::Fs;
+use crate::inode::{Inode, InodeBody};
+use crate::space::credits;
+
+/// Runs of neighbours.
+fn runs(blocks: &BTreeSet<u32>) -> Vec<Range<u64>> {
+    let mut runs: Vec<Range<u64>> = Vec::new();
+    for lblk in blocks.iter().map(|lblk| u64::from(*lblk)) {
+        match runs.last_mut() {
+            Some(last) if last.end == lblk => last.end += 1,
+            _ => runs.push(lblk..lblk + 1),
+        }
+    }
+    runs
+}
+
+impl Fs {
+    /// Sees to it that what lies in lost blocks is not read. A file that somebody works on comes later: he may wait for what the
+    /// caller writes home.
+    pub(crate) fn hide_lost(&self) {
+        let files = std::mem::take(&mut *self.data.dirty.lost.lock());
+        for ino in files {
+            let Some(inode) = self.inodes.find(ino) else {
+                continue;
+            };
+            let Some(mut body) = inode.body.try_write() else {
+                self.data.dirty.lost.lock().insert(ino);
+                continue;
+            };
+            let lost = inode.dirty.take_lost();
+            if let Err(e) = self.hide(&inode, &mut body, &lost) {
+                tracing::warn!("inode {ino}: blocks without their data stay readable: {e}");
+            }
+        }
+    }
+
+    fn hide(&self, inode: &Inode, body: &mut InodeBody, lost: &BTreeSet<u32>) -> Result<()> {
+        if lost.is_empty() || !body.is_mapped() {
+            return Ok(());
+        }
+        let need = self.map_credits(body) + 4 * credits::WRITE_INODE;
+        let mut h = self.journal.begin(need)?;
+        let extents = body.flags().contains(InodeFlags::EXTENTS);
+        let bits = self.geo.block_bits;
+        let hidden = runs(lost).into_iter().try_for_each(|run| {
+            let bytes = run.start << bits..run.end << bits;
+            match extents {
+                true => self.zero_range(&mut h, inode, body, &bytes),
+                false => self.punch(&mut h, inode, body, &bytes),
+            }
+        });
+        // Also after an error: what was done so far is in the tree.
+        self.more_credits(&mut h, inode, body, credits::WRITE_INODE)?;
+        self.write_inode_step(&h, inode, body)?;
+        hidden
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_make_a_run() {
+        assert_eq!(runs(&BTreeSet::new()), []);
+        let blocks = BTreeSet::from([1, 2, 3, 7, u32::MAX - 1, u32::MAX]);
+        let last = u64::from(u32::MAX);
+        assert_eq!(runs(&blocks), [1..4, 7..8, last - 1..last + 1]);
+    }
+}

@@ -1,0 +1,270 @@
+//! Dirty data that nobody syncs goes home when it is old, whatever else happens.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use stetfs_ext4::*;
+use stetfs_journal::LogFormat;
+use stetfs_journal::stet::StetOptions;
+
+use crate::volume::{ROOT, Shape, Volume};
+
+const SHAPE: Shape = Shape {
+    block_size: 4096,
+    mib: 96,
+    extents: true,
+    cluster: 1,
+};
+const BLOCK: usize = 4096;
+const NEVER: u32 = 24 * 3600;
+
+/// Nothing is committed by itself.
+fn options(data: DataMode, expire: Duration) -> FsOptions {
+    FsOptions {
+        data,
+        commit_secs: NEVER,
+        dirty_expire: expire,
+        cache_bytes: 64 << 20,
+        ..FsOptions::default()
+    }
+}
+
+fn with_records(expire: Duration) -> FsOptions {
+    FsOptions {
+        log: LogFormat::Stet(StetOptions {
+            file_lanes: 2,
+            ..StetOptions::default()
+        }),
+        ..options(DataMode::Ordered, expire)
+    }
+}
+
+fn presets(expire: Duration) -> [(&'static str, FsOptions); 3] {
+    [
+        ("ordered", options(DataMode::Ordered, expire)),
+        ("writeback", options(DataMode::Writeback, expire)),
+        ("ijournal", with_records(expire)),
+    ]
+}
+
+fn volume(opts: FsOptions) -> Volume {
+    Volume::with(SHAPE, opts, |d| d)
+}
+
+fn sync_all(vol: &Volume) {
+    let (tx, rx) = std::sync::mpsc::channel();
+    vol.fs().sync_all(Box::new(move |r| tx.send(r).unwrap()));
+    rx.recv().unwrap().unwrap();
+}
+
+/// What the file holds if the power goes now.
+fn left(vol: &Volume, name: &str) -> Vec<u8> {
+    let mem = Arc::new(vol.mem().fork());
+    let crashed = Volume::on(mem.clone(), mem, options(DataMode::Ordered, Duration::MAX));
+    let content = crashed.content(&crashed.open(name));
+    crashed.finish();
+    content
+}
+
+/// Waits until the file would survive a crash with this content.
+#[track_caller]
+fn goes_home(vol: &Volume, name: &str, what: &str, is: impl Fn(&[u8]) -> bool) {
+    let patience = Instant::now() + Duration::from_secs(30);
+    while !is(&left(vol, name)) {
+        assert!(Instant::now() < patience, "{what} does not go home");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Ends the threads of a test, also of one that fails.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn all(content: &[u8], byte: u8) -> bool {
+    content.iter().all(|b| *b == byte)
+}
+
+#[test]
+fn what_nobody_syncs_goes_home_when_it_is_old() {
+    for (name, opts) in presets(Duration::from_millis(100)) {
+        let vol = volume(opts);
+        let f = vol.create("f");
+        let write = |byte| {
+            vol.fs()
+                .write(&ROOT, &f, 0, &[byte; 5 * BLOCK], false)
+                .unwrap()
+        };
+        write(1);
+        sync_all(&vol);
+        for byte in 2..5 {
+            write(byte);
+            goes_home(&vol, "f", name, |c| all(c, byte));
+        }
+        drop(f);
+        vol.finish();
+    }
+}
+
+/// So it stays in memory where the age is a long one: the tests above prove something.
+#[test]
+fn what_is_young_stays() {
+    for (name, opts) in presets(Duration::from_secs(u64::from(NEVER))) {
+        let vol = volume(opts);
+        let f = vol.create("f");
+        let write = |byte| vol.fs().write(&ROOT, &f, 0, &[byte; BLOCK], false).unwrap();
+        write(1);
+        sync_all(&vol);
+        write(2);
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(all(&left(&vol, "f"), 1), "{name}");
+        assert_eq!(vol.fs().stats().dirty_bytes, BLOCK as u64, "{name}");
+        drop(f);
+        vol.finish();
+    }
+}
+
+/// The age counts from the first change.
+#[test]
+fn what_is_written_all_the_time_goes_home_too() {
+    for (name, opts) in presets(Duration::from_millis(100)) {
+        let vol = volume(opts);
+        let f = vol.create("f");
+        vol.fs().write(&ROOT, &f, 0, &[1; BLOCK], false).unwrap();
+        sync_all(&vol);
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let _at_the_end = Stop(&stop);
+            scope.spawn(|| {
+                let mut byte = 2;
+                while !stop.load(Ordering::Relaxed) {
+                    vol.fs().write(&ROOT, &f, 0, &[byte; BLOCK], false).unwrap();
+                    byte = byte % 250 + 2;
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            });
+            goes_home(&vol, "f", name, |c| c[0] != 1);
+        });
+        drop(f);
+        vol.finish();
+    }
+}
+
+/// Syncs of other files go before what is written in the background, but not for ever.
+#[test]
+fn syncs_of_others_do_not_keep_it_waiting() {
+    for (name, opts) in presets(Duration::from_millis(100)) {
+        let vol = volume(opts);
+        let f = vol.create("f");
+        let large = vec![1; 8 << 20];
+        vol.fs().write(&ROOT, &f, 0, &large, false).unwrap();
+        sync_all(&vol);
+        let stop = AtomicBool::new(false);
+        let byte = AtomicU8::new(0);
+        std::thread::scope(|scope| {
+            let _at_the_end = Stop(&stop);
+            for n in 0..3 {
+                let (vol, stop, byte) = (&vol, &stop, &byte);
+                scope.spawn(move || {
+                    let other = vol.create(&format!("other{n}"));
+                    while !stop.load(Ordering::Relaxed) {
+                        let byte = byte.fetch_add(1, Ordering::Relaxed);
+                        vol.fs()
+                            .write(&ROOT, &other, 0, &[byte; 100], false)
+                            .unwrap();
+                        vol.fsync(&other, false).unwrap();
+                    }
+                });
+            }
+            vol.fs()
+                .write(&ROOT, &f, 0, &vec![2; large.len()], false)
+                .unwrap();
+            goes_home(&vol, "f", name, |c| all(c, 2));
+        });
+        drop(f);
+        vol.finish();
+    }
+}
+
+/// Also of many files, and of one that has no name any more.
+#[test]
+fn all_files_are_looked_after() {
+    for (name, opts) in presets(Duration::from_millis(100)) {
+        let vol = volume(opts);
+        let files: Vec<OpenRef> = (0..200).map(|i| vol.create(&format!("f{i}"))).collect();
+        let write = |byte| {
+            for f in &files {
+                vol.fs()
+                    .write(&ROOT, f, 0, &[byte; 3 * BLOCK], false)
+                    .unwrap();
+            }
+        };
+        write(1);
+        sync_all(&vol);
+        vol.fs().unlink(&ROOT, ROOT_INO, b"f7").unwrap();
+        write(2);
+        let patience = Instant::now() + Duration::from_secs(30);
+        while vol.fs().stats().dirty_bytes > 0 {
+            assert!(Instant::now() < patience, "{name}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        for i in [0, 99, 199] {
+            assert!(all(&left(&vol, &format!("f{i}")), 2), "{name}: f{i}");
+        }
+        drop(files);
+        vol.fs()
+            .forget(vol.fs().lookup(ROOT_INO, b"f0").unwrap().ino, 1);
+        vol.finish();
+    }
+}
+
+/// With `writeback` no commit waits for data. It is there soon after one all the same: the age of what is new is that of a commit.
+#[test]
+fn new_blocks_are_not_left_behind_by_a_commit() {
+    let opts = FsOptions {
+        commit_secs: 1,
+        ..options(DataMode::Writeback, Duration::from_secs(u64::from(NEVER)))
+    };
+    let vol = volume(opts);
+    let f = vol.create("f");
+    vol.fs()
+        .write(&ROOT, &f, 0, &[7; 40 * BLOCK], false)
+        .unwrap();
+    let patience = Instant::now() + Duration::from_secs(30);
+    while vol.fs().stats().dirty_bytes > 0 {
+        assert!(Instant::now() < patience, "new data stays in memory");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // What is overwritten in place waits for its own age.
+    vol.fs().write(&ROOT, &f, 0, &[8; BLOCK], false).unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!(vol.fs().stats().dirty_bytes, BLOCK as u64);
+    // What waited in the kernel's cache before does not wait as long again.
+    vol.fs().write_back_early(&f);
+    let patience = Instant::now() + Duration::from_secs(30);
+    while vol.fs().stats().dirty_bytes > 0 {
+        assert!(Instant::now() < patience, "aged data stays in memory");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    drop(f);
+    vol.finish();
+}
+
+/// After a shutdown that flushes nothing, nothing is.
+#[test]
+fn nothing_old_reaches_a_volume_that_is_shut_down() {
+    let vol = volume(options(DataMode::Ordered, Duration::from_millis(300)));
+    let f = vol.create("f");
+    vol.fs().write(&ROOT, &f, 0, &[1; BLOCK], false).unwrap();
+    sync_all(&vol);
+    vol.fs().write(&ROOT, &f, 0, &[2; BLOCK], false).unwrap();
+    vol.fs().go_down(GoingDown::AtOnce, Box::new(|_| {}));
+    let before = left(&vol, "f");
+    std::thread::sleep(Duration::from_millis(800));
+    assert_eq!(left(&vol, "f"), before);
+}
