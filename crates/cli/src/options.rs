@@ -266,6 +266,8 @@ impl Options {
             atime: self.atime.unwrap_or_default(),
             nodiratime: self.nodiratime,
             lazytime: self.lazytime,
+            sync: self.sync,
+            dirsync: self.dirsync,
             discard: self.discard,
             async_commit: self.async_commit,
             barrier: !self.no_barrier,
@@ -308,11 +310,9 @@ impl Options {
             mount: self.mount(source),
             volume: VolumeFsOptions {
                 direct_io: self.direct_io,
-                sync: self.sync,
-                dirsync: self.dirsync || self.sync,
+                writeback_cache: self.writeback_cache,
             },
             threads: self.threads,
-            writeback_cache: self.writeback_cache,
             io_uring: self.io_uring,
             ..ServeOptions::new(source)
         }

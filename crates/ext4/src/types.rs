@@ -294,6 +294,10 @@ pub struct FsOptions {
     pub cache_bytes: u64,
     /// Overrides the superblock's `errors=`.
     pub on_error: Option<OnError>,
+    /// Every change is durable when the operation returns (`sync`).
+    pub sync: bool,
+    /// Every change of names is durable when the operation returns (`dirsync`).
+    pub dirsync: bool,
     /// Access times.
     pub atime: Atime,
     /// Directories are read but no access time is kept for them.
@@ -328,6 +332,8 @@ impl Default for FsOptions {
             commit_secs: 5,
             cache_bytes: 128 << 20,
             on_error: None,
+            sync: false,
+            dirsync: false,
             atime: Atime::default(),
             nodiratime: false,
             lazytime: false,
