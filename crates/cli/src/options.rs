@@ -23,6 +23,7 @@ pub(crate) struct Options {
     pub(crate) nodiratime: bool,
     pub(crate) lazytime: bool,
     pub(crate) discard: bool,
+    pub(crate) bsd_groups: Option<bool>,
     pub(crate) on_error: Option<OnError>,
     pub(crate) allow_other: Option<bool>,
     pub(crate) no_recovery: bool,
@@ -107,6 +108,20 @@ pub(crate) fn parse(text: &str, sloppy: bool, all: &mut Options) -> Result {
     Ok(())
 }
 
+/// The options that the volume has of its own, for those of its mount to be read into. Why there are none is told by whoever opens it.
+pub(crate) fn of_volume(source: &Path) -> Options {
+    let mut options = Options::default();
+    match stetfs::own_options(source) {
+        Ok(own) => {
+            if let Err(e) = parse(&own.join(","), false, &mut options) {
+                tracing::warn!("the volume's own options: {e}");
+            }
+        }
+        Err(e) => tracing::debug!("the volume's own options cannot be read: {e}"),
+    }
+    options
+}
+
 /// The options of `text` that are known, for a server that is less sloppy.
 pub(crate) fn known_only(text: &str) -> String {
     let known = |option: &&str| parse(option, false, &mut Options::default()).is_ok();
@@ -142,6 +157,8 @@ fn apply(
         "nolazytime" => flag(&mut |o| o.lazytime = false),
         "discard" => flag(&mut |o| o.discard = true),
         "nodiscard" => flag(&mut |o| o.discard = false),
+        "grpid" | "bsdgroups" => flag(&mut |o| o.bsd_groups = Some(true)),
+        "nogrpid" | "sysvgroups" => flag(&mut |o| o.bsd_groups = Some(false)),
         "allow_other" => flag(&mut |o| o.allow_other = Some(true)),
         "noallow_other" => flag(&mut |o| o.allow_other = Some(false)),
         "norecovery" | "noload" => flag(&mut |o| o.no_recovery = true),
@@ -269,6 +286,7 @@ impl Options {
             sync: self.sync,
             dirsync: self.dirsync,
             discard: self.discard,
+            bsd_groups: self.bsd_groups,
             async_commit: self.async_commit,
             barrier: !self.no_barrier,
             ..defaults

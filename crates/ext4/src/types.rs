@@ -298,6 +298,8 @@ pub struct FsOptions {
     pub sync: bool,
     /// Every change of names is durable when the operation returns (`dirsync`).
     pub dirsync: bool,
+    /// Whether new files take their directory's group (`grpid`); overrides the superblock's.
+    pub bsd_groups: Option<bool>,
     /// Access times.
     pub atime: Atime,
     /// Directories are read but no access time is kept for them.
@@ -334,6 +336,7 @@ impl Default for FsOptions {
             on_error: None,
             sync: false,
             dirsync: false,
+            bsd_groups: None,
             atime: Atime::default(),
             nodiratime: false,
             lazytime: false,
