@@ -27,6 +27,7 @@ pub(crate) struct Options {
     pub(crate) nodiratime: bool,
     pub(crate) lazytime: bool,
     pub(crate) discard: bool,
+    pub(crate) bsd_groups: Option<bool>,
     pub(crate) on_error: Option<OnError>,
     pub(crate) data_err: OnDataError,
     pub(crate) allow_other: Option<bool>,
@@ -112,6 +113,20 @@ pub(crate) fn parse(text: &str, sloppy: bool, all: &mut Options) -> Result {
     Ok(())
 }
 
+/// The options that the volume has of its own, for those of its mount to be read into. Why there are none is told by whoever opens it.
+pub(crate) fn of_volume(source: &Path) -> Options {
+    let mut options = Options::default();
+    match stetfs::own_options(source) {
+        Ok(own) => {
+            if let Err(e) = parse(&own.join(","), false, &mut options) {
+                tracing::warn!("the volume's own options: {e}");
+            }
+        }
+        Err(e) => tracing::debug!("the volume's own options cannot be read: {e}"),
+    }
+    options
+}
+
 /// The options of `text` that are known, for a server that is less sloppy.
 pub(crate) fn known_only(text: &str) -> String {
     let known = |option: &&str| parse(option, false, &mut Options::default()).is_ok();
@@ -147,6 +162,8 @@ fn apply(
         "nolazytime" => flag(&mut |o| o.lazytime = false),
         "discard" => flag(&mut |o| o.discard = true),
         "nodiscard" => flag(&mut |o| o.discard = false),
+        "grpid" | "bsdgroups" => flag(&mut |o| o.bsd_groups = Some(true)),
+        "nogrpid" | "sysvgroups" => flag(&mut |o| o.bsd_groups = Some(false)),
         "allow_other" => flag(&mut |o| o.allow_other = Some(true)),
         "noallow_other" => flag(&mut |o| o.allow_other = Some(false)),
         "norecovery" | "noload" => flag(&mut |o| o.no_recovery = true),
@@ -288,7 +305,10 @@ impl Options {
             atime: self.atime.unwrap_or_default(),
             nodiratime: self.nodiratime,
             lazytime: self.lazytime,
+            sync: self.sync,
+            dirsync: self.dirsync,
             discard: self.discard,
+            bsd_groups: self.bsd_groups,
             async_commit: self.async_commit,
             barrier: !self.no_barrier,
             ..defaults
@@ -330,11 +350,9 @@ impl Options {
             mount: self.mount(source),
             volume: VolumeFsOptions {
                 direct_io: self.direct_io,
-                sync: self.sync,
-                dirsync: self.dirsync || self.sync,
+                writeback_cache: self.writeback_cache,
             },
             threads: self.threads,
-            writeback_cache: self.writeback_cache,
             io_uring: self.io_uring,
             ..ServeOptions::new(source)
         }

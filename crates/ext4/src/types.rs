@@ -309,6 +309,12 @@ pub struct FsOptions {
     pub data_err: OnDataError,
     /// Overrides the superblock's `errors=`.
     pub on_error: Option<OnError>,
+    /// Every change is durable when the operation returns (`sync`).
+    pub sync: bool,
+    /// Every change of names is durable when the operation returns (`dirsync`).
+    pub dirsync: bool,
+    /// Whether new files take their directory's group (`grpid`); overrides the superblock's.
+    pub bsd_groups: Option<bool>,
     /// Access times.
     pub atime: Atime,
     /// Directories are read but no access time is kept for them.
@@ -345,6 +351,9 @@ impl Default for FsOptions {
             cache_bytes: 128 << 20,
             data_err: OnDataError::default(),
             on_error: None,
+            sync: false,
+            dirsync: false,
+            bsd_groups: None,
             atime: Atime::default(),
             nodiratime: false,
             lazytime: false,

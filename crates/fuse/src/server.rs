@@ -23,8 +23,6 @@ pub struct ServeOptions {
     pub volume: VolumeFsOptions,
     /// Threads that take requests; 0: the cores and a few.
     pub threads: usize,
-    /// Let the kernel keep written data back (faster small writes, dearer fsync).
-    pub writeback_cache: bool,
     /// Whether requests come by io_uring.
     pub io_uring: IoUring,
     /// How far the kernel reads ahead, KiB.
@@ -38,7 +36,6 @@ impl ServeOptions {
             mount: MountOptions::new(source),
             volume: VolumeFsOptions::default(),
             threads: 0,
-            writeback_cache: false,
             io_uring: IoUring::default(),
             readahead_kib: 1024,
         }
@@ -109,7 +106,7 @@ impl Server {
         };
         let fs = Arc::new(VolumeFs::new(volume, options.volume));
         let session_options = SessionOptions {
-            writeback_cache: options.writeback_cache,
+            writeback_cache: options.volume.writeback_cache,
             async_dio: options.volume.direct_io,
             io_uring,
         };

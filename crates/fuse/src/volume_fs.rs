@@ -33,10 +33,8 @@ const SUID_SGID: u32 = 0o6000;
 pub struct VolumeFsOptions {
     /// Every file passes the kernel's page cache by.
     pub direct_io: bool,
-    /// Writes are durable when they return.
-    pub sync: bool,
-    /// Changes of names are durable when they return.
-    pub dirsync: bool,
+    /// The kernel keeps written data back (faster small writes, dearer fsync), but of files that are to be durable at once.
+    pub writeback_cache: bool,
 }
 
 /// The volume is closed.
@@ -128,10 +126,12 @@ impl VolumeFs {
             .map_err(|_| CLOSED)
     }
 
-    fn opened(&self, file: OpenRef) -> Opened {
+    fn opened(&self, fs: &Fs, file: OpenRef) -> Opened {
+        // The kernel knows nothing of `chattr +S`, and would hold back what is to be durable.
+        let at_once = self.options.writeback_cache && fs.writes_synchronously(&file);
         Opened {
             fh: self.open.insert(file),
-            direct_io: self.options.direct_io,
+            direct_io: self.options.direct_io || at_once,
         }
     }
 
@@ -142,16 +142,6 @@ impl VolumeFs {
     fn attributes_changed(&self, ino: Ino) {
         if let Some(kernel) = self.kernel.get() {
             kernel.attributes(ino);
-        }
-    }
-
-    /// Answers a change of names, after a commit if the mount wants that.
-    fn named<T: Send + 'static>(&self, fs: &Fs, result: Result<T, FsError>, done: Done<T>) {
-        match result {
-            Ok(value) if self.options.dirsync => {
-                fs.commit_all(Box::new(move |synced| done(synced.map(|()| value))));
-            }
-            other => done(other),
         }
     }
 
@@ -331,7 +321,7 @@ impl FileSystem for VolumeFs {
         let made = self
             .room
             .find(&fs, || fs.mknod(ctx, parent, name, mode, umask, rdev));
-        self.named(&fs, made, done);
+        done(made);
     }
 
     fn mkdir(&self, ctx: &Ctx, parent: Ino, name: &[u8], mode: u32, umask: u32, done: Done<Attr>) {
@@ -339,7 +329,7 @@ impl FileSystem for VolumeFs {
         let made = self
             .room
             .find(&fs, || fs.mkdir(ctx, parent, name, mode, umask));
-        self.named(&fs, made, done);
+        done(made);
     }
 
     fn symlink(&self, ctx: &Ctx, parent: Ino, name: &[u8], target: &[u8], done: Done<Attr>) {
@@ -347,23 +337,23 @@ impl FileSystem for VolumeFs {
         let made = self
             .room
             .find(&fs, || fs.symlink(ctx, parent, name, target));
-        self.named(&fs, made, done);
+        done(made);
     }
 
     fn link(&self, ctx: &Ctx, ino: Ino, parent: Ino, name: &[u8], done: Done<Attr>) {
         let fs = open!(self, done);
         let linked = self.room.find(&fs, || fs.link(ctx, ino, parent, name));
-        self.named(&fs, linked, done);
+        done(linked);
     }
 
     fn unlink(&self, ctx: &Ctx, parent: Ino, name: &[u8], done: Done) {
         let fs = open!(self, done);
-        self.named(&fs, fs.unlink(ctx, parent, name), done);
+        done(fs.unlink(ctx, parent, name));
     }
 
     fn rmdir(&self, ctx: &Ctx, parent: Ino, name: &[u8], done: Done) {
         let fs = open!(self, done);
-        self.named(&fs, fs.rmdir(ctx, parent, name), done);
+        done(fs.rmdir(ctx, parent, name));
     }
 
     fn rename(
@@ -379,12 +369,15 @@ impl FileSystem for VolumeFs {
         let fs = open!(self, done);
         let rename = || fs.rename(ctx, parent, name, new_parent, new_name, flags);
         let renamed = self.room.find(&fs, rename);
-        self.named(&fs, renamed, done);
+        done(renamed);
     }
 
     fn open(&self, ctx: &Ctx, ino: Ino, flags: i32, done: Done<Opened>) {
         let fs = open!(self, done);
-        done(fs.open_inode(ctx, ino, flags).map(|file| self.opened(file)));
+        done(
+            fs.open_inode(ctx, ino, flags)
+                .map(|file| self.opened(&fs, file)),
+        );
     }
 
     fn create(
@@ -401,8 +394,8 @@ impl FileSystem for VolumeFs {
         let created = self
             .room
             .find(&fs, || fs.create(ctx, parent, name, mode, umask, flags));
-        let opened = created.map(|(attr, file)| (attr, self.opened(file)));
-        self.named(&fs, opened, done);
+        let opened = created.map(|(attr, file)| (attr, self.opened(&fs, file)));
+        done(opened);
     }
 
     fn tmpfile(
@@ -418,7 +411,7 @@ impl FileSystem for VolumeFs {
         let made = self
             .room
             .find(&fs, || fs.tmpfile(ctx, parent, mode, umask, flags));
-        done(made.map(|(attr, file)| (attr, self.opened(file))));
+        done(made.map(|(attr, file)| (attr, self.opened(&fs, file))));
     }
 
     fn copy_range(&self, ctx: &Ctx, args: CopyArgs, done: Done<usize>) {
@@ -459,7 +452,7 @@ impl FileSystem for VolumeFs {
         match result {
             Err(e) if copied == 0 => done(Err(e)),
             // After writes the kernel sends an fsync by itself, after this it does not.
-            _ if self.options.sync || to.flags & libc::O_DSYNC != 0 => {
+            _ if to.flags & libc::O_DSYNC != 0 => {
                 let synced: Done = Box::new(move |synced| done(synced.map(|()| copied)));
                 sync(&fs, &to, false, synced);
             }
@@ -508,11 +501,11 @@ impl FileSystem for VolumeFs {
             fs.write_back_early(&file);
         }
         // After writes to FOPEN_DIRECT_IO files the kernel sends no fsync by itself.
-        let must_sync =
-            self.options.direct_io && (self.options.sync || args.flags & libc::O_DSYNC != 0);
+        let past_cache = self.options.direct_io || self.options.writeback_cache;
+        let must_sync = past_cache && args.flags & libc::O_DSYNC != 0;
         match written {
             Ok(n) if must_sync => {
-                let datasync = !self.options.sync && args.flags & libc::O_SYNC != libc::O_SYNC;
+                let datasync = args.flags & libc::O_SYNC != libc::O_SYNC;
                 let synced: Done = Box::new(move |synced| done(synced.map(|()| n)));
                 sync(&fs, &file, datasync, synced);
             }

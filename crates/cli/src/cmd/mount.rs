@@ -19,6 +19,10 @@ pub(crate) fn run(args: &MountArgs) -> Result {
     // Mistakes in the options are told before anything is started.
     options.volume()?;
     let (source, dir) = (absolute(&args.source)?, absolute_dir(&args.dir)?);
+    if args.daemon || args.foreground {
+        options = options::of_volume(&source);
+        options::parse(&text, false, &mut options)?;
+    }
     if args.daemon {
         return daemon::run(&Job {
             source,

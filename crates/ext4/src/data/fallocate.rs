@@ -16,12 +16,27 @@ use crate::types::{Ctx, FallocateMode, OpenRef};
 
 impl Fs {
     /// Allocates, punches or zeroes `len` bytes from `offset` on. Large ranges take several
-    /// transactions; after a crash on the way the part done stands.
+    /// transactions; after a crash on the way the part done stands. Of a file opened with O_DSYNC it is durable on return.
     ///
     /// # Errors
     /// EINVAL for an empty range, EFBIG, EPERM (immutable, append-only), ENOSPC (known before
     /// anything is allocated), EIO.
     pub fn fallocate(
+        &self,
+        ctx: &Ctx,
+        f: &OpenRef,
+        mode: FallocateMode,
+        offset: u64,
+        len: u64,
+    ) -> Result<()> {
+        self.change_range(ctx, f, mode, offset, len)?;
+        match f.flags & libc::O_DSYNC {
+            0 => self.settle(&f.inode),
+            _ => self.commit_inode(&f.inode),
+        }
+    }
+
+    fn change_range(
         &self,
         ctx: &Ctx,
         f: &OpenRef,

@@ -83,6 +83,18 @@ impl Fs {
         data: &[u8],
         kill_suidgid: bool,
     ) -> Result<usize> {
+        let written = self.write_some(ctx, f, offset, data, kill_suidgid)?;
+        self.settle_data(f).map(|()| written)
+    }
+
+    fn write_some(
+        &self,
+        ctx: &Ctx,
+        f: &OpenRef,
+        offset: u64,
+        data: &[u8],
+        kill_suidgid: bool,
+    ) -> Result<usize> {
         self.throttle()?;
         let inode = &f.inode;
         let mut guard = inode.body.write();

@@ -120,13 +120,14 @@ impl Fs {
     /// EPERM, EISDIR and EINVAL (a size for what has none), EFBIG, EROFS, ENOSPC.
     pub fn setattr(&self, ctx: &Ctx, ino: Ino, set: &SetAttr) -> Result<Attr> {
         self.throttle()?;
-        let result = self.set_attr(ctx, ino, set);
+        let inode = self.iget(ino)?;
+        let result = self.set_attr(ctx, &inode, set);
         self.reap_values();
-        result
+        let attr = result?;
+        self.settle(&inode).map(|()| attr)
     }
 
-    fn set_attr(&self, ctx: &Ctx, ino: Ino, set: &SetAttr) -> Result<Attr> {
-        let inode = self.iget(ino)?;
+    fn set_attr(&self, ctx: &Ctx, inode: &Inode, set: &SetAttr) -> Result<Attr> {
         let mut body = inode.body.write();
         let body = &mut *body;
         if body.links() == 0 && inode.dead.load(Ordering::Acquire) {
@@ -134,13 +135,13 @@ impl Fs {
         }
         self.may_set(body, set)?;
         if let Some(size) = set.size {
-            self.check_size(&inode, body, size)?;
+            self.check_size(inode, body, size)?;
             self.allow_size(size)?;
-            self.move_out(&inode, body)?;
-            self.resize(ctx, &inode, body, size)?;
+            self.move_out(inode, body)?;
+            self.resize(ctx, inode, body, size)?;
         }
-        self.set_simple(ctx, &inode, body, set)?;
-        Ok(self.attr_of(&inode, body))
+        self.set_simple(ctx, inode, body, set)?;
+        Ok(self.attr_of(inode, body))
     }
 
     fn may_set(&self, body: &InodeBody, set: &SetAttr) -> Result<()> {

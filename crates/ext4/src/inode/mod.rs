@@ -13,6 +13,7 @@ mod create;
 mod delete;
 mod open;
 mod orphan;
+mod settle;
 #[cfg(test)]
 mod tests;
 mod write;

@@ -243,7 +243,7 @@ impl Fs {
         drop(h);
         drop((promise, grows));
         drop(dir_body);
-        self.settle(&dir)
+        self.settle_names(&dir)
             .inspect_err(|_| self.forget(inode.ino, 1))?;
         Ok(inode)
     }

@@ -70,7 +70,7 @@ impl Fs {
         drop(h);
         drop(body);
         drop(dir_body);
-        self.settle(&dir)
+        self.settle_names(&dir)
             .and_then(|()| self.attr(&inode))
             .inspect_err(|_| self.forget(ino, 1))
     }

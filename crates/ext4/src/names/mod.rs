@@ -3,7 +3,8 @@
 //! Every operation here follows one pattern: throttle with no lock held; lock the directories (and
 //! then what their entries name); look up, check and plan; reserve the space and open a journal
 //! handle big enough for the worst case; change; note; release. Whatever can be refused is refused
-//! before the first change, so an error leaves nothing changed.
+//! before the first change, so an error leaves nothing changed. At the end, what is to be durable at
+//! once is made so.
 //!
 //! Locks: a directory before what its entries name. Two directories are locked by a rename only:
 //! the upper one first when one lies below the other, else by inode number; for that, a rename
@@ -23,7 +24,6 @@ mod unlink;
 
 pub(crate) use create::New;
 use stetfs_journal::{Credits, Handle};
-use stetfs_ondisk::ext4::inode::InodeFlags;
 
 use crate::data::credits::APPEND_DIR_BLOCK;
 use crate::error::Result;
@@ -37,21 +37,6 @@ fn insert_credits(plan: &Plan) -> Credits {
 }
 
 impl Fs {
-    /// Ends an operation on names in a directory whose changes are to be durable at once (`chattr +D`
-    /// or `+S`): commits. No lock and no handle may be held.
-    fn settle(&self, dir: &Inode) -> Result<()> {
-        if !dir
-            .body
-            .read()
-            .flags()
-            .intersects(InodeFlags::SYNC | InodeFlags::DIRSYNC)
-        {
-            return Ok(());
-        }
-        let point = dir.sync.lock().meta.clone();
-        Ok(self.journal.commit(&point)?)
-    }
-
     /// Notes for records of files that a name came.
     fn note_name(&self, h: &Handle<'_>, dir: &Inode, name: &[u8]) {
         self.note_change(h, dir, |c, point| c.name_came(name, point, &self.journal));

@@ -39,7 +39,7 @@ impl Fs {
         self.throttle()?;
         let dir = self.iget(parent)?;
         self.dir_move_out(&dir)?;
-        let inode = {
+        let (inode, synchronous) = {
             let mut dir_body = dir.body.write();
             may_remove(&dir_body)?;
             let (found, inode) = self.find_child(&dir, &dir_body, name)?;
@@ -75,15 +75,19 @@ impl Fs {
             self.note_change(&h, &dir, |c, point| {
                 c.name_gone(name, with_its_file, point, &self.journal)
             });
+            let synchronous = self.is_synchronous(&body);
             drop(h);
             drop(body);
             if gone {
                 self.release_window(&inode);
                 self.drop_inode(&inode);
             }
-            inode
+            (inode, synchronous)
         };
         self.iput(&inode);
-        self.settle(&dir)
+        match synchronous {
+            true => self.commit_inode(&dir),
+            false => self.settle_names(&dir),
+        }
     }
 }

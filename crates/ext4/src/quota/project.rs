@@ -6,7 +6,7 @@ use stetfs_ondisk::ext4::inode::InodeFlags;
 use super::usage::Owner;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
-use crate::inode::InodeBody;
+use crate::inode::{Inode, InodeBody};
 use crate::space::credits::WRITE_INODE;
 use crate::types::{Ctx, Ino};
 
@@ -60,6 +60,11 @@ impl Fs {
     pub fn set_project(&self, ctx: &Ctx, ino: Ino, project: u32) -> Result<()> {
         self.throttle()?;
         let inode = self.iget(ino)?;
+        self.change_project(ctx, &inode, project)?;
+        self.settle(&inode)
+    }
+
+    fn change_project(&self, ctx: &Ctx, inode: &Inode, project: u32) -> Result<()> {
         let mut body = inode.body.write();
         let body = &mut *body;
         if ctx.uid != 0 && ctx.uid != body.uid() {
@@ -78,11 +83,11 @@ impl Fs {
             return errno(libc::EPERM);
         }
         let [uid, gid, _] = body.owner();
-        let _quota = self.promise_owner(ctx, &inode, body, [uid, gid, project])?;
+        let _quota = self.promise_owner(ctx, inode, body, [uid, gid, project])?;
         let h = self.journal.begin(WRITE_INODE)?;
         body.set_project(project);
         body.touch(self.now());
-        self.whole(|| self.write_inode(&h, &inode, body))
+        self.whole(|| self.write_inode(&h, inode, body))
     }
 }
 

@@ -30,7 +30,7 @@ pub(super) struct Early<'a> {
 ///
 /// # Errors
 /// `Corrupt`, and what the device says.
-pub(crate) fn read_superblock(device: &dyn BlockDevice) -> Result<Superblock> {
+pub fn read_superblock(device: &dyn BlockDevice) -> Result<Superblock> {
     let mut bytes = vec![0; SUPERBLOCK_SIZE];
     device.read(SUPERBLOCK_OFFSET, &mut bytes)?;
     let sb = Superblock::decode(&bytes)?;

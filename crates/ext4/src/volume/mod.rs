@@ -20,8 +20,7 @@ mod unmount;
 #[cfg(test)]
 mod tests;
 
-#[cfg(test)]
-pub(crate) use early::read_superblock;
+pub use early::read_superblock;
 pub use errors::set_panic_hook;
 pub use external::journal_device;
 pub use inspect::{Inspection, inspect};

@@ -84,9 +84,10 @@ impl SuperState {
                 u32::from(sb.def_resuid.get()),
                 u32::from(sb.def_resgid.get()),
             ),
-            bsd_groups: sb
-                .default_mount_opts()
-                .contains(DefaultMountOpts::BSDGROUPS),
+            bsd_groups: opts.bsd_groups.unwrap_or(
+                sb.default_mount_opts()
+                    .contains(DefaultMountOpts::BSDGROUPS),
+            ),
             overhead,
             on_error,
             large_files: AtomicBool::new(sb.ro_compat().contains(RoCompat::LARGE_FILE)),

@@ -4,7 +4,7 @@ use stetfs_ondisk::ext4::inode::InodeFlags;
 
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
-use crate::inode::InodeBody;
+use crate::inode::{Inode, InodeBody};
 use crate::space::credits::WRITE_INODE;
 use crate::types::{Ctx, Ino};
 
@@ -38,19 +38,37 @@ impl Fs {
     /// Sets the flags that users may set; others stay as they are.
     ///
     /// # Errors
-    /// EPERM for who is neither owner nor root, and for anybody but root who changes `immutable`,
-    /// `append only` or `data journaling`; EOPNOTSUPP for flags that cannot be changed or mean nothing on this type of file.
+    /// EPERM for who is neither owner nor root, for anybody but root who changes `immutable`,
+    /// `append only` or `data journaling`, and for what is immutable and stays so; EOPNOTSUPP for flags that there are not, that
+    /// cannot be changed, or that mean nothing on this type of file.
     pub fn set_flags(&self, ctx: &Ctx, ino: Ino, flags: u32) -> Result<()> {
         self.throttle()?;
         let inode = self.iget(ino)?;
+        // What ends being synchronous is so to the end.
+        let was_synchronous = self.is_synchronous(&inode.body.read());
+        self.change_flags(ctx, &inode, flags)?;
+        match was_synchronous {
+            true => self.commit_inode(&inode),
+            false => self.settle(&inode),
+        }
+    }
+
+    fn change_flags(&self, ctx: &Ctx, inode: &Inode, flags: u32) -> Result<()> {
         let mut body = inode.body.write();
         if ctx.uid != 0 && ctx.uid != body.uid() {
             return Err(FsError::Errno(libc::EPERM));
         }
+        if flags & !VISIBLE != 0 {
+            return Err(FsError::Errno(libc::EOPNOTSUPP));
+        }
         let old = body.flags();
-        let asked = InodeFlags::from_bits_retain(flags & VISIBLE);
+        let asked = InodeFlags::from_bits_retain(flags);
         let changed = (old ^ asked) & InodeFlags::from_bits_retain(VISIBLE);
         if ctx.uid != 0 && changed.intersects(ROOT_ONLY) {
+            return Err(FsError::Errno(libc::EPERM));
+        }
+        let both = old & asked;
+        if both.contains(InodeFlags::IMMUTABLE) && !changed.is_empty() {
             return Err(FsError::Errno(libc::EPERM));
         }
         // Switching between block maps and extents would change what the blocks mean.
@@ -65,12 +83,12 @@ impl Fs {
             return Ok(());
         }
         if changed.contains(InodeFlags::JOURNAL_DATA) && body.is_regular() {
-            self.move_out(&inode, &mut body)?;
-            self.switch_data_journaling(&inode, new.contains(InodeFlags::JOURNAL_DATA))?;
+            self.move_out(inode, &mut body)?;
+            self.switch_data_journaling(inode, new.contains(InodeFlags::JOURNAL_DATA))?;
         }
         let h = self.journal.begin(WRITE_INODE)?;
         body.set_flags(new);
         body.touch(self.now());
-        self.whole(|| self.write_inode(&h, &inode, &mut body))
+        self.whole(|| self.write_inode(&h, inode, &mut body))
     }
 }

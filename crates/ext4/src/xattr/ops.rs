@@ -111,26 +111,27 @@ impl Fs {
             return errno(libc::E2BIG);
         }
         self.throttle()?;
-        let result = self.set_attribute(ctx, ino, (index, short), value, how);
+        let inode = self.iget(ino)?;
+        let result = self.set_attribute(ctx, &inode, (index, short), value, how);
         self.reap_values();
-        result
+        result?;
+        self.settle(&inode)
     }
 
     fn set_attribute(
         &self,
         ctx: &Ctx,
-        ino: Ino,
+        inode: &Inode,
         (index, short): (u8, &[u8]),
         value: &[u8],
         how: XattrSet,
     ) -> Result<()> {
-        let inode = self.iget(ino)?;
         let mut body = inode.body.write();
         may_change(ctx, &body, index)?;
         if let Some(kind) = AclKind::of(index) {
-            return self.acl_set(ctx, &inode, &mut body, kind, Some(value));
+            return self.acl_set(ctx, inode, &mut body, kind, Some(value));
         }
-        let stored = self.xattr_load(&inode, &body)?;
+        let stored = self.xattr_load(inode, &body)?;
         let old = stored.find(index, short)?;
         match (how, old) {
             (XattrSet::Create, Some(_)) => return errno(libc::EEXIST),
@@ -139,8 +140,8 @@ impl Fs {
             _ => {}
         }
         let name = (index, short);
-        let layout = self.xattr_plan(ctx, &inode, &body, &stored, name, Some(value))?;
-        self.xattr_commit(ctx, &inode, &mut body, &layout, None)
+        let layout = self.xattr_plan(ctx, inode, &body, &stored, name, Some(value))?;
+        self.xattr_commit(ctx, inode, &mut body, &layout, None)
     }
 
     /// Removes an attribute.
@@ -150,30 +151,31 @@ impl Fs {
     pub fn removexattr(&self, ctx: &Ctx, ino: Ino, name: &[u8]) -> Result<()> {
         let name = split(name)?;
         self.throttle()?;
-        let result = self.remove_attribute(ctx, ino, name);
+        let inode = self.iget(ino)?;
+        let result = self.remove_attribute(ctx, &inode, name);
         self.reap_values();
-        result
+        result?;
+        self.settle(&inode)
     }
 
     /// Does it, but for values that go with it ([`reap_values`](Self::reap_values)).
     pub(super) fn remove_attribute(
         &self,
         ctx: &Ctx,
-        ino: Ino,
+        inode: &Inode,
         (index, short): (u8, &[u8]),
     ) -> Result<()> {
-        let inode = self.iget(ino)?;
         let mut body = inode.body.write();
         may_change(ctx, &body, index)?;
         if let Some(kind) = AclKind::of(index) {
-            return self.acl_set(ctx, &inode, &mut body, kind, None);
+            return self.acl_set(ctx, inode, &mut body, kind, None);
         }
-        let stored = self.xattr_load(&inode, &body)?;
+        let stored = self.xattr_load(inode, &body)?;
         if stored.find(index, short)?.is_none() {
             return errno(libc::ENODATA);
         }
-        let layout = self.xattr_plan(ctx, &inode, &body, &stored, (index, short), None)?;
-        self.xattr_commit(ctx, &inode, &mut body, &layout, None)
+        let layout = self.xattr_plan(ctx, inode, &body, &stored, (index, short), None)?;
+        self.xattr_commit(ctx, inode, &mut body, &layout, None)
     }
 
     fn acl_set(

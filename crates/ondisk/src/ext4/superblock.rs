@@ -478,6 +478,12 @@ impl Superblock {
         DefaultMountOpts::from_bits_retain(self.default_mount_opts.get())
     }
 
+    /// `s_mount_opts`: mount options that come before the user's, separated by commas.
+    #[must_use]
+    pub fn mount_opts(&self) -> &[u8] {
+        until_nul(&self.mount_opts)
+    }
+
     /// `s_errors`; unknown values mean `Continue`, as in the kernel.
     #[must_use]
     pub fn error_policy(&self) -> ErrorPolicy {

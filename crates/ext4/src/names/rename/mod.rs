@@ -147,12 +147,18 @@ impl Fs {
             };
             self.rename_locked(ctx, dirs, Some(&above), old, new, flags, &mut released)
         };
+        let synchronous = released
+            .iter()
+            .any(|inode| self.is_synchronous(&inode.body.read()));
         for inode in released {
             self.iput(&inode);
         }
         result?;
-        self.settle(&old_dir)?;
-        self.settle(&new_dir)
+        if synchronous {
+            return self.commit_inode(&new_dir);
+        }
+        self.settle_names(&old_dir)?;
+        self.settle_names(&new_dir)
     }
 
     /// The part under the locks of the directories: looks up, locks the children, checks.

@@ -1,0 +1,183 @@
+//! The flag matrix: every inode flag, mount option and feature that promises or refuses something, with every operation
+//! that has to honour it, and with a crash where durability is the promise.
+//!
+//! What is expected is what the kernel did when `scripts/flag-matrix` asked it (`kernel.txt`). `exceptions.txt` has the cells that
+//! may differ, each with its reason; one that does not differ any more fails the test.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod ops;
+mod rows;
+mod run;
+mod table;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use common::stetfs_with;
+use rows::Row;
+use run::Subject;
+use stetfs_testkit::Mounter;
+use table::Table;
+
+const KERNEL: &str = include_str!("kernel.txt");
+const EXCEPTIONS: &str = include_str!("exceptions.txt");
+
+/// Rows with these names, or beginnings of names.
+fn rows(names: &[&str]) -> Vec<Row> {
+    let all = rows::all().into_iter();
+    all.filter(|row| names.iter().any(|n| row.name.starts_with(n)))
+        .collect()
+}
+
+/// Of lines `ROWS<tab>OPERATIONS<tab>REASON` the first two.
+fn exceptions() -> Vec<(&'static str, &'static str)> {
+    let lines = EXCEPTIONS
+        .lines()
+        .filter(|l| !l.is_empty() && !l.starts_with('#'));
+    lines
+        .map(|line| {
+            let fields: Vec<&str> = line.split('\t').collect();
+            assert!(
+                fields.len() == 3 && !fields[2].is_empty(),
+                "no reason: {line:?}"
+            );
+            (fields[0], fields[1])
+        })
+        .collect()
+}
+
+/// Whether a list of names and beginnings of names, which end in `*`, has this one.
+fn matches(list: &str, name: &str) -> bool {
+    list.split(", ").any(|one| match one.strip_suffix('*') {
+        Some(beginning) => name.starts_with(beginning),
+        None => one == name,
+    })
+}
+
+/// Runs the rows on StetFS with these options, and fails with all cells that fall short of the kernel's.
+#[track_caller]
+fn honours(rows: &[Row], options: &'static str) {
+    let subject = Subject {
+        mounter: stetfs_with,
+        options,
+    };
+    let (table, ops, exceptions) = (Table::read(KERNEL), ops::all(), exceptions());
+    let (mut wrong, mut cells) = (Vec::new(), 0);
+    let mut needed = BTreeSet::new();
+    let mut asked = BTreeSet::new();
+    for row in rows {
+        for (op, outcome) in run::run(row, &ops, &subject) {
+            cells += 1;
+            let kernel = table.cell(&row.name, &op).unwrap_or_else(|| {
+                panic!("{}, {op}: not recorded; run scripts/flag-matrix", row.name)
+            });
+            let short = outcome.falls_short_of(kernel);
+            let exception = exceptions
+                .iter()
+                .find(|(r, o)| matches(r, &row.name) && matches(o, &op));
+            match (short, exception) {
+                (None, None) => {}
+                (Some(short), None) => wrong.push(format!("{}, {op}\n    {short}", row.name)),
+                (Some(_), Some(e)) => {
+                    asked.insert(e);
+                    needed.insert(e);
+                }
+                (None, Some(e)) => {
+                    asked.insert(e);
+                }
+            }
+        }
+    }
+    for (row, op) in asked.difference(&needed) {
+        wrong.push(format!("{row}, {op}: an exception that nothing needs"));
+    }
+    println!("{cells} cells");
+    assert!(
+        wrong.is_empty(),
+        "{options}: {} of {cells} cells\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+}
+
+#[test]
+fn plain_files_and_each_flag() {
+    honours(&rows(&["plain"]), "");
+}
+
+#[test]
+fn flags_of_files() {
+    honours(&rows(&["file"]), "");
+}
+
+#[test]
+fn flags_of_directories() {
+    honours(&rows(&["directory"]), "");
+}
+
+#[test]
+fn options_of_mounts() {
+    honours(&rows(&["-o"]), "");
+}
+
+#[test]
+fn options_and_features_of_volumes() {
+    honours(&rows(&["tune2fs", "-O"]), "");
+}
+
+/// What is durable at once is so with every preset.
+#[test]
+fn what_is_synchronous_with_other_logs() {
+    let names = [
+        "file +S",
+        "directory +S",
+        "directory +D",
+        "-o sync",
+        "-o dirsync",
+    ];
+    let synchronous = rows(&names);
+    honours(&synchronous, "journal=ldj,sync=file");
+    honours(&synchronous, "journal=ijournal");
+}
+
+/// Run by `scripts/flag-matrix`.
+#[test]
+#[ignore = "asks the kernel, and writes kernel.txt"]
+fn record() {
+    let kernel = Subject {
+        mounter: Mounter::ext4,
+        options: "",
+    };
+    let ops = ops::all();
+    let rows = rows::all().into_iter();
+    let sections = rows.map(|row| {
+        let begun = std::time::Instant::now();
+        let cells = run::run(&row, &ops, &kernel);
+        println!(
+            "{}: {} cells in {:?}",
+            row.name,
+            cells.len(),
+            begun.elapsed()
+        );
+        (row.name, cells)
+    });
+    let said = |program: &str, args: &[&str]| {
+        let out = std::process::Command::new(program)
+            .args(args)
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&out.stdout).trim().to_owned()
+    };
+    let head = format!(
+        "# What ext4 of Linux {} did on {}. Written by scripts/flag-matrix; not to be edited.\n\
+         # [row], then: operation, result, changes, what a crash left. A row lists what differs from [plain].\n",
+        said("uname", &["-r"]),
+        said("date", &["-u", "+%Y-%m-%d"]),
+    );
+    let text = Table(sections.collect()).write(&head);
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/flags/kernel.txt");
+    std::fs::write(file, text).unwrap();
+}

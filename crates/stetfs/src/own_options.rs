@@ -1,0 +1,65 @@
+//! Mount options that a volume has of its own (`tune2fs -o`, `tune2fs -E mount_opts=`).
+
+use std::path::Path;
+
+use stetfs_block::{FileDevice, OpenOptions};
+use stetfs_ext4::{Result, read_superblock};
+use stetfs_ondisk::ext4::features::Compat;
+use stetfs_ondisk::ext4::superblock::{DefaultMountOpts, Superblock};
+
+/// The options of the volume at `path`, first those of `tune2fs -o`, as for `-o` of a mount. Only what a volume may decide is
+/// there: it may come from a stranger. What would make less durable (`data=writeback`, `nobarrier`) is not, for who mounts it must ask
+/// for that.
+///
+/// # Errors
+/// The volume is in use or cannot be read; `Corrupt`.
+pub fn own_options(path: &Path) -> Result<Vec<&'static str>> {
+    let device = FileDevice::open(
+        path,
+        OpenOptions {
+            read_only: true,
+            ..Default::default()
+        },
+    )?;
+    Ok(options_of(&read_superblock(&device)?))
+}
+
+fn options_of(sb: &Superblock) -> Vec<&'static str> {
+    let flags = sb.default_mount_opts();
+    let journals_data = flags & DefaultMountOpts::JMODE_WBACK == DefaultMountOpts::JMODE_DATA;
+    let bsd_groups = flags.contains(DefaultMountOpts::BSDGROUPS);
+    let discards = flags.contains(DefaultMountOpts::DISCARD);
+    let text = String::from_utf8_lossy(sb.mount_opts());
+    let journaled = sb.compat().contains(Compat::HAS_JOURNAL);
+    [
+        journals_data.then_some("data=journal"),
+        bsd_groups.then_some("bsdgroups"),
+        discards.then_some("discard"),
+    ]
+    .into_iter()
+    .flatten()
+    .chain(text.split(',').filter_map(heeded))
+    .filter(|option| journaled || !option.starts_with("data="))
+    .collect()
+}
+
+/// What a volume's own text may say.
+const HEEDED: [&str; 8] = [
+    "data=journal",
+    "data=ordered",
+    "bsdgroups",
+    "grpid",
+    "sysvgroups",
+    "nogrpid",
+    "discard",
+    "nodiscard",
+];
+
+/// An option of the volume's own text, if it counts.
+fn heeded(option: &str) -> Option<&'static str> {
+    let option = match option {
+        "data=writeback" => "data=ordered",
+        other => other,
+    };
+    HEEDED.into_iter().find(|heeded| *heeded == option)
+}
