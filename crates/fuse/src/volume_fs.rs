@@ -1,5 +1,6 @@
 //! A volume as a [`FileSystem`].
 
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
@@ -12,6 +13,7 @@ use crate::buffer;
 use crate::caller;
 use crate::handles::Handles;
 use crate::ioctl;
+use crate::loopdev::forget_content;
 use crate::ops::{
     CopyArgs, Fh, FileSystem, Invalidate, IoctlArgs, IoctlReply, Listing, Opened, ReadDone,
     WriteArgs, is_dot,
@@ -52,6 +54,8 @@ pub struct VolumeFs {
     open: Handles<OpenRef>,
     options: VolumeFsOptions,
     kernel: OnceLock<Arc<dyn Invalidate>>,
+    /// The loop device that shows the image while it is mounted.
+    loop_device: OnceLock<PathBuf>,
     room: Room,
 }
 
@@ -64,6 +68,7 @@ impl VolumeFs {
             open: Handles::new(),
             options,
             kernel: OnceLock::new(),
+            loop_device: OnceLock::new(),
             room: Room::new(),
         }
     }
@@ -114,6 +119,21 @@ impl VolumeFs {
     pub fn notify(&self, kernel: Arc<dyn Invalidate>) {
         // Set once, when the session starts.
         let _ = self.kernel.set(kernel);
+    }
+
+    /// The loop device at `path` shows the volume.
+    pub(crate) fn shown_on(&self, path: PathBuf) {
+        // Set once, when it is mounted.
+        let _ = self.loop_device.set(path);
+    }
+
+    /// The volume has another name: who looks for it on the loop device is to find that (blkid).
+    fn renamed(&self) {
+        if let Some(device) = self.loop_device.get()
+            && let Err(e) = forget_content(device)
+        {
+            tracing::warn!("{} shows an old name: {e}", device.display());
+        }
     }
 
     fn fs(&self) -> Result<MappedRwLockReadGuard<'_, Arc<Fs>>, FsError> {
@@ -612,6 +632,7 @@ impl FileSystem for VolumeFs {
 
     fn ioctl(&self, ctx: &Ctx, ino: Ino, _fh: Fh, args: IoctlArgs<'_>, done: Done<IoctlReply>) {
         let fs = open!(self, done);
-        ioctl::run(&fs, ctx, ino, args, || self.attributes_changed(ino), done);
+        let changed = || self.attributes_changed(ino);
+        ioctl::run(&fs, ctx, ino, args, changed, || self.renamed(), done);
     }
 }
