@@ -21,11 +21,12 @@ mod stats;
 mod volume;
 
 pub use dump::{JournalImage, JournalRecord, JournalRecordKind, dump_journal};
-pub use info::{JournalInfo, RecoveryInfo, VolumeInfo, info};
+pub use external::is_write_protected;
+pub use info::{JournalInfo, LeftBehind, VolumeInfo, info, left_behind};
 pub use memory::default_cache_bytes;
 pub use preset::{Preset, UnknownPreset, file_lanes};
 pub use quota::{QuotaIdInfo, QuotaInfo, QuotaKindInfo, quota, set_quota};
-pub use recover::{Recovered, recover};
+pub use recover::{Recovered, RecoveryInfo, recover};
 pub use stats::{CacheStats, DeviceStats, InodeStats, JournalStats, SpaceStats, VolumeStats};
 pub use stetfs_block::{BlockDevice, BlockError, Direct, FileDevice, MemDevice, Uring};
 pub use stetfs_block::{OpenOptions as DeviceOptions, Write as BlockWrite};

@@ -12,19 +12,50 @@ use crate::fs::Fs;
 use crate::inode::{OrphanFile, OrphanPlace, Orphans};
 use crate::types::Ino;
 
-/// What was found, in the order it is to be worked off.
-pub(super) type Found = Vec<(Ino, OrphanPlace)>;
+/// What was found.
+pub(super) struct Found {
+    /// In the order they are to be worked off.
+    inodes: Vec<(Ino, OrphanPlace)>,
+    /// The list goes on, but leads to nothing that could be an orphan.
+    broken: Option<FsError>,
+}
+
+impl Found {
+    /// Whether there is nothing to do.
+    pub(super) fn is_empty(&self) -> bool {
+        self.inodes.is_empty() && self.broken.is_none()
+    }
+}
+
+/// What became of the orphans of an earlier mount.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OrphansFinished {
+    /// Inodes that had no name any more, deleted.
+    pub deleted: u64,
+    /// Files that were being truncated, truncated.
+    pub truncated: u64,
+    /// Left to e2fsck: the volume has errors, or they are damaged.
+    pub left: u64,
+}
+
+impl std::ops::AddAssign for OrphansFinished {
+    fn add_assign(&mut self, more: OrphansFinished) {
+        self.deleted += more.deleted;
+        self.truncated += more.truncated;
+        self.left += more.left;
+    }
+}
 
 /// Reads the orphan list and the orphan file of a recovered volume.
 pub(super) fn find(early: &Early<'_>, sb: &Superblock) -> Result<(Orphans, Found)> {
-    let list = read_list(early, sb);
-    let mut found: Found = list.iter().map(|ino| (*ino, OrphanPlace::List)).collect();
-    let file = read_file(early, sb, &mut found)?;
-    Ok((Orphans::new(&list, file), found))
+    let (list, broken) = read_list(early, sb);
+    let mut inodes = list.iter().map(|ino| (*ino, OrphanPlace::List)).collect();
+    let file = read_file(early, sb, &mut inodes)?;
+    Ok((Orphans::new(&list, file), Found { inodes, broken }))
 }
 
 /// Follows the list as far as it makes sense.
-fn read_list(early: &Early<'_>, sb: &Superblock) -> Vec<Ino> {
+fn read_list(early: &Early<'_>, sb: &Superblock) -> (Vec<Ino>, Option<FsError>) {
     let mut list = Vec::new();
     let mut seen = HashSet::new();
     let mut at = sb.last_orphan.get();
@@ -33,23 +64,20 @@ fn read_list(early: &Early<'_>, sb: &Superblock) -> Vec<Ino> {
         let inode = match early.inode(at) {
             Ok(inode) if ordinary && seen.insert(at) => inode,
             _ => {
-                tracing::warn!(
-                    ino = at,
-                    "the orphan list leads to a number that is no orphan; the rest is dropped"
-                );
-                break;
+                let detail = format!("it leads to inode {at}, which is no orphan");
+                return (list, Some(FsError::corrupt("orphan list", 0, detail)));
             }
         };
         list.push(at);
         at = inode.dtime();
     }
-    list
+    (list, None)
 }
 
 fn read_file(
     early: &Early<'_>,
     sb: &Superblock,
-    found: &mut Found,
+    found: &mut Vec<(Ino, OrphanPlace)>,
 ) -> Result<Option<(OrphanFile, Vec<u32>)>> {
     use stetfs_ondisk::ext4::features::Compat;
     let ino = sb.orphan_file_inum.get();
@@ -108,23 +136,30 @@ impl Fs {
         if self.sb.current()?.state().contains(State::ERROR_FS) {
             tracing::warn!(
                 "the volume has errors; {} orphans are left to e2fsck",
-                found.len()
+                found.inodes.len()
             );
+            self.orphans.finished.lock().left += found.inodes.len() as u64;
             return Ok(());
         }
-        let (mut deleted, mut truncated) = (0, 0);
-        for (ino, place) in found {
+        let mut finished = OrphansFinished::default();
+        for (ino, place) in found.inodes {
             match self.work_off(ino, place) {
-                Ok(true) => deleted += 1,
-                Ok(false) => truncated += 1,
+                Ok(true) => finished.deleted += 1,
+                Ok(false) => finished.truncated += 1,
                 Err(e @ FsError::Journal(_)) => return Err(e),
-                Err(e) => self.report(&e),
+                Err(e) => {
+                    self.report(&e);
+                    finished.left += 1;
+                }
             }
         }
+        if let Some(e) = found.broken {
+            self.report(&e);
+            finished.left += 1;
+        }
         self.reap_values();
-        tracing::info!(deleted, truncated, "orphans of an earlier mount");
-        let finished = &self.orphans.finished;
-        finished.store(deleted + truncated, Ordering::Relaxed);
+        tracing::info!(?finished, "orphans of an earlier mount");
+        *self.orphans.finished.lock() += finished;
         Ok(())
     }
 
@@ -133,9 +168,9 @@ impl Fs {
         self.recovered.as_ref()
     }
 
-    /// How many inodes of an earlier mount were deleted or truncated when the volume was opened.
-    pub fn orphans_finished(&self) -> u64 {
-        self.orphans.finished.load(Ordering::Relaxed)
+    /// What became of the orphans of an earlier mount when the volume was opened.
+    pub fn orphans_finished(&self) -> OrphansFinished {
+        *self.orphans.finished.lock()
     }
 
     fn work_off(&self, ino: Ino, place: OrphanPlace) -> Result<bool> {

@@ -359,7 +359,7 @@ mod tests {
                 fs.journal.commit_all().unwrap();
                 let crashed = Arc::new(device.fork());
                 let fs = open(&crashed);
-                assert_eq!(fs.orphans_finished(), 1);
+                assert_eq!(fs.orphans_finished().deleted, 1);
                 fs.journal.commit_all().unwrap();
                 let after = (fs.groups.free_blocks(), fs.groups.free_inodes());
                 assert_eq!(before, after, "{features}, {removed}");
