@@ -164,6 +164,7 @@ Options, separated by commas:
   threads=N                 threads that take requests (the cores and a few)
   direct_io                 files pass the kernel's page cache by
   writeback_cache           the kernel holds written data back
+  idmap                     the mount can be mapped to other ids (Linux 6.12)
   nosuid, nodev, noexec     as for mount(8)
   remount                   change ro, rw, commit and access times of a mount";
 

@@ -137,12 +137,14 @@ fn info_predicts_what_recover_refuses() {
     // A committed image that the device changed.
     let image = sound.copy().unwrap();
     let dump = ok(&["--json", "dump", "journal", &path(&image)]);
-    let descriptors = dump
+    let mut descriptors = dump
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap())
         .filter(|record| record["record"] == "descriptor");
     // No later one of its block follows it.
-    let last = descriptors.last().unwrap()["log_block"].as_u64().unwrap();
+    let last = descriptors.next_back().unwrap()["log_block"]
+        .as_u64()
+        .unwrap();
     patch(&image, log_at(&image, last + 1) + 100, |b| b[0] ^= 0xff);
     let before = std::fs::read(image.path()).unwrap();
     let (code, _) = as_predicted("a damaged image", &[&path(&image)]);

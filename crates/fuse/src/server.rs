@@ -115,6 +115,7 @@ impl Server {
             writeback_cache: options.writeback_cache,
             async_dio: options.volume.direct_io,
             io_uring,
+            idmap: options.volume.idmap,
         };
         let take_down = |e: std::io::Error| {
             if e.kind() == std::io::ErrorKind::NotConnected {

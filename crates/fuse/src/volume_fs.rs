@@ -39,6 +39,8 @@ pub struct VolumeFsOptions {
     pub sync: bool,
     /// Changes of names are durable when they return.
     pub dirsync: bool,
+    /// The mount can be mapped to other ids (Linux 6.12): what ids a caller has then says nothing of the volume's.
+    pub idmap: bool,
 }
 
 /// The volume is closed.
@@ -537,7 +539,8 @@ impl FileSystem for VolumeFs {
             // The kernel does not say whether it is to happen, as it does for writes.
             let attr = fs.getattr(file.ino())?;
             if ctx.uid != 0 && attr.mode & SUID_SGID != 0 {
-                let outside = attr.mode & libc::S_ISGID != 0 && !caller::in_group(ctx, attr.gid);
+                let outside = attr.mode & libc::S_ISGID != 0
+                    && (self.options.idmap || !caller::in_group(ctx, attr.gid));
                 let set = SetAttr {
                     kill_suidgid: true,
                     ..Default::default()
@@ -632,7 +635,12 @@ impl FileSystem for VolumeFs {
 
     fn ioctl(&self, ctx: &Ctx, ino: Ino, _fh: Fh, args: IoctlArgs<'_>, done: Done<IoctlReply>) {
         let fs = open!(self, done);
+        let mut ctx = *ctx;
+        if self.options.idmap && ctx.uid != 0 {
+            // A kernel that maps ids has asked whether he owns the inode, where that matters.
+            ctx.uid = Ctx::OWNER;
+        }
         let changed = || self.attributes_changed(ino);
-        ioctl::run(&fs, ctx, ino, args, changed, || self.renamed(), done);
+        ioctl::run(&fs, &ctx, ino, args, changed, || self.renamed(), done);
     }
 }

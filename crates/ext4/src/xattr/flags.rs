@@ -44,7 +44,7 @@ impl Fs {
         self.throttle()?;
         let inode = self.iget(ino)?;
         let mut body = inode.body.write();
-        if ctx.uid != 0 && ctx.uid != body.uid() {
+        if ctx.uid != 0 && !ctx.owns(body.uid()) {
             return Err(FsError::Errno(libc::EPERM));
         }
         let old = body.flags();
