@@ -15,7 +15,7 @@ use rustix::fs::SeekFrom;
 use crate::device::{check_discard, check_range};
 use crate::{BlockDevice, Counters, Op, Read, Result, SECTOR, Stats, Write};
 
-const PAGE: usize = 4096;
+pub(crate) const PAGE: usize = 4096;
 /// Pages of a node: what a fork shares, and the first write after it copies (as pointers).
 const FANOUT: usize = 128;
 const SHARDS: usize = 16;
@@ -39,13 +39,13 @@ pub struct MemDevice {
 }
 
 /// The part of one page that a request touches.
-struct Piece {
-    page: u64,
-    in_page: Range<usize>,
+pub(crate) struct Piece {
+    pub(crate) page: u64,
+    pub(crate) in_page: Range<usize>,
 }
 
 /// Splits `len` bytes at `offset` into pages.
-fn pieces(offset: u64, len: u64) -> impl Iterator<Item = Piece> {
+pub(crate) fn pieces(offset: u64, len: u64) -> impl Iterator<Item = Piece> {
     let end = offset + len;
     let mut at = offset;
     std::iter::from_fn(move || {

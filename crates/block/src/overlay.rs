@@ -1,107 +1,87 @@
-//! Changes kept in memory over a device that stays as it is.
+//! A device that another is looked at through: what is written stays in memory.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
 
 use crate::device::{check_discard, check_range};
-use crate::{BlockDevice, Counters, Op, Read, Result, Stats, Write};
+use crate::mem::{PAGE, pieces};
+use crate::{BlockDevice, Counters, MemDevice, Op, Read, Result, Stats, Write};
 
-/// Reads come from the device below, writes stay here: for trying out what a change would do, and for collecting it.
+/// Shows `base` with changes that never reach it. Takes as much memory as is written.
 pub struct Overlay {
-    below: Arc<dyn BlockDevice>,
-    /// Bytes of a block.
-    unit: usize,
-    /// Blocks that were written, by number; the last one of the device may be shorter.
-    written: RwLock<BTreeMap<u64, Arc<[u8]>>>,
+    base: Arc<dyn BlockDevice>,
+    /// The pages that were written, whole.
+    top: MemDevice,
+    /// Their numbers.
+    pages: RwLock<BTreeSet<u64>>,
     counters: Counters,
 }
 
-/// The part of a block that a request touches, and where that lies in the request.
-struct Piece {
-    block: u64,
-    within: Range<usize>,
-    at: usize,
-}
-
 impl Overlay {
-    /// Over `below`, in blocks of `unit` bytes.
-    pub fn new(below: Arc<dyn BlockDevice>, unit: u32) -> Overlay {
+    /// Nothing changed yet.
+    pub fn new(base: Arc<dyn BlockDevice>) -> Overlay {
         Overlay {
-            below,
-            unit: unit.max(1) as usize,
-            written: RwLock::default(),
+            top: MemDevice::new(base.size()).with_sector_size(base.sector_size()),
+            pages: RwLock::default(),
             counters: Counters::default(),
+            base,
         }
     }
 
-    /// The blocks that were written, by number, and what they hold now.
-    pub fn written(&self) -> Vec<(u64, Arc<[u8]>)> {
-        let written = self.written.read();
-        written.iter().map(|(nr, b)| (*nr, b.clone())).collect()
+    /// The ranges of bytes that were written, in whole 4 KiB pages cut to the size, ascending.
+    pub fn changed(&self) -> Vec<Range<u64>> {
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for page in self.pages.read().iter() {
+            let bytes = self.bytes(*page);
+            match ranges.last_mut() {
+                Some(last) if last.end == bytes.start => last.end = bytes.end,
+                _ => ranges.push(bytes),
+            }
+        }
+        ranges
     }
 
-    fn pieces(&self, offset: u64, len: usize) -> impl Iterator<Item = Piece> {
-        let unit = self.unit;
-        let mut at = 0;
-        std::iter::from_fn(move || {
-            let left = len.checked_sub(at).filter(|left| *left > 0)?;
-            let here = offset + at as u64;
-            let start = (here % unit as u64) as usize;
-            let end = unit.min(start + left);
-            let piece = Piece {
-                block: here / unit as u64,
-                within: start..end,
-                at,
-            };
-            at += end - start;
-            Some(piece)
-        })
+    fn bytes(&self, page: u64) -> Range<u64> {
+        let start = page * PAGE as u64;
+        start..(start + PAGE as u64).min(self.base.size())
     }
 
-    fn read_one(&self, read: &mut Read<'_>) -> Result<()> {
-        let written = self.written.read();
-        let mut at = read.offset;
-        for slice in read.data.slices_mut() {
-            let mut below = false;
-            for piece in self.pieces(at, slice.len()) {
-                below |= !written.contains_key(&piece.block);
+    fn read_one(&self, pages: &BTreeSet<u64>, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let mut rest = buf;
+        let mut at = offset;
+        while !rest.is_empty() {
+            // As many as lie together in one of the two.
+            let on_top = |at: u64| pages.contains(&(at / PAGE as u64));
+            let top = on_top(at);
+            let len = pieces(at, rest.len() as u64)
+                .take_while(|p| pages.contains(&p.page) == top)
+                .map(|p| p.in_page.len())
+                .sum();
+            let (mine, next) = rest.split_at_mut(len);
+            match top {
+                true => self.top.read(at, mine)?,
+                false => self.base.read(at, mine)?,
             }
-            if below {
-                self.below.read(at, slice)?;
-            }
-            for piece in self.pieces(at, slice.len()) {
-                let Some(block) = written.get(&piece.block) else {
-                    continue;
-                };
-                let to = slice.get_mut(piece.at..piece.at + piece.within.len());
-                if let (Some(to), Some(from)) = (to, block.get(piece.within)) {
-                    to.copy_from_slice(from);
-                }
-            }
-            at += slice.len() as u64;
+            at += len as u64;
+            rest = next;
         }
         Ok(())
     }
 
-    fn write_some(&self, offset: u64, data: &[u8]) -> Result<()> {
-        let mut written = self.written.write();
-        for piece in self.pieces(offset, data.len()) {
-            let start = piece.block * self.unit as u64;
-            let size = (self.unit as u64).min(self.size() - start) as usize;
-            let mut block = vec![0; size];
-            match written.get(&piece.block) {
-                Some(old) => block.copy_from_slice(old),
-                None if piece.within.len() < size => self.below.read(start, &mut block)?,
-                None => {}
+    /// Before a page is written in part.
+    fn lift(&self, pages: &mut BTreeSet<u64>, page: u64, whole: bool) -> Result<()> {
+        if !pages.contains(&page) {
+            let bytes = self.bytes(page);
+            if !whole {
+                let mut old = [0; PAGE];
+                let old = &mut old[..(bytes.end - bytes.start) as usize];
+                self.base.read(bytes.start, old)?;
+                self.top.write(bytes.start, old)?;
             }
-            let from = data.get(piece.at..piece.at + piece.within.len());
-            if let (Some(to), Some(from)) = (block.get_mut(piece.within), from) {
-                to.copy_from_slice(from);
-            }
-            written.insert(piece.block, block.into());
+            pages.insert(page);
         }
         Ok(())
     }
@@ -109,11 +89,11 @@ impl Overlay {
 
 impl BlockDevice for Overlay {
     fn size(&self) -> u64 {
-        self.below.size()
+        self.base.size()
     }
 
     fn sector_size(&self) -> u32 {
-        self.below.sector_size()
+        self.base.sector_size()
     }
 
     fn read_only(&self) -> bool {
@@ -121,29 +101,30 @@ impl BlockDevice for Overlay {
     }
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
-        for read in reads.iter() {
-            check_range(Op::Read, read.offset, read.len(), self.size())?;
-        }
+        let pages = self.pages.read();
         for read in reads {
+            check_range(Op::Read, read.offset, read.len(), self.size())?;
             self.counters.read(1, read.len());
-            self.read_one(read)?;
+            let mut at = read.offset;
+            for slice in read.data.slices_mut() {
+                self.read_one(&pages, at, slice)?;
+                at += slice.len() as u64;
+            }
         }
         Ok(())
     }
 
     fn write_batch(&self, writes: &[Write<'_>]) -> Result<()> {
+        let mut pages = self.pages.write();
         for write in writes {
             check_range(Op::Write, write.offset, write.len(), self.size())?;
-        }
-        for write in writes {
             self.counters.write(1, write.len());
-            let mut at = write.offset;
-            for slice in write.data.slices() {
-                self.write_some(at, slice)?;
-                at += slice.len() as u64;
+            for piece in pieces(write.offset, write.len()) {
+                let whole = piece.in_page.len() == PAGE;
+                self.lift(&mut pages, piece.page, whole)?;
             }
         }
-        Ok(())
+        self.top.write_batch(writes)
     }
 
     fn flush(&self) -> Result<()> {
@@ -151,6 +132,7 @@ impl BlockDevice for Overlay {
         Ok(())
     }
 
+    /// What is discarded reads as it was.
     fn discard(&self, range: Range<u64>) -> Result<()> {
         check_discard(&range, self.size())?;
         self.counters.discard(range.end.saturating_sub(range.start));
@@ -159,5 +141,31 @@ impl BlockDevice for Overlay {
 
     fn stats(&self) -> Stats {
         self.counters.snapshot()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_base_shows_through_and_stays_as_it_was() {
+        let base = Arc::new(MemDevice::from_image(&[1; 20_000]));
+        let before = base.fork();
+        let over = Overlay::new(base.clone());
+        assert!(!over.read_only() && over.changed().is_empty());
+        over.write(5000, &[2; 10]).unwrap();
+        over.write(8192, &[3; 4096]).unwrap();
+        over.write(19_990, &[4; 10]).unwrap();
+        let mut seen = vec![0; 20_000];
+        over.read(0, &mut seen).unwrap();
+        let mut model = vec![1; 20_000];
+        model[5000..5010].fill(2);
+        model[8192..12_288].fill(3);
+        model[19_990..].fill(4);
+        assert!(seen == model);
+        assert_eq!(over.changed(), [4096..12_288, 16_384..20_000]);
+        assert!(base.differences(&before).is_empty());
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use stetfs_block::{
     AlignedBuf, BlockDevice, BlockError, Direct, FaultInjector, FileDevice, MemDevice, OpenOptions,
-    Read, Recorder, Uring, Write, suite,
+    Overlay, Read, Recorder, Uring, Write, suite,
 };
 use stetfs_testkit::loopdev::{LoopDev, LoopOptions};
 use tempfile::TempDir;
@@ -88,6 +88,7 @@ stamp! {
     stacked_on_a_file: |d| FaultInjector::new(Recorder::new(open(&d, SIZE, Direct::Auto, Uring::Auto)));
     memory: |_d| MemDevice::new(SIZE);
     memory_odd_size: |_d| MemDevice::new(300_001);
+    overlay: |_d| Overlay::new(Arc::new(MemDevice::from_image(&[5; 300_001])));
     memory_fork: |_d| MemDevice::from_image(&[3; 200_000]).fork();
     file_default: |d| FileDevice::open(image(&d, SIZE), OpenOptions::default()).unwrap();
     file_direct_uring: |d| open(&d, SIZE, Direct::Required, Uring::Auto);

@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 
@@ -23,8 +23,9 @@ Exit codes:
    3  there is no such volume or mount
    4  the volume or the mount is in use
    5  the volume is damaged or of an unknown kind
-   6  a device failed
+   6  a device failed, or the volume was not closed clean
    7  a crash broke a promise (stetfs crash)
+   8  recovered in part: e2fsck -f has to do the rest
   32  mounting failed for another reason";
 
 /// What to do.
@@ -166,6 +167,7 @@ Options, separated by commas:
   threads=N                 threads that take requests (the cores and a few)
   direct_io                 files pass the kernel's page cache by
   writeback_cache           the kernel holds written data back
+  idmap                     the mount can be mapped to other ids (Linux 6.12)
   nosuid, nodev, noexec     as for mount(8)
   remount                   change ro, rw, commit and access times of a mount";
 
@@ -217,6 +219,23 @@ fn quota_id(text: &str) -> Result<(stetfs::QuotaKind, u32), String> {
 pub(crate) struct VolumeArg {
     /// An ext4 image file or block device.
     pub(crate) volume: PathBuf,
+    /// journal_path=PATH: where the journal is, on a volume with it on another device.
+    #[arg(short, value_name = "OPTIONS", value_parser = journal_path)]
+    pub(crate) options: Option<PathBuf>,
+}
+
+impl VolumeArg {
+    /// Where the journal is, if the user says so.
+    pub(crate) fn journal_path(&self) -> Option<&Path> {
+        self.options.as_deref()
+    }
+}
+
+fn journal_path(text: &str) -> Result<PathBuf, String> {
+    match text.split_once('=') {
+        Some(("journal_path", path)) if !path.is_empty() => Ok(path.into()),
+        _ => Err("is journal_path=PATH".into()),
+    }
 }
 
 /// Arguments of `recover`.

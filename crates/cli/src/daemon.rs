@@ -35,7 +35,12 @@ pub(crate) fn start(source: &Path, dir: &Path, options: &str) -> Result {
     }
     let answer: Option<Value> = serde_json::from_str(&report).ok();
     match answer {
-        Some(answer) if answer["mounted"] == true => Ok(()),
+        Some(answer) if answer["mounted"] == true => {
+            if let Some(warning) = answer["warning"].as_str() {
+                warn(warning);
+            }
+            Ok(())
+        }
         Some(answer) if Failure::from_json(&answer).is_some() => {
             let _ = server.wait();
             Err(Failure::from_json(&answer)
@@ -57,9 +62,9 @@ pub(crate) fn run(job: &Job) -> Result {
     let _ = rustix::process::setsid();
     log::to_syslog();
     let mut reported = false;
-    let result = serve(job, || {
+    let result = serve(job, |warning| {
         reported = true;
-        report(&json!({ "mounted": true }));
+        report(&json!({ "mounted": true, "warning": warning }));
         detach();
     });
     if let (Err(failure), false) = (&result, reported) {
@@ -70,6 +75,11 @@ pub(crate) fn run(job: &Job) -> Result {
         tracing::error!("{failure}");
     }
     result
+}
+
+/// Tells the user who mounts of something that is not as he asked for.
+pub(crate) fn warn(warning: &str) {
+    eprintln!("stetfs: {warning}");
 }
 
 fn report(value: &Value) {

@@ -9,6 +9,8 @@ use stetfs_fuse::{MountError, ServeError};
 /// Exit codes, the same for every command (docs/usage.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Code {
+    /// All is done.
+    Done = 0,
     /// Wrong arguments, or not permitted.
     Usage = 1,
     /// The system lacks something: FUSE, fusermount3.
@@ -19,10 +21,12 @@ pub(crate) enum Code {
     InUse = 4,
     /// The volume is damaged, or of a kind this version does not know.
     Volume = 5,
-    /// A device failed.
+    /// A device failed, or the volume was not closed clean.
     Io = 6,
     /// The crash lab found a broken promise.
     Broken = 7,
+    /// Recovered in part: something was left out, for e2fsck to put in order.
+    Partly = 8,
     /// Mounting failed for another reason (mount(8)'s code).
     Mount = 32,
 }
@@ -38,6 +42,7 @@ impl Code {
             Code::Volume,
             Code::Io,
             Code::Broken,
+            Code::Partly,
         ]
         .into_iter()
         .find(|c| *c as u8 == n)
@@ -136,9 +141,10 @@ impl From<&BlockError> for Failure {
                 _ => failure(Code::Io),
             },
             BlockError::Unsuitable { .. } => failure(Code::Usage),
-            BlockError::NoSpace { .. } => {
-                failure(Code::Io).hint("make room on the file system that holds the image")
-            }
+            BlockError::NoSpace { .. } => failure(Code::Io).hint(
+                "make room on the file system that holds the image (df), then try again; \
+                 what the journal holds is not lost",
+            ),
             _ => failure(Code::Io).hint("look at the kernel log (dmesg) for the device"),
         }
     }
@@ -148,6 +154,9 @@ impl From<FsError> for Failure {
     fn from(e: FsError) -> Failure {
         match &e {
             FsError::Device(block) => Failure::from(block.as_ref()),
+            FsError::Journal(JournalError::Device(block)) => Failure::from(block.as_ref()),
+            FsError::JournalDevice(_) => Failure::new(Code::Volume, e.to_string())
+                .hint("name the device that holds it: -o journal_path=PATH (blkid shows its UUID)"),
             FsError::InUse(_) => Failure::new(Code::InUse, e.to_string()),
             FsError::Journal(JournalError::Format(_))
             | FsError::Corrupt {

@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     let name = Path::new(&called).file_name().unwrap_or_default();
     if HELPERS.iter().any(|helper| name == *helper) || called_by_mount_fuse() {
         return match HelperArgs::try_parse() {
-            Ok(args) => finish(cmd::mount::helper(&args), false),
+            Ok(args) => finish(cmd::mount::helper(&args).map(|()| Code::Done), false),
             Err(e) => usage(&e),
         };
     }
@@ -46,29 +46,31 @@ fn main() -> ExitCode {
 fn called_by_mount_fuse() -> bool {
     let args: Vec<_> = std::env::args_os().skip(1).take(3).collect();
     matches!(&args[..], [source, _, option] if option == "-o"
+        && !source.as_encoded_bytes().starts_with(b"-")
         && Cli::command().find_subcommand(source).is_none())
 }
 
-fn run(cli: &Cli) -> Result {
-    match &cli.command {
+fn run(cli: &Cli) -> Result<Code> {
+    let done = match &cli.command {
         Command::Mount(args) => cmd::mount::run(args),
         Command::Umount(args) => cmd::umount::run(args),
         Command::Stat(args) => cmd::stat::run(args).map(|value| print::value(&value, cli.json)),
         Command::Bench(command) => cmd::bench::run(command, cli.json),
         Command::Crash(command) => cmd::crash::run(command, cli.json),
         Command::Device(Device::Serve(args)) => cmd::device::serve(args, cli.json),
-        Command::Recover(args) => cmd::volume::recover(args, cli.json),
+        Command::Recover(args) => return cmd::volume::recover(args, cli.json),
         Command::Quota(args) => cmd::quota::run(args, cli.json),
         Command::Info(args) => cmd::volume::info(args, cli.json),
         Command::Man(args) => cmd::package::man(args, cli.json),
         Command::Completions(args) => cmd::package::completions(args, cli.json),
         Command::Dump(Dump::Journal(args)) => cmd::volume::dump_journal(args, cli.json),
-    }
+    };
+    done.map(|()| Code::Done)
 }
 
-fn finish(result: Result, json: bool) -> ExitCode {
+fn finish(result: Result<Code>, json: bool) -> ExitCode {
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => ExitCode::from(code as u8),
         Err(failure) => failure.report(json),
     }
 }

@@ -37,6 +37,7 @@ pub(crate) struct Options {
     pub(crate) io_uring: IoUring,
     pub(crate) direct_io: bool,
     pub(crate) writeback_cache: bool,
+    pub(crate) idmap: bool,
     pub(crate) sync: bool,
     pub(crate) dirsync: bool,
     pub(crate) no_barrier: bool,
@@ -169,6 +170,7 @@ fn apply(
         "norecovery" | "noload" => flag(&mut |o| o.no_recovery = true),
         "direct_io" => flag(&mut |o| o.direct_io = true),
         "writeback_cache" => flag(&mut |o| o.writeback_cache = true),
+        "idmap" => flag(&mut |o| o.idmap = true),
         "sync" if value.is_none() => flag(&mut |o| o.sync = true),
         "dirsync" => flag(&mut |o| o.dirsync = true),
         "nobarrier" => flag(&mut |o| o.no_barrier = true),
@@ -351,6 +353,7 @@ impl Options {
             volume: VolumeFsOptions {
                 direct_io: self.direct_io,
                 writeback_cache: self.writeback_cache,
+                idmap: self.idmap,
             },
             threads: self.threads,
             io_uring: self.io_uring,
@@ -395,7 +398,7 @@ mod tests {
 
     #[test]
     fn how_old_data_may_be_and_what_failures_of_it_do() {
-        let fs = |text| read(text).map(|o| o.volume().unwrap().fs);
+        let fs = |text: &str| read(text).map(|o| o.volume().unwrap().fs);
         let defaults = fs("").unwrap();
         assert_eq!(defaults.dirty_expire, Duration::from_secs(30));
         assert_eq!(defaults.data_err, OnDataError::Ignore);

@@ -18,6 +18,7 @@ use crate::notify;
 use crate::options::Options;
 
 /// What to serve, where.
+#[derive(Clone)]
 pub(crate) struct Job {
     /// Absolute.
     pub(crate) source: PathBuf,
@@ -26,24 +27,30 @@ pub(crate) struct Job {
     pub(crate) options: Options,
     /// Nobody's terminal: SIGHUP means nothing.
     pub(crate) daemon: bool,
+    /// Read-only because the source cannot be written.
+    pub(crate) protected: bool,
 }
 
-/// Serves until the volume is unmounted and closed. `ready` is called once the mount stands.
-pub(crate) fn serve(job: &Job, ready: impl FnOnce()) -> Result {
+/// Serves until the volume is unmounted and closed. `ready` is called once the mount stands, with a warning if it is not as
+/// it was asked for.
+pub(crate) fn serve(job: &Job, ready: impl FnOnce(Option<String>)) -> Result {
     abort_on_panic();
     // Before a journal is replayed for a mount that cannot be.
     let dir = stetfs_fuse::check_dir(&job.dir)?;
-    let volume = Volume::open(&job.source, &job.options.volume()?).map_err(|e| match e {
-        FsError::Errno(libc::EROFS) => unreplayed(&job.source),
-        e => e.into(),
-    })?;
+    let (volume, job) = &open(job)?;
+    let volume = Arc::clone(volume);
+    // mount(8)'s words.
+    let warning = job.protected.then(|| {
+        let dir = dir.display();
+        format!("{dir}: WARNING: source write-protected, mounted read-only.")
+    });
     let server = match Server::mount(Arc::clone(&volume), &dir, &job.options.serve(&job.source)) {
         Ok(server) => server,
         Err(e) => {
             volume.close()?;
             return match e {
                 MountError::Gone => {
-                    ready();
+                    ready(warning);
                     Ok(())
                 }
                 e => Err(e.into()),
@@ -69,7 +76,7 @@ pub(crate) fn serve(job: &Job, ready: impl FnOnce()) -> Result {
     {
         tracing::warn!("cannot note in the superblock where the volume is mounted: {e}");
     }
-    ready();
+    ready(warning);
     notify::ready();
     let result = server.run().map_err(Failure::from);
     if let Some(control) = control {
@@ -78,14 +85,30 @@ pub(crate) fn serve(job: &Job, ready: impl FnOnce()) -> Result {
     result
 }
 
+/// Opens the volume of a job: read-only if it is write-protected, as mount(8) does. Gives the job as it is then.
+fn open(job: &Job) -> Result<(Arc<Volume>, Job)> {
+    let options = job.options.volume()?;
+    match Volume::open(&job.source, &options) {
+        Err(e) if stetfs::is_write_protected(&e) && !options.fs.read_only => {
+            let mut job = job.clone();
+            job.options.read_only = true;
+            job.protected = true;
+            open(&job)
+        }
+        // Read-only, and there is something to replay.
+        Err(FsError::Errno(libc::EROFS)) => Err(unreplayed(&job.source)),
+        opened => Ok((opened?, job.clone())),
+    }
+}
+
 /// A volume that is to be mounted read-only, and that nobody can write.
 fn unreplayed(source: &Path) -> Failure {
     let message = format!(
-        "{} has a journal to be replayed, but cannot be written",
+        "{} has a journal to be replayed: write access unavailable, cannot proceed",
         source.display()
     );
     Failure::new(Code::Usage, message).hint(
-        "make it writable, or look at it as it is, perhaps inconsistent, with -o ro,norecovery",
+        "make it writable, or look at it as it is, perhaps inconsistent, with -o ro,norecovery (noload)",
     )
 }
 

@@ -6,7 +6,7 @@ mod common;
 use std::fs;
 use std::path::Path;
 
-use common::daemon::{Daemon, fails, json, ok};
+use common::daemon::{Daemon, answer, fails, json, ok};
 use common::{capture, kernel};
 use stetfs_testkit::image::e2fsck;
 use stetfs_testkit::{Image, Tree};
@@ -20,8 +20,7 @@ fn killed(options: &str) -> Daemon {
         fs::write(&path, vec![i; 30_000]).unwrap();
         fs::File::open(&path).unwrap().sync_all().unwrap();
     }
-    d.kill9();
-    ok(&["umount", d.dir()]);
+    d.crash();
     d
 }
 
@@ -111,7 +110,8 @@ fn a_damaged_log_is_told_and_salvaged() {
         let found = json(&["info", d.image()]);
         assert!(found["recovery"]["problem"].is_string(), "{found}");
 
-        let done = json(&["recover", "--salvage", d.image()]);
+        let (code, done) = answer(&["recover", "--salvage", d.image()]);
+        assert_eq!(code, 8, "{done}");
         let damage = done["recovery"]["damage"].as_array().unwrap();
         assert!(!damage.is_empty(), "{done}");
         let info = json(&["info", d.image()]);
@@ -143,8 +143,7 @@ fn an_unmounted_volume_is_plain_ext4() {
     // And back again, over what the kernel's journal left.
     d.mount("journal=ldj");
     fs::write(d.file("again"), "x").unwrap();
-    d.kill9();
-    ok(&["umount", d.dir()]);
+    d.crash();
     d.mount("journal=ordered");
     assert_eq!(fs::read_dir(d.file("dir")).unwrap().count(), 300);
     ok(&["umount", d.dir()]);

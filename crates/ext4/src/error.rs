@@ -25,6 +25,9 @@ pub enum FsError {
     /// A feature or a format this version does not handle. EOPNOTSUPP.
     #[error("not supported: {0}")]
     Unsupported(String),
+    /// The journal is on another device, which is missing, or is another volume's. EOPNOTSUPP.
+    #[error("{0}")]
+    JournalDevice(String),
     /// Somebody else uses the volume. EBUSY.
     #[error("{0}")]
     InUse(String),
@@ -57,7 +60,7 @@ impl FsError {
         match self {
             FsError::Errno(e) => *e,
             FsError::Corrupt { .. } | FsError::Format(_) => libc::EUCLEAN,
-            FsError::Unsupported(_) => libc::EOPNOTSUPP,
+            FsError::Unsupported(_) | FsError::JournalDevice(_) => libc::EOPNOTSUPP,
             FsError::InUse(_) => libc::EBUSY,
             FsError::Device(e) if matches!(**e, BlockError::NoSpace { .. }) => libc::ENOSPC,
             FsError::Device(_) => libc::EIO,

@@ -36,4 +36,6 @@ pub use inode::OpenInode;
 pub use quota::QuotaUsage;
 pub use stetfs_ondisk::ext4::quota::{Entry as QuotaEntry, Limits as QuotaLimits, QuotaKind};
 pub use types::*;
-pub use volume::{Inspection, inspect, journal_device, read_superblock, set_panic_hook};
+pub use volume::{
+    Inspection, OrphansFinished, find_log, inspect, journal_device, read_superblock, set_panic_hook,
+};

@@ -23,6 +23,16 @@ pub struct Ctx {
     pub pid: u32,
 }
 
+impl Ctx {
+    /// In place of a user id: whoever asked for the caller has made sure that he owns what he changes. Nobody has this id.
+    pub const OWNER: u32 = u32::MAX;
+
+    /// Whether the caller is the user `uid`, to whom something belongs.
+    pub(crate) fn owns(&self, uid: u32) -> bool {
+        self.uid == uid || self.uid == Ctx::OWNER
+    }
+}
+
 /// Type of a file, from its mode or directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileType {

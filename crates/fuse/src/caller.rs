@@ -24,6 +24,25 @@ pub(crate) fn is_admin(ctx: &Ctx) -> bool {
             .is_ok_and(|status| effective(&status) >> SYS_ADMIN & 1 == 1)
 }
 
+/// Nobody, as Linux calls the ids of who has none.
+const NOBODY: u32 = 65_534;
+
+/// A caller of whom the kernel gives the process alone. One that is gone, or whom we cannot see, is nobody.
+pub(crate) fn identified(pid: u32) -> Ctx {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    Ctx {
+        uid: fs_id(&status, "Uid:").unwrap_or(NOBODY),
+        gid: fs_id(&status, "Gid:").unwrap_or(NOBODY),
+        pid,
+    }
+}
+
+/// The id for file systems, the last of four, in the text of `/proc/PID/status`.
+fn fs_id(status: &str, name: &str) -> Option<u32> {
+    let ids = status.lines().find_map(|line| line.strip_prefix(name))?;
+    ids.split_whitespace().nth(3)?.parse().ok()
+}
+
 /// Whether the caller is in the group. One that is gone is in its own only.
 pub(crate) fn in_group(ctx: &Ctx, gid: u32) -> bool {
     ctx.gid == gid
@@ -62,6 +81,13 @@ mod tests {
         let status = "Gid:\t1\t1\nGroups:\t4 24 1000 \n";
         assert_eq!(groups(status).collect::<Vec<_>>(), [4, 24, 1000]);
         assert_eq!(groups("").count(), 0);
+        let status = "Uid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\n";
+        assert_eq!(
+            (fs_id(status, "Uid:"), fs_id(status, "Gid:")),
+            (Some(4), Some(8))
+        );
+        assert_eq!(fs_id("", "Uid:"), None);
+        assert_eq!(identified(0).uid, NOBODY);
         let gone = Ctx {
             pid: u32::MAX,
             ..Ctx::default()

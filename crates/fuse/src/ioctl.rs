@@ -143,13 +143,15 @@ fn shut_down(fs: &Fs, ctx: &Ctx, address: u64, done: Done<IoctlReply>) {
     }
 }
 
-/// Runs an ioctl. `changed` is called when attributes that the kernel remembers changed.
+/// Runs an ioctl. `changed` is called when attributes that the kernel remembers changed, `renamed` when the volume has
+/// another name.
 pub(crate) fn run(
     fs: &Fs,
     ctx: &Ctx,
     ino: Ino,
     args: IoctlArgs<'_>,
     changed: impl FnOnce(),
+    renamed: impl FnOnce(),
     done: Done<IoctlReply>,
 ) {
     if args.cmd == SHUTDOWN {
@@ -180,7 +182,10 @@ pub(crate) fn run(
             out(data)
         }),
         SETFSLABEL | FITRIM if !caller::is_admin(ctx) => Err(FsError::Errno(libc::EPERM)),
-        SETFSLABEL => fs.set_label(label(args.input)).map(|()| out(Vec::new())),
+        SETFSLABEL => fs.set_label(label(args.input)).map(|()| {
+            renamed();
+            out(Vec::new())
+        }),
         FITRIM => trim(fs, args.input),
         _ => Err(FsError::Errno(libc::ENOTTY)),
     });

@@ -57,3 +57,14 @@ impl LoopDevice {
         &self.path
     }
 }
+
+/// What the kernel holds of the content of the loop device at `path` is read from the image again: that changes past the device.
+pub(crate) fn forget_content(path: &Path) -> io::Result<()> {
+    let device = File::open(path)?;
+    Ok(rustix::fs::fadvise(
+        &device,
+        0,
+        None,
+        rustix::fs::Advice::DontNeed,
+    )?)
+}

@@ -98,17 +98,21 @@ impl Server {
         options: &ServeOptions,
     ) -> Result<Server, MountError> {
         let io_uring = options.io_uring.wanted()?;
-        let fuse = if mount::is_root() {
+        let (fuse, loop_device) = if mount::is_root() {
             mount_by_kernel(&volume, dir, &options.mount)?
         } else {
             drop(mount::open_fuse()?);
-            fusermount::mount(dir, &options.mount)?
+            (fusermount::mount(dir, &options.mount)?, None)
         };
         let fs = Arc::new(VolumeFs::new(volume, options.volume));
+        if let Some(device) = loop_device {
+            fs.shown_on(device);
+        }
         let session_options = SessionOptions {
             writeback_cache: options.volume.writeback_cache,
             async_dio: options.volume.direct_io,
             io_uring,
+            idmap: options.volume.idmap,
         };
         let take_down = |e: std::io::Error| {
             if e.kind() == std::io::ErrorKind::NotConnected {
@@ -159,16 +163,17 @@ impl Server {
     }
 }
 
-/// Mounts with mount(2): as a block device where that is possible.
+/// Mounts with mount(2): as a block device where that is possible. Gives the connection, and the loop device if one was made.
 fn mount_by_kernel(
     volume: &Volume,
     dir: &Path,
     options: &MountOptions,
-) -> Result<OwnedFd, MountError> {
+) -> Result<(OwnedFd, Option<PathBuf>), MountError> {
     let fuse = mount::open_fuse()?;
     let device = volume.device();
     // Kept until the mount holds it.
     let looped;
+    let mut loop_device = None;
     let path = if device.is_block_device() {
         // The mount takes it over.
         device.release_exclusive_claim();
@@ -177,12 +182,13 @@ fn mount_by_kernel(
         match LoopDevice::attach(device.path(), device.read_only()) {
             Ok(attached) => {
                 looped = attached;
+                loop_device = Some(looped.path().to_owned());
                 looped.path()
             }
             Err(e) => {
                 tracing::info!("no loop device: sync(2) will not reach the volume: {e}");
                 mount::mount(&fuse, What::Nothing, dir, options)?;
-                return Ok(fuse);
+                return Ok((fuse, None));
             }
         }
     };
@@ -196,10 +202,11 @@ fn mount_by_kernel(
         // A kernel without fuseblk.
         Err(MountError::Mount { source, .. }) if source.raw_os_error() == Some(libc::ENODEV) => {
             mount::mount(&fuse, What::Nothing, dir, options)?;
+            loop_device = None;
         }
         other => other?,
     }
-    Ok(fuse)
+    Ok((fuse, loop_device))
 }
 
 /// How serving ended badly.

@@ -40,6 +40,7 @@ impl Service {
             writeback_cache: false,
             async_dio: false,
             io_uring: false,
+            idmap: false,
         };
         let session = Session::start(fs, fuse, options).map_err(take_down)?;
         let entry = mountinfo::mount_at(&dir).map_err(take_down)?;

@@ -1,5 +1,6 @@
 //! A volume as a [`FileSystem`].
 
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
@@ -12,6 +13,7 @@ use crate::buffer;
 use crate::caller;
 use crate::handles::Handles;
 use crate::ioctl;
+use crate::loopdev::forget_content;
 use crate::ops::{
     CopyArgs, Fh, FileSystem, Invalidate, IoctlArgs, IoctlReply, Listing, Opened, ReadDone,
     WriteArgs, is_dot,
@@ -35,6 +37,8 @@ pub struct VolumeFsOptions {
     pub direct_io: bool,
     /// The kernel keeps written data back (faster small writes, dearer fsync), but of files that are to be durable at once.
     pub writeback_cache: bool,
+    /// The mount can be mapped to other ids (Linux 6.12): what ids a caller has then says nothing of the volume's.
+    pub idmap: bool,
 }
 
 /// The volume is closed.
@@ -50,6 +54,8 @@ pub struct VolumeFs {
     open: Handles<OpenRef>,
     options: VolumeFsOptions,
     kernel: OnceLock<Arc<dyn Invalidate>>,
+    /// The loop device that shows the image while it is mounted.
+    loop_device: OnceLock<PathBuf>,
     room: Room,
 }
 
@@ -62,6 +68,7 @@ impl VolumeFs {
             open: Handles::new(),
             options,
             kernel: OnceLock::new(),
+            loop_device: OnceLock::new(),
             room: Room::new(),
         }
     }
@@ -119,6 +126,21 @@ impl VolumeFs {
     pub fn notify(&self, kernel: Arc<dyn Invalidate>) {
         // Set once, when the session starts.
         let _ = self.kernel.set(kernel);
+    }
+
+    /// The loop device at `path` shows the volume.
+    pub(crate) fn shown_on(&self, path: PathBuf) {
+        // Set once, when it is mounted.
+        let _ = self.loop_device.set(path);
+    }
+
+    /// The volume has another name: who looks for it on the loop device is to find that (blkid).
+    fn renamed(&self) {
+        if let Some(device) = self.loop_device.get()
+            && let Err(e) = forget_content(device)
+        {
+            tracing::warn!("{} shows an old name: {e}", device.display());
+        }
     }
 
     fn fs(&self) -> Result<MappedRwLockReadGuard<'_, Arc<Fs>>, FsError> {
@@ -527,7 +549,8 @@ impl FileSystem for VolumeFs {
             // The kernel does not say whether it is to happen, as it does for writes.
             let attr = fs.getattr(file.ino())?;
             if ctx.uid != 0 && attr.mode & SUID_SGID != 0 {
-                let outside = attr.mode & libc::S_ISGID != 0 && !caller::in_group(ctx, attr.gid);
+                let outside = attr.mode & libc::S_ISGID != 0
+                    && (self.options.idmap || !caller::in_group(ctx, attr.gid));
                 let set = SetAttr {
                     kill_suidgid: true,
                     ..Default::default()
@@ -622,6 +645,12 @@ impl FileSystem for VolumeFs {
 
     fn ioctl(&self, ctx: &Ctx, ino: Ino, _fh: Fh, args: IoctlArgs<'_>, done: Done<IoctlReply>) {
         let fs = open!(self, done);
-        ioctl::run(&fs, ctx, ino, args, || self.attributes_changed(ino), done);
+        let mut ctx = *ctx;
+        if self.options.idmap && ctx.uid != 0 {
+            // A kernel that maps ids has asked whether he owns the inode, where that matters.
+            ctx.uid = Ctx::OWNER;
+        }
+        let changed = || self.attributes_changed(ino);
+        ioctl::run(&fs, &ctx, ino, args, changed, || self.renamed(), done);
     }
 }

@@ -1,13 +1,13 @@
 //! The journal of a volume, record by record.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use serde::Serialize;
-use stetfs_block::{BlockDevice, FileDevice, OpenOptions};
-use stetfs_ext4::{FsError, Result, inspect};
+use stetfs_block::OpenOptions;
+use stetfs_ext4::{FsError, Result, find_log};
 use stetfs_journal::{Record, RecordKind};
 
+use crate::external;
 use crate::fast_commit::FastChange;
 
 /// One record of a journal.
@@ -188,22 +188,22 @@ impl From<Record> for JournalRecord {
 }
 
 /// Shows the records of the journal of the volume at `path`, in order; changes nothing. The last
-/// one says why the log ends there.
+/// one says why the log ends there. `journal_path` is where a journal on another device is.
 ///
 /// # Errors
 /// The volume is in use, cannot be read, is none or has no journal; the log contradicts itself in
 /// a way no crash explains.
-pub fn dump_journal(path: &Path, show: &mut dyn FnMut(JournalRecord)) -> Result<()> {
-    let device = FileDevice::open(
-        path,
-        OpenOptions {
-            read_only: true,
-            ..Default::default()
-        },
-    )?;
-    let found = inspect(Arc::new(device) as Arc<dyn BlockDevice>)?;
-    let log = found
-        .log
+pub fn dump_journal(
+    path: &Path,
+    journal_path: Option<&Path>,
+    show: &mut dyn FnMut(JournalRecord),
+) -> Result<()> {
+    let how = OpenOptions {
+        read_only: true,
+        ..Default::default()
+    };
+    let (device, journal) = external::any(external::devices(path, journal_path, how)?);
+    let log = find_log(device, journal)?
         .ok_or_else(|| FsError::Unsupported("a volume without a journal".into()))?;
     log.walk(&mut |record| {
         show(record.into());

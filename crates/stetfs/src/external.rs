@@ -1,30 +1,39 @@
-//! Finding a journal on a device of its own.
+//! Opening the devices of a volume: a journal may be on one of its own.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use stetfs_block::{BlockDevice, FileDevice, OpenOptions};
+use stetfs_block::{BlockDevice, BlockError, FileDevice, OpenOptions};
 use stetfs_ext4::{FsError, Result, journal_device};
 
 /// A volume's device, and that of its journal if that is another.
-pub(crate) type Devices = (Arc<dyn BlockDevice>, Option<Arc<dyn BlockDevice>>);
+pub(crate) type Devices<D = FileDevice> = (Arc<D>, Option<Arc<D>>);
 
-/// Opens both, the journal where udev links it.
+/// As any devices.
+pub(crate) fn any((device, journal): Devices) -> Devices<dyn BlockDevice> {
+    (device, journal.map(|j| j as Arc<dyn BlockDevice>))
+}
+
+/// Opens both: the volume at `path`, its journal as [`journal`] does.
 ///
 /// # Errors
 /// As [`journal`].
-pub(crate) fn devices(path: &Path, options: OpenOptions) -> Result<Devices> {
+pub(crate) fn devices(
+    path: &Path,
+    journal_path: Option<&Path>,
+    options: OpenOptions,
+) -> Result<Devices> {
     let device = FileDevice::open(path, options)?;
-    let journal = journal(&device, None, options)?;
-    Ok((Arc::new(device), journal.map(|j| j as Arc<dyn BlockDevice>)))
+    let journal = journal(&device, journal_path, options)?;
+    Ok((Arc::new(device), journal))
 }
 
 /// Opens the device of the volume's journal, if that is not on the volume: at `path`, else where
-/// udev links it by its UUID. `None` as well when it cannot be found: opening the volume then says so.
+/// udev links it by its UUID. `None` as well when it is not there: opening the volume then says so.
 ///
 /// # Errors
-/// As [`FileDevice::open`]; `Unsupported` for a `path` that the volume has no use for.
-pub(crate) fn journal(
+/// As [`FileDevice::open`]; `JournalDevice` for a `path` that is not there, or that the volume has no use for.
+fn journal(
     volume: &FileDevice,
     path: Option<&Path>,
     options: OpenOptions,
@@ -32,9 +41,14 @@ pub(crate) fn journal(
     let path = match (journal_device(volume)?, path) {
         (None, None) => return Ok(None),
         (None, Some(_)) => {
-            return Err(FsError::Unsupported(
-                "journal_path= for a volume whose journal is not on another device".into(),
+            return Err(FsError::JournalDevice(
+                "journal_path= was given, but the journal of this volume is not on another device"
+                    .into(),
             ));
+        }
+        (Some(_), Some(path)) if !path.exists() => {
+            let why = format!("there is no {} to be the volume's journal", path.display());
+            return Err(FsError::JournalDevice(why));
         }
         (Some(_), Some(path)) => path.to_owned(),
         (Some(uuid), None) => PathBuf::from("/dev/disk/by-uuid").join(uuid),
@@ -43,4 +57,12 @@ pub(crate) fn journal(
         return Ok(None);
     }
     Ok(Some(Arc::new(FileDevice::open(&path, options)?)))
+}
+
+/// Whether a device could not be opened because it cannot be written.
+pub fn is_write_protected(e: &FsError) -> bool {
+    use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    let FsError::Device(e) = e else { return false };
+    matches!(&**e, BlockError::Open { source, .. }
+        if matches!(source.kind(), PermissionDenied | ReadOnlyFilesystem))
 }

@@ -4,12 +4,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde::Serialize;
-use stetfs_block::{BlockDevice, FileDevice, OpenOptions};
-use stetfs_ext4::{Inspection, Result, inspect};
-use stetfs_journal::{JournalConfig, Log, RecoveryOptions};
-use stetfs_ondisk::ext4::features::{Compat, FeatureNames, Incompat};
+use stetfs_block::{BlockDevice, BlockError, FileDevice, OpenOptions, Overlay};
+use stetfs_ext4::{Result, inspect};
+use stetfs_journal::{JournalConfig, Log};
+use stetfs_ondisk::ext4::features::{Compat, FeatureNames};
 use stetfs_ondisk::ext4::superblock::{ErrorPolicy, State, Superblock};
 use stetfs_ondisk::uuid;
+
+use crate::external::{self, Devices};
+use crate::recover::{self, RecoveryInfo};
 
 /// A volume that is not mounted. Sizes in bytes, counts as named.
 #[derive(Clone, Debug, Serialize)]
@@ -77,44 +80,62 @@ pub struct JournalInfo {
     pub largest_transaction: u64,
 }
 
-/// What recovery would do.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct RecoveryInfo {
-    /// Whether there is anything to do.
-    pub needed: bool,
-    /// Transactions to replay.
-    pub transactions: u64,
-    /// Blocks to write home.
-    pub blocks: u64,
-    /// File-level records to apply.
-    pub records: u64,
-    /// Fast commits of Linux to carry out.
-    pub fast_commits: u64,
-    /// Orphaned inodes to delete or truncate, as far as the unreplayed volume shows.
-    pub orphans: u64,
-    /// Why it will fail; absent if it will not.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub problem: Option<String>,
-    /// What of a damaged journal was left out.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub damage: Vec<String>,
+/// What whoever had a volume open last left behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeftBehind {
+    /// Nothing to do.
+    Clean,
+    /// A journal to be replayed, or orphans.
+    ToRecover,
+    /// No journal, and perhaps an inconsistent volume.
+    ToCheck,
 }
 
-/// Describes the volume at `path`; changes nothing.
+/// What is left to do for the volume at `path`.
+///
+/// # Errors
+/// As [`info`].
+pub fn left_behind(path: &Path) -> Result<LeftBehind> {
+    let how = OpenOptions {
+        read_only: true,
+        ..Default::default()
+    };
+    let (device, journal) = external::any(external::devices(path, None, how)?);
+    let found = inspect(device, journal)?;
+    let sb = &found.superblock;
+    Ok(if !sb.compat().contains(Compat::HAS_JOURNAL) {
+        match sb.state().contains(State::VALID_FS) {
+            true => LeftBehind::Clean,
+            false => LeftBehind::ToCheck,
+        }
+    } else if found.unfinished {
+        LeftBehind::ToRecover
+    } else {
+        LeftBehind::Clean
+    })
+}
+
+/// Describes the volume at `path`; changes nothing. `journal_path` is where a journal on another device is, if not where
+/// udev links it.
 ///
 /// # Errors
 /// The volume is in use, cannot be read, or is none.
-pub fn info(path: &Path) -> Result<VolumeInfo> {
-    let device = FileDevice::open(
-        path,
-        OpenOptions {
-            read_only: true,
-            ..Default::default()
-        },
-    )?;
-    let found = inspect(Arc::new(device) as Arc<dyn BlockDevice>)?;
+pub fn info(path: &Path, journal_path: Option<&Path>) -> Result<VolumeInfo> {
+    let how = OpenOptions {
+        read_only: true,
+        ..Default::default()
+    };
+    let devices = external::devices(path, journal_path, how)?;
+    let (device, on) = external::any(devices.clone());
+    let found = inspect(device, on)?;
     let sb = &found.superblock;
-    let recovery = recovery(&found);
+    let recovery = match found.unfinished {
+        true => recovery(&devices).unwrap_or_else(RecoveryInfo::refused),
+        false => RecoveryInfo {
+            has_errors: sb.state().contains(State::ERROR_FS),
+            ..RecoveryInfo::default()
+        },
+    };
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mut features = sb.compat().names();
     features.extend(sb.incompat().names());
@@ -185,34 +206,25 @@ fn journal(log: &Log) -> JournalInfo {
     }
 }
 
-/// Whether there is something to recover; the log is not read for it.
-pub(crate) fn to_do(found: &Inspection) -> RecoveryInfo {
-    let marked = found.superblock.incompat().contains(Incompat::RECOVER);
-    let dirty = found.log.as_ref().is_some_and(Log::is_dirty);
-    RecoveryInfo {
-        needed: marked || dirty || found.orphans > 0,
-        orphans: found.orphans,
-        ..Default::default()
+/// What recovery would do, by doing it in memory: that takes as much as recovery writes.
+///
+/// # Errors
+/// Those of the recovery.
+fn recovery((device, journal): &Devices) -> Result<RecoveryInfo> {
+    let over = |device: &Arc<FileDevice>| {
+        device.check_writable()?;
+        Ok::<_, BlockError>(Arc::new(Overlay::new(device.clone())))
+    };
+    let volume = over(device)?;
+    let log = journal.as_ref().map(over).transpose()?;
+    let dry = (
+        volume.clone() as Arc<dyn BlockDevice>,
+        log.clone().map(|l| l as Arc<dyn BlockDevice>),
+    );
+    let done = recover::run(dry, false, &mut |_, _| {})?;
+    device.check_room(&volume.changed())?;
+    if let (Some(device), Some(log)) = (journal, log) {
+        device.check_room(&log.changed())?;
     }
-}
-
-/// What recovery would do, by doing it without writing.
-pub(crate) fn recovery(found: &Inspection) -> RecoveryInfo {
-    let mut info = to_do(found);
-    if let Some(log) = found.log.as_ref().filter(|log| log.is_dirty()) {
-        let how = RecoveryOptions {
-            dry_run: true,
-            ..RecoveryOptions::default()
-        };
-        match log.recover(found.superblock.blocks_count(), how, &mut |_, _| {}) {
-            Ok(found) => {
-                info.transactions = found.report.transactions;
-                info.blocks = found.report.blocks;
-                info.records = found.report.records;
-                info.fast_commits = found.report.fast_commits;
-            }
-            Err(e) => info.problem = Some(e.to_string()),
-        }
-    }
-    info
+    Ok(done)
 }

@@ -23,13 +23,14 @@ mod stats;
 mod volume;
 
 pub use dump::{JournalImage, JournalRecord, JournalRecordKind, dump_journal};
+pub use external::is_write_protected;
 pub use fast_commit::{FastChange, FastName};
-pub use info::{JournalInfo, RecoveryInfo, VolumeInfo, info};
+pub use info::{JournalInfo, LeftBehind, VolumeInfo, info, left_behind};
 pub use memory::default_cache_bytes;
 pub use own_options::own_options;
 pub use preset::{Preset, UnknownPreset, file_lanes};
 pub use quota::{QuotaIdInfo, QuotaInfo, QuotaKindInfo, quota, set_quota};
-pub use recover::{Recovered, recover};
+pub use recover::{Recovered, RecoveryInfo, recover};
 pub use stats::{CacheStats, DeviceStats, InodeStats, JournalStats, SpaceStats, VolumeStats};
 pub use stetfs_block::{BlockDevice, BlockError, Direct, FileDevice, MemDevice, Uring};
 pub use stetfs_block::{OpenOptions as DeviceOptions, Write as BlockWrite};

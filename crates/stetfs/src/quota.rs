@@ -87,7 +87,7 @@ fn open(path: &Path, read_only: bool) -> Result<Arc<Fs>> {
         read_only,
         ..OpenOptions::default()
     };
-    let (device, journal) = external::devices(path, how)?;
+    let (device, journal) = external::any(external::devices(path, None, how)?);
     let options = FsOptions {
         read_only,
         ..FsOptions::default()

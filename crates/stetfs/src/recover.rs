@@ -1,14 +1,63 @@
-//! Recovering a volume without mounting it.
+//! Recovering a volume without mounting it, and saying before what that would do.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use serde::Serialize;
-use stetfs_block::OpenOptions;
-use stetfs_ext4::{Fs, FsOptions, Result, inspect};
+use stetfs_block::{BlockDevice, OpenOptions};
+use stetfs_ext4::{Fs, FsError, FsOptions, Result, inspect};
+use stetfs_ondisk::ext4::superblock::State;
 
-use crate::external;
-use crate::info::{self, RecoveryInfo};
+use crate::external::{self, Devices, is_write_protected};
+
+/// What recovery does, or would do.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct RecoveryInfo {
+    /// Whether there is anything to do.
+    pub needed: bool,
+    /// Transactions replayed.
+    pub transactions: u64,
+    /// Blocks of them written home.
+    pub blocks: u64,
+    /// File-level records applied.
+    pub records: u64,
+    /// Fast commits of Linux carried out.
+    pub fast_commits: u64,
+    /// Orphaned inodes that are deleted.
+    pub deleted: u64,
+    /// Orphaned inodes that are truncated.
+    pub truncated: u64,
+    /// Orphaned inodes that are left to e2fsck, for the volume has errors or they are damaged.
+    pub orphans_left: u64,
+    /// What of a damaged journal is left out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub damage: Vec<String>,
+    /// The volume is marked as one with errors afterwards: e2fsck has to look at it.
+    pub has_errors: bool,
+    /// Why it fails; absent if it does not. Then nothing of the above is done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+    /// The same as an error.
+    #[serde(skip)]
+    pub failure: Option<FsError>,
+}
+
+impl RecoveryInfo {
+    /// A recovery that fails.
+    pub(crate) fn refused(e: FsError) -> RecoveryInfo {
+        RecoveryInfo {
+            needed: true,
+            problem: Some(e.to_string()),
+            failure: Some(e),
+            ..RecoveryInfo::default()
+        }
+    }
+
+    /// Whether everything that was left to do is done; if not, e2fsck has to do the rest.
+    pub fn is_complete(&self) -> bool {
+        self.failure.is_none() && self.damage.is_empty() && self.orphans_left == 0
+    }
+}
 
 /// What a recovery did.
 #[derive(Clone, Debug, Serialize)]
@@ -20,7 +69,8 @@ pub struct Recovered {
 }
 
 /// Replays the journal of the volume at `path`, finishes what was interrupted, and leaves the
-/// volume clean. A clean volume is not written to.
+/// volume clean. A clean volume is not written to. `journal_path` is where a journal on another device is, if not where
+/// udev links it.
 ///
 /// # Errors
 /// The volume is in use, damaged, of an unknown kind, or a device failed: then the journal is as it
@@ -30,30 +80,67 @@ pub struct Recovered {
 /// `progress` gets (done, of), first in blocks of the log, then in blocks that go home.
 pub fn recover(
     path: &Path,
+    journal_path: Option<&Path>,
     salvage: bool,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Recovered> {
-    let (device, journal) = external::devices(path, OpenOptions::default())?;
-    let mut recovery = info::to_do(&inspect(Arc::clone(&device))?);
+    let open = |read_only| {
+        let how = OpenOptions {
+            read_only,
+            ..OpenOptions::default()
+        };
+        external::devices(path, journal_path, how).map(external::any)
+    };
+    let devices = match open(false) {
+        // Where nothing is to be done nothing need be written.
+        Err(e) if is_write_protected(&e) => match open(true)? {
+            (device, journal) if inspect(device.clone(), journal.clone())?.unfinished => {
+                return Err(e);
+            }
+            devices => devices,
+        },
+        other => other?,
+    };
+    Ok(Recovered {
+        volume: path.display().to_string(),
+        recovery: run(devices, salvage, progress)?,
+    })
+}
+
+/// Recovers the volume on the first of the devices.
+///
+/// # Errors
+/// As [`recover`].
+pub(crate) fn run(
+    (device, journal): Devices<dyn BlockDevice>,
+    salvage: bool,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<RecoveryInfo> {
+    let mut recovery = RecoveryInfo {
+        needed: inspect(Arc::clone(&device), journal.clone())?.unfinished,
+        ..RecoveryInfo::default()
+    };
     if recovery.needed {
         let options = FsOptions {
             salvage,
             ..FsOptions::default()
         };
-        let fs = Fs::open_with(device, journal, options, progress)?;
+        let fs = Fs::open_with(Arc::clone(&device), journal, options, progress)?;
+        fs.unmount()?;
         if let Some(report) = fs.recovered() {
             recovery.transactions = report.transactions;
             recovery.blocks = report.blocks;
             recovery.records = report.records;
             recovery.fast_commits = report.fast_commits;
+            recovery.fast_commits = report.fast_commits;
             recovery.damage.clone_from(&report.damage);
         }
-        // The journal may have held some.
-        recovery.orphans = fs.orphans_finished();
-        fs.unmount()?;
+        let orphans = fs.orphans_finished();
+        recovery.deleted = orphans.deleted;
+        recovery.truncated = orphans.truncated;
+        recovery.orphans_left = orphans.left;
     }
-    Ok(Recovered {
-        volume: path.display().to_string(),
-        recovery,
-    })
+    let after = inspect(device, None)?.superblock;
+    recovery.has_errors = after.state().contains(State::ERROR_FS);
+    Ok(recovery)
 }

@@ -9,7 +9,7 @@ use stetfs_ext4::{Fs, FsError, FsOptions, Result};
 use stetfs_journal::LogFormat;
 use stetfs_journal::stet::{Compression, StetOptions, Trim};
 
-use crate::external;
+use crate::external::{self, is_write_protected};
 use crate::preset::Preset;
 
 /// How a volume is opened.
@@ -78,25 +78,18 @@ impl Volume {
     pub fn open(path: impl AsRef<Path>, options: &VolumeOptions) -> Result<Arc<Volume>> {
         let path = path.as_ref();
         let open = |read_only| {
-            let options = OpenOptions {
+            let how = OpenOptions {
                 read_only,
                 direct: options.direct,
                 uring: options.uring,
             };
-            FileDevice::open(path, options)
+            external::devices(path, options.journal_path.as_deref(), how)
         };
         // `ro` alone still replays the journal, if the device can be written.
-        let device = match open(options.fs.read_only && options.fs.no_recovery) {
+        let (device, journal) = match open(options.fs.read_only && options.fs.no_recovery) {
             Err(e) if options.fs.read_only && is_write_protected(&e) => open(true)?,
             other => other?,
         };
-        let device = Arc::new(device);
-        let how = OpenOptions {
-            read_only: device.read_only(),
-            direct: options.direct,
-            uring: options.uring,
-        };
-        let journal = external::journal(&device, options.journal_path.as_deref(), how)?;
         Volume::start(path.to_owned(), device, journal, options)
     }
 
@@ -180,13 +173,6 @@ impl Volume {
     pub fn close(&self) -> Result<()> {
         self.fs.unmount()
     }
-}
-
-/// Whether the volume could not be opened because it cannot be written.
-fn is_write_protected(e: &BlockError) -> bool {
-    use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
-    matches!(e, BlockError::Open { source, .. }
-        if matches!(source.kind(), PermissionDenied | ReadOnlyFilesystem))
 }
 
 /// Whether somebody has the volume at `path` open for writing.

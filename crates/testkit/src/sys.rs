@@ -1,4 +1,4 @@
-//! The few kernel interfaces that no safe crate wraps: loop device ioctls and the ext4 shutdown ioctl.
+//! The few kernel interfaces that no safe crate wraps: loop device ioctls, the ext4 shutdown ioctl, idmapped mounts.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -125,6 +125,34 @@ pub fn ext4_shutdown(fd: BorrowedFd<'_>, how: Shutdown) -> io::Result<()> {
     // SAFETY: the kernel reads one u32 through the pointer and keeps nothing.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), EXT4_IOC_SHUTDOWN, &flags) })?;
     Ok(())
+}
+
+/// `MOUNT_ATTR_IDMAP`.
+const ATTR_IDMAP: u64 = 0x0010_0000;
+
+/// Maps the ids of a mount that is not attached yet (open_tree(2)) as the user namespace `users` does (mount_setattr(2)).
+pub fn map_ids(mount: BorrowedFd<'_>, users: BorrowedFd<'_>) -> io::Result<()> {
+    let attr = libc::mount_attr {
+        attr_set: ATTR_IDMAP,
+        attr_clr: 0,
+        propagation: 0,
+        userns_fd: users.as_raw_fd() as u64,
+    };
+    // SAFETY: the path is empty and ends with a NUL, and the kernel reads one `struct mount_attr`.
+    let ret = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH,
+            &raw const attr,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    match ret {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// A file handle, as name_to_handle_at(2) gives it.

@@ -11,6 +11,7 @@
 mod claim;
 mod holders;
 mod open;
+mod outlook;
 mod request;
 mod sys;
 mod unflushed;

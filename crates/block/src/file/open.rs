@@ -53,27 +53,38 @@ pub struct OpenOptions {
 /// Buffers are not aligned to more.
 const MAX_ALIGN: u32 = 4096;
 
-pub(super) fn open(path: &Path, options: OpenOptions) -> Result<FileDevice> {
-    let fail = |e| BlockError::open(path, e);
-    let unsuitable = |reason: &str| BlockError::Unsuitable {
+fn unsuitable(path: &Path, reason: &str) -> BlockError {
+    BlockError::Unsuitable {
         path: path.to_owned(),
         reason: reason.to_owned(),
-    };
+    }
+}
+
+/// Opens the file, and says whether it is a block device.
+pub(super) fn open_file(path: &Path, read_only: bool) -> Result<(File, bool)> {
+    let fail = |e| BlockError::open(path, e);
     // Not opening a FIFO or a terminal before its type is known.
     let kind = std::fs::metadata(path).map_err(fail)?.file_type();
     let is_block_device = kind.is_block_device();
     if !is_block_device && !kind.is_file() {
-        return Err(unsuitable("neither an image file nor a block device"));
+        let reason = "neither an image file nor a block device";
+        return Err(unsuitable(path, reason));
     }
     let file = File::options()
         .read(true)
-        .write(!options.read_only)
+        .write(!read_only)
         .open(path)
         .map_err(fail)?;
     // The kernel opens a read-only device for writing, and refuses the writes.
-    if is_block_device && !options.read_only && sys::is_read_only(&file).map_err(fail)? {
+    if is_block_device && !read_only && sys::is_read_only(&file).map_err(fail)? {
         return Err(BlockError::open(path, Errno::ROFS));
     }
+    Ok((file, is_block_device))
+}
+
+pub(super) fn open(path: &Path, options: OpenOptions) -> Result<FileDevice> {
+    let fail = |e| BlockError::open(path, e);
+    let (file, is_block_device) = open_file(path, options.read_only)?;
     let claim = Claim::take(path, &file, options.read_only)?;
 
     let size = sys::size(&file).map_err(fail)?;
@@ -87,7 +98,7 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> Result<FileDevice> {
         _ => direct_align(&file, size, is_block_device.then_some(sector)),
     };
     if align.is_none() && options.direct == Direct::Required {
-        return Err(unsuitable("O_DIRECT is not possible here"));
+        return Err(unsuitable(path, "O_DIRECT is not possible here"));
     }
     let rings = match options.uring {
         Uring::Off => None,

@@ -29,6 +29,7 @@ pub(crate) fn run(args: &MountArgs) -> Result {
             dir,
             options,
             daemon: true,
+            protected: false,
         });
     }
     if args.foreground {
@@ -39,8 +40,9 @@ pub(crate) fn run(args: &MountArgs) -> Result {
                 dir,
                 options,
                 daemon: false,
+                protected: false,
             },
-            || {},
+            |warning| warning.iter().for_each(|w| daemon::warn(w)),
         );
     }
     daemon::start(&source, &dir, &text)

@@ -1,8 +1,11 @@
 //! `stetfs umount`: down, and clean.
 
-use std::path::Path;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
+use stetfs::LeftBehind;
 use stetfs_fuse::mountinfo::{self, MountEntry};
 use stetfs_fuse::{MountError, Unmount, is_root, unmount};
 
@@ -23,21 +26,73 @@ pub(crate) fn run(args: &UmountArgs) -> Result {
             .is_ok()
             .then_some(client)
     });
+    let gone = client.is_none() && is_dead(&mount.dir);
+    let volume = volume_of(&mount);
     let others = other_mounts(&mount)?;
     take_down(&mount, args.lazy)?;
     // Another volume may have the device number already, but not these mounts'.
     let elsewhere = other_mounts(&mount)?.iter().any(|id| others.contains(id));
-    if args.lazy || elsewhere {
+    if (args.lazy || elsewhere) && !gone {
         return Ok(());
     }
     match client {
         Some(client) => client.wait_closed(),
         // Killed, or never had a socket. Then the lock tells.
         None => {
-            control::remove_stale(&mount.dev);
-            wait_unlocked(Path::new(&mount.source))
+            if !elsewhere {
+                control::remove_stale(&mount.dev);
+            }
+            wait_unlocked(&volume)?;
+            left_behind(&mount, &volume, gone)
         }
     }
+}
+
+/// Whether the server of the mount at `dir` is gone.
+fn is_dead(dir: &Path) -> bool {
+    let gone = [libc::ENOTCONN, libc::ECONNABORTED].map(Some);
+    dir.metadata()
+        .is_err_and(|e| gone.contains(&e.raw_os_error()))
+}
+
+/// Where the volume is: a mounted loop device may go with its mount.
+fn volume_of(mount: &MountEntry) -> PathBuf {
+    let image = format!("/sys/dev/block/{}/loop/backing_file", mount.dev);
+    match std::fs::read(image) {
+        Ok(path) if mount.fstype.starts_with("fuseblk") => {
+            OsStr::from_bytes(path.trim_ascii_end()).into()
+        }
+        _ => PathBuf::from(&mount.source),
+    }
+}
+
+/// Says what a server that closed nothing leaves behind.
+fn left_behind(mount: &MountEntry, volume: &Path, gone: bool) -> Result {
+    let recover = format!(
+        "the next mount replays the journal, or: stetfs recover {}",
+        volume.display()
+    );
+    let hint = match stetfs::left_behind(volume) {
+        Ok(LeftBehind::Clean) => return Ok(()),
+        _ if mount.read_only => return Ok(()),
+        Ok(LeftBehind::ToRecover) => recover,
+        Ok(LeftBehind::ToCheck) => {
+            format!("it has no journal: run e2fsck -f {}", volume.display())
+        }
+        // Not for us to look at.
+        Err(_) if gone => recover,
+        Err(_) => return Ok(()),
+    };
+    let dir = mount.dir.display();
+    let how = match gone {
+        true => format!("the server of {dir} was gone: the mount is taken down, but"),
+        false => format!("the server of {dir} ended, but"),
+    };
+    let message = format!(
+        "{how} the volume was not closed; changes of the last seconds (as many as commit= said, else 5) \
+         that were not synced may be lost"
+    );
+    Err(Failure::new(Code::Io, message).hint(hint))
 }
 
 fn take_down(mount: &MountEntry, lazy: bool) -> Result {

@@ -4,7 +4,7 @@ use std::io::{BufWriter, Write};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use stetfs::{FastChange, FastName, JournalRecord, JournalRecordKind};
+use stetfs::{FastChange, FastName, JournalRecord, JournalRecordKind, RecoveryInfo};
 
 use crate::args::{RecoverArgs, VolumeArg};
 use crate::failure::{Code, Failure, Result};
@@ -12,13 +12,24 @@ use crate::{log, print};
 
 /// `stetfs info`.
 pub(crate) fn info(args: &VolumeArg, json: bool) -> Result {
-    let info = stetfs::info(&args.volume)?;
-    print::value(&json!(info), json);
+    let info = stetfs::info(&args.volume, args.journal_path())?;
+    let mut value = json!(info);
+    value["recovery"]["exit_code"] = json!(outcome(&info.recovery) as u8);
+    print::value(&value, json);
     Ok(())
 }
 
+/// The exit code of a recovery.
+fn outcome(recovery: &RecoveryInfo) -> Code {
+    match &recovery.failure {
+        Some(e) => Failure::from(e.clone()).code,
+        None if recovery.is_complete() => Code::Done,
+        None => Code::Partly,
+    }
+}
+
 /// `stetfs recover`.
-pub(crate) fn recover(args: &RecoverArgs, json: bool) -> Result {
+pub(crate) fn recover(args: &RecoverArgs, json: bool) -> Result<Code> {
     log::to_stderr();
     let bar = ProgressBar::new(0);
     if let Ok(style) =
@@ -26,46 +37,59 @@ pub(crate) fn recover(args: &RecoverArgs, json: bool) -> Result {
     {
         bar.set_style(style);
     }
-    let done = stetfs::recover(&args.volume.volume, args.salvage, &mut |done, of| {
+    let volume = &args.volume;
+    let progress = &mut |done, of| {
         bar.set_length(of);
         bar.set_position(done);
-    });
+    };
+    let done = stetfs::recover(
+        &volume.volume,
+        volume.journal_path(),
+        args.salvage,
+        progress,
+    );
     bar.finish_and_clear();
     let done = done?;
     if json {
         print::value(&json!(done), true);
-        return Ok(());
-    }
-    let r = done.recovery;
-    if r.needed {
-        println!(
-            "{}: replayed {} transactions ({} blocks), {} records of files and {} fast commits, finished {} orphaned inodes; {}",
-            done.volume,
-            r.transactions,
-            r.blocks,
-            r.records,
-            r.fast_commits,
-            r.orphans,
-            if r.damage.is_empty() {
-                "the volume is clean"
-            } else {
-                "the journal was damaged; run e2fsck -f"
-            }
-        );
-        for damage in &r.damage {
+    } else {
+        println!("{}: {}", done.volume, said(&done.recovery));
+        for damage in &done.recovery.damage {
             println!("left out: {damage}");
         }
-    } else {
-        println!("{}: clean, there was nothing to do", done.volume);
     }
-    Ok(())
+    Ok(outcome(&done.recovery))
+}
+
+/// What was done, and how the volume is now.
+fn said(r: &RecoveryInfo) -> String {
+    let now = if !r.damage.is_empty() {
+        "the journal was damaged: run e2fsck -f".to_owned()
+    } else if r.orphans_left > 0 {
+        let left = r.orphans_left;
+        format!("{left} orphaned inodes are left, for the volume has errors: run e2fsck -f")
+    } else if r.has_errors {
+        "the journal is empty, but the volume is marked as one with errors: run e2fsck -f"
+            .to_owned()
+    } else if r.needed {
+        "the volume is clean".to_owned()
+    } else {
+        "clean, there was nothing to do".to_owned()
+    };
+    if !r.needed {
+        return now;
+    }
+    format!(
+        "replayed {} transactions ({} blocks), {} records of files and {} fast commits, deleted {} orphaned inodes and truncated {}; {now}",
+        r.transactions, r.blocks, r.records, r.fast_commits, r.deleted, r.truncated
+    )
 }
 
 /// `stetfs dump journal`: a line per record; with `json` an object per line.
 pub(crate) fn dump_journal(args: &VolumeArg, json: bool) -> Result {
     let mut out = BufWriter::new(std::io::stdout().lock());
     let mut written = Ok(());
-    stetfs::dump_journal(&args.volume, &mut |record| {
+    stetfs::dump_journal(&args.volume, args.journal_path(), &mut |record| {
         if written.is_ok() {
             written = if json {
                 writeln!(out, "{}", json!(record))

@@ -82,9 +82,9 @@ impl Client {
             Ok(Some(answer)) => Failure::from_json(&answer).map_or(Ok(()), Err),
             Ok(None) | Err(_) => Err(Failure::new(
                 Code::Io,
-                "the server ended without closing the volume",
+                "the server ended without closing the volume; what was not synced may be lost",
             )
-            .hint("it will be recovered when it is mounted next, or by: stetfs recover VOLUME")),
+            .hint("the next mount replays the journal, or: stetfs recover VOLUME")),
         }
     }
 }

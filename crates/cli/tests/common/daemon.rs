@@ -31,6 +31,15 @@ pub(crate) fn json(args: &[&str]) -> Value {
     serde_json::from_str(&ok(&[&["--json"], args].concat())).unwrap()
 }
 
+/// The exit code of `stetfs` with these arguments, and its answer as JSON.
+#[track_caller]
+pub(crate) fn answer(args: &[&str]) -> (i32, Value) {
+    let out = stetfs(&[&["--json"], args].concat());
+    let said = String::from_utf8_lossy(&out.stdout).into_owned();
+    let value = serde_json::from_str(&said).unwrap_or_else(|e| panic!("{args:?}: {e}: {said}"));
+    (out.status.code().unwrap(), value)
+}
+
 /// Fails with exactly this code, and says all of `words`.
 #[track_caller]
 pub(crate) fn fails(args: &[&str], code: i32, words: &[&str]) {
@@ -116,6 +125,12 @@ impl Daemon {
     pub(crate) fn kill9(&self) {
         self.signal(rustix::process::Signal::KILL);
         wait_until("the end of the connection", || self.dir.metadata().is_err());
+    }
+
+    /// Kills the server and takes the dead mount down, which tells of it.
+    pub(crate) fn crash(&self) {
+        self.kill9();
+        fails(&["umount", self.dir()], 6, &["was gone", "stetfs recover"]);
     }
 }
 

@@ -347,7 +347,7 @@ fn cut(image: &MemDevice, log: &Log, whole: &Seen, mut rng: fastrand::Rng) -> (u
 
 /// Whether the journal holds fast commits that count.
 fn fast_commits(image: &MemDevice) -> bool {
-    let found = stetfs::inspect(Arc::new(image.fork())).ok();
+    let found = stetfs::inspect(Arc::new(image.fork()), None).ok();
     let Some(log) = found.and_then(|found| found.log) else {
         return false;
     };

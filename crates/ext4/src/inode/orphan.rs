@@ -7,7 +7,7 @@
 //! list's lock only.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use stetfs_journal::Handle;
 use stetfs_ondisk::ext4::orphan_file;
@@ -18,6 +18,7 @@ use super::body::InodeBody;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::types::{BlockNr, Ino};
+use crate::volume::OrphansFinished;
 
 /// Where an orphan is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,8 +48,8 @@ pub(crate) struct Orphans {
     file: Option<OrphanFile>,
     /// Free slots of each block of the file. Who changes a block holds its lock.
     free: Vec<Mutex<u32>>,
-    /// Deleted or truncated when the volume was opened.
-    pub(crate) finished: AtomicU64,
+    /// What became of those that were there when the volume was opened.
+    pub(crate) finished: parking_lot::Mutex<OrphansFinished>,
 }
 
 /// The list.
@@ -87,7 +88,7 @@ impl Orphans {
                 .into_iter()
                 .map(|n| Mutex::new(Rank::Orphan, n))
                 .collect(),
-            finished: AtomicU64::new(0),
+            finished: parking_lot::Mutex::default(),
         }
     }
 

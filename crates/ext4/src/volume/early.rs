@@ -84,6 +84,16 @@ impl Indirect for EarlyMap<'_> {
     }
 }
 
+impl<'a> Early<'a> {
+    pub(super) fn new(device: &'a dyn BlockDevice, layout: &'a Layout, sb: &Superblock) -> Self {
+        Early {
+            device,
+            layout,
+            checksums: sb.checksum_mode(),
+        }
+    }
+}
+
 impl Early<'_> {
     pub(super) fn block(&self, nr: u64) -> Result<Vec<u8>> {
         let mut bytes = vec![0; self.layout.block_size as usize];

@@ -141,6 +141,7 @@ impl Fs {
             FsError::Journal(_)
             | FsError::Errno(_)
             | FsError::Unsupported(_)
+            | FsError::JournalDevice(_)
             | FsError::InUse(_) => return,
         };
         tracing::error!("{e}");

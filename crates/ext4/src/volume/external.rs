@@ -28,13 +28,13 @@ pub fn journal_device(device: &dyn BlockDevice) -> Result<Option<String>> {
 /// Puts the two devices together.
 ///
 /// # Errors
-/// `Unsupported` when the other device is not the volume's journal; its own.
+/// `JournalDevice` when the other device is not the volume's journal; its own.
 pub(super) fn join(
     device: Arc<dyn BlockDevice>,
     journal: Arc<dyn BlockDevice>,
     sb: &Superblock,
 ) -> Result<WithJournal> {
-    let wrong = |what: String| Err(FsError::Unsupported(what));
+    let wrong = |what: String| Err(FsError::JournalDevice(what));
     // Its ext4 superblock has no geometry to check: there are no groups.
     let mut head = vec![0; SUPERBLOCK_SIZE];
     journal.read(SUPERBLOCK_OFFSET, &mut head)?;
@@ -43,17 +43,17 @@ pub(super) fn join(
         && other.verify_checksum()
         && other.incompat().contains(Incompat::JOURNAL_DEV);
     if !is_one {
-        return wrong("a journal device that is none".into());
+        return wrong("what was named as the journal is none".into());
     }
     if other.uuid != sb.journal_uuid {
         return wrong(format!(
-            "the journal {} of another volume: this one's is {}",
+            "the journal {} is of another volume: this one's is {}",
             uuid::text(&other.uuid),
             uuid::text(&sb.journal_uuid)
         ));
     }
     if other.log_block_size.get() != sb.log_block_size.get() {
-        return wrong("a journal with blocks of another size".into());
+        return wrong("the journal has blocks of another size than the volume".into());
     }
     let size = u64::from(sb.geometry()?.block_size);
     let blocks = other.blocks_count();

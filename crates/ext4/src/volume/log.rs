@@ -47,9 +47,9 @@ pub(super) fn find(
                 let runs = Vec::new();
                 Ok(Some(VolumeLog { log, runs }))
             }
-            None => Err(FsError::Unsupported(format!(
-                "a volume without its journal, which is on the device with UUID {} \
-                 (name it with journal_path=)",
+            None => Err(FsError::JournalDevice(format!(
+                "the journal of the volume is on another device, with UUID {}, which was not found; \
+                 name it with journal_path=",
                 stetfs_ondisk::uuid::text(&sb.journal_uuid)
             ))),
         };

@@ -14,7 +14,9 @@ use stetfs_ondisk::ext4::time::Timestamp;
 use stetfs_sync::{Mutex, Rank};
 
 use super::early::{Early, read_superblock, write_superblock};
+use super::inspect::inspect;
 use super::log::{self, VolumeLog};
+use super::orphans::OrphansFinished;
 use super::{SuperState, errors, external, features, mmp, orphans, overhead, records};
 use crate::error::{FsError, Result};
 use crate::fs::{Fs, Geometry};
@@ -51,11 +53,7 @@ impl Parts {
     ) -> Result<Parts> {
         let layout = sb.geometry()?;
         check_size(&layout, &*device)?;
-        let early = Early {
-            device: &*device,
-            layout: &layout,
-            checksums: sb.checksum_mode(),
-        };
+        let early = Early::new(&*device, &layout, sb);
         let descs = early.descriptors()?;
         let mut zones = Zones::new(&layout, descs.iter())?;
         zones.add(log.iter().flat_map(|l| l.runs.iter().copied()));
@@ -132,7 +130,7 @@ impl Fs {
     /// replay of the journal is: (done, of), first in log blocks, then in blocks that go home.
     ///
     /// # Errors
-    /// As [`open`](Self::open), and `Unsupported` when `journal` belongs to another volume.
+    /// As [`open`](Self::open), and `JournalDevice` when `journal` is missing or belongs to another volume.
     pub fn open_with(
         device: Arc<dyn BlockDevice>,
         journal: Option<Arc<dyn BlockDevice>>,
@@ -141,6 +139,10 @@ impl Fs {
     ) -> Result<Arc<Fs>> {
         if !opts.read_only && (device.read_only() || opts.no_recovery) {
             return Err(FsError::Errno(libc::EROFS));
+        }
+        let (mut recovered, mut earlier) = (None, OrphansFinished::default());
+        if opts.read_only && !opts.no_recovery {
+            (recovered, earlier) = finish_first(&device, journal.as_ref(), &opts, progress);
         }
         let mut sb = read_superblock(&*device)?;
         features::check(&sb, opts.read_only)?;
@@ -153,11 +155,7 @@ impl Fs {
             }
             None => (device, None),
         };
-        let early = Early {
-            device: &*device,
-            layout: &layout,
-            checksums: sb.checksum_mode(),
-        };
+        let early = Early::new(&*device, &layout, &sb);
         let mut claim = None;
         if !opts.read_only {
             claim = mmp::claim(&device, &sb, &layout, opts.mmp_second)?;
@@ -166,12 +164,13 @@ impl Fs {
         if opts.read_only && !opts.no_recovery && log.as_ref().is_some_and(VolumeLog::is_dirty) {
             mmp::check(&device, &sb, &layout, opts.mmp_second)?;
         }
-        let mut recovered = None;
         if !opts.no_recovery
             && let Some(found) = log.take()
         {
-            let (found, report, now) = recover(found, &device, sb, &opts, progress)?;
-            (log, recovered, sb) = (Some(found), report, now);
+            let (found, (report, finished), now) = recover(found, &device, sb, &opts, progress)?;
+            (log, sb) = (Some(found), now);
+            recovered = report.or(recovered);
+            earlier += finished;
         }
         early.check_root()?;
         if !opts.read_only {
@@ -186,6 +185,7 @@ impl Fs {
         };
         let read_only = opts.read_only;
         let (fs, found_orphans) = parts.assemble(journal, opts, claim, recovered)?;
+        *fs.orphans.finished.lock() = earlier;
         if !read_only {
             fs.attach();
             if let Some(claim) = &fs.sb.claim {
@@ -276,7 +276,48 @@ pub(super) fn check_size(layout: &Layout, device: &dyn BlockDevice) -> Result<()
     Ok(())
 }
 
-/// Replays the log if there is something in it. Gives the log as it is then, what was replayed, and the superblock.
+/// What a recovery did: what was replayed, if anything, and what became of the orphans.
+type Finished = (Option<RecoveryReport>, OrphansFinished);
+
+/// Before a volume is opened read-only: replays its journal and finishes its orphans, where the device can be written, as
+/// the kernel does. What cannot be done is left as it is: opening the volume read-only fails by it, or does without.
+fn finish_first(
+    device: &Arc<dyn BlockDevice>,
+    journal: Option<&Arc<dyn BlockDevice>>,
+    opts: &FsOptions,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Finished {
+    let nothing = Finished::default();
+    if device.read_only() || journal.is_some_and(|journal| journal.read_only()) {
+        return nothing;
+    }
+    let unfinished = inspect(Arc::clone(device), journal.cloned()).is_ok_and(|found| {
+        let has_errors = found.superblock.state().contains(State::ERROR_FS);
+        found.unfinished && found.refused.is_none() && !has_errors
+    });
+    if !unfinished {
+        return nothing;
+    }
+    let writing = FsOptions {
+        cache_bytes: opts.cache_bytes,
+        on_error: opts.on_error,
+        barrier: opts.barrier,
+        mmp_second: opts.mmp_second,
+        canary: opts.canary,
+        ..FsOptions::default()
+    };
+    let opened = Fs::open_with(Arc::clone(device), journal.cloned(), writing, progress);
+    let closed = opened.and_then(|fs| {
+        fs.unmount()?;
+        Ok((fs.recovered().cloned(), fs.orphans_finished()))
+    });
+    closed.unwrap_or_else(|e| {
+        tracing::warn!("what an earlier mount left cannot be finished: {e}");
+        nothing
+    })
+}
+
+/// Replays the log if there is something in it. Gives the log as it is then, what was done, and the superblock.
 /// An error that stopped the journal of an earlier mount becomes one of the volume, and leaves the log.
 fn recover(
     log: VolumeLog,
@@ -284,17 +325,17 @@ fn recover(
     before: Superblock,
     opts: &FsOptions,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<(VolumeLog, Option<RecoveryReport>, Superblock)> {
+) -> Result<(VolumeLog, Finished, Superblock)> {
     let marked = before.incompat().contains(Incompat::RECOVER);
     let errno = log.errno();
     if !log.is_dirty() && !marked && (errno == 0 || opts.read_only) {
-        return Ok((log, None, before));
+        return Ok((log, Finished::default(), before));
     }
     if device.read_only() {
         tracing::error!("the journal must be replayed, but the device cannot be written");
         return Err(FsError::Errno(libc::EROFS));
     }
-    let mut report: Option<RecoveryReport> = None;
+    let (mut report, mut orphans) = Finished::default();
     let mut log = log;
     if log.is_dirty() {
         let mut recovery = log.replay(before.blocks_count(), opts.salvage, progress)?;
@@ -302,9 +343,10 @@ fn recover(
         if !recovery.records.is_empty() {
             let sb = read_superblock(&**device)?;
             let again = log.reopen()?;
-            let left_out =
+            let (left_out, finished) =
                 records::apply(Arc::clone(device), again, &recovery, &sb, opts, progress)?;
             recovery.report.damage.extend(left_out);
+            orphans = finished;
             log = log.reopen()?;
         }
         if !recovery.fast_commits.is_empty() {
@@ -332,7 +374,7 @@ fn recover(
     if errno != 0 {
         log.clear_errno()?;
     }
-    Ok((log, report, sb))
+    Ok((log, (report, orphans), sb))
 }
 
 fn geometry(sb: &Superblock, layout: Layout) -> Geometry {

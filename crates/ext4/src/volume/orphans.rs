@@ -14,25 +14,47 @@ use crate::types::Ino;
 
 /// What was found.
 pub(super) struct Found {
-    /// In the order it is to be worked off.
-    pub(super) list: Vec<(Ino, OrphanPlace)>,
-    /// What cut the list on the volume short.
+    /// In the order they are to be worked off.
+    pub(super) inodes: Vec<(Ino, OrphanPlace)>,
+    /// The list goes on, but leads to nothing that could be an orphan.
     broken: Option<FsError>,
+}
+
+impl Found {
+    /// Whether there is nothing to do.
+    pub(super) fn is_empty(&self) -> bool {
+        self.inodes.is_empty() && self.broken.is_none()
+    }
+}
+
+/// What became of the orphans of an earlier mount.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OrphansFinished {
+    /// Inodes that had no name any more, deleted.
+    pub deleted: u64,
+    /// Files that were being truncated, truncated.
+    pub truncated: u64,
+    /// Left to e2fsck: the volume has errors, or they are damaged.
+    pub left: u64,
+}
+
+impl std::ops::AddAssign for OrphansFinished {
+    fn add_assign(&mut self, more: OrphansFinished) {
+        self.deleted += more.deleted;
+        self.truncated += more.truncated;
+        self.left += more.left;
+    }
 }
 
 /// Reads the orphan list and the orphan file of a recovered volume.
 pub(super) fn find(early: &Early<'_>, sb: &Superblock) -> Result<(Orphans, Found)> {
     let (list, broken) = read_list(early, sb);
-    let mut found: Vec<_> = list.iter().map(|ino| (*ino, OrphanPlace::List)).collect();
-    let file = read_file(early, sb, &mut found)?;
-    let found = Found {
-        list: found,
-        broken,
-    };
-    Ok((Orphans::new(&list, file), found))
+    let mut inodes = list.iter().map(|ino| (*ino, OrphanPlace::List)).collect();
+    let file = read_file(early, sb, &mut inodes)?;
+    Ok((Orphans::new(&list, file), Found { inodes, broken }))
 }
 
-/// Follows the list as far as it makes sense; and why no further.
+/// Follows the list as far as it makes sense.
 fn read_list(early: &Early<'_>, sb: &Superblock) -> (Vec<Ino>, Option<FsError>) {
     let mut list = Vec::new();
     let mut seen = HashSet::new();
@@ -108,38 +130,36 @@ fn read_file(
 impl Fs {
     /// Deletes and truncates what an earlier mount left to do.
     pub(super) fn work_off_orphans(&self, found: Found) -> Result<()> {
-        let Found { list, broken } = found;
-        if !list.is_empty() {
-            self.work_off_all(list)?;
+        if found.is_empty() {
+            return Ok(());
         }
-        // Last, as it may make the volume read-only.
-        if let Some(e) = broken {
-            self.report(&e);
-        }
-        Ok(())
-    }
-
-    fn work_off_all(&self, found: Vec<(Ino, OrphanPlace)>) -> Result<()> {
         if self.sb.current()?.state().contains(State::ERROR_FS) {
             tracing::warn!(
                 "the volume has errors; {} orphans are left to e2fsck",
-                found.len()
+                found.inodes.len()
             );
+            self.orphans.finished.lock().left += found.inodes.len() as u64;
             return Ok(());
         }
-        let (mut deleted, mut truncated) = (0, 0);
-        for (ino, place) in found {
+        let mut finished = OrphansFinished::default();
+        for (ino, place) in found.inodes {
             match self.work_off(ino, place) {
-                Ok(true) => deleted += 1,
-                Ok(false) => truncated += 1,
+                Ok(true) => finished.deleted += 1,
+                Ok(false) => finished.truncated += 1,
                 Err(e @ FsError::Journal(_)) => return Err(e),
-                Err(e) => self.report(&e),
+                Err(e) => {
+                    self.report(&e);
+                    finished.left += 1;
+                }
             }
         }
+        if let Some(e) = found.broken {
+            self.report(&e);
+            finished.left += 1;
+        }
         self.reap_values();
-        tracing::info!(deleted, truncated, "orphans of an earlier mount");
-        let finished = &self.orphans.finished;
-        finished.store(deleted + truncated, Ordering::Relaxed);
+        tracing::info!(?finished, "orphans of an earlier mount");
+        *self.orphans.finished.lock() += finished;
         Ok(())
     }
 
@@ -148,9 +168,9 @@ impl Fs {
         self.recovered.as_ref()
     }
 
-    /// How many inodes of an earlier mount were deleted or truncated when the volume was opened.
-    pub fn orphans_finished(&self) -> u64 {
-        self.orphans.finished.load(Ordering::Relaxed)
+    /// What became of the orphans of an earlier mount when the volume was opened.
+    pub fn orphans_finished(&self) -> OrphansFinished {
+        *self.orphans.finished.lock()
     }
 
     fn work_off(&self, ino: Ino, place: OrphanPlace) -> Result<bool> {

@@ -17,6 +17,7 @@ use stetfs_ondisk::stet::record::{FileRecord, Node, Range, Run};
 
 use super::log::{self, VolumeLog};
 use super::open::Parts;
+use super::orphans::OrphansFinished;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
@@ -31,7 +32,8 @@ pub(super) const ROOT: Ctx = Ctx {
     pid: 0,
 };
 
-/// Applies the records that `recovery` left in the log, and empties it. Gives those that were left out (`salvage`), and why.
+/// Applies the records that `recovery` left in the log, and empties it. Gives those that were left out (`salvage`) and why, and
+/// what became of the orphans.
 ///
 /// # Errors
 /// The device's and the journal's; `Corrupt` if a record contradicts the volume: then all of them stay in the log.
@@ -42,7 +44,7 @@ pub(super) fn apply(
     sb: &Superblock,
     opts: &FsOptions,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<Vec<String>> {
+) -> Result<(Vec<String>, OrphansFinished)> {
     let salvage = opts.salvage;
     let mut left_out = Vec::new();
     let mut leave = |result: Result<()>| match result {
@@ -87,7 +89,7 @@ pub(super) fn apply(
     fs.journal.release_horizon()?;
     tracing::info!(records = records.len(), "file-level records applied");
     fs.unmount()?;
-    Ok(left_out)
+    Ok((left_out, fs.orphans_finished()))
 }
 
 fn resume(

@@ -222,7 +222,7 @@ impl Fs {
         Ok(self.sb.current()?.label().to_vec())
     }
 
-    /// Gives the volume a name.
+    /// Gives the volume a name. It is durable on return, and at its home, where others look for it (blkid).
     ///
     /// # Errors
     /// EINVAL above 16 bytes, EROFS, or the device or the journal failed.
@@ -232,7 +232,10 @@ impl Fs {
         }
         self.throttle()?;
         let h = self.journal.begin(1)?;
-        self.change_super(&h, |sb| sb.set_label(label))
+        self.change_super(&h, |sb| sb.set_label(label))?;
+        let point = h.stop();
+        self.journal.commit(&point)?;
+        Ok(self.journal.checkpoint()?)
     }
 
     /// Whether the volume takes no changes now.

@@ -55,7 +55,7 @@ impl Fs {
 
     fn change_flags(&self, ctx: &Ctx, inode: &Inode, flags: u32) -> Result<()> {
         let mut body = inode.body.write();
-        if ctx.uid != 0 && ctx.uid != body.uid() {
+        if ctx.uid != 0 && !ctx.owns(body.uid()) {
             return Err(FsError::Errno(libc::EPERM));
         }
         if flags & !VISIBLE != 0 {

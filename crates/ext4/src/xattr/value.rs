@@ -350,7 +350,7 @@ mod tests {
                 if removed {
                     let how = XattrSet::Any;
                     fs.setxattr(&ROOT, ino, b"user.v", &value, how).unwrap();
-                    fs.remove_attribute(&ROOT, &fs.iget(ino)?, (index::USER, b"v"))
+                    fs.remove_attribute(&ROOT, &inode, (index::USER, b"v"))
                         .unwrap();
                 } else {
                     new = fs.new_value(&inode, &inode.body.read(), &value, true);
@@ -359,7 +359,7 @@ mod tests {
                 fs.journal.commit_all().unwrap();
                 let crashed = Arc::new(device.fork());
                 let fs = open(&crashed);
-                assert_eq!(fs.orphans_finished(), 1);
+                assert_eq!(fs.orphans_finished().deleted, 1);
                 fs.journal.commit_all().unwrap();
                 let after = (fs.groups.free_blocks(), fs.groups.free_inodes());
                 assert_eq!(before, after, "{features}, {removed}");

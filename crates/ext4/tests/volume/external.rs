@@ -168,7 +168,7 @@ fn another_journal_is_refused() {
         let opened = attempt(&volume, journal);
         assert!(volume.differences(&before).is_empty());
         match opened {
-            Err(e @ FsError::Unsupported(_)) => e.to_string(),
+            Err(e @ FsError::JournalDevice(_)) => e.to_string(),
             Err(e) => panic!("{e}"),
             Ok(_) => panic!("opened"),
         }

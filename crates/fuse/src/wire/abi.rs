@@ -164,6 +164,7 @@ pub(super) mod init {
     pub(in super::super) const SETXATTR_EXT: u64 = 1 << 29;
     pub(in super::super) const INIT_EXT: u64 = 1 << 30;
     pub(in super::super) const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
+    pub(in super::super) const ALLOW_IDMAP: u64 = 1 << 40;
     pub(in super::super) const OVER_IO_URING: u64 = 1 << 41;
 }
 
@@ -189,6 +190,8 @@ pub(super) mod fopen {
     pub(in super::super) const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 }
 
+/// `fuse_in_header.uid`: the kernel does not say whose, as with `ALLOW_IDMAP` in all requests but those that make inodes.
+pub(super) const NO_ID: u32 = u32::MAX;
 /// `fuse_write_in.write_flags`: from the kernel's cache; who wrote it is not known.
 pub(super) const WRITE_CACHE: u32 = 1 << 0;
 /// `fuse_write_in.write_flags`: clear set-user-id and set-group-id.

@@ -10,6 +10,7 @@ use super::channel::Channel;
 use super::port::Port;
 use super::reply::{List, Reply, no_entry};
 use super::{MAX_WRITE, ino_of};
+use crate::caller;
 use crate::ops::{CopyArgs, Fh, FileSystem, IoctlArgs, WriteArgs};
 
 /// What follows a request's header: the operation's own structure, if it has one, and the rest.
@@ -158,12 +159,43 @@ fn forget_all<F: FileSystem>(fs: &F, mut body: Body<'_>) {
     }
 }
 
+fn makes_inodes(opcode: u32) -> bool {
+    matches!(
+        opcode,
+        op::MKNOD | op::MKDIR | op::SYMLINK | op::CREATE | op::TMPFILE
+    )
+}
+
+/// Whether it matters who sends such a request.
+fn asks_who(opcode: u32) -> bool {
+    matches!(
+        opcode,
+        op::WRITE
+            | op::FALLOCATE
+            | op::COPY_FILE_RANGE
+            | op::SETATTR
+            | op::SETXATTR
+            | op::REMOVEXATTR
+            | op::IOCTL
+            | op::LINK
+            | op::UNLINK
+            | op::RMDIR
+            | op::RENAME
+            | op::RENAME2
+    )
+}
+
 /// Requests about an inode.
 fn on_inode<F: FileSystem>(fs: &F, header: &InHeader, ino: Ino, mut body: Body<'_>, reply: Reply) {
-    let ctx = Ctx {
-        uid: header.uid,
-        gid: header.gid,
-        pid: header.pid,
+    let ctx = match header.uid {
+        // Ids that the map of the mount does not have.
+        abi::NO_ID if makes_inodes(header.opcode) => return reply.error(libc::EOVERFLOW),
+        abi::NO_ID if asks_who(header.opcode) => caller::identified(header.pid),
+        _ => Ctx {
+            uid: header.uid,
+            gid: header.gid,
+            pid: header.pid,
+        },
     };
     let served = match header.opcode {
         op::LOOKUP

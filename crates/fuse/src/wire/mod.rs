@@ -90,6 +90,8 @@ pub(crate) struct SessionOptions {
     pub(crate) async_dio: bool,
     /// Take requests by io_uring, if the kernel offers it.
     pub(crate) io_uring: bool,
+    /// Let the mount be mapped to other ids.
+    pub(crate) idmap: bool,
 }
 
 impl<F: FileSystem> Session<F> {
@@ -128,6 +130,16 @@ impl<F: FileSystem> Session<F> {
         }
         if options.io_uring && ring::possible() {
             wanted |= init::OVER_IO_URING;
+        }
+        if options.idmap {
+            wanted |= init::ALLOW_IDMAP;
+            if offered & init::ALLOW_IDMAP == 0 {
+                channel.send(header.unique, libc::EPROTO, [&[], &[]]);
+                return Err(io::Error::new(
+                    io::ErrorKind::Unsupported,
+                    "-o idmap takes Linux 6.12",
+                ));
+            }
         }
         let flags = offered & wanted;
         tracing::debug!(

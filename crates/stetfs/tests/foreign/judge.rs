@@ -191,8 +191,8 @@ fn ours(dirty: &Dirty) -> Result<Outcome, String> {
             Err(e) => unchanged(dirty, &files, e.to_string()),
         };
     }
-    let foretold = stetfs::info(path).map(|info| info.recovery);
-    match stetfs::recover(path, false, &mut |_, _| {}) {
+    let foretold = stetfs::info(path, None).map(|info| info.recovery);
+    match stetfs::recover(path, None, false, &mut |_, _| {}) {
         Err(e) => {
             if let Ok(info) = foretold
                 && info.problem.is_none()

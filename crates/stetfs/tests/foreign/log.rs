@@ -36,7 +36,7 @@ impl Log {
             .split_whitespace()
             .map(|nr| nr.parse().unwrap())
             .collect();
-        let found = stetfs::inspect(Arc::new(dirty.volume.fork())).unwrap();
+        let found = stetfs::inspect(Arc::new(dirty.volume.fork()), None).unwrap();
         let size = found.superblock.geometry().unwrap().block_size;
         let log = found.log?;
         let mut bytes = vec![0; size as usize];

@@ -87,7 +87,7 @@ impl Maker {
         drop(session);
         fs.unmount().unwrap();
         crashed.save(image.path()).unwrap();
-        let journal = stetfs::info(image.path()).unwrap().journal.unwrap();
+        let journal = stetfs::info(image.path(), None).unwrap().journal.unwrap();
         assert_eq!(journal.features, self.written, "{what}");
         Dirty {
             what,

@@ -48,7 +48,7 @@ pub(super) fn images(
     let sb = read_superblock(&**device)?;
     features::check(&sb, false)?;
     let block_size = sb.geometry()?.block_size;
-    let overlay = Arc::new(Overlay::new(Arc::clone(device), block_size));
+    let overlay = Arc::new(Overlay::new(Arc::clone(device)));
     let above: Arc<dyn BlockDevice> = Arc::clone(&overlay) as _;
     let opts = FsOptions {
         cache_bytes: opts.cache_bytes,
@@ -67,14 +67,35 @@ pub(super) fn images(
     let closed = fs.unmount();
     done.and(closed)?;
     keep_marks(&*above, &sb)?;
-    let written = overlay.written();
+    let images = differences(&**device, &overlay, block_size)?;
     tracing::info!(
         commits = commits.len(),
-        blocks = written.len(),
+        blocks = images.len(),
         "fast commits carried out"
     );
-    let page = |bytes: &[u8]| Arc::new(Page::padded(block_size as usize, bytes));
-    Ok(written.iter().map(|(nr, b)| (*nr, page(b))).collect())
+    Ok(images)
+}
+
+/// The blocks of `overlay` that are not as they are below.
+fn differences(
+    below: &dyn BlockDevice,
+    overlay: &Overlay,
+    block_size: u32,
+) -> Result<Vec<(BlockNr, PageRef)>> {
+    let size = u64::from(block_size);
+    let mut images = Vec::new();
+    let mut old = vec![0; block_size as usize];
+    for range in overlay.changed() {
+        for nr in range.start / size..range.end.div_ceil(size) {
+            let mut new = Page::zeroed(block_size as usize);
+            overlay.read(nr * size, &mut new)?;
+            below.read(nr * size, &mut old)?;
+            if *new != *old {
+                images.push((nr, Arc::new(new)));
+            }
+        }
+    }
+    Ok(images)
 }
 
 /// The log is not empty before what is in it went home: the superblock goes on saying so.
@@ -248,7 +269,7 @@ impl Fs {
     /// Takes orphans of an earlier mount into memory as what they are: they may get a name, or be deleted.
     fn hold_orphans(&self, found: orphans::Found) -> Vec<Arc<Inode>> {
         let mut held = Vec::new();
-        for (ino, place) in found {
+        for (ino, place) in found.inodes {
             // What is wrong with it is told when its turn comes.
             if let Ok(inode) = self.iget_special(ino) {
                 inode.body.write().orphan = Some(place);

@@ -1,0 +1,547 @@
+//! What the commands say of recovery: each count and sentence is true, and what `info` predicts happens.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::process::Command;
+
+use common::daemon::{BINARY, Daemon, answer, fails, json, ok, stetfs, wait_until};
+use serde_json::{Value, json};
+use stetfs_testkit::image::e2fsck_said;
+use stetfs_testkit::sys::file_ioctl;
+use stetfs_testkit::{
+    Image, KernelMount, LoopDev, Mkfs, Scratch, cmd, loopdev::LoopOptions, mount,
+};
+
+/// Recovers the volume after asking what that will do; both are to agree. Gives the exit code and what was done.
+fn as_predicted(what: &str, args: &[&str]) -> (i32, Value) {
+    let (code, info) = answer(&[&["info"], args].concat());
+    assert_eq!(code, 0, "{what}: {info}");
+    let mut predicted = info["recovery"].clone();
+    let exit = predicted.as_object_mut().unwrap().remove("exit_code");
+    let (code, done) = answer(&[&["recover"], args].concat());
+    assert_eq!(exit, Some(json!(code)), "{what}: {predicted} {done}");
+    match done.get("error") {
+        None => assert_eq!(predicted, done["recovery"], "{what}"),
+        Some(error) => assert_eq!(predicted["problem"], error["message"], "{what}"),
+    }
+    (code, done["recovery"].clone())
+}
+
+/// Keeps a mount busy, with all that a log may hold at its end; gives what is to stay open meanwhile.
+fn work(d: &Daemon) -> Vec<File> {
+    std::fs::create_dir(d.file("dir")).unwrap();
+    for i in 0..40u8 {
+        let path = d.file(&format!("dir/f{i}"));
+        let mut file = File::create(&path).unwrap();
+        file.write_all(&vec![i; 3000 * usize::from(i)]).unwrap();
+        if i % 4 == 0 {
+            file.sync_all().unwrap();
+        }
+        if i % 10 == 0 {
+            std::fs::remove_file(&path).unwrap();
+        }
+    }
+    let open = ["a", "b", "c"].map(|name| {
+        let file = File::create(d.file(name)).unwrap();
+        file.write_all_at(&[9; 50_000], 0).unwrap();
+        std::fs::remove_file(d.file(name)).unwrap();
+        file
+    });
+    rustix::fs::syncfs(File::open(&d.dir).unwrap()).unwrap();
+    // A file that takes the place of another, synced by itself.
+    std::fs::write(d.file("old"), "old").unwrap();
+    let mut new = File::create(d.file("new")).unwrap();
+    new.write_all(b"new").unwrap();
+    std::fs::rename(d.file("new"), d.file("old")).unwrap();
+    new.sync_all().unwrap();
+    for i in 0..3 {
+        let mut file = File::create(d.file(&format!("single{i}"))).unwrap();
+        file.write_all(&[i; 10_000]).unwrap();
+        file.sync_all().unwrap();
+    }
+    open.into()
+}
+
+/// An image of these features, with what is left when the server of its mount is killed in the middle.
+fn crashed(mkfs: &Mkfs, options: &str) -> Image {
+    let d = Daemon::unmounted(Image::make(64 << 20, mkfs).unwrap());
+    d.mount(options);
+    let open = work(&d);
+    d.kill9();
+    drop(open);
+    mount::detach(&d.dir);
+    wait_until("the end of the server", || {
+        answer(&["info", d.image()]).0 != 4
+    });
+    d.image.copy().unwrap()
+}
+
+#[test]
+fn info_predicts_what_recover_does() {
+    let plain = Image::make(32 << 20, &Mkfs::new()).unwrap();
+    let path = |image: &Image| image.path().to_str().unwrap().to_owned();
+    let (code, done) = as_predicted("clean", &[&path(&plain)]);
+    assert_eq!((code, &done["needed"]), (0, &json!(false)));
+
+    for preset in ["ordered", "data", "writeback", "ldj", "ijournal"] {
+        for features in ["^orphan_file", "orphan_file"] {
+            let what = format!("{preset}, {features}");
+            let mkfs = Mkfs::new().feature(features);
+            let image = crashed(&mkfs, &format!("commit=900,journal={preset}"));
+            let (code, done) = as_predicted(&what, &[&path(&image)]);
+            assert_eq!(code, 0, "{what}: {done}");
+            let count = |name: &str| done[name].as_u64().unwrap();
+            assert!(count("transactions") > 0 && count("blocks") > 0, "{done}");
+            assert_eq!(count("records") > 0, preset == "ijournal", "{what}: {done}");
+            // The file that was replaced too, if the kernel had not let go of it yet.
+            assert!(matches!(count("deleted"), 3 | 4), "{what}: {done}");
+            assert_eq!(count("orphans_left"), 0, "{what}: {done}");
+            image.e2fsck_fn().unwrap();
+            assert_eq!(image.debugfs("cat /old").unwrap(), "new");
+            let (_, again) = as_predicted(&what, &[&path(&image)]);
+            assert_eq!(again["needed"], false, "{again}");
+        }
+    }
+}
+
+/// Where a block of the log is in an image of blocks of 4 KiB.
+fn log_at(image: &Image, block: u64) -> u64 {
+    let block = image.debugfs(&format!("bmap <8> {block}")).unwrap();
+    block.trim().parse::<u64>().unwrap() * 4096
+}
+
+fn patch(image: &Image, at: u64, change: impl FnOnce(&mut [u8; 4])) {
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .open(image.path())
+        .unwrap();
+    let mut bytes = [0; 4];
+    file.read_exact_at(&mut bytes, at).unwrap();
+    change(&mut bytes);
+    file.write_all_at(&bytes, at).unwrap();
+}
+
+#[test]
+fn info_predicts_what_recover_refuses() {
+    let mkfs = Mkfs::blocks(4096);
+    let sound = crashed(&mkfs, "commit=900,journal=data");
+    let path = |image: &Image| image.path().to_str().unwrap().to_owned();
+
+    // A committed image that the device changed.
+    let image = sound.copy().unwrap();
+    let dump = ok(&["--json", "dump", "journal", &path(&image)]);
+    let mut descriptors = dump
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .filter(|record| record["record"] == "descriptor");
+    // No later one of its block follows it.
+    let last = descriptors.next_back().unwrap()["log_block"]
+        .as_u64()
+        .unwrap();
+    patch(&image, log_at(&image, last + 1) + 100, |b| b[0] ^= 0xff);
+    let before = std::fs::read(image.path()).unwrap();
+    let (code, _) = as_predicted("a damaged image", &[&path(&image)]);
+    assert_eq!(code, 5);
+    assert!(
+        std::fs::read(image.path()).unwrap() == before,
+        "a refusal changed the volume"
+    );
+    let out = stetfs(&["recover", "--salvage", &path(&image)]);
+    let said = String::from_utf8_lossy(&out.stdout);
+    assert_eq!(out.status.code(), Some(8), "{said}");
+    for word in ["left out: ", "damaged", "e2fsck -f"] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    let state = json(&["info", &path(&image)]);
+    assert_eq!(state["state"], "has errors", "{state}");
+    // Another time there is nothing to replay; what is left is still told.
+    let (code, again) = as_predicted("salvaged", &[&path(&image)]);
+    assert_eq!((code, &again["orphans_left"]), (8, &json!(3)), "{again}");
+    assert!(again["has_errors"] == true && again["transactions"] == 0);
+    image.e2fsck_fy().unwrap();
+
+    // A feature of the journal that nobody knows.
+    let image = sound.copy().unwrap();
+    patch(&image, log_at(&image, 0) + 0x28, |b| b[0] |= 0x40);
+    let (code, _) = as_predicted("an unknown journal feature", &[&path(&image)]);
+    assert_eq!(code, 5);
+
+    // A feature of the volume.
+    let image = sound.copy().unwrap();
+    image.debugfs_write("feature FEATURE_I29").unwrap();
+    let (code, _) = as_predicted("an unknown feature", &[&path(&image)]);
+    assert_eq!(code, 5);
+
+    // A broken orphan list on a volume whose journal is empty.
+    let image = Image::make(32 << 20, &mkfs).unwrap();
+    image
+        .debugfs_write("set_super_value last_orphan 500")
+        .unwrap();
+    let (code, done) = as_predicted("a broken orphan list", &[&path(&image)]);
+    assert_eq!((code, &done["orphans_left"]), (8, &json!(1)), "{done}");
+    assert_eq!(done["has_errors"], true);
+
+    // A volume that nobody can write.
+    let image = sound.copy().unwrap();
+    let read_only = LoopOptions {
+        read_only: true,
+        ..Default::default()
+    };
+    let device = LoopDev::attach(image.path(), read_only).unwrap();
+    let dev = device.path().to_str().unwrap();
+    let (code, _) = as_predicted("write-protected", &[dev]);
+    assert_eq!(code, 1);
+    drop(device);
+    let device = LoopDev::attach(Image::make(16 << 20, &mkfs).unwrap().path(), read_only).unwrap();
+    let dev = device.path().to_str().unwrap();
+    let (code, _) = as_predicted("write-protected, clean", &[dev]);
+    assert_eq!(code, 0);
+}
+
+#[test]
+fn a_journal_elsewhere_is_named_to_recover_and_info() {
+    let journal_of = || Image::make(16 << 20, &Mkfs::blocks(4096).feature("journal_dev")).unwrap();
+    let journal = journal_of();
+    let device = LoopDev::attach(journal.path(), LoopOptions::default()).unwrap();
+    let mut mkfs = Mkfs::blocks(4096);
+    let on = format!("device={}", device.path().display());
+    mkfs.args.extend(["-J".into(), on]);
+    let d = Daemon::unmounted(Image::make(64 << 20, &mkfs).unwrap());
+    drop(device);
+    let here = format!("journal_path={}", journal.path().display());
+    d.mount(&format!("commit=900,{here}"));
+    let open = work(&d);
+    d.kill9();
+    drop(open);
+    // It looks for the journal where udev would link it: that there is something to do shows without.
+    fails(&["umount", d.dir()], 6, &["was gone", "stetfs recover"]);
+
+    let refused = |option: &[&str], word: &str| {
+        let args = [option, &[d.image()]].concat();
+        assert_eq!(as_predicted(word, &args).0, 5);
+        fails(
+            &[&["recover"], &args[..]].concat(),
+            5,
+            &[word, "journal_path="],
+        );
+    };
+    refused(&[], "was not found");
+    let foreign = journal_of();
+    let other = format!("journal_path={}", foreign.path().display());
+    refused(&["-o", &other], "of another volume");
+    fails(
+        &["recover", "-o", "journal_path=/nonexistent", d.image()],
+        5,
+        &["there is no /nonexistent"],
+    );
+    fails(
+        &["recover", "-o", "ro", d.image()],
+        1,
+        &["journal_path=PATH"],
+    );
+    assert!(ok(&["dump", "journal", "-o", &here, d.image()]).contains("commit"));
+    let (code, done) = as_predicted("with its journal", &["-o", &here, d.image()]);
+    assert_eq!(code, 0, "{done}");
+    let check = ["-fn", "-j", journal.path().to_str().unwrap()];
+    e2fsck_said(d.image.path(), &check, 0).unwrap();
+}
+
+/// The image is sparse, and its host has no room for what it has not written yet.
+#[test]
+fn a_full_host_is_no_damage() {
+    let image = crashed(&Mkfs::blocks(4096), "commit=900,journal=data");
+    let scratch = Scratch::new("full").unwrap();
+    let host = scratch.path().join("host");
+    std::fs::create_dir(&host).unwrap();
+    let size = |how: &str| {
+        let mut mount = Command::new("mount");
+        cmd::run(mount.args(["-t", "tmpfs", "-o", how, "tmpfs"]).arg(&host)).unwrap();
+    };
+    size("size=200M");
+    let full = host.join("image");
+    let mut copy = Command::new("cp");
+    cmd::run(copy.arg("--sparse=always").arg(image.path()).arg(&full)).unwrap();
+    let used = full.metadata().unwrap().blocks() * 512;
+    size(&format!("remount,size={used}"));
+
+    let name = full.to_str().unwrap();
+    let info = json(&["info", name]);
+    let recovery = &info["recovery"];
+    let problem = recovery["problem"].as_str().unwrap_or_default();
+    assert_eq!(recovery["exit_code"], 6, "{info}");
+    assert!(problem.contains("no space on the host"), "{problem}");
+    let out = stetfs(&["recover", name]);
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(6), "{said}");
+    for word in ["no space on the host", "make room"] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    assert!(
+        !said.contains("damaged") && !said.contains("e2fsck"),
+        "{said}"
+    );
+    let dir = scratch.path().join("fs");
+    std::fs::create_dir(&dir).unwrap();
+    fails(
+        &["mount", name, dir.to_str().unwrap()],
+        6,
+        &["no space on the host", "make room"],
+    );
+
+    size("remount,size=200M");
+    let (code, done) = as_predicted("with room again", &[name]);
+    assert_eq!(code, 0, "{done}");
+    e2fsck_said(&full, &["-fn"], 0).unwrap();
+    cmd::run(Command::new("umount").arg(&host)).unwrap();
+}
+
+/// Features and state words of the superblock that tell of a mount that did not end.
+fn marks(image: &Image) -> Vec<&'static str> {
+    let said = image.debugfs("stats -h").unwrap();
+    let marks = [
+        "needs_recovery",
+        "orphan_present",
+        "not clean",
+        "First orphan",
+    ];
+    let mut found: Vec<_> = marks.into_iter().filter(|m| said.contains(m)).collect();
+    if !said.contains("Filesystem state:         clean") {
+        found.push("state");
+    }
+    found
+}
+
+/// As the kernel does it where the device can be written.
+#[test]
+fn a_read_only_mount_finishes_what_a_crash_left() {
+    for features in ["^orphan_file", "orphan_file"] {
+        for preset in ["ordered", "ijournal"] {
+            let what = format!("{preset}, {features}");
+            let image = crashed(
+                &Mkfs::new().feature(features),
+                &format!("commit=900,journal={preset}"),
+            );
+            assert!(marks(&image).contains(&"needs_recovery"));
+            let theirs = (preset == "ordered").then(|| {
+                let theirs = image.copy().unwrap();
+                let device = LoopDev::attach(theirs.path(), LoopOptions::default()).unwrap();
+                let mounted = KernelMount::new(device, "ext4", "ro").unwrap();
+                mounted.umount().unwrap();
+                theirs.e2fsck_fn().unwrap();
+                theirs
+            });
+            let d = Daemon::unmounted(image);
+            d.mount("ro");
+            assert_eq!(std::fs::read_to_string(d.file("old")).unwrap(), "new");
+            ok(&["umount", d.dir()]);
+            d.image
+                .e2fsck_fn()
+                .unwrap_or_else(|e| panic!("{what}: {e}"));
+            assert_eq!(marks(&d.image), [""; 0], "{what}");
+            assert_eq!(json(&["info", d.image()])["state"], "clean");
+            assert_eq!(json(&["info", d.image()])["recovery"]["needed"], false);
+            if let Some(theirs) = theirs {
+                assert_eq!(marks(&theirs), marks(&d.image), "{what}");
+            }
+        }
+    }
+}
+
+/// Orphans beside an empty journal, as a read-only mount of an earlier version left them.
+#[test]
+fn a_read_only_mount_finishes_orphans_without_a_journal_to_replay() {
+    let image = Image::make(32 << 20, &Mkfs::new()).unwrap();
+    image.debugfs_write("mknod orphan p").unwrap();
+    for request in [
+        "set_inode_field orphan links_count 0",
+        "set_inode_field orphan dtime 0",
+        "set_super_value last_orphan 12",
+        "unlink orphan",
+    ] {
+        image.debugfs_write(request).unwrap();
+    }
+    let info = json(&["info", image.path().to_str().unwrap()]);
+    assert_eq!(info["recovery"]["deleted"], 1, "{info}");
+    let d = Daemon::unmounted(image);
+    d.mount("ro");
+    ok(&["umount", d.dir()]);
+    d.image.e2fsck_fn().unwrap();
+    assert_eq!(marks(&d.image), [""; 0]);
+}
+
+#[test]
+fn an_unmount_of_a_killed_server_tells_what_may_be_lost() {
+    let d = Daemon::new("");
+    std::fs::write(d.file("a"), "not synced").unwrap();
+    d.kill9();
+    let (code, said) = answer(&["umount", d.dir()]);
+    assert_eq!((code, &said["error"]["code"]), (6, &json!(6)), "{said}");
+    let message = said["error"]["message"].as_str().unwrap();
+    assert!(message.contains("not synced may be lost"), "{message}");
+    let hint = said["error"]["hint"].as_str().unwrap();
+    assert!(
+        hint.contains("replays the journal") && hint.contains(d.image()),
+        "{hint}"
+    );
+    assert!(!mount::is_mounted(&d.dir));
+
+    // Nothing can be lost of what was only read.
+    ok(&["recover", d.image()]);
+    d.mount("ro");
+    d.kill9();
+    ok(&["umount", d.dir()]);
+
+    // Lazily, too.
+    d.mount("");
+    d.kill9();
+    fails(&["umount", "-l", d.dir()], 6, &["was gone", "may be lost"]);
+
+    // Without a journal nothing is replayed.
+    let mkfs = Mkfs::new().feature("^has_journal");
+    let d = Daemon::unmounted(Image::make(16 << 20, &mkfs).unwrap());
+    d.mount("");
+    d.kill9();
+    fails(&["umount", d.dir()], 6, &["was gone", "e2fsck -f"]);
+}
+
+const PROTECTED: &str = "WARNING: source write-protected, mounted read-only.";
+
+/// Mounts a source that cannot be written: read-only, with mount(8)'s words; takes it down again.
+fn protected(program: &Path, args: &[&str], dir: &Path) {
+    let out = cmd::output(Command::new(program).args(args)).unwrap();
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(out.status.success(), "{args:?}: {said}");
+    assert!(said.contains(PROTECTED) && out.stdout.is_empty(), "{said}");
+    let refused = std::fs::write(dir.join("x"), "x").unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(libc::EROFS));
+    assert!(dir.join("lost+found").is_dir());
+    let dir = dir.to_str().unwrap();
+    fails(
+        &["mount", "-o", "remount,rw", "none", dir],
+        1,
+        &["read-only"],
+    );
+    ok(&["umount", dir]);
+}
+
+/// `blockdev --setro`, taken back at the end: the loop device's next user would have it else.
+struct SetReadOnly<'a>(&'a Path);
+
+impl SetReadOnly<'_> {
+    fn new(device: &Path) -> SetReadOnly<'_> {
+        let set = SetReadOnly(device);
+        set.to("--setro");
+        set
+    }
+
+    fn to(&self, how: &str) {
+        cmd::run(Command::new("blockdev").arg(how).arg(self.0)).unwrap();
+    }
+}
+
+impl Drop for SetReadOnly<'_> {
+    fn drop(&mut self) {
+        self.to("--setrw");
+    }
+}
+
+#[test]
+fn a_write_protected_source_is_mounted_read_only() {
+    let image = Image::make(16 << 20, &Mkfs::new()).unwrap();
+    let scratch = Scratch::new("cmd").unwrap();
+    let dir = scratch.path().join("fs");
+    std::fs::create_dir(&dir).unwrap();
+    let fs = dir.to_str().unwrap();
+    let helper = scratch.path().join("mount.fuse.stetfs");
+    std::os::unix::fs::symlink(BINARY, &helper).unwrap();
+    let program = Path::new(BINARY);
+
+    let options = LoopOptions {
+        read_only: true,
+        ..Default::default()
+    };
+    let device = LoopDev::attach(image.path(), options).unwrap();
+    let dev = device.path().to_str().unwrap();
+    protected(program, &["mount", dev, fs], &dir);
+    protected(program, &["mount", "-o", "rw", dev, fs], &dir);
+    protected(&helper, &[dev, fs, "-o", "rw,noatime"], &dir);
+    // Asked for, it is no news.
+    let said = stetfs(&["mount", "-o", "ro", dev, fs]);
+    assert!(said.status.success() && said.stderr.is_empty());
+    ok(&["umount", fs]);
+    drop(device);
+
+    let device = LoopDev::attach(image.path(), LoopOptions::default()).unwrap();
+    let dev = device.path().to_str().unwrap();
+    let set = SetReadOnly::new(device.path());
+    protected(program, &["mount", dev, fs], &dir);
+    drop(set);
+    drop(device);
+
+    // An image on a host that cannot be written.
+    let host = scratch.path().join("host");
+    std::fs::create_dir(&host).unwrap();
+    let bind = |args: &[&str]| {
+        let mut mount = Command::new("mount");
+        cmd::run(mount.args(args).arg(image.dir()).arg(&host)).unwrap();
+    };
+    bind(&["--bind", "-o", "ro"]);
+    let there = host.join(image.path().file_name().unwrap());
+    protected(program, &["mount", there.to_str().unwrap(), fs], &dir);
+    cmd::run(Command::new("umount").arg(&host)).unwrap();
+
+    // Without a word of its own where the journal is dirty: nothing is shown that may be inconsistent.
+    let image = crashed(&Mkfs::new(), "commit=900");
+    let device = LoopDev::attach(image.path(), options).unwrap();
+    let dev = device.path().to_str().unwrap();
+    let words = ["write access unavailable, cannot proceed", "noload"];
+    fails(&["mount", dev, fs], 1, &words);
+    fails(&["mount", "-o", "ro", dev, fs], 1, &words);
+    let out = cmd::output(Command::new(&helper).args([dev, fs])).unwrap();
+    assert_eq!(out.status.code(), Some(1), "{}", cmd::said(&out));
+    assert!(!mount::is_mounted(&dir));
+}
+
+/// `FS_IOC_SETFSLABEL`.
+const SETFSLABEL: u32 = 0x4100_9432;
+
+/// Who looks at the device of a mounted volume sees its name as soon as it is synced, and so the rest of the superblock.
+#[test]
+fn a_label_set_online_is_on_the_device_after_a_sync() {
+    let d = Daemon::new("commit=900");
+    std::fs::write(d.file("a"), "a").unwrap();
+    let blkid = |device: &str| {
+        let mut blkid = Command::new("blkid");
+        let out = blkid.args(["-p", "-o", "value", "-s", "LABEL", device]);
+        let said = String::from_utf8(cmd::output(out).unwrap().stdout).unwrap();
+        said.trim().to_owned()
+    };
+    // The loop device; from now on the kernel holds what is read of it.
+    let source = cmd::run(Command::new("findmnt").args(["-no", "SOURCE", d.dir()])).unwrap();
+    let shown = source.trim().to_owned();
+    assert_eq!(blkid(&shown), "");
+    for label in ["first", "another"] {
+        let mut argument = [0u8; 256];
+        argument[..label.len()].copy_from_slice(label.as_bytes());
+        let root = File::open(&d.dir).unwrap();
+        file_ioctl(root.as_fd(), SETFSLABEL, &mut argument).unwrap();
+        rustix::fs::syncfs(&root).unwrap();
+        drop(root);
+        assert_eq!(blkid(d.image()), label);
+        assert_eq!(blkid(&shown), label);
+        std::fs::write(d.file(label), label).unwrap();
+    }
+    // And not only there.
+    d.kill9();
+    fails(&["umount", d.dir()], 6, &["was gone"]);
+    ok(&["recover", d.image()]);
+    d.image.e2fsck_fn().unwrap();
+    assert_eq!(json(&["info", d.image()])["label"], "another");
+}
