@@ -323,6 +323,10 @@ impl<D: BlockDevice + 'static> FileSystem for DeviceFs<D> {
         refused(done);
     }
 
+    fn bmap(&self, _: Ino, _: u64, _: u32, done: Done<u64>) {
+        refused(done);
+    }
+
     fn opendir(&self, _: &Ctx, ino: Ino, _: i32, done: Done<Opened>) {
         done(Ok(self.opened(ino)));
     }

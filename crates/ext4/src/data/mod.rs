@@ -4,7 +4,7 @@
 //!   place of a file; `clusters`: space for it;
 //! * `inline`: content that lies in the inode;
 //! * `dirty`: data blocks newer than their homes, and their way there; `flusher`: in the background; `precedence`: who gives way;
-//! * `read`, `write`, `truncate`, `fallocate`, `seek`, `symlink`, `value`, `sync`: the operations.
+//! * `read`, `write`, `truncate`, `fallocate`, `seek`, `symlink`, `value`, `sync`, `bmap`: the operations.
 //!
 //! Invariants:
 //! * **D1** A mapped, written block's latest content is in the cache, or the cache has none of it
@@ -18,6 +18,7 @@
 
 mod atime;
 pub(crate) mod blockmap;
+mod bmap;
 mod clusters;
 pub(crate) mod credits;
 mod dirty;
