@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::slice;
 use std::sync::Arc;
 
-use crate::{BlockError, Op, Result, Stats};
+use crate::{AlignedBuf, BlockError, Op, Result, Stats};
 
 /// The bytes of a write: one slice, or several that lie one after the other on the device.
 #[derive(Debug, Clone, Copy)]
@@ -223,8 +223,34 @@ pub trait BlockDevice: Send + Sync {
     /// zeros. A device that cannot do it says `Ok`.
     fn discard(&self, range: Range<u64>) -> Result<()>;
 
+    /// Makes `range` read as zeros, durable as writes are.
+    fn zero(&self, range: Range<u64>) -> Result<()> {
+        write_zeros(self, range)
+    }
+
     /// What the device has done since it was opened.
     fn stats(&self) -> Stats;
+}
+
+/// Bytes of zeros written at a time.
+const ZEROS: u64 = 1 << 20;
+
+/// [`BlockDevice::zero`] by writes.
+pub(crate) fn write_zeros<D: BlockDevice + ?Sized>(device: &D, range: Range<u64>) -> Result<()> {
+    check_range(
+        Op::Write,
+        range.start,
+        range.end.saturating_sub(range.start),
+        device.size(),
+    )?;
+    let mut at = range.start;
+    while at < range.end {
+        let end = range.end.min((at / ZEROS + 1) * ZEROS);
+        let zeros = AlignedBuf::zeroed((end - at) as usize);
+        device.write(at, &zeros)?;
+        at = end;
+    }
+    Ok(())
 }
 
 /// Fails unless `len` bytes at `offset` lie inside `size`.
@@ -285,6 +311,9 @@ macro_rules! forward {
             }
             fn discard(&self, range: Range<u64>) -> Result<()> {
                 (**self).discard(range)
+            }
+            fn zero(&self, range: Range<u64>) -> Result<()> {
+                (**self).zero(range)
             }
             fn stats(&self) -> Stats {
                 (**self).stats()

@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use parking_lot::Mutex;
 
+use crate::device::write_zeros;
 use crate::{BlockDevice, BlockError, Gather, Op, Read, Result, SECTOR, Stats, Write};
 
 /// Changes bytes that were read, or are about to be written; gets the offset of the first.
@@ -282,6 +283,11 @@ impl<D: BlockDevice> FaultInjector<D> {
         self.state.lock().faults.push(fault);
     }
 
+    /// Arms these faults instead of those that are armed, with no request in between.
+    pub fn set(&self, faults: Vec<Fault>) {
+        self.state.lock().faults = faults;
+    }
+
     /// Disarms all faults. Does not bring the power back.
     pub fn clear(&self) {
         self.state.lock().faults.clear();
@@ -418,6 +424,18 @@ impl<D: BlockDevice> BlockDevice for FaultInjector<D> {
             Verdict::Failed(errno) => Err(refused(Op::Discard, range.start, len, errno)),
             Verdict::Lost => Ok(()),
             Verdict::Pass | Verdict::Parts(..) => self.inner.discard(range),
+        }
+    }
+
+    fn zero(&self, range: Range<u64>) -> Result<()> {
+        let quiet = {
+            let state = self.state.lock();
+            state.faults.is_empty() && state.power.is_none()
+        };
+        match quiet {
+            true => self.inner.zero(range),
+            // As the writes that it stands for.
+            false => write_zeros(self, range),
         }
     }
 

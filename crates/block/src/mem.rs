@@ -338,6 +338,10 @@ impl BlockDevice for MemDevice {
         Ok(())
     }
 
+    fn zero(&self, range: Range<u64>) -> Result<()> {
+        self.discard(range)
+    }
+
     fn stats(&self) -> Stats {
         self.counters.snapshot()
     }

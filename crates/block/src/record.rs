@@ -220,6 +220,11 @@ impl<D: BlockDevice> BlockDevice for Recorder<D> {
         result
     }
 
+    fn zero(&self, range: Range<u64>) -> Result<()> {
+        // A record is replayed in memory, where what is discarded is zeros.
+        self.discard(range)
+    }
+
     fn stats(&self) -> Stats {
         self.inner.stats()
     }

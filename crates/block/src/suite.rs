@@ -52,6 +52,7 @@ pub fn check_all(dev: &dyn BlockDevice, seed: u64) {
     more_segments_than_one_call_takes(dev, seed);
     bounds_are_kept(dev);
     empty_requests_do_nothing(dev);
+    zeros_are_read_back(dev);
     parallel_writers(dev, seed);
     bytes_are_counted(dev);
 }
@@ -356,6 +357,21 @@ pub fn empty_requests_do_nothing(dev: &dyn BlockDevice) {
     dev.discard(8..8).unwrap();
     #[allow(clippy::reversed_empty_ranges)]
     dev.discard(8..4).unwrap();
+}
+
+/// What was zeroed reads as zeros, what lies beside it as it was.
+pub fn zeros_are_read_back(dev: &dyn BlockDevice) {
+    for range in [4096..12288, 512..1024, 5000..9001, 16384..16384] {
+        dev.write(0, &[7; 32 << 10]).unwrap();
+        dev.zero(range.clone()).unwrap();
+        let mut back = vec![0; 32 << 10];
+        dev.read(0, &mut back).unwrap();
+        for (at, byte) in (0..).zip(back) {
+            let want = if range.contains(&at) { 0 } else { 7 };
+            assert_eq!(byte, want, "byte {at} after zeroing {range:?}");
+        }
+    }
+    assert!(dev.zero(dev.size() - 1..dev.size() + 1).is_err());
 }
 
 /// Threads that write neighbouring, unaligned ranges lose nothing of each other's.

@@ -80,21 +80,50 @@ pub(crate) struct CompletionsArgs {
 pub(crate) enum Device {
     /// Serve one as a file, for loop devices and `stetfs mount`. Runs until it is interrupted or unmounted; needs root.
     Serve(DeviceServeArgs),
+    /// Make a served device fail, or show how it does.
+    Fault(DeviceFaultArgs),
 }
+
+/// Arguments of `device fault`.
+#[derive(Debug, Args)]
+pub(crate) struct DeviceFaultArgs {
+    /// Where it is served.
+    pub(crate) dir: PathBuf,
+    /// What happens from now on, in words.
+    #[arg(value_name = "WORD", long_help = FAULTS)]
+    pub(crate) words: Vec<stetfs_flash::Word>,
+}
+
+const FAULTS: &str = "\
+What happens from now on, in words:
+  pass                      nothing fails
+  drop-writes               writes, discards and flushes succeed and do nothing
+  error-writes              they fail
+  error-reads               reads fail
+  error-all                 everything fails
+  intervals=UP,DOWN         faults come and go: none for UP seconds, then DOWN seconds of them
+  suspend, resume           requests wait; no longer
+  power-cut=lose|keep|SEED  what was written since the last flush is lost, or not, or (by a seed) some
+                            sectors of it; then everything fails until it is told to pass
+Behind a fault's name =FIRST+COUNT limits it to sectors of 512 bytes. The faults of one call replace
+those before. Without words: what is set.";
 
 /// Arguments of `device serve`.
 #[derive(Debug, Args)]
 pub(crate) struct DeviceServeArgs {
-    /// What requests cost: sata-ssd, nvme-ssd or disk.
+    /// What requests cost: sata-ssd, nvme-ssd or disk. Without: what they take.
     #[arg(long, value_name = "NAME")]
-    pub(crate) model: stetfs_flash::Model,
+    pub(crate) model: Option<stetfs_flash::Model>,
     /// An empty device of this size in memory, e.g. 4G.
     #[arg(long, value_name = "SIZE", value_parser = stetfs::size::bytes, required_unless_present = "image")]
     pub(crate) size: Option<u64>,
-    /// A file that holds the content.
+    /// A file or block device that holds the content.
     #[arg(long, value_name = "FILE", conflicts_with = "size")]
     pub(crate) image: Option<PathBuf>,
-    /// Where: the device is the file `disk` in it, its counters the file `stats`.
+    /// With a cache that a power cut empties (`stetfs device fault DIR power-cut=…`).
+    #[arg(long)]
+    pub(crate) volatile: bool,
+    /// Where: the device is the file `disk` in it, its counters the file `stats`, what makes it fail the file `control`.
     pub(crate) dir: PathBuf,
 }
 

@@ -58,6 +58,7 @@ fn run(cli: &Cli) -> Result<Code> {
         Command::Bench(command) => cmd::bench::run(command, cli.json),
         Command::Crash(command) => cmd::crash::run(command, cli.json),
         Command::Device(Device::Serve(args)) => cmd::device::serve(args, cli.json),
+        Command::Device(Device::Fault(args)) => cmd::fault::fault(args, cli.json),
         Command::Recover(args) => return cmd::volume::recover(args, cli.json),
         Command::Quota(args) => cmd::quota::run(args, cli.json),
         Command::Info(args) => cmd::volume::info(args, cli.json),

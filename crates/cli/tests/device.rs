@@ -3,15 +3,17 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::daemon::{BINARY, fails, ok};
+use common::daemon::{BINARY, fails, json, ok};
 use common::{kernel, stetfs};
+use rustix::io::Errno;
 use serde_json::Value;
-use stetfs_testkit::{Mkfs, Scratch, cmd, mount};
+use stetfs_testkit::{LoopDev, LoopOptions, Mkfs, Mounted, Mounter, Scratch, cmd, mount};
 
 /// A device being served; ended when dropped.
 struct Served {
@@ -46,6 +48,15 @@ impl Served {
 
     fn disk(&self) -> PathBuf {
         self.dir.join("disk")
+    }
+
+    /// Says it to the switch.
+    #[track_caller]
+    fn fault(&self, words: &[&str]) -> Vec<String> {
+        let dir = self.dir.to_str().unwrap();
+        let set = json(&[&["device", "fault", dir], words].concat());
+        let set = set["set"].as_array().unwrap().iter();
+        set.map(|word| word.as_str().unwrap().to_owned()).collect()
     }
 
     fn counter(&self, name: &str) -> u64 {
@@ -155,6 +166,250 @@ fn who_still_uses_it_is_served_to_the_end() {
     std::os::unix::fs::FileExt::write_all_at(&file, b"late", 0).unwrap();
     drop(file);
     assert_eq!(served.ended()["writes"], 1);
+}
+
+/// A fresh volume, served and mounted, with a file `old` that is durable.
+fn volume(mounter: &Mounter, args: &[&str]) -> (Served, Mounted) {
+    let served = Served::new(&[&["--size", "64M"], args].concat());
+    mkfs(&served.disk());
+    let mounted = mounter.mount(&served.disk()).unwrap();
+    synced(&mounted.path().join("old")).unwrap();
+    (served, mounted)
+}
+
+/// 64 KiB that are durable.
+fn synced(path: &Path) -> std::io::Result<()> {
+    let mut file = std::fs::File::create(path)?;
+    file.write_all(&[7; 64 << 10])?;
+    file.sync_all()
+}
+
+fn is_whole(path: &Path) -> bool {
+    std::fs::read(path).unwrap() == [7; 64 << 10]
+}
+
+/// Ends a mount whose device failed, and mounts again once it works, with the journal replayed.
+fn again(mounter: &Mounter, served: &Served, mounted: Mounted) -> Mounted {
+    // Not clean, of course.
+    let _ = mounted.umount();
+    assert_eq!(served.fault(&["pass"]), ["pass"]);
+    mounter.mount(&served.disk()).unwrap()
+}
+
+fn check(served: &Served) {
+    cmd::run(Command::new("e2fsck").arg("-fn").arg(served.disk())).unwrap();
+}
+
+#[test]
+fn dropped_writes_are_gone_and_nobody_is_told() {
+    for mounter in [kernel(), stetfs()] {
+        let (served, mounted) = volume(&mounter, &[]);
+        assert_eq!(served.fault(&["drop-writes"]), ["drop-writes"]);
+        synced(&mounted.path().join("new")).unwrap();
+        let mounted = again(&mounter, &served, mounted);
+        assert!(is_whole(&mounted.path().join("old")));
+        assert!(!mounted.path().join("new").exists(), "{}", mounter.name());
+        mounted.umount().unwrap();
+        check(&served);
+    }
+}
+
+#[test]
+fn failed_writes_are_told_of() {
+    for mounter in [kernel(), stetfs()] {
+        let (served, mounted) = volume(&mounter, &[]);
+        served.fault(&["error-writes"]);
+        let failed = synced(&mounted.path().join("new")).unwrap_err();
+        let code = failed.raw_os_error();
+        let told = [libc::EIO, libc::EROFS].map(Some).contains(&code);
+        assert!(told, "{}: {failed}", mounter.name());
+        let mounted = again(&mounter, &served, mounted);
+        assert!(is_whole(&mounted.path().join("old")));
+        synced(&mounted.path().join("new")).unwrap();
+        mounted.umount().unwrap();
+        check(&served);
+    }
+}
+
+#[test]
+fn failed_reads_are_told_of_and_kept_by_nobody() {
+    for mounter in [kernel(), stetfs()] {
+        let (served, mounted) = volume(&mounter, &[]);
+        mounted.umount().unwrap();
+        let mounted = mounter.mount(&served.disk()).unwrap();
+        let old = mounted.path().join("old");
+        let file = std::fs::File::open(&old).unwrap();
+        served.fault(&["error-reads"]);
+        let failed = (&file).read(&mut [0; 4096]).unwrap_err();
+        assert_eq!(failed.raw_os_error(), Some(libc::EIO), "{}", mounter.name());
+        served.fault(&["pass"]);
+        assert!(is_whole(&old), "{}", mounter.name());
+        drop(file);
+        mounted.umount().unwrap();
+    }
+}
+
+#[test]
+fn a_device_that_is_gone_leaves_what_was_synced() {
+    for mounter in [kernel(), stetfs()] {
+        let (served, mounted) = volume(&mounter, &[]);
+        served.fault(&["error-all"]);
+        assert!(synced(&mounted.path().join("new")).is_err());
+        let mounted = again(&mounter, &served, mounted);
+        assert!(is_whole(&mounted.path().join("old")));
+        mounted.umount().unwrap();
+        check(&served);
+    }
+}
+
+#[test]
+fn a_power_cut_takes_what_was_not_flushed() {
+    for mounter in [kernel(), stetfs()] {
+        for cut in ["power-cut=lose", "power-cut=keep", "power-cut=5"] {
+            let (served, mounted) = volume(&mounter, &["--volatile"]);
+            std::fs::write(mounted.path().join("new"), [7; 64 << 10]).unwrap();
+            assert_eq!(served.fault(&[cut]), ["error-all"]);
+            let mounted = again(&mounter, &served, mounted);
+            assert!(is_whole(&mounted.path().join("old")));
+            mounted.umount().unwrap();
+            check(&served);
+        }
+    }
+    let served = Served::new(&["--size", "1M", "--volatile"]);
+    let disk = std::fs::File::options().write(true).open(served.disk());
+    let disk = disk.unwrap();
+    disk.write_all_at(&[1; 1024], 0).unwrap();
+    disk.sync_all().unwrap();
+    disk.write_all_at(&[2; 512], 0).unwrap();
+    served.fault(&["power-cut=lose"]);
+    assert!(std::fs::read(served.disk()).is_err());
+    served.fault(&["pass"]);
+    assert_eq!(std::fs::read(served.disk()).unwrap()[..1024], [1; 1024]);
+}
+
+#[test]
+fn a_suspended_device_answers_when_it_is_resumed() {
+    for mounter in [kernel(), stetfs()] {
+        let (served, mounted) = volume(&mounter, &[]);
+        assert_eq!(served.fault(&["suspend"]), ["pass", "suspend"]);
+        let path = mounted.path().join("new");
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| synced(&path));
+            // However many requests wait, the switch answers.
+            for _ in 0..20 {
+                std::thread::sleep(Duration::from_millis(10));
+                assert_eq!(served.fault(&[]), ["pass", "suspend"]);
+            }
+            assert!(!writer.is_finished());
+            assert_eq!(served.fault(&["resume"]), ["pass"]);
+            writer.join().unwrap().unwrap();
+        });
+        mounted.umount().unwrap();
+        check(&served);
+    }
+}
+
+#[test]
+fn who_waits_for_a_suspended_device_is_let_go_at_its_end() {
+    let served = Served::new(&["--size", "1M"]);
+    let disk = std::fs::File::options().write(true).open(served.disk());
+    let disk = disk.unwrap();
+    served.fault(&["suspend"]);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| disk.write_all_at(&[1; 512], 0));
+        std::thread::sleep(Duration::from_millis(50));
+        served.interrupt();
+        writer.join().unwrap().unwrap();
+    });
+    drop(disk);
+    assert_eq!(served.ended()["writes"], 1);
+}
+
+#[test]
+fn sectors_fail_alone_also_through_a_loop_device() {
+    let served = Served::new(&["--size", "1M"]);
+    let all = std::fs::File::options().write(true).open(served.disk());
+    all.unwrap().write_all_at(&[1; 1 << 20], 0).unwrap();
+    let words = ["error-reads=8+8", "error-writes=32+1", "drop-writes=64+8"];
+    assert_eq!(served.fault(&words), words);
+    let direct = LoopOptions {
+        direct_io: true,
+        ..LoopOptions::default()
+    };
+    let attached = LoopDev::attach(&served.disk(), direct).unwrap();
+    for path in [served.disk().as_path(), attached.path()] {
+        let disk = std::fs::File::options().read(true).write(true).open(path);
+        let disk = disk.unwrap();
+        let read = |sector: u64| disk.read_exact_at(&mut [0; 512], sector * 512);
+        read(0).unwrap();
+        assert!(read(8).is_err());
+        read(16).unwrap();
+        let write = |sector: u64, byte| {
+            let written = disk.write_all_at(&[byte; 4096], sector * 512);
+            written.and_then(|()| disk.sync_all())
+        };
+        write(40, 2).unwrap();
+        assert!(write(32, 2).is_err());
+        write(64, 2).unwrap();
+    }
+    drop(attached);
+    served.fault(&["pass"]);
+    let bytes = std::fs::read(served.disk()).unwrap();
+    let sector = |n: usize| bytes[n * 512];
+    assert_eq!([40, 32, 33, 64, 71, 72].map(sector), [2, 1, 2, 1, 1, 1]);
+}
+
+#[test]
+fn a_block_device_holds_the_content_and_what_is_zeroed_reads_as_zeros() {
+    let scratch = Scratch::new("device").unwrap();
+    let image = scratch.path().join("image");
+    std::fs::write(&image, vec![1; 1 << 20]).unwrap();
+    let below = LoopDev::attach(&image, LoopOptions::default()).unwrap();
+    let served = Served::new(&["--image", below.path().to_str().unwrap()]);
+    let disk = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open(served.disk());
+    let disk = disk.unwrap();
+    let flags = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
+    rustix::fs::fallocate(&disk, flags, 4096, 8192).unwrap();
+    disk.write_all_at(&[2; 512], 0).unwrap();
+    disk.sync_all().unwrap();
+    drop(disk);
+    served.end();
+    drop(below);
+    let bytes = std::fs::read(&image).unwrap();
+    let expected = [
+        (0, 2),
+        (512, 1),
+        (4095, 1),
+        (4096, 0),
+        (12287, 0),
+        (12288, 1),
+    ];
+    for (at, byte) in expected {
+        assert_eq!(bytes[at], byte, "byte {at}");
+    }
+}
+
+#[test]
+fn wrong_faults_are_explained() {
+    let served = Served::new(&["--size", "1M"]);
+    let dir = served.dir.to_str().unwrap();
+    fails(&["device", "fault", dir, "burn"], 1, &["drop-writes"]);
+    fails(
+        &["device", "fault", dir, "power-cut=lose"],
+        1,
+        &["--volatile"],
+    );
+    fails(&["device", "fault", "/tmp", "pass"], 3, &["no device"]);
+    let control = served.dir.join("control");
+    let refused = std::fs::write(&control, "burn").unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(Errno::INVAL.raw_os_error()));
+    std::fs::write(&control, "error-reads=0+1 intervals=1,2\n").unwrap();
+    let set = std::fs::read_to_string(&control).unwrap();
+    assert_eq!(set, "error-reads=0+1\nintervals=1,2\n");
+    assert!(ok(&["device", "fault", "--help"]).contains("power-cut"));
 }
 
 #[test]

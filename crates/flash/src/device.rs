@@ -115,6 +115,10 @@ impl<D: BlockDevice> BlockDevice for Timed<D> {
         self.inner.discard(range)
     }
 
+    fn zero(&self, range: Range<u64>) -> Result<()> {
+        self.inner.zero(range)
+    }
+
     fn stats(&self) -> Stats {
         self.inner.stats()
     }

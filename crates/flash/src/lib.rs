@@ -2,12 +2,18 @@
 //!
 //! * [`Model`]: what a device's requests cost: an SSD on SATA, one on NVMe, a disk;
 //! * [`Clock`]: when requests finish on a device of some model, as pure arithmetic on nanoseconds;
-//! * [`Timed`]: a block device that takes that time.
+//! * [`Timed`]: a block device that takes that time;
+//! * [`Volatile`]: one whose cache a power cut empties;
+//! * [`Order`]: faults on request, in words.
 
 mod clock;
 mod device;
+mod faults;
 mod model;
+mod volatile;
 
 pub use clock::{Clock, Kind, Request};
 pub use device::Timed;
+pub use faults::{Effect, Failing, Intervals, Order, Place, Plan, UnknownWord, Word, failing};
 pub use model::{Access, Model, Seek, UnknownModel};
+pub use volatile::{Kept, Volatile};

@@ -1,5 +1,7 @@
 //! A block device as the one file `disk` of a mount: what a loop device, or a `stetfs mount`, can be put on. The file
-//! `stats` tells what the device has done.
+//! `stats` tells what the device has done. With a [`Control`] the file `control` switches it while it is served.
+//!
+//! Nothing of the device is kept in the kernel's page cache: what it loses, or refuses to read, is seen at once.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -9,6 +11,7 @@ use stetfs::{
     ROOT_INO, RenameFlags, SeekWhat, SetAttr, StatFs, Timestamp, XattrSet,
 };
 
+use crate::gate::Gate;
 use crate::ops::{
     CopyArgs, Fh, FileSystem, IoctlArgs, IoctlReply, Listing, Opened, ReadDone, WriteArgs,
 };
@@ -18,19 +21,95 @@ const DISK: (Ino, &[u8]) = (12, b"disk");
 /// The counters' inode, and their name.
 const STATS: (Ino, &[u8]) = (13, b"stats");
 
+/// The switch's inode, and its name.
+const CONTROL: (Ino, &[u8]) = (14, b"control");
+
+/// What switches a device: what is written to the file `control`.
+pub trait Control: Send + Sync {
+    /// What is set now, as a text.
+    fn show(&self) -> String;
+    /// Does what `text` says.
+    ///
+    /// # Errors
+    /// The text is not understood, or cannot be done.
+    fn order(&self, text: &str) -> Result<(), FsError>;
+    /// Where the requests to the device go through.
+    fn gate(&self) -> &Gate;
+}
+
 /// A device as a file system of one file.
 pub struct DeviceFs<D> {
     device: Arc<D>,
+    control: Option<Arc<dyn Control>>,
+}
+
+fn io_error<E>(_: E) -> FsError {
+    FsError::Errno(libc::EIO)
+}
+
+/// The part of `text` behind `offset`, as the answer of a read.
+fn read_text(text: &str, offset: u64, done: ReadDone) {
+    let from = usize::try_from(offset).unwrap_or(usize::MAX);
+    let rest = text.as_bytes().get(from..).unwrap_or_default();
+    done(&mut |buf| {
+        buf.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+        Ok(rest.len().min(buf.len()))
+    });
 }
 
 fn refused<T>(done: Done<T>) {
     done(Err(FsError::Errno(libc::EPERM)));
 }
 
-impl<D: BlockDevice> DeviceFs<D> {
+impl<D: BlockDevice + 'static> DeviceFs<D> {
     /// Shows this device.
     pub fn new(device: Arc<D>) -> DeviceFs<D> {
-        DeviceFs { device }
+        DeviceFs {
+            device,
+            control: None,
+        }
+    }
+
+    /// With something that switches it.
+    pub fn with_control(self, control: Arc<dyn Control>) -> DeviceFs<D> {
+        DeviceFs {
+            control: Some(control),
+            ..self
+        }
+    }
+
+    /// Runs a request to the device. One that has to wait does so in a thread of its own: those that serve are needed for
+    /// the order that ends the wait.
+    fn run(&self, request: impl FnOnce(&D) + Send + 'static) {
+        let Some(control) = &self.control else {
+            return request(&self.device);
+        };
+        if let Some(_inside) = control.gate().try_enter() {
+            return request(&self.device);
+        }
+        let (control, device) = (Arc::clone(control), Arc::clone(&self.device));
+        let waiting = std::thread::Builder::new().name("held-request".into());
+        // Dropped where there are no more threads, the request answers EIO.
+        if let Err(e) = waiting.spawn(move || {
+            let _inside = control.gate().enter();
+            request(&device);
+        }) {
+            tracing::error!("a request to a suspended device: {e}");
+        }
+    }
+
+    /// What the directory holds.
+    fn entries(&self) -> impl Iterator<Item = (Ino, &'static [u8])> {
+        let control = self.control.is_some().then_some(CONTROL);
+        [DISK, STATS].into_iter().chain(control)
+    }
+
+    /// The text of a file that is not the device.
+    fn text(&self, ino: Ino) -> String {
+        match &self.control {
+            Some(control) if ino == CONTROL.0 => control.show(),
+            _ => self.stats(),
+        }
     }
 
     /// The counters, a line each.
@@ -73,8 +152,8 @@ impl<D: BlockDevice> DeviceFs<D> {
             nlink: if dir { 2 } else { 1 },
             size: match ino {
                 ROOT_INO => 0,
-                ino if ino == STATS.0 => self.stats().len() as u64,
-                _ => self.device.size(),
+                ino if ino == DISK.0 => self.device.size(),
+                ino => self.text(ino).len() as u64,
             },
             blocks: 0,
             rdev: 0,
@@ -90,15 +169,14 @@ impl<D: BlockDevice> DeviceFs<D> {
     fn opened(&self, ino: Ino) -> Opened {
         Opened {
             fh: Fh(u64::from(ino)),
-            // Nobody may remember what the counters were.
-            direct_io: ino == STATS.0,
+            direct_io: true,
         }
     }
 }
 
 impl<D: BlockDevice + 'static> FileSystem for DeviceFs<D> {
     fn lookup(&self, _: &Ctx, parent: Ino, name: &[u8], done: Done<Attr>) {
-        let found = [DISK, STATS].into_iter().find(|(_, n)| *n == name);
+        let found = self.entries().find(|(_, n)| *n == name);
         done(match found {
             Some((ino, _)) if parent == ROOT_INO => Ok(self.attr(ino)),
             _ => Err(FsError::Errno(libc::ENOENT)),
@@ -113,6 +191,8 @@ impl<D: BlockDevice + 'static> FileSystem for DeviceFs<D> {
 
     fn setattr(&self, _: &Ctx, ino: Ino, set: &SetAttr, done: Done<Attr>) {
         match set.size {
+            // What is written replaces what was set.
+            Some(0) if ino == CONTROL.0 => done(Ok(self.attr(ino))),
             Some(size) if ino != DISK.0 || size != self.device.size() => refused(done),
             _ => done(Ok(self.attr(ino))),
         }
@@ -178,52 +258,72 @@ impl<D: BlockDevice + 'static> FileSystem for DeviceFs<D> {
     fn release(&self, _: Fh) {}
 
     fn read(&self, fh: Fh, offset: u64, done: ReadDone) {
-        if fh.0 == u64::from(STATS.0) {
-            let text = self.stats();
-            let rest = text.as_bytes().get(offset as usize..).unwrap_or_default();
-            return done(&mut |buf| {
-                buf.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
-                Ok(rest.len().min(buf.len()))
-            });
+        if fh.0 != u64::from(DISK.0) {
+            let ino = Ino::try_from(fh.0).unwrap_or_default();
+            return read_text(&self.text(ino), offset, done);
         }
-        let left = self.device.size().saturating_sub(offset);
-        done(&mut |buf| {
-            let len = buf.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-            let part = buf.get_mut(..len).unwrap_or_default();
-            match self.device.read(offset, part) {
-                Ok(()) => Ok(len),
-                Err(_) => Err(FsError::Errno(libc::EIO)),
-            }
+        self.run(move |device| {
+            let left = device.size().saturating_sub(offset);
+            done(&mut |buf| {
+                let len = buf.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+                let part = buf.get_mut(..len).unwrap_or_default();
+                device.read(offset, part).map_err(io_error)?;
+                Ok(len)
+            });
         });
     }
 
     fn write(&self, _: &Ctx, ino: Ino, _: Fh, args: WriteArgs<'_>, done: Done<usize>) {
+        let len = args.data.len();
+        if let Some(control) = self.control.as_ref().filter(|_| ino == CONTROL.0) {
+            let text = String::from_utf8_lossy(args.data);
+            return done(control.order(&text).map(|()| len));
+        }
         if ino != DISK.0 {
             return refused(done);
         }
-        let mut write = BlockWrite::new(args.offset, args.data);
-        write.fua = args.flags & libc::O_DSYNC != 0;
-        done(match self.device.write_batch(&[write]) {
-            Ok(()) => Ok(args.data.len()),
-            Err(_) => Err(FsError::Errno(libc::EIO)),
-        });
+        let (offset, fua) = (args.offset, args.flags & libc::O_DSYNC != 0);
+        let write = move |device: &D, data: &[u8]| {
+            let mut write = BlockWrite::new(offset, data);
+            write.fua = fua;
+            done(device.write_batch(&[write]).map_err(io_error).map(|()| len));
+        };
+        let Some(control) = &self.control else {
+            return write(&self.device, args.data);
+        };
+        if let Some(_inside) = control.gate().try_enter() {
+            return write(&self.device, args.data);
+        }
+        let data = args.data.to_vec();
+        self.run(move |device| write(device, &data));
     }
 
-    fn fsync(&self, _: Fh, _: bool, done: Done) {
-        done(self.device.flush().map_err(|_| FsError::Errno(libc::EIO)));
+    fn fsync(&self, fh: Fh, _: bool, done: Done) {
+        if fh.0 != u64::from(DISK.0) {
+            return done(Ok(()));
+        }
+        self.run(|device| done(device.flush().map_err(io_error)));
     }
 
-    fn fallocate(&self, _: &Ctx, _: Fh, mode: FallocateMode, offset: u64, len: u64, done: Done) {
-        done(match mode {
-            FallocateMode::PunchHole | FallocateMode::ZeroRange { .. } => self
-                .device
-                .discard(offset..offset.saturating_add(len))
-                .map_err(|_| FsError::Errno(libc::EIO)),
-            FallocateMode::Allocate { .. } => Ok(()),
-        });
+    fn fallocate(&self, _: &Ctx, fh: Fh, mode: FallocateMode, offset: u64, len: u64, done: Done) {
+        if fh.0 != u64::from(DISK.0) {
+            return refused(done);
+        }
+        match mode {
+            // A loop device has the one done to discard, and either to zero.
+            FallocateMode::PunchHole | FallocateMode::ZeroRange { .. } => self.run(move |device| {
+                let range = offset..offset.saturating_add(len);
+                done(device.zero(range).map_err(io_error));
+            }),
+            FallocateMode::Allocate { .. } => done(Ok(())),
+        }
     }
 
     fn seek(&self, _: Fh, _: u64, _: SeekWhat, done: Done<u64>) {
+        refused(done);
+    }
+
+    fn bmap(&self, _: Ino, _: u64, _: u32, done: Done<u64>) {
         refused(done);
     }
 
@@ -232,7 +332,7 @@ impl<D: BlockDevice + 'static> FileSystem for DeviceFs<D> {
     }
 
     fn readdir(&self, _: Fh, cookie: u64, attrs: bool, mut list: Box<dyn Listing>) {
-        for ((ino, name), next) in [DISK, STATS].into_iter().zip(1..) {
+        for ((ino, name), next) in self.entries().zip(1..) {
             let entry = DirEntry {
                 ino,
                 kind: Some(FileType::Regular),
@@ -253,7 +353,7 @@ impl<D: BlockDevice + 'static> FileSystem for DeviceFs<D> {
             blocks: self.device.size() / 4096,
             bfree: 0,
             bavail: 0,
-            files: 3,
+            files: 1 + self.entries().count() as u64,
             ffree: 0,
             namelen: 255,
             fsid: 0,

@@ -4,13 +4,14 @@
 //! * `wire`: the FUSE protocol on `/dev/fuse`, as calls of that trait; `patience`: whether a call may wait;
 //! * `volume_fs`: a [`stetfs::Volume`] as an implementation of it, with `handles`, `ioctl` and `room`;
 //! * `mount`, `mounted`, `mountinfo`, `fusermount`, `loopdev`: the mount itself;
-//! * `service`: any other file system on a directory; `device_fs`: a block device as one;
+//! * `service`: any other file system on a directory; `device_fs`: a block device as one, with `gate`;
 //! * `server`: all of it together, and closing the volume when the session ends.
 
 mod buffer;
 mod caller;
 mod device_fs;
 mod fusermount;
+mod gate;
 mod handles;
 mod ioctl;
 mod loopdev;
@@ -26,7 +27,8 @@ mod sys;
 mod volume_fs;
 mod wire;
 
-pub use device_fs::DeviceFs;
+pub use device_fs::{Control, DeviceFs};
+pub use gate::Gate;
 pub use mount::{MountError, MountOptions, Unmount, check_dir, is_root, remount_flags, unmount};
 pub use mounted::Mounted;
 pub use ops::{

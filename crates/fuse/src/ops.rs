@@ -179,6 +179,9 @@ pub trait FileSystem: Send + Sync + 'static {
     fn fallocate(&self, ctx: &Ctx, fh: Fh, mode: FallocateMode, offset: u64, len: u64, done: Done);
     /// lseek(2) to data or a hole.
     fn seek(&self, fh: Fh, offset: u64, what: SeekWhat, done: Done<u64>);
+    /// Where unit `index` of a file lies on the block device below, in units of `unit` bytes; 0 where it lies nowhere
+    /// (FIBMAP, swapon). Asked for on mounts of block devices only.
+    fn bmap(&self, ino: Ino, index: u64, unit: u32, done: Done<u64>);
     /// Opens a directory.
     fn opendir(&self, ctx: &Ctx, ino: Ino, flags: i32, done: Done<Opened>);
     /// Lists the entries from `cookie` on until the listing is full. With `attrs`, each entry that was added

@@ -522,6 +522,10 @@ impl FileSystem for VolumeFs {
         if args.from_cache {
             fs.write_back_early(&file);
         }
+        let written = match args.from_cache {
+            true => written.and_then(|n| fs.settle_blocks(ino).map(|()| n)),
+            false => written,
+        };
         // After writes to FOPEN_DIRECT_IO files the kernel sends no fsync by itself.
         let past_cache = self.options.direct_io || self.options.writeback_cache;
         let must_sync = past_cache && args.flags & libc::O_DSYNC != 0;
@@ -571,6 +575,11 @@ impl FileSystem for VolumeFs {
         let fs = open!(self, done);
         let file = self.file(fh);
         done(file.and_then(|file| fs.seek(&file, offset, what)));
+    }
+
+    fn bmap(&self, ino: Ino, index: u64, unit: u32, done: Done<u64>) {
+        let fs = open!(self, done);
+        done(fs.bmap(ino, index, unit));
     }
 
     fn opendir(&self, ctx: &Ctx, ino: Ino, flags: i32, done: Done<Opened>) {

@@ -1,4 +1,4 @@
-//! The few kernel interfaces that no safe crate wraps: loop device ioctls, the ext4 shutdown ioctl, idmapped mounts.
+//! The few kernel interfaces that no safe crate wraps: ioctls of loop devices and files, idmapped mounts, and paging out.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -84,6 +84,25 @@ pub(crate) fn loop_configure(
 pub(crate) fn loop_clear(dev: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: this ioctl takes no argument and touches no memory of ours.
     check(unsafe { libc::ioctl(dev.as_raw_fd(), LOOP_CLR_FD) })?;
+    Ok(())
+}
+
+/// Where block `index` of a file lies on its volume, in units of the file system's blocks (FIBMAP); 0: nowhere.
+pub fn fibmap(file: BorrowedFd<'_>, index: u32) -> io::Result<u32> {
+    const FIBMAP: libc::Ioctl = 1;
+    let mut block = index;
+    // SAFETY: this ioctl reads and writes one int.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), FIBMAP, &raw mut block) })?;
+    Ok(block)
+}
+
+/// Has the kernel swap this memory out, as far as it can; what it holds stays.
+pub fn page_out(memory: &mut [u8]) -> io::Result<()> {
+    const PAGE: usize = 4096;
+    let skip = memory.as_ptr().align_offset(PAGE).min(memory.len());
+    let whole = &mut memory[skip..];
+    // SAFETY: the range is borrowed, and MADV_PAGEOUT leaves its content as it is.
+    check(unsafe { libc::madvise(whole.as_mut_ptr().cast(), whole.len(), libc::MADV_PAGEOUT) })?;
     Ok(())
 }
 

@@ -31,7 +31,7 @@ use parking_lot::Mutex;
 use rustix::fs::{AtFlags, FallocateFlags, StatxFlags};
 use rustix::io::Errno;
 
-use crate::device::{check_discard, check_range};
+use crate::device::{check_discard, check_range, write_zeros};
 use crate::{AlignedBuf, BlockDevice, BlockError, Counters, Op, Read, Result, Stats, Write};
 use claim::Claim;
 use request::Request;
@@ -445,6 +445,35 @@ impl BlockDevice for FileDevice {
             Err(e) => return Err(BlockError::io(Op::Discard, start, len, e.into())),
         }
         Ok(())
+    }
+
+    fn zero(&self, range: Range<u64>) -> Result<()> {
+        if self.read_only {
+            return Err(BlockError::ReadOnly { op: Op::Write });
+        }
+        let len = range.end.saturating_sub(range.start);
+        check_range(Op::Write, range.start, len, self.size)?;
+        let sector = u64::from(self.sector);
+        if len == 0 || !range.start.is_multiple_of(sector) || !range.end.is_multiple_of(sector) {
+            return write_zeros(self, range);
+        }
+        let punched = {
+            let _writing = self.unflushed.write();
+            // Of a block device, too, this leaves zeros or fails, which a discard does not promise.
+            rustix::fs::fallocate(
+                self.claim.exclusive().as_deref().unwrap_or(&self.file),
+                FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+                range.start,
+                len,
+            )
+        };
+        match punched {
+            Ok(()) => {
+                self.counters.discard(len);
+                Ok(())
+            }
+            Err(_) => write_zeros(self, range),
+        }
     }
 
     fn stats(&self) -> Stats {

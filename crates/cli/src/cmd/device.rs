@@ -6,33 +6,35 @@ use std::thread;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use stetfs::{BlockDevice, FileDevice, MemDevice};
-use stetfs_flash::Timed;
-use stetfs_fuse::{DeviceFs, MountOptions, Service};
+use stetfs_flash::{Timed, failing};
+use stetfs_fuse::{Control, DeviceFs, MountOptions, Service};
 
+use super::fault::Switch;
 use crate::args::DeviceServeArgs;
 use crate::failure::{Code, Failure, Result};
 
+/// Requests that wait while others are worked on.
+const WAITING: usize = 4;
+/// Requests worked on at once, where no model says.
+const CHANNELS: usize = 8;
+
 /// Serves a device until it is unmounted, as SIGINT and SIGTERM have it, and says what it did.
 pub(crate) fn serve(args: &DeviceServeArgs, json: bool) -> Result {
-    match (&args.image, args.size) {
-        (Some(path), _) => {
-            let device = FileDevice::open(path, stetfs::DeviceOptions::default())
-                .map_err(stetfs::FsError::from)?;
-            serve_on(device, args, json)
-        }
-        (None, size) => serve_on(MemDevice::new(size.unwrap_or_default()), args, json),
-    }
-}
-
-fn serve_on<D: BlockDevice + 'static>(inner: D, args: &DeviceServeArgs, json: bool) -> Result {
     // Before the mount stands, so that none is left behind.
     let mut signals = Signals::new([SIGINT, SIGTERM])
         .map_err(|e| Failure::new(Code::System, format!("no signals: {e}")))?;
-    let device = Arc::new(Timed::new(inner, args.model));
-    let source = MountOptions::new(args.model.name);
-    let fs = Arc::new(DeviceFs::new(Arc::clone(&device)));
-    // As many requests at once as the device could work on, and some that wait.
-    let service = Service::start(fs, &args.dir, &source, args.model.channels + 4)?;
+    let device = Arc::new(failing(content(args)?, args.volatile));
+    let switch = Arc::new(Switch::new(Arc::clone(&device)));
+    let name = args.model.map_or("plain", |model| model.name);
+    let fs =
+        DeviceFs::new(Arc::clone(&device)).with_control(Arc::clone(&switch) as Arc<dyn Control>);
+    let channels = args.model.map_or(CHANNELS, |model| model.channels);
+    let service = Service::start(
+        Arc::new(fs),
+        &args.dir,
+        &MountOptions::new(name),
+        channels + WAITING,
+    )?;
     let disk = service.dir().join("disk");
     let told = if json {
         format!(
@@ -41,8 +43,7 @@ fn serve_on<D: BlockDevice + 'static>(inner: D, args: &DeviceServeArgs, json: bo
         )
     } else {
         format!(
-            "{}: {} ({} MiB); end it with Ctrl-C",
-            args.model,
+            "{name}: {} ({} MiB); end it with Ctrl-C",
             disk.display(),
             device.size() >> 20
         )
@@ -52,6 +53,8 @@ fn serve_on<D: BlockDevice + 'static>(inner: D, args: &DeviceServeArgs, json: bo
     // One that fails is no reason not to try again at the next.
     thread::spawn(move || {
         for _ in signals.forever() {
+            // Whoever waits for the device could not let go of it.
+            switch.gate().open();
             if let Err(e) = mounted.unmount() {
                 tracing::error!("{e}");
             }
@@ -78,4 +81,19 @@ fn serve_on<D: BlockDevice + 'static>(inner: D, args: &DeviceServeArgs, json: bo
         );
     }
     Ok(())
+}
+
+/// What is served, without its faults.
+fn content(args: &DeviceServeArgs) -> Result<Box<dyn BlockDevice>> {
+    let plain: Box<dyn BlockDevice> = match &args.image {
+        Some(path) => Box::new(
+            FileDevice::open(path, stetfs::DeviceOptions::default())
+                .map_err(stetfs::FsError::from)?,
+        ),
+        None => Box::new(MemDevice::new(args.size.unwrap_or_default())),
+    };
+    Ok(match args.model {
+        Some(model) => Box::new(Timed::new(plain, model)),
+        None => plain,
+    })
 }

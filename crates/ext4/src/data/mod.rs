@@ -5,7 +5,7 @@
 //! * `inline`: content that lies in the inode;
 //! * `dirty`: data blocks newer than their homes, and their way there; `flusher`: in the background; `precedence`: who gives way;
 //!   `failures`: who is told when they do not get there; `lost`: what becomes of new ones then;
-//! * `read`, `write`, `truncate`, `fallocate`, `seek`, `symlink`, `value`, `sync`: the operations.
+//! * `read`, `write`, `truncate`, `fallocate`, `seek`, `symlink`, `value`, `sync`, `bmap`: the operations.
 //!
 //! Invariants:
 //! * **D1** A mapped, written block's latest content is in the cache, or the cache has none of it
@@ -19,6 +19,7 @@
 
 mod atime;
 pub(crate) mod blockmap;
+mod bmap;
 mod clusters;
 pub(crate) mod credits;
 mod dirty;

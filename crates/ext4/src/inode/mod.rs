@@ -78,6 +78,8 @@ pub(crate) struct Inode {
     pub(crate) orphaned: AtomicBool,
     /// Its access time is newer than in the inode table. Set under its lock.
     pub(crate) lazy: AtomicBool,
+    /// Somebody was told where its blocks lie.
+    pub(crate) told: AtomicBool,
     /// Being deleted or deleted: nothing may be added to it any more.
     pub(crate) dead: AtomicBool,
 }
@@ -102,6 +104,7 @@ impl Inode {
             linkable: AtomicBool::new(false),
             orphaned: AtomicBool::new(false),
             lazy: AtomicBool::new(false),
+            told: AtomicBool::new(false),
             dead: AtomicBool::new(false),
         }
     }

@@ -85,6 +85,8 @@ wire! {
     }
     LseekIn [24] { fh: u64, offset: u64, whence: u32, padding: u32 }
     LseekOut [8] { offset: u64 }
+    BmapIn [16] { block: u64, blocksize: u32, padding: u32 }
+    BmapOut [8] { block: u64 }
     IoctlIn [32] { fh: u64, flags: u32, cmd: u32, arg: u64, in_size: u32, out_size: u32 }
     IoctlOut [16] { result: i32, flags: u32, in_iovs: u32, out_iovs: u32 }
     StatxIn [24] { getattr_flags: u32, reserved: u32, fh: u64, sx_flags: u32, sx_mask: u32 }
@@ -131,6 +133,7 @@ pub(super) mod op {
     pub(in super::super) const RELEASEDIR: u32 = 29;
     pub(in super::super) const FSYNCDIR: u32 = 30;
     pub(in super::super) const CREATE: u32 = 35;
+    pub(in super::super) const BMAP: u32 = 37;
     pub(in super::super) const DESTROY: u32 = 38;
     pub(in super::super) const IOCTL: u32 = 39;
     pub(in super::super) const BATCH_FORGET: u32 = 42;

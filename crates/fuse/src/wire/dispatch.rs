@@ -483,6 +483,11 @@ fn inodes<F: FileSystem>(
             let arg: abi::OpenIn = need!(body.take(), reply);
             fs.opendir(ctx, ino, arg.flags as i32, reply.done_opened_dir());
         }
+        op::BMAP => {
+            let arg: abi::BmapIn = need!(body.take(), reply);
+            let done = reply.done(|reply, block: u64| reply.value(&abi::BmapOut { block }));
+            fs.bmap(ino, arg.block, arg.blocksize, done);
+        }
         op::SETXATTR => {
             let arg: abi::SetxattrIn = need!(body.take(), reply);
             let name = need!(body.name(), reply);

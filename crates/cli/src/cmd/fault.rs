@@ -1,0 +1,121 @@
+//! `stetfs device fault`: faults of a served device, and what does them.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use stetfs::{BlockDevice, FsError};
+use stetfs_flash::{Effect, Failing, Order, Place, Plan, Word};
+use stetfs_fuse::{Control, Gate};
+
+use crate::args::DeviceFaultArgs;
+use crate::failure::{Code, Failure, Result};
+
+/// What makes a device fail: the file `control` beside it.
+pub(crate) struct Switch {
+    device: Arc<Failing<Box<dyn BlockDevice>>>,
+    gate: Gate,
+    /// What is set. Held while an order is carried out, so that they come one after the other.
+    plan: Mutex<Plan>,
+}
+
+impl Switch {
+    pub(crate) fn new(device: Arc<Failing<Box<dyn BlockDevice>>>) -> Switch {
+        Switch {
+            device,
+            gate: Gate::default(),
+            plan: Mutex::default(),
+        }
+    }
+
+    fn carry_out(&self, order: Order) -> std::result::Result<(), FsError> {
+        let mut plan = self.plan.lock();
+        let suspended = order.suspend.unwrap_or(self.gate.is_closed());
+        if order.power_cut.is_some() && !self.device.inner().has_cache() {
+            return Err(FsError::Errno(libc::EOPNOTSUPP));
+        }
+        // No request sees half of it; those under way have ended.
+        self.gate.close();
+        let mut new = order.plan;
+        let mut result = Ok(());
+        if let Some(kept) = order.power_cut {
+            result = self.device.inner().cut_power(kept);
+            new = Some(Plan {
+                places: vec![Place {
+                    effect: Effect::ErrorAll,
+                    sectors: None,
+                }],
+                intervals: None,
+            });
+        }
+        if let Some(new) = new {
+            self.device.set(new.faults());
+            *plan = new;
+        }
+        if !suspended {
+            self.gate.open();
+        }
+        result.map_err(|e| {
+            tracing::error!("what a power cut loses cannot be taken back: {e}");
+            FsError::Errno(libc::EIO)
+        })
+    }
+}
+
+impl Control for Switch {
+    fn show(&self) -> String {
+        let mut words = self.plan.lock().words();
+        if self.gate.is_closed() {
+            words.push(Word::Suspend);
+        }
+        words.iter().map(|word| format!("{word}\n")).collect()
+    }
+
+    fn order(&self, text: &str) -> std::result::Result<(), FsError> {
+        let order = text.parse::<Order>().map_err(|e| {
+            tracing::warn!("{e}");
+            FsError::Errno(libc::EINVAL)
+        })?;
+        self.carry_out(order)
+    }
+
+    fn gate(&self) -> &Gate {
+        &self.gate
+    }
+}
+
+/// Has a served device fail, or shows how it does.
+pub(crate) fn fault(args: &DeviceFaultArgs, json: bool) -> Result {
+    let path = args.dir.join("control");
+    let failed = |e: std::io::Error| explain(&path, &e);
+    if !args.words.is_empty() {
+        let words: Vec<String> = args.words.iter().map(Word::to_string).collect();
+        // Not made where nothing is served.
+        let opened = File::options().write(true).open(&path);
+        let written = opened.and_then(|mut control| control.write_all(words.join(" ").as_bytes()));
+        written.map_err(failed)?;
+    }
+    let set = std::fs::read_to_string(&path).map_err(failed)?;
+    let words: Vec<&str> = set.lines().collect();
+    if json {
+        println!("{}", serde_json::json!({ "set": words }));
+    } else if args.words.is_empty() {
+        println!("{}", words.join(" "));
+    }
+    Ok(())
+}
+
+fn explain(path: &Path, e: &std::io::Error) -> Failure {
+    match e.raw_os_error() {
+        Some(libc::ENOENT) => Failure::new(
+            Code::NotFound,
+            format!("{}: no device is served there", path.display()),
+        )
+        .hint("stetfs device serve serves one"),
+        Some(libc::EOPNOTSUPP) => Failure::new(Code::Usage, "this device has no cache to lose")
+            .hint("serve it with --volatile"),
+        _ => Failure::new(Code::Io, format!("{}: {e}", path.display())),
+    }
+}

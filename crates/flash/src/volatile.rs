@@ -1,0 +1,235 @@
+//! A device whose cache loses what was not flushed.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use parking_lot::Mutex;
+use stetfs_block::{BlockDevice, Read, Result, SECTOR, Stats, Write};
+
+/// Bytes of a sector.
+const LEN: u64 = SECTOR as u64;
+
+/// What a power cut leaves of the writes since the last flush.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// None of them.
+    Nothing,
+    /// All of them.
+    All,
+    /// Each sector or not, by a coin with this seed.
+    Some(u64),
+}
+
+/// A device with another's content that remembers, for each sector written since the last flush, what is sure to stand there,
+/// so that a power cut can bring it back. Discards and zeroing are kept. Without a cache it passes everything on.
+pub struct Volatile<D> {
+    inner: D,
+    /// By number; `None`: no cache. Held while a request runs, so that a flush divides them.
+    sure: Option<Mutex<BTreeMap<u64, [u8; LEN as usize]>>>,
+}
+
+/// Numbers of the sectors that a write touches.
+fn sectors(write: &Write<'_>) -> Range<u64> {
+    write.offset / LEN..(write.offset + write.len()).div_ceil(LEN)
+}
+
+impl<D: BlockDevice> Volatile<D> {
+    /// Over `inner`, with a cache to lose or without.
+    pub fn new(inner: D, cache: bool) -> Volatile<D> {
+        Volatile {
+            inner,
+            sure: cache.then(Mutex::default),
+        }
+    }
+
+    /// Whether there is a cache.
+    pub fn has_cache(&self) -> bool {
+        self.sure.is_some()
+    }
+
+    /// Loses what `kept` says of the writes since the last flush. Nothing may run meanwhile.
+    ///
+    /// # Errors
+    /// The device's: then some of them are lost and some not.
+    pub fn cut_power(&self, kept: Kept) -> Result<()> {
+        let Some(sure) = &self.sure else {
+            return Ok(());
+        };
+        let mut sure = sure.lock();
+        let mut random = match kept {
+            Kept::Some(seed) => seed,
+            _ => 0,
+        };
+        let lost = sure.iter().filter(|_| match kept {
+            Kept::Nothing => true,
+            Kept::All => false,
+            Kept::Some(_) => coin(&mut random),
+        });
+        let lost: Vec<_> = lost
+            .map(|(sector, bytes)| Write::new(sector * LEN, bytes))
+            .collect();
+        self.inner.write_batch_flush(&lost)?;
+        sure.clear();
+        Ok(())
+    }
+
+    /// Reads what is not remembered of `sectors` yet.
+    fn remember(
+        &self,
+        sure: &mut BTreeMap<u64, [u8; LEN as usize]>,
+        sectors: Range<u64>,
+    ) -> Result<()> {
+        if sectors.clone().all(|s| sure.contains_key(&s)) {
+            return Ok(());
+        }
+        let start = sectors.start * LEN;
+        // A device may end inside a sector.
+        let end = (sectors.end * LEN).min(self.inner.size()).max(start);
+        let mut bytes = vec![0; (end - start) as usize];
+        self.inner.read(start, &mut bytes)?;
+        for (sector, part) in sectors.zip(bytes.chunks(LEN as usize)) {
+            // Copied, as the last may be short; then it cannot be written back, and is kept.
+            if let Ok(part) = part.try_into() {
+                sure.entry(sector).or_insert(part);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// xorshift64*.
+fn coin(state: &mut u64) -> bool {
+    let mut x = *state | 1;
+    x ^= x >> 12;
+    x ^= x << 25;
+    x ^= x >> 27;
+    *state = x.wrapping_mul(0x2545_f491_4f6c_dd1d);
+    *state >> 63 == 1
+}
+
+/// What a write that is durable at once changes of what is sure.
+fn patch(sure: &mut BTreeMap<u64, [u8; LEN as usize]>, write: &Write<'_>) {
+    let bytes = write.data.to_vec();
+    for (sector, known) in sure.range_mut(sectors(write)) {
+        let begin = sector * LEN;
+        for (at, byte) in (begin..).zip(known.iter_mut()) {
+            let new = at
+                .checked_sub(write.offset)
+                .and_then(|i| bytes.get(i as usize));
+            *byte = *new.unwrap_or(byte);
+        }
+    }
+}
+
+impl<D: BlockDevice> BlockDevice for Volatile<D> {
+    fn size(&self) -> u64 {
+        self.inner.size()
+    }
+
+    fn sector_size(&self) -> u32 {
+        self.inner.sector_size()
+    }
+
+    fn dio_align(&self) -> u32 {
+        self.inner.dio_align()
+    }
+
+    fn read_only(&self) -> bool {
+        self.inner.read_only()
+    }
+
+    fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
+        self.inner.read_batch(reads)
+    }
+
+    fn write_batch(&self, writes: &[Write<'_>]) -> Result<()> {
+        let Some(sure) = &self.sure else {
+            return self.inner.write_batch(writes);
+        };
+        let mut sure = sure.lock();
+        for write in writes.iter().filter(|w| !w.fua && !w.is_empty()) {
+            if write
+                .offset
+                .checked_add(write.len())
+                .is_some_and(|end| end <= self.size())
+            {
+                self.remember(&mut sure, sectors(write))?;
+            }
+        }
+        self.inner.write_batch(writes)?;
+        for write in writes.iter().filter(|w| w.fua) {
+            patch(&mut sure, write);
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        let Some(sure) = &self.sure else {
+            return self.inner.flush();
+        };
+        let mut sure = sure.lock();
+        self.inner.flush()?;
+        sure.clear();
+        Ok(())
+    }
+
+    fn discard(&self, range: Range<u64>) -> Result<()> {
+        self.inner.discard(range)
+    }
+
+    fn zero(&self, range: Range<u64>) -> Result<()> {
+        self.inner.zero(range)
+    }
+
+    fn stats(&self) -> Stats {
+        self.inner.stats()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stetfs_block::MemDevice;
+
+    use super::*;
+
+    fn cut(kept: Kept) -> Result<Vec<u8>> {
+        let device = Volatile::new(MemDevice::new(1 << 20), true);
+        device.write(0, &[1; 4096])?;
+        device.flush()?;
+        device.write(0, &[2; 4096])?;
+        device.write(100, &[3; 100])?;
+        device.write_batch(&[Write::new(512, &[4; 512]).fua()])?;
+        device.cut_power(kept)?;
+        let mut bytes = vec![0; 4096];
+        device.read(0, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    #[test]
+    fn it_is_a_device() {
+        for cache in [false, true] {
+            stetfs_block::suite::check_all(&Volatile::new(MemDevice::new(8 << 20), cache), 4);
+        }
+    }
+
+    #[test]
+    fn what_was_flushed_or_written_through_stands() -> Result<()> {
+        let lost = cut(Kept::Nothing)?;
+        assert!(lost[..512].iter().all(|b| *b == 1));
+        assert!(lost[512..1024].iter().all(|b| *b == 4));
+        assert!(lost[1024..].iter().all(|b| *b == 1));
+        let kept = cut(Kept::All)?;
+        assert_eq!(
+            (kept[0], kept[100], kept[200], kept[600], kept[4095]),
+            (2, 3, 2, 4, 2)
+        );
+        let some = cut(Kept::Some(7))?;
+        let twos = some[1024..].iter().filter(|b| **b == 2).count();
+        assert!(
+            twos > 0 && twos < 3072 && twos.is_multiple_of(512),
+            "{twos}"
+        );
+        assert_eq!(some, cut(Kept::Some(7))?);
+        Ok(())
+    }
+}
