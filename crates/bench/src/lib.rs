@@ -5,6 +5,7 @@
 //! * [`age`]: months of use, and how fragmented a volume is after them.
 
 pub mod age;
+mod cold;
 pub mod compare;
 pub mod figure;
 mod files;

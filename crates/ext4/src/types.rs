@@ -305,6 +305,8 @@ pub struct FsOptions {
     pub read_only: bool,
     /// Do not replay the journal (`noload`); only with `read_only`.
     pub no_recovery: bool,
+    /// A read-only opening replays the journal and leaves orphans alone: for looking at what a replay does.
+    pub leave_orphans: bool,
     /// How file data is journaled.
     pub data: DataMode,
     /// How the journal is written; decided by the preset.
@@ -353,6 +355,7 @@ impl Default for FsOptions {
         FsOptions {
             read_only: false,
             no_recovery: false,
+            leave_orphans: false,
             salvage: false,
             data: DataMode::default(),
             log: LogFormat::default(),

@@ -197,7 +197,7 @@ impl Target {
         let file = fs::File::open(file)?;
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
         // Only root may; for others fadvise has to do.
-        let _ = fs::write("/proc/sys/vm/drop_caches", "3");
+        crate::cold::try_drop_caches();
         Ok(())
     }
 }

@@ -291,6 +291,7 @@ impl Work {
 fn replay_only(options: &FsOptions) -> FsOptions {
     FsOptions {
         read_only: true,
+        leave_orphans: true,
         ..options.clone()
     }
 }

@@ -141,7 +141,7 @@ impl Fs {
             return Err(FsError::Errno(libc::EROFS));
         }
         let (mut recovered, mut earlier) = (None, OrphansFinished::default());
-        if opts.read_only && !opts.no_recovery {
+        if opts.read_only && !opts.no_recovery && !opts.leave_orphans {
             (recovered, earlier) = finish_first(&device, journal.as_ref(), &opts, progress);
         }
         let mut sb = read_superblock(&*device)?;
