@@ -89,7 +89,8 @@ impl Base {
         match rng.u8(0..4) {
             0 => Base::Recording(kernel::Recording::new(number)),
             1 => {
-                let makers = kernel::makers();
+                let mut makers = kernel::makers();
+                makers.retain(|maker| !maker.fast_commits());
                 Base::Journal(makers[rng.usize(..makers.len())].make(number))
             }
             _ => {
