@@ -79,7 +79,7 @@ const EACH: u64 = 6;
 
 /// What cases start from.
 enum Base {
-    Journal(Dirty),
+    Journal(Box<Dirty>),
     Recording(kernel::Recording),
 }
 
@@ -91,7 +91,7 @@ impl Base {
             1 => {
                 let mut makers = kernel::makers();
                 makers.retain(|maker| !maker.fast_commits());
-                Base::Journal(makers[rng.usize(..makers.len())].make(number))
+                Base::Journal(Box::new(makers[rng.usize(..makers.len())].make(number)))
             }
             _ => {
                 let maker = debugfs::Maker::random(&mut rng);
@@ -99,7 +99,7 @@ impl Base {
                     (0..rng.usize(1..5)).map(|_| rng.usize(1..20)).collect();
                 // Behind a transaction of several descriptors debugfs leaves a gap before the next one.
                 counts.push(maker.full() + rng.usize(0..3));
-                Base::Journal(maker.make(&counts, rng.bool(), number))
+                Base::Journal(Box::new(maker.make(&counts, rng.bool(), number)))
             }
         }
     }
