@@ -80,14 +80,14 @@ const EACH: u64 = 6;
 /// What cases start from.
 enum Base {
     Journal(Box<Dirty>),
-    Recording(kernel::Recording),
+    Recording(Box<kernel::Recording>),
 }
 
 impl Base {
     fn new(number: u64) -> Base {
         let mut rng = Rng::with_seed(number);
         match rng.u8(0..4) {
-            0 => Base::Recording(kernel::Recording::new(number)),
+            0 => Base::Recording(Box::new(kernel::Recording::new(number))),
             1 => {
                 let mut makers = kernel::makers();
                 makers.retain(|maker| !maker.fast_commits());
