@@ -61,9 +61,9 @@ impl Fault {
                  have landed, has no checksum",
             ),
             Fault::RotInLastCommit => Some(
-                "a commit block (with async_commit any block of the transaction, in the StetFS log any of the \
-                 frame) that does not match its checksum, with nothing behind it that says it was durable, is \
-                 what a power cut in the middle of a commit leaves",
+                "a commit block that no longer names its transaction (with async_commit any block of the \
+                 transaction, in the StetFS log any of the frame, that does not match its checksum), with nothing \
+                 behind it that says it was durable, is what a power cut in the middle of a commit leaves",
             ),
             Fault::RotInData => Some("ext4 keeps no checksum of file data"),
             Fault::RotInLog | Fault::RotInMetadata => None,

@@ -74,16 +74,19 @@ pub enum Outcome {
         /// What was said of damage.
         complaint: Option<String>,
     },
-    /// It was, but cannot be looked at: damage came home.
+    /// It was, but damage came home, or it cannot be looked at.
     Broken(String),
     /// It was not, and why.
     Refused(String),
+    /// The kernel is not shown what would break the volume: a fault of its own could take the machine down.
+    Unasked,
 }
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Outcome::Refused(why) => write!(f, "refuses: {}", why.trim()),
+            Outcome::Unasked => f.write_str("not asked"),
             Outcome::Broken(why) => write!(f, "a broken volume: {}", why.trim()),
             Outcome::Recovered {
                 tree,
@@ -115,10 +118,25 @@ pub struct Outcomes {
 }
 
 impl Outcomes {
+    /// Of what the kernel or debugfs left.
     pub fn of(dirty: &Dirty) -> Result<Outcomes, String> {
         Ok(Outcomes {
-            ours: ours(dirty)?,
+            ours: ours(dirty, true)?,
             kernel: kernel(dirty),
+            e2fsck: e2fsck(dirty),
+        })
+    }
+
+    /// Of a journal that something was done to. The kernel is asked about volumes that come out sound.
+    fn of_damaged(dirty: &Dirty) -> Result<Outcomes, String> {
+        let ours = ours(dirty, false)?;
+        let kernel = match &ours {
+            Outcome::Recovered { .. } => kernel(dirty),
+            _ => Outcome::Unasked,
+        };
+        Ok(Outcomes {
+            ours,
+            kernel,
             e2fsck: e2fsck(dirty),
         })
     }
@@ -143,12 +161,23 @@ fn look(files: &Files) -> Result<Tree, String> {
     Ok(tree)
 }
 
-fn recovered(files: &Files, replayed: Option<(u64, u64)>, complaint: Option<String>) -> Outcome {
+/// Looks at a volume that e2fsck finds fault with only if `faulty`.
+fn recovered(
+    files: &Files,
+    replayed: Option<(u64, u64)>,
+    complaint: Option<String>,
+    faulty: bool,
+) -> Outcome {
     // Without a device for it e2fsck does not look for a journal that lies elsewhere.
     let wrong = match &files.journal {
         None => files.volume.e2fsck_fn().err().map(|e| format!("{e:#}")),
         Some(journal) => fsck(files, journal, "-fn").err(),
     };
+    if let Some(wrong) = &wrong
+        && !faulty
+    {
+        return Outcome::Broken(wrong.clone());
+    }
     match look(files) {
         Ok(tree) => Outcome::Recovered {
             tree,
@@ -175,7 +204,7 @@ fn fsck(files: &Files, journal: &Image, how: &str) -> Result<String, String> {
 }
 
 /// By the library, as `stetfs recover` does it. What `info` foretells must come true, and a refusal must change nothing.
-fn ours(dirty: &Dirty) -> Result<Outcome, String> {
+fn ours(dirty: &Dirty, faulty: bool) -> Result<Outcome, String> {
     let files = dirty.files();
     let path = files.volume.path();
     if let Some(journal) = &files.journal {
@@ -186,7 +215,7 @@ fn ours(dirty: &Dirty) -> Result<Outcome, String> {
         return match Volume::open(path, &options) {
             Ok(volume) => {
                 volume.close().map_err(|e| format!("closing: {e}"))?;
-                Ok(recovered(&files, None, None))
+                Ok(recovered(&files, None, None, faulty))
             }
             Err(e) => unchanged(dirty, &files, e.to_string()),
         };
@@ -210,7 +239,7 @@ fn ours(dirty: &Dirty) -> Result<Outcome, String> {
                 return Err(format!("info foretells {info:?}, what comes is {done:?}"));
             }
             let replayed = Some((done.transactions, done.blocks));
-            Ok(recovered(&files, replayed, None))
+            Ok(recovered(&files, replayed, None, faulty))
         }
     }
 }
@@ -239,7 +268,7 @@ fn kernel(dirty: &Dirty) -> Outcome {
     match Mounter::ext4(&options).recover(files.volume.path()) {
         Ok(()) => {
             drop(device);
-            recovered(&files, None, None)
+            recovered(&files, None, None, true)
         }
         Err(e) => Outcome::Refused(format!("{e:#}")),
     }
@@ -265,7 +294,7 @@ fn e2fsck(dirty: &Dirty) -> Outcome {
     match said {
         Ok(said) => {
             let complains = COMPLAINTS.iter().any(|word| said.contains(word));
-            recovered(&files, None, complains.then_some(said))
+            recovered(&files, None, complains.then_some(said), true)
         }
         Err(said) => Outcome::Refused(said),
     }
@@ -345,7 +374,7 @@ pub enum Verdict {
     /// Up to the last transaction, which is torn: with async_commit nobody was promised it. The kernel refuses to go on, and e2fsck
     /// brings home what of it is whole, and complains.
     TornAsync,
-    /// All bring home what breaks the volume.
+    /// What comes home breaks the volume, which e2fsck then repairs: where checksums are missing.
     Broken,
 }
 
@@ -364,7 +393,7 @@ impl fmt::Display for Verdict {
             Verdict::TornAsync => {
                 f.write_str("up to a last transaction that is torn (async_commit)")
             }
-            Verdict::Broken => f.write_str("broken by all"),
+            Verdict::Broken => f.write_str("broken by what came home"),
         }
     }
 }
@@ -381,14 +410,14 @@ pub fn cut(dirty: &Dirty) -> Result<Verdict, String> {
 
 /// For a journal that something was done to: the same tree as the others, or a refusal that changes nothing.
 pub fn damaged(dirty: &Dirty) -> Result<Verdict, String> {
-    judge(dirty, &Outcomes::of(dirty)?)
+    judge(dirty, &Outcomes::of_damaged(dirty)?)
 }
 
 fn judge(dirty: &Dirty, all: &Outcomes) -> Result<Verdict, String> {
     let complains = |outcome: &Outcome| match outcome {
         Outcome::Refused(_) => true,
         Outcome::Recovered { complaint, .. } => complaint.is_some(),
-        Outcome::Broken(_) => false,
+        Outcome::Broken(_) | Outcome::Unasked => false,
     };
     let (ours, wrong) = match &all.ours {
         Outcome::Refused(_) if complains(&all.kernel) || complains(&all.e2fsck) => {
@@ -398,9 +427,9 @@ fn judge(dirty: &Dirty, all: &Outcomes) -> Result<Verdict, String> {
             let why = why.replace(|c: char| c.is_ascii_digit(), "");
             return Ok(Verdict::Stricter(why));
         }
-        Outcome::Broken(_) => {
+        Outcome::Broken(_) | Outcome::Unasked => {
             return match &all.kernel {
-                Outcome::Broken(_) => Ok(Verdict::Broken),
+                Outcome::Broken(_) | Outcome::Unasked => Ok(Verdict::Broken),
                 _ => Err(format!("ours breaks the volume:\n{all}")),
             };
         }

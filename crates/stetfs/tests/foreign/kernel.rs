@@ -127,16 +127,12 @@ pub fn makers() -> Vec<Maker> {
         });
     }
     if super::fast_commits() {
+        // None with `^extents`: Linux 6.18 hits a BUG (fs/ext4/extents.c:3230) when it replays fast commits of files that
+        // are mapped by blocks, and the machine's sync(2) hangs from then on.
         makers.extend([
             maker(1024, &["fast_commit"], "", CUT),
             maker(4096, &["fast_commit"], "", CUT),
             maker(1024, &["fast_commit", "^metadata_csum", "^64bit"], "", CUT),
-            maker(
-                1024,
-                &["fast_commit", "^extents", "^64bit", "^metadata_csum"],
-                "",
-                CUT,
-            ),
             maker(1024, &["fast_commit", "inline_data"], "", CUT),
             maker(4096, &["fast_commit", "orphan_file"], "", End::Copy),
         ]);
@@ -147,6 +143,11 @@ pub fn makers() -> Vec<Maker> {
 const SIZE: u64 = 24 << 20;
 
 impl Maker {
+    /// Whether the volume has fast commits. The kernel trusts what stands there too much to be shown a damaged one.
+    pub fn fast_commits(&self) -> bool {
+        self.mkfs.features.iter().any(|f| f == "fast_commit")
+    }
+
     /// Mounts, works, and ends.
     pub fn make(&self, seed: u64) -> Dirty {
         let what = format!("kernel {self:?}, seed {seed}");
@@ -210,7 +211,9 @@ impl Recording {
     pub fn new(seed: u64) -> Recording {
         let mut rng = Rng::with_seed(seed);
         let mut makers = makers();
-        makers.retain(|m| !m.external && m.end != End::Full);
+        makers.retain(|m| {
+            !m.external && !m.fast_commits() && !matches!(m.end, End::Full | End::Dead)
+        });
         let maker = makers.swap_remove(rng.usize(..makers.len()));
         let what = format!("power cut under kernel {maker:?}, seed {seed}");
         let image = Image::make(SIZE, &maker.mkfs).unwrap();
