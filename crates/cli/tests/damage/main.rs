@@ -132,11 +132,16 @@ fn repaired(image: &Image, beyond_repair: &[(u64, Vec<u8>)]) -> Option<looks::Pl
         file.write_all_at(bytes, *at).unwrap();
     }
     // One run does not always do.
-    let clean = (0..3).any(|_| {
+    let mut said = Ok(());
+    for _ in 0..3 {
         let _ = e2fsck(image.path(), &["-fy"], 1);
-        image.e2fsck_fn().is_ok()
-    });
-    clean.then(|| seen_by_kernel(image).ok()).flatten()
+        said = image.e2fsck_fn();
+        if said.is_ok() {
+            break;
+        }
+    }
+    let seen = said.and_then(|()| seen_by_kernel(image));
+    seen.inspect_err(|e| println!("not repaired: {e:#}")).ok()
 }
 
 /// What the kernel sees without changing anything; not every kernel writes volumes with quota.
@@ -205,12 +210,14 @@ fn matrix(name: &str, volume: &Volume, pairs: &[(Mounter, Mounter)]) {
         if read_only {
             continue;
         }
-        let (Some(alone), left) = (&alone, repaired(&image, &prepared.beyond_repair)) else {
-            println!("e2fsck gives up");
-            continue;
+        let left = match (&alone, repaired(&image, &prepared.beyond_repair)) {
+            (Some(_), None) => {
+                bad.push(format!("{name}, {ours_name}: no longer repaired by e2fsck"));
+                continue;
+            }
+            (_, left) => left.unwrap_or_default(),
         };
-        let left = left.unwrap_or_default();
-        for (path, was) in alone {
+        for (path, was) in alone.iter().flatten() {
             if left.get(path) != Some(was) && !path.ends_with("/gone") {
                 let is = left.get(path);
                 bad.push(format!(

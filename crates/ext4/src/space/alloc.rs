@@ -239,9 +239,7 @@ impl Fs {
         let block = match self.block_bitmap(h, group, st) {
             Ok(block) => block,
             Err(e @ FsError::Corrupt { .. }) => {
-                self.groups.publish(group, before, st);
-                drop(guard);
-                self.report(&e);
+                self.out_of_use(group, before, guard, &e);
                 return Ok(None);
             }
             Err(e) => return Err(e),

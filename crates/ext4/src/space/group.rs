@@ -286,6 +286,20 @@ impl GroupState {
 }
 
 impl Fs {
+    /// A bitmap was found damaged since the group's numbers were `before`: it gives out nothing any more, and the damage is
+    /// noted.
+    pub(super) fn out_of_use(
+        &self,
+        group: u32,
+        before: Counts,
+        st: MutexGuard<'_, GroupState>,
+        e: &FsError,
+    ) {
+        self.groups.publish(group, before, &st);
+        drop(st);
+        self.report(e);
+    }
+
     /// Puts a group's descriptor into the transaction, checksum included. One credit.
     pub(super) fn write_desc(&self, h: &Handle<'_>, group: u32, st: &mut GroupState) -> Result<()> {
         let (nr, offset) = self.geo.layout.desc_position(group).ok_or_else(|| {

@@ -135,9 +135,7 @@ impl Fs {
         let block = match self.inode_bitmap(h, group, st) {
             Ok(block) => block,
             Err(e @ FsError::Corrupt { .. }) => {
-                self.groups.publish(group, before, st);
-                drop(guard);
-                self.report(&e);
+                self.out_of_use(group, before, guard, &e);
                 return Ok(None);
             }
             Err(e) => return Err(e),
@@ -162,10 +160,9 @@ impl Fs {
         let fresh = self.geo.has_group_checksums() && index >= used;
         if exactly.is_none() && !fresh && self.is_in_use(st.desc.inode_table(), group, index)? {
             st.bad_inodes = true;
-            self.groups.publish(group, before, st);
-            drop(guard);
             let detail = format!("group {group}: inode {index} of it is marked free, and in use");
-            self.report(&FsError::corrupt("inode bitmap", block.nr(), detail));
+            let e = FsError::corrupt("inode bitmap", block.nr(), detail);
+            self.out_of_use(group, before, guard, &e);
             return Ok(None);
         }
         {
@@ -239,9 +236,7 @@ impl Fs {
             Ok(block) => block,
             Err(e @ FsError::Corrupt { .. }) => {
                 // The number stays in use, until e2fsck finds it.
-                self.groups.publish(group, before, st);
-                drop(guard);
-                self.report(&e);
+                self.out_of_use(group, before, guard, &e);
                 return Ok(());
             }
             Err(e) => return Err(e),
