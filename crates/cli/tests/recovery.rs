@@ -10,6 +10,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::Command;
 
+use common::Host;
 use common::daemon::{BINARY, Daemon, answer, fails, json, ok, stetfs, wait_until};
 use serde_json::{Value, json};
 use stetfs_testkit::image::e2fsck_said;
@@ -259,19 +260,12 @@ fn a_full_host_is_no_damage() {
     for (preset, pages) in [("data", 0), ("data", 12), ("ijournal", 12)] {
         let what = format!("{preset}, room for {pages} pages");
         let image = crashed(&Mkfs::blocks(4096), &format!("commit=900,journal={preset}"));
-        let scratch = Scratch::new("full").unwrap();
-        let host = scratch.path().join("host");
-        std::fs::create_dir(&host).unwrap();
-        let size = |how: &str| {
-            let mut mount = Command::new("mount");
-            cmd::run(mount.args(["-t", "tmpfs", "-o", how, "tmpfs"]).arg(&host)).unwrap();
-        };
-        size("size=200M");
-        let full = host.join("image");
+        let host = Host::new(200 << 20);
+        let full = host.dir.join("image");
         let mut copy = Command::new("cp");
         cmd::run(copy.arg("--sparse=always").arg(image.path()).arg(&full)).unwrap();
         let used = full.metadata().unwrap().blocks() * 512;
-        size(&format!("remount,size={}", used + pages * 4096));
+        host.resize(used + pages * 4096);
 
         let name = full.to_str().unwrap();
         let info = json(&["info", name]);
@@ -288,16 +282,14 @@ fn a_full_host_is_no_damage() {
         for word in ["damaged", "e2fsck"] {
             assert!(!said.contains(word), "{what}: {word}: {said}");
         }
-        let dir = scratch.path().join("fs");
-        std::fs::create_dir(&dir).unwrap();
+        let dir = Scratch::new("cmd").unwrap();
         let words = ["no space on the host", "make room"];
-        fails(&["mount", name, dir.to_str().unwrap()], 6, &words);
+        fails(&["mount", name, dir.path().to_str().unwrap()], 6, &words);
 
-        size("remount,size=200M");
+        host.resize(200 << 20);
         let (code, done) = as_predicted("with room again", &[name]);
         assert_eq!(code, 0, "{what}: {done}");
         e2fsck_said(&full, &["-fn"], 0).unwrap_or_else(|e| panic!("{what}: {e}"));
-        cmd::run(Command::new("umount").arg(&host)).unwrap();
     }
 }
 
