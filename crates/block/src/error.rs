@@ -131,6 +131,11 @@ impl BlockError {
         }
     }
 
+    /// Whether what is missing is room on the host.
+    pub fn is_full(&self) -> bool {
+        matches!(self, BlockError::NoSpace { .. })
+    }
+
     /// The error of opening `path`.
     pub fn open(path: &Path, source: impl Into<io::Error>) -> Self {
         BlockError::Open {

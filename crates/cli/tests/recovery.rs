@@ -10,6 +10,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::Command;
 
+use common::Host;
 use common::daemon::{BINARY, Daemon, answer, fails, json, ok, stetfs, wait_until};
 use serde_json::{Value, json};
 use stetfs_testkit::image::e2fsck_said;
@@ -253,53 +254,43 @@ fn a_journal_elsewhere_is_named_to_recover_and_info() {
     e2fsck_said(d.image.path(), &check, 0).unwrap();
 }
 
-/// The image is sparse, and its host has no room for what it has not written yet.
+/// The image is sparse, and its host has no room for what it has not written yet: none, or not enough.
 #[test]
 fn a_full_host_is_no_damage() {
-    let image = crashed(&Mkfs::blocks(4096), "commit=900,journal=data");
-    let scratch = Scratch::new("full").unwrap();
-    let host = scratch.path().join("host");
-    std::fs::create_dir(&host).unwrap();
-    let size = |how: &str| {
-        let mut mount = Command::new("mount");
-        cmd::run(mount.args(["-t", "tmpfs", "-o", how, "tmpfs"]).arg(&host)).unwrap();
-    };
-    size("size=200M");
-    let full = host.join("image");
-    let mut copy = Command::new("cp");
-    cmd::run(copy.arg("--sparse=always").arg(image.path()).arg(&full)).unwrap();
-    let used = full.metadata().unwrap().blocks() * 512;
-    size(&format!("remount,size={used}"));
+    for (preset, pages) in [("data", 0), ("data", 12), ("ijournal", 12)] {
+        let what = format!("{preset}, room for {pages} pages");
+        let image = crashed(&Mkfs::blocks(4096), &format!("commit=900,journal={preset}"));
+        let host = Host::new(200 << 20);
+        let full = host.dir.join("image");
+        let mut copy = Command::new("cp");
+        cmd::run(copy.arg("--sparse=always").arg(image.path()).arg(&full)).unwrap();
+        let used = full.metadata().unwrap().blocks() * 512;
+        host.resize(used + pages * 4096);
 
-    let name = full.to_str().unwrap();
-    let info = json(&["info", name]);
-    let recovery = &info["recovery"];
-    let problem = recovery["problem"].as_str().unwrap_or_default();
-    assert_eq!(recovery["exit_code"], 6, "{info}");
-    assert!(problem.contains("no space on the host"), "{problem}");
-    let out = stetfs(&["recover", name]);
-    let said = String::from_utf8_lossy(&out.stderr).into_owned();
-    assert_eq!(out.status.code(), Some(6), "{said}");
-    for word in ["no space on the host", "make room"] {
-        assert!(said.contains(word), "{word}: {said}");
+        let name = full.to_str().unwrap();
+        let info = json(&["info", name]);
+        let recovery = &info["recovery"];
+        let problem = recovery["problem"].as_str().unwrap_or_default();
+        assert_eq!(recovery["exit_code"], 6, "{what}: {info}");
+        assert!(problem.contains("no space on the host"), "{problem}");
+        let out = stetfs(&["recover", name]);
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(out.status.code(), Some(6), "{what}: {said}");
+        for word in ["no space on the host", "make room"] {
+            assert!(said.contains(word), "{what}: {word}: {said}");
+        }
+        for word in ["damaged", "e2fsck"] {
+            assert!(!said.contains(word), "{what}: {word}: {said}");
+        }
+        let dir = Scratch::new("cmd").unwrap();
+        let words = ["no space on the host", "make room"];
+        fails(&["mount", name, dir.path().to_str().unwrap()], 6, &words);
+
+        host.resize(200 << 20);
+        let (code, done) = as_predicted("with room again", &[name]);
+        assert_eq!(code, 0, "{what}: {done}");
+        e2fsck_said(&full, &["-fn"], 0).unwrap_or_else(|e| panic!("{what}: {e}"));
     }
-    assert!(
-        !said.contains("damaged") && !said.contains("e2fsck"),
-        "{said}"
-    );
-    let dir = scratch.path().join("fs");
-    std::fs::create_dir(&dir).unwrap();
-    fails(
-        &["mount", name, dir.to_str().unwrap()],
-        6,
-        &["no space on the host", "make room"],
-    );
-
-    size("remount,size=200M");
-    let (code, done) = as_predicted("with room again", &[name]);
-    assert_eq!(code, 0, "{done}");
-    e2fsck_said(&full, &["-fn"], 0).unwrap();
-    cmd::run(Command::new("umount").arg(&host)).unwrap();
 }
 
 /// Features and state words of the superblock that tell of a mount that did not end.

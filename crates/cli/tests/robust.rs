@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::daemon::{BINARY, wait_until};
-use common::{number, stetfs_with};
+use common::{Host, number, stetfs_with};
 use rustix::process::{Pid, Signal, kill_process};
 use stetfs_block::{Fault, FaultInjector, MemDevice, Op};
 use stetfs_fuse::{DeviceFs, MountOptions, Service};
@@ -85,15 +85,8 @@ fn recovered(volume: &Path, synced: u64, what: &str) {
 
 #[test]
 fn the_host_is_full_under_a_sparse_image() {
-    let scratch = Scratch::new("full").unwrap();
-    let dir = scratch.path().join("host");
-    std::fs::create_dir(&dir).unwrap();
-    let size = |how: &str| {
-        let mut mount = Command::new("mount");
-        cmd::run(mount.args(["-t", "tmpfs", "-o", how, "tmpfs"]).arg(&dir)).unwrap();
-    };
-    size("size=40M");
-    let image = dir.join("image");
+    let host = Host::new(40 << 20);
+    let image = host.dir.join("image");
     File::create(&image).unwrap().set_len(256 << 20).unwrap();
     let mut mkfs = Command::new("mke2fs");
     cmd::run(mkfs.args(["-q", "-t", "ext4", "-J", "size=4"]).arg(&image)).unwrap();
@@ -115,9 +108,8 @@ fn the_host_is_full_under_a_sparse_image() {
         log.contains("No space left") || log.contains("no space"),
         "{log}"
     );
-    size("remount,size=400M");
+    host.resize(400 << 20);
     recovered(&image, synced, "a full host");
-    cmd::run(Command::new("umount").arg(&dir)).unwrap();
 }
 
 /// A device in this process, as a file that can be mounted.

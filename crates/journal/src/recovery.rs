@@ -193,10 +193,12 @@ pub(crate) fn replay(
         recovery.report = report;
         return Ok(recovery);
     }
+    report.blocks = 0;
     for (i, batch) in images.chunks(BATCH).enumerate() {
         progress((i * BATCH) as u64, images.len() as u64);
         let images = load(scheme, batch, how, &mut report)?;
         scheme.home.send(device, &images)?;
+        report.blocks += images.len() as u64;
     }
     if !canary.no_barrier {
         device.flush()?;

@@ -1,7 +1,7 @@
 //! `stetfs quota`.
 
 use serde_json::json;
-use stetfs::{QuotaIdInfo, QuotaLimits};
+use stetfs::{FsError, QuotaIdInfo, QuotaLimits};
 
 use crate::args::QuotaArgs;
 use crate::failure::{Code, Failure, Result};
@@ -26,7 +26,14 @@ pub(crate) fn run(args: &QuotaArgs, json: bool) -> Result {
             other => Ok(other?),
         };
     }
-    let quota = stetfs::quota(&args.volume)?;
+    let quota = stetfs::quota(&args.volume).map_err(|e| match e {
+        FsError::Errno(libc::EROFS) => {
+            let volume = args.volume.display();
+            let message = format!("{volume} has a journal to be replayed, which may change usage");
+            Failure::new(Code::Volume, message).hint(format!("first: stetfs recover {volume}"))
+        }
+        e => e.into(),
+    })?;
     if json {
         print::value(&json!(quota), true);
         return Ok(());

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde_json::json;
 use stetfs::LeftBehind;
@@ -14,6 +15,9 @@ use crate::args::UmountArgs;
 use crate::control;
 use crate::control::client::Client;
 use crate::failure::{Code, Failure, Result};
+
+/// Between two looks at something that is to go.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Unmounts and waits until the server has brought everything home.
 pub(crate) fn run(args: &UmountArgs) -> Result {
@@ -43,6 +47,7 @@ pub(crate) fn run(args: &UmountArgs) -> Result {
                 control::remove_stale(&mount.dev);
             }
             wait_unlocked(&volume)?;
+            wait_detached(&mount, &volume);
             left_behind(&mount, &volume, gone)
         }
     }
@@ -63,6 +68,18 @@ fn volume_of(mount: &MountEntry) -> PathBuf {
             OsStr::from_bytes(path.trim_ascii_end()).into()
         }
         _ => PathBuf::from(&mount.source),
+    }
+}
+
+/// Waits for the loop device of a mount to go, as it does when nobody has it open any more: until then the image cannot be
+/// opened for writing. Not for long: somebody may keep it.
+fn wait_detached(mount: &MountEntry, volume: &Path) {
+    const TRIES: u32 = 50;
+    for _ in 0..TRIES {
+        if volume == Path::new(&mount.source) || volume_of(mount) != volume {
+            return;
+        }
+        std::thread::sleep(PAUSE);
     }
 }
 
@@ -121,7 +138,7 @@ fn wait_unlocked(source: &Path) -> Result {
     const TRIES: u32 = 600;
     for _ in 0..TRIES {
         match stetfs::is_in_use(source) {
-            Ok(true) => std::thread::sleep(std::time::Duration::from_millis(100)),
+            Ok(true) => std::thread::sleep(PAUSE),
             // Not there any more, or not readable to us: nothing to wait for.
             Ok(false) | Err(_) => return Ok(()),
         }

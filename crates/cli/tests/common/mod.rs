@@ -6,9 +6,10 @@
 
 pub(crate) mod daemon;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use stetfs_testkit::{CaptureOptions, Mounter, Tree, tree};
+use stetfs_testkit::{CaptureOptions, Mounter, Scratch, Tree, cmd, mount, tree};
 
 /// The `stetfs` program of this build. `$STETFS_TEST_OPTIONS` is given to `-o`, so that the whole suite can run with any
 /// preset; `$STETFS_TEST_BINARY` names another program.
@@ -74,6 +75,43 @@ pub(crate) fn capture_image(mounter: &Mounter, image: &Path) -> Tree {
     let tree = capture(mounted.path());
     mounted.umount().unwrap();
     tree
+}
+
+/// A file system in memory that has as much room as is wanted; it goes when this is dropped.
+pub(crate) struct Host {
+    pub(crate) dir: PathBuf,
+    _scratch: Scratch,
+}
+
+impl Host {
+    pub(crate) fn new(bytes: u64) -> Host {
+        let scratch = Scratch::new("host").unwrap();
+        let dir = scratch.path().join("host");
+        std::fs::create_dir(&dir).unwrap();
+        let host = Host {
+            dir,
+            _scratch: scratch,
+        };
+        host.mount(&format!("size={bytes}"));
+        host
+    }
+
+    /// From now on it has this many bytes.
+    pub(crate) fn resize(&self, bytes: u64) {
+        self.mount(&format!("remount,size={bytes}"));
+    }
+
+    fn mount(&self, how: &str) {
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", how, "tmpfs"]);
+        cmd::run(mount.arg(&self.dir)).unwrap();
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        mount::detach(&self.dir);
+    }
 }
 
 /// A number from the environment.

@@ -136,6 +136,7 @@ impl Fs {
         let (block, code) = match e {
             FsError::Corrupt { block, .. } => (*block, code::EFSCORRUPTED),
             FsError::Format(_) => (0, code::EFSCORRUPTED),
+            FsError::Device(e) if e.is_full() => return tracing::error!("{e}"),
             FsError::Device(_) => (0, code::EIO),
             // The journal tells of its own end through `FileState::aborted`.
             FsError::Journal(_)
@@ -195,7 +196,11 @@ impl Fs {
         let by_us = self.sb.read_only.swap(true, Ordering::AcqRel);
         if !by_us {
             tracing::error!("the volume is read-only from now on: {why}");
-            self.note(format!("journal: {why}"), 0, code::EJOURNAL);
+            // The journal holds what did not get home, until there is room.
+            let full = matches!(why, JournalError::Device(e) if e.is_full());
+            if !full && !self.sb.recovering.load(Ordering::Acquire) {
+                self.note(format!("journal: {why}"), 0, code::EJOURNAL);
+            }
         }
         if let Err(e) = self.notes_home() {
             tracing::error!("the superblock could not be told: {e}");

@@ -1,6 +1,6 @@
 //! Opening a volume.
 
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -195,6 +195,7 @@ impl Fs {
             fs.mark_mounted()?;
             fs.work_off_orphans(found_orphans)?;
         }
+        fs.sb.recovering.store(false, Ordering::Release);
         Ok(fs)
     }
 
@@ -343,10 +344,11 @@ fn recover(
         if !recovery.records.is_empty() {
             let sb = read_superblock(&**device)?;
             let again = log.reopen()?;
-            let (left_out, finished) =
+            let applied =
                 records::apply(Arc::clone(device), again, &recovery, &sb, opts, progress)?;
-            recovery.report.damage.extend(left_out);
-            orphans = finished;
+            recovery.report.records = applied.records;
+            recovery.report.damage.extend(applied.left_out);
+            orphans = applied.orphans;
             log = log.reopen()?;
         }
         if !recovery.fast_commits.is_empty() {

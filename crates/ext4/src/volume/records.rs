@@ -32,8 +32,16 @@ pub(super) const ROOT: Ctx = Ctx {
     pid: 0,
 };
 
-/// Applies the records that `recovery` left in the log, and empties it. Gives those that were left out (`salvage`) and why, and
-/// what became of the orphans.
+/// What became of the records, and of the orphans beside them.
+pub(super) struct Applied {
+    /// Records that are applied.
+    pub(super) records: u64,
+    /// Those that were left out (`salvage`), and why.
+    pub(super) left_out: Vec<String>,
+    pub(super) orphans: OrphansFinished,
+}
+
+/// Applies the records that `recovery` left in the log, and empties it.
 ///
 /// # Errors
 /// The device's and the journal's; `Corrupt` if a record contradicts the volume: then all of them stay in the log.
@@ -44,7 +52,7 @@ pub(super) fn apply(
     sb: &Superblock,
     opts: &FsOptions,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<(Vec<String>, OrphansFinished)> {
+) -> Result<Applied> {
     let salvage = opts.salvage;
     let mut left_out = Vec::new();
     let mut leave = |result: Result<()>| match result {
@@ -82,14 +90,21 @@ pub(super) fn apply(
         leave(fs.claim_record(record))?;
     }
     fs.work_off_orphans(orphans)?;
+    let mut applied = 0;
     for (i, (logged, record)) in records.iter().enumerate() {
         progress(i as u64, records.len() as u64);
-        leave(fs.apply_record(record, &logged.pages))?;
+        let result = fs.apply_record(record, &logged.pages);
+        applied += u64::from(result.is_ok());
+        leave(result)?;
     }
     fs.journal.release_horizon()?;
-    tracing::info!(records = records.len(), "file-level records applied");
+    tracing::info!(records = applied, "file-level records applied");
     fs.unmount()?;
-    Ok((left_out, fs.orphans_finished()))
+    Ok(Applied {
+        records: applied,
+        left_out,
+        orphans: fs.orphans_finished(),
+    })
 }
 
 fn resume(

@@ -36,6 +36,8 @@ pub(crate) struct SuperState {
     pub(crate) large_files: AtomicBool,
     /// The volume was marked clean when it was opened.
     pub(super) was_valid: bool,
+    /// Still recovering: what stops the journal now can be tried again, and is no error of the volume.
+    pub(super) recovering: AtomicBool,
     /// Opened read-only, or turned so by damage.
     pub(super) read_only: AtomicBool,
     /// Unmounted, or being so.
@@ -92,6 +94,7 @@ impl SuperState {
             on_error,
             large_files: AtomicBool::new(sb.ro_compat().contains(RoCompat::LARGE_FILE)),
             was_valid: sb.state().contains(State::VALID_FS),
+            recovering: AtomicBool::new(true),
             read_only: AtomicBool::new(opts.read_only),
             closed: AtomicBool::new(false),
             down: AtomicBool::new(false),
