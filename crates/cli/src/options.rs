@@ -377,7 +377,7 @@ mod tests {
 
     #[test]
     fn how_old_data_may_be_and_what_failures_of_it_do() {
-        let fs = |text| read(text).map(|o| o.volume().unwrap().fs);
+        let fs = |text: &str| read(text).map(|o| o.volume().unwrap().fs);
         let defaults = fs("").unwrap();
         assert_eq!(defaults.dirty_expire, Duration::from_secs(30));
         assert_eq!(defaults.data_err, OnDataError::Ignore);
