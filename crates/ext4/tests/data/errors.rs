@@ -389,6 +389,26 @@ fn what_the_journal_writes_itself_stops_it() {
     }
 }
 
+/// Log and data go out in one batch. That the log failed is not taken for a failure of the data.
+#[test]
+fn the_log_in_a_batch_with_data_stops_the_journal() {
+    for (name, opts) in writing_home() {
+        let v = Failing::new(&opts);
+        v.vol.create("new");
+        assert_eq!(v.syncfs(), 0, "{name}");
+        v.vol.create("newer");
+        let f = v.vol.open("f");
+        v.write(&f, 3);
+        let place = v.place.clone();
+        // Not the block that seals a commit.
+        let log = move |at, len| !place.contains(&at) && len > 4096;
+        v.device.add(Fault::fail(Op::Write, libc::EIO).when(log));
+        assert_eq!(v.syncfs(), libc::EIO, "{name}");
+        assert!(v.vol.fs().is_read_only(), "{name}");
+        assert!(f.untold_failure().is_none(), "{name}: the data is home");
+    }
+}
+
 /// An unmount says that data is lost, and leaves a clean volume all the same.
 #[test]
 fn unmounting_says_what_is_lost_and_leaves_a_clean_volume() {
