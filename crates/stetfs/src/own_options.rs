@@ -63,3 +63,37 @@ fn heeded(option: &str) -> Option<&'static str> {
     };
     HEEDED.into_iter().find(|heeded| *heeded == option)
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::process::Command;
+
+    use stetfs_testkit::{Image, Mkfs, cmd};
+
+    use super::*;
+
+    fn of(mkfs: &Mkfs, tune: &[&str]) -> Vec<&'static str> {
+        let image = Image::make(8 << 20, mkfs).unwrap();
+        cmd::run(Command::new("tune2fs").args(tune).arg(image.path())).unwrap();
+        own_options(image.path()).unwrap()
+    }
+
+    #[test]
+    fn those_of_the_text_come_last_and_nothing_dangerous_is_among_them() {
+        let text = "mount_opts=data=writeback,nobarrier,journal_path=/dev/sda,grpid,ro,allow_other";
+        let own = of(&Mkfs::new(), &["-o", "journal_data,discard", "-E", text]);
+        assert_eq!(own, ["data=journal", "discard", "data=ordered", "grpid"]);
+        let own = of(&Mkfs::new(), &["-o", "journal_data_writeback,nobarrier"]);
+        assert!(own.is_empty(), "{own:?}");
+    }
+
+    #[test]
+    fn a_volume_without_a_journal_asks_for_none() {
+        let own = of(
+            &Mkfs::new().feature("^has_journal"),
+            &["-o", "journal_data,bsdgroups"],
+        );
+        assert_eq!(own, ["bsdgroups"]);
+    }
+}

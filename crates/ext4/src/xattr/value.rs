@@ -350,7 +350,7 @@ mod tests {
                 if removed {
                     let how = XattrSet::Any;
                     fs.setxattr(&ROOT, ino, b"user.v", &value, how).unwrap();
-                    fs.remove_attribute(&ROOT, &fs.iget(ino)?, (index::USER, b"v"))
+                    fs.remove_attribute(&ROOT, &inode, (index::USER, b"v"))
                         .unwrap();
                 } else {
                     new = fs.new_value(&inode, &inode.body.read(), &value, true);
