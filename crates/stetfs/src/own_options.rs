@@ -63,3 +63,40 @@ fn heeded(option: &str) -> Option<&'static str> {
     };
     HEEDED.into_iter().find(|heeded| *heeded == option)
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::process::Command;
+
+    use stetfs_testkit::{Image, Mkfs, cmd};
+
+    use super::*;
+
+    fn of(mkfs: &Mkfs, flags: &str, text: &str) -> Vec<&'static str> {
+        let image = Image::make(8 << 20, mkfs).unwrap();
+        let tune = ["-o", flags];
+        cmd::run(Command::new("tune2fs").args(tune).arg(image.path())).unwrap();
+        if !text.is_empty() {
+            // tune2fs takes one option only.
+            let request = format!("set_super_value mount_opts {text}");
+            image.debugfs_write(&request).unwrap();
+        }
+        own_options(image.path()).unwrap()
+    }
+
+    #[test]
+    fn those_of_the_text_come_last_and_nothing_dangerous_is_among_them() {
+        let text = "data=writeback,nobarrier,journal_path=/dev/sda,grpid,ro";
+        let own = of(&Mkfs::new(), "journal_data,discard", text);
+        assert_eq!(own, ["data=journal", "discard", "data=ordered", "grpid"]);
+        let own = of(&Mkfs::new(), "journal_data_writeback,nobarrier", "");
+        assert!(own.is_empty(), "{own:?}");
+    }
+
+    #[test]
+    fn a_volume_without_a_journal_asks_for_none() {
+        let mkfs = Mkfs::new().feature("^has_journal");
+        assert_eq!(of(&mkfs, "journal_data,bsdgroups", ""), ["bsdgroups"]);
+    }
+}

@@ -52,8 +52,10 @@ pub(crate) struct Op {
     pub(crate) name: String,
     pub(crate) group: Group,
     pub(crate) sees: Sees,
-    run: Box<dyn Fn(&Cell) -> io::Result<()> + Send + Sync>,
+    run: Run,
 }
+
+type Run = Box<dyn Fn(&Cell) -> io::Result<()> + Send + Sync>;
 
 impl Op {
     pub(crate) fn run(&self, cell: &Cell) -> io::Result<()> {
@@ -353,9 +355,7 @@ fn attributes(all: &mut Vec<Op>) {
         });
         add("chown", Sees::Plain, |p| chown(p, Some(7), Some(8)));
         add("utimes-set", Sees::Times, |p| set_times(p, LONG_AGO, 0));
-        add("utimes-now", Sees::Plain, |p| {
-            set_times(p, 0, UTIME_NOW as i64)
-        });
+        add("utimes-now", Sees::Plain, |p| set_times(p, 0, UTIME_NOW));
         add("setxattr-user", Sees::Plain, |p| {
             set_attribute(p, "user.new", b"value")
         });
@@ -458,7 +458,7 @@ fn each_flag(all: &mut Vec<Op>) {
             .map(|bit| 1u32 << bit)
             .filter(|f| *f != JOURNAL_DATA)
         {
-            let mut add = |name: &str, run: Box<dyn Fn(&Cell) -> io::Result<()> + Send + Sync>| {
+            let mut add = |name: &str, run: Run| {
                 all.push(Op {
                     name: format!("{name}-{flag:#x}-{it}"),
                     group: Group::Flags,

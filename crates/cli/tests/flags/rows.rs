@@ -9,7 +9,7 @@ pub(crate) struct Row {
     /// Features for mke2fs.
     pub(crate) features: &'static str,
     /// Arguments of tune2fs.
-    pub(crate) tune: &'static [&'static str],
+    pub(crate) tune: &'static str,
     /// Mount options.
     pub(crate) options: &'static str,
     /// Flags of `f` and `d` (`EXT4_*_FL`).
@@ -18,6 +18,8 @@ pub(crate) struct Row {
     pub(crate) groups: &'static [Group],
     /// Whether to look what a crash leaves, too.
     pub(crate) crash: bool,
+    /// Run only with `STETFS_FLAGS=all`.
+    pub(crate) long: bool,
 }
 
 pub(crate) const PLAIN: &str = "plain";
@@ -48,126 +50,150 @@ fn flag(letters: &str) -> u32 {
 
 /// All rows. What a row's cells do not have of their own they share with the row `plain`.
 pub(crate) fn all() -> Vec<Row> {
-    let row = |name: &str| Row {
-        name: name.into(),
-        ..Row::default()
-    };
-    let mut all = vec![Row {
+    let plain = Row {
         groups: &[File, Held, Dir, Access, Flags],
         crash: true,
-        ..row(PLAIN)
-    }];
-    for letters in ["S", "i", "a", "d", "A", "j", "t", "s", "u", "c", "ai", "jS"] {
-        all.push(Row {
-            flags: [flag(letters), 0],
-            groups: &[File, Held, Access],
-            crash: letters.contains('S'),
-            ..row(&format!("file +{letters}"))
-        });
+        ..row(PLAIN, false)
+    };
+    let mut all = vec![plain];
+    all.extend(flags_of_files());
+    all.extend(flags_of_directories());
+    all.extend(options_of_mounts());
+    all.extend(options_of_volumes());
+    all
+}
+
+fn row(name: &str, long: bool) -> Row {
+    Row {
+        name: name.into(),
+        long,
+        groups: &[File, Dir],
+        ..Row::default()
     }
-    for letters in [
-        "S", "D", "i", "a", "A", "d", "j", "t", "T", "s", "u", "c", "ai", "ScDAdjt",
-    ] {
-        all.push(Row {
-            flags: [0, flag(letters)],
-            groups: &[Dir, Access],
-            crash: letters.contains(['S', 'D']),
-            ..row(&format!("directory +{letters}"))
-        });
-    }
-    for (options, crash) in [("sync", true), ("dirsync", true), ("data=journal", true)] {
-        all.push(Row {
-            options,
-            groups: &[File, Dir],
-            crash,
-            ..row(&format!("-o {options}"))
-        });
-    }
-    for options in [
+}
+
+/// Names, and whether the row of each is run on demand only.
+fn each<'a>(always: &[&'a str], on_demand: &[&'a str]) -> Vec<(&'a str, bool)> {
+    let always = always.iter().map(|name| (*name, false));
+    always
+        .chain(on_demand.iter().map(|name| (*name, true)))
+        .collect()
+}
+
+fn flags_of_files() -> impl Iterator<Item = Row> {
+    let flags = each(
+        &["S", "i", "a", "A", "j"],
+        &["d", "t", "s", "u", "c", "ai", "jS"],
+    );
+    flags.into_iter().map(|(letters, long)| Row {
+        flags: [flag(letters), 0],
+        groups: &[File, Held, Access],
+        crash: letters.contains('S'),
+        ..row(&format!("file +{letters}"), long)
+    })
+}
+
+fn flags_of_directories() -> impl Iterator<Item = Row> {
+    let flags = each(
+        &["S", "D", "i", "a", "A", "T"],
+        &["d", "j", "t", "s", "u", "c", "ai", "ScDAdjt"],
+    );
+    flags.into_iter().map(|(letters, long)| Row {
+        flags: [0, flag(letters)],
+        groups: &[Dir, Access],
+        crash: letters.contains(['S', 'D']),
+        ..row(&format!("directory +{letters}"), long)
+    })
+}
+
+fn options_of_mounts() -> impl Iterator<Item = Row> {
+    let synchronous = each(&["sync", "dirsync"], &["data=journal"]);
+    let synchronous = synchronous.into_iter().map(|(options, long)| Row {
+        options,
+        crash: true,
+        ..row(&format!("-o {options}"), long)
+    });
+    let access = [
         "noatime",
         "nodiratime",
         "strictatime",
         "relatime",
         "lazytime",
-        "strictatime,nodiratime",
-    ] {
-        all.push(Row {
-            options,
-            groups: &[Access],
-            ..row(&format!("-o {options}"))
-        });
-    }
-    for options in [
-        "ro",
-        "grpid",
-        "bsdgroups",
-        "nogrpid",
-        "sysvgroups",
-        "acl",
-        "noacl",
-        "user_xattr",
-        "nouser_xattr",
-        "nosuid,nodev,noexec",
-        "nobarrier",
-        "discard",
-        "errors=continue",
-        "errors=panic",
-        "data=writeback",
-    ] {
-        all.push(Row {
-            options,
-            groups: &[File, Dir],
-            ..row(&format!("-o {options}"))
-        });
-    }
-    for tune in [
-        &["-o", "journal_data"] as &[_],
-        &["-E", "mount_opts=data=journal"],
-    ] {
-        all.push(Row {
-            tune,
-            groups: &[File],
-            crash: true,
-            ..row(&format!("tune2fs {}", tune.join(" ")))
-        });
-    }
-    for tune in [
-        &["-o", "journal_data_ordered"] as &[_],
-        &["-o", "journal_data_writeback"],
-        &["-o", "bsdgroups"],
-        &["-E", "mount_opts=grpid"],
+    ];
+    let access = each(&access, &["strictatime,nodiratime"]);
+    let access = access.into_iter().map(|(options, long)| Row {
+        options,
+        groups: &[Access],
+        ..row(&format!("-o {options}"), long)
+    });
+    let others = each(
         &[
-            "-o",
-            "journal_data,bsdgroups",
-            "-E",
-            "mount_opts=data=ordered",
+            "ro",
+            "grpid",
+            "noacl",
+            "nouser_xattr",
+            "nosuid,nodev,noexec",
         ],
-        &["-o", "^acl"],
-        &["-o", "^user_xattr"],
-        &["-o", "nobarrier"],
-        &["-o", "nodelalloc"],
-        &["-o", "discard"],
-        &["-e", "remount-ro"],
-    ] {
-        all.push(Row {
-            tune,
-            groups: &[File, Dir],
-            ..row(&format!("tune2fs {}", tune.join(" ")))
-        });
-    }
-    for features in [
-        "^extents,^64bit",
-        "ea_inode",
-        "^dir_index",
-        "^metadata_csum",
-        "^has_journal",
-        "bigalloc,^resize_inode",
-    ] {
-        all.push(Row {
-            features,
-            groups: &[File, Dir],
-            ..row(&format!("-O {features}"))
-        });
-    }
-    all
+        &[
+            "bsdgroups",
+            "nogrpid",
+            "sysvgroups",
+            "acl",
+            "user_xattr",
+            "nobarrier",
+            "discard",
+            "errors=continue",
+            "errors=panic",
+            "data=writeback",
+        ],
+    );
+    let others = others.into_iter().map(|(options, long)| Row {
+        options,
+        ..row(&format!("-o {options}"), long)
+    });
+    synchronous.chain(access).chain(others)
+}
+
+fn options_of_volumes() -> impl Iterator<Item = Row> {
+    let journaled = each(&["-o journal_data"], &["-E mount_opts=data=journal"]);
+    let journaled = journaled.into_iter().map(|(tune, long)| Row {
+        tune,
+        groups: &[File],
+        crash: true,
+        ..row(&format!("tune2fs {tune}"), long)
+    });
+    let tuned = each(
+        &["-E mount_opts=grpid"],
+        &[
+            "-o journal_data_ordered",
+            "-o journal_data_writeback",
+            "-o bsdgroups",
+            "-o journal_data,bsdgroups -E mount_opts=data=ordered",
+            "-o ^acl",
+            "-o ^user_xattr",
+            "-o nobarrier",
+            "-o nodelalloc",
+            "-o discard",
+            "-e remount-ro",
+        ],
+    );
+    let tuned = tuned.into_iter().map(|(tune, long)| Row {
+        tune,
+        ..row(&format!("tune2fs {tune}"), long)
+    });
+    let made = each(
+        &["^extents,^64bit"],
+        &[
+            "ea_inode",
+            "^dir_index",
+            "^metadata_csum",
+            "^has_journal",
+            "bigalloc,^resize_inode",
+        ],
+    );
+    let made = made.into_iter().map(|(features, long)| Row {
+        features,
+        ..row(&format!("-O {features}"), long)
+    });
+    journaled.chain(tuned).chain(made)
 }

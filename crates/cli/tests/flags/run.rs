@@ -142,7 +142,12 @@ fn prepare(row: &Row, ops: &[&Op]) -> Option<(Image, io::Result<()>)> {
     mkfs.args = vec!["-N".into(), "8192".into()];
     let image = Image::make(BYTES, &mkfs).unwrap();
     if !row.tune.is_empty() {
-        cmd::run(Command::new("tune2fs").args(row.tune).arg(image.path())).unwrap();
+        cmd::run(
+            Command::new("tune2fs")
+                .args(row.tune.split(' '))
+                .arg(image.path()),
+        )
+        .unwrap();
     }
     let mounted = Mounter::ext4("").mount(image.path()).ok()?;
     let made = ops

@@ -87,3 +87,180 @@ impl Fs {
         self.stopped().unwrap_or(FsError::Errno(libc::EIO))
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::Arc;
+
+    use stetfs_block::MemDevice;
+    use stetfs_testkit::Mkfs;
+
+    use crate::fs::Fs;
+    use crate::testing::{ROOT, mkfs, open};
+    use crate::types::{Attr, FsOptions, Ino, ROOT_INO, SetAttr, XattrSet};
+
+    use super::*;
+
+    /// A volume with a file of 9000 bytes and a directory, with these flags; both durable.
+    fn volume(opts: FsOptions, file: InodeFlags, dir: InodeFlags) -> (Arc<MemDevice>, Arc<Fs>) {
+        let device = mkfs(16, &Mkfs::blocks(4096));
+        let fs = open(&device);
+        let (attr, f) = fs
+            .create(&ROOT, ROOT_INO, b"f", 0o644, 0, libc::O_RDWR)
+            .unwrap();
+        fs.write(&ROOT, &f, 0, &[b'o'; 9000], false).unwrap();
+        drop(f);
+        let d = fs.mkdir(&ROOT, ROOT_INO, b"d", 0o755, 0).unwrap();
+        for (ino, flags) in [(attr.ino, file), (d.ino, dir)] {
+            let flags = fs.get_flags(ino).unwrap() | flags.bits();
+            fs.set_flags(&ROOT, ino, flags).unwrap();
+        }
+        fs.unmount().unwrap();
+        drop(fs);
+        let fs = Fs::open(device.clone(), opts).unwrap();
+        (device, fs)
+    }
+
+    fn find(fs: &Fs, name: &str) -> Option<Attr> {
+        let mut at: Ino = ROOT_INO;
+        let mut found = None;
+        for part in name.split('/') {
+            found = fs.lookup(at, part.as_bytes()).ok();
+            at = found.as_ref()?.ino;
+        }
+        found
+    }
+
+    /// Whether a change is there after a crash right behind it.
+    fn survives(
+        (device, fs): (Arc<MemDevice>, Arc<Fs>),
+        change: fn(&Fs),
+        is_there: fn(&Fs) -> bool,
+    ) -> bool {
+        change(&fs);
+        assert!(is_there(&fs));
+        let crashed = Arc::new(device.fork());
+        let again = open(&crashed);
+        let survived = is_there(&again);
+        again.unmount().unwrap();
+        survived
+    }
+
+    /// A change, and whether it is there.
+    type Case = (fn(&Fs), fn(&Fs) -> bool);
+
+    fn size(fs: &Fs) -> u64 {
+        find(fs, "f").unwrap().size
+    }
+
+    const FILE: [Case; 5] = [
+        (
+            |fs| {
+                let f = fs
+                    .open_inode(&ROOT, find(fs, "f").unwrap().ino, libc::O_RDWR)
+                    .unwrap();
+                assert_eq!(
+                    fs.write(&ROOT, &f, 9000, &[b'n'; 16384], false).unwrap(),
+                    16384
+                );
+            },
+            |fs| size(fs) == 9000 + 16384,
+        ),
+        (
+            |fs| {
+                let f = fs
+                    .open_inode(&ROOT, find(fs, "f").unwrap().ino, libc::O_RDWR)
+                    .unwrap();
+                fs.write(&ROOT, &f, 5000, b"new", false).unwrap();
+            },
+            |fs| {
+                let f = fs
+                    .open_inode(&ROOT, find(fs, "f").unwrap().ino, libc::O_RDONLY)
+                    .unwrap();
+                let mut text = [0; 3];
+                fs.read(&f, 5000, &mut text).unwrap();
+                &text == b"new"
+            },
+        ),
+        (
+            |fs| {
+                let set = SetAttr {
+                    size: Some(100),
+                    ..SetAttr::default()
+                };
+                fs.setattr(&ROOT, find(fs, "f").unwrap().ino, &set).unwrap();
+            },
+            |fs| size(fs) == 100,
+        ),
+        (
+            |fs| {
+                let ino = find(fs, "f").unwrap().ino;
+                fs.setxattr(&ROOT, ino, b"user.a", b"1", XattrSet::Any)
+                    .unwrap();
+            },
+            |fs| fs.getxattr(find(fs, "f").unwrap().ino, b"user.a").is_ok(),
+        ),
+        (
+            |fs| {
+                let ino = find(fs, "f").unwrap().ino;
+                fs.set_flags(&ROOT, ino, InodeFlags::EXTENTS.bits() | 0x40)
+                    .unwrap();
+            },
+            |fs| fs.get_flags(find(fs, "f").unwrap().ino).unwrap() & 0x40 != 0,
+        ),
+    ];
+
+    const NAMES: [Case; 2] = [
+        (
+            |fs| {
+                fs.mkdir(&ROOT, find(fs, "d").unwrap().ino, b"new", 0o755, 0)
+                    .unwrap();
+            },
+            |fs| find(fs, "d/new").is_some(),
+        ),
+        (
+            |fs| {
+                let dir = find(fs, "d").unwrap().ino;
+                let flags = crate::types::RenameFlags::default();
+                fs.rename(&ROOT, ROOT_INO, b"f", dir, b"moved", flags)
+                    .unwrap();
+            },
+            |fs| find(fs, "d/moved").is_some(),
+        ),
+    ];
+
+    #[track_caller]
+    fn all(cases: &[Case], expected: bool, opts: &FsOptions, file: InodeFlags, dir: InodeFlags) {
+        for (i, (change, is_there)) in cases.iter().enumerate() {
+            let volume = volume(opts.clone(), file, dir);
+            assert_eq!(survives(volume, *change, *is_there), expected, "change {i}");
+        }
+    }
+
+    #[test]
+    fn what_is_synchronous_is_there_after_a_crash_and_nothing_else() {
+        let (none, sync) = (InodeFlags::empty(), InodeFlags::SYNC);
+        let plain = FsOptions {
+            commit_secs: 300,
+            ..FsOptions::default()
+        };
+        all(&FILE, false, &plain, none, none);
+        all(&NAMES, false, &plain, none, none);
+        all(&FILE, true, &plain, sync, none);
+        all(&NAMES, true, &plain, none, sync);
+        all(&NAMES, true, &plain, none, InodeFlags::DIRSYNC);
+        let dirsync = FsOptions {
+            dirsync: true,
+            ..plain.clone()
+        };
+        all(&NAMES, true, &dirsync, none, none);
+        all(&FILE, false, &dirsync, none, none);
+        let sync = FsOptions {
+            sync: true,
+            ..plain
+        };
+        all(&FILE, true, &sync, none, none);
+        all(&NAMES, true, &sync, none, none);
+    }
+}
