@@ -41,7 +41,9 @@ fn drop_caches() -> Result<()> {
             };
         }
         if begin.elapsed() > PATIENCE {
-            bail!("the kernel does not drop its caches: something is stuck in it (dmesg may say what)");
+            bail!(
+                "the kernel does not drop its caches: something is stuck in it (dmesg may say what)"
+            );
         }
         std::thread::sleep(Duration::from_millis(5));
     }

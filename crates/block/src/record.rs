@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::{BlockDevice, Read, Result, Stats, Write};
+use crate::device::write_zeros;
+use crate::{BlockDevice, Read, Result, SECTOR, Stats, Write};
 
 /// Something that happened, in the order in which it did. Requests that run at the same time show
 /// as overlapping pairs of a beginning and its [`Event::Done`].
@@ -151,6 +152,19 @@ impl<D: BlockDevice> Recorder<D> {
     }
 }
 
+impl<D> Recorder<D> {
+    /// Notes that this is about to be discarded; gives the event's number.
+    fn discarded(&self, range: &Range<u64>) -> u64 {
+        let mut state = self.state.lock();
+        let id = state.id();
+        state.log.events.push(Event::Discard {
+            id,
+            range: range.clone(),
+        });
+        id
+    }
+}
+
 impl<D: BlockDevice> BlockDevice for Recorder<D> {
     fn size(&self) -> u64 {
         self.inner.size()
@@ -206,23 +220,22 @@ impl<D: BlockDevice> BlockDevice for Recorder<D> {
     }
 
     fn discard(&self, range: Range<u64>) -> Result<()> {
-        let id = {
-            let mut state = self.state.lock();
-            let id = state.id();
-            state.log.events.push(Event::Discard {
-                id,
-                range: range.clone(),
-            });
-            id
-        };
+        let id = self.discarded(&range);
         let result = self.inner.discard(range);
         self.done(id..id + 1, result.is_ok());
         result
     }
 
     fn zero(&self, range: Range<u64>) -> Result<()> {
+        let sector = u64::from(SECTOR);
+        if !range.start.is_multiple_of(sector) || !range.end.is_multiple_of(sector) {
+            return write_zeros(self, range);
+        }
         // A record is replayed in memory, where what is discarded is zeros.
-        self.discard(range)
+        let id = self.discarded(&range);
+        let result = self.inner.zero(range);
+        self.done(id..id + 1, result.is_ok());
+        result
     }
 
     fn stats(&self) -> Stats {

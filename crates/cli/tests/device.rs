@@ -392,6 +392,135 @@ fn a_block_device_holds_the_content_and_what_is_zeroed_reads_as_zeros() {
     }
 }
 
+/// `scripts/xfstests-dmsetup`, with devices in a directory of its own; they go when it is dropped.
+struct DmSetup {
+    scratch: Scratch,
+}
+
+impl DmSetup {
+    fn new() -> DmSetup {
+        let scratch = Scratch::new("dm").unwrap();
+        for dir in ["state", "nodes"] {
+            std::fs::create_dir(scratch.path().join(dir)).unwrap();
+        }
+        DmSetup { scratch }
+    }
+
+    fn node(&self) -> PathBuf {
+        self.scratch.path().join("nodes/one")
+    }
+
+    fn output(&self, args: &[&str]) -> std::process::Output {
+        let script = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../scripts/xfstests-dmsetup"
+        );
+        Command::new(script)
+            .args(args)
+            .env("STETFS", BINARY)
+            .env("DM_STATE", self.scratch.path().join("state"))
+            .env("DM_DIR", self.scratch.path().join("nodes"))
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    }
+
+    #[track_caller]
+    fn run(&self, args: &[&str]) -> String {
+        let out = self.output(args);
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(out.status.success(), "{args:?}: {said}");
+        String::from_utf8(out.stdout).unwrap()
+    }
+
+    /// As xfstests changes a table under a file system.
+    fn change(&self, table: &str) {
+        self.run(&["suspend", "--nolockfs", "one"]);
+        self.run(&["load", "one", "--table", table]);
+        self.run(&["resume", "one"]);
+    }
+}
+
+impl Drop for DmSetup {
+    fn drop(&mut self) {
+        if self.node().exists() {
+            self.output(&["remove", "one"]);
+        }
+    }
+}
+
+#[test]
+fn tables_of_device_mapper_are_put_into_faults() {
+    let image = stetfs_testkit::Image::sparse(32 << 20).unwrap();
+    let below = LoopDev::attach(image.path(), LoopOptions::default()).unwrap();
+    let device = below.path().display();
+    let dm = DmSetup::new();
+    let targets = dm.run(&["targets"]);
+    assert!(
+        ["flakey", "error", "linear"]
+            .iter()
+            .all(|t| targets.contains(t))
+    );
+    let linear = format!("0 65536 linear {device} 0");
+    dm.run(&["create", "one", "--table", &linear]);
+    let disk = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open(dm.node());
+    let disk = disk.unwrap();
+    let write = |byte| {
+        let written = disk.write_all_at(&[byte; 4096], 1 << 20);
+        written.and_then(|()| disk.sync_all())
+    };
+    // What lies below, past all caches.
+    let stands = || {
+        let mut bytes = [0; 4096];
+        let file = std::fs::File::open(image.path()).unwrap();
+        file.read_exact_at(&mut bytes, 1 << 20).unwrap();
+        bytes[0]
+    };
+    write(1).unwrap();
+    assert_eq!(stands(), 1);
+    dm.change(&format!("0 65536 flakey {device} 0 0 180 1 drop_writes"));
+    write(2).unwrap();
+    assert_eq!(stands(), 1);
+    dm.change(&format!("0 65536 flakey {device} 0 0 180 1 error_writes"));
+    assert!(write(3).is_err());
+    dm.change(&format!("0 65536 flakey {device} 0 180 0"));
+    write(4).unwrap();
+    dm.change(&format!("0 65536 error {device} 0"));
+    assert!(write(5).is_err());
+    // Sector 2048 is the megabyte.
+    let around = |bad: u64| {
+        let rest = bad + 8;
+        let parts = [
+            format!("0 {bad} linear {device} 0"),
+            format!("{bad} 8 error"),
+            format!("{rest} {} linear {device} {rest}", 65536 - rest),
+        ];
+        parts.join("\n")
+    };
+    dm.change(&around(2048));
+    assert!(write(6).is_err());
+    dm.change(&around(4096));
+    write(7).unwrap();
+    assert_eq!(stands(), 7);
+    assert!(dm.run(&["table", "one"]).contains("4096 8 error"));
+    // What it cannot do it says.
+    let table = format!("0 65536 delay {device} 0 500");
+    assert!(
+        !dm.output(&["load", "one", "--table", &table])
+            .status
+            .success()
+    );
+    drop(disk);
+    dm.run(&["remove", "--deferred", "one"]);
+    assert!(!dm.node().exists());
+    // Nobody holds the device any more.
+    drop(below);
+    mkfs(image.path());
+}
+
 #[test]
 fn wrong_faults_are_explained() {
     let served = Served::new(&["--size", "1M"]);
