@@ -60,13 +60,12 @@ impl Replay<'_> {
         let mut all = old.bytes().to_vec();
         // Attributes of the inode that the fast commit does not hold lie behind the extra fields, which so keep their size.
         let extra = usize::from(old.extra_isize().min(given.extra_isize()));
-        let mut parts = vec![0..GOOD_OLD_INODE_SIZE];
-        if fresh || given.is_inline() {
-            parts.push(GOOD_OLD_INODE_SIZE..bytes.len());
-        } else if extra > 2 {
-            parts.push(GOOD_OLD_INODE_SIZE + 2..GOOD_OLD_INODE_SIZE + extra);
-        }
-        for part in parts {
+        let behind = if fresh || given.is_inline() {
+            GOOD_OLD_INODE_SIZE..bytes.len()
+        } else {
+            GOOD_OLD_INODE_SIZE + 2..GOOD_OLD_INODE_SIZE + extra.max(2)
+        };
+        for part in [0..GOOD_OLD_INODE_SIZE, behind] {
             if let (Some(to), Some(from)) = (all.get_mut(part.clone()), bytes.get(part)) {
                 to.copy_from_slice(from);
             }
