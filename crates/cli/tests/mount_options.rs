@@ -237,8 +237,7 @@ fn dirty_expire_is_the_age_at_which_data_is_written() {
                 lies().as_bytes() == [byte; 8192]
             });
         }
-        mount.kill9();
-        ok(&["umount", mount.dir()]);
+        mount.crash();
         ok(&["recover", mount.image()]);
         assert_eq!(lies().as_bytes(), [4; 8192], "{preset}");
         mount.image.e2fsck_fn().unwrap();

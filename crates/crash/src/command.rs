@@ -236,15 +236,8 @@ pub struct CompareArgs {
     /// A workload with one case and one thread, or a program: sqlite-wal, sqlite-delete, git, maildir, tar.
     #[arg(short, long = "workload", value_name = "NAME|FILE", default_values = ["smoke"])]
     workloads: Vec<String>,
-    /// Different images of each.
-    #[arg(long, value_name = "N", default_value_t = 300)]
-    states: usize,
-    /// How long to try each.
-    #[arg(long, value_name = "N", default_value_t = 120.0)]
-    seconds: f64,
-    /// Decides everything that is drawn.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
+    #[command(flatten)]
+    limits: Limits,
     /// The stetfs program to mount with [default: this one].
     #[arg(
         long,
@@ -278,15 +271,8 @@ pub struct ForeignArgs {
     /// A workload with one case and one thread, or a program: sqlite-wal, sqlite-delete, git, maildir, tar.
     #[arg(short, long = "workload", value_name = "NAME|FILE", default_values = ["random"])]
     workloads: Vec<String>,
-    /// Different images of each.
-    #[arg(long, value_name = "N", default_value_t = 300)]
-    states: usize,
-    /// How long to try each.
-    #[arg(long, value_name = "N", default_value_t = 120.0)]
-    seconds: f64,
-    /// Decides everything that is drawn.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
+    #[command(flatten)]
+    limits: Limits,
 }
 
 /// Arguments of `crash faults`.
@@ -439,17 +425,12 @@ impl CanariesArgs {
 
 impl CompareArgs {
     fn run(&self) -> Result<Answer> {
-        let limits = Limits {
-            states: self.states,
-            seconds: self.seconds,
-            seed: self.seed,
-        };
         // A child would take /proc/self for itself.
         let binary = self.stetfs.canonicalize().context("the stetfs program")?;
         let mut rows = Vec::new();
         for workload in &self.workloads {
             for system in &self.systems {
-                rows.push(compare_one(system, workload, limits, &binary)?);
+                rows.push(compare_one(system, workload, self.limits, &binary)?);
             }
         }
         let mut text = String::from(
@@ -485,11 +466,6 @@ impl CompareArgs {
 
 impl ForeignArgs {
     fn run(&self) -> Result<Answer> {
-        let limits = Limits {
-            states: self.states,
-            seconds: self.seconds,
-            seed: self.seed,
-        };
         let volume = Volume {
             features: self.features.clone(),
             block: self.block,
@@ -499,7 +475,7 @@ impl ForeignArgs {
         let mut text = String::new();
         let mut rows = Vec::new();
         for workload in &self.workloads {
-            let row = foreign(&volume, workload, limits)?;
+            let row = foreign(&volume, workload, self.limits)?;
             text.push_str(&format!(
                 "{}, {}: {} images, {} with fast commits, {:.1} s\n",
                 row.volume, row.workload, row.distinct, row.fast, row.seconds

@@ -31,4 +31,5 @@ pub use log::{Log, LogFeatures, LogFormat, LogSummary, Record, RecordKind};
 pub use recovery::{Recovery, RecoveryOptions, RecoveryReport, recover};
 pub use stats::JournalStats;
 pub use stet::{LoggedRecord, RecordPlace};
+pub use stetfs_ondisk::jbd2::fast_commit::{Change, Entry, FastCommit};
 pub use tx::{AfterCommit, Image, Snapshot};

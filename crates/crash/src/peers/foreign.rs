@@ -5,10 +5,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 use parking_lot::Mutex;
 use serde::Serialize;
 use stetfs::{JournalRecord, JournalRecordKind, MemDevice, Preset};
@@ -18,7 +17,7 @@ use stetfs_testkit::{Image, Mkfs, Scratch};
 
 use super::classify::{Broken, classify};
 use super::served::Served;
-use super::{Limits, Mounted, System, Task, candidates, choose, progress, record};
+use super::{Crashes, Limits, Mounted, System, Task, candidates, choose, record};
 use crate::judge;
 use crate::state::StateId;
 use crate::tree::Seen;
@@ -165,28 +164,15 @@ pub fn foreign(volume: &Volume, workload: &str, limits: Limits) -> Result<Foreig
         workload: workload.into(),
         ..ForeignRow::default()
     });
-    let deadline = begin + Duration::from_secs_f64(limits.seconds.clamp(1.0, 1e6));
-    let next = AtomicUsize::new(0);
-    let failed = Mutex::new(Ok(()));
+    let crashes = Crashes {
+        base: &base,
+        log: &log,
+        chosen,
+    };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                let mut replay = Replay::new(&base, &log);
-                while Instant::now() < deadline {
-                    let i = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(state) = chosen.get(i) else { return };
-                    let image = state.make(&mut replay);
-                    let told = progress(&log, state.event);
-                    if let Err(e) = look(volume, &task, state, &image, told, &row) {
-                        *failed.lock() = Err(anyhow!(e));
-                        return;
-                    }
-                }
-            });
-        }
-    });
-    failed.into_inner()?;
+    crashes.each(threads, begin, limits, &|_, state, image, told| {
+        look(volume, &task, state, image, told, &row)
+    })?;
     let mut row = row.into_inner();
     row.seconds = begin.elapsed().as_secs_f64();
     Ok(row)

@@ -288,13 +288,16 @@ pub struct Row {
 }
 
 /// How much is tried.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Limits {
-    /// Different images of each file system.
+    /// Different images of each.
+    #[arg(long, value_name = "N", default_value_t = 300)]
     pub states: usize,
-    /// Time for each.
+    /// How long to try each.
+    #[arg(long, value_name = "N", default_value_t = 120.0)]
     pub seconds: f64,
-    /// Decides all draws.
+    /// Decides everything that is drawn.
+    #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }
 
@@ -317,32 +320,67 @@ pub fn compare_one(system: &System, workload: &str, limits: Limits, binary: &Pat
     let candidates = candidates(&base, &log, limits.seed);
     row.states = candidates.len();
     let chosen = choose(&base, &log, candidates, limits);
-    let deadline = begin + Duration::from_secs_f64(limits.seconds.clamp(1.0, 1e6));
-    let next = AtomicUsize::new(0);
     let row = Mutex::new(row);
-    let failed = Mutex::new(Ok(()));
-    std::thread::scope(|scope| {
-        for _ in 0..system.threads() {
-            scope.spawn(|| {
-                let mut replay = Replay::new(&base, &log);
-                while Instant::now() < deadline {
-                    let i = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(state) = chosen.get(i) else { return };
-                    let image = state.make(&mut replay);
-                    let told = progress(&log, state.event);
-                    let e2fsck = system.is_ext4() && i.is_multiple_of(10);
-                    if let Err(e) = look(system, &task, state, &image, told, e2fsck, &row) {
-                        *failed.lock() = Err(anyhow!(e));
-                        return;
-                    }
-                }
-            });
-        }
-    });
-    failed.into_inner()?;
+    let crashes = Crashes {
+        base: &base,
+        log: &log,
+        chosen,
+    };
+    crashes.each(system.threads(), begin, limits, &|i, state, image, told| {
+        let e2fsck = system.is_ext4() && i.is_multiple_of(10);
+        look(system, &task, state, image, told, e2fsck, &row)
+    })?;
     let mut row = row.into_inner();
     row.seconds = begin.elapsed().as_secs_f64();
     Ok(row)
+}
+
+/// Crashes that are to be looked at.
+struct Crashes<'a> {
+    base: &'a MemDevice,
+    log: &'a Log,
+    chosen: Vec<StateId>,
+}
+
+/// Gets the number of a crash, the crash, its image and what the workload had been told.
+type Looked<'a> = dyn Fn(usize, &StateId, &MemDevice, Progress) -> Result<(), String> + Sync + 'a;
+
+impl Crashes<'_> {
+    /// Looks at each, as long as there is time since `begin`.
+    ///
+    /// # Errors
+    /// The first of `look`.
+    fn each(
+        &self,
+        threads: usize,
+        begin: Instant,
+        limits: Limits,
+        look: &Looked<'_>,
+    ) -> Result<()> {
+        let deadline = begin + Duration::from_secs_f64(limits.seconds.clamp(1.0, 1e6));
+        let next = AtomicUsize::new(0);
+        let failed = Mutex::new(Ok(()));
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    let mut replay = Replay::new(self.base, self.log);
+                    while Instant::now() < deadline {
+                        let i = next.fetch_add(1, Ordering::Relaxed);
+                        let Some(state) = self.chosen.get(i) else {
+                            return;
+                        };
+                        let image = state.make(&mut replay);
+                        let told = progress(self.log, state.event);
+                        if let Err(e) = look(i, state, &image, told) {
+                            *failed.lock() = Err(anyhow!(e));
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        failed.into_inner()
+    }
 }
 
 fn progress(log: &Log, event: usize) -> Progress {

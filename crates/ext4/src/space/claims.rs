@@ -110,27 +110,16 @@ impl Fs {
         st: &mut GroupState,
         (bit, len): (u32, u32),
     ) -> Result<()> {
-        let block = self.block_bitmap(h, group, st)?;
-        let mut taken = 0;
-        {
-            let mut map = h.modify(&block)?;
+        let clusters = self.geo.layout.group_clusters(group);
+        let fresh = || Box::new(Overlay::new(clusters));
+        self.change_bits(h, group, st, |map, st| {
             for bit in bit..bit + len {
-                if !bitmap::is_set(&map, bit as usize) {
-                    bitmap::set(&mut map, bit as usize);
-                    taken += 1;
-                } else {
-                    let clusters = self.geo.layout.group_clusters(group);
-                    let shared = &mut st.shared;
-                    shared
-                        .get_or_insert_with(|| Box::new(Overlay::new(clusters)))
-                        .insert(bit, 1);
+                if bitmap::is_set(map, bit as usize) {
+                    st.shared.get_or_insert_with(fresh).insert(bit, 1);
                 }
+                bitmap::set(map, bit as usize);
             }
-            self.note_block_bitmap(st, &map);
-        }
-        let free = st.desc.free_clusters();
-        st.desc.set_free_clusters(free.saturating_sub(taken));
-        self.write_desc(h, group, st)
+        })
     }
 
     /// Frees clusters that nobody else was said to have; they stay pending.
@@ -141,28 +130,38 @@ impl Fs {
         st: &mut GroupState,
         (bit, len): (u32, u32),
     ) -> Result<()> {
-        let block = self.block_bitmap(h, group, st)?;
         let clusters = self.geo.layout.group_clusters(group);
-        let mut pending = st.pending.take();
-        let mut freed = 0;
-        {
-            let mut map = h.modify(&block)?;
+        let fresh = || Box::new(Overlay::new(clusters));
+        self.change_bits(h, group, st, |map, st| {
             for bit in bit..bit + len {
                 let shared = st.shared.as_mut();
                 if let Some(shared) = shared.filter(|shared| shared.contains(bit)) {
                     shared.remove(bit, 1);
-                } else if bitmap::is_set(&map, bit as usize) {
-                    bitmap::clear_range(&mut map, bit as usize..bit as usize + 1);
-                    freed += 1;
-                    let pending = pending.get_or_insert_with(|| Box::new(Overlay::new(clusters)));
-                    pending.insert(bit, 1);
+                } else if bitmap::is_set(map, bit as usize) {
+                    bitmap::clear_range(map, bit as usize..bit as usize + 1);
+                    st.pending.get_or_insert_with(fresh).insert(bit, 1);
                 }
             }
+        })
+    }
+
+    /// Changes a block bitmap, and counts what is free then.
+    fn change_bits(
+        &self,
+        h: &Handle<'_>,
+        group: u32,
+        st: &mut GroupState,
+        change: impl FnOnce(&mut [u8], &mut GroupState),
+    ) -> Result<()> {
+        let block = self.block_bitmap(h, group, st)?;
+        let clusters = self.geo.layout.group_clusters(group) as usize;
+        {
+            let mut map = h.modify(&block)?;
+            change(&mut map, st);
+            let free = bitmap::count_clear(&map, clusters);
+            st.desc.set_free_clusters(free as u32);
             self.note_block_bitmap(st, &map);
         }
-        st.pending = pending;
-        let free = st.desc.free_clusters();
-        st.desc.set_free_clusters(free.saturating_add(freed));
         self.write_desc(h, group, st)
     }
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use stetfs_block::BlockDevice;
 use stetfs_journal::{
-    Cache, Canary, Journal, JournalConfig, Log, LogFeatures, LogFormat, Recovery, RecoveryOptions,
+    Cache, Canary, FastCommit, Journal, JournalConfig, Log, LogFeatures, LogFormat, Recovery,
+    RecoveryOptions,
 };
 use stetfs_ondisk::ext4::features::{Compat, Incompat, RoCompat};
 use stetfs_ondisk::ext4::superblock::{State, Superblock};
-use stetfs_ondisk::jbd2::fast_commit::FastCommit;
 
 use super::early::Early;
 use super::fast;

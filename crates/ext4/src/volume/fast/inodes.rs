@@ -1,8 +1,8 @@
 //! Attributes and blocks that fast commits say inodes have.
 
+use stetfs_journal::Change;
 use stetfs_ondisk::ext4::extent::LOGICAL_END;
 use stetfs_ondisk::ext4::inode::{GOOD_OLD_INODE_SIZE, InodeFlags, InodeView};
-use stetfs_ondisk::jbd2::fast_commit::Change;
 use stetfs_ondisk::stet::record::Run;
 
 use super::{Replay, wrong};

@@ -1,5 +1,5 @@
 //! Fast commits of Linux that recovery found: what single files were like in the transaction that never was committed
-//! ([`stetfs_ondisk::jbd2::fast_commit`]).
+//! ([`FastCommit`]).
 //!
 //! They are carried out on the volume as it would be, in memory ([`Overlay`]); what changed goes into the log as that
 //! transaction, and home from there. So the volume gets all of it or, interrupted, nothing.
@@ -19,10 +19,9 @@ use std::sync::atomic::Ordering;
 
 use stetfs_block::{BlockDevice, Overlay};
 use stetfs_cache::{Page, PageRef};
-use stetfs_journal::{BlockNr, Journal};
+use stetfs_journal::{BlockNr, Change, FastCommit, Journal};
 use stetfs_ondisk::ext4::inode::{GOOD_OLD_INODE_SIZE, InodeView};
 use stetfs_ondisk::ext4::superblock::Superblock;
-use stetfs_ondisk::jbd2::fast_commit::{Change, FastCommit};
 
 use super::early::{read_superblock, write_superblock};
 use super::log::{self, VolumeLog};

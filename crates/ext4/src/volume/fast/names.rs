@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use stetfs_journal::{Change, Entry};
 use stetfs_ondisk::ext4::inode::{InodeFlags, InodeView};
-use stetfs_ondisk::jbd2::fast_commit::{Change, Entry};
 
 use super::super::records::ROOT;
 use super::{Replay, wrong};
