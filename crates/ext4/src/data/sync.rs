@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use stetfs_block::WriteList;
 use stetfs_journal::{Done as Answer, JournalError};
 
+use super::failures::Told;
+use super::precedence::Haste;
 use super::record::{Alone, Patience};
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
@@ -37,6 +40,12 @@ impl Fs {
         if !datasync && let Err(e) = self.write_lazy_time(&inode) {
             return done(Err(e));
         }
+        if here
+            && !datasync
+            && let Err(e) = self.data_first(&inode, &told)
+        {
+            return done(Err(e));
+        }
         let answer: Answer = Box::new(move |result| {
             // Looked at after the data went home, so that this very failure is included.
             let failed = inode.dirty.failures.tell(&told);
@@ -62,6 +71,28 @@ impl Fs {
             let synced = fs.sync_alone(&inode, datasync, inode.turn.lock(), Patience::Long);
             fs.synced_alone(inode, datasync, synced, answer);
         });
+    }
+
+    /// Of a file that was only written over: writes its data home before its times are committed, as the kernel does. A device that
+    /// takes nothing for a while then costs the file its data, not the volume its journal. Data in new blocks goes with the log.
+    ///
+    /// # Errors
+    /// A failure that this opener was not told of; nothing was committed.
+    fn data_first(&self, inode: &Inode, told: &Told) -> Result<()> {
+        if self.journal.logs_files() {
+            return Ok(());
+        }
+        let points = inode.sync.lock();
+        let only_times =
+            self.journal.is_valid(&points.data) && !self.journal.is_valid(&points.meta);
+        drop(points);
+        if !only_times {
+            return Ok(());
+        }
+        if !inode.dirty.is_clean() {
+            self.write_home(&[inode.ino], &WriteList::new(), Haste::Awaited)?;
+        }
+        inode.dirty.failures.tell(told).map_or(Ok(()), Err)
     }
 
     /// Answers, or has a commit do what no record could.
