@@ -106,8 +106,8 @@ fn left_behind(mount: &MountEntry, volume: &Path, gone: bool) -> Result {
         false => format!("the server of {dir} ended, but"),
     };
     let message = format!(
-        "{how} the volume was not closed; changes of the last seconds (as many as commit= said, else 5) \
-         that were not synced may be lost"
+        "{how} the volume was not closed; what was not synced may be lost: changes as old as commit= allows \
+         (5 s), data of files as old as dirty_expire= allows (30 s)"
     );
     Err(Failure::new(Code::Io, message).hint(hint))
 }
