@@ -47,13 +47,10 @@ impl Fs {
             return done(Err(e));
         }
         let answer: Answer = Box::new(move |result| {
-            // Looked at after the data went home, so that this very failure is included.
+            // Looked at after the data went home, so that this very failure is included. It comes first: where it stopped the
+            // journal, too, it is the reason.
             let failed = inode.dirty.failures.tell(&told);
-            done(
-                result
-                    .map_err(FsError::from)
-                    .and(failed.map_or(Ok(()), Err)),
-            );
+            done(failed.map_or(result.map_err(FsError::from), Err));
         });
         let inode = f.inode.clone();
         let Some(fs) = self.me.upgrade().filter(|_| self.journal.logs_files()) else {
@@ -89,10 +86,12 @@ impl Fs {
         if !only_times {
             return Ok(());
         }
-        if !inode.dirty.is_clean() {
-            self.write_home(&[inode.ino], &WriteList::new(), Haste::Awaited)?;
-        }
-        inode.dirty.failures.tell(told).map_or(Ok(()), Err)
+        let home = match inode.dirty.is_clean() {
+            true => Ok(()),
+            false => self.write_home(&[inode.ino], &WriteList::new(), Haste::Awaited),
+        };
+        let failed = inode.dirty.failures.tell(told);
+        failed.map_or(home.map_err(FsError::from), Err)
     }
 
     /// Answers, or has a commit do what no record could.

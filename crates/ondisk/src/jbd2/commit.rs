@@ -16,7 +16,7 @@ const SEC_AT: usize = 48;
 /// Offset of `h_commit_nsec`.
 const NSEC_AT: usize = 56;
 /// Bytes of the record, its padding included; zeroes follow.
-const LEN: usize = 64;
+pub const LEN: usize = 64;
 
 /// `JBD2_CRC32_CHKSUM`, the type of a transaction's sum, and its bytes.
 const CRC32: [u8; 2] = [1, 4];
