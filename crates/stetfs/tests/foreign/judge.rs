@@ -441,17 +441,26 @@ impl fmt::Display for Verdict {
 pub fn cut(dirty: &Dirty) -> Result<Verdict, String> {
     let all = Outcomes::of(dirty)?;
     match judge(dirty, &all)? {
-        Verdict::Stricter(_) => Err(format!("ours alone refuses:\n{all}")),
-        verdict => Ok(verdict),
+        Some(Verdict::Stricter(_)) => Err(format!("ours alone refuses:\n{all}")),
+        Some(verdict) => Ok(verdict),
+        // Nothing was damaged: what the others complain of is that transaction.
+        None if async_commit(dirty) => Ok(Verdict::TornAsync),
+        None => Err(alone(&all)),
     }
 }
 
 /// For a journal that something was done to: the same tree as the others, or a refusal that changes nothing.
 pub fn damaged(dirty: &Dirty) -> Result<Verdict, String> {
-    judge(dirty, &Outcomes::of_damaged(dirty)?)
+    let all = Outcomes::of_damaged(dirty)?;
+    judge(dirty, &all)?.ok_or_else(|| alone(&all))
 }
 
-fn judge(dirty: &Dirty, all: &Outcomes) -> Result<Verdict, String> {
+fn alone(all: &Outcomes) -> String {
+    format!("ours alone goes on:\n{all}")
+}
+
+/// Nothing where ours goes on, and the others refuse or complain.
+fn judge(dirty: &Dirty, all: &Outcomes) -> Result<Option<Verdict>, String> {
     let complains = |outcome: &Outcome| match outcome {
         Outcome::Refused(_) => true,
         Outcome::Recovered { complaint, .. } => complaint.is_some(),
@@ -459,15 +468,15 @@ fn judge(dirty: &Dirty, all: &Outcomes) -> Result<Verdict, String> {
     };
     let (ours, wrong) = match &all.ours {
         Outcome::Refused(_) if complains(&all.kernel) || complains(&all.e2fsck) => {
-            return Ok(Verdict::Refused);
+            return Ok(Some(Verdict::Refused));
         }
         Outcome::Refused(why) => {
             let why = why.replace(|c: char| c.is_ascii_digit(), "");
-            return Ok(Verdict::Stricter(why));
+            return Ok(Some(Verdict::Stricter(why)));
         }
         Outcome::Broken(_) | Outcome::Unasked => {
             return match &all.kernel {
-                Outcome::Broken(_) | Outcome::Unasked => Ok(Verdict::Broken),
+                Outcome::Broken(_) | Outcome::Unasked => Ok(Some(Verdict::Broken)),
                 _ => Err(format!("ours breaks the volume:\n{all}")),
             };
         }
@@ -497,10 +506,12 @@ fn judge(dirty: &Dirty, all: &Outcomes) -> Result<Verdict, String> {
             (Err(_), _) if wrong.is_some() => verdict,
             (Err(_), None) if verdict.is_some() && cut_commit(dirty) => Some(Verdict::CutCommit),
             (Err(_), Some(_)) if async_commit(dirty) => Some(Verdict::TornAsync),
+            // Both of these: e2fsck goes less far, and complains of an image that we do not need.
+            (Err(_), Some(_)) if cut_commit(dirty) => Some(Verdict::CutCommit),
             (Err(why), _) => return Err(why),
         };
     }
-    verdict.ok_or_else(|| format!("ours alone goes on:\n{all}"))
+    Ok(verdict)
 }
 
 /// Whether there is a commit block with something behind its record.
