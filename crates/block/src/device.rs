@@ -173,6 +173,28 @@ impl<'a> Read<'a> {
     }
 }
 
+/// In an `impl BlockDevice` of a device around another, its field `inner`: the size, the alignment and the rights are the other's.
+#[macro_export]
+macro_rules! shape_of_inner {
+    () => {
+        fn size(&self) -> u64 {
+            self.inner.size()
+        }
+
+        fn sector_size(&self) -> u32 {
+            self.inner.sector_size()
+        }
+
+        fn dio_align(&self) -> u32 {
+            self.inner.dio_align()
+        }
+
+        fn read_only(&self) -> bool {
+            self.inner.read_only()
+        }
+    };
+}
+
 /// A device of numbered bytes. See the crate's head for what it promises.
 ///
 /// Requests need no alignment; those aligned to [`BlockDevice::dio_align`] in offset, length and

@@ -335,21 +335,7 @@ fn refused(op: Op, offset: u64, len: u64, errno: i32) -> BlockError {
 }
 
 impl<D: BlockDevice> BlockDevice for FaultInjector<D> {
-    fn size(&self) -> u64 {
-        self.inner.size()
-    }
-
-    fn sector_size(&self) -> u32 {
-        self.inner.sector_size()
-    }
-
-    fn dio_align(&self) -> u32 {
-        self.inner.dio_align()
-    }
-
-    fn read_only(&self) -> bool {
-        self.inner.read_only()
-    }
+    crate::shape_of_inner!();
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
         {

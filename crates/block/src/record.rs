@@ -166,21 +166,7 @@ impl<D> Recorder<D> {
 }
 
 impl<D: BlockDevice> BlockDevice for Recorder<D> {
-    fn size(&self) -> u64 {
-        self.inner.size()
-    }
-
-    fn sector_size(&self) -> u32 {
-        self.inner.sector_size()
-    }
-
-    fn dio_align(&self) -> u32 {
-        self.inner.dio_align()
-    }
-
-    fn read_only(&self) -> bool {
-        self.inner.read_only()
-    }
+    crate::shape_of_inner!();
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
         self.inner.read_batch(reads)

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use parking_lot::Mutex;
 use stetfs::{BlockDevice, Ctx, Fs, FsError, FsOptions, MemDevice, Preset};
+use stetfs_testkit::image::{e2fsck, e2fsck_said};
 use stetfs_testkit::{Image, Scratch};
 
 use crate::tree::Seen;
@@ -139,9 +140,30 @@ pub fn open<D: BlockDevice + 'static>(
 /// # Errors
 /// What it printed.
 pub fn fsck(device: &MemDevice) -> Result<(), String> {
-    let said = |e: anyhow::Error| format!("{e:#}");
-    let scratch = Scratch::new("fsck").map_err(said)?;
-    let path = scratch.path().join("image");
-    device.save(&path).map_err(|e| e.to_string())?;
-    stetfs_testkit::image::e2fsck(&path, &["-fn"], 0).map_err(said)
+    on_copy(device, |path| e2fsck(path, &["-fn"], 0))
+}
+
+/// What e2fsck makes of a copy with these arguments, and what it printed.
+///
+/// # Errors
+/// What it printed, if it could not correct everything.
+pub fn by_e2fsck(device: &MemDevice, args: &[&str]) -> Result<(MemDevice, String), String> {
+    on_copy(device, |path| {
+        let told = e2fsck_said(path, args, 1)?;
+        Ok((MemDevice::load(path)?, told))
+    })
+}
+
+/// Runs something on the volume in a file.
+fn on_copy<T>(
+    device: &MemDevice,
+    run: impl FnOnce(&Path) -> anyhow::Result<T>,
+) -> Result<T, String> {
+    let on_scratch = || {
+        let scratch = Scratch::new("e2fsck")?;
+        let path = scratch.path().join("image");
+        device.save(&path)?;
+        run(&path)
+    };
+    on_scratch().map_err(|e| format!("{e:#}"))
 }

@@ -60,21 +60,7 @@ fn precise() {
 }
 
 impl<D: BlockDevice> BlockDevice for Timed<D> {
-    fn size(&self) -> u64 {
-        self.inner.size()
-    }
-
-    fn sector_size(&self) -> u32 {
-        self.inner.sector_size()
-    }
-
-    fn dio_align(&self) -> u32 {
-        self.inner.dio_align()
-    }
-
-    fn read_only(&self) -> bool {
-        self.inner.read_only()
-    }
+    stetfs_block::shape_of_inner!();
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
         let requests = reads.iter().map(|read| Request {

@@ -56,14 +56,14 @@ impl<D: BlockDevice> Volatile<D> {
             return Ok(());
         };
         let mut sure = sure.lock();
-        let mut random = match kept {
+        let mut random = fastrand::Rng::with_seed(match kept {
             Kept::Some(seed) => seed,
             _ => 0,
-        };
+        });
         let lost = sure.iter().filter(|_| match kept {
             Kept::Nothing => true,
             Kept::All => false,
-            Kept::Some(_) => coin(&mut random),
+            Kept::Some(_) => random.bool(),
         });
         let lost: Vec<_> = lost
             .map(|(sector, bytes)| Write::new(sector * LEN, bytes))
@@ -97,16 +97,6 @@ impl<D: BlockDevice> Volatile<D> {
     }
 }
 
-/// xorshift64*.
-fn coin(state: &mut u64) -> bool {
-    let mut x = *state | 1;
-    x ^= x >> 12;
-    x ^= x << 25;
-    x ^= x >> 27;
-    *state = x.wrapping_mul(0x2545_f491_4f6c_dd1d);
-    *state >> 63 == 1
-}
-
 /// What a write that is durable at once changes of what is sure.
 fn patch(sure: &mut BTreeMap<u64, [u8; LEN as usize]>, write: &Write<'_>) {
     let bytes = write.data.to_vec();
@@ -122,21 +112,7 @@ fn patch(sure: &mut BTreeMap<u64, [u8; LEN as usize]>, write: &Write<'_>) {
 }
 
 impl<D: BlockDevice> BlockDevice for Volatile<D> {
-    fn size(&self) -> u64 {
-        self.inner.size()
-    }
-
-    fn sector_size(&self) -> u32 {
-        self.inner.sector_size()
-    }
-
-    fn dio_align(&self) -> u32 {
-        self.inner.dio_align()
-    }
-
-    fn read_only(&self) -> bool {
-        self.inner.read_only()
-    }
+    stetfs_block::shape_of_inner!();
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
         self.inner.read_batch(reads)

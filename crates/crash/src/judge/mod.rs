@@ -19,7 +19,7 @@ use stetfs_ondisk::jbd2::block::read_header;
 use stetfs_ondisk::jbd2::{BlockType, commit};
 
 use crate::tree::{Seen, read};
-use crate::volume::{DIRS, fsck, open, sums};
+use crate::volume::{DIRS, by_e2fsck, fsck, open, sums};
 use crate::work::{Progresses, Work};
 use crate::workload::op::{Op, bytes};
 use crate::workload::session::Session;
@@ -351,18 +351,12 @@ fn recovered(crashed: &MemDevice, options: &FsOptions) -> Result<MemDevice, Find
 
 /// The volume, and the inodes with names that e2fsck found on the orphan list.
 fn replayed_by_e2fsck(crashed: &MemDevice) -> Result<(MemDevice, Vec<u32>), String> {
-    let said = |e: anyhow::Error| format!("{e:#}");
-    let scratch = stetfs_testkit::Scratch::new("replay").map_err(said)?;
-    let path = scratch.path().join("image");
-    crashed.save(&path).map_err(|e| e.to_string())?;
-    let told = stetfs_testkit::image::e2fsck_said(&path, &["-fy", "-E", "journal_only"], 1)
-        .map_err(said)?;
+    let (volume, told) = by_e2fsck(crashed, &["-fy", "-E", "journal_only"])?;
     let truncated = told
         .lines()
         .filter_map(|line| line.strip_prefix("Truncating orphaned inode "))
         .filter_map(|rest| rest.split(' ').next()?.parse().ok())
         .collect();
-    let volume = MemDevice::load(&path).map_err(|e| e.to_string())?;
     Ok((volume, truncated))
 }
 

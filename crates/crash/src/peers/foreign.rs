@@ -12,8 +12,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use stetfs::{JournalRecord, JournalRecordKind, MemDevice, Preset};
 use stetfs_block::{Log, Recorder, Replay};
-use stetfs_testkit::image::e2fsck;
-use stetfs_testkit::{Image, Mkfs, Scratch};
+use stetfs_testkit::{Image, Mkfs};
 
 use super::classify::{Broken, classify};
 use super::served::Served;
@@ -21,7 +20,7 @@ use super::{Crashes, Limits, Mounted, System, Task, candidates, choose, record};
 use crate::judge;
 use crate::state::StateId;
 use crate::tree::Seen;
-use crate::volume::{DIRS, fsck};
+use crate::volume::{DIRS, by_e2fsck, fsck};
 use crate::workload::Progress;
 
 /// Who recovers.
@@ -119,12 +118,7 @@ impl Reader {
         let (seen, after) = match self {
             Reader::Stetfs => stetfs.recover(crashed)?,
             Reader::E2fsck => {
-                let said = |e: anyhow::Error| format!("{e:#}");
-                let scratch = Scratch::new("e2fsck").map_err(said)?;
-                let path = scratch.path().join("image");
-                crashed.save(&path).map_err(|e| e.to_string())?;
-                e2fsck(&path, &["-fy"], 1).map_err(said)?;
-                let after = MemDevice::load(&path).map_err(|e| e.to_string())?;
+                let (after, _) = by_e2fsck(crashed, &["-fy"])?;
                 (stetfs.recover(&after)?.0, after)
             }
             Reader::Kernel => {

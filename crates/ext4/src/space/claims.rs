@@ -58,9 +58,7 @@ impl Fs {
             let block = self.block_bitmap(&h, group, st)?;
             if let Some(map) = block.page() {
                 let clusters = self.geo.layout.group_clusters(group);
-                let pending = st
-                    .pending
-                    .get_or_insert_with(|| Box::new(Overlay::new(clusters)));
+                let pending = Overlay::of(&mut st.pending, clusters);
                 for bit in (bit..bit + len).filter(|bit| !bitmap::is_set(&map, *bit as usize)) {
                     pending.insert(bit, 1);
                 }
@@ -111,11 +109,10 @@ impl Fs {
         (bit, len): (u32, u32),
     ) -> Result<()> {
         let clusters = self.geo.layout.group_clusters(group);
-        let fresh = || Box::new(Overlay::new(clusters));
         self.change_bits(h, group, st, |map, st| {
             for bit in bit..bit + len {
                 if bitmap::is_set(map, bit as usize) {
-                    st.shared.get_or_insert_with(fresh).insert(bit, 1);
+                    Overlay::of(&mut st.shared, clusters).insert(bit, 1);
                 }
                 bitmap::set(map, bit as usize);
             }
@@ -131,7 +128,6 @@ impl Fs {
         (bit, len): (u32, u32),
     ) -> Result<()> {
         let clusters = self.geo.layout.group_clusters(group);
-        let fresh = || Box::new(Overlay::new(clusters));
         self.change_bits(h, group, st, |map, st| {
             for bit in bit..bit + len {
                 let shared = st.shared.as_mut();
@@ -139,7 +135,7 @@ impl Fs {
                     shared.remove(bit, 1);
                 } else if bitmap::is_set(map, bit as usize) {
                     bitmap::clear_range(map, bit as usize..bit as usize + 1);
-                    st.pending.get_or_insert_with(fresh).insert(bit, 1);
+                    Overlay::of(&mut st.pending, clusters).insert(bit, 1);
                 }
             }
         })
@@ -184,10 +180,7 @@ impl Fs {
             .page()
             .is_some_and(|map| !bitmap::is_set(&map, index as usize));
         if free {
-            let per_group = self.geo.inodes_per_group;
-            st.pending_inodes
-                .get_or_insert_with(|| Box::new(Overlay::new(per_group)))
-                .insert(index, 1);
+            Overlay::of(&mut st.pending_inodes, self.geo.inodes_per_group).insert(index, 1);
         }
         self.groups.publish(group, before, st);
         Ok(free)

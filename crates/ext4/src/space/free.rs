@@ -91,9 +91,7 @@ impl Fs {
         if self.opts.canary.reuse_early {
             self.note_free(group, st, (bit, bit + len));
         } else {
-            st.pending
-                .get_or_insert_with(|| Box::new(Overlay::new(clusters)))
-                .insert(bit, len);
+            Overlay::of(&mut st.pending, clusters).insert(bit, len);
         }
         self.write_desc(h, group, st)?;
         self.groups.publish(group, before, st);

@@ -254,10 +254,7 @@ impl Fs {
         if is_dir {
             st.desc.set_used_dirs(st.desc.used_dirs().saturating_sub(1));
         }
-        let per_group = self.geo.inodes_per_group;
-        st.pending_inodes
-            .get_or_insert_with(|| Box::new(Overlay::new(per_group)))
-            .insert(index, 1);
+        Overlay::of(&mut st.pending_inodes, self.geo.inodes_per_group).insert(index, 1);
         self.write_desc(h, group, st)?;
         self.groups.publish(group, before, st);
         drop(guard);

@@ -17,6 +17,11 @@ impl Overlay {
         }
     }
 
+    /// What is in `slot`; one of `bits` bits is put there if nothing is.
+    pub(super) fn of(slot: &mut Option<Box<Overlay>>, bits: u32) -> &mut Overlay {
+        slot.get_or_insert_with(|| Box::new(Overlay::new(bits)))
+    }
+
     /// Bits set.
     pub(super) fn count(&self) -> u32 {
         self.count

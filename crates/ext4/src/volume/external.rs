@@ -10,9 +10,8 @@ use stetfs_ondisk::uuid;
 use super::early::read_superblock;
 use crate::error::{FsError, Result};
 
-/// The volume's device with the journal's behind it, and where the log lies on that: runs of blocks
-/// (first, count).
-pub(super) type WithJournal = (Arc<dyn BlockDevice>, Vec<(u64, u64)>);
+/// The volume's device, and where the log lies if the journal's is behind it: runs of blocks (first, count).
+pub(super) type WithJournal = (Arc<dyn BlockDevice>, Option<Vec<(u64, u64)>>);
 
 /// The UUID of the device that a volume's journal is on; `None` if the volume has none, or holds it
 /// itself.
@@ -25,15 +24,18 @@ pub fn journal_device(device: &dyn BlockDevice) -> Result<Option<String>> {
     Ok(external.then(|| uuid::text(&sb.journal_uuid)))
 }
 
-/// Puts the two devices together.
+/// Puts the two devices together, if there are two.
 ///
 /// # Errors
 /// `JournalDevice` when the other device is not the volume's journal; its own.
 pub(super) fn join(
     device: Arc<dyn BlockDevice>,
-    journal: Arc<dyn BlockDevice>,
+    journal: Option<Arc<dyn BlockDevice>>,
     sb: &Superblock,
 ) -> Result<WithJournal> {
+    let Some(journal) = journal else {
+        return Ok((device, None));
+    };
     let wrong = |what: String| Err(FsError::JournalDevice(what));
     // Its ext4 superblock has no geometry to check: there are no groups.
     let mut head = vec![0; SUPERBLOCK_SIZE];
@@ -70,5 +72,5 @@ pub(super) fn join(
     let joined = Joined::new(device, journal);
     let base = joined.base() / size;
     let runs = vec![(base + header, 1), (base + 1, blocks - 1)];
-    Ok((Arc::new(joined), runs))
+    Ok((Arc::new(joined), Some(runs)))
 }

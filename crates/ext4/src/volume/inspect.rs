@@ -75,13 +75,7 @@ pub fn find_log(
 ) -> Result<Option<Log>> {
     let sb = read_superblock(&*device)?;
     let layout = sb.geometry()?;
-    let (device, area) = match journal {
-        Some(journal) => {
-            let (joined, area) = external::join(device, journal, &sb)?;
-            (joined, Some(area))
-        }
-        None => (device, None),
-    };
+    let (device, area) = external::join(device, journal, &sb)?;
     let early = Early::new(&*device, &layout, &sb);
     let found = log::find(&device, &early, &sb, area.as_deref(), Canary::default())?;
     Ok(found.map(|found| found.log))

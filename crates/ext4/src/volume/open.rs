@@ -148,13 +148,7 @@ impl Fs {
         features::check(&sb, opts.read_only)?;
         let layout = sb.geometry()?;
         check_size(&layout, &*device)?;
-        let (device, external) = match journal {
-            Some(journal) => {
-                let (joined, runs) = external::join(device, journal, &sb)?;
-                (joined, Some(runs))
-            }
-            None => (device, None),
-        };
+        let (device, external) = external::join(device, journal, &sb)?;
         let early = Early::new(&*device, &layout, &sb);
         let mut claim = None;
         if !opts.read_only {

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use stetfs::{MemDevice, Volume, VolumeOptions};
 use stetfs_ondisk::jbd2::block::read_header;
-use stetfs_ondisk::jbd2::{BlockType, IncompatFlags};
+use stetfs_ondisk::jbd2::{BlockType, IncompatFlags, commit};
 use stetfs_testkit::{
     CaptureOptions, Image, LoopDev, LoopOptions, Mounter, Scratch, Tree, cmd, tree,
 };
@@ -520,7 +520,7 @@ fn cut_commit(dirty: &Dirty) -> bool {
         log.heads.iter().any(|at| {
             let block = log.read(&dirty.volume, *at);
             matches!(read_header(&block), Some((BlockType::Commit, _)))
-                && block.iter().skip(64).any(|byte| *byte != 0)
+                && block.iter().skip(commit::LEN).any(|byte| *byte != 0)
         })
     })
 }
