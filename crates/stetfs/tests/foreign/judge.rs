@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use stetfs::{MemDevice, Volume, VolumeOptions};
+use stetfs_ondisk::ext4::features::RoCompat;
 use stetfs_ondisk::jbd2::block::read_header;
 use stetfs_ondisk::jbd2::{BlockType, IncompatFlags, commit};
 use stetfs_testkit::{
@@ -69,8 +70,8 @@ pub enum Outcome {
     Recovered {
         tree: Tree,
         wrong: Option<String>,
-        /// Transactions and blocks that went home, where that is told.
-        replayed: Option<(u64, u64)>,
+        /// Transactions and blocks that went home, and files that were found half truncated, where that is told.
+        replayed: Option<Replayed>,
         /// What was said of damage.
         complaint: Option<String>,
     },
@@ -80,6 +81,14 @@ pub enum Outcome {
     Refused(String),
     /// The kernel is not shown what would break the volume: a fault of its own could take the machine down.
     Unasked,
+}
+
+/// What a recovery says that it did.
+#[derive(Clone, Copy)]
+pub struct Replayed {
+    transactions: u64,
+    blocks: u64,
+    truncated: u64,
 }
 
 impl fmt::Display for Outcome {
@@ -95,7 +104,12 @@ impl fmt::Display for Outcome {
                 complaint,
             } => {
                 write!(f, "{} entries", tree.entries.len())?;
-                if let Some((transactions, blocks)) = replayed {
+                if let Some(replayed) = replayed {
+                    let Replayed {
+                        transactions,
+                        blocks,
+                        ..
+                    } = replayed;
                     write!(f, ", {transactions} transactions, {blocks} blocks")?;
                 }
                 if let Some(complaint) = complaint {
@@ -164,7 +178,7 @@ fn look(files: &Files) -> Result<Tree, String> {
 /// Looks at a volume that e2fsck finds fault with only if `faulty`.
 fn recovered(
     files: &Files,
-    replayed: Option<(u64, u64)>,
+    replayed: Option<Replayed>,
     complaint: Option<String>,
     faulty: bool,
 ) -> Outcome {
@@ -228,7 +242,13 @@ fn ours(dirty: &Dirty, faulty: bool) -> Result<Outcome, String> {
             {
                 return Err(format!("info foretells {info:?}, but it fails: {e}"));
             }
-            unchanged(dirty, &files, e.to_string())
+            match unchanged(dirty, &files, e.to_string()) {
+                // What came home is no volume, and nothing could tell.
+                Err(why) if e.errno() == libc::EUCLEAN && !faulty && !has_checksums(dirty) => {
+                    Ok(Outcome::Broken(why))
+                }
+                other => other,
+            }
         }
         Ok(done) => {
             let done = done.recovery;
@@ -238,10 +258,19 @@ fn ours(dirty: &Dirty, faulty: bool) -> Result<Outcome, String> {
             {
                 return Err(format!("info foretells {info:?}, what comes is {done:?}"));
             }
-            let replayed = Some((done.transactions, done.blocks));
+            let replayed = Some(Replayed {
+                transactions: done.transactions,
+                blocks: done.blocks,
+                truncated: done.truncated,
+            });
             Ok(recovered(&files, replayed, None, faulty))
         }
     }
+}
+
+fn has_checksums(dirty: &Dirty) -> bool {
+    let found = stetfs::read_superblock(&dirty.volume);
+    found.is_ok_and(|sb| sb.ro_compat().contains(RoCompat::METADATA_CSUM))
 }
 
 fn unchanged(dirty: &Dirty, files: &Files, why: String) -> Result<Outcome, String> {
@@ -333,7 +362,7 @@ pub fn alike(dirty: &Dirty, least: u64) -> Result<(), String> {
     if let Some(wrong) = wrong {
         return Err(format!("after ours e2fsck finds:\n{wrong}\n{all}"));
     }
-    if let Some((transactions, _)) = replayed
+    if let Some(Replayed { transactions, .. }) = replayed
         && *transactions < least
     {
         return Err(format!("{least} transactions were expected:\n{all}"));
@@ -345,6 +374,19 @@ pub fn alike(dirty: &Dirty, least: u64) -> Result<(), String> {
         &without_blocks(e2fsck),
         &all,
     )
+}
+
+/// The kernel dates the files that it finds half truncated; e2fsck does not.
+fn without_file_times(tree: &Tree) -> Tree {
+    let mut tree = tree.clone();
+    for entry in tree
+        .entries
+        .values_mut()
+        .filter(|e| e.kind == tree::Kind::File)
+    {
+        (entry.mtime, entry.ctime) = (None, None);
+    }
+    tree
 }
 
 /// Fast commits say what is in directories, not what directories say of themselves: each replay dates and counts that in its
@@ -452,7 +494,36 @@ pub fn cut(dirty: &Dirty) -> Result<Verdict, String> {
 /// For a journal that something was done to: the same tree as the others, or a refusal that changes nothing.
 pub fn damaged(dirty: &Dirty) -> Result<Verdict, String> {
     let all = Outcomes::of_damaged(dirty)?;
-    judge(dirty, &all)?.ok_or_else(|| alone(&all))
+    if let Some(verdict) = judge(dirty, &all)? {
+        return Ok(verdict);
+    }
+    // What only the kernel and we pass over can hide what it refuses, and we need not.
+    let Some(whole) = with_whole_commits(dirty) else {
+        return Err(alone(&all));
+    };
+    let again = Outcomes::of_damaged(&whole)?;
+    if let (Outcome::Recovered { tree: was, .. }, Outcome::Recovered { tree: is, .. }) =
+        (&all.ours, &again.ours)
+    {
+        same("stetfs and stetfs with whole commit blocks", was, is, &all)?;
+    }
+    judge(&whole, &again)?.ok_or_else(|| alone(&again))
+}
+
+/// The same with nothing behind the records of commit blocks; nothing where there was nothing.
+fn with_whole_commits(dirty: &Dirty) -> Option<Dirty> {
+    let whole = dirty.fork();
+    let log = Log::find(&whole)?;
+    let mut changed = false;
+    for at in &log.heads {
+        let mut block = log.read(&whole.volume, *at);
+        if matches!(read_header(&block), Some((BlockType::Commit, _))) {
+            let behind = block.iter_mut().skip(commit::LEN);
+            behind.for_each(|byte| changed |= std::mem::take(byte) != 0);
+            log.write(&whole.volume, *at, &block);
+        }
+    }
+    changed.then_some(whole)
 }
 
 fn alone(all: &Outcomes) -> String {
@@ -466,7 +537,7 @@ fn judge(dirty: &Dirty, all: &Outcomes) -> Result<Option<Verdict>, String> {
         Outcome::Recovered { complaint, .. } => complaint.is_some(),
         Outcome::Broken(_) | Outcome::Unasked => false,
     };
-    let (ours, wrong) = match &all.ours {
+    let (ours, wrong, truncated) = match &all.ours {
         Outcome::Refused(_) if complains(&all.kernel) || complains(&all.e2fsck) => {
             return Ok(Some(Verdict::Refused));
         }
@@ -480,14 +551,24 @@ fn judge(dirty: &Dirty, all: &Outcomes) -> Result<Option<Verdict>, String> {
                 _ => Err(format!("ours breaks the volume:\n{all}")),
             };
         }
-        Outcome::Recovered { tree, wrong, .. } => (tree, wrong),
+        Outcome::Recovered {
+            tree,
+            wrong,
+            replayed,
+            ..
+        } => (tree, wrong, replayed.is_some_and(|r| r.truncated > 0)),
     };
     let mut verdict = None;
     if let Outcome::Recovered {
         tree, wrong: fault, ..
     } = &all.kernel
     {
-        same("stetfs and the kernel", ours, tree, all)?;
+        if truncated {
+            let (ours, tree) = (&without_file_times(ours), &without_file_times(tree));
+            same("stetfs and the kernel", ours, tree, all)?;
+        } else {
+            same("stetfs and the kernel", ours, tree, all)?;
+        }
         if wrong.is_some() && fault.is_none() {
             return Err(format!("after ours e2fsck finds fault:\n{all}"));
         }
