@@ -105,6 +105,35 @@ stamp! {
     };
 }
 
+/// How many flushes reach the kernel for what, told by the device's own counter.
+#[test]
+fn a_flush_that_would_find_nothing_is_left_out() {
+    let flushes = |dev: &FileDevice, work: &dyn Fn()| {
+        let before = dev.stats().flushes;
+        work();
+        dev.stats().flushes - before
+    };
+    let page = AlignedBuf::zeroed(4096);
+    let (images, disks) = (dir(), dir());
+    let image = open(&images, SIZE, Direct::Auto, Uring::Auto);
+    let disk = block_device(&disks, 512, OpenOptions::default());
+    for (dev, for_fua) in [(&image, 0), (&disk.dev, 1)] {
+        dev.write_batch_flush(&[Write::new(0, &page)]).unwrap();
+        let flush = || dev.flush().unwrap();
+        assert_eq!(flushes(dev, &flush), 0);
+        let empty = || dev.write_batch_flush(&[]).unwrap();
+        assert_eq!(flushes(dev, &empty), 0);
+        let nothing = || dev.write_batch_flush(&[Write::new(0, &[])]).unwrap();
+        assert_eq!(flushes(dev, &nothing), 0);
+        let durable = || dev.write_batch(&[Write::new(0, &page).fua()]).unwrap();
+        assert_eq!(flushes(dev, &durable), for_fua);
+        assert_eq!(flushes(dev, &flush), 0, "it is durable by itself");
+        let both = [Write::new(0, &page).fua(), Write::new(8192, &page)];
+        let mixed = || dev.write_batch_flush(&both).unwrap();
+        assert_eq!(flushes(dev, &mixed), 1);
+    }
+}
+
 #[test]
 fn rings_and_o_direct_are_used_where_the_suite_says_so() {
     let d = dir();

@@ -3,11 +3,77 @@
 
 mod common;
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread;
+use std::time::Duration;
 
-use common::{ALL, BS, block, crashed, put, start};
+use common::{ALL, BS, Kind, block, crashed, put, start};
+use stetfs_block::{BlockDevice, MemDevice, Read, Result, Stats, Write, shape_of_inner};
+
+/// A device whose flushes take a while.
+struct Slow {
+    inner: MemDevice,
+}
+
+impl BlockDevice for Slow {
+    shape_of_inner!();
+
+    fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
+        self.inner.read_batch(reads)
+    }
+
+    fn write_batch(&self, writes: &[Write<'_>]) -> Result<()> {
+        self.inner.write_batch(writes)
+    }
+
+    fn flush(&self) -> Result<()> {
+        thread::sleep(Duration::from_millis(20));
+        self.inner.flush()
+    }
+
+    fn discard(&self, range: Range<u64>) -> Result<()> {
+        self.inner.discard(range)
+    }
+
+    fn stats(&self) -> Stats {
+        self.inner.stats()
+    }
+}
+
+/// Threads that sync again as soon as they may: each commit is for all of them, whether they lead or are called back.
+#[test]
+fn who_comes_again_soon_shares_the_next_commit() {
+    const SYNCS: u8 = 16;
+    for (threads, here) in [(2, true), (4, true), (4, false)] {
+        let inner = common::format(Kind::Jbd2);
+        let (cache, journal) = start(Kind::Jbd2, Arc::new(Slow { inner }));
+        thread::scope(|scope| {
+            for t in 0..threads {
+                let (cache, journal) = (&cache, &journal);
+                scope.spawn(move || {
+                    for value in 1..=SYNCS {
+                        let point = put(cache, journal, 300 + t, value);
+                        let (answer, answered) = channel();
+                        let done = Box::new(move |r| answer.send(r).unwrap());
+                        match here {
+                            true => journal.commit_here(point, Vec::new(), done),
+                            false => journal.commit_then(point, Vec::new(), done),
+                        }
+                        answered.recv().unwrap().unwrap();
+                    }
+                });
+            }
+        });
+        let commits = journal.stats().commits;
+        assert!(
+            commits < u64::from(SYNCS) * 3 / 2,
+            "{commits} commits for {SYNCS} syncs of each of {threads} threads"
+        );
+        journal.shutdown().unwrap();
+    }
+}
 
 #[test]
 fn who_may_wait_has_the_answer_on_return() {

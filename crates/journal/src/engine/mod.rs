@@ -10,7 +10,9 @@ mod checkpoint;
 mod commit;
 mod files;
 mod flush;
+mod gather;
 mod log;
+mod queue;
 mod service;
 mod spread;
 
@@ -36,7 +38,7 @@ use crate::stats::{Counters, JournalStats};
 use crate::tx::{Phase, Tx};
 
 use log::Log;
-use service::Queue;
+use queue::Queue;
 use spread::{Kick, SyncTime};
 
 /// What the journal needs from the file system. All calls come from the journal's own threads,
@@ -566,6 +568,7 @@ impl Inner {
     pub(crate) fn write_data(&self, inos: &[Ino], also: &WriteList<'_>) -> Result<()> {
         match self.fs.get().and_then(Weak::upgrade) {
             Some(fs) if !inos.is_empty() => fs.write_data(inos, also),
+            _ if also.is_empty() => Ok(()),
             _ => Ok(also.submit(&*self.device)?),
         }
     }

@@ -4,92 +4,13 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
 use stetfs_block::WriteList;
 
+use super::queue::{Lead, Queue, Requests, Role, Waiter};
 use super::{Done, Inner};
 use crate::error::Result;
 use crate::ids::{CommitPoint, Ino};
 use crate::stats::bump;
-
-/// Somebody who waits for durability.
-struct Waiter {
-    upto: CommitPoint,
-    data: Vec<Ino>,
-    done: Done,
-}
-
-/// Requests for one of the threads.
-pub(crate) struct Queue {
-    state: Mutex<QueueState>,
-    signal: Condvar,
-    /// Held by the thread that serves the queue.
-    lead: Mutex<()>,
-    work: Work,
-}
-
-/// The right to serve a queue.
-type Lead<'a> = MutexGuard<'a, ()>;
-/// What makes requests durable.
-pub(crate) type Work = fn(&Inner, &QueueState) -> Result<()>;
-
-#[derive(Default)]
-pub(crate) struct QueueState {
-    waiters: Vec<Waiter>,
-    commit: bool,
-}
-
-impl Queue {
-    /// One without requests.
-    pub(crate) fn new(work: Work) -> Queue {
-        Queue {
-            state: Mutex::default(),
-            signal: Condvar::new(),
-            lead: Mutex::new(()),
-            work,
-        }
-    }
-
-    fn push(&self, waiter: Waiter) {
-        self.state.lock().waiters.push(waiter);
-    }
-
-    /// Its thread serves what was pushed.
-    fn call(&self) {
-        self.signal.notify_one();
-    }
-
-    /// Nobody serves the queue from here on.
-    pub(crate) fn close(&self) -> Lead<'_> {
-        self.lead.lock()
-    }
-
-    /// Asks for a commit of the running transactions, with nobody waiting for it.
-    pub(crate) fn want_commit(&self) {
-        let mut state = self.state.lock();
-        if !state.commit {
-            state.commit = true;
-            self.signal.notify_one();
-        }
-    }
-
-    pub(crate) fn wake(&self) {
-        let _state = self.state.lock();
-        self.signal.notify_all();
-    }
-
-    /// Waits for requests, at most `timeout`.
-    fn wait(&self, timeout: Duration, quit: impl Fn() -> bool) {
-        let mut state = self.state.lock();
-        if state.waiters.is_empty() && !state.commit && !quit() {
-            self.signal.wait_for(&mut state, timeout);
-        }
-    }
-
-    fn take(&self) -> QueueState {
-        std::mem::take(&mut *self.state.lock())
-    }
-}
 
 fn union(waiters: &[Waiter]) -> (CommitPoint, Vec<Ino>) {
     let mut point = CommitPoint::none();
@@ -116,20 +37,25 @@ impl Inner {
             &self.commits
         };
         self.waiting.fetch_add(1, Ordering::AcqRel);
-        queue.push(Waiter { upto, data, done });
-        // Whoever leads now may have taken its requests already.
-        match here.then(|| queue.lead.try_lock()).flatten() {
-            Some(lead) => self.serve(queue, lead),
-            // Its thread may have ended.
-            None if self.has_stopped() => self.refuse(queue),
-            None => queue.call(),
+        match queue.ask(upto, data, here, done) {
+            Role::Lead(lead) => self.serve(queue, lead),
+            Role::Wait(caller, done) => {
+                while let Some(lead) = queue.wait(&caller) {
+                    self.serve(queue, lead);
+                }
+                done(caller.answer().unwrap_or_else(|| Err(self.stop_error())));
+            }
+            // The journal's thread may have ended.
+            Role::Go if self.has_stopped() => self.refuse(queue),
+            Role::Go => {}
         }
     }
 
-    fn answer(&self, waiters: Vec<Waiter>, result: &Result<()>) {
-        for waiter in waiters {
-            self.waiting.fetch_sub(1, Ordering::AcqRel);
-            (waiter.done)(result.clone());
+    fn answer(&self, queue: &Queue, waiters: Vec<Waiter>, result: &Result<()>) {
+        let count = waiters.len() as u64;
+        self.waiting.fetch_sub(count, Ordering::AcqRel);
+        for done in queue.tell(waiters, result) {
+            done(result.clone());
         }
     }
 
@@ -137,14 +63,16 @@ impl Inner {
     fn refuse(&self, queue: &Queue) {
         let stopped_by = self.why.lock().clone();
         let why = stopped_by.unwrap_or_else(|| self.stop_error());
-        self.answer(queue.take().waiters, &Err(why));
+        self.answer(queue, queue.take().waiters, &Err(why));
     }
 
     /// Answers everybody after a stop, until the journal ends.
     fn drain(&self, queue: &Queue) {
         loop {
             let quit = self.quit.load(Ordering::Acquire);
-            queue.wait(Duration::from_millis(50), || quit);
+            if !quit {
+                queue.rest(Duration::from_millis(50));
+            }
             self.refuse(queue);
             if quit {
                 return;
@@ -164,9 +92,8 @@ impl Inner {
 
     /// Serves a queue until the journal ends, on request or after `idle` without one.
     fn serve_all(&self, queue: &Queue, idle: impl Fn() -> Duration) {
-        while !self.has_stopped() {
-            queue.wait(idle(), || self.has_stopped());
-            self.serve(queue, queue.lead.lock());
+        while let Some(lead) = queue.next(idle(), || self.has_stopped()) {
+            self.serve(queue, lead);
         }
         self.drain(queue);
     }
@@ -178,17 +105,18 @@ impl Inner {
             return self.refuse(queue);
         }
         let requests = queue.take();
+        let begun = Instant::now();
         let result = (queue.work)(self, &requests);
         if let Err(e) = &result {
             self.stop(Some(e.clone()));
         }
         // An answer may end the journal.
-        drop(lead);
-        self.answer(requests.waiters, &result);
+        lead.ends(requests.waiters.len(), begun.elapsed());
+        self.answer(queue, requests.waiters, &result);
     }
 
     /// Data home and one flush.
-    pub(crate) fn flush_for(&self, requests: &QueueState) -> Result<()> {
+    pub(crate) fn flush_for(&self, requests: &Requests) -> Result<()> {
         if requests.waiters.is_empty() {
             return Ok(());
         }
@@ -198,7 +126,7 @@ impl Inner {
     }
 
     /// One commit.
-    pub(crate) fn commit_for(&self, requests: &QueueState) -> Result<()> {
+    pub(crate) fn commit_for(&self, requests: &Requests) -> Result<()> {
         let (mut point, inos) = union(&requests.waiters);
         if requests.commit || self.next_periodic().is_zero() {
             for slot in &self.slots {
