@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::{ALL, BS, Kind, block, crashed, put, start};
-use stetfs_block::{BlockDevice, MemDevice, Read, Result, Stats, Write, shape_of_inner};
+use stetfs_block::{BlockDevice, MemDevice, Read, Stats, Write, shape_of_inner};
 
 /// A device whose flushes take a while.
 struct Slow {
@@ -20,20 +20,20 @@ struct Slow {
 impl BlockDevice for Slow {
     shape_of_inner!();
 
-    fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
+    fn read_batch(&self, reads: &mut [Read<'_>]) -> stetfs_block::Result<()> {
         self.inner.read_batch(reads)
     }
 
-    fn write_batch(&self, writes: &[Write<'_>]) -> Result<()> {
+    fn write_batch(&self, writes: &[Write<'_>]) -> stetfs_block::Result<()> {
         self.inner.write_batch(writes)
     }
 
-    fn flush(&self) -> Result<()> {
+    fn flush(&self) -> stetfs_block::Result<()> {
         thread::sleep(Duration::from_millis(20));
         self.inner.flush()
     }
 
-    fn discard(&self, range: Range<u64>) -> Result<()> {
+    fn discard(&self, range: Range<u64>) -> stetfs_block::Result<()> {
         self.inner.discard(range)
     }
 
