@@ -375,7 +375,9 @@ impl BlockDevice for FileDevice {
             requests.push(Request::write(write.offset, write.data.slices(), durable));
         }
         // What a flush would find: nothing of an empty batch, nor of writes that are durable by themselves.
-        let volatile = writes.iter().any(|w| !w.is_empty() && (!w.fua || flush_after));
+        let volatile = writes
+            .iter()
+            .any(|w| !w.is_empty() && (!w.fua || flush_after));
         let writing = volatile.then(|| self.unflushed.write());
         let mut result = self.run(Op::Write, &mut requests);
         for write in writes.iter().filter(|w| !whole(w)) {

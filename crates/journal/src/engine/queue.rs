@@ -200,8 +200,8 @@ impl Queue {
                 return Some(Lead(self));
             } else {
                 let wait = state.wait_until(now);
-                let is_mine = state.requests.commit
-                    || (state.any() && state.callers().next().is_none());
+                let is_mine =
+                    state.requests.commit || (state.any() && state.callers().next().is_none());
                 if is_mine && wait.is_none() {
                     state.led = true;
                     return Some(Lead(self));
