@@ -215,7 +215,8 @@ fn sqlite_keeps_its_journal() {
         write(journal, 0, 28);
         journal.sync_data().unwrap();
     };
-    counts(&|v| sqlite(v, &persist), [4.0, 4.0, 8.0, 4.0]);
+    // The kernel's sync of the directory commits whatever changed, here the times of the journal.
+    counts(&|v| sqlite(v, &persist), [6.0, 4.0, 8.0, 4.0]);
 }
 
 #[test]
