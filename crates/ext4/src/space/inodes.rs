@@ -219,10 +219,11 @@ impl Fs {
     }
 
     /// Frees an inode number; it is handed out again once the transaction is valid. Credits: part of
-    /// `credits::FREE_INODE`. Where the group's bitmap is damaged, the number stays in use.
+    /// `credits::FREE_INODE`. Where the group's bitmap is damaged, the number stays in use; so it does where it says that the inode
+    /// is free already, as the kernel has it: what frees it goes on.
     ///
     /// # Errors
-    /// `Corrupt` when it is free already.
+    /// The device's, and the journal's.
     pub(crate) fn free_inode(&self, h: &Handle<'_>, ino: Ino, is_dir: bool) -> Result<()> {
         let (group, index) = self
             .geo
@@ -244,8 +245,11 @@ impl Fs {
         {
             let mut map = h.modify(&block)?;
             if !bitmap::clear(&mut map, index as usize) {
+                drop(map);
                 let detail = format!("inode {ino} is freed but is free already");
-                return Err(FsError::corrupt("inode bitmap", block.nr(), detail));
+                let e = FsError::corrupt("inode bitmap", block.nr(), detail);
+                self.out_of_use(group, before, guard, &e);
+                return Ok(());
             }
             self.note_inode_bitmap(st, &map);
         }

@@ -5,7 +5,6 @@ use std::path::Path;
 use std::process::Command;
 
 use stetfs::{MemDevice, Volume, VolumeOptions};
-use stetfs_ondisk::ext4::features::RoCompat;
 use stetfs_ondisk::jbd2::block::read_header;
 use stetfs_ondisk::jbd2::{BlockType, IncompatFlags, commit};
 use stetfs_testkit::{
@@ -242,13 +241,7 @@ fn ours(dirty: &Dirty, faulty: bool) -> Result<Outcome, String> {
             {
                 return Err(format!("info foretells {info:?}, but it fails: {e}"));
             }
-            match unchanged(dirty, &files, e.to_string()) {
-                // What came home is no volume, and nothing could tell.
-                Err(why) if e.errno() == libc::EUCLEAN && !faulty && !has_checksums(dirty) => {
-                    Ok(Outcome::Broken(why))
-                }
-                other => other,
-            }
+            unchanged(dirty, &files, e.to_string())
         }
         Ok(done) => {
             let done = done.recovery;
@@ -266,11 +259,6 @@ fn ours(dirty: &Dirty, faulty: bool) -> Result<Outcome, String> {
             Ok(recovered(&files, replayed, None, faulty))
         }
     }
-}
-
-fn has_checksums(dirty: &Dirty) -> bool {
-    let found = stetfs::read_superblock(&dirty.volume);
-    found.is_ok_and(|sb| sb.ro_compat().contains(RoCompat::METADATA_CSUM))
 }
 
 fn unchanged(dirty: &Dirty, files: &Files, why: String) -> Result<Outcome, String> {
