@@ -66,6 +66,9 @@ const WEBSERVER: Profile = Profile {
     step: answer,
 };
 
+/// The longest read, bytes (`iosize=1m`).
+const READ: usize = 1 << 20;
+
 /// Pages that one answer of the web server reads.
 const PAGES: u64 = 10;
 
@@ -115,8 +118,7 @@ impl Worker<'_> {
             file => file?,
         };
         if read_first {
-            self.buffer.clear();
-            file.read_to_end(&mut self.buffer)?;
+            self.read_whole(&mut file)?;
         }
         file.write_all(self.some(self.profile.append))?;
         if sync {
@@ -130,9 +132,14 @@ impl Worker<'_> {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(1),
             file => file?,
         };
-        self.buffer.clear();
-        file.read_to_end(&mut self.buffer)?;
+        self.read_whole(&mut file)?;
         Ok(3)
+    }
+
+    /// Reads until nothing comes, as Filebench does. `read_to_end` would ask for all attributes first, which FUSE does not keep.
+    fn read_whole(&mut self, file: &mut File) -> Result<()> {
+        while file.read(&mut self.buffer)? > 0 {}
+        Ok(())
     }
 
     fn append_to_log(&mut self) -> Result<u64> {
@@ -212,7 +219,7 @@ fn run(profile: &Profile, target: &Target, dir: &Path, sizes: &Sizes) -> Result<
         dir,
         rng: fastrand::Rng::with_seed(seed),
         text: &text,
-        buffer: Vec::new(),
+        buffer: vec![0; READ],
         log: None,
     };
     // As many files of the set exist as on average later.
