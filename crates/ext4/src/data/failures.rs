@@ -25,7 +25,7 @@ struct State {
     last: Option<FsError>,
     /// Somebody was told of the last.
     told: bool,
-    /// How many failures descriptors need not be told of that are not below.
+    /// So many failures need those descriptors not be told of that are not below.
     settled: u64,
     /// How many failures these descriptors were told of.
     descriptors: VecDeque<(Descriptor, u64)>,
