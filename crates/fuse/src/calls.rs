@@ -114,6 +114,7 @@ fn descriptor(pid: u32) -> Option<Descriptor> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use std::os::fd::AsRawFd;
 

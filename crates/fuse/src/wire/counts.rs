@@ -95,6 +95,7 @@ pub fn requests() -> BTreeMap<&'static str, u64> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
