@@ -470,6 +470,16 @@ fn requests_of(mount: &Daemon, work: impl FnOnce()) -> BTreeMap<String, u64> {
     now
 }
 
+/// Unmounts. A child that another test just forked has all descriptors until it runs its program.
+fn unmount(mount: &Daemon) {
+    wait_until("the unmount", || {
+        common::daemon::stetfs(&["umount", mount.dir()])
+            .status
+            .success()
+    });
+    mount.image.e2fsck_fn().unwrap();
+}
+
 #[test]
 fn what_is_cached_is_opened_and_listed_without_a_request() {
     let given = std::env::var("STETFS_TEST_OPTIONS").unwrap_or_default();
@@ -524,11 +534,13 @@ fn what_is_cached_is_opened_and_listed_without_a_request() {
         // What changes is seen.
         fs::remove_file(dir.join("f7")).unwrap();
         fs::write(dir.join("f8"), "others").unwrap();
-        let mut names = fs::read_dir(&dir).unwrap().map(|e| e.unwrap().file_name());
-        assert!(!names.any(|name| name == "f7"), "{options}");
+        let names: Vec<_> = fs::read_dir(&dir)
+            .unwrap()
+            .map(|e| e.unwrap().file_name())
+            .collect();
+        assert!(!names.iter().any(|name| name == "f7"), "{options}");
         assert_eq!(fs::read(dir.join("f8")).unwrap(), b"others", "{options}");
-        ok(&["umount", mount.dir()]);
-        mount.image.e2fsck_fn().unwrap();
+        unmount(&mount);
     }
 }
 
@@ -565,7 +577,6 @@ fn a_remount_waits_for_no_name_and_keeps_what_is_open() {
         assert_eq!(fs::read(&kept).unwrap(), b"CONTENT");
         assert_eq!(rest_of(&dir, 1_000).len(), 2 + 1 + 1 + 20);
         drop((file, dir));
-        ok(&["umount", mount.dir()]);
-        mount.image.e2fsck_fn().unwrap();
+        unmount(&mount);
     }
 }
