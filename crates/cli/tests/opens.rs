@@ -197,7 +197,7 @@ fn who_has_a_file_open_keeps_it_when_its_mode_changes(root: &Path) {
     let mut child = stranger.spawn().unwrap();
     let (mut to, mut from) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
     from.read_exact(&mut [0; 6]).unwrap();
-    fs::set_permissions(&path, PermissionsExt::from_mode(0)).unwrap();
+    fs::set_permissions(&path, PermissionsExt::from_mode(0o0)).unwrap();
     to.write_all(b"\n").unwrap();
     let mut said = String::new();
     from.read_to_string(&mut said).unwrap();
