@@ -194,6 +194,8 @@ Options, separated by commas:
   allow_other, noallow_other
                             whether other users may use it (yes for root)
   threads=N                 threads that take requests (the cores and a few)
+  opens=stateless|handles   files are opened and closed without a request, or each open gets a handle
+                            (stateless; with direct_io or writeback_cache handles)
   direct_io                 files pass the kernel's page cache by
   writeback_cache           the kernel holds written data back
   idmap                     the mount can be mapped to other ids (Linux 6.12)

@@ -6,7 +6,7 @@ use std::time::Duration;
 use stetfs::{
     Atime, Compression, Direct, FsOptions, OnDataError, OnError, Preset, Trim, VolumeOptions,
 };
-use stetfs_fuse::{IoUring, MountOptions, ServeOptions, VolumeFsOptions};
+use stetfs_fuse::{IoUring, MountOptions, Opens, ServeOptions, VolumeFsOptions};
 
 use crate::failure::{Code, Failure, Result};
 
@@ -38,6 +38,7 @@ pub(crate) struct Options {
     pub(crate) direct_io: bool,
     pub(crate) writeback_cache: bool,
     pub(crate) idmap: bool,
+    pub(crate) opens: Opens,
     pub(crate) sync: bool,
     pub(crate) dirsync: bool,
     pub(crate) no_barrier: bool,
@@ -212,6 +213,11 @@ fn apply(
             Some("off") => set(&mut o.io_uring, Ok(IoUring::Off)),
             Some(_) => Err("is auto, on or off".to_owned()),
         },
+        "opens" => match value {
+            Some("stateless") => set(&mut o.opens, Ok(Opens::Stateless)),
+            Some("handles") => set(&mut o.opens, Ok(Opens::Handles)),
+            _ => Err("is stateless or handles".to_owned()),
+        },
         "threads" => set(&mut o.threads, required(value, threads)),
         "errors" => set(&mut o.on_error, required(value, on_error).map(Some)),
         "data_err" => match value {
@@ -354,6 +360,7 @@ impl Options {
                 direct_io: self.direct_io,
                 writeback_cache: self.writeback_cache,
                 idmap: self.idmap,
+                opens: self.opens,
             },
             threads: self.threads,
             io_uring: self.io_uring,
@@ -451,6 +458,11 @@ mod tests {
         assert!(read("ro=1").unwrap_err().contains("takes no value"));
         assert!(read("commit").unwrap_err().contains("needs a value"));
         assert!(read("threads=0").is_err());
+        assert!(
+            read("opens=none")
+                .unwrap_err()
+                .contains("stateless or handles")
+        );
         assert!(
             read("norecovery")
                 .unwrap()

@@ -184,9 +184,16 @@ fn file_data_that_cannot_be_written_stops_nothing() {
         first..first + content(0).len() as u64
     };
     let (bad, worse) = (place("f0"), place("f1"));
-    for preset in ["ordered", "writeback", "ijournal"] {
+    let runs = [
+        ("ordered", "stateless"),
+        ("writeback", "stateless"),
+        ("ijournal", "stateless"),
+        ("ordered", "handles"),
+    ];
+    for (preset, opens) in runs {
         let faulty = Faulty::new(&image);
-        let mounted = mount_with(&faulty.disk, &format!("journal={preset},errors=remount-ro"));
+        let options = format!("journal={preset},errors=remount-ro,opens={opens}");
+        let mounted = mount_with(&faulty.disk, &options);
         let open = |name: &str| {
             let path = mounted.path().join(name);
             File::options().read(true).write(true).open(path).unwrap()
@@ -209,7 +216,16 @@ fn file_data_that_cannot_be_written_stops_nothing() {
         for file in &openers {
             assert_eq!(told(file), (Some(libc::EIO), None), "{preset}");
         }
-        assert_eq!(fsync(&open("f0")), None, "{preset}: others were told");
+        // Without handles nobody knows that it was opened later.
+        let late = (opens == "stateless").then_some(libc::EIO);
+        assert_eq!(fsync(&open("f0")), late, "{preset}: others were told");
+        let mut sync = Command::new("sync");
+        let sync = sync.arg(mounted.path().join("f0")).output().unwrap();
+        assert_eq!(
+            sync.status.success(),
+            late.is_none(),
+            "{preset}: another program, {sync:?}"
+        );
         assert_eq!((syncfs(), syncfs()), (Some(libc::EIO), None), "{preset}");
         open("f1").write_all_at(b"unsynced", 9).unwrap();
         assert_eq!((syncfs(), syncfs()), (Some(libc::EIO), None), "{preset}");

@@ -30,6 +30,7 @@ mod verified;
 mod volume;
 mod xattr;
 
+pub use data::KeptFailures;
 pub use error::{FsError, Result};
 pub use fs::{Fs, Geometry};
 pub use inode::OpenInode;

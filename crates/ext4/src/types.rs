@@ -103,6 +103,9 @@ pub struct Attr {
     pub crtime: Timestamp,
     /// Inode flags (`EXT4_*_FL`).
     pub flags: u32,
+    /// It may be refused to open the file for other reasons than its mode: its flags, or a volume that has stopped
+    /// ([`Fs::may_open`](crate::Fs::may_open)).
+    pub guarded: bool,
 }
 
 /// A time to set.
@@ -381,6 +384,18 @@ impl Default for FsOptions {
 
 /// An owned, exactly-once answer: called from whichever thread finishes the work.
 pub type Done<T = ()> = Box<dyn FnOnce(Result<T>) + Send>;
+
+/// A descriptor through which a file is synced: the program (thread group), and its number there if that is known.
+pub type Descriptor = (u32, Option<u32>);
+
+/// Who uses a file that nobody here holds open.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller {
+    /// The thread that waits for the answer; 0 if it cannot be seen from here.
+    pub pid: u32,
+    /// Finds out which descriptor of which program it uses, while it waits. `None`: nobody knows.
+    pub descriptor: fn(u32) -> Option<Descriptor>,
+}
 
 /// A file held open. Dropping it releases the inode (deleting it if it was unlinked).
 pub type OpenRef = Arc<crate::inode::OpenInode>;

@@ -13,7 +13,8 @@ use stetfs::{
 
 use crate::gate::Gate;
 use crate::ops::{
-    CopyArgs, Fh, FileSystem, IoctlArgs, IoctlReply, Listing, Opened, ReadDone, WriteArgs,
+    CopyArgs, Fh, FileSystem, IoctlArgs, IoctlReply, Listing, OpenFile, Opened, ReadArgs, ReadDone,
+    WriteArgs,
 };
 
 /// The device's inode, and its name.
@@ -163,12 +164,13 @@ impl<D: BlockDevice + 'static> DeviceFs<D> {
             ctime: zero,
             crtime: zero,
             flags: 0,
+            guarded: false,
         }
     }
 
     fn opened(&self, ino: Ino) -> Opened {
         Opened {
-            fh: Fh(u64::from(ino)),
+            fh: OpenFile::new(ino, ino.into()).fh,
             direct_io: true,
         }
     }
@@ -185,7 +187,7 @@ impl<D: BlockDevice + 'static> FileSystem for DeviceFs<D> {
 
     fn forget(&self, _: Ino, _: u64) {}
 
-    fn getattr(&self, ino: Ino, done: Done<Attr>) {
+    fn getattr(&self, _: &Ctx, ino: Ino, done: Done<Attr>) {
         done(Ok(self.attr(ino)));
     }
 
@@ -257,10 +259,10 @@ impl<D: BlockDevice + 'static> FileSystem for DeviceFs<D> {
 
     fn release(&self, _: Fh) {}
 
-    fn read(&self, fh: Fh, offset: u64, done: ReadDone) {
-        if fh.0 != u64::from(DISK.0) {
-            let ino = Ino::try_from(fh.0).unwrap_or_default();
-            return read_text(&self.text(ino), offset, done);
+    fn read(&self, _: &Ctx, file: OpenFile, args: ReadArgs, done: ReadDone) {
+        let offset = args.offset;
+        if file.ino != DISK.0 {
+            return read_text(&self.text(file.ino), offset, done);
         }
         self.run(move |device| {
             let left = device.size().saturating_sub(offset);
@@ -273,7 +275,8 @@ impl<D: BlockDevice + 'static> FileSystem for DeviceFs<D> {
         });
     }
 
-    fn write(&self, _: &Ctx, ino: Ino, _: Fh, args: WriteArgs<'_>, done: Done<usize>) {
+    fn write(&self, _: &Ctx, file: OpenFile, args: WriteArgs<'_>, done: Done<usize>) {
+        let ino = file.ino;
         let len = args.data.len();
         if let Some(control) = self.control.as_ref().filter(|_| ino == CONTROL.0) {
             let text = String::from_utf8_lossy(args.data);
@@ -298,15 +301,23 @@ impl<D: BlockDevice + 'static> FileSystem for DeviceFs<D> {
         self.run(move |device| write(device, &data));
     }
 
-    fn fsync(&self, fh: Fh, _: bool, done: Done) {
-        if fh.0 != u64::from(DISK.0) {
+    fn fsync(&self, _: &Ctx, file: OpenFile, _: bool, done: Done) {
+        if file.ino != DISK.0 {
             return done(Ok(()));
         }
         self.run(|device| done(device.flush().map_err(io_error)));
     }
 
-    fn fallocate(&self, _: &Ctx, fh: Fh, mode: FallocateMode, offset: u64, len: u64, done: Done) {
-        if fh.0 != u64::from(DISK.0) {
+    fn fallocate(
+        &self,
+        _: &Ctx,
+        file: OpenFile,
+        mode: FallocateMode,
+        offset: u64,
+        len: u64,
+        done: Done,
+    ) {
+        if file.ino != DISK.0 {
             return refused(done);
         }
         match mode {
@@ -319,7 +330,7 @@ impl<D: BlockDevice + 'static> FileSystem for DeviceFs<D> {
         }
     }
 
-    fn seek(&self, _: Fh, _: u64, _: SeekWhat, done: Done<u64>) {
+    fn seek(&self, _: &Ctx, _: OpenFile, _: u64, _: SeekWhat, done: Done<u64>) {
         refused(done);
     }
 
@@ -331,7 +342,7 @@ impl<D: BlockDevice + 'static> FileSystem for DeviceFs<D> {
         done(Ok(self.opened(ino)));
     }
 
-    fn readdir(&self, _: Fh, cookie: u64, attrs: bool, mut list: Box<dyn Listing>) {
+    fn readdir(&self, _: &Ctx, _: OpenFile, cookie: u64, attrs: bool, mut list: Box<dyn Listing>) {
         for ((ino, name), next) in self.entries().zip(1..) {
             let entry = DirEntry {
                 ino,
@@ -382,7 +393,7 @@ impl<D: BlockDevice + 'static> FileSystem for DeviceFs<D> {
         refused(done);
     }
 
-    fn ioctl(&self, _: &Ctx, _: Ino, _: Fh, _: IoctlArgs<'_>, done: Done<IoctlReply>) {
+    fn ioctl(&self, _: &Ctx, _: OpenFile, _: IoctlArgs<'_>, done: Done<IoctlReply>) {
         done(Err(FsError::Errno(libc::ENOTTY)));
     }
 }

@@ -1,5 +1,6 @@
-//! The table of open files: from the number the kernel sends to what it stands for.
+//! The table of open files: from the number the kernel sends to what it stands for. Empty where files are opened without asking.
 
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::RwLock;
@@ -45,11 +46,11 @@ impl<T: Clone> Handles<T> {
                 shard.slots.len() - 1
             }
         };
-        Fh((slot * SHARDS + at) as u64)
+        Fh(NonZeroU64::MIN.saturating_add((slot * SHARDS + at) as u64))
     }
 
     fn place(fh: Fh) -> (usize, usize) {
-        let n = usize::try_from(fh.0).unwrap_or(usize::MAX);
+        let n = usize::try_from(fh.0.get() - 1).unwrap_or(usize::MAX);
         (n % SHARDS, n / SHARDS)
     }
 
@@ -82,14 +83,6 @@ impl<T: Clone> Handles<T> {
         result
     }
 
-    /// All values.
-    pub(crate) fn all(&self) -> Vec<T> {
-        self.shards
-            .iter()
-            .flat_map(|s| s.read().slots.iter().flatten().cloned().collect::<Vec<_>>())
-            .collect()
-    }
-
     /// Takes everything out.
     pub(crate) fn drain(&self) -> Vec<T> {
         let mut all = Vec::new();
@@ -118,7 +111,7 @@ mod tests {
         assert_eq!(table.remove(all[7].0), None);
         let again: Vec<Fh> = (0..SHARDS).map(|n| table.insert(1000 + n)).collect();
         assert!(again.contains(&all[7].0), "a free number is used again");
-        assert_eq!(table.get(Fh(u64::MAX)), None);
+        assert_eq!(table.get(Fh(NonZeroU64::MAX)), None);
         assert_eq!(table.drain().len(), 99 + SHARDS);
         assert_eq!(table.get(all[0].0), None);
     }

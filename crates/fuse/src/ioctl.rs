@@ -22,7 +22,7 @@ const SETFSLABEL: u32 = 0x4100_9432;
 const FITRIM: u32 = 0xc018_5879;
 /// `EXT4_IOC_SHUTDOWN`, which is `FS_IOC_SHUTDOWN`. Its number says that it writes its argument, so
 /// FUSE does not bring along the flags that it reads there.
-const SHUTDOWN: u32 = 0x8004_587d;
+pub(crate) const SHUTDOWN: u32 = 0x8004_587d;
 /// Bytes of a label's argument and answer.
 const LABEL_MAX: usize = 256;
 /// Bytes of `struct fsxattr`.

@@ -2,13 +2,17 @@
 //!
 //! * `ops`: the trait between the transport and the file system, with owned, exactly-once answers;
 //! * `wire`: the FUSE protocol on `/dev/fuse`, as calls of that trait; `patience`: whether a call may wait;
-//! * `volume_fs`: a [`stetfs::Volume`] as an implementation of it, with `handles`, `ioctl` and `room`;
+//! * `volume_fs`: a [`stetfs::Volume`] as an implementation of it, with `opens`, `handles`, `ioctl` and `room`;
+//! * `caller`, `calls`: what the kernel does not say of who asks;
 //! * `mount`, `mounted`, `mountinfo`, `fusermount`, `loopdev`: the mount itself;
 //! * `service`: any other file system on a directory; `device_fs`: a block device as one, with `gate`;
+//! * `bdi`: what the kernel allows the mount;
 //! * `server`: all of it together, and closing the volume when the session ends.
 
+mod bdi;
 mod buffer;
 mod caller;
+mod calls;
 mod device_fs;
 mod fusermount;
 mod gate;
@@ -18,6 +22,7 @@ mod loopdev;
 mod mount;
 mod mounted;
 pub mod mountinfo;
+mod opens;
 mod ops;
 mod patience;
 mod room;
@@ -31,10 +36,12 @@ pub use device_fs::{Control, DeviceFs};
 pub use gate::Gate;
 pub use mount::{MountError, MountOptions, Unmount, check_dir, is_root, remount_flags, unmount};
 pub use mounted::Mounted;
+pub use opens::Opens;
 pub use ops::{
-    CopyArgs, Fh, FileSystem, Invalidate, IoctlArgs, IoctlReply, Listing, Opened, ReadDone,
-    WriteArgs,
+    CopyArgs, Fh, FileSystem, Invalidate, IoctlArgs, IoctlReply, Listing, OpenFile, Opened,
+    ReadArgs, ReadDone, WriteArgs,
 };
 pub use server::{IoUring, ServeError, ServeOptions, Server};
 pub use service::Service;
 pub use volume_fs::{VolumeFs, VolumeFsOptions};
+pub use wire::requests;

@@ -5,6 +5,8 @@
 //! fsync is answered by the thread that made it durable while the one that read the request goes on.
 //! A `Done` that is dropped instead answers EIO.
 
+use std::num::NonZeroU64;
+
 use stetfs::{
     Attr, Ctx, Done, FallocateMode, FileType, FsError, Ino, RenameFlags, SeekWhat, SetAttr, StatFs,
     XattrSet,
@@ -12,7 +14,26 @@ use stetfs::{
 
 /// A file or directory held open: what `open` answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Fh(pub u64);
+pub struct Fh(pub NonZeroU64);
+
+/// The open file that an operation is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenFile {
+    /// Its inode.
+    pub ino: Ino,
+    /// Its handle, if [`FileSystem::open`] gave one: where files are opened without asking, there is none.
+    pub fh: Option<Fh>,
+}
+
+impl OpenFile {
+    /// As the kernel names it: 0 is no handle.
+    pub(crate) fn new(ino: Ino, fh: u64) -> OpenFile {
+        OpenFile {
+            ino,
+            fh: NonZeroU64::new(fh).map(Fh),
+        }
+    }
+}
 
 /// Answer of a read: calls what it is given with the memory that the answer is sent from, as long as was asked for, and sends
 /// as many bytes as that says.
@@ -21,8 +42,8 @@ pub type ReadDone = Box<dyn FnOnce(&mut dyn FnMut(&mut [u8]) -> Result<usize, Fs
 /// How a file was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opened {
-    /// The handle.
-    pub fh: Fh,
+    /// The handle; none where operations go by the inode.
+    pub fh: Option<Fh>,
     /// Pass the kernel's page cache by (FOPEN_DIRECT_IO).
     pub direct_io: bool,
 }
@@ -51,6 +72,15 @@ pub struct IoctlReply {
     pub data: Vec<u8>,
 }
 
+/// A read request.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadArgs {
+    /// First byte.
+    pub offset: u64,
+    /// `O_*` flags the file has now.
+    pub flags: i32,
+}
+
 /// A write request.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteArgs<'a> {
@@ -70,13 +100,11 @@ pub struct WriteArgs<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct CopyArgs {
     /// File to read.
-    pub from: Fh,
+    pub from: OpenFile,
     /// First byte there.
     pub from_offset: u64,
     /// File to write.
-    pub to: Fh,
-    /// Its inode.
-    pub to_ino: Ino,
+    pub to: OpenFile,
     /// First byte there.
     pub to_offset: u64,
     /// Bytes.
@@ -105,7 +133,7 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Takes back `nlookup` lookups.
     fn forget(&self, ino: Ino, nlookup: u64);
     /// stat(2).
-    fn getattr(&self, ino: Ino, done: Done<Attr>);
+    fn getattr(&self, ctx: &Ctx, ino: Ino, done: Done<Attr>);
     /// Changes attributes, the size among them.
     fn setattr(&self, ctx: &Ctx, ino: Ino, set: &SetAttr, done: Done<Attr>);
     /// Target of a symbolic link.
@@ -142,7 +170,7 @@ pub trait FileSystem: Send + Sync + 'static {
         flags: RenameFlags,
         done: Done,
     );
-    /// Opens a file; O_TRUNC among `flags` truncates it.
+    /// Opens a file; O_TRUNC among `flags` truncates it. ENOSYS where the kernel need not ask, also for the next.
     fn open(&self, ctx: &Ctx, ino: Ino, flags: i32, done: Done<Opened>);
     /// Makes and opens a file.
     fn create(
@@ -170,23 +198,31 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Closes; the last reference to the handle is gone.
     fn release(&self, fh: Fh);
     /// Reads from `offset` on; fewer bytes than were asked for only at the end of the file.
-    fn read(&self, fh: Fh, offset: u64, done: ReadDone);
+    fn read(&self, ctx: &Ctx, file: OpenFile, args: ReadArgs, done: ReadDone);
     /// Writes; answers the bytes written.
-    fn write(&self, ctx: &Ctx, ino: Ino, fh: Fh, args: WriteArgs<'_>, done: Done<usize>);
+    fn write(&self, ctx: &Ctx, file: OpenFile, args: WriteArgs<'_>, done: Done<usize>);
     /// fsync(2) and fdatasync(2), of files and directories.
-    fn fsync(&self, fh: Fh, datasync: bool, done: Done);
+    fn fsync(&self, ctx: &Ctx, file: OpenFile, datasync: bool, done: Done);
     /// fallocate(2).
-    fn fallocate(&self, ctx: &Ctx, fh: Fh, mode: FallocateMode, offset: u64, len: u64, done: Done);
+    fn fallocate(
+        &self,
+        ctx: &Ctx,
+        file: OpenFile,
+        mode: FallocateMode,
+        offset: u64,
+        len: u64,
+        done: Done,
+    );
     /// lseek(2) to data or a hole.
-    fn seek(&self, fh: Fh, offset: u64, what: SeekWhat, done: Done<u64>);
+    fn seek(&self, ctx: &Ctx, file: OpenFile, offset: u64, what: SeekWhat, done: Done<u64>);
     /// Where unit `index` of a file lies on the block device below, in units of `unit` bytes; 0 where it lies nowhere
     /// (FIBMAP, swapon). Asked for on mounts of block devices only.
     fn bmap(&self, ino: Ino, index: u64, unit: u32, done: Done<u64>);
-    /// Opens a directory.
+    /// Opens a directory. ENOSYS where the kernel need not ask.
     fn opendir(&self, ctx: &Ctx, ino: Ino, flags: i32, done: Done<Opened>);
     /// Lists the entries from `cookie` on until the listing is full. With `attrs`, each entry that was added
     /// with attributes counts one lookup: all but `.`, `..` and what cannot be looked up.
-    fn readdir(&self, fh: Fh, cookie: u64, attrs: bool, list: Box<dyn Listing>);
+    fn readdir(&self, ctx: &Ctx, dir: OpenFile, cookie: u64, attrs: bool, list: Box<dyn Listing>);
     /// Counts of blocks and inodes.
     fn statfs(&self, done: Done<StatFs>);
     /// Makes everything durable that was done before (sync(2), syncfs(2)).
@@ -211,7 +247,7 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Removes an extended attribute.
     fn removexattr(&self, ctx: &Ctx, ino: Ino, name: &[u8], done: Done);
     /// ioctl(2).
-    fn ioctl(&self, ctx: &Ctx, ino: Ino, fh: Fh, args: IoctlArgs<'_>, done: Done<IoctlReply>);
+    fn ioctl(&self, ctx: &Ctx, file: OpenFile, args: IoctlArgs<'_>, done: Done<IoctlReply>);
 }
 
 /// Tells the kernel that it must ask again for what it remembers of an inode.

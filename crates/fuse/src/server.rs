@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use stetfs::{BlockDevice, Volume};
 
+use crate::bdi;
 use crate::fusermount;
 use crate::loopdev::LoopDevice;
 use crate::mount::{self, MountError, MountOptions, Unmount, What};
 use crate::mounted::Mounted;
-use crate::mountinfo::{self, MountEntry};
+use crate::mountinfo;
 use crate::volume_fs::{VolumeFs, VolumeFsOptions};
 use crate::wire::{Session, SessionOptions};
 
@@ -113,6 +114,7 @@ impl Server {
             async_dio: options.volume.direct_io,
             io_uring,
             idmap: options.volume.idmap,
+            stateless: options.volume.stateless(),
         };
         let take_down = |e: std::io::Error| {
             if e.kind() == std::io::ErrorKind::NotConnected {
@@ -128,7 +130,11 @@ impl Server {
             session.run(1).map_err(MountError::Session)?;
             return Err(MountError::Gone);
         };
-        set_readahead(&entry, options.readahead_kib);
+        bdi::set_limits(&entry, options.readahead_kib);
+        if session.is_stateless() {
+            fs.open_without_handles();
+        }
+        tracing::debug!(stateless = session.is_stateless(), "how files are opened");
         fs.notify(session.kernel());
         Ok(Server {
             session,
@@ -220,18 +226,4 @@ pub enum ServeError {
         "the volume could not be closed clean: {0}; it will be recovered when it is mounted next"
     )]
     Close(#[from] stetfs::FsError),
-}
-
-/// FUSE's own request is bounded by this knob, which starts at 128 KiB. Root only, and no harm if
-/// it fails.
-fn set_readahead(entry: &MountEntry, kib: u32) {
-    let kind = if entry.fstype.starts_with("fuseblk") {
-        "-fuseblk"
-    } else {
-        ""
-    };
-    let knob = format!("/sys/class/bdi/{}{kind}/read_ahead_kb", entry.dev);
-    if let Err(e) = std::fs::write(&knob, kib.to_string()) {
-        tracing::debug!("cannot set {knob}: {e}");
-    }
 }

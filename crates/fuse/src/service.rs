@@ -41,6 +41,7 @@ impl Service {
             async_dio: false,
             io_uring: false,
             idmap: false,
+            stateless: false,
         };
         let session = Session::start(fs, fuse, options).map_err(take_down)?;
         let entry = mountinfo::mount_at(&dir).map_err(take_down)?;

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
+use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use stetfs::{
     Attr, Ctx, DirEntry, Done, FallocateMode, FileType, Fs, FsError, Ino, OpenRef, RenameFlags,
     SeekWhat, SetAttr, StatFs, Volume, VolumeOptions, XattrSet,
@@ -11,12 +12,13 @@ use stetfs::{
 
 use crate::buffer;
 use crate::caller;
-use crate::handles::Handles;
+use crate::calls;
 use crate::ioctl;
 use crate::loopdev::forget_content;
+use crate::opens::{OpenFiles, Opens, Target};
 use crate::ops::{
-    CopyArgs, Fh, FileSystem, Invalidate, IoctlArgs, IoctlReply, Listing, Opened, ReadDone,
-    WriteArgs, is_dot,
+    CopyArgs, Fh, FileSystem, Invalidate, IoctlArgs, IoctlReply, Listing, OpenFile, Opened,
+    ReadArgs, ReadDone, WriteArgs, is_dot,
 };
 use crate::patience;
 use crate::room::Room;
@@ -30,6 +32,10 @@ const MAX_COPY: u64 = 8 << 20;
 /// Set-user-id and set-group-id.
 const SUID_SGID: u32 = 0o6000;
 
+/// How long a remount waits for the kernel to forget files without a name: so many times this.
+const FORGET_LOOKS: u32 = 50;
+const FORGET_PAUSE: Duration = Duration::from_millis(2);
+
 /// How a volume is mounted, beyond what the volume itself needs to know.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VolumeFsOptions {
@@ -39,6 +45,15 @@ pub struct VolumeFsOptions {
     pub writeback_cache: bool,
     /// The mount can be mapped to other ids (Linux 6.12): what ids a caller has then says nothing of the volume's.
     pub idmap: bool,
+    /// How files are opened.
+    pub opens: Opens,
+}
+
+impl VolumeFsOptions {
+    /// Whether files are to be opened without asking: with neither of the other two, which have something to answer.
+    pub(crate) fn stateless(&self) -> bool {
+        self.opens == Opens::Stateless && !self.direct_io && !self.writeback_cache
+    }
 }
 
 /// The volume is closed.
@@ -51,7 +66,7 @@ pub struct VolumeFs {
     volume: RwLock<Option<Arc<Volume>>>,
     /// Why it was not closed clean.
     failed: Mutex<Option<FsError>>,
-    open: Handles<OpenRef>,
+    open: OpenFiles,
     options: VolumeFsOptions,
     kernel: OnceLock<Arc<dyn Invalidate>>,
     /// The loop device that shows the image while it is mounted.
@@ -65,7 +80,7 @@ impl VolumeFs {
         VolumeFs {
             volume: RwLock::new(Some(volume)),
             failed: Mutex::new(None),
-            open: Handles::new(),
+            open: OpenFiles::new(),
             options,
             kernel: OnceLock::new(),
             loop_device: OnceLock::new(),
@@ -86,32 +101,34 @@ impl VolumeFs {
         self.failed.lock().clone().map_or(Ok(()), Err)
     }
 
+    /// The kernel opens files without asking from now on: they get no handles. To be said before it does.
+    pub(crate) fn open_without_handles(&self) {
+        self.open.without_handles();
+    }
+
     /// Closes the volume and opens it again with other options, while files stay open: what a
     /// remount is. Operations wait meanwhile.
     ///
     /// # Errors
-    /// EBUSY, and nothing changed, while a file without a name is open: closing would delete it.
-    /// EROFS, and nothing changed, for a device that cannot be written. After other errors the
+    /// EBUSY, and nothing changed, while a file without a name is in use: closing would delete it, and its number could be
+    /// that of another. EROFS, and nothing changed, for a device that cannot be written. After other errors the
     /// volume is closed and every operation fails.
     pub fn reopen(&self, options: &VolumeOptions) -> Result<(), FsError> {
-        let mut open = self.volume.write();
+        let mut open = self.without_nameless()?;
         let old = open.as_ref().ok_or(CLOSED)?;
         old.may_reopen(options)?;
-        for file in self.open.all() {
-            if old.fs().getattr(file.ino())?.nlink == 0 {
-                return Err(FsError::Errno(libc::EBUSY));
-            }
-        }
         // Closing would tell nobody of data that cannot be written.
         old.fs().write_data_home()?;
+        let failures = old.fs().kept_failures();
         let lookups = old.fs().lookups();
         let reopened = old.reopen(options);
         *open = None;
         let new = reopened?;
         let fs = new.fs();
         fs.adopt_lookups(&lookups);
+        fs.adopt_failures(failures);
         let once = libc::O_TRUNC | libc::O_CREAT | libc::O_EXCL;
-        self.open.replace_all(|file| {
+        self.open.handles().replace_all(|file| {
             let again = fs.open_inode(&Ctx::default(), file.ino(), file.flags & !once)?;
             if let Some(e) = file.untold_failure() {
                 again.adopt_failure(e);
@@ -120,6 +137,23 @@ impl VolumeFs {
         })?;
         *open = Some(new);
         Ok(())
+    }
+
+    /// The volume to oneself, when it has no files without a name. What was closed or deleted just now the kernel forgets after
+    /// the call has returned.
+    ///
+    /// # Errors
+    /// EBUSY when somebody uses one.
+    fn without_nameless(&self) -> Result<RwLockWriteGuard<'_, Option<Arc<Volume>>>, FsError> {
+        for _ in 0..FORGET_LOOKS {
+            let open = self.volume.write();
+            if !open.as_ref().ok_or(CLOSED)?.fs().has_nameless() {
+                return Ok(open);
+            }
+            drop(open);
+            std::thread::sleep(FORGET_PAUSE);
+        }
+        Err(FsError::Errno(libc::EBUSY))
     }
 
     /// Whom to tell about changes that no answer tells of.
@@ -152,13 +186,24 @@ impl VolumeFs {
         // The kernel knows nothing of `chattr +S`, and would hold back what is to be durable.
         let at_once = self.options.writeback_cache && fs.writes_synchronously(&file);
         Opened {
-            fh: self.open.insert(file),
+            fh: self.open.keep(file),
             direct_io: self.options.direct_io || at_once,
         }
     }
 
-    fn file(&self, fh: Fh) -> Result<OpenRef, FsError> {
-        self.open.get(fh).ok_or(FsError::Errno(libc::EBADF))
+    /// Before `done`, the kernel is told to ask again for what it knows of every inode: the volume is about to be shut down, and
+    /// who opens a file then is to be refused.
+    fn asks_again(&self, fs: &Fs, done: Done<IoctlReply>) -> Done<IoctlReply> {
+        let Some(kernel) = self.kernel.get().cloned() else {
+            return done;
+        };
+        let known = fs.lookups();
+        Box::new(move |result| {
+            for (ino, _) in known {
+                kernel.attributes(ino);
+            }
+            done(result);
+        })
     }
 
     fn attributes_changed(&self, ino: Ino) {
@@ -314,9 +359,18 @@ impl FileSystem for VolumeFs {
         }
     }
 
-    fn getattr(&self, ino: Ino, done: Done<Attr>) {
+    fn getattr(&self, ctx: &Ctx, ino: Ino, done: Done<Attr>) {
         let fs = open!(self, done);
-        done(fs.getattr(ino));
+        let attr = fs.getattr(ino).and_then(|attr| {
+            // The kernel asks for the mode of a guarded file when somebody opens it, and says no more.
+            let flags = match attr.guarded && self.open.are_stateless() {
+                true => calls::Call::of(ctx.pid).and_then(|call| call.open_flags(ctx.pid)),
+                false => None,
+            };
+            flags.map_or(Ok(()), |flags| fs.may_open(ino, flags))?;
+            Ok(attr)
+        });
+        done(attr);
     }
 
     fn setattr(&self, ctx: &Ctx, ino: Ino, set: &SetAttr, done: Done<Attr>) {
@@ -396,6 +450,9 @@ impl FileSystem for VolumeFs {
 
     fn open(&self, ctx: &Ctx, ino: Ino, flags: i32, done: Done<Opened>) {
         let fs = open!(self, done);
+        if self.open.are_stateless() {
+            return done(Err(FsError::Errno(libc::ENOSYS)));
+        }
         done(
             fs.open_inode(ctx, ino, flags)
                 .map(|file| self.opened(&fs, file)),
@@ -439,20 +496,21 @@ impl FileSystem for VolumeFs {
     fn copy_range(&self, ctx: &Ctx, args: CopyArgs, done: Done<usize>) {
         let fs = open!(self, done);
         let files = self
-            .file(args.from)
-            .and_then(|f| Ok((f, self.file(args.to)?)));
+            .open
+            .find(&fs, ctx, args.from, 0)
+            .and_then(|f| Ok((f, self.open.find_target(&fs, ctx, args.to)?)));
         let (from, to) = match files {
-            Ok(files) => files,
+            Ok((from, Target::Known(to))) => (from, to),
+            // Then the kernel copies by reading and writing, and writes say what must be durable at once.
+            Ok((_, Target::Unknown)) => return done(Err(FsError::Errno(libc::EOPNOTSUPP))),
             Err(e) => return done(Err(e)),
         };
+        let to_ino = args.to.ino;
         // The kernel asks again for the rest.
         let len = args.len.min(MAX_COPY) as usize;
         // As for writes, from which the kernel tells: who is not root clears the bits.
         let kill = ctx.uid != 0;
-        let had_bits = kill
-            && fs
-                .getattr(args.to_ino)
-                .is_ok_and(|a| a.mode & SUID_SGID != 0);
+        let had_bits = kill && fs.getattr(to_ino).is_ok_and(|a| a.mode & SUID_SGID != 0);
         let mut copied = 0;
         let result = buffer::with(len.min(MAX_PART), |buf| {
             while copied < len {
@@ -468,7 +526,7 @@ impl FileSystem for VolumeFs {
             Ok(())
         });
         if had_bits {
-            self.attributes_changed(args.to_ino);
+            self.attributes_changed(to_ino);
         }
         // What was copied before an error is told first.
         match result {
@@ -485,20 +543,24 @@ impl FileSystem for VolumeFs {
     fn release(&self, fh: Fh) {
         // Not while the files are opened again.
         let _open = self.volume.read();
-        drop(self.open.remove(fh));
+        drop(self.open.handles().remove(fh));
     }
 
-    fn read(&self, fh: Fh, offset: u64, done: ReadDone) {
-        let open = self.fs().and_then(|fs| Ok((fs, self.file(fh)?)));
+    fn read(&self, ctx: &Ctx, file: OpenFile, args: ReadArgs, done: ReadDone) {
+        let open = self.fs().and_then(|fs| {
+            let file = self.open.find(&fs, ctx, file, args.flags)?;
+            Ok((fs, file))
+        });
         done(&mut |buf| match &open {
-            Ok((fs, file)) => fs.read(file, offset, buf),
+            Ok((fs, file)) => fs.read(file, args.offset, buf),
             Err(e) => Err(e.clone()),
         });
     }
 
-    fn write(&self, ctx: &Ctx, ino: Ino, fh: Fh, args: WriteArgs<'_>, done: Done<usize>) {
+    fn write(&self, ctx: &Ctx, file: OpenFile, args: WriteArgs<'_>, done: Done<usize>) {
         let fs = open!(self, done);
-        let file = match self.file(fh) {
+        let ino = file.ino;
+        let file = match self.open.find(&fs, ctx, file, args.flags) {
             Ok(file) => file,
             Err(e) => return done(Err(e)),
         };
@@ -539,17 +601,30 @@ impl FileSystem for VolumeFs {
         }
     }
 
-    fn fsync(&self, fh: Fh, datasync: bool, done: Done) {
+    fn fsync(&self, ctx: &Ctx, file: OpenFile, datasync: bool, done: Done) {
         let fs = open!(self, done);
-        match self.file(fh) {
+        match self.open.find(&fs, ctx, file, 0) {
             Ok(file) => sync(&fs, &file, datasync, done),
             Err(e) => done(Err(e)),
         }
     }
 
-    fn fallocate(&self, ctx: &Ctx, fh: Fh, mode: FallocateMode, offset: u64, len: u64, done: Done) {
+    fn fallocate(
+        &self,
+        ctx: &Ctx,
+        file: OpenFile,
+        mode: FallocateMode,
+        offset: u64,
+        len: u64,
+        done: Done,
+    ) {
         let fs = open!(self, done);
-        let changed = self.file(fh).and_then(|file| {
+        let target = self.open.find_target(&fs, ctx, file);
+        let target = target.and_then(|target| match target {
+            Target::Known(file) => Ok(file),
+            Target::Unknown => self.open.find(&fs, ctx, file, libc::O_DSYNC),
+        });
+        let changed = target.and_then(|file| {
             // The kernel does not say whether it is to happen, as it does for writes.
             let attr = fs.getattr(file.ino())?;
             if ctx.uid != 0 && attr.mode & SUID_SGID != 0 {
@@ -571,9 +646,9 @@ impl FileSystem for VolumeFs {
         done(changed);
     }
 
-    fn seek(&self, fh: Fh, offset: u64, what: SeekWhat, done: Done<u64>) {
+    fn seek(&self, ctx: &Ctx, file: OpenFile, offset: u64, what: SeekWhat, done: Done<u64>) {
         let fs = open!(self, done);
-        let file = self.file(fh);
+        let file = self.open.find(&fs, ctx, file, 0);
         done(file.and_then(|file| fs.seek(&file, offset, what)));
     }
 
@@ -586,10 +661,18 @@ impl FileSystem for VolumeFs {
         self.open(ctx, ino, flags, done);
     }
 
-    fn readdir(&self, fh: Fh, cookie: u64, attrs: bool, mut list: Box<dyn Listing>) {
-        let filled = self
-            .fs()
-            .and_then(|fs| fill(&fs, &self.file(fh)?, cookie, attrs, list.as_mut()));
+    fn readdir(
+        &self,
+        ctx: &Ctx,
+        dir: OpenFile,
+        cookie: u64,
+        attrs: bool,
+        mut list: Box<dyn Listing>,
+    ) {
+        let filled = self.fs().and_then(|fs| {
+            let dir = self.open.find(&fs, ctx, dir, 0)?;
+            fill(&fs, &dir, cookie, attrs, list.as_mut())
+        });
         list.finish(filled);
     }
 
@@ -607,7 +690,7 @@ impl FileSystem for VolumeFs {
         let mut open = self.volume.write();
         let Some(volume) = open.take() else { return };
         // The kernel sends no release for them when a connection is aborted.
-        drop(self.open.drain());
+        drop(self.open.handles().drain());
         if let Err(e) = volume.close() {
             *self.failed.lock() = Some(e);
         }
@@ -652,8 +735,13 @@ impl FileSystem for VolumeFs {
         done(fs.removexattr(ctx, ino, name));
     }
 
-    fn ioctl(&self, ctx: &Ctx, ino: Ino, _fh: Fh, args: IoctlArgs<'_>, done: Done<IoctlReply>) {
+    fn ioctl(&self, ctx: &Ctx, file: OpenFile, args: IoctlArgs<'_>, done: Done<IoctlReply>) {
         let fs = open!(self, done);
+        let ino = file.ino;
+        let done = match args.cmd == ioctl::SHUTDOWN && self.open.are_stateless() {
+            true => self.asks_again(&fs, done),
+            false => done,
+        };
         let mut ctx = *ctx;
         if self.options.idmap && ctx.uid != 0 {
             // A kernel that maps ids has asked whether he owns the inode, where that matters.

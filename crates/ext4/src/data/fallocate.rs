@@ -30,6 +30,9 @@ impl Fs {
         len: u64,
     ) -> Result<()> {
         self.change_range(ctx, f, mode, offset, len)?;
+        if f.is_unheld() {
+            self.limit_windows(&f.inode);
+        }
         match f.flags & libc::O_DSYNC {
             0 => self.settle(&f.inode),
             _ => self.commit_inode(&f.inode),

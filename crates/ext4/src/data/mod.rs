@@ -47,7 +47,8 @@ mod value;
 mod write;
 
 pub(crate) use dirty::DirtyData;
-pub(crate) use failures::Told;
+pub use failures::KeptFailures;
+pub(crate) use failures::Opener;
 pub(crate) use flusher::DataState;
 pub(crate) use inline::Inline;
 pub(crate) use map::Mapping;

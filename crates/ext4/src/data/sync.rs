@@ -5,7 +5,7 @@ use std::sync::Arc;
 use stetfs_block::WriteList;
 use stetfs_journal::{Done as Answer, JournalError};
 
-use super::failures::Told;
+use super::failures::Opener;
 use super::precedence::Haste;
 use super::record::{Alone, Patience};
 use crate::error::{FsError, Result};
@@ -32,9 +32,9 @@ impl Fs {
 
     fn sync_file(&self, f: &OpenRef, datasync: bool, here: bool, done: Done) {
         let inode = f.inode.clone();
-        let told = f.told.clone();
+        let told = f.opener.clone();
         if self.writable().is_err() {
-            let failed = inode.dirty.failures.tell(&told).or(self.stopped());
+            let failed = inode.dirty.failures.tell_opener(&told).or(self.stopped());
             return done(failed.map_or(Ok(()), Err));
         }
         if !datasync && let Err(e) = self.write_lazy_time(&inode) {
@@ -49,7 +49,7 @@ impl Fs {
         let answer: Answer = Box::new(move |result| {
             // Looked at after the data went home, so that this very failure is included. It comes first: where it stopped the
             // journal, too, it is the reason.
-            let failed = inode.dirty.failures.tell(&told);
+            let failed = inode.dirty.failures.tell_opener(&told);
             done(failed.map_or(result.map_err(FsError::from), Err));
         });
         let inode = f.inode.clone();
@@ -75,7 +75,7 @@ impl Fs {
     ///
     /// # Errors
     /// A failure that this opener was not told of; nothing was committed.
-    fn data_first(&self, inode: &Inode, told: &Told) -> Result<()> {
+    fn data_first(&self, inode: &Inode, told: &Opener) -> Result<()> {
         if self.journal.logs_files() {
             return Ok(());
         }
@@ -90,7 +90,7 @@ impl Fs {
             true => Ok(()),
             false => self.write_home(&[inode.ino], &WriteList::new(), Haste::Awaited),
         };
-        let failed = inode.dirty.failures.tell(told);
+        let failed = inode.dirty.failures.tell_opener(told);
         failed.map_or(home.map_err(FsError::from), Err)
     }
 

@@ -84,6 +84,9 @@ impl Fs {
         kill_suidgid: bool,
     ) -> Result<usize> {
         let written = self.write_some(ctx, f, offset, data, kill_suidgid)?;
+        if f.is_unheld() {
+            self.limit_windows(&f.inode);
+        }
         self.settle_data(f).map(|()| written)
     }
 
@@ -100,6 +103,9 @@ impl Fs {
         let mut guard = inode.body.write();
         let body = &mut *guard;
         self.check_changeable(body, Some(offset))?;
+        if f.is_unheld() {
+            self.plan_window(inode, body.size(), data.len());
+        }
         let room = self.max_size_of(body).saturating_sub(offset);
         if room == 0 && !data.is_empty() {
             return Err(FsError::Errno(libc::EFBIG));

@@ -69,7 +69,16 @@ impl Fs {
             ctime: body.ctime(),
             crtime: body.birth(),
             flags: body.flags().bits(),
+            guarded: self.is_guarded(inode, body),
         }
+    }
+
+    /// Whether opening the file may be refused by [`may_open`](Self::may_open).
+    fn is_guarded(&self, inode: &Inode, body: &InodeBody) -> bool {
+        let guards = InodeFlags::IMMUTABLE | InodeFlags::APPEND | InodeFlags::ENCRYPT;
+        inode.kind == FileType::Regular
+            && (body.flags().intersects(guards)
+                || (self.writable().is_err() && !self.opts.read_only))
     }
 
     /// Largest size of a new file, bytes.
@@ -297,6 +306,30 @@ impl Fs {
     /// ELOOP for a symbolic link.
     pub fn open_inode(&self, ctx: &Ctx, ino: Ino, flags: i32) -> Result<OpenRef> {
         let inode = self.iget(ino)?;
+        self.check_open(&inode, flags)?;
+        let open = self.open_ref(inode, flags)?;
+        if flags & libc::O_TRUNC != 0 && open.inode.kind == FileType::Regular {
+            self.setattr(
+                ctx,
+                ino,
+                &SetAttr {
+                    size: Some(0),
+                    ..SetAttr::default()
+                },
+            )?;
+        }
+        Ok(open)
+    }
+
+    /// Whether an inode may be opened with flags of open(2), as far as its mode does not say.
+    ///
+    /// # Errors
+    /// As [`open_inode`](Self::open_inode).
+    pub fn may_open(&self, ino: Ino, flags: i32) -> Result<()> {
+        self.check_open(&*self.iget(ino)?, flags)
+    }
+
+    fn check_open(&self, inode: &Inode, flags: i32) -> Result<()> {
         if inode.kind == FileType::Regular {
             self.usable()?;
         }
@@ -325,17 +358,6 @@ impl Fs {
                 return errno(libc::EPERM);
             }
         }
-        let open = self.open_ref(inode, flags)?;
-        if truncates {
-            self.setattr(
-                ctx,
-                ino,
-                &SetAttr {
-                    size: Some(0),
-                    ..SetAttr::default()
-                },
-            )?;
-        }
-        Ok(open)
+        Ok(())
     }
 }

@@ -6,7 +6,7 @@
 //!   access time), so an inode can be dropped and loaded again; the new one's sync points cover the
 //!   old one's (`evicted`).
 //! * **I3** An inode without names, on the orphan list, open, with dirty data or a lazy access time
-//!   stays in memory.
+//!   stays in memory; and while the kernel knows it, one with failures that somebody may have to be told of.
 //! * **I4** `dead` is set under the shard's lock by the one who deletes; nobody gets it after.
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -14,15 +14,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use stetfs_journal::CommitPoint;
+use stetfs_ondisk::ext4::features::Incompat;
 use stetfs_ondisk::ext4::inode::InodeView;
 use stetfs_sync::{Mutex, Rank};
 
 use super::body::{InodeBody, is_ordinary};
 use super::changes::Changes;
 use super::{Inode, OpenInode, SyncPoints};
+use crate::data::{KeptFailures, Opener};
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
-use crate::types::{Ino, OpenRef};
+use crate::types::{Caller, FileType, Ino, OpenRef};
 
 const SHARDS: usize = 64;
 /// Inodes that stay in memory without being needed, over all shards.
@@ -142,7 +144,11 @@ impl Shard {
             let Some(entry) = self.inodes.get(&ino) else {
                 continue;
             };
-            if entry.referenced.swap(false, Ordering::Relaxed) || !entry.inode.may_leave() {
+            if entry.referenced.swap(false, Ordering::Relaxed)
+                || !entry.inode.may_leave()
+                || (self.lookups.contains_key(&ino)
+                    && entry.inode.dirty.failures.concerns_callers())
+            {
                 self.queue.push_back(ino);
                 continue;
             }
@@ -324,7 +330,7 @@ impl Fs {
 
     /// The kernel gives `nlookup` references back. No lock and no handle may be held.
     pub fn forget(&self, ino: Ino, nlookup: u64) {
-        let gone = {
+        let (unused, gone) = {
             let mut shard = self.inodes.shard(ino).lock();
             match shard.lookups.get_mut(&ino) {
                 Some(n) if *n > nlookup => {
@@ -333,8 +339,15 @@ impl Fs {
                 }
                 _ => shard.lookups.remove(&ino),
             };
-            shard.claim(ino)
+            // Nobody has it open there either.
+            let unused = shard.inodes.get(&ino).map(|entry| &entry.inode);
+            let unused = unused.filter(|inode| inode.opens.load(Ordering::Acquire) == 0);
+            (unused.cloned(), shard.claim(ino))
         };
+        if let Some(inode) = unused {
+            inode.dirty.failures.not_in_use();
+            self.release_window(&inode);
+        }
         if let Some(inode) = gone {
             self.delete_inode(&inode);
         }
@@ -370,9 +383,46 @@ impl Fs {
         Ok(Arc::new(OpenInode {
             fs,
             inode,
-            told,
+            opener: Opener::Handle(told),
             flags,
         }))
+    }
+
+    /// A file that is open in the kernel and not held here, for one operation by `caller`. It stays, also without a name, until
+    /// the kernel [forgets](Self::forget) it, which is after its last close and the end of its last request. `flags` of open(2)
+    /// as far as they are known.
+    ///
+    /// # Errors
+    /// ESTALE when there is no such inode; ENOKEY for one that can be read with a key only.
+    pub fn unheld(&self, ino: Ino, flags: i32, caller: Caller) -> Result<OpenRef> {
+        let fs = self.me.upgrade().ok_or(FsError::Errno(libc::ESHUTDOWN))?;
+        let inode = self.iget(ino)?;
+        if self.geo.incompat.contains(Incompat::ENCRYPT) && inode.kind == FileType::Regular {
+            inode.body.read().check_key()?;
+        }
+        Ok(Arc::new(OpenInode {
+            fs,
+            inode,
+            opener: Opener::Caller(caller),
+            flags,
+        }))
+    }
+
+    /// What those who use files are still to be told of failed home writes, for another opening of the volume.
+    pub fn kept_failures(&self) -> Vec<(Ino, KeptFailures)> {
+        let inodes = self.inodes.all();
+        let kept = |inode: &Arc<Inode>| Some((inode.ino, inode.dirty.failures.keep()?));
+        inodes.iter().filter_map(kept).collect()
+    }
+
+    /// Goes on with [`kept_failures`](Self::kept_failures). What they are of and is gone needs none.
+    pub fn adopt_failures(&self, kept: Vec<(Ino, KeptFailures)>) {
+        for (ino, failures) in kept {
+            match self.iget(ino) {
+                Ok(inode) => inode.dirty.failures.go_on_with(failures),
+                Err(e) => tracing::warn!(ino, "a failure that nobody can be told of: {e}"),
+            }
+        }
     }
 
     /// The end of an [`OpenInode`].

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::data::Told;
+use crate::data::Opener;
 use crate::error::FsError;
 use crate::fs::Fs;
 use crate::inode::Inode;
@@ -10,13 +10,15 @@ use crate::types::Ino;
 
 /// A file held open: what an open file description is to the kernel. While it lives the inode stays,
 /// with or without a name. Dropping it releases the inode; no lock and no handle may be held then.
+///
+/// Or a file that is open in the kernel alone, for one operation ([`Fs::unheld`]).
 pub struct OpenInode {
     /// The volume.
     pub(crate) fs: Arc<Fs>,
     /// The file.
     pub(crate) inode: Arc<Inode>,
-    /// Failed home writes of the file that this opener was told of.
-    pub(crate) told: Arc<Told>,
+    /// Who is told of failed home writes of the file.
+    pub(crate) opener: Opener,
     /// Flags of open(2).
     pub flags: i32,
 }
@@ -29,12 +31,19 @@ impl OpenInode {
 
     /// A failed home write of the file that this opener was not told of; now it is.
     pub fn untold_failure(&self) -> Option<FsError> {
-        self.inode.dirty.failures.tell(&self.told)
+        self.inode.dirty.failures.tell_opener(&self.opener)
     }
 
     /// A failure that this opener is to be told of, from before the volume was opened again.
     pub fn adopt_failure(&self, e: FsError) {
-        self.inode.dirty.failures.adopt(&self.told, e);
+        if let Opener::Handle(told) = &self.opener {
+            self.inode.dirty.failures.adopt(told, e);
+        }
+    }
+
+    /// Whether nobody here holds it open.
+    pub(crate) fn is_unheld(&self) -> bool {
+        matches!(self.opener, Opener::Caller(_))
     }
 
     /// Whether it was opened for writing.
@@ -45,6 +54,8 @@ impl OpenInode {
 
 impl Drop for OpenInode {
     fn drop(&mut self) {
-        self.fs.close_inode(&self.inode);
+        if !self.is_unheld() {
+            self.fs.close_inode(&self.inode);
+        }
     }
 }

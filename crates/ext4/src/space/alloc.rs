@@ -1,5 +1,7 @@
 //! Block allocation.
 
+use std::sync::atomic::Ordering;
+
 use stetfs_journal::Handle;
 use stetfs_ondisk::ext4::bitmap;
 
@@ -14,6 +16,9 @@ use crate::types::BlockNr;
 
 /// Groups whose bitmaps one pass looks into for a long run before it makes do with a shorter one.
 const LOOKS: usize = 4;
+
+/// The longest write that comes whole, bytes: there may be more behind it.
+const WHOLE_WRITE: usize = 1 << 20;
 
 /// What an allocation asks for.
 struct Ask<'a> {
@@ -46,7 +51,7 @@ impl Fs {
         want: u32,
         purpose: AllocFor,
     ) -> Result<BlockRun> {
-        if inode.dead.load(std::sync::atomic::Ordering::Acquire) {
+        if inode.dead.load(Ordering::Acquire) {
             return Err(FsError::Errno(libc::ESTALE));
         }
         let ask = Ask {
@@ -294,7 +299,7 @@ impl Fs {
             return;
         }
         let mut mine = ask.inode.window.lock();
-        if mine.group.is_some_and(|g| g != group) {
+        if mine.waits || mine.group.is_some_and(|g| g != group) {
             // A second front (say, the start of a sparse file) leaves the window where it is.
             return;
         }
@@ -324,9 +329,30 @@ impl Fs {
         }
     }
 
+    /// Before `len` bytes are written to a file of `size` bytes that nobody holds open here: space is set aside for one that grows
+    /// by more than one write alone, for most files end with their first.
+    pub(crate) fn plan_window(&self, inode: &Inode, size: u64, len: usize) {
+        inode.window.lock().waits = size == 0 && len < WHOLE_WRITE;
+    }
+
+    /// After such a write: the windows that were not used for the longest go back.
+    pub(crate) fn limit_windows(&self, inode: &Inode) {
+        if inode.window.lock().is_none() {
+            return;
+        }
+        let oldest = self.groups.unheld.written(inode.ino);
+        if let Some(other) = oldest.and_then(|ino| self.inodes.find(ino))
+            && other.opens.load(Ordering::Acquire) == 0
+        {
+            self.release_window(&other);
+        }
+    }
+
     /// Gives the space set aside for a file back: at its last close, and when it leaves memory.
     pub(crate) fn release_window(&self, inode: &Inode) {
         self.leave_window(inode);
-        inode.window.lock().next = 0;
+        let mut window = inode.window.lock();
+        window.next = 0;
+        window.waits = false;
     }
 }

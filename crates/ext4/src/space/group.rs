@@ -8,7 +8,7 @@ use stetfs_sync::{Mutex, MutexGuard, Rank};
 
 use super::scan::{FreeMap, Overlay};
 use super::summary::Summary;
-use super::window::Windows;
+use super::window::{Unheld, Windows};
 use super::zones::Zones;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
@@ -61,6 +61,8 @@ pub(crate) struct Groups {
     runs: Summary,
     /// What searches cost so far.
     pub(crate) cost: SearchCost,
+    /// Windows whose files nobody holds open here.
+    pub(super) unheld: Unheld,
     /// Blocks promised to operations under way.
     pub(super) reserved: AtomicU64,
     /// What is freed is not handed out again (`space/claims`).
@@ -112,6 +114,7 @@ impl Groups {
             used_dirs,
             runs,
             cost: SearchCost::default(),
+            unheld: Unheld::default(),
             reserved: AtomicU64::new(0),
             keep_freed: AtomicBool::new(false),
             trust_files: AtomicBool::new(false),

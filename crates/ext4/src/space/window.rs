@@ -3,6 +3,10 @@
 //! A window exists in memory only: a run of free bits of one group with an owner. Others keep off it
 //! until space is short; then it is taken from the owner without asking.
 
+use std::collections::VecDeque;
+
+use parking_lot::Mutex;
+
 use crate::types::Ino;
 
 /// An inode's side of its window: which group holds it, and how large the next one will be.
@@ -12,6 +16,33 @@ pub(crate) struct Window {
     pub(super) group: Option<u32>,
     /// Clusters of the next window.
     pub(super) next: u32,
+    /// None is set aside yet: nobody would tell of the file's end, and it has not shown that it grows.
+    pub(crate) waits: bool,
+}
+
+/// Windows of files that nobody holds open here, at most: the oldest goes back.
+const MOST_UNHELD: usize = 32;
+
+/// Files with a window that nobody holds open here, and whose close nobody tells of. The one written last is the last.
+#[derive(Debug, Default)]
+pub(super) struct Unheld(Mutex<VecDeque<Ino>>);
+
+impl Unheld {
+    /// `ino` has a window and was written; gives the file whose window is to go.
+    pub(super) fn written(&self, ino: Ino) -> Option<Ino> {
+        let mut all = self.0.lock();
+        if all.back() == Some(&ino) {
+            return None;
+        }
+        if let Some(at) = all.iter().position(|i| *i == ino) {
+            all.remove(at);
+        }
+        all.push_back(ino);
+        match all.len() > MOST_UNHELD {
+            true => all.pop_front(),
+            false => None,
+        }
+    }
 }
 
 /// First window of a file, bytes.

@@ -13,4 +13,5 @@ mod reading;
 mod records;
 mod rules;
 mod shapes;
+mod unheld;
 mod volume;

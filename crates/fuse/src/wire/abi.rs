@@ -158,10 +158,12 @@ pub(super) mod init {
     pub(in super::super) const READDIRPLUS_AUTO: u64 = 1 << 14;
     pub(in super::super) const ASYNC_DIO: u64 = 1 << 15;
     pub(in super::super) const WRITEBACK_CACHE: u64 = 1 << 16;
+    pub(in super::super) const NO_OPEN_SUPPORT: u64 = 1 << 17;
     pub(in super::super) const PARALLEL_DIROPS: u64 = 1 << 18;
     pub(in super::super) const POSIX_ACL: u64 = 1 << 20;
     pub(in super::super) const MAX_PAGES: u64 = 1 << 22;
     pub(in super::super) const CACHE_SYMLINKS: u64 = 1 << 23;
+    pub(in super::super) const NO_OPENDIR_SUPPORT: u64 = 1 << 24;
     pub(in super::super) const EXPLICIT_INVAL_DATA: u64 = 1 << 25;
     pub(in super::super) const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
     pub(in super::super) const SETXATTR_EXT: u64 = 1 << 29;
@@ -189,6 +191,7 @@ pub(super) mod fattr {
 pub(super) mod fopen {
     pub(in super::super) const DIRECT_IO: u32 = 1 << 0;
     pub(in super::super) const KEEP_CACHE: u32 = 1 << 1;
+    pub(in super::super) const CACHE_DIR: u32 = 1 << 3;
     pub(in super::super) const NOFLUSH: u32 = 1 << 5;
     pub(in super::super) const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 }

@@ -7,11 +7,12 @@ use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 use super::abi::{self, InHeader, fattr, op};
 use super::channel::Channel;
+use super::counts;
 use super::port::Port;
 use super::reply::{List, Reply, no_entry};
 use super::{MAX_WRITE, ino_of};
 use crate::caller;
-use crate::ops::{CopyArgs, Fh, FileSystem, IoctlArgs, WriteArgs};
+use crate::ops::{CopyArgs, FileSystem, IoctlArgs, OpenFile, ReadArgs, WriteArgs};
 
 /// What follows a request's header: the operation's own structure, if it has one, and the rest.
 pub(super) struct Body<'a> {
@@ -85,12 +86,14 @@ pub(super) fn serve_bytes<F: FileSystem>(fs: &F, channel: &Channel, bytes: &[u8]
     match header.opcode {
         // These have no answer, and never come another way.
         op::FORGET => {
+            counts::count(header.opcode);
             if let (Ok(forget), Some(ino)) = (body.take::<abi::ForgetIn>(), ino_of(header.nodeid)) {
                 fs.forget(ino, forget.nlookup);
             }
             Next::GoOn
         }
         op::BATCH_FORGET => {
+            counts::count(header.opcode);
             forget_all(fs, body);
             Next::GoOn
         }
@@ -117,6 +120,7 @@ pub(super) fn serve<F: FileSystem>(
     body: Body<'_>,
     reply: Reply,
 ) -> Next {
+    counts::count(header.opcode);
     match header.opcode {
         op::DESTROY => return Next::Destroy(reply),
         op::SYNCFS => fs.sync_fs(reply.done_empty()),
@@ -353,7 +357,12 @@ fn files<F: FileSystem>(
     match opcode {
         op::READ => {
             let arg: abi::ReadIn = need!(body.take(), reply);
-            fs.read(Fh(arg.fh), arg.offset, reply.done_read(arg.size));
+            let args = ReadArgs {
+                offset: arg.offset,
+                flags: arg.flags as i32,
+            };
+            let file = OpenFile::new(ino, arg.fh);
+            fs.read(ctx, file, args, reply.done_read(arg.size));
         }
         op::WRITE => {
             let arg: abi::WriteIn = need!(body.take(), reply);
@@ -365,7 +374,7 @@ fn files<F: FileSystem>(
                 kill_suidgid: arg.write_flags & abi::WRITE_KILL_SUIDGID != 0,
                 from_cache: arg.write_flags & abi::WRITE_CACHE != 0,
             };
-            fs.write(ctx, ino, Fh(arg.fh), args, reply.done_written());
+            fs.write(ctx, OpenFile::new(ino, arg.fh), args, reply.done_written());
         }
         op::COPY_FILE_RANGE => {
             let arg: abi::CopyFileRangeIn = need!(body.take(), reply);
@@ -374,10 +383,9 @@ fn files<F: FileSystem>(
                 return Ok(());
             };
             let args = CopyArgs {
-                from: Fh(arg.fh_in),
+                from: OpenFile::new(ino, arg.fh_in),
                 from_offset: arg.off_in,
-                to: Fh(arg.fh_out),
-                to_ino: to,
+                to: OpenFile::new(to, arg.fh_out),
                 to_offset: arg.off_out,
                 len: arg.len,
             };
@@ -386,7 +394,8 @@ fn files<F: FileSystem>(
         op::FSYNC | op::FSYNCDIR => {
             let arg: abi::FsyncIn = need!(body.take(), reply);
             let datasync = arg.fsync_flags & abi::FSYNC_FDATASYNC != 0;
-            fs.fsync(Fh(arg.fh), datasync, reply.done_empty());
+            let file = OpenFile::new(ino, arg.fh);
+            fs.fsync(ctx, file, datasync, reply.done_empty());
         }
         op::FALLOCATE => {
             let arg: abi::FallocateIn = need!(body.take(), reply);
@@ -396,7 +405,7 @@ fn files<F: FileSystem>(
             };
             fs.fallocate(
                 ctx,
-                Fh(arg.fh),
+                OpenFile::new(ino, arg.fh),
                 mode,
                 arg.offset,
                 arg.length,
@@ -414,14 +423,14 @@ fn files<F: FileSystem>(
                 }
             };
             let done = reply.done(|reply, offset: u64| reply.value(&abi::LseekOut { offset }));
-            fs.seek(Fh(arg.fh), arg.offset, what, done);
+            fs.seek(ctx, OpenFile::new(ino, arg.fh), arg.offset, what, done);
         }
         op::READDIR | op::READDIRPLUS => {
             let arg: abi::ReadIn = need!(body.take(), reply);
             let room = (arg.size as usize).min(MAX_WRITE as usize);
             let plus = opcode == op::READDIRPLUS;
             let list = Box::new(List::new(reply, room, plus));
-            fs.readdir(Fh(arg.fh), arg.offset, plus, list);
+            fs.readdir(ctx, OpenFile::new(ino, arg.fh), arg.offset, plus, list);
         }
         op::IOCTL => {
             let arg: abi::IoctlIn = need!(body.take(), reply);
@@ -447,11 +456,13 @@ fn files<F: FileSystem>(
                 out_size: arg.out_size,
                 arg: arg.arg,
             };
-            fs.ioctl(ctx, ino, Fh(arg.fh), args, done);
+            fs.ioctl(ctx, OpenFile::new(ino, arg.fh), args, done);
         }
         _ => {
             let arg: abi::ReleaseIn = need!(body.take(), reply);
-            fs.release(Fh(arg.fh));
+            if let Some(fh) = OpenFile::new(ino, arg.fh).fh {
+                fs.release(fh);
+            }
             reply.empty();
         }
     }
@@ -468,8 +479,8 @@ fn inodes<F: FileSystem>(
     reply: Reply,
 ) -> Served {
     match opcode {
-        op::GETATTR => fs.getattr(ino, reply.done_attr()),
-        op::STATX => fs.getattr(ino, reply.done_statx()),
+        op::GETATTR => fs.getattr(ctx, ino, reply.done_attr()),
+        op::STATX => fs.getattr(ctx, ino, reply.done_statx()),
         op::SETATTR => {
             let arg: abi::SetattrIn = need!(body.take(), reply);
             fs.setattr(ctx, ino, &set_attr(&arg), reply.done_attr());

@@ -2,6 +2,7 @@
 
 mod abi;
 mod channel;
+mod counts;
 mod dispatch;
 mod port;
 mod reply;
@@ -18,6 +19,7 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use self::abi::{InHeader, InitIn, InitOut, init, op};
 use self::channel::{Channel, Received};
+pub use self::counts::requests;
 use self::dispatch::Next;
 use crate::ops::{FileSystem, Invalidate};
 use crate::patience::{self, Servers};
@@ -78,6 +80,8 @@ pub(crate) struct Session<F> {
     channel: Channel,
     /// Requests come by io_uring.
     by_ring: bool,
+    /// Files and directories can be opened without asking.
+    stateless: bool,
 }
 
 /// How to talk to the kernel.
@@ -92,7 +96,12 @@ pub(crate) struct SessionOptions {
     pub(crate) io_uring: bool,
     /// Let the mount be mapped to other ids.
     pub(crate) idmap: bool,
+    /// Open files and directories without asking, if the kernel can.
+    pub(crate) stateless: bool,
 }
+
+/// What a kernel has that opens without asking.
+const STATELESS: u64 = init::NO_OPEN_SUPPORT | init::NO_OPENDIR_SUPPORT;
 
 impl<F: FileSystem> Session<F> {
     /// Agrees with the kernel on how to talk. `fuse` is the descriptor that was mounted.
@@ -127,6 +136,9 @@ impl<F: FileSystem> Session<F> {
         }
         if options.writeback_cache {
             wanted |= init::WRITEBACK_CACHE;
+        }
+        if options.stateless {
+            wanted |= STATELESS;
         }
         if options.io_uring && ring::possible() {
             wanted |= init::OVER_IO_URING;
@@ -166,7 +178,13 @@ impl<F: FileSystem> Session<F> {
             fs,
             channel,
             by_ring: flags & init::OVER_IO_URING != 0,
+            stateless: flags & STATELESS == STATELESS,
         })
+    }
+
+    /// Whether files and directories are to be opened without asking: the file system answers ENOSYS to the first.
+    pub(crate) fn is_stateless(&self) -> bool {
+        self.stateless
     }
 
     /// Sends the kernel word of changes.

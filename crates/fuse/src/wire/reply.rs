@@ -121,7 +121,7 @@ impl Reply {
     pub(super) fn done_attr(self) -> Done<Attr> {
         self.done(|reply, a| {
             reply.value(&AttrOut {
-                attr_valid: TTL_SECS,
+                attr_valid: valid_secs(&a),
                 attr_valid_nsec: 0,
                 dummy: 0,
                 attr: attr(&a),
@@ -140,8 +140,9 @@ impl Reply {
     pub(super) fn done_opened_dir(self) -> Done<Opened> {
         self.done(|reply, opened: Opened| {
             reply.value(&OpenOut {
-                fh: opened.fh.0,
-                open_flags: 0,
+                fh: wire_fh(opened),
+                // Whatever changes a directory comes through the kernel.
+                open_flags: fopen::KEEP_CACHE | fopen::CACHE_DIR,
                 backing_id: 0,
             });
         })
@@ -187,6 +188,17 @@ impl Drop for Reply {
     }
 }
 
+/// The handle as the kernel is told of it: 0 is none.
+fn wire_fh(opened: Opened) -> u64 {
+    opened.fh.map_or(0, |fh| fh.0.get())
+}
+
+/// How long the kernel may keep attributes, seconds. Who opens a guarded file without a request to open it is seen when the
+/// kernel asks for its mode.
+fn valid_secs(a: &Attr) -> u64 {
+    if a.guarded { 0 } else { TTL_SECS }
+}
+
 fn open_out(opened: Opened) -> OpenOut {
     // Nothing is left to do at close: what must be synced was synced when it was written.
     let mut open_flags = fopen::KEEP_CACHE | fopen::NOFLUSH;
@@ -194,7 +206,7 @@ fn open_out(opened: Opened) -> OpenOut {
         open_flags |= fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES;
     }
     OpenOut {
-        fh: opened.fh.0,
+        fh: wire_fh(opened),
         open_flags,
         backing_id: 0,
     }
@@ -227,7 +239,7 @@ fn entry(a: &Attr) -> EntryOut {
         nodeid: node_of(a.ino),
         generation: u64::from(a.generation),
         entry_valid: TTL_SECS,
-        attr_valid: TTL_SECS,
+        attr_valid: valid_secs(a),
         entry_valid_nsec: 0,
         attr_valid_nsec: 0,
         attr: attr(a),
@@ -252,7 +264,7 @@ fn statx(a: &Attr) -> StatxOut {
         reserved: 0,
     };
     StatxOut {
-        attr_valid: TTL_SECS,
+        attr_valid: valid_secs(a),
         attr_valid_nsec: 0,
         flags: 0,
         spare: [0; 2],

@@ -1,6 +1,7 @@
 //! The workloads.
 
 mod beside;
+mod cached;
 mod copy;
 mod database;
 mod git;
@@ -49,6 +50,10 @@ pub enum Workload {
     NamesLibrary,
     /// `stat` of files that are cached.
     Stat,
+    /// Open, read and close small files that are cached.
+    OpenReadClose,
+    /// List a directory of some thousand names that is cached.
+    RepeatedListing,
     /// Write a file in 1 MiB calls and `fsync` it; read it again with cold caches.
     Stream,
     /// Write a file in 4 KiB calls and `fsync` it.
@@ -67,6 +72,8 @@ pub enum Workload {
     Fileserver,
     /// The same with five times as many files.
     FileserverMf,
+    /// Filebench's webserver: ten small files read whole for each append to a log, 16 threads.
+    Webserver,
     /// PostMark's mix: small files that are made, read, appended to and deleted, without a sync.
     Postmark,
     /// PostgreSQL under pgbench: small transactions of several clients.
@@ -83,7 +90,7 @@ pub enum Workload {
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 27] = [
         Self::AppendFsync,
         Self::AppendLibrary,
         Self::OverwriteFdatasync,
@@ -93,6 +100,8 @@ impl Workload {
         Self::Names2,
         Self::NamesLibrary,
         Self::Stat,
+        Self::OpenReadClose,
+        Self::RepeatedListing,
         Self::Stream,
         Self::SmallStream,
         Self::GitClone,
@@ -102,6 +111,7 @@ impl Workload {
         Self::Varmail,
         Self::Fileserver,
         Self::FileserverMf,
+        Self::Webserver,
         Self::Postmark,
         Self::Oltp,
         Self::Ycsb,
@@ -122,6 +132,8 @@ impl Workload {
             Self::Names2 => "names-2",
             Self::NamesLibrary => "names-library",
             Self::Stat => "stat",
+            Self::OpenReadClose => "open-read-close",
+            Self::RepeatedListing => "repeated-listing",
             Self::Stream => "stream",
             Self::SmallStream => "stream-4k",
             Self::GitClone => "git-clone",
@@ -131,6 +143,7 @@ impl Workload {
             Self::Varmail => "varmail",
             Self::Fileserver => "fileserver",
             Self::FileserverMf => "fileserver-mf",
+            Self::Webserver => "webserver",
             Self::Postmark => "postmark",
             Self::Oltp => "oltp",
             Self::Ycsb => "ycsb-a",
@@ -204,6 +217,8 @@ impl Workload {
             Self::Names2 => names::names(target, &dir, sizes, 2),
             Self::NamesLibrary => names::library(target, &dir, sizes),
             Self::Stat => names::stat(target, &dir, sizes),
+            Self::OpenReadClose => cached::open_read_close(target, &dir, sizes),
+            Self::RepeatedListing => cached::listing(target, &dir, sizes),
             Self::Stream => stream::stream(target, name, sizes),
             Self::SmallStream => stream::small(target, &dir, sizes),
             Self::GitClone => git::clone(target, &dir, shared),
@@ -213,6 +228,7 @@ impl Workload {
             Self::Varmail => profile::varmail(target, &dir, sizes),
             Self::Fileserver => profile::fileserver(target, &dir, sizes),
             Self::FileserverMf => profile::fileserver_mf(target, &dir, sizes),
+            Self::Webserver => profile::webserver(target, &dir, sizes),
             Self::Postmark => postmark::mix(target, &dir, sizes),
             Self::Oltp => oltp::pgbench::run(target, &dir, sizes, shared, &oltp::TPCB),
             Self::Ycsb => oltp::pgbench::run(target, &dir, sizes, shared, &oltp::YCSB_A),

@@ -1,4 +1,4 @@
-//! Server profiles, after Filebench's `varmail.f` and `fileserver.f`: its parameters, with a driver of our own.
+//! Server profiles, after Filebench's `varmail.f`, `fileserver.f` and `webserver.f`: its parameters, with a driver of our own.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -17,6 +17,8 @@ struct Profile {
     title: &'static str,
     /// Files that exist, on average.
     files: u64,
+    /// Names of files for each that exists: where files are made and deleted there are more.
+    names: u64,
     /// Files in a directory.
     per_directory: u64,
     /// Mean size of a file, bytes.
@@ -31,6 +33,7 @@ struct Profile {
 const VARMAIL: Profile = Profile {
     title: "varmail, 16 threads",
     files: 1_000,
+    names: 2,
     per_directory: 1_000_000,
     file: 16 << 10,
     append: 16 << 10,
@@ -43,12 +46,31 @@ const VARMAIL: Profile = Profile {
 const FILESERVER: Profile = Profile {
     title: "fileserver, 50 threads",
     files: 2_000,
+    names: 2,
     per_directory: 20,
     file: 128 << 10,
     append: 16 << 10,
     threads: 50,
     step: serve,
 };
+
+/// `nfiles=1000, meandirwidth=20, filesize=16k, meanappendsize=16k`, and 16 threads in place of 100.
+const WEBSERVER: Profile = Profile {
+    title: "webserver, 16 threads",
+    files: 1_000,
+    names: 1,
+    per_directory: 20,
+    file: 16 << 10,
+    append: 16 << 10,
+    threads: 16,
+    step: answer,
+};
+
+/// The longest read, bytes (`iosize=1m`).
+const READ: usize = 1 << 20;
+
+/// Pages that one answer of the web server reads.
+const PAGES: u64 = 10;
 
 /// A thread at work.
 struct Worker<'a> {
@@ -58,12 +80,14 @@ struct Worker<'a> {
     /// Text, as mail and documents are: it packs to about a third.
     text: &'a [u8],
     buffer: Vec<u8>,
+    /// The web server's log, which stays open.
+    log: Option<File>,
 }
 
 impl Worker<'_> {
     /// A file of the set, which may exist or not.
     fn any(&mut self) -> PathBuf {
-        let n = self.rng.u64(0..self.profile.files * 2);
+        let n = self.rng.u64(0..self.profile.files * self.profile.names);
         path(self.dir, n, self.profile)
     }
 
@@ -94,8 +118,7 @@ impl Worker<'_> {
             file => file?,
         };
         if read_first {
-            self.buffer.clear();
-            file.read_to_end(&mut self.buffer)?;
+            self.read_whole(&mut file)?;
         }
         file.write_all(self.some(self.profile.append))?;
         if sync {
@@ -109,9 +132,27 @@ impl Worker<'_> {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(1),
             file => file?,
         };
-        self.buffer.clear();
-        file.read_to_end(&mut self.buffer)?;
+        self.read_whole(&mut file)?;
         Ok(3)
+    }
+
+    /// Reads until nothing comes, as Filebench does. `read_to_end` would ask for all attributes first, which FUSE does not keep.
+    fn read_whole(&mut self, file: &mut File) -> Result<()> {
+        while file.read(&mut self.buffer)? > 0 {}
+        Ok(())
+    }
+
+    fn append_to_log(&mut self) -> Result<u64> {
+        let mut log = match self.log.take() {
+            Some(log) => log,
+            None => OpenOptions::new()
+                .create(true)
+                .append(true)
+                .open(self.dir.join("log"))?,
+        };
+        log.write_all(self.some(self.profile.append))?;
+        self.log = Some(log);
+        Ok(1)
     }
 
     fn stat(&mut self) -> Result<u64> {
@@ -133,6 +174,14 @@ fn mail(w: &mut Worker<'_>) -> Result<u64> {
 
 fn serve(w: &mut Worker<'_>) -> Result<u64> {
     Ok(w.make(false)? + w.append(false, false)? + w.read()? + w.delete()? + w.stat()?)
+}
+
+fn answer(w: &mut Worker<'_>) -> Result<u64> {
+    let mut done = 0;
+    for _ in 0..PAGES {
+        done += w.read()?;
+    }
+    Ok(done + w.append_to_log()?)
 }
 
 fn path(dir: &Path, n: u64, profile: &Profile) -> PathBuf {
@@ -161,7 +210,8 @@ pub(crate) fn text(bytes: usize) -> Vec<u8> {
 
 fn run(profile: &Profile, target: &Target, dir: &Path, sizes: &Sizes) -> Result<Outcome> {
     let text = text(4 << 20);
-    for n in 0..(2 * profile.files).div_ceil(profile.per_directory) {
+    let names = profile.files * profile.names;
+    for n in 0..names.div_ceil(profile.per_directory) {
         fs::create_dir(dir.join(format!("{n}")))?;
     }
     let worker = |seed| Worker {
@@ -169,11 +219,12 @@ fn run(profile: &Profile, target: &Target, dir: &Path, sizes: &Sizes) -> Result<
         dir,
         rng: fastrand::Rng::with_seed(seed),
         text: &text,
-        buffer: Vec::new(),
+        buffer: vec![0; READ],
+        log: None,
     };
-    // Every other file of the set exists, as on average later.
+    // As many files of the set exist as on average later.
     let mut first = worker(0);
-    for n in (0..profile.files * 2).step_by(2) {
+    for n in (0..names).step_by(profile.names as usize) {
         fs::write(path(dir, n, profile), first.some(profile.file))?;
     }
     let meter = Meter::start(target)?;
@@ -223,6 +274,10 @@ pub(super) fn fileserver(target: &Target, dir: &Path, sizes: &Sizes) -> Result<O
         ..FILESERVER
     };
     run(&profile, target, dir, sizes)
+}
+
+pub(super) fn webserver(target: &Target, dir: &Path, sizes: &Sizes) -> Result<Outcome> {
+    run(&WEBSERVER, target, dir, sizes)
 }
 
 /// LDJ's figure 4 has it with 50000 files beside the 10000.

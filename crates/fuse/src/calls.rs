@@ -1,0 +1,171 @@
+//! The system call in which a caller waits for an answer: what its request leaves out where files are opened without asking.
+//!
+//! Who waits cannot change it meanwhile. It shows for a caller whom this server may trace: with root, or of the same user.
+
+use std::time::Duration;
+
+use stetfs::{Caller, Ctx, Descriptor, Ino};
+
+use crate::sys;
+
+/// So often is looked whether a caller that has sent its request has gone to sleep …
+const LOOKS: u32 = 100;
+/// … and after so many looks with pauses.
+const PATIENT: u32 = 10;
+const PAUSE: Duration = Duration::from_micros(20);
+
+/// A call with its arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Call {
+    number: i64,
+    args: [u64; 6],
+}
+
+impl Call {
+    /// The one in which thread `pid` waits; `None` if it cannot be seen, or waits elsewhere.
+    pub(crate) fn of(pid: u32) -> Option<Call> {
+        let path = format!("/proc/{pid}/syscall");
+        for look in 0..LOOKS {
+            let text = std::fs::read_to_string(&path).ok()?;
+            if text.trim_end() != "running" {
+                return parse(&text);
+            }
+            match look {
+                0..PATIENT => std::thread::yield_now(),
+                _ => std::thread::sleep(PAUSE),
+            }
+        }
+        None
+    }
+
+    /// Flags of open(2), if it opens a file by its name or handle.
+    pub(crate) fn open_flags(&self, pid: u32) -> Option<i32> {
+        let flags = |n: usize| Some(self.args[n] as i32);
+        match self.number {
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_open => flags(1),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_creat => Some(libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC),
+            libc::SYS_openat | libc::SYS_open_by_handle_at => flags(2),
+            // `struct open_how` begins with them; flags beyond 32 bits say nothing of what is asked here.
+            libc::SYS_openat2 => {
+                let low = if cfg!(target_endian = "little") { 0 } else { 4 };
+                let word = sys::word_of(pid, self.args[2].checked_add(low)?).ok()?;
+                Some(word as i32)
+            }
+            _ => None,
+        }
+    }
+
+    /// The descriptor of the file that it changes or syncs.
+    fn target(&self) -> Option<u32> {
+        let argument = match self.number {
+            libc::SYS_fsync
+            | libc::SYS_fdatasync
+            | libc::SYS_write
+            | libc::SYS_pwrite64
+            | libc::SYS_writev
+            | libc::SYS_pwritev
+            | libc::SYS_pwritev2
+            | libc::SYS_fallocate => 0,
+            libc::SYS_copy_file_range => 2,
+            _ => return None,
+        };
+        u32::try_from(self.args[argument]).ok()
+    }
+}
+
+/// `257 0xffffff9c 0x7ffd2 …`: number, six arguments, stack and place. Of who waits outside of a call, `-1` and two places.
+fn parse(text: &str) -> Option<Call> {
+    let mut words = text.split_ascii_whitespace();
+    let number = words.next()?.parse().ok()?;
+    let mut args = [0; 6];
+    for arg in &mut args {
+        *arg = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
+    }
+    Some(Call { number, args })
+}
+
+/// The flags (`O_*`) of the descriptor through which a caller changes file `ino`; `None` if they cannot be found out.
+pub(crate) fn target_flags(ctx: &Ctx, ino: Ino) -> Option<i32> {
+    let descriptor = Call::of(ctx.pid)?.target()?;
+    let info = std::fs::read_to_string(format!("/proc/{}/fdinfo/{descriptor}", ctx.pid)).ok()?;
+    let field = |name| info.lines().find_map(|l: &str| l.strip_prefix(name));
+    // Not that of another file, which has the number since.
+    let same = field("ino:")?.trim().parse() == Ok(ino);
+    let flags = i32::from_str_radix(field("flags:")?.trim(), 8).ok()?;
+    same.then_some(flags)
+}
+
+/// The caller of a request, as one who can be told of failures.
+pub(crate) fn caller(ctx: &Ctx) -> Caller {
+    Caller {
+        pid: ctx.pid,
+        descriptor,
+    }
+}
+
+/// The program that thread `pid` belongs to, and which of its descriptors it uses if that shows.
+fn descriptor(pid: u32) -> Option<Descriptor> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let program = status.lines().find_map(|l| l.strip_prefix("Tgid:"))?;
+    let program = program.trim().parse().ok()?;
+    Some((program, Call::of(pid).and_then(|call| call.target())))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+
+    #[test]
+    fn a_call_is_read_and_what_is_none_is_not() {
+        let call = parse("285 0x3 0x0 0x1000 0x2000 0x0 0x0 0x7ffd0 0x7f001\n").unwrap();
+        assert_eq!(
+            (call.number, call.args),
+            (285, [3, 0, 0x1000, 0x2000, 0, 0])
+        );
+        for text in ["running\n", "-1 0x7ffd0 0x7f001\n", "", "1 2 3 4 5 6 7 8 9"] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+        assert_eq!(Call::of(0), None);
+    }
+
+    #[test]
+    fn flags_and_descriptors_are_where_each_call_has_them() {
+        let call = |number, args| Call { number, args };
+        let flags = libc::O_RDWR | libc::O_APPEND;
+        let open = call(libc::SYS_openat, [0, 0, flags as u64, 0, 0, 0]);
+        assert_eq!(open.open_flags(1), Some(flags));
+        assert_eq!(open.target(), None);
+        let how = [flags as u64, 0, 0];
+        let open = call(libc::SYS_openat2, [0, 0, how.as_ptr() as u64, 24, 0, 0]);
+        assert_eq!(open.open_flags(std::process::id()), Some(flags));
+        let copy = call(libc::SYS_copy_file_range, [3, 0, 4, 0, 0, 0]);
+        assert_eq!((copy.target(), copy.open_flags(1)), (Some(4), None));
+        let sync = call(libc::SYS_fdatasync, [5, 0, 0, 0, 0, 0]);
+        assert_eq!(sync.target(), Some(5));
+    }
+
+    #[test]
+    fn a_thread_that_waits_is_seen_in_its_call() {
+        let (read, write) = std::io::pipe().unwrap();
+        let (told, pid) = std::sync::mpsc::channel();
+        let fd = read.as_raw_fd();
+        let waits = std::thread::spawn(move || {
+            told.send(rustix::thread::gettid().as_raw_nonzero().get() as u32)
+                .unwrap();
+            std::io::Read::read(&mut &read, &mut [0]).unwrap()
+        });
+        let pid = pid.recv().unwrap();
+        // It may be about to call.
+        let seen = (0..1000).find_map(|_| Call::of(pid).filter(|c| c.number == libc::SYS_read));
+        assert_eq!(seen.unwrap().args[0], fd as u64);
+        assert_eq!(descriptor(pid), Some((std::process::id(), None)));
+        drop(write);
+        assert_eq!(waits.join().unwrap(), 0);
+        assert_eq!(descriptor(0), None);
+    }
+}
