@@ -115,7 +115,11 @@ fn unreplayed(source: &Path) -> Failure {
 fn answer(live: &Live, request: &Value) -> Result<Value> {
     match request["op"].as_str() {
         Some("stat") => match live.fs.volume() {
-            Some(volume) => Ok(json!(volume.stats())),
+            Some(volume) => {
+                let mut stats = json!(volume.stats());
+                stats["connection"] = json!(live.connection.stats());
+                Ok(stats)
+            }
             None => Err(Failure::new(Code::NotFound, "the volume is being closed")),
         },
         Some("remount") => {

@@ -39,7 +39,13 @@ pub struct VolumeFsOptions {
     pub writeback_cache: bool,
     /// The mount can be mapped to other ids (Linux 6.12): what ids a caller has then says nothing of the volume's.
     pub idmap: bool,
+    /// Extended attributes are neither shown nor changed, and ACLs only heeded where something is made; the kernel then asks
+    /// for none, and judges by mode bits alone.
+    pub noxattr: bool,
 }
+
+/// Of extended attributes there are none here; the kernel does not ask again.
+const NO_XATTR: FsError = FsError::Errno(libc::ENOSYS);
 
 /// The volume is closed.
 const CLOSED: FsError = FsError::Errno(libc::ESHUTDOWN);
@@ -623,6 +629,9 @@ impl FileSystem for VolumeFs {
         kill_sgid: bool,
         done: Done,
     ) {
+        if self.options.noxattr {
+            return done(Err(NO_XATTR));
+        }
         let fs = open!(self, done);
         let mut set = self
             .room
@@ -638,16 +647,25 @@ impl FileSystem for VolumeFs {
     }
 
     fn getxattr(&self, ino: Ino, name: &[u8], done: Done<Vec<u8>>) {
+        if self.options.noxattr {
+            return done(Err(NO_XATTR));
+        }
         let fs = open!(self, done);
         done(fs.getxattr(ino, name));
     }
 
     fn listxattr(&self, ctx: &Ctx, ino: Ino, done: Done<Vec<u8>>) {
+        if self.options.noxattr {
+            return done(Err(NO_XATTR));
+        }
         let fs = open!(self, done);
         done(fs.listxattr(ino).map(|all| visible(ctx, all)));
     }
 
     fn removexattr(&self, ctx: &Ctx, ino: Ino, name: &[u8], done: Done) {
+        if self.options.noxattr {
+            return done(Err(NO_XATTR));
+        }
         let fs = open!(self, done);
         done(fs.removexattr(ctx, ino, name));
     }
