@@ -270,7 +270,8 @@ fn without_xattrs_nothing_of_them_is_seen_and_nothing_is_lost() {
         cmd::run(&mut command).map_err(|e| e.to_string())
     };
     sh(&format!(
-        "cp /bin/true program; cp program written
+        "cp /bin/true program; cp program written; cp program longer
+         setfattr -n security.capability -v {CAPABILITY} longer
          setfattr -n security.capability -v {CAPABILITY} program
          setfattr -n security.capability -v {CAPABILITY} written
          setfattr -n user.kept -v 7 program
@@ -298,7 +299,7 @@ fn without_xattrs_nothing_of_them_is_seen_and_nothing_is_lost() {
     let list = sh("getfattr -m - -d program 2>&1 || true").unwrap();
     assert!(!list.contains("kept"), "{list}");
     // What is made gets what its directory gives to all, whatever the umask.
-    sh("umask 077; echo x >dir/new; mkdir dir/sub; echo more >>written; chmod 640 shared").unwrap();
+    sh("umask 077; echo x >dir/new; mkdir dir/sub; echo more >>written; fallocate -l 1M longer; chmod 640 shared").unwrap();
     let mode = |name: &str| d.file(name).metadata().unwrap().permissions().mode() & 0o777;
     assert_eq!(mode("dir/new"), 0o660);
     assert_eq!(mode("dir/sub"), 0o770);
@@ -328,10 +329,12 @@ fn without_xattrs_nothing_of_them_is_seen_and_nothing_is_lost() {
             .contains('7')
     );
     sh("getfattr -n security.capability program").unwrap();
-    let gone = sh("getfattr -n security.capability written").unwrap_err();
-    assert!(
-        gone.contains("No such attribute"),
-        "what is written loses its capabilities: {gone}"
-    );
+    for changed in ["written", "longer"] {
+        let gone = sh(&format!("getfattr -n security.capability {changed}")).unwrap_err();
+        assert!(
+            gone.contains("No such attribute"),
+            "{changed} keeps its capabilities: {gone}"
+        );
+    }
     ok(&["umount", d.dir()]);
 }

@@ -44,6 +44,9 @@ pub struct VolumeFsOptions {
     pub noxattr: bool,
 }
 
+/// What gives a program capabilities.
+const CAPABILITY: &[u8] = b"security.capability";
+
 /// Of extended attributes there are none here; the kernel does not ask again.
 const NO_XATTR: FsError = FsError::Errno(libc::ENOSYS);
 
@@ -173,6 +176,15 @@ impl VolumeFs {
         }
     }
 
+    /// Takes the capabilities of a program whose content is about to change, also where root changes it. Else the kernel sees
+    /// to that, but here it does not know of them.
+    fn lose_capabilities(&self, fs: &Fs, ino: Ino) -> Result<(), FsError> {
+        if !self.options.noxattr || fs.getxattr(ino, CAPABILITY).is_err() {
+            return Ok(());
+        }
+        fs.removexattr(&Ctx::default(), ino, CAPABILITY)
+    }
+
     /// Writes `data`, with the room that deleted files give back. Answers the bytes written, fewer if the volume has no room for
     /// more.
     fn write_all(
@@ -184,6 +196,7 @@ impl VolumeFs {
         data: &[u8],
         kill: bool,
     ) -> Result<usize, FsError> {
+        self.lose_capabilities(fs, file.ino())?;
         let mut written = 0;
         loop {
             let rest = data.get(written..).unwrap_or_default();
@@ -571,6 +584,7 @@ impl FileSystem for VolumeFs {
                 }
                 self.attributes_changed(file.ino());
             }
+            self.lose_capabilities(&fs, file.ino())?;
             self.room
                 .find(&fs, || fs.fallocate(ctx, &file, mode, offset, len))
         });
