@@ -193,12 +193,15 @@ Options, separated by commas:
   journal_async_commit      commit blocks do not wait for the log before them
   allow_other, noallow_other
                             whether other users may use it (yes for root)
+  io_uring=auto|on|off      take requests through io_uring (auto)
+  low_latency=auto|on|off   keep processors from sleeping while requests come one after another (auto)
   threads=N                 threads that take requests (the cores and a few)
   opens=stateless|handles   files are opened and closed without a request, or each open gets a handle
                             (stateless; with direct_io or writeback_cache handles)
   direct_io                 files pass the kernel's page cache by
   writeback_cache           the kernel holds written data back
   idmap                     the mount can be mapped to other ids (Linux 6.12)
+  noxattr                   neither extended attributes nor ACLs
   nosuid, nodev, noexec     as for mount(8)
   remount                   change ro, rw, commit and access times of a mount";
 

@@ -48,6 +48,7 @@ pub(crate) fn start(source: &Path, dir: &Path, options: &str) -> Result {
         }
         _ => {
             let status = server.wait().map_err(failed)?;
+            stetfs_fuse::mend_switch();
             Err(Failure::new(
                 Code::Mount,
                 format!("the server ended without a word ({status})"),

@@ -183,9 +183,10 @@ impl From<FsError> for Failure {
 impl From<MountError> for Failure {
     fn from(e: MountError) -> Failure {
         let code = match &e {
-            MountError::NoFuse(_) | MountError::NoFusermount | MountError::IoUring(_) => {
-                Code::System
-            }
+            MountError::NoFuse(_)
+            | MountError::NoFusermount
+            | MountError::IoUring(_)
+            | MountError::LowLatency(_) => Code::System,
             MountError::Busy(_) | MountError::DeadMount(_) | MountError::Taken { .. } => {
                 Code::InUse
             }

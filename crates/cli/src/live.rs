@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use stetfs::FsError;
-use stetfs_fuse::{Mounted, Server, VolumeFs, is_root, remount_flags};
+use stetfs_fuse::{Connection, Mounted, Server, VolumeFs, is_root, remount_flags};
 
 use crate::failure::{Code, Failure, Result};
 use crate::options::{self, Options};
@@ -14,6 +14,7 @@ use crate::serve::Job;
 pub(crate) struct Live {
     pub(crate) fs: Arc<VolumeFs>,
     pub(crate) mounted: Mounted,
+    pub(crate) connection: Connection,
     source: PathBuf,
     /// As of now.
     options: Mutex<Options>,
@@ -25,6 +26,7 @@ impl Live {
         Live {
             fs: Arc::clone(server.fs()),
             mounted: server.mounted().clone(),
+            connection: server.connection().clone(),
             source: job.source.clone(),
             options: Mutex::new(job.options.clone()),
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use stetfs::{
     Atime, Compression, Direct, FsOptions, OnDataError, OnError, Preset, Trim, VolumeOptions,
 };
-use stetfs_fuse::{IoUring, MountOptions, Opens, ServeOptions, VolumeFsOptions};
+use stetfs_fuse::{IoUring, LowLatency, MountOptions, Opens, ServeOptions, VolumeFsOptions};
 
 use crate::failure::{Code, Failure, Result};
 
@@ -35,6 +35,8 @@ pub(crate) struct Options {
     pub(crate) journal_path: Option<PathBuf>,
     pub(crate) threads: usize,
     pub(crate) io_uring: IoUring,
+    pub(crate) low_latency: LowLatency,
+    pub(crate) noxattr: bool,
     pub(crate) direct_io: bool,
     pub(crate) writeback_cache: bool,
     pub(crate) idmap: bool,
@@ -171,6 +173,7 @@ fn apply(
         "norecovery" | "noload" => flag(&mut |o| o.no_recovery = true),
         "direct_io" => flag(&mut |o| o.direct_io = true),
         "writeback_cache" => flag(&mut |o| o.writeback_cache = true),
+        "noxattr" => flag(&mut |o| o.noxattr = true),
         "idmap" => flag(&mut |o| o.idmap = true),
         "sync" if value.is_none() => flag(&mut |o| o.sync = true),
         "dirsync" => flag(&mut |o| o.dirsync = true),
@@ -217,6 +220,12 @@ fn apply(
             Some("stateless") => set(&mut o.opens, Ok(Opens::Stateless)),
             Some("handles") => set(&mut o.opens, Ok(Opens::Handles)),
             _ => Err("is stateless or handles".to_owned()),
+        },
+        "low_latency" => match value {
+            Some("auto") => set(&mut o.low_latency, Ok(LowLatency::Auto)),
+            None | Some("on") => set(&mut o.low_latency, Ok(LowLatency::On)),
+            Some("off") => set(&mut o.low_latency, Ok(LowLatency::Off)),
+            Some(_) => Err("is auto, on or off".to_owned()),
         },
         "threads" => set(&mut o.threads, required(value, threads)),
         "errors" => set(&mut o.on_error, required(value, on_error).map(Some)),
@@ -361,9 +370,11 @@ impl Options {
                 writeback_cache: self.writeback_cache,
                 idmap: self.idmap,
                 opens: self.opens,
+                noxattr: self.noxattr,
             },
             threads: self.threads,
             io_uring: self.io_uring,
+            low_latency: self.low_latency,
             ..ServeOptions::new(source)
         }
     }
@@ -473,6 +484,24 @@ mod tests {
         );
         let mut all = Options::default();
         assert!(parse("frobnicate,ro", true, &mut all).is_ok() && all.read_only);
+    }
+
+    #[test]
+    fn what_the_connection_is_asked_for() {
+        let o = read("low_latency=off,io_uring,noxattr").unwrap();
+        let serve = o.serve(Path::new("x"));
+        assert_eq!(serve.low_latency, LowLatency::Off);
+        assert_eq!(serve.io_uring, IoUring::On);
+        assert!(serve.volume.noxattr);
+        let plain = read("").unwrap().serve(Path::new("x"));
+        assert_eq!(plain.low_latency, LowLatency::Auto);
+        assert!(!plain.volume.noxattr);
+        assert!(
+            read("low_latency=1")
+                .unwrap_err()
+                .contains("auto, on or off")
+        );
+        assert!(read("noxattr=1").unwrap_err().contains("takes no value"));
     }
 
     #[test]

@@ -118,6 +118,7 @@ fn answer(live: &Live, request: &Value) -> Result<Value> {
             Some(volume) => {
                 let mut stats = json!(volume.stats());
                 stats["requests"] = json!(stetfs_fuse::requests());
+                stats["connection"] = json!(live.connection.stats());
                 Ok(stats)
             }
             None => Err(Failure::new(Code::NotFound, "the volume is being closed")),

@@ -6,13 +6,18 @@
 //! * `caller`, `calls`: what the kernel does not say of who asks;
 //! * `mount`, `mounted`, `mountinfo`, `fusermount`, `loopdev`: the mount itself;
 //! * `service`: any other file system on a directory; `device_fs`: a block device as one, with `gate`;
-//! * `bdi`: what the kernel allows the mount;
+//! * `awake`: keeps processors from sleeping between requests; `uring_switch`: the kernel's, for a moment;
+//! * `bdi`: what the kernel allows the mount; `connection`: what was agreed on with the kernel, to be shown;
 //! * `server`: all of it together, and closing the volume when the session ends.
 
+mod awake;
 mod bdi;
 mod buffer;
 mod caller;
 mod calls;
+mod connection;
+#[cfg(test)]
+mod counting;
 mod device_fs;
 mod fusermount;
 mod gate;
@@ -29,9 +34,12 @@ mod room;
 mod server;
 mod service;
 mod sys;
+mod uring_switch;
 mod volume_fs;
 mod wire;
 
+pub use awake::{AwakeStats, LowLatency};
+pub use connection::{Connection, ConnectionStats};
 pub use device_fs::{Control, DeviceFs};
 pub use gate::Gate;
 pub use mount::{MountError, MountOptions, Unmount, check_dir, is_root, remount_flags, unmount};
@@ -43,5 +51,6 @@ pub use ops::{
 };
 pub use server::{IoUring, ServeError, ServeOptions, Server};
 pub use service::Service;
+pub use uring_switch::mend_switch;
 pub use volume_fs::{VolumeFs, VolumeFsOptions};
 pub use wire::requests;

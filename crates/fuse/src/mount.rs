@@ -1,6 +1,5 @@
 //! Making and taking down the mount itself.
 
-use crate::server::IO_URING_SWITCH;
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
@@ -9,8 +8,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::mount::{MountFlags, UnmountFlags};
 
+use crate::awake::PATH as CPU_LATENCY;
 use crate::fusermount;
 use crate::mountinfo::{self, MountEntry};
+use crate::uring_switch::PATH as IO_URING_SWITCH;
 
 /// How a volume appears in the name space.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,6 +137,11 @@ pub enum MountError {
         "FUSE over io_uring cannot be turned on: {IO_URING_SWITCH}: {0}; it takes Linux 6.14 and root, or mount with io_uring=auto"
     )]
     IoUring(io::Error),
+    /// `-o low_latency=on`, and there is nothing to keep processors awake with.
+    #[error(
+        "processors cannot be kept awake: {CPU_LATENCY}: {0}; it takes root, and in a container the device (--device {CPU_LATENCY}), or mount with low_latency=auto"
+    )]
+    LowLatency(io::Error),
 }
 
 fn fuse_hint(e: &io::Error) -> &'static str {

@@ -7,13 +7,16 @@ use std::sync::Arc;
 use stetfs::{BlockDevice, Volume};
 
 use crate::bdi;
+use crate::awake::{Awake, LowLatency};
+use crate::connection::Connection;
 use crate::fusermount;
 use crate::loopdev::LoopDevice;
 use crate::mount::{self, MountError, MountOptions, Unmount, What};
 use crate::mounted::Mounted;
 use crate::mountinfo;
+use crate::uring_switch::{self, Moment};
 use crate::volume_fs::{VolumeFs, VolumeFsOptions};
-use crate::wire::{Session, SessionOptions};
+use crate::wire::{self, Session, SessionOptions};
 
 /// How a volume is served.
 #[derive(Clone, Debug)]
@@ -26,6 +29,8 @@ pub struct ServeOptions {
     pub threads: usize,
     /// Whether requests come by io_uring.
     pub io_uring: IoUring,
+    /// Whether processors are kept from sleeping while requests come one after another.
+    pub low_latency: LowLatency,
     /// How far the kernel reads ahead, KiB.
     pub readahead_kib: u32,
 }
@@ -38,11 +43,12 @@ impl ServeOptions {
             volume: VolumeFsOptions::default(),
             threads: 0,
             io_uring: IoUring::default(),
+            low_latency: LowLatency::default(),
             readahead_kib: 1024,
         }
     }
 
-    fn n_threads(&self) -> usize {
+    pub(crate) fn n_threads(&self) -> usize {
         match self.threads {
             // Some wait for room in the journal or for the device while others go on.
             0 => std::thread::available_parallelism().map_or(4, usize::from) + 4,
@@ -51,13 +57,10 @@ impl ServeOptions {
     }
 }
 
-/// The kernel's switch for FUSE over io_uring (Linux 6.14 and newer; off at first).
-pub(crate) const IO_URING_SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
-
 /// Whether requests come by io_uring: a queue per processor instead of one for all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IoUring {
-    /// If the kernel's switch is on.
+    /// If the kernel has it and lets us: as root its switch is turned on for the moment that takes, else it must be on.
     #[default]
     Auto,
     /// Yes; the switch is turned on if need be (which takes root).
@@ -66,16 +69,47 @@ pub enum IoUring {
     Off,
 }
 
-impl IoUring {
-    fn wanted(self) -> Result<bool, MountError> {
-        let is_on = || std::fs::read_to_string(IO_URING_SWITCH).is_ok_and(|s| s.trim() == "Y");
-        match self {
-            IoUring::Off => Ok(false),
-            IoUring::Auto => Ok(is_on()),
-            IoUring::On if is_on() => Ok(true),
-            IoUring::On => std::fs::write(IO_URING_SWITCH, "Y")
-                .map(|()| true)
-                .map_err(MountError::IoUring),
+/// More queues than this are not made unasked: each takes two threads.
+const MANY_QUEUES: u16 = 64;
+
+/// What was found out about io_uring before a mount.
+struct UringChoice {
+    /// Ask for it.
+    wanted: bool,
+    /// The kernel's switch is on as long as this is held.
+    moment: Option<Moment>,
+    /// Why not.
+    why_not: Option<String>,
+}
+
+impl UringChoice {
+    fn of(wanted: IoUring) -> Result<UringChoice, MountError> {
+        let yes = |moment| UringChoice {
+            wanted: true,
+            moment,
+            why_not: None,
+        };
+        let no = |why: String| UringChoice {
+            wanted: false,
+            moment: None,
+            why_not: Some(why),
+        };
+        match wanted {
+            IoUring::Off => Ok(no("io_uring=off".to_owned())),
+            IoUring::On => match uring_switch::for_good() {
+                Err(e) if !uring_switch::is_on() => Err(MountError::IoUring(e)),
+                _ => Ok(yes(None)),
+            },
+            IoUring::Auto => Ok(match wire::queues() {
+                Ok(n) if n > MANY_QUEUES => no(format!("{n} processors; io_uring=on takes it")),
+                Err(e) => no(e.to_string()),
+                Ok(_) => match uring_switch::for_a_moment() {
+                    Ok(moment) => yes(Some(moment)),
+                    // Not ours to turn on; but it may be on.
+                    Err(_) if uring_switch::is_on() => yes(None),
+                    Err(e) => no(format!("{}: {e}", uring_switch::PATH)),
+                },
+            }),
         }
     }
 }
@@ -86,6 +120,8 @@ pub struct Server {
     fs: Arc<VolumeFs>,
     mounted: Mounted,
     threads: usize,
+    awake: Awake,
+    connection: Connection,
 }
 
 impl Server {
@@ -98,7 +134,8 @@ impl Server {
         dir: &Path,
         options: &ServeOptions,
     ) -> Result<Server, MountError> {
-        let io_uring = options.io_uring.wanted()?;
+        let awake = Awake::start(options.low_latency).map_err(MountError::LowLatency)?;
+        let io_uring = UringChoice::of(options.io_uring)?;
         let (fuse, loop_device) = if mount::is_root() {
             mount_by_kernel(&volume, dir, &options.mount)?
         } else {
@@ -112,9 +149,10 @@ impl Server {
         let session_options = SessionOptions {
             writeback_cache: options.volume.writeback_cache,
             async_dio: options.volume.direct_io,
-            io_uring,
+            io_uring: io_uring.wanted,
             idmap: options.volume.idmap,
             stateless: options.volume.stateless(),
+            noxattr: options.volume.noxattr,
         };
         let take_down = |e: std::io::Error| {
             if e.kind() == std::io::ErrorKind::NotConnected {
@@ -124,10 +162,13 @@ impl Server {
             MountError::Session(e)
         };
         let session = Session::start(Arc::clone(&fs), fuse, session_options).map_err(take_down)?;
+        // The kernel has taken our answer to its offer.
+        drop(io_uring.moment);
+        let connection = Connection::new(&session, options, awake.view(), io_uring.why_not);
         let entry = mountinfo::mount_at(dir).map_err(take_down)?;
         let Some(entry) = entry.filter(mountinfo::is_stetfs) else {
             // Whoever unmounted it may be waiting for the volume to be closed.
-            session.run(1).map_err(MountError::Session)?;
+            session.run(1, &awake).map_err(MountError::Session)?;
             return Err(MountError::Gone);
         };
         bdi::set_limits(&entry, options.readahead_kib);
@@ -141,7 +182,14 @@ impl Server {
             fs,
             mounted: Mounted::new(entry),
             threads: options.n_threads(),
+            awake,
+            connection,
         })
+    }
+
+    /// What was agreed on with the kernel, to be shown while [`Server::run`] runs.
+    pub fn connection(&self) -> &Connection {
+        &self.connection
     }
 
     /// The mount, to take it down while [`Server::run`] runs.
@@ -159,7 +207,7 @@ impl Server {
     /// # Errors
     /// The connection broke, or the volume could not be closed clean.
     pub fn run(self) -> Result<(), ServeError> {
-        let served = self.session.run(self.threads);
+        let served = self.session.run(self.threads, &self.awake);
         if served.is_err() {
             // A dead mount helps nobody.
             let _ = self.mounted.unmount();

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use crate::awake::Awake;
 use crate::mount::{self, MountError, MountOptions, Unmount, What};
 use crate::mounted::Mounted;
 use crate::mountinfo;
@@ -36,19 +37,12 @@ impl Service {
             let _ = mount::unmount(&dir, Unmount::Lazy);
             MountError::Session(e)
         };
-        let options = SessionOptions {
-            writeback_cache: false,
-            async_dio: false,
-            io_uring: false,
-            idmap: false,
-            stateless: false,
-        };
-        let session = Session::start(fs, fuse, options).map_err(take_down)?;
+        let session = Session::start(fs, fuse, SessionOptions::default()).map_err(take_down)?;
         let entry = mountinfo::mount_at(&dir).map_err(take_down)?;
         let entry = entry.ok_or(MountError::Gone)?;
         let session = std::thread::Builder::new()
             .name("fuse-service".into())
-            .spawn(move || session.run(threads.max(1)))
+            .spawn(move || session.run(threads.max(1), &Awake::off()))
             .map_err(take_down)?;
         Ok(Service {
             mounted: Mounted::new(entry),

@@ -40,6 +40,13 @@ fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
     }
 }
 
+/// Makes the calling thread run only where a processor would else be idle (`SCHED_IDLE`).
+pub(crate) fn be_idle_class() -> io::Result<()> {
+    let none = libc::sched_param { sched_priority: 0 };
+    // SAFETY: sched_setscheduler(2) reads one `sched_param` from the pointer, which is valid for it.
+    checked(unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const none) }).map(drop)
+}
+
 /// Makes `fuse`, which was just opened, another descriptor of `session`'s connection.
 pub(crate) fn fuse_clone(fuse: BorrowedFd<'_>, session: RawFd) -> io::Result<()> {
     let session = session as u32;

@@ -47,6 +47,9 @@ pub struct VolumeFsOptions {
     pub idmap: bool,
     /// How files are opened.
     pub opens: Opens,
+    /// Extended attributes are neither shown nor changed, and ACLs only heeded where something is made; the kernel then asks
+    /// for none, and judges by mode bits alone.
+    pub noxattr: bool,
 }
 
 impl VolumeFsOptions {
@@ -55,6 +58,12 @@ impl VolumeFsOptions {
         self.opens == Opens::Stateless && !self.direct_io && !self.writeback_cache
     }
 }
+
+/// What gives a program capabilities.
+const CAPABILITY: &[u8] = b"security.capability";
+
+/// Of extended attributes there are none here; the kernel does not ask again.
+const NO_XATTR: FsError = FsError::Errno(libc::ENOSYS);
 
 /// The volume is closed.
 const CLOSED: FsError = FsError::Errno(libc::ESHUTDOWN);
@@ -212,6 +221,15 @@ impl VolumeFs {
         }
     }
 
+    /// Takes the capabilities of a program whose content is about to change, also where root changes it. Else the kernel sees
+    /// to that, but here it does not know of them.
+    fn lose_capabilities(&self, fs: &Fs, ino: Ino) -> Result<(), FsError> {
+        if !self.options.noxattr || fs.getxattr(ino, CAPABILITY).is_err() {
+            return Ok(());
+        }
+        fs.removexattr(&Ctx::default(), ino, CAPABILITY)
+    }
+
     /// Writes `data`, with the room that deleted files give back. Answers the bytes written, fewer if the volume has no room for
     /// more.
     fn write_all(
@@ -223,6 +241,7 @@ impl VolumeFs {
         data: &[u8],
         kill: bool,
     ) -> Result<usize, FsError> {
+        self.lose_capabilities(fs, file.ino())?;
         let mut written = 0;
         loop {
             let rest = data.get(written..).unwrap_or_default();
@@ -640,6 +659,7 @@ impl FileSystem for VolumeFs {
                 }
                 self.attributes_changed(file.ino());
             }
+            self.lose_capabilities(&fs, file.ino())?;
             self.room
                 .find(&fs, || fs.fallocate(ctx, &file, mode, offset, len))
         });
@@ -706,6 +726,9 @@ impl FileSystem for VolumeFs {
         kill_sgid: bool,
         done: Done,
     ) {
+        if self.options.noxattr {
+            return done(Err(NO_XATTR));
+        }
         let fs = open!(self, done);
         let mut set = self
             .room
@@ -721,16 +744,25 @@ impl FileSystem for VolumeFs {
     }
 
     fn getxattr(&self, ino: Ino, name: &[u8], done: Done<Vec<u8>>) {
+        if self.options.noxattr {
+            return done(Err(NO_XATTR));
+        }
         let fs = open!(self, done);
         done(fs.getxattr(ino, name));
     }
 
     fn listxattr(&self, ctx: &Ctx, ino: Ino, done: Done<Vec<u8>>) {
+        if self.options.noxattr {
+            return done(Err(NO_XATTR));
+        }
         let fs = open!(self, done);
         done(fs.listxattr(ino).map(|all| visible(ctx, all)));
     }
 
     fn removexattr(&self, ctx: &Ctx, ino: Ino, name: &[u8], done: Done) {
+        if self.options.noxattr {
+            return done(Err(NO_XATTR));
+        }
         let fs = open!(self, done);
         done(fs.removexattr(ctx, ino, name));
     }

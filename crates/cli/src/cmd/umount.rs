@@ -45,6 +45,7 @@ pub(crate) fn run(args: &UmountArgs) -> Result {
         None => {
             if !elsewhere {
                 control::remove_stale(&mount.dev);
+                stetfs_fuse::mend_switch();
             }
             wait_unlocked(&volume)?;
             wait_detached(&mount, &volume);

@@ -4,9 +4,11 @@ mod abi;
 mod channel;
 mod counts;
 mod dispatch;
+mod negotiate;
 mod port;
 mod reply;
 mod ring;
+mod transport;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -17,10 +19,14 @@ use parking_lot::Mutex;
 use stetfs::{Ino, ROOT_INO};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use self::abi::{InHeader, InitIn, InitOut, init, op};
+use self::abi::{InHeader, InitIn, init, op};
 use self::channel::{Channel, Received};
 pub use self::counts::requests;
 use self::dispatch::Next;
+pub(crate) use self::negotiate::{Agreed, Use};
+pub(crate) use self::ring::queues;
+pub(crate) use self::transport::Transport;
+use crate::awake::{Awake, Pulse};
 use crate::ops::{FileSystem, Invalidate};
 use crate::patience::{self, Servers};
 
@@ -78,14 +84,12 @@ fn node_of(ino: Ino) -> u64 {
 pub(crate) struct Session<F> {
     fs: Arc<F>,
     channel: Channel,
-    /// Requests come by io_uring.
-    by_ring: bool,
-    /// Files and directories can be opened without asking.
-    stateless: bool,
+    agreed: Agreed,
+    transport: Arc<Transport>,
 }
 
 /// How to talk to the kernel.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SessionOptions {
     /// Ask for the write-back cache.
     pub(crate) writeback_cache: bool,
@@ -98,6 +102,8 @@ pub(crate) struct SessionOptions {
     pub(crate) idmap: bool,
     /// Open files and directories without asking, if the kernel can.
     pub(crate) stateless: bool,
+    /// Neither extended attributes nor ACLs.
+    pub(crate) noxattr: bool,
 }
 
 /// What a kernel has that opens without asking.
@@ -108,7 +114,7 @@ impl<F: FileSystem> Session<F> {
     pub(crate) fn start(
         fs: Arc<F>,
         fuse: OwnedFd,
-        options: SessionOptions,
+        mut options: SessionOptions,
     ) -> io::Result<Session<F>> {
         let channel = Channel::new(fuse);
         let mut buf = vec![0; abi::MIN_READ_BUFFER];
@@ -125,66 +131,37 @@ impl<F: FileSystem> Session<F> {
         for (to, from) in arg.as_mut_bytes().iter_mut().zip(body) {
             *to = *from;
         }
-        if header.opcode != op::INIT || arg.major != abi::MAJOR || arg.minor < 31 {
+        let refuse = |e: io::Error| {
             channel.send(header.unique, libc::EPROTO, [&[], &[]]);
-            return Err(bad("the kernel's FUSE is older than 7.31 (Linux 5.4)"));
-        }
-        let offered = u64::from(arg.flags) | u64::from(arg.flags2) << 32;
-        let mut wanted = WANTED;
-        if options.async_dio {
-            wanted |= init::ASYNC_DIO;
-        }
-        if options.writeback_cache {
-            wanted |= init::WRITEBACK_CACHE;
-        }
-        if options.stateless {
-            wanted |= STATELESS;
-        }
-        if options.io_uring && ring::possible() {
-            wanted |= init::OVER_IO_URING;
-        }
-        if options.idmap {
-            wanted |= init::ALLOW_IDMAP;
-            if offered & init::ALLOW_IDMAP == 0 {
-                channel.send(header.unique, libc::EPROTO, [&[], &[]]);
-                return Err(io::Error::new(
-                    io::ErrorKind::Unsupported,
-                    "-o idmap takes Linux 6.12",
-                ));
-            }
-        }
-        let flags = offered & wanted;
-        tracing::debug!(
-            missing = format!("{:#x}", wanted & !offered),
-            "FUSE capabilities"
-        );
-        let answer = InitOut {
-            major: abi::MAJOR,
-            minor: arg.minor.min(abi::MINOR),
-            max_readahead: arg.max_readahead,
-            flags: flags as u32,
-            // Requests the kernel may have in flight on its own account: read-ahead and the like.
-            max_background: 64,
-            congestion_threshold: 48,
-            max_write: MAX_WRITE,
-            time_gran: 1,
-            max_pages: (MAX_WRITE / 4096) as u16,
-            map_alignment: 0,
-            flags2: (flags >> 32) as u32,
-            unused: [0; 7],
+            e
         };
-        channel.send(header.unique, 0, [answer.as_bytes(), &[]]);
+        if header.opcode != op::INIT {
+            return Err(refuse(bad("the first request is not INIT")));
+        }
+        let transport = Transport::default();
+        let mut agreed = negotiate::negotiate(&arg, &options).map_err(refuse)?;
+        if agreed.flags() & init::OVER_IO_URING != 0
+            && let Err(e) = ring::possible(&channel, MAX_WRITE as usize)
+        {
+            transport.by_device(&e);
+            options.io_uring = false;
+            agreed = negotiate::negotiate(&arg, &options).map_err(refuse)?;
+        }
+        if agreed.flags() & init::OVER_IO_URING != 0 {
+            transport.by_rings(ring::queues()?);
+        }
+        channel.send(header.unique, 0, [agreed.answer().as_bytes(), &[]]);
         Ok(Session {
             fs,
             channel,
-            by_ring: flags & init::OVER_IO_URING != 0,
-            stateless: flags & STATELESS == STATELESS,
+            agreed,
+            transport: Arc::new(transport),
         })
     }
 
     /// Whether files and directories are to be opened without asking: the file system answers ENOSYS to the first.
     pub(crate) fn is_stateless(&self) -> bool {
-        self.stateless
+        self.agreed.flags() & STATELESS == STATELESS
     }
 
     /// Sends the kernel word of changes.
@@ -192,32 +169,56 @@ impl<F: FileSystem> Session<F> {
         Arc::new(Kernel(self.channel.clone()))
     }
 
+    /// What was agreed on.
+    pub(crate) fn agreed(&self) -> Agreed {
+        self.agreed
+    }
+
+    /// How requests come.
+    pub(crate) fn transport(&self) -> &Arc<Transport> {
+        &self.transport
+    }
+
     /// Serves requests with `threads` threads until the connection ends, and shuts the file system
     /// down: before the kernel's last request is answered, if it sends one (`fuseblk`).
-    pub(crate) fn run(self, threads: usize) -> io::Result<()> {
-        let queues = if self.by_ring { ring::queues()? } else { 0 };
+    pub(crate) fn run(self, threads: usize, awake: &Awake) -> io::Result<()> {
+        let queues = self.transport.queues();
         // With queues the device brings only what is forgotten.
-        let readers = if self.by_ring { 1 } else { threads };
+        let readers = if queues > 0 { 1 } else { threads };
         let channels: io::Result<Vec<Channel>> =
             (1..readers).map(|_| self.channel.another()).collect();
         let mut channels = channels?;
         channels.push(self.channel.clone());
         type Job<'a> = Box<dyn FnOnce() -> io::Result<()> + Send + 'a>;
         let fs = &*self.fs;
-        let servers = Servers::default();
+        let device = Device {
+            fs,
+            servers: Servers::default(),
+            transport: &self.transport,
+        };
+        let device = &device;
         let of_queues: Vec<Servers> = (0..queues).map(|_| Servers::default()).collect();
         let mut jobs: Vec<(String, Job<'_>)> = Vec::new();
         for (i, channel) in channels.into_iter().enumerate() {
-            let servers = &servers;
-            let gather = self.by_ring.then(Gather::default);
-            let job = move || serve(fs, &channel, servers, gather);
+            let pulse = awake.pulse();
+            let job = move || device.serve(&channel, &pulse);
             jobs.push((format!("fuse-{i}"), Box::new(job)));
         }
-        let each = threads.div_ceil(usize::from(queues.max(1))).max(2);
+        let each = transport::per_queue(threads, usize::from(queues).max(1));
         for (qid, servers) in (0..queues).zip(&of_queues) {
             for i in 0..each {
                 let fuse = self.channel.clone();
-                let job = move || ring::serve(fs, fuse, qid, servers, MAX_WRITE as usize);
+                let pulse = awake.pulse();
+                let job = move || {
+                    match ring::serve(fs, &fuse, qid, servers, &pulse, MAX_WRITE as usize)? {
+                        ring::Served::All => Ok(()),
+                        // The kernel has gone back to the device, then.
+                        ring::Served::Refused(e) => {
+                            device.transport.by_device(&e);
+                            device.serve(&fuse.another()?, &pulse)
+                        }
+                    }
+                };
                 jobs.push((format!("fuse-q{qid}-{i}"), Box::new(job)));
             }
         }
@@ -260,30 +261,36 @@ impl Gather {
     }
 }
 
-/// Serves the requests of one descriptor.
-fn serve<F: FileSystem>(
-    fs: &F,
-    channel: &Channel,
-    servers: &Servers,
-    mut gather: Option<Gather>,
-) -> io::Result<()> {
-    let mut buf = vec![0; MAX_WRITE as usize + abi::MIN_READ_BUFFER];
-    loop {
-        let (received, more) = servers.idle(|| channel.receive(&mut buf));
-        let n = match received? {
-            Received::Request(n) => n,
-            Received::End => return Ok(()),
-        };
-        patience::set(more, more);
-        match dispatch::serve_bytes(fs, channel, buf.get(..n).unwrap_or_default()) {
-            Next::GoOn => {}
-            Next::Destroy(reply) => {
-                fs.shutdown();
-                reply.empty();
+/// What serves requests that come by `/dev/fuse`.
+struct Device<'a, F> {
+    fs: &'a F,
+    servers: Servers,
+    transport: &'a Transport,
+}
+
+impl<F: FileSystem> Device<'_, F> {
+    /// Serves the requests of one descriptor.
+    fn serve(&self, channel: &Channel, pulse: &Pulse) -> io::Result<()> {
+        let mut gather = Gather::default();
+        let mut buf = vec![0; MAX_WRITE as usize + abi::MIN_READ_BUFFER];
+        loop {
+            let (received, more) = self.servers.idle(|| channel.receive(&mut buf));
+            let n = match received? {
+                Received::Request(n) => n,
+                Received::End => return Ok(()),
+            };
+            pulse.beat();
+            patience::set(more, more);
+            match dispatch::serve_bytes(self.fs, channel, buf.get(..n).unwrap_or_default()) {
+                Next::GoOn => {}
+                Next::Destroy(reply) => {
+                    self.fs.shutdown();
+                    reply.empty();
+                }
             }
-        }
-        if let Some(gather) = &mut gather {
-            gather.pause();
+            if self.transport.queues() > 0 {
+                gather.pause();
+            }
         }
     }
 }

@@ -1,7 +1,5 @@
 //! The commands of FUSE over io_uring, as submission entries.
 
-use std::os::fd::RawFd;
-
 use io_uring::{opcode, squeue, types};
 use zerocopy::{Immutable, IntoBytes};
 
@@ -30,12 +28,12 @@ struct CommandRequest {
 /// `FUSE_URING_IOV_SEGS`.
 const SEGMENTS: u32 = 2;
 /// Of `struct io_uring_sqe`.
-const SQE_ADDR: usize = 16;
 const SQE_LEN: usize = 24;
+/// The connection's descriptor: the first of those registered with the ring, so that it is looked up once.
+const DEVICE: types::Fixed = types::Fixed(0);
 
-/// The submission entry of `command` on the connection `fuse`, for queue `qid`.
+/// The submission entry of `command` on the connection that is registered with the ring, for queue `qid`.
 pub(super) fn entry(
-    fuse: RawFd,
     command: Command,
     qid: u16,
     commit_id: u64,
@@ -52,17 +50,14 @@ pub(super) fn entry(
     for (to, from) in cmd.iter_mut().zip(request.as_bytes()) {
         *to = *from;
     }
-    let entry = opcode::UringCmd80::new(types::Fd(fuse), command as u32)
+    let entry = opcode::UringCmd80::new(DEVICE, command as u32)
         .cmd(cmd)
+        .addr(Some(memory.iov() as u64))
         .build()
         .user_data(user_data);
-    // The crate gives no access to two fields that these commands use.
+    // The crate gives no access to a field that these commands use.
     // SAFETY: an `Entry128` is the 128 bytes of a `struct io_uring_sqe`, any bytes are valid for it.
     let mut raw: [u8; 128] = unsafe { std::mem::transmute(entry) };
-    let address = memory.iov() as u64;
-    for (to, from) in raw[SQE_ADDR..].iter_mut().zip(address.to_ne_bytes()) {
-        *to = from;
-    }
     for (to, from) in raw[SQE_LEN..].iter_mut().zip(SEGMENTS.to_ne_bytes()) {
         *to = from;
     }

@@ -11,7 +11,6 @@ mod memory;
 mod place;
 
 use std::cell::Cell;
-use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -29,13 +28,16 @@ use super::channel::Channel;
 use super::dispatch::{self, Body, Next};
 use super::port::{Port, Read};
 use super::reply::Reply;
+use crate::awake::Pulse;
 use crate::ops::FileSystem;
 use crate::patience::{self, Askers, Servers};
 
 /// Entries one thread has at most: operations of its queue under way at once.
 const MAX_ENTRIES: usize = 64;
-/// Answers up to this size, and requests, are copied; longer ones are written in place.
+/// The payload of a request up to this size is copied, so that its place is free for the answer.
 const SMALL: usize = 4096;
+/// An answer up to this size to a long request (a write's) is kept without an allocation.
+const SHORT: usize = 16;
 /// `user_data` of the wake-up call.
 const WAKE: u64 = u64::MAX;
 
@@ -60,6 +62,8 @@ struct Answer {
 }
 
 enum AnswerBody {
+    /// Still to be written; short.
+    Short([u8; SHORT], usize),
     /// Still to be written.
     Copied(Vec<u8>),
     /// Written already, so many bytes.
@@ -85,12 +89,18 @@ impl Slot {
         };
         let body = if error != 0 {
             AnswerBody::InPlace(0)
-        } else if self.payload_in_use || len <= SMALL {
-            AnswerBody::Copied(parts.concat())
-        } else {
+        } else if !self.payload_in_use {
             // SAFETY: the request's payload was copied, and a request is answered once.
             unsafe { self.memory.fill(&parts) };
             AnswerBody::InPlace(len)
+        } else if len <= SHORT {
+            let mut bytes = [0; SHORT];
+            for (to, from) in bytes.iter_mut().zip(parts.into_iter().flatten()) {
+                *to = *from;
+            }
+            AnswerBody::Short(bytes, len)
+        } else {
+            AnswerBody::Copied(parts.concat())
         };
         self.put(unique, error, len, body);
     }
@@ -131,7 +141,7 @@ impl Slot {
 }
 
 /// Queues the kernel will want: one for each processor there could be.
-pub(super) fn queues() -> io::Result<u16> {
+pub(crate) fn queues() -> io::Result<u16> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
     let last = text.trim().rsplit([',', '-']).next().unwrap_or_default();
     last.parse::<u16>()
@@ -139,24 +149,61 @@ pub(super) fn queues() -> io::Result<u16> {
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "the number of processors"))
 }
 
-/// Whether rings can be made here; once the kernel has been told of them there is no way back.
-pub(super) fn possible() -> bool {
-    queues().is_ok() && make_ring().is_ok()
+/// Tries whether the kernel takes commands of the connection `fuse` from a ring. To be called before INIT is answered: the
+/// kernel then says "not yet". Later there would be no way back where something else refuses them (a security module).
+pub(super) fn possible(fuse: &Channel, payload: usize) -> io::Result<()> {
+    queues()?;
+    let memory = Memory::new(payload)?;
+    let mut ring = make_ring(fuse)?;
+    let register = command::entry(Command::Register, 0, 0, &memory, 0);
+    // SAFETY: the entry's memory is dropped after the ring, and with that all that is under way.
+    unsafe { ring.submission().push(&register) }.map_err(io::Error::other)?;
+    let patience = types::Timespec::new().sec(1);
+    ring.submitter()
+        .submit_with_args(1, &types::SubmitArgs::new().timespec(&patience))?;
+    let answer = ring.completion().next().map(|c| -c.result());
+    drop(ring);
+    match answer {
+        Some(libc::EAGAIN) => Ok(()),
+        Some(errno) => Err(io::Error::from_raw_os_error(errno)),
+        None => Err(io::ErrorKind::TimedOut.into()),
+    }
 }
 
-fn make_ring() -> io::Result<Ring> {
+/// A ring that knows the connection `fuse`.
+fn make_ring(fuse: &Channel) -> io::Result<Ring> {
     let entries = MAX_ENTRIES as u32 * 2;
-    Ring::builder()
+    let ring = Ring::builder()
         .setup_single_issuer()
         .setup_defer_taskrun()
         .build(entries)
-        .or_else(|_| Ring::builder().build(entries))
+        .or_else(|_| Ring::builder().build(entries))?;
+    ring.submitter()
+        .register_files(&[fuse.as_fd().as_raw_fd()])?;
+    Ok(ring)
+}
+
+/// How serving a queue ended.
+pub(super) enum Served {
+    /// With the connection.
+    All,
+    /// Before it began: the kernel takes no entries.
+    Refused(io::Error),
+}
+
+/// What a completed command tells.
+enum Told {
+    /// Go on.
+    GoOn,
+    /// The connection has ended.
+    Ended,
+    /// The kernel does not take the entry.
+    Refused(io::Error),
 }
 
 /// One thread's ring.
 struct Queue<'a, F> {
     fs: &'a F,
-    fuse: Channel,
     qid: u16,
     servers: &'a Servers,
     place: Place,
@@ -165,8 +212,15 @@ struct Queue<'a, F> {
     askers: Askers,
     ring: Ring,
     mailbox: Arc<Mailbox>,
-    /// Memory of all entries the kernel knows of, by number.
-    entries: HashMap<u64, Arc<Memory>>,
+    /// Answers that were taken from it; kept for its room.
+    answers: Vec<Answer>,
+    pulse: &'a Pulse,
+    /// Memory of all entries, by number.
+    entries: Vec<Arc<Memory>>,
+    /// The kernel takes as many.
+    most: usize,
+    /// A request came.
+    begun: bool,
     /// Entries that wait for a request.
     waiting: usize,
     /// Where the wake-up call's read puts what it reads.
@@ -180,11 +234,12 @@ struct Queue<'a, F> {
 /// `payload` is the longest request or answer, bytes.
 pub(super) fn serve<F: FileSystem>(
     fs: &F,
-    fuse: Channel,
+    fuse: &Channel,
     qid: u16,
     servers: &Servers,
+    pulse: &Pulse,
     payload: usize,
-) -> io::Result<()> {
+) -> io::Result<Served> {
     let mailbox = Arc::new(Mailbox {
         answered: Mutex::new(Vec::new()),
         wake: eventfd(0, EventfdFlags::CLOEXEC)?,
@@ -192,15 +247,18 @@ pub(super) fn serve<F: FileSystem>(
     MINE.set(Arc::as_ptr(&mailbox).addr());
     let mut queue = Queue {
         fs,
-        fuse,
         qid,
         servers,
         place: Place::pinned(qid),
         more: false,
         askers: Askers::default(),
-        ring: make_ring()?,
+        ring: make_ring(fuse)?,
         mailbox,
-        entries: HashMap::new(),
+        answers: Vec::new(),
+        pulse,
+        entries: Vec::new(),
+        most: MAX_ENTRIES,
+        begun: false,
         waiting: 0,
         counter: Box::new(0),
         copy: Vec::new(),
@@ -208,11 +266,14 @@ pub(super) fn serve<F: FileSystem>(
     };
     queue.listen()?;
     queue.register()?;
-    queue.run()
+    let served = queue.run();
+    // Its place may be another's next.
+    MINE.set(0);
+    served
 }
 
 impl<F: FileSystem> Queue<'_, F> {
-    fn run(&mut self) -> io::Result<()> {
+    fn run(&mut self) -> io::Result<Served> {
         let mut done: Vec<(u64, i32)> = Vec::new();
         loop {
             let ring = &self.ring;
@@ -227,13 +288,21 @@ impl<F: FileSystem> Queue<'_, F> {
             for (entry, result) in done.drain(..) {
                 if entry == WAKE {
                     self.listen()?;
-                } else if !self.completed(entry, result)? {
-                    // The connection has ended; closing the ring takes the other entries back.
-                    return Ok(());
+                    continue;
+                }
+                match self.completed(entry, result)? {
+                    Told::GoOn => {}
+                    // Closing the ring takes the other entries back.
+                    Told::Ended => return Ok(Served::All),
+                    Told::Refused(e) if !self.begun => return Ok(Served::Refused(e)),
+                    Told::Refused(e) => {
+                        tracing::warn!("the kernel takes no more entries: {e}");
+                        self.most = 0;
+                    }
                 }
             }
             self.commit()?;
-            if self.waiting == 0 && self.entries.len() < MAX_ENTRIES {
+            if self.waiting == 0 && self.entries.len() < self.most {
                 self.register()?;
             }
         }
@@ -262,45 +331,39 @@ impl<F: FileSystem> Queue<'_, F> {
 
     /// Gives the kernel another entry.
     fn register(&mut self) -> io::Result<()> {
-        let memory = Arc::new(Memory::new(self.payload)?);
         let number = self.entries.len() as u64;
-        self.entries.insert(number, memory);
+        self.entries.push(Arc::new(Memory::new(self.payload)?));
         self.submit(Command::Register, number, 0)
     }
 
     fn submit(&mut self, command: Command, number: u64, commit_id: u64) -> io::Result<()> {
-        let Some(memory) = self.entries.get(&number) else {
+        let Some(memory) = self.entries.get(number as usize) else {
             return Ok(());
         };
-        let fuse = self.fuse.as_fd().as_raw_fd();
-        let entry = command::entry(fuse, command, self.qid, commit_id, memory, number);
+        let entry = command::entry(command, self.qid, commit_id, memory, number);
         self.waiting += 1;
         self.push(&entry)
     }
 
-    /// A command is done: a request is there, or none will come (false).
-    fn completed(&mut self, number: u64, result: i32) -> io::Result<bool> {
+    /// A command is done: a request is there, or none will come.
+    fn completed(&mut self, number: u64, result: i32) -> io::Result<Told> {
         self.waiting -= 1;
         match -result {
             0 => {}
             libc::EAGAIN | libc::EINTR => {
                 self.submit(Command::Register, number, 0)?;
-                return Ok(true);
+                return Ok(Told::GoOn);
             }
             libc::ENOTCONN | libc::ECONNABORTED | libc::ECANCELED | libc::ENODEV => {
-                return Ok(false);
+                return Ok(Told::Ended);
             }
-            errno => {
-                let e = io::Error::from_raw_os_error(errno);
-                return Err(io::Error::new(
-                    e.kind(),
-                    format!("the kernel refused FUSE over io_uring (mount with io_uring=off): {e}"),
-                ));
-            }
+            errno => return Ok(Told::Refused(io::Error::from_raw_os_error(errno))),
         }
-        let Some(memory) = self.entries.get(&number).map(Arc::clone) else {
-            return Ok(true);
+        let Some(memory) = self.entries.get(number as usize).map(Arc::clone) else {
+            return Ok(Told::GoOn);
         };
+        self.begun = true;
+        self.pulse.beat();
         let head = memory.head();
         let operation = memory.operation();
         let payload = memory.payload();
@@ -328,31 +391,101 @@ impl<F: FileSystem> Queue<'_, F> {
             self.fs.shutdown();
             reply.empty();
         }
-        Ok(true)
+        Ok(Told::GoOn)
     }
 
     /// Puts what was answered into the ring.
     fn commit(&mut self) -> io::Result<()> {
-        let answers = std::mem::take(&mut *self.mailbox.answered.lock());
-        for answer in answers {
-            let Some(memory) = self.entries.get(&answer.entry) else {
+        let mut answers = std::mem::take(&mut self.answers);
+        std::mem::swap(&mut answers, &mut *self.mailbox.answered.lock());
+        for answer in answers.drain(..) {
+            let Some(memory) = self.entries.get(answer.entry as usize) else {
                 continue;
             };
             let commit_id = memory.ring().commit_id;
             // SAFETY: the request was served and answered, so nobody but this thread uses the memory
             // until the command below is submitted.
             unsafe {
+                let copied = match &answer.body {
+                    AnswerBody::Short(bytes, size) => bytes.get(..*size).unwrap_or_default(),
+                    AnswerBody::Copied(bytes) => bytes,
+                    AnswerBody::InPlace(_) => &[],
+                };
+                memory.fill(&[copied]);
                 let size = match &answer.body {
-                    AnswerBody::Copied(bytes) => {
-                        memory.fill(&[bytes]);
-                        bytes.len()
-                    }
                     AnswerBody::InPlace(size) => *size,
+                    _ => copied.len(),
                 };
                 memory.set_heads(&answer.head, size);
             }
             self.submit(Command::CommitAndFetch, answer.entry, commit_id)?;
         }
+        self.answers = answers;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::counting::allocations;
+
+    fn mailbox() -> Arc<Mailbox> {
+        Arc::new(Mailbox {
+            answered: Mutex::new(Vec::with_capacity(4)),
+            wake: eventfd(0, EventfdFlags::CLOEXEC).unwrap(),
+        })
+    }
+
+    /// Answers with `len` bytes; what is in the mailbox then, and how many allocations that took.
+    fn answer(len: usize, payload_in_use: bool) -> (Arc<Mailbox>, Arc<Memory>, u64) {
+        let mailbox = mailbox();
+        let memory = Arc::new(Memory::new(1 << 20).unwrap());
+        let mut slot = Slot {
+            mailbox: Arc::clone(&mailbox),
+            memory: Arc::clone(&memory),
+            entry: 0,
+            payload_in_use,
+        };
+        let bytes: Vec<u8> = (0..len).map(|i| i as u8).collect();
+        let (a, b) = bytes.split_at(len / 3);
+        let taken = allocations(|| slot.send(7, 0, [a, b]));
+        (mailbox, memory, taken)
+    }
+
+    #[test]
+    fn an_answer_takes_no_allocation() {
+        for (len, payload_in_use) in [
+            (0, false),
+            (104, false),
+            (100_000, false),
+            (0, true),
+            (16, true),
+        ] {
+            let (.., taken) = answer(len, payload_in_use);
+            assert_eq!(taken, 0, "{len} bytes, {payload_in_use}");
+        }
+        let (.., taken) = answer(17, true);
+        assert_eq!(taken, 1, "the count counts");
+    }
+
+    #[test]
+    fn the_payload_of_a_request_stays_until_it_is_answered() {
+        for len in [1, 16, 17, 5000] {
+            let (mailbox, memory, _) = answer(len, true);
+            // SAFETY: nobody else has the memory.
+            let there = unsafe { memory.answer(len) };
+            assert!(there.iter().all(|b| *b == 0), "{len} bytes");
+            let answered = mailbox.answered.lock();
+            let bytes = match &answered[0].body {
+                AnswerBody::Short(bytes, n) => &bytes[..*n],
+                AnswerBody::Copied(bytes) => bytes,
+                AnswerBody::InPlace(_) => panic!("{len} bytes are written already"),
+            };
+            let expected: Vec<u8> = (0..len).map(|i| i as u8).collect();
+            assert_eq!(bytes, expected);
+            assert_eq!(answered[0].head.len as usize, 16 + len);
+        }
     }
 }

@@ -1,0 +1,393 @@
+//! Keeps processors from sleeping while requests come one after another (decisions/0018).
+//!
+//! With one client most of a round trip is a sleeping processor being woken: the server's by the request, the client's by
+//! the answer. While a burst of requests lasts, something is held that keeps them awake ([`hold`]); it is given back a
+//! fraction of a second after the burst. Threads that serve count their requests ([`Pulse`]), and nothing else is asked of
+//! them while it is held.
+
+mod hold;
+mod spin;
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::{JoinHandle, Thread};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use serde::Serialize;
+
+use self::hold::Hold;
+pub(crate) use self::hold::PATH;
+
+/// A burst begins with so many requests …
+const BURST: u64 = 8;
+/// … in the same one of these spans, µs as a power of two: 4 ms.
+const SPAN_BITS: u32 = 12;
+/// How often it is looked whether the burst goes on.
+const LOOK: Duration = Duration::from_millis(100);
+/// Fewer requests than this between two looks, and it has ended: one a millisecond gains nothing that is felt.
+const FEW: u64 = 100;
+
+/// Whether processors are kept from sleeping while requests come one after another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LowLatency {
+    /// Where it can be.
+    #[default]
+    Auto,
+    /// Yes, or the mount fails.
+    On,
+    /// No.
+    Off,
+}
+
+/// What keeping awake did and cost.
+#[derive(Clone, Debug, Serialize)]
+pub struct AwakeStats {
+    /// By what.
+    pub by: &'static str,
+    /// Why not by the kernel's switch for it, if so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why_not: Option<String>,
+    /// Held now.
+    pub held_now: bool,
+    /// How often it was held.
+    pub times: u64,
+    /// How long in all, milliseconds.
+    pub held_ms: u64,
+    /// How long it was there to be held, milliseconds.
+    pub of_ms: u64,
+}
+
+/// One thread's requests, on a cache line of their own. Only that thread writes it.
+#[derive(Default)]
+#[repr(align(128))]
+struct Count(AtomicU64);
+
+struct Shared {
+    began: Instant,
+    hold: Hold,
+    why_not: Option<String>,
+    counts: Mutex<Vec<Arc<Count>>>,
+    /// The keeper is awake and looks itself.
+    watched: AtomicBool,
+    /// While it is not: a span since `began`, and below it ([`Shared::COUNT_BITS`]) the requests in it.
+    quiet: AtomicU64,
+    keepers: OnceLock<Vec<Thread>>,
+    /// For each keeper: a burst began.
+    burst: Vec<AtomicBool>,
+    end: AtomicBool,
+    times: AtomicU64,
+    held_micros: AtomicU64,
+    since: Mutex<Option<Instant>>,
+}
+
+impl Shared {
+    const COUNT_BITS: u32 = 16;
+
+    fn all(&self) -> u64 {
+        let counts = self.counts.lock();
+        counts.iter().map(|c| c.0.load(Ordering::Relaxed)).sum()
+    }
+
+    /// A request came while nobody looks.
+    fn quiet_beat(&self) {
+        let micros = self.began.elapsed().as_micros() as u64;
+        let span = (micros >> SPAN_BITS) << Self::COUNT_BITS;
+        let old = self.quiet.load(Ordering::Relaxed);
+        let n = if old >> Self::COUNT_BITS << Self::COUNT_BITS == span {
+            old - span + 1
+        } else {
+            1
+        };
+        // Two threads at once may count for one; the next request makes up for it.
+        self.quiet.store(span | n, Ordering::Relaxed);
+        if n < BURST {
+            return;
+        }
+        let keepers = self.keepers.get().into_iter().flatten();
+        for (burst, keeper) in self.burst.iter().zip(keepers) {
+            if !burst.swap(true, Ordering::AcqRel) {
+                keeper.unpark();
+            }
+        }
+    }
+
+    /// What each keeper does. The first of them does the counting.
+    fn keep(&self, nth: usize) {
+        if let Err(e) = self.hold.prepare() {
+            tracing::warn!("cannot keep processors awake: {e}");
+            return;
+        }
+        let burst = &self.burst[nth];
+        while !self.ends() {
+            if !burst.swap(false, Ordering::AcqRel) {
+                std::thread::park();
+                continue;
+            }
+            if nth > 0 {
+                self.hold_on();
+                continue;
+            }
+            self.watched.store(true, Ordering::Relaxed);
+            let held = self.one_burst();
+            self.watched.store(false, Ordering::Relaxed);
+            if let Err(e) = held {
+                tracing::warn!("processors are not kept awake any more: {e}");
+                return;
+            }
+        }
+    }
+
+    fn ends(&self) -> bool {
+        self.end.load(Ordering::Acquire)
+    }
+
+    /// Holds until the burst ends.
+    fn one_burst(&self) -> io::Result<()> {
+        self.hold.take()?;
+        let since = Instant::now();
+        *self.since.lock() = Some(since);
+        self.times.fetch_add(1, Ordering::Relaxed);
+        self.hold_on();
+        let given = self.hold.give_back();
+        *self.since.lock() = None;
+        let held = since.elapsed().as_micros() as u64;
+        self.held_micros.fetch_add(held, Ordering::Relaxed);
+        given
+    }
+
+    /// Returns when the burst has ended.
+    fn hold_on(&self) {
+        if self.hold.takes_threads() {
+            return spin::spin(|| self.all(), || self.ends());
+        }
+        let mut last = self.all();
+        loop {
+            self.rest(LOOK);
+            let now = self.all();
+            if self.ends() || now.wrapping_sub(last) < FEW {
+                return;
+            }
+            last = now;
+        }
+    }
+
+    /// Passes the time, unless it ends.
+    fn rest(&self, time: Duration) {
+        let until = Instant::now() + time;
+        while !self.ends() {
+            match until.checked_duration_since(Instant::now()) {
+                Some(left) if !left.is_zero() => std::thread::park_timeout(left),
+                _ => return,
+            }
+        }
+    }
+
+    fn stats(&self) -> AwakeStats {
+        let since = *self.since.lock();
+        let now = since.map_or(Duration::ZERO, |at| at.elapsed());
+        let before = Duration::from_micros(self.held_micros.load(Ordering::Relaxed));
+        AwakeStats {
+            by: self.hold.name(),
+            why_not: self.why_not.clone(),
+            held_now: since.is_some(),
+            times: self.times.load(Ordering::Relaxed),
+            held_ms: (before + now).as_millis() as u64,
+            of_ms: self.began.elapsed().as_millis() as u64,
+        }
+    }
+}
+
+/// Keeps processors awake for the threads that have a [`Pulse`] of it. What it holds is given back when it is dropped.
+pub(crate) struct Awake {
+    /// None: it is off.
+    shared: Option<Arc<Shared>>,
+    keepers: Vec<JoinHandle<()>>,
+}
+
+/// What [`Awake`] did, to be asked from any thread.
+#[derive(Clone)]
+pub(crate) struct AwakeView(Option<Arc<Shared>>);
+
+impl AwakeView {
+    /// None: it is off.
+    pub(crate) fn stats(&self) -> Option<AwakeStats> {
+        self.0.as_ref().map(|shared| shared.stats())
+    }
+}
+
+impl Awake {
+    /// Does nothing.
+    pub(crate) fn off() -> Awake {
+        Awake {
+            shared: None,
+            keepers: Vec::new(),
+        }
+    }
+
+    /// As is wanted.
+    ///
+    /// # Errors
+    /// It must be, and cannot.
+    pub(crate) fn start(wanted: LowLatency) -> io::Result<Awake> {
+        match wanted {
+            LowLatency::Off => Ok(Awake::off()),
+            LowLatency::On => Awake::with(Hold::by_kernel()?, None),
+            LowLatency::Auto => match Hold::by_kernel() {
+                Ok(hold) => Awake::with(hold, None),
+                Err(e) => {
+                    let why = format!("{}: {e}", hold::PATH);
+                    Awake::with(Hold::by_threads(), Some(why))
+                }
+            },
+        }
+    }
+
+    fn with(hold: Hold, why_not: Option<String>) -> io::Result<Awake> {
+        let n = hold.keepers();
+        let shared = Arc::new(Shared {
+            began: Instant::now(),
+            hold,
+            why_not,
+            counts: Mutex::default(),
+            watched: AtomicBool::new(false),
+            quiet: AtomicU64::new(0),
+            keepers: OnceLock::new(),
+            burst: (0..n).map(|_| AtomicBool::new(false)).collect(),
+            end: AtomicBool::new(false),
+            times: AtomicU64::new(0),
+            held_micros: AtomicU64::new(0),
+            since: Mutex::new(None),
+        });
+        let mut awake = Awake {
+            shared: Some(Arc::clone(&shared)),
+            keepers: Vec::new(),
+        };
+        for nth in 0..n {
+            let its = Arc::clone(&shared);
+            let keeper = std::thread::Builder::new()
+                .name("awake".into())
+                .spawn(move || its.keep(nth))?;
+            awake.keepers.push(keeper);
+        }
+        // Set once, here.
+        let threads = awake.keepers.iter().map(|k| k.thread().clone());
+        let _ = shared.keepers.set(threads.collect());
+        Ok(awake)
+    }
+
+    /// For one thread that serves requests.
+    pub(crate) fn pulse(&self) -> Pulse {
+        Pulse(self.shared.as_ref().map(|shared| {
+            let count = Arc::new(Count::default());
+            shared.counts.lock().push(Arc::clone(&count));
+            (count, Arc::clone(shared))
+        }))
+    }
+
+    /// To ask what it did.
+    pub(crate) fn view(&self) -> AwakeView {
+        AwakeView(self.shared.clone())
+    }
+}
+
+impl Drop for Awake {
+    fn drop(&mut self) {
+        if let Some(shared) = &self.shared {
+            shared.end.store(true, Ordering::Release);
+        }
+        for keeper in self.keepers.drain(..) {
+            keeper.thread().unpark();
+            // It does not panic: a bug ends the process.
+            let _ = keeper.join();
+        }
+    }
+}
+
+/// The requests of one thread.
+pub(crate) struct Pulse(Option<(Arc<Count>, Arc<Shared>)>);
+
+impl Pulse {
+    /// A request comes.
+    pub(crate) fn beat(&self) {
+        let Some((count, shared)) = &self.0 else {
+            return;
+        };
+        let n = count.0.load(Ordering::Relaxed);
+        count.0.store(n.wrapping_add(1), Ordering::Relaxed);
+        if !shared.watched.load(Ordering::Relaxed) {
+            shared.quiet_beat();
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// The threads of the idle class can be had everywhere; what they hold is nothing that another test would see.
+    fn awake() -> (Awake, Pulse) {
+        let awake = Awake::with(Hold::by_threads(), None).unwrap();
+        let pulse = awake.pulse();
+        (awake, pulse)
+    }
+
+    fn times(awake: &Awake) -> u64 {
+        awake.view().stats().unwrap().times
+    }
+
+    fn wait_for(what: &str, done: impl Fn() -> bool) {
+        let until = Instant::now() + Duration::from_secs(30);
+        while !done() {
+            assert!(Instant::now() < until, "{what}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn requests_now_and_then_hold_nothing() {
+        let (awake, pulse) = awake();
+        let span = Duration::from_micros(2 << SPAN_BITS);
+        for _ in 0..3 * BURST {
+            pulse.beat();
+            std::thread::sleep(span / (BURST as u32 / 2));
+        }
+        assert_eq!(times(&awake), 0);
+    }
+
+    #[test]
+    fn a_burst_is_noticed_and_ends() {
+        let (awake, pulse) = awake();
+        for round in 1..=3 {
+            wait_for("the burst is not noticed", || {
+                (0..BURST).for_each(|_| pulse.beat());
+                times(&awake) >= round
+            });
+            wait_for("it does not end", || {
+                !awake.view().stats().unwrap().held_now
+            });
+        }
+        let stats = awake.view().stats().unwrap();
+        assert!(stats.held_ms <= stats.of_ms);
+    }
+
+    #[test]
+    fn it_can_end_in_the_middle() {
+        let (awake, pulse) = awake();
+        wait_for("the burst is not noticed", || {
+            (0..BURST).for_each(|_| pulse.beat());
+            times(&awake) >= 1
+        });
+        drop(awake);
+        pulse.beat();
+    }
+
+    #[test]
+    fn off_is_off() {
+        let awake = Awake::start(LowLatency::Off).unwrap();
+        awake.pulse().beat();
+        assert!(awake.view().stats().is_none());
+    }
+}

@@ -1,0 +1,313 @@
+//! What kernel and server agree on when a connection begins (INIT).
+
+use std::io;
+
+use zerocopy::FromZeros;
+
+use super::abi::{self, InitIn, InitOut, init};
+use super::{MAX_WRITE, STATELESS, SessionOptions, WANTED};
+
+/// The oldest minor version of the protocol that is served (Linux 5.4).
+const OLDEST_MINOR: u32 = 31;
+/// Requests the kernel may have in flight on its own account: read-ahead and the like.
+const MAX_BACKGROUND: u16 = 64;
+
+/// The flags of INIT by name, as `linux/fuse.h` has them without `FUSE_`; by bit.
+const NAMES: [&str; 43] = [
+    "async_read",
+    "posix_locks",
+    "file_ops",
+    "atomic_o_trunc",
+    "export_support",
+    "big_writes",
+    "dont_mask",
+    "splice_write",
+    "splice_move",
+    "splice_read",
+    "flock_locks",
+    "has_ioctl_dir",
+    "auto_inval_data",
+    "do_readdirplus",
+    "readdirplus_auto",
+    "async_dio",
+    "writeback_cache",
+    "no_open_support",
+    "parallel_dirops",
+    "handle_killpriv",
+    "posix_acl",
+    "abort_error",
+    "max_pages",
+    "cache_symlinks",
+    "no_opendir_support",
+    "explicit_inval_data",
+    "map_alignment",
+    "submounts",
+    "handle_killpriv_v2",
+    "setxattr_ext",
+    "init_ext",
+    "init_reserved",
+    "security_ctx",
+    "has_inode_dax",
+    "create_supp_group",
+    "has_expire_only",
+    "direct_io_allow_mmap",
+    "passthrough",
+    "no_export_support",
+    "has_resend",
+    "allow_idmap",
+    "over_io_uring",
+    "request_timeout",
+];
+
+/// Whether a capability is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// Yes.
+    Yes,
+    /// It would be, but this kernel lacks it.
+    NotOffered,
+    /// The kernel has it, and it is not asked for.
+    NotWanted,
+}
+
+/// What was agreed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Agreed {
+    /// The protocol's minor version that the kernel speaks.
+    pub(crate) kernel_minor: u32,
+    /// The one that is spoken.
+    pub(crate) minor: u32,
+    /// Flags of INIT that the kernel offered.
+    pub(crate) offered: u64,
+    /// Those that were asked for, where the kernel has them.
+    pub(crate) wanted: u64,
+    /// The largest write request, bytes.
+    pub(crate) max_write: u32,
+    /// How far the kernel reads ahead at first, bytes.
+    max_readahead: u32,
+}
+
+impl Agreed {
+    /// Flags that hold.
+    pub(crate) fn flags(&self) -> u64 {
+        self.offered & self.wanted
+    }
+
+    /// The capabilities that one side knows by name, and whether they are used.
+    pub(crate) fn capabilities(&self) -> impl Iterator<Item = (&'static str, Use)> {
+        let all = NAMES.into_iter().enumerate();
+        all.filter_map(|(bit, name)| {
+            let has = |flags: u64| flags & 1 << bit != 0;
+            let used = match (has(self.offered), has(self.wanted)) {
+                (true, true) => Use::Yes,
+                (false, true) => Use::NotOffered,
+                (true, false) => Use::NotWanted,
+                (false, false) => return None,
+            };
+            Some((name, used))
+        })
+    }
+
+    /// Flags that the kernel offered and this program has no name for.
+    pub(crate) fn unknown(&self) -> u64 {
+        self.offered >> NAMES.len() << NAMES.len()
+    }
+
+    /// The answer to INIT.
+    pub(super) fn answer(&self) -> InitOut {
+        let flags = self.flags();
+        InitOut {
+            major: abi::MAJOR,
+            minor: self.minor,
+            max_readahead: self.max_readahead,
+            flags: flags as u32,
+            max_background: MAX_BACKGROUND,
+            congestion_threshold: MAX_BACKGROUND / 4 * 3,
+            max_write: self.max_write,
+            time_gran: 1,
+            max_pages: (self.max_write / 4096) as u16,
+            flags2: (flags >> 32) as u32,
+            ..InitOut::new_zeroed()
+        }
+    }
+}
+
+/// Agrees with a kernel that says `arg`.
+///
+/// # Errors
+/// It is too old, or for what `options` ask for without fail.
+pub(super) fn negotiate(arg: &InitIn, options: &SessionOptions) -> io::Result<Agreed> {
+    if arg.major != abi::MAJOR || arg.minor < OLDEST_MINOR {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the kernel's FUSE is older than 7.31 (Linux 5.4)",
+        ));
+    }
+    let mut offered = u64::from(arg.flags);
+    // Without it the kernel knows nothing of the upper half (before Linux 5.17).
+    if offered & init::INIT_EXT != 0 {
+        offered |= u64::from(arg.flags2) << 32;
+    }
+    let mut wanted = WANTED;
+    let mut set = |flag: u64, on: bool| match on {
+        true => wanted |= flag,
+        false => wanted &= !flag,
+    };
+    set(init::POSIX_ACL, !options.noxattr);
+    set(init::ASYNC_DIO, options.async_dio);
+    set(init::WRITEBACK_CACHE, options.writeback_cache);
+    set(STATELESS, options.stateless);
+    set(init::OVER_IO_URING, options.io_uring);
+    set(init::ALLOW_IDMAP, options.idmap);
+    if options.idmap && offered & init::ALLOW_IDMAP == 0 {
+        return Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "-o idmap takes Linux 6.12",
+        ));
+    }
+    Ok(Agreed {
+        kernel_minor: arg.minor,
+        minor: arg.minor.min(abi::MINOR),
+        offered,
+        wanted,
+        max_write: MAX_WRITE,
+        max_readahead: arg.max_readahead,
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// What Linux 5.15 offers (`fuse_send_init`); later ones add to it.
+    const LINUX_5_15: u64 = 0x33ff_fffb;
+    const LINUX_6_1: u64 = LINUX_5_15 | 1 << 30 | 1 << 32;
+    const LINUX_6_6: u64 = LINUX_6_1 | 1 << 34 | 1 << 35 | 1 << 36;
+    const LINUX_6_14: u64 = LINUX_6_6 | 1 << 37 | 1 << 38 | 1 << 39 | 1 << 40 | 1 << 41;
+    const LINUX_6_18: u64 = LINUX_6_14 | 1 << 42;
+
+    fn says(minor: u32, flags: u64) -> InitIn {
+        InitIn {
+            major: 7,
+            minor,
+            max_readahead: 128 << 10,
+            flags: flags as u32,
+            flags2: (flags >> 32) as u32,
+            ..InitIn::new_zeroed()
+        }
+    }
+
+    fn all() -> SessionOptions {
+        SessionOptions {
+            io_uring: true,
+            ..SessionOptions::default()
+        }
+    }
+
+    fn used(agreed: &Agreed, what: &str) -> Option<Use> {
+        agreed
+            .capabilities()
+            .find(|(name, _)| *name == what)
+            .map(|(_, used)| used)
+    }
+
+    #[test]
+    fn each_kernel_gets_what_it_has_and_no_more() {
+        let kernels = [
+            (34, LINUX_5_15),
+            (37, LINUX_6_1),
+            (39, LINUX_6_6),
+            (42, LINUX_6_14),
+            (45, LINUX_6_18),
+            (60, LINUX_6_18 | 0xabcd << 48),
+        ];
+        for (minor, flags) in kernels {
+            let agreed = negotiate(&says(minor, flags), &all()).unwrap();
+            let answer = agreed.answer();
+            let answered = u64::from(answer.flags) | u64::from(answer.flags2) << 32;
+            assert_eq!(answered & !flags, 0, "7.{minor}: not offered");
+            assert_eq!(answered & !agreed.wanted, 0, "7.{minor}: not wanted");
+            assert_eq!(answer.minor, minor.min(abi::MINOR));
+            assert_eq!((answer.max_write, answer.max_pages), (1 << 20, 256));
+            let uring = if minor >= 42 {
+                Use::Yes
+            } else {
+                Use::NotOffered
+            };
+            assert_eq!(used(&agreed, "over_io_uring"), Some(uring), "7.{minor}");
+            let mmap = if minor >= 39 {
+                Use::Yes
+            } else {
+                Use::NotOffered
+            };
+            assert_eq!(
+                used(&agreed, "direct_io_allow_mmap"),
+                Some(mmap),
+                "7.{minor}"
+            );
+            for everywhere in ["posix_acl", "parallel_dirops", "handle_killpriv_v2"] {
+                assert_eq!(used(&agreed, everywhere), Some(Use::Yes), "7.{minor}");
+            }
+            assert_eq!(used(&agreed, "atomic_o_trunc"), Some(Use::NotWanted));
+            assert_eq!(used(&agreed, "map_alignment"), None, "neither side has it");
+        }
+    }
+
+    #[test]
+    fn the_upper_half_counts_only_where_the_kernel_says_so() {
+        let mut garbage = says(34, LINUX_5_15);
+        garbage.flags2 = u32::MAX;
+        let agreed = negotiate(&garbage, &all()).unwrap();
+        assert_eq!(agreed.flags() >> 32, 0);
+        assert_eq!(used(&agreed, "over_io_uring"), Some(Use::NotOffered));
+    }
+
+    #[test]
+    fn flags_of_the_future_are_told_and_left() {
+        let agreed = negotiate(&says(60, LINUX_6_18 | 3 << 50), &all()).unwrap();
+        assert_eq!(agreed.unknown(), 3 << 50);
+        assert_eq!(agreed.flags() >> 43, 0);
+        let today = negotiate(&says(45, LINUX_6_18), &all()).unwrap();
+        assert_eq!(today.unknown(), 0);
+    }
+
+    #[test]
+    fn options_ask_for_more_or_less() {
+        let with = |options: SessionOptions| negotiate(&says(45, LINUX_6_18), &options).unwrap();
+        let plain = with(SessionOptions::default());
+        for off in [
+            "over_io_uring",
+            "writeback_cache",
+            "async_dio",
+            "allow_idmap",
+        ] {
+            assert_eq!(used(&plain, off), Some(Use::NotWanted), "{off}");
+        }
+        let noxattr = with(SessionOptions {
+            noxattr: true,
+            ..SessionOptions::default()
+        });
+        assert_eq!(used(&noxattr, "posix_acl"), Some(Use::NotWanted));
+        assert_eq!(
+            used(&noxattr, "dont_mask"),
+            Some(Use::Yes),
+            "the server applies default ACLs"
+        );
+    }
+
+    #[test]
+    fn a_kernel_that_lacks_what_must_be_is_refused() {
+        assert!(negotiate(&says(30, LINUX_5_15), &all()).is_err());
+        let mut other = says(45, LINUX_6_18);
+        other.major = 8;
+        assert!(negotiate(&other, &all()).is_err());
+        let idmap = SessionOptions {
+            idmap: true,
+            ..SessionOptions::default()
+        };
+        let refused = negotiate(&says(39, LINUX_6_6), &idmap).unwrap_err();
+        assert!(refused.to_string().contains("6.12"));
+        assert!(negotiate(&says(45, LINUX_6_18), &idmap).is_ok());
+    }
+}
