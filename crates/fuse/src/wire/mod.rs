@@ -19,6 +19,7 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 use self::abi::{InHeader, InitIn, InitOut, init, op};
 use self::channel::{Channel, Received};
 use self::dispatch::Next;
+use crate::buffer;
 use crate::ops::{FileSystem, Invalidate};
 use crate::patience::{self, Servers};
 
@@ -250,6 +251,7 @@ fn serve<F: FileSystem>(
     mut gather: Option<Gather>,
 ) -> io::Result<()> {
     let mut buf = vec![0; MAX_WRITE as usize + abi::MIN_READ_BUFFER];
+    buffer::touch(&mut buf);
     loop {
         let (received, more) = servers.idle(|| channel.receive(&mut buf));
         let n = match received? {
