@@ -362,7 +362,7 @@ mod tests {
         let pool = Pool::new();
         for class in 0..CLASSES.len() {
             let size = CLASSES[class];
-            let n = 3 * REGION / size + 1;
+            let n = 3 * REGION / size;
             let pieces = take(&pool, class, n);
             let places: HashSet<usize> = pieces.iter().map(|p| p.ptr.addr().get()).collect();
             assert_eq!(places.len(), n);
