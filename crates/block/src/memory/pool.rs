@@ -360,8 +360,7 @@ mod tests {
     #[test]
     fn pieces_are_aligned_apart_and_used_again() {
         let pool = Pool::new();
-        for class in 0..CLASSES.len() {
-            let size = CLASSES[class];
+        for (class, size) in CLASSES.into_iter().enumerate() {
             let n = 3 * REGION / size;
             let pieces = take(&pool, class, n);
             let places: HashSet<usize> = pieces.iter().map(|p| p.ptr.addr().get()).collect();
