@@ -1,146 +1,63 @@
-//! Aligned heap buffers with free lists.
+//! Aligned buffers.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::RefCell;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
-use std::ptr::NonNull;
 use std::slice;
 
-use parking_lot::Mutex;
+use crate::memory::{self, CLASSES, Chunk};
 
-/// A size that is kept in free lists.
-struct Class {
-    size: usize,
-    /// Chunks kept per thread, and by all threads together beyond that.
-    local: usize,
-    shared: usize,
-}
-
-/// The usual sizes. The shared lists keep at most 44 MiB together.
-const CLASSES: [Class; 5] = [
-    Class {
-        size: 1 << 10,
-        local: 64,
-        shared: 4096,
-    },
-    Class {
-        size: 2 << 10,
-        local: 64,
-        shared: 2048,
-    },
-    Class {
-        size: 4 << 10,
-        local: 64,
-        shared: 4096,
-    },
-    Class {
-        size: 64 << 10,
-        local: 4,
-        shared: 64,
-    },
-    Class {
-        size: 1 << 20,
-        local: 1,
-        shared: 16,
-    },
-];
+/// Pieces of each class that a thread keeps at hand.
+const LOCAL: [usize; CLASSES.len()] = [64, 64, 64, 4, 1];
 
 const PAGE: usize = 4096;
 
-/// An allocation. Its `size` bytes are initialised from the beginning and stay so: (1).
-struct Chunk {
-    ptr: NonNull<u8>,
-    size: usize,
-}
-
-// SAFETY: a chunk owns its memory alone.
-unsafe impl Send for Chunk {}
-// SAFETY: shared access only reads.
-unsafe impl Sync for Chunk {}
-
-impl Chunk {
-    fn layout(size: usize) -> Layout {
-        match Layout::from_size_align(size, size.next_power_of_two().min(PAGE)) {
-            Ok(layout) => layout,
-            // Only sizes near isize::MAX get here, which no allocator can serve.
-            Err(_) => handle_alloc_error(Layout::new::<u8>()),
-        }
-    }
-
-    fn new(size: usize) -> Self {
-        let layout = Self::layout(size);
-        // SAFETY: size is never 0 (`capacity` gives at least 1 KiB).
-        let raw = unsafe { alloc_zeroed(layout) };
-        match NonNull::new(raw) {
-            Some(ptr) => Chunk { ptr, size },
-            None => handle_alloc_error(layout),
-        }
-    }
-}
-
-impl Drop for Chunk {
-    fn drop(&mut self) {
-        // SAFETY: allocated in `new` with the same layout, and freed only here.
-        unsafe { dealloc(self.ptr.as_ptr(), Self::layout(self.size)) }
-    }
-}
-
-/// Bytes to allocate for a buffer of `len`, and the free list they belong to.
+/// Bytes to allocate for a buffer of `len`, and their class in the pool.
 fn capacity(len: usize) -> (usize, Option<usize>) {
-    for (i, class) in CLASSES.iter().enumerate() {
+    for (i, size) in CLASSES.into_iter().enumerate() {
         // A class serves lengths down to half its size, so that little is wasted.
-        if len <= class.size && (i == 0 || len > class.size / 2) {
-            return (class.size, Some(i));
+        if len <= size && (i == 0 || len > size / 2) {
+            return (size, Some(i));
         }
     }
     (len.div_ceil(PAGE).saturating_mul(PAGE), None)
 }
 
-static SHARED: [Mutex<Vec<Chunk>>; CLASSES.len()] =
-    [const { Mutex::new(Vec::new()) }; CLASSES.len()];
-
 thread_local! {
-    static LOCAL: RefCell<[Vec<Chunk>; CLASSES.len()]> = const { RefCell::new([const { Vec::new() }; CLASSES.len()]) };
+    static AT_HAND: RefCell<[Vec<Chunk>; CLASSES.len()]> = const { RefCell::new([const { Vec::new() }; CLASSES.len()]) };
 }
 
-/// A chunk of this class from the thread's list or the shared one.
+/// A chunk of this class from the thread's list or the pool.
 fn take(class: usize) -> Option<Chunk> {
-    let local = LOCAL.try_with(|l| {
-        let mut lists = l.borrow_mut();
+    let local = AT_HAND.try_with(|lists| {
+        let mut lists = lists.borrow_mut();
         let list = lists.get_mut(class)?;
         if list.is_empty() {
-            // Refill by half a list at a time, so that the lock is rare.
-            let mut shared = SHARED.get(class)?.lock();
-            let keep = shared.len() - shared.len().min(CLASSES.get(class)?.local.div_ceil(2));
-            list.extend(shared.drain(keep..));
+            // Half a list at a time, so that the lock is rare.
+            memory::take(class, LOCAL[class].div_ceil(2), list);
+            list.reverse();
         }
         list.pop()
     });
     local.ok().flatten()
 }
 
-/// Puts a chunk back; drops it when the lists are full.
+/// Puts a chunk back.
 fn give(class: usize, chunk: Chunk) {
-    let limit = &CLASSES[class];
     let mut chunk = Some(chunk);
-    // The thread's list is gone while the thread ends; then the chunk is freed.
-    let _ = LOCAL.try_with(|l| {
-        let list = &mut l.borrow_mut()[class];
-        if list.len() >= limit.local {
-            let mut shared = SHARED[class].lock();
-            let room = limit.shared.saturating_sub(shared.len());
-            let move_from = list.len() - limit.local.div_ceil(2).min(room);
-            shared.extend(list.drain(move_from..));
+    // The thread's list is gone while the thread ends; then the chunk goes back by itself.
+    let _ = AT_HAND.try_with(|lists| {
+        let list = &mut lists.borrow_mut()[class];
+        if list.len() >= LOCAL[class] {
+            // What was used last is in the processor's caches.
+            memory::give(list.drain(..LOCAL[class].div_ceil(2)));
         }
-        if list.len() < limit.local {
-            list.extend(chunk.take());
-        }
+        list.extend(chunk.take());
     });
 }
 
-/// A heap buffer fit for O_DIRECT: aligned to 4096, or, below that, to its length rounded up to a
+/// A buffer fit for O_DIRECT: aligned to 4096, or, below that, to its length rounded up to a
 /// power of two (at least 1024). Never shared; dereferences to its bytes.
 pub struct AlignedBuf {
     chunk: ManuallyDrop<Chunk>,
@@ -158,7 +75,7 @@ impl AlignedBuf {
     /// `len` bytes of unspecified content (what an earlier user left), to be overwritten by a read.
     pub fn scratch(len: usize) -> Self {
         let (size, class) = capacity(len);
-        let chunk = class.and_then(take).unwrap_or_else(|| Chunk::new(size));
+        let chunk = class.and_then(take).unwrap_or_else(|| Chunk::of_heap(size));
         AlignedBuf {
             chunk: ManuallyDrop::new(chunk),
             len,
@@ -188,14 +105,14 @@ impl Deref for AlignedBuf {
 
     fn deref(&self) -> &[u8] {
         // SAFETY: the chunk has at least `len` bytes, initialised by (1), and is borrowed with self.
-        unsafe { slice::from_raw_parts(self.chunk.ptr.as_ptr(), self.len) }
+        unsafe { slice::from_raw_parts(self.chunk.ptr().as_ptr(), self.len) }
     }
 }
 
 impl DerefMut for AlignedBuf {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `deref`, and self is borrowed exclusively.
-        unsafe { slice::from_raw_parts_mut(self.chunk.ptr.as_ptr(), self.len) }
+        unsafe { slice::from_raw_parts_mut(self.chunk.ptr().as_ptr(), self.len) }
     }
 }
 
@@ -232,7 +149,10 @@ impl fmt::Debug for AlignedBuf {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
@@ -269,11 +189,53 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_bounded() {
-        let many: Vec<_> = (0..6000).map(|_| AlignedBuf::zeroed(4096)).collect();
-        std::thread::spawn(move || drop(many)).join().ok();
-        assert!(SHARED[2].lock().len() <= CLASSES[2].shared);
-        let again: Vec<_> = (0..6000).map(|_| AlignedBuf::zeroed(4096)).collect();
-        assert!(again.iter().all(|b| b.iter().all(|&x| x == 0)));
+    fn what_others_left_is_never_in_zeroed_buffers() {
+        for len in [1024usize, 2048, 4096, 65536, 1 << 20] {
+            let n = (8 << 20) / len + 3;
+            let dirty: Vec<_> = (0..n)
+                .map(|_| {
+                    let mut buf = AlignedBuf::scratch(len);
+                    buf.fill(0xa5);
+                    buf
+                })
+                .collect();
+            let places: HashSet<usize> = dirty.iter().map(|b| b.as_ptr() as usize).collect();
+            // Another thread frees them, so they come back by the pool.
+            std::thread::spawn(move || drop(dirty)).join().unwrap();
+            let again: Vec<_> = (0..n).map(|_| AlignedBuf::zeroed(len)).collect();
+            assert!(again.iter().all(|b| b.iter().all(|x| *x == 0)));
+            let same = again
+                .iter()
+                .filter(|b| places.contains(&(b.as_ptr() as usize)));
+            assert!(same.count() > n / 2, "memory of {len} bytes is used again");
+        }
+    }
+
+    #[test]
+    fn threads_hand_buffers_to_each_other() {
+        let (to, from) = std::sync::mpsc::sync_channel::<(u8, AlignedBuf)>(64);
+        let makers: Vec<_> = (0..3u8)
+            .map(|maker| {
+                let to = to.clone();
+                std::thread::spawn(move || {
+                    for i in 0..20_000usize {
+                        let mut buf = AlignedBuf::scratch(CLASSES[i % 3]);
+                        let mark = maker ^ i as u8;
+                        buf.fill(mark);
+                        to.send((mark, buf)).unwrap();
+                    }
+                })
+            })
+            .collect();
+        drop(to);
+        let mut held = std::collections::VecDeque::new();
+        for (mark, buf) in from {
+            held.push_back((mark, buf));
+            if held.len() > 500 {
+                let (mark, buf) = held.pop_front().unwrap();
+                assert!(buf.iter().all(|b| *b == mark), "nobody else has written it");
+            }
+        }
+        makers.into_iter().for_each(|t| t.join().unwrap());
     }
 }

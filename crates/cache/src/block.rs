@@ -79,7 +79,7 @@ impl<X> Block<X> {
         if inner.page.is_some() {
             return Ok(false);
         }
-        let mut page = Page::zeroed(block_size);
+        let mut page = Page::to_be_read(block_size);
         device.read(self.nr * block_size as u64, &mut page)?;
         inner.page = Some(Arc::new(page));
         Ok(true)

@@ -17,6 +17,11 @@ impl Page {
         Page(AlignedBuf::zeroed(len))
     }
 
+    /// A page of `len` bytes of unspecified content, for a read that fills all of it or fails.
+    pub(crate) fn to_be_read(len: usize) -> Page {
+        Page(AlignedBuf::scratch(len))
+    }
+
     /// A page of `len` bytes that begins with `bytes`, as far as they fit; the rest is zero.
     pub fn padded(len: usize, bytes: &[u8]) -> Page {
         let mut page = Page::zeroed(len);

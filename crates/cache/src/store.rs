@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use stetfs_block::{AlignedBuf, BlockDevice, ReadList, Result};
+use stetfs_block::{BlockDevice, ReadList, Result};
 
 use crate::block::Block;
 use crate::page::Page;
@@ -130,9 +130,9 @@ impl<X: Default> Cache<X> {
                     .is_none_or(|b| b.peek().is_none())
             })
             .collect();
-        let mut pages: Vec<AlignedBuf> = missing
+        let mut pages: Vec<Page> = missing
             .iter()
-            .map(|_| AlignedBuf::zeroed(self.block_size))
+            .map(|_| Page::to_be_read(self.block_size))
             .collect();
         // A write could create, commit, send home and evict one of these blocks while the batch is
         // under way; holding the Arcs (C2) from before the read keeps newer content in place.
@@ -143,7 +143,7 @@ impl<X: Default> Cache<X> {
         }
         reads.submit(&*self.device)?;
         for (block, page) in blocks.iter().zip(pages) {
-            block.fill(Page::from(page));
+            block.fill(page);
         }
         self.misses
             .fetch_add(missing.len() as u64, Ordering::Relaxed);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use stetfs::FsError;
+use stetfs::{FsError, Preparer};
 use stetfs_fuse::{Connection, Mounted, Server, VolumeFs, is_root, remount_flags};
 
 use crate::failure::{Code, Failure, Result};
@@ -18,17 +18,20 @@ pub(crate) struct Live {
     source: PathBuf,
     /// As of now.
     options: Mutex<Options>,
+    /// Prepares memory for the cache.
+    memory: Mutex<Option<Preparer>>,
 }
 
 impl Live {
     /// The mount of `server`, made for `job`.
-    pub(crate) fn new(server: &Server, job: &Job) -> Live {
+    pub(crate) fn new(server: &Server, job: &Job, memory: Option<Preparer>) -> Live {
         Live {
             fs: Arc::clone(server.fs()),
             mounted: server.mounted().clone(),
             connection: server.connection().clone(),
             source: job.source.clone(),
             options: Mutex::new(job.options.clone()),
+            memory: Mutex::new(memory),
         }
     }
 
@@ -67,6 +70,10 @@ impl Live {
                         tracing::error!("cannot take back a remount: {e}");
                     }
                 })?;
+            let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(memory) = memory.as_mut() {
+                memory.set_bound(volume.fs.cache_bytes);
+            }
         }
         if !stops {
             self.set_flags(&wanted)?;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use stetfs::{FsError, Volume};
+use stetfs::{FsError, Preparer, Volume};
 use stetfs_fuse::{MountError, Server};
 
 use crate::control::server::Control;
@@ -37,6 +37,10 @@ pub(crate) fn serve(job: &Job, ready: impl FnOnce(Option<String>)) -> Result {
     abort_on_panic();
     // Before a journal is replayed for a mount that cannot be.
     let dir = stetfs_fuse::check_dir(&job.dir)?;
+    // Nothing depends on it but time.
+    let memory = Preparer::start(job.options.volume()?.fs.cache_bytes)
+        .inspect_err(|e| tracing::warn!("memory is not prepared before it is needed: {e}"))
+        .ok();
     let (volume, job) = &open(job)?;
     let volume = Arc::clone(volume);
     // mount(8)'s words.
@@ -58,7 +62,7 @@ pub(crate) fn serve(job: &Job, ready: impl FnOnce(Option<String>)) -> Result {
         }
     };
     drop(volume);
-    let live = Arc::new(Live::new(&server, job));
+    let live = Arc::new(Live::new(&server, job, memory));
     handle_signals(&live, job.daemon)?;
     let handler = Arc::clone(&live);
     let control = Control::listen(

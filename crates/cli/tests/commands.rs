@@ -6,6 +6,7 @@ mod common;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use common::daemon::{BINARY, Daemon, fails, json, ok, stetfs, wait_until};
 use serde_json::Value;
@@ -343,6 +344,29 @@ fn stat_counts_what_is_done() {
     assert!(rose("journal", "commits") >= 5);
     assert!(rose("journal", "bytes_logged") >= 5 * 1024);
     assert!(rose("device", "flushes") >= 5);
+    ok(&["umount", d.dir()]);
+}
+
+#[test]
+fn memory_is_there_before_it_is_needed_and_goes_when_nobody_needs_it() {
+    use std::io::Write;
+    const IDLE: u64 = 4 << 20;
+    let d = Daemon::new("cache=32M");
+    let memory = |name: &str| json(&["stat", d.dir()])["memory"][name].as_u64().unwrap();
+    wait_until("some is prepared", || memory("bytes_prepared") == IDLE);
+    let before = memory("regions_unprepared");
+    let mut file = std::fs::File::create(d.file("log")).unwrap();
+    for _ in 0..200 {
+        file.write_all(&[7; 80 << 10]).unwrap();
+        // As programs do that are to wait for no memory; the thread that prepares has to have its turn.
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert!(memory("regions_prepared") >= 7, "16 MB were written");
+    assert_eq!(memory("regions_unprepared"), before);
+    assert!(memory("bytes") + memory("bytes_prepared") <= 32 << 20);
+    wait_until("what is not needed goes", || {
+        memory("bytes_prepared") <= IDLE
+    });
     ok(&["umount", d.dir()]);
 }
 

@@ -31,8 +31,12 @@ pub use own_options::own_options;
 pub use preset::{Preset, UnknownPreset, file_lanes};
 pub use quota::{QuotaIdInfo, QuotaInfo, QuotaKindInfo, quota, set_quota};
 pub use recover::{Recovered, RecoveryInfo, recover};
-pub use stats::{CacheStats, DeviceStats, InodeStats, JournalStats, SpaceStats, VolumeStats};
-pub use stetfs_block::{BlockDevice, BlockError, Direct, FileDevice, MemDevice, Uring};
+pub use stats::{
+    CacheStats, DeviceStats, InodeStats, JournalStats, MemoryStats, SpaceStats, VolumeStats,
+};
+pub use stetfs_block::{
+    AlignedBuf, BlockDevice, BlockError, Direct, FileDevice, MemDevice, Preparer, Uring,
+};
 pub use stetfs_block::{OpenOptions as DeviceOptions, Write as BlockWrite};
 pub use stetfs_ext4::*;
 pub use stetfs_journal::stet::{Compression, StetOptions, Trim};

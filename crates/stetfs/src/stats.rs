@@ -24,6 +24,8 @@ pub struct VolumeStats {
     pub inodes: InodeStats,
     /// Searches for free space.
     pub space: SpaceStats,
+    /// Memory for blocks, of the whole process.
+    pub memory: MemoryStats,
 }
 
 /// Counters of the journal.
@@ -115,6 +117,35 @@ pub struct CacheStats {
     pub bytes: u64,
 }
 
+/// Memory for blocks.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct MemoryStats {
+    /// Bytes taken from the kernel for blocks …
+    pub bytes: u64,
+    /// … of which so many are free, to be used again.
+    pub bytes_free: u64,
+    /// Bytes prepared for use to come.
+    pub bytes_prepared: u64,
+    /// Regions of 2 MiB that were prepared when they were needed.
+    pub regions_prepared: u64,
+    /// Regions that were needed before they were prepared.
+    pub regions_unprepared: u64,
+}
+
+impl MemoryStats {
+    /// Now.
+    fn read() -> Self {
+        let memory = stetfs_block::memory_stats();
+        Self {
+            bytes: memory.in_use,
+            bytes_free: memory.free,
+            bytes_prepared: memory.ready,
+            regions_prepared: memory.prepared,
+            regions_unprepared: memory.unprepared,
+        }
+    }
+}
+
 /// Inodes.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct InodeStats {
@@ -196,6 +227,7 @@ impl Volume {
                 groups_searched: fs.groups_searched,
                 words_searched: fs.words_searched,
             },
+            memory: MemoryStats::read(),
         }
     }
 }

@@ -3,6 +3,7 @@
 //! A figure is a comparison of certain mounts on certain devices, or a measurement of its own, and what the paper says.
 
 mod ijournal;
+mod latency;
 mod ldj;
 mod recovery;
 
@@ -36,6 +37,8 @@ pub enum Name {
     IjournalThreads,
     /// iJournaling, figures 10 and 11: databases and a mail server, alone and beside a writer.
     IjournalApplications,
+    /// Of no paper: the time of requests just after a mount, and when the cache is full.
+    Latency,
 }
 
 /// Arguments of `bench figure`.
@@ -91,7 +94,7 @@ pub struct Part {
 pub struct Figure {
     /// Its name.
     pub name: String,
-    /// What the paper says.
+    /// What the paper says, or what is aimed at.
     pub paper: &'static str,
     /// Our numbers.
     pub parts: Vec<Part>,
@@ -104,7 +107,7 @@ impl Figure {
         for part in &self.parts {
             let _ = writeln!(out, "{}\n{}", part.title, part.report.text());
         }
-        let _ = writeln!(out, "The paper: {}", self.paper);
+        let _ = writeln!(out, "To compare with: {}", self.paper);
         out
     }
 
@@ -161,6 +164,7 @@ impl FigureArgs {
             Name::IjournalFsync => (ijournal::FSYNC, ijournal::fsync()),
             Name::IjournalThreads => (ijournal::THREADS, ijournal::threads()),
             Name::IjournalApplications => (ijournal::APPLICATIONS, ijournal::applications()),
+            Name::Latency => (latency::GOAL, latency::steady()),
         };
         self.write(name, paper, self.compare(stetfs, &spec)?)
     }

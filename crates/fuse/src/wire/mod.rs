@@ -27,6 +27,7 @@ pub(crate) use self::negotiate::{Agreed, Use};
 pub(crate) use self::ring::queues;
 pub(crate) use self::transport::Transport;
 use crate::awake::{Awake, Pulse};
+use crate::buffer;
 use crate::ops::{FileSystem, Invalidate};
 use crate::patience::{self, Servers};
 
@@ -273,6 +274,7 @@ impl<F: FileSystem> Device<'_, F> {
     fn serve(&self, channel: &Channel, pulse: &Pulse) -> io::Result<()> {
         let mut gather = Gather::default();
         let mut buf = vec![0; MAX_WRITE as usize + abi::MIN_READ_BUFFER];
+        buffer::touch(&mut buf);
         loop {
             let (received, more) = self.servers.idle(|| channel.receive(&mut buf));
             let n = match received? {

@@ -10,6 +10,7 @@ mod oltp;
 mod postmark;
 mod profile;
 mod sqlite;
+mod steady;
 mod stream;
 mod sync;
 mod synced;
@@ -38,6 +39,8 @@ pub enum Workload {
     AppendLibrary,
     /// Overwrite 4 KiB at random in a written file, `fdatasync`.
     OverwriteFdatasync,
+    /// Append 80 KiB and `fsync`, and read 64 KiB, just after a mount and with a full cache.
+    Steady,
     /// `fsync` of 80 KB that were written a tenth of a second before.
     PausedFsync,
     /// Append 4 KiB, `fsync`, in one, two and four threads.
@@ -90,10 +93,11 @@ pub enum Workload {
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::AppendFsync,
         Self::AppendLibrary,
         Self::OverwriteFdatasync,
+        Self::Steady,
         Self::PausedFsync,
         Self::FsyncThreads,
         Self::Names1,
@@ -126,6 +130,7 @@ impl Workload {
             Self::AppendFsync => "append-fsync",
             Self::AppendLibrary => "append-library",
             Self::OverwriteFdatasync => "overwrite-fdatasync",
+            Self::Steady => "steady",
             Self::PausedFsync => "paused-fsync",
             Self::FsyncThreads => "fsync-threads",
             Self::Names1 => "names-1",
@@ -176,7 +181,7 @@ impl Workload {
     fn unmounts(self) -> bool {
         matches!(
             self,
-            Self::Stream | Self::NamesLibrary | Self::AppendLibrary
+            Self::Stream | Self::Steady | Self::NamesLibrary | Self::AppendLibrary
         )
     }
 
@@ -211,6 +216,7 @@ impl Workload {
             Self::AppendFsync => sync::append(target, &dir, sizes),
             Self::AppendLibrary => sync::append_library(target, &dir, sizes),
             Self::OverwriteFdatasync => sync::overwrite(target, &dir, sizes),
+            Self::Steady => steady::steady(target, name, sizes),
             Self::PausedFsync => synced::paused(target, &dir, sizes),
             Self::FsyncThreads => synced::threads(target, &dir, sizes),
             Self::Names1 => names::names(target, &dir, sizes, 1),

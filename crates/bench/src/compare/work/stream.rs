@@ -14,7 +14,7 @@ const CALL: usize = 1 << 20;
 const SMALL_CALL: usize = 4 << 10;
 
 /// Bytes that do not compress, so that no layer below can cheat.
-fn noise(bytes: usize) -> Vec<u8> {
+pub(super) fn noise(bytes: usize) -> Vec<u8> {
     let mut buffer = vec![0u8; bytes];
     let mut state = 0x9E37_79B9_7F4A_7C15u64;
     for word in buffer.chunks_exact_mut(8) {

@@ -10,6 +10,7 @@ use std::ptr::NonNull;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
+use crate::buffer;
 use crate::wire::abi::{InHeader, OutHeader, RingInOut};
 
 /// `FUSE_URING_IN_OUT_HEADER_SZ`: the common header comes first.
@@ -39,7 +40,7 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Memory for a payload of up to `room` bytes. Pages are taken as they are used.
+    /// Memory for a payload of up to `room` bytes. What usual requests take of it is there at once.
     pub(super) fn new(room: usize) -> io::Result<Memory> {
         // SAFETY: a new anonymous mapping, at a place of the kernel's choice, touches nothing else.
         let base = unsafe {
@@ -62,6 +63,8 @@ impl Memory {
                 iov_len: room,
             },
         ]);
+        // SAFETY: the mapping is new and has so many bytes, and the kernel knows nothing of it yet.
+        buffer::touch(unsafe { std::slice::from_raw_parts_mut(base.as_ptr(), PAYLOAD_AT + room) });
         Ok(Memory { base, room, iov })
     }
 

@@ -1,0 +1,35 @@
+//! Latency that does not depend on how long the server runs (decisions/0014).
+
+use super::Spec;
+use super::ldj::peer;
+use crate::compare::{Beside, KernelFs, PeerSpec, Workload};
+
+pub(super) const GOAL: &str =
+    "p99 at most 1.2 times that of the kernel's ext4, after a mount and later";
+
+/// MiB.
+const JOURNAL: u32 = 128;
+/// What "the first seconds" are.
+const SECONDS: u32 = 10;
+
+/// The cache has a size that the work fills.
+pub(super) fn steady() -> Spec {
+    let stetfs = |name: &str, options: &str| {
+        let options = format!("journal=ordered,cache=256M,{options}");
+        peer(name, &options, JOURNAL)
+    };
+    Spec {
+        kernel: vec![PeerSpec {
+            journal_mib: Some(JOURNAL),
+            ..KernelFs::Ordered.into()
+        }],
+        stetfs: vec![
+            stetfs("io_uring", "io_uring=on"),
+            stetfs("/dev/fuse", "io_uring=off"),
+        ],
+        workloads: vec![Workload::Steady],
+        beside: vec![Beside::ALONE],
+        image_mib: 3072,
+        profile_seconds: Some(SECONDS),
+    }
+}
