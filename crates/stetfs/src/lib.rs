@@ -15,10 +15,8 @@ mod fast_commit;
 mod info;
 mod memory;
 mod own_options;
-mod preset;
 mod quota;
 mod recover;
-pub mod size;
 mod stats;
 mod volume;
 
@@ -28,14 +26,18 @@ pub use fast_commit::{FastChange, FastName};
 pub use info::{JournalInfo, LeftBehind, VolumeInfo, info, left_behind};
 pub use memory::default_cache_bytes;
 pub use own_options::own_options;
-pub use preset::{Preset, UnknownPreset, file_lanes};
 pub use quota::{QuotaIdInfo, QuotaInfo, QuotaKindInfo, quota, set_quota};
 pub use recover::{Recovered, RecoveryInfo, recover};
 pub use stats::{CacheStats, DeviceStats, InodeStats, JournalStats, SpaceStats, VolumeStats};
 pub use stetfs_block::{BlockDevice, BlockError, Direct, FileDevice, MemDevice, Uring};
 pub use stetfs_block::{OpenOptions as DeviceOptions, Write as BlockWrite};
 pub use stetfs_ext4::*;
-pub use stetfs_journal::stet::{Compression, StetOptions, Trim};
-pub use stetfs_journal::{JournalError, LogFormat};
+pub use stetfs_journal::compose::{Bad as BadJournal, is_option, options_help, size};
+pub use stetfs_journal::{Composition, JournalError, Preset};
 pub use stetfs_ondisk::ext4::time::Timestamp;
+/// The presets that StetFS comes with.
+pub mod preset {
+    pub use stetfs_journal::jbd2::{CUSTOM, DATA, ORDERED, WRITEBACK};
+    pub use stetfs_journal::stet::{IJOURNAL, LDJ};
+}
 pub use volume::{Volume, VolumeOptions, is_in_use};
