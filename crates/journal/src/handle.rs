@@ -10,7 +10,6 @@ use crate::engine::{Inner, Journal};
 use crate::error::Result;
 use crate::head::{Block, JournalHead};
 use crate::ids::{BlockNr, CommitPoint, Credits, Ino};
-use crate::policy::{OtherPhase, Share};
 use crate::stats::bump;
 use crate::tx::{AfterCommit, Tx};
 
@@ -76,29 +75,13 @@ impl<'j> Handle<'j> {
             let mut write = block.write();
             let listed = write.head().tx;
             if listed != Some(self.tx.id) {
-                // Another lane's transaction lists the block: chain, depend, or wait (decision 6).
                 if let Some(other) = listed.filter(|t| t.lane != self.tx.id.lane)
-                    && let Some(phase) = inner.phase(other)
+                    && !inner.share(&self.tx, other)
                 {
-                    // Two locked transactions are of one group: their snapshots wait for this very
-                    // handle, so waiting for one would be for ever. They commit together anyway.
-                    let grouped =
-                        phase == OtherPhase::Locked && inner.phase(self.tx.id) == Some(phase);
-                    let share = if grouped {
-                        Share::Chain
-                    } else {
-                        inner.scheme.ordering.share(self.tx.id, other, phase)
-                    };
-                    match share {
-                        Share::Chain => inner.chain(&self.tx, other),
-                        Share::Edge => self.tx.state.lock().edges.add(other),
-                        Share::Wait => {
-                            drop(write);
-                            bump(&inner.counters.waits_locked, 1);
-                            inner.wait_snapshot(other);
-                            continue;
-                        }
-                    }
+                    drop(write);
+                    bump(&inner.counters.waits_locked, 1);
+                    inner.wait_snapshot(other);
+                    continue;
                 }
                 let mut state = self.tx.state.lock();
                 state.blocks.push(block.clone());
@@ -138,11 +121,7 @@ impl<'j> Handle<'j> {
         let inner = self.inner();
         for nr in start..start.saturating_add(count) {
             if let Some(block) = inner.cache.find(nr) {
-                let mut write = block.write();
-                if write.head().tx == Some(self.tx.id) {
-                    write.head().tx = None;
-                }
-                drop(write);
+                self.delist(&block);
                 inner.cache.forget(nr);
             }
         }
@@ -151,6 +130,29 @@ impl<'j> Handle<'j> {
         let mut state = self.tx.state.lock();
         state.revokes.extend(live);
         state.freed.push((start, count));
+    }
+
+    /// Takes a block off the list of the transaction that has it, whichever it is: none may log it any more (T2). To free what a
+    /// transaction of another lane changed is to change it too.
+    fn delist(&self, block: &Block) {
+        let inner = self.inner();
+        loop {
+            let mut write = block.write();
+            let Some(listed) = write.head().tx else {
+                return;
+            };
+            if listed.lane == self.tx.id.lane || inner.share(&self.tx, listed) {
+                // A snapshot that was taken has the block already, and its revoke stands in this transaction.
+                write.head().tx = None;
+                return;
+            }
+            drop(write);
+            bump(&inner.counters.waits_locked, 1);
+            inner.wait_snapshot(listed);
+            if inner.has_stopped() {
+                return;
+            }
+        }
     }
 
     /// This inode's dirty data goes home before this transaction commits.

@@ -3,8 +3,9 @@
 //! Invariants:
 //! * **T1** While running it takes handles; locked it takes none and waits for the last to stop;
 //!   its snapshot is taken with no handle open, so every operation is in it whole or not at all.
-//! * **T2** A block is listed once per transaction; [`crate::JournalHead`] names the newest lister.
-//!   At the snapshot a listed block whose head names another (or no) transaction was freed: skipped.
+//! * **T2** [`crate::JournalHead`] names the transaction that listed a block last. At the snapshot a listed block whose head names
+//!   another is in that one, which commits with this one; if it names none the block was freed: skipped. A block is listed again where
+//!   it was listed elsewhere, or freed, meanwhile; one image of it is taken.
 //! * **T3** The snapshot's pages are never written again (cache invariant C1).
 
 use std::collections::{BTreeSet, HashSet};
@@ -47,23 +48,22 @@ pub(crate) struct TxState {
     pub after: Vec<AfterCommit>,
     /// When the first handle came: the periodic commit counts from here.
     pub touched: Option<Instant>,
+    /// The stamp counter then, for the file-record horizon: no record has a lower stamp that says what this transaction holds.
+    pub opened: Option<Stamp>,
 }
 
 /// One transaction.
 pub(crate) struct Tx {
     pub id: TxId,
-    /// Value of the stamp counter when it opened; for the file-record horizon.
-    pub opened: Stamp,
     pub state: Mutex<TxState>,
     /// Signalled when the last handle of a locked transaction stops.
     pub drained: Condvar,
 }
 
 impl Tx {
-    pub(crate) fn new(id: TxId, opened: Stamp) -> Tx {
+    pub(crate) fn new(id: TxId) -> Tx {
         Tx {
             id,
-            opened,
             state: Mutex::new(TxState {
                 phase: Phase::Running,
                 handles: 0,
@@ -75,6 +75,7 @@ impl Tx {
                 edges: CommitPoint::none(),
                 after: Vec::new(),
                 touched: None,
+                opened: None,
             }),
             drained: Condvar::new(),
         }
@@ -92,16 +93,19 @@ impl Tx {
 
     /// Takes the snapshot of a locked, drained transaction (T1, T2).
     pub(crate) fn snapshot(&self, stamp: Stamp, floor: Stamp) -> (Snapshot, TxRest) {
-        let blocks = {
+        let (blocks, relisted) = {
             let mut s = self.state.lock();
             s.phase = Phase::Committing;
-            std::mem::take(&mut s.blocks)
+            let relisted = !s.edges.is_none() || !s.freed.is_empty();
+            (std::mem::take(&mut s.blocks), relisted)
         };
+        let mut taken = HashSet::new();
         let mut images = Vec::with_capacity(blocks.len());
         for block in blocks {
             let mut w = block.write();
             if w.head().tx == Some(self.id)
                 && let Some(page) = w.page().cloned()
+                && (!relisted || taken.insert(block.nr()))
             {
                 drop(w);
                 images.push(Image {

@@ -33,7 +33,7 @@ use crate::error::{JournalError, Result};
 use crate::handle::Handle;
 use crate::head::Cache;
 use crate::ids::{BlockNr, CommitPoint, Credits, Ino, Lane, Stamp, TxId};
-use crate::policy::{OtherPhase, Scheme};
+use crate::policy::{OtherPhase, Scheme, Share};
 use crate::stats::{Counters, JournalStats};
 use crate::tx::{Phase, Tx};
 
@@ -144,6 +144,8 @@ pub(crate) struct Inner {
     pub slots: Vec<Slot>,
     /// The one order of commits (architecture, decision 2).
     pub stamp: AtomicU64,
+    /// Up to where valid transactions supersede file-level records.
+    pub superseded: AtomicU64,
     /// See [`JournalConfig::hold_horizon`].
     pub held: Mutex<Option<Stamp>>,
     /// Flushes that syncs in the callers' threads share.
@@ -205,7 +207,7 @@ impl Journal {
                 Slot {
                     lane,
                     run: Mutex::new(Run {
-                        tx: Arc::new(Tx::new(id, config.first_stamp)),
+                        tx: Arc::new(Tx::new(id)),
                         locked: false,
                     }),
                     changed: Condvar::new(),
@@ -230,6 +232,7 @@ impl Journal {
             commit_millis: AtomicU64::new(u64::from(config.commit_secs.max(1)) * 1000),
             slots,
             stamp: AtomicU64::new(config.first_stamp),
+            superseded: AtomicU64::new(0),
             held: Mutex::new(config.hold_horizon),
             config,
             flushes: SharedFlush::default(),
@@ -510,16 +513,60 @@ impl Inner {
         })
     }
 
-    /// Makes `mine` and the running transaction `other` depend on each other.
-    pub(crate) fn chain(&self, mine: &Tx, other: TxId) {
-        let theirs = {
-            let run = self.slot(other.lane).run.lock();
-            (run.tx.id == other).then(|| run.tx.clone())
+    /// Makes `mine`, of which a handle is open, depend on `other`, of another lane, as it must when it changes a block that
+    /// `other` lists (decision 6). The block is held. `false`: not now; let go of the block and wait for the snapshot of `other`.
+    pub(crate) fn share(&self, mine: &Tx, other: TxId) -> bool {
+        let Some(phase) = self.phase(other) else {
+            return true;
         };
-        mine.state.lock().edges.add(other);
-        if let Some(theirs) = theirs {
-            theirs.state.lock().edges.add(mine.id);
+        // Two locked transactions are of one group: their snapshots wait for this very handle, so waiting for one would be for
+        // ever. They commit together anyway.
+        let grouped = phase == OtherPhase::Locked && self.is_locked(mine);
+        let share = match grouped {
+            true => Share::Chain,
+            false => self.scheme.ordering.share(mine.id, other, phase),
+        };
+        match share {
+            Share::Chain => self.chain(mine, other),
+            Share::Edge => {
+                debug_assert_ne!(phase, OtherPhase::Running, "{other:?} can still change");
+                mine.state.lock().edges.add(other);
+                true
+            }
+            Share::Wait => false,
         }
+    }
+
+    fn is_locked(&self, tx: &Tx) -> bool {
+        tx.state.lock().phase == Phase::Locked
+    }
+
+    /// Makes `mine` and `other` depend on each other, unless it is too late for that: a group that commits does not grow (decision 6).
+    fn chain(&self, mine: &Tx, other: TxId) -> bool {
+        let run = self.slot(other.lane).run.lock();
+        if run.tx.id != other {
+            return false;
+        }
+        let mut theirs = run.tx.state.lock();
+        let takes = match theirs.phase {
+            Phase::Running => true,
+            // The handle that is open in `mine` keeps both from their snapshots.
+            Phase::Locked => {
+                drop(theirs);
+                let grouped = self.is_locked(mine);
+                theirs = run.tx.state.lock();
+                grouped
+            }
+            Phase::Committing => false,
+        };
+        if !takes {
+            return false;
+        }
+        theirs.edges.add(mine.id);
+        drop(theirs);
+        drop(run);
+        mine.state.lock().edges.add(other);
+        true
     }
 
     /// Waits for a locked transaction's snapshot, or until something else may have changed: the

@@ -220,6 +220,10 @@ impl Codec for Frames {
         }
     }
 
+    fn verbatim_at(&self, image: &ImageRef) -> Option<u64> {
+        Some(image.at)
+    }
+
     fn images(&self, log: &dyn Medium, _: TxId, refs: &[ImageRef]) -> Result<Vec<PageRef>> {
         refs.iter()
             .map(|r| Ok(log.read(r.at, 1)?.remove(0)))
