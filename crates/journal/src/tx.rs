@@ -89,6 +89,8 @@ impl Tx {
             && s.revokes.is_empty()
             && s.after.is_empty()
             && s.ordered.is_empty()
+            // Others wait for it to be valid.
+            && s.edges.is_none()
     }
 
     /// Takes the snapshot of a locked, drained transaction (T1, T2).

@@ -19,8 +19,6 @@ use stetfs_journal::{
 };
 use stetfs_ondisk::jbd2::JournalSuperblock;
 
-const LANES: u16 = 3;
-
 thread_local!(static LANE: Cell<u16> = const { Cell::new(0) });
 
 fn on(lane: u16) {
@@ -30,14 +28,15 @@ fn on(lane: u16) {
 /// Done between looking at a transaction of another lane and doing what its phase asks for.
 type Between = Box<dyn FnOnce(TxId) + Send>;
 
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct Lanes {
+    count: u16,
     between: Arc<Mutex<Option<Between>>>,
 }
 
 impl Ordering for Lanes {
     fn lanes(&self) -> u16 {
-        LANES
+        self.count
     }
     fn lane(&self) -> Lane {
         Lane(LANE.get())
@@ -60,14 +59,7 @@ struct Volume {
     cache: Arc<Cache>,
     journal: Arc<Journal>,
     lanes: Lanes,
-}
-
-fn options() -> StetOptions {
-    StetOptions {
-        lanes: LANES,
-        file_lanes: 1,
-        ..StetOptions::default()
-    }
+    options: StetOptions,
 }
 
 fn superblock(device: &Arc<dyn BlockDevice>) -> JournalSuperblock {
@@ -77,12 +69,28 @@ fn superblock(device: &Arc<dyn BlockDevice>) -> JournalSuperblock {
 
 impl Volume {
     fn new() -> Volume {
+        Volume::with(3, 0)
+    }
+
+    fn with_records() -> Volume {
+        Volume::with(2, 1)
+    }
+
+    fn with(count: u16, file_lanes: u16) -> Volume {
+        let options = StetOptions {
+            lanes: count,
+            file_lanes,
+            ..StetOptions::default()
+        };
         let device = Arc::new(format(common::Kind::Stet));
         let as_device: Arc<dyn BlockDevice> = device.clone();
         let sb = superblock(&as_device);
-        let log = StetLog::make(area(as_device.clone()), sb, &options(), Canary::default());
-        let lanes = Lanes::default();
-        let mut scheme = log.unwrap().scheme(&options(), true);
+        let log = StetLog::make(area(as_device.clone()), sb, &options, Canary::default());
+        let lanes = Lanes {
+            count,
+            between: Arc::default(),
+        };
+        let mut scheme = log.unwrap().scheme(&options, true);
         scheme.ordering = Box::new(lanes.clone());
         let cache = Arc::new(Cache::new(
             as_device,
@@ -101,6 +109,7 @@ impl Volume {
             device,
             cache,
             lanes,
+            options,
         }
     }
 
@@ -121,7 +130,7 @@ impl Volume {
         let device: Arc<dyn BlockDevice> = Arc::new(self.device.fork());
         let sb = superblock(&device);
         let log = StetLog::open(area(device.clone()), sb, Canary::default());
-        let scheme = log.unwrap().scheme(&options(), true);
+        let scheme = log.unwrap().scheme(&self.options, true);
         let how = RecoveryOptions::default();
         let found = recover(&scheme, &*device, BLOCKS, how, &mut |_, _| {}).unwrap();
         (device, found)
@@ -190,7 +199,7 @@ fn what_another_lane_frees_is_revoked() {
 /// A commit supersedes the records whose changes it holds, and no others.
 #[test]
 fn a_record_lives_until_the_lane_commits_that_its_changes_are_in() {
-    let v = Volume::new();
+    let v = Volume::with_records();
     let point = v.put(1, 400, 1);
     let place = v.journal.reserve_record(3, 0).unwrap();
     v.journal.write_record(&place, b"one", &[]).unwrap();
@@ -209,8 +218,8 @@ fn a_record_lives_until_the_lane_commits_that_its_changes_are_in() {
 /// A lane in which nothing happens keeps no record alive.
 #[test]
 fn idle_lanes_hold_nothing_back() {
-    let v = Volume::new();
-    v.put(2, 402, 1);
+    let v = Volume::with_records();
+    v.put(1, 402, 1);
     v.journal.commit_all().unwrap();
     for i in 0..100 {
         let point = v.put(0, 400, i);

@@ -157,6 +157,7 @@ impl Inner {
         // What leaves its lane for the log is there before it has left.
         let oldest = running.min();
         let committing = self.log.lock().oldest_opening();
-        now.min(oldest.unwrap_or(now)).min(committing.unwrap_or(now))
+        now.min(oldest.unwrap_or(now))
+            .min(committing.unwrap_or(now))
     }
 }
