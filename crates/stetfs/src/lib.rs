@@ -35,6 +35,9 @@ pub use stetfs_ext4::*;
 pub use stetfs_journal::compose::{Bad as BadJournal, is_option, options_help, size};
 pub use stetfs_journal::{Composition, JournalError, Preset};
 pub use stetfs_ondisk::ext4::time::Timestamp;
+// Schemes from outside of the journal register themselves where they are linked.
+use stetfs_lanes as _;
+
 /// The presets that StetFS comes with.
 pub mod preset {
     pub use stetfs_journal::jbd2::{CUSTOM, DATA, ORDERED, WRITEBACK};

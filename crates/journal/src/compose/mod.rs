@@ -40,13 +40,11 @@ pub struct Composition {
 
 impl From<Preset> for Composition {
     fn from(preset: Preset) -> Composition {
-        Composition {
-            preset,
-            said: BTreeMap::new(),
-            implied: BTreeMap::new(),
-            data: DataMode::default(),
-        }
-        .with_data()
+        let mut new = Composition::unsettled(preset);
+        // A test goes over all presets.
+        let settled = new.settle();
+        debug_assert!(settled.is_ok(), "{preset}: {settled:?}");
+        new.with_data()
     }
 }
 
@@ -99,12 +97,21 @@ impl Composition {
         preset: Preset,
         options: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Composition, Bad> {
-        let mut new = Composition::from(preset);
+        let mut new = Composition::unsettled(preset);
         for (name, value) in options {
             new.say(name, value)?;
         }
         new.settle()?;
         Ok(new.with_data())
+    }
+
+    fn unsettled(preset: Preset) -> Composition {
+        Composition {
+            preset,
+            said: BTreeMap::new(),
+            implied: BTreeMap::new(),
+            data: DataMode::default(),
+        }
     }
 
     /// The same with one more option.
