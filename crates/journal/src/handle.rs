@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use stetfs_sync::Held;
 
-use crate::engine::{Inner, Journal};
+use crate::engine::{Inner, Journal, Shared};
 use crate::error::Result;
 use crate::head::{Block, JournalHead};
 use crate::ids::{BlockNr, CommitPoint, Credits, Ino};
@@ -71,47 +71,40 @@ impl<'j> Handle<'j> {
     fn join<'b>(&'b self, block: &'b Arc<Block>, fresh: bool) -> Result<BlockMut<'b>> {
         let inner = self.inner();
         inner.check()?;
-        loop {
-            let mut write = block.write();
-            let listed = write.head().tx;
-            if listed != Some(self.tx.id) {
-                if let Some(other) = listed.filter(|t| t.lane != self.tx.id.lane)
-                    && !inner.share(&self.tx, other)
-                {
-                    drop(write);
-                    bump(&inner.counters.waits_locked, 1);
-                    inner.wait_snapshot(other);
-                    continue;
-                }
-                let mut state = self.tx.state.lock();
-                state.blocks.push(block.clone());
-                if !state.revokes.is_empty() {
-                    state.revokes.remove(&block.nr());
-                }
-                let from = [&self.left, &self.margin];
-                if let Some(credits) = from.into_iter().find(|c| c.get() > 0) {
-                    credits.set(credits.get() - 1);
-                    state.reserved -= 1;
-                }
-                drop(state);
-                write.head().tx = Some(self.tx.id);
+        let mut write = block.write();
+        let listed = write.head().tx;
+        if listed != Some(self.tx.id) {
+            if let Some(other) = listed.filter(|t| t.lane != self.tx.id.lane) {
+                inner.share(&self.tx, other, block, &write);
             }
-            if fresh {
-                write.zero(inner.cache.block_size());
-            } else {
-                if inner.config.always_copy
-                    && let Some(copy) = write.page().map(|p| stetfs_cache::Page::copy_of(p))
-                {
-                    write.set_page_keeping_verified(Arc::new(copy));
-                    bump(&inner.counters.copies, 1);
-                }
-                match write.page_mut() {
-                    Some((_, copied)) => bump(&inner.counters.copies, u64::from(copied)),
-                    None => return Err(inner.no_content(block.nr())),
-                }
+            let mut state = self.tx.state.lock();
+            state.blocks.push(block.clone());
+            if !state.revokes.is_empty() {
+                state.revokes.remove(&block.nr());
             }
-            return Ok(BlockMut { write });
+            let from = [&self.left, &self.margin];
+            if let Some(credits) = from.into_iter().find(|c| c.get() > 0) {
+                credits.set(credits.get() - 1);
+                state.reserved -= 1;
+            }
+            drop(state);
+            write.head().tx = Some(self.tx.id);
         }
+        if fresh {
+            write.zero(inner.cache.block_size());
+        } else {
+            if inner.config.always_copy
+                && let Some(copy) = write.page().map(|p| stetfs_cache::Page::copy_of(p))
+            {
+                write.set_page_keeping_verified(Arc::new(copy));
+                bump(&inner.counters.copies, 1);
+            }
+            match write.page_mut() {
+                Some((_, copied)) => bump(&inner.counters.copies, u64::from(copied)),
+                None => return Err(inner.no_content(block.nr())),
+            }
+        }
+        return Ok(BlockMut { write });
     }
 
     /// Says that `count` blocks from `start`, which had gone through the journal, were freed: no
@@ -119,13 +112,14 @@ impl<'j> Handle<'j> {
     /// transaction are void.
     pub fn revoke(&self, start: BlockNr, count: u64) {
         let inner = self.inner();
+        let mut live = Vec::new();
         for nr in start..start.saturating_add(count) {
             if let Some(block) = inner.cache.find(nr) {
-                self.delist(&block);
+                live.extend(self.delist(&block).then_some(nr));
                 inner.cache.forget(nr);
             }
         }
-        let live = inner.live_in(start, count);
+        live.extend(inner.live_in(start, count));
         bump(&inner.counters.revokes, live.len() as u64);
         let mut state = self.tx.state.lock();
         state.revokes.extend(live);
@@ -133,26 +127,14 @@ impl<'j> Handle<'j> {
     }
 
     /// Takes a block off the list of the transaction that has it, whichever it is: none may log it any more (T2). To free what a
-    /// transaction of another lane changed is to change it too.
-    fn delist(&self, block: &Block) {
-        let inner = self.inner();
-        loop {
-            let mut write = block.write();
-            let Some(listed) = write.head().tx else {
-                return;
-            };
-            if listed.lane == self.tx.id.lane || inner.share(&self.tx, listed) {
-                // A snapshot that was taken has the block already, and its revoke stands in this transaction.
-                write.head().tx = None;
-                return;
-            }
-            drop(write);
-            bump(&inner.counters.waits_locked, 1);
-            inner.wait_snapshot(listed);
-            if inner.has_stopped() {
-                return;
-            }
-        }
+    /// transaction of another lane changed is to change it too. Whether an image of it is on its way into the log.
+    fn delist(&self, block: &Arc<Block>) -> bool {
+        let mut write = block.write();
+        let Some(listed) = write.head().tx.take() else {
+            return false;
+        };
+        listed.lane != self.tx.id.lane
+            && self.inner().share(&self.tx, listed, block, &write) == Shared::Depends
     }
 
     /// This inode's dirty data goes home before this transaction commits.

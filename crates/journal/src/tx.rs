@@ -1,4 +1,4 @@
-//! A transaction and the phases of its life: running, locked, committing, durable, valid.
+//! A transaction and the phases of its life: running, locked, snapshot, committing, durable, valid.
 //!
 //! Invariants:
 //! * **T1** While running it takes handles; locked it takes none and waits for the last to stop;
@@ -7,6 +7,10 @@
 //!   another is in that one, which commits with this one; if it names none the block was freed: skipped. A block is listed again where
 //!   it was listed elsewhere, or freed, meanwhile; one image of it is taken.
 //! * **T3** The snapshot's pages are never written again (cache invariant C1).
+//! * **T4** Who changes a block that another lane's transaction lists waits for nothing, for he may hold what that one's handles
+//!   need. While that one runs or is locked both are chained; the group that commits grows by that, up to the moment when the
+//!   transactions of all of it go from locked to snapshot together. During the snapshot he takes the image for it, if it was not
+//!   taken yet; from then on his transaction depends on it.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -24,8 +28,13 @@ pub type AfterCommit = Box<dyn FnOnce() + Send>;
 /// Where a transaction is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
+    /// Takes handles.
     Running,
+    /// Takes none, and waits for the last to stop.
     Locked,
+    /// Its changes are all made; its snapshot is being taken.
+    Snapshot,
+    /// Its snapshot is taken.
     Committing,
 }
 
@@ -46,6 +55,8 @@ pub(crate) struct TxState {
     /// What transactions of other lanes this one depends on.
     pub edges: CommitPoint,
     pub after: Vec<AfterCommit>,
+    /// Images that others took of blocks that they were to change before the snapshot came to them (T4).
+    pub captured: Vec<Image>,
     /// When the first handle came: the periodic commit counts from here.
     pub touched: Option<Instant>,
     /// The stamp counter then, for the file-record horizon: no record has a lower stamp that says what this transaction holds.
@@ -74,6 +85,7 @@ impl Tx {
                 ordered: HashSet::new(),
                 edges: CommitPoint::none(),
                 after: Vec::new(),
+                captured: Vec::new(),
                 touched: None,
                 opened: None,
             }),
@@ -97,7 +109,6 @@ impl Tx {
     pub(crate) fn snapshot(&self, stamp: Stamp, floor: Stamp) -> (Snapshot, TxRest) {
         let (blocks, relisted) = {
             let mut s = self.state.lock();
-            s.phase = Phase::Committing;
             let relisted = !s.edges.is_none() || !s.freed.is_empty();
             (std::mem::take(&mut s.blocks), relisted)
         };
@@ -118,6 +129,13 @@ impl Tx {
             }
         }
         let mut s = self.state.lock();
+        s.phase = Phase::Committing;
+        if !s.captured.is_empty() {
+            // Who captured could not know which were taken.
+            let taken: HashSet<BlockNr> = images.iter().map(|image| image.nr).collect();
+            let captured = std::mem::take(&mut s.captured);
+            images.extend(captured.into_iter().filter(|i| !taken.contains(&i.nr)));
+        }
         let snapshot = Snapshot {
             id: self.id,
             stamp,

@@ -1,16 +1,16 @@
 //! A scheme for tests (`journal=lanes`): several lanes of transactions over the StetFS log, a lane for each thread.
 //!
-//! It shows that a scheme is a folder that registers itself, and it makes the engine meet every rule for blocks that lanes share:
-//! where waiting and depending are both right, it does one or the other by turns. For use, Z-Journal's lanes are made.
+//! It shows that a scheme is a folder that registers itself, and it makes the engine meet the rules for blocks that lanes share.
+//! For use, Z-Journal's lanes are made.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
+use stetfs_journal::Lane;
 use stetfs_journal::compose::{
     Ability, Composition, Make, OptionDef, PARTS, PRESETS, Part, Preset, PresetDef, between,
 };
-use stetfs_journal::policy::{Ordering, OtherPhase, Share};
-use stetfs_journal::{Lane, TxId};
+use stetfs_journal::policy::Ordering;
 
 /// Lanes where nobody says how many.
 const LANES: u16 = 2;
@@ -25,15 +25,6 @@ impl Ordering for ByThread {
 
     fn lane(&self) -> Lane {
         Lane(number() % self.0)
-    }
-
-    fn share(&self, mine: TxId, other: TxId, phase: OtherPhase) -> Share {
-        match phase {
-            OtherPhase::Running => Share::Chain,
-            OtherPhase::Locked => Share::Wait,
-            OtherPhase::Committing if (mine.seq + other.seq).is_multiple_of(2) => Share::Wait,
-            OtherPhase::Committing => Share::Edge,
-        }
     }
 }
 

@@ -12,7 +12,7 @@ use super::log::{Durable, Log, Pending};
 use super::{Inner, Slot};
 use crate::edges::valid_fronts;
 use crate::error::Result;
-use crate::ids::{CommitPoint, Ino, Lane, Stamp};
+use crate::ids::{CommitPoint, Ino, Lane, Stamp, TxId};
 use crate::policy::LogTail;
 use crate::stats::bump;
 use crate::tx::{AfterCommit, Phase, Snapshot, Tx, TxRest};
@@ -35,13 +35,6 @@ impl Inner {
         if group.is_empty() {
             return Ok(false);
         }
-        // Drain and snapshot all before any lane opens again: a group never grows while it commits.
-        for (_, tx) in &group {
-            let mut state = tx.state.lock();
-            while state.handles > 0 {
-                tx.drained.wait(&mut state);
-            }
-        }
         // What the group makes valid are no changes of others: records of those stay alive. Records since the snapshots are not in
         // them either.
         let grouped = |lane| group.iter().any(|(slot, _)| slot.lane == lane);
@@ -55,7 +48,7 @@ impl Inner {
         }
         for (slot, tx) in &group {
             let mut run = slot.run.lock();
-            let next = crate::ids::TxId {
+            let next = TxId {
                 lane: slot.lane,
                 seq: tx.id.seq + 1,
             };
@@ -92,13 +85,11 @@ impl Inner {
         Ok(true)
     }
 
-    /// Locks the running transactions that must commit together. Nothing in it is empty.
+    /// Locks the running transactions that must commit together, waits for their handles, and ends their changes all at once (T4).
+    /// No lane opens before all their snapshots are taken. Nothing in it is empty.
     fn lock_group(&self, point: &CommitPoint) -> Vec<(&Slot, Arc<Tx>)> {
         let mut group: Vec<(&Slot, Arc<Tx>)> = Vec::new();
         loop {
-            // Locking a lane lets open handles finish, and those may chain further lanes: look
-            // again until the closure holds no lane that is not locked.
-            let mut grown = false;
             let mut want = self.closure(point);
             for (_, tx) in &group {
                 for (lane, seq) in self.closure(&CommitPoint::from(tx.id)) {
@@ -106,21 +97,17 @@ impl Inner {
                     *entry = (*entry).max(seq);
                 }
             }
-            let mut lanes: Vec<(Lane, u64)> = want.into_iter().collect();
-            lanes.sort_unstable_by_key(|(lane, _)| *lane);
-            for (lane, seq) in lanes {
-                let slot = self.slot(lane);
+            for slot in &self.slots {
+                let Some(seq) = want.get(&slot.lane) else {
+                    continue;
+                };
                 let mut run = slot.run.lock();
-                if run.tx.id.seq > seq || run.locked || run.tx.is_untouched() {
+                if run.tx.id.seq > *seq || run.locked || run.tx.is_untouched() {
                     continue;
                 }
                 run.locked = true;
                 run.tx.state.lock().phase = Phase::Locked;
                 group.push((slot, run.tx.clone()));
-                grown = true;
-            }
-            if !grown {
-                return group;
             }
             for (_, tx) in &group {
                 let mut state = tx.state.lock();
@@ -128,7 +115,33 @@ impl Inner {
                     tx.drained.wait(&mut state);
                 }
             }
+            // Those handles, and handles of other lanes, may have chained more.
+            if self.end_changes(&group) {
+                return group;
+            }
         }
+    }
+
+    /// Ends the changes of a group whose handles have stopped, unless something is chained to it that is not in it.
+    fn end_changes(&self, group: &[(&Slot, Arc<Tx>)]) -> bool {
+        // Only who commits opens transactions, so these stay the running ones.
+        let running: HashMap<Lane, u64> = self
+            .slots
+            .iter()
+            .map(|slot| (slot.lane, slot.run.lock().tx.id.seq))
+            .collect();
+        let mut states: Vec<_> = group.iter().map(|(_, tx)| tx.state.lock()).collect();
+        let missing = |edge: TxId| {
+            let grouped = group.iter().any(|(slot, _)| slot.lane == edge.lane);
+            !grouped && running.get(&edge.lane).is_some_and(|seq| edge.seq >= *seq)
+        };
+        if states.iter().any(|s| s.edges.iter().any(missing)) {
+            return false;
+        }
+        for state in &mut states {
+            state.phase = Phase::Snapshot;
+        }
+        true
     }
 
     fn take_snapshot(&self, slot: &Slot, tx: &Tx, floor: Stamp) -> Committing {

@@ -24,18 +24,18 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
 use stetfs_block::{BlockDevice, WriteList};
 
 use crate::error::{JournalError, Result};
 use crate::handle::Handle;
-use crate::head::Cache;
+use crate::head::{Block, BlockWrite, Cache};
 use crate::ids::{BlockNr, CommitPoint, Credits, Ino, Lane, Stamp, TxId};
-use crate::policy::{OtherPhase, Scheme, Share};
+use crate::policy::Scheme;
 use crate::stats::{Counters, JournalStats};
-use crate::tx::{Phase, Tx};
+use crate::tx::{Image, Phase, Tx};
 
 use log::Log;
 use queue::Queue;
@@ -484,6 +484,17 @@ impl Drop for Journal {
     }
 }
 
+/// What became of two transactions that touch one block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shared {
+    /// The other is valid.
+    Nothing,
+    /// All or nothing.
+    Chained,
+    /// Ours depends on the other, which has its image of the block.
+    Depends,
+}
+
 impl Inner {
     pub(crate) fn slot(&self, lane: Lane) -> &Slot {
         &self.slots[usize::from(lane.0) % self.slots.len()]
@@ -500,83 +511,40 @@ impl Inner {
         point.iter().all(|tx| self.valid_seq(tx.lane) >= tx.seq)
     }
 
-    /// The phase of a transaction that is not valid yet.
-    pub(crate) fn phase(&self, tx: TxId) -> Option<OtherPhase> {
-        if self.valid_seq(tx.lane) >= tx.seq {
-            return None;
-        }
-        let run = self.slot(tx.lane).run.lock();
-        Some(match (run.tx.id == tx, run.locked) {
-            (true, false) => OtherPhase::Running,
-            (true, true) => OtherPhase::Locked,
-            (false, _) => OtherPhase::Committing,
-        })
-    }
-
     /// Makes `mine`, of which a handle is open, depend on `other`, of another lane, as it must when it changes a block that
-    /// `other` lists (decision 6). The block is held. `false`: not now; let go of the block and wait for the snapshot of `other`.
-    pub(crate) fn share(&self, mine: &Tx, other: TxId) -> bool {
-        let Some(phase) = self.phase(other) else {
-            return true;
+    /// `other` lists, and which the caller holds (T4).
+    pub(crate) fn share(
+        &self,
+        mine: &Tx,
+        other: TxId,
+        block: &Arc<Block>,
+        content: &BlockWrite<'_>,
+    ) -> Shared {
+        if self.valid_seq(other.lane) >= other.seq {
+            return Shared::Nothing;
+        }
+        let theirs = {
+            let run = self.slot(other.lane).run.lock();
+            (run.tx.id == other).then(|| Arc::clone(&run.tx))
         };
-        // Two locked transactions are of one group: their snapshots wait for this very handle, so waiting for one would be for
-        // ever. They commit together anyway.
-        let grouped = phase == OtherPhase::Locked && self.is_locked(mine);
-        let share = match grouped {
-            true => Share::Chain,
-            false => self.scheme.ordering.share(mine.id, other, phase),
-        };
-        match share {
-            Share::Chain => self.chain(mine, other),
-            Share::Edge => {
-                debug_assert_ne!(phase, OtherPhase::Running, "{other:?} can still change");
-                mine.state.lock().edges.add(other);
-                true
+        let mut shared = Shared::Depends;
+        if let Some(theirs) = theirs {
+            let mut theirs = theirs.state.lock();
+            match theirs.phase {
+                Phase::Running | Phase::Locked => {
+                    theirs.edges.add(mine.id);
+                    shared = Shared::Chained;
+                }
+                Phase::Snapshot => theirs.captured.extend(content.page().map(|page| Image {
+                    nr: block.nr(),
+                    page: Arc::clone(page),
+                    block: Some(Arc::clone(block)),
+                })),
+                Phase::Committing => {}
             }
-            Share::Wait => false,
         }
-    }
-
-    fn is_locked(&self, tx: &Tx) -> bool {
-        tx.state.lock().phase == Phase::Locked
-    }
-
-    /// Makes `mine` and `other` depend on each other, unless it is too late for that: a group that commits does not grow (decision 6).
-    fn chain(&self, mine: &Tx, other: TxId) -> bool {
-        let run = self.slot(other.lane).run.lock();
-        if run.tx.id != other {
-            return false;
-        }
-        let mut theirs = run.tx.state.lock();
-        let takes = match theirs.phase {
-            Phase::Running => true,
-            // The handle that is open in `mine` keeps both from their snapshots.
-            Phase::Locked => {
-                drop(theirs);
-                let grouped = self.is_locked(mine);
-                theirs = run.tx.state.lock();
-                grouped
-            }
-            Phase::Committing => false,
-        };
-        if !takes {
-            return false;
-        }
-        theirs.edges.add(mine.id);
-        drop(theirs);
-        drop(run);
         mine.state.lock().edges.add(other);
-        true
-    }
-
-    /// Waits for a locked transaction's snapshot, or until something else may have changed: the
-    /// caller's own transaction can be locked meanwhile, so it has to look again.
-    pub(crate) fn wait_snapshot(&self, tx: TxId) {
-        let slot = self.slot(tx.lane);
-        let mut run = slot.run.lock();
-        if run.tx.id == tx && run.locked && !self.has_stopped() {
-            slot.changed.wait_for(&mut run, Duration::from_millis(2));
-        }
+        shared
     }
 
     /// Blocks of the range that have an image in the live log.

@@ -32,13 +32,6 @@ impl Ordering for ByThread {
     fn lane(&self) -> Lane {
         Lane(LANE.get() % self.0)
     }
-    fn share(&self, _: TxId, _: TxId, phase: OtherPhase) -> Share {
-        match phase {
-            OtherPhase::Running => Share::Chain,
-            OtherPhase::Locked => Share::Wait,
-            OtherPhase::Committing => Share::Edge,
-        }
-    }
 }
 
 /// A ring from block `first` to `end` of the device; its block before `first` holds the tail.
