@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
@@ -152,7 +153,7 @@ pub(crate) struct MountArgs {
     #[arg(short, long)]
     pub(crate) foreground: bool,
     /// Options, separated by commas.
-    #[arg(short, value_name = "OPTIONS", long_help = OPTIONS)]
+    #[arg(short, value_name = "OPTIONS", long_help = mount_options())]
     pub(crate) options: Vec<String>,
     /// An ext4 image file or block device.
     pub(crate) source: PathBuf,
@@ -166,15 +167,6 @@ pub(crate) struct MountArgs {
 const OPTIONS: &str = "\
 Options, separated by commas:
   ro, rw                    read only, or not
-  journal=ordered|data|writeback|ldj|ijournal
-                            the journal preset (also data=ordered|journal|writeback)
-  compress=none|lz4|zstd|auto
-                            with ldj: how the log is compressed (lz4)
-  chunk=SIZE                with ldj: bytes compressed at once (128K)
-  sync=file|compound        with ijournal or ldj: what makes a synced file durable: a record of its own,
-                            or a commit of all that changed
-  lanes=N                   with sync=file: lanes for such records (the processors, at most 8)
-  trim=off|discard|zero     with ldj: what is done with log space that is free again (off)
   commit=SECONDS            longest time until a change is committed by itself (5)
   dirty_expire=SECONDS      age at which file data that nobody synced is written by itself (30)
   cache=SIZE                memory for the cache, e.g. 512M (an eighth of it all, 64M to 1G)
@@ -204,6 +196,32 @@ Options, separated by commas:
   noxattr                   neither extended attributes nor ACLs
   nosuid, nodev, noexec     as for mount(8)
   remount                   change ro, rw, commit and access times of a mount";
+
+/// What `-o` takes: what is said of the journal comes from those that make journals.
+fn mount_options() -> String {
+    let mut text = OPTIONS.to_owned();
+    text.push_str("\n\nThe journal:\n");
+    let mut entry = |usage: &str, help: &[String]| {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "  {usage}");
+        for line in help {
+            let _ = writeln!(text, "                            {line}");
+        }
+    };
+    let mut presets =
+        vec!["a preset, that is, a name for some of the options below (ordered)".into()];
+    let all = stetfs::Preset::all();
+    let custom = stetfs::preset::CUSTOM;
+    for preset in all.iter().chain([&custom]) {
+        presets.push(format!("{preset}: {}", preset.help()));
+    }
+    entry("journal=NAME", &presets);
+    for option in stetfs::options_help() {
+        entry(&option.usage, &option.help);
+    }
+    text.truncate(text.trim_end().len());
+    text
+}
 
 /// Arguments of `umount`.
 #[derive(Debug, Args)]

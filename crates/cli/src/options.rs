@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use stetfs::{
-    Atime, Compression, Direct, FsOptions, OnDataError, OnError, Preset, Trim, VolumeOptions,
+    Atime, Composition, Direct, FsOptions, OnDataError, OnError, Preset, VolumeOptions, preset,
 };
 use stetfs_fuse::{IoUring, LowLatency, MountOptions, Opens, ServeOptions, VolumeFsOptions};
 
@@ -16,10 +16,10 @@ pub(crate) struct Options {
     pub(crate) read_only: bool,
     pub(crate) remount: bool,
     pub(crate) preset: Option<Preset>,
-    pub(crate) compression: Option<Compression>,
-    pub(crate) chunk: Option<u32>,
-    pub(crate) trim: Option<Trim>,
-    pub(crate) file_lanes: Option<u16>,
+    /// Options of the journal, in the order in which they were said.
+    pub(crate) journal: Vec<(String, String)>,
+    /// `data=` of the volume's own options, which counts where nothing is said of the journal.
+    pub(crate) volume_data: Option<String>,
     pub(crate) commit_secs: Option<u32>,
     pub(crate) dirty_expire: Option<Duration>,
     pub(crate) cache_bytes: Option<u64>,
@@ -125,6 +125,8 @@ pub(crate) fn of_volume(source: &Path) -> Options {
             if let Err(e) = parse(&own.join(","), false, &mut options) {
                 tracing::warn!("the volume's own options: {e}");
             }
+            options.volume_data = options.journal.pop().map(|(_, value)| value);
+            options.journal.clear();
         }
         Err(e) => tracing::debug!("the volume's own options cannot be read: {e}"),
     }
@@ -187,7 +189,7 @@ fn apply(
             Some("0") => set(&mut o.no_barrier, Ok(true)),
             Some(_) => Err("is 0 or 1".to_owned()),
         },
-        "journal" | "data" => set(
+        "journal" => set(
             &mut o.preset,
             required(value, |v| v.parse().map_err(|e| format!("{e}"))).map(Some),
         ),
@@ -195,15 +197,6 @@ fn apply(
             &mut o.journal_path,
             required(value, |v| std::path::absolute(v).map_err(|e| e.to_string())).map(Some),
         ),
-        "compress" => set(&mut o.compression, required(value, str::parse).map(Some)),
-        "chunk" => set(&mut o.chunk, required(value, stetfs::size::chunk).map(Some)),
-        "sync" => match value {
-            Some("file") => set(&mut o.file_lanes, Ok(Some(stetfs::file_lanes()))),
-            Some("compound") => set(&mut o.file_lanes, Ok(Some(0))),
-            _ => Err("is file or compound".to_owned()),
-        },
-        "lanes" => set(&mut o.file_lanes, required(value, lanes).map(Some)),
-        "trim" => set(&mut o.trim, required(value, str::parse).map(Some)),
         "commit" => set(&mut o.commit_secs, required(value, number).map(Some)),
         "dirty_expire" => set(&mut o.dirty_expire, required(value, seconds).map(Some)),
         "cache" => set(
@@ -234,6 +227,12 @@ fn apply(
             Some("abort") => set(&mut o.data_err, Ok(OnDataError::Abort)),
             _ => Err("is ignore or abort".to_owned()),
         },
+        _ if stetfs::is_option(name) => required(value, |v| {
+            // Whether it goes with the others is seen when all are known.
+            Composition::new(preset::CUSTOM, [(name, v)]).map_err(|why| why.to_string())?;
+            o.journal.push((name.to_owned(), v.to_owned()));
+            Ok(())
+        }),
         _ => return None,
     };
     Some(done)
@@ -264,13 +263,6 @@ fn seconds(v: &str) -> std::result::Result<Duration, String> {
     }
 }
 
-fn lanes(v: &str) -> std::result::Result<u16, String> {
-    match v.parse() {
-        Ok(n @ 1..=64) => Ok(n),
-        _ => Err("is a number from 1 to 64".to_owned()),
-    }
-}
-
 fn threads(v: &str) -> std::result::Result<usize, String> {
     match v.parse() {
         Ok(n @ 1..=256) => Ok(n),
@@ -288,6 +280,21 @@ fn on_error(v: &str) -> std::result::Result<OnError, String> {
 }
 
 impl Options {
+    /// The journal.
+    fn composition(&self) -> Result<Composition> {
+        let of_volume = self.volume_data.as_deref().map(|data| ("data", data));
+        let said: Vec<(&str, &str)> = match self.preset {
+            None => of_volume.into_iter().chain(self.said()).collect(),
+            Some(_) => self.said().collect(),
+        };
+        Composition::new(self.preset.unwrap_or_default(), said).map_err(|why| bad(why.to_string()))
+    }
+
+    fn said(&self) -> impl Iterator<Item = (&str, &str)> {
+        let said = self.journal.iter();
+        said.map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
     /// How the volume is opened.
     pub(crate) fn volume(&self) -> Result<VolumeOptions> {
         if self.no_recovery && !self.read_only {
@@ -295,16 +302,6 @@ impl Options {
                 "norecovery needs ro: a volume whose journal was not replayed cannot be written"
                     .into(),
             ));
-        }
-        let preset = self.preset.unwrap_or_default();
-        let own_log = self.compression.is_some()
-            || self.chunk.is_some()
-            || self.trim.is_some()
-            || self.file_lanes.is_some_and(|n| n > 0);
-        if preset.is_jbd2() && own_log {
-            return Err(bad(format!(
-                "compress, chunk, trim, lanes and sync=file need a preset with StetFS's own log, such as journal=ldj or journal=ijournal, not {preset}"
-            )));
         }
         let defaults = FsOptions::default();
         let fs = FsOptions {
@@ -328,15 +325,11 @@ impl Options {
             bsd_groups: self.bsd_groups,
             async_commit: self.async_commit,
             barrier: !self.no_barrier,
+            journal: self.composition()?,
             ..defaults
         };
         Ok(VolumeOptions {
-            preset,
             fs,
-            compression: self.compression,
-            chunk: self.chunk,
-            trim: self.trim,
-            file_lanes: self.file_lanes,
             journal_path: self.journal_path.clone(),
             direct: Direct::Auto,
             ..Default::default()
@@ -383,6 +376,8 @@ impl Options {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use stetfs::DataMode;
+
     use super::*;
 
     fn read(text: &str) -> std::result::Result<Options, String> {
@@ -398,7 +393,7 @@ mod tests {
             "defaults,nofail,x-systemd.automount,_netdev,noatime,journal=data,cache=1G,commit=30",
         )
         .unwrap();
-        assert_eq!(o.preset, Some(Preset::Data));
+        assert_eq!(o.preset, Some(preset::DATA));
         assert_eq!(o.cache_bytes, Some(1 << 30));
         let v = o.volume().unwrap();
         assert_eq!((v.fs.commit_secs, v.fs.atime), (30, Atime::Noatime));
@@ -411,7 +406,8 @@ mod tests {
         let v = o.volume().unwrap();
         assert!(!v.fs.read_only);
         assert_eq!(v.fs.commit_secs, FsOptions::default().commit_secs);
-        assert_eq!(v.preset, Preset::Data);
+        assert_eq!(v.fs.journal.data(), DataMode::Journal);
+        assert!(v.fs.journal.is_jbd2());
     }
 
     #[test]
@@ -439,22 +435,36 @@ mod tests {
 
     #[test]
     fn how_files_are_synced() {
-        let lanes = |text| {
+        let has_records = |text| {
             let o = read(text).unwrap().volume().unwrap();
-            match o.fs_options().log {
-                stetfs::LogFormat::Stet(log) => log.file_lanes,
-                stetfs::LogFormat::Jbd2 => 0,
-            }
+            o.fs.journal.has_records()
         };
-        assert_eq!(lanes("journal=ijournal,lanes=3"), 3);
-        assert_eq!(lanes("journal=ijournal,sync=compound"), 0);
-        assert_eq!(lanes("journal=ldj"), 0);
-        assert!(lanes("journal=ldj,sync=file") > 0);
+        assert!(has_records("journal=ijournal,records=3"));
+        assert!(!has_records("journal=ijournal,sync=compound"));
+        assert!(!has_records("journal=ldj"));
+        assert!(has_records("journal=ldj,sync=file"));
+        assert!(has_records("journal=data,sync=file"));
         assert!(read("sync").unwrap().sync);
-        assert!(read("sync=all").unwrap_err().contains("file or compound"));
-        assert!(read("lanes=0").unwrap_err().contains("1 to 64"));
-        let wrong = read("journal=data,sync=file").unwrap().volume();
-        assert!(wrong.is_err_and(|e| e.message.contains("ijournal")));
+        assert!(read("sync=all").unwrap_err().contains("compound or file"));
+        assert!(read("records=0").unwrap_err().contains("1 to 64"));
+        let wrong = read("codec=jbd2,sync=file").unwrap().volume();
+        assert!(wrong.is_err_and(|e| e.message.contains("sync=file needs codec=frames")));
+    }
+
+    #[test]
+    fn what_the_volume_says_of_data_counts_where_nothing_else_is_said() {
+        let data = |text: &str| {
+            let mut all = Options {
+                volume_data: Some("journal".into()),
+                ..Options::default()
+            };
+            parse(text, false, &mut all).unwrap();
+            all.volume().unwrap().fs.journal.data()
+        };
+        assert_eq!(data(""), DataMode::Journal);
+        assert_eq!(data("data=ordered"), DataMode::Ordered);
+        assert_eq!(data("journal=ijournal"), DataMode::Ordered);
+        assert_eq!(data("compress=lz4"), DataMode::Journal);
     }
 
     #[test]
@@ -462,7 +472,7 @@ mod tests {
         assert!(
             read("journal=fast")
                 .unwrap_err()
-                .contains("ordered, data, writeback, ldj and ijournal")
+                .contains("ordered, data, writeback, ldj, ijournal")
         );
         assert!(read("frobnicate").unwrap_err().contains("frobnicate"));
         assert!(read("cache=much").unwrap_err().contains("256M"));

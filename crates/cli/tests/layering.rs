@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Who may import whom. `stetfs-` is left out.
-const MAY_IMPORT: [(&str, &[&str]); 13] = [
+const MAY_IMPORT: [(&str, &[&str]); 14] = [
     ("ondisk", &[]),
     ("sync", &[]),
     ("block", &[]),
@@ -15,9 +15,12 @@ const MAY_IMPORT: [(&str, &[&str]); 13] = [
     ("cache", &["block", "sync"]),
     ("journal", &["ondisk", "sync", "block", "cache"]),
     ("ext4", &["ondisk", "sync", "block", "cache", "journal"]),
+    ("lanes", &["journal"]),
     (
         "stetfs",
-        &["ondisk", "sync", "block", "cache", "journal", "ext4"],
+        &[
+            "ondisk", "sync", "block", "cache", "journal", "lanes", "ext4",
+        ],
     ),
     ("fuse", &["stetfs"]),
     ("cli", &["stetfs", "fuse", "bench", "crash", "flash"]),

@@ -98,7 +98,7 @@ fn rot_in_the_log(image: &Image) {
 
 #[test]
 fn a_damaged_log_is_told_and_salvaged() {
-    for options in ["journal=ldj", "journal=ijournal,lanes=1"] {
+    for options in ["journal=ldj", "journal=ijournal,records=1"] {
         let d = killed(options);
         rot_in_the_log(&d.image);
         let before = fs::read(d.image.path()).unwrap();

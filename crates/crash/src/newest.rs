@@ -29,7 +29,7 @@ pub(crate) fn unvouched(
         blocks,
         size: work.base.block as usize,
     };
-    if work.preset.is_jbd2() {
+    if work.options.journal.is_jbd2() {
         log.last_commit(work.options.async_commit)
     } else {
         log.unvouched_frames()

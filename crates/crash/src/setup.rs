@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use anyhow::Result;
-use stetfs::{FsOptions, LogFormat, Preset, StetOptions};
+use stetfs::{Composition, FsOptions, Preset, preset};
 
 use crate::judge::promise::Promise;
 use crate::volume::{base_with, options};
@@ -26,8 +26,8 @@ pub struct JournalSpec {
 
 /// The options of a [`JournalSpec`], for messages.
 pub const OPTIONS: &str = "\
-async_commit, nobarrier, commit=SECONDS, cache=MIB, with ldj compress=none|lz4|zstd|auto, \
-chunk=SIZE and trim=off|discard|zero, with ldj and ijournal lanes=N (for file-level records; 0: none), and deliberate faults that the lab must find: \
+async_commit, nobarrier, commit=SECONDS, cache=MIB, the journal's options (`stetfs mount --help` lists them), \
+and deliberate faults that the lab must find: \
 canary=no-barrier, canary=ignore-revokes, canary=skip-checksums, canary=ignore-horizon, \
 canary=reuse-early, canary=promise";
 
@@ -74,29 +74,15 @@ impl FromStr for JournalSpec {
                 ("nobarrier", None) => o.barrier = false,
                 ("commit", _) => o.commit_secs = number()?,
                 ("cache", _) => o.cache_bytes = u64::from(number()?) << 20,
-                ("compress", Some(v)) => {
-                    own_log(&mut o.log, option)?.compression =
-                        v.parse().map_err(|e| format!("{option} {e}"))?;
-                }
-                ("chunk", Some(v)) => {
-                    own_log(&mut o.log, option)?.chunk =
-                        stetfs::size::chunk(v).map_err(|e| format!("{option} {e}"))?;
-                }
-                ("lanes", Some(v)) => {
-                    own_log(&mut o.log, option)?.file_lanes = v
-                        .parse()
-                        .map_err(|_| format!("{option} needs a number: {option}=N"))?;
-                }
-                ("trim", Some(v)) => {
-                    own_log(&mut o.log, option)?.trim =
-                        v.parse().map_err(|e| format!("{option} {e}"))?;
-                }
                 ("canary", Some("no-barrier")) => o.canary.no_barrier = true,
                 ("canary", Some("ignore-revokes")) => o.canary.ignore_revokes = true,
                 ("canary", Some("skip-checksums")) => o.canary.skip_checksums = true,
                 ("canary", Some("ignore-horizon")) => o.canary.ignore_horizon = true,
                 ("canary", Some("reuse-early")) => o.canary.reuse_early = true,
                 ("canary", Some("promise")) => spec.promise = Promise::Everything,
+                (_, Some(value)) if stetfs::is_option(option) => {
+                    o.journal = o.journal.with(option, value).map_err(|e| e.to_string())?;
+                }
                 _ => {
                     return Err(format!(
                         "there is no journal option {part:?}; there are {OPTIONS}"
@@ -106,15 +92,6 @@ impl FromStr for JournalSpec {
             spec.text = format!("{},{part}", spec.text);
         }
         Ok(spec)
-    }
-}
-
-fn own_log<'o>(log: &'o mut LogFormat, option: &str) -> Result<&'o mut StetOptions, String> {
-    match log {
-        LogFormat::Stet(options) => Ok(options),
-        LogFormat::Jbd2 => Err(format!(
-            "{option} needs a preset with StetFS's own log, such as ldj"
-        )),
     }
 }
 
@@ -144,11 +121,16 @@ pub fn work(journal: &JournalSpec, shape: Shape, case: &Case) -> Result<Work> {
     let scripts = case
         .scripts
         .iter()
-        .map(|ops| Script::of(ops.iter().cloned(), shape.block.into(), journal.preset))
+        .map(|ops| {
+            Script::of(
+                ops.iter().cloned(),
+                shape.block.into(),
+                journal.options.journal.data(),
+            )
+        })
         .collect();
     Ok(Work {
         base: base_with(shape.block, shape.journal_blocks)?,
-        preset: journal.preset,
         options: journal.options.clone(),
         scripts,
         promise: journal.promise,
@@ -158,27 +140,23 @@ pub fn work(journal: &JournalSpec, shape: Shape, case: &Case) -> Result<Work> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use stetfs::Compression;
-
     use super::*;
 
     #[test]
     fn a_specification_is_read_and_shown() {
         let spec: JournalSpec = "data,async_commit,cache=8".parse().unwrap();
-        assert_eq!(spec.preset, Preset::Data);
+        assert_eq!(spec.preset, preset::DATA);
         assert!(spec.options.async_commit);
         assert_eq!(spec.options.cache_bytes, 8 << 20);
         assert_eq!(spec.to_string().parse(), Ok(spec));
         let spec: JournalSpec = "ldj,compress=zstd,chunk=64K".parse().unwrap();
-        let LogFormat::Stet(log) = spec.options.log else {
-            panic!("{spec:?}");
-        };
-        assert_eq!((log.compression, log.chunk), (Compression::Zstd, 64 << 10));
+        let journal: Composition = "ldj,compress=zstd,chunk=64K".parse().unwrap();
+        assert_eq!(spec.options.journal, journal);
         assert_eq!(spec.to_string().parse(), Ok(spec));
         let wrong = |text: &str| text.parse::<JournalSpec>().unwrap_err();
         assert!(wrong("fast").contains("the presets are"));
         assert!(wrong("ordered,warp").contains("async_commit"));
-        assert!(wrong("ordered,compress=lz4").contains("such as ldj"));
+        assert!(wrong("ordered,codec=jbd2,compress=lz4").contains("needs codec=frames"));
         assert!(wrong("ldj,compress=zip").contains("none, lz4, zstd or auto"));
         assert!(wrong("ldj,chunk=1").contains("from 4K"));
         assert!(wrong("ordered,commit=x").contains("commit=N"));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use parking_lot::Mutex;
-use stetfs::{BlockDevice, Ctx, Fs, FsError, FsOptions, MemDevice, Preset};
+use stetfs::{BlockDevice, Ctx, Fs, FsError, FsOptions, MemDevice, Preset, preset};
 use stetfs_testkit::image::{e2fsck, e2fsck_said};
 use stetfs_testkit::{Image, Scratch};
 
@@ -73,7 +73,7 @@ fn make(block: u32, journal: u32) -> Result<Base> {
         &["-b", &block.to_string(), "-J", &journal, "-N", "256"],
     )?;
     let device = Arc::new(MemDevice::load(image.path())?);
-    let fs = open(&device, &options(Preset::Ordered))?;
+    let fs = open(&device, &options(preset::ORDERED))?;
     for dir in DIRS {
         let made = fs.mkdir(&Ctx::default(), stetfs::ROOT_INO, dir.as_bytes(), 0o755, 0)?;
         fs.forget(made.ino, 1);
@@ -116,8 +116,7 @@ pub fn sums(fs: &Fs, seen: &Seen) -> (u64, u64) {
 /// Options of a volume under test: nothing commits by itself, the cache is small.
 pub fn options(preset: Preset) -> FsOptions {
     FsOptions {
-        data: preset.data_mode(),
-        log: preset.log_format(),
+        journal: preset.into(),
         commit_secs: 3600,
         cache_bytes: 4 << 20,
         ..FsOptions::default()

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use stetfs::{BlockDevice, FsError, FsOptions, MemDevice, Preset};
+use stetfs::{BlockDevice, FsError, FsOptions, MemDevice};
 use stetfs_block::{FaultInjector, Log, Recorder};
 
 use crate::judge::gone;
@@ -19,8 +19,6 @@ use crate::workload::session::Session;
 pub struct Work {
     /// The volume before.
     pub base: Base,
-    /// The journal preset.
-    pub preset: Preset,
     /// How the volume is opened, to work on it and to recover it.
     pub options: FsOptions,
     /// One for each thread, in the directory of that number.

@@ -98,10 +98,10 @@ fn ldj_breaks_no_promise() {
 #[test]
 fn ijournal_breaks_no_promise() {
     sound("ijournal", "smoke", 1024, 4.0);
-    sound("ijournal,lanes=1", "random", 4096, 4.0);
-    sound("ijournal,lanes=8", "threads", 1024, 4.0);
-    sound("ijournal,lanes=2", "ace2", 4096, 4.0);
-    sound("ldj,lanes=2", "threads", 4096, 3.0);
+    sound("ijournal,records=1", "random", 4096, 4.0);
+    sound("ijournal,records=8", "threads", 1024, 4.0);
+    sound("ijournal,records=2", "ace2", 4096, 4.0);
+    sound("ldj,records=2", "threads", 4096, 3.0);
 }
 
 #[test]

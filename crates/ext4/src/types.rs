@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use stetfs_journal::LogFormat;
+use stetfs_journal::Composition;
+pub use stetfs_journal::DataMode;
 pub use stetfs_journal::{BlockNr, Ino};
 use stetfs_ondisk::ext4::time::Timestamp;
 
@@ -244,18 +245,6 @@ pub struct FsStats {
     pub lookups: u64,
 }
 
-/// How the journal treats file data.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DataMode {
-    /// Data goes home before the transaction that makes it reachable commits.
-    #[default]
-    Ordered,
-    /// Data is journaled.
-    Journal,
-    /// Data goes home at any time.
-    Writeback,
-}
-
 /// What to do when damage is found (`errors=`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnError {
@@ -310,10 +299,8 @@ pub struct FsOptions {
     pub no_recovery: bool,
     /// A read-only opening replays the journal and leaves orphans alone: for looking at what a replay does.
     pub leave_orphans: bool,
-    /// How file data is journaled.
-    pub data: DataMode,
-    /// How the journal is written; decided by the preset.
-    pub log: LogFormat,
+    /// The journal.
+    pub journal: Composition,
     /// Seconds between periodic commits.
     pub commit_secs: u32,
     /// Dirty file data older than this goes home by itself (the kernel: `vm.dirty_expire_centisecs`).
@@ -360,8 +347,7 @@ impl Default for FsOptions {
             no_recovery: false,
             leave_orphans: false,
             salvage: false,
-            data: DataMode::default(),
-            log: LogFormat::default(),
+            journal: Composition::default(),
             commit_secs: 5,
             dirty_expire: Duration::from_secs(30),
             cache_bytes: 128 << 20,

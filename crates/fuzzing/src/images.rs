@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use stetfs::{BlockDevice, Fs, FsOptions, MemDevice, Preset};
+use stetfs::{BlockDevice, Fs, FsOptions, MemDevice, Preset, preset};
 use stetfs_block::{BlockError, Read, Stats, Write};
 use stetfs_testkit::Scratch;
 
@@ -119,7 +119,7 @@ fn make(name: &str, block: u32, features: &str, dirty: bool, tree: &Path) -> Ima
     }
     let clean = Arc::new(MemDevice::load(&path).unwrap());
     let device = if dirty {
-        leave_dirty(&clean, Preset::Data)
+        leave_dirty(&clean, preset::DATA)
     } else {
         Arc::clone(&clean)
     };
@@ -142,7 +142,7 @@ fn leave_dirty(clean: &MemDevice, preset: Preset) -> Arc<MemDevice> {
     fs.forget(made.ino, 1);
     let mut session = Session::new(&fs, "work").unwrap();
     let mut generator = Generator::new(9);
-    let mut script = Script::of([], 1024, preset);
+    let mut script = Script::of([], 1024, preset.data_mode());
     for _ in 0..150 {
         let op = generator.next(script.states.last().unwrap());
         session.run(&op).unwrap();
@@ -227,7 +227,7 @@ fn targets(device: &MemDevice, block: u64) -> Vec<Vec<u64>> {
     };
     let opts = FsOptions {
         cache_bytes: 1 << 20,
-        ..options(Preset::Ordered)
+        ..options(preset::ORDERED)
     };
     let fs = Fs::open(Arc::clone(&watched) as Arc<dyn BlockDevice>, opts).unwrap();
     let opened = take();

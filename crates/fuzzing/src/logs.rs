@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use stetfs::{BlockDevice, MemDevice, Preset};
+use stetfs::{BlockDevice, MemDevice, Preset, preset};
 use stetfs_journal::{Canary, Log, RecoveryOptions};
 
 use crate::Input;
@@ -39,7 +39,7 @@ fn base(preset: Preset) -> Base {
 /// The bytes choose a format, and then places in the log and what is put there: block, offset, length, content.
 pub fn run(bytes: &[u8]) {
     static BASES: OnceLock<[Base; 2]> = OnceLock::new();
-    let bases = BASES.get_or_init(|| [base(Preset::Data), base(Preset::Ldj)]);
+    let bases = BASES.get_or_init(|| [base(preset::DATA), base(preset::LDJ)]);
     let mut input = Input::new(bytes);
     let how = input.byte();
     let base = &bases[usize::from(how & 1)];

@@ -42,7 +42,7 @@ pub fn run(bytes: &[u8]) {
             OnError::RemountRo
         }),
         cache_bytes: 2 << 20,
-        ..options(Preset::ALL[usize::from(how >> 2) % Preset::ALL.len()])
+        ..options(Preset::all()[usize::from(how >> 2) % Preset::all().len()])
     };
     let Ok(fs) = Fs::open(device, options) else {
         return;

@@ -91,6 +91,10 @@ impl Codec for Unlogged {
         })
     }
 
+    fn verbatim_at(&self, _image: &ImageRef) -> Option<u64> {
+        None
+    }
+
     fn images(&self, _log: &dyn Medium, _tx: TxId, _refs: &[ImageRef]) -> Result<Vec<PageRef>> {
         Err(JournalError::Aborted("there is no log to read".into()))
     }

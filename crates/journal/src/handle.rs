@@ -6,11 +6,10 @@ use std::sync::Arc;
 
 use stetfs_sync::Held;
 
-use crate::engine::{Inner, Journal};
+use crate::engine::{Inner, Journal, Shared};
 use crate::error::Result;
 use crate::head::{Block, JournalHead};
 use crate::ids::{BlockNr, CommitPoint, Credits, Ino};
-use crate::policy::{OtherPhase, Share};
 use crate::stats::bump;
 use crate::tx::{AfterCommit, Tx};
 
@@ -72,63 +71,40 @@ impl<'j> Handle<'j> {
     fn join<'b>(&'b self, block: &'b Arc<Block>, fresh: bool) -> Result<BlockMut<'b>> {
         let inner = self.inner();
         inner.check()?;
-        loop {
-            let mut write = block.write();
-            let listed = write.head().tx;
-            if listed != Some(self.tx.id) {
-                // Another lane's transaction lists the block: chain, depend, or wait (decision 6).
-                if let Some(other) = listed.filter(|t| t.lane != self.tx.id.lane)
-                    && let Some(phase) = inner.phase(other)
-                {
-                    // Two locked transactions are of one group: their snapshots wait for this very
-                    // handle, so waiting for one would be for ever. They commit together anyway.
-                    let grouped =
-                        phase == OtherPhase::Locked && inner.phase(self.tx.id) == Some(phase);
-                    let share = if grouped {
-                        Share::Chain
-                    } else {
-                        inner.scheme.ordering.share(self.tx.id, other, phase)
-                    };
-                    match share {
-                        Share::Chain => inner.chain(&self.tx, other),
-                        Share::Edge => self.tx.state.lock().edges.add(other),
-                        Share::Wait => {
-                            drop(write);
-                            bump(&inner.counters.waits_locked, 1);
-                            inner.wait_snapshot(other);
-                            continue;
-                        }
-                    }
-                }
-                let mut state = self.tx.state.lock();
-                state.blocks.push(block.clone());
-                if !state.revokes.is_empty() {
-                    state.revokes.remove(&block.nr());
-                }
-                let from = [&self.left, &self.margin];
-                if let Some(credits) = from.into_iter().find(|c| c.get() > 0) {
-                    credits.set(credits.get() - 1);
-                    state.reserved -= 1;
-                }
-                drop(state);
-                write.head().tx = Some(self.tx.id);
+        let mut write = block.write();
+        let listed = write.head().tx;
+        if listed != Some(self.tx.id) {
+            if let Some(other) = listed.filter(|t| t.lane != self.tx.id.lane) {
+                inner.share(&self.tx, other, block, &write);
             }
-            if fresh {
-                write.zero(inner.cache.block_size());
-            } else {
-                if inner.config.always_copy
-                    && let Some(copy) = write.page().map(|p| stetfs_cache::Page::copy_of(p))
-                {
-                    write.set_page_keeping_verified(Arc::new(copy));
-                    bump(&inner.counters.copies, 1);
-                }
-                match write.page_mut() {
-                    Some((_, copied)) => bump(&inner.counters.copies, u64::from(copied)),
-                    None => return Err(inner.no_content(block.nr())),
-                }
+            let mut state = self.tx.state.lock();
+            state.blocks.push(block.clone());
+            if !state.revokes.is_empty() {
+                state.revokes.remove(&block.nr());
             }
-            return Ok(BlockMut { write });
+            let from = [&self.left, &self.margin];
+            if let Some(credits) = from.into_iter().find(|c| c.get() > 0) {
+                credits.set(credits.get() - 1);
+                state.reserved -= 1;
+            }
+            drop(state);
+            write.head().tx = Some(self.tx.id);
         }
+        if fresh {
+            write.zero(inner.cache.block_size());
+        } else {
+            if inner.config.always_copy
+                && let Some(copy) = write.page().map(|p| stetfs_cache::Page::copy_of(p))
+            {
+                write.set_page_keeping_verified(Arc::new(copy));
+                bump(&inner.counters.copies, 1);
+            }
+            match write.page_mut() {
+                Some((_, copied)) => bump(&inner.counters.copies, u64::from(copied)),
+                None => return Err(inner.no_content(block.nr())),
+            }
+        }
+        return Ok(BlockMut { write });
     }
 
     /// Says that `count` blocks from `start`, which had gone through the journal, were freed: no
@@ -136,21 +112,29 @@ impl<'j> Handle<'j> {
     /// transaction are void.
     pub fn revoke(&self, start: BlockNr, count: u64) {
         let inner = self.inner();
+        let mut live = Vec::new();
         for nr in start..start.saturating_add(count) {
             if let Some(block) = inner.cache.find(nr) {
-                let mut write = block.write();
-                if write.head().tx == Some(self.tx.id) {
-                    write.head().tx = None;
-                }
-                drop(write);
+                live.extend(self.delist(&block).then_some(nr));
                 inner.cache.forget(nr);
             }
         }
-        let live = inner.live_in(start, count);
+        live.extend(inner.live_in(start, count));
         bump(&inner.counters.revokes, live.len() as u64);
         let mut state = self.tx.state.lock();
         state.revokes.extend(live);
         state.freed.push((start, count));
+    }
+
+    /// Takes a block off the list of the transaction that has it, whichever it is: none may log it any more (T2). To free what a
+    /// transaction of another lane changed is to change it too. Whether an image of it is on its way into the log.
+    fn delist(&self, block: &Arc<Block>) -> bool {
+        let mut write = block.write();
+        let Some(listed) = write.head().tx.take() else {
+            return false;
+        };
+        listed.lane != self.tx.id.lane
+            && self.inner().share(&self.tx, listed, block, &write) == Shared::Depends
     }
 
     /// This inode's dirty data goes home before this transaction commits.

@@ -14,3 +14,5 @@ pub struct JournalHead {
 pub type Cache = stetfs_cache::Cache<JournalHead>;
 /// A cached block.
 pub type Block = stetfs_cache::Block<JournalHead>;
+/// A cached block, open for changing.
+pub(crate) type BlockWrite<'b> = stetfs_cache::BlockWrite<'b, JournalHead>;

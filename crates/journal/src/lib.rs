@@ -6,6 +6,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod compose;
 mod direct;
 mod edges;
 mod engine;
@@ -21,13 +22,14 @@ mod stats;
 pub mod stet;
 mod tx;
 
+pub use compose::{Composition, DataMode, Preset};
 pub use edges::valid_fronts;
 pub use engine::{Canary, Done, FileState, FlushMark, Journal, JournalConfig};
 pub use error::{JournalError, Result};
 pub use handle::{BlockMut, Handle};
 pub use head::{Block, Cache, JournalHead};
 pub use ids::{BlockNr, CommitPoint, Credits, Ino, Lane, Stamp, TxId};
-pub use log::{Log, LogFeatures, LogFormat, LogSummary, Record, RecordKind};
+pub use log::{Log, LogFeatures, LogFormat, LogSummary, OpenLog, Record, RecordKind};
 pub use recovery::{Recovery, RecoveryOptions, RecoveryReport, recover};
 pub use stats::JournalStats;
 pub use stet::{LoggedRecord, RecordPlace};

@@ -6,34 +6,75 @@ use std::sync::Arc;
 
 use stetfs_block::BlockDevice;
 use stetfs_cache::PageRef;
-use stetfs_ondisk::jbd2::IncompatFlags;
+use stetfs_ondisk::jbd2::JournalSuperblock;
+use stetfs_ondisk::jbd2::fast_commit::{End, FastCommit};
 
+use crate::compose::{Composition, Make, PARTS};
 use crate::engine::{Canary, Journal, JournalConfig, max_tx};
 use crate::error::Result;
 use crate::head::Cache;
 use crate::ids::BlockNr;
-use crate::jbd2::{Jbd2Log, LogArea};
+use crate::jbd2::{Jbd2Format, Jbd2Log, LogArea};
 use crate::policy::Scheme;
 use crate::recovery::{Recovery, RecoveryOptions, replay, scan};
-use crate::stet::{self, StetLog, StetOptions};
 
 pub use crate::jbd2::{Features as LogFeatures, LogSummary, Record, RecordKind};
 
-/// How a journal is to be written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LogFormat {
-    /// As the kernel does.
-    #[default]
-    Jbd2,
-    /// In StetFS's own log.
-    Stet(StetOptions),
+/// A format of logs. All lie behind a jbd2 superblock, in which one that is not jbd2's own has left its mark.
+pub trait LogFormat: Sync {
+    /// Whether the log behind this superblock is written so.
+    fn detect(&self, sb: &JournalSuperblock) -> bool;
+    /// Reads the log's header.
+    ///
+    /// # Errors
+    /// The device's; `Corrupt` for what the header says.
+    fn open(
+        &self,
+        area: LogArea,
+        sb: &JournalSuperblock,
+        canary: Canary,
+    ) -> Result<Box<dyn OpenLog>>;
+    /// Makes an empty log in an area whose jbd2 log is empty, durably, and gives the policies for a journal in it. Ordering
+    /// and home are the composition's; what is put there for them does not count.
+    ///
+    /// # Errors
+    /// The device's; `Unsupported` if the area cannot hold it.
+    fn make(
+        &self,
+        area: LogArea,
+        sb: &JournalSuperblock,
+        journal: &Composition,
+        barrier: bool,
+        canary: Canary,
+    ) -> Result<Scheme>;
+}
+
+/// A log whose header was read.
+pub trait OpenLog: Send + Sync {
+    /// What the header says beyond what the superblock does.
+    fn summary(&self, superblock: LogSummary) -> LogSummary;
+    /// Whether there may be something to replay, or to put right.
+    fn is_dirty(&self) -> bool;
+    /// The policies for reading the log as it is.
+    fn scheme(&self) -> Scheme;
+    /// Fast commits that stand behind transactions of which the next would be `next_seq`, and why there is no further one; none where
+    /// the format has none.
+    ///
+    /// # Errors
+    /// The device's.
+    fn fast_commits(&self, next_seq: u64) -> Result<Option<(Vec<FastCommit>, End)>>;
+    /// See [`Log::walk`].
+    ///
+    /// # Errors
+    /// The device's; `Corrupt` for damage that no crash explains.
+    fn walk(&self, visit: &mut dyn FnMut(Record) -> Result<()>) -> Result<()>;
 }
 
 /// A log that was opened.
 pub struct Log {
     jbd2: Jbd2Log,
-    /// What lies behind the superblock, if it is not jbd2's.
-    stet: Option<StetLog>,
+    /// The same in its format.
+    open: Box<dyn OpenLog>,
     canary: Canary,
 }
 
@@ -53,33 +94,24 @@ impl Log {
 
     fn open_area(area: LogArea, canary: Canary) -> Result<Log> {
         let jbd2 = Jbd2Log::open(area.clone(), canary)?;
-        let sb = jbd2.superblock();
-        let stet = if sb.incompat().contains(IncompatFlags::STET) {
-            Some(StetLog::open(area, *sb, canary)?)
-        } else {
-            None
-        };
-        Ok(Log { jbd2, stet, canary })
+        let formats = PARTS.iter().filter_map(|part| match part.make {
+            Make::Codec(format) => Some(format),
+            _ => None,
+        });
+        let found = formats.into_iter().find(|f| f.detect(jbd2.superblock()));
+        let format = found.unwrap_or(&Jbd2Format);
+        let open = format.open(area, jbd2.superblock(), canary)?;
+        Ok(Log { jbd2, open, canary })
     }
 
     /// What the header says.
     pub fn summary(&self) -> LogSummary {
-        let summary = self.jbd2.summary();
-        let lanes = self.stet.as_ref().map(|log| &log.header().lanes[..]);
-        let Some([first, ..]) = lanes else {
-            return summary;
-        };
-        LogSummary {
-            format: "stetfs",
-            sequence: first.tail_seq as u32,
-            start: first.tail_at as u32,
-            ..summary
-        }
+        self.open.summary(self.jbd2.summary())
     }
 
     /// Whether there may be something to replay, or to put right.
     pub fn is_dirty(&self) -> bool {
-        self.stet.is_some() || self.jbd2.is_dirty()
+        self.open.is_dirty()
     }
 
     /// Forgets the error that the last user of the log stopped with, durably.
@@ -88,14 +120,6 @@ impl Log {
     /// The device's.
     pub fn clear_errno(&mut self) -> Result<()> {
         self.jbd2.clear_errno()
-    }
-
-    /// The policies for reading the log as it is.
-    fn scheme(&self) -> Scheme {
-        match &self.stet {
-            Some(log) => log.scheme(&StetOptions::default(), true),
-            None => self.jbd2.scheme(),
-        }
     }
 
     /// Replays the log into the volume of `blocks` blocks, and empties it: it is a plain, empty jbd2
@@ -110,15 +134,15 @@ impl Log {
         how: RecoveryOptions,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Recovery> {
-        let scheme = self.scheme();
+        let scheme = self.open.scheme();
         let device = self.jbd2.device();
         let how = RecoveryOptions {
             canary: self.canary,
             ..how
         };
         let scans = scan(&scheme, progress)?;
-        let fast = match (&self.stet, &scans[..]) {
-            (None, [ring]) => Some(self.jbd2.fast_commits(ring.next_seq)?),
+        let fast = match &scans[..] {
+            [ring] => self.open.fast_commits(ring.next_seq)?,
             _ => None,
         };
         let found = replay(&scheme, scans, fast, &**device, blocks, how, progress)?;
@@ -154,14 +178,14 @@ impl Log {
             hold_horizon: Some(recovery.horizon),
             ..config
         };
-        Journal::start(cache, self.scheme(), config)
+        Journal::start(cache, self.open.scheme(), config)
     }
 
     /// The most blocks that one transaction of a journal in this log may hold: what one write call
     /// can change at once.
     pub fn max_transaction(&self, config: &JournalConfig) -> u64 {
         max_tx(
-            &self.scheme(),
+            &self.open.scheme(),
             0,
             config.memory,
             u64::from(self.summary().block_size),
@@ -184,16 +208,18 @@ impl Log {
         mut self,
         cache: Arc<Cache>,
         features: LogFeatures,
-        format: LogFormat,
+        journal: &Composition,
         config: JournalConfig,
     ) -> Result<Arc<Journal>> {
         self.jbd2.align(features)?;
-        let scheme = match format {
-            LogFormat::Jbd2 => self.jbd2.scheme(),
-            LogFormat::Stet(options) => {
-                let (area, sb) = (self.jbd2.area().clone(), *self.jbd2.superblock());
-                StetLog::make(area, sb, &options, self.canary)?.scheme(&options, config.barrier)
-            }
+        let (area, sb) = (self.jbd2.area().clone(), self.jbd2.superblock());
+        let made = journal
+            .format()
+            .make(area, sb, journal, config.barrier, self.canary)?;
+        let scheme = Scheme {
+            ordering: journal.ordering(),
+            home: journal.home(),
+            ..made
         };
         Journal::start(cache, scheme, config)
     }
@@ -204,9 +230,6 @@ impl Log {
     /// # Errors
     /// The device's; `Corrupt` for damage that no crash explains.
     pub fn walk(&self, visit: &mut dyn FnMut(Record) -> Result<()>) -> Result<()> {
-        if self.stet.is_some() {
-            return stet::walk(&self.scheme(), visit);
-        }
-        self.jbd2.walk(visit)
+        self.open.walk(visit)
     }
 }

@@ -367,7 +367,7 @@ fn load(
                 HomeImage {
                     nr: *nr,
                     page,
-                    in_log: Some(c.image.at),
+                    in_log: scheme.codec.verbatim_at(&c.image),
                 },
             ));
         }

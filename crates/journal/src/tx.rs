@@ -1,11 +1,16 @@
-//! A transaction and the phases of its life: running, locked, committing, durable, valid.
+//! A transaction and the phases of its life: running, locked, snapshot, committing, durable, valid.
 //!
 //! Invariants:
 //! * **T1** While running it takes handles; locked it takes none and waits for the last to stop;
 //!   its snapshot is taken with no handle open, so every operation is in it whole or not at all.
-//! * **T2** A block is listed once per transaction; [`crate::JournalHead`] names the newest lister.
-//!   At the snapshot a listed block whose head names another (or no) transaction was freed: skipped.
+//! * **T2** [`crate::JournalHead`] names the transaction that listed a block last. At the snapshot a listed block whose head names
+//!   another is in that one, which commits with this one; if it names none the block was freed: skipped. A block is listed again where
+//!   it was listed elsewhere, or freed, meanwhile; one image of it is taken.
 //! * **T3** The snapshot's pages are never written again (cache invariant C1).
+//! * **T4** Who changes a block that another lane's transaction lists waits for nothing, for he may hold what that one's handles
+//!   need. While that one runs or is locked both are chained; the group that commits grows by that, up to the moment when the
+//!   transactions of all of it go from locked to snapshot together. During the snapshot he takes the image for it, if it was not
+//!   taken yet; from then on his transaction depends on it.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -23,8 +28,13 @@ pub type AfterCommit = Box<dyn FnOnce() + Send>;
 /// Where a transaction is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
+    /// Takes handles.
     Running,
+    /// Takes none, and waits for the last to stop.
     Locked,
+    /// Its changes are all made; its snapshot is being taken.
+    Snapshot,
+    /// Its snapshot is taken.
     Committing,
 }
 
@@ -45,25 +55,26 @@ pub(crate) struct TxState {
     /// What transactions of other lanes this one depends on.
     pub edges: CommitPoint,
     pub after: Vec<AfterCommit>,
+    /// Images that others took of blocks that they were to change before the snapshot came to them (T4).
+    pub captured: Vec<Image>,
     /// When the first handle came: the periodic commit counts from here.
     pub touched: Option<Instant>,
+    /// The stamp counter then, for the file-record horizon: no record has a lower stamp that says what this transaction holds.
+    pub opened: Option<Stamp>,
 }
 
 /// One transaction.
 pub(crate) struct Tx {
     pub id: TxId,
-    /// Value of the stamp counter when it opened; for the file-record horizon.
-    pub opened: Stamp,
     pub state: Mutex<TxState>,
     /// Signalled when the last handle of a locked transaction stops.
     pub drained: Condvar,
 }
 
 impl Tx {
-    pub(crate) fn new(id: TxId, opened: Stamp) -> Tx {
+    pub(crate) fn new(id: TxId) -> Tx {
         Tx {
             id,
-            opened,
             state: Mutex::new(TxState {
                 phase: Phase::Running,
                 handles: 0,
@@ -74,7 +85,9 @@ impl Tx {
                 ordered: HashSet::new(),
                 edges: CommitPoint::none(),
                 after: Vec::new(),
+                captured: Vec::new(),
                 touched: None,
+                opened: None,
             }),
             drained: Condvar::new(),
         }
@@ -88,20 +101,24 @@ impl Tx {
             && s.revokes.is_empty()
             && s.after.is_empty()
             && s.ordered.is_empty()
+            // Others wait for it to be valid.
+            && s.edges.is_none()
     }
 
     /// Takes the snapshot of a locked, drained transaction (T1, T2).
     pub(crate) fn snapshot(&self, stamp: Stamp, floor: Stamp) -> (Snapshot, TxRest) {
-        let blocks = {
+        let (blocks, relisted) = {
             let mut s = self.state.lock();
-            s.phase = Phase::Committing;
-            std::mem::take(&mut s.blocks)
+            let relisted = !s.edges.is_none() || !s.freed.is_empty();
+            (std::mem::take(&mut s.blocks), relisted)
         };
+        let mut taken = HashSet::new();
         let mut images = Vec::with_capacity(blocks.len());
         for block in blocks {
             let mut w = block.write();
             if w.head().tx == Some(self.id)
                 && let Some(page) = w.page().cloned()
+                && (!relisted || taken.insert(block.nr()))
             {
                 drop(w);
                 images.push(Image {
@@ -112,6 +129,13 @@ impl Tx {
             }
         }
         let mut s = self.state.lock();
+        s.phase = Phase::Committing;
+        if !s.captured.is_empty() {
+            // Who captured could not know which were taken.
+            let taken: HashSet<BlockNr> = images.iter().map(|image| image.nr).collect();
+            let captured = std::mem::take(&mut s.captured);
+            images.extend(captured.into_iter().filter(|i| !taken.contains(&i.nr)));
+        }
         let snapshot = Snapshot {
             id: self.id,
             stamp,

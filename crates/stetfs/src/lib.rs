@@ -15,10 +15,8 @@ mod fast_commit;
 mod info;
 mod memory;
 mod own_options;
-mod preset;
 mod quota;
 mod recover;
-pub mod size;
 mod stats;
 mod volume;
 
@@ -28,7 +26,6 @@ pub use fast_commit::{FastChange, FastName};
 pub use info::{JournalInfo, LeftBehind, VolumeInfo, info, left_behind};
 pub use memory::default_cache_bytes;
 pub use own_options::own_options;
-pub use preset::{Preset, UnknownPreset, file_lanes};
 pub use quota::{QuotaIdInfo, QuotaInfo, QuotaKindInfo, quota, set_quota};
 pub use recover::{Recovered, RecoveryInfo, recover};
 pub use stats::{
@@ -39,7 +36,15 @@ pub use stetfs_block::{
 };
 pub use stetfs_block::{OpenOptions as DeviceOptions, Write as BlockWrite};
 pub use stetfs_ext4::*;
-pub use stetfs_journal::stet::{Compression, StetOptions, Trim};
-pub use stetfs_journal::{JournalError, LogFormat};
+pub use stetfs_journal::compose::{Bad as BadJournal, is_option, options_help, size};
+pub use stetfs_journal::{Composition, JournalError, Preset};
 pub use stetfs_ondisk::ext4::time::Timestamp;
+// Schemes from outside of the journal register themselves where they are linked.
+use stetfs_lanes as _;
+
+/// The presets that StetFS comes with.
+pub mod preset {
+    pub use stetfs_journal::jbd2::{CUSTOM, DATA, ORDERED, WRITEBACK};
+    pub use stetfs_journal::stet::{IJOURNAL, LDJ};
+}
 pub use volume::{Volume, VolumeOptions, is_in_use};

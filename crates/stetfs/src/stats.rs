@@ -31,8 +31,8 @@ pub struct VolumeStats {
 /// Counters of the journal.
 #[derive(Clone, Debug, Serialize)]
 pub struct JournalStats {
-    /// The preset.
-    pub preset: &'static str,
+    /// The preset, and what was said besides.
+    pub preset: String,
     /// Transactions committed.
     pub commits: u64,
     /// Syncs that were asked for.
@@ -174,7 +174,7 @@ impl Volume {
             volume: self.path().display().to_string(),
             read_only: self.fs().is_read_only(),
             journal: JournalStats {
-                preset: self.preset().name(),
+                preset: self.journal().to_string(),
                 commits: j.commits,
                 syncs: j.syncs,
                 plain_syncs: j.plain_syncs,

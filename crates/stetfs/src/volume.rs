@@ -6,27 +6,15 @@ use std::sync::Arc;
 use stetfs_block::{BlockDevice, BlockError, Direct, FileDevice, OpenOptions, Uring};
 use stetfs_ext4::{Fs, FsError, FsOptions, Result};
 
-use stetfs_journal::LogFormat;
-use stetfs_journal::stet::{Compression, StetOptions, Trim};
+use stetfs_journal::Composition;
 
 use crate::external::{self, is_write_protected};
-use crate::preset::Preset;
 
 /// How a volume is opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VolumeOptions {
-    /// Journal preset; decides [`FsOptions::data`].
-    pub preset: Preset,
-    /// Options of the file system. `data` and `log` are set from `preset`.
+    /// Options of the file system, its journal's included.
     pub fs: FsOptions,
-    /// Other than the preset's, in StetFS's own log: how it is compressed.
-    pub compression: Option<Compression>,
-    /// Other than the preset's, in StetFS's own log: raw bytes of a chunk.
-    pub chunk: Option<u32>,
-    /// Other than the preset's, in StetFS's own log: what is done with freed log space.
-    pub trim: Option<Trim>,
-    /// Other than the preset's, in StetFS's own log: lanes for file-level records; 0 syncs files by commits.
-    pub file_lanes: Option<u16>,
     /// Where the journal is, on a volume that has it on another device.
     pub journal_path: Option<PathBuf>,
     /// Whether requests pass the host's page cache by.
@@ -35,34 +23,10 @@ pub struct VolumeOptions {
     pub uring: Uring,
 }
 
-impl VolumeOptions {
-    /// The options of the file system, those that the preset decides included.
-    pub fn fs_options(&self) -> FsOptions {
-        FsOptions {
-            data: self.preset.data_mode(),
-            log: self.log_format(),
-            ..self.fs.clone()
-        }
-    }
-
-    fn log_format(&self) -> LogFormat {
-        match self.preset.log_format() {
-            LogFormat::Jbd2 => LogFormat::Jbd2,
-            LogFormat::Stet(preset) => LogFormat::Stet(StetOptions {
-                compression: self.compression.unwrap_or(preset.compression),
-                chunk: self.chunk.unwrap_or(preset.chunk),
-                trim: self.trim.unwrap_or(preset.trim),
-                file_lanes: self.file_lanes.unwrap_or(preset.file_lanes),
-                ..preset
-            }),
-        }
-    }
-}
-
 /// A volume that is open, and locked against everyone else, until it is closed.
 pub struct Volume {
     path: PathBuf,
-    preset: Preset,
+    journal_options: Composition,
     device: Arc<FileDevice>,
     /// The journal's, if that is another.
     journal: Option<Arc<FileDevice>>,
@@ -102,7 +66,7 @@ impl Volume {
         let fs = Fs::open_with(
             Arc::clone(&device) as Arc<dyn BlockDevice>,
             journal.clone().map(|j| j as Arc<dyn BlockDevice>),
-            options.fs_options(),
+            options.fs.clone(),
             &mut |_, _| {},
         )?;
         device.fit_granularity(fs.statfs().block_size)?;
@@ -111,7 +75,7 @@ impl Volume {
         }
         Ok(Arc::new(Volume {
             path,
-            preset: options.preset,
+            journal_options: options.fs.journal.clone(),
             device,
             journal,
             fs,
@@ -155,9 +119,9 @@ impl Volume {
         &self.path
     }
 
-    /// The journal preset in use.
-    pub fn preset(&self) -> Preset {
-        self.preset
+    /// The journal in use.
+    pub fn journal(&self) -> &Composition {
+        &self.journal_options
     }
 
     /// The device below.

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use common::{number, watchdog};
 use hostile::damage::damage;
 use hostile::memory;
-use stetfs::{Fs, FsOptions, OnError, Preset};
+use stetfs::{Fs, FsOptions, OnError, Preset, preset};
 use stetfs_crash::volume::options;
 use stetfs_fuzzing::images::{Image, images};
 use stetfs_fuzzing::visit::{change, wander};
@@ -63,7 +63,7 @@ fn attack(image: &Image, seed: u64) {
                 .unwrap(),
         ),
         cache_bytes: 2 << 20,
-        ..options(*rng.choice(&Preset::ALL).unwrap())
+        ..options(*rng.choice(&Preset::all()).unwrap())
     };
     let Ok(fs) = Fs::open(device, options) else {
         MET.fetch_add(1, Ordering::Relaxed);
@@ -160,7 +160,7 @@ fn damaged_volumes_give_errors() {
 fn undamaged_volumes_give_none() {
     for image in images() {
         let device = Arc::new(image.device.fork());
-        let fs = stetfs_crash::volume::open(&device, &options(Preset::Ordered)).unwrap();
+        let fs = stetfs_crash::volume::open(&device, &options(preset::ORDERED)).unwrap();
         stetfs_crash::tree::Seen::capture(&fs).unwrap_or_else(|e| panic!("{}: {e}", image.name));
         let mut rng = fastrand::Rng::with_seed(1);
         let found = wander(&fs, &mut rng);

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use common::{long, watchdog};
-use stetfs::{Ctx, Fs, MemDevice, Preset};
+use stetfs::{Ctx, Fs, MemDevice, Preset, preset};
 use stetfs_block::{Event, Recorder, Replay};
 use stetfs_crash::tree::Seen;
 use stetfs_crash::volume::{fsck, mke2fs, open, options, sums};
@@ -33,7 +33,7 @@ fn comb() -> &'static (MemDevice, (u64, u64)) {
             .unwrap();
         mke2fs(&path, &["-b", "1024", "-J", "size=1", "-N", "256"]).unwrap();
         let device = Arc::new(MemDevice::load(&path).unwrap());
-        let fs = open(&device, &options(Preset::Ordered)).unwrap();
+        let fs = open(&device, &options(preset::ORDERED)).unwrap();
         let ctx = Ctx::default();
         let (attr, file) = fs
             .create(&ctx, stetfs::ROOT_INO, b"comb", 0o644, 0, libc::O_RDWR)
@@ -120,14 +120,14 @@ fn path() -> String {
 
 #[test]
 fn unlink_is_done_or_not() {
-    for preset in Preset::ALL {
+    for preset in Preset::all() {
         crash_within(preset, &Op::Unlink { path: path() }, |_| false);
     }
 }
 
 #[test]
 fn truncate_is_done_or_not() {
-    for preset in Preset::ALL {
+    for preset in Preset::all() {
         crash_within(
             preset,
             &Op::Truncate {
@@ -143,7 +143,7 @@ fn truncate_is_done_or_not() {
 #[test]
 fn punch_leaves_a_whole_file() {
     let size = (EXTENTS * 2 - 2) * BLOCK + 8;
-    for preset in Preset::ALL {
+    for preset in Preset::all() {
         crash_within(
             preset,
             &Op::Punch {

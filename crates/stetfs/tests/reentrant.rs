@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use common::{long, number, watchdog};
-use stetfs::{FsOptions, MemDevice, Preset};
+use stetfs::{FsOptions, MemDevice, Preset, preset};
 use stetfs_block::{Event, Log, PendingSector, Replay};
 use stetfs_crash::judge::{Checks, record_recovery};
 use stetfs_crash::volume::{base, base_with, options};
@@ -74,7 +74,6 @@ impl Case {
 fn work(case: Case, scripts: Vec<Script>) -> Work {
     Work {
         base: base(case.block).unwrap(),
-        preset: case.preset,
         options: options(case.preset),
         scripts,
         promise: Default::default(),
@@ -222,7 +221,7 @@ fn every_operation(block: u32, preset: Preset) -> Script {
         Op::Unlink { path: p("slow") },
         fsync(""),
     ];
-    Script::of(ops, block.into(), preset)
+    Script::of(ops, block.into(), preset.data_mode())
 }
 
 /// Cuts the power after 0, 1, 2 … writes, each `step`, until the work completes uncut. Returns cuts
@@ -275,7 +274,7 @@ fn power_cut_in_long_work(preset: Preset) {
             continue;
         }
         // Enough to go round the log more than once.
-        let script = Script::random(seed, 1500, block.into(), preset);
+        let script = Script::random(seed, 1500, block.into(), preset.data_mode());
         let step = if long() { 3 } else { 29 };
         let cuts = cut_everywhere("power_cut", case, &work(case, vec![script]), step, 5);
         println!("{preset}, blocks of {block} bytes, seed {seed}: {cuts} cuts");
@@ -378,7 +377,7 @@ fn torn_writes(preset: Preset, threads: u64, async_commit: bool, test: &str) {
         }
         let len = 300 / threads as usize;
         let scripts = (0..threads)
-            .map(|t| Script::random(seed * 16 + t, len, block.into(), preset))
+            .map(|t| Script::random(seed * 16 + t, len, block.into(), preset.data_mode()))
             .collect();
         let mut work = work(case, scripts);
         work.options.async_commit = async_commit;
@@ -405,7 +404,7 @@ fn recovery_cut(preset: Preset) {
         if !case.wanted() {
             continue;
         }
-        let mut ops = Script::random(3, 60, block.into(), preset).ops;
+        let mut ops = Script::random(3, 60, block.into(), preset.data_mode()).ops;
         let tail = [("o1", 101), ("o2", 102)]
             .into_iter()
             .flat_map(|(name, held)| {
@@ -426,7 +425,10 @@ fn recovery_cut(preset: Preset) {
                 ]
             });
         ops.extend(tail);
-        let work = work(case, vec![Script::of(ops, block.into(), preset)]);
+        let work = work(
+            case,
+            vec![Script::of(ops, block.into(), preset.data_mode())],
+        );
         let log = work.record().unwrap();
         let mut replay = Replay::new(&work.base.image, &log);
         let done = 1 + log
@@ -481,7 +483,7 @@ fn torn_recovery(work: &Work, crashed: &MemDevice, progress: &Progresses) -> Res
 /// One write call of 1 MiB is one transaction where the journal is not tiny: it is whole or absent.
 #[test]
 fn large_writes_are_whole_or_absent() {
-    let preset = Preset::Data;
+    let preset = preset::DATA;
     let case = Case::new(preset, 4096, 0);
     let path = || String::from("large");
     let write = |offset, key| Op::Write {
@@ -508,7 +510,7 @@ fn large_writes_are_whole_or_absent() {
         write(5, 5),
         Op::SyncAll,
     ];
-    let mut work = work(case, vec![Script::of(ops, 4096, preset)]);
+    let mut work = work(case, vec![Script::of(ops, 4096, preset.data_mode())]);
     work.base = base_with(4096, 4096).unwrap();
     cut_everywhere("large_writes", case, &work, 1, 10);
     tear(
@@ -562,10 +564,10 @@ macro_rules! for_each_preset {
 }
 
 for_each_preset! {
-    ordered: Preset::Ordered;
-    data: Preset::Data;
-    writeback: Preset::Writeback;
-    ldj: Preset::Ldj;
+    ordered: preset::ORDERED;
+    data: preset::DATA;
+    writeback: preset::WRITEBACK;
+    ldj: preset::LDJ;
 }
 
 /// The suite must find the deliberate fault that is planted in `work`. What shows without it too does not count,
@@ -577,7 +579,6 @@ fn canary(name: &str, work: &Work, case: Case, points: usize) {
             ..work.options.clone()
         },
         base: work.base.clone(),
-        preset: work.preset,
         scripts: Vec::new(),
         promise: work.promise,
     };
@@ -602,9 +603,9 @@ fn canary(name: &str, work: &Work, case: Case, points: usize) {
 
 #[test]
 fn canary_no_barrier_is_caught() {
-    for preset in Preset::ALL {
+    for preset in Preset::all() {
         let case = Case::new(preset, 1024, 5);
-        let mut work = work(case, vec![Script::random(5, 100, 1024, preset)]);
+        let mut work = work(case, vec![Script::random(5, 100, 1024, preset.data_mode())]);
         work.options.canary.no_barrier = true;
         canary("no_barrier", &work, case, 20);
     }
@@ -613,9 +614,9 @@ fn canary_no_barrier_is_caught() {
 /// With `async_commit` nothing but the checksums tells a torn transaction.
 #[test]
 fn canary_skip_checksums_is_caught() {
-    for preset in Preset::ALL {
+    for preset in Preset::all() {
         let case = Case::new(preset, 1024, 6);
-        let mut work = work(case, vec![Script::random(6, 100, 1024, preset)]);
+        let mut work = work(case, vec![Script::random(6, 100, 1024, preset.data_mode())]);
         work.options.async_commit = true;
         work.options.canary.skip_checksums = true;
         canary("skip_checksums", &work, case, 120);
@@ -665,12 +666,12 @@ fn reuse(block: u32, preset: Preset) -> Script {
             ops.push(Op::SyncAll);
         }
     }
-    Script::of(ops, block.into(), preset)
+    Script::of(ops, block.into(), preset.data_mode())
 }
 
 #[test]
 fn canary_ignore_revokes_is_caught() {
-    for preset in [Preset::Ordered, Preset::Writeback] {
+    for preset in [preset::ORDERED, preset::WRITEBACK] {
         let case = Case::new(preset, 1024, 7);
         let mut work = work(case, vec![reuse(1024, preset)]);
         // The work is right as long as the canary is silent.

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use common::long;
-use stetfs::{MemDevice, Preset, Volume, VolumeOptions};
+use stetfs::{MemDevice, Preset, Volume, VolumeOptions, preset};
 use stetfs_block::{Event, Log, Replay};
 use stetfs_crash::volume::{base, options};
 use stetfs_crash::work::Work;
@@ -95,7 +95,7 @@ fn boundaries(log: &Log) -> Vec<usize> {
 /// All kinds of changes, freed directories whose blocks become data, and orphans; then more, so that the log
 /// ends in the middle of things.
 fn script(seed: u64, block: u32, preset: Preset) -> Script {
-    let mut script = Script::random(seed, 250, block.into(), preset);
+    let mut script = Script::random(seed, 250, block.into(), preset.data_mode());
     let dir = |i: u32| format!("short-lived/{i}-{}", "n".repeat(120));
     script.push(Op::Mkdir {
         path: "short-lived".into(),
@@ -142,7 +142,6 @@ fn same_replays(preset: Preset) {
         let base = base(block).unwrap();
         let work = Work {
             base: base.clone(),
-            preset,
             options: options(preset),
             scripts: vec![script(seed, block, preset)],
             promise: Default::default(),
@@ -198,17 +197,17 @@ fn is_dirty(device: &MemDevice) -> bool {
 
 #[test]
 fn ordered_is_replayed_alike() {
-    same_replays(Preset::Ordered);
+    same_replays(preset::ORDERED);
 }
 
 #[test]
 fn data_is_replayed_alike() {
-    same_replays(Preset::Data);
+    same_replays(preset::DATA);
 }
 
 #[test]
 fn writeback_is_replayed_alike() {
-    same_replays(Preset::Writeback);
+    same_replays(preset::WRITEBACK);
 }
 
 /// Works on a kernel mount and stops it in the middle.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, anyhow};
 use clap::ValueEnum;
-use stetfs::{MemDevice, Preset, Volume, VolumeOptions};
+use stetfs::{Composition, DataMode, FsOptions, MemDevice, Preset, Volume, VolumeOptions};
 use stetfs_flash::{Model, Timed};
 use stetfs_fuse::{DeviceFs, MountOptions, Service};
 use stetfs_testkit::{Attach, Image, LoopDev, LoopOptions, Mkfs, Mounted, Mounter, Scratch, cmd};
@@ -119,22 +119,21 @@ impl From<KernelFs> for PeerSpec {
 impl PeerSpec {
     /// Whether one write call up to 1 MiB is one transaction of StetFS: data is journaled, and the kernel passes writes on as
     /// they come.
-    fn whole_writes(&self, preset: Preset) -> bool {
+    fn whole_writes(&self, journal: &Composition) -> bool {
         let option = |name: &str| self.options.split(',').any(|o| o == name);
-        matches!(preset, Preset::Data | Preset::Ldj)
-            && option("direct_io")
-            && !option("writeback_cache")
+        journal.data() == DataMode::Journal && option("direct_io") && !option("writeback_cache")
     }
 
-    /// StetFS's journal preset.
-    fn journal(&self) -> Result<Preset> {
-        let named = self
-            .options
-            .split(',')
-            .find_map(|o| o.strip_prefix("journal="));
-        named.map_or(Ok(Preset::default()), |name| {
-            name.parse().map_err(|e| anyhow!("{e}"))
-        })
+    /// StetFS's journal.
+    fn journal(&self) -> Result<Composition> {
+        let options = self.options.split(',').filter_map(|o| o.split_once('='));
+        let preset = options
+            .clone()
+            .filter(|(name, _)| *name == "journal")
+            .last();
+        let preset = preset.map_or(Ok(Preset::default()), |(_, value)| value.parse())?;
+        let said = options.filter(|(name, _)| stetfs::is_option(name));
+        Ok(Composition::new(preset, said)?)
     }
 }
 
@@ -207,7 +206,7 @@ struct Peer {
 #[derive(Clone)]
 struct Stetfs {
     binary: PathBuf,
-    preset: Preset,
+    journal: Composition,
     whole_writes: bool,
 }
 
@@ -231,11 +230,12 @@ impl Peer {
             ..LoopOptions::default()
         };
         let device = LoopDev::attach(self.image.path(), direct)?;
+        let journal = self.stetfs.as_ref().map(|s| s.journal.clone());
         let options = VolumeOptions {
-            preset: self
-                .stetfs
-                .as_ref()
-                .map_or_else(Preset::default, |s| s.preset),
+            fs: FsOptions {
+                journal: journal.unwrap_or_default(),
+                ..FsOptions::default()
+            },
             ..VolumeOptions::default()
         };
         let volume = Volume::open(device.path(), &options)?;
@@ -292,8 +292,8 @@ impl Peers {
                 let journal = preset.journal()?;
                 let stetfs = Stetfs {
                     binary: binary.clone(),
-                    preset: journal,
-                    whole_writes: preset.whole_writes(journal),
+                    whole_writes: preset.whole_writes(&journal),
+                    journal,
                 };
                 wanted.push((preset, mounter, Some(stetfs)));
             }

@@ -66,7 +66,7 @@ pub(super) fn fsync() -> Spec {
 pub(super) fn threads() -> Spec {
     Spec {
         kernel: kernel(),
-        stetfs: presets(&["ordered", "ijournal,lanes=1", "ijournal", "ldj,sync=file"]),
+        stetfs: presets(&["ordered", "ijournal,records=1", "ijournal", "ldj,sync=file"]),
         workloads: vec![Workload::AppendFsync, Workload::FsyncThreads],
         beside: vec![Beside::ALONE],
         image_mib: 2048,

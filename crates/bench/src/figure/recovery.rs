@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use stetfs::{
-    BlockDevice, Compression, Ctx, DeviceOptions, FileDevice, FsOptions, MemDevice, Preset,
-    ROOT_INO, SetAttr, VolumeOptions,
+    BlockDevice, Composition, Ctx, DeviceOptions, FileDevice, FsOptions, MemDevice, Preset,
+    ROOT_INO, SetAttr, preset,
 };
 use stetfs_flash::Timed;
 use stetfs_testkit::{Image, Mkfs};
@@ -24,12 +24,12 @@ const WRITE: usize = 64 << 10;
 /// The journal holds it all, MiB.
 const JOURNAL: u32 = 1024;
 
-const KINDS: [(&str, Preset, Option<Compression>); 5] = [
-    ("stetfs data", Preset::Data, None),
-    ("ldj none", Preset::Ldj, Some(Compression::None)),
-    ("ldj lz4", Preset::Ldj, Some(Compression::Lz4)),
-    ("ldj zstd", Preset::Ldj, Some(Compression::Zstd)),
-    ("ldj auto", Preset::Ldj, Some(Compression::Auto)),
+const KINDS: [(&str, Preset, Option<&str>); 5] = [
+    ("stetfs data", preset::DATA, None),
+    ("ldj none", preset::LDJ, Some("none")),
+    ("ldj lz4", preset::LDJ, Some("lz4")),
+    ("ldj zstd", preset::LDJ, Some("zstd")),
+    ("ldj auto", preset::LDJ, Some("auto")),
 ];
 const E2FSCK: &str = "e2fsck, of stetfs data";
 
@@ -122,16 +122,16 @@ fn recover(device: Arc<dyn BlockDevice>) -> Result<f64> {
 fn crash(
     fresh: &MemDevice,
     preset: Preset,
-    compression: Option<Compression>,
+    compression: Option<&str>,
     bytes: u64,
 ) -> Result<(MemDevice, u64)> {
     let device = Arc::new(fresh.fork());
-    let options = VolumeOptions {
-        preset,
-        compression,
-        ..VolumeOptions::default()
+    let said = compression.map(|how| ("compress", how));
+    let options = FsOptions {
+        journal: Composition::new(preset, said)?,
+        ..FsOptions::default()
     };
-    let fs = stetfs::Fs::open(device.clone(), options.fs_options())?;
+    let fs = stetfs::Fs::open(device.clone(), options)?;
     let ctx = Ctx::default();
     let (attr, file) = fs.create(&ctx, ROOT_INO, b"file", 0o644, 0, libc::O_RDWR)?;
     let set = SetAttr {

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use stetfs::{Ctx, Fs, FsError, FsOptions, LogFormat, MemDevice, SetAttr};
+use stetfs::{Ctx, Fs, FsError, FsOptions, MemDevice, SetAttr};
 use stetfs_block::{FaultInjector, Log, Recorder};
 use stetfs_ondisk::ext4::superblock::Superblock;
 use stetfs_ondisk::jbd2::block::read_header;
@@ -144,7 +144,7 @@ impl Work {
         // the blocks' checksums before it replays anything; e2fsck 1.47 and the kernel look when it
         // is too late, fail with EIO, and leave the whole journal unreplayed. StetFS's own log is
         // replayed by StetFS alone.
-        if checks.replay && !self.options.async_commit && self.preset.is_jbd2() {
+        if checks.replay && !self.options.async_commit && self.options.journal.is_jbd2() {
             self.check_replay(crashed)?;
         }
         Ok(())
@@ -187,8 +187,8 @@ impl Work {
 
     fn rules(&self) -> Rules {
         Rules {
-            preset: self.preset,
-            records: matches!(&self.options.log, LogFormat::Stet(log) if log.file_lanes > 0),
+            data: self.options.journal.data(),
+            records: self.options.journal.has_records(),
             promise: self.promise,
         }
     }

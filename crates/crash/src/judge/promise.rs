@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use stetfs::{DataMode, FileType, Ino, Preset};
+use stetfs::{DataMode, FileType, Ino};
 
 use super::records;
 use crate::tree::{Seen, SeenNode};
@@ -35,8 +35,8 @@ pub enum Promise {
 /// What is promised, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// The journal preset.
-    pub preset: Preset,
+    /// What happens to file data.
+    pub data: DataMode,
     /// Files are synced by records of their own.
     pub records: bool,
     /// What is taken as promised.
@@ -136,7 +136,7 @@ pub fn judge(
                 promises: &promises,
                 k,
                 now: progress.begun,
-                preset: rules.preset,
+                data: rules.data,
             };
             match case.check(dir) {
                 Ok(()) => return Ok(()),
@@ -206,7 +206,7 @@ struct Case<'a> {
     k: usize,
     /// The last operation that was begun.
     now: usize,
-    preset: Preset,
+    data: DataMode,
 }
 
 impl Case<'_> {
@@ -361,7 +361,7 @@ impl Case<'_> {
         if *want.data == seen.content {
             return Ok(());
         }
-        if self.preset.data_mode() == DataMode::Journal {
+        if self.data == DataMode::Journal {
             let first = want
                 .data
                 .iter()
@@ -387,7 +387,7 @@ impl Case<'_> {
                 }
                 continue;
             };
-            if self.preset == Preset::Writeback && *born > synced {
+            if self.data == DataMode::Writeback && *born > synced {
                 continue;
             }
             let oldest = synced.max(*born);
@@ -407,7 +407,7 @@ impl Case<'_> {
                     })
                 };
                 let padded = v > self.at(id)
-                    || self.preset == Preset::Writeback
+                    || self.data == DataMode::Writeback
                     || (end < start + is.len() && grown());
                 sector(content, start, is.len(), padded).is_some_and(|s| *s == *is)
             });

@@ -142,14 +142,14 @@ impl Overlaid {
 
 #[cfg(test)]
 mod tests {
-    use stetfs::Preset;
+    use stetfs::DataMode;
 
     use super::*;
     use crate::workload::text;
 
     fn script(text: &str) -> Script {
         let ops = text::parse(text).expect("a script").swap_remove(0);
-        Script::of(ops, 4096, Preset::Ijournal)
+        Script::of(ops, 4096, DataMode::Ordered)
     }
 
     fn names(over: Option<Overlaid>) -> Option<Vec<String>> {

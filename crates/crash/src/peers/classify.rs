@@ -191,10 +191,14 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::workload::text;
-    use stetfs::Preset;
+    use stetfs::DataMode;
 
     fn script(text: &str) -> Script {
-        Script::of(text::parse(text).unwrap().remove(0), 4096, Preset::Ordered)
+        Script::of(
+            text::parse(text).unwrap().remove(0),
+            4096,
+            DataMode::Ordered,
+        )
     }
 
     /// What a state shows.

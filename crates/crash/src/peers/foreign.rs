@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use parking_lot::Mutex;
 use serde::Serialize;
-use stetfs::{JournalRecord, JournalRecordKind, MemDevice, Preset};
+use stetfs::{JournalRecord, JournalRecordKind, MemDevice, preset};
 use stetfs_block::{Log, Recorder, Replay};
 use stetfs_testkit::{Image, Mkfs};
 
@@ -114,7 +114,7 @@ impl Reader {
     const ALL: [Reader; 3] = [Reader::Stetfs, Reader::E2fsck, Reader::Kernel];
 
     fn read(self, crashed: &MemDevice, volume: &Volume) -> Result<Reading, String> {
-        let stetfs = System::Stetfs(Preset::Ordered);
+        let stetfs = System::Stetfs(preset::ORDERED);
         let (seen, after) = match self {
             Reader::Stetfs => stetfs.recover(crashed)?,
             Reader::E2fsck => {
@@ -289,7 +289,7 @@ const CUTS: usize = 3;
 /// What a recovery by StetFS does to the device.
 fn our_recovery(image: &MemDevice) -> Result<Log, String> {
     let device = Arc::new(Recorder::new(image.fork()));
-    let options = crate::volume::options(Preset::Ordered);
+    let options = crate::volume::options(preset::ORDERED);
     let fs = crate::volume::open(&device, &options).map_err(|e| e.to_string())?;
     fs.unmount().map_err(|e| e.to_string())?;
     judge::gone(fs).map_err(|e| e.to_string())?;
@@ -322,7 +322,7 @@ fn cut(image: &MemDevice, log: &Log, whole: &Seen, mut rng: fastrand::Rng) -> (u
     let mut broken = Vec::new();
     for state in &states {
         let left = state.make(&mut replay);
-        let what = match System::Stetfs(Preset::Ordered).recover(&left) {
+        let what = match System::Stetfs(preset::ORDERED).recover(&left) {
             Err(why) => Some(why),
             Ok((seen, after)) => difference(&seen, whole).or(fsck(&after).err()),
         };

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, ensure};
 use parking_lot::Mutex;
 use serde::Serialize;
-use stetfs::{MemDevice, Preset};
+use stetfs::{DataMode, MemDevice, Preset};
 use stetfs_block::{Log, Replay};
 use stetfs_testkit::loopdev::{LoopDev, LoopOptions};
 use stetfs_testkit::mount::KernelMount;
@@ -178,7 +178,11 @@ impl Task {
         );
         let ops = all.swap_remove(0).scripts.swap_remove(0);
         // What is put together from the model does not depend on the preset here.
-        Ok(Task::Script(Box::new(Script::of(ops, 4096, Preset::Data))))
+        Ok(Task::Script(Box::new(Script::of(
+            ops,
+            4096,
+            DataMode::Journal,
+        ))))
     }
 
     fn run(&self, dir: &Path, mark: &mut dyn FnMut(Step)) -> Result<()> {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
-use stetfs::Preset;
+use stetfs::DataMode;
 
 use super::op::Op;
 use super::script::Script;
@@ -84,7 +84,7 @@ pub fn cases(name: &str, seed: u64) -> Result<Vec<Case>> {
             })
             .collect()
     };
-    let random = |seed, len| Script::random(seed, len, 4096, Preset::Ordered).ops;
+    let random = |seed, len| Script::random(seed, len, 4096, DataMode::Ordered).ops;
     Ok(match name {
         "smoke" => one(vec![smoke()]),
         "ace1" => family(ace::sequences(1)),
@@ -97,7 +97,7 @@ pub fn cases(name: &str, seed: u64) -> Result<Vec<Case>> {
         "ace3" => family(ace::sample(3, ACE3, seed)),
         "random" => one(vec![random(seed, 1500)]),
         "files" => one(vec![
-            Script::random_files(seed, 1000, 4096, Preset::Ordered).ops,
+            Script::random_files(seed, 1000, 4096, DataMode::Ordered).ops,
         ]),
         "threads" => one((0..3).map(|t| random(seed * 16 + t, 300)).collect()),
         "reuse" => one(vec![reuse()]),
@@ -223,7 +223,7 @@ pub fn reuse() -> Vec<Op> {
 
 /// Random work that ends with files unlinked while open, and used then: recovery has orphans to delete.
 fn orphans(seed: u64) -> Vec<Op> {
-    let mut ops = Script::random(seed, 60, 4096, Preset::Ordered).ops;
+    let mut ops = Script::random(seed, 60, 4096, DataMode::Ordered).ops;
     ops.extend(script(
         "create o1
          write o1 0 30000 77

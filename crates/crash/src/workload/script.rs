@@ -1,6 +1,6 @@
 //! Scripts: operations with what the tree must look like after each.
 
-use stetfs::{DataMode, Preset};
+use stetfs::DataMode;
 
 use super::model::{Links, State};
 use super::op::Op;
@@ -19,9 +19,9 @@ pub struct Script {
 
 impl Script {
     /// `len` operations made from a seed, and a sync of all.
-    pub fn random(seed: u64, len: usize, block: u64, preset: Preset) -> Script {
+    pub fn random(seed: u64, len: usize, block: u64, data: DataMode) -> Script {
         let mut generator = Generator::new(seed);
-        let mut script = Script::begin(block, preset);
+        let mut script = Script::begin(block, data);
         for _ in 0..len {
             let op = generator.next(&script.states[script.states.len() - 1]);
             script.push(op);
@@ -31,9 +31,9 @@ impl Script {
     }
 
     /// `len` operations made from a seed, of those that Linux' fast commits can hold, and many syncs of files.
-    pub fn random_files(seed: u64, len: usize, block: u64, preset: Preset) -> Script {
+    pub fn random_files(seed: u64, len: usize, block: u64, data: DataMode) -> Script {
         let mut generator = Generator::new(seed);
-        let mut script = Script::begin(block, preset);
+        let mut script = Script::begin(block, data);
         while script.ops.len() < len {
             let state = &script.states[script.states.len() - 1];
             let op = generator.next(state);
@@ -56,16 +56,16 @@ impl Script {
     }
 
     /// These operations.
-    pub fn of(ops: impl IntoIterator<Item = Op>, block: u64, preset: Preset) -> Script {
-        let mut script = Script::begin(block, preset);
+    pub fn of(ops: impl IntoIterator<Item = Op>, block: u64, data: DataMode) -> Script {
+        let mut script = Script::begin(block, data);
         ops.into_iter().for_each(|op| script.push(op));
         script
     }
 
-    fn begin(block: u64, preset: Preset) -> Script {
+    fn begin(block: u64, data: DataMode) -> Script {
         Script {
             ops: Vec::new(),
-            states: vec![State::new(block, preset.data_mode() == DataMode::Journal)],
+            states: vec![State::new(block, data == DataMode::Journal)],
             links: vec![Links::new()],
         }
     }

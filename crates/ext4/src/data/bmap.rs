@@ -126,7 +126,7 @@ mod tests {
         for data in [DataMode::Ordered, DataMode::Journal] {
             let device = mkfs(32, &Mkfs::blocks(4096));
             let opts = FsOptions {
-                data,
+                journal: data.into(),
                 commit_secs: 3600,
                 ..FsOptions::default()
             };

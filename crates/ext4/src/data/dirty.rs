@@ -316,8 +316,8 @@ impl Fs {
         let added = if h.is_some() { blocks.len() as u64 } else { 0 };
         let expire = self.opts.dirty_expire;
         // No commit waits for these, but what it makes reachable is to be there soon.
-        let soon = added > 0 && self.opts.data == DataMode::Writeback;
-        let h = h.filter(|_| self.opts.data != DataMode::Writeback);
+        let soon = added > 0 && self.opts.journal.data() == DataMode::Writeback;
+        let h = h.filter(|_| self.opts.journal.data() != DataMode::Writeback);
         let (mut new, first, is_stream);
         {
             let mut s = inode.dirty.state.lock();
@@ -625,8 +625,8 @@ impl Fs {
         blocks: impl Iterator<Item = &'b Taken>,
         e: BlockError,
     ) -> HomeError {
-        let aborts =
-            self.opts.data_err == OnDataError::Abort && self.opts.data == DataMode::Ordered;
+        let aborts = self.opts.data_err == OnDataError::Abort
+            && self.opts.journal.data() == DataMode::Ordered;
         let (mut is_promised, mut lost) = (false, false);
         {
             let mut s = inode.dirty.state.lock();

@@ -12,7 +12,7 @@ impl Fs {
     pub(super) fn journals_data(&self, body: &InodeBody) -> bool {
         !body.is_regular()
             || body.is_value()
-            || self.opts.data == DataMode::Journal
+            || self.opts.journal.data() == DataMode::Journal
             || body.flags().contains(InodeFlags::JOURNAL_DATA)
     }
 

@@ -267,7 +267,7 @@ impl Fs {
             return Step::Commit(SyncReason::Quota);
         }
         let journaled = self.journals_data(&body);
-        if journaled && self.opts.data != DataMode::Journal {
+        if journaled && self.opts.journal.data() != DataMode::Journal {
             return Step::Commit(SyncReason::Journaled);
         }
         let fits = |pages: &Vec<_>| pages.len() + unlogged.stale.len() <= most;
@@ -531,8 +531,6 @@ impl Fs {
 mod tests {
     use std::sync::mpsc::channel;
 
-    use stetfs_journal::LogFormat;
-    use stetfs_journal::stet::StetOptions;
     use stetfs_testkit::Mkfs;
 
     use super::*;
@@ -547,10 +545,7 @@ mod tests {
             let device = mkfs(32, &Mkfs::blocks(4096));
             let opts = FsOptions {
                 commit_secs: 3600,
-                log: LogFormat::Stet(StetOptions {
-                    file_lanes: 1,
-                    ..StetOptions::default()
-                }),
+                journal: "ordered,records=1".parse().unwrap(),
                 ..FsOptions::default()
             };
             let fs = Fs::open(device.clone(), opts).unwrap();

@@ -139,8 +139,6 @@ impl Fs {
 mod tests {
     use std::sync::mpsc::{TryRecvError, channel};
 
-    use stetfs_journal::LogFormat;
-    use stetfs_journal::stet::StetOptions;
     use stetfs_testkit::Mkfs;
 
     use super::*;
@@ -150,10 +148,7 @@ mod tests {
     #[test]
     fn the_calling_thread_syncs_itself_where_nobody_is_in_the_way() {
         let opts = FsOptions {
-            log: LogFormat::Stet(StetOptions {
-                file_lanes: 1,
-                ..StetOptions::default()
-            }),
+            journal: "ordered,records=1".parse().unwrap(),
             ..FsOptions::default()
         };
         let fs = Fs::open(mkfs(32, &Mkfs::blocks(4096)), opts).unwrap();

@@ -5,8 +5,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use stetfs_block::MemDevice;
-use stetfs_journal::LogFormat;
-use stetfs_journal::stet::StetOptions;
 use stetfs_ondisk::ext4::inode::InodeFlags;
 use stetfs_ondisk::ext4::quota::{Limits, QuotaKind};
 use stetfs_testkit::Mkfs;
@@ -452,12 +450,8 @@ fn inline_content_moves_out_within_the_limits() {
 #[test]
 fn syncs_by_record_take_a_commit() {
     let device = volume(64, 4096, "");
-    let stet = StetOptions {
-        file_lanes: 1,
-        ..StetOptions::default()
-    };
     let options = FsOptions {
-        log: LogFormat::Stet(stet),
+        journal: "ordered,records=1".parse().unwrap(),
         ..FsOptions::default()
     };
     let fs = Fs::open(device.clone(), options.clone()).unwrap();

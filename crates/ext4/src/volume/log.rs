@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use stetfs_block::BlockDevice;
 use stetfs_journal::{
-    Cache, Canary, FastCommit, Journal, JournalConfig, Log, LogFeatures, LogFormat, Recovery,
-    RecoveryOptions,
+    Cache, Canary, FastCommit, Journal, JournalConfig, Log, LogFeatures, Recovery, RecoveryOptions,
 };
 use stetfs_ondisk::ext4::features::{Compat, Incompat, RoCompat};
 use stetfs_ondisk::ext4::superblock::{State, Superblock};
@@ -68,7 +67,7 @@ pub(super) fn without(
     sb: &Superblock,
     opts: &FsOptions,
 ) -> Result<Arc<Journal>> {
-    if opts.data == DataMode::Journal || opts.log != LogFormat::default() {
+    if opts.journal.data() == DataMode::Journal || !opts.journal.is_jbd2() {
         return Err(FsError::Unsupported(
             "journaling data on a volume without a journal (tune2fs -j adds one)".into(),
         ));
@@ -188,7 +187,7 @@ impl VolumeLog {
         sb: &Superblock,
         opts: &FsOptions,
     ) -> Result<Arc<Journal>> {
-        if self.runs.is_empty() && opts.log != LogFormat::default() {
+        if self.runs.is_empty() && !opts.journal.is_jbd2() {
             // The blocks behind its superblock are not all the log's there.
             return Err(FsError::Unsupported(
                 "StetFS's own log in a journal on another device".into(),
@@ -199,13 +198,11 @@ impl VolumeLog {
             wide: sb.incompat().contains(Incompat::BIT64),
             async_commit: opts.async_commit,
         };
-        let mut format = opts.log;
-        if let LogFormat::Stet(log) = &mut format
-            && sb.ro_compat().contains(RoCompat::BIGALLOC)
-        {
+        let mut journal = opts.journal.clone();
+        if sb.ro_compat().contains(RoCompat::BIGALLOC) {
             // A record names blocks, and neighbours may share their cluster: files are synced by commits.
-            log.file_lanes = 0;
+            journal = journal.without_records();
         }
-        Ok(self.log.start(cache, features, format, config(opts))?)
+        Ok(self.log.start(cache, features, &journal, config(opts))?)
     }
 }

@@ -5,8 +5,6 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use stetfs_ext4::*;
-use stetfs_journal::LogFormat;
-use stetfs_journal::stet::StetOptions;
 
 use crate::volume::{ROOT, Shape, Volume};
 
@@ -22,7 +20,7 @@ const NEVER: u32 = 24 * 3600;
 /// Nothing is committed by itself.
 fn options(data: DataMode, expire: Duration) -> FsOptions {
     FsOptions {
-        data,
+        journal: data.into(),
         commit_secs: NEVER,
         dirty_expire: expire,
         cache_bytes: 64 << 20,
@@ -32,10 +30,7 @@ fn options(data: DataMode, expire: Duration) -> FsOptions {
 
 fn with_records(expire: Duration) -> FsOptions {
     FsOptions {
-        log: LogFormat::Stet(StetOptions {
-            file_lanes: 2,
-            ..StetOptions::default()
-        }),
+        journal: "ordered,records=2".parse().unwrap(),
         ..options(DataMode::Ordered, expire)
     }
 }

@@ -94,7 +94,7 @@ impl Run {
         let mem = Arc::new(base.fork());
         let recorder = Arc::new(Recorder::new(mem.clone()));
         let opts = FsOptions {
-            data,
+            journal: data.into(),
             cache_bytes: 2 << 20,
             ..FsOptions::default()
         };
@@ -237,7 +237,7 @@ fn mixed_of(have: &[u8], candidates: &[Version]) -> Result<(), String> {
 fn check(device: MemDevice, data: DataMode, histories: &[History], position: usize, what: &str) {
     let mem = Arc::new(device);
     let opts = FsOptions {
-        data,
+        journal: data.into(),
         ..FsOptions::default()
     };
     if let Err(e) = Fs::open(mem.clone(), opts.clone()) {

@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 
 use stetfs_block::{BlockDevice, Fault, FaultInjector, MemDevice, Op};
 use stetfs_ext4::*;
-use stetfs_journal::LogFormat;
-use stetfs_journal::stet::StetOptions;
+use stetfs_journal::Composition;
 use stetfs_testkit::{Image, cmd};
 
 use crate::volume::{ROOT, Shape, Volume, fresh};
@@ -24,16 +23,15 @@ const SHAPE: Shape = Shape {
 /// Bytes of a file. A record of a file holds less, so its data goes home.
 const LEN: usize = 256 << 10;
 
-fn options(data: DataMode, file_lanes: Option<u16>) -> FsOptions {
-    let log = |file_lanes| {
-        LogFormat::Stet(StetOptions {
-            file_lanes,
-            ..StetOptions::default()
-        })
+fn options(data: DataMode, records: Option<u16>) -> FsOptions {
+    let jbd2 = Composition::from(data);
+    let journal = match records {
+        None => Ok(jbd2),
+        Some(0) => jbd2.with("codec", "frames"),
+        Some(lanes) => jbd2.with("records", &lanes.to_string()),
     };
     FsOptions {
-        data,
-        log: file_lanes.map_or(LogFormat::Jbd2, log),
+        journal: journal.unwrap(),
         commit_secs: 3600,
         dirty_expire: Duration::from_secs(3600),
         cache_bytes: 16 << 20,
@@ -293,7 +291,7 @@ fn data_err_abort_stops_the_volume_where_data_is_ordered() {
                 dirty_expire: Duration::from_millis(if in_background { 10 } else { 3_600_000 }),
                 ..opts.clone()
             };
-            let stops = opts.data == DataMode::Ordered;
+            let stops = opts.journal.data() == DataMode::Ordered;
             let v = Failing::new(&opts);
             let f = v.vol.open("f");
             v.fail(libc::EIO);

@@ -3,8 +3,7 @@
 use std::sync::mpsc;
 
 use stetfs_ext4::*;
-use stetfs_journal::LogFormat;
-use stetfs_journal::stet::StetOptions;
+use stetfs_journal::Composition;
 
 use crate::volume::{ROOT, Shape, Volume};
 
@@ -16,14 +15,11 @@ const SHAPE: Shape = Shape {
 };
 
 fn volume(data: DataMode, lanes: u16) -> Volume {
+    let journal = Composition::from(data).with("records", &lanes.to_string());
     let opts = FsOptions {
-        data,
+        journal: journal.unwrap(),
         cache_bytes: 16 << 20,
         commit_secs: 3600,
-        log: LogFormat::Stet(StetOptions {
-            file_lanes: lanes,
-            ..StetOptions::default()
-        }),
         ..FsOptions::default()
     };
     Volume::with(SHAPE, opts, |d| d)
@@ -532,11 +528,8 @@ fn many_threads_sync_their_files() {
 fn of_a_thousand_files_those_come_back_that_were_synced() {
     let opts = FsOptions {
         commit_secs: 3600,
-        log: LogFormat::Stet(StetOptions {
-            // All records fit into half a lane: no commit makes room.
-            file_lanes: 2,
-            ..StetOptions::default()
-        }),
+        // All records fit into half a lane: no commit makes room.
+        journal: "ordered,records=2".parse().unwrap(),
         ..FsOptions::default()
     };
     let mut mkfs = stetfs_testkit::Mkfs::blocks(4096).journal_mib(64);
@@ -571,10 +564,7 @@ fn a_file_that_is_synced_after_every_append() {
     let long = std::env::var("STETFS_LONG").is_ok_and(|v| v == "1");
     let mib: u64 = if long { 1024 } else { 12 };
     let opts = FsOptions {
-        log: LogFormat::Stet(StetOptions {
-            file_lanes: 2,
-            ..StetOptions::default()
-        }),
+        journal: "ordered,records=2".parse().unwrap(),
         ..FsOptions::default()
     };
     let mkfs = stetfs_testkit::Mkfs::blocks(4096).journal_mib(16);

@@ -61,7 +61,7 @@ impl Volume {
         Volume::with(
             shape,
             FsOptions {
-                data,
+                journal: data.into(),
                 cache_bytes: 4 << 20,
                 ..FsOptions::default()
             },

@@ -17,9 +17,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, mpsc};
 
 use stetfs_block::{Log, MemDevice, Recorder, Replay};
-use stetfs_ext4::{Ctx, DataMode, Fs, FsOptions};
-use stetfs_journal::LogFormat;
-use stetfs_journal::stet::StetOptions;
+use stetfs_ext4::{Ctx, Fs, FsOptions};
 use stetfs_testkit::workload::{Plan, Section};
 use stetfs_testkit::{CaptureOptions, Image, KernelMount, LoopDev, Tree, tree};
 
@@ -251,8 +249,7 @@ fn crashes(kind: &Kind) {
     crashes_with(kind, options(false));
     if kind.own_log && kind.journal {
         let options = FsOptions {
-            data: DataMode::Journal,
-            log: LogFormat::Stet(StetOptions::default()),
+            journal: "data,codec=frames".parse().unwrap(),
             ..options(false)
         };
         crashes_with(kind, options);

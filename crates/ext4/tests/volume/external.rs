@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use stetfs_block::{BlockDevice, MemDevice};
-use stetfs_ext4::{Ctx, DataMode, Fs, FsError, FsOptions, ROOT_INO, journal_device};
-use stetfs_journal::LogFormat;
-use stetfs_journal::stet::StetOptions;
+use stetfs_ext4::{Ctx, Fs, FsError, FsOptions, ROOT_INO, journal_device};
 use stetfs_testkit::loopdev::{LoopDev, LoopOptions};
 use stetfs_testkit::{Image, KernelMount, Mkfs, cmd};
 
@@ -148,8 +146,7 @@ fn only_the_kernels_format_goes_on_another_device() {
     let (volume, journal) = Both::make(4096).load();
     let before = (volume.fork(), journal.fork());
     let opts = FsOptions {
-        log: LogFormat::Stet(StetOptions::default()),
-        data: DataMode::Journal,
+        journal: "data,codec=frames".parse().unwrap(),
         ..FsOptions::default()
     };
     let opened = Fs::open_with(volume.clone(), Some(journal.clone()), opts, &mut |_, _| {});

@@ -86,6 +86,9 @@ impl Inner {
             if self.fits(&tx, &state, need) {
                 state.handles += 1;
                 state.touched.get_or_insert_with(Instant::now);
+                state
+                    .opened
+                    .get_or_insert_with(|| self.stamp.load(Ordering::Acquire));
                 state.reserved += u64::from(need);
                 drop(state);
                 return Ok(tx);

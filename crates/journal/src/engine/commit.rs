@@ -12,7 +12,7 @@ use super::log::{Durable, Log, Pending};
 use super::{Inner, Slot};
 use crate::edges::valid_fronts;
 use crate::error::Result;
-use crate::ids::{CommitPoint, Ino, Lane};
+use crate::ids::{CommitPoint, Ino, Lane, Stamp, TxId};
 use crate::policy::LogTail;
 use crate::stats::bump;
 use crate::tx::{AfterCommit, Phase, Snapshot, Tx, TxRest};
@@ -35,25 +35,24 @@ impl Inner {
         if group.is_empty() {
             return Ok(false);
         }
-        // Drain and snapshot all before any lane opens again: a group never grows while it commits.
-        for (_, tx) in &group {
-            let mut state = tx.state.lock();
-            while state.handles > 0 {
-                tx.drained.wait(&mut state);
-            }
-        }
+        // What the group makes valid are no changes of others: records of those stay alive. Records since the snapshots are not in
+        // them either.
+        let grouped = |lane| group.iter().any(|(slot, _)| slot.lane == lane);
+        let floor = self
+            .held
+            .lock()
+            .unwrap_or_else(|| self.oldest_opening(|lane| !grouped(lane)));
         let mut all = Vec::with_capacity(group.len());
         for (slot, tx) in &group {
-            all.push(self.take_snapshot(slot, tx));
+            all.push(self.take_snapshot(slot, tx, floor));
         }
-        for ((slot, tx), taken) in group.iter().zip(&all) {
+        for (slot, tx) in &group {
             let mut run = slot.run.lock();
-            let next = crate::ids::TxId {
+            let next = TxId {
                 lane: slot.lane,
                 seq: tx.id.seq + 1,
             };
-            // Records since the snapshot are not in it, so they are not superseded when it is valid.
-            run.tx = Arc::new(Tx::new(next, taken.snapshot.stamp));
+            run.tx = Arc::new(Tx::new(next));
             run.locked = false;
             slot.changed.notify_all();
         }
@@ -62,6 +61,13 @@ impl Inner {
             self.write_tx(committing, std::mem::take(&mut data))?;
         }
         let after = self.validate();
+        debug_assert!(
+            self.has_stopped()
+                || group
+                    .iter()
+                    .all(|(_, tx)| self.valid_seq(tx.id.lane) >= tx.id.seq),
+            "a group was committed and is not valid"
+        );
         for f in after {
             f();
         }
@@ -79,13 +85,11 @@ impl Inner {
         Ok(true)
     }
 
-    /// Locks the running transactions that must commit together. Nothing in it is empty.
+    /// Locks the running transactions that must commit together, waits for their handles, and ends their changes all at once (T4).
+    /// No lane opens before all their snapshots are taken. Nothing in it is empty.
     fn lock_group(&self, point: &CommitPoint) -> Vec<(&Slot, Arc<Tx>)> {
         let mut group: Vec<(&Slot, Arc<Tx>)> = Vec::new();
         loop {
-            // Locking a lane lets open handles finish, and those may chain further lanes: look
-            // again until the closure holds no lane that is not locked.
-            let mut grown = false;
             let mut want = self.closure(point);
             for (_, tx) in &group {
                 for (lane, seq) in self.closure(&CommitPoint::from(tx.id)) {
@@ -93,21 +97,17 @@ impl Inner {
                     *entry = (*entry).max(seq);
                 }
             }
-            let mut lanes: Vec<(Lane, u64)> = want.into_iter().collect();
-            lanes.sort_unstable_by_key(|(lane, _)| *lane);
-            for (lane, seq) in lanes {
-                let slot = self.slot(lane);
+            for slot in &self.slots {
+                let Some(seq) = want.get(&slot.lane) else {
+                    continue;
+                };
                 let mut run = slot.run.lock();
-                if run.tx.id.seq > seq || run.locked || run.tx.is_untouched() {
+                if run.tx.id.seq > *seq || run.locked || run.tx.is_untouched() {
                     continue;
                 }
                 run.locked = true;
                 run.tx.state.lock().phase = Phase::Locked;
                 group.push((slot, run.tx.clone()));
-                grown = true;
-            }
-            if !grown {
-                return group;
             }
             for (_, tx) in &group {
                 let mut state = tx.state.lock();
@@ -115,12 +115,38 @@ impl Inner {
                     tx.drained.wait(&mut state);
                 }
             }
+            // Those handles, and handles of other lanes, may have chained more.
+            if self.end_changes(&group) {
+                return group;
+            }
         }
     }
 
-    fn take_snapshot(&self, slot: &Slot, tx: &Tx) -> Committing {
+    /// Ends the changes of a group whose handles have stopped, unless something is chained to it that is not in it.
+    fn end_changes(&self, group: &[(&Slot, Arc<Tx>)]) -> bool {
+        // Only who commits opens transactions, so these stay the running ones.
+        let running: HashMap<Lane, u64> = self
+            .slots
+            .iter()
+            .map(|slot| (slot.lane, slot.run.lock().tx.id.seq))
+            .collect();
+        let mut states: Vec<_> = group.iter().map(|(_, tx)| tx.state.lock()).collect();
+        let missing = |edge: TxId| {
+            let grouped = group.iter().any(|(slot, _)| slot.lane == edge.lane);
+            !grouped && running.get(&edge.lane).is_some_and(|seq| edge.seq >= *seq)
+        };
+        if states.iter().any(|s| s.edges.iter().any(missing)) {
+            return false;
+        }
+        for state in &mut states {
+            state.phase = Phase::Snapshot;
+        }
+        true
+    }
+
+    fn take_snapshot(&self, slot: &Slot, tx: &Tx, floor: Stamp) -> Committing {
         let stamp = self.stamp.fetch_add(1, Ordering::AcqRel) + 1;
-        let floor = self.held.lock().unwrap_or(stamp);
+        let opened = tx.state.lock().opened.unwrap_or(stamp);
         let (snapshot, rest) = tx.snapshot(stamp, floor);
         let homes: Vec<u64> = snapshot.images.iter().map(|i| i.nr).collect();
         let reserved = self
@@ -133,7 +159,7 @@ impl Inner {
         if let Some(lane_log) = log.lanes.get_mut(lane) {
             lane_log.committing = Some((tx.id.seq, lane_log.head));
             lane_log.next_seq = tx.id.seq + 1;
-            lane_log.opened.get_or_insert(tx.opened);
+            lane_log.opened.get_or_insert(opened);
         }
         drop(log);
         self.pinned.fetch_add(homes.len() as u64, Ordering::Relaxed);
@@ -232,6 +258,7 @@ impl Inner {
                     image.nr,
                     Pending {
                         id,
+                        stamp: snapshot.stamp,
                         page: image.page,
                         _block: image.block,
                         in_log,
@@ -244,6 +271,8 @@ impl Inner {
             lane_log.committing = None;
             lane_log.durable.push_back(Durable {
                 id,
+                stamp: snapshot.stamp,
+                floor: snapshot.floor,
                 edges: snapshot.edges,
                 images,
                 freed: rest.freed,
@@ -279,40 +308,41 @@ impl Inner {
             })
             .collect();
         let fronts = valid_fronts(&valid, &durable);
-        let mut after = Vec::new();
-        for (i, slot) in self.slots.iter().enumerate() {
-            let front = fronts.get(&slot.lane).copied().unwrap_or(0);
-            while let Some(tx) = self.next_valid(&mut log, i, front) {
-                let dropped = log.drop_pending(&tx.freed);
-                let (replaced, mut callbacks) = log.accept(tx);
-                self.pinned.fetch_sub(dropped + replaced, Ordering::Relaxed);
-                after.append(&mut callbacks);
-            }
-            if let Some(lane) = log.lanes.get_mut(i).filter(|l| l.durable.is_empty()) {
+        let (mut after, mut floor) = (Vec::new(), 0);
+        while let Some(tx) = self.next_valid(&mut log, &fronts) {
+            floor = floor.max(tx.floor);
+            let dropped = log.drop_pending(&tx.freed);
+            let (replaced, mut callbacks) = log.accept(tx);
+            self.pinned.fetch_sub(dropped + replaced, Ordering::Relaxed);
+            after.append(&mut callbacks);
+        }
+        self.superseded.fetch_max(floor, Ordering::AcqRel);
+        for (lane, valid) in log.lanes.iter_mut().zip(&self.valid) {
+            if lane.durable.is_empty() && lane.committing.is_none() {
                 lane.opened = None;
             }
-            if let Some(valid) = self.valid.get(i) {
-                valid.fetch_max(front, Ordering::AcqRel);
-            }
+            let front = fronts.get(&lane.lane).copied().unwrap_or(0);
+            valid.fetch_max(front, Ordering::AcqRel);
         }
         after
     }
 
-    /// Takes the next durable transaction of a lane that is valid now, once no home write of a block
+    /// Takes the oldest durable transaction that is valid now, once no home write of a block
     /// it freed is under way: such a write must not land after the block is used again. While it
     /// waits the transaction stays listed, for the tail may not pass it (K2).
     fn next_valid(
         &self,
         log: &mut MutexGuard<'_, Log>,
-        lane: usize,
-        front: u64,
+        fronts: &HashMap<Lane, u64>,
     ) -> Option<Durable> {
         loop {
-            let durable = &log.lanes.get(lane)?.durable;
-            let tx = durable.front().filter(|d| d.id.seq <= front)?;
+            let lane = log.oldest_durable(fronts)?;
+            let durable = &mut log.lanes.get_mut(lane)?.durable;
+            let tx = durable.pop_front()?;
             if !log.in_flight(&tx.freed) || self.has_stopped() {
-                return log.lanes.get_mut(lane)?.durable.pop_front();
+                return Some(tx);
             }
+            log.lanes.get_mut(lane)?.durable.push_front(tx);
             self.log_changed.wait(log);
         }
     }

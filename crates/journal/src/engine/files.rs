@@ -12,7 +12,7 @@ use stetfs_cache::PageRef;
 
 use super::{FlushMark, Inner, Journal};
 use crate::error::Result;
-use crate::ids::{BlockNr, CommitPoint, Ino, Stamp};
+use crate::ids::{BlockNr, CommitPoint, Ino, Lane, Stamp};
 use crate::stats::bump;
 use crate::stet::RecordPlace;
 
@@ -110,7 +110,10 @@ impl Journal {
     pub fn order_logged(&self, ino: Ino) {
         for slot in &self.inner().slots {
             let run = slot.run.lock();
-            run.tx.state.lock().ordered.insert(ino);
+            let mut state = run.tx.state.lock();
+            state.ordered.insert(ino);
+            // From here on it holds what a record says.
+            state.opened.get_or_insert_with(|| self.inner().now());
         }
     }
 
@@ -122,7 +125,8 @@ impl Journal {
         self.commit_all()?;
         let inner = self.inner();
         *inner.held.lock() = None;
-        let horizon = inner.stamp.load(Ordering::Acquire);
+        let horizon = inner.now();
+        inner.superseded.fetch_max(horizon, Ordering::AcqRel);
         for medium in inner.scheme.media.iter().take(1) {
             medium.set_horizon(horizon);
             medium.set_tail(medium.tail(), inner.barrier())?;
@@ -132,14 +136,28 @@ impl Journal {
 }
 
 impl Inner {
+    /// Up to where valid transactions supersede records, as recovery will see it.
     pub(crate) fn horizon(&self) -> Stamp {
-        if let Some(held) = *self.held.lock() {
-            return held;
-        }
-        // The lowest opening stamp of any transaction that is not valid yet.
-        let running = self.slots.iter().map(|slot| slot.run.lock().tx.opened);
-        let running = running.min().unwrap_or(0);
+        let held = *self.held.lock();
+        held.unwrap_or_else(|| self.superseded.load(Ordering::Acquire))
+    }
+
+    /// The stamp counter.
+    fn now(&self) -> Stamp {
+        self.stamp.load(Ordering::Acquire)
+    }
+
+    /// The lowest opening stamp of any transaction that is not valid yet, of those that run in some lanes only; where there is none, of
+    /// one that would open now. A record with a higher stamp may say what only they hold.
+    pub(crate) fn oldest_opening(&self, of_lane: impl Fn(Lane) -> bool) -> Stamp {
+        // First: what opens from here on opens later.
+        let now = self.now();
+        let slots = self.slots.iter().filter(|slot| of_lane(slot.lane));
+        let running = slots.filter_map(|slot| slot.run.lock().tx.state.lock().opened);
+        // What leaves its lane for the log is there before it has left.
+        let oldest = running.min();
         let committing = self.log.lock().oldest_opening();
-        committing.map_or(running, |stamp| stamp.min(running))
+        now.min(oldest.unwrap_or(now))
+            .min(committing.unwrap_or(now))
     }
 }

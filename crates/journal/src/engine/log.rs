@@ -27,6 +27,7 @@ pub(crate) struct LiveTx {
 /// The newest valid image of a block that is not home yet.
 pub(crate) struct Pending {
     pub id: TxId,
+    pub stamp: Stamp,
     pub page: PageRef,
     /// Keeps the block cached (cache invariant C2), so nobody reads the old home content.
     pub _block: Option<Arc<Block>>,
@@ -37,6 +38,9 @@ pub(crate) struct Pending {
 /// A durable transaction that waits to become valid.
 pub(crate) struct Durable {
     pub id: TxId,
+    pub stamp: Stamp,
+    /// Records up to here are superseded once it is valid.
+    pub floor: Stamp,
     pub edges: CommitPoint,
     pub images: Vec<(BlockNr, Pending)>,
     pub freed: Vec<(BlockNr, u64)>,
@@ -58,6 +62,7 @@ pub(crate) struct Reaped {
 
 /// One lane's ring.
 pub(crate) struct LaneLog {
+    pub lane: Lane,
     /// Next log block to write.
     pub head: u64,
     /// Valid transactions in the log, oldest first.
@@ -87,7 +92,9 @@ impl Log {
     pub(crate) fn new(media: &[Box<dyn Medium>]) -> Log {
         let lanes = media
             .iter()
-            .map(|m| LaneLog {
+            .zip(0..)
+            .map(|(m, lane)| LaneLog {
+                lane: Lane(lane),
                 head: m.tail().at.unwrap_or(m.first()),
                 live: VecDeque::new(),
                 durable: VecDeque::new(),
@@ -179,6 +186,18 @@ impl Log {
             })
     }
 
+    /// The lane of the oldest durable transaction of those that are valid up to `fronts`. Between lanes stamps say what is older; in
+    /// one, its order.
+    pub(crate) fn oldest_durable(&self, fronts: &HashMap<Lane, u64>) -> Option<usize> {
+        let first = |(at, lane): (usize, &LaneLog)| {
+            let front = fronts.get(&lane.lane).copied().unwrap_or(0);
+            let tx = lane.durable.front().filter(|tx| tx.id.seq <= front)?;
+            Some((tx.stamp, at))
+        };
+        let lanes = self.lanes.iter().enumerate();
+        lanes.filter_map(first).min().map(|(_, at)| at)
+    }
+
     /// Makes a transaction's images the ones to go home; says how many older ones they replaced.
     pub(crate) fn accept(&mut self, tx: Durable) -> (u64, Vec<AfterCommit>) {
         let mut replaced = 0;
@@ -194,6 +213,10 @@ impl Log {
             });
         }
         for (nr, image) in tx.images {
+            debug_assert!(
+                self.pending.get(&nr).is_none_or(|p| p.stamp < image.stamp),
+                "an older image of block {nr} in place of a newer one"
+            );
             if let Some(old) = self.pending.insert(nr, image) {
                 self.settle(old.id);
                 replaced += 1;

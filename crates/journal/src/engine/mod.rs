@@ -24,18 +24,18 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
 use stetfs_block::{BlockDevice, WriteList};
 
 use crate::error::{JournalError, Result};
 use crate::handle::Handle;
-use crate::head::Cache;
+use crate::head::{Block, BlockWrite, Cache};
 use crate::ids::{BlockNr, CommitPoint, Credits, Ino, Lane, Stamp, TxId};
-use crate::policy::{OtherPhase, Scheme};
+use crate::policy::Scheme;
 use crate::stats::{Counters, JournalStats};
-use crate::tx::{Phase, Tx};
+use crate::tx::{Image, Phase, Tx};
 
 use log::Log;
 use queue::Queue;
@@ -144,6 +144,8 @@ pub(crate) struct Inner {
     pub slots: Vec<Slot>,
     /// The one order of commits (architecture, decision 2).
     pub stamp: AtomicU64,
+    /// Up to where valid transactions supersede file-level records.
+    pub superseded: AtomicU64,
     /// See [`JournalConfig::hold_horizon`].
     pub held: Mutex<Option<Stamp>>,
     /// Flushes that syncs in the callers' threads share.
@@ -205,7 +207,7 @@ impl Journal {
                 Slot {
                     lane,
                     run: Mutex::new(Run {
-                        tx: Arc::new(Tx::new(id, config.first_stamp)),
+                        tx: Arc::new(Tx::new(id)),
                         locked: false,
                     }),
                     changed: Condvar::new(),
@@ -230,6 +232,7 @@ impl Journal {
             commit_millis: AtomicU64::new(u64::from(config.commit_secs.max(1)) * 1000),
             slots,
             stamp: AtomicU64::new(config.first_stamp),
+            superseded: AtomicU64::new(0),
             held: Mutex::new(config.hold_horizon),
             config,
             flushes: SharedFlush::default(),
@@ -481,6 +484,17 @@ impl Drop for Journal {
     }
 }
 
+/// What became of two transactions that touch one block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shared {
+    /// The other is valid.
+    Nothing,
+    /// All or nothing.
+    Chained,
+    /// Ours depends on the other, which has its image of the block.
+    Depends,
+}
+
 impl Inner {
     pub(crate) fn slot(&self, lane: Lane) -> &Slot {
         &self.slots[usize::from(lane.0) % self.slots.len()]
@@ -497,39 +511,40 @@ impl Inner {
         point.iter().all(|tx| self.valid_seq(tx.lane) >= tx.seq)
     }
 
-    /// The phase of a transaction that is not valid yet.
-    pub(crate) fn phase(&self, tx: TxId) -> Option<OtherPhase> {
-        if self.valid_seq(tx.lane) >= tx.seq {
-            return None;
+    /// Makes `mine`, of which a handle is open, depend on `other`, of another lane, as it must when it changes a block that
+    /// `other` lists, and which the caller holds (T4).
+    pub(crate) fn share(
+        &self,
+        mine: &Tx,
+        other: TxId,
+        block: &Arc<Block>,
+        content: &BlockWrite<'_>,
+    ) -> Shared {
+        if self.valid_seq(other.lane) >= other.seq {
+            return Shared::Nothing;
         }
-        let run = self.slot(tx.lane).run.lock();
-        Some(match (run.tx.id == tx, run.locked) {
-            (true, false) => OtherPhase::Running,
-            (true, true) => OtherPhase::Locked,
-            (false, _) => OtherPhase::Committing,
-        })
-    }
-
-    /// Makes `mine` and the running transaction `other` depend on each other.
-    pub(crate) fn chain(&self, mine: &Tx, other: TxId) {
         let theirs = {
             let run = self.slot(other.lane).run.lock();
-            (run.tx.id == other).then(|| run.tx.clone())
+            (run.tx.id == other).then(|| Arc::clone(&run.tx))
         };
-        mine.state.lock().edges.add(other);
+        let mut shared = Shared::Depends;
         if let Some(theirs) = theirs {
-            theirs.state.lock().edges.add(mine.id);
+            let mut theirs = theirs.state.lock();
+            match theirs.phase {
+                Phase::Running | Phase::Locked => {
+                    theirs.edges.add(mine.id);
+                    shared = Shared::Chained;
+                }
+                Phase::Snapshot => theirs.captured.extend(content.page().map(|page| Image {
+                    nr: block.nr(),
+                    page: Arc::clone(page),
+                    block: Some(Arc::clone(block)),
+                })),
+                Phase::Committing => {}
+            }
         }
-    }
-
-    /// Waits for a locked transaction's snapshot, or until something else may have changed: the
-    /// caller's own transaction can be locked meanwhile, so it has to look again.
-    pub(crate) fn wait_snapshot(&self, tx: TxId) {
-        let slot = self.slot(tx.lane);
-        let mut run = slot.run.lock();
-        if run.tx.id == tx && run.locked && !self.has_stopped() {
-            slot.changed.wait_for(&mut run, Duration::from_millis(2));
-        }
+        mine.state.lock().edges.add(other);
+        shared
     }
 
     /// Blocks of the range that have an image in the live log.

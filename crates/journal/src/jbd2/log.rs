@@ -3,13 +3,17 @@
 use std::sync::Arc;
 
 use stetfs_ondisk::OnDiskError;
+use stetfs_ondisk::jbd2::fast_commit::{End, FastCommit};
 use stetfs_ondisk::jbd2::{CompatFlags, IncompatFlags, JournalSuperblock};
 
 use super::area::LogArea;
 use super::codec::Jbd2Codec;
 use super::ring::Jbd2Ring;
+use super::walk::Record;
+use crate::compose::Composition;
 use crate::engine::Canary;
 use crate::error::Result;
+use crate::log::{LogFormat, OpenLog};
 use crate::policy::{CopyHome, OneLane, Scheme};
 
 /// What the volume asks of its log.
@@ -199,5 +203,66 @@ impl Jbd2Log {
     /// The device.
     pub fn device(&self) -> &Arc<dyn stetfs_block::BlockDevice> {
         self.area.device()
+    }
+}
+
+/// jbd2's own format.
+pub struct Jbd2Format;
+
+impl Jbd2Format {
+    fn log(area: LogArea, sb: &JournalSuperblock, canary: Canary) -> Jbd2Log {
+        Jbd2Log {
+            area,
+            sb: *sb,
+            canary,
+        }
+    }
+}
+
+impl LogFormat for Jbd2Format {
+    fn detect(&self, sb: &JournalSuperblock) -> bool {
+        !sb.incompat().contains(IncompatFlags::STET)
+    }
+
+    fn open(
+        &self,
+        area: LogArea,
+        sb: &JournalSuperblock,
+        canary: Canary,
+    ) -> Result<Box<dyn OpenLog>> {
+        Ok(Box::new(Self::log(area, sb, canary)))
+    }
+
+    fn make(
+        &self,
+        area: LogArea,
+        sb: &JournalSuperblock,
+        _journal: &Composition,
+        _barrier: bool,
+        canary: Canary,
+    ) -> Result<Scheme> {
+        Ok(Self::log(area, sb, canary).scheme())
+    }
+}
+
+impl OpenLog for Jbd2Log {
+    fn summary(&self, superblock: LogSummary) -> LogSummary {
+        superblock
+    }
+
+    fn is_dirty(&self) -> bool {
+        Jbd2Log::is_dirty(self)
+    }
+
+    fn scheme(&self) -> Scheme {
+        Jbd2Log::scheme(self)
+    }
+
+    fn fast_commits(&self, next_seq: u64) -> Result<Option<(Vec<FastCommit>, End)>> {
+        Jbd2Log::fast_commits(self, next_seq).map(Some)
+    }
+
+    fn walk(&self, visit: &mut dyn FnMut(Record) -> Result<()>) -> Result<()> {
+        Jbd2Log::walk(self, visit)
     }
 }

@@ -7,11 +7,13 @@ mod area;
 mod codec;
 mod fast;
 mod log;
+mod parts;
 mod ring;
 mod walk;
 
 pub use area::LogArea;
 pub use codec::Jbd2Codec;
-pub use log::{Features, Jbd2Log, LogSummary};
+pub use log::{Features, Jbd2Format, Jbd2Log, LogSummary};
+pub use parts::{CUSTOM, DATA, ORDERED, WRITEBACK};
 pub use ring::Jbd2Ring;
 pub use walk::{Record, RecordKind, walk};

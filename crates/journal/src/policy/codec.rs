@@ -143,6 +143,8 @@ pub trait Codec: Send + Sync {
         tail: LogTail,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Scan>;
+    /// The log block where an image stands verbatim, so that it could be shared; none where it is packed or changed.
+    fn verbatim_at(&self, image: &ImageRef) -> Option<u64>;
     /// Reads images back, checked.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 //!
 //! | policy | question | first choices |
 //! | --- | --- | --- |
-//! | [`Ordering`] | which lane, and what does sharing a block mean? | [`OneLane`] |
+//! | [`Ordering`] | which lane? | [`OneLane`] |
 //! | [`Codec`] | how does a transaction look in the log? | `jbd2::Jbd2Codec` |
 //! | [`Medium`] | where is the log, and how is it sealed? | `jbd2::Jbd2Ring` |
 //! | [`Home`] | how does an image reach its home? | [`CopyHome`] |
@@ -15,13 +15,13 @@ mod ordering;
 pub use codec::{Codec, Early, Encoded, EndReason, ImageRef, Packing, Scan, ScannedTx};
 pub use home::{CopyHome, Home, HomeImage};
 pub use medium::{LogTail, Medium};
-pub use ordering::{OneLane, Ordering, OtherPhase, Share};
+pub use ordering::{OneLane, Ordering};
 
 use crate::stet::FileLanes;
 
 /// One combination of policies.
 pub struct Scheme {
-    /// Lanes and sharing.
+    /// Lanes.
     pub ordering: Box<dyn Ordering>,
     /// The look of the log.
     pub codec: Box<dyn Codec>,

@@ -1,28 +1,7 @@
-//! Which lane a handle joins, and what it means when two lanes touch one block.
+//! Which lane a handle joins. What it means that two lanes touch one block is the engine's: while both can still change they
+//! are chained, all or nothing; on what is committing the other depends.
 
-use crate::ids::{Lane, TxId};
-
-/// The phase of the other transaction that lists the block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OtherPhase {
-    /// Still taking changes.
-    Running,
-    /// Waiting for its last handles; its snapshot comes in a moment.
-    Locked,
-    /// Snapshot taken, not yet valid.
-    Committing,
-}
-
-/// What a change to a block of another lane's transaction entails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Share {
-    /// Both depend on each other: all or nothing.
-    Chain,
-    /// Ours depends on the other.
-    Edge,
-    /// Wait for the other's snapshot, then look again.
-    Wait,
-}
+use crate::ids::Lane;
 
 /// The ordering policy.
 pub trait Ordering: Send + Sync {
@@ -30,8 +9,6 @@ pub trait Ordering: Send + Sync {
     fn lanes(&self) -> u16;
     /// The lane of the calling thread's next handle.
     fn lane(&self) -> Lane;
-    /// What to do when `mine` changes a block that `other`, of another lane, lists.
-    fn share(&self, mine: TxId, other: TxId, phase: OtherPhase) -> Share;
 }
 
 /// One lane: one compound transaction at a time, as jbd2 has it.
@@ -44,13 +21,5 @@ impl Ordering for OneLane {
     }
     fn lane(&self) -> Lane {
         Lane(0)
-    }
-    fn share(&self, _mine: TxId, _other: TxId, phase: OtherPhase) -> Share {
-        // Only reached with several lanes; the rule of decision 6 is the only sound answer there.
-        match phase {
-            OtherPhase::Running => Share::Chain,
-            OtherPhase::Locked => Share::Wait,
-            OtherPhase::Committing => Share::Edge,
-        }
     }
 }

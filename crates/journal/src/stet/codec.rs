@@ -176,6 +176,11 @@ impl Codec for StetCodec {
         scan::scan(self, log, tail, progress)
     }
 
+    /// What an image's reference tells is its frame: its place is known once that is read.
+    fn verbatim_at(&self, _image: &ImageRef) -> Option<u64> {
+        None
+    }
+
     fn images(&self, log: &dyn Medium, _: TxId, refs: &[ImageRef]) -> Result<Vec<PageRef>> {
         read::images(self, log, refs)
     }

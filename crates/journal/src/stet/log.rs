@@ -4,6 +4,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
 use stetfs_ondisk::OnDiskError;
+use stetfs_ondisk::jbd2::fast_commit::{End, FastCommit};
 use stetfs_ondisk::jbd2::{IncompatFlags, JournalSuperblock};
 use stetfs_ondisk::stet::header::{
     COPY_BYTES, Lane as LaneHeader, LogHeader, MAX_LANES, copy_at, copy_blocks,
@@ -15,10 +16,13 @@ use super::files::FileLanes;
 use super::pace::Pace;
 use super::ring::{SharedHeader, StetRing, write_copy};
 use super::trim::Trim;
+use super::walk::walk;
+use crate::compose::Composition;
 use crate::engine::Canary;
 use crate::error::Result;
 use crate::ids::Lane;
-use crate::jbd2::{Jbd2Ring, LogArea};
+use crate::jbd2::{Jbd2Ring, LogArea, LogSummary, Record};
+use crate::log::{LogFormat, OpenLog};
 use crate::policy::{CopyHome, Medium, OneLane, Scheme};
 
 /// A lane has at least so many blocks: below that hardly an operation fits a transaction.
@@ -214,6 +218,67 @@ impl StetLog {
             media,
             home: Box::new(CopyHome),
         }
+    }
+}
+
+/// The StetFS log.
+pub struct StetFormat;
+
+impl LogFormat for StetFormat {
+    fn detect(&self, sb: &JournalSuperblock) -> bool {
+        sb.incompat().contains(IncompatFlags::STET)
+    }
+
+    fn open(
+        &self,
+        area: LogArea,
+        sb: &JournalSuperblock,
+        canary: Canary,
+    ) -> Result<Box<dyn OpenLog>> {
+        Ok(Box::new(StetLog::open(area, *sb, canary)?))
+    }
+
+    fn make(
+        &self,
+        area: LogArea,
+        sb: &JournalSuperblock,
+        journal: &Composition,
+        barrier: bool,
+        canary: Canary,
+    ) -> Result<Scheme> {
+        let options = StetOptions::of(journal);
+        Ok(StetLog::make(area, *sb, &options, canary)?.scheme(&options, barrier))
+    }
+}
+
+impl OpenLog for StetLog {
+    fn summary(&self, superblock: LogSummary) -> LogSummary {
+        let Some(first) = self.header.lanes.first() else {
+            return superblock;
+        };
+        LogSummary {
+            format: "stetfs",
+            sequence: first.tail_seq as u32,
+            start: first.tail_at as u32,
+            ..superblock
+        }
+    }
+
+    /// It always is: the superblock has to be a plain one again.
+    fn is_dirty(&self) -> bool {
+        true
+    }
+
+    fn scheme(&self) -> Scheme {
+        StetLog::scheme(self, &StetOptions::default(), true)
+    }
+
+    fn fast_commits(&self, _next_seq: u64) -> Result<Option<(Vec<FastCommit>, End)>> {
+        Ok(None)
+    }
+
+    fn walk(&self, visit: &mut dyn FnMut(Record) -> Result<()>) -> Result<()> {
+        walk(&OpenLog::scheme(self), visit)
     }
 }
 

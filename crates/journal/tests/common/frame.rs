@@ -32,13 +32,6 @@ impl Ordering for ByThread {
     fn lane(&self) -> Lane {
         Lane(LANE.get() % self.0)
     }
-    fn share(&self, _: TxId, _: TxId, phase: OtherPhase) -> Share {
-        match phase {
-            OtherPhase::Running => Share::Chain,
-            OtherPhase::Locked => Share::Wait,
-            OtherPhase::Committing => Share::Edge,
-        }
-    }
 }
 
 /// A ring from block `first` to `end` of the device; its block before `first` holds the tail.
@@ -218,6 +211,10 @@ impl Codec for Frames {
             scan.next_seq += 1;
             at = log.advance(at, n as u64 + 1);
         }
+    }
+
+    fn verbatim_at(&self, image: &ImageRef) -> Option<u64> {
+        Some(image.at)
     }
 
     fn images(&self, log: &dyn Medium, _: TxId, refs: &[ImageRef]) -> Result<Vec<PageRef>> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use stetfs::{BlockDevice, FsOptions, MemDevice, Preset};
+use stetfs::{BlockDevice, FsOptions, MemDevice, Preset, preset};
 use stetfs_crash::volume::{open, options};
 use stetfs_crash::workload::Script;
 use stetfs_crash::workload::session::Session;
@@ -40,9 +40,9 @@ const fn maker(
     }
 }
 
-const ORDERED: (Preset, bool) = (Preset::Ordered, false);
-const DATA: (Preset, bool) = (Preset::Data, false);
-const ASYNC: (Preset, bool) = (Preset::Data, true);
+const ORDERED: (Preset, bool) = (preset::ORDERED, false);
+const DATA: (Preset, bool) = (preset::DATA, false);
+const ASYNC: (Preset, bool) = (preset::DATA, true);
 const NO_SUMS: &str = "^metadata_csum";
 const NARROW: &str = "^metadata_csum,^64bit";
 
@@ -77,7 +77,7 @@ impl Maker {
         };
         let fs = open(&device, &options).unwrap_or_else(|e| panic!("{what}: {e}"));
         let mut session = Session::new(&fs, "").unwrap();
-        let script = Script::random(seed, 120, self.block.into(), self.preset);
+        let script = Script::random(seed, 120, self.block.into(), self.preset.data_mode());
         for op in &script.ops {
             session
                 .run(op)

@@ -1,0 +1,456 @@
+//! What a journal is composed of (architecture, "The seam"): for each [`Axis`] a [`Part`], with options of its own. A
+//! [`Preset`] is a name for some of them.
+//!
+//! Parts and presets register themselves, from wherever they are ([`PARTS`], [`PRESETS`]): what takes, shows or explains journal options
+//! reads them from here.
+
+mod help;
+mod part;
+mod preset;
+pub mod size;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+pub use help::{OptionHelp, options_help};
+pub use part::{Ability, Axis, DataMode, Make, OptionDef, PARTS, Part, between, one_of};
+pub use preset::{PRESETS, Preset, PresetDef};
+
+use crate::log::LogFormat;
+use crate::policy::{Home, Ordering};
+use part::listed;
+
+/// A composition that makes no sense, and why.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Bad(pub String);
+
+/// A journal's parts and options.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Composition {
+    preset: Preset,
+    /// What was said besides, by option.
+    said: BTreeMap<&'static str, String>,
+    /// What is put in place of what the preset says, for what was said needs it.
+    implied: BTreeMap<&'static str, &'static str>,
+    /// What follows for file data: it is asked for often.
+    data: DataMode,
+}
+
+impl From<Preset> for Composition {
+    fn from(preset: Preset) -> Composition {
+        let mut new = Composition::unsettled(preset);
+        // A test goes over all presets.
+        let settled = new.settle();
+        debug_assert!(settled.is_ok(), "{preset}: {settled:?}");
+        new.with_data()
+    }
+}
+
+/// A jbd2 journal.
+impl From<DataMode> for Composition {
+    fn from(mode: DataMode) -> Composition {
+        match mode {
+            DataMode::Ordered => crate::jbd2::ORDERED,
+            DataMode::Journal => crate::jbd2::DATA,
+            DataMode::Writeback => crate::jbd2::WRITEBACK,
+        }
+        .into()
+    }
+}
+
+impl Default for Composition {
+    fn default() -> Composition {
+        Preset::default().into()
+    }
+}
+
+/// Whether there is a journal option of this name.
+pub fn is_option(name: &str) -> bool {
+    find(name).is_some()
+}
+
+/// An option: an axis, or one of a part.
+enum Found {
+    Axis(Axis),
+    Of(&'static OptionDef),
+}
+
+fn find(name: &str) -> Option<Found> {
+    let axis = Axis::ALL.into_iter().find(|a| a.name() == name);
+    let of_part = || {
+        PARTS
+            .iter()
+            .flat_map(|p| p.options)
+            .find(|o| o.name == name)
+    };
+    axis.map(Found::Axis).or_else(|| of_part().map(Found::Of))
+}
+
+impl Composition {
+    /// The preset with these options and values, of which later ones replace earlier ones.
+    ///
+    /// # Errors
+    /// An option or value that does not exist, or a composition that makes no sense: the reason.
+    pub fn new<'a>(
+        preset: Preset,
+        options: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Composition, Bad> {
+        let mut new = Composition::unsettled(preset);
+        for (name, value) in options {
+            new.say(name, value)?;
+        }
+        new.settle()?;
+        Ok(new.with_data())
+    }
+
+    fn unsettled(preset: Preset) -> Composition {
+        Composition {
+            preset,
+            said: BTreeMap::new(),
+            implied: BTreeMap::new(),
+            data: DataMode::default(),
+        }
+    }
+
+    /// The same with one more option.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with(&self, name: &str, value: &str) -> Result<Composition, Bad> {
+        let said = self
+            .said
+            .iter()
+            .map(|(name, value)| (*name, value.as_str()));
+        Composition::new(self.preset, said.chain([(name, value)]))
+    }
+
+    fn say(&mut self, name: &str, value: &str) -> Result<(), Bad> {
+        let name = match find(name) {
+            None => return Err(Bad(format!("there is no journal option {name:?}"))),
+            Some(Found::Axis(axis)) => {
+                let parts = Part::of(axis);
+                if !parts.iter().any(|p| p.name == value) {
+                    let names: Vec<&str> = parts.iter().map(|p| p.name).collect();
+                    return Err(Bad(format!("{axis} is {}", listed(&names, "or"))));
+                }
+                axis.name()
+            }
+            Some(Found::Of(option)) => {
+                (option.check)(value).map_err(|why| Bad(format!("{name} {why}")))?;
+                option.name
+            }
+        };
+        self.said.insert(name, value.to_owned());
+        Ok(())
+    }
+
+    /// Puts parts in place that what was said needs, where nobody asked for others.
+    fn settle(&mut self) -> Result<(), Bad> {
+        for name in self.said.keys().copied().collect::<Vec<_>>() {
+            let Some(Found::Of(option)) = find(name) else {
+                continue;
+            };
+            let takes = |part: &Part| part.options.iter().any(|o| o.name == option.name);
+            if Axis::ALL.iter().any(|axis| takes(self.part(*axis))) {
+                continue;
+            }
+            let with: Vec<&Part> = PARTS.iter().filter(|p| takes(p)).collect();
+            let [part] = with[..] else {
+                let names: Vec<String> = with.iter().map(ToString::to_string).collect();
+                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                return Err(Bad(format!("{name} needs {}", listed(&names, "or"))));
+            };
+            self.imply(part, name)?;
+        }
+        for axis in Axis::ALL {
+            let part = self.part(axis);
+            for ability in part.needs.iter() {
+                if self.offers(ability) {
+                    continue;
+                }
+                let able = |p: &&Part| p.offers.contains(ability);
+                match PARTS.iter().find(able) {
+                    Some(able) => self.imply(able, &part.to_string())?,
+                    None => return Err(Bad(format!("{part} needs {ability}"))),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn offers(&self, ability: Ability) -> bool {
+        Axis::ALL
+            .iter()
+            .any(|axis| self.part(*axis).offers.contains(ability))
+    }
+
+    fn imply(&mut self, part: &'static Part, by: &str) -> Result<(), Bad> {
+        let axis = part.axis();
+        if let Some(other) = self.said.get(axis.name()) {
+            return Err(Bad(format!("{by} needs {part}, not {axis}={other}")));
+        }
+        if let Some(other) = self.implied.insert(axis.name(), part.name)
+            && other != part.name
+        {
+            return Err(Bad(format!(
+                "{by} needs {part}, but {axis}={other} is needed, too"
+            )));
+        }
+        Ok(())
+    }
+
+    /// The preset that it began with.
+    pub fn preset(&self) -> Preset {
+        self.preset
+    }
+
+    /// What an option is, if anybody said so: the user, what he said implies, or the preset.
+    pub fn value(&self, option: &str) -> Option<&str> {
+        let said = self.said.get(option).map(String::as_str);
+        let implied = || self.implied.get(option).copied();
+        let of_preset = || {
+            let set = self.preset.0.set.iter();
+            set.rev()
+                .find(|(name, _)| *name == option)
+                .map(|(_, value)| *value)
+        };
+        said.or_else(implied).or_else(of_preset)
+    }
+
+    /// A number that an option is.
+    pub fn number(&self, option: &str) -> Option<u64> {
+        self.value(option)?.parse().ok()
+    }
+
+    /// The part that answers a question.
+    pub fn part(&self, axis: Axis) -> &'static Part {
+        let name = self.value(axis.name()).unwrap_or(match axis {
+            Axis::Data => "ordered",
+            Axis::Codec => "jbd2",
+            Axis::Order => "one",
+            Axis::Medium => "ring",
+            Axis::Home => "copy",
+            Axis::Sync => "compound",
+        });
+        let named = |p: &&Part| p.axis() == axis && p.name == name;
+        PARTS.iter().find(named).unwrap_or(&NOBODY)
+    }
+
+    fn with_data(mut self) -> Composition {
+        if let Make::Data(mode) = self.part(Axis::Data).make {
+            self.data = mode;
+        }
+        self
+    }
+
+    /// What happens to file data.
+    pub fn data(&self) -> DataMode {
+        self.data
+    }
+
+    /// Whether files are synced by records of their own.
+    pub fn has_records(&self) -> bool {
+        matches!(self.part(Axis::Sync).make, Make::Sync { records: true })
+    }
+
+    /// The same, but files are synced by commits.
+    pub fn without_records(mut self) -> Composition {
+        self.said.retain(|name, _| *name != "records");
+        self.said.insert(Axis::Sync.name(), "compound".into());
+        self
+    }
+
+    /// How the log is written.
+    pub fn format(&self) -> &'static dyn LogFormat {
+        match self.part(Axis::Codec).make {
+            Make::Codec(format) => format,
+            _ => &crate::jbd2::Jbd2Format,
+        }
+    }
+
+    /// Whether other programs can replay what a crash leaves.
+    pub fn is_jbd2(&self) -> bool {
+        self.part(Axis::Codec)
+            .offers
+            .contains(Ability::REPLAYED_BY_OTHERS)
+    }
+
+    /// Lanes and sharing.
+    pub fn ordering(&self) -> Box<dyn Ordering> {
+        match self.part(Axis::Order).make {
+            Make::Order(make) => make(self),
+            _ => Box::new(crate::policy::OneLane),
+        }
+    }
+
+    /// The way home.
+    pub fn home(&self) -> Box<dyn Home> {
+        match self.part(Axis::Home).make {
+            Make::Home(make) => make(self),
+            _ => Box::new(crate::policy::CopyHome),
+        }
+    }
+}
+
+/// What stands for a part that nobody registered: a preset names it.
+static NOBODY: Part = Part {
+    name: "none",
+    help: "",
+    options: &[],
+    offers: Ability::empty(),
+    needs: Ability::empty(),
+    make: Make::Medium,
+};
+
+impl fmt::Display for Composition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.preset)?;
+        self.said
+            .iter()
+            .try_for_each(|(name, value)| write!(f, ",{name}={value}"))
+    }
+}
+
+impl fmt::Debug for Composition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for Composition {
+    type Err = Bad;
+
+    /// `PRESET[,OPTION=VALUE…]`.
+    fn from_str(text: &str) -> Result<Composition, Bad> {
+        let mut words = text.split(',').map(str::trim);
+        let preset = words.next().unwrap_or_default().parse()?;
+        let options: Result<Vec<_>, Bad> = words
+            .map(|word| {
+                word.split_once('=')
+                    .ok_or_else(|| Bad(format!("there is no journal option {word:?}")))
+            })
+            .collect();
+        Composition::new(preset, options?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(text: &str) -> Result<String, String> {
+        let journal: Composition = text.parse().map_err(|Bad(why)| why)?;
+        let all: Vec<&str> = Axis::ALL.iter().map(|a| journal.part(*a).name).collect();
+        Ok(all.join(" "))
+    }
+
+    #[test]
+    fn presets_are_names_for_parts() {
+        assert_eq!(
+            parts("ordered").unwrap(),
+            "ordered jbd2 one ring copy compound"
+        );
+        assert_eq!(
+            parts("data").unwrap(),
+            "journal jbd2 one ring copy compound"
+        );
+        assert_eq!(
+            parts("ldj").unwrap(),
+            "journal frames one ring copy compound"
+        );
+        assert_eq!(
+            parts("ijournal").unwrap(),
+            "ordered frames one ring copy file"
+        );
+        assert_eq!(
+            parts("custom,codec=frames,sync=file").unwrap(),
+            parts("ijournal").unwrap()
+        );
+        for part in PARTS {
+            let of_its_name = Part::of(part.axis())
+                .iter()
+                .filter(|p| p.name == part.name)
+                .count();
+            assert_eq!(of_its_name, 1, "{part}");
+        }
+        for preset in Preset::all() {
+            let journal = preset.composition();
+            for (name, value) in preset.0.set {
+                assert!(
+                    journal.clone().with(name, value).is_ok(),
+                    "{preset}: {name}={value}"
+                );
+            }
+            for axis in Axis::ALL {
+                assert_ne!(journal.part(axis).name, NOBODY.name, "{preset}: {axis}");
+            }
+            assert_eq!(preset.name().parse(), Ok(journal));
+        }
+    }
+
+    #[test]
+    fn what_is_said_brings_what_it_needs() {
+        assert_eq!(
+            parts("ordered,compress=lz4").unwrap(),
+            "ordered frames one ring copy compound"
+        );
+        assert_eq!(
+            parts("ordered,sync=file").unwrap(),
+            "ordered frames one ring copy file"
+        );
+        assert_eq!(
+            parts("ordered,records=2").unwrap(),
+            "ordered frames one ring copy file"
+        );
+        assert_eq!(
+            parts("ldj,data=ordered").unwrap(),
+            "ordered frames one ring copy compound"
+        );
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_the_reason() {
+        let why = |text: &str| parts(text).unwrap_err();
+        assert!(why("fast").contains("the presets are ordered, data, writeback, ldj"));
+        assert!(why("ordered,speed=9").contains("no journal option \"speed\""));
+        assert!(why("ordered,warp").contains("no journal option \"warp\""));
+        assert!(why("ordered,codec=zip").contains("codec is frames or jbd2"));
+        assert!(why("ldj,compress=zip").contains("none, lz4, zstd or auto"));
+        assert!(why("ldj,chunk=1").contains("from 4K"));
+        assert_eq!(
+            why("custom,codec=jbd2,sync=file"),
+            "sync=file needs codec=frames, not codec=jbd2"
+        );
+        assert_eq!(
+            why("custom,codec=jbd2,compress=lz4"),
+            "compress needs codec=frames, not codec=jbd2"
+        );
+        assert_eq!(
+            why("ijournal,sync=compound,records=2"),
+            "records needs sync=file, not sync=compound"
+        );
+    }
+
+    #[test]
+    fn it_is_written_as_it_is_read() {
+        for text in [
+            "ordered",
+            "ldj,chunk=65536,compress=zstd",
+            "ijournal,records=3",
+        ] {
+            let journal: Composition = text.parse().unwrap();
+            assert_eq!(journal.to_string(), text);
+        }
+        let ldj: Composition = "ldj,compress=none,compress=auto".parse().unwrap();
+        assert_eq!(ldj.value("compress"), Some("auto"));
+        assert!(
+            !"ijournal"
+                .parse::<Composition>()
+                .unwrap()
+                .without_records()
+                .has_records()
+        );
+    }
+}

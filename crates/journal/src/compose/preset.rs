@@ -1,0 +1,113 @@
+//! Names for compositions.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::part::{DataMode, listed};
+use super::{Bad, Composition};
+use crate::jbd2::CUSTOM;
+
+/// What a preset is.
+#[derive(Debug)]
+pub struct PresetDef {
+    /// The name that `journal=` takes.
+    pub name: &'static str,
+    /// What it is, in a line.
+    pub help: &'static str,
+    /// Where it stands in lists.
+    pub rank: u32,
+    /// The composition: options and their values, as a user would write them.
+    pub set: &'static [(&'static str, &'static str)],
+}
+
+/// A preset: a name for a composition.
+#[derive(Clone, Copy)]
+pub struct Preset(pub &'static PresetDef);
+
+/// The presets there are: each scheme's folder adds its own.
+#[linkme::distributed_slice]
+pub static PRESETS: [PresetDef];
+
+impl Preset {
+    /// All presets.
+    pub fn all() -> Vec<Preset> {
+        let mut all: Vec<Preset> = PRESETS.iter().map(Preset).collect();
+        all.sort_unstable_by_key(|p| (p.0.rank, p.0.name));
+        all
+    }
+
+    /// The name that `journal=` takes.
+    pub fn name(self) -> &'static str {
+        self.0.name
+    }
+
+    /// What it is, in a line.
+    pub fn help(self) -> &'static str {
+        self.0.help
+    }
+
+    /// Its journal, with nothing else said.
+    pub fn composition(self) -> Composition {
+        Composition::from(self)
+    }
+
+    /// Whether other programs can replay what a crash leaves.
+    pub fn is_jbd2(self) -> bool {
+        self.composition().is_jbd2()
+    }
+
+    /// What the journal does with file data.
+    pub fn data_mode(self) -> DataMode {
+        self.composition().data()
+    }
+}
+
+impl Default for Preset {
+    fn default() -> Preset {
+        crate::jbd2::ORDERED
+    }
+}
+
+impl PartialEq for Preset {
+    fn eq(&self, other: &Preset) -> bool {
+        self.name() == other.name()
+    }
+}
+
+impl Eq for Preset {}
+
+impl fmt::Debug for Preset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Display for Preset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Preset {
+    type Err = Bad;
+
+    /// Takes the preset's name, or `journal` for `data` as ext4's `data=` has it.
+    fn from_str(text: &str) -> Result<Preset, Bad> {
+        let name = if text == "journal" { "data" } else { text };
+        if name == CUSTOM.name() {
+            return Ok(CUSTOM);
+        }
+        let all = Preset::all();
+        all.iter()
+            .find(|p| p.name() == name)
+            .copied()
+            .ok_or_else(|| {
+                let names = all.iter().chain([&CUSTOM]);
+                let names: Vec<&str> = names.map(|p| p.name()).collect();
+                let names = listed(&names, "and");
+                Bad(format!(
+                    "there is no journal preset {text:?}; the presets are {names}"
+                ))
+            })
+    }
+}

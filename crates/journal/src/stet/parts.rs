@@ -1,0 +1,112 @@
+//! What journals with the StetFS log are made of.
+
+use super::compress::Compression;
+use super::log::{StetFormat, StetOptions};
+use super::trim::Trim;
+use crate::compose::{
+    Ability, Composition, Make, OptionDef, PARTS, PRESETS, Part, Preset, PresetDef, between,
+    one_of, size,
+};
+
+#[linkme::distributed_slice(PARTS)]
+static CODEC: Part = Part {
+    name: "frames",
+    help: "StetFS's own log, one flush a commit; while mounted, and after a crash until it is recovered, other \
+           programs refuse the volume",
+    options: &[
+        OptionDef {
+            name: "compress",
+            values: "none|lz4|zstd|auto",
+            help: "how the log is compressed (none; with ldj lz4)",
+            check: |value| value.parse::<Compression>().map(drop),
+        },
+        OptionDef {
+            name: "chunk",
+            values: "SIZE",
+            help: "bytes compressed at once (128K)",
+            check: |value| size::chunk(value).map(drop),
+        },
+        OptionDef {
+            name: "trim",
+            values: "off|discard|zero",
+            help: "what is done with log space that is free again (off)",
+            check: |value| one_of(&["off", "discard", "zero"], value),
+        },
+    ],
+    offers: Ability::LANES.union(Ability::RECORDS),
+    needs: Ability::empty(),
+    make: Make::Codec(&StetFormat),
+};
+
+#[linkme::distributed_slice(PARTS)]
+static FILE: Part = Part {
+    name: "file",
+    help: "a record of its own, so that a sync waits for nobody",
+    options: &[OptionDef {
+        name: "records",
+        values: "N",
+        help: "lanes for such records (the processors, at most 8)",
+        check: |value| between(1, 64, value),
+    }],
+    offers: Ability::empty(),
+    needs: Ability::RECORDS,
+    make: Make::Sync { records: true },
+};
+
+#[linkme::distributed_slice(PRESETS)]
+static LDJ_DEF: PresetDef = PresetDef {
+    name: "ldj",
+    help: "data and metadata in one compressed frame and one flush a commit",
+    rank: 40,
+    set: &[
+        ("data", "journal"),
+        ("codec", "frames"),
+        ("compress", "lz4"),
+    ],
+};
+
+#[linkme::distributed_slice(PRESETS)]
+static IJOURNAL_DEF: PresetDef = PresetDef {
+    name: "ijournal",
+    help: "as ordered, with a record of its own for each file that is synced",
+    rank: 50,
+    set: &[("data", "ordered"), ("codec", "frames"), ("sync", "file")],
+};
+
+/// The StetFS log, data and metadata in one compressed frame and one flush a commit (LDJ, Kang's dissertation ch. 4).
+pub const LDJ: Preset = Preset(&LDJ_DEF);
+/// The StetFS log, ordered data, and a record of its own for each file that is synced (iJournaling, ATC 2017).
+pub const IJOURNAL: Preset = Preset(&IJOURNAL_DEF);
+
+/// Lanes for file-level records: one per processor, up to this.
+const RECORD_LANES: u16 = 8;
+
+fn record_lanes() -> u16 {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    u16::try_from(processors).map_or(RECORD_LANES, |n| n.min(RECORD_LANES))
+}
+
+impl StetOptions {
+    /// What a composition says of the log.
+    pub fn of(journal: &Composition) -> StetOptions {
+        let defaults = StetOptions::default();
+        let number = |option| journal.number(option).and_then(|n| u16::try_from(n).ok());
+        StetOptions {
+            lanes: journal.ordering().lanes(),
+            compression: parsed(journal, "compress").unwrap_or(defaults.compression),
+            chunk: journal
+                .value("chunk")
+                .and_then(|v| size::chunk(v).ok())
+                .unwrap_or(defaults.chunk),
+            trim: parsed::<Trim>(journal, "trim").unwrap_or(defaults.trim),
+            file_lanes: match journal.has_records() {
+                true => number("records").unwrap_or_else(record_lanes),
+                false => 0,
+            },
+        }
+    }
+}
+
+fn parsed<T: std::str::FromStr>(journal: &Composition, option: &str) -> Option<T> {
+    journal.value(option)?.parse().ok()
+}

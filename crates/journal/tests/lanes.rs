@@ -1,0 +1,309 @@
+//! Transactions of several lanes that share blocks: what the engine owes them whatever happens between two of its steps.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::cell::Cell;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use common::{BLOCKS, BS, area, block, format, put};
+use stetfs_block::{BlockDevice, MemDevice};
+use stetfs_cache::{CacheConfig, PolicyKind};
+use stetfs_journal::policy::Ordering;
+use stetfs_journal::stet::{StetLog, StetOptions};
+use stetfs_journal::{
+    Cache, Canary, CommitPoint, Journal, JournalConfig, Lane, Recovery, RecoveryOptions, recover,
+};
+use stetfs_ondisk::jbd2::JournalSuperblock;
+
+thread_local!(static LANE: Cell<u16> = const { Cell::new(0) });
+
+fn on(lane: u16) {
+    LANE.set(lane);
+}
+
+struct Lanes(u16);
+
+impl Ordering for Lanes {
+    fn lanes(&self) -> u16 {
+        self.0
+    }
+    fn lane(&self) -> Lane {
+        Lane(LANE.get())
+    }
+}
+
+struct Volume {
+    device: Arc<MemDevice>,
+    cache: Arc<Cache>,
+    journal: Arc<Journal>,
+    options: StetOptions,
+}
+
+fn superblock(device: &Arc<dyn BlockDevice>) -> JournalSuperblock {
+    let bytes = area(device.clone()).read(std::iter::once(0)).unwrap();
+    JournalSuperblock::decode(&bytes[0], BS as u32, common::LOG).unwrap()
+}
+
+impl Volume {
+    fn new() -> Volume {
+        Volume::with(3, 0)
+    }
+
+    fn with_records() -> Volume {
+        Volume::with(2, 1)
+    }
+
+    fn with(count: u16, file_lanes: u16) -> Volume {
+        let options = StetOptions {
+            lanes: count,
+            file_lanes,
+            ..StetOptions::default()
+        };
+        let device = Arc::new(format(common::Kind::Stet));
+        let as_device: Arc<dyn BlockDevice> = device.clone();
+        let sb = superblock(&as_device);
+        let log = StetLog::make(area(as_device.clone()), sb, &options, Canary::default());
+        let mut scheme = log.unwrap().scheme(&options, true);
+        scheme.ordering = Box::new(Lanes(count));
+        let cache = Arc::new(Cache::new(
+            as_device,
+            CacheConfig {
+                block_size: BS,
+                capacity: 64 << 10,
+                policy: PolicyKind::Clock,
+            },
+        ));
+        let config = JournalConfig {
+            commit_secs: 3600,
+            ..JournalConfig::default()
+        };
+        Volume {
+            journal: Journal::start(cache.clone(), scheme, config).unwrap(),
+            device,
+            cache,
+            options,
+        }
+    }
+
+    fn put(&self, lane: u16, nr: u64, value: u8) -> CommitPoint {
+        on(lane);
+        put(&self.cache, &self.journal, nr, value)
+    }
+
+    fn free(&self, lane: u16, nr: u64) -> CommitPoint {
+        on(lane);
+        let handle = self.journal.begin(1).unwrap();
+        handle.revoke(nr, 1);
+        handle.stop()
+    }
+
+    /// What a power cut now leaves, recovered.
+    fn cut(&self) -> (Arc<dyn BlockDevice>, Recovery) {
+        let device: Arc<dyn BlockDevice> = Arc::new(self.device.fork());
+        let sb = superblock(&device);
+        let log = StetLog::open(area(device.clone()), sb, Canary::default());
+        let scheme = log.unwrap().scheme(&self.options, true);
+        let how = RecoveryOptions::default();
+        let found = recover(&scheme, &*device, BLOCKS, how, &mut |_, _| {}).unwrap();
+        (device, found)
+    }
+}
+
+/// A commit that was begun, and its end.
+fn committing(v: &Volume, point: CommitPoint) -> mpsc::Receiver<Result<(), String>> {
+    let (done, is_done) = mpsc::channel();
+    let journal = v.journal.clone();
+    std::thread::spawn(move || {
+        let _ = done.send(journal.commit(&point).map_err(|e| e.to_string()));
+    });
+    // Until it waits for us.
+    std::thread::sleep(Duration::from_millis(50));
+    is_done
+}
+
+const LONG: Duration = Duration::from_secs(10);
+
+/// A lane is locked and waits for a handle. Who changes a block that it lists does not wait, for that handle may need what he holds; and
+/// the commit is told of both only when both are durable.
+#[test]
+fn who_touches_a_locked_lane_joins_its_commit() {
+    let v = Volume::new();
+    on(1);
+    let open = v.journal.begin(1).unwrap();
+    let shared = v.cache.get(400);
+    open.create(&shared).unwrap()[0] = 1;
+    let done = committing(&v, open.point());
+    let v = &v;
+    std::thread::scope(|scope| {
+        let shared = Arc::clone(&shared);
+        let ours = scope.spawn(move || {
+            on(0);
+            let ours = v.journal.begin(1).unwrap();
+            ours.modify(&shared).unwrap()[1] = 2;
+            std::thread::sleep(Duration::from_millis(100));
+            assert!(done.try_recv().is_err(), "it was told too early");
+            done
+        });
+        std::thread::sleep(Duration::from_millis(50));
+        open.stop();
+        let done = ours.join().unwrap();
+        done.recv_timeout(LONG).unwrap().unwrap();
+    });
+    assert_eq!(block(&*v.cut().0, 400)[..2], [1, 2]);
+}
+
+/// A snapshot is at another block. Who changes one that it has not come to yet does not wait, and his change is not in it.
+#[test]
+fn a_snapshot_has_no_later_change() {
+    for free in [false, true] {
+        let v = Volume::new();
+        v.put(1, 401, 1);
+        let point = v.put(1, 400, 1);
+        let held = v.cache.get(401);
+        let held = held.write();
+        let done = committing(&v, point);
+        let ours = match free {
+            false => v.put(0, 400, 2),
+            true => v.free(0, 400),
+        };
+        drop(held);
+        done.recv_timeout(LONG).unwrap().unwrap();
+        assert_eq!(block(&*v.cut().0, 400)[0], 1);
+        v.journal.commit(&ours).unwrap();
+        if free {
+            v.device.write(400 * BS as u64, &[9; BS]).unwrap();
+        }
+        let is = block(&*v.cut().0, 400)[0];
+        assert_eq!(is, if free { 9 } else { 2 });
+    }
+}
+
+/// Threads in lanes of their own change blocks of all; each block counts its changes, and so does a block of the thread. What a cut leaves
+/// has all changes or none of each handle.
+#[test]
+fn threads_that_share_blocks_lose_nothing() {
+    const THREADS: u16 = 6;
+    let v = Volume::new();
+    let end = std::time::Instant::now() + Duration::from_secs(2);
+    std::thread::scope(|scope| {
+        for t in 0..THREADS {
+            let v = &v;
+            scope.spawn(move || {
+                on(t % 3);
+                let mine = v.cache.get(500 + u64::from(t));
+                for i in 1u64.. {
+                    let handle = v.journal.begin(2).unwrap();
+                    let bump = |block: &Arc<stetfs_journal::Block>| {
+                        let mut bytes = handle.modify(block).unwrap();
+                        let count = u64::from_le_bytes(bytes[..8].try_into().unwrap()) + 1;
+                        bytes[..8].copy_from_slice(&count.to_le_bytes());
+                    };
+                    bump(&v.cache.read(510 + (i + u64::from(t)) % 3).unwrap());
+                    v.cache.read(mine.nr()).unwrap();
+                    bump(&mine);
+                    let point = handle.stop();
+                    if i.is_multiple_of(7) {
+                        v.journal.commit(&point).unwrap();
+                        let counted = counts(&*v.cut().0, mine.nr());
+                        assert!(counted >= i, "{counted} of {i} changes are durable");
+                    }
+                    if std::time::Instant::now() > end {
+                        return;
+                    }
+                }
+            });
+        }
+        for _ in 0..200 {
+            let (device, found) = v.cut();
+            let of_threads: u64 = (0..u64::from(THREADS))
+                .map(|t| counts(&*device, 500 + t))
+                .sum();
+            let shared: u64 = (0..3).map(|nr| counts(&*device, 510 + nr)).sum();
+            assert_eq!(of_threads, shared, "{:?}", found.report);
+        }
+    });
+}
+
+fn counts(device: &dyn BlockDevice, nr: u64) -> u64 {
+    u64::from_le_bytes(block(device, nr)[..8].try_into().unwrap())
+}
+
+/// What one lane changed and another frees belongs to neither's log, and the two stand or fall together.
+#[test]
+fn what_another_lane_frees_is_not_logged() {
+    for first in [0, 1] {
+        let v = Volume::new();
+        let points = [v.put(0, 400, 1), v.free(1, 400)];
+        v.journal.commit(&points[first]).unwrap();
+        v.journal.commit_all().unwrap();
+        let (device, found) = v.cut();
+        assert!(block(&*device, 400) == [0; BS], "{:?}", found.report);
+        // It can be used again, for what is not journaled.
+        v.device.write(400 * BS as u64, &[9; BS]).unwrap();
+        v.journal.checkpoint().unwrap();
+        assert!(block(&*v.device, 400) == [9; BS]);
+        assert!(block(&*v.cut().0, 400) == [9; BS]);
+    }
+}
+
+/// The same where the change is committed already, and still in the log.
+#[test]
+fn what_another_lane_frees_is_revoked() {
+    let v = Volume::new();
+    let point = v.put(0, 400, 1);
+    v.journal.commit(&point).unwrap();
+    let point = v.free(1, 400);
+    v.journal.commit(&point).unwrap();
+    v.device.write(400 * BS as u64, &[9; BS]).unwrap();
+    assert!(block(&*v.cut().0, 400) == [9; BS]);
+}
+
+/// A commit supersedes the records whose changes it holds, and no others.
+#[test]
+fn a_record_lives_until_the_lane_commits_that_its_changes_are_in() {
+    let v = Volume::with_records();
+    let point = v.put(1, 400, 1);
+    let place = v.journal.reserve_record(3, 0).unwrap();
+    v.journal.write_record(&place, b"one", &[]).unwrap();
+    for value in 0..3 {
+        let other = v.put(0, 401, value);
+        v.journal.commit(&other).unwrap();
+        v.journal.checkpoint().unwrap();
+        let records = v.cut().1.records;
+        assert_eq!(records.len(), 1, "after {value} commits of another lane");
+        assert_eq!(records[0].body, b"one");
+    }
+    v.journal.commit(&point).unwrap();
+    assert!(v.cut().1.records.is_empty());
+}
+
+/// A lane in which nothing happens keeps no record alive.
+#[test]
+fn idle_lanes_hold_nothing_back() {
+    let v = Volume::with_records();
+    v.put(1, 402, 1);
+    v.journal.commit_all().unwrap();
+    for i in 0..100 {
+        let point = v.put(0, 400, i);
+        let place = v.journal.reserve_record(1500, 0).unwrap();
+        v.journal.write_record(&place, &[i; 1500], &[]).unwrap();
+        v.journal.commit(&point).unwrap();
+    }
+}
+
+/// Chains both ways, over three lanes: all or nothing, whichever is asked for.
+#[test]
+fn what_is_chained_commits_together() {
+    for asked in 0..3 {
+        let v = Volume::new();
+        let points = [v.put(0, 400, 1), v.put(1, 400, 2), v.put(2, 401, 3)];
+        v.put(1, 401, 4);
+        v.put(2, 402, 5);
+        v.journal.commit(&points[asked]).unwrap();
+        let (device, found) = v.cut();
+        let is = |nr: u64| block(&*device, nr)[0];
+        assert_eq!([is(400), is(401), is(402)], [2, 4, 5], "{:?}", found.report);
+    }
+}
