@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use anyhow::Result;
-use stetfs::{Composition, FsOptions, Preset, preset};
+use stetfs::{FsOptions, Preset};
 
 use crate::judge::promise::Promise;
 use crate::volume::{base_with, options};
@@ -140,6 +140,8 @@ pub fn work(journal: &JournalSpec, shape: Shape, case: &Case) -> Result<Work> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use stetfs::{Composition, preset};
+
     use super::*;
 
     #[test]

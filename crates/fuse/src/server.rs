@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use stetfs::{BlockDevice, Volume};
 
-use crate::bdi;
 use crate::awake::{Awake, LowLatency};
+use crate::bdi;
 use crate::connection::Connection;
 use crate::fusermount;
 use crate::loopdev::LoopDevice;

@@ -104,7 +104,7 @@ impl<'j> Handle<'j> {
                 None => return Err(inner.no_content(block.nr())),
             }
         }
-        return Ok(BlockMut { write });
+        Ok(BlockMut { write })
     }
 
     /// Says that `count` blocks from `start`, which had gone through the journal, were freed: no
