@@ -145,6 +145,8 @@ impl Medium for Nowhere {
         Ok(())
     }
 
+    fn note_tail(&self, _tail: LogTail) {}
+
     fn tail(&self) -> LogTail {
         START
     }

@@ -13,7 +13,7 @@ use crate::edges::valid_fronts;
 use crate::engine::Canary;
 use crate::error::{JournalError, Result};
 use crate::ids::{BlockNr, CommitPoint, Lane, Stamp, TxId};
-use crate::policy::{EndReason, HomeImage, ImageRef, LogTail, Medium, Scan, Scheme};
+use crate::policy::{EndReason, HomeImage, ImageRef, LogTail, Medium, Scan, Scheme, set_tails};
 use crate::stet::{self, LoggedRecord};
 
 /// Images read and written at once: 64 MiB of 4 KiB blocks. Home order is not log order, so a chunk of the log is read
@@ -203,28 +203,26 @@ pub(crate) fn replay(
     if !canary.no_barrier {
         device.flush()?;
     }
-    for (i, (medium, scan)) in scheme.media.iter().zip(&scans).enumerate() {
+    let live = scheme.media.iter().zip(&scans).zip(0..);
+    let live = live.filter(|((medium, _), _)| medium.tail().at.is_some());
+    let tails = live.map(|((medium, scan), lane)| {
         let left = match scan.end {
             EndReason::Empty => 0,
             // As many as can stand in the log, whole ones too.
             EndReason::Lost(_) => medium.capacity(),
             _ => 1,
         };
-        if medium.tail().at.is_some() {
-            // One sequence is left out: blocks of a torn transaction with the next number may
-            // still stand in the log, and must not complete a new one.
-            let seq = scan
-                .next_seq
-                .max(fronts.get(&Lane(i as u16)).copied().unwrap_or(0))
-                + left;
-            medium.set_horizon(recovery.horizon);
-            let tail = match recovery.fast_commits.is_empty() {
-                true => LogTail { seq, at: None },
-                false => behind(&**medium, scan),
-            };
-            medium.set_tail(tail, !canary.no_barrier)?;
-        }
-    }
+        // One sequence is left out: blocks of a torn transaction with the next number may
+        // still stand in the log, and must not complete a new one.
+        let front = fronts.get(&Lane(lane)).copied().unwrap_or(0);
+        let seq = scan.next_seq.max(front) + left;
+        let tail = match recovery.fast_commits.is_empty() {
+            true => LogTail { seq, at: None },
+            false => behind(&**medium, scan),
+        };
+        (&**medium, tail)
+    });
+    set_tails(tails, recovery.horizon, !canary.no_barrier)?;
     recovery.report = report;
     Ok(recovery)
 }

@@ -15,7 +15,7 @@ use super::log::Reaped;
 use super::spread::Spread;
 use crate::error::Result;
 use crate::ids::{BlockNr, TxId};
-use crate::policy::{HomeImage, LogTail};
+use crate::policy::{self, HomeImage, LogTail, Medium};
 use crate::stats::bump;
 
 /// Images sent home in one batch.
@@ -145,10 +145,13 @@ impl Inner {
             .collect();
         self.log_changed.notify_all();
         drop(log);
+        let tails = reaped.iter().filter_map(|space| {
+            let medium = self.scheme.media.get(space.lane)?;
+            Some((&**medium, space.tail))
+        });
+        self.set_tails(tails)?;
         for space in reaped {
             if let Some(medium) = self.scheme.media.get(space.lane) {
-                medium.set_horizon(self.horizon());
-                medium.set_tail(space.tail, self.barrier())?;
                 medium.trim(space.at, space.blocks)?;
             }
             if let Some(free) = self.free.get(space.lane) {
@@ -167,10 +170,11 @@ impl Inner {
         self.checkpoint_all()?;
         self.flush()?;
         let tails: Vec<u64> = self.log.lock().lanes.iter().map(|l| l.next_seq).collect();
-        for (medium, seq) in self.scheme.media.iter().zip(tails) {
-            medium.set_horizon(self.horizon());
-            medium.set_tail(LogTail { seq, at: None }, self.barrier())?;
-        }
-        Ok(())
+        let media = self.scheme.media.iter().map(|medium| &**medium);
+        self.set_tails(media.zip(tails.into_iter().map(|seq| LogTail { seq, at: None })))
+    }
+
+    fn set_tails<'m>(&self, tails: impl Iterator<Item = (&'m dyn Medium, LogTail)>) -> Result<()> {
+        policy::set_tails(tails, self.horizon(), self.barrier())
     }
 }

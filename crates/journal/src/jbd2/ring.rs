@@ -124,6 +124,13 @@ impl Medium for Jbd2Ring {
         Ok(())
     }
 
+    fn note_tail(&self, tail: LogTail) {
+        let mut state = self.state.lock();
+        state.sb.s_sequence = (tail.seq as u32).into();
+        state.sb.s_start = (tail.at.unwrap_or(0) as u32).into();
+        state.tail = tail;
+    }
+
     fn tail(&self) -> LogTail {
         self.state.lock().tail
     }

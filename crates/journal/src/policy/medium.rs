@@ -68,6 +68,8 @@ pub trait Medium: Send + Sync {
     /// # Errors
     /// The device's.
     fn set_tail(&self, tail: LogTail, barrier: bool) -> Result<()>;
+    /// The same, but it goes out with the next [`set_tail`](Self::set_tail) of any lane of the log: so several move together.
+    fn note_tail(&self, tail: LogTail);
     /// Disposes of `count` blocks from `at` on, which [`set_tail`](Self::set_tail) left behind and
     /// nobody writes to yet.
     ///
@@ -93,5 +95,28 @@ pub trait Medium: Send + Sync {
     /// Blocks in the ring.
     fn capacity(&self) -> u64 {
         self.end() - self.first()
+    }
+}
+
+/// Durably records where lanes of one log begin, and the horizon, in one write. A crash leaves all of them or none: recovery of one lane asks
+/// where others begin.
+///
+/// # Errors
+/// The device's.
+pub fn set_tails<'m>(
+    tails: impl Iterator<Item = (&'m dyn Medium, LogTail)>,
+    horizon: Stamp,
+    barrier: bool,
+) -> Result<()> {
+    let mut last: Option<(&dyn Medium, LogTail)> = None;
+    for (medium, tail) in tails {
+        medium.set_horizon(horizon);
+        if let Some((medium, tail)) = last.replace((medium, tail)) {
+            medium.note_tail(tail);
+        }
+    }
+    match last {
+        Some((medium, tail)) => medium.set_tail(tail, barrier),
+        None => Ok(()),
     }
 }

@@ -14,7 +14,7 @@ mod ordering;
 
 pub use codec::{Codec, Early, Encoded, EndReason, ImageRef, Packing, Scan, ScannedTx};
 pub use home::{CopyHome, Home, HomeImage};
-pub use medium::{LogTail, Medium};
+pub use medium::{LogTail, Medium, set_tails};
 pub use ordering::{OneLane, Ordering};
 
 use crate::stet::FileLanes;

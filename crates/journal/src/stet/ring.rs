@@ -94,6 +94,13 @@ impl StetRing {
         })
     }
 
+    fn put_tail(&self, header: &mut LogHeader, tail: LogTail) {
+        if let Some(lane) = header.lanes.get_mut(usize::from(self.lane.0)) {
+            lane.tail_at = tail.at.unwrap_or(0);
+            lane.tail_seq = tail.seq;
+        }
+    }
+
     pub(super) fn area(&self) -> &LogArea {
         &self.shared.area
     }
@@ -144,12 +151,12 @@ impl Medium for StetRing {
     }
 
     fn set_tail(&self, tail: LogTail, barrier: bool) -> Result<()> {
-        self.shared.change(barrier, |header| {
-            if let Some(lane) = header.lanes.get_mut(usize::from(self.lane.0)) {
-                lane.tail_at = tail.at.unwrap_or(0);
-                lane.tail_seq = tail.seq;
-            }
-        })
+        self.shared
+            .change(barrier, |header| self.put_tail(header, tail))
+    }
+
+    fn note_tail(&self, tail: LogTail) {
+        self.put_tail(&mut self.shared.header.lock(), tail);
     }
 
     fn set_horizon(&self, horizon: Stamp) {

@@ -86,6 +86,10 @@ impl Medium for Ring {
         *self.tail.lock() = tail;
         Ok(())
     }
+    /// Each lane has a header of its own.
+    fn note_tail(&self, tail: LogTail) {
+        self.set_tail(tail, true).unwrap();
+    }
     fn tail(&self) -> LogTail {
         *self.tail.lock()
     }
