@@ -122,7 +122,7 @@ fn mistakes_have_their_exit_codes() {
     fails(
         &["mount", "-o", "journal=fast", volume, dir],
         1,
-        &["ordered, data, writeback, ldj and ijournal"],
+        &["ordered, data, writeback, ldj, ijournal"],
     );
     fails(
         &["mount", "-o", "norecovery", volume, dir],
@@ -367,6 +367,7 @@ fn memory_is_there_before_it_is_needed_and_goes_when_nobody_needs_it() {
     wait_until("what is not needed goes", || {
         memory("bytes_prepared") <= IDLE
     });
+    drop(file);
     ok(&["umount", d.dir()]);
 }
 

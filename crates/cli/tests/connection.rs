@@ -10,6 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use common::daemon::{BINARY, Daemon, json, ok, wait_until};
@@ -23,6 +24,15 @@ const LATENCY: &str = "/dev/cpu_dma_latency";
 
 fn connection(d: &Daemon) -> Value {
     json(&["stat", d.dir()])["connection"].take()
+}
+
+/// Held by tests that look at the switch, or leave it on: it is the whole machine's.
+static OF_THE_MACHINE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    OF_THE_MACHINE
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The switch as it is, under its lock: while a mount holds that, it is on. None: this kernel has none.
@@ -81,6 +91,7 @@ fn what_was_agreed_on_is_shown() {
 
 #[test]
 fn io_uring_by_itself_and_the_switch_as_it_was() {
+    let _alone = alone();
     let before = switch();
     let first = Daemon::new("");
     let second = Daemon::new("io_uring=auto");
@@ -106,6 +117,7 @@ fn io_uring_by_itself_and_the_switch_as_it_was() {
 
 #[test]
 fn many_mounts_at_once_leave_the_switch_as_it_was() {
+    let _alone = alone();
     let before = switch();
     let all: Vec<Daemon> = (0..6)
         .map(|_| Daemon::unmounted(Image::make(16 << 20, &Mkfs::new()).unwrap()))
@@ -128,6 +140,7 @@ fn many_mounts_at_once_leave_the_switch_as_it_was() {
 /// At any moment of the mount: the next one puts the switch back, if this did not.
 #[test]
 fn a_server_killed_while_it_mounts_leaves_the_switch_to_the_next() {
+    let _alone = alone();
     let before = switch();
     let next = Daemon::unmounted(Image::make(16 << 20, &Mkfs::new()).unwrap());
     for step in 0..40 {
@@ -154,6 +167,7 @@ fn a_server_killed_while_it_mounts_leaves_the_switch_to_the_next() {
 /// What a kill between the two leaves, made by hand.
 #[test]
 fn a_switch_that_was_left_on_is_put_back() {
+    let _alone = alone();
     if switch().is_none_or(|now| now.trim() != "N") {
         // Nothing can be left on.
         return;
@@ -203,6 +217,7 @@ fn processors_are_kept_awake_during_bursts_only() {
 
 #[test]
 fn a_killed_server_holds_nothing() {
+    let _alone = alone();
     let d = Daemon::new("low_latency=on");
     let end = AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -92,7 +92,7 @@ fn mistakes_say_what_to_do() {
         assert!(!ran.status.success(), "{line}");
         out(&ran)
     };
-    assert!(said("run --journal warp").contains("ordered, data, writeback, ldj and ijournal"));
+    assert!(said("run --journal warp").contains("ordered, data, writeback, ldj, ijournal"));
     assert!(said("run --workload none-such").contains("ace2"));
     assert!(said("run --block 512 --seconds 1").contains("1024, 2048 or 4096"));
     assert!(said("explore none-such").contains("stetfs crash record"));

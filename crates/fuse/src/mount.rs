@@ -173,7 +173,7 @@ pub fn is_root() -> bool {
 /// It is no directory, a dead mount, or has a volume of ours mounted already.
 pub fn check_dir(dir: &Path) -> Result<PathBuf, MountError> {
     let fail = |source: io::Error| match source.raw_os_error() {
-        Some(libc::ENOTCONN) => MountError::DeadMount(dir.to_owned()),
+        Some(libc::ENOTCONN | libc::ECONNABORTED) => MountError::DeadMount(dir.to_owned()),
         _ => MountError::Dir {
             dir: dir.to_owned(),
             source,

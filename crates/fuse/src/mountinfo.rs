@@ -95,7 +95,7 @@ fn unescape(field: &[u8]) -> Vec<u8> {
 pub fn absolute(path: &Path) -> io::Result<PathBuf> {
     match path.canonicalize() {
         Ok(full) => Ok(full),
-        Err(e) if e.raw_os_error() == Some(libc::ENOTCONN) => {
+        Err(e) if matches!(e.raw_os_error(), Some(libc::ENOTCONN | libc::ECONNABORTED)) => {
             let full = std::path::absolute(path)?;
             match (full.parent(), full.file_name()) {
                 (Some(parent), Some(name)) => Ok(parent.canonicalize()?.join(name)),

@@ -12,7 +12,7 @@ use crate::patience;
 /// The first pause; each is twice the one before.
 const FIRST: Duration = Duration::from_micros(500);
 /// The last.
-const LAST: Duration = Duration::from_millis(64);
+const LAST: Duration = Duration::from_millis(256);
 /// The last before somebody sees how much room there is.
 const LAST_FOR_A_LOOK: Duration = Duration::from_millis(4);
 
@@ -43,7 +43,7 @@ impl Room {
     }
 
     /// Does `operation`, and again after a pause while it finds no room (ENOSPC, EDQUOT) and there are files without a
-    /// name: some of them may be deleted by then. Takes 128 ms at most, if another thread serves meanwhile. An operation
+    /// name: some of them may be deleted by then. Takes 512 ms at most, if another thread serves meanwhile. An operation
     /// that fails so has changed nothing.
     ///
     /// # Errors

@@ -68,6 +68,8 @@ const WEBSERVER: Profile = Profile {
 
 /// The longest read, bytes (`iosize=1m`).
 const READ: usize = 1 << 20;
+/// Bytes that a thread writes to the log before it begins anew.
+const LARGEST_LOG: u64 = 4 << 20;
 
 /// Pages that one answer of the web server reads.
 const PAGES: u64 = 10;
@@ -82,6 +84,8 @@ struct Worker<'a> {
     buffer: Vec<u8>,
     /// The web server's log, which stays open.
     log: Option<File>,
+    /// Bytes written to it since it was begun by this thread.
+    logged: u64,
 }
 
 impl Worker<'_> {
@@ -142,6 +146,7 @@ impl Worker<'_> {
         Ok(())
     }
 
+    /// To a log of all threads, which begins anew when it is large: it is not what is measured.
     fn append_to_log(&mut self) -> Result<u64> {
         let mut log = match self.log.take() {
             Some(log) => log,
@@ -150,7 +155,13 @@ impl Worker<'_> {
                 .append(true)
                 .open(self.dir.join("log"))?,
         };
-        log.write_all(self.some(self.profile.append))?;
+        let bytes = self.some(self.profile.append);
+        log.write_all(bytes)?;
+        self.logged += bytes.len() as u64;
+        if self.logged > LARGEST_LOG {
+            log.set_len(0)?;
+            self.logged = 0;
+        }
         self.log = Some(log);
         Ok(1)
     }
@@ -221,6 +232,7 @@ fn run(profile: &Profile, target: &Target, dir: &Path, sizes: &Sizes) -> Result<
         text: &text,
         buffer: vec![0; READ],
         log: None,
+        logged: 0,
     };
     // As many files of the set exist as on average later.
     let mut first = worker(0);
