@@ -4,11 +4,13 @@
 //! * [`Clock`]: when requests finish on a device of some model, as pure arithmetic on nanoseconds;
 //! * [`Timed`]: a block device that takes that time;
 //! * [`Volatile`]: one whose cache a power cut empties;
-//! * [`Order`]: faults on request, in words.
+//! * [`Order`]: faults on request, in words;
+//! * [`ftl`]: flash translation layers, as simulators and as devices.
 
 mod clock;
 mod device;
 mod faults;
+pub mod ftl;
 mod model;
 mod volatile;
 
