@@ -123,8 +123,34 @@ pub(crate) struct DeviceServeArgs {
     /// With a cache that a power cut empties (`stetfs device fault DIR power-cut=…`).
     #[arg(long)]
     pub(crate) volatile: bool,
+    #[command(flatten)]
+    pub(crate) flash: FlashArgs,
     /// Where: the device is the file `disk` in it, its counters the file `stats`, what makes it fail the file `control`.
     pub(crate) dir: PathBuf,
+}
+
+/// The flash of a served device.
+#[derive(Debug, Args)]
+pub(crate) struct FlashArgs {
+    /// With simulated flash behind a translation layer: page (page-level mapping, and SHARE) or fast (log blocks). The model's
+    /// times are then those of what it moves and erases, too. The content is in memory.
+    #[arg(long, value_name = "NAME", requires = "size")]
+    pub(crate) ftl: Option<stetfs_flash::ftl::FtlKind>,
+    /// Percent of erase blocks beyond those that the size takes.
+    #[arg(long, value_name = "PERCENT", default_value_t = 15, requires = "ftl", value_parser = clap::value_parser!(u32).range(..=1000))]
+    pub(crate) spare: u32,
+    /// Bytes of an erase block, e.g. 24M.
+    #[arg(long, value_name = "SIZE", default_value = "4M", requires = "ftl", value_parser = stetfs::size::bytes)]
+    pub(crate) erase_block: u64,
+    /// Every page is written once before it is served, then as many again, half in runs and half at random places.
+    #[arg(long, requires = "ftl")]
+    pub(crate) aged: bool,
+    /// Pages of 4 KiB that it shares at once, 508 at most.
+    #[arg(long, value_name = "N", default_value_t = 256, requires = "ftl", value_parser = clap::value_parser!(u32).range(1..=508))]
+    pub(crate) share_pairs: u32,
+    /// Places that one page may be in.
+    #[arg(long, value_name = "N", default_value_t = 8, requires = "ftl", value_parser = clap::value_parser!(u32).range(1..=508))]
+    pub(crate) share_references: u32,
 }
 
 /// What to measure.

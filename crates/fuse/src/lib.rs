@@ -4,7 +4,7 @@
 //! * `wire`: the FUSE protocol on `/dev/fuse`, as calls of that trait; `patience`: whether a call may wait;
 //! * `volume_fs`: a [`stetfs::Volume`] as an implementation of it, with `handles`, `ioctl` and `room`;
 //! * `mount`, `mounted`, `mountinfo`, `fusermount`, `loopdev`: the mount itself;
-//! * `service`: any other file system on a directory; `device_fs`: a block device as one, with `gate`;
+//! * `service`: any other file system on a directory; `device_fs`: a block device as one, with `gate` and `share_ioctl`;
 //! * `server`: all of it together, and closing the volume when the session ends.
 
 mod buffer;
@@ -23,11 +23,12 @@ mod patience;
 mod room;
 mod server;
 mod service;
+mod share_ioctl;
 mod sys;
 mod volume_fs;
 mod wire;
 
-pub use device_fs::{Control, DeviceFs};
+pub use device_fs::{Control, DeviceFs, Report};
 pub use gate::Gate;
 pub use mount::{MountError, MountOptions, Unmount, check_dir, is_root, remount_flags, unmount};
 pub use mounted::Mounted;

@@ -6,10 +6,11 @@ use std::thread;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use stetfs::{BlockDevice, FileDevice, MemDevice};
-use stetfs_flash::{Timed, failing};
-use stetfs_fuse::{Control, DeviceFs, MountOptions, Service};
+use stetfs_flash::{Ssd, Timed, failing};
+use stetfs_fuse::{Control, DeviceFs, MountOptions, Report, Service};
 
 use super::fault::Switch;
+use super::ssd::{self, FlashReport};
 use crate::args::DeviceServeArgs;
 use crate::failure::{Code, Failure, Result};
 
@@ -23,11 +24,20 @@ pub(crate) fn serve(args: &DeviceServeArgs, json: bool) -> Result {
     // Before the mount stands, so that none is left behind.
     let mut signals = Signals::new([SIGINT, SIGTERM])
         .map_err(|e| Failure::new(Code::System, format!("no signals: {e}")))?;
-    let device = Arc::new(failing(content(args)?, args.volatile));
-    let switch = Arc::new(Switch::new(Arc::clone(&device)));
+    let ssd = ssd::make(args)?;
+    let inner: Box<dyn BlockDevice> = match &ssd {
+        Some(ssd) => Box::new(Arc::clone(ssd)),
+        None => content(args)?,
+    };
+    // An SSD has its cache inside.
+    let device = Arc::new(failing(inner, args.volatile && ssd.is_none()));
+    let switch = Arc::new(Switch::new(Arc::clone(&device), ssd.clone()));
     let name = args.model.map_or("plain", |model| model.name);
-    let fs =
+    let mut fs =
         DeviceFs::new(Arc::clone(&device)).with_control(Arc::clone(&switch) as Arc<dyn Control>);
+    if let Some(report) = report(ssd.as_ref(), args) {
+        fs = fs.with_report(report);
+    }
     let channels = args.model.map_or(CHANNELS, |model| model.channels);
     let service = Service::start(
         Arc::new(fs),
@@ -39,7 +49,7 @@ pub(crate) fn serve(args: &DeviceServeArgs, json: bool) -> Result {
     let told = if json {
         format!(
             "{}",
-            serde_json::json!({ "model": args.model, "disk": disk })
+            serde_json::json!({ "model": args.model, "ftl": args.flash.ftl, "disk": disk })
         )
     } else {
         format!(
@@ -61,26 +71,51 @@ pub(crate) fn serve(args: &DeviceServeArgs, json: bool) -> Result {
         }
     });
     service.wait()?;
+    say(&*device, ssd.as_deref(), json);
+    Ok(())
+}
+
+/// What the files beside the device show of its flash.
+fn report(ssd: Option<&Arc<Ssd>>, args: &DeviceServeArgs) -> Option<Arc<dyn Report>> {
+    let name = format!(
+        "{} of {} MiB, {} % spare, erase blocks of {} KiB",
+        args.flash.ftl?.name(),
+        args.size.unwrap_or_default() >> 20,
+        args.flash.spare,
+        args.flash.erase_block >> 10
+    );
+    let ssd = Arc::clone(ssd?);
+    Some(Arc::new(FlashReport { ssd, name }))
+}
+
+/// Says what the device did.
+fn say(device: &dyn BlockDevice, ssd: Option<&Ssd>, json: bool) {
     let s = device.stats();
+    let flash = ssd.map(Ssd::report);
     if json {
         println!(
             "{}",
             serde_json::json!({
                 "reads": s.reads, "bytes_read": s.bytes_read, "writes": s.writes,
-                "bytes_written": s.bytes_written, "flushes": s.flushes,
+                "bytes_written": s.bytes_written, "flushes": s.flushes, "shares": s.shares, "flash": flash,
             })
         );
-    } else {
+        return;
+    }
+    println!(
+        "{} reads of {} MiB, {} writes of {} MiB, {} flushes",
+        s.reads,
+        s.bytes_read >> 20,
+        s.writes,
+        s.bytes_written >> 20,
+        s.flushes
+    );
+    if let Some(flash) = flash {
         println!(
-            "{} reads of {} MiB, {} writes of {} MiB, {} flushes",
-            s.reads,
-            s.bytes_read >> 20,
-            s.writes,
-            s.bytes_written >> 20,
-            s.flushes
+            "{} blocks erased, {} pages moved, WAF {:.2}, {} references",
+            flash.counters.erases, flash.counters.moved, flash.waf, flash.references
         );
     }
-    Ok(())
 }
 
 /// What is served, without its faults.

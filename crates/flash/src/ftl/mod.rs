@@ -16,6 +16,7 @@ mod maplog;
 mod nand;
 mod ops;
 mod page;
+mod picture;
 mod tables;
 mod victims;
 
@@ -27,6 +28,7 @@ pub use fast::Fast;
 pub use geometry::{Geometry, GeometryError, PAGE};
 pub use ops::{PhysOp, Sink, Tally};
 pub use page::PageMap;
+pub use picture::picture;
 
 /// Why a layer refuses a request. Then it has done nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

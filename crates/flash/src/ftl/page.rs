@@ -78,10 +78,8 @@ impl PageMap {
     /// The next page for a stream, in a block that has one.
     fn place(&mut self, stream: Stream, ops: &mut dyn Sink) -> u32 {
         let pages = self.nand.geometry.block_pages;
-        if !self.open[stream as usize]
-            .at
-            .is_some_and(|(_, next)| next < pages)
-        {
+        let open = self.open[stream as usize].at;
+        if open.is_none_or(|(_, next)| next >= pages) {
             if matches!(stream, Stream::Host) {
                 self.make_room(ops);
             }
