@@ -145,6 +145,12 @@ pub(crate) struct FlashArgs {
     /// Every page is written once before it is served, then as many again, half in runs and half at random places.
     #[arg(long, requires = "ftl")]
     pub(crate) aged: bool,
+    /// With a layer above the flash: log writes segments of 2 MiB one after the other, and cleans them.
+    #[arg(long, value_name = "NAME", requires = "ftl", value_parser = ["log"])]
+    pub(crate) layer: Option<String>,
+    /// How that layer cleans: share, without copying where the flash can, or copy.
+    #[arg(long, value_name = "HOW", default_value = "share", requires = "layer")]
+    pub(crate) cleaner: stetfs_flash::segments::Cleaner,
     /// Pages of 4 KiB that it shares at once, 508 at most.
     #[arg(long, value_name = "N", default_value_t = 256, requires = "ftl", value_parser = clap::value_parser!(u32).range(1..=508))]
     pub(crate) share_pairs: u32,

@@ -73,6 +73,55 @@ fn file_systems_work_on_every_layer() {
     }
 }
 
+#[test]
+fn file_systems_work_on_a_log_of_segments() {
+    for cleaner in ["copy", "share"] {
+        let serve = [
+            "--ftl",
+            "page",
+            "--size",
+            "96M",
+            "--erase-block",
+            "256K",
+            "--volatile",
+        ];
+        let layer = ["--layer", "log", "--cleaner", cleaner];
+        let served = Served::new(&[&serve[..], &layer[..]].concat());
+        let mut mke2fs = Command::new("mke2fs");
+        cmd::run(mke2fs.args(["-q", "-F", "-t", "ext4"]).arg(served.disk())).unwrap();
+        let bytes = |value| vec![value; 24 << 20];
+        for (mounter, value) in [(kernel(), 1), (stetfs(), 2)] {
+            let mounted = mounter.mount(&served.disk()).unwrap();
+            let path = mounted.path().join("file");
+            std::fs::write(&path, bytes(value)).unwrap();
+            let file = std::fs::File::options().write(true).open(&path).unwrap();
+            // Every other block, so that what is cleaned has something to move.
+            for _ in 0..3 {
+                for at in (0..24 << 20).step_by(8192) {
+                    file.write_all_at(&[value; 4096], at).unwrap();
+                }
+                file.sync_all().unwrap();
+            }
+            drop(file);
+            mounted.umount().unwrap();
+            // Everything is flushed: nothing of it is lost.
+            served.fault(&["power-cut=lose"]);
+            served.fault(&["pass"]);
+            let mounted = mounter.mount(&served.disk()).unwrap();
+            assert!(std::fs::read(mounted.path().join("file")).unwrap() == bytes(value));
+            mounted.umount().unwrap();
+        }
+        cmd::run(Command::new("e2fsck").arg("-fn").arg(served.disk())).unwrap();
+        let moved = served.counter("log_moved");
+        assert!(moved > 0 && served.counter("log_cleaned") > 0);
+        assert_eq!(
+            served.counter("log_shared"),
+            if cleaner == "share" { moved } else { 0 }
+        );
+        served.end();
+    }
+}
+
 /// The C program, with the header that users have.
 fn compiled(scratch: &Scratch) -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));

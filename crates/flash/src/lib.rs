@@ -6,7 +6,8 @@
 //! * [`Volatile`]: one whose cache a power cut empties;
 //! * [`Ssd`]: one with a translation layer and simulated flash, which shares content, wears, and can lose its power;
 //! * [`Order`]: faults on request, in words;
-//! * [`ftl`]: flash translation layers, as simulators and as devices.
+//! * [`ftl`]: flash translation layers, as simulators and as devices;
+//! * [`segments`]: a device that writes segments one after the other, and cleans them.
 
 mod clock;
 mod device;
@@ -14,6 +15,7 @@ mod faults;
 pub mod ftl;
 mod model;
 mod pace;
+pub mod segments;
 mod ssd;
 mod volatile;
 

@@ -34,6 +34,16 @@ pub trait PowerCut: Send + Sync {
     fn cut_power(&self, kept: Kept) -> Result<()>;
 }
 
+impl<P: PowerCut + ?Sized> PowerCut for std::sync::Arc<P> {
+    fn has_cache(&self) -> bool {
+        (**self).has_cache()
+    }
+
+    fn cut_power(&self, kept: Kept) -> Result<()> {
+        (**self).cut_power(kept)
+    }
+}
+
 /// A device with another's content that remembers, for each sector written since the last flush, what is sure to stand there,
 /// so that a power cut can bring it back. Discards and zeroing are kept. Without a cache it passes everything on.
 pub struct Volatile<D> {

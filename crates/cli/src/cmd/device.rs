@@ -6,11 +6,11 @@ use std::thread;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use stetfs::{BlockDevice, FileDevice, MemDevice};
-use stetfs_flash::{Ssd, Timed, failing};
+use stetfs_flash::{Timed, failing};
 use stetfs_fuse::{Control, DeviceFs, MountOptions, Report, Service};
 
 use super::fault::Switch;
-use super::ssd::{self, FlashReport};
+use super::ssd::{self, Flash};
 use crate::args::DeviceServeArgs;
 use crate::failure::{Code, Failure, Result};
 
@@ -24,19 +24,20 @@ pub(crate) fn serve(args: &DeviceServeArgs, json: bool) -> Result {
     // Before the mount stands, so that none is left behind.
     let mut signals = Signals::new([SIGINT, SIGTERM])
         .map_err(|e| Failure::new(Code::System, format!("no signals: {e}")))?;
-    let ssd = ssd::make(args)?;
-    let inner: Box<dyn BlockDevice> = match &ssd {
-        Some(ssd) => Box::new(Arc::clone(ssd)),
+    let flash = ssd::make(args)?;
+    let inner = match &flash {
+        Some(flash) => flash.device(),
         None => content(args)?,
     };
-    // An SSD has its cache inside.
-    let device = Arc::new(failing(inner, args.volatile && ssd.is_none()));
-    let switch = Arc::new(Switch::new(Arc::clone(&device), ssd.clone()));
+    // One with flash has its cache inside.
+    let device = Arc::new(failing(inner, args.volatile && flash.is_none()));
+    let power = flash.as_ref().map(|flash| flash.power());
+    let switch = Arc::new(Switch::new(Arc::clone(&device), power));
     let name = args.model.map_or("plain", |model| model.name);
     let mut fs =
         DeviceFs::new(Arc::clone(&device)).with_control(Arc::clone(&switch) as Arc<dyn Control>);
-    if let Some(report) = report(ssd.as_ref(), args) {
-        fs = fs.with_report(report);
+    if let Some(flash) = &flash {
+        fs = fs.with_report(Arc::clone(flash) as Arc<dyn Report>);
     }
     let channels = args.model.map_or(CHANNELS, |model| model.channels);
     let service = Service::start(
@@ -71,33 +72,21 @@ pub(crate) fn serve(args: &DeviceServeArgs, json: bool) -> Result {
         }
     });
     service.wait()?;
-    say(&*device, ssd.as_deref(), json);
+    say(&*device, flash.as_deref(), json);
     Ok(())
 }
 
-/// What the files beside the device show of its flash.
-fn report(ssd: Option<&Arc<Ssd>>, args: &DeviceServeArgs) -> Option<Arc<dyn Report>> {
-    let name = format!(
-        "{} of {} MiB, {} % spare, erase blocks of {} KiB",
-        args.flash.ftl?.name(),
-        args.size.unwrap_or_default() >> 20,
-        args.flash.spare,
-        args.flash.erase_block >> 10
-    );
-    let ssd = Arc::clone(ssd?);
-    Some(Arc::new(FlashReport { ssd, name }))
-}
-
 /// Says what the device did.
-fn say(device: &dyn BlockDevice, ssd: Option<&Ssd>, json: bool) {
+fn say(device: &dyn BlockDevice, flash: Option<&Flash>, json: bool) {
     let s = device.stats();
-    let flash = ssd.map(Ssd::report);
+    let log = flash.and_then(Flash::log_report);
+    let flash = flash.map(Flash::report);
     if json {
         println!(
             "{}",
             serde_json::json!({
                 "reads": s.reads, "bytes_read": s.bytes_read, "writes": s.writes,
-                "bytes_written": s.bytes_written, "flushes": s.flushes, "shares": s.shares, "flash": flash,
+                "bytes_written": s.bytes_written, "flushes": s.flushes, "shares": s.shares, "flash": flash, "log": log,
             })
         );
         return;
@@ -114,6 +103,12 @@ fn say(device: &dyn BlockDevice, ssd: Option<&Ssd>, json: bool) {
         println!(
             "{} blocks erased, {} pages moved, WAF {:.2}, {} references",
             flash.counters.erases, flash.counters.moved, flash.waf, flash.references
+        );
+    }
+    if let Some(log) = log {
+        println!(
+            "log: {} blocks appended, {} in place, {} moved ({} shared) from {} segments",
+            log.appended, log.in_place, log.moved, log.shared, log.cleaned
         );
     }
 }

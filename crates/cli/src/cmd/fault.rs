@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use stetfs::{BlockDevice, FsError};
-use stetfs_flash::{Effect, Failing, Order, Place, Plan, PowerCut, Ssd, Word};
+use stetfs_flash::{Effect, Failing, Order, Place, Plan, PowerCut, Word};
 use stetfs_fuse::{Control, Gate};
 
 use crate::args::DeviceFaultArgs;
@@ -17,17 +17,20 @@ use crate::failure::{Code, Failure, Result};
 pub(crate) struct Switch {
     device: Arc<Failing<Box<dyn BlockDevice>>>,
     /// The device below, if it has a cache of its own.
-    ssd: Option<Arc<Ssd>>,
+    power: Option<Arc<dyn PowerCut>>,
     gate: Gate,
     /// What is set. Held while an order is carried out, so that they come one after the other.
     plan: Mutex<Plan>,
 }
 
 impl Switch {
-    pub(crate) fn new(device: Arc<Failing<Box<dyn BlockDevice>>>, ssd: Option<Arc<Ssd>>) -> Switch {
+    pub(crate) fn new(
+        device: Arc<Failing<Box<dyn BlockDevice>>>,
+        power: Option<Arc<dyn PowerCut>>,
+    ) -> Switch {
         Switch {
             device,
-            ssd,
+            power,
             gate: Gate::default(),
             plan: Mutex::default(),
         }
@@ -35,8 +38,8 @@ impl Switch {
 
     /// What loses its cache when the power goes.
     fn power(&self) -> &dyn PowerCut {
-        match &self.ssd {
-            Some(ssd) => &**ssd,
+        match &self.power {
+            Some(power) => &**power,
             None => self.device.inner(),
         }
     }
