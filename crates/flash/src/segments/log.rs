@@ -30,6 +30,8 @@ pub(super) struct Log {
     pub(super) space: Space,
     pub(super) buffer: Buffer,
     pub(super) place: Place,
+    /// A request to the device failed: what is behind it in the log would not be found again, so nothing is written any more.
+    pub(super) broken: bool,
     /// Counts how often the log was opened.
     pub(super) life: u64,
     /// The last chunk written.
@@ -52,6 +54,17 @@ fn no_room() -> BlockError {
 }
 
 impl Log {
+    /// Runs what changes the log, as long as nothing has failed.
+    pub(super) fn change(&mut self, change: impl FnOnce(&mut Log) -> Result<()>) -> Result<()> {
+        if self.broken {
+            let source = std::io::Error::from_raw_os_error(libc::EIO);
+            return Err(BlockError::io(Op::Write, 0, 0, source));
+        }
+        let done = change(self);
+        self.broken = done.is_err();
+        done
+    }
+
     /// What chunks of this life begin with: those that a crash cut off do not belong to it.
     fn seal(&self) -> u64 {
         self.shape.epoch.wrapping_add(self.life)
@@ -116,14 +129,14 @@ impl Log {
         let mut blocks: Vec<(u32, Arc<Block>)> = Vec::new();
         let mut trims: Vec<(u32, u32)> = Vec::new();
         for (logical, block) in &self.buffer {
-            match block {
-                Some(block) if blocks.len() < room => blocks.push((*logical, Arc::clone(block))),
-                None => match trims.last_mut() {
-                    Some((first, n)) if *first + *n == *logical => *n += 1,
-                    _ if trims.len() < CHUNK_TRIMS => trims.push((*logical, 1)),
-                    _ => break,
-                },
-                Some(_) => break,
+            let full = trims.len() >= CHUNK_TRIMS;
+            match (block, trims.last_mut()) {
+                (Some(block), _) if blocks.len() < room => {
+                    blocks.push((*logical, Arc::clone(block)));
+                }
+                (None, Some((first, n))) if *first + *n == *logical => *n += 1,
+                (None, _) if !full => trims.push((*logical, 1)),
+                _ => break,
             }
         }
         let (chunk, first) =

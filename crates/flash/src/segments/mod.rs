@@ -240,7 +240,7 @@ impl<D: BlockDevice> LogDevice<D> {
     /// Appends what waits if it is as much as a segment.
     fn spill(&self, log: &mut Log) -> Result<()> {
         if log.buffer.len() >= log.shape.segment_blocks as usize {
-            log.append_all(&self.inner)?;
+            log.change(|log| log.append_all(&self.inner))?;
         }
         Ok(())
     }
@@ -311,14 +311,15 @@ impl<D: BlockDevice> BlockDevice for LogDevice<D> {
             self.spill(&mut log)?;
         }
         match writes.iter().any(|w| w.fua) {
-            true => log.flush(&self.inner),
+            true => log.change(|log| log.flush(&self.inner)),
             false => Ok(()),
         }
     }
 
     fn flush(&self) -> Result<()> {
         self.counters.flush();
-        self.log.write().flush(&self.inner)
+        let mut log = self.log.write();
+        log.change(|log| log.flush(&self.inner))
     }
 
     fn discard(&self, range: Range<u64>) -> Result<()> {

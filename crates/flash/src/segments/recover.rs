@@ -88,6 +88,7 @@ fn log(shape: Shape, options: LogOptions, map: Vec<u32>, place: Place, life: u64
         space,
         buffer: Buffer::new(),
         place,
+        broken: false,
         life,
         number: 0,
         flushed: 0,

@@ -1,7 +1,7 @@
 //! The log as a device, and after crashes.
 #![allow(clippy::unwrap_used)]
 
-use stetfs_block::{MemDevice, Recorder, Replay, suite};
+use stetfs_block::{Fault, FaultInjector, MemDevice, Recorder, Replay, suite};
 
 use super::*;
 
@@ -174,6 +174,22 @@ fn a_crash_leaves_what_was_flushed() {
             crashes(seed, 5, cleaner);
         }
     }
+}
+
+#[test]
+fn nothing_is_said_to_be_flushed_behind_what_failed() {
+    let below = FaultInjector::new(mem(24));
+    let device = LogDevice::format(&below, options(60, 0, Cleaner::Copy)).unwrap();
+    device.write(0, &[1; LEN]).unwrap();
+    device.flush().unwrap();
+    below.add(Fault::fail(Op::Write, libc::EIO).once());
+    device.write(0, &[2; LEN]).unwrap();
+    assert!(device.flush().is_err());
+    device.write(BLOCK, &[3; LEN]).unwrap();
+    assert!(device.flush().is_err(), "a later chunk would not be found");
+    drop(device);
+    let device = LogDevice::open(below.inner(), options(1, 0, Cleaner::Copy)).unwrap();
+    assert_eq!((content(&device)[0], content(&device)[LEN]), (1, 0));
 }
 
 #[test]
