@@ -1,6 +1,8 @@
 //! Write amplification over utilisation and range (dissertation, figure 2-1), and how fast the simulation is.
 //!
-//! `waf [full|mixed] [GIB…]`: how the 16 GiB device was used before, and ranges; by default all.
+//! `waf [new|filled|mixed|full] [GIB…]`: how the 16 GiB device was used before (not at all, every page written once, as much as
+//! it holds in runs and single pages, or both), and ranges; by default all. What is old and never written again keeps dead pages
+//! that greedy collection does not come to, so that a used device does worse than the paper's.
 
 use std::time::Instant;
 
@@ -13,7 +15,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let ageing = match args.first().map(String::as_str) {
         Some("mixed") => Ageing::MIXED,
-        _ => Ageing::FULL,
+        Some("full") => Ageing::FULL,
+        Some("filled") => Ageing {
+            mixed: 0.0,
+            ..Ageing::FULL
+        },
+        _ => Ageing {
+            mixed: 0.0,
+            ..Ageing::MIXED
+        },
     };
     let mut ranges: Vec<u64> = args.iter().filter_map(|a| a.parse().ok()).collect();
     if ranges.is_empty() {

@@ -64,7 +64,7 @@ fn what_does_not_fit_is_refused() {
     for mib in [32, 64, 333, 4096] {
         let options = LogOptions::filling(mib << 20);
         assert!(recover::shape(mib << 20, &options, 1).is_ok(), "{mib}");
-        assert!(options.capacity > (mib << 20) * 8 / 10 - (26 << 20));
+        assert!(options.capacity > ((mib << 20) * 8 / 10u64).saturating_sub(26 << 20));
     }
     let empty = LogDevice::open(MemDevice::new(1 << 20), options(1, 0, Cleaner::Copy));
     assert!(matches!(empty.map(drop), Err(LogError::NoLog)));
