@@ -173,8 +173,8 @@ impl<'a> Read<'a> {
     }
 }
 
-/// In an `impl BlockDevice` of a device around another, its field `inner`: the size, the alignment and the rights are the other's,
-/// and it shares, by its own [`Share`], where the other does.
+/// In an `impl BlockDevice` of a device around another, its field `inner`: the size, the alignment and the rights are the
+/// other's, and it shares, by its own [`Share`], where the other does.
 #[macro_export]
 macro_rules! shape_of_inner {
     () => {

@@ -137,7 +137,8 @@ pub(crate) struct FlashArgs {
     #[arg(long, value_name = "NAME", requires = "size")]
     pub(crate) ftl: Option<stetfs_flash::ftl::FtlKind>,
     /// Percent of erase blocks beyond those that the size takes.
-    #[arg(long, value_name = "PERCENT", default_value_t = 15, requires = "ftl", value_parser = clap::value_parser!(u32).range(..=1000))]
+    #[arg(long, value_name = "PERCENT", default_value_t = 15, requires = "ftl")]
+    #[arg(value_parser = clap::value_parser!(u32).range(..=1000))]
     pub(crate) spare: u32,
     /// Bytes of an erase block, e.g. 24M.
     #[arg(long, value_name = "SIZE", default_value = "4M", requires = "ftl", value_parser = stetfs::size::bytes)]
@@ -152,10 +153,12 @@ pub(crate) struct FlashArgs {
     #[arg(long, value_name = "HOW", default_value = "share", requires = "layer")]
     pub(crate) cleaner: stetfs_flash::segments::Cleaner,
     /// Pages of 4 KiB that it shares at once, 508 at most.
-    #[arg(long, value_name = "N", default_value_t = 256, requires = "ftl", value_parser = clap::value_parser!(u32).range(1..=508))]
+    #[arg(long, value_name = "N", default_value_t = 256, requires = "ftl")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=508))]
     pub(crate) share_pairs: u32,
     /// Places that one page may be in.
-    #[arg(long, value_name = "N", default_value_t = 8, requires = "ftl", value_parser = clap::value_parser!(u32).range(1..=508))]
+    #[arg(long, value_name = "N", default_value_t = 8, requires = "ftl")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=508))]
     pub(crate) share_references: u32,
 }
 
