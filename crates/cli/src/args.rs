@@ -118,7 +118,7 @@ pub(crate) struct DeviceServeArgs {
     #[arg(long, value_name = "SIZE", value_parser = stetfs::size::bytes, required_unless_present = "image")]
     pub(crate) size: Option<u64>,
     /// A file or block device that holds the content.
-    #[arg(long, value_name = "FILE", conflicts_with = "size")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["size", "ftl"])]
     pub(crate) image: Option<PathBuf>,
     /// With a cache that a power cut empties (`stetfs device fault DIR power-cut=…`).
     #[arg(long)]
@@ -134,7 +134,7 @@ pub(crate) struct DeviceServeArgs {
 pub(crate) struct FlashArgs {
     /// With simulated flash behind a translation layer: page (page-level mapping, and SHARE) or fast (log blocks). The model's
     /// times are then those of what it moves and erases, too. The content is in memory.
-    #[arg(long, value_name = "NAME", requires = "size")]
+    #[arg(long, value_name = "NAME")]
     pub(crate) ftl: Option<stetfs_flash::ftl::FtlKind>,
     /// Percent of erase blocks beyond those that the size takes.
     #[arg(long, value_name = "PERCENT", default_value_t = 15, requires = "ftl")]

@@ -95,9 +95,11 @@ fn file_systems_work_on_a_log_of_segments() {
             let path = mounted.path().join("file");
             std::fs::write(&path, bytes(value)).unwrap();
             let file = std::fs::File::options().write(true).open(&path).unwrap();
-            // Every other block, so that what is cleaned has something to move.
-            for _ in 0..3 {
-                for at in (0..24 << 20).step_by(8192) {
+            // At random places, so that what is cleaned has something to move.
+            let mut rng = fastrand::Rng::with_seed(1);
+            for _ in 0..8 {
+                for _ in 0..3000 {
+                    let at = rng.u64(..24 << 8) * 4096;
                     file.write_all_at(&[value; 4096], at).unwrap();
                 }
                 file.sync_all().unwrap();
@@ -242,7 +244,10 @@ fn what_does_not_go_together_is_refused() {
         &["--ftl", "page", "--size", "4M", "--model", "disk"],
         "no flash",
     );
-    refused(&["--ftl", "page", "--image", "/dev/null"], "--size");
+    refused(
+        &["--ftl", "page", "--image", "/dev/null"],
+        "cannot be used with",
+    );
     refused(
         &["--ftl", "page", "--size", "4M", "--erase-block", "5000"],
         "whole pages",

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use stetfs_block::{BlockDevice, BlockError, Op, Result, SharePair, WriteList};
+use stetfs_block::{BlockDevice, BlockError, Op, ReadList, Result, SharePair, WriteList};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::format::{
@@ -23,6 +23,16 @@ const RESERVE: usize = 4;
 
 /// What waits for a flush: blocks written, or trimmed.
 pub(super) type Buffer = BTreeMap<u32, Option<Arc<Block>>>;
+
+/// Where the current content of a block is.
+pub(super) enum Found<'a> {
+    /// In memory.
+    Waiting(&'a Arc<Block>),
+    /// On the device, from this byte on.
+    At(u64),
+    /// Nowhere: zeros.
+    Nowhere,
+}
 
 pub(super) struct Log {
     pub(super) shape: Shape,
@@ -54,6 +64,15 @@ fn no_room() -> BlockError {
 }
 
 impl Log {
+    /// Where a logical block is.
+    pub(super) fn look(&self, number: u32) -> Found<'_> {
+        match (self.buffer.get(&number), self.space.position(number)) {
+            (Some(Some(block)), _) => Found::Waiting(block),
+            (Some(None), _) | (None, None) => Found::Nowhere,
+            (None, Some(position)) => Found::At(self.shape.byte_of(position)),
+        }
+    }
+
     /// Runs what changes the log, as long as nothing has failed.
     pub(super) fn change(&mut self, change: impl FnOnce(&mut Log) -> Result<()>) -> Result<()> {
         if self.broken {
@@ -270,9 +289,11 @@ impl Log {
             return Ok(());
         }
         let mut bytes = vec![[0; LEN]; some.len()];
+        let mut reads = ReadList::new();
         for ((_, from), block) in some.iter().zip(&mut bytes) {
-            dev.read(self.shape.byte_of(*from), block)?;
+            reads.push(self.shape.byte_of(*from), block);
         }
+        reads.submit(dev)?;
         let mut list = WriteList::new();
         for (to, block) in (first..).zip(&bytes) {
             list.push(self.shape.byte_of(to), block);

@@ -20,11 +20,13 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use stetfs_block::{BlockDevice, BlockError, Counters, Op, Read, Result, SECTOR, Stats, Write};
+use stetfs_block::{
+    BlockDevice, BlockError, Counters, Op, Read, ReadList, Result, SECTOR, Stats, Write,
+};
 
 use crate::volatile::{Kept, PowerCut};
 use format::{BLOCK, LEN};
-use log::Log;
+use log::{Found, Log};
 
 /// How segments are cleaned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -204,32 +206,16 @@ impl<D: BlockDevice> LogDevice<D> {
         }
     }
 
-    /// A part of a block as it is now.
-    fn read_part(&self, log: &Log, number: u32, part: Range<usize>, to: &mut [u8]) -> Result<()> {
-        match log.buffer.get(&number) {
-            Some(Some(block)) => to.copy_from_slice(&block[part]),
-            Some(None) => to.fill(0),
-            None => match log.space.position(number) {
-                Some(at) => self
-                    .inner
-                    .read(log.shape.byte_of(at) + part.start as u64, to)?,
-                None => to.fill(0),
-            },
-        }
-        Ok(())
-    }
-
     /// Changes a part of a block in memory.
     fn patch(&self, log: &mut Log, number: u32, part: Range<usize>, bytes: &[u8]) -> Result<()> {
-        let mut block = match log.buffer.get(&number) {
-            Some(Some(block)) => Arc::clone(block),
-            _ => {
+        let mut block = match log.look(number) {
+            Found::Waiting(block) => Arc::clone(block),
+            Found::At(byte) if part.len() < LEN => {
                 let mut block = [0; LEN];
-                if part.len() < LEN {
-                    self.read_part(log, number, 0..LEN, &mut block)?;
-                }
+                self.inner.read(byte, &mut block)?;
                 Arc::new(block)
             }
+            Found::At(_) | Found::Nowhere => Arc::new([0; LEN]),
         };
         log.buffer.remove(&number);
         Arc::make_mut(&mut block)[part].copy_from_slice(bytes);
@@ -275,20 +261,26 @@ impl<D: BlockDevice> BlockDevice for LogDevice<D> {
             self.check(Op::Read, read.offset, read.len())?;
         }
         let log = self.log.read();
+        let mut list = ReadList::new();
         for read in reads {
             self.counters.read(1, read.len());
             let mut at = read.offset;
             for slice in read.data.slices_mut() {
+                let len = slice.len() as u64;
                 let mut rest = &mut slice[..];
-                for (number, part) in parts(at, rest.len() as u64) {
-                    let (mine, others) = rest.split_at_mut(part.len());
-                    self.read_part(&log, number, part, mine)?;
+                for (number, part) in parts(at, len) {
+                    let (mine, others) = std::mem::take(&mut rest).split_at_mut(part.len());
                     rest = others;
+                    match log.look(number) {
+                        Found::Waiting(block) => mine.copy_from_slice(&block[part]),
+                        Found::At(byte) => list.push(byte + part.start as u64, mine),
+                        Found::Nowhere => mine.fill(0),
+                    }
                 }
-                at += slice.len() as u64;
+                at += len;
             }
         }
-        Ok(())
+        list.submit(&self.inner)
     }
 
     fn write_batch(&self, writes: &[Write<'_>]) -> Result<()> {

@@ -205,14 +205,25 @@ impl State {
         for (_, src) in pairs {
             self.program(src * PAGE, PAGE, tally)?;
         }
-        self.step(tally, |ftl, mover| match ftl.sharing() {
-            Some(sharing) => sharing.share(pairs, mover),
-            None => Ok(()),
-        })?;
+        match self.share_programmed(pairs, tally) {
+            // What waits may end some of them.
+            Err(BlockError::ShareReferences { .. }) if !self.buffer.is_empty() => {
+                self.program_all(tally)?;
+                self.share_programmed(pairs, tally)?;
+            }
+            done => done?,
+        }
         for (dst, _) in pairs {
             self.buffer.remove(&(*dst as u32));
         }
         Ok(())
+    }
+
+    fn share_programmed(&mut self, pairs: &[(u64, u64)], tally: &mut Tally) -> Result<()> {
+        self.step(tally, |ftl, mover| match ftl.sharing() {
+            Some(sharing) => sharing.share(pairs, mover),
+            None => Ok(()),
+        })
     }
 
     /// The power goes: of what waits some may still have arrived. Then the layer starts from what is on the flash.
