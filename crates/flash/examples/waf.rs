@@ -1,8 +1,8 @@
 //! Write amplification over utilisation and range (dissertation, figure 2-1), and how fast the simulation is.
 //!
-//! `waf [new|filled|mixed|full] [GIB…]`: how the 16 GiB device was used before (not at all, every page written once, as much as
-//! it holds in runs and single pages, or both), and ranges; by default all. What is old and never written again keeps dead pages
-//! that greedy collection does not come to, so that a used device does worse than the paper's.
+//! `waf [filled|new|mixed|full] [GIB…]`: how the 16 GiB device was used before (every page written once in sequence, not at all,
+//! as much as it holds in runs and single pages, or the first and the third), and ranges; by default all. What is old and never
+//! written again keeps dead pages that greedy collection does not come to: after `mixed` and `full` narrow ranges do badly.
 
 use std::time::Instant;
 
@@ -16,13 +16,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let ageing = match args.first().map(String::as_str) {
         Some("mixed") => Ageing::MIXED,
         Some("full") => Ageing::FULL,
-        Some("filled") => Ageing {
+        Some("new") => Ageing {
             mixed: 0.0,
-            ..Ageing::FULL
+            ..Ageing::MIXED
         },
         _ => Ageing {
             mixed: 0.0,
-            ..Ageing::MIXED
+            ..Ageing::FULL
         },
     };
     let mut ranges: Vec<u64> = args.iter().filter_map(|a| a.parse().ok()).collect();
@@ -35,7 +35,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let mut line = format!("{:5} {range:3} GiB", kind.name());
             let (mut requests, begin) = (0, Instant::now());
             for percent in [25, 50, 75, 100] {
-                let geometry = Geometry::new(CAPACITY, erase_block, 15)?;
+                // Whole blocks, so that what fills blocks begins where they do.
+                let capacity = CAPACITY / erase_block * erase_block;
+                let geometry = Geometry::new(capacity, erase_block, 15)?;
                 let (waf, n) = measured(kind, geometry, ageing, range << 30, percent)?;
                 line += &format!(" {waf:6.2}");
                 requests += n;
@@ -61,7 +63,7 @@ fn measured(
     ageing.run(&mut *ftl, &mut tally)?;
     let mut random = fastrand::Rng::with_seed(percent);
     let block = u64::from(geometry.block_pages);
-    let blocks = (range / 4096 / block).max(1);
+    let blocks = (range / 4096 / block).clamp(1, u64::from(geometry.logical_blocks()));
     let mut pages: Vec<u64> = (0..block).collect();
     let mut before = ftl.counters();
     for round in 0..2 {
