@@ -88,7 +88,7 @@ impl LogOptions {
     }
 }
 
-/// What a log has done since it was opened, in blocks of 4 KiB.
+/// What a log has done since it was made or opened, in blocks of 4 KiB; a power cut does not end that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct LogReport {
     /// Written at the end.
@@ -357,11 +357,12 @@ impl<D: BlockDevice + PowerCut> PowerCut for LogDevice<D> {
             _ => log.append_all(&self.inner)?,
         }
         self.inner.cut_power(kept)?;
-        let options = log.options;
+        let (options, report) = (log.options, log.report);
         *log = recover::open(&self.inner, &options).map_err(|e| match e {
             LogError::Device(e) => e,
             e => BlockError::io(Op::Read, 0, 0, std::io::Error::other(e)),
         })?;
+        log.report = report;
         Ok(())
     }
 }
