@@ -177,6 +177,38 @@ fn a_crash_leaves_what_was_flushed() {
 }
 
 #[test]
+fn what_a_crash_cut_off_does_not_follow_what_comes_after_it() {
+    let base = mem(24);
+    let options = options(60, 0, Cleaner::Copy);
+    let second = {
+        let device = LogDevice::format(&base, options).unwrap();
+        device.log.read().shape.byte_of(SEGMENT as u32)
+    };
+    // Two chunks, of 15 blocks and of 5, of which only the second arrives.
+    let recorder = Recorder::new(base.fork());
+    let device = LogDevice::open(&recorder, options).unwrap();
+    device.write(0, &[1; 20 * LEN]).unwrap();
+    drop(device);
+    let log = recorder.take_log();
+    let mut replay = Replay::new(&base, &log);
+    replay.advance_to(log.len());
+    let crashed = replay.crash(|s| s.offset >= second);
+    // Another of 15 takes the place of the first.
+    let device = LogDevice::open(&crashed, options).unwrap();
+    assert!(content(&device).iter().all(|b| *b == 0));
+    device.write(20 * BLOCK, &[2; 15 * LEN]).unwrap();
+    device.flush().unwrap();
+    drop(device);
+    let device = LogDevice::open(&crashed, options).unwrap();
+    let now = content(&device);
+    assert!(
+        now[..20 * LEN].iter().all(|b| *b == 0),
+        "an old chunk came back"
+    );
+    assert!(now[20 * LEN..35 * LEN].iter().all(|b| *b == 2));
+}
+
+#[test]
 fn nothing_is_said_to_be_flushed_behind_what_failed() {
     let below = FaultInjector::new(mem(24));
     let device = LogDevice::format(&below, options(60, 0, Cleaner::Copy)).unwrap();
