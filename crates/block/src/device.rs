@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::slice;
 use std::sync::Arc;
 
-use crate::{AlignedBuf, BlockError, Op, Result, Stats};
+use crate::{AlignedBuf, BlockError, Op, Result, Share, Stats};
 
 /// The bytes of a write: one slice, or several that lie one after the other on the device.
 #[derive(Debug, Clone, Copy)]
@@ -173,7 +173,8 @@ impl<'a> Read<'a> {
     }
 }
 
-/// In an `impl BlockDevice` of a device around another, its field `inner`: the size, the alignment and the rights are the other's.
+/// In an `impl BlockDevice` of a device around another, its field `inner`: the size, the alignment and the rights are the
+/// other's, and it shares, by its own [`Share`], where the other does.
 #[macro_export]
 macro_rules! shape_of_inner {
     () => {
@@ -191,6 +192,13 @@ macro_rules! shape_of_inner {
 
         fn read_only(&self) -> bool {
             self.inner.read_only()
+        }
+
+        fn share(&self) -> Option<&dyn $crate::Share> {
+            self.inner
+                .share()
+                .is_some()
+                .then_some(self as &dyn $crate::Share)
         }
     };
 }
@@ -248,6 +256,11 @@ pub trait BlockDevice: Send + Sync {
     /// Makes `range` read as zeros, durable as writes are.
     fn zero(&self, range: Range<u64>) -> Result<()> {
         write_zeros(self, range)
+    }
+
+    /// What shares content, if this device can. Those that pass requests on to another pass this on as well.
+    fn share(&self) -> Option<&dyn Share> {
+        None
     }
 
     /// What the device has done since it was opened.
@@ -336,6 +349,9 @@ macro_rules! forward {
             }
             fn zero(&self, range: Range<u64>) -> Result<()> {
                 (**self).zero(range)
+            }
+            fn share(&self) -> Option<&dyn Share> {
+                (**self).share()
             }
             fn stats(&self) -> Stats {
                 (**self).stats()

@@ -19,6 +19,8 @@ pub enum Op {
     Flush,
     /// Discard (trim).
     Discard,
+    /// Sharing of content.
+    Share,
 }
 
 impl fmt::Display for Op {
@@ -28,6 +30,7 @@ impl fmt::Display for Op {
             Op::Write => "write",
             Op::Flush => "flush",
             Op::Discard => "discard",
+            Op::Share => "share",
         })
     }
 }
@@ -75,6 +78,46 @@ pub enum BlockError {
     ReadOnly {
         /// What was asked.
         op: Op,
+    },
+    /// What is to be shared is no whole unit of the device.
+    #[error("a share at byte {offset}: this device shares units of {unit} bytes")]
+    ShareUnit {
+        /// The place or length that is no multiple.
+        offset: u64,
+        /// What it has to be a multiple of.
+        unit: u32,
+    },
+    /// A batch has more units than the device shares at once.
+    #[error("a batch of {units} units to share; this device takes at most {limit}")]
+    ShareBatch {
+        /// Units of the batch.
+        units: u64,
+        /// What the device takes.
+        limit: u64,
+    },
+    /// A content would be in more places than the device can note.
+    #[error(
+        "what is at byte {offset} would be in more than {limit} places, the most that this device can note"
+    )]
+    ShareReferences {
+        /// Where the content is.
+        offset: u64,
+        /// Places at most.
+        limit: u64,
+    },
+    /// A place is the destination of two pairs of a batch, or destination and source.
+    #[error(
+        "the unit at byte {offset} is a destination, and occurs a second time in the same batch"
+    )]
+    ShareOverlap {
+        /// The place.
+        offset: u64,
+    },
+    /// Source and destination of a pair are on two devices.
+    #[error("what is at byte {offset} is on another device than where it is to be shared to")]
+    ShareAcross {
+        /// The source.
+        offset: u64,
     },
     /// The image became shorter while it was open.
     #[error("the image ended at byte {offset}, inside the {size} bytes it had when it was opened")]
@@ -153,7 +196,12 @@ impl BlockError {
             BlockError::OutOfRange { .. } | BlockError::Shrunk { .. } => libc::EIO,
             BlockError::ReadOnly { .. } => libc::EROFS,
             BlockError::Locked { .. } => libc::EBUSY,
-            BlockError::Unsuitable { .. } => libc::EINVAL,
+            BlockError::ShareBatch { .. } => libc::E2BIG,
+            BlockError::ShareReferences { .. } => libc::EMLINK,
+            BlockError::ShareAcross { .. } => libc::EXDEV,
+            BlockError::ShareUnit { .. }
+            | BlockError::ShareOverlap { .. }
+            | BlockError::Unsuitable { .. } => libc::EINVAL,
         }
     }
 }

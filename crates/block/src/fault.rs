@@ -7,7 +7,10 @@ use std::ops::Range;
 use parking_lot::Mutex;
 
 use crate::device::write_zeros;
-use crate::{BlockDevice, BlockError, Gather, Op, Read, Result, SECTOR, Stats, Write};
+use crate::{
+    BlockDevice, BlockError, Gather, Op, Read, Result, SECTOR, Share, ShareLimits, SharePair,
+    Stats, Write, sharing_of,
+};
 
 /// Changes bytes that were read, or are about to be written; gets the offset of the first.
 type Corrupt = Box<dyn FnMut(u64, &mut [u8]) + Send>;
@@ -71,6 +74,21 @@ impl Fault {
         )
     }
 
+    /// Of a batch to be shared, only those units arrive for whose (destination, length) `arrives` says so: what a device that
+    /// promises no atomicity leaves. Then it fails with `errno`, or claims success.
+    pub fn tear_share(
+        arrives: impl FnMut(u64, u64) -> bool + Send + 'static,
+        errno: Option<i32>,
+    ) -> Self {
+        Self::new(
+            Op::Share,
+            Action::Tear {
+                arrives: Box::new(arrives),
+                errno,
+            },
+        )
+    }
+
     /// Reads give, or writes store, bytes that `change` has had its hands on; it gets the offset
     /// of the request and its bytes.
     pub fn corrupt(op: Op, change: impl FnMut(u64, &mut [u8]) + Send + 'static) -> Self {
@@ -103,7 +121,7 @@ impl Fault {
         self.times(1)
     }
 
-    /// Only requests that touch one of these bytes (flushes touch none).
+    /// Only requests that touch one of these bytes (flushes touch none, what is shared its destinations).
     pub fn within(self, bytes: Range<u64>) -> Self {
         Fault {
             within: Some(bytes),
@@ -111,7 +129,7 @@ impl Fault {
         }
     }
 
-    /// Only requests of whose (offset, length) `filter` says so.
+    /// Only requests of whose (offset, length) `filter` says so; of a batch to be shared one pair is enough.
     pub fn when(self, filter: impl FnMut(u64, u64) -> bool + Send + 'static) -> Self {
         Fault {
             filter: Some(Box::new(filter)),
@@ -120,15 +138,13 @@ impl Fault {
     }
 
     /// True if the request is this fault's to hit, now; counts it.
-    fn hits(&mut self, op: Op, offset: u64, len: u64) -> bool {
-        if self.op != op
-            || self.times == 0
-            || self
-                .within
-                .as_ref()
-                .is_some_and(|r| offset >= r.end || offset + len <= r.start)
-            || self.filter.as_mut().is_some_and(|f| !f(offset, len))
-        {
+    fn hits(&mut self, op: Op, places: &[(u64, u64)]) -> bool {
+        let (within, filter) = (&self.within, &mut self.filter);
+        let mut matches = |(offset, len): (u64, u64)| {
+            let inside = |r: &Range<u64>| offset < r.end && offset + len > r.start;
+            within.as_ref().is_none_or(inside) && filter.as_mut().is_none_or(|f| f(offset, len))
+        };
+        if self.op != op || self.times == 0 || !places.iter().any(|place| matches(*place)) {
             return false;
         }
         if self.skip > 0 {
@@ -177,6 +193,7 @@ struct Seen {
     reads: u64,
     writes: u64,
     flushes: u64,
+    shares: u64,
 }
 
 /// What becomes of a request.
@@ -191,10 +208,15 @@ enum Verdict {
 impl State {
     /// The fault that hits this request.
     fn hit(&mut self, op: Op, offset: u64, len: u64) -> Option<&mut Fault> {
+        self.hit_any(op, &[(offset, len)])
+    }
+
+    /// The fault that hits this request, which touches these places: offset and length of each.
+    fn hit_any(&mut self, op: Op, places: &[(u64, u64)]) -> Option<&mut Fault> {
         let fault = self
             .faults
             .iter_mut()
-            .find_map(|f| f.hits(op, offset, len).then_some(f))?;
+            .find_map(|f| f.hits(op, places).then_some(f))?;
         self.hits += 1;
         Some(fault)
     }
@@ -239,6 +261,32 @@ impl State {
                 parts.retain(|(at, data)| arrives(*at, data.len() as u64));
                 Verdict::Parts(parts, *errno)
             }
+        }
+    }
+}
+
+impl State {
+    /// What becomes of a batch to be shared: the pairs that arrive, then the error if any.
+    fn judge_share(&mut self, pairs: &[SharePair], unit: u32) -> (Vec<SharePair>, Option<i32>) {
+        self.seen.shares += 1;
+        if self.dead() {
+            return (Vec::new(), Some(libc::EIO));
+        }
+        if let Some(left) = &mut self.power {
+            *left -= 1;
+        }
+        let places: Vec<_> = pairs.iter().map(|p| (p.dst, p.len)).collect();
+        match self.hit_any(Op::Share, &places).map(|f| &mut f.action) {
+            Some(Action::Fail(errno)) => (Vec::new(), Some(*errno)),
+            Some(Action::Lose) => (Vec::new(), None),
+            Some(Action::Tear { arrives, errno }) => {
+                let units = pairs.iter().flat_map(|pair| pair.units(unit));
+                let len = u64::from(unit);
+                let units = units.map(|(dst, src)| SharePair { dst, src, len });
+                (units.filter(|u| arrives(u.dst, len)).collect(), *errno)
+            }
+            // It has no bytes to corrupt.
+            Some(Action::Corrupt(_)) | None => (pairs.to_vec(), None),
         }
     }
 }
@@ -293,7 +341,7 @@ impl<D: BlockDevice> FaultInjector<D> {
         self.state.lock().faults.clear();
     }
 
-    /// Lets `n` more writes through (in a batch each counts, in its order); every request after
+    /// Lets `n` more writes through (in a batch each counts, in its order; what is shared counts as one); every request after
     /// them fails with EIO, and nothing more reaches the device.
     pub fn power_off_after(&self, n: u64) {
         self.state.lock().power = Some(n);
@@ -322,6 +370,11 @@ impl<D: BlockDevice> FaultInjector<D> {
     /// Flushes that were asked for.
     pub fn flushes_seen(&self) -> u64 {
         self.state.lock().seen.flushes
+    }
+
+    /// Batches to be shared that were asked for.
+    pub fn shares_seen(&self) -> u64 {
+        self.state.lock().seen.shares
     }
 
     /// Requests that a fault hit.
@@ -457,6 +510,30 @@ impl<D: BlockDevice> FaultInjector<D> {
                 drop(state);
                 self.inner.read_batch(std::slice::from_mut(read))
             }
+        }
+    }
+}
+
+impl<D: BlockDevice> Share for FaultInjector<D> {
+    fn limits(&self) -> ShareLimits {
+        ShareLimits::of(&self.inner)
+    }
+
+    fn share_batch(&self, pairs: &[SharePair]) -> Result<()> {
+        let unit = self.limits().unit;
+        let (arrive, errno) = self.state.lock().judge_share(pairs, unit);
+        let lost = arrive.is_empty() && !pairs.is_empty();
+        let done = match lost {
+            true => Ok(()),
+            false => sharing_of(&self.inner)?.share_batch(&arrive),
+        };
+        match (errno, pairs) {
+            (Some(errno), pairs) => {
+                let bytes = pairs.iter().map(|p| p.len).sum();
+                let first = pairs.first().map_or(0, |p| p.dst);
+                Err(refused(Op::Share, first, bytes, errno))
+            }
+            (None, _) => done,
         }
     }
 }

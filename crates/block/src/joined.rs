@@ -3,7 +3,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::{BlockDevice, BlockError, Gather, Op, Read, Result, Stats, Write};
+use crate::{
+    BlockDevice, BlockError, Gather, Op, Read, Result, Share, ShareLimits, SharePair, Stats, Write,
+    sharing_of,
+};
 
 /// Bytes at least between the two, so that no request reaches from one into the other.
 const GAP: u64 = 1 << 20;
@@ -109,6 +112,12 @@ impl BlockDevice for Joined {
         device.discard(range.start - base..range.end - base)
     }
 
+    /// Where both can.
+    fn share(&self) -> Option<&dyn Share> {
+        let both = self.first.share().is_some() && self.second.share().is_some();
+        both.then_some(self as &dyn Share)
+    }
+
     fn stats(&self) -> Stats {
         let (a, b) = (self.first.stats(), self.second.stats());
         Stats {
@@ -119,6 +128,43 @@ impl BlockDevice for Joined {
             flushes: a.flushes + b.flushes,
             discards: a.discards + b.discards,
             bytes_discarded: a.bytes_discarded + b.bytes_discarded,
+            shares: a.shares + b.shares,
+            bytes_shared: a.bytes_shared + b.bytes_shared,
+        }
+    }
+}
+
+impl Share for Joined {
+    fn limits(&self) -> ShareLimits {
+        let (a, b) = (ShareLimits::of(&self.first), ShareLimits::of(&self.second));
+        ShareLimits {
+            unit: a.unit.max(b.unit),
+            pairs: a.pairs.min(b.pairs),
+            references: a.references.min(b.references),
+            atomic: a.atomic && b.atomic,
+        }
+    }
+
+    /// All pairs of a batch lie on the same of the two devices.
+    fn share_batch(&self, pairs: &[SharePair]) -> Result<()> {
+        let mut moved = Vec::with_capacity(pairs.len());
+        let mut device = None;
+        for pair in pairs {
+            let (to, base) = self.at(Op::Share, pair.dst, pair.len)?;
+            let (_, source) = self.at(Op::Share, pair.src, pair.len)?;
+            if source != base || device.is_some_and(|(_, b)| b != base) {
+                return Err(BlockError::ShareAcross { offset: pair.src });
+            }
+            device = Some((to, base));
+            moved.push(SharePair {
+                dst: pair.dst - base,
+                src: pair.src - base,
+                len: pair.len,
+            });
+        }
+        match device {
+            Some((device, _)) => sharing_of(device)?.share_batch(&moved),
+            None => Ok(()),
         }
     }
 }

@@ -9,7 +9,9 @@
 //!    with `fua` is durable when it returns.
 //! 3. Until then a crash may keep any subset of the writes, in any order, at the granularity of
 //!    [`BlockDevice::sector_size`]; a sector itself is old or new.
-//! 4. After a flush that failed nothing is known about the writes since the last one that
+//! 4. A batch that was shared counts as a write to all its destinations, and where the device says
+//!    so a crash keeps all of it or nothing.
+//! 5. After a flush that failed nothing is known about the writes since the last one that
 //!    succeeded; a later flush that succeeds does not bring them back.
 
 mod buf;
@@ -24,6 +26,7 @@ mod memory;
 mod overlay;
 mod record;
 mod replay;
+mod share;
 mod stats;
 #[cfg(feature = "test-suite")]
 // A check panics; that is its answer.
@@ -42,6 +45,7 @@ pub use memory::{MemoryStats, Preparer, memory_stats};
 pub use overlay::Overlay;
 pub use record::{Event, Log, Recorder};
 pub use replay::{PendingSector, Replay};
+pub use share::{Share, ShareLimits, SharePair, check_share, sharing_of};
 pub use stats::{Counters, Stats};
 
 /// The smallest unit a disk writes as a whole, in bytes: the granularity of torn writes.

@@ -13,7 +13,10 @@ use parking_lot::RwLock;
 use rustix::fs::SeekFrom;
 
 use crate::device::{check_discard, check_range};
-use crate::{BlockDevice, Counters, Op, Read, Result, SECTOR, Stats, Write};
+use crate::{
+    BlockDevice, Counters, Op, Read, Result, SECTOR, Share, ShareLimits, SharePair, Stats, Write,
+    check_share,
+};
 
 pub(crate) const PAGE: usize = 4096;
 /// Pages of a node: what a fork shares, and the first write after it copies (as pointers).
@@ -35,6 +38,7 @@ pub struct MemDevice {
     sector: u32,
     /// Node `n` lies in shard `n % SHARDS`.
     shards: [RwLock<Nodes>; SHARDS],
+    share: Option<ShareLimits>,
     counters: Counters,
 }
 
@@ -70,6 +74,7 @@ impl MemDevice {
             size,
             sector: SECTOR,
             shards: std::array::from_fn(|_| RwLock::new(Nodes::new())),
+            share: None,
             counters: Counters::default(),
         }
     }
@@ -77,6 +82,18 @@ impl MemDevice {
     /// The same device, with sectors of `sector` bytes.
     pub fn with_sector_size(mut self, sector: u32) -> Self {
         self.sector = sector;
+        self
+    }
+
+    /// The same device, which shares content: pages of 4 KiB, at most so many in a batch. It does not count references.
+    /// `atomic` is what it says of crashes, for those who record it.
+    pub fn with_share(mut self, pairs: u64, atomic: bool) -> Self {
+        self.share = Some(ShareLimits {
+            unit: PAGE as u32,
+            pairs,
+            references: u64::MAX,
+            atomic,
+        });
         self
     }
 
@@ -147,6 +164,7 @@ impl MemDevice {
             size: self.size,
             sector: self.sector,
             shards: std::array::from_fn(|_| RwLock::new(copies.next().unwrap_or_default())),
+            share: self.share,
             counters: Counters::default(),
         }
     }
@@ -218,6 +236,13 @@ impl MemDevice {
 
     fn shard(&self, node: u64) -> &RwLock<Nodes> {
         &self.shards[(node % SHARDS as u64) as usize]
+    }
+
+    /// A page by number; `None`: zeros.
+    fn page(&self, number: u64) -> Option<Arc<Page>> {
+        let node = number / FANOUT as u64;
+        let nodes = self.shard(node).read();
+        nodes.get(&node)?.0[(number % FANOUT as u64) as usize].clone()
     }
 
     /// Reads inside the device; the range is checked.
@@ -342,7 +367,37 @@ impl BlockDevice for MemDevice {
         self.discard(range)
     }
 
+    fn share(&self) -> Option<&dyn Share> {
+        self.share.is_some().then_some(self as &dyn Share)
+    }
+
     fn stats(&self) -> Stats {
         self.counters.snapshot()
+    }
+}
+
+impl Share for MemDevice {
+    fn limits(&self) -> ShareLimits {
+        self.share.unwrap_or(ShareLimits {
+            unit: PAGE as u32,
+            pairs: 0,
+            references: 0,
+            atomic: false,
+        })
+    }
+
+    fn share_batch(&self, pairs: &[SharePair]) -> Result<()> {
+        check_share(pairs, &self.limits(), self.size)?;
+        self.counters.share(pairs);
+        for (dst, src) in pairs.iter().flat_map(|pair| pair.units(PAGE as u32)) {
+            let (dst, page) = (dst / PAGE as u64, self.page(src / PAGE as u64));
+            let number = dst / FANOUT as u64;
+            let mut nodes = self.shard(number).write();
+            let node = nodes
+                .entry(number)
+                .or_insert_with(|| Arc::new(Node([const { None }; FANOUT])));
+            Arc::make_mut(node).0[(dst % FANOUT as u64) as usize] = page;
+        }
+        Ok(())
     }
 }

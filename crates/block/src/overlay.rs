@@ -8,7 +8,10 @@ use parking_lot::RwLock;
 
 use crate::device::{check_discard, check_range};
 use crate::mem::{PAGE, pieces};
-use crate::{BlockDevice, Counters, MemDevice, Op, Read, Result, Stats, Write};
+use crate::{
+    BlockDevice, Counters, MemDevice, Op, Read, Result, Share, ShareLimits, SharePair, Stats,
+    Write, check_share,
+};
 
 /// Shows `base` with changes that never reach it. Takes as much memory as is written.
 pub struct Overlay {
@@ -139,8 +142,34 @@ impl BlockDevice for Overlay {
         Ok(())
     }
 
+    /// Where the base can; then by copies in memory.
+    fn share(&self) -> Option<&dyn Share> {
+        self.base.share().is_some().then_some(self as &dyn Share)
+    }
+
     fn stats(&self) -> Stats {
         self.counters.snapshot()
+    }
+}
+
+impl Share for Overlay {
+    fn limits(&self) -> ShareLimits {
+        ShareLimits::of(&self.base)
+    }
+
+    fn share_batch(&self, pairs: &[SharePair]) -> Result<()> {
+        check_share(pairs, &self.limits(), self.size())?;
+        self.counters.share(pairs);
+        let mut pages = self.pages.write();
+        for pair in pairs {
+            let mut bytes = vec![0; pair.len as usize];
+            self.read_one(&pages, pair.src, &mut bytes)?;
+            for piece in pieces(pair.dst, pair.len) {
+                self.lift(&mut pages, piece.page, piece.in_page.len() == PAGE)?;
+            }
+            self.top.write(pair.dst, &bytes)?;
+        }
+        Ok(())
     }
 }
 

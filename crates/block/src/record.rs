@@ -6,7 +6,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::device::write_zeros;
-use crate::{BlockDevice, Read, Result, SECTOR, Stats, Write};
+use crate::{
+    BlockDevice, Read, Result, SECTOR, Share, ShareLimits, SharePair, Stats, Write, sharing_of,
+};
 
 /// Something that happened, in the order in which it did. Requests that run at the same time show
 /// as overlapping pairs of a beginning and its [`Event::Done`].
@@ -29,6 +31,17 @@ pub enum Event {
         id: u64,
         /// The bytes.
         range: Range<u64>,
+    },
+    /// A batch was submitted to be shared.
+    Share {
+        /// Number of the request.
+        id: u64,
+        /// What becomes what.
+        pairs: Arc<[SharePair]>,
+        /// Bytes that are shared as a whole.
+        unit: u32,
+        /// Whether the device promises all of the batch or nothing.
+        atomic: bool,
     },
     /// A flush was submitted. It covers the requests that were done before.
     Flush {
@@ -226,5 +239,30 @@ impl<D: BlockDevice> BlockDevice for Recorder<D> {
 
     fn stats(&self) -> Stats {
         self.inner.stats()
+    }
+}
+
+impl<D: BlockDevice> Share for Recorder<D> {
+    fn limits(&self) -> ShareLimits {
+        ShareLimits::of(&self.inner)
+    }
+
+    fn share_batch(&self, pairs: &[SharePair]) -> Result<()> {
+        let share = sharing_of(&self.inner)?;
+        let limits = share.limits();
+        let id = {
+            let mut state = self.state.lock();
+            let id = state.id();
+            state.log.events.push(Event::Share {
+                id,
+                pairs: pairs.into(),
+                unit: limits.unit,
+                atomic: limits.atomic,
+            });
+            id
+        };
+        let result = share.share_batch(pairs);
+        self.done(id..id + 1, result.is_ok());
+        result
     }
 }

@@ -7,15 +7,18 @@
 //! 3. What reached the device did so in the order of submission: of two writes to one sector that
 //!    both arrived, the later stands. So a durable write hides all earlier ones to its sectors.
 //! 4. A discard that arrived left zeros.
+//! 5. What was shared is what the sources held when the batch was submitted. Where the device promises atomicity the batch
+//!    arrived or not; else each of its units did or not.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::record::{Event, Log};
-use crate::{BlockDevice, MemDevice, SECTOR};
+use crate::{BlockDevice, MemDevice, SECTOR, SharePair};
 
-/// One sector of a request of which it is uncertain whether it reached the device.
+/// One sector of a request of which it is uncertain whether it reached the device. Of what was shared the first sector of a
+/// unit stands for it, and where batches are atomic the first of all for the batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PendingSector {
     /// The request's number.
@@ -33,6 +36,27 @@ pub struct PendingSector {
 enum Change {
     Data(Arc<[u8]>),
     Zeros,
+    Shared {
+        /// Where each unit is, and what it becomes.
+        units: Vec<(u64, Arc<[u8]>)>,
+        atomic: bool,
+    },
+}
+
+/// The sector that begins at this byte.
+fn sector_at(entry: &Entry, offset: u64) -> PendingSector {
+    PendingSector {
+        id: entry.id,
+        event: entry.event,
+        offset,
+        len: SECTOR,
+    }
+}
+
+/// The numbers of the sectors that lie wholly in a range.
+fn whole_sectors(range: Range<u64>) -> Range<u64> {
+    let unit = u64::from(SECTOR);
+    range.start.div_ceil(unit)..range.end / unit
 }
 
 /// A request of the log that is not yet part of what stands.
@@ -49,26 +73,80 @@ struct Entry {
 }
 
 impl Entry {
-    fn sectors(&self) -> impl Iterator<Item = PendingSector> + '_ {
+    /// What may have arrived or not, apart from the others.
+    fn sectors(&self) -> Vec<PendingSector> {
+        if let Change::Shared { units, atomic } = &self.change {
+            let first = units.iter().take(if *atomic { 1 } else { usize::MAX });
+            return first.map(|(at, _)| sector_at(self, *at)).collect();
+        }
         let unit = u64::from(SECTOR);
         let mut at = self.range.start;
-        std::iter::from_fn(move || {
-            if at >= self.range.end {
-                return None;
-            }
+        let mut sectors = Vec::new();
+        while at < self.range.end {
             let end = ((at / unit + 1) * unit).min(self.range.end);
-            let sector = PendingSector {
-                id: self.id,
-                event: self.event,
-                offset: at,
+            sectors.push(PendingSector {
                 len: (end - at) as u32,
-            };
+                ..sector_at(self, at)
+            });
             at = end;
-            Some(sector)
-        })
+        }
+        sectors
     }
 
-    /// Applies `part` of the request to `dev`.
+    /// Whether all that changes with one of its sectors lies in hidden ones.
+    fn is_hidden(&self, sector: &PendingSector, hidden: &HashSet<u64>) -> bool {
+        let unit = |(at, bytes): &(u64, Arc<[u8]>)| {
+            let end = (at + bytes.len() as u64).div_ceil(u64::from(SECTOR));
+            (at / u64::from(SECTOR)..end).all(|n| hidden.contains(&n))
+        };
+        match &self.change {
+            Change::Shared { units, atomic } => units
+                .iter()
+                .filter(|(at, _)| *atomic || *at == sector.offset)
+                .all(unit),
+            Change::Data(_) | Change::Zeros => {
+                hidden.contains(&(sector.offset / u64::from(SECTOR)))
+            }
+        }
+    }
+
+    /// The whole sectors that change.
+    fn changed(&self) -> Vec<Range<u64>> {
+        match &self.change {
+            Change::Shared { units, .. } => {
+                let whole =
+                    |(at, bytes): &(u64, Arc<[u8]>)| whole_sectors(*at..*at + bytes.len() as u64);
+                units.iter().map(whole).collect()
+            }
+            Change::Data(_) | Change::Zeros => vec![whole_sectors(self.range.clone())],
+        }
+    }
+
+    /// Applies all of the request to `dev`.
+    fn apply_all(&self, dev: &MemDevice) {
+        match &self.change {
+            Change::Shared { units, .. } => {
+                units.iter().for_each(|(at, bytes)| dev.store(*at, bytes))
+            }
+            Change::Data(_) | Change::Zeros => self.apply(dev, self.range.clone()),
+        }
+    }
+
+    /// Applies what changes with one sector of the request to `dev`.
+    fn apply_sector(&self, dev: &MemDevice, sector: &PendingSector) {
+        match &self.change {
+            Change::Shared { atomic: true, .. } => self.apply_all(dev),
+            Change::Shared { units, .. } => {
+                let one = units.iter().filter(|(at, _)| *at == sector.offset);
+                one.for_each(|(at, bytes)| dev.store(*at, bytes));
+            }
+            Change::Data(_) | Change::Zeros => {
+                self.apply(dev, sector.offset..sector.offset + u64::from(sector.len));
+            }
+        }
+    }
+
+    /// Applies `part` of a write or discard to `dev`.
     fn apply(&self, dev: &MemDevice, part: Range<u64>) {
         match &self.change {
             Change::Zeros => dev.erase(part),
@@ -78,6 +156,7 @@ impl Entry {
                     dev.store(part.start, bytes);
                 }
             }
+            Change::Shared { .. } => {}
         }
     }
 }
@@ -134,6 +213,12 @@ impl<'l> Replay<'l> {
                 self.open(*id, range, Change::Data(data.clone()), *fua);
             }
             Event::Discard { id, range } => self.open(*id, range.clone(), Change::Zeros, false),
+            Event::Share {
+                id,
+                pairs,
+                unit,
+                atomic,
+            } => self.open_share(*id, pairs, *unit, *atomic),
             Event::Flush { id } => {
                 self.flushes.insert(*id, self.at);
             }
@@ -169,6 +254,37 @@ impl<'l> Replay<'l> {
         }
     }
 
+    fn open_share(&mut self, id: u64, pairs: &[SharePair], unit: u32, atomic: bool) {
+        let seen = self.everything();
+        let size = seen.size();
+        let inside = |at: u64| {
+            at.checked_add(u64::from(unit))
+                .is_some_and(|end| end <= size)
+        };
+        let mut units = Vec::new();
+        for (dst, src) in pairs.iter().flat_map(|pair| pair.units(unit)) {
+            // A request beyond the end changes nothing.
+            let mut bytes = vec![0; unit as usize];
+            if inside(dst) && inside(src) && seen.read(src, &mut bytes).is_ok() {
+                units.push((dst, bytes.into()));
+            }
+        }
+        let range = match (units.first(), units.last()) {
+            (Some((first, _)), Some((last, _))) => *first..*last + u64::from(unit),
+            _ => return,
+        };
+        let event = self.at;
+        self.open.push_back(Entry {
+            id,
+            event,
+            range,
+            change: Change::Shared { units, atomic },
+            fua: false,
+            done: None,
+            durable: false,
+        });
+    }
+
     /// A flush submitted at this place succeeded (1).
     fn flushed(&mut self, submitted: usize) {
         for entry in &mut self.open {
@@ -179,7 +295,7 @@ impl<'l> Replay<'l> {
     fn settle(&mut self) {
         while self.open.front().is_some_and(|e| e.durable) {
             if let Some(entry) = self.open.pop_front() {
-                entry.apply(&self.settled, entry.range.clone());
+                entry.apply_all(&self.settled);
             }
         }
     }
@@ -187,17 +303,15 @@ impl<'l> Replay<'l> {
     /// The sectors that may or may not have reached the device (2), in order of submission.
     /// Sectors that a later durable write hides (3) are left out.
     pub fn pending(&self) -> Vec<PendingSector> {
-        let unit = u64::from(SECTOR);
         // Walk backwards, with the sectors that are wholly covered by a durable request.
         let mut hidden = HashSet::new();
         let mut pending = Vec::new();
         for entry in self.open.iter().rev() {
-            let mut mine: Vec<_> = entry.sectors().collect();
             if entry.durable {
-                let whole = mine.iter().filter(|s| s.len == SECTOR);
-                hidden.extend(whole.map(|s| s.offset / unit));
+                hidden.extend(entry.changed().into_iter().flatten());
             } else {
-                mine.retain(|s| !hidden.contains(&(s.offset / unit)));
+                let mut mine = entry.sectors();
+                mine.retain(|s| !entry.is_hidden(s, &hidden));
                 pending.extend(mine.into_iter().rev());
             }
         }
@@ -211,12 +325,12 @@ impl<'l> Replay<'l> {
         let dev = self.settled.fork();
         for entry in &self.open {
             if entry.durable {
-                entry.apply(&dev, entry.range.clone());
+                entry.apply_all(&dev);
                 continue;
             }
             for sector in entry.sectors() {
                 if arrived(&sector) {
-                    entry.apply(&dev, sector.offset..sector.offset + u64::from(sector.len));
+                    entry.apply_sector(&dev, &sector);
                 }
             }
         }

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::SharePair;
+
 /// Requests a device completed since it was opened, and the bytes they moved.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
@@ -19,6 +21,10 @@ pub struct Stats {
     pub discards: u64,
     /// Bytes discarded.
     pub bytes_discarded: u64,
+    /// Batches shared.
+    pub shares: u64,
+    /// Bytes that they changed.
+    pub bytes_shared: u64,
 }
 
 impl Stats {
@@ -32,6 +38,8 @@ impl Stats {
             flushes: self.flushes.saturating_sub(earlier.flushes),
             discards: self.discards.saturating_sub(earlier.discards),
             bytes_discarded: self.bytes_discarded.saturating_sub(earlier.bytes_discarded),
+            shares: self.shares.saturating_sub(earlier.shares),
+            bytes_shared: self.bytes_shared.saturating_sub(earlier.bytes_shared),
         }
     }
 }
@@ -46,6 +54,8 @@ pub struct Counters {
     flushes: AtomicU64,
     discards: AtomicU64,
     bytes_discarded: AtomicU64,
+    shares: AtomicU64,
+    bytes_shared: AtomicU64,
 }
 
 impl Counters {
@@ -72,6 +82,13 @@ impl Counters {
         self.bytes_discarded.fetch_add(bytes, Relaxed);
     }
 
+    /// Counts a batch that was shared.
+    pub fn share(&self, pairs: &[SharePair]) {
+        self.shares.fetch_add(1, Relaxed);
+        let bytes = pairs.iter().map(|p| p.len).sum();
+        self.bytes_shared.fetch_add(bytes, Relaxed);
+    }
+
     /// The numbers now. Counters of requests still running may be halfway in.
     pub fn snapshot(&self) -> Stats {
         Stats {
@@ -82,6 +99,8 @@ impl Counters {
             flushes: self.flushes.load(Relaxed),
             discards: self.discards.load(Relaxed),
             bytes_discarded: self.bytes_discarded.load(Relaxed),
+            shares: self.shares.load(Relaxed),
+            bytes_shared: self.bytes_shared.load(Relaxed),
         }
     }
 }

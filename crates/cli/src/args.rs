@@ -119,13 +119,48 @@ pub(crate) struct DeviceServeArgs {
     #[arg(long, value_name = "SIZE", value_parser = stetfs::size::bytes, required_unless_present = "image")]
     pub(crate) size: Option<u64>,
     /// A file or block device that holds the content.
-    #[arg(long, value_name = "FILE", conflicts_with = "size")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["size", "ftl"])]
     pub(crate) image: Option<PathBuf>,
     /// With a cache that a power cut empties (`stetfs device fault DIR power-cut=…`).
     #[arg(long)]
     pub(crate) volatile: bool,
+    #[command(flatten)]
+    pub(crate) flash: FlashArgs,
     /// Where: the device is the file `disk` in it, its counters the file `stats`, what makes it fail the file `control`.
     pub(crate) dir: PathBuf,
+}
+
+/// The flash of a served device.
+#[derive(Debug, Args)]
+pub(crate) struct FlashArgs {
+    /// With simulated flash behind a translation layer: page (page-level mapping, and SHARE) or fast (log blocks). The model's
+    /// times are then those of what it moves and erases, too. The content is in memory.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) ftl: Option<stetfs_flash::ftl::FtlKind>,
+    /// Percent of erase blocks beyond those that the size takes.
+    #[arg(long, value_name = "PERCENT", default_value_t = 15, requires = "ftl")]
+    #[arg(value_parser = clap::value_parser!(u32).range(..=1000))]
+    pub(crate) spare: u32,
+    /// Bytes of an erase block, e.g. 24M.
+    #[arg(long, value_name = "SIZE", default_value = "4M", requires = "ftl", value_parser = stetfs::size::bytes)]
+    pub(crate) erase_block: u64,
+    /// Every page is written once before it is served, then as many again, half in runs and half at random places.
+    #[arg(long, requires = "ftl")]
+    pub(crate) aged: bool,
+    /// With a layer above the flash: log writes segments of 2 MiB one after the other, and cleans them.
+    #[arg(long, value_name = "NAME", requires = "ftl", value_parser = ["log"])]
+    pub(crate) layer: Option<String>,
+    /// How that layer cleans: share, without copying where the flash can, or copy.
+    #[arg(long, value_name = "HOW", default_value = "share", requires = "layer")]
+    pub(crate) cleaner: stetfs_flash::segments::Cleaner,
+    /// Pages of 4 KiB that it shares at once, 508 at most.
+    #[arg(long, value_name = "N", default_value_t = 256, requires = "ftl")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=508))]
+    pub(crate) share_pairs: u32,
+    /// Places that one page may be in.
+    #[arg(long, value_name = "N", default_value_t = 8, requires = "ftl")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=508))]
+    pub(crate) share_references: u32,
 }
 
 /// What to measure.

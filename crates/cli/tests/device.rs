@@ -3,101 +3,17 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::daemon::{BINARY, fails, json, ok};
+use common::daemon::{BINARY, fails, ok};
+use common::served::Served;
 use common::{kernel, stetfs};
 use rustix::io::Errno;
-use serde_json::Value;
 use stetfs_testkit::{LoopDev, LoopOptions, Mkfs, Mounted, Mounter, Scratch, cmd, mount};
-
-/// A device being served; ended when dropped.
-struct Served {
-    server: Child,
-    dir: PathBuf,
-    _scratch: Scratch,
-}
-
-impl Served {
-    fn new(args: &[&str]) -> Served {
-        let scratch = Scratch::new("device").unwrap();
-        let dir = scratch.path().join("dev");
-        std::fs::create_dir(&dir).unwrap();
-        let mut server = Command::new(BINARY)
-            .args(["--json", "device", "serve"])
-            .args(args)
-            .arg(&dir)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        let out = server.stdout.as_mut().unwrap();
-        BufReader::new(out).read_line(&mut line).unwrap();
-        let told: Value = serde_json::from_str(&line).unwrap();
-        assert_eq!(told["disk"].as_str(), dir.join("disk").to_str());
-        Served {
-            server,
-            dir,
-            _scratch: scratch,
-        }
-    }
-
-    fn disk(&self) -> PathBuf {
-        self.dir.join("disk")
-    }
-
-    /// Says it to the switch.
-    #[track_caller]
-    fn fault(&self, words: &[&str]) -> Vec<String> {
-        let dir = self.dir.to_str().unwrap();
-        let set = json(&[&["device", "fault", dir], words].concat());
-        let set = set["set"].as_array().unwrap().iter();
-        set.map(|word| word.as_str().unwrap().to_owned()).collect()
-    }
-
-    fn counter(&self, name: &str) -> u64 {
-        let text = std::fs::read_to_string(self.dir.join("stats")).unwrap();
-        let line = text.lines().find_map(|l| l.strip_prefix(name)).unwrap();
-        line.trim().parse().unwrap()
-    }
-
-    /// Ctrl-C.
-    fn interrupt(&self) {
-        let pid = rustix::process::Pid::from_child(&self.server);
-        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    }
-
-    /// Ends it; gives what it says.
-    fn end(self) -> Value {
-        self.interrupt();
-        self.ended()
-    }
-
-    fn ended(mut self) -> Value {
-        let mut said = String::new();
-        let out = self.server.stdout.as_mut().unwrap();
-        out.read_to_string(&mut said).unwrap();
-        let status = self.server.wait().unwrap();
-        assert!(status.success(), "{status}: {said}");
-        assert!(!mount::is_mounted(&self.dir));
-        serde_json::from_str(&said).unwrap()
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        if mount::is_mounted(&self.dir) {
-            // On failure only.
-            let _ = self.server.kill();
-            let _ = self.server.wait();
-            mount::detach(&self.dir);
-        }
-    }
-}
 
 fn mkfs(path: &Path) {
     let mut mke2fs = Command::new("mke2fs");

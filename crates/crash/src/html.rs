@@ -82,6 +82,20 @@ fn one(out: &mut String, failure: &Failure, recordings: &BTreeMap<String, Record
     trees(out, recording, &state);
 }
 
+/// Where a write, or what is shared, begins, its bytes, and whether it is durable at once.
+fn extent(event: &Event) -> (u64, u64, bool) {
+    match event {
+        Event::Write {
+            offset, data, fua, ..
+        } => (*offset, data.len() as u64, *fua),
+        Event::Share { pairs, .. } => {
+            let first = pairs.first().map_or(0, |p| p.dst);
+            (first, pairs.iter().map(|p| p.len).sum(), false)
+        }
+        _ => (0, 0, false),
+    }
+}
+
 /// Position on the device against order in the log.
 fn timeline(out: &mut String, recording: &Recording, state: &StateId) {
     let events = &recording.log.events;
@@ -98,6 +112,7 @@ fn timeline(out: &mut String, recording: &Recording, state: &StateId) {
         .filter_map(|e| match e {
             Event::Write { offset, .. } => Some(*offset),
             Event::Discard { range, .. } => Some(range.start),
+            Event::Share { pairs, .. } => pairs.first().map(|pair| pair.dst),
             _ => None,
         })
         .collect();
@@ -116,9 +131,8 @@ fn timeline(out: &mut String, recording: &Recording, state: &StateId) {
     for (i, event) in events.iter().enumerate().take(last).skip(first) {
         let at = x(i);
         match event {
-            Event::Write {
-                offset, data, fua, ..
-            } => {
+            Event::Write { .. } | Event::Share { .. } => {
+                let (offset, bytes, fua) = extent(event);
                 let part = lost.iter().find(|w| w.event == i);
                 let class = match (part, i >= state.event) {
                     (Some(_), _) => "lost",
@@ -132,10 +146,10 @@ fn timeline(out: &mut String, recording: &Recording, state: &StateId) {
                     out,
                     "<rect class=\"{class}{}\" x=\"{at:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"6\">\
                      <title>event {i}: {} bytes at {offset}{told}</title></rect>",
-                    if *fua { " fua" } else { "" },
-                    y(*offset),
+                    if fua { " fua" } else { "" },
+                    y(offset),
                     (WIDTH / (last - first).max(1) as f64).max(2.0),
-                    data.len()
+                    bytes
                 );
             }
             Event::Flush { .. } => {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
 use stetfs::{BlockDevice, MemDevice};
-use stetfs_block::{Event, Log};
+use stetfs_block::{Event, Log, SharePair};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::setup::{JournalSpec, Shape, work};
@@ -28,6 +28,8 @@ const HEADER_MAX: u64 = 64 << 20;
 const VOLUME_MAX: u64 = 1 << 40;
 /// Largest single write, bytes.
 const WRITE_MAX: u64 = 256 << 20;
+/// Pairs of a batch to be shared at most.
+const PAIRS_MAX: u64 = 1 << 20;
 
 /// What a record is of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -158,6 +160,22 @@ impl Recording {
                     out.number(range.start)?;
                     out.number(range.end)?;
                 }
+                Event::Share {
+                    id,
+                    pairs,
+                    unit,
+                    atomic,
+                } => {
+                    out.bytes(&[if *atomic { 9 } else { 8 }])?;
+                    out.number(*id)?;
+                    out.number(u64::from(*unit))?;
+                    out.number(pairs.len() as u64)?;
+                    for pair in pairs.iter() {
+                        out.number(pair.dst)?;
+                        out.number(pair.src)?;
+                        out.number(pair.len)?;
+                    }
+                }
                 Event::Flush { id } => {
                     out.bytes(&[4])?;
                     out.number(*id)?;
@@ -238,6 +256,35 @@ impl Recording {
                     label: String::from_utf8(input.slice(1024)?)?,
                     value: input.number()?,
                 },
+                8 | 9 => {
+                    let (id, unit, count) = (input.number()?, input.number()?, input.number()?);
+                    ensure!(
+                        unit.is_power_of_two() && unit <= WRITE_MAX,
+                        "a share's unit"
+                    );
+                    ensure!(count <= PAIRS_MAX, "a batch to share is too long");
+                    let mut pairs = Vec::new();
+                    for _ in 0..count {
+                        pairs.push(SharePair {
+                            dst: input.number()?,
+                            src: input.number()?,
+                            len: input.number()?,
+                        });
+                        let inside = |p: &SharePair| {
+                            p.len <= header.volume && p.dst.max(p.src) <= header.volume
+                        };
+                        ensure!(
+                            pairs.last().is_some_and(inside),
+                            "a share beyond the volume"
+                        );
+                    }
+                    Event::Share {
+                        id,
+                        pairs: pairs.into(),
+                        unit: unit as u32,
+                        atomic: kind == 9,
+                    }
+                }
                 other => bail!("there is no event of kind {other}"),
             };
             log.events.push(event);

@@ -174,7 +174,7 @@ pub fn points(log: &Log, from: usize) -> Vec<(usize, Why)> {
                 }
                 Some((i + 1, Why::Write))
             }
-            Event::Discard { .. } => Some((i + 1, Why::Write)),
+            Event::Discard { .. } | Event::Share { .. } => Some((i + 1, Why::Write)),
             // Before it is done.
             Event::Done { id, .. } if flushes.contains(id) => Some((i, Why::Flush)),
             Event::Done { .. } => None,

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use stetfs_block::{Event, SharePair};
 use stetfs_crash::canary;
 use stetfs_crash::explore::{Config, Failure, Often, Outcome, Progress, Source, explore};
 use stetfs_crash::faults::{self, Fault};
@@ -329,4 +330,35 @@ fn a_record_survives_its_file() {
     }
     let lacking = Recording::load(&dir.path().join("none")).unwrap_err();
     assert!(format!("{lacking:#}").contains("stetfs crash record"));
+}
+
+#[test]
+fn what_was_shared_survives_a_records_file() {
+    let dir = stetfs_testkit::Scratch::new("record").unwrap();
+    let path = dir.path().join("record");
+    let mut recording = recorded("data", "threads");
+    let pair = |dst, src| SharePair {
+        dst,
+        src,
+        len: 8192,
+    };
+    for (id, atomic) in [(1 << 40, true), (1 << 41, false)] {
+        recording.log.events.push(Event::Share {
+            id,
+            pairs: [pair(0, 1 << 20), pair(1 << 16, 1 << 19)].into(),
+            unit: 4096,
+            atomic,
+        });
+    }
+    recording.save(&path).unwrap();
+    assert_eq!(Recording::load(&path).unwrap().log, recording.log);
+    recording.log.events.push(Event::Share {
+        id: 1,
+        pairs: [pair(0, u64::MAX)].into(),
+        unit: 4096,
+        atomic: true,
+    });
+    recording.save(&path).unwrap();
+    let beyond = format!("{:#}", Recording::load(&path).unwrap_err());
+    assert!(beyond.contains("beyond the volume"), "{beyond}");
 }

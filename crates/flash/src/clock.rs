@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::model::Model;
 
 /// Bytes of a page: the unit of costs.
-const PAGE: u64 = 4096;
+pub(crate) const PAGE: u64 = 4096;
 
 /// What is asked of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub struct Request {
     pub offset: u64,
     /// Bytes.
     pub len: u64,
+    /// Nanoseconds that the medium takes for it beyond its own bytes: what it moves and erases to make room.
+    pub extra: u64,
 }
 
 /// A device of some model at work.
@@ -41,6 +43,8 @@ pub struct Clock {
     /// What is in the cache: extents by offset, with their length. Only with heads; else only the bytes count.
     cached: BTreeMap<u64, u64>,
     bytes: u64,
+    /// Nanoseconds of extra work that the medium has before it.
+    extra: u64,
     /// When the medium has done what was given to it.
     medium: u64,
     /// Where the head is.
@@ -57,6 +61,7 @@ impl Clock {
             interface: 0,
             cached: BTreeMap::new(),
             bytes: 0,
+            extra: 0,
             medium: 0,
             head: 0,
         }
@@ -125,6 +130,7 @@ impl Clock {
     }
 
     fn cache(&mut self, request: Request) {
+        self.extra += request.extra;
         self.bytes += request.len;
         if self.model.seek.is_none() {
             return;
@@ -178,7 +184,8 @@ impl Clock {
         if self.model.seek.is_none() {
             let pages = self.bytes.div_ceil(PAGE);
             self.bytes = 0;
-            self.medium = begin + pages * self.model.program;
+            let extra = std::mem::take(&mut self.extra);
+            self.medium = begin + extra + pages * self.model.program;
             return self.medium;
         }
         // As an elevator: on from where the head is, then from the beginning.
@@ -201,7 +208,7 @@ impl Clock {
     /// Everything that is cached onto the medium; when that is done.
     fn empty(&mut self, now: u64) -> u64 {
         let mut done = now.max(self.medium);
-        while self.bytes > 0 {
+        while self.bytes > 0 || self.extra > 0 && self.model.seek.is_none() {
             done = self.step(done);
         }
         done
@@ -210,7 +217,11 @@ impl Clock {
     /// What the medium did by itself until `now`.
     fn drain(&mut self, now: u64) {
         if self.model.seek.is_none() {
-            let idle = now.saturating_sub(self.medium);
+            let mut idle = now.saturating_sub(self.medium);
+            // Room first.
+            let extra = self.extra.min(idle);
+            self.extra -= extra;
+            idle -= extra;
             let done = (idle / self.model.program.max(1)).saturating_mul(PAGE);
             self.bytes = self.bytes.saturating_sub(done);
             self.medium = self.medium.max(now);
@@ -243,6 +254,7 @@ mod tests {
             kind: Kind::Write,
             offset,
             len,
+            extra: 0,
         }
     }
 
@@ -251,6 +263,7 @@ mod tests {
             kind: Kind::Read,
             offset,
             len,
+            extra: 0,
         }
     }
 
@@ -262,6 +275,7 @@ mod tests {
                 kind,
                 offset: (i * depth + j) << 20,
                 len: 1 << 20,
+                extra: 0,
             });
             now = clock.run(now, all);
         }
@@ -337,6 +351,33 @@ mod tests {
         let done = disk.run(now, (0..64).map(|i| write((50 << 30) + i * 4096, 4096)));
         let row = disk.flush(done) - done;
         assert!(row < 30 * MS, "{row}");
+    }
+
+    #[test]
+    fn what_is_moved_keeps_the_cache_full() {
+        let moves = Request {
+            extra: 50 * MS,
+            ..write(0, 4096)
+        };
+        // A flush waits for it; left alone it is done by itself.
+        let mut ssd = model("sata-ssd");
+        let done = ssd.run(0, [moves]);
+        assert!(done < MS);
+        assert!((50 * MS..53 * MS).contains(&ssd.flush(done)));
+        let mut ssd = model("sata-ssd");
+        ssd.run(0, [moves]);
+        assert!(ssd.flush(60 * MS) < 62 * MS);
+        // Writers that go on wait as soon as the cache is full.
+        let stream = |extra| {
+            let mut ssd = model("sata-ssd");
+            let one = |i: u64| Request {
+                extra,
+                ..write(i << 20, 1 << 20)
+            };
+            (0..1024).fold(0, |now, i: u64| ssd.run(now, [one(i)]))
+        };
+        let (plain, moving) = (stream(0), stream(2 * MS));
+        assert!(moving > plain + 1024 * 2 * MS * 7 / 10, "{plain}, {moving}");
     }
 
     #[test]

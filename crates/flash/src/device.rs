@@ -1,21 +1,20 @@
 //! A device that takes the time of a model.
 
 use std::ops::Range;
-use std::thread;
-use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
-use stetfs_block::{BlockDevice, Read, Result, Stats, Write};
+use stetfs_block::{
+    BlockDevice, Read, Result, Share, ShareLimits, SharePair, Stats, Write, sharing_of,
+};
 
-use crate::clock::{Clock, Kind, Request};
+use crate::clock::{Clock, Kind, PAGE, Request};
 use crate::model::Model;
+use crate::pace::Pace;
 
 /// A device with another's content that takes the time of a model: requests return when they would have finished there.
 /// What they really take is part of that.
 pub struct Timed<D> {
     inner: D,
-    start: Instant,
-    clock: Mutex<Clock>,
+    pace: Pace,
 }
 
 impl<D: BlockDevice> Timed<D> {
@@ -24,8 +23,7 @@ impl<D: BlockDevice> Timed<D> {
         let size = inner.size();
         Timed {
             inner,
-            start: Instant::now(),
-            clock: Mutex::new(Clock::new(model, size)),
+            pace: Pace::new(Clock::new(model, size)),
         }
     }
 
@@ -33,30 +31,6 @@ impl<D: BlockDevice> Timed<D> {
     pub fn inner(&self) -> &D {
         &self.inner
     }
-
-    fn now(&self) -> u64 {
-        self.start.elapsed().as_nanos() as u64
-    }
-
-    /// Returns `nanos` after the start.
-    fn wait(&self, nanos: u64) {
-        let until = Duration::from_nanos(nanos);
-        if let Some(left) = until.checked_sub(self.start.elapsed()) {
-            precise();
-            thread::sleep(left);
-        }
-    }
-}
-
-/// Lets this thread's sleeps end when they should: the default is up to 50 µs later.
-fn precise() {
-    thread_local! {
-        static SET: () = {
-            // Where it is refused sleeps are as they are.
-            let _ = rustix::thread::set_current_timer_slack(std::num::NonZero::new(1));
-        };
-    }
-    SET.with(|()| ());
 }
 
 impl<D: BlockDevice> BlockDevice for Timed<D> {
@@ -67,10 +41,11 @@ impl<D: BlockDevice> BlockDevice for Timed<D> {
             kind: Kind::Read,
             offset: read.offset,
             len: read.len(),
+            extra: 0,
         });
-        let done = self.clock.lock().run(self.now(), requests);
+        let done = self.pace.ask(|clock, now| clock.run(now, requests));
         self.inner.read_batch(reads)?;
-        self.wait(done);
+        self.pace.wait(done);
         Ok(())
     }
 
@@ -83,17 +58,18 @@ impl<D: BlockDevice> BlockDevice for Timed<D> {
             },
             offset: write.offset,
             len: write.len(),
+            extra: 0,
         });
-        let done = self.clock.lock().run(self.now(), requests);
+        let done = self.pace.ask(|clock, now| clock.run(now, requests));
         self.inner.write_batch(writes)?;
-        self.wait(done);
+        self.pace.wait(done);
         Ok(())
     }
 
     fn flush(&self) -> Result<()> {
-        let done = self.clock.lock().flush(self.now());
+        let done = self.pace.ask(|clock, now| clock.flush(now));
         self.inner.flush()?;
-        self.wait(done);
+        self.pace.wait(done);
         Ok(())
     }
 
@@ -110,15 +86,38 @@ impl<D: BlockDevice> BlockDevice for Timed<D> {
     }
 }
 
+/// What is shared costs a page of the mapping.
+impl<D: BlockDevice> Share for Timed<D> {
+    fn limits(&self) -> ShareLimits {
+        ShareLimits::of(&self.inner)
+    }
+
+    fn share_batch(&self, pairs: &[SharePair]) -> Result<()> {
+        let request = Request {
+            kind: Kind::Write,
+            offset: pairs.first().map_or(0, |pair| pair.dst),
+            len: PAGE,
+            extra: 0,
+        };
+        let done = self.pace.ask(|clock, now| clock.run(now, [request]));
+        sharing_of(&self.inner)?.share_batch(pairs)?;
+        self.pace.wait(done);
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use stetfs_block::MemDevice;
 
     use super::*;
 
     #[test]
     fn it_is_a_device() {
-        stetfs_block::suite::check_all(&Timed::new(MemDevice::new(8 << 20), Model::ALL[1]), 3);
+        let mem = MemDevice::new(8 << 20).with_share(16, true);
+        stetfs_block::suite::check_all(&Timed::new(mem, Model::ALL[1]), 3);
     }
 
     #[test]

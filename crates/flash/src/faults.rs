@@ -3,7 +3,7 @@
 //! | word | what it says |
 //! | --- | --- |
 //! | `pass` | nothing fails |
-//! | `drop-writes` | writes, discards and flushes succeed and do nothing |
+//! | `drop-writes` | writes, discards, shares and flushes succeed and do nothing |
 //! | `error-writes` | they fail |
 //! | `error-reads` | reads fail |
 //! | `error-all` | everything fails |
@@ -116,7 +116,7 @@ impl Plan {
 fn faults_of(place: &Place) -> Vec<Fault> {
     let mut faults = Vec::new();
     let Some(sectors) = &place.sectors else {
-        let changes = [Op::Write, Op::Flush, Op::Discard];
+        let changes = [Op::Write, Op::Flush, Op::Discard, Op::Share];
         match place.effect {
             Effect::DropWrites => faults.extend(changes.map(Fault::lose)),
             Effect::ErrorReads => faults.push(Fault::fail(Op::Read, libc::EIO)),
@@ -135,16 +135,22 @@ fn faults_of(place: &Place) -> Vec<Fault> {
         Fault::tear(move |at, _| !bytes.contains(&at), errno)
     };
     match place.effect {
-        Effect::DropWrites => faults.extend([outside(None), Fault::lose(Op::Discard)]),
+        Effect::DropWrites => faults.extend([
+            outside(None),
+            Fault::lose(Op::Discard),
+            Fault::lose(Op::Share),
+        ]),
         Effect::ErrorReads => faults.push(Fault::fail(Op::Read, libc::EIO)),
         Effect::ErrorWrites => faults.extend([
             outside(Some(libc::EIO)),
             Fault::fail(Op::Discard, libc::EIO),
+            Fault::fail(Op::Share, libc::EIO),
         ]),
         Effect::ErrorAll => faults.extend([
             Fault::fail(Op::Read, libc::EIO),
             outside(Some(libc::EIO)),
             Fault::fail(Op::Discard, libc::EIO),
+            Fault::fail(Op::Share, libc::EIO),
         ]),
     }
     faults

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::ftl::Tally;
+
 /// The cost of a request at the interface.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Access {
@@ -106,9 +108,25 @@ const DISK: Model = Model {
     }),
 };
 
+/// A page read takes this part of one programmed …
+const READS_A_PROGRAM: u64 = 10;
+/// … and this many blocks erased as long as all pages of 128 blocks: ten programs for a block of 128 pages. Both are the
+/// paper's (dissertation, 2.2.1).
+const ERASES_A_BLOCK: (u64, u64) = (10, 128);
+
 impl Model {
     /// All models.
     pub const ALL: [Model; 3] = [SATA_SSD, NVME_SSD, DISK];
+
+    /// Nanoseconds that the flash of this device takes for what a translation layer did beside programming the host's pages,
+    /// in blocks of so many pages. Blocks are as wide as the device: larger ones take no longer for a page.
+    pub fn beside(&self, tally: &Tally, block_pages: u32) -> u64 {
+        let block = u64::from(block_pages) * self.program;
+        let copies = tally.copies * (self.program + self.program / READS_A_PROGRAM);
+        let (some, blocks) = ERASES_A_BLOCK;
+        let erases = (tally.erases + tally.map_erases) * block * some / blocks;
+        copies + erases + tally.map_programs * self.program
+    }
 }
 
 impl fmt::Display for Model {

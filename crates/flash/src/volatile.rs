@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use parking_lot::Mutex;
-use stetfs_block::{BlockDevice, Read, Result, SECTOR, Stats, Write};
+use stetfs_block::{
+    BlockDevice, Read, Result, SECTOR, Share, ShareLimits, SharePair, Stats, Write, sharing_of,
+};
 
 /// Bytes of a sector.
 const LEN: u64 = SECTOR as u64;
@@ -18,6 +20,28 @@ pub enum Kept {
     All,
     /// Each sector or not, by a coin with this seed.
     Some(u64),
+}
+
+/// A device whose power can be cut.
+pub trait PowerCut: Send + Sync {
+    /// Whether it has a cache to lose.
+    fn has_cache(&self) -> bool;
+
+    /// Loses what `kept` says of the writes since the last flush. Nothing may run meanwhile.
+    ///
+    /// # Errors
+    /// The device's: then some of them are lost and some not.
+    fn cut_power(&self, kept: Kept) -> Result<()>;
+}
+
+impl<P: PowerCut + ?Sized> PowerCut for std::sync::Arc<P> {
+    fn has_cache(&self) -> bool {
+        (**self).has_cache()
+    }
+
+    fn cut_power(&self, kept: Kept) -> Result<()> {
+        (**self).cut_power(kept)
+    }
 }
 
 /// A device with another's content that remembers, for each sector written since the last flush, what is sure to stand there,
@@ -42,37 +66,6 @@ impl<D: BlockDevice> Volatile<D> {
         }
     }
 
-    /// Whether there is a cache.
-    pub fn has_cache(&self) -> bool {
-        self.sure.is_some()
-    }
-
-    /// Loses what `kept` says of the writes since the last flush. Nothing may run meanwhile.
-    ///
-    /// # Errors
-    /// The device's: then some of them are lost and some not.
-    pub fn cut_power(&self, kept: Kept) -> Result<()> {
-        let Some(sure) = &self.sure else {
-            return Ok(());
-        };
-        let mut sure = sure.lock();
-        let mut random = fastrand::Rng::with_seed(match kept {
-            Kept::Some(seed) => seed,
-            _ => 0,
-        });
-        let lost = sure.iter().filter(|_| match kept {
-            Kept::Nothing => true,
-            Kept::All => false,
-            Kept::Some(_) => random.bool(),
-        });
-        let lost: Vec<_> = lost
-            .map(|(sector, bytes)| Write::new(sector * LEN, bytes))
-            .collect();
-        self.inner.write_batch_flush(&lost)?;
-        sure.clear();
-        Ok(())
-    }
-
     /// Reads what is not remembered of `sectors` yet.
     fn remember(
         &self,
@@ -94,6 +87,61 @@ impl<D: BlockDevice> Volatile<D> {
             }
         }
         Ok(())
+    }
+}
+
+impl Kept {
+    /// Says for one thing after the other whether it is lost.
+    pub(crate) fn losses(self) -> impl FnMut() -> bool {
+        let mut random = fastrand::Rng::with_seed(match self {
+            Kept::Some(seed) => seed,
+            _ => 0,
+        });
+        move || match self {
+            Kept::Nothing => true,
+            Kept::All => false,
+            Kept::Some(_) => random.bool(),
+        }
+    }
+}
+
+impl<D: BlockDevice> PowerCut for Volatile<D> {
+    fn has_cache(&self) -> bool {
+        self.sure.is_some()
+    }
+
+    fn cut_power(&self, kept: Kept) -> Result<()> {
+        let Some(sure) = &self.sure else {
+            return Ok(());
+        };
+        let mut sure = sure.lock();
+        let mut is_lost = kept.losses();
+        let lost = sure.iter().filter(|_| is_lost());
+        let lost: Vec<_> = lost
+            .map(|(sector, bytes)| Write::new(sector * LEN, bytes))
+            .collect();
+        self.inner.write_batch_flush(&lost)?;
+        sure.clear();
+        Ok(())
+    }
+}
+
+/// What is shared is durable at once, with all that was written before: so no cut can tear it.
+impl<D: BlockDevice> Share for Volatile<D> {
+    fn limits(&self) -> ShareLimits {
+        ShareLimits::of(&self.inner)
+    }
+
+    fn share_batch(&self, pairs: &[SharePair]) -> Result<()> {
+        let share = sharing_of(&self.inner)?;
+        let Some(sure) = &self.sure else {
+            return share.share_batch(pairs);
+        };
+        let mut sure = sure.lock();
+        self.inner.flush()?;
+        sure.clear();
+        share.share_batch(pairs)?;
+        self.inner.flush()
     }
 }
 
@@ -184,7 +232,8 @@ mod tests {
     #[test]
     fn it_is_a_device() {
         for cache in [false, true] {
-            stetfs_block::suite::check_all(&Volatile::new(MemDevice::new(8 << 20), cache), 4);
+            let mem = MemDevice::new(8 << 20).with_share(16, true);
+            stetfs_block::suite::check_all(&Volatile::new(mem, cache), 4);
         }
     }
 

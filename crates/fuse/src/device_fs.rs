@@ -1,11 +1,15 @@
 //! A block device as the one file `disk` of a mount: what a loop device, or a `stetfs mount`, can be put on. The file
-//! `stats` tells what the device has done. With a [`Control`] the file `control` switches it while it is served.
+//! `stats` tells what the device has done. With a [`Control`] the file `control` switches it while it is served, and with a
+//! [`Report`] there are more counters, and the file `blocks.svg`, a picture of what it is now. Where the device can share
+//! content ioctls do (`include/stetfs-share.h`).
 //!
 //! Nothing of the device is kept in the kernel's page cache: what it loses, or refuses to read, is seen at once.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use stetfs::{
     Attr, BlockDevice, BlockWrite, Ctx, DirEntry, Done, FallocateMode, FileType, FsError, Ino,
     ROOT_INO, RenameFlags, SeekWhat, SetAttr, StatFs, Timestamp, XattrSet,
@@ -16,6 +20,7 @@ use crate::ops::{
     CopyArgs, Fh, FileSystem, IoctlArgs, IoctlReply, Listing, OpenFile, Opened, ReadArgs, ReadDone,
     WriteArgs,
 };
+use crate::share_ioctl;
 
 /// The device's inode, and its name.
 const DISK: (Ino, &[u8]) = (12, b"disk");
@@ -24,6 +29,9 @@ const STATS: (Ino, &[u8]) = (13, b"stats");
 
 /// The switch's inode, and its name.
 const CONTROL: (Ino, &[u8]) = (14, b"control");
+
+/// The picture's inode, and its name.
+const PICTURE: (Ino, &[u8]) = (15, b"blocks.svg");
 
 /// What switches a device: what is written to the file `control`.
 pub trait Control: Send + Sync {
@@ -38,10 +46,21 @@ pub trait Control: Send + Sync {
     fn gate(&self) -> &Gate;
 }
 
+/// What a device tells beyond what every block device does.
+pub trait Report: Send + Sync {
+    /// Further counters: name and value.
+    fn counters(&self) -> Vec<(&'static str, String)>;
+    /// What it is now, as an SVG document.
+    fn picture(&self) -> String;
+}
+
 /// A device as a file system of one file.
 pub struct DeviceFs<D> {
     device: Arc<D>,
     control: Option<Arc<dyn Control>>,
+    report: Option<Arc<dyn Report>>,
+    /// By inode: the text that a reader who began at its start goes on with.
+    texts: Mutex<HashMap<Ino, Arc<str>>>,
 }
 
 fn io_error<E>(_: E) -> FsError {
@@ -68,6 +87,8 @@ impl<D: BlockDevice + 'static> DeviceFs<D> {
         DeviceFs {
             device,
             control: None,
+            report: None,
+            texts: Mutex::default(),
         }
     }
 
@@ -75,6 +96,14 @@ impl<D: BlockDevice + 'static> DeviceFs<D> {
     pub fn with_control(self, control: Arc<dyn Control>) -> DeviceFs<D> {
         DeviceFs {
             control: Some(control),
+            ..self
+        }
+    }
+
+    /// With something that tells more of it.
+    pub fn with_report(self, report: Arc<dyn Report>) -> DeviceFs<D> {
+        DeviceFs {
+            report: Some(report),
             ..self
         }
     }
@@ -102,14 +131,29 @@ impl<D: BlockDevice + 'static> DeviceFs<D> {
     /// What the directory holds.
     fn entries(&self) -> impl Iterator<Item = (Ino, &'static [u8])> {
         let control = self.control.is_some().then_some(CONTROL);
-        [DISK, STATS].into_iter().chain(control)
+        let picture = self.report.is_some().then_some(PICTURE);
+        [DISK, STATS].into_iter().chain(control).chain(picture)
     }
 
     /// The text of a file that is not the device.
     fn text(&self, ino: Ino) -> String {
-        match &self.control {
-            Some(control) if ino == CONTROL.0 => control.show(),
+        match (&self.control, &self.report) {
+            (Some(control), _) if ino == CONTROL.0 => control.show(),
+            (_, Some(report)) if ino == PICTURE.0 => report.picture(),
             _ => self.stats(),
+        }
+    }
+
+    /// The same for a reader that has come so far: what it began with goes on.
+    fn text_from(&self, ino: Ino, offset: u64) -> Arc<str> {
+        let mut texts = self.texts.lock();
+        match texts.get(&ino) {
+            Some(text) if offset > 0 => Arc::clone(text),
+            _ => {
+                let text: Arc<str> = self.text(ino).into();
+                texts.insert(ino, Arc::clone(&text));
+                text
+            }
         }
     }
 
@@ -125,8 +169,14 @@ impl<D: BlockDevice + 'static> DeviceFs<D> {
             ("flushes", s.flushes),
             ("discards", s.discards),
             ("bytes_discarded", s.bytes_discarded),
+            ("shares", s.shares),
+            ("bytes_shared", s.bytes_shared),
         ] {
             // Writing to a string does not fail.
+            let _ = writeln!(text, "{name} {value}");
+        }
+        let more = self.report.iter().flat_map(|report| report.counters());
+        for (name, value) in more {
             let _ = writeln!(text, "{name} {value}");
         }
         text
@@ -145,7 +195,7 @@ impl<D: BlockDevice + 'static> DeviceFs<D> {
             },
             mode: match ino {
                 ROOT_INO => libc::S_IFDIR | 0o700,
-                ino if ino == STATS.0 => libc::S_IFREG | 0o400,
+                ino if ino == STATS.0 || ino == PICTURE.0 => libc::S_IFREG | 0o400,
                 _ => libc::S_IFREG | 0o600,
             },
             uid: 0,
@@ -262,7 +312,7 @@ impl<D: BlockDevice + 'static> FileSystem for DeviceFs<D> {
     fn read(&self, _: &Ctx, file: OpenFile, args: ReadArgs, done: ReadDone) {
         let offset = args.offset;
         if file.ino != DISK.0 {
-            return read_text(&self.text(file.ino), offset, done);
+            return read_text(&self.text_from(file.ino, offset), offset, done);
         }
         self.run(move |device| {
             let left = device.size().saturating_sub(offset);
@@ -393,7 +443,14 @@ impl<D: BlockDevice + 'static> FileSystem for DeviceFs<D> {
         refused(done);
     }
 
-    fn ioctl(&self, _: &Ctx, _: OpenFile, _: IoctlArgs<'_>, done: Done<IoctlReply>) {
-        done(Err(FsError::Errno(libc::ENOTTY)));
+    fn ioctl(&self, _: &Ctx, file: OpenFile, args: IoctlArgs<'_>, done: Done<IoctlReply>) {
+        let call = match file.ino {
+            ino if ino == DISK.0 => share_ioctl::parse(&args),
+            _ => Err(FsError::Errno(libc::ENOTTY)),
+        };
+        match call {
+            Ok(call) => self.run(move |device| done(share_ioctl::run(device, &call))),
+            Err(e) => done(Err(e)),
+        }
     }
 }

@@ -5,7 +5,7 @@
 //! * `volume_fs`: a [`stetfs::Volume`] as an implementation of it, with `opens`, `handles`, `ioctl` and `room`;
 //! * `caller`, `calls`: what the kernel does not say of who asks;
 //! * `mount`, `mounted`, `mountinfo`, `fusermount`, `loopdev`: the mount itself;
-//! * `service`: any other file system on a directory; `device_fs`: a block device as one, with `gate`;
+//! * `service`: any other file system on a directory; `device_fs`: a block device as one, with `gate` and `share_ioctl`;
 //! * `awake`: keeps processors from sleeping between requests; `uring_switch`: the kernel's, for a moment;
 //! * `bdi`: what the kernel allows the mount; `connection`: what was agreed on with the kernel, to be shown;
 //! * `server`: all of it together, and closing the volume when the session ends.
@@ -33,6 +33,7 @@ mod patience;
 mod room;
 mod server;
 mod service;
+mod share_ioctl;
 mod sys;
 mod uring_switch;
 mod volume_fs;
@@ -40,7 +41,7 @@ mod wire;
 
 pub use awake::{AwakeStats, LowLatency};
 pub use connection::{Connection, ConnectionStats};
-pub use device_fs::{Control, DeviceFs};
+pub use device_fs::{Control, DeviceFs, Report};
 pub use gate::Gate;
 pub use mount::{MountError, MountOptions, Unmount, check_dir, is_root, remount_flags, unmount};
 pub use mounted::Mounted;

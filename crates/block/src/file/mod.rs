@@ -13,6 +13,7 @@ mod holders;
 mod open;
 mod outlook;
 mod request;
+mod share;
 mod sys;
 mod unflushed;
 mod uring;
@@ -32,7 +33,10 @@ use rustix::fs::{AtFlags, FallocateFlags, StatxFlags};
 use rustix::io::Errno;
 
 use crate::device::{check_discard, check_range, write_zeros};
-use crate::{AlignedBuf, BlockDevice, BlockError, Counters, Op, Read, Result, Stats, Write};
+use crate::{
+    AlignedBuf, BlockDevice, BlockError, Counters, Op, Read, Result, Share, ShareLimits, Stats,
+    Write,
+};
 use claim::Claim;
 use request::Request;
 use unflushed::Unflushed;
@@ -55,6 +59,8 @@ pub struct FileDevice {
     rmw: Mutex<()>,
     /// The host said that it cannot discard.
     no_discard: AtomicBool,
+    /// What the host can share of the file.
+    share: Option<ShareLimits>,
     counters: Counters,
     unflushed: Unflushed,
 }
@@ -478,6 +484,10 @@ impl BlockDevice for FileDevice {
             }
             Err(_) => write_zeros(self, range),
         }
+    }
+
+    fn share(&self) -> Option<&dyn Share> {
+        self.share.is_some().then_some(self as &dyn Share)
     }
 
     fn stats(&self) -> Stats {

@@ -14,7 +14,7 @@ use super::claim::Claim;
 use super::request::Request;
 use super::unflushed::Unflushed;
 use super::uring::RingPool;
-use super::{Align, FileDevice, sys};
+use super::{Align, FileDevice, share, sys};
 use crate::{AlignedBuf, BlockError, Counters, Result, SECTOR};
 
 /// Whether requests pass the host's page cache by (O_DIRECT).
@@ -107,8 +107,13 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> Result<FileDevice> {
             .ok(),
     };
     tracing::debug!(path = %path.display(), size, sector, ?align, uring = rings.is_some(), "opened");
+    // A device's driver may have another meaning for the number.
+    let share = (!is_block_device)
+        .then(|| share::limits(&file, options.read_only))
+        .flatten();
     Ok(FileDevice {
         path: path.to_owned(),
+        share,
         file,
         claim,
         is_block_device,

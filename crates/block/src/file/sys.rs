@@ -9,9 +9,14 @@ use libc::{c_int, c_ulong};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+use crate::SharePair;
+
 const BLKROGET: c_ulong = 0x125e;
 const BLKDISCARD: c_ulong = 0x1277;
 const LOOP_GET_STATUS64: c_ulong = 0x4c05;
+/// `STETFS_IOC_SHARE_LIMITS`, and `STETFS_IOC_SHARE` without the size of its argument.
+const SHARE_LIMITS: c_ulong = 0x8018_ef02;
+const SHARE: c_ulong = 0x4000_ef01;
 
 /// `struct loop_info64` of <linux/loop.h>.
 #[repr(C)]
@@ -33,6 +38,46 @@ struct LoopInfo {
 }
 
 const _: () = assert!(mem::size_of::<LoopInfo>() == 232);
+
+/// `struct stetfs_share_limits`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(super) struct SharedLimits {
+    pub(super) unit: u32,
+    pub(super) flags: u32,
+    pub(super) units: u64,
+    pub(super) references: u64,
+}
+
+const _: () = assert!(mem::size_of::<SharedLimits>() == 24);
+
+/// What a served device says that it can share.
+pub(super) fn share_limits(file: &File) -> Option<SharedLimits> {
+    let mut limits = SharedLimits::default();
+    // SAFETY: the number says that 24 bytes are written, which is the size of the argument.
+    let answer = unsafe { libc::ioctl(file.as_raw_fd(), SHARE_LIMITS as _, &raw mut limits) };
+    (answer == 0).then_some(limits)
+}
+
+/// Shares pairs on a served device.
+pub(super) fn share(file: &File, pairs: &[SharePair]) -> io::Result<()> {
+    let mut batch: Vec<u64> = vec![0];
+    // The count and the flags are two words of 32 bits.
+    let count = u32::try_from(pairs.len()).map_err(|_| Errno::TOOBIG)?;
+    let [a, b, c, d] = count.to_ne_bytes();
+    batch[0] = u64::from_ne_bytes([a, b, c, d, 0, 0, 0, 0]);
+    batch.extend(pairs.iter().flat_map(|p| [p.dst, p.src, p.len]));
+    let bytes = mem::size_of_val(&batch[..]);
+    if bytes >= 1 << 14 {
+        return Err(Errno::TOOBIG.into());
+    }
+    let number = SHARE | (bytes as c_ulong) << 16;
+    // SAFETY: the number says how many bytes are read, which are as many as `batch` has.
+    match unsafe { libc::ioctl(file.as_raw_fd(), number as _, batch.as_ptr()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
 
 /// Size in bytes, now, of a file or a block device.
 pub(super) fn size(mut file: &File) -> io::Result<u64> {

@@ -7,9 +7,10 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use stetfs::{BlockDevice, FileDevice, MemDevice};
 use stetfs_flash::{Timed, failing};
-use stetfs_fuse::{Control, DeviceFs, MountOptions, Service};
+use stetfs_fuse::{Control, DeviceFs, MountOptions, Report, Service};
 
 use super::fault::Switch;
+use super::ssd::{self, Flash};
 use crate::args::DeviceServeArgs;
 use crate::failure::{Code, Failure, Result};
 
@@ -23,11 +24,21 @@ pub(crate) fn serve(args: &DeviceServeArgs, json: bool) -> Result {
     // Before the mount stands, so that none is left behind.
     let mut signals = Signals::new([SIGINT, SIGTERM])
         .map_err(|e| Failure::new(Code::System, format!("no signals: {e}")))?;
-    let device = Arc::new(failing(content(args)?, args.volatile));
-    let switch = Arc::new(Switch::new(Arc::clone(&device)));
+    let flash = ssd::make(args)?;
+    let inner = match &flash {
+        Some(flash) => flash.device(),
+        None => content(args)?,
+    };
+    // One with flash has its cache inside.
+    let device = Arc::new(failing(inner, args.volatile && flash.is_none()));
+    let power = flash.as_ref().map(|flash| flash.power());
+    let switch = Arc::new(Switch::new(Arc::clone(&device), power));
     let name = args.model.map_or("plain", |model| model.name);
-    let fs =
+    let mut fs =
         DeviceFs::new(Arc::clone(&device)).with_control(Arc::clone(&switch) as Arc<dyn Control>);
+    if let Some(flash) = &flash {
+        fs = fs.with_report(Arc::clone(flash) as Arc<dyn Report>);
+    }
     let channels = args.model.map_or(CHANNELS, |model| model.channels);
     let service = Service::start(
         Arc::new(fs),
@@ -39,7 +50,7 @@ pub(crate) fn serve(args: &DeviceServeArgs, json: bool) -> Result {
     let told = if json {
         format!(
             "{}",
-            serde_json::json!({ "model": args.model, "disk": disk })
+            serde_json::json!({ "model": args.model, "ftl": args.flash.ftl, "disk": disk })
         )
     } else {
         format!(
@@ -61,26 +72,45 @@ pub(crate) fn serve(args: &DeviceServeArgs, json: bool) -> Result {
         }
     });
     service.wait()?;
+    say(&*device, flash.as_deref(), json);
+    Ok(())
+}
+
+/// Says what the device did.
+fn say(device: &dyn BlockDevice, flash: Option<&Flash>, json: bool) {
     let s = device.stats();
+    let log = flash.and_then(Flash::log_report);
+    let flash = flash.map(Flash::report);
     if json {
         println!(
             "{}",
             serde_json::json!({
                 "reads": s.reads, "bytes_read": s.bytes_read, "writes": s.writes,
-                "bytes_written": s.bytes_written, "flushes": s.flushes,
+                "bytes_written": s.bytes_written, "flushes": s.flushes, "shares": s.shares, "flash": flash, "log": log,
             })
         );
-    } else {
+        return;
+    }
+    println!(
+        "{} reads of {} MiB, {} writes of {} MiB, {} flushes",
+        s.reads,
+        s.bytes_read >> 20,
+        s.writes,
+        s.bytes_written >> 20,
+        s.flushes
+    );
+    if let Some(flash) = flash {
         println!(
-            "{} reads of {} MiB, {} writes of {} MiB, {} flushes",
-            s.reads,
-            s.bytes_read >> 20,
-            s.writes,
-            s.bytes_written >> 20,
-            s.flushes
+            "{} blocks erased, {} pages moved, WAF {:.2}, {} references",
+            flash.counters.erases, flash.counters.moved, flash.waf, flash.references
         );
     }
-    Ok(())
+    if let Some(log) = log {
+        println!(
+            "log: {} blocks appended, {} in place, {} moved ({} shared) from {} segments",
+            log.appended, log.in_place, log.moved, log.shared, log.cleaned
+        );
+    }
 }
 
 /// What is served, without its faults.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use stetfs::{BlockDevice, FsError};
-use stetfs_flash::{Effect, Failing, Order, Place, Plan, Word};
+use stetfs_flash::{Effect, Failing, Order, Place, Plan, PowerCut, Word};
 use stetfs_fuse::{Control, Gate};
 
 use crate::args::DeviceFaultArgs;
@@ -16,24 +16,38 @@ use crate::failure::{Code, Failure, Result};
 /// What makes a device fail: the file `control` beside it.
 pub(crate) struct Switch {
     device: Arc<Failing<Box<dyn BlockDevice>>>,
+    /// The device below, if it has a cache of its own.
+    power: Option<Arc<dyn PowerCut>>,
     gate: Gate,
     /// What is set. Held while an order is carried out, so that they come one after the other.
     plan: Mutex<Plan>,
 }
 
 impl Switch {
-    pub(crate) fn new(device: Arc<Failing<Box<dyn BlockDevice>>>) -> Switch {
+    pub(crate) fn new(
+        device: Arc<Failing<Box<dyn BlockDevice>>>,
+        power: Option<Arc<dyn PowerCut>>,
+    ) -> Switch {
         Switch {
             device,
+            power,
             gate: Gate::default(),
             plan: Mutex::default(),
+        }
+    }
+
+    /// What loses its cache when the power goes.
+    fn power(&self) -> &dyn PowerCut {
+        match &self.power {
+            Some(power) => &**power,
+            None => self.device.inner(),
         }
     }
 
     fn carry_out(&self, order: Order) -> std::result::Result<(), FsError> {
         let mut plan = self.plan.lock();
         let suspended = order.suspend.unwrap_or(self.gate.is_closed());
-        if order.power_cut.is_some() && !self.device.inner().has_cache() {
+        if order.power_cut.is_some() && !self.power().has_cache() {
             return Err(FsError::Errno(libc::EOPNOTSUPP));
         }
         // No request sees half of it; those under way have ended.
@@ -41,7 +55,7 @@ impl Switch {
         let mut new = order.plan;
         let mut result = Ok(());
         if let Some(kept) = order.power_cut {
-            result = self.device.inner().cut_power(kept);
+            result = self.power().cut_power(kept);
             new = Some(Plan {
                 places: vec![Place {
                     effect: Effect::ErrorAll,

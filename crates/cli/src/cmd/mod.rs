@@ -8,6 +8,7 @@ pub(crate) mod mount;
 pub(crate) mod package;
 pub(crate) mod quota;
 pub(crate) mod remount;
+pub(crate) mod ssd;
 pub(crate) mod stat;
 pub(crate) mod umount;
 pub(crate) mod volume;

@@ -5,6 +5,7 @@
 #![allow(dead_code, reason = "each test program uses its own part")]
 
 pub(crate) mod daemon;
+pub(crate) mod served;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,0 +1,185 @@
+//! SHARE: a device that lets two places have one content without copying it (Oh et al., SIGMOD 2016).
+
+use crate::device::check_range;
+use crate::{BlockError, Op, Result};
+
+/// What becomes of `dst`: it reads as `src` did. All in bytes, and multiples of the device's unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SharePair {
+    /// First byte of what changes.
+    pub dst: u64,
+    /// First byte of what it becomes.
+    pub src: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+/// How much a device can share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShareLimits {
+    /// Bytes that it shares as a whole.
+    pub unit: u32,
+    /// Units of a batch.
+    pub pairs: u64,
+    /// Places that may have one content; [`u64::MAX`] where there is no limit.
+    pub references: u64,
+    /// Whether a batch is there as a whole or not after a crash. If not, each unit of it may be there or not.
+    pub atomic: bool,
+}
+
+impl ShareLimits {
+    /// Those of a device below; where it shares nothing there is no room for a pair.
+    pub fn of<D: crate::BlockDevice + ?Sized>(device: &D) -> ShareLimits {
+        let none = ShareLimits {
+            unit: 1,
+            pairs: 0,
+            references: 0,
+            atomic: false,
+        };
+        device.share().map_or(none, Share::limits)
+    }
+}
+
+/// The capability of a [`BlockDevice`](crate::BlockDevice) to share ([`BlockDevice::share`](crate::BlockDevice::share)).
+pub trait Share: Send + Sync {
+    /// How much it can.
+    fn limits(&self) -> ShareLimits;
+
+    /// Makes each `dst` read as its `src`, from what all sources are before the batch. What is written to one of the two later
+    /// leaves the other as it was. Durable as writes are: after a flush.
+    ///
+    /// # Errors
+    /// The batch is too long ([`BlockError::ShareBatch`]), a content would be in too many places
+    /// ([`BlockError::ShareReferences`]), the pairs are no units of the device or a destination occurs twice; then nothing was
+    /// done. Else the device's.
+    fn share_batch(&self, pairs: &[SharePair]) -> Result<()>;
+
+    /// A batch of one pair.
+    ///
+    /// # Errors
+    /// As of a batch.
+    fn share_range(&self, dst: u64, src: u64, len: u64) -> Result<()> {
+        self.share_batch(&[SharePair { dst, src, len }])
+    }
+}
+
+impl SharePair {
+    /// Destination and source of each unit.
+    pub fn units(&self, unit: u32) -> impl Iterator<Item = (u64, u64)> + use<> {
+        let (dst, src) = (self.dst, self.src);
+        let offsets = (0..self.len).step_by(unit.max(1) as usize);
+        offsets.map(move |at| (dst + at, src + at))
+    }
+}
+
+/// Fails unless a device of `size` bytes with these limits can share this batch; the references are not looked at.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_share(pairs: &[SharePair], limits: &ShareLimits, size: u64) -> Result<()> {
+    let unit = u64::from(limits.unit.max(1));
+    let mut units = 0u64;
+    for pair in pairs {
+        check_range(Op::Share, pair.dst, pair.len, size)?;
+        check_range(Op::Share, pair.src, pair.len, size)?;
+        for offset in [pair.dst, pair.src, pair.len] {
+            if !offset.is_multiple_of(unit) {
+                return Err(BlockError::ShareUnit {
+                    offset,
+                    unit: limits.unit,
+                });
+            }
+        }
+        units += pair.len / unit;
+    }
+    if units > limits.pairs {
+        return Err(BlockError::ShareBatch {
+            units,
+            limit: limits.pairs,
+        });
+    }
+    let mut changed: Vec<_> = pairs
+        .iter()
+        .filter(|p| p.len > 0)
+        .map(|p| p.dst..p.dst + p.len)
+        .collect();
+    changed.sort_unstable_by_key(|range| range.start);
+    let twice = changed.windows(2).find_map(|two| match two {
+        [a, b] if a.end > b.start => Some(b.start),
+        _ => None,
+    });
+    let source = pairs.iter().filter(|p| p.len > 0).find_map(|pair| {
+        let next = changed.partition_point(|range| range.end <= pair.src);
+        let next = changed.get(next)?;
+        (next.start < pair.src + pair.len).then(|| next.start.max(pair.src))
+    });
+    match twice.or(source) {
+        Some(offset) => Err(BlockError::ShareOverlap { offset }),
+        None => Ok(()),
+    }
+}
+
+/// The capability of the device below one that passes it on.
+///
+/// # Errors
+/// It has none: whoever asked did not ask the device above first.
+pub fn sharing_of<D: crate::BlockDevice + ?Sized>(device: &D) -> Result<&dyn Share> {
+    device.share().ok_or_else(|| {
+        let source = std::io::Error::from_raw_os_error(libc::EOPNOTSUPP);
+        BlockError::io(Op::Share, 0, 0, source)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(pairs: &[(u64, u64, u64)]) -> std::result::Result<(), String> {
+        let limits = ShareLimits {
+            unit: 4096,
+            pairs: 4,
+            references: 2,
+            atomic: true,
+        };
+        let page = |n| n * 4096;
+        let pair = |&(dst, src, len)| SharePair {
+            dst: page(dst),
+            src: page(src),
+            len: page(len),
+        };
+        let pairs: Vec<_> = pairs.iter().map(pair).collect();
+        check_share(&pairs, &limits, page(100)).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn each_limit_has_its_own_error() {
+        assert_eq!(checked(&[]), Ok(()));
+        assert_eq!(checked(&[(0, 10, 2), (2, 10, 2)]), Ok(()));
+        assert_eq!(checked(&[(5, 0, 2), (3, 7, 2)]), Ok(()));
+        let wrong = |pairs: &[(u64, u64, u64)], word: &str| {
+            let said = checked(pairs).expect_err(word);
+            assert!(said.contains(word), "{said}");
+        };
+        wrong(&[(0, 10, 3), (3, 10, 2)], "a batch of 5 units");
+        wrong(&[(99, 0, 2)], "beyond the end");
+        wrong(&[(0, 99, 2)], "beyond the end");
+        wrong(&[(0, 10, 2), (1, 20, 1)], "at byte 4096");
+        wrong(&[(0, 10, 2), (20, 1, 1)], "at byte 4096");
+        wrong(&[(0, 1, 2)], "at byte 4096");
+        let limits = ShareLimits {
+            unit: 4096,
+            pairs: 4,
+            references: 2,
+            atomic: true,
+        };
+        let odd = SharePair {
+            dst: 0,
+            src: 8192 + 512,
+            len: 4096,
+        };
+        assert!(matches!(
+            check_share(&[odd], &limits, 1 << 20),
+            Err(BlockError::ShareUnit { offset: 8704, .. })
+        ));
+    }
+}

@@ -1,0 +1,112 @@
+//! The erase blocks as a picture.
+
+use std::fmt::Write as _;
+
+use super::{BlockView, Role, Wear};
+
+/// Width and height of a block's cell, with its margin.
+const CELL: usize = 10;
+/// Cells of a row.
+const ROW: usize = 96;
+/// Height of the text above, and of one line of it.
+const HEAD: usize = 56;
+const LINE: usize = 16;
+
+/// What the roles look like.
+const LEGEND: [(Role, &str, &str); 5] = [
+    (Role::Free, "free", "#e8e8e8"),
+    (Role::Data, "data", "#2f6fb0"),
+    (Role::Open, "open", "#d08a1d"),
+    (Role::Sequential, "sequential log", "#3a9a5c"),
+    (Role::Log, "random log", "#a34a9a"),
+];
+
+fn colour(role: Role) -> &'static str {
+    let of = LEGEND.iter().find(|(r, ..)| *r == role);
+    of.map_or("#000", |(_, _, colour)| colour)
+}
+
+/// An SVG document: a cell for each block, filled from below as far as its pages live, with what is programmed and dead in
+/// grey above. The darker its frame, the more it is worn. A browser that shows it reads it again every second.
+pub fn picture(blocks: &[BlockView], block_pages: u32, title: &str) -> String {
+    let wear = Wear::of(blocks);
+    let height = HEAD + blocks.len().div_ceil(ROW).max(1) * CELL + 4;
+    let width = ROW * CELL + 4;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" font-family=\"sans-serif\" \
+         font-size=\"12\">\n<script>setTimeout(function(){{location.reload()}},1000)</script>\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n<text x=\"2\" y=\"{LINE}\">{}</text>\n\
+         <text x=\"2\" y=\"{}\">{} blocks of {block_pages} pages; erased {} to {} times, {:.1} on average</text>\n",
+        escape(title),
+        2 * LINE,
+        blocks.len(),
+        wear.least,
+        wear.most,
+        wear.mean,
+    );
+    let mut x = 2;
+    for (_, name, colour) in LEGEND {
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            svg,
+            "<rect x=\"{x}\" y=\"{}\" width=\"9\" height=\"9\" fill=\"{colour}\"/><text x=\"{}\" y=\"{}\">{name}</text>",
+            3 * LINE - 9,
+            x + 13,
+            3 * LINE,
+        );
+        x += 40 + 7 * name.len();
+    }
+    for (number, block) in blocks.iter().enumerate() {
+        cell(&mut svg, number, block, block_pages, &wear);
+    }
+    svg.push_str("</svg>\n");
+    svg
+}
+
+fn cell(svg: &mut String, number: usize, block: &BlockView, block_pages: u32, wear: &Wear) {
+    let (x, y) = (number % ROW * CELL + 2, number / ROW * CELL + HEAD);
+    let size = (CELL - 2) as f64;
+    let part =
+        |pages: u32| size * f64::from(pages.min(block_pages)) / f64::from(block_pages.max(1));
+    let (live, used) = (part(block.live), part(block.used));
+    let worn = f64::from(block.erases - wear.least) / f64::from((wear.most - wear.least).max(1));
+    let frame = 210 - (worn * 210.0) as u8;
+    let _ = writeln!(
+        svg,
+        "<g><title>{number}: {} of {} live, erased {}</title>\
+         <rect x=\"{x}\" y=\"{y}\" width=\"{size}\" height=\"{size}\" fill=\"{}\" stroke=\"rgb({frame},{frame},{frame})\"/>\
+         <rect x=\"{x}\" y=\"{:.1}\" width=\"{size}\" height=\"{used:.1}\" fill=\"#b9b9b9\"/>\
+         <rect x=\"{x}\" y=\"{:.1}\" width=\"{size}\" height=\"{live:.1}\" fill=\"{}\"/></g>",
+        block.live,
+        block.used,
+        block.erases,
+        colour(Role::Free),
+        y as f64 + size - used,
+        y as f64 + size - live,
+        colour(block.role),
+    );
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_block_has_a_cell() {
+        let block = |live, erases| BlockView {
+            role: Role::Data,
+            live,
+            used: 4,
+            erases,
+        };
+        let svg = picture(&[block(4, 0), block(1, 9), block(0, 3)], 4, "a <b>");
+        assert_eq!(svg.matches("<g>").count(), 3);
+        assert!(svg.contains("1: 1 of 4 live, erased 9") && svg.contains("a &lt;b>"));
+        assert!(svg.contains("height=\"2.0\" fill=\"#2f6fb0\""), "{svg}");
+        assert!(picture(&[], 4, "").ends_with("</svg>\n"));
+    }
+}

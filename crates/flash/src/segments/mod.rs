@@ -1,0 +1,368 @@
+//! A block device that writes in segments, one after the other, and cleans them: by copies, or by SHARE (dissertation, 3.7).
+//!
+//! * `format`: what is on the device;
+//! * `space`: where each block is, and what of each segment lives;
+//! * `log`: appending, writing in place, cleaning, checkpoints;
+//! * `recover`: making a log, and opening one after a crash.
+//!
+//! What is written waits in memory for a flush, as in a page cache. Then few blocks are written where they are, as F2FS does,
+//! and more go to the end of the log, with a block in front that says what they are.
+
+mod format;
+mod log;
+mod recover;
+mod space;
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use stetfs_block::{
+    BlockDevice, BlockError, Counters, Op, Read, ReadList, Result, SECTOR, Stats, Write,
+};
+
+use crate::volatile::{Kept, PowerCut};
+use format::{BLOCK, LEN};
+use log::{Found, Log};
+
+/// How segments are cleaned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Cleaner {
+    /// What lives is read and written.
+    Copy,
+    /// What lives is shared to its new place, where the device below can; else copied.
+    Share,
+}
+
+/// A word that is no way to clean.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no way to clean; there are copy and share")]
+pub struct UnknownCleaner(pub String);
+
+impl FromStr for Cleaner {
+    type Err = UnknownCleaner;
+
+    fn from_str(text: &str) -> std::result::Result<Cleaner, UnknownCleaner> {
+        match text {
+            "copy" => Ok(Cleaner::Copy),
+            "share" => Ok(Cleaner::Share),
+            _ => Err(UnknownCleaner(text.to_owned())),
+        }
+    }
+}
+
+/// What a log is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogOptions {
+    /// Bytes that it offers.
+    pub capacity: u64,
+    /// Bytes of a segment.
+    pub segment: u64,
+    /// A flush of fewer blocks writes them where they are (16 as F2FS has it; 0: never).
+    pub in_place_below: usize,
+    /// How it cleans.
+    pub cleaner: Cleaner,
+}
+
+impl LogOptions {
+    /// The paper's: segments of 2 MiB, in place below 16 blocks, cleaned by sharing.
+    pub fn new(capacity: u64) -> LogOptions {
+        LogOptions {
+            capacity,
+            segment: 2 << 20,
+            in_place_below: 16,
+            cleaner: Cleaner::Share,
+        }
+    }
+
+    /// The same, with as much as a device of `size` bytes has room for.
+    pub fn filling(size: u64) -> LogOptions {
+        LogOptions {
+            capacity: recover::capacity(size, LogOptions::new(0).segment),
+            ..LogOptions::new(0)
+        }
+    }
+}
+
+/// What a log has done since it was made or opened, in blocks of 4 KiB; a power cut does not end that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct LogReport {
+    /// Written at the end.
+    pub appended: u64,
+    /// Written where they were.
+    pub in_place: u64,
+    /// Moved by the cleaner, shared ones among them.
+    pub moved: u64,
+    /// Of these: shared.
+    pub shared: u64,
+    /// Segments cleaned.
+    pub cleaned: u64,
+    /// Chunks written, a block each beside what they hold.
+    pub chunks: u64,
+    /// Checkpoints.
+    pub checkpoints: u64,
+}
+
+/// Why there is no log.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum LogError {
+    /// Sizes that it cannot have.
+    #[error(
+        "a log has whole blocks of 4096 bytes, at least eight in a segment, and fewer than 2^32"
+    )]
+    Sizes,
+    /// The device is too small.
+    #[error("a log of {capacity} bytes needs a device of {needed}; this has {size}")]
+    NoRoom {
+        /// Bytes of the device.
+        size: u64,
+        /// Bytes that were to be offered.
+        capacity: u64,
+        /// Bytes that this takes.
+        needed: u64,
+    },
+    /// The device holds none.
+    #[error("there is no log on this device")]
+    NoLog,
+    /// It holds one that cannot be read.
+    #[error("the log on this device is damaged: it has no sound checkpoint")]
+    Damaged,
+    /// The device's own.
+    #[error(transparent)]
+    Device(#[from] BlockError),
+}
+
+/// A log-structured device on another.
+pub struct LogDevice<D> {
+    inner: D,
+    log: RwLock<Log>,
+    counters: Counters,
+}
+
+/// The parts of blocks that `len` bytes at `offset` touch: number of the block, and where in it.
+fn parts(offset: u64, len: u64) -> impl Iterator<Item = (u32, Range<usize>)> {
+    let end = offset + len;
+    let all = offset / BLOCK..end.div_ceil(BLOCK).max(offset / BLOCK);
+    all.filter_map(move |block| {
+        let within =
+            |at: u64| (at.clamp(block * BLOCK, (block + 1) * BLOCK) - block * BLOCK) as usize;
+        let part = within(offset)..within(end);
+        (!part.is_empty()).then_some((block as u32, part))
+    })
+}
+
+impl<D: BlockDevice> LogDevice<D> {
+    /// An empty log on `inner`, whose content is lost.
+    ///
+    /// # Errors
+    /// Sizes that do not fit, or the device's.
+    pub fn format(inner: D, options: LogOptions) -> std::result::Result<LogDevice<D>, LogError> {
+        let shape = recover::shape(inner.size(), &options, fastrand::u64(..))?;
+        let log = recover::format(&inner, shape, options)?;
+        Ok(LogDevice {
+            inner,
+            log: RwLock::new(log),
+            counters: Counters::default(),
+        })
+    }
+
+    /// The log that is on `inner`, as the last flush left it, perhaps with what was written later. The sizes of `options` are
+    /// the log's own.
+    ///
+    /// # Errors
+    /// There is none, or the device's.
+    pub fn open(inner: D, options: LogOptions) -> std::result::Result<LogDevice<D>, LogError> {
+        let log = recover::open(&inner, &options)?;
+        Ok(LogDevice {
+            inner,
+            log: RwLock::new(log),
+            counters: Counters::default(),
+        })
+    }
+
+    /// The device below.
+    pub fn inner(&self) -> &D {
+        &self.inner
+    }
+
+    /// What it has done.
+    pub fn report(&self) -> LogReport {
+        self.log.read().report
+    }
+
+    fn check(&self, op: Op, offset: u64, len: u64) -> Result<()> {
+        match offset.checked_add(len) {
+            Some(end) if end <= self.size() => Ok(()),
+            _ => Err(BlockError::OutOfRange {
+                op,
+                offset,
+                len,
+                size: self.size(),
+            }),
+        }
+    }
+
+    /// Changes a part of a block in memory.
+    fn patch(&self, log: &mut Log, number: u32, part: Range<usize>, bytes: &[u8]) -> Result<()> {
+        let mut block = match log.look(number) {
+            Found::Waiting(block) => Arc::clone(block),
+            Found::At(byte) if part.len() < LEN => {
+                let mut block = [0; LEN];
+                self.inner.read(byte, &mut block)?;
+                Arc::new(block)
+            }
+            Found::At(_) | Found::Nowhere => Arc::new([0; LEN]),
+        };
+        log.buffer.remove(&number);
+        Arc::make_mut(&mut block)[part].copy_from_slice(bytes);
+        log.buffer.insert(number, Some(block));
+        Ok(())
+    }
+
+    /// Appends what waits if it is as much as a segment.
+    fn spill(&self, log: &mut Log) -> Result<()> {
+        if log.buffer.len() >= log.shape.segment_blocks as usize {
+            log.change(|log| log.append_all(&self.inner))?;
+        }
+        Ok(())
+    }
+
+    fn trim(&self, log: &mut Log, blocks: Range<u32>) {
+        for number in blocks {
+            // What is nowhere stays there.
+            if log.space.position(number).is_some() {
+                log.buffer.insert(number, None);
+            } else {
+                log.buffer.remove(&number);
+            }
+        }
+    }
+}
+
+impl<D: BlockDevice> BlockDevice for LogDevice<D> {
+    fn size(&self) -> u64 {
+        u64::from(self.log.read().shape.logical) * BLOCK
+    }
+
+    fn sector_size(&self) -> u32 {
+        SECTOR
+    }
+
+    fn read_only(&self) -> bool {
+        self.inner.read_only()
+    }
+
+    fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
+        for read in reads.iter() {
+            self.check(Op::Read, read.offset, read.len())?;
+        }
+        let log = self.log.read();
+        let mut list = ReadList::new();
+        for read in reads {
+            self.counters.read(1, read.len());
+            let mut at = read.offset;
+            for slice in read.data.slices_mut() {
+                let len = slice.len() as u64;
+                let mut rest = &mut slice[..];
+                for (number, part) in parts(at, len) {
+                    let (mine, others) = std::mem::take(&mut rest).split_at_mut(part.len());
+                    rest = others;
+                    match log.look(number) {
+                        Found::Waiting(block) => mine.copy_from_slice(&block[part]),
+                        Found::At(byte) => list.push(byte + part.start as u64, mine),
+                        Found::Nowhere => mine.fill(0),
+                    }
+                }
+                at += len;
+            }
+        }
+        list.submit(&self.inner)
+    }
+
+    fn write_batch(&self, writes: &[Write<'_>]) -> Result<()> {
+        for write in writes {
+            self.check(Op::Write, write.offset, write.len())?;
+        }
+        let mut log = self.log.write();
+        for write in writes {
+            self.counters.write(1, write.len());
+            let mut at = write.offset;
+            for slice in write.data.slices() {
+                let mut rest = &slice[..];
+                for (number, part) in parts(at, rest.len() as u64) {
+                    let (mine, others) = rest.split_at(part.len());
+                    self.patch(&mut log, number, part, mine)?;
+                    rest = others;
+                }
+                at += slice.len() as u64;
+            }
+            self.spill(&mut log)?;
+        }
+        match writes.iter().any(|w| w.fua) {
+            true => log.change(|log| log.flush(&self.inner)),
+            false => Ok(()),
+        }
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.counters.flush();
+        let mut log = self.log.write();
+        log.change(|log| log.flush(&self.inner))
+    }
+
+    fn discard(&self, range: Range<u64>) -> Result<()> {
+        let len = range.end.saturating_sub(range.start);
+        self.check(Op::Discard, range.start, len)?;
+        self.counters.discard(len);
+        let blocks = range.start.div_ceil(BLOCK) as u32..(range.end / BLOCK) as u32;
+        let mut log = self.log.write();
+        self.trim(&mut log, blocks);
+        self.spill(&mut log)
+    }
+
+    fn zero(&self, range: Range<u64>) -> Result<()> {
+        let len = range.end.saturating_sub(range.start);
+        self.check(Op::Write, range.start, len)?;
+        let mut log = self.log.write();
+        for (number, part) in parts(range.start, len) {
+            match part.len() {
+                LEN => self.trim(&mut log, number..number + 1),
+                n => self.patch(&mut log, number, part, &[0; LEN][..n])?,
+            }
+        }
+        self.spill(&mut log)
+    }
+
+    fn stats(&self) -> Stats {
+        self.counters.snapshot()
+    }
+}
+
+impl<D: BlockDevice + PowerCut> PowerCut for LogDevice<D> {
+    fn has_cache(&self) -> bool {
+        true
+    }
+
+    /// What waits in memory is lost or arrives in part, and then the device below loses its own; the log is opened again.
+    fn cut_power(&self, kept: Kept) -> Result<()> {
+        let mut log = self.log.write();
+        let mut is_lost = kept.losses();
+        log.buffer.retain(|_, _| !is_lost());
+        match kept {
+            Kept::All => log.flush(&self.inner)?,
+            _ => log.append_all(&self.inner)?,
+        }
+        self.inner.cut_power(kept)?;
+        let (options, report) = (log.options, log.report);
+        *log = recover::open(&self.inner, &options).map_err(|e| match e {
+            LogError::Device(e) => e,
+            e => BlockError::io(Op::Read, 0, 0, std::io::Error::other(e)),
+        })?;
+        log.report = report;
+        Ok(())
+    }
+}

@@ -1,0 +1,264 @@
+//! A simulated SSD: a translation layer with content, as a block device.
+
+mod content;
+mod state;
+
+use std::ops::Range;
+
+use parking_lot::Mutex;
+use stetfs_block::{
+    BlockDevice, BlockError, Counters, Op, Read, Result, SECTOR, Share, ShareLimits, SharePair,
+    Stats, Write, check_share,
+};
+
+use crate::clock::{Clock, Kind, Request};
+use crate::ftl::{self, BlockView, Ftl, PAGE, Tally, Wear};
+use crate::model::Model;
+use crate::pace::Pace;
+use crate::volatile::{Kept, PowerCut};
+use state::State;
+
+/// What a device has done to its flash.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct Report {
+    /// Pages, erasures, merges.
+    pub counters: ftl::Counters,
+    /// Pages programmed for each that the host wrote.
+    pub waf: f64,
+    /// Logical pages that share a physical one with another.
+    pub references: u64,
+    /// Erasures by block.
+    pub wear: Wear,
+}
+
+/// A device whose content lies on simulated flash behind a translation layer. Where the layer can share pages the device has
+/// the capability. Its power can be cut: then it starts from what is on the flash.
+pub struct Ssd {
+    size: u64,
+    state: Mutex<State>,
+    share: Option<ftl::ShareLimits>,
+    pace: Option<(Pace, Model)>,
+    counters: Counters,
+}
+
+/// A batch of this device's requests is beyond its end.
+fn beyond(op: Op, offset: u64, len: u64, size: u64) -> Result<()> {
+    match offset.checked_add(len) {
+        Some(end) if end <= size => Ok(()),
+        _ => Err(BlockError::OutOfRange {
+            op,
+            offset,
+            len,
+            size,
+        }),
+    }
+}
+
+impl Ssd {
+    /// An erased device of the layer's capacity. `volatile`: what is written waits in a cache for a flush, and a power cut
+    /// may lose it; else it is on the flash when the request returns.
+    pub fn new(mut ftl: Box<dyn Ftl>, volatile: bool) -> Ssd {
+        Ssd {
+            size: ftl.capacity() * PAGE,
+            share: ftl.sharing().map(|sharing| sharing.limits()),
+            state: Mutex::new(State::new(ftl, volatile)),
+            pace: None,
+            counters: Counters::default(),
+        }
+    }
+
+    /// The same device, whose requests take the time of a model, and of what the layer moves and erases beside them.
+    pub fn timed(mut self, model: Model) -> Ssd {
+        self.pace = Some((Pace::new(Clock::new(model, self.size)), model));
+        self
+    }
+
+    /// What it has done.
+    pub fn report(&self) -> Report {
+        let state = self.state.lock();
+        let counters = state.ftl.counters();
+        Report {
+            counters,
+            waf: counters.waf(),
+            references: state.ftl.references(),
+            wear: Wear::of(&state.ftl.blocks()),
+        }
+    }
+
+    /// Pages of an erase block.
+    pub fn block_pages(&self) -> u32 {
+        self.state.lock().ftl.geometry().block_pages
+    }
+
+    /// The erase blocks, by number.
+    pub fn blocks(&self) -> Vec<BlockView> {
+        self.state.lock().ftl.blocks()
+    }
+
+    /// Runs `work` on the layer; with a model it returns when `requests` would have finished, the last of them with what the
+    /// layer did beside.
+    fn run(
+        &self,
+        mut requests: Vec<Request>,
+        flush: bool,
+        work: impl FnOnce(&mut State, &mut Tally) -> Result<()>,
+    ) -> Result<()> {
+        let mut tally = Tally::default();
+        let mut state = self.state.lock();
+        let result = work(&mut state, &mut tally);
+        let Some((pace, model)) = &self.pace else {
+            return result;
+        };
+        if let Some(last) = requests.last_mut() {
+            last.extra = model.beside(&tally, state.ftl.geometry().block_pages);
+        }
+        // Under the lock, so that the clock sees requests in the layer's order.
+        let done = pace.ask(|clock, now| {
+            let done = clock.run(now, requests);
+            if flush { clock.flush(done) } else { done }
+        });
+        drop(state);
+        pace.wait(done);
+        result
+    }
+}
+
+/// A request to the clock, in whole pages.
+fn request(kind: Kind, offset: u64, len: u64) -> Request {
+    let start = offset / PAGE * PAGE;
+    Request {
+        kind,
+        offset: start,
+        len: (offset + len).div_ceil(PAGE) * PAGE - start,
+        extra: 0,
+    }
+}
+
+impl BlockDevice for Ssd {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn sector_size(&self) -> u32 {
+        SECTOR
+    }
+
+    fn read_only(&self) -> bool {
+        false
+    }
+
+    fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
+        for read in reads.iter() {
+            beyond(Op::Read, read.offset, read.len(), self.size)?;
+        }
+        let requests = reads.iter().map(|r| request(Kind::Read, r.offset, r.len()));
+        self.run(requests.collect(), false, |state, tally| {
+            for read in reads {
+                self.counters.read(1, read.len());
+                state.read(read, tally)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn write_batch(&self, writes: &[Write<'_>]) -> Result<()> {
+        for write in writes {
+            beyond(Op::Write, write.offset, write.len(), self.size)?;
+        }
+        let requests = writes.iter().map(|w| {
+            let kind = if w.fua {
+                Kind::WriteThrough
+            } else {
+                Kind::Write
+            };
+            request(kind, w.offset, w.len())
+        });
+        self.run(requests.collect(), false, |state, tally| {
+            for write in writes {
+                self.counters.write(1, write.len());
+                state.write(write, tally)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.counters.flush();
+        let nothing = request(Kind::Write, 0, 0);
+        self.run(vec![nothing], true, |state, tally| state.flush(tally))
+    }
+
+    fn discard(&self, range: Range<u64>) -> Result<()> {
+        let len = range.end.saturating_sub(range.start);
+        beyond(Op::Discard, range.start, len, self.size)?;
+        self.counters.discard(len);
+        let nothing = request(Kind::Write, range.start, 0);
+        self.run(vec![nothing], false, |state, tally| {
+            state.trim(&range, tally).map(drop)
+        })
+    }
+
+    fn zero(&self, range: Range<u64>) -> Result<()> {
+        let len = range.end.saturating_sub(range.start);
+        beyond(Op::Write, range.start, len, self.size)?;
+        let nothing = request(Kind::Write, range.start, 0);
+        let zeros = [0; PAGE as usize];
+        self.run(vec![nothing], false, |state, tally| {
+            let edges = state.trim(&range, tally)?;
+            // Both together are less than two pages, in three parts at most.
+            for edge in edges {
+                let mut at = edge.start;
+                while at < edge.end {
+                    let end = edge.end.min(at + PAGE);
+                    let part = &zeros[..(end - at) as usize];
+                    state.write(&Write::new(at, part), tally)?;
+                    at = end;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn share(&self) -> Option<&dyn Share> {
+        self.share.is_some().then_some(self as &dyn Share)
+    }
+
+    fn stats(&self) -> Stats {
+        self.counters.snapshot()
+    }
+}
+
+impl Share for Ssd {
+    fn limits(&self) -> ShareLimits {
+        let (pairs, references) = self.share.map_or((0, 0), |l| (l.pairs, l.references));
+        ShareLimits {
+            unit: PAGE as u32,
+            pairs: u64::from(pairs),
+            references: u64::from(references),
+            atomic: true,
+        }
+    }
+
+    /// Durable when it returns.
+    fn share_batch(&self, pairs: &[SharePair]) -> Result<()> {
+        check_share(pairs, &self.limits(), self.size)?;
+        let pages = pairs.iter().flat_map(|pair| pair.units(PAGE as u32));
+        let pages: Vec<_> = pages.map(|(dst, src)| (dst / PAGE, src / PAGE)).collect();
+        let nothing = request(Kind::Write, 0, 0);
+        self.run(vec![nothing], false, |state, tally| {
+            state.share(&pages, tally)
+        })?;
+        self.counters.share(pairs);
+        Ok(())
+    }
+}
+
+impl PowerCut for Ssd {
+    fn has_cache(&self) -> bool {
+        self.state.lock().volatile
+    }
+
+    fn cut_power(&self, kept: Kept) -> Result<()> {
+        self.state.lock().cut_power(kept, &mut Tally::default())
+    }
+}

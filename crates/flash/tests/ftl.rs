@@ -1,0 +1,397 @@
+//! Every translation layer against a plain array, with the power cut at any step.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::HashMap;
+
+use stetfs_flash::ftl::{
+    Ageing, Fast, Ftl, FtlError, FtlKind, Geometry, PAGE, PageMap, PhysOp, ShareLimits, Sink, Tally,
+};
+
+/// What a physical page holds: which write of which logical page.
+type Content = (u32, u32);
+
+/// The flash's content, moved along with the layer's steps.
+#[derive(Default)]
+struct Flash {
+    pages: HashMap<u32, Content>,
+    block_pages: u32,
+    /// The write that is going on.
+    version: u32,
+    steps: u64,
+}
+
+impl Sink for Flash {
+    fn op(&mut self, op: PhysOp) {
+        self.steps += 1;
+        match op {
+            PhysOp::Read { page } => {
+                assert!(self.pages.contains_key(&page), "page {page} is erased")
+            }
+            PhysOp::Program { page, lpn } => {
+                let old = self.pages.insert(page, (lpn, self.version));
+                assert_eq!(old, None, "page {page} was not erased");
+            }
+            PhysOp::Copy { from, to } => {
+                let content = self.pages[&from];
+                assert_eq!(
+                    self.pages.insert(to, content),
+                    None,
+                    "page {to} was not erased"
+                );
+            }
+            PhysOp::Erase { block } => {
+                let first = block * self.block_pages;
+                (first..first + self.block_pages).for_each(|p| {
+                    self.pages.remove(&p);
+                });
+            }
+            PhysOp::ProgramMap | PhysOp::EraseMap => {}
+        }
+    }
+}
+
+/// A layer, its flash, and what each logical page should hold (`None`: zeros).
+struct World {
+    ftl: Box<dyn Ftl>,
+    flash: Flash,
+    model: Vec<Option<Content>>,
+    /// What else a page may be after a restart, for trims that were not flushed.
+    trimmed: HashMap<u64, Vec<Option<Content>>>,
+}
+
+impl World {
+    fn new(ftl: Box<dyn Ftl>) -> World {
+        World {
+            flash: Flash {
+                block_pages: ftl.geometry().block_pages,
+                ..Flash::default()
+            },
+            model: vec![None; ftl.capacity() as usize],
+            trimmed: HashMap::new(),
+            ftl,
+        }
+    }
+
+    fn now(&self, lpn: u64) -> Option<Content> {
+        self.ftl.lookup(lpn).map(|page| self.flash.pages[&page])
+    }
+
+    #[track_caller]
+    fn compare(&self) {
+        self.ftl.check().unwrap();
+        for (lpn, want) in (0..).zip(&self.model) {
+            assert_eq!(self.now(lpn), *want, "page {lpn}");
+        }
+    }
+
+    fn write(&mut self, lpn: u64, n: u64) {
+        self.flash.version += 1;
+        self.ftl.write(lpn, n, &mut self.flash).unwrap();
+        for lpn in lpn..lpn + n {
+            self.model[lpn as usize] = Some((lpn as u32, self.flash.version));
+            self.trimmed.remove(&lpn);
+        }
+    }
+
+    fn trim(&mut self, lpn: u64, n: u64) {
+        self.ftl.trim(lpn, n, &mut self.flash).unwrap();
+        for lpn in lpn..lpn + n {
+            let old = std::mem::take(&mut self.model[lpn as usize]);
+            self.trimmed.entry(lpn).or_default().push(old);
+        }
+    }
+
+    fn flush(&mut self) {
+        self.ftl.flush(&mut self.flash);
+        self.trimmed.clear();
+    }
+
+    fn share(&mut self, pairs: &[(u64, u64)]) -> Result<(), FtlError> {
+        let before = self.model.clone();
+        self.ftl.sharing().unwrap().share(pairs, &mut self.flash)?;
+        if !pairs.is_empty() {
+            self.trimmed.clear();
+        }
+        for (dst, src) in pairs {
+            self.model[*dst as usize] = before[*src as usize];
+        }
+        Ok(())
+    }
+
+    /// The power goes between two requests.
+    fn restart(&mut self) {
+        self.ftl.restart(&mut self.flash);
+        self.ftl.check().unwrap();
+        for (lpn, others) in std::mem::take(&mut self.trimmed) {
+            let now = self.now(lpn);
+            let model = &mut self.model[lpn as usize];
+            assert!(
+                now == *model || others.contains(&now),
+                "page {lpn}: {now:?}"
+            );
+            *model = now;
+        }
+        self.compare();
+    }
+
+    /// The power goes within a request, after so many steps. Of what `request` changes each page is old or new.
+    fn cut(
+        &mut self,
+        steps: u64,
+        request: impl FnOnce(&mut World),
+    ) -> (Vec<Option<Content>>, Vec<Option<Content>>) {
+        let before = self.model.clone();
+        let trimmed = self.trimmed.clone();
+        self.ftl.cut_after(steps);
+        request(self);
+        let after = self.model.clone();
+        self.ftl.restart(&mut self.flash);
+        self.ftl.check().unwrap();
+        let now: Vec<_> = (0..).take(before.len()).map(|lpn| self.now(lpn)).collect();
+        for (lpn, now) in (0..).zip(&now) {
+            let at = lpn as usize;
+            let before_that = [trimmed.get(&lpn), self.trimmed.get(&lpn)];
+            let earlier = before_that.into_iter().flatten().any(|o| o.contains(now));
+            let right = *now == before[at] || *now == after[at] || earlier;
+            assert!(
+                right,
+                "page {lpn}: {now:?}, {:?} before, {:?} after",
+                before[at], after[at]
+            );
+        }
+        self.model = now;
+        self.trimmed.clear();
+        (before, after)
+    }
+}
+
+/// So many pages in blocks of so many, with so many spare blocks in a hundred.
+fn geometry(pages: u64, block_pages: u64, spare: u32) -> Geometry {
+    Geometry::new(pages * PAGE, block_pages * PAGE, spare).unwrap()
+}
+
+/// Small devices of all kinds; the last block of some is not whole.
+fn layers() -> Vec<Box<dyn Ftl>> {
+    let sizes = [(64, 4, 15), (100, 8, 30), (37, 2, 0), (48, 16, 100)];
+    let each = |(pages, block, spare)| {
+        let geometry = geometry(pages, block, spare);
+        let few = ShareLimits {
+            pairs: 5,
+            references: 3,
+        };
+        let limited = PageMap::new(geometry).with_limits(few);
+        let all: [Box<dyn Ftl>; 3] = [
+            Box::new(PageMap::new(geometry)),
+            Box::new(Fast::new(geometry)),
+            Box::new(limited),
+        ];
+        all
+    };
+    sizes.into_iter().flat_map(each).collect()
+}
+
+/// A run of pages: mostly short, sometimes whole blocks in sequence.
+fn run(rng: &mut fastrand::Rng, capacity: u64) -> (u64, u64) {
+    let lpn = rng.u64(..capacity);
+    let n = if rng.u8(..4) == 0 {
+        rng.u64(..40)
+    } else {
+        rng.u64(1..4)
+    };
+    // Often where a block begins.
+    let lpn = if rng.bool() { lpn / 8 * 8 } else { lpn };
+    (lpn, n.min(capacity - lpn))
+}
+
+fn pairs(rng: &mut fastrand::Rng, world: &World) -> Vec<(u64, u64)> {
+    let capacity = world.ftl.capacity();
+    let n = rng.usize(..7);
+    (0..n)
+        .map(|_| (rng.u64(..capacity), rng.u64(..capacity)))
+        .collect()
+}
+
+/// Does something; a share may be refused, and then nothing has changed.
+fn step(rng: &mut fastrand::Rng, world: &mut World) -> Option<Vec<(u64, u64)>> {
+    let (lpn, n) = run(rng, world.ftl.capacity());
+    match rng.u8(..16) {
+        0..9 => world.write(lpn, n),
+        9..11 => world.trim(lpn, n),
+        11 => world.flush(),
+        12..16 if world.ftl.sharing().is_some() => {
+            let pairs = pairs(rng, world);
+            if world.share(&pairs).is_ok() {
+                return Some(pairs);
+            }
+        }
+        _ => world.write(lpn, n),
+    }
+    None
+}
+
+#[test]
+fn every_layer_is_an_array() {
+    for seed in 0..40 {
+        for ftl in layers() {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let mut world = World::new(ftl);
+            for _ in 0..300 {
+                step(&mut rng, &mut world);
+                world.compare();
+                if rng.u8(..20) == 0 {
+                    world.restart();
+                }
+            }
+            let counters = world.ftl.counters();
+            assert!(counters.erases > 0 && counters.waf() >= 1.0);
+        }
+    }
+}
+
+#[test]
+fn the_power_goes_at_any_step() {
+    for seed in 0..60 {
+        for ftl in layers() {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let mut world = World::new(ftl);
+            for _ in 0..150 {
+                if rng.u8(..3) > 0 {
+                    step(&mut rng, &mut world);
+                    continue;
+                }
+                let mut shared = None;
+                let steps = rng.u64(..12);
+                let (before, after) = world.cut(steps, |world| shared = step(&mut rng, world));
+                // A batch is shared as a whole or not.
+                let Some(pairs) = shared else {
+                    continue;
+                };
+                let changed = pairs.iter().map(|(dst, _)| *dst as usize);
+                let changed: Vec<_> = changed.filter(|at| before[*at] != after[*at]).collect();
+                let new = changed.iter().filter(|at| world.model[**at] == after[**at]);
+                let new = new.count();
+                assert!(
+                    new == 0 || new == changed.len(),
+                    "{new} of {}",
+                    changed.len()
+                );
+            }
+            world.compare();
+        }
+    }
+}
+
+#[test]
+fn limits_are_told_apart() {
+    let limits = ShareLimits {
+        pairs: 4,
+        references: 3,
+    };
+    let mut ftl = PageMap::new(geometry(64, 4, 15)).with_limits(limits);
+    ftl.write(0, 10, &mut ()).unwrap();
+    let mut share = |pairs: &[(u64, u64)]| ftl.sharing().unwrap().share(pairs, &mut ());
+    let five: Vec<_> = (0..5).map(|i| (20 + i, i)).collect();
+    assert_eq!(
+        share(&five),
+        Err(FtlError::TooManyPairs { pairs: 5, limit: 4 })
+    );
+    assert_eq!(share(&five[..4]), Ok(()));
+    // Page 0 has two references.
+    let too_many = Err(FtlError::TooManyReferences { lpn: 0, limit: 3 });
+    assert_eq!(share(&[(30, 0), (31, 0)]), too_many);
+    assert_eq!(share(&[(30, 0)]), Ok(()));
+    assert_eq!(share(&[(31, 0)]), too_many);
+    // Again the same is no further reference.
+    assert_eq!(share(&[(30, 0), (20, 0)]), Ok(()));
+    assert_eq!(
+        share(&[(40, 1), (40, 2)]),
+        Err(FtlError::Overlap { lpn: 40 })
+    );
+    assert_eq!(
+        share(&[(40, 1), (41, 40)]),
+        Err(FtlError::Overlap { lpn: 40 })
+    );
+    assert!(matches!(
+        share(&[(64, 0)]),
+        Err(FtlError::OutOfRange { lpn: 64, .. })
+    ));
+    assert_eq!(ftl.references(), 5);
+    // Written again a page is on its own.
+    ftl.write(0, 1, &mut ()).unwrap();
+    assert_eq!(ftl.references(), 4);
+    ftl.check().unwrap();
+}
+
+#[test]
+fn a_long_log_of_shares_is_folded_into_the_table() {
+    let mut world = World::new(Box::new(PageMap::new(geometry(64, 4, 15))));
+    world.write(0, 40);
+    let mut rng = fastrand::Rng::with_seed(3);
+    for i in 0..1500 {
+        let (dst, src) = (rng.u64(..64), rng.u64(..64));
+        // Refused where they are the same, or there are references enough.
+        let _ = world.share(&[(dst, src)]);
+        if i % 7 == 0 {
+            world.write(rng.u64(..64), 1);
+        }
+        if i % 50 == 0 {
+            world.restart();
+        }
+    }
+    let counters = world.ftl.counters();
+    assert!(
+        counters.map_programs > 1000 && counters.map_erases > 200,
+        "{counters:?}"
+    );
+    world.compare();
+}
+
+#[test]
+fn what_fast_merges_is_counted_by_kind() {
+    let mut fast = Fast::new(geometry(64, 4, 50));
+    fast.write(0, 64, &mut ()).unwrap();
+    assert_eq!(fast.counters().waf(), 1.0);
+    // A block in sequence takes the other's place as it is.
+    fast.write(0, 4, &mut ()).unwrap();
+    fast.write(4, 2, &mut ()).unwrap();
+    assert_eq!(
+        (fast.counters().merges.switch, fast.counters().moved),
+        (1, 0)
+    );
+    // Half of one is completed.
+    fast.write(8, 1, &mut ()).unwrap();
+    assert_eq!(
+        (fast.counters().merges.partial, fast.counters().moved),
+        (1, 2)
+    );
+    // Five log blocks of four pages, each page of another block.
+    for i in 0..32 {
+        fast.write(i * 4 % 64 + 2 + i / 16, 1, &mut ()).unwrap();
+    }
+    let counters = fast.counters();
+    assert!(counters.merges.full >= 4, "{counters:?}");
+    assert_eq!(counters.programs, counters.host_writes + counters.moved);
+    fast.check().unwrap();
+}
+
+#[test]
+fn whole_blocks_cost_nothing_more_and_wear_is_even() {
+    for kind in FtlKind::ALL {
+        let mut ftl = kind.make(geometry(4096, 64, 15));
+        let mut tally = Tally::default();
+        Ageing::FULL.run(&mut *ftl, &mut tally).unwrap();
+        let aged = ftl.counters();
+        assert_eq!(aged.host_writes, 8192);
+        assert!(aged.waf() > 1.0, "{kind:?}");
+        // What is left of the single pages goes.
+        (0..4).for_each(|_| ftl.write(0, 4096, &mut ()).unwrap());
+        let before = ftl.counters();
+        let mut rng = fastrand::Rng::with_seed(1);
+        (0..1000).for_each(|_| ftl.write(rng.u64(..64) * 64, 64, &mut ()).unwrap());
+        let during = ftl.counters().since(&before);
+        assert!(during.waf() < 1.01, "{kind:?}: {during:?}");
+        let wear = stetfs_flash::ftl::Wear::of(&ftl.blocks());
+        assert!(f64::from(wear.most) < 3.0 * wear.mean, "{kind:?}: {wear:?}");
+        assert_eq!((tally.programs, tally.copies), (8192, aged.moved));
+    }
+}
