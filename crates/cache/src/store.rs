@@ -8,7 +8,7 @@ use stetfs_block::{AlignedBuf, BlockDevice, ReadList, Result};
 
 use crate::block::Block;
 use crate::page::Page;
-use crate::policy::PolicyKind;
+use crate::policy::{PolicyKind, Shape};
 use crate::shard::Shard;
 
 /// How a cache is sized.
@@ -53,12 +53,15 @@ impl<X: Default> Cache<X> {
     /// An empty cache over `device`.
     pub fn new(device: Arc<dyn BlockDevice>, config: CacheConfig) -> Cache<X> {
         let pages = (config.capacity / config.block_size.max(1) as u64) as usize;
-        let each = (pages / SHARDS).max(4);
+        let shape = Shape {
+            capacity: (pages / SHARDS).max(4),
+            erase_block: 1,
+        };
         Cache {
             device,
             block_size: config.block_size,
             shards: (0..SHARDS)
-                .map(|_| Mutex::new(Shard::new(each, config.policy)))
+                .map(|_| Mutex::new(Shard::new(config.policy, shape)))
                 .collect(),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),

@@ -1,0 +1,122 @@
+//! The policies by name.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::Policy;
+use super::cflru::Cflru;
+use super::clock::Clock;
+use super::fab::Fab;
+use super::lb_clock::LbClock;
+use super::linux_2q::Linux2q;
+use super::lru::Lru;
+use super::sp_clock::SpClock;
+use super::ts_clock::TsClock;
+
+/// The policies to choose from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum PolicyKind {
+    /// Least recently used.
+    Lru,
+    /// Second chance, one reference bit (Corbató 1968).
+    #[default]
+    Clock,
+    /// Linux's active and inactive lists.
+    Linux2q,
+    /// Clean first among the least recently used quarter (Park and others, CASES 2006).
+    Cflru,
+    /// Whole erase blocks, the fullest first (Jo and others, 2006).
+    Fab,
+    /// Whole erase blocks, the fullest of those not used lately (Debnath and others, MASCOTS 2009).
+    LbClock,
+    /// CLOCK in the order of block numbers (Kim and others, SIGMETRICS 2012).
+    SpClock,
+    /// Time and space (Kang, dissertation ch. 2).
+    TsClock,
+}
+
+/// What a policy is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Blocks that the cache (or the shard) holds.
+    pub capacity: usize,
+    /// Blocks in an erase block of the device.
+    pub erase_block: u64,
+}
+
+impl PolicyKind {
+    /// All of them, in the paper's order.
+    pub const ALL: [PolicyKind; 8] = [
+        PolicyKind::Lru,
+        PolicyKind::Clock,
+        PolicyKind::Linux2q,
+        PolicyKind::Cflru,
+        PolicyKind::Fab,
+        PolicyKind::LbClock,
+        PolicyKind::SpClock,
+        PolicyKind::TsClock,
+    ];
+
+    /// A new one.
+    pub fn build(self, shape: Shape) -> Box<dyn Policy> {
+        let erase_block = shape.erase_block.max(1);
+        match self {
+            PolicyKind::Lru => Box::new(Lru::new()),
+            PolicyKind::Clock => Box::new(Clock::default()),
+            PolicyKind::Linux2q => Box::new(Linux2q::new()),
+            PolicyKind::Cflru => Box::new(Cflru::new(shape.capacity)),
+            PolicyKind::Fab => Box::new(Fab::new(erase_block)),
+            PolicyKind::LbClock => Box::new(LbClock::new(erase_block)),
+            PolicyKind::SpClock => Box::new(SpClock::new()),
+            PolicyKind::TsClock => Box::new(TsClock::new(erase_block)),
+        }
+    }
+
+    /// Whether it thinks in erase blocks, so that all blocks of one should be in the same shard.
+    pub fn by_erase_block(self) -> bool {
+        match self {
+            PolicyKind::Lru | PolicyKind::Clock | PolicyKind::Linux2q | PolicyKind::Cflru => false,
+            PolicyKind::Fab | PolicyKind::LbClock | PolicyKind::SpClock | PolicyKind::TsClock => {
+                true
+            }
+        }
+    }
+
+    /// Its name in options.
+    pub fn name(self) -> &'static str {
+        match self {
+            PolicyKind::Lru => "lru",
+            PolicyKind::Clock => "clock",
+            PolicyKind::Linux2q => "linux2q",
+            PolicyKind::Cflru => "cflru",
+            PolicyKind::Fab => "fab",
+            PolicyKind::LbClock => "lb-clock",
+            PolicyKind::SpClock => "sp-clock",
+            PolicyKind::TsClock => "ts-clock",
+        }
+    }
+}
+
+impl fmt::Display for PolicyKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A name that is no policy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "there is no policy {0:?}; there are lru, clock, linux2q, cflru, fab, lb-clock, sp-clock and ts-clock"
+)]
+pub struct UnknownPolicy(pub String);
+
+impl FromStr for PolicyKind {
+    type Err = UnknownPolicy;
+
+    fn from_str(text: &str) -> Result<PolicyKind, UnknownPolicy> {
+        PolicyKind::ALL
+            .into_iter()
+            .find(|kind| kind.name() == text)
+            .ok_or_else(|| UnknownPolicy(text.to_owned()))
+    }
+}
