@@ -55,6 +55,9 @@ pub(crate) enum Command {
     /// Simulated devices.
     #[command(subcommand)]
     Device(Device),
+    /// Run traces through page caches and simulated flash.
+    #[command(subcommand)]
+    Flash(Flash),
     /// Write manual pages, one a command.
     Man(ManArgs),
     /// Print what makes a shell complete the arguments of stetfs.
@@ -171,6 +174,18 @@ pub(crate) enum Bench {
     Figure(stetfs_bench::figure::FigureArgs),
     /// Age volumes: months of use, simulated, of StetFS and of the kernel's ext4, and then count extents and free runs.
     Age(stetfs_bench::age::AgeArgs),
+}
+
+/// What to do in the flash laboratory.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Flash {
+    /// Run a trace through a cache with each replacement policy, and what the cache writes through a flash device.
+    Run(stetfs_flashlab::command::RunArgs),
+    /// Look at traces, and convert them.
+    #[command(subcommand)]
+    Trace(stetfs_flashlab::command::TraceCommand),
+    /// Run a figure of the TS-CLOCK paper again, with the paper's numbers beside ours.
+    Figure(stetfs_bench::flash::FlashFigureArgs),
 }
 
 /// What to show.

@@ -7,12 +7,13 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Who may import whom. `stetfs-` is left out.
-const MAY_IMPORT: [(&str, &[&str]); 13] = [
+const MAY_IMPORT: [(&str, &[&str]); 14] = [
     ("ondisk", &[]),
     ("sync", &[]),
     ("block", &[]),
     ("flash", &["block"]),
     ("cache", &["block", "sync"]),
+    ("flashlab", &["flash", "cache"]),
     ("journal", &["ondisk", "sync", "block", "cache"]),
     ("ext4", &["ondisk", "sync", "block", "cache", "journal"]),
     (
@@ -20,7 +21,10 @@ const MAY_IMPORT: [(&str, &[&str]); 13] = [
         &["ondisk", "sync", "block", "cache", "journal", "ext4"],
     ),
     ("fuse", &["stetfs"]),
-    ("cli", &["stetfs", "fuse", "bench", "crash", "flash"]),
+    (
+        "cli",
+        &["stetfs", "fuse", "bench", "crash", "flash", "flashlab"],
+    ),
     (
         "crash",
         &["stetfs", "fuse", "ondisk", "block", "flash", "testkit"],

@@ -16,10 +16,6 @@ impl Sorted {
         self.0.remove(&nr).is_some()
     }
 
-    pub(super) fn contains(&self, nr: u64) -> bool {
-        self.0.contains_key(&nr)
-    }
-
     /// The first of `range`.
     pub(super) fn first(&self, range: Range<u64>) -> Option<(u64, u32)> {
         self.iter(range).next()

@@ -1,7 +1,7 @@
 //! CLOCK: the slots stand in a ring; the hand gives each block a second chance if it was used again.
 //!
-//! A new block takes the place of one that left, behind the hand, so it has one full turn. It comes without a second chance:
-//! what is used only once does not drive out what is used often.
+//! A new block takes the place of one that left, behind the hand, so it has one full turn. In a mounted volume's cache it comes
+//! without a second chance: what is used only once does not drive out what is used often. In the textbook's its first use counts too.
 
 use super::lists::PerSlot;
 use super::{Access, Choice, Frame, Patience, Policy, dirty_of};
@@ -16,14 +16,26 @@ pub(super) struct Clock {
     /// Slots ever seen.
     slots: u32,
     hand: u32,
+    /// What a new block's bits are.
+    first: u8,
 }
 
-impl Default for Clock {
-    fn default() -> Clock {
+impl Clock {
+    /// The first use of a block gives no second chance.
+    pub(super) fn new() -> Clock {
         Clock {
             bits: PerSlot::new(),
             slots: 0,
             hand: 0,
+            first: HERE,
+        }
+    }
+
+    /// The first use counts as any other.
+    pub(super) fn textbook() -> Clock {
+        Clock {
+            first: HERE | REFERENCED,
+            ..Clock::new()
         }
     }
 }
@@ -38,7 +50,7 @@ fn dirt(access: Access) -> u8 {
 impl Policy for Clock {
     fn inserted(&mut self, frame: Frame, access: Access) {
         self.slots = self.slots.max(frame.slot + 1);
-        *self.bits.at(frame.slot) = HERE | dirt(access);
+        *self.bits.at(frame.slot) = self.first | dirt(access);
     }
 
     fn used(&mut self, frame: Frame, access: Access) {
@@ -95,15 +107,23 @@ mod tests {
 
     #[test]
     fn referenced_blocks_get_a_second_chance() {
-        let mut desk = Desk::new(Clock::default(), 4);
+        let mut desk = Desk::new(Clock::new(), 4);
         desk.run("r0 r1 r2 r3 r0 r2 r3");
         let gone = [0; 4].map(|_| desk.evict());
         assert_eq!(gone, [1, 0, 2, 3], "the only unreferenced block goes first");
     }
 
+    /// Worked by hand: all come referenced, so the first search goes around and takes the oldest.
+    #[test]
+    fn in_the_textbooks_the_first_use_counts() {
+        let mut desk = Desk::new(Clock::textbook(), 3);
+        desk.run("r1 r2 r3 r4 r2 r5 r6");
+        assert_eq!(desk.gone(), [1, 3, 2]);
+    }
+
     #[test]
     fn a_ring_of_pinned_blocks_is_given_up_soon() {
-        let mut clock = Clock::default();
+        let mut clock = Clock::new();
         for slot in 0..10_000 {
             let frame = Frame { slot, nr: 7 };
             clock.inserted(frame, Access::Write);

@@ -18,9 +18,11 @@ use super::ts_clock::TsClock;
 pub enum PolicyKind {
     /// Least recently used.
     Lru,
-    /// Second chance, one reference bit (Corbató 1968).
+    /// Second chance, one reference bit (Corbató 1968); the first use gives none, so that streams do not drive out what is used often.
     #[default]
     Clock,
+    /// The same as the textbooks have it: the first use counts.
+    Clock68,
     /// Linux's active and inactive lists.
     Linux2q,
     /// Clean first among the least recently used quarter (Park and others, CASES 2006).
@@ -46,9 +48,10 @@ pub struct Shape {
 
 impl PolicyKind {
     /// All of them, in the paper's order.
-    pub const ALL: [PolicyKind; 8] = [
+    pub const ALL: [PolicyKind; 9] = [
         PolicyKind::Lru,
         PolicyKind::Clock,
+        PolicyKind::Clock68,
         PolicyKind::Linux2q,
         PolicyKind::Cflru,
         PolicyKind::Fab,
@@ -62,7 +65,8 @@ impl PolicyKind {
         let erase_block = shape.erase_block.max(1);
         match self {
             PolicyKind::Lru => Box::new(Lru::new()),
-            PolicyKind::Clock => Box::new(Clock::default()),
+            PolicyKind::Clock => Box::new(Clock::new()),
+            PolicyKind::Clock68 => Box::new(Clock::textbook()),
             PolicyKind::Linux2q => Box::new(Linux2q::new()),
             PolicyKind::Cflru => Box::new(Cflru::new(shape.capacity)),
             PolicyKind::Fab => Box::new(Fab::new(erase_block)),
@@ -75,7 +79,11 @@ impl PolicyKind {
     /// Whether it thinks in erase blocks, so that all blocks of one should be in the same shard.
     pub fn by_erase_block(self) -> bool {
         match self {
-            PolicyKind::Lru | PolicyKind::Clock | PolicyKind::Linux2q | PolicyKind::Cflru => false,
+            PolicyKind::Lru
+            | PolicyKind::Clock
+            | PolicyKind::Clock68
+            | PolicyKind::Linux2q
+            | PolicyKind::Cflru => false,
             PolicyKind::Fab | PolicyKind::LbClock | PolicyKind::SpClock | PolicyKind::TsClock => {
                 true
             }
@@ -87,6 +95,7 @@ impl PolicyKind {
         match self {
             PolicyKind::Lru => "lru",
             PolicyKind::Clock => "clock",
+            PolicyKind::Clock68 => "clock-68",
             PolicyKind::Linux2q => "linux2q",
             PolicyKind::Cflru => "cflru",
             PolicyKind::Fab => "fab",
@@ -106,7 +115,7 @@ impl fmt::Display for PolicyKind {
 /// A name that is no policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "there is no policy {0:?}; there are lru, clock, linux2q, cflru, fab, lb-clock, sp-clock and ts-clock"
+    "there is no policy {0:?}; there are lru, clock, clock-68, linux2q, cflru, fab, lb-clock, sp-clock and ts-clock"
 )]
 pub struct UnknownPolicy(pub String);
 
