@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use stetfs_cache::{Access, Choice, Frame, PolicyKind, Shape};
+use stetfs_cache::{Access, Choice, Costs, Frame, PolicyKind, Shape};
 
 /// Uses that are measured.
 const USES: u64 = 1_000_000;
@@ -11,6 +11,7 @@ fn cost(kind: PolicyKind, capacity: usize) -> f64 {
     let shape = Shape {
         capacity,
         erase_block: 1024,
+        costs: Costs::default(),
     };
     let mut policy = kind.build(shape);
     let mut choice = Choice::default();

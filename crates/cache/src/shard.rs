@@ -135,11 +135,13 @@ impl<X: Default> Shard<X> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::Costs;
 
     fn shard(capacity: usize) -> Shard<()> {
         let shape = Shape {
             capacity,
             erase_block: 1,
+            costs: Costs::default(),
         };
         Shard::new(PolicyKind::Clock, shape)
     }

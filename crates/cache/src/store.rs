@@ -8,7 +8,7 @@ use stetfs_block::{AlignedBuf, BlockDevice, ReadList, Result};
 
 use crate::block::Block;
 use crate::page::Page;
-use crate::policy::{PolicyKind, Shape};
+use crate::policy::{Costs, PolicyKind, Shape};
 use crate::shard::Shard;
 
 /// How a cache is sized.
@@ -56,6 +56,7 @@ impl<X: Default> Cache<X> {
         let shape = Shape {
             capacity: (pages / SHARDS).max(4),
             erase_block: 1,
+            costs: Costs::default(),
         };
         Cache {
             device,

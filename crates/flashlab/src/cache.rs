@@ -194,6 +194,7 @@ mod tests {
                 let shape = Shape {
                     capacity: random.usize(1..60),
                     erase_block: random.u64(1..20),
+                    costs: stetfs_cache::Costs::default(),
                 };
                 let mut cache = PageCache::new(policy, shape);
                 let mut storage = Versions::default();

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use serde::Serialize;
-use stetfs_cache::{PolicyKind, Shape};
+use stetfs_cache::{Costs, PolicyKind, Shape};
 use stetfs_flash::ftl::{Ageing, FtlKind, Geometry, GeometryError};
 
 use crate::PAGE;
@@ -54,6 +54,31 @@ impl Setup {
             medium: Medium::SSD,
             erase_block: 24 << 20,
             ..Setup::microsd(policy, cache)
+        }
+    }
+
+    /// What a policy that weighs costs is told of the device.
+    pub fn costs(&self) -> Costs {
+        let Medium {
+            request,
+            read,
+            program,
+            ..
+        } = self.medium;
+        let reads = |nanos: u64| u32::try_from(nanos / (request + read).max(1)).unwrap_or(u32::MAX);
+        match self.ftl {
+            // The erase block is put together anew.
+            FtlKind::Fast => Costs {
+                read: 1,
+                write: reads(request + program).max(1),
+                visit: reads(self.erase_block / PAGE * (read + program)),
+            },
+            // Twice as much again is moved as is written.
+            FtlKind::Page => Costs {
+                read: 1,
+                write: reads(request + 3 * program).max(1),
+                visit: reads(request).max(8),
+            },
         }
     }
 
@@ -132,6 +157,7 @@ pub fn run(
     let shape = Shape {
         capacity: (setup.cache / PAGE).max(1) as usize,
         erase_block: setup.erase_block / PAGE,
+        costs: setup.costs(),
     };
     let mut cache = PageCache::new(setup.policy, shape);
     let mut done = 0;

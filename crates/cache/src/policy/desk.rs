@@ -61,6 +61,13 @@ impl<P: Policy> Desk<P> {
     pub(super) fn evict(&mut self) -> u64 {
         let mut choice = Choice::default();
         self.policy.choose(&mut |_| true, &mut choice);
+        for slot in choice.write {
+            let nr = self.nr(slot);
+            if self.dirty.remove(&nr) {
+                self.written.push(nr);
+                self.policy.written(Frame { slot, nr });
+            }
+        }
         for slot in choice.evict {
             let nr = self.nr(slot);
             self.policy.removed(Frame { slot, nr });

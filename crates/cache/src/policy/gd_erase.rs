@@ -136,7 +136,11 @@ impl GdErase {
         }
         state.last = self.now;
         state.dirty |= access == Access::Write;
-        let cost = if state.dirty { self.costs.write } else { self.costs.read };
+        let cost = if state.dirty {
+            self.costs.write
+        } else {
+            self.costs.read
+        };
         state.value = self.level + u64::from(state.uses) * u64::from(cost) * UNIT;
         state
     }
@@ -147,7 +151,11 @@ impl GdErase {
         let mean = (group.values / u128::from(group.blocks.max(1))) as u64;
         let whole = group.blocks * 8 >= self.erase.size * FULL_EIGHTHS;
         // Between the mean and now.
-        let limit = if whole { u64::MAX } else { mean + (self.level.saturating_sub(mean)) / 2 };
+        let limit = if whole {
+            u64::MAX
+        } else {
+            mean + (self.level.saturating_sub(mean)) / 2
+        };
         let dirty = self.dirty.iter(self.erase.range(block));
         dirty.filter_map(move |(_, slot)| {
             let value = self.state.get(slot).value;
@@ -200,17 +208,24 @@ impl Policy for GdErase {
                 (clean, _) => clean.is_some(),
             };
             let (value, victim) = if take_clean {
-                let Some((value, slot)) = clean.next() else { return };
+                let Some((value, slot)) = clean.next() else {
+                    return;
+                };
                 (value, Some(slot))
             } else {
-                let Some((value, block)) = groups.next() else { return };
+                let Some((value, block)) = groups.next() else {
+                    return;
+                };
                 let from = choice.write.len();
                 let mut coldest: Option<(u64, u32)> = None;
                 for (value, slot) in self.due(block) {
                     choice.write.push(slot);
                     coldest = Some(coldest.map_or((value, slot), |c| c.min((value, slot))));
                 }
-                debug_assert!(choice.write.len() > from, "one is not younger than the mean");
+                debug_assert!(
+                    choice.write.len() > from,
+                    "one is not younger than the mean"
+                );
                 (value, coldest.map(|(_, slot)| slot))
             };
             if let Some(victim) = victim.filter(|slot| may_go(*slot)) {
@@ -225,7 +240,10 @@ impl Policy for GdErase {
     }
 
     fn to_write(&mut self, limit: usize, out: &mut Vec<u32>) {
-        let groups = self.order.iter().take(limit.saturating_mul(LOOKS_PER_WRITE));
+        let groups = self
+            .order
+            .iter()
+            .take(limit.saturating_mul(LOOKS_PER_WRITE));
         for (_, block) in groups {
             let room = limit - out.len().min(limit);
             if room == 0 {
@@ -272,7 +290,11 @@ mod tests {
     fn a_fuller_erase_block_is_cheaper() {
         let mut desk = desk(5, 12);
         desk.run("w0 w5 w6 w4 w9 r16");
-        assert_eq!(desk.written(), [4, 5, 6], "12 / 3 a block, where 0 and 9 have 12");
+        assert_eq!(
+            desk.written(),
+            [4, 5, 6],
+            "12 / 3 a block, where 0 and 9 have 12"
+        );
         assert_eq!(desk.gone(), [5], "the oldest of them leaves");
         desk.run("r20 r24");
         assert_eq!(desk.gone(), [5, 6, 4], "the others are clean and old");

@@ -7,6 +7,7 @@ use super::Policy;
 use super::cflru::Cflru;
 use super::clock::Clock;
 use super::fab::Fab;
+use super::gd_erase::GdErase;
 use super::lb_clock::LbClock;
 use super::linux_2q::Linux2q;
 use super::lru::Lru;
@@ -35,6 +36,30 @@ pub enum PolicyKind {
     SpClock,
     /// Time and space (Kang, dissertation ch. 2).
     TsClock,
+    /// GreedyDual by erase block: costs of reads, writes and visits to erase blocks.
+    GdErase,
+}
+
+/// What using the device costs, in reads of a page: what a policy that weighs costs goes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Costs {
+    /// Reading a page.
+    pub read: u32,
+    /// Writing one.
+    pub write: u32,
+    /// Writing any pages of an erase block, beside the pages.
+    pub visit: u32,
+}
+
+impl Default for Costs {
+    /// An SSD with a page-level map.
+    fn default() -> Costs {
+        Costs {
+            read: 1,
+            write: 3,
+            visit: 8,
+        }
+    }
 }
 
 /// What a policy is made for.
@@ -44,11 +69,13 @@ pub struct Shape {
     pub capacity: usize,
     /// Blocks in an erase block of the device.
     pub erase_block: u64,
+    /// What the device takes.
+    pub costs: Costs,
 }
 
 impl PolicyKind {
     /// All of them, in the paper's order.
-    pub const ALL: [PolicyKind; 9] = [
+    pub const ALL: [PolicyKind; 10] = [
         PolicyKind::Lru,
         PolicyKind::Clock,
         PolicyKind::Clock68,
@@ -58,6 +85,7 @@ impl PolicyKind {
         PolicyKind::LbClock,
         PolicyKind::SpClock,
         PolicyKind::TsClock,
+        PolicyKind::GdErase,
     ];
 
     /// A new one.
@@ -73,20 +101,18 @@ impl PolicyKind {
             PolicyKind::LbClock => Box::new(LbClock::new(erase_block)),
             PolicyKind::SpClock => Box::new(SpClock::new()),
             PolicyKind::TsClock => Box::new(TsClock::new(erase_block)),
+            PolicyKind::GdErase => Box::new(GdErase::new(shape)),
         }
     }
 
     /// Whether it thinks in erase blocks, so that all blocks of one should be in the same shard.
     pub fn by_erase_block(self) -> bool {
+        use PolicyKind::{
+            Cflru, Clock, Clock68, Fab, GdErase, LbClock, Linux2q, Lru, SpClock, TsClock,
+        };
         match self {
-            PolicyKind::Lru
-            | PolicyKind::Clock
-            | PolicyKind::Clock68
-            | PolicyKind::Linux2q
-            | PolicyKind::Cflru => false,
-            PolicyKind::Fab | PolicyKind::LbClock | PolicyKind::SpClock | PolicyKind::TsClock => {
-                true
-            }
+            Lru | Clock | Clock68 | Linux2q | Cflru => false,
+            Fab | LbClock | SpClock | TsClock | GdErase => true,
         }
     }
 
@@ -102,6 +128,7 @@ impl PolicyKind {
             PolicyKind::LbClock => "lb-clock",
             PolicyKind::SpClock => "sp-clock",
             PolicyKind::TsClock => "ts-clock",
+            PolicyKind::GdErase => "gd-erase",
         }
     }
 }
@@ -115,7 +142,7 @@ impl fmt::Display for PolicyKind {
 /// A name that is no policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "there is no policy {0:?}; there are lru, clock, clock-68, linux2q, cflru, fab, lb-clock, sp-clock and ts-clock"
+    "there is no policy {0:?}; there are lru, clock, clock-68, linux2q, cflru, fab, lb-clock, sp-clock, ts-clock and gd-erase"
 )]
 pub struct UnknownPolicy(pub String);
 

@@ -16,6 +16,7 @@ mod blocks;
 mod cflru;
 mod clock;
 mod fab;
+mod gd_erase;
 mod kind;
 mod lb_clock;
 mod linux_2q;
@@ -27,7 +28,7 @@ mod ts_clock;
 #[cfg(test)]
 mod desk;
 
-pub use kind::{PolicyKind, Shape, UnknownPolicy};
+pub use kind::{Costs, PolicyKind, Shape, UnknownPolicy};
 
 /// How many blocks that may not go one search passes over before it gives up: a shard full of dirty blocks
 /// must not turn every miss into a walk over all of them.

@@ -3,12 +3,13 @@
 
 mod slow_blocks;
 mod slow_clocks;
+mod slow_costs;
 mod slow_lists;
 
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use stetfs_cache::{Access, Choice, Frame, PolicyKind, Shape};
+use stetfs_cache::{Access, Choice, Costs, Frame, PolicyKind, Shape};
 
 /// The slow version of a policy. It keeps its own list of who is here.
 pub trait Slow {
@@ -18,6 +19,10 @@ pub trait Slow {
     fn removed(&mut self, nr: u64);
     /// Who should leave, in order.
     fn choose(&mut self) -> Vec<u64>;
+    /// Who should be written and stay, asked before `choose`.
+    fn write(&self) -> Vec<u64> {
+        Vec::new()
+    }
 }
 
 fn slow(kind: PolicyKind, shape: Shape) -> Box<dyn Slow> {
@@ -32,6 +37,7 @@ fn slow(kind: PolicyKind, shape: Shape) -> Box<dyn Slow> {
         PolicyKind::LbClock => Box::new(slow_blocks::LbClock::new(size)),
         PolicyKind::SpClock => Box::new(slow_clocks::SpClock::default()),
         PolicyKind::TsClock => Box::new(slow_clocks::TsClock::new(size)),
+        PolicyKind::GdErase => Box::new(slow_costs::GdErase::new(shape)),
     }
 }
 
@@ -93,7 +99,14 @@ fn compare(kind: PolicyKind, shape: Shape, steps: &[Step]) -> Result<(), TestCas
                 fast.choose(&mut |_| true, &mut choice);
                 let number = |slot: &u32| *slots.iter().find(|(_, s)| *s == slot).unwrap().0;
                 let gone: Vec<u64> = choice.evict.iter().map(number).collect();
+                let home: Vec<u64> = choice.write.iter().map(number).collect();
+                prop_assert_eq!(&home, &slow.write(), "{} at {:?}", kind, step);
                 prop_assert_eq!(&gone, &slow.choose(), "{} at {:?}", kind, step);
+                for (nr, slot) in home.into_iter().zip(choice.write) {
+                    prop_assert!(dirty.remove(&nr));
+                    fast.written(Frame { slot, nr });
+                    slow.written(nr);
+                }
                 prop_assert!(!gone.is_empty());
                 for (nr, slot) in gone.into_iter().zip(choice.evict) {
                     fast.removed(Frame { slot, nr });
@@ -140,9 +153,11 @@ proptest! {
     fn fast_and_slow_agree(
         capacity in 1..40usize,
         erase_block in 1..12u64,
+        visit in 0..40u32,
         steps in proptest::collection::vec(step(), 1..400),
     ) {
-        let shape = Shape { capacity, erase_block };
+        let costs = Costs { read: 1, write: 3, visit };
+        let shape = Shape { capacity, erase_block, costs };
         for kind in PolicyKind::ALL {
             compare(kind, shape, &steps)?;
         }
@@ -156,6 +171,7 @@ fn what_may_not_go_stays() {
         let shape = Shape {
             capacity: 5000,
             erase_block: 64,
+            costs: Costs::default(),
         };
         let mut policy = kind.build(shape);
         for slot in 0..5000 {
