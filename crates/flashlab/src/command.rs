@@ -56,7 +56,7 @@ impl TraceArgs {
 pub struct RunArgs {
     #[command(flatten)]
     trace: TraceArgs,
-    /// Replacement policies: lru, clock, linux2q, cflru, fab, lb-clock, sp-clock, ts-clock; or all.
+    /// Replacement policies: lru, clock, clock-68, linux2q, cflru, fab, lb-clock, sp-clock, ts-clock, gd-erase; or all.
     #[arg(long, value_name = "NAME", default_value = "all", value_delimiter = ',', value_parser = policies)]
     policy: Vec<Policies>,
     /// The translation layer: page or fast.
@@ -92,9 +92,9 @@ enum Policies {
 fn policies(text: &str) -> Result<Policies, String> {
     match text {
         "all" => Ok(Policies::All),
-        _ => match text.parse() {
+        _ => match text.parse::<PolicyKind>() {
             Ok(kind) => Ok(Policies::One(kind)),
-            Err(stetfs_cache::UnknownPolicy(_)) => Err("there is no such policy".into()),
+            Err(e) => Err(format!("{e}, and all")),
         },
     }
 }
@@ -151,7 +151,7 @@ impl RunArgs {
             capacity: self.capacity,
             erase_block: self.erase_block,
             spare: self.spare,
-            ageing: (!self.fresh).then_some(Ageing::MIXED),
+            ageing: (!self.fresh).then_some(Ageing::FULL),
         };
         let aged = setup.device()?;
         let pages = trace.pages();

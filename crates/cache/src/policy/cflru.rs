@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::lists::{Lists, PerSlot};
-use super::{Access, Choice, Frame, Patience, Policy, dirty_of};
+use super::{Access, Choice, Frame, Patience, Policy, Search, dirty_of};
 
 const LRU: usize = 0;
 
@@ -124,10 +124,14 @@ impl Policy for Cflru {
                 return;
             }
             if !patience.pinned() {
-                return;
+                break;
             }
         }
-        for slot in self.order.from_back(LRU) {
+        let mut search = Search::new();
+        while let Some(slot) = self.order.back(LRU) {
+            if !search.looks_at(slot) {
+                return;
+            }
             if may_go(slot) {
                 choice.evict.push(slot);
                 return;
@@ -135,9 +139,9 @@ impl Policy for Cflru {
             if self.state.get(slot).dirty {
                 choice.write.push(slot);
             }
-            if !patience.pinned() {
-                return;
-            }
+            // Who is held is in use.
+            self.take(slot);
+            self.put(slot);
         }
     }
 

@@ -200,42 +200,47 @@ impl Policy for GdErase {
     fn choose(&mut self, may_go: &mut dyn FnMut(u32) -> bool, choice: &mut Choice) {
         let mut patience = Patience::new();
         let mut clean = self.clean.iter().copied().peekable();
-        let mut groups = self.order.iter().copied().peekable();
+        let mut groups = self.order.range(..).copied().peekable();
         loop {
             let take_clean = match (clean.peek(), groups.peek()) {
                 (None, None) => return,
                 (Some((clean, _)), Some((group, _))) => clean <= group,
                 (clean, _) => clean.is_some(),
             };
-            let (value, victim) = if take_clean {
+            if take_clean {
                 let Some((value, slot)) = clean.next() else {
                     return;
                 };
-                (value, Some(slot))
-            } else {
-                let Some((value, block)) = groups.next() else {
+                if may_go(slot) {
+                    choice.evict.push(slot);
+                    self.level = self.level.max(value);
                     return;
-                };
-                let from = choice.write.len();
-                let mut coldest: Option<(u64, u32)> = None;
-                for (value, slot) in self.due(block) {
-                    choice.write.push(slot);
-                    coldest = Some(coldest.map_or((value, slot), |c| c.min((value, slot))));
                 }
-                debug_assert!(
-                    choice.write.len() > from,
-                    "one is not younger than the mean"
-                );
-                (value, coldest.map(|(_, slot)| slot))
+                if !patience.pinned() {
+                    return;
+                }
+                continue;
+            }
+            let Some((value, block)) = groups.next() else {
+                return;
             };
-            if let Some(victim) = victim.filter(|slot| may_go(*slot)) {
-                choice.evict.push(victim);
+            let mut coldest: Option<(u64, u32)> = None;
+            let mut held = Patience::new();
+            for (value, slot) in self.due(block) {
+                choice.write.push(slot);
+                if may_go(slot) {
+                    coldest = Some(coldest.map_or((value, slot), |c| c.min((value, slot))));
+                } else if !held.pinned() {
+                    break;
+                }
+            }
+            if let Some((_, slot)) = coldest {
+                choice.evict.push(slot);
                 self.level = self.level.max(value);
                 return;
             }
-            if !patience.pinned() {
-                return;
-            }
+            // It is written first; until then clean ones leave.
+            groups = self.order.range(..(0, 0)).copied().peekable();
         }
     }
 

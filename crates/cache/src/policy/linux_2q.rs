@@ -5,7 +5,7 @@
 //! While the active list is longer than the inactive one its end moves over, marked or not.
 
 use super::lists::{Lists, PerSlot};
-use super::{Access, Choice, Frame, Patience, Policy, dirty_of};
+use super::{Access, Choice, Frame, Policy, Search, dirty_of};
 
 const INACTIVE: usize = 0;
 const ACTIVE: usize = 1;
@@ -76,9 +76,11 @@ impl Policy for Linux2q {
             self.take(slot);
             self.put(slot, false);
         }
-        let mut patience = Patience::new();
-        let both = self.lists.from_back(INACTIVE);
-        for slot in both.chain(self.lists.from_back(ACTIVE)) {
+        let mut search = Search::new();
+        while let Some(slot) = self.lists.back(INACTIVE) {
+            if !search.looks_at(slot) {
+                return;
+            }
             if may_go(slot) {
                 choice.evict.push(slot);
                 return;
@@ -86,9 +88,9 @@ impl Policy for Linux2q {
             if self.state.get(slot).dirty {
                 choice.write.push(slot);
             }
-            if !patience.pinned() {
-                return;
-            }
+            // Who is held is in use.
+            self.take(slot);
+            self.put(slot, false);
         }
     }
 

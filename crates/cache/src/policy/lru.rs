@@ -1,7 +1,7 @@
 //! LRU: who was not used for the longest time leaves.
 
 use super::lists::{Lists, PerSlot};
-use super::{Access, Choice, Frame, Patience, Policy, dirty_of};
+use super::{Access, Choice, Frame, Policy, Search, dirty_of};
 
 /// The LRU policy.
 pub(super) struct Lru {
@@ -40,8 +40,11 @@ impl Policy for Lru {
     }
 
     fn choose(&mut self, may_go: &mut dyn FnMut(u32) -> bool, choice: &mut Choice) {
-        let mut patience = Patience::new();
-        for slot in self.order.from_back(0) {
+        let mut search = Search::new();
+        while let Some(slot) = self.order.back(0) {
+            if !search.looks_at(slot) {
+                return;
+            }
             if may_go(slot) {
                 choice.evict.push(slot);
                 return;
@@ -49,9 +52,9 @@ impl Policy for Lru {
             if self.dirty.get(slot) {
                 choice.write.push(slot);
             }
-            if !patience.pinned() {
-                return;
-            }
+            // Who is held is in use.
+            self.order.remove(slot);
+            self.order.push_front(0, slot);
         }
     }
 

@@ -8,7 +8,7 @@
 //!
 //! * **P1** Slots are small dense numbers. A slot holds at most one block; `inserted` and `removed` alternate for it.
 //! * **P2** A block is dirty from an access that is a write until `written` or `removed`.
-//! * **P3** `choose` changes nothing but hands, bits and counts: what it chose is still there until `removed`.
+//! * **P3** What `choose` chose is still there until `removed`. It changes hands, bits and counts, and may move whom it passed over.
 //! * **P4** A choice takes a bounded number of looks: amortised O(1) or O(log n) a block that comes, whatever the size of the cache,
 //!   and at most [`MAX_PINNED`] blocks that may not go.
 
@@ -103,6 +103,28 @@ impl Patience {
     fn pinned(&mut self) -> bool {
         self.0 = self.0.saturating_sub(1);
         self.0 > 0
+    }
+}
+
+/// A search that moves whom it passes over to the other end of a list, and ends when it has seen all.
+struct Search {
+    patience: Patience,
+    first: Option<u32>,
+}
+
+impl Search {
+    fn new() -> Search {
+        Search {
+            patience: Patience::new(),
+            first: None,
+        }
+    }
+
+    /// The next one; false when the search is over.
+    fn looks_at(&mut self, slot: u32) -> bool {
+        let around = self.first == Some(slot);
+        self.first.get_or_insert(slot);
+        !around && self.patience.pinned()
     }
 }
 

@@ -1,5 +1,5 @@
 //! Every policy against a slow obvious version of itself, over random uses, writes home and removals.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, unreachable_pub, missing_docs)]
 
 mod slow_blocks;
 mod slow_clocks;
