@@ -152,6 +152,7 @@ impl RunArgs {
             erase_block: self.erase_block,
             spare: self.spare,
             ageing: (!self.fresh).then_some(Ageing::FULL),
+            costs: crate::run::costs(self.ftl),
         };
         let aged = setup.device()?;
         let pages = trace.pages();

@@ -30,6 +30,32 @@ pub struct Setup {
     pub spare: u32,
     /// What was written before; nothing is an erased device.
     pub ageing: Option<Ageing>,
+    /// What a policy that weighs costs goes by.
+    pub costs: Costs,
+}
+
+/// Costs with FAST, in reads of a page from a microSD card.
+const FAST: Costs = Costs {
+    read: 1,
+    write: 6,
+    visit: 200,
+    share: 200,
+};
+
+/// Costs with a page-level layer, in reads of a page from an SSD.
+const PAGE_LEVEL: Costs = Costs {
+    read: 1,
+    write: 2,
+    visit: 2000,
+    share: 3,
+};
+
+/// What a layer costs.
+pub(crate) fn costs(ftl: FtlKind) -> Costs {
+    match ftl {
+        FtlKind::Fast => FAST,
+        FtlKind::Page => PAGE_LEVEL,
+    }
 }
 
 impl Setup {
@@ -44,6 +70,7 @@ impl Setup {
             erase_block: 4 << 20,
             spare: 15,
             ageing: Some(Ageing::FULL),
+            costs: FAST,
         }
     }
 
@@ -53,32 +80,8 @@ impl Setup {
             ftl: FtlKind::Page,
             medium: Medium::SSD,
             erase_block: 24 << 20,
+            costs: PAGE_LEVEL,
             ..Setup::microsd(policy, cache)
-        }
-    }
-
-    /// What a policy that weighs costs is told of the device.
-    pub fn costs(&self) -> Costs {
-        let Medium {
-            request,
-            read,
-            program,
-            ..
-        } = self.medium;
-        let reads = |nanos: u64| u32::try_from(nanos / (request + read).max(1)).unwrap_or(u32::MAX);
-        match self.ftl {
-            // The erase block is put together anew.
-            FtlKind::Fast => Costs {
-                read: 1,
-                write: reads(request + program).max(1),
-                visit: reads(self.erase_block / PAGE * (read + program)),
-            },
-            // Twice as much again is moved as is written.
-            FtlKind::Page => Costs {
-                read: 1,
-                write: reads(request + 3 * program).max(1),
-                visit: reads(request).max(8),
-            },
         }
     }
 
@@ -157,7 +160,7 @@ pub fn run(
     let shape = Shape {
         capacity: (setup.cache / PAGE).max(1) as usize,
         erase_block: setup.erase_block / PAGE,
-        costs: setup.costs(),
+        costs: setup.costs,
     };
     let mut cache = PageCache::new(setup.policy, shape);
     let mut done = 0;

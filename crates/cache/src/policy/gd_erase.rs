@@ -3,8 +3,8 @@
 //! GreedyDual (Young 1994, with frequencies: Cherkasova 1998) gives a block that is used the value `L + f·cost`; the least value
 //! leaves, and `L` rises to it. Here a clean block costs a read. Dirty blocks of one erase block are one group: writing it costs a write
 //! each and one visit to the erase block, so that a block's share is less the more there are, and the value of the group is the mean
-//! of its blocks' plus that share. When a group has the least value its blocks that are not younger than the others are written at
-//! once, in order, and stay as clean ones of their own age: no block leaves early for being in a full erase block.
+//! of its blocks' plus that share. When a group has the least value all of it but what is used often and lately is written at once,
+//! in order, and stays as clean blocks of their own age: no block leaves early for being in a full erase block.
 //!
 //! A use that follows the one before closely does not count for the frequency: a sequential writer comes back to the page where its last
 //! call ended.
@@ -80,8 +80,9 @@ impl GdErase {
 
     /// What a group counts.
     fn value(&self, group: Group) -> u64 {
-        let visit = u64::from(self.costs.visit) * UNIT / group.blocks;
-        (group.values / u128::from(group.blocks)) as u64 + visit
+        let share = u64::from(self.costs.visit) * UNIT / group.blocks;
+        (group.values / u128::from(group.blocks)) as u64
+            + share.min(u64::from(self.costs.share) * UNIT)
     }
 
     /// Adds a dirty block's value to its group, or takes it away.
@@ -145,21 +146,15 @@ impl GdErase {
         state
     }
 
-    /// What is written of an erase block: all if it is nearly full, else what is not younger than the mean.
+    /// What is written of an erase block: all if it is nearly full, else all but what is used often and younger than the mean.
     fn due(&self, block: u64) -> impl Iterator<Item = (u64, u32)> + '_ {
         let group = self.groups.get(&block).copied().unwrap_or_default();
         let mean = (group.values / u128::from(group.blocks.max(1))) as u64;
         let whole = group.blocks * 8 >= self.erase.size * FULL_EIGHTHS;
-        // Between the mean and now.
-        let limit = if whole {
-            u64::MAX
-        } else {
-            mean + (self.level.saturating_sub(mean)) / 2
-        };
         let dirty = self.dirty.iter(self.erase.range(block));
         dirty.filter_map(move |(_, slot)| {
-            let value = self.state.get(slot).value;
-            (value <= limit).then_some((value, slot))
+            let State { value, uses, .. } = self.state.get(slot);
+            (whole || uses < 2 || value <= mean).then_some((value, slot))
         })
     }
 }
@@ -272,6 +267,7 @@ mod tests {
                 read: 1,
                 write: 2,
                 visit,
+                share: u32::MAX,
             },
         };
         Desk::new(GdErase::new(shape), capacity)

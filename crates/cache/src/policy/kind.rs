@@ -49,6 +49,8 @@ pub struct Costs {
     pub write: u32,
     /// Writing any pages of an erase block, beside the pages.
     pub visit: u32,
+    /// What of that falls on one page at most.
+    pub share: u32,
 }
 
 impl Default for Costs {
@@ -56,8 +58,9 @@ impl Default for Costs {
     fn default() -> Costs {
         Costs {
             read: 1,
-            write: 3,
-            visit: 8,
+            write: 2,
+            visit: 512,
+            share: 2,
         }
     }
 }

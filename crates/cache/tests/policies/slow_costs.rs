@@ -55,7 +55,9 @@ impl GdErase {
                 let group = self.group(block);
                 let n = group.len() as u64;
                 let mean = group.iter().map(|p| p.value).sum::<u64>() / n;
-                (mean + u64::from(self.shape.costs.visit) * UNIT / n, block)
+                let costs = self.shape.costs;
+                let share = u64::from(costs.visit) * UNIT / n;
+                (mean + share.min(u64::from(costs.share) * UNIT), block)
             })
             .min()
     }
@@ -64,9 +66,10 @@ impl GdErase {
         let group = self.group(block);
         let n = group.len() as u64;
         let mean = group.iter().map(|p| p.value).sum::<u64>() / n;
-        let limit = mean + self.level.saturating_sub(mean) / 2;
         let whole = n * 8 >= self.shape.erase_block * 7;
-        let due = group.into_iter().filter(|p| whole || p.value <= limit);
+        let due = group
+            .into_iter()
+            .filter(|p| whole || p.uses < 2 || p.value <= mean);
         due.collect()
     }
 

@@ -126,10 +126,11 @@ mod tests {
     fn what_is_written_is_read() {
         let mut random = fastrand::Rng::with_seed(1);
         let requests = (0..10_000)
-            .map(|i| Request {
+            .map(|i| (i, random.u32(1..40)))
+            .map(|(i, bits)| Request {
                 time: i * 7 + random.u64(..3),
                 op: if random.bool() { Op::Read } else { Op::Write },
-                page: random.u64(..1 << random.u32(1..40)),
+                page: random.u64(..1 << bits),
                 pages: random.u32(1..2000),
             })
             .collect();
