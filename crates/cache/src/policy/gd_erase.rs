@@ -2,7 +2,7 @@
 //!
 //! GreedyDual (Young 1994, with frequencies: Cherkasova 1998) gives a block that is used the value `L + f·cost`; the least value
 //! leaves, and `L` rises to it. Here a clean block costs a read. Dirty blocks of one erase block are one group: writing it costs a write
-//! each and one visit to the erase block, so that a block's share is less the more there are, and the value of the group is the mean
+//! each and one visit to the erase block, which moves what is not written; a block's share is less the more there are, and the value of the group is the mean
 //! of its blocks' plus that share. When a group has the least value all of it but what is used often and lately is written at once,
 //! in order, and stays as clean blocks of their own age: no block leaves early for being in a full erase block.
 //!
@@ -80,7 +80,9 @@ impl GdErase {
 
     /// What a group counts.
     fn value(&self, group: Group) -> u64 {
-        let share = u64::from(self.costs.visit) * UNIT / group.blocks;
+        // What is not written has to be moved.
+        let rest = self.erase.size.saturating_sub(group.blocks);
+        let share = u64::from(self.costs.visit) * UNIT * rest / (self.erase.size * group.blocks);
         (group.values / u128::from(group.blocks)) as u64
             + share.min(u64::from(self.costs.share) * UNIT)
     }
@@ -294,7 +296,7 @@ mod tests {
         assert_eq!(
             desk.written(),
             [4, 5, 6],
-            "12 / 3 a block, where 0 and 9 have 12"
+            "12 · 1/4 / 3 a block, where 0 and 9 have 12 · 3/4"
         );
         assert_eq!(desk.gone(), [5], "the oldest of them leaves");
         desk.run("r20 r24");

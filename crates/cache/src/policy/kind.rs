@@ -47,7 +47,7 @@ pub struct Costs {
     pub read: u32,
     /// Writing one.
     pub write: u32,
-    /// Writing any pages of an erase block, beside the pages.
+    /// Writing a page of an erase block, beside the page: moving the others. Less as there are fewer others.
     pub visit: u32,
     /// What of that falls on one page at most.
     pub share: u32,

@@ -56,7 +56,8 @@ impl GdErase {
                 let n = group.len() as u64;
                 let mean = group.iter().map(|p| p.value).sum::<u64>() / n;
                 let costs = self.shape.costs;
-                let share = u64::from(costs.visit) * UNIT / n;
+                let size = self.shape.erase_block;
+                let share = u64::from(costs.visit) * UNIT * (size - n) / (size * n);
                 (mean + share.min(u64::from(costs.share) * UNIT), block)
             })
             .min()

@@ -125,15 +125,16 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let mut random = fastrand::Rng::with_seed(1);
-        let requests = (0..10_000)
-            .map(|i| (i, random.u32(1..40)))
-            .map(|(i, bits)| Request {
+        let mut requests = Vec::new();
+        for i in 0..10_000 {
+            let bits = random.u32(1..40);
+            requests.push(Request {
                 time: i * 7 + random.u64(..3),
                 op: if random.bool() { Op::Read } else { Op::Write },
                 page: random.u64(..1 << bits),
                 pages: random.u32(1..2000),
-            })
-            .collect();
+            });
+        }
         let trace = Trace { requests };
         let file = write(&trace);
         assert!(file.len() < 12 * trace.requests.len());
