@@ -81,6 +81,20 @@ impl<X: Default> Shard<X> {
         (block, evicted)
     }
 
+    /// A block's data goes home later.
+    pub(crate) fn dirtied(&mut self, nr: u64) {
+        if let Some(at) = self.map.get(&nr) {
+            self.policy.used(frame(*at, nr), Access::Write);
+        }
+    }
+
+    /// A block's data is home.
+    pub(crate) fn written(&mut self, nr: u64) {
+        if let Some(at) = self.map.get(&nr) {
+            self.policy.written(frame(*at, nr));
+        }
+    }
+
     /// Lets go whom the policy chooses; how many.
     fn evict(&mut self) -> u64 {
         let slots = &self.slots;

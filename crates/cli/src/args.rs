@@ -228,6 +228,8 @@ Options, separated by commas:
   commit=SECONDS            longest time until a change is committed by itself (5)
   dirty_expire=SECONDS      age at which file data that nobody synced is written by itself (30)
   cache=SIZE                memory for the cache, e.g. 512M (an eighth of it all, 64M to 1G)
+  cache_policy=NAME         who leaves the cache: clock, or another of `stetfs flash run` (clock)
+  erase_block=SIZE          of the device, for policies that go by erase blocks (4M)
   relatime, noatime, strictatime, nodiratime
                             how access times are kept
   lazytime                  access times are written with the next sync only

@@ -53,7 +53,7 @@ fn main() -> anyhow::Result<()> {
                 read: n[0],
                 write: n[1],
                 visit: n[2],
-                share: n[3],
+                rest: n[3],
             };
             let mut line = String::new();
             for (i, s) in sizes.iter().enumerate() {

@@ -38,16 +38,16 @@ pub struct Setup {
 const FAST: Costs = Costs {
     read: 1,
     write: 6,
-    visit: 200,
-    share: 200,
+    visit: 50,
+    rest: 20,
 };
 
 /// Costs with a page-level layer, in reads of a page from an SSD.
 const PAGE_LEVEL: Costs = Costs {
     read: 1,
-    write: 2,
-    visit: 2000,
-    share: 3,
+    write: 6,
+    visit: 8,
+    rest: 6,
 };
 
 /// What a layer costs.

@@ -35,6 +35,7 @@ pub use stats::{CacheStats, DeviceStats, InodeStats, JournalStats, SpaceStats, V
 pub use stetfs_block::{BlockDevice, BlockError, Direct, FileDevice, MemDevice, Uring};
 pub use stetfs_block::{Share, ShareLimits, SharePair};
 pub use stetfs_block::{OpenOptions as DeviceOptions, Write as BlockWrite};
+pub use stetfs_cache::{PolicyKind, UnknownPolicy};
 pub use stetfs_ext4::*;
 pub use stetfs_journal::stet::{Compression, StetOptions, Trim};
 pub use stetfs_journal::{JournalError, LogFormat};

@@ -147,7 +147,7 @@ impl Policy for Cflru {
 
     fn to_write(&mut self, limit: usize, out: &mut Vec<u32>) {
         dirty_of(
-            self.order.from_back(LRU),
+            self.order.backwards(LRU),
             limit,
             |slot| self.state.get(slot).dirty,
             out,

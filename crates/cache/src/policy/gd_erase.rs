@@ -2,7 +2,7 @@
 //!
 //! GreedyDual (Young 1994, with frequencies: Cherkasova 1998) gives a block that is used the value `L + f·cost`; the least value
 //! leaves, and `L` rises to it. Here a clean block costs a read. Dirty blocks of one erase block are one group: writing it costs a write
-//! each and one visit to the erase block, which moves what is not written; a block's share is less the more there are, and the value of the group is the mean
+//! each and one visit to the erase block, which moves what is not written: a block's part is less the more there are, and the value of the group is the mean
 //! of its blocks' plus that share. When a group has the least value all of it but what is used often and lately is written at once,
 //! in order, and stays as clean blocks of their own age: no block leaves early for being in a full erase block.
 //!
@@ -80,11 +80,10 @@ impl GdErase {
 
     /// What a group counts.
     fn value(&self, group: Group) -> u64 {
-        // What is not written has to be moved.
-        let rest = self.erase.size.saturating_sub(group.blocks);
-        let share = u64::from(self.costs.visit) * UNIT * rest / (self.erase.size * group.blocks);
-        (group.values / u128::from(group.blocks)) as u64
-            + share.min(u64::from(self.costs.share) * UNIT)
+        let visit = u64::from(self.costs.visit) * UNIT / group.blocks;
+        let others = self.erase.size.saturating_sub(group.blocks);
+        let rest = u64::from(self.costs.rest) * UNIT * others / self.erase.size;
+        (group.values / u128::from(group.blocks)) as u64 + visit + rest
     }
 
     /// Adds a dirty block's value to its group, or takes it away.
@@ -269,7 +268,7 @@ mod tests {
                 read: 1,
                 write: 2,
                 visit,
-                share: u32::MAX,
+                rest: 0,
             },
         };
         Desk::new(GdErase::new(shape), capacity)
@@ -296,7 +295,7 @@ mod tests {
         assert_eq!(
             desk.written(),
             [4, 5, 6],
-            "12 · 1/4 / 3 a block, where 0 and 9 have 12 · 3/4"
+            "12 / 3 a block, where 0 and 9 have 12"
         );
         assert_eq!(desk.gone(), [5], "the oldest of them leaves");
         desk.run("r20 r24");

@@ -47,10 +47,11 @@ pub struct Costs {
     pub read: u32,
     /// Writing one.
     pub write: u32,
-    /// Writing a page of an erase block, beside the page: moving the others. Less as there are fewer others.
+    /// Writing any pages of an erase block, beside the pages: divided among them.
     pub visit: u32,
-    /// What of that falls on one page at most.
-    pub share: u32,
+    /// Writing a page when nothing else of its erase block is written, beside the page: what has to be moved for it. Less as
+    /// more of the erase block is written, nothing when all is.
+    pub rest: u32,
 }
 
 impl Default for Costs {
@@ -58,9 +59,9 @@ impl Default for Costs {
     fn default() -> Costs {
         Costs {
             read: 1,
-            write: 2,
-            visit: 512,
-            share: 2,
+            write: 6,
+            visit: 8,
+            rest: 6,
         }
     }
 }
@@ -117,6 +118,14 @@ impl PolicyKind {
             Lru | Clock | Clock68 | Linux2q | Cflru => false,
             Fab | LbClock | SpClock | TsClock | GdErase => true,
         }
+    }
+
+    /// Whether a choice depends on what is dirty.
+    pub fn minds_dirt(self) -> bool {
+        matches!(
+            self,
+            PolicyKind::Cflru | PolicyKind::TsClock | PolicyKind::GdErase
+        )
     }
 
     /// Its name in options.

@@ -95,8 +95,8 @@ impl Policy for Linux2q {
     }
 
     fn to_write(&mut self, limit: usize, out: &mut Vec<u32>) {
-        let both = self.lists.from_back(INACTIVE);
-        let both = both.chain(self.lists.from_back(ACTIVE));
+        let both = self.lists.backwards(INACTIVE);
+        let both = both.chain(self.lists.backwards(ACTIVE));
         dirty_of(both, limit, |slot| self.state.get(slot).dirty, out);
     }
 }

@@ -99,7 +99,7 @@ impl<const N: usize> Lists<N> {
     }
 
     /// From the back to the front.
-    pub(super) fn from_back(&self, list: usize) -> impl Iterator<Item = u32> + '_ {
+    pub(super) fn backwards(&self, list: usize) -> impl Iterator<Item = u32> + '_ {
         std::iter::successors(self.back(list), |slot| self.prev(*slot))
     }
 }

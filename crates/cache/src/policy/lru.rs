@@ -60,7 +60,7 @@ impl Policy for Lru {
 
     fn to_write(&mut self, limit: usize, out: &mut Vec<u32>) {
         dirty_of(
-            self.order.from_back(0),
+            self.order.backwards(0),
             limit,
             |slot| self.dirty.get(slot),
             out,

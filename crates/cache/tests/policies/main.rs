@@ -154,10 +154,10 @@ proptest! {
         capacity in 1..40usize,
         erase_block in 1..12u64,
         visit in 0..40u32,
-        share in 0..30u32,
+        rest in 0..30u32,
         steps in proptest::collection::vec(step(), 1..400),
     ) {
-        let costs = Costs { read: 1, write: 3, visit, share };
+        let costs = Costs { read: 1, write: 3, visit, rest };
         let shape = Shape { capacity, erase_block, costs };
         for kind in PolicyKind::ALL {
             compare(kind, shape, &steps)?;

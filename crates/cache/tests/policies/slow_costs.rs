@@ -55,10 +55,10 @@ impl GdErase {
                 let group = self.group(block);
                 let n = group.len() as u64;
                 let mean = group.iter().map(|p| p.value).sum::<u64>() / n;
-                let costs = self.shape.costs;
-                let size = self.shape.erase_block;
-                let share = u64::from(costs.visit) * UNIT * (size - n) / (size * n);
-                (mean + share.min(u64::from(costs.share) * UNIT), block)
+                let (costs, size) = (self.shape.costs, self.shape.erase_block);
+                let visit = u64::from(costs.visit) * UNIT / n;
+                let rest = u64::from(costs.rest) * UNIT * (size - n) / size;
+                (mean + visit + rest, block)
             })
             .min()
     }
