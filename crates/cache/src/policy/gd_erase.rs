@@ -1,13 +1,13 @@
 //! GreedyDual by erase block: what leaves is what costs least to bring back, or to write, for the time that it was not used.
 //!
 //! GreedyDual (Young 1994, with frequencies: Cherkasova 1998) gives a block that is used the value `L + f·cost`; the least value
-//! leaves, and `L` rises to it. Here a clean block costs a read. Dirty blocks of one erase block are one group: writing it costs a write
-//! each and one visit to the erase block, which moves what is not written: a block's part is less the more there are, and the value of the group is the mean
-//! of its blocks' plus that share. When a group has the least value all of it but what is used often and lately is written at once,
-//! in order, and stays as clean blocks of their own age: no block leaves early for being in a full erase block.
+//! leaves, and `L` rises to it. Here a clean block costs a read. Dirty blocks of one erase block are a group: writing it costs a
+//! write each, a visit to the erase block, divided among them, and what has to be moved for the rest that is not written. The
+//! group's value is the mean of its blocks' values and that. When it is the least, all of the group but what is used often and
+//! lately is written, in order, and stays as clean blocks of their own age: nobody leaves early for being in a full erase block.
 //!
-//! A use that follows the one before closely does not count for the frequency: a sequential writer comes back to the page where its last
-//! call ended.
+//! A use that follows the one before closely does not count for the frequency: a sequential writer comes back to the page where its
+//! last call ended.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +30,7 @@ const FULL_EIGHTHS: u64 = 7;
 #[derive(Clone, Copy, Default)]
 struct State {
     nr: u64,
-    /// Its value; of a dirty one without its share of the visit.
+    /// Its value; of a dirty one without what it costs with its group.
     value: u64,
     /// When it was last used, in uses of the cache.
     last: u64,
