@@ -46,7 +46,7 @@ fn every_policy_serves_a_volume() {
         let count = |name: &str| cache[name].as_u64().unwrap();
         assert!(count("evictions") > 500, "{policy}: {cache}");
         assert!(
-            count("hits") > 0 && count("misses") > 500,
+            count("hits") > 0 && count("misses") > 0,
             "{policy}: {cache}"
         );
         let (written, runs) = (count("written"), count("write_runs"));

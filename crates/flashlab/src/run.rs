@@ -39,7 +39,7 @@ const FAST: Costs = Costs {
     read: 1,
     write: 6,
     visit: 50,
-    rest: 20,
+    rest: 5,
 };
 
 /// Costs with a page-level layer, in reads of a page from an SSD.
@@ -47,7 +47,7 @@ const PAGE_LEVEL: Costs = Costs {
     read: 1,
     write: 6,
     visit: 8,
-    rest: 6,
+    rest: 12,
 };
 
 /// What a layer costs.

@@ -61,7 +61,7 @@ impl Default for Costs {
             read: 1,
             write: 6,
             visit: 8,
-            rest: 6,
+            rest: 12,
         }
     }
 }
