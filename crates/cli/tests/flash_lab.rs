@@ -27,14 +27,30 @@ fn a_trace_is_converted_and_run() {
     let dir = tempfile::tempdir().unwrap();
     let (text, trace) = (path(dir.path(), "t.csv"), path(dir.path(), "t.trace"));
     let lines: String = (0..2000)
-        .map(|i| format!("{i}.5,{},{}\n", if i % 3 == 0 { 'R' } else { 'W' }, i * 37 % 900))
+        .map(|i| {
+            format!(
+                "{i}.5,{},{}\n",
+                if i % 3 == 0 { 'R' } else { 'W' },
+                i * 37 % 900
+            )
+        })
         .collect();
     std::fs::write(&text, lines).unwrap();
     let info = json(&["--json", "flash", "trace", "convert", &text, "-o", &trace]);
     assert_eq!(info["requests"], 2000);
     assert_eq!(info, json(&["--json", "flash", "trace", "info", &trace]));
     let run = [
-        "--json", "flash", "run", &trace, "--cache", "1M", "--capacity", "64M", "--erase-block", "256K", "--fresh",
+        "--json",
+        "flash",
+        "run",
+        &trace,
+        "--cache",
+        "1M",
+        "--capacity",
+        "64M",
+        "--erase-block",
+        "256K",
+        "--fresh",
     ];
     let all = json(&run);
     let outcomes = all["outcomes"].as_array().unwrap();
@@ -42,7 +58,10 @@ fn a_trace_is_converted_and_run() {
     for outcome in outcomes {
         let cache = &outcome["cache"];
         assert_eq!(outcome["pages"], 2000);
-        assert_eq!(cache["hits"].as_u64().unwrap() + cache["misses"].as_u64().unwrap(), 2000);
+        assert_eq!(
+            cache["hits"].as_u64().unwrap() + cache["misses"].as_u64().unwrap(),
+            2000
+        );
         assert_eq!(cache["writes"], outcome["device"]["flash"]["host_writes"]);
     }
     let one = json(&[&run[..], &["--policy", "ts-clock,lru", "--ftl", "page"]].concat());
@@ -58,7 +77,19 @@ fn what_cannot_be_is_told() {
     for (args, expected) in [
         (&["flash", "run", &text][..], "line 2"),
         (&["flash", "run", "nothing.csv"], "nothing.csv"),
-        (&["flash", "run", "video", "--part", "0.01", "--capacity", "64M", "--fresh"], "the trace reaches"),
+        (
+            &[
+                "flash",
+                "run",
+                "video",
+                "--part",
+                "0.01",
+                "--capacity",
+                "64M",
+                "--fresh",
+            ],
+            "the trace reaches",
+        ),
         (&["flash", "run", "video", "--policy", "best"], "gd-erase"),
     ] {
         let out = stetfs(args);
@@ -79,5 +110,8 @@ fn a_figure_has_the_papers_numbers_beside_ours() {
     assert!(svg.contains("ts-clock") && svg.contains("</svg>"));
     let text = stetfs(&["flash", "figure", "2-10", "--quick"]);
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
-    assert!(text.contains("The paper: LRU and CFLRU write at random places"), "{text}");
+    assert!(
+        text.contains("The paper: LRU and CFLRU write at random places"),
+        "{text}"
+    );
 }
