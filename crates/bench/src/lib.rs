@@ -2,6 +2,7 @@
 //!
 //! * [`compare`]: any mounted directories against each other;
 //! * [`figure`]: the figures of the papers, with their numbers beside ours;
+//! * [`flash`]: the figures of the flash laboratory;
 //! * [`age`]: months of use, and how fragmented a volume is after them.
 
 pub mod age;
@@ -9,4 +10,5 @@ mod cold;
 pub mod compare;
 pub mod figure;
 mod files;
+pub mod flash;
 pub mod interrupt;

@@ -20,5 +20,5 @@ mod store;
 
 pub use block::{Block, BlockWrite};
 pub use page::{Page, PageRef};
-pub use policy::{Clock, Policy, PolicyKind, Verdict};
+pub use policy::{Access, Choice, Costs, Frame, Policy, PolicyKind, Shape, UnknownPolicy};
 pub use store::{Cache, CacheConfig, CacheStats};

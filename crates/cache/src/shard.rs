@@ -4,51 +4,50 @@ use hashbrown::HashMap;
 use std::sync::Arc;
 
 use crate::block::Block;
-use crate::policy::{Policy, PolicyKind, Verdict};
+use crate::policy::{Access, Choice, Frame, Policy, PolicyKind, Shape};
 
 pub(crate) struct Shard<X> {
     /// The slot of each block.
     map: HashMap<u64, usize>,
-    slots: Vec<Option<Slot<X>>>,
+    slots: Vec<Option<Arc<Block<X>>>>,
     /// Empty slots.
     free: Vec<usize>,
     policy: Box<dyn Policy>,
+    /// The policy's last answer, kept for its room.
+    choice: Choice,
     capacity: usize,
 }
 
-struct Slot<X> {
-    block: Arc<Block<X>>,
-    /// It was used again after it came, or since the policy last offered it.
-    referenced: bool,
+fn frame(slot: usize, nr: u64) -> Frame {
+    Frame {
+        slot: slot as u32,
+        nr,
+    }
 }
 
 impl<X: Default> Shard<X> {
-    pub(crate) fn new(capacity: usize, policy: PolicyKind) -> Shard<X> {
+    pub(crate) fn new(policy: PolicyKind, shape: Shape) -> Shard<X> {
         Shard {
             map: HashMap::new(),
             slots: Vec::new(),
             free: Vec::new(),
-            policy: policy.build(),
-            capacity,
+            policy: policy.build(shape),
+            choice: Choice::default(),
+            capacity: shape.capacity,
         }
-    }
-
-    fn slot(&mut self, nr: u64) -> Option<&mut Slot<X>> {
-        let at = *self.map.get(&nr)?;
-        self.slots.get_mut(at)?.as_mut()
     }
 
     /// The block if it is here. Not a use of it.
     pub(crate) fn find(&mut self, nr: u64) -> Option<&Arc<Block<X>>> {
-        self.slot(nr).map(|slot| &slot.block)
+        let at = *self.map.get(&nr)?;
+        self.slots.get(at)?.as_ref()
     }
 
     /// The block if it is here, for use.
     pub(crate) fn get(&mut self, nr: u64) -> Option<&Arc<Block<X>>> {
-        self.slot(nr).map(|slot| {
-            slot.referenced = true;
-            &slot.block
-        })
+        let at = *self.map.get(&nr)?;
+        self.policy.used(frame(at, nr), Access::Read);
+        self.slots.get(at)?.as_ref()
     }
 
     /// The block for use, new and empty if it was not there. Also: how many blocks were evicted for it.
@@ -59,15 +58,14 @@ impl<X: Default> Shard<X> {
         let mut evicted = 0;
         // Shrinks by up to two for each block that comes, so an overfull shard (many dirty blocks a
         // moment ago) returns to its size.
-        while self.map.len() >= self.capacity && evicted < 2 && self.evict_one() {
-            evicted += 1;
+        while self.map.len() >= self.capacity && evicted < 2 {
+            match self.evict() {
+                0 => break,
+                n => evicted += n,
+            }
         }
         let block = Arc::new(Block::new(nr));
-        // What is used only once has no second chance: a stream does not drive out what is used often.
-        let slot = Some(Slot {
-            block: block.clone(),
-            referenced: false,
-        });
+        let slot = Some(block.clone());
         let at = match self.free.pop() {
             Some(at) => {
                 self.slots[at] = slot;
@@ -79,33 +77,50 @@ impl<X: Default> Shard<X> {
             }
         };
         self.map.insert(nr, at);
+        self.policy.inserted(frame(at, nr), Access::Read);
         (block, evicted)
     }
 
-    fn evict_one(&mut self) -> bool {
-        let slots = &mut self.slots;
-        let victim = self.policy.choose(slots.len(), &mut |at| {
-            let Some(Some(slot)) = slots.get_mut(at) else {
-                return Verdict::Passed;
-            };
-            if std::mem::take(&mut slot.referenced) {
-                return Verdict::Passed;
-            }
-            // C2: under the shard's lock nobody can take a new Arc from the map.
-            match Arc::strong_count(&slot.block) {
-                1 => Verdict::Victim,
-                _ => Verdict::Pinned,
-            }
-        });
-        victim.is_some_and(|at| self.vacate(at))
+    /// A block's data goes home later.
+    pub(crate) fn dirtied(&mut self, nr: u64) {
+        if let Some(at) = self.map.get(&nr) {
+            self.policy.used(frame(*at, nr), Access::Write);
+        }
+    }
+
+    /// A block's data is home.
+    pub(crate) fn written(&mut self, nr: u64) {
+        if let Some(at) = self.map.get(&nr) {
+            self.policy.written(frame(*at, nr));
+        }
+    }
+
+    /// Lets go whom the policy chooses; how many.
+    fn evict(&mut self) -> u64 {
+        let slots = &self.slots;
+        let mut choice = std::mem::take(&mut self.choice);
+        choice.clear();
+        // C2: under the shard's lock nobody can take a new Arc from the map.
+        let unheld = |slot: u32| {
+            let block = slots.get(slot as usize).and_then(Option::as_ref);
+            block.is_some_and(|block| Arc::strong_count(block) == 1)
+        };
+        self.policy.choose(&mut { unheld }, &mut choice);
+        let mut gone = 0;
+        for slot in &choice.evict {
+            gone += u64::from(self.vacate(*slot as usize));
+        }
+        self.choice = choice;
+        gone
     }
 
     /// Empties a slot; says whether it held a block.
     fn vacate(&mut self, at: usize) -> bool {
-        let Some(slot) = self.slots.get_mut(at).and_then(Option::take) else {
+        let Some(block) = self.slots.get_mut(at).and_then(Option::take) else {
             return false;
         };
-        self.map.remove(&slot.block.nr());
+        self.map.remove(&block.nr());
+        self.policy.removed(frame(at, block.nr()));
         self.free.push(at);
         true
     }
@@ -119,7 +134,7 @@ impl<X: Default> Shard<X> {
     /// Drops every block that nobody holds.
     pub(crate) fn drop_clean(&mut self) {
         for at in 0..self.slots.len() {
-            let unheld = |slot: &Slot<X>| Arc::strong_count(&slot.block) == 1;
+            let unheld = |block: &Arc<Block<X>>| Arc::strong_count(block) == 1;
             if self.slots[at].as_ref().is_some_and(unheld) {
                 self.vacate(at);
             }
@@ -134,9 +149,15 @@ impl<X: Default> Shard<X> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::Costs;
 
     fn shard(capacity: usize) -> Shard<()> {
-        Shard::new(capacity, PolicyKind::Clock)
+        let shape = Shape {
+            capacity,
+            erase_block: 1,
+            costs: Costs::default(),
+        };
+        Shard::new(PolicyKind::Clock, shape)
     }
 
     #[test]

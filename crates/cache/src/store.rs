@@ -8,7 +8,7 @@ use stetfs_block::{BlockDevice, ReadList, Result};
 
 use crate::block::Block;
 use crate::page::Page;
-use crate::policy::PolicyKind;
+use crate::policy::{Costs, PolicyKind, Shape};
 use crate::shard::Shard;
 
 /// How a cache is sized.
@@ -31,6 +31,10 @@ pub struct CacheStats {
     pub misses: u64,
     /// Blocks that made room for others.
     pub evictions: u64,
+    /// File blocks written home.
+    pub written: u64,
+    /// In so many runs of neighbours.
+    pub write_runs: u64,
     /// Blocks in the cache now.
     pub blocks: u64,
     /// Bytes held by pages now.
@@ -39,30 +43,68 @@ pub struct CacheStats {
 
 const SHARDS: usize = 64;
 
-/// A buffer cache over a device, sharded by block number.
+/// Erase blocks that a shard has room for at least, where a policy goes by erase blocks.
+const ERASE_BLOCKS: usize = 8;
+
+/// Bytes of an erase block, unless the user says something else.
+const ERASE_BLOCK: u64 = 4 << 20;
+
+/// A buffer cache over a device, sharded by block number, or by erase block where the policy goes by these.
 pub struct Cache<X> {
     device: Arc<dyn BlockDevice>,
     block_size: usize,
     shards: Box<[Mutex<Shard<X>>]>,
+    /// Neighbours that share a shard.
+    neighbours: u64,
+    /// Whether the policy wants to know what is dirty.
+    minds_dirt: bool,
     hits: AtomicU64,
     misses: AtomicU64,
     evictions: AtomicU64,
+    written: AtomicU64,
+    write_runs: AtomicU64,
 }
 
 impl<X: Default> Cache<X> {
-    /// An empty cache over `device`.
+    /// An empty cache over `device`, whose erase blocks have the usual size.
     pub fn new(device: Arc<dyn BlockDevice>, config: CacheConfig) -> Cache<X> {
-        let pages = (config.capacity / config.block_size.max(1) as u64) as usize;
-        let each = (pages / SHARDS).max(4);
+        Cache::with_erase_block(device, config, ERASE_BLOCK)
+    }
+
+    /// An empty cache over `device`, whose erase blocks have so many bytes.
+    pub fn with_erase_block(
+        device: Arc<dyn BlockDevice>,
+        config: CacheConfig,
+        erase_block: u64,
+    ) -> Cache<X> {
+        let block_size = config.block_size.max(1) as u64;
+        let pages = (config.capacity / block_size) as usize;
+        let erase_block = (erase_block / block_size).max(1);
+        let (shards, neighbours) = match config.policy.by_erase_block() {
+            true => {
+                let room = pages / (ERASE_BLOCKS * erase_block as usize);
+                (room.clamp(1, SHARDS), erase_block)
+            }
+            false => (SHARDS, 1),
+        };
+        let shape = Shape {
+            capacity: (pages / shards).max(4),
+            erase_block,
+            costs: Costs::default(),
+        };
         Cache {
             device,
             block_size: config.block_size,
-            shards: (0..SHARDS)
-                .map(|_| Mutex::new(Shard::new(each, config.policy)))
+            shards: (0..shards)
+                .map(|_| Mutex::new(Shard::new(config.policy, shape)))
                 .collect(),
+            neighbours,
+            minds_dirt: config.policy.minds_dirt(),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             evictions: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            write_runs: AtomicU64::new(0),
         }
     }
 
@@ -77,8 +119,13 @@ impl<X: Default> Cache<X> {
     }
 
     fn shard(&self, nr: u64) -> &Mutex<Shard<X>> {
-        // Neighbours go to different shards; runs of 64 spread evenly.
-        &self.shards[nr as usize % SHARDS]
+        // By block, neighbours go to different shards; runs of 64 spread evenly.
+        let nr = if self.neighbours == 1 {
+            nr
+        } else {
+            nr / self.neighbours
+        };
+        &self.shards[(nr % self.shards.len() as u64) as usize]
     }
 
     /// The block with its content, read from the device if it is not cached.
@@ -155,6 +202,28 @@ impl<X: Default> Cache<X> {
         self.shard(nr).lock().remove(nr);
     }
 
+    /// A block became dirty with data that goes home later.
+    pub fn dirtied(&self, nr: u64) {
+        if self.minds_dirt {
+            self.shard(nr).lock().dirtied(nr);
+        }
+    }
+
+    /// Data of blocks, given in ascending order, is home.
+    pub fn written(&self, nrs: impl Iterator<Item = u64>) {
+        let (mut blocks, mut runs, mut last) = (0, 0, None);
+        for nr in nrs {
+            blocks += 1;
+            runs += u64::from(last.is_none_or(|last| last + 1 != nr));
+            last = Some(nr);
+            if self.minds_dirt {
+                self.shard(nr).lock().written(nr);
+            }
+        }
+        self.written.fetch_add(blocks, Ordering::Relaxed);
+        self.write_runs.fetch_add(runs, Ordering::Relaxed);
+    }
+
     /// Drops every block that nobody holds: a cold cache, for tests and benchmarks.
     pub fn drop_clean(&self) {
         for shard in &self.shards {
@@ -169,6 +238,8 @@ impl<X: Default> Cache<X> {
             hits: self.hits.load(Ordering::Relaxed),
             misses: self.misses.load(Ordering::Relaxed),
             evictions: self.evictions.load(Ordering::Relaxed),
+            written: self.written.load(Ordering::Relaxed),
+            write_runs: self.write_runs.load(Ordering::Relaxed),
             blocks,
             bytes: blocks * self.block_size as u64,
         }

@@ -56,6 +56,9 @@ pub(crate) enum Command {
     /// Simulated devices.
     #[command(subcommand)]
     Device(Device),
+    /// Run traces through page caches and simulated flash.
+    #[command(subcommand)]
+    Flash(Flash),
     /// Write manual pages, one a command.
     Man(ManArgs),
     /// Print what makes a shell complete the arguments of stetfs.
@@ -174,6 +177,18 @@ pub(crate) enum Bench {
     Age(stetfs_bench::age::AgeArgs),
 }
 
+/// What to do in the flash laboratory.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Flash {
+    /// Run a trace through a cache with each replacement policy, and what the cache writes through a flash device.
+    Run(stetfs_flashlab::command::RunArgs),
+    /// Look at traces, and convert them.
+    #[command(subcommand)]
+    Trace(stetfs_flashlab::command::TraceCommand),
+    /// Run a figure of the TS-CLOCK paper again, with the paper's numbers beside ours.
+    Figure(stetfs_bench::flash::FlashFigureArgs),
+}
+
 /// What to show.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Dump {
@@ -205,6 +220,8 @@ Options, separated by commas:
   commit=SECONDS            longest time until a change is committed by itself (5)
   dirty_expire=SECONDS      age at which file data that nobody synced is written by itself (30)
   cache=SIZE                memory for the cache, e.g. 512M (an eighth of it all, 64M to 1G)
+  cache_policy=NAME         who leaves the cache: clock, or another of `stetfs flash run` (clock)
+  erase_block=SIZE          of the device, for policies that go by erase blocks (4M)
   relatime, noatime, strictatime, nodiratime
                             how access times are kept
   lazytime                  access times are written with the next sync only

@@ -57,6 +57,7 @@ fn run(cli: &Cli) -> Result<Code> {
         Command::Stat(args) => cmd::stat::run(args).map(|value| print::value(&value, cli.json)),
         Command::Bench(command) => cmd::bench::run(command, cli.json),
         Command::Crash(command) => cmd::crash::run(command, cli.json),
+        Command::Flash(command) => cmd::flash::run(command, cli.json),
         Command::Device(Device::Serve(args)) => cmd::device::serve(args, cli.json),
         Command::Device(Device::Fault(args)) => cmd::fault::fault(args, cli.json),
         Command::Recover(args) => return cmd::volume::recover(args, cli.json),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use stetfs::{
-    Atime, Composition, Direct, FsOptions, OnDataError, OnError, Preset, VolumeOptions, preset,
+    Atime, Composition, Direct, FsOptions, OnDataError, OnError, PolicyKind, Preset, VolumeOptions, preset,
 };
 use stetfs_fuse::{IoUring, LowLatency, MountOptions, Opens, ServeOptions, VolumeFsOptions};
 
@@ -23,6 +23,8 @@ pub(crate) struct Options {
     pub(crate) commit_secs: Option<u32>,
     pub(crate) dirty_expire: Option<Duration>,
     pub(crate) cache_bytes: Option<u64>,
+    pub(crate) cache_policy: PolicyKind,
+    pub(crate) erase_block: Option<u64>,
     pub(crate) atime: Option<Atime>,
     pub(crate) nodiratime: bool,
     pub(crate) lazytime: bool,
@@ -203,6 +205,11 @@ fn apply(
             &mut o.cache_bytes,
             required(value, stetfs::size::bytes).map(Some),
         ),
+        "cache_policy" => set(&mut o.cache_policy, required(value, policy)),
+        "erase_block" => set(
+            &mut o.erase_block,
+            required(value, stetfs::size::bytes).map(Some),
+        ),
         "io_uring" => match value {
             Some("auto") => set(&mut o.io_uring, Ok(IoUring::Auto)),
             None | Some("on") => set(&mut o.io_uring, Ok(IoUring::On)),
@@ -236,6 +243,11 @@ fn apply(
         _ => return None,
     };
     Some(done)
+}
+
+fn policy(text: &str) -> std::result::Result<PolicyKind, String> {
+    text.parse()
+        .map_err(|e: stetfs::UnknownPolicy| e.to_string())
 }
 
 fn set<T>(place: &mut T, value: std::result::Result<T, String>) -> std::result::Result<(), String> {
@@ -314,6 +326,8 @@ impl Options {
                 .unwrap_or(defaults.commit_secs),
             dirty_expire: self.dirty_expire.unwrap_or(defaults.dirty_expire),
             cache_bytes: self.cache_bytes.unwrap_or_else(stetfs::default_cache_bytes),
+            cache_policy: self.cache_policy,
+            erase_block: self.erase_block.unwrap_or(defaults.erase_block),
             data_err: self.data_err,
             on_error: self.on_error,
             atime: self.atime.unwrap_or_default(),
@@ -476,6 +490,7 @@ mod tests {
         );
         assert!(read("frobnicate").unwrap_err().contains("frobnicate"));
         assert!(read("cache=much").unwrap_err().contains("256M"));
+        assert!(read("cache_policy=best").unwrap_err().contains("ts-clock"));
         assert!(read("ro=1").unwrap_err().contains("takes no value"));
         assert!(read("commit").unwrap_err().contains("needs a value"));
         assert!(read("threads=0").is_err());

@@ -13,6 +13,7 @@ const MAY_IMPORT: [(&str, &[&str]); 14] = [
     ("block", &[]),
     ("flash", &["block"]),
     ("cache", &["block", "sync"]),
+    ("flashlab", &["flash", "cache"]),
     ("journal", &["ondisk", "sync", "block", "cache"]),
     ("ext4", &["ondisk", "sync", "block", "cache", "journal"]),
     ("lanes", &["journal"]),
@@ -23,7 +24,10 @@ const MAY_IMPORT: [(&str, &[&str]); 14] = [
         ],
     ),
     ("fuse", &["stetfs"]),
-    ("cli", &["stetfs", "fuse", "bench", "crash", "flash"]),
+    (
+        "cli",
+        &["stetfs", "fuse", "bench", "crash", "flash", "flashlab"],
+    ),
     (
         "crash",
         &["stetfs", "fuse", "ondisk", "block", "flash", "testkit"],

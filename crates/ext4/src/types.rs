@@ -307,6 +307,10 @@ pub struct FsOptions {
     pub dirty_expire: Duration,
     /// Bound of the cache, bytes.
     pub cache_bytes: u64,
+    /// Who leaves it when room is needed.
+    pub cache_policy: stetfs_cache::PolicyKind,
+    /// Bytes of the device's erase blocks, for policies that go by these.
+    pub erase_block: u64,
     /// File data could not be written home.
     pub data_err: OnDataError,
     /// Overrides the superblock's `errors=`.
@@ -351,6 +355,8 @@ impl Default for FsOptions {
             commit_secs: 5,
             dirty_expire: Duration::from_secs(30),
             cache_bytes: 128 << 20,
+            cache_policy: stetfs_cache::PolicyKind::default(),
+            erase_block: 4 << 20,
             data_err: OnDataError::default(),
             on_error: None,
             sync: false,

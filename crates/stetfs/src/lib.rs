@@ -34,8 +34,9 @@ pub use stats::{
 pub use stetfs_block::{
     AlignedBuf, BlockDevice, BlockError, Direct, FileDevice, MemDevice, Preparer, Uring,
 };
-pub use stetfs_block::{Share, ShareLimits, SharePair};
 pub use stetfs_block::{OpenOptions as DeviceOptions, Write as BlockWrite};
+pub use stetfs_block::{Share, ShareLimits, SharePair};
+pub use stetfs_cache::{PolicyKind, UnknownPolicy};
 pub use stetfs_ext4::*;
 pub use stetfs_journal::compose::{Bad as BadJournal, is_option, options_help, size};
 pub use stetfs_journal::{Composition, JournalError, Preset};

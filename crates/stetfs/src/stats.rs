@@ -113,6 +113,10 @@ pub struct CacheStats {
     pub misses: u64,
     /// Blocks that made room.
     pub evictions: u64,
+    /// File blocks written home.
+    pub written: u64,
+    /// In so many runs of neighbours.
+    pub write_runs: u64,
     /// Bytes held now.
     pub bytes: u64,
 }
@@ -217,6 +221,8 @@ impl Volume {
                 hits: fs.cache.hits,
                 misses: fs.cache.misses,
                 evictions: fs.cache.evictions,
+                written: fs.cache.written,
+                write_runs: fs.cache.write_runs,
                 bytes: fs.cache.bytes,
             },
             inodes: InodeStats {

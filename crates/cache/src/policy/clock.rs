@@ -1,74 +1,143 @@
-//! CLOCK: the slots stand in a ring; the hand gives each block a second chance if it was referenced.
+//! CLOCK: the slots stand in a ring; the hand gives each block a second chance if it was used again.
+//!
+//! A new block takes the place of one that left, behind the hand, so it has one full turn. In a mounted volume's cache it comes
+//! without a second chance: what is used only once does not drive out what is used often. In the textbook's its first use counts too.
 
-use super::{Policy, Verdict};
+use super::lists::PerSlot;
+use super::{Access, Choice, Frame, Patience, Policy, dirty_of};
 
-/// How many pinned blocks one search passes over before it gives up: a shard full of dirty blocks
-/// must not turn every miss into a walk over all of them.
-const MAX_PINNED: usize = 64;
+const HERE: u8 = 1;
+const REFERENCED: u8 = 2;
+const DIRTY: u8 = 4;
 
-/// The CLOCK policy. The reference bits are the shard's.
-#[derive(Default)]
-pub struct Clock {
-    hand: usize,
+/// The CLOCK policy.
+pub(super) struct Clock {
+    bits: PerSlot<u8>,
+    /// Slots ever seen.
+    slots: u32,
+    hand: u32,
+    /// What a new block's bits are.
+    first: u8,
+}
+
+impl Clock {
+    /// The first use of a block gives no second chance.
+    pub(super) fn new() -> Clock {
+        Clock {
+            bits: PerSlot::new(),
+            slots: 0,
+            hand: 0,
+            first: HERE,
+        }
+    }
+
+    /// The first use counts as any other.
+    pub(super) fn textbook() -> Clock {
+        Clock {
+            first: HERE | REFERENCED,
+            ..Clock::new()
+        }
+    }
+}
+
+fn dirt(access: Access) -> u8 {
+    match access {
+        Access::Read => 0,
+        Access::Write => DIRTY,
+    }
 }
 
 impl Policy for Clock {
-    fn choose(&mut self, slots: usize, offer: &mut dyn FnMut(usize) -> Verdict) -> Option<usize> {
-        let mut pinned = 0;
-        for _ in 0..2 * slots {
-            let at = if self.hand < slots { self.hand } else { 0 };
+    fn inserted(&mut self, frame: Frame, access: Access) {
+        self.slots = self.slots.max(frame.slot + 1);
+        *self.bits.at(frame.slot) = self.first | dirt(access);
+    }
+
+    fn used(&mut self, frame: Frame, access: Access) {
+        *self.bits.at(frame.slot) |= REFERENCED | dirt(access);
+    }
+
+    fn written(&mut self, frame: Frame) {
+        *self.bits.at(frame.slot) &= !DIRTY;
+    }
+
+    fn removed(&mut self, frame: Frame) {
+        *self.bits.at(frame.slot) = 0;
+    }
+
+    fn choose(&mut self, may_go: &mut dyn FnMut(u32) -> bool, choice: &mut Choice) {
+        let mut patience = Patience::new();
+        for _ in 0..2 * u64::from(self.slots) {
+            let at = if self.hand < self.slots { self.hand } else { 0 };
             self.hand = at + 1;
-            match offer(at) {
-                Verdict::Victim => return Some(at),
-                Verdict::Passed => {}
-                Verdict::Pinned => {
-                    pinned += 1;
-                    if pinned >= MAX_PINNED {
-                        return None;
-                    }
+            let bits = self.bits.at(at);
+            if *bits & REFERENCED != 0 {
+                *bits &= !REFERENCED;
+            } else if *bits & HERE != 0 {
+                if may_go(at) {
+                    choice.evict.push(at);
+                    return;
+                }
+                if *bits & DIRTY != 0 {
+                    choice.write.push(at);
+                }
+                if !patience.pinned() {
+                    return;
                 }
             }
         }
-        None
+    }
+
+    fn to_write(&mut self, limit: usize, out: &mut Vec<u32>) {
+        let ring = (self.hand..self.slots).chain(0..self.hand.min(self.slots));
+        dirty_of(
+            ring,
+            limit,
+            |slot| self.bits.get(slot) & (DIRTY | REFERENCED) == DIRTY,
+            out,
+        );
     }
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
+    use super::super::MAX_PINNED;
+    use super::super::desk::Desk;
     use super::*;
 
     #[test]
     fn referenced_blocks_get_a_second_chance() {
-        let mut clock = Clock::default();
-        let mut slots = [Some(true), Some(false), Some(true), Some(true)];
-        let mut gone = Vec::new();
-        for _ in 0..4 {
-            let victim = clock.choose(4, &mut |at| match slots[at] {
-                Some(false) => Verdict::Victim,
-                Some(true) => {
-                    slots[at] = Some(false);
-                    Verdict::Passed
-                }
-                None => Verdict::Passed,
-            });
-            slots[victim.unwrap()] = None;
-            gone.extend(victim);
-        }
+        let mut desk = Desk::new(Clock::new(), 4);
+        desk.run("r0 r1 r2 r3 r0 r2 r3");
+        let gone = [0; 4].map(|_| desk.evict());
         assert_eq!(gone, [1, 0, 2, 3], "the only unreferenced block goes first");
-        assert_eq!(clock.choose(4, &mut |_| Verdict::Passed), None);
-        assert_eq!(clock.choose(0, &mut |_| Verdict::Victim), None);
+    }
+
+    /// Worked by hand: all come referenced, so the first search goes around and takes the oldest.
+    #[test]
+    fn in_the_textbooks_the_first_use_counts() {
+        let mut desk = Desk::new(Clock::textbook(), 3);
+        desk.run("r1 r2 r3 r4 r2 r5 r6");
+        assert_eq!(desk.gone(), [1, 3, 2]);
     }
 
     #[test]
     fn a_ring_of_pinned_blocks_is_given_up_soon() {
-        let mut clock = Clock::default();
-        let mut looks = 0;
-        let victim = clock.choose(10_000, &mut |_| {
-            looks += 1;
-            Verdict::Pinned
-        });
-        assert_eq!(victim, None);
+        let mut clock = Clock::new();
+        for slot in 0..10_000 {
+            let frame = Frame { slot, nr: 7 };
+            clock.inserted(frame, Access::Write);
+        }
+        let (mut looks, mut choice) = (0, Choice::default());
+        clock.choose(
+            &mut |_| {
+                looks += 1;
+                false
+            },
+            &mut choice,
+        );
+        assert!(choice.evict.is_empty());
         assert!(looks <= MAX_PINNED);
+        assert_eq!(choice.write.len(), looks, "the flusher hears of them");
     }
 }

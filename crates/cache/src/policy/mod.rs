@@ -1,41 +1,143 @@
-//! Replacement policies: which block leaves when room is needed.
+//! Replacement policies: which block leaves when room is needed, and what is better written first.
 //!
-//! A policy sees the numbers of slots only. It is asked for a victim; the shard tells it of each candidate whether it could go
-//! (not used again, clean, unheld). Each shard has a policy of its own, called under the shard's lock.
+//! One trait serves the cache of a mounted volume and the simulator (`flashlab`). A policy is told of every block that comes, is
+//! used, is written home, or leaves: its slot, its number, whether it was read or changed. It answers with slots. Its owner (a shard,
+//! the simulator) calls it under its own lock.
+//!
+//! Invariants (cited as `P1`…):
+//!
+//! * **P1** Slots are small dense numbers. A slot holds at most one block; `inserted` and `removed` alternate for it.
+//! * **P2** A block is dirty from an access that is a write until `written` or `removed`.
+//! * **P3** What `choose` chose is still there until `removed`. It changes hands, bits and counts, and may move whom it passed over.
+//! * **P4** A choice takes a bounded number of looks: amortised O(1) or O(log n) a block that comes, whatever the size of the cache,
+//!   and at most [`MAX_PINNED`] blocks that may not go.
 
+mod blocks;
+mod cflru;
 mod clock;
+mod fab;
+mod gd_erase;
+mod kind;
+mod lb_clock;
+mod linux_2q;
+mod lists;
+mod lru;
+mod sp_clock;
+mod ts_clock;
 
-pub use clock::Clock;
+#[cfg(test)]
+mod desk;
 
-/// What a policy is told about a slot that it offers for eviction.
+pub use kind::{Costs, PolicyKind, Shape, UnknownPolicy};
+
+/// How many blocks that may not go one search passes over before it gives up: a shard full of dirty blocks
+/// must not turn every miss into a walk over all of them.
+pub(crate) const MAX_PINNED: usize = 64;
+
+/// A block in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Its block can go.
-    Victim,
-    /// Its block was used since it was last offered, or there is none.
-    Passed,
-    /// Its block is dirty or in use and cannot go now.
-    Pinned,
+pub struct Frame {
+    /// Where it is kept (P1).
+    pub slot: u32,
+    /// Its number on the volume.
+    pub nr: u64,
 }
 
-/// A replacement policy over the slots of a shard.
+/// How a block was used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It was read.
+    Read,
+    /// It was changed: it is dirty now (P2).
+    Write,
+}
+
+/// What a policy answers when room is needed. Its owner keeps it from call to call, so that no list is made anew.
+#[derive(Clone, Debug, Default)]
+pub struct Choice {
+    /// Slots whose blocks should be written home now, in this order. They stay clean in the cache unless they are in `evict` too.
+    pub write: Vec<u32>,
+    /// Slots whose blocks leave, in this order. Who may let dirty ones go writes them in this order, after `write`.
+    pub evict: Vec<u32>,
+}
+
+impl Choice {
+    /// Empties it for the next question.
+    pub fn clear(&mut self) {
+        self.write.clear();
+        self.evict.clear();
+    }
+}
+
+/// A replacement policy.
 pub trait Policy: Send {
-    /// Offers slots below `slots` until one is a victim, or gives up. Bounded: at most two looks at each slot.
-    fn choose(&mut self, slots: usize, offer: &mut dyn FnMut(usize) -> Verdict) -> Option<usize>;
+    /// A block came into an empty slot.
+    fn inserted(&mut self, frame: Frame, access: Access);
+
+    /// A block that is here was used.
+    fn used(&mut self, frame: Frame, access: Access);
+
+    /// A dirty block's content is home: it is clean.
+    fn written(&mut self, frame: Frame);
+
+    /// A block left, because it was chosen or for other reasons.
+    fn removed(&mut self, frame: Frame);
+
+    /// Adds to `choice` who should leave. `may_go` says whether a slot's block can leave now; one that is dirty and may not is
+    /// added to what should be written. Nothing is added to `evict` when nobody was found.
+    fn choose(&mut self, may_go: &mut dyn FnMut(u32) -> bool, choice: &mut Choice);
+
+    /// Adds up to `limit` slots of dirty blocks that are best written next, in the best order, to `out`: for the flusher.
+    fn to_write(&mut self, limit: usize, out: &mut Vec<u32>);
 }
 
-/// The policies to choose from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PolicyKind {
-    /// Second chance, one reference bit (Corbató 1968).
-    #[default]
-    Clock,
+/// A search's patience with blocks that may not go (P4).
+struct Patience(usize);
+
+impl Patience {
+    fn new() -> Patience {
+        Patience(MAX_PINNED)
+    }
+
+    /// One more; false when it is the last.
+    fn pinned(&mut self) -> bool {
+        self.0 = self.0.saturating_sub(1);
+        self.0 > 0
+    }
 }
 
-impl PolicyKind {
-    pub(crate) fn build(self) -> Box<dyn Policy> {
-        match self {
-            PolicyKind::Clock => Box::new(Clock::default()),
+/// A search that moves whom it passes over to the other end of a list, and ends when it has seen all.
+struct Search {
+    patience: Patience,
+    first: Option<u32>,
+}
+
+impl Search {
+    fn new() -> Search {
+        Search {
+            patience: Patience::new(),
+            first: None,
         }
     }
+
+    /// The next one; false when the search is over.
+    fn looks_at(&mut self, slot: u32) -> bool {
+        let around = self.first == Some(slot);
+        self.first.get_or_insert(slot);
+        !around && self.patience.pinned()
+    }
+}
+
+/// Blocks looked at for each dirty one that a flusher asks for.
+const LOOKS_PER_WRITE: usize = 16;
+
+/// The dirty ones of `slots`, at most `limit`, after a bounded number of looks: what a policy without an order of writing suggests.
+fn dirty_of(
+    slots: impl Iterator<Item = u32>,
+    limit: usize,
+    dirty: impl Fn(u32) -> bool,
+    out: &mut Vec<u32>,
+) {
+    let looks = limit.saturating_mul(LOOKS_PER_WRITE);
+    out.extend(slots.take(looks).filter(|slot| dirty(*slot)).take(limit));
 }

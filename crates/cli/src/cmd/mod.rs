@@ -4,6 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod crash;
 pub(crate) mod device;
 pub(crate) mod fault;
+pub(crate) mod flash;
 pub(crate) mod mount;
 pub(crate) mod package;
 pub(crate) mod quota;

@@ -324,6 +324,7 @@ impl Fs {
             first = s.blocks.is_empty();
             new = 0;
             for Changed { lblk, block, fresh } in blocks {
+                self.cache.dirtied(block.nr());
                 if let Some((_, current)) = s.logged.get_mut(&lblk) {
                     *current = false;
                 }
@@ -561,6 +562,10 @@ impl Fs {
             true => Ok(()),
             false => list.submit(&**self.cache.device()),
         };
+        if written.is_ok() {
+            let home = blocks.iter().map(|taken| taken.dirty.block.nr());
+            self.cache.written(home);
+        }
         let mut each = vec![0usize; locks.len()];
         for taken in &blocks {
             each[taken.file] += 1;

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use stetfs_block::BlockDevice;
-use stetfs_cache::{CacheConfig, PolicyKind};
+use stetfs_cache::CacheConfig;
 use stetfs_journal::{Cache, Journal, RecoveryReport};
 use stetfs_ondisk::ext4::features::{Compat, Incompat, RoCompat};
 use stetfs_ondisk::ext4::inode::FULL_EXTRA_ISIZE;
@@ -62,10 +62,10 @@ impl Parts {
         let config = CacheConfig {
             block_size: geo.block_size as usize,
             capacity: opts.cache_bytes,
-            policy: PolicyKind::default(),
+            policy: opts.cache_policy,
         };
         Ok(Parts {
-            cache: Arc::new(Cache::new(device, config)),
+            cache: Arc::new(Cache::with_erase_block(device, config, opts.erase_block)),
             sb: sb.clone(),
             geo,
             groups: Groups::new(descs, zones),

@@ -7,7 +7,7 @@ use super::Ftl;
 const PART: u64 = 256;
 
 /// Steps since the last look.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Checks {
     pages: u64,
 }

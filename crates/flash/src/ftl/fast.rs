@@ -35,6 +35,7 @@ struct Sequential {
 ///
 /// Where the paper's pseudo-code would merge the sequential log block because its owner is written elsewhere, the page goes to a
 /// random log block instead, as in the published simulators. Pages of a block are programmed in any order (SLC).
+#[derive(Clone)]
 pub struct Fast {
     nand: Nand,
     log: MapLog,
@@ -312,6 +313,10 @@ impl Checked for Fast {
 }
 
 impl Ftl for Fast {
+    fn duplicate(&self) -> Box<dyn Ftl> {
+        Box::new(self.clone())
+    }
+
     fn geometry(&self) -> Geometry {
         self.nand.geometry
     }

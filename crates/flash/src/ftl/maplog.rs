@@ -38,19 +38,21 @@ pub(super) enum Change {
 }
 
 /// A page of the log.
+#[derive(Clone)]
 struct Record {
     stamp: u64,
     changes: Vec<Change>,
 }
 
 /// A part of the table.
+#[derive(Clone)]
 struct Part {
     stamp: u64,
     /// Of [`TABLE_ENTRIES`] logical pages, less at the end.
     map: Vec<u32>,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct MapLog {
     /// On the flash.
     records: Vec<Record>,

@@ -80,7 +80,10 @@ fn bounds(lpn: u64, pages: u64, capacity: u64) -> Result<(), FtlError> {
 }
 
 /// A translation layer. Logical pages are numbered from 0; all counts are pages of [`PAGE`] bytes.
-pub trait Ftl: Send {
+pub trait Ftl: Send + Sync {
+    /// Another one in the same state: a device that was aged once serves many runs.
+    fn duplicate(&self) -> Box<dyn Ftl>;
+
     /// Pages and blocks of the device.
     fn geometry(&self) -> Geometry;
 

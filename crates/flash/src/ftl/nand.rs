@@ -9,6 +9,7 @@ pub(super) const NONE: u32 = u32::MAX;
 
 /// Pages that are programmed once after each erasure of their block. Beside its content each keeps the logical pages that it
 /// was programmed for, and a stamp that tells what came later.
+#[derive(Clone)]
 pub(super) struct Nand {
     pub(super) geometry: Geometry,
     /// By page: the first logical page; [`NONE`]: erased.

@@ -33,6 +33,7 @@ enum Stream {
 /// 1. A block is free, open (at most one for each stream), or full; the full ones are those to collect.
 /// 2. Pages of a block are programmed in order.
 /// 3. Before a write takes a free block there are [`RESERVE`]: collection always has one to move pages into.
+#[derive(Clone)]
 pub struct PageMap {
     nand: Nand,
     log: MapLog,
@@ -191,6 +192,10 @@ impl Checked for PageMap {
 }
 
 impl Ftl for PageMap {
+    fn duplicate(&self) -> Box<dyn Ftl> {
+        Box::new(self.clone())
+    }
+
     fn geometry(&self) -> Geometry {
         self.nand.geometry
     }

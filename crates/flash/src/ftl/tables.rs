@@ -10,6 +10,7 @@ use super::{Geometry, PAGE};
 /// 1. A logical page is mapped to at most one physical page.
 /// 2. A physical page knows exactly those that are mapped to it.
 /// 3. A block's count of live pages is that of its pages that somebody is mapped to.
+#[derive(Clone)]
 pub(super) struct Tables {
     geometry: Geometry,
     forth: Vec<u32>,

@@ -3,6 +3,7 @@
 use super::nand::NONE;
 
 /// Blocks by live pages: lists that a block enters, leaves and changes in constant time.
+#[derive(Clone)]
 pub(super) struct Victims {
     /// By live pages: the first block.
     heads: Vec<u32>,

@@ -1,0 +1,110 @@
+//! The flash laboratory's figures: computed by `stetfs_flashlab`, drawn here.
+
+mod draw;
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use clap::Args;
+use stetfs_flashlab::figure::{Figure, Name, Panel, Scale};
+
+use crate::compare::table;
+use crate::files::write_all;
+
+/// Arguments of `flash figure`.
+#[derive(Clone, Debug, Args)]
+pub struct FlashFigureArgs {
+    /// Which one, by its number in the dissertation.
+    name: Name,
+    /// A first look: parts of the traces, fewer sizes.
+    #[arg(long)]
+    quick: bool,
+    /// The seed of the traces.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Also write tables, JSON and SVG into this directory.
+    #[arg(short, long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+impl FlashFigureArgs {
+    /// Computes the figure: as text, and as JSON.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn run(&self) -> Result<(String, serde_json::Value)> {
+        let scale = Scale {
+            quick: self.quick,
+            seed: self.seed,
+        };
+        let figure = self.name.compute(scale)?;
+        if let Some(dir) = &self.out {
+            write(&figure, dir)?;
+        }
+        Ok((text(&figure), serde_json::to_value(&figure)?))
+    }
+}
+
+fn write(figure: &Figure, dir: &Path) -> Result<()> {
+    let name = |kind: &str| format!("flash-{}.{kind}", figure.name);
+    let json = serde_json::to_string_pretty(figure)?;
+    let files = [
+        (name("txt"), text(figure)),
+        (name("json"), json),
+        (name("svg"), draw::draw(&figure.panels)?),
+    ];
+    let files = files
+        .iter()
+        .map(|(name, text)| (name.as_str(), text.clone()));
+    write_all(dir, &files.collect::<Vec<_>>())
+}
+
+/// Points of a curve that a table has room for.
+const COLUMNS: usize = 12;
+
+/// A panel as a table: a row for each series. A cloud has none.
+fn rows(panel: &Panel) -> Option<table::Table> {
+    let first = panel.series.first().filter(|_| panel.joined)?;
+    let along = first
+        .points
+        .iter()
+        .take(COLUMNS)
+        .map(|(x, _)| x.to_string());
+    let head = [panel.axes[0].clone()].into_iter().chain(along).collect();
+    let row = |s: &stetfs_flashlab::figure::Series| {
+        let values = s
+            .points
+            .iter()
+            .take(COLUMNS)
+            .map(|(_, y)| format!("{y:.2}"));
+        [s.name.clone()].into_iter().chain(values).collect()
+    };
+    Some(
+        [head]
+            .into_iter()
+            .chain(panel.series.iter().map(row))
+            .collect(),
+    )
+}
+
+/// For a terminal.
+fn text(figure: &Figure) -> String {
+    let mut out = String::new();
+    for panel in &figure.panels {
+        if let Some(rows) = rows(panel) {
+            let _ = writeln!(out, "{}\n{}", panel.title, table::text(&rows));
+        }
+    }
+    let head = ["claim", "paper", "ours"].map(str::to_owned).to_vec();
+    let claims = figure.claims.iter().map(|c| c.to_vec());
+    let claims: table::Table = [head].into_iter().chain(claims).collect();
+    let _ = writeln!(out, "{}", table::text(&claims));
+    let _ = writeln!(out, "The paper: {}", figure.paper);
+    out
+}
+
+/// A table for a terminal; the first row is its head.
+pub fn table(rows: &Vec<Vec<String>>) -> String {
+    table::text(rows)
+}

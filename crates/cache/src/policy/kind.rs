@@ -1,0 +1,170 @@
+//! The policies by name.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::Policy;
+use super::cflru::Cflru;
+use super::clock::Clock;
+use super::fab::Fab;
+use super::gd_erase::GdErase;
+use super::lb_clock::LbClock;
+use super::linux_2q::Linux2q;
+use super::lru::Lru;
+use super::sp_clock::SpClock;
+use super::ts_clock::TsClock;
+
+/// The policies to choose from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum PolicyKind {
+    /// Least recently used.
+    Lru,
+    /// Second chance, one reference bit (Corbató 1968); the first use gives none, so that streams do not drive out what is used often.
+    #[default]
+    Clock,
+    /// The same as the textbooks have it: the first use counts.
+    Clock68,
+    /// Linux's active and inactive lists.
+    Linux2q,
+    /// Clean first among the least recently used quarter (Park and others, CASES 2006).
+    Cflru,
+    /// Whole erase blocks, the fullest first (Jo and others, 2006).
+    Fab,
+    /// Whole erase blocks, the fullest of those not used lately (Debnath and others, MASCOTS 2009).
+    LbClock,
+    /// CLOCK in the order of block numbers (Kim and others, SIGMETRICS 2012).
+    SpClock,
+    /// Time and space (Kang, dissertation ch. 2).
+    TsClock,
+    /// GreedyDual by erase block: costs of reads, writes and visits to erase blocks.
+    GdErase,
+}
+
+/// What using the device costs, in reads of a page: what a policy that weighs costs goes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Costs {
+    /// Reading a page.
+    pub read: u32,
+    /// Writing one.
+    pub write: u32,
+    /// Writing any pages of an erase block, beside the pages: divided among them.
+    pub visit: u32,
+    /// Writing a page when nothing else of its erase block is written, beside the page: what has to be moved for it. Less as
+    /// more of the erase block is written, nothing when all is.
+    pub rest: u32,
+}
+
+impl Default for Costs {
+    /// An SSD with a page-level map.
+    fn default() -> Costs {
+        Costs {
+            read: 1,
+            write: 6,
+            visit: 8,
+            rest: 12,
+        }
+    }
+}
+
+/// What a policy is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Blocks that the cache (or the shard) holds.
+    pub capacity: usize,
+    /// Blocks in an erase block of the device.
+    pub erase_block: u64,
+    /// What the device takes.
+    pub costs: Costs,
+}
+
+impl PolicyKind {
+    /// All of them, in the paper's order.
+    pub const ALL: [PolicyKind; 10] = [
+        PolicyKind::Lru,
+        PolicyKind::Clock,
+        PolicyKind::Clock68,
+        PolicyKind::Linux2q,
+        PolicyKind::Cflru,
+        PolicyKind::Fab,
+        PolicyKind::LbClock,
+        PolicyKind::SpClock,
+        PolicyKind::TsClock,
+        PolicyKind::GdErase,
+    ];
+
+    /// A new one.
+    pub fn build(self, shape: Shape) -> Box<dyn Policy> {
+        let erase_block = shape.erase_block.max(1);
+        match self {
+            PolicyKind::Lru => Box::new(Lru::new()),
+            PolicyKind::Clock => Box::new(Clock::new()),
+            PolicyKind::Clock68 => Box::new(Clock::textbook()),
+            PolicyKind::Linux2q => Box::new(Linux2q::new()),
+            PolicyKind::Cflru => Box::new(Cflru::new(shape.capacity)),
+            PolicyKind::Fab => Box::new(Fab::new(erase_block)),
+            PolicyKind::LbClock => Box::new(LbClock::new(erase_block)),
+            PolicyKind::SpClock => Box::new(SpClock::new()),
+            PolicyKind::TsClock => Box::new(TsClock::new(erase_block)),
+            PolicyKind::GdErase => Box::new(GdErase::new(shape)),
+        }
+    }
+
+    /// Whether it thinks in erase blocks, so that all blocks of one should be in the same shard.
+    pub fn by_erase_block(self) -> bool {
+        use PolicyKind::{
+            Cflru, Clock, Clock68, Fab, GdErase, LbClock, Linux2q, Lru, SpClock, TsClock,
+        };
+        match self {
+            Lru | Clock | Clock68 | Linux2q | Cflru => false,
+            Fab | LbClock | SpClock | TsClock | GdErase => true,
+        }
+    }
+
+    /// Whether a choice depends on what is dirty.
+    pub fn minds_dirt(self) -> bool {
+        matches!(
+            self,
+            PolicyKind::Cflru | PolicyKind::TsClock | PolicyKind::GdErase
+        )
+    }
+
+    /// Its name in options.
+    pub fn name(self) -> &'static str {
+        match self {
+            PolicyKind::Lru => "lru",
+            PolicyKind::Clock => "clock",
+            PolicyKind::Clock68 => "clock-68",
+            PolicyKind::Linux2q => "linux2q",
+            PolicyKind::Cflru => "cflru",
+            PolicyKind::Fab => "fab",
+            PolicyKind::LbClock => "lb-clock",
+            PolicyKind::SpClock => "sp-clock",
+            PolicyKind::TsClock => "ts-clock",
+            PolicyKind::GdErase => "gd-erase",
+        }
+    }
+}
+
+impl fmt::Display for PolicyKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A name that is no policy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "there is no policy {0:?}; there are lru, clock, clock-68, linux2q, cflru, fab, lb-clock, sp-clock, ts-clock and gd-erase"
+)]
+pub struct UnknownPolicy(pub String);
+
+impl FromStr for PolicyKind {
+    type Err = UnknownPolicy;
+
+    fn from_str(text: &str) -> Result<PolicyKind, UnknownPolicy> {
+        PolicyKind::ALL
+            .into_iter()
+            .find(|kind| kind.name() == text)
+            .ok_or_else(|| UnknownPolicy(text.to_owned()))
+    }
+}

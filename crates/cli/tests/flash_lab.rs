@@ -1,0 +1,117 @@
+//! `stetfs flash`: traces, runs, figures.
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn stetfs(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_stetfs"))
+        .args(args)
+        .output()
+        .unwrap()
+}
+
+fn json(args: &[&str]) -> serde_json::Value {
+    let out = stetfs(args);
+    let error = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{args:?}: {error}");
+    serde_json::from_slice(&out.stdout).unwrap()
+}
+
+fn path(dir: &Path, name: &str) -> String {
+    dir.join(name).to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_trace_is_converted_and_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let (text, trace) = (path(dir.path(), "t.csv"), path(dir.path(), "t.trace"));
+    let lines: String = (0..2000)
+        .map(|i| {
+            format!(
+                "{i}.5,{},{}\n",
+                if i % 3 == 0 { 'R' } else { 'W' },
+                i * 37 % 900
+            )
+        })
+        .collect();
+    std::fs::write(&text, lines).unwrap();
+    let info = json(&["--json", "flash", "trace", "convert", &text, "-o", &trace]);
+    assert_eq!(info["requests"], 2000);
+    assert_eq!(info, json(&["--json", "flash", "trace", "info", &trace]));
+    let run = [
+        "--json",
+        "flash",
+        "run",
+        &trace,
+        "--cache",
+        "1M",
+        "--capacity",
+        "64M",
+        "--erase-block",
+        "256K",
+        "--fresh",
+    ];
+    let all = json(&run);
+    let outcomes = all["outcomes"].as_array().unwrap();
+    assert_eq!(outcomes.len(), 10);
+    for outcome in outcomes {
+        let cache = &outcome["cache"];
+        assert_eq!(outcome["pages"], 2000);
+        assert_eq!(
+            cache["hits"].as_u64().unwrap() + cache["misses"].as_u64().unwrap(),
+            2000
+        );
+        assert_eq!(cache["writes"], outcome["device"]["flash"]["host_writes"]);
+    }
+    let one = json(&[&run[..], &["--policy", "ts-clock,lru", "--ftl", "page"]].concat());
+    assert_eq!(one["outcomes"][0]["policy"], "ts-clock");
+    assert_eq!(one["outcomes"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn what_cannot_be_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = path(dir.path(), "t.csv");
+    std::fs::write(&text, "1,R,5\n2,Q,5\n").unwrap();
+    for (args, expected) in [
+        (&["flash", "run", &text][..], "line 2"),
+        (&["flash", "run", "nothing.csv"], "nothing.csv"),
+        (
+            &[
+                "flash",
+                "run",
+                "video",
+                "--part",
+                "0.01",
+                "--capacity",
+                "64M",
+                "--fresh",
+            ],
+            "the trace reaches",
+        ),
+        (&["flash", "run", "video", "--policy", "best"], "gd-erase"),
+    ] {
+        let out = stetfs(args);
+        let error = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(1), "{args:?}: {error}");
+        assert!(error.contains(expected), "{args:?}: {error}");
+    }
+}
+
+#[test]
+fn a_figure_has_the_papers_numbers_beside_ours() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = path(dir.path(), "figures");
+    let figure = json(&["--json", "flash", "figure", "2-5", "--quick", "--out", &out]);
+    assert_eq!(figure["name"], "2-5");
+    assert_eq!(figure["panels"][0]["series"].as_array().unwrap().len(), 10);
+    let svg = std::fs::read_to_string(Path::new(&out).join("flash-2-5.svg")).unwrap();
+    assert!(svg.contains("ts-clock") && svg.contains("</svg>"));
+    let text = stetfs(&["flash", "figure", "2-10", "--quick"]);
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(
+        text.contains("The paper: LRU and CFLRU write at random places"),
+        "{text}"
+    );
+}

@@ -1,0 +1,165 @@
+//! The figures of the paper's chapter 2, computed.
+
+mod amplification;
+mod matrix;
+mod patterns;
+
+use anyhow::Result;
+use clap::ValueEnum;
+use serde::Serialize;
+
+/// The figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Name {
+    /// Write amplification over utilisation and range.
+    #[value(name = "2-1")]
+    Amplification,
+    /// Elapsed time and hit ratio on microSD cards.
+    #[value(name = "2-4")]
+    Microsd,
+    /// Distribution of utilisation, mixed applications.
+    #[value(name = "2-5")]
+    Utilisation,
+    /// Elapsed time and hit ratio on an SSD.
+    #[value(name = "2-6")]
+    Ssd,
+    /// Amounts of requests, file server.
+    #[value(name = "2-7")]
+    Requests,
+    /// Erase counts with FAST.
+    #[value(name = "2-8")]
+    ErasesFast,
+    /// Erase counts with a page-level layer.
+    #[value(name = "2-9")]
+    ErasesPage,
+    /// Which pages are written when, mixed applications.
+    #[value(name = "2-10")]
+    Patterns,
+}
+
+/// One panel.
+#[derive(Clone, Debug, Serialize)]
+pub struct Panel {
+    /// What it shows.
+    pub title: String,
+    /// Along and up.
+    pub axes: [String; 2],
+    /// The curves, or clouds.
+    pub series: Vec<Series>,
+    /// Whether points are joined.
+    pub joined: bool,
+    /// Whether distances along are those of a logarithm.
+    pub logarithmic: bool,
+}
+
+/// Points under a name.
+#[derive(Clone, Debug, Serialize)]
+pub struct Series {
+    /// Whose.
+    pub name: String,
+    /// Along and up.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// A figure.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figure {
+    /// Its number.
+    pub name: String,
+    /// What the paper has.
+    pub paper: &'static str,
+    /// Beside the paper's: what was claimed, its number and ours.
+    pub claims: Vec<[String; 3]>,
+    /// Its panels.
+    pub panels: Vec<Panel>,
+}
+
+/// How large.
+#[derive(Clone, Copy, Debug)]
+pub struct Scale {
+    /// A first look: a part of the traces, and fewer sizes.
+    pub quick: bool,
+    /// The seed of the traces.
+    pub seed: u64,
+}
+
+impl Name {
+    /// Its number.
+    pub fn number(self) -> &'static str {
+        match self {
+            Name::Amplification => "2-1",
+            Name::Microsd => "2-4",
+            Name::Utilisation => "2-5",
+            Name::Ssd => "2-6",
+            Name::Requests => "2-7",
+            Name::ErasesFast => "2-8",
+            Name::ErasesPage => "2-9",
+            Name::Patterns => "2-10",
+        }
+    }
+
+    /// Computes it.
+    ///
+    /// # Errors
+    /// A device that cannot be; none of these.
+    pub fn compute(self, scale: Scale) -> Result<Figure> {
+        let (paper, (claims, panels)) = match self {
+            Name::Amplification => (amplification::PAPER, amplification::compute(scale)?),
+            Name::Microsd => (
+                matrix::MICROSD,
+                matrix::times(matrix::Card::Microsd, scale)?,
+            ),
+            Name::Utilisation => (patterns::UTILISATION, patterns::utilisation(scale)?),
+            Name::Ssd => (matrix::SSD, matrix::times(matrix::Card::Ssd, scale)?),
+            Name::Requests => (matrix::REQUESTS, matrix::requests(scale)?),
+            Name::ErasesFast => (
+                matrix::ERASES_FAST,
+                matrix::erases(matrix::Card::Microsd, scale)?,
+            ),
+            Name::ErasesPage => (
+                matrix::ERASES_PAGE,
+                matrix::erases(matrix::Card::Ssd, scale)?,
+            ),
+            Name::Patterns => (patterns::PATTERNS, patterns::patterns(scale)?),
+        };
+        Ok(Figure {
+            name: self.number().to_owned(),
+            paper,
+            claims,
+            panels,
+        })
+    }
+}
+
+/// What a figure's function gives: claims and panels.
+type Parts = (Vec<[String; 3]>, Vec<Panel>);
+
+/// Calls `one` for each of `jobs` on all processors; the answers in the order of the jobs.
+fn parallel<J: Sync, A: Send>(jobs: &[J], one: impl Fn(&J) -> Result<A> + Sync) -> Result<Vec<A>> {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    let next = AtomicUsize::new(0);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let work = || {
+        let mut done = Vec::new();
+        while let Some((at, job)) = {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            jobs.get(at).map(|job| (at, job))
+        } {
+            done.push((at, one(job)));
+        }
+        done
+    };
+    let mut all: Vec<(usize, Result<A>)> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads.min(jobs.len()))
+            .map(|_| scope.spawn(work))
+            .collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, Vec<(usize, Result<A>)>>| {
+            thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        threads.into_iter().flat_map(join).collect()
+    });
+    all.sort_by_key(|(at, _)| *at);
+    all.into_iter().map(|(_, answer)| answer).collect()
+}

@@ -1,0 +1,110 @@
+//! Dbench: 48 clients, each with 120 files in block groups of its own over the whole volume, in turn by chance. A client writes a
+//! file in pieces of up to 64 KiB, reads it or another one back, and replaces it later in the same place.
+
+use super::Maker;
+
+const CLIENTS: usize = 48;
+const FILES: usize = 120;
+/// Pages of a block group: 128 MiB.
+const GROUP: u64 = 32_768;
+/// Most pages of a request.
+const PIECE: u64 = 16;
+
+struct File {
+    start: u64,
+    pages: u64,
+}
+
+enum Doing {
+    Writing,
+    Reading,
+}
+
+struct Client {
+    group: u64,
+    files: Vec<File>,
+    file: usize,
+    at: u64,
+    doing: Doing,
+}
+
+fn client(m: &mut Maker, group: u64) -> Client {
+    let mut start = group + 1024;
+    let files = (0..FILES).map(|_| {
+        // From one page to 2 MiB, 64 pages on average.
+        let pages = m.skewed(1..513, 7.0);
+        let file = File { start, pages };
+        start += pages + m.random.u64(..32);
+        file
+    });
+    Client {
+        group,
+        files: files.collect(),
+        file: 0,
+        at: 0,
+        doing: Doing::Writing,
+    }
+}
+
+/// The inode, the directory, the bitmap.
+fn metadata(m: &mut Maker, group: u64) {
+    let bitmap = group + m.random.u64(..2);
+    let inode = m.skewed(group + 2..group + 34, 1.0);
+    let directory = m.skewed(group + 514..group + 520, 1.0);
+    for page in [bitmap, inode, directory] {
+        m.write(page, 1);
+    }
+}
+
+fn step(m: &mut Maker, c: &mut Client) {
+    let Some(file) = c.files.get(c.file) else {
+        return;
+    };
+    let pages = m.random.u64(1..=PIECE).max(m.random.u64(1..=PIECE));
+    let pages = pages.min(file.pages - c.at);
+    match c.doing {
+        Doing::Writing => m.write(file.start + c.at, pages),
+        Doing::Reading => m.read(file.start + c.at, pages),
+    }
+    c.at += pages;
+    if c.at < file.pages {
+        return;
+    }
+    c.at = 0;
+    if matches!(c.doing, Doing::Writing) {
+        metadata(m, c.group);
+    }
+    // As many reads as writes are left to do, each of the file just done or of one near it.
+    let reads = m.read_left as f64 / (m.read_left + m.write_left).max(1) as f64;
+    if m.chance(reads) {
+        c.doing = Doing::Reading;
+        if m.chance(0.5) {
+            let back = m.skewed(0..FILES as u64, 3.0) as usize;
+            c.file = (c.file + FILES - back) % FILES;
+        }
+    } else {
+        c.doing = Doing::Writing;
+        c.file = match m.chance(0.3) {
+            true => m.skewed(0..FILES as u64, 1.0) as usize,
+            false => (c.file + 1) % FILES,
+        };
+    }
+}
+
+pub(super) fn make(m: &mut Maker) {
+    let groups = m.range / GROUP;
+    let mut clients: Vec<Client> = (0..CLIENTS as u64)
+        .map(|i| client(m, i * (groups - 1) / (CLIENTS as u64 - 1) * GROUP))
+        .collect();
+    while !m.is_done() {
+        let which = m.random.usize(..CLIENTS);
+        if let Some(c) = clients.get_mut(which) {
+            step(m, c);
+        }
+        // One journal-like log in the last group marks the end of the range.
+        if m.chance(0.002) {
+            let last = m.range - 1 - m.random.u64(..64);
+            m.write(last, 1);
+        }
+    }
+}

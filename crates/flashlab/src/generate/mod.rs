@@ -1,0 +1,212 @@
+//! Traces by seed, like the paper's four: of the sizes of table 2-2, with the structure of their programs. The paper's own are
+//! not public; what of theirs is not told there was chosen once, and is written at each generator.
+
+mod dbench;
+mod mixed;
+mod tpcc;
+mod video;
+
+use std::ops::Range;
+
+use clap::ValueEnum;
+use fastrand::Rng;
+
+use crate::PAGE;
+use crate::trace::{Op, Request, Trace};
+
+/// The paper's workloads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
+pub enum Workload {
+    /// Watching streamed videos on a phone.
+    Video,
+    /// Some hours of applications on a phone.
+    Mixed,
+    /// A file server's clients.
+    Dbench,
+    /// TPC-C with 50 warehouses on MySQL.
+    Tpcc,
+}
+
+/// Sizes of table 2-2, in pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sizes {
+    read: u64,
+    written: u64,
+    range: u64,
+}
+
+/// Pages in so many tenths of a MiB.
+const fn tenths(mib: u64) -> u64 {
+    mib * (1 << 20) / 10 / PAGE
+}
+
+impl Workload {
+    /// All, in the paper's order.
+    pub const ALL: [Workload; 4] = [
+        Workload::Video,
+        Workload::Mixed,
+        Workload::Dbench,
+        Workload::Tpcc,
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Workload::Video => "video",
+            Workload::Mixed => "mixed",
+            Workload::Dbench => "dbench",
+            Workload::Tpcc => "tpcc",
+        }
+    }
+
+    fn sizes(self) -> Sizes {
+        let (read, written, range) = match self {
+            Workload::Video => (2, 15144, 2666),
+            Workload::Mixed => (5269, 4132, 1330),
+            Workload::Dbench => (72528, 58801, 145_682),
+            Workload::Tpcc => (11292, 23576, 151_244),
+        };
+        Sizes {
+            read: tenths(read),
+            written: tenths(written),
+            range: tenths(range),
+        }
+    }
+
+    /// MiB read, written, and from the first page written to the last, as table 2-2 has them.
+    pub fn paper(self) -> [f64; 3] {
+        let Sizes {
+            read,
+            written,
+            range,
+        } = self.sizes();
+        [read, written, range].map(|pages| (pages * PAGE) as f64 / f64::from(1 << 20))
+    }
+
+    /// The trace of a seed: `part` of the paper's length (0 to 1), over the paper's range.
+    pub fn generate(self, seed: u64, part: f64) -> Trace {
+        let sizes = self.sizes();
+        let share = |pages: u64| (pages as f64 * part.clamp(0.0, 1.0)) as u64;
+        let mut maker = Maker {
+            random: Rng::with_seed(seed),
+            requests: Vec::new(),
+            now: 0,
+            read_left: share(sizes.read),
+            write_left: share(sizes.written),
+            range: sizes.range,
+        };
+        match self {
+            Workload::Video => video::make(&mut maker),
+            Workload::Mixed => mixed::make(&mut maker),
+            Workload::Dbench => dbench::make(&mut maker),
+            Workload::Tpcc => tpcc::make(&mut maker),
+        }
+        Trace {
+            requests: maker.requests,
+        }
+    }
+}
+
+/// A trace being made. Requests beyond the sizes are left out.
+struct Maker {
+    random: Rng,
+    requests: Vec<Request>,
+    /// Microseconds.
+    now: u64,
+    read_left: u64,
+    write_left: u64,
+    range: u64,
+}
+
+impl Maker {
+    fn is_done(&self) -> bool {
+        self.read_left == 0 && self.write_left == 0
+    }
+
+    fn request(&mut self, op: Op, page: u64, pages: u64) {
+        let left = match op {
+            Op::Read => &mut self.read_left,
+            Op::Write => &mut self.write_left,
+        };
+        let pages = pages.min(*left);
+        *left -= pages;
+        if pages > 0 {
+            self.now += 50 + self.random.u64(..200);
+            self.requests.push(Request {
+                time: self.now,
+                op,
+                page,
+                pages: pages as u32,
+            });
+        }
+    }
+
+    fn write(&mut self, page: u64, pages: u64) {
+        self.request(Op::Write, page, pages);
+    }
+
+    fn read(&mut self, page: u64, pages: u64) {
+        self.request(Op::Read, page, pages);
+    }
+
+    /// One of `range`, the first the likeliest: the `skew`-th power of a uniform number; 1 is uniform.
+    fn skewed(&mut self, range: Range<u64>, skew: f64) -> u64 {
+        let width = range.end - range.start;
+        let at = (self.random.f64().powf(skew) * width as f64) as u64;
+        range.start + at.min(width - 1)
+    }
+
+    fn chance(&mut self, probability: f64) -> bool {
+        self.random.f64() < probability
+    }
+
+    /// A range of `pages` pages that begins at `*next`, which moves behind it.
+    fn region(next: &mut u64, pages: u64) -> Range<u64> {
+        let start = *next;
+        *next += pages;
+        start..*next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_the_papers() {
+        for workload in Workload::ALL {
+            let [read, written, range] = workload.paper();
+            let part = if workload == Workload::Dbench {
+                0.3
+            } else {
+                1.0
+            };
+            let trace = workload.generate(1, part);
+            let summary = trace.summary();
+            let near = |ours: f64, paper: f64| (ours - paper).abs() <= 0.01 * paper + 0.1;
+            assert!(
+                near(summary.read_mib, read * part),
+                "{workload:?} {summary:?}"
+            );
+            assert!(
+                near(summary.written_mib, written * part),
+                "{workload:?} {summary:?}"
+            );
+            assert!(
+                (0.9 * range..=1.001 * range).contains(&summary.write_range_mib),
+                "{workload:?} {summary:?}"
+            );
+            let times: Vec<u64> = trace.requests.iter().map(|r| r.time).collect();
+            assert!(times.is_sorted());
+        }
+    }
+
+    #[test]
+    fn a_seed_is_a_trace() {
+        for workload in Workload::ALL {
+            let trace = workload.generate(7, 0.02);
+            assert_eq!(trace, workload.generate(7, 0.02));
+            assert_ne!(trace, workload.generate(8, 0.02));
+        }
+    }
+}
