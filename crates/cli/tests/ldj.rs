@@ -183,7 +183,10 @@ fn options_that_do_not_fit_are_refused() {
         .unwrap()
         .sync_all()
         .unwrap();
-    assert_eq!(json(&["stat", d.dir()])["preset"], "ordered,compress=lz4");
+    assert_eq!(
+        json(&["stat", d.dir()])["journal"]["preset"],
+        "ordered,compress=lz4"
+    );
     ok(&["umount", d.dir()]);
     d.image.e2fsck_fn().unwrap();
 }
