@@ -169,11 +169,24 @@ fn options_that_do_not_fit_are_refused() {
         &[
             "mount",
             "-o",
-            "journal=ordered,compress=lz4",
+            "journal=ordered,codec=jbd2,compress=lz4",
             d.image(),
             d.dir(),
         ],
         1,
-        &["ldj"],
+        &["compress needs codec=frames, not codec=jbd2"],
     );
+    // Ordered data, and a compressed log.
+    d.mount("journal=ordered,compress=lz4");
+    std::fs::write(d.file("f"), [7; 50_000]).unwrap();
+    std::fs::File::open(d.file("f"))
+        .unwrap()
+        .sync_all()
+        .unwrap();
+    assert_eq!(
+        json(&["stat", d.dir()])["journal"]["preset"],
+        "ordered,compress=lz4"
+    );
+    ok(&["umount", d.dir()]);
+    d.image.e2fsck_fn().unwrap();
 }

@@ -48,7 +48,7 @@ pub enum CrashCommand {
 /// The volume and the work.
 #[derive(Clone, Debug, Args)]
 pub struct WorkArgs {
-    /// The journal: ordered, data, writeback or ldj, and options.
+    /// The journal: a preset, and options.
     #[arg(long, value_name = "PRESET[,OPTION…]", default_value = "ordered", long_help = journal_help())]
     journal: JournalSpec,
     /// What is done: a workload's name, or a file with a script.
@@ -300,7 +300,7 @@ pub struct ReportArgs {
 
 fn journal_help() -> String {
     format!(
-        "The journal: ordered, data, writeback or ldj, and options: {}",
+        "The journal: a preset, and options: {}",
         crate::setup::OPTIONS
     )
 }
