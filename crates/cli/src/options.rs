@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use stetfs::{
-    Atime, Composition, Direct, FsOptions, OnDataError, OnError, PolicyKind, Preset, VolumeOptions, preset,
+    Atime, Composition, Direct, FsOptions, OnDataError, OnError, PolicyKind, Preset, VolumeOptions,
+    preset,
 };
 use stetfs_fuse::{IoUring, LowLatency, MountOptions, Opens, ServeOptions, VolumeFsOptions};
 

@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Who may import whom. `stetfs-` is left out.
-const MAY_IMPORT: [(&str, &[&str]); 14] = [
+const MAY_IMPORT: [(&str, &[&str]); 15] = [
     ("ondisk", &[]),
     ("sync", &[]),
     ("block", &[]),

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::{ALL, BS, Kind, block, crashed, put, start};
-use stetfs_block::{BlockDevice, MemDevice, Read, Stats, Write, shape_of_inner};
+use stetfs_block::{BlockDevice, MemDevice, Read, Stats, Write};
 
 /// A device whose flushes take a while.
 struct Slow {
@@ -18,7 +18,17 @@ struct Slow {
 }
 
 impl BlockDevice for Slow {
-    shape_of_inner!();
+    fn size(&self) -> u64 {
+        self.inner.size()
+    }
+
+    fn sector_size(&self) -> u32 {
+        self.inner.sector_size()
+    }
+
+    fn read_only(&self) -> bool {
+        false
+    }
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> stetfs_block::Result<()> {
         self.inner.read_batch(reads)
