@@ -138,8 +138,8 @@ pub struct Outcome {
 /// Pages between two calls of the progress.
 const STEP: u64 = 1 << 16;
 
-/// Runs a trace through an empty cache onto a device of `setup`, which it gives back; what is dirty at the end is written. `progress`
-/// hears of pages that were done.
+/// Runs a trace through an empty cache onto a device of `setup`, which it gives back; what is dirty at the end is written.
+/// `progress` hears of pages that were done.
 ///
 /// # Errors
 /// The trace goes beyond the end of the device.
