@@ -23,7 +23,7 @@ fn cost(kind: PolicyKind, capacity: usize) -> f64 {
     let mut step = |i: u64| {
         let mixed = (i + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let nr = ((mixed ^ mixed >> 32).wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 20) % range;
-        let access = if i % 2 == 0 {
+        let access = if i.is_multiple_of(2) {
             Access::Write
         } else {
             Access::Read

@@ -168,7 +168,7 @@ pub fn run(
         for page in request.page..request.page + u64::from(request.pages) {
             cache.access(page, request.op, device);
             done += 1;
-            if done % STEP == 0 {
+            if done.is_multiple_of(STEP) {
                 progress(STEP);
             }
         }
