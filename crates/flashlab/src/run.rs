@@ -163,7 +163,7 @@ pub fn run(
         costs: setup.costs,
     };
     let mut cache = PageCache::new(setup.policy, shape);
-    let mut done = 0;
+    let mut done: u64 = 0;
     for request in &trace.requests {
         for page in request.page..request.page + u64::from(request.pages) {
             cache.access(page, request.op, device);
