@@ -34,7 +34,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for nr in 0..CAPACITY / 2 {
         cache.read(nr)?;
     }
-    let next = |i: u64| i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+    let next = |i: u64| {
+        let mixed = (i + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        (mixed ^ mixed >> 32).wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 20
+    };
     let hit = best(|| {
         let found = (0..LOOKS).filter(|i| cache.lookup(next(*i) % (CAPACITY / 2)).is_some());
         found.count() as u64
@@ -46,7 +49,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         LOOKS / 8
     });
     println!(
-        "hit {hit:.1} ns, miss (7 of 8) {miss:.1} ns, {} evictions",
+        "hit {hit:.1} ns, use of which 7 of 8 miss {miss:.1} ns, {} evictions",
         cache.stats().evictions
     );
     Ok(())

@@ -138,8 +138,8 @@ pub struct Outcome {
 /// Pages between two calls of the progress.
 const STEP: u64 = 1 << 16;
 
-/// Runs a trace through an empty cache onto a device of `setup`, which it gives back; what is dirty at the end is written. `progress`
-/// hears of pages that were done.
+/// Runs a trace through an empty cache onto a device of `setup`, which it gives back; what is dirty at the end is written.
+/// `progress` hears of pages that were done.
 ///
 /// # Errors
 /// The trace goes beyond the end of the device.
@@ -163,12 +163,12 @@ pub fn run(
         costs: setup.costs,
     };
     let mut cache = PageCache::new(setup.policy, shape);
-    let mut done = 0;
+    let mut done: u64 = 0;
     for request in &trace.requests {
         for page in request.page..request.page + u64::from(request.pages) {
             cache.access(page, request.op, device);
             done += 1;
-            if done % STEP == 0 {
+            if done.is_multiple_of(STEP) {
                 progress(STEP);
             }
         }

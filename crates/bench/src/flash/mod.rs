@@ -105,6 +105,6 @@ fn text(figure: &Figure) -> String {
 }
 
 /// A table for a terminal; the first row is its head.
-pub fn table(rows: &Vec<Vec<String>>) -> String {
+pub fn table(rows: &table::Table) -> String {
     table::text(rows)
 }

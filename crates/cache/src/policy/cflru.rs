@@ -1,7 +1,7 @@
 //! CFLRU: LRU that lets clean blocks go first (Park, Jung, Kang, Kim and Lee, CASES 2006).
 //!
-//! The least recently used quarter is the clean-first region (the static window). The least recently used clean block in it leaves;
-//! without one, the least recently used block.
+//! The least recently used quarter is the clean-first region (the static window). The least recently used clean block in it
+//! leaves; without one, the least recently used block.
 
 use std::collections::BTreeMap;
 

@@ -19,7 +19,8 @@ use super::ts_clock::TsClock;
 pub enum PolicyKind {
     /// Least recently used.
     Lru,
-    /// Second chance, one reference bit (Corbató 1968); the first use gives none, so that streams do not drive out what is used often.
+    /// Second chance, one reference bit (Corbató 1968); the first use gives none, so that streams do not drive out what is
+    /// used often.
     #[default]
     Clock,
     /// The same as the textbooks have it: the first use counts.

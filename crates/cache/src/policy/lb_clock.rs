@@ -1,8 +1,9 @@
 //! LB-CLOCK: a clock over erase blocks; of those that were not used lately the fullest leaves as a whole (Debnath, Subramanya,
 //! Du and Lilja, MASCOTS 2009).
 //!
-//! Each erase block has a recency bit, set by every use. When room is needed the hand clears bits until it comes to an erase block
-//! whose bit is clear already; all whose bit is clear are candidates, and the one with the most blocks in the cache leaves.
+//! Each erase block has a recency bit, set by every use. When room is needed the hand clears bits until it comes to an erase
+//! block whose bit is clear already; all whose bit is clear are candidates, and the one with the most blocks in the cache
+//! leaves.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,8 +1,8 @@
 //! Linux's two lists: what was used once is inactive, what was used again is active.
 //!
-//! As the kernel does with pages of files that nobody has mapped (`mark_page_accessed`, `shrink_active_list`): a block comes to the
-//! front of the inactive list; its second use makes it active, and further ones change nothing; the end of the inactive list leaves.
-//! While the active list is longer than the inactive one its end moves over, used or not.
+//! As the kernel does with pages of files that nobody has mapped (`mark_page_accessed`, `shrink_active_list`): a block comes
+//! to the front of the inactive list; its second use makes it active, and further ones change nothing; the end of the
+//! inactive list leaves. While the active list is longer than the inactive one its end moves over, used or not.
 
 use super::lists::{Lists, PerSlot};
 use super::{Access, Choice, Frame, Policy, Search, dirty_of};

@@ -1,16 +1,17 @@
 //! Replacement policies: which block leaves when room is needed, and what is better written first.
 //!
-//! One trait serves the cache of a mounted volume and the simulator (`flashlab`). A policy is told of every block that comes, is
-//! used, is written home, or leaves: its slot, its number, whether it was read or changed. It answers with slots. Its owner (a shard,
-//! the simulator) calls it under its own lock.
+//! One trait serves the cache of a mounted volume and the simulator (`flashlab`). A policy is told of every block that comes,
+//! is used, is written home, or leaves: its slot, its number, whether it was read or changed. It answers with slots. Its
+//! owner (a shard, the simulator) calls it under its own lock.
 //!
 //! Invariants (cited as `P1`…):
 //!
 //! * **P1** Slots are small dense numbers. A slot holds at most one block; `inserted` and `removed` alternate for it.
 //! * **P2** A block is dirty from an access that is a write until `written` or `removed`.
-//! * **P3** What `choose` chose is still there until `removed`. It changes hands, bits and counts, and may move whom it passed over.
-//! * **P4** A choice takes a bounded number of looks: amortised O(1) or O(log n) a block that comes, whatever the size of the cache,
-//!   and at most [`MAX_PINNED`] blocks that may not go.
+//! * **P3** What `choose` chose is still there until `removed`. It changes hands, bits and counts, and may move whom it
+//!   passed over.
+//! * **P4** A choice takes a bounded number of looks: amortised O(1) or O(log n) a block that comes, whatever the size of the
+//!   cache, and at most [`MAX_PINNED`] blocks that may not go.
 
 mod blocks;
 mod cflru;
@@ -55,7 +56,8 @@ pub enum Access {
 /// What a policy answers when room is needed. Its owner keeps it from call to call, so that no list is made anew.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
-    /// Slots whose blocks should be written home now, in this order. They stay clean in the cache unless they are in `evict` too.
+    /// Slots whose blocks should be written home now, in this order. They stay clean in the cache unless they are in `evict`
+    /// too.
     pub write: Vec<u32>,
     /// Slots whose blocks leave, in this order. Who may let dirty ones go writes them in this order, after `write`.
     pub evict: Vec<u32>,
@@ -131,7 +133,8 @@ impl Search {
 /// Blocks looked at for each dirty one that a flusher asks for.
 const LOOKS_PER_WRITE: usize = 16;
 
-/// The dirty ones of `slots`, at most `limit`, after a bounded number of looks: what a policy without an order of writing suggests.
+/// The dirty ones of `slots`, at most `limit`, after a bounded number of looks: what a policy without an order of writing
+/// suggests.
 fn dirty_of(
     slots: impl Iterator<Item = u32>,
     limit: usize,

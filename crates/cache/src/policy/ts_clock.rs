@@ -1,12 +1,12 @@
 //! TS-CLOCK: time and space (Kang, dissertation ch. 2, figure 2-2).
 //!
-//! All blocks stand in a ring in the order of time; the t-hand counts them down. A clean block that is used counts 1, a dirty one 1 to
-//! 4 by the share of its erase block that is dirty and counts. A clean block that counts 0 under the t-hand leaves. When it is dirty
-//! the s-hand chooses: it goes over dirty blocks of one erase block by number, without counting down, and takes the first that counts 0; at
-//! the end of the erase block it goes on in the one of the block under the t-hand.
+//! All blocks stand in a ring in the order of time; the t-hand counts them down. A clean block that is used counts 1, a dirty
+//! one 1 to 4 by the share of its erase block that is dirty and counts. A clean block that counts 0 under the t-hand leaves.
+//! When it is dirty the s-hand chooses: it goes over dirty blocks of one erase block by number, without counting down, and
+//! takes the first that counts 0; at the end of the erase block it goes on in the one of the block under the t-hand.
 //!
-//! Mended against the printed pseudo-code: line 46 lowers the count of the erase block of the block under the t-hand; only dirty
-//! blocks are counted there, up and down; a clean block that is dirtied by a hit joins the sorted list. A search takes
+//! Mended against the printed pseudo-code: line 46 lowers the count of the erase block of the block under the t-hand; only
+//! dirty blocks are counted there, up and down; a clean block that is dirtied by a hit joins the sorted list. A search takes
 //! O(log n) for the s-hand, since dirty blocks that count 0 have a sorted list of their own.
 
 use hashbrown::HashMap;

@@ -8,7 +8,8 @@ use super::{Panel, Parts, Scale, Series, parallel};
 use crate::PAGE;
 
 pub(super) const PAPER: &str = "\
-16 GB, 15 % spare: at 100 % utilisation 1 everywhere; at 25 % and the whole range FAST 4.9, page-level 3.5; at 25 % in 1 GB 2.3 and 1.02";
+16 GB, 15 % spare: at 100 % utilisation 1 everywhere; at 25 % and the whole range FAST 4.9, page-level 3.5; \
+at 25 % in 1 GB 2.3 and 1.02";
 
 /// Percent.
 const UTILISATIONS: [u64; 4] = [25, 50, 75, 100];

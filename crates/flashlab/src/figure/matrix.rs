@@ -11,12 +11,15 @@ use crate::run::{Outcome, Setup, run};
 use crate::trace::Trace;
 
 pub(super) const MICROSD: &str = "\
-TS-CLOCK outperforms the others by 12.8 % (15.3 %) on average with video, by up to 89.5 % (90.0 %) with mixed; all but FAB and LB-CLOCK, \
-which are slightly faster with lower hit ratios, by up to 78.1 % with the file server and 65.6 % with TPC-C; hit ratios like the \
+TS-CLOCK outperforms the others by 12.8 % (15.3 %) on average with video, by up to 89.5 % (90.0 %) with \
+mixed; all but FAB and LB-CLOCK, \
+which are slightly faster with lower hit ratios, by up to 78.1 % with the file server and 65.6 % with TPC-C; \
+hit ratios like the \
 traditional ones'. In the abstract: up to 30 % faster than Sp.Clock";
 
 pub(super) const SSD: &str = "\
-TS-CLOCK up to 11.8 % faster than Sp.Clock with video; all alike with mixed; TS-CLOCK best in all cases with the file server (9.3 % on average) \
+TS-CLOCK up to 11.8 % faster than Sp.Clock with video; all alike with mixed; TS-CLOCK best in all cases with \
+the file server (9.3 % on average) \
 and TPC-C (14.2 %), CFLRU near, FAB and LB-CLOCK much worse";
 
 pub(super) const REQUESTS: &str =

@@ -14,7 +14,8 @@ pub(super) const UTILISATION: &str = "\
 cache and erase block 4 MB: TS-CLOCK writes least, and most of it in groups of high utilisation";
 
 pub(super) const PATTERNS: &str = "\
-LRU and CFLRU write at random places; FAB and TS-CLOCK erase block by erase block, TS-CLOCK more in sequence; Sp.Clock nearly all in sequence, \
+LRU and CFLRU write at random places; FAB and TS-CLOCK erase block by erase block, TS-CLOCK more in sequence; \
+Sp.Clock nearly all in sequence, \
 over the whole range";
 
 /// Bytes of the cache.
