@@ -31,7 +31,7 @@ struct Sequential {
 /// 1. A block is free, a logical block's data, the sequential log block, or in the queue of random log blocks.
 /// 2. A live page is in its place of its data block or of the sequential log block, or in a random log block.
 /// 3. While a logical block owns the sequential log block nothing is written to its data block: that one is older throughout.
-/// 4. [`RESERVE`] blocks are free before a write.
+/// 4. `RESERVE` blocks are free before a write.
 ///
 /// Where the paper's pseudo-code would merge the sequential log block because its owner is written elsewhere, the page goes to a
 /// random log block instead, as in the published simulators. Pages of a block are programmed in any order (SLC).
