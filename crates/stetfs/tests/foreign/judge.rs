@@ -485,6 +485,9 @@ pub fn damaged(dirty: &Dirty) -> Result<Verdict, String> {
     if let Some(verdict) = judge(dirty, &all)? {
         return Ok(verdict);
     }
+    if torn_async(dirty) {
+        return Ok(Verdict::TornAsync);
+    }
     // What only the kernel and we pass over can hide what it refuses, and we need not.
     let Some(whole) = with_whole_commits(dirty) else {
         return Err(alone(&all));
@@ -592,6 +595,19 @@ fn cut_commit(dirty: &Dirty) -> bool {
                 && block.iter().skip(commit::LEN).any(|byte| *byte != 0)
         })
     })
+}
+
+/// Whether the log ends, with async_commit, in a transaction that no other was committed behind: its commit block is written
+/// beside the rest of it, so it can stand in the log without that.
+fn torn_async(dirty: &Dirty) -> bool {
+    let Some(log) = Log::find(dirty).filter(|_| async_commit(dirty)) else {
+        return false;
+    };
+    let later = |at| {
+        let header = read_header(&log.read(&dirty.volume, at));
+        header.is_some_and(|(kind, tid)| kind == BlockType::Commit && tid > log.end)
+    };
+    !log.ring().any(later)
 }
 
 fn async_commit(dirty: &Dirty) -> bool {

@@ -20,6 +20,8 @@ pub struct Log {
     pub live: Vec<usize>,
     /// Those of them that begin with a header.
     pub heads: Vec<usize>,
+    /// The transaction that is not replayed any more, were it there.
+    pub end: u32,
 }
 
 impl Log {
@@ -48,9 +50,10 @@ impl Log {
         if sb.s_maxlen.get() as usize != blocks.len() {
             return None;
         }
-        let mut heads = Vec::new();
+        let (mut heads, mut tid) = (Vec::new(), 0);
         log.walk(&mut |record| {
             heads.push(record.at as usize);
+            tid = record.tid;
             Ok(())
         })
         .unwrap();
@@ -62,6 +65,7 @@ impl Log {
             sb,
             live: Vec::new(),
             heads,
+            end: tid as u32,
         };
         let mut at = sb.s_start.get() as usize;
         while at != 0 && at != end {
