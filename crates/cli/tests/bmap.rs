@@ -11,7 +11,7 @@ use std::process::Command;
 
 use common::{kernel, stetfs_with};
 use rustix::fs::FallocateFlags;
-use stetfs_testkit::{Attach, Image, Mkfs, Mounted, Mounter, cmd, sys};
+use stetfs_testkit::{Attach, Image, Mkfs, Mounted, cmd, sys};
 
 /// The unit that places of files are told in (FIGETBSZ), bytes: a block, or what Linux makes of it for a FUSE server.
 fn unit(dir: &Path) -> u64 {
@@ -149,20 +149,7 @@ fn swap_file(mounted: &Mounted) -> std::path::PathBuf {
 
 #[test]
 fn a_file_can_be_swapped_to_while_others_are_written() {
-    let mount = |options, attach| match stetfs_with(options) {
-        Mounter::Stetfs {
-            binary,
-            options,
-            deadline,
-            ..
-        } => Mounter::Stetfs {
-            binary,
-            options,
-            attach,
-            deadline,
-        },
-        other => other,
-    };
+    let mount = |options, attach| stetfs_with(options).attached(attach);
     let direct = Attach::Loop { direct_io: true };
     for mounter in [
         mount("", Attach::File),

@@ -28,20 +28,7 @@ struct Volume {
 impl Volume {
     fn new(mounter: Mounter) -> Volume {
         let image = Image::make(64 << 20, &Mkfs::new()).unwrap();
-        let mounter = match mounter {
-            Mounter::Stetfs {
-                binary,
-                options,
-                deadline,
-                ..
-            } => Mounter::Stetfs {
-                binary,
-                options,
-                attach: Attach::Loop { direct_io: true },
-                deadline,
-            },
-            kernel => kernel,
-        };
+        let mounter = mounter.attached(Attach::Loop { direct_io: true });
         let mounted = mounter.mount(image.path()).unwrap();
         Volume {
             mounted,

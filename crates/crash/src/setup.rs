@@ -16,8 +16,6 @@ use crate::workload::{Case, Script};
 pub struct JournalSpec {
     /// As it was written, normalised.
     text: String,
-    /// The preset.
-    pub preset: Preset,
     /// How the volume is opened.
     pub options: FsOptions,
     /// What is taken as promised.
@@ -36,7 +34,6 @@ impl JournalSpec {
     pub fn of(preset: Preset) -> JournalSpec {
         JournalSpec {
             text: preset.name().into(),
-            preset,
             options: options(preset),
             promise: Promise::Synced,
         }
@@ -147,7 +144,7 @@ mod tests {
     #[test]
     fn a_specification_is_read_and_shown() {
         let spec: JournalSpec = "data,async_commit,cache=8".parse().unwrap();
-        assert_eq!(spec.preset, preset::DATA);
+        assert_eq!(spec.options.journal.preset(), preset::DATA);
         assert!(spec.options.async_commit);
         assert_eq!(spec.options.cache_bytes, 8 << 20);
         assert_eq!(spec.to_string().parse(), Ok(spec));

@@ -132,7 +132,6 @@ pub(crate) fn run(
             recovery.blocks = report.blocks;
             recovery.records = report.records;
             recovery.fast_commits = report.fast_commits;
-            recovery.fast_commits = report.fast_commits;
             recovery.damage.clone_from(&report.damage);
         }
         let orphans = fs.orphans_finished();

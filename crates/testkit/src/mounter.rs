@@ -72,6 +72,15 @@ impl Mounter {
         }
     }
 
+    /// The same on the image as `attach` says, not on the file itself. The kernel always has a loop device.
+    #[must_use]
+    pub fn attached(mut self, to: Attach) -> Self {
+        if let Self::Stetfs { attach, .. } = &mut self {
+            *attach = to;
+        }
+        self
+    }
+
     /// A short name for messages.
     pub fn name(&self) -> String {
         let (base, options) = match self {
