@@ -87,6 +87,18 @@ pub(crate) fn take(class: usize, most: usize, list: &mut Vec<Chunk>) {
     });
 }
 
+/// A chunk of a class of [`CLASSES`] whose memory is there, in huge pages where the kernel has them; takes as long as the kernel
+/// needs to find it.
+pub(crate) fn take_prepared(class: usize) -> Option<Chunk> {
+    let mut list = Vec::new();
+    take(class, 1, &mut list);
+    let chunk = list.pop()?;
+    let region = POOL.state.lock().region(chunk.region);
+    // Where there is no memory now, its user will see.
+    let _ = region.prepare();
+    Some(chunk)
+}
+
 /// Gives chunks back at once, which is cheaper than one by one.
 pub(crate) fn give(chunks: impl Iterator<Item = Chunk>) {
     let of_pool = chunks.filter(|chunk| chunk.region != HEAP);

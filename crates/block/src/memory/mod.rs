@@ -8,7 +8,7 @@ mod pool;
 mod prepare;
 mod region;
 
-pub(crate) use chunk::{Chunk, give, take};
+pub(crate) use chunk::{Chunk, give, take, take_prepared};
 pub(crate) use pool::CLASSES;
 pub use pool::MemoryStats;
 pub use prepare::{Preparer, memory_stats};

@@ -1,14 +1,13 @@
 //! The memory of a ring entry, which kernel and server use in turns.
 //!
-//! Layout: `struct fuse_uring_req_header` at the start, the payload from [`PAYLOAD_AT`] on. The kernel
-//! touches it from the submission of an entry's command to the completion of that command, and we do
-//! so only outside of that time.
+//! The kernel touches it from the submission of an entry's command to the completion of that command, and we do
+//! so only outside of that time. It writes in the thread that owns the ring, and not once that is closed: then
+//! the memory may be used for other things.
 
-use std::io;
 use std::ptr::NonNull;
 
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
-use zerocopy::{FromBytes, FromZeros, IntoBytes};
+use stetfs::AlignedBuf;
+use zerocopy::IntoBytes;
 
 use crate::buffer;
 use crate::wire::abi::{InHeader, OutHeader, RingInOut};
@@ -21,51 +20,49 @@ pub(super) const OP_SIZE: usize = 128;
 const RING_AT: usize = OP_AT + OP_SIZE;
 /// `sizeof(struct fuse_uring_req_header)`.
 const HEADER_SIZE: usize = RING_AT + size_of::<RingInOut>();
-/// Where the payload begins: on a page of its own.
-const PAYLOAD_AT: usize = 4096;
 
 /// One entry's memory.
 pub(super) struct Memory {
-    base: NonNull<u8>,
+    head: NonNull<u8>,
+    payload: NonNull<u8>,
     /// Bytes of payload.
     room: usize,
     /// What a command points to: the header and the payload.
     iov: Box<[libc::iovec; 2]>,
+    /// Where both are; used by the pointers alone.
+    _buffers: [AlignedBuf; 2],
 }
 
-// SAFETY: the mapping belongs to the value, and is not tied to a thread.
+// SAFETY: the buffers belong to the value, and are not tied to a thread.
 unsafe impl Send for Memory {}
-// SAFETY: through a shared reference it is only read, but for `fill`, which asks its caller for
+// SAFETY: through a shared reference it is only read, but for `answer` and `fill`, which ask their callers for
 // exclusive use.
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Memory for a payload of up to `room` bytes. What usual requests take of it is there at once.
-    pub(super) fn new(room: usize) -> io::Result<Memory> {
-        // SAFETY: a new anonymous mapping, at a place of the kernel's choice, touches nothing else.
-        let base = unsafe {
-            mmap_anonymous(
-                std::ptr::null_mut(),
-                PAYLOAD_AT + room,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::PRIVATE,
-            )
-        }?;
-        let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
-        let iov = Box::new([
-            libc::iovec {
-                iov_base: base.as_ptr().cast(),
-                iov_len: HEADER_SIZE,
-            },
-            libc::iovec {
-                // SAFETY: PAYLOAD_AT lies inside the mapping.
-                iov_base: unsafe { base.as_ptr().add(PAYLOAD_AT) }.cast(),
-                iov_len: room,
-            },
-        ]);
-        // SAFETY: the mapping is new and has so many bytes, and the kernel knows nothing of it yet.
-        buffer::touch(unsafe { std::slice::from_raw_parts_mut(base.as_ptr(), PAYLOAD_AT + room) });
-        Ok(Memory { base, room, iov })
+    /// Memory for a payload of up to `room` bytes. With `prepared` it is there at once, in huge pages where the kernel has them:
+    /// the device reads long answers into it, and a request of many small pieces takes it longer (decisions/0019).
+    pub(super) fn new(room: usize, prepared: bool) -> Memory {
+        let mut head = AlignedBuf::zeroed(HEADER_SIZE);
+        let mut payload = if prepared {
+            AlignedBuf::prepared(room)
+        } else {
+            AlignedBuf::scratch(room)
+        };
+        buffer::touch(&mut payload);
+        let at = |buf: &mut AlignedBuf| NonNull::from(&mut **buf).cast::<u8>();
+        let (head_at, payload_at) = (at(&mut head), at(&mut payload));
+        let iov = |at: NonNull<u8>, len| libc::iovec {
+            iov_base: at.as_ptr().cast(),
+            iov_len: len,
+        };
+        Memory {
+            head: head_at,
+            payload: payload_at,
+            room,
+            iov: Box::new([iov(head_at, HEADER_SIZE), iov(payload_at, room)]),
+            _buffers: [head, payload],
+        }
     }
 
     /// For the `addr` of a command.
@@ -73,36 +70,34 @@ impl Memory {
         self.iov.as_ptr()
     }
 
-    fn slice(&self, at: usize, len: usize) -> &[u8] {
-        debug_assert!(at + len <= PAYLOAD_AT + self.room);
-        // SAFETY: the range lies inside the mapping (the callers' constants and `payload` see to
-        // it), which lives as long as `self`; nobody writes it now (module documentation).
-        unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(at), len) }
+    /// `N` bytes of the header.
+    fn header<const N: usize>(&self, at: usize) -> [u8; N] {
+        debug_assert!(at + N <= HEADER_SIZE);
+        // SAFETY: the callers' constants lie inside the header, which lives as long as `self`; nobody writes it now (module
+        // documentation).
+        unsafe { self.head.add(at).cast::<[u8; N]>().read() }
     }
 
     /// The request's head.
     pub(super) fn head(&self) -> InHeader {
-        InHeader::read_from_prefix(self.slice(0, OP_AT))
-            .map_or_else(|_| InHeader::new_zeroed(), |(head, _)| head)
+        zerocopy::transmute!(self.header::<{ size_of::<InHeader>() }>(0))
     }
 
     /// The operation's own head, by value: the answer may overwrite it.
     pub(super) fn operation(&self) -> [u8; OP_SIZE] {
-        let mut copy = [0; OP_SIZE];
-        copy.copy_from_slice(self.slice(OP_AT, OP_SIZE));
-        copy
+        self.header(OP_AT)
     }
 
     /// What the ring says of the request.
     pub(super) fn ring(&self) -> RingInOut {
-        RingInOut::read_from_prefix(self.slice(RING_AT, size_of::<RingInOut>()))
-            .map_or_else(|_| RingInOut::new_zeroed(), |(ring, _)| ring)
+        zerocopy::transmute!(self.header::<{ size_of::<RingInOut>() }>(RING_AT))
     }
 
     /// What follows the request's heads.
     pub(super) fn payload(&self) -> &[u8] {
-        let size = self.ring().payload_sz as usize;
-        self.slice(PAYLOAD_AT, size.min(self.room))
+        let len = (self.ring().payload_sz as usize).min(self.room);
+        // SAFETY: the buffer has `room` bytes, and lives as long as `self`; nobody writes it now (module documentation).
+        unsafe { std::slice::from_raw_parts(self.payload.as_ptr(), len) }
     }
 
     /// Bytes an answer may have.
@@ -117,24 +112,22 @@ impl Memory {
     #[allow(clippy::mut_from_ref)]
     pub(super) unsafe fn answer(&self, len: usize) -> &mut [u8] {
         let len = len.min(self.room);
-        // SAFETY: inside the mapping by the line above, which lives as long as `self`; the caller vouches for the rest.
-        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr().add(PAYLOAD_AT), len) }
+        // SAFETY: as in `payload`; the caller vouches for the rest.
+        unsafe { std::slice::from_raw_parts_mut(self.payload.as_ptr(), len) }
     }
 
-    /// Writes `parts` as the payload of the answer.
+    /// Writes `parts` as the payload of the answer, as far as they fit.
     ///
     /// # Safety
     /// Nothing that [`payload`](Self::payload) gave is in use, and nobody else calls this now.
     pub(super) unsafe fn fill(&self, parts: &[&[u8]]) {
-        let mut at = PAYLOAD_AT;
+        // SAFETY: by the caller's word.
+        let mut to = unsafe { self.answer(self.room) };
         for part in parts {
-            let len = part.len().min(PAYLOAD_AT + self.room - at);
-            // SAFETY: inside the mapping by the line above; the caller vouches for the rest, and
-            // `part` is no part of the mapping then.
-            unsafe {
-                std::ptr::copy_nonoverlapping(part.as_ptr(), self.base.as_ptr().add(at), len);
-            }
-            at += len;
+            let len = part.len().min(to.len());
+            let (here, rest) = std::mem::take(&mut to).split_at_mut(len);
+            here.copy_from_slice(part.get(..len).unwrap_or_default());
+            to = rest;
         }
     }
 
@@ -152,20 +145,12 @@ impl Memory {
             unsafe {
                 std::ptr::copy_nonoverlapping(
                     bytes.as_ptr(),
-                    self.base.as_ptr().add(at),
+                    self.head.as_ptr().add(at),
                     bytes.len(),
                 );
             }
         };
         write(0, head.as_bytes());
         write(RING_AT, ring.as_bytes());
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // SAFETY: the mapping was made by `new` with this size, and nothing refers to it any more.
-        // A failure would leave the mapping, which harms nobody.
-        let _ = unsafe { munmap(self.base.as_ptr().cast(), PAYLOAD_AT + self.room) };
     }
 }

@@ -34,6 +34,8 @@ use crate::patience::{self, Askers, Servers};
 
 /// Entries one thread has at most: operations of its queue under way at once.
 const MAX_ENTRIES: usize = 64;
+/// So many of them have their memory at once: more are for those who wait for the device, in crowds.
+const PREPARED: usize = 4;
 /// The payload of a request up to this size is copied, so that its place is free for the answer.
 const SMALL: usize = 4096;
 /// An answer up to this size to a long request (a write's) is kept without an allocation.
@@ -52,6 +54,15 @@ thread_local! {
 struct Mailbox {
     answered: Mutex<Vec<Answer>>,
     wake: OwnedFd,
+}
+
+impl Mailbox {
+    /// Whether no other answer waits in it.
+    fn put(&self, answer: Answer) -> bool {
+        let mut answered = self.answered.lock();
+        answered.push(answer);
+        answered.len() == 1
+    }
 }
 
 /// An answer on its way into the ring.
@@ -132,8 +143,9 @@ impl Slot {
             },
             body,
         };
-        self.mailbox.answered.lock().push(answer);
-        if MINE.get() != Arc::as_ptr(&self.mailbox).addr() {
+        let first = self.mailbox.put(answer);
+        // Who puts the first wakes the thread, and what it finds then is all: it takes answers before it sleeps.
+        if first && MINE.get() != Arc::as_ptr(&self.mailbox).addr() {
             // It is a counter that cannot overflow here; a thread that ended needs no call.
             let _ = rustix::io::write(&self.mailbox.wake, &1u64.to_ne_bytes());
         }
@@ -153,7 +165,7 @@ pub(crate) fn queues() -> io::Result<u16> {
 /// kernel then says "not yet". Later there would be no way back where something else refuses them (a security module).
 pub(super) fn possible(fuse: &Channel, payload: usize) -> io::Result<()> {
     queues()?;
-    let memory = Memory::new(payload)?;
+    let memory = Memory::new(payload, false);
     let mut ring = make_ring(fuse)?;
     let register = command::entry(Command::Register, 0, 0, &memory, 0);
     // SAFETY: the entry's memory is dropped after the ring, and with that all that is under way.
@@ -332,7 +344,9 @@ impl<F: FileSystem> Queue<'_, F> {
     /// Gives the kernel another entry.
     fn register(&mut self) -> io::Result<()> {
         let number = self.entries.len() as u64;
-        self.entries.push(Arc::new(Memory::new(self.payload)?));
+        let prepared = self.entries.len() < PREPARED;
+        self.entries
+            .push(Arc::new(Memory::new(self.payload, prepared)));
         self.submit(Command::Register, number, 0)
     }
 
@@ -383,7 +397,9 @@ impl<F: FileSystem> Queue<'_, F> {
         };
         self.place.serve(dispatch::is_long_read(&head, &operation));
         let crowded = self.askers.ask(head.pid);
-        patience::set(self.more && !crowded, self.more);
+        // What else is answered meanwhile would wait, too.
+        let alone = self.waiting + 1 == self.entries.len();
+        patience::set(self.more && alone && !crowded, self.more);
         let reply = Reply::new(Port::Ring(slot), head.unique);
         if let Next::Destroy(reply) =
             dispatch::serve(self.fs, &head, Body::split(&operation, payload), reply)
@@ -441,7 +457,9 @@ mod tests {
     /// Answers with `len` bytes; what is in the mailbox then, and how many allocations that took.
     fn answer(len: usize, payload_in_use: bool) -> (Arc<Mailbox>, Arc<Memory>, u64) {
         let mailbox = mailbox();
-        let memory = Arc::new(Memory::new(1 << 20).unwrap());
+        let memory = Arc::new(Memory::new(1 << 20, false));
+        // SAFETY: nobody else has the memory.
+        unsafe { memory.answer(1 << 20) }.fill(0);
         let mut slot = Slot {
             mailbox: Arc::clone(&mailbox),
             memory: Arc::clone(&memory),
