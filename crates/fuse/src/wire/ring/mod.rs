@@ -489,6 +489,27 @@ mod tests {
     }
 
     #[test]
+    fn answers_that_wait_together_wake_once() {
+        let mailbox = mailbox();
+        let answer = || {
+            let mut slot = Slot {
+                mailbox: Arc::clone(&mailbox),
+                memory: Arc::new(Memory::new(4096, false)),
+                entry: 0,
+                payload_in_use: false,
+            };
+            slot.send(7, 0, [&[], &[]]);
+        };
+        for _ in 0..2 {
+            (0..3).for_each(|_| answer());
+            let mut calls = [0; 8];
+            rustix::io::read(&mailbox.wake, &mut calls).unwrap();
+            assert_eq!(u64::from_ne_bytes(calls), 1);
+            assert_eq!(std::mem::take(&mut *mailbox.answered.lock()).len(), 3);
+        }
+    }
+
+    #[test]
     fn the_payload_of_a_request_stays_until_it_is_answered() {
         for len in [1, 16, 17, 5000] {
             let (mailbox, memory, _) = answer(len, true);
