@@ -1,6 +1,7 @@
 //! The ioctls that nothing safe wraps.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
 use zerocopy::{Immutable, IntoBytes};
@@ -45,6 +46,16 @@ pub(crate) fn be_idle_class() -> io::Result<()> {
     let none = libc::sched_param { sched_priority: 0 };
     // SAFETY: sched_setscheduler(2) reads one `sched_param` from the pointer, which is valid for it.
     checked(unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const none) }).map(drop)
+}
+
+/// How often another thread has got the processor though the calling thread had use for it (`ru_nivcsw`); 0 if that is not told.
+pub(crate) fn times_preempted() -> u64 {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: getrusage(2) writes one `rusage` to the pointer, which is valid for it.
+    let told = checked(unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) });
+    // SAFETY: it consists of numbers, of which zero is one.
+    let usage = unsafe { usage.assume_init() };
+    told.map_or(0, |_| usage.ru_nivcsw as u64)
 }
 
 /// Makes `fuse`, which was just opened, another descriptor of `session`'s connection.

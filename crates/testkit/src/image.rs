@@ -215,21 +215,23 @@ impl Image {
 
     /// Runs one `debugfs` request read-only and returns what it printed.
     pub fn debugfs(&self, request: &str) -> Result<String> {
-        debugfs(&self.path, request, false)
+        debugfs(&self.path, &[], request)
+    }
+
+    /// The same on an image whose bitmaps and checksums may be wrong.
+    pub fn debugfs_of_damaged(&self, request: &str) -> Result<String> {
+        debugfs(&self.path, &["-c", "-n"], request)
     }
 
     /// Runs one `debugfs` request that may change the image.
     pub fn debugfs_write(&self, request: &str) -> Result<String> {
-        debugfs(&self.path, request, true)
+        debugfs(&self.path, &["-w"], request)
     }
 }
 
-fn debugfs(path: &Path, request: &str, write: bool) -> Result<String> {
+fn debugfs(path: &Path, how: &[&str], request: &str) -> Result<String> {
     let mut c = Command::new("debugfs");
-    if write {
-        c.arg("-w");
-    }
-    cmd::run(c.args(["-R", request]).arg(path))
+    cmd::run(c.args(how).args(["-R", request]).arg(path))
 }
 
 /// Runs `e2fsck ARGS PATH` on an image or device; an exit status above `highest` is an error.

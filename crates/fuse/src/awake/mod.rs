@@ -5,6 +5,7 @@
 //! fraction of a second after the burst. Threads that serve count their requests ([`Pulse`]), and nothing else is asked of
 //! them while it is held.
 
+mod attend;
 mod hold;
 mod spin;
 
@@ -17,6 +18,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use serde::Serialize;
 
+use self::attend::Attended;
+pub(crate) use self::attend::Attention;
 use self::hold::Hold;
 pub(crate) use self::hold::PATH;
 
@@ -57,6 +60,8 @@ pub struct AwakeStats {
     pub held_ms: u64,
     /// How long it was there to be held, milliseconds.
     pub of_ms: u64,
+    /// Processor time of threads that looked for their next request instead of sleeping, milliseconds.
+    pub looked_ms: u64,
 }
 
 /// One thread's requests, on a cache line of their own. Only that thread writes it.
@@ -77,6 +82,7 @@ struct Shared {
     /// For each keeper: a burst began.
     burst: Vec<AtomicBool>,
     end: AtomicBool,
+    attended: Attended,
     times: AtomicU64,
     held_micros: AtomicU64,
     since: Mutex<Option<Instant>>,
@@ -195,6 +201,7 @@ impl Shared {
             times: self.times.load(Ordering::Relaxed),
             held_ms: (before + now).as_millis() as u64,
             of_ms: self.began.elapsed().as_millis() as u64,
+            looked_ms: self.attended.ms(),
         }
     }
 }
@@ -256,6 +263,7 @@ impl Awake {
             keepers: OnceLock::new(),
             burst: (0..n).map(|_| AtomicBool::new(false)).collect(),
             end: AtomicBool::new(false),
+            attended: Attended::default(),
             times: AtomicU64::new(0),
             held_micros: AtomicU64::new(0),
             since: Mutex::new(None),
@@ -309,6 +317,12 @@ impl Drop for Awake {
 pub(crate) struct Pulse(Option<(Arc<Count>, Arc<Shared>)>);
 
 impl Pulse {
+    /// Whether its thread looks for requests; never without `others`, processors than the one that they come from.
+    pub(crate) fn attention(&self, others: bool) -> Attention {
+        let shared = self.0.as_ref().filter(|_| others);
+        Attention::new(shared.map(|(_, shared)| shared))
+    }
+
     /// A request comes.
     pub(crate) fn beat(&self) {
         let Some((count, shared)) = &self.0 else {

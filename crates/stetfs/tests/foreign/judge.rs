@@ -3,8 +3,10 @@
 use std::fmt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
 use stetfs::{MemDevice, Volume, VolumeOptions};
+use stetfs_ondisk::ext4::features::RoCompat;
 use stetfs_ondisk::jbd2::block::read_header;
 use stetfs_ondisk::jbd2::{BlockType, IncompatFlags, commit};
 use stetfs_testkit::{
@@ -76,6 +78,8 @@ pub enum Outcome {
     },
     /// It was, but damage came home, or it cannot be looked at.
     Broken(String),
+    /// It was, but what came home broke it, so it was refused then: why, and the tree that e2fsck makes of it.
+    Spoilt(String, Tree),
     /// It was not, and why.
     Refused(String),
     /// The kernel is not shown what would break the volume: a fault of its own could take the machine down.
@@ -96,6 +100,14 @@ impl fmt::Display for Outcome {
             Outcome::Refused(why) => write!(f, "refuses: {}", why.trim()),
             Outcome::Unasked => f.write_str("not asked"),
             Outcome::Broken(why) => write!(f, "a broken volume: {}", why.trim()),
+            Outcome::Spoilt(why, tree) => {
+                let entries = tree.entries.len();
+                write!(
+                    f,
+                    "refuses what it replayed: {}; {entries} entries after e2fsck",
+                    why.trim()
+                )
+            }
             Outcome::Recovered {
                 tree,
                 wrong,
@@ -241,7 +253,7 @@ fn ours(dirty: &Dirty, faulty: bool) -> Result<Outcome, String> {
             {
                 return Err(format!("info foretells {info:?}, but it fails: {e}"));
             }
-            unchanged(dirty, &files, e.to_string())
+            unchanged(dirty, &files, e.to_string()).or_else(|why| spoilt(dirty, &files, why))
         }
         Ok(done) => {
             let done = done.recovery;
@@ -271,6 +283,21 @@ fn unchanged(dirty: &Dirty, files: &Files, why: String) -> Result<Outcome, Strin
         return Err(format!("it refuses ({why}), but changed the volume"));
     }
     Ok(Outcome::Refused(why))
+}
+
+/// A refusal after the replay, where no checksum could tell what it brings.
+fn spoilt(dirty: &Dirty, files: &Files, why: String) -> Result<Outcome, String> {
+    let found = stetfs::inspect(Arc::new(dirty.volume.fork()), None).map_err(|e| e.to_string())?;
+    if found
+        .superblock
+        .ro_compat()
+        .contains(RoCompat::METADATA_CSUM)
+    {
+        return Err(why);
+    }
+    let repaired = files.volume.e2fsck_fy();
+    repaired.map_err(|e| format!("{why}; {e:#}"))?;
+    Ok(Outcome::Spoilt(why, look(files)?))
 }
 
 fn kernel(dirty: &Dirty) -> Outcome {
@@ -526,7 +553,7 @@ fn judge(dirty: &Dirty, all: &Outcomes) -> Result<Option<Verdict>, String> {
     let complains = |outcome: &Outcome| match outcome {
         Outcome::Refused(_) => true,
         Outcome::Recovered { complaint, .. } => complaint.is_some(),
-        Outcome::Broken(_) | Outcome::Unasked => false,
+        Outcome::Broken(_) | Outcome::Spoilt(..) | Outcome::Unasked => false,
     };
     let (ours, wrong, truncated) = match &all.ours {
         Outcome::Refused(_) if complains(&all.kernel) || complains(&all.e2fsck) => {
@@ -541,6 +568,12 @@ fn judge(dirty: &Dirty, all: &Outcomes) -> Result<Option<Verdict>, String> {
                 Outcome::Broken(_) | Outcome::Unasked => Ok(Some(Verdict::Broken)),
                 _ => Err(format!("ours breaks the volume:\n{all}")),
             };
+        }
+        Outcome::Spoilt(_, ours) => {
+            if let Outcome::Recovered { tree, .. } = &all.e2fsck {
+                same("e2fsck after stetfs and e2fsck", ours, tree, all)?;
+            }
+            return Ok(Some(Verdict::Broken));
         }
         Outcome::Recovered {
             tree,

@@ -33,7 +33,7 @@ impl Log {
         let image = Image::sparse(0).unwrap();
         dirty.volume.save(image.path()).unwrap();
         let blocks: Vec<u64> = image
-            .debugfs("blocks <8>")
+            .debugfs_of_damaged("blocks <8>")
             .unwrap()
             .split_whitespace()
             .map(|nr| nr.parse().unwrap())

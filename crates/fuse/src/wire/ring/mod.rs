@@ -22,13 +22,13 @@ use stetfs::FsError;
 
 use self::command::Command;
 use self::memory::Memory;
-use self::place::Place;
+use self::place::{Place, Where};
 use super::abi::OutHeader;
 use super::channel::Channel;
 use super::dispatch::{self, Body, Next};
 use super::port::{Port, Read};
 use super::reply::Reply;
-use crate::awake::Pulse;
+use crate::awake::{Attention, Pulse};
 use crate::ops::FileSystem;
 use crate::patience::{self, Askers, Servers};
 
@@ -188,6 +188,7 @@ fn make_ring(fuse: &Channel) -> io::Result<Ring> {
     let ring = Ring::builder()
         .setup_single_issuer()
         .setup_defer_taskrun()
+        .setup_taskrun_flag()
         .build(entries)
         .or_else(|_| Ring::builder().build(entries))?;
     ring.submitter()
@@ -227,6 +228,7 @@ struct Queue<'a, F> {
     /// Answers that were taken from it; kept for its room.
     answers: Vec<Answer>,
     pulse: &'a Pulse,
+    attention: Attention,
     /// Memory of all entries, by number.
     entries: Vec<Arc<Memory>>,
     /// The kernel takes as many.
@@ -257,11 +259,13 @@ pub(super) fn serve<F: FileSystem>(
         wake: eventfd(0, EventfdFlags::CLOEXEC)?,
     });
     MINE.set(Arc::as_ptr(&mailbox).addr());
+    let place = Place::at(qid);
     let mut queue = Queue {
         fs,
         qid,
         servers,
-        place: Place::pinned(qid),
+        attention: pulse.attention(place.has_others()),
+        place,
         more: false,
         askers: Askers::default(),
         ring: make_ring(fuse)?,
@@ -288,8 +292,15 @@ impl<F: FileSystem> Queue<'_, F> {
     fn run(&mut self) -> io::Result<Served> {
         let mut done: Vec<(u64, i32)> = Vec::new();
         loop {
-            let ring = &self.ring;
-            let (waited, more) = self.servers.idle(|| ring.submit_and_wait(1));
+            let (ring, attention) = (&mut self.ring, &mut self.attention);
+            let (waited, more) = self.servers.idle(|| {
+                if attention.looks() {
+                    // Answers, first of all.
+                    ring.submit()?;
+                }
+                attention.wait(|| ring.submission().taskrun() || !ring.completion().is_empty());
+                ring.submit_and_wait(1)
+            });
             self.more = more;
             match waited {
                 Ok(_) => {}
@@ -395,7 +406,11 @@ impl<F: FileSystem> Queue<'_, F> {
             entry: number,
             payload_in_use,
         };
-        self.place.serve(dispatch::is_long_read(&head, &operation));
+        self.place.take(match self.attention.request() {
+            true => Where::Away,
+            false if dispatch::is_long_read(&head, &operation) => Where::Anywhere,
+            false => Where::Home,
+        });
         let crowded = self.askers.ask(head.pid);
         // What else is answered meanwhile would wait, too.
         let alone = self.waiting + 1 == self.entries.len();

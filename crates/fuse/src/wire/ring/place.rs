@@ -1,42 +1,65 @@
 //! Where a thread of a queue runs: on the processor that its requests come from, so that nothing wakes another one. But not
-//! while it serves long reads: what reads ahead copies on that processor, and the two would only take turns.
+//! while it serves long reads: what reads ahead copies on that processor, and the two would only take turns. And on another one
+//! while it looks for the next request instead of sleeping.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+/// Which processors.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Where {
+    /// The queue's.
+    Home,
+    /// All but the queue's.
+    Away,
+    Anywhere,
+}
+
 /// The place of the calling thread.
 pub(super) struct Place {
-    /// The processor of its queue.
     home: CpuSet,
     /// All that it may run on.
     anywhere: Option<CpuSet>,
-    pinned: bool,
+    away: Option<CpuSet>,
+    now: Where,
 }
 
 impl Place {
     /// Binds the thread to processor `qid`.
-    pub(super) fn pinned(qid: u16) -> Place {
+    pub(super) fn at(qid: u16) -> Place {
+        let processor = usize::from(qid);
         let mut home = CpuSet::new();
-        home.set(usize::from(qid));
+        home.set(processor);
         let anywhere = sched_getaffinity(None).ok();
+        let mut away = anywhere;
+        if let Some(cpus) = &mut away {
+            cpus.unset(processor);
+        }
         // Where the processor is offline, or not ours, it runs elsewhere.
         let _ = sched_setaffinity(None, &home);
         Place {
             home,
             anywhere,
-            pinned: true,
+            away: away.filter(|cpus| cpus.count() > 0),
+            now: Where::Home,
         }
     }
 
-    /// A request is to be served.
-    pub(super) fn serve(&mut self, long_read: bool) {
-        if self.pinned != long_read {
+    /// Whether there are other processors than the queue's.
+    pub(super) fn has_others(&self) -> bool {
+        self.away.is_some()
+    }
+
+    /// Goes there.
+    pub(super) fn take(&mut self, place: Where) {
+        if self.now == place {
             return;
         }
-        let cpus = match &self.anywhere {
-            Some(all) if long_read => all,
-            _ => &self.home,
+        let cpus = match place {
+            Where::Home => Some(&self.home),
+            Where::Away => self.away.as_ref(),
+            Where::Anywhere => self.anywhere.as_ref(),
         };
-        let _ = sched_setaffinity(None, cpus);
-        self.pinned = !long_read;
+        let _ = sched_setaffinity(None, cpus.unwrap_or(&self.home));
+        self.now = place;
     }
 }

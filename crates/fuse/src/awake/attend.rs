@@ -1,0 +1,246 @@
+//! Looking for the next request before sleeping.
+//!
+//! A request that is served on its client's own processor costs two changes of threads, and these are most of it. While all
+//! requests come to one thread, closely after each other, that thread looks for the next one from another processor: then the
+//! client's sleep and its waking are all that is left. It ends when requests come to another thread too (two clients have
+//! use of two processors), when none comes for a while, and when others want the processor.
+
+use std::hint::spin_loop;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::Shared;
+use crate::sys;
+
+/// How long a thread looks.
+const PATIENCE: Duration = Duration::from_micros(50);
+/// So many requests in a row make it begin.
+const ROW: u32 = 64;
+/// A request that comes late, or is served for long, is worth so many that do not, …
+const WORTH: u32 = 32;
+/// … and so much more of them makes it end.
+const VAIN: u32 = 3 * WORTH;
+/// After so many requests it asks how often others got the processor, …
+const TERM: u32 = 1024;
+/// … which may be so often, …
+const OTHERS: u64 = 16;
+/// … or it stops for so long.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Turns between two looks at the clock.
+const TURNS: u32 = 32;
+
+/// What is known of all threads of a connection.
+#[derive(Default)]
+pub(super) struct Attended {
+    /// The number of the thread that the last request came to.
+    last: AtomicU64,
+    threads: AtomicU64,
+    micros: AtomicU64,
+}
+
+impl Attended {
+    /// Processor time spent looking, milliseconds.
+    pub(super) fn ms(&self) -> u64 {
+        self.micros.load(Ordering::Relaxed) / 1000
+    }
+}
+
+/// Whether one thread looks for its next request.
+pub(crate) struct Attention {
+    shared: Option<Arc<Shared>>,
+    /// The thread's.
+    number: u64,
+    /// Requests that came closely, and to nobody else.
+    row: u32,
+    /// Requests that were not worth it, less those that were.
+    vain: u32,
+    on: bool,
+    /// When the last request came, and when the thread began to wait.
+    came: Instant,
+    since: Instant,
+    /// Not before.
+    pause: Option<Instant>,
+    /// How often others had got the processor when the term began.
+    others: u64,
+}
+
+impl Attention {
+    pub(super) fn new(shared: Option<&Arc<Shared>>) -> Attention {
+        let shared = shared.map(Arc::clone);
+        let before = |s: &Arc<Shared>| s.attended.threads.fetch_add(1, Ordering::Relaxed);
+        let now = Instant::now();
+        Attention {
+            number: 1 + shared.as_ref().map_or(0, before),
+            shared,
+            row: 0,
+            vain: 0,
+            on: false,
+            came: now,
+            since: now,
+            pause: None,
+            others: 0,
+        }
+    }
+
+    /// A request came; whether the thread will look for the next one.
+    pub(crate) fn request(&mut self) -> bool {
+        let Some(shared) = &self.shared else {
+            return false;
+        };
+        let last = &shared.attended.last;
+        let mine = last.load(Ordering::Relaxed) == self.number;
+        if !mine {
+            last.store(self.number, Ordering::Relaxed);
+        }
+        let now = Instant::now();
+        // What is served for long gains little.
+        let served = self.since.duration_since(self.came);
+        let close = served.max(now.duration_since(self.since)) < PATIENCE;
+        self.came = now;
+        self.vain = match close {
+            true => self.vain.saturating_sub(1),
+            false => self.vain + WORTH,
+        };
+        if !mine || self.vain > VAIN || !(close || self.on) {
+            (self.row, self.on, self.vain) = (0, false, 0);
+            return false;
+        }
+        self.row += 1;
+        if self.row >= if self.on { TERM } else { ROW } {
+            self.term();
+        }
+        self.on
+    }
+
+    /// The end of a row, or of a term.
+    fn term(&mut self) {
+        self.row = 0;
+        let others = sys::times_preempted();
+        let few = others.wrapping_sub(self.others) < OTHERS;
+        self.others = others;
+        let paused = self.pause.is_some_and(|at| at.elapsed() < PAUSE);
+        if self.on && !few {
+            self.pause = Some(Instant::now());
+        }
+        self.on = if self.on { few } else { !paused };
+    }
+
+    /// Whether the thread will look.
+    pub(crate) fn looks(&self) -> bool {
+        self.on
+    }
+
+    /// The thread has nothing to do: looks, if it does, until something `came` or it has looked long enough.
+    pub(crate) fn wait(&mut self, mut came: impl FnMut() -> bool) {
+        if self.shared.is_none() {
+            return;
+        }
+        self.since = Instant::now();
+        if !self.on {
+            return;
+        }
+        let mut found = || {
+            (0..TURNS).any(|_| {
+                spin_loop();
+                came()
+            })
+        };
+        while !found() && self.since.elapsed() < PATIENCE {}
+        if let Some(shared) = &self.shared {
+            let micros = self.since.elapsed().as_micros() as u64;
+            shared.attended.micros.fetch_add(micros, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::{Awake, Hold};
+    use super::*;
+
+    fn awake() -> Awake {
+        Awake::with(Hold::by_threads(), None).unwrap()
+    }
+
+    fn attention(awake: &Awake) -> Attention {
+        awake.pulse().attention(true)
+    }
+
+    /// On a machine that stands still for a moment a row is broken: so some are tried.
+    fn in_some_try(attempt: impl Fn(&Awake) -> bool) {
+        assert!((0..50).any(|_| attempt(&awake())));
+    }
+
+    /// `n` requests, each `late` and served for `long`: whether it looks for the next one then.
+    fn requests(to: &mut Attention, n: u32, late: Duration, long: Duration) -> bool {
+        let pass = |time: Duration| {
+            if !time.is_zero() {
+                std::thread::sleep(time);
+            }
+        };
+        (0..n).fold(false, |_, _| {
+            to.wait(|| true);
+            pass(late);
+            let looks = to.request();
+            pass(long);
+            looks
+        })
+    }
+
+    const SLOW: Duration = Duration::from_micros(60);
+    const QUICK: Duration = Duration::ZERO;
+
+    #[test]
+    fn a_row_of_requests_makes_it_look_until_another_thread_has_one() {
+        in_some_try(|awake| {
+            let (mut one, mut other) = (attention(awake), attention(awake));
+            let before = requests(&mut one, ROW / 2, QUICK, QUICK);
+            let after = requests(&mut one, ROW, QUICK, QUICK);
+            let others = requests(&mut other, 1, QUICK, QUICK);
+            let then = requests(&mut one, 1, QUICK, QUICK);
+            (before, after, others, then) == (false, true, false, false)
+        });
+    }
+
+    #[test]
+    fn what_comes_late_or_is_served_for_long_is_not_looked_for() {
+        let awake = awake();
+        let mut one = attention(&awake);
+        assert!(!requests(&mut one, 2 * ROW, SLOW, QUICK));
+        assert!(!requests(&mut one, 2 * ROW, QUICK, SLOW));
+        in_some_try(|awake| {
+            let mut one = attention(awake);
+            requests(&mut one, 2 * ROW, QUICK, QUICK)
+                && requests(&mut one, 1, SLOW, QUICK)
+                && !requests(&mut one, 5, SLOW, QUICK)
+        });
+    }
+
+    #[test]
+    fn it_looks_until_something_comes_or_it_has_looked_long_enough() {
+        in_some_try(|awake| {
+            let mut one = attention(awake);
+            let on = requests(&mut one, 2 * ROW, QUICK, QUICK);
+            let begin = Instant::now();
+            one.wait(|| false);
+            let vain = begin.elapsed();
+            let mut turns = 0;
+            one.wait(|| {
+                turns += 1;
+                turns == 3
+            });
+            on && turns == 3 && (PATIENCE..20 * PATIENCE).contains(&vain)
+        });
+    }
+
+    #[test]
+    fn without_other_processors_it_never_looks() {
+        let awake = awake();
+        let mut one = awake.pulse().attention(false);
+        assert!(!requests(&mut one, 4 * ROW, QUICK, QUICK));
+        let mut off = Awake::off().pulse().attention(true);
+        assert!(!requests(&mut off, 4 * ROW, QUICK, QUICK));
+    }
+}
