@@ -288,8 +288,11 @@ pub(crate) fn write_zeros<D: BlockDevice + ?Sized>(device: &D, range: Range<u64>
     Ok(())
 }
 
-/// Fails unless `len` bytes at `offset` lie inside `size`.
-pub(crate) fn check_range(op: Op, offset: u64, len: u64, size: u64) -> Result<()> {
+/// Fails unless `len` bytes at `offset` lie inside a device of `size` bytes.
+///
+/// # Errors
+/// [`BlockError::OutOfRange`], which names `op`.
+pub fn check_range(op: Op, offset: u64, len: u64, size: u64) -> Result<()> {
     match offset.checked_add(len) {
         Some(end) if end <= size => Ok(()),
         _ => Err(BlockError::OutOfRange {

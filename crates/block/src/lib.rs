@@ -34,7 +34,7 @@ mod stats;
 pub mod suite;
 
 pub use buf::AlignedBuf;
-pub use device::{BlockDevice, Gather, Read, Scatter, Write};
+pub use device::{BlockDevice, Gather, Read, Scatter, Write, check_range};
 pub use error::{BlockError, Op, Result};
 pub use fault::{Fault, FaultInjector};
 pub use file::{Direct, FileDevice, OpenOptions, Uring};

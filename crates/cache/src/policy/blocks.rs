@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use super::lists::PerSlot;
+use super::{Access, Choice, Frame, Patience, dirty_of};
+
 /// Blocks by number, with their slots.
 #[derive(Default)]
 pub(super) struct Sorted(BTreeMap<u64, u32>);
@@ -51,5 +54,84 @@ impl EraseBlocks {
     pub(super) fn range(self, block: u64) -> Range<u64> {
         let start = block.saturating_mul(self.size);
         start..start.saturating_add(self.size)
+    }
+}
+
+/// What is in the cache, for policies that let whole erase blocks go.
+pub(super) struct Content {
+    erase: EraseBlocks,
+    pages: Sorted,
+    dirty: PerSlot<bool>,
+}
+
+impl Content {
+    /// Nothing, with erase blocks of `size` blocks.
+    pub(super) fn new(size: u64) -> Content {
+        Content {
+            erase: EraseBlocks { size },
+            pages: Sorted::default(),
+            dirty: PerSlot::new(),
+        }
+    }
+
+    /// The erase block that a block is in.
+    pub(super) fn block_of(&self, frame: Frame) -> u64 {
+        self.erase.of(frame.nr)
+    }
+
+    pub(super) fn insert(&mut self, frame: Frame, access: Access) {
+        self.pages.insert(frame.nr, frame.slot);
+        *self.dirty.at(frame.slot) = access == Access::Write;
+    }
+
+    pub(super) fn used(&mut self, frame: Frame, access: Access) {
+        *self.dirty.at(frame.slot) |= access == Access::Write;
+    }
+
+    pub(super) fn written(&mut self, frame: Frame) {
+        *self.dirty.at(frame.slot) = false;
+    }
+
+    pub(super) fn remove(&mut self, nr: u64) -> bool {
+        self.pages.remove(nr)
+    }
+
+    /// Slots of the first of the erase blocks of which something may go: all that may, by number.
+    pub(super) fn choose(
+        &self,
+        blocks: impl Iterator<Item = u64>,
+        may_go: &mut dyn FnMut(u32) -> bool,
+        choice: &mut Choice,
+    ) {
+        let mut patience = Patience::new();
+        for block in blocks {
+            for (_, slot) in self.pages.iter(self.erase.range(block)) {
+                if may_go(slot) {
+                    choice.evict.push(slot);
+                } else {
+                    if self.dirty.get(slot) {
+                        choice.write.push(slot);
+                    }
+                    if !patience.pinned() {
+                        return;
+                    }
+                }
+            }
+            if !choice.evict.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// The dirty ones of these erase blocks, for the flusher.
+    pub(super) fn to_write(
+        &self,
+        blocks: impl Iterator<Item = u64>,
+        limit: usize,
+        out: &mut Vec<u32>,
+    ) {
+        let slots = blocks.flat_map(|block| self.pages.iter(self.erase.range(block)));
+        let slots = slots.map(|(_, slot)| slot);
+        dirty_of(slots, limit, |slot| self.dirty.get(slot), out);
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::lists::{Lists, PerSlot};
-use super::{Access, Choice, Frame, Patience, Policy, Search, dirty_of};
+use super::{Access, Choice, Frame, Patience, Policy, Queue, choose_from_back, dirty_of};
 
 const LRU: usize = 0;
 
@@ -88,6 +88,21 @@ impl Cflru {
     }
 }
 
+impl Queue for Cflru {
+    fn back(&self) -> Option<u32> {
+        self.order.back(LRU)
+    }
+
+    fn is_dirty(&self, slot: u32) -> bool {
+        self.state.get(slot).dirty
+    }
+
+    fn bring_forward(&mut self, slot: u32) {
+        self.take(slot);
+        self.put(slot);
+    }
+}
+
 impl Policy for Cflru {
     fn inserted(&mut self, frame: Frame, access: Access) {
         *self.state.at(frame.slot) = State {
@@ -127,22 +142,7 @@ impl Policy for Cflru {
                 break;
             }
         }
-        let mut search = Search::new();
-        while let Some(slot) = self.order.back(LRU) {
-            if !search.looks_at(slot) {
-                return;
-            }
-            if may_go(slot) {
-                choice.evict.push(slot);
-                return;
-            }
-            if self.state.get(slot).dirty {
-                choice.write.push(slot);
-            }
-            // Who is held is in use.
-            self.take(slot);
-            self.put(slot);
-        }
+        choose_from_back(self, may_go, choice);
     }
 
     fn to_write(&mut self, limit: usize, out: &mut Vec<u32>) {

@@ -7,9 +7,8 @@ use std::collections::BTreeSet;
 
 use hashbrown::HashMap;
 
-use super::blocks::{EraseBlocks, Sorted};
-use super::lists::PerSlot;
-use super::{Access, Choice, Frame, Patience, Policy};
+use super::blocks::Content;
+use super::{Access, Choice, Frame, Policy};
 
 #[derive(Clone, Copy)]
 struct Group {
@@ -20,12 +19,10 @@ struct Group {
 
 /// The FAB policy.
 pub(super) struct Fab {
-    erase: EraseBlocks,
+    content: Content,
     groups: HashMap<u64, Group>,
     /// The fullest last, of equally full ones the least recently used.
     order: BTreeSet<(u32, Reverse<u64>, u64)>,
-    pages: Sorted,
-    dirty: PerSlot<bool>,
     now: u64,
 }
 
@@ -33,11 +30,9 @@ impl Fab {
     /// With erase blocks of `size` blocks.
     pub(super) fn new(size: u64) -> Fab {
         Fab {
-            erase: EraseBlocks { size },
+            content: Content::new(size),
             groups: HashMap::new(),
             order: BTreeSet::new(),
-            pages: Sorted::default(),
-            dirty: PerSlot::new(),
             now: 0,
         }
     }
@@ -66,56 +61,33 @@ impl Fab {
 
 impl Policy for Fab {
     fn inserted(&mut self, frame: Frame, access: Access) {
-        self.pages.insert(frame.nr, frame.slot);
-        *self.dirty.at(frame.slot) = access == Access::Write;
-        self.touch(self.erase.of(frame.nr), 1, true);
+        self.content.insert(frame, access);
+        self.touch(self.content.block_of(frame), 1, true);
     }
 
     fn used(&mut self, frame: Frame, access: Access) {
-        *self.dirty.at(frame.slot) |= access == Access::Write;
-        self.touch(self.erase.of(frame.nr), 0, true);
+        self.content.used(frame, access);
+        self.touch(self.content.block_of(frame), 0, true);
     }
 
     fn written(&mut self, frame: Frame) {
-        *self.dirty.at(frame.slot) = false;
+        self.content.written(frame);
     }
 
     fn removed(&mut self, frame: Frame) {
-        if self.pages.remove(frame.nr) {
-            self.touch(self.erase.of(frame.nr), -1, false);
+        if self.content.remove(frame.nr) {
+            self.touch(self.content.block_of(frame), -1, false);
         }
     }
 
     fn choose(&mut self, may_go: &mut dyn FnMut(u32) -> bool, choice: &mut Choice) {
-        let mut patience = Patience::new();
-        for (_, _, block) in self.order.iter().rev() {
-            for (_, slot) in self.pages.iter(self.erase.range(*block)) {
-                if may_go(slot) {
-                    choice.evict.push(slot);
-                } else {
-                    if self.dirty.get(slot) {
-                        choice.write.push(slot);
-                    }
-                    if !patience.pinned() {
-                        return;
-                    }
-                }
-            }
-            if !choice.evict.is_empty() {
-                return;
-            }
-        }
+        let blocks = self.order.iter().rev().map(|(_, _, block)| *block);
+        self.content.choose(blocks, may_go, choice);
     }
 
     fn to_write(&mut self, limit: usize, out: &mut Vec<u32>) {
-        let blocks = self.order.iter().rev();
-        let slots = blocks.flat_map(|(_, _, block)| self.pages.iter(self.erase.range(*block)));
-        super::dirty_of(
-            slots.map(|(_, slot)| slot),
-            limit,
-            |slot| self.dirty.get(slot),
-            out,
-        );
+        let blocks = self.order.iter().rev().map(|(_, _, block)| *block);
+        self.content.to_write(blocks, limit, out);
     }
 }
 

@@ -10,9 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::HashMap;
 
-use super::blocks::{EraseBlocks, Sorted};
-use super::lists::PerSlot;
-use super::{Access, Choice, Frame, Patience, Policy};
+use super::blocks::Content;
+use super::{Access, Choice, Frame, Policy};
 
 #[derive(Clone, Copy)]
 struct Group {
@@ -24,7 +23,7 @@ struct Group {
 
 /// The LB-CLOCK policy.
 pub(super) struct LbClock {
-    erase: EraseBlocks,
+    content: Content,
     groups: HashMap<u64, Group>,
     /// The ring: erase blocks by the time when they came.
     ring: BTreeMap<u64, u64>,
@@ -32,8 +31,6 @@ pub(super) struct LbClock {
     hand: u64,
     /// Those without recency bit, the fullest last, of equally full ones the one that came first.
     candidates: BTreeSet<(u32, Reverse<u64>, u64)>,
-    pages: Sorted,
-    dirty: PerSlot<bool>,
     places: u64,
 }
 
@@ -41,13 +38,11 @@ impl LbClock {
     /// With erase blocks of `size` blocks.
     pub(super) fn new(size: u64) -> LbClock {
         LbClock {
-            erase: EraseBlocks { size },
+            content: Content::new(size),
             groups: HashMap::new(),
             ring: BTreeMap::new(),
             hand: 0,
             candidates: BTreeSet::new(),
-            pages: Sorted::default(),
-            dirty: PerSlot::new(),
             places: 0,
         }
     }
@@ -95,25 +90,24 @@ impl LbClock {
 
 impl Policy for LbClock {
     fn inserted(&mut self, frame: Frame, access: Access) {
-        self.pages.insert(frame.nr, frame.slot);
-        *self.dirty.at(frame.slot) = access == Access::Write;
-        self.used_block(self.erase.of(frame.nr), 1);
+        self.content.insert(frame, access);
+        self.used_block(self.content.block_of(frame), 1);
     }
 
     fn used(&mut self, frame: Frame, access: Access) {
-        *self.dirty.at(frame.slot) |= access == Access::Write;
-        self.used_block(self.erase.of(frame.nr), 0);
+        self.content.used(frame, access);
+        self.used_block(self.content.block_of(frame), 0);
     }
 
     fn written(&mut self, frame: Frame) {
-        *self.dirty.at(frame.slot) = false;
+        self.content.written(frame);
     }
 
     fn removed(&mut self, frame: Frame) {
-        if !self.pages.remove(frame.nr) {
+        if !self.content.remove(frame.nr) {
             return;
         }
-        let block = self.erase.of(frame.nr);
+        let block = self.content.block_of(frame);
         let Some(group) = self.groups.get_mut(&block) else {
             return;
         };
@@ -131,35 +125,13 @@ impl Policy for LbClock {
 
     fn choose(&mut self, may_go: &mut dyn FnMut(u32) -> bool, choice: &mut Choice) {
         self.sweep();
-        let mut patience = Patience::new();
-        for (_, _, block) in self.candidates.iter().rev() {
-            for (_, slot) in self.pages.iter(self.erase.range(*block)) {
-                if may_go(slot) {
-                    choice.evict.push(slot);
-                } else {
-                    if self.dirty.get(slot) {
-                        choice.write.push(slot);
-                    }
-                    if !patience.pinned() {
-                        return;
-                    }
-                }
-            }
-            if !choice.evict.is_empty() {
-                return;
-            }
-        }
+        let blocks = self.candidates.iter().rev().map(|(_, _, block)| *block);
+        self.content.choose(blocks, may_go, choice);
     }
 
     fn to_write(&mut self, limit: usize, out: &mut Vec<u32>) {
-        let blocks = self.candidates.iter().rev();
-        let slots = blocks.flat_map(|(_, _, block)| self.pages.iter(self.erase.range(*block)));
-        super::dirty_of(
-            slots.map(|(_, slot)| slot),
-            limit,
-            |slot| self.dirty.get(slot),
-            out,
-        );
+        let blocks = self.candidates.iter().rev().map(|(_, _, block)| *block);
+        self.content.to_write(blocks, limit, out);
     }
 }
 

@@ -5,7 +5,7 @@
 //! inactive list leaves. While the active list is longer than the inactive one its end moves over, used or not.
 
 use super::lists::{Lists, PerSlot};
-use super::{Access, Choice, Frame, Policy, Search, dirty_of};
+use super::{Access, Choice, Frame, Policy, Queue, choose_from_back, dirty_of};
 
 const INACTIVE: usize = 0;
 const ACTIVE: usize = 1;
@@ -45,6 +45,21 @@ impl Linux2q {
     }
 }
 
+impl Queue for Linux2q {
+    fn back(&self) -> Option<u32> {
+        self.lists.back(INACTIVE)
+    }
+
+    fn is_dirty(&self, slot: u32) -> bool {
+        self.state.get(slot).dirty
+    }
+
+    fn bring_forward(&mut self, slot: u32) {
+        self.take(slot);
+        self.put(slot, false);
+    }
+}
+
 impl Policy for Linux2q {
     fn inserted(&mut self, frame: Frame, access: Access) {
         self.state.at(frame.slot).dirty = access == Access::Write;
@@ -76,22 +91,7 @@ impl Policy for Linux2q {
             self.take(slot);
             self.put(slot, false);
         }
-        let mut search = Search::new();
-        while let Some(slot) = self.lists.back(INACTIVE) {
-            if !search.looks_at(slot) {
-                return;
-            }
-            if may_go(slot) {
-                choice.evict.push(slot);
-                return;
-            }
-            if self.state.get(slot).dirty {
-                choice.write.push(slot);
-            }
-            // Who is held is in use.
-            self.take(slot);
-            self.put(slot, false);
-        }
+        choose_from_back(self, may_go, choice);
     }
 
     fn to_write(&mut self, limit: usize, out: &mut Vec<u32>) {

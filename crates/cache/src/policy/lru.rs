@@ -1,7 +1,7 @@
 //! LRU: who was not used for the longest time leaves.
 
 use super::lists::{Lists, PerSlot};
-use super::{Access, Choice, Frame, Policy, Search, dirty_of};
+use super::{Access, Choice, Frame, Policy, Queue, choose_from_back, dirty_of};
 
 /// The LRU policy.
 pub(super) struct Lru {
@@ -16,6 +16,21 @@ impl Lru {
             order: Lists::new(),
             dirty: PerSlot::new(),
         }
+    }
+}
+
+impl Queue for Lru {
+    fn back(&self) -> Option<u32> {
+        self.order.back(0)
+    }
+
+    fn is_dirty(&self, slot: u32) -> bool {
+        self.dirty.get(slot)
+    }
+
+    fn bring_forward(&mut self, slot: u32) {
+        self.order.remove(slot);
+        self.order.push_front(0, slot);
     }
 }
 
@@ -40,22 +55,7 @@ impl Policy for Lru {
     }
 
     fn choose(&mut self, may_go: &mut dyn FnMut(u32) -> bool, choice: &mut Choice) {
-        let mut search = Search::new();
-        while let Some(slot) = self.order.back(0) {
-            if !search.looks_at(slot) {
-                return;
-            }
-            if may_go(slot) {
-                choice.evict.push(slot);
-                return;
-            }
-            if self.dirty.get(slot) {
-                choice.write.push(slot);
-            }
-            // Who is held is in use.
-            self.order.remove(slot);
-            self.order.push_front(0, slot);
-        }
+        choose_from_back(self, may_go, choice);
     }
 
     fn to_write(&mut self, limit: usize, out: &mut Vec<u32>) {

@@ -108,25 +108,38 @@ impl Patience {
     }
 }
 
-/// A search that moves whom it passes over to the other end of a list, and ends when it has seen all.
-struct Search {
-    patience: Patience,
-    first: Option<u32>,
+/// A list whose back leaves.
+trait Queue {
+    fn back(&self) -> Option<u32>;
+
+    fn is_dirty(&self, slot: u32) -> bool;
+
+    /// Moves a block from the back to the front.
+    fn bring_forward(&mut self, slot: u32);
 }
 
-impl Search {
-    fn new() -> Search {
-        Search {
-            patience: Patience::new(),
-            first: None,
+/// Chooses the last one that may go. Who may not is in use: it moves to the front. Ends when all were seen.
+fn choose_from_back(
+    queue: &mut impl Queue,
+    may_go: &mut dyn FnMut(u32) -> bool,
+    choice: &mut Choice,
+) {
+    let mut patience = Patience::new();
+    let mut first = None;
+    while let Some(slot) = queue.back() {
+        let around = first == Some(slot);
+        first.get_or_insert(slot);
+        if around || !patience.pinned() {
+            return;
         }
-    }
-
-    /// The next one; false when the search is over.
-    fn looks_at(&mut self, slot: u32) -> bool {
-        let around = self.first == Some(slot);
-        self.first.get_or_insert(slot);
-        !around && self.patience.pinned()
+        if may_go(slot) {
+            choice.evict.push(slot);
+            return;
+        }
+        if queue.is_dirty(slot) {
+            choice.write.push(slot);
+        }
+        queue.bring_forward(slot);
     }
 }
 

@@ -6,7 +6,7 @@ use super::checks::{Checked, Checks};
 use super::maplog::MapLog;
 use super::nand::{NONE, Nand};
 use super::tables::Tables;
-use super::{BlockView, Counters, Ftl, FtlError, Geometry, PhysOp, Role, Sink, bounds};
+use super::{BlockView, Counters, Ftl, FtlError, Geometry, Role, Sink, bounds};
 
 /// Free blocks that log blocks leave: one to put a block together in, one for a logical block's first data.
 const RESERVE: u32 = 2;
@@ -322,14 +322,7 @@ impl Ftl for Fast {
     }
 
     fn read(&mut self, lpn: u64, n: u64, ops: &mut dyn Sink) -> Result<(), FtlError> {
-        bounds(lpn, n, self.capacity())?;
-        self.nand.counters.host_reads += n;
-        for lpn in lpn..lpn + n {
-            if let Some(page) = self.tables.page_of(lpn as u32) {
-                ops.op(PhysOp::Read { page });
-            }
-        }
-        Ok(())
+        self.tables.host_read(lpn, n, &mut self.nand.counters, ops)
     }
 
     fn write(&mut self, lpn: u64, n: u64, ops: &mut dyn Sink) -> Result<(), FtlError> {
@@ -361,8 +354,7 @@ impl Ftl for Fast {
     }
 
     fn lookup(&self, lpn: u64) -> Option<u32> {
-        let lpn = u32::try_from(lpn).ok()?;
-        (lpn < self.nand.geometry.logical_pages).then(|| self.tables.page_of(lpn))?
+        self.tables.lookup(lpn)
     }
 
     fn counters(&self) -> Counters {

@@ -8,7 +8,7 @@ use super::nand::{NONE, Nand};
 use super::tables::Tables;
 use super::victims::Victims;
 use super::{
-    BlockView, Counters, Ftl, FtlError, Geometry, PhysOp, Role, ShareLimits, Sharing, Sink, bounds,
+    BlockView, Counters, Ftl, FtlError, Geometry, Role, ShareLimits, Sharing, Sink, bounds,
 };
 
 /// Free blocks that collection leaves to the host's next block, and one to move pages into.
@@ -201,14 +201,7 @@ impl Ftl for PageMap {
     }
 
     fn read(&mut self, lpn: u64, n: u64, ops: &mut dyn Sink) -> Result<(), FtlError> {
-        bounds(lpn, n, self.capacity())?;
-        self.nand.counters.host_reads += n;
-        for lpn in lpn..lpn + n {
-            if let Some(page) = self.tables.page_of(lpn as u32) {
-                ops.op(PhysOp::Read { page });
-            }
-        }
-        Ok(())
+        self.tables.host_read(lpn, n, &mut self.nand.counters, ops)
     }
 
     fn write(&mut self, lpn: u64, n: u64, ops: &mut dyn Sink) -> Result<(), FtlError> {
@@ -242,8 +235,7 @@ impl Ftl for PageMap {
     }
 
     fn lookup(&self, lpn: u64) -> Option<u32> {
-        let lpn = u32::try_from(lpn).ok()?;
-        (lpn < self.nand.geometry.logical_pages).then(|| self.tables.page_of(lpn))?
+        self.tables.lookup(lpn)
     }
 
     fn counters(&self) -> Counters {

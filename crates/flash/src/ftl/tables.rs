@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::nand::NONE;
-use super::{Geometry, PAGE};
+use super::{Counters, FtlError, Geometry, PAGE, PhysOp, Sink, bounds};
 
 /// The map of logical to physical pages, the references back, and how many pages of each block are referred to.
 ///
@@ -47,6 +47,30 @@ impl Tables {
     /// Where a logical page is.
     pub(super) fn page_of(&self, lpn: u32) -> Option<u32> {
         Some(self.forth[lpn as usize]).filter(|page| *page != NONE)
+    }
+
+    /// Where a logical page is that may be beyond the end.
+    pub(super) fn lookup(&self, lpn: u64) -> Option<u32> {
+        let lpn = u32::try_from(lpn).ok()?;
+        (lpn < self.geometry.logical_pages).then(|| self.page_of(lpn))?
+    }
+
+    /// Reads pages for the host, and counts them.
+    pub(super) fn host_read(
+        &self,
+        lpn: u64,
+        n: u64,
+        counters: &mut Counters,
+        ops: &mut dyn Sink,
+    ) -> Result<(), FtlError> {
+        bounds(lpn, n, u64::from(self.geometry.logical_pages))?;
+        counters.host_reads += n;
+        for lpn in lpn..lpn + n {
+            if let Some(page) = self.page_of(lpn as u32) {
+                ops.op(PhysOp::Read { page });
+            }
+        }
+        Ok(())
     }
 
     /// The map of some logical pages; [`NONE`]: unmapped.

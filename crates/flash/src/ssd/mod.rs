@@ -7,8 +7,8 @@ use std::ops::Range;
 
 use parking_lot::Mutex;
 use stetfs_block::{
-    BlockDevice, BlockError, Counters, Op, Read, Result, SECTOR, Share, ShareLimits, SharePair,
-    Stats, Write, check_share,
+    BlockDevice, Counters, Op, Read, Result, SECTOR, Share, ShareLimits, SharePair, Stats, Write,
+    check_range, check_share,
 };
 
 use crate::clock::{Clock, Kind, Request};
@@ -39,19 +39,6 @@ pub struct Ssd {
     share: Option<ftl::ShareLimits>,
     pace: Option<(Pace, Model)>,
     counters: Counters,
-}
-
-/// A batch of this device's requests is beyond its end.
-fn beyond(op: Op, offset: u64, len: u64, size: u64) -> Result<()> {
-    match offset.checked_add(len) {
-        Some(end) if end <= size => Ok(()),
-        _ => Err(BlockError::OutOfRange {
-            op,
-            offset,
-            len,
-            size,
-        }),
-    }
 }
 
 impl Ssd {
@@ -149,7 +136,7 @@ impl BlockDevice for Ssd {
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
         for read in reads.iter() {
-            beyond(Op::Read, read.offset, read.len(), self.size)?;
+            check_range(Op::Read, read.offset, read.len(), self.size)?;
         }
         let requests = reads.iter().map(|r| request(Kind::Read, r.offset, r.len()));
         self.run(requests.collect(), false, |state, tally| {
@@ -163,7 +150,7 @@ impl BlockDevice for Ssd {
 
     fn write_batch(&self, writes: &[Write<'_>]) -> Result<()> {
         for write in writes {
-            beyond(Op::Write, write.offset, write.len(), self.size)?;
+            check_range(Op::Write, write.offset, write.len(), self.size)?;
         }
         let requests = writes.iter().map(|w| {
             let kind = if w.fua {
@@ -190,7 +177,7 @@ impl BlockDevice for Ssd {
 
     fn discard(&self, range: Range<u64>) -> Result<()> {
         let len = range.end.saturating_sub(range.start);
-        beyond(Op::Discard, range.start, len, self.size)?;
+        check_range(Op::Discard, range.start, len, self.size)?;
         self.counters.discard(len);
         let nothing = request(Kind::Write, range.start, 0);
         self.run(vec![nothing], false, |state, tally| {
@@ -200,7 +187,7 @@ impl BlockDevice for Ssd {
 
     fn zero(&self, range: Range<u64>) -> Result<()> {
         let len = range.end.saturating_sub(range.start);
-        beyond(Op::Write, range.start, len, self.size)?;
+        check_range(Op::Write, range.start, len, self.size)?;
         let nothing = request(Kind::Write, range.start, 0);
         let zeros = [0; PAGE as usize];
         self.run(vec![nothing], false, |state, tally| {

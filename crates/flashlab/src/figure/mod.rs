@@ -1,6 +1,7 @@
-//! The figures of the paper's chapter 2, computed.
+//! The figures of the paper's chapter 2, and 3-10 of its chapter 3, computed.
 
 mod amplification;
+mod cleaning;
 mod matrix;
 mod patterns;
 
@@ -35,6 +36,9 @@ pub enum Name {
     /// Which pages are written when, mixed applications.
     #[value(name = "2-10")]
     Patterns,
+    /// Segments cleaned by copies and by SHARE.
+    #[value(name = "3-10")]
+    Cleaning,
 }
 
 /// One panel.
@@ -95,6 +99,7 @@ impl Name {
             Name::ErasesFast => "2-8",
             Name::ErasesPage => "2-9",
             Name::Patterns => "2-10",
+            Name::Cleaning => "3-10",
         }
     }
 
@@ -121,6 +126,7 @@ impl Name {
                 matrix::erases(matrix::Card::Ssd, scale)?,
             ),
             Name::Patterns => (patterns::PATTERNS, patterns::patterns(scale)?),
+            Name::Cleaning => (cleaning::PAPER, cleaning::compute(scale)?),
         };
         Ok(Figure {
             name: self.number().to_owned(),
