@@ -115,3 +115,19 @@ fn a_figure_has_the_papers_numbers_beside_ours() {
         "{text}"
     );
 }
+
+#[test]
+fn cleaning_by_copies_and_by_shares_moves_the_same() {
+    let figure = json(&["--json", "flash", "figure", "3-10", "--quick"]);
+    let moved = &figure["panels"][0]["series"];
+    assert_eq!(moved[0]["points"], moved[1]["points"]);
+    let points = moved[0]["points"].as_array().unwrap();
+    // What is flushed each 8 writes goes in place, and leaves nothing to clean.
+    let counts: Vec<f64> = points.iter().map(|p| p[1].as_f64().unwrap()).collect();
+    assert!(
+        counts[0] == 0.0 && counts[1..].iter().all(|n| *n > 0.0),
+        "{counts:?}"
+    );
+    let speed = &figure["panels"][1]["series"][0]["points"];
+    assert_eq!(speed.as_array().unwrap().len(), counts.len());
+}
