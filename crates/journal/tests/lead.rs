@@ -18,17 +18,7 @@ struct Slow {
 }
 
 impl BlockDevice for Slow {
-    fn size(&self) -> u64 {
-        self.inner.size()
-    }
-
-    fn sector_size(&self) -> u32 {
-        self.inner.sector_size()
-    }
-
-    fn read_only(&self) -> bool {
-        false
-    }
+    stetfs_block::shape_of_inner!();
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> stetfs_block::Result<()> {
         self.inner.read_batch(reads)

@@ -4,7 +4,6 @@ use parking_lot::{Condvar, Mutex};
 
 use super::Inner;
 use crate::error::Result;
-use crate::stats::bump;
 
 #[derive(Default)]
 pub(crate) struct SharedFlush {
@@ -35,11 +34,12 @@ impl Inner {
         self.flushes.state.lock().ended > mark.0
     }
 
-    /// Makes durable what was written before the call, with a flush that others may share.
+    /// Makes durable what was written before the call, with a flush that others may share. Whether this thread led one.
     ///
     /// # Errors
     /// The device's; the journal has stopped then.
-    pub(crate) fn flush_shared(&self) -> Result<()> {
+    pub(crate) fn flush_shared(&self) -> Result<bool> {
+        let mut led = false;
         let mut s = self.flushes.state.lock();
         // One that runs may have begun before our writes ended.
         let need = s.begun + 1;
@@ -54,7 +54,7 @@ impl Inner {
             let mine = s.begun;
             drop(s);
             let flushed = self.flush();
-            bump(&self.counters.file_flushes, 1);
+            led = true;
             if let Err(e) = &flushed {
                 self.stop(Some(e.clone()));
             }
@@ -66,6 +66,6 @@ impl Inner {
             self.flushes.changed.notify_all();
             flushed?;
         }
-        Ok(())
+        Ok(led)
     }
 }

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use stetfs_cache::PageRef;
@@ -244,9 +245,10 @@ impl FileLanes {
         let encoded = codec.lay_out(frame, &images, &mut |from, blocks| {
             ring.write_early(ring.advance(place.at, from), blocks)
         })?;
-        ring.commit(place.at, &encoded, false, &mut |log| {
-            Ok(log.submit(&**ring.area().device())?)
-        })?;
+        let list = ring.blocks(place.at, &encoded, false);
+        let begun = Instant::now();
+        list.submit(&**ring.area().device())?;
+        codec.pace.wrote(list.bytes(), begun.elapsed());
         Ok(encoded.blocks())
     }
 

@@ -53,19 +53,15 @@ impl Medium for Ring {
     fn end(&self) -> u64 {
         self.end
     }
-    fn commit(
-        &self,
-        at: u64,
-        tx: &Encoded,
-        _: bool,
-        send: &mut dyn FnMut(&WriteList<'_>) -> Result<()>,
-    ) -> Result<()> {
+    fn blocks<'t>(&self, at: u64, tx: &'t Encoded, _: bool) -> WriteList<'t> {
         let mut list = WriteList::new();
         for (i, page) in tx.body() {
             list.push(self.advance(at, i) * BS as u64, page);
         }
-        send(&list)?;
-        Ok(self.device.flush()?)
+        list
+    }
+    fn seal(&self, _: u64, _: &Encoded, _: bool) -> Result<()> {
+        Ok(())
     }
     fn write_early(&self, at: u64, blocks: &[PageRef]) -> Result<()> {
         for (i, page) in blocks.iter().enumerate() {
@@ -216,6 +212,8 @@ impl Codec for Frames {
             at = log.advance(at, n as u64 + 1);
         }
     }
+
+    fn wrote(&self, _: u64, _: std::time::Duration) {}
 
     fn verbatim_at(&self, image: &ImageRef) -> Option<u64> {
         Some(image.at)
