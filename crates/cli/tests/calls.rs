@@ -593,9 +593,13 @@ fn deleted_files_make_room_at_once(site: &Site<'_>) -> impl FnOnce(&Site<'_>) + 
             _ => fallocate(&file, FallocateFlags::empty(), 0, LARGE).map_err(Into::into),
         };
         let mut filled = fill();
-        if site.by_kernel && filled.is_err() {
-            // It has freed blocks back when the journal has committed that, for which it waits, but under load not always enough.
+        for _ in 0..50 {
+            if !site.by_kernel || filled.is_ok() {
+                break;
+            }
+            // It has freed blocks back some time after the journal has committed that; it waits for this, but under load not enough.
             rustix::fs::syncfs(&file).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(20));
             filled = fill();
         }
         filled.unwrap_or_else(|e| panic!("round {round}: {e}"));
