@@ -13,7 +13,7 @@ const MAY_IMPORT: [(&str, &[&str]); 15] = [
     ("block", &[]),
     ("flash", &["block"]),
     ("cache", &["block", "sync"]),
-    ("flashlab", &["flash", "cache"]),
+    ("flashlab", &["block", "flash", "cache"]),
     ("journal", &["ondisk", "sync", "block", "cache"]),
     ("ext4", &["ondisk", "sync", "block", "cache", "journal"]),
     ("lanes", &["journal"]),

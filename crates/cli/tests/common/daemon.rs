@@ -121,10 +121,15 @@ impl Daemon {
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
-    /// Kills the server and waits until the kernel has noticed.
+    /// Kills the server and waits until the kernel has noticed, and no thread of it answers anybody.
     pub(crate) fn kill9(&self) {
+        let pid = self.pid();
         self.signal(rustix::process::Signal::KILL);
         wait_until("the end of the connection", || self.dir.metadata().is_err());
+        wait_until("the end of the server", || {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+            stat.map_or(true, |stat| stat.contains(") Z "))
+        });
     }
 
     /// Kills the server and takes the dead mount down, which tells of it.
