@@ -174,7 +174,7 @@ impl<'a> Read<'a> {
 }
 
 /// In an `impl BlockDevice` of a device around another, its field `inner`: the size, the alignment and the rights are the
-/// other's.
+/// other's, and it shares, by its own [`Share`], where the other does.
 #[macro_export]
 macro_rules! shape_of_inner {
     () => {
@@ -193,13 +193,7 @@ macro_rules! shape_of_inner {
         fn read_only(&self) -> bool {
             self.inner.read_only()
         }
-    };
-}
 
-/// In an `impl BlockDevice` of a device around another, its field `inner`: it shares, by its own [`Share`], where the other does.
-#[macro_export]
-macro_rules! share_of_inner {
-    () => {
         fn share(&self) -> Option<&dyn $crate::Share> {
             self.inner
                 .share()

@@ -389,7 +389,6 @@ fn refused(op: Op, offset: u64, len: u64, errno: i32) -> BlockError {
 
 impl<D: BlockDevice> BlockDevice for FaultInjector<D> {
     crate::shape_of_inner!();
-    crate::share_of_inner!();
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
         {

@@ -180,7 +180,6 @@ impl<D> Recorder<D> {
 
 impl<D: BlockDevice> BlockDevice for Recorder<D> {
     crate::shape_of_inner!();
-    crate::share_of_inner!();
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
         self.inner.read_batch(reads)

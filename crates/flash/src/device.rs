@@ -35,7 +35,6 @@ impl<D: BlockDevice> Timed<D> {
 
 impl<D: BlockDevice> BlockDevice for Timed<D> {
     stetfs_block::shape_of_inner!();
-    stetfs_block::share_of_inner!();
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
         let requests = reads.iter().map(|read| Request {

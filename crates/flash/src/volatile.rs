@@ -161,7 +161,6 @@ fn patch(sure: &mut BTreeMap<u64, [u8; LEN as usize]>, write: &Write<'_>) {
 
 impl<D: BlockDevice> BlockDevice for Volatile<D> {
     stetfs_block::shape_of_inner!();
-    stetfs_block::share_of_inner!();
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
         self.inner.read_batch(reads)

@@ -6,11 +6,9 @@
 //! puts that right, as after a crash of the kernel's ext2.
 //!
 //! The scheme is the engine's usual one with a log that takes no space: codec and medium share the
-//! images of the commits under way, and the home policy has nothing left to do.
+//! images of the one commit under way, and the home policy has nothing left to do.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use stetfs_block::{BlockDevice, WriteList};
@@ -35,8 +33,8 @@ const START: LogTail = LogTail {
     at: Some(0),
 };
 
-/// The images of the transactions that commit, oldest first, sorted by home block.
-type UnderWay = Arc<Mutex<VecDeque<Vec<(BlockNr, PageRef)>>>>;
+/// The images of the transaction that commits, sorted by home block.
+type UnderWay = Arc<Mutex<Vec<(BlockNr, PageRef)>>>;
 
 impl Journal {
     /// A journal that logs nothing: commits go home.
@@ -73,7 +71,7 @@ impl Codec for Unlogged {
     fn encode(&self, tx: &Snapshot, _early: &mut Early<'_>) -> Result<Encoded> {
         let mut images: Vec<_> = tx.images.iter().map(|i| (i.nr, i.page.clone())).collect();
         images.sort_unstable_by_key(|(nr, _)| *nr);
-        self.images.lock().push_back(images);
+        *self.images.lock() = images;
         Ok(Encoded {
             verbatim: vec![None; tx.images.len()],
             ..Encoded::default()
@@ -92,8 +90,6 @@ impl Codec for Unlogged {
             next_seq: tail.seq,
         })
     }
-
-    fn wrote(&self, _bytes: u64, _took: Duration) {}
 
     fn verbatim_at(&self, _image: &ImageRef) -> Option<u64> {
         None
@@ -118,20 +114,23 @@ impl Medium for Nowhere {
         ENDLESS
     }
 
-    fn blocks<'t>(&self, _at: u64, _tx: &'t Encoded, _barrier: bool) -> WriteList<'t> {
-        WriteList::new()
-    }
-
-    fn seal(&self, _at: u64, _tx: &Encoded, barrier: bool) -> Result<()> {
-        let images = self.images.lock().pop_front().unwrap_or_default();
+    fn commit(
+        &self,
+        _at: u64,
+        _tx: &Encoded,
+        barrier: bool,
+        send: &mut dyn FnMut(&WriteList<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let flush = || if barrier { self.device.flush() } else { Ok(()) };
+        send(&WriteList::new())?;
+        flush()?;
+        let images = std::mem::take(&mut *self.images.lock());
         let mut list = WriteList::new();
         for (nr, page) in &images {
             list.push(nr * page.len() as u64, page);
         }
-        match barrier {
-            true => Ok(list.submit_flush(&*self.device)?),
-            false => Ok(list.submit(&*self.device)?),
-        }
+        list.submit(&*self.device)?;
+        Ok(flush()?)
     }
 
     fn write_early(&self, _at: u64, _blocks: &[PageRef]) -> Result<()> {

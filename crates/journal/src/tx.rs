@@ -16,7 +16,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use stetfs_cache::PageRef;
 
 use crate::head::Block;
@@ -63,23 +63,12 @@ pub(crate) struct TxState {
     pub opened: Option<Stamp>,
 }
 
-impl TxState {
-    /// Whether nothing was or is being done in it.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.handles == 0
-            && self.blocks.is_empty()
-            && self.revokes.is_empty()
-            && self.after.is_empty()
-            && self.ordered.is_empty()
-            // Others wait for it to be valid.
-            && self.edges.is_none()
-    }
-}
-
 /// One transaction.
 pub(crate) struct Tx {
     pub id: TxId,
     pub state: Mutex<TxState>,
+    /// Signalled when the last handle of a locked transaction stops.
+    pub drained: Condvar,
 }
 
 impl Tx {
@@ -100,14 +89,20 @@ impl Tx {
                 touched: None,
                 opened: None,
             }),
+            drained: Condvar::new(),
         }
     }
 
     /// Whether nothing was or is being done in it: there is nothing to commit.
     pub(crate) fn is_untouched(&self) -> bool {
-        let state = self.state.lock();
-        // What a snapshot takes is not there any more.
-        state.phase < Phase::Snapshot && state.is_empty()
+        let s = self.state.lock();
+        s.handles == 0
+            && s.blocks.is_empty()
+            && s.revokes.is_empty()
+            && s.after.is_empty()
+            && s.ordered.is_empty()
+            // Others wait for it to be valid.
+            && s.edges.is_none()
     }
 
     /// Takes the snapshot of a locked, drained transaction (T1, T2).
@@ -150,7 +145,6 @@ impl Tx {
             edges: s.edges.clone(),
         };
         let rest = TxRest {
-            opened: s.opened.unwrap_or(stamp),
             freed: std::mem::take(&mut s.freed),
             ordered: std::mem::take(&mut s.ordered).into_iter().collect(),
             after: std::mem::take(&mut s.after),
@@ -187,8 +181,6 @@ pub struct Snapshot {
 
 /// What a transaction carries beside its log content.
 pub(crate) struct TxRest {
-    /// The stamp counter when it opened.
-    pub opened: Stamp,
     pub freed: Vec<(BlockNr, u64)>,
     pub ordered: Vec<Ino>,
     pub after: Vec<AfterCommit>,

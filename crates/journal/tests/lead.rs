@@ -18,7 +18,17 @@ struct Slow {
 }
 
 impl BlockDevice for Slow {
-    stetfs_block::shape_of_inner!();
+    fn size(&self) -> u64 {
+        self.inner.size()
+    }
+
+    fn sector_size(&self) -> u32 {
+        self.inner.sector_size()
+    }
+
+    fn read_only(&self) -> bool {
+        false
+    }
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> stetfs_block::Result<()> {
         self.inner.read_batch(reads)

@@ -103,7 +103,7 @@ impl Inner {
                 self.kick.ask();
             }
             if something {
-                self.want_commit(lane);
+                self.commits.want_commit();
             }
             // The timeout only bounds the cost of a missed cause; every cause signals.
             self.waiting.fetch_add(1, Ordering::AcqRel);
@@ -122,10 +122,10 @@ impl Inner {
         let big = state.blocks.len() as u64 * 4 >= self.max_tx(tx.id.lane.0) * 3;
         drop(state);
         if phase == Phase::Locked && last {
-            self.forming.wake();
+            tx.drained.notify_all();
         } else if phase.takes_handles() && last && big {
             // A size commit, before anybody has to wait for one.
-            self.want_commit(tx.id.lane);
+            self.commits.want_commit();
         }
     }
 

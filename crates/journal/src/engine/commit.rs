@@ -1,73 +1,83 @@
-//! Commit, in three phases:
-//!
-//! | phase | what | beside others |
-//! | --- | --- | --- |
-//! | prepare | lock, end the changes (`group`), take the snapshots | groups that share nothing, side by side |
-//! | write | ordered data, then the transactions, laid out and sent | each lane its own, in its order |
-//! | seal | one flush for all that are written, what makes them count, validity (`valid`) | a flush serves whoever is ready |
-//!
-//! Invariants:
-//! * **C1** A lane's transactions are written in their order, and sealed in it. One is written while the one before is sealed only where
-//!   the format has a seal apart, for there recovery believes nothing that is not sealed.
-//! * **C2** Who waits for a turn, or for log space, waits for groups that ended their changes before (G2): nobody waits in a circle.
+//! Commit: lock, snapshot, ordered data, log, seal, valid.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use parking_lot::MutexGuard;
 use stetfs_block::WriteList;
 
-use super::Inner;
-use super::group::{Group, Member};
-use super::log::{Durable, InFlight, Log, Pending};
+use super::log::{Durable, Log, Pending};
+use super::{Inner, Slot};
+use crate::edges::valid_fronts;
 use crate::error::Result;
 use crate::ids::{CommitPoint, Ino, Lane, Stamp, TxId};
-use crate::policy::{Encoded, LogTail, Medium};
+use crate::policy::LogTail;
 use crate::stats::bump;
-use crate::tx::{Snapshot, Tx, TxRest};
+use crate::tx::{AfterCommit, Phase, Snapshot, Tx, TxRest};
 
-/// How long to wait for log space before looking again.
-const LOOK: Duration = Duration::from_millis(5);
-
-/// A transaction between its snapshot and the log.
-struct Prepared {
+/// A snapshot on its way into the log.
+struct Committing {
     snapshot: Snapshot,
     rest: TxRest,
-}
-
-/// A transaction that is written and not sealed.
-struct Written<'a> {
-    snapshot: Snapshot,
-    rest: TxRest,
-    medium: &'a dyn Medium,
-    at: u64,
-    encoded: Encoded,
+    /// Log blocks it takes at most.
+    reserved: u64,
 }
 
 impl Inner {
-    /// Commits every running transaction that `point` needs, and makes the dirty data of `data` durable with them; `sealing` is called
-    /// when the next commit of these lanes may be written, if that is before this one is durable. Returns whether there was anything to commit here; if not, nothing was
-    /// written. What is durable then is valid only when all is that it depends on.
-    pub(super) fn commit_group(
-        &self,
-        point: &CommitPoint,
-        data: &[Ino],
-        sealing: impl FnOnce(),
-    ) -> Result<bool> {
+    /// Commits every lane's running transaction that `point` needs, with all that is chained to
+    /// it, and makes the dirty data of `data` durable under the same flush.
+    /// The lead of the queue of commits is held. Returns whether there was anything to commit; if not, nothing was written.
+    pub(crate) fn commit_group(&self, point: &CommitPoint, data: &[Ino]) -> Result<bool> {
         let started = Instant::now();
-        let Some(group) = self.form(point)? else {
+        let group = self.lock_group(point);
+        if group.is_empty() {
             return Ok(false);
-        };
-        let count = group.members.len() as u64;
-        let prepared = self.prepare(group);
-        let begun = Instant::now();
-        let written = self.write(prepared, data)?;
-        if written.iter().all(|tx| !tx.medium.one_flush()) {
-            sealing();
         }
-        self.seal(written)?;
-        self.note_sync_time(begun.elapsed());
-        bump(&self.counters.commits, count);
+        // What the group makes valid are no changes of others: records of those stay alive. Records since the snapshots are not in
+        // them either.
+        let grouped = |lane| group.iter().any(|(slot, _)| slot.lane == lane);
+        let floor = self
+            .held
+            .lock()
+            .unwrap_or_else(|| self.oldest_opening(|lane| !grouped(lane)));
+        let mut all = Vec::with_capacity(group.len());
+        for (slot, tx) in &group {
+            all.push(self.take_snapshot(slot, tx, floor));
+        }
+        for (slot, tx) in &group {
+            let mut run = slot.run.lock();
+            let next = TxId {
+                lane: slot.lane,
+                seq: tx.id.seq + 1,
+            };
+            run.tx = Arc::new(Tx::new(next));
+            run.locked = false;
+            slot.changed.notify_all();
+        }
+        let mut data = data;
+        for committing in all {
+            self.write_tx(committing, std::mem::take(&mut data))?;
+        }
+        let after = self.validate();
+        debug_assert!(
+            self.has_stopped()
+                || group
+                    .iter()
+                    .all(|(_, tx)| self.valid_seq(tx.id.lane) >= tx.id.seq),
+            "a group was committed and is not valid"
+        );
+        for f in after {
+            f();
+        }
+        if group
+            .iter()
+            .any(|(slot, _)| self.is_half_full(usize::from(slot.lane.0)))
+        {
+            self.kick.look();
+        }
+        bump(&self.counters.commits, group.len() as u64);
         bump(
             &self.counters.commit_micros,
             started.elapsed().as_micros() as u64,
@@ -75,126 +85,139 @@ impl Inner {
         Ok(true)
     }
 
-    /// Takes the snapshots of a group, and opens its lanes when all are taken (T4).
-    fn prepare(&self, group: Group) -> Vec<Prepared> {
-        let floor = group.floor;
-        let prepared = group
-            .members
+    /// Locks the running transactions that must commit together, waits for their handles, and ends their changes all at once (T4).
+    /// No lane opens before all their snapshots are taken. Nothing in it is empty.
+    fn lock_group(&self, point: &CommitPoint) -> Vec<(&Slot, Arc<Tx>)> {
+        let mut group: Vec<(&Slot, Arc<Tx>)> = Vec::new();
+        loop {
+            let mut want = self.closure(point);
+            for (_, tx) in &group {
+                for (lane, seq) in self.closure(&CommitPoint::from(tx.id)) {
+                    let entry = want.entry(lane).or_insert(0);
+                    *entry = (*entry).max(seq);
+                }
+            }
+            for slot in &self.slots {
+                let Some(seq) = want.get(&slot.lane) else {
+                    continue;
+                };
+                let mut run = slot.run.lock();
+                if run.tx.id.seq > *seq || run.locked || run.tx.is_untouched() {
+                    continue;
+                }
+                run.locked = true;
+                run.tx.state.lock().phase = Phase::Locked;
+                group.push((slot, run.tx.clone()));
+            }
+            for (_, tx) in &group {
+                let mut state = tx.state.lock();
+                while state.handles > 0 {
+                    tx.drained.wait(&mut state);
+                }
+            }
+            // Those handles, and handles of other lanes, may have chained more.
+            if self.end_changes(&group) {
+                return group;
+            }
+        }
+    }
+
+    /// Ends the changes of a group whose handles have stopped, unless something is chained to it that is not in it.
+    fn end_changes(&self, group: &[(&Slot, Arc<Tx>)]) -> bool {
+        // Only who commits opens transactions, so these stay the running ones.
+        let running: HashMap<Lane, u64> = self
+            .slots
             .iter()
-            .map(|member| self.take_snapshot(member, floor))
+            .map(|slot| (slot.lane, slot.run.lock().tx.id.seq))
             .collect();
-        for Member { tx, .. } in group.members {
-            let next = TxId {
-                lane: tx.id.lane,
-                seq: tx.id.seq + 1,
-            };
-            self.unlock(next.lane, Some(Arc::new(Tx::new(next))));
+        let mut states: Vec<_> = group.iter().map(|(_, tx)| tx.state.lock()).collect();
+        let missing = |edge: TxId| {
+            let grouped = group.iter().any(|(slot, _)| slot.lane == edge.lane);
+            !grouped && running.get(&edge.lane).is_some_and(|seq| edge.seq >= *seq)
+        };
+        if states.iter().any(|s| s.edges.iter().any(missing)) {
+            return false;
         }
-        prepared
+        for state in &mut states {
+            state.phase = Phase::Snapshot;
+        }
+        true
     }
 
-    fn take_snapshot(&self, Member { tx, stamp }: &Member, floor: Stamp) -> Prepared {
-        let (snapshot, rest) = tx.snapshot(*stamp, floor);
+    fn take_snapshot(&self, slot: &Slot, tx: &Tx, floor: Stamp) -> Committing {
+        let stamp = self.stamp.fetch_add(1, Ordering::AcqRel) + 1;
+        let opened = tx.state.lock().opened.unwrap_or(stamp);
+        let (snapshot, rest) = tx.snapshot(stamp, floor);
+        let homes: Vec<u64> = snapshot.images.iter().map(|i| i.nr).collect();
+        let reserved = self
+            .scheme
+            .codec
+            .bound(homes.len() as u64, snapshot.revokes.len() as u64);
+        let lane = usize::from(slot.lane.0);
         let mut log = self.log.lock();
-        log.begin(
-            InFlight::new(tx.id, *stamp, rest.opened),
-            snapshot.images.iter().map(|i| i.nr),
-        );
+        log.index_images(tx.id, &homes);
+        if let Some(lane_log) = log.lanes.get_mut(lane) {
+            lane_log.committing = Some((tx.id.seq, lane_log.head));
+            lane_log.next_seq = tx.id.seq + 1;
+            lane_log.opened.get_or_insert(opened);
+        }
         drop(log);
-        self.pinned
-            .fetch_add(snapshot.images.len() as u64, Ordering::Relaxed);
-        Prepared { snapshot, rest }
+        self.pinned.fetch_add(homes.len() as u64, Ordering::Relaxed);
+        Committing {
+            snapshot,
+            rest,
+            reserved,
+        }
     }
 
-    /// Sends the transactions of a group, and the data that goes before them.
-    fn write(&self, txs: Vec<Prepared>, data: &[Ino]) -> Result<Vec<Written<'_>>> {
-        for tx in &txs {
-            self.await_turn(tx.snapshot.id, Log::may_write)?;
-        }
-        let mut data = data.to_vec();
-        data.extend(txs.iter().flat_map(|tx| &tx.rest.ordered));
-        data.sort_unstable();
-        data.dedup();
-        if !data.is_empty() && txs.iter().any(|tx| self.seals_by_flush(tx.snapshot.id)) {
-            self.write_data(&data, &WriteList::new())?;
-            self.flush_shared()?;
-            data.clear();
-        }
-        let mut written = Vec::with_capacity(txs.len());
-        for tx in txs {
-            written.extend(self.lay_out(tx)?);
-        }
-        let mut list = WriteList::new();
-        for tx in &written {
-            list.extend(&tx.medium.blocks(tx.at, &tx.encoded, self.barrier()));
-        }
-        let begun = Instant::now();
-        self.write_data(&data, &list)?;
-        self.scheme.codec.wrote(list.bytes(), begun.elapsed());
-        drop(list);
-        let mut log = self.log.lock();
-        for tx in written.iter().filter(|tx| !tx.medium.one_flush()) {
-            log.pass(tx.snapshot.id);
-        }
-        self.log_changed.notify_all();
-        Ok(written)
-    }
-
-    fn seals_by_flush(&self, tx: TxId) -> bool {
-        let medium = self.scheme.media.get(usize::from(tx.lane.0));
-        medium.is_some_and(|medium| medium.one_flush())
-    }
-
-    /// Waits until what runs in a lane could be written.
-    pub(super) fn await_room_behind(&self, lane: Lane) -> Result<()> {
-        let running = self.slot(lane).run.lock().tx.id;
-        self.await_turn(running, Log::may_write)
-    }
-
-    /// Waits until the transactions of its lane that go before have come far enough (C1).
-    fn await_turn(&self, tx: TxId, may: fn(&Log, TxId) -> bool) -> Result<()> {
-        let mut log = self.log.lock();
-        while !may(&log, tx) {
-            self.check()?;
-            self.log_changed.wait(&mut log);
-        }
-        Ok(())
-    }
-
-    /// Makes log blocks of a transaction, at the head of its lane.
-    fn lay_out(&self, Prepared { snapshot, rest }: Prepared) -> Result<Option<Written<'_>>> {
+    fn write_tx(&self, tx: Committing, data: &[Ino]) -> Result<()> {
+        let Committing {
+            snapshot,
+            rest,
+            reserved,
+        } = tx;
         let id = snapshot.id;
         let lane = usize::from(id.lane.0);
-        let (Some(medium), Some(free)) = (self.scheme.media.get(lane), self.free.get(lane)) else {
-            return Ok(None);
+        let Some(medium) = self.scheme.media.get(lane) else {
+            return Ok(());
         };
-        let (images, revokes) = (snapshot.images.len() as u64, snapshot.revokes.len() as u64);
-        let reserved = self.scheme.codec.bound(images, revokes);
-        // Only older transactions hold space, and once they are valid a checkpoint gets it. Revokes can exceed what `begin`
-        // foresaw; then this is where the wait is.
+        let mut data = [data, &rest.ordered].concat();
+        data.sort_unstable();
+        data.dedup();
+        if !data.is_empty() && medium.one_flush() {
+            self.write_data(&data, &WriteList::new())?;
+            self.flush()?;
+            data.clear();
+        }
+
+        let Some(free) = self.free.get(lane) else {
+            return Ok(());
+        };
+        // Only older, valid transactions hold space, so a checkpoint always gets it. Revokes can
+        // exceed what `begin` foresaw; then this is where the wait is.
         while free.load(Ordering::Acquire) < reserved {
             bump(&self.counters.forced_checkpoints, 1);
             self.checkpoint_all()?;
-            let mut log = self.log.lock();
-            if free.load(Ordering::Acquire) < reserved {
-                self.check()?;
-                self.log_changed.wait_for(&mut log, LOOK);
-            }
         }
         free.fetch_sub(reserved, Ordering::AcqRel);
-        // Nobody else moves the head (C1).
+        // Nobody else moves the head.
         let Some(at) = self.log.lock().lanes.get(lane).map(|l| l.head) else {
-            return Ok(None);
+            return Ok(());
         };
         let encoded = self.scheme.codec.encode(&snapshot, &mut |from, blocks| {
             medium.write_early(medium.advance(at, from), blocks)
         })?;
-        let blocks = encoded.blocks();
-        debug_assert!(blocks <= reserved, "{blocks} log blocks, bound {reserved}");
-        free.fetch_add(reserved - blocks, Ordering::AcqRel);
-        self.log.lock().place(id, at, medium.advance(at, blocks));
+        debug_assert!(
+            encoded.blocks() <= reserved,
+            "{} log blocks, bound {reserved}",
+            encoded.blocks()
+        );
+        free.fetch_add(reserved - encoded.blocks(), Ordering::AcqRel);
+        if let Some(lane_log) = self.log.lock().lanes.get_mut(lane) {
+            lane_log.head = medium.advance(at, encoded.blocks());
+        }
         if medium.tail().at.is_none() {
-            // The header says "empty"; it must point here before this commit counts.
+            // The superblock says "empty"; it must point here before this commit counts.
             medium.set_tail(
                 LogTail {
                     seq: id.seq,
@@ -203,80 +226,124 @@ impl Inner {
                 self.barrier(),
             )?;
         }
-        Ok(Some(Written {
-            snapshot,
-            rest,
-            medium: &**medium,
-            at,
-            encoded,
-        }))
-    }
+        self.timed(|barrier| {
+            medium.commit(at, &encoded, barrier, &mut |log| {
+                self.write_data(&data, log)
+            })
+        })?;
+        bump(&self.counters.blocks_logged, encoded.blocks());
+        let block_size = self.cache.block_size() as u64;
+        bump(&self.counters.bytes_logged, encoded.blocks() * block_size);
+        bump(
+            &self.counters.bytes_packed,
+            snapshot.images.len() as u64 * block_size,
+        );
+        let packing = encoded.packing;
+        bump(&self.counters.chunks_raw, packing.raw);
+        bump(&self.counters.chunks_lz4, packing.lz4);
+        bump(&self.counters.chunks_zstd, packing.zstd);
+        bump(
+            &self.counters.packing_micros,
+            packing.time.as_micros() as u64,
+        );
 
-    /// Makes what is written durable, under a flush that serves others as well, and makes it count.
-    fn seal(&self, txs: Vec<Written<'_>>) -> Result<()> {
-        self.flush_shared()?;
-        for tx in &txs {
-            self.await_turn(tx.snapshot.id, Log::may_seal)?;
-            tx.medium.seal(tx.at, &tx.encoded, self.barrier())?;
-        }
-        let lanes: Vec<usize> = txs
-            .iter()
-            .map(|tx| usize::from(tx.snapshot.id.lane.0))
+        let homes = snapshot.images.iter().map(|i| i.nr).collect();
+        let images = snapshot
+            .images
+            .into_iter()
+            .zip(&encoded.verbatim)
+            .map(|(image, place)| {
+                let in_log = place.map(|i| medium.advance(at, u64::from(i)));
+                (
+                    image.nr,
+                    Pending {
+                        id,
+                        stamp: snapshot.stamp,
+                        page: image.page,
+                        _block: image.block,
+                        in_log,
+                    },
+                )
+            })
             .collect();
-        let durable: Vec<Durable> = txs.into_iter().map(|tx| self.durable(tx)).collect();
         let mut log = self.log.lock();
-        durable.into_iter().for_each(|tx| log.end(tx));
-        self.log_changed.notify_all();
-        drop(log);
-        if lanes.into_iter().any(|lane| self.is_half_full(lane)) {
-            self.kick.look();
+        if let Some(lane_log) = log.lanes.get_mut(lane) {
+            lane_log.committing = None;
+            lane_log.durable.push_back(Durable {
+                id,
+                stamp: snapshot.stamp,
+                floor: snapshot.floor,
+                edges: snapshot.edges,
+                images,
+                freed: rest.freed,
+                after: rest.after,
+                at,
+                blocks: encoded.blocks(),
+                homes,
+            });
         }
         Ok(())
     }
 
-    fn durable(&self, tx: Written<'_>) -> Durable {
-        let Written {
-            snapshot,
-            rest,
-            medium,
-            at,
-            encoded,
-        } = tx;
-        let block_size = self.cache.block_size() as u64;
-        let images = snapshot.images.len() as u64;
-        let counters = &self.counters;
-        bump(&counters.blocks_logged, encoded.blocks());
-        bump(&counters.bytes_logged, encoded.blocks() * block_size);
-        bump(&counters.bytes_packed, images * block_size);
-        let packing = encoded.packing;
-        bump(&counters.chunks_raw, packing.raw);
-        bump(&counters.chunks_lz4, packing.lz4);
-        bump(&counters.chunks_zstd, packing.zstd);
-        bump(&counters.packing_micros, packing.time.as_micros() as u64);
-        let homes = snapshot.images.iter().map(|i| i.nr).collect();
-        let images = snapshot.images.into_iter().zip(&encoded.verbatim);
-        let images = images.map(|(image, place)| {
-            let pending = Pending {
-                id: snapshot.id,
-                stamp: snapshot.stamp,
-                page: image.page,
-                _block: image.block,
-                in_log: place.map(|i| medium.advance(at, u64::from(i))),
-            };
-            (image.nr, pending)
-        });
-        Durable {
-            id: snapshot.id,
-            stamp: snapshot.stamp,
-            opened: rest.opened,
-            floor: snapshot.floor,
-            images: images.collect(),
-            edges: snapshot.edges,
-            freed: rest.freed,
-            after: rest.after,
-            at,
-            blocks: encoded.blocks(),
-            homes,
+    /// Moves what has become valid to the checkpoint list. Returns what is to be done after.
+    fn validate(&self) -> Vec<AfterCommit> {
+        let mut log = self.log.lock();
+        let valid: HashMap<Lane, u64> = self
+            .slots
+            .iter()
+            .map(|s| (s.lane, self.valid_seq(s.lane)))
+            .collect();
+        let durable = log
+            .lanes
+            .iter()
+            .zip(&self.slots)
+            .map(|(l, s)| {
+                (
+                    s.lane,
+                    l.durable
+                        .iter()
+                        .map(|d| (d.id.seq, d.edges.clone()))
+                        .collect(),
+                )
+            })
+            .collect();
+        let fronts = valid_fronts(&valid, &durable);
+        let (mut after, mut floor) = (Vec::new(), 0);
+        while let Some(tx) = self.next_valid(&mut log, &fronts) {
+            floor = floor.max(tx.floor);
+            let dropped = log.drop_pending(&tx.freed);
+            let (replaced, mut callbacks) = log.accept(tx);
+            self.pinned.fetch_sub(dropped + replaced, Ordering::Relaxed);
+            after.append(&mut callbacks);
+        }
+        self.superseded.fetch_max(floor, Ordering::AcqRel);
+        for (lane, valid) in log.lanes.iter_mut().zip(&self.valid) {
+            if lane.durable.is_empty() && lane.committing.is_none() {
+                lane.opened = None;
+            }
+            let front = fronts.get(&lane.lane).copied().unwrap_or(0);
+            valid.fetch_max(front, Ordering::AcqRel);
+        }
+        after
+    }
+
+    /// Takes the oldest durable transaction that is valid now, once no home write of a block
+    /// it freed is under way: such a write must not land after the block is used again. While it
+    /// waits the transaction stays listed, for the tail may not pass it (K2).
+    fn next_valid(
+        &self,
+        log: &mut MutexGuard<'_, Log>,
+        fronts: &HashMap<Lane, u64>,
+    ) -> Option<Durable> {
+        loop {
+            let lane = log.oldest_durable(fronts)?;
+            let durable = &mut log.lanes.get_mut(lane)?.durable;
+            let tx = durable.pop_front()?;
+            if !log.in_flight(&tx.freed) || self.has_stopped() {
+                return Some(tx);
+            }
+            log.lanes.get_mut(lane)?.durable.push_front(tx);
+            self.log_changed.wait(log);
         }
     }
 }

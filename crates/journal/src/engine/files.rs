@@ -75,7 +75,7 @@ impl Journal {
         let blocks = files.write(place, record, pages).inspect_err(|e| {
             inner.stop(Some(e.clone()));
         })?;
-        inner.flush_for_file()?;
+        inner.flush_shared()?;
         files.settle(place);
         bump(&inner.counters.file_records, 1);
         bump(&inner.counters.file_pages, pages.len() as u64);
@@ -92,7 +92,7 @@ impl Journal {
     /// The device's; the journal has stopped then.
     pub fn flush_shared(&self) -> Result<()> {
         self.inner().check()?;
-        self.inner().flush_for_file()
+        self.inner().flush_shared()
     }
 
     /// What to ask [`is_flushed`](Self::is_flushed) about writes that are done.
@@ -136,12 +136,6 @@ impl Journal {
 }
 
 impl Inner {
-    fn flush_for_file(&self) -> Result<()> {
-        let led = self.flush_shared()?;
-        bump(&self.counters.file_flushes, u64::from(led));
-        Ok(())
-    }
-
     /// Up to where valid transactions supersede records, as recovery will see it.
     pub(crate) fn horizon(&self) -> Stamp {
         let held = *self.held.lock();

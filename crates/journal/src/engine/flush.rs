@@ -4,6 +4,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::Inner;
 use crate::error::Result;
+use crate::stats::bump;
 
 #[derive(Default)]
 pub(crate) struct SharedFlush {
@@ -34,12 +35,11 @@ impl Inner {
         self.flushes.state.lock().ended > mark.0
     }
 
-    /// Makes durable what was written before the call, with a flush that others may share. Whether this thread led one.
+    /// Makes durable what was written before the call, with a flush that others may share.
     ///
     /// # Errors
     /// The device's; the journal has stopped then.
-    pub(crate) fn flush_shared(&self) -> Result<bool> {
-        let mut led = false;
+    pub(crate) fn flush_shared(&self) -> Result<()> {
         let mut s = self.flushes.state.lock();
         // One that runs may have begun before our writes ended.
         let need = s.begun + 1;
@@ -54,7 +54,7 @@ impl Inner {
             let mine = s.begun;
             drop(s);
             let flushed = self.flush();
-            led = true;
+            bump(&self.counters.file_flushes, 1);
             if let Err(e) = &flushed {
                 self.stop(Some(e.clone()));
             }
@@ -66,6 +66,6 @@ impl Inner {
             self.flushes.changed.notify_all();
             flushed?;
         }
-        Ok(led)
+        Ok(())
     }
 }

@@ -66,17 +66,8 @@ impl Gather {
     pub(super) fn wait_until(&self, now: Instant) -> Option<Instant> {
         let until = self.until().filter(|until| *until > now)?;
         let (_, count) = self.answered?;
-        (self.came < self.again(count)).then_some(until)
-    }
-
-    /// Whether of so many that are answered some will come again soon.
-    pub(super) fn expects(&self, count: usize) -> bool {
-        self.again(count) > 0
-    }
-
-    /// How many of so many usually come again.
-    fn again(&self, count: usize) -> usize {
-        (count * self.again + WHOLE / 2) / WHOLE
+        let expected = (count * self.again + WHOLE / 2) / WHOLE;
+        (self.came < expected).then_some(until)
     }
 
     /// When those that were answered are late.

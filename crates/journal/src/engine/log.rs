@@ -39,8 +39,6 @@ pub(crate) struct Pending {
 pub(crate) struct Durable {
     pub id: TxId,
     pub stamp: Stamp,
-    /// The stamp counter when it opened.
-    pub opened: Stamp,
     /// Records up to here are superseded once it is valid.
     pub floor: Stamp,
     pub edges: CommitPoint,
@@ -50,30 +48,6 @@ pub(crate) struct Durable {
     pub at: u64,
     pub blocks: u64,
     pub homes: Vec<BlockNr>,
-}
-
-/// A transaction between its snapshot and its being durable.
-pub(crate) struct InFlight {
-    id: TxId,
-    stamp: Stamp,
-    /// The stamp counter when it opened.
-    opened: Stamp,
-    /// Its log position, once it is laid out.
-    at: Option<u64>,
-    /// The next may be written before this one is sealed.
-    passed: bool,
-}
-
-impl InFlight {
-    pub(crate) fn new(id: TxId, stamp: Stamp, opened: Stamp) -> InFlight {
-        InFlight {
-            id,
-            stamp,
-            opened,
-            at: None,
-            passed: false,
-        }
-    }
 }
 
 /// Log space that nobody needs any more.
@@ -88,14 +62,17 @@ pub(crate) struct Reaped {
 
 /// One lane's ring.
 pub(crate) struct LaneLog {
+    pub lane: Lane,
     /// Next log block to write.
     pub head: u64,
     /// Valid transactions in the log, oldest first.
     pub live: VecDeque<LiveTx>,
     /// Durable ones that are not valid yet, oldest first.
     pub durable: VecDeque<Durable>,
-    /// Those that are being committed, oldest first. Each is here from its snapshot on.
-    in_flight: VecDeque<InFlight>,
+    /// The one being written: sequence and log position. Set with its snapshot.
+    pub committing: Option<(u64, u64)>,
+    /// Opening stamp of the oldest transaction that was snapshotted and is not valid yet.
+    pub opened: Option<Stamp>,
     /// Sequence of the transaction that commits after all those above.
     pub next_seq: u64,
 }
@@ -108,18 +85,21 @@ pub(crate) struct Log {
     pub inflight: HashSet<BlockNr>,
     /// Newest transaction in the live log that holds an image of the block: who frees such a
     /// block must revoke it.
-    index: HashMap<BlockNr, (Stamp, TxId)>,
+    index: HashMap<BlockNr, TxId>,
 }
 
 impl Log {
     pub(crate) fn new(media: &[Box<dyn Medium>]) -> Log {
         let lanes = media
             .iter()
-            .map(|m| LaneLog {
+            .zip(0..)
+            .map(|(m, lane)| LaneLog {
+                lane: Lane(lane),
                 head: m.tail().at.unwrap_or(m.first()),
                 live: VecDeque::new(),
                 durable: VecDeque::new(),
-                in_flight: VecDeque::new(),
+                committing: None,
+                opened: None,
                 next_seq: m.tail().seq,
             })
             .collect();
@@ -136,76 +116,17 @@ impl Log {
         let newest = |(lane, log): (u16, &LaneLog)| TxId {
             lane: Lane(lane),
             seq: log
-                .in_flight
-                .front()
-                .map_or(log.next_seq, |tx| tx.id.seq)
+                .committing
+                .map_or(log.next_seq, |(seq, _)| seq)
                 .saturating_sub(1),
         };
         (0..).zip(&self.lanes).map(newest).collect()
     }
 
-    /// A snapshot was taken, with images of these blocks.
-    pub(crate) fn begin(&mut self, tx: InFlight, homes: impl Iterator<Item = BlockNr>) {
+    /// Notes that `tx` will have images of these blocks in the log.
+    pub(crate) fn index_images(&mut self, tx: TxId, homes: &[BlockNr]) {
         for nr in homes {
-            // Snapshots of two groups may be taken side by side.
-            let newest = self.index.entry(nr).or_insert((tx.stamp, tx.id));
-            *newest = (*newest).max((tx.stamp, tx.id));
-        }
-        if let Some(lane) = self.lane(tx.id) {
-            lane.next_seq = tx.id.seq + 1;
-            lane.in_flight.push_back(tx);
-        }
-    }
-
-    fn lane(&mut self, tx: TxId) -> Option<&mut LaneLog> {
-        self.lanes.get_mut(usize::from(tx.lane.0))
-    }
-
-    fn flying(&mut self, tx: TxId) -> Option<&mut InFlight> {
-        self.lane(tx)?.in_flight.iter_mut().find(|t| t.id == tx)
-    }
-
-    /// Whether the transactions of its lane before this one are sealed.
-    pub(crate) fn may_seal(&self, tx: TxId) -> bool {
-        let lane = self.lanes.get(usize::from(tx.lane.0));
-        let first = lane.and_then(|lane| lane.in_flight.front());
-        first.is_none_or(|first| first.id.seq >= tx.seq)
-    }
-
-    /// Whether the one before is sealed, or has been passed on.
-    pub(crate) fn may_write(&self, tx: TxId) -> bool {
-        let lane = self.lanes.get(usize::from(tx.lane.0));
-        let mut before = lane.into_iter().flat_map(|lane| &lane.in_flight);
-        before.all(|other| other.id.seq >= tx.seq || other.passed)
-    }
-
-    /// A transaction was laid out at `at`; the next goes to `head`.
-    pub(crate) fn place(&mut self, tx: TxId, at: u64, head: u64) {
-        if let Some(flying) = self.flying(tx) {
-            flying.at = Some(at);
-        }
-        if let Some(lane) = self.lane(tx) {
-            lane.head = head;
-        }
-    }
-
-    /// A transaction is written: the next may be.
-    pub(crate) fn pass(&mut self, tx: TxId) {
-        if let Some(flying) = self.flying(tx) {
-            flying.passed = true;
-        }
-    }
-
-    /// A transaction is durable.
-    pub(crate) fn end(&mut self, tx: Durable) {
-        if let Some(lane) = self.lane(tx.id) {
-            let flown = lane.in_flight.pop_front();
-            debug_assert!(
-                flown.is_some_and(|f| f.id == tx.id),
-                "{:?} was not the next to be durable (C1)",
-                tx.id
-            );
-            lane.durable.push_back(tx);
+            self.index.insert(*nr, tx);
         }
     }
 
@@ -257,7 +178,7 @@ impl Log {
     }
 
     /// Whether a home write of one of these blocks is under way.
-    pub(crate) fn goes_home(&self, freed: &[(BlockNr, u64)]) -> bool {
+    pub(crate) fn in_flight(&self, freed: &[(BlockNr, u64)]) -> bool {
         !self.inflight.is_empty()
             && freed.iter().any(|(start, count)| {
                 let end = start.saturating_add(*count);
@@ -268,13 +189,13 @@ impl Log {
     /// The lane of the oldest durable transaction of those that are valid up to `fronts`. Between lanes stamps say what is older; in
     /// one, its order.
     pub(crate) fn oldest_durable(&self, fronts: &HashMap<Lane, u64>) -> Option<usize> {
-        let first = |lane: &LaneLog| {
-            let tx = lane.durable.front()?;
-            let front = fronts.get(&tx.id.lane).copied().unwrap_or(0);
-            (tx.id.seq <= front).then_some((tx.stamp, tx.id.lane.0))
+        let first = |(at, lane): (usize, &LaneLog)| {
+            let front = fronts.get(&lane.lane).copied().unwrap_or(0);
+            let tx = lane.durable.front().filter(|tx| tx.id.seq <= front)?;
+            Some((tx.stamp, at))
         };
-        let oldest = self.lanes.iter().filter_map(first).min();
-        oldest.map(|(_, lane)| usize::from(lane))
+        let lanes = self.lanes.iter().enumerate();
+        lanes.filter_map(first).min().map(|(_, at)| at)
     }
 
     /// Makes a transaction's images the ones to go home; says how many older ones they replaced.
@@ -315,11 +236,7 @@ impl Log {
             };
             blocks += tx.blocks;
             for nr in tx.homes {
-                if self
-                    .index
-                    .get(&nr)
-                    .is_some_and(|(_, newest)| *newest == tx.id)
-                {
+                if self.index.get(&nr) == Some(&tx.id) {
                     self.index.remove(&nr);
                 }
             }
@@ -329,13 +246,9 @@ impl Log {
         }
         let live = log.live.front().map(|t| (t.id.seq, t.at));
         let durable = log.durable.front().map(|d| (d.id.seq, d.at));
-        let in_flight = log
-            .in_flight
-            .front()
-            .map(|t| (t.id.seq, t.at.unwrap_or(log.head)));
         let (seq, next) = live
             .or(durable)
-            .or(in_flight)
+            .or(log.committing)
             .unwrap_or((log.next_seq, log.head));
         let tail = LogTail {
             seq,
@@ -351,10 +264,7 @@ impl Log {
 
     /// Lowest opening stamp among transactions between snapshot and validity.
     pub(crate) fn oldest_opening(&self) -> Option<Stamp> {
-        let in_flight = self.lanes.iter().flat_map(|lane| &lane.in_flight);
-        let durable = self.lanes.iter().flat_map(|lane| &lane.durable);
-        let opened = in_flight.map(|tx| tx.opened);
-        opened.chain(durable.map(|tx| tx.opened)).min()
+        self.lanes.iter().filter_map(|l| l.opened).min()
     }
 
     /// Age of the oldest transaction that keeps log space.

@@ -1,7 +1,7 @@
 //! The engine that runs every block-journal scheme: lanes with a running transaction each, one
 //! commit thread, one sync thread, one checkpoint thread.
 //!
-//! Locks inside the engine, first to last: `Inner::validating` → `Forming` → `Slot::run` → `Tx::state` → `Inner::log`. Block guards
+//! Locks inside the engine, first to last: `Slot::run` → `Tx::state` → `Inner::log`. Block guards
 //! are held while `Slot::run`, `Tx::state` or `log` is taken, never the other way round: the
 //! snapshot looks at blocks with none of them held.
 
@@ -11,21 +11,20 @@ mod commit;
 mod files;
 mod flush;
 mod gather;
-mod group;
 mod log;
 mod queue;
 mod service;
 mod spread;
-mod valid;
 
 pub(crate) use begin::max_tx;
 pub use flush::FlushMark;
 use flush::SharedFlush;
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
 use stetfs_block::{BlockDevice, WriteList};
@@ -38,7 +37,6 @@ use crate::policy::Scheme;
 use crate::stats::{Counters, JournalStats};
 use crate::tx::{Image, Phase, Tx};
 
-use group::Forming;
 use log::Log;
 use queue::Queue;
 use spread::{Kick, SyncTime};
@@ -144,8 +142,6 @@ pub(crate) struct Inner {
     /// Credits of every handle on top of what it asks for.
     pub margin: AtomicU32,
     pub slots: Vec<Slot>,
-    /// The groups whose changes are about to end.
-    pub forming: Forming,
     /// The one order of commits (architecture, decision 2).
     pub stamp: AtomicU64,
     /// Up to where valid transactions supersede file-level records.
@@ -161,14 +157,12 @@ pub(crate) struct Inner {
     pub free: Vec<AtomicU64>,
     /// Newest valid sequence per lane.
     pub valid: Vec<AtomicU64>,
-    /// One looks at a time what has become valid, and does what was to be done then.
-    pub validating: Mutex<()>,
     /// Blocks held by committing transactions and pending checkpoints.
     pub pinned: AtomicU64,
     /// Threads and requests that wait for durability or for room.
     pub waiting: AtomicU64,
-    /// Sync requests that may need a commit, by lane.
-    pub commits: Vec<Queue>,
+    /// Sync requests that may need a commit.
+    pub commits: Queue,
     /// Sync requests that need data and a flush only.
     pub plain: Queue,
     /// Wakes the checkpoint thread.
@@ -225,20 +219,18 @@ impl Journal {
             .iter()
             .map(|m| AtomicU64::new(m.capacity()))
             .collect();
-        let valid = || scheme.media.iter().map(|m| m.tail().seq.saturating_sub(1));
-        let (forming, valid) = (Forming::new(valid()), valid().map(AtomicU64::new).collect());
+        let valid = scheme
+            .media
+            .iter()
+            .map(|m| AtomicU64::new(m.tail().seq.saturating_sub(1)))
+            .collect();
         let log = Log::new(&scheme.media);
         let inner = Arc::new(Inner {
             device,
             cache,
             margin: AtomicU32::new(0),
             commit_millis: AtomicU64::new(u64::from(config.commit_secs.max(1)) * 1000),
-            commits: slots
-                .iter()
-                .map(|slot| Queue::new(Some(slot.lane)))
-                .collect(),
             slots,
-            forming,
             stamp: AtomicU64::new(config.first_stamp),
             superseded: AtomicU64::new(0),
             held: Mutex::new(config.hold_horizon),
@@ -250,8 +242,8 @@ impl Journal {
             valid,
             pinned: AtomicU64::new(0),
             waiting: AtomicU64::new(0),
-            validating: Mutex::new(()),
-            plain: Queue::new(None),
+            commits: Queue::new(Inner::commit_for),
+            plain: Queue::new(Inner::flush_for),
             kick: Kick::default(),
             sync_time: SyncTime::default(),
             home_io: Mutex::new(()),
@@ -266,23 +258,23 @@ impl Journal {
             inner: inner.clone(),
             threads: Mutex::new(Vec::new()),
         };
-        for slot in &inner.slots {
-            let lane = slot.lane;
-            journal.spawn("stet-commit", move |inner| inner.commit_loop(lane))?;
+        let spawn = |name: &str, run: fn(&Inner)| {
+            let inner = inner.clone();
+            std::thread::Builder::new()
+                .name(name.into())
+                .spawn(move || run(&inner))
+        };
+        for (name, run) in [
+            ("stet-commit", Inner::commit_loop as fn(&Inner)),
+            ("stet-sync", Inner::plain_loop),
+            ("stet-ckpt", Inner::checkpoint_loop),
+        ] {
+            let thread = spawn(name, run).map_err(|e| {
+                JournalError::Aborted(format!("cannot start the journal's thread {name}: {e}"))
+            })?;
+            journal.threads.lock().push(thread);
         }
-        journal.spawn("stet-sync", Inner::plain_loop)?;
-        journal.spawn("stet-ckpt", Inner::checkpoint_loop)?;
         Ok(Arc::new(journal))
-    }
-
-    fn spawn(&self, name: &str, run: impl FnOnce(&Inner) + Send + 'static) -> Result<()> {
-        let inner = self.inner.clone();
-        let builder = std::thread::Builder::new().name(name.into());
-        let thread = builder.spawn(move || run(&inner)).map_err(|e| {
-            JournalError::Aborted(format!("cannot start the journal's thread {name}: {e}"))
-        })?;
-        self.threads.lock().push(thread);
-        Ok(())
     }
 
     /// A journal that takes no changes: for a volume that is only read, with or without a log.
@@ -384,7 +376,11 @@ impl Journal {
 
     /// A point that covers every change made before the call.
     pub fn everything(&self) -> CommitPoint {
-        self.inner.running()
+        let mut point = CommitPoint::none();
+        for slot in &self.inner.slots {
+            point.add(slot.run.lock().tx.id);
+        }
+        point
     }
 
     /// Waits until memory and log have room for more changes. Call it with no lock held.
@@ -413,7 +409,7 @@ impl Journal {
             true => self.aborted().map_or(Ok(()), Err),
             false => self.commit_all(),
         };
-        let commits: Vec<_> = self.inner.commits.iter().map(Queue::close).collect();
+        let commits = self.inner.commits.close();
         if !stopped {
             result = result
                 .and_then(|()| self.inner.empty_log())
@@ -468,7 +464,7 @@ impl Journal {
 
     fn join_threads(&self) {
         self.inner.quit.store(true, Ordering::Release);
-        self.inner.commits.iter().for_each(Queue::wake);
+        self.inner.commits.wake();
         self.inner.plain.wake();
         self.inner.kick.ask();
         let me = std::thread::current().id();
@@ -566,17 +562,21 @@ impl Inner {
     }
 
     pub(crate) fn flush(&self) -> Result<()> {
-        if self.barrier() {
-            self.device.flush()?;
-        }
-        Ok(())
+        self.timed(|barrier| match barrier {
+            true => Ok(self.device.flush()?),
+            false => Ok(()),
+        })
     }
 
-    /// So long it took to make something durable.
-    pub(crate) fn note_sync_time(&self, took: Duration) {
-        if self.barrier() {
-            self.sync_time.add(took);
+    /// Makes something durable, with barriers if they are wanted: then the time it takes counts.
+    pub(crate) fn timed(&self, sync: impl FnOnce(bool) -> Result<()>) -> Result<()> {
+        let begun = Instant::now();
+        let barrier = self.barrier();
+        sync(barrier)?;
+        if barrier {
+            self.sync_time.add(begun.elapsed());
         }
+        Ok(())
     }
 
     /// Writes home the dirty data of these inodes, and `also` with it.
@@ -610,10 +610,8 @@ impl Inner {
         for slot in &self.slots {
             slot.wake();
         }
-        self.commits.iter().for_each(Queue::wake);
+        self.commits.wake();
         self.plain.wake();
-        self.forming.wake();
-        let _log = self.log.lock();
         self.log_changed.notify_all();
     }
 
@@ -627,6 +625,26 @@ impl Inner {
 
     pub(crate) fn no_content(&self, nr: BlockNr) -> JournalError {
         JournalError::Aborted(format!("block {nr} was to be changed before it was read"))
+    }
+
+    /// Newest sequences each lane must reach for `point`, over the closure of its chains: what has
+    /// to be committed together, lane by lane.
+    pub(crate) fn closure(&self, point: &CommitPoint) -> HashMap<Lane, u64> {
+        let mut want: HashMap<Lane, u64> = HashMap::new();
+        let mut todo: Vec<TxId> = point.iter().collect();
+        while let Some(tx) = todo.pop() {
+            let seen = want.entry(tx.lane).or_insert(0);
+            if *seen >= tx.seq || self.valid_seq(tx.lane) >= tx.seq {
+                continue;
+            }
+            *seen = tx.seq;
+            let run = self.slot(tx.lane).run.lock();
+            if run.tx.id.seq <= tx.seq {
+                let state = run.tx.state.lock();
+                todo.extend(state.edges.iter());
+            }
+        }
+        want
     }
 }
 

@@ -10,15 +10,18 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::Done;
 use super::gather::Gather;
+use super::{Done, Inner};
 use crate::error::Result;
-use crate::ids::{CommitPoint, Ino, Lane};
+use crate::ids::{CommitPoint, Ino};
 
 /// Callers that wait in a queue, at most; more are called back. To wake one costs a change of threads, and one can lead next.
 const CALLERS: usize = 2;
 /// While another leads, the journal's thread looks after this whether a commit is due.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// What makes requests durable; whether it took what such work takes.
+pub(crate) type Work = fn(&Inner, &Requests) -> Result<bool>;
 
 /// Somebody who waits for durability.
 pub(super) struct Waiter {
@@ -53,8 +56,6 @@ struct State {
     requests: Requests,
     /// A thread leads.
     led: bool,
-    /// Those that led, and are yet to be done, while another may lead.
-    sealing: usize,
     /// The journal's thread sleeps until then at most.
     looks: Option<Instant>,
     gather: Gather,
@@ -83,21 +84,16 @@ impl State {
 
 /// Requests for one of the journal's threads, or for a caller that leads in its place.
 pub(crate) struct Queue {
-    /// The lane whose commits are asked for; none: data and a flush are.
-    pub(super) lane: Option<Lane>,
     state: Mutex<State>,
     /// For the journal's thread.
     signal: Condvar,
     /// Nobody leads any more.
     ended: Condvar,
+    pub(super) work: Work,
 }
 
 /// The right to serve a queue.
-pub(crate) struct Lead<'a> {
-    queue: &'a Queue,
-    /// Nobody else serves it.
-    alone: bool,
-}
+pub(crate) struct Lead<'a>(&'a Queue);
 
 /// What a thread does that asked.
 pub(super) enum Role<'a> {
@@ -111,12 +107,12 @@ pub(super) enum Role<'a> {
 
 impl Queue {
     /// One without requests.
-    pub(crate) fn new(lane: Option<Lane>) -> Queue {
+    pub(crate) fn new(work: Work) -> Queue {
         Queue {
-            lane,
             state: Mutex::default(),
             signal: Condvar::new(),
             ended: Condvar::new(),
+            work,
         }
     }
 
@@ -133,7 +129,8 @@ impl Queue {
         state.gather.comes(now);
         let leads = here && !state.led && state.wait_until(now).is_none();
         let (answer, role) = if leads {
-            (Answer::Call(done), Role::Lead(self.lead(&mut state)))
+            state.led = true;
+            (Answer::Call(done), Role::Lead(Lead(self)))
         } else if here && state.callers().count() < CALLERS {
             let caller = Arc::<Caller>::default();
             (Answer::Caller(caller.clone()), Role::Wait(caller, done))
@@ -181,7 +178,10 @@ impl Queue {
             }
             match state.wait_until(Instant::now()) {
                 Some(until) => drop(caller.signal.wait_until(&mut state, until)),
-                None => return Some(self.lead(&mut state)),
+                None => {
+                    state.led = true;
+                    return Some(Lead(self));
+                }
             }
         }
         None
@@ -196,13 +196,15 @@ impl Queue {
             let until = if state.led {
                 end.max(now + LOOK)
             } else if now >= end {
-                return Some(self.lead(&mut state));
+                state.led = true;
+                return Some(Lead(self));
             } else {
                 let wait = state.wait_until(now);
                 let is_mine =
                     state.requests.commit || (state.any() && state.callers().next().is_none());
                 if is_mine && wait.is_none() {
-                    return Some(self.lead(&mut state));
+                    state.led = true;
+                    return Some(Lead(self));
                 }
                 wait.map_or(end, |until| until.min(end))
             };
@@ -224,30 +226,11 @@ impl Queue {
     /// Nobody else serves the queue from here on.
     pub(crate) fn close(&self) -> Lead<'_> {
         let mut state = self.state.lock();
-        while state.led || state.sealing > 0 {
+        while state.led {
             self.ended.wait(&mut state);
         }
-        self.lead(&mut state)
-    }
-
-    fn lead(&self, state: &mut State) -> Lead<'_> {
         state.led = true;
-        Lead {
-            queue: self,
-            alone: true,
-        }
-    }
-
-    /// Has somebody lead next, if anybody asks for something (Q1).
-    fn call_next(&self, state: &State) {
-        if state.led || !state.any() {
-            return;
-        }
-        match state.callers().next() {
-            // It leads, or sets its clock.
-            Some(caller) => drop(caller.signal.notify_one()),
-            None => self.call(state, Instant::now()),
-        }
+        Lead(self)
     }
 
     /// Everybody looks again.
@@ -298,31 +281,23 @@ impl Caller {
 impl Lead<'_> {
     /// Ends, with so many answered by what took so long.
     pub(super) fn ends(self, count: usize, took: Duration) {
-        let mut state = self.queue.state.lock();
+        let mut state = self.0.state.lock();
         state.gather.answered(count, took, Instant::now());
-    }
-
-    /// The next may lead, while this one waits for the device. Not where those that are to be answered, so many, are expected to come
-    /// again at once: they are to share the next commit.
-    pub(super) fn hands_over(&mut self, count: usize) {
-        let mut state = self.queue.state.lock();
-        if self.alone && !state.gather.expects(count) {
-            self.alone = false;
-            state.led = false;
-            state.sealing += 1;
-            self.queue.call_next(&state);
-        }
     }
 }
 
 impl Drop for Lead<'_> {
     fn drop(&mut self) {
-        let mut state = self.queue.state.lock();
-        match self.alone {
-            true => state.led = false,
-            false => state.sealing -= 1,
+        let mut state = self.0.state.lock();
+        state.led = false;
+        self.0.ended.notify_all();
+        if !state.any() {
+            return;
         }
-        self.queue.ended.notify_all();
-        self.queue.call_next(&state);
+        match state.callers().next() {
+            // It leads, or sets its clock.
+            Some(caller) => drop(caller.signal.notify_one()),
+            None => self.0.call(&state, Instant::now()),
+        }
     }
 }

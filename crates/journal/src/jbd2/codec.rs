@@ -1,7 +1,7 @@
 //! jbd2's codec: descriptor and data blocks, revoke blocks, a commit block.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use stetfs_cache::{Page, PageRef};
 use stetfs_ondisk::OnDiskError;
@@ -46,9 +46,6 @@ impl Jbd2Codec {
 }
 
 impl Codec for Jbd2Codec {
-    /// It has no choice to make.
-    fn wrote(&self, _bytes: u64, _took: Duration) {}
-
     fn bound(&self, images: u64, revokes: u64) -> u64 {
         let per_revoke_block = (revoke::entries_per_block(&self.config) as u64).max(1);
         images + images.div_ceil(self.tags_per_block()) + revokes.div_ceil(per_revoke_block) + 1

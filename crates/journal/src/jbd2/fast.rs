@@ -112,7 +112,10 @@ impl Jbd2Log {
         };
         let device = self.device();
         let encoded = codec.encode(&snapshot, &mut |_, _| Ok(()))?;
-        ring.blocks(at, &encoded, true).submit_flush(&**device)?;
-        ring.seal(at, &encoded, true)
+        ring.commit(at, &encoded, true, &mut |list| Ok(list.submit(&**device)?))?;
+        if ring.one_flush() {
+            device.flush()?;
+        }
+        Ok(())
     }
 }

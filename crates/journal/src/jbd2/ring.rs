@@ -27,16 +27,6 @@ struct State {
     tail: LogTail,
 }
 
-impl State {
-    fn with(&self, tail: LogTail) -> State {
-        let mut sb = self.sb;
-        // jbd2's tid is the sequence's low half.
-        sb.s_sequence = (tail.seq as u32).into();
-        sb.s_start = (tail.at.unwrap_or(0) as u32).into();
-        State { sb, tail }
-    }
-}
-
 impl Jbd2Ring {
     pub(super) fn new(area: LogArea, sb: JournalSuperblock, async_commit: bool) -> Jbd2Ring {
         let start = u64::from(sb.s_start.get());
@@ -51,14 +41,6 @@ impl Jbd2Ring {
             async_commit,
             state: Mutex::new(State { sb, tail }),
         }
-    }
-
-    fn seals_apart(&self, barrier: bool) -> bool {
-        barrier && !self.async_commit
-    }
-
-    fn seal_offset(&self, at: u64, tx: &Encoded) -> u64 {
-        self.area.offset(self.advance(at, tx.seal_at()))
     }
 
     /// The superblock as a block.
@@ -93,24 +75,30 @@ impl Medium for Jbd2Ring {
         self.end
     }
 
-    fn blocks<'t>(&self, at: u64, tx: &'t Encoded, barrier: bool) -> WriteList<'t> {
+    fn commit(
+        &self,
+        at: u64,
+        tx: &Encoded,
+        barrier: bool,
+        send: &mut dyn FnMut(&WriteList<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let device = &**self.area.device();
         let placed = tx.body().map(|(i, page)| (self.advance(at, i), page));
         let mut list = self.area.list(placed);
-        if !self.seals_apart(barrier)
-            && let Some(seal) = &tx.seal
+        let seal_at = self.area.offset(self.advance(at, tx.seal_at()));
+        let mut apart = tx.seal.as_ref();
+        if (self.async_commit || !barrier)
+            && let Some(seal) = apart.take()
         {
-            list.push(self.seal_offset(at, tx), seal);
+            list.push(seal_at, seal);
         }
-        list
-    }
-
-    /// The kernel's barriers: all of it durable, then the commit block, durable by itself.
-    fn seal(&self, at: u64, tx: &Encoded, barrier: bool) -> Result<()> {
-        if self.seals_apart(barrier)
-            && let Some(seal) = &tx.seal
-        {
-            let write = Write::new(self.seal_offset(at, tx), seal).fua();
-            self.area.device().write_batch(&[write])?;
+        send(&list)?;
+        if barrier {
+            device.flush()?;
+        }
+        // The kernel's barriers: all of it durable, then the commit block, durable by itself.
+        if let Some(seal) = apart {
+            device.write_batch(&[Write::new(seal_at, seal).fua()])?;
         }
         Ok(())
     }
@@ -126,15 +114,21 @@ impl Medium for Jbd2Ring {
 
     fn set_tail(&self, tail: LogTail, barrier: bool) -> Result<()> {
         let mut state = self.state.lock();
-        let mut next = state.with(tail);
-        Self::write_superblock(&self.area, &mut next.sb, barrier)?;
-        *state = next;
+        let mut sb = state.sb;
+        // jbd2's tid is the sequence's low half.
+        sb.s_sequence = (tail.seq as u32).into();
+        sb.s_start = (tail.at.unwrap_or(0) as u32).into();
+        Self::write_superblock(&self.area, &mut sb, barrier)?;
+        state.sb = sb;
+        state.tail = tail;
         Ok(())
     }
 
     fn note_tail(&self, tail: LogTail) {
         let mut state = self.state.lock();
-        *state = state.with(tail);
+        state.sb.s_sequence = (tail.seq as u32).into();
+        state.sb.s_start = (tail.at.unwrap_or(0) as u32).into();
+        state.tail = tail;
     }
 
     fn tail(&self) -> LogTail {

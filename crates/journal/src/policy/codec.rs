@@ -124,13 +124,11 @@ pub trait Codec: Send + Sync {
     /// Upper bound of the log blocks for a transaction of so many images and revoked blocks.
     fn bound(&self, images: u64, revokes: u64) -> u64;
     /// Lays a transaction out. What `early` is given may be written at once, while the rest is still being laid out;
-    /// it must not count before what [`Medium::blocks`] gives is written.
+    /// it must not count before what is left to [`Medium::commit`] is written.
     ///
     /// # Errors
     /// If it cannot be expressed (for example a block number beyond the format's width), and `early`'s.
     fn encode(&self, tx: &Snapshot, early: &mut Early<'_>) -> Result<Encoded>;
-    /// So long it took to write so many bytes of the log: a codec that weighs the device against the processor learns from it.
-    fn wrote(&self, bytes: u64, took: Duration);
     /// For people: what it decides, and why.
     fn note(&self) -> Option<String> {
         None

@@ -33,21 +33,26 @@ pub trait Medium: Send + Sync {
     fn first(&self) -> u64;
     /// One past the last log block of the ring.
     fn end(&self) -> u64;
-    /// What is to be written of a transaction at `at`, and flushed, before it is sealed.
-    fn blocks<'t>(&self, at: u64, tx: &'t Encoded, barrier: bool) -> WriteList<'t>;
-    /// Makes a transaction count that stands at `at`; it is durable on return (with `barrier`). Its [`blocks`](Self::blocks) are
-    /// durable, and so are the transactions before it.
+    /// Writes a transaction at `at` and makes it durable by the rules of its format; everything
+    /// written to the device before is durable too on return (with `barrier`). `send` takes what
+    /// goes out before the first flush, and may write more along with it.
     ///
     /// # Errors
     /// The device's; nothing can be said about the transaction then.
-    fn seal(&self, at: u64, tx: &Encoded, barrier: bool) -> Result<()>;
-    /// Writes blocks of a transaction that [`blocks`](Self::blocks) does not give any more.
+    fn commit(
+        &self,
+        at: u64,
+        tx: &Encoded,
+        barrier: bool,
+        send: &mut dyn FnMut(&WriteList<'_>) -> Result<()>,
+    ) -> Result<()>;
+    /// Writes blocks of a transaction that [`commit`](Self::commit) is yet to make count.
     ///
     /// # Errors
     /// The device's.
     fn write_early(&self, at: u64, blocks: &[PageRef]) -> Result<()>;
-    /// Whether the flush is all that seals a transaction: what must be durable before it counts (ordered data) then needs a flush
-    /// of its own, and the next is written when it is sealed.
+    /// Whether a commit goes out under one flush, seal and all: what must be durable before the
+    /// transaction counts (ordered data) then needs a flush of its own.
     fn one_flush(&self) -> bool;
     /// The stamp up to which file-level records are superseded; goes out with the next
     /// [`set_tail`](Self::set_tail). It never falls.

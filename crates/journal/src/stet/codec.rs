@@ -1,7 +1,7 @@
 //! The codec of the StetFS log: a transaction is one frame.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use stetfs_cache::{Page, PageRef};
 use stetfs_ondisk::stet::frame::{self, Counts, Frame, Kind, Stored};
@@ -161,10 +161,6 @@ impl Codec for StetCodec {
             ..self.frame(tx.id.lane.0, tx.id.seq, tx.stamp)
         };
         self.lay_out(frame, &pages, early)
-    }
-
-    fn wrote(&self, bytes: u64, took: Duration) {
-        self.pace.wrote(bytes, took);
     }
 
     fn note(&self) -> Option<String> {

@@ -6,7 +6,6 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 use parking_lot::Mutex;
 use stetfs_cache::PageRef;
@@ -245,10 +244,9 @@ impl FileLanes {
         let encoded = codec.lay_out(frame, &images, &mut |from, blocks| {
             ring.write_early(ring.advance(place.at, from), blocks)
         })?;
-        let list = ring.blocks(place.at, &encoded, false);
-        let begun = Instant::now();
-        list.submit(&**ring.area().device())?;
-        codec.pace.wrote(list.bytes(), begun.elapsed());
+        ring.commit(place.at, &encoded, false, &mut |log| {
+            Ok(log.submit(&**ring.area().device())?)
+        })?;
         Ok(encoded.blocks())
     }
 

@@ -119,13 +119,21 @@ impl Medium for StetRing {
         self.end
     }
 
-    fn blocks<'t>(&self, at: u64, tx: &'t Encoded, _barrier: bool) -> WriteList<'t> {
+    fn commit(
+        &self,
+        at: u64,
+        tx: &Encoded,
+        barrier: bool,
+        send: &mut dyn FnMut(&WriteList<'_>) -> Result<()>,
+    ) -> Result<()> {
         let placed = tx.body().map(|(i, page)| (self.advance(at, i), page));
-        self.area().list(placed)
-    }
-
-    /// A frame proves itself.
-    fn seal(&self, _at: u64, _tx: &Encoded, _barrier: bool) -> Result<()> {
+        let list = self.area().list(placed);
+        let started = Instant::now();
+        send(&list)?;
+        self.pace.wrote(list.bytes(), started.elapsed());
+        if barrier {
+            self.area().device().flush()?;
+        }
         Ok(())
     }
 

@@ -53,15 +53,19 @@ impl Medium for Ring {
     fn end(&self) -> u64 {
         self.end
     }
-    fn blocks<'t>(&self, at: u64, tx: &'t Encoded, _: bool) -> WriteList<'t> {
+    fn commit(
+        &self,
+        at: u64,
+        tx: &Encoded,
+        _: bool,
+        send: &mut dyn FnMut(&WriteList<'_>) -> Result<()>,
+    ) -> Result<()> {
         let mut list = WriteList::new();
         for (i, page) in tx.body() {
             list.push(self.advance(at, i) * BS as u64, page);
         }
-        list
-    }
-    fn seal(&self, _: u64, _: &Encoded, _: bool) -> Result<()> {
-        Ok(())
+        send(&list)?;
+        Ok(self.device.flush()?)
     }
     fn write_early(&self, at: u64, blocks: &[PageRef]) -> Result<()> {
         for (i, page) in blocks.iter().enumerate() {
@@ -212,8 +216,6 @@ impl Codec for Frames {
             at = log.advance(at, n as u64 + 1);
         }
     }
-
-    fn wrote(&self, _: u64, _: std::time::Duration) {}
 
     fn verbatim_at(&self, image: &ImageRef) -> Option<u64> {
         Some(image.at)

@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, dead_code, unreachable_pub)]
 
 pub mod frame;
-pub mod gate;
 
 use std::sync::Arc;
 
