@@ -20,6 +20,9 @@ use crate::stet::{self, LoggedRecord};
 /// again for each batch that has an image of it.
 const BATCH: usize = 16 << 10;
 
+/// Why these bytes cannot be an image of this block.
+pub type CannotBe = fn(BlockNr, &[u8]) -> Option<&'static str>;
+
 /// How to recover.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RecoveryOptions {
@@ -27,6 +30,8 @@ pub struct RecoveryOptions {
     pub dry_run: bool,
     /// Of a damaged log, bring home what is whole: the rest of a volume is worth more than none.
     pub salvage: bool,
+    /// Why an image cannot be one of this block, if that can be told: damage, where no checksum tells of it.
+    pub cannot_be: Option<CannotBe>,
     /// Deliberate faults.
     pub canary: Canary,
 }
@@ -360,6 +365,10 @@ fn load(
                 report.damage.push(format!("the image of block {nr}"));
                 continue;
             };
+            if let Some(why) = how.cannot_be.and_then(|wrong| wrong(*nr, &page)) {
+                report.damaged(how, format!("the image of block {nr}: {why}"))?;
+                continue;
+            }
             out.push((
                 *i,
                 HomeImage {

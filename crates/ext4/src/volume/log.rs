@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use stetfs_block::BlockDevice;
 use stetfs_journal::{
-    Cache, Canary, FastCommit, Journal, JournalConfig, Log, LogFeatures, Recovery, RecoveryOptions,
+    BlockNr, Cache, Canary, FastCommit, Journal, JournalConfig, Log, LogFeatures, Recovery,
+    RecoveryOptions,
 };
 use stetfs_ondisk::ext4::features::{Compat, Incompat, RoCompat};
-use stetfs_ondisk::ext4::superblock::{State, Superblock};
+use stetfs_ondisk::ext4::superblock::{MAGIC, SUPERBLOCK_OFFSET, State, Superblock};
 
 use super::early::Early;
 use super::fast;
@@ -132,6 +133,7 @@ impl VolumeLog {
     ) -> Result<Recovery> {
         let how = RecoveryOptions {
             salvage,
+            cannot_be: Some(cannot_be),
             ..RecoveryOptions::default()
         };
         let recovery = self.log.recover(blocks, how, progress)?;
@@ -204,5 +206,34 @@ impl VolumeLog {
             journal = journal.without_records();
         }
         Ok(self.log.start(cache, features, &journal, config(opts))?)
+    }
+}
+
+/// Byte offset of `s_magic` in the superblock.
+const MAGIC_AT: usize = 56;
+
+/// A replay must not take the superblock away: then nothing could open the volume any more.
+fn cannot_be(nr: BlockNr, image: &[u8]) -> Option<&'static str> {
+    let at = SUPERBLOCK_OFFSET.checked_sub(nr.checked_mul(image.len() as u64)?)?;
+    let sb = image.get(usize::try_from(at).ok()?..)?;
+    let magic = sb.get(MAGIC_AT..MAGIC_AT + 2)?;
+    (magic != MAGIC.to_le_bytes()).then_some("it has no superblock where the volume has it")
+}
+
+#[cfg(test)]
+mod image_tests {
+    use super::*;
+
+    #[test]
+    fn an_image_without_the_superblock_is_told() {
+        for (nr, size, at) in [(1, 1024, 0), (0, 2048, 1024), (0, 4096, 1024)] {
+            let mut image = vec![0; size];
+            assert!(cannot_be(nr, &image).is_some());
+            assert_eq!(cannot_be(nr + 1, &image), None);
+            image[at + MAGIC_AT..][..2].copy_from_slice(&MAGIC.to_le_bytes());
+            assert_eq!(cannot_be(nr, &image), None);
+        }
+        assert_eq!(cannot_be(0, &[0; 1024]), None);
+        assert_eq!(cannot_be(u64::MAX, &[0; 1024]), None);
     }
 }
