@@ -13,9 +13,11 @@ use parking_lot::{
 };
 
 mod held;
+mod points;
 mod threads;
 
 pub use held::{Held, hold};
+pub use points::{Hold, point};
 pub use threads::{processors, run_anywhere};
 
 /// The places in the lock order, first to last.
