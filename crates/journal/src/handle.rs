@@ -75,7 +75,7 @@ impl<'j> Handle<'j> {
         let listed = write.head().tx;
         if listed != Some(self.tx.id) {
             if let Some(other) = listed.filter(|t| t.lane != self.tx.id.lane) {
-                inner.share(&self.tx, other, block, &write);
+                inner.share(&self.tx, other, block, &write)?;
             }
             let mut state = self.tx.state.lock();
             state.blocks.push(block.clone());
@@ -110,12 +110,15 @@ impl<'j> Handle<'j> {
     /// Says that `count` blocks from `start`, which had gone through the journal, were freed: no
     /// older image of them may ever be replayed or sent home, and changes to them in this very
     /// transaction are void.
-    pub fn revoke(&self, start: BlockNr, count: u64) {
+    ///
+    /// # Errors
+    /// What cannot be: a block of a transaction that is none of this journal. It stops.
+    pub fn revoke(&self, start: BlockNr, count: u64) -> Result<()> {
         let inner = self.inner();
         let mut live = Vec::new();
         for nr in start..start.saturating_add(count) {
             if let Some(block) = inner.cache.find(nr) {
-                live.extend(self.delist(&block).then_some(nr));
+                live.extend(self.delist(&block)?.then_some(nr));
                 inner.cache.forget(nr);
             }
         }
@@ -124,17 +127,18 @@ impl<'j> Handle<'j> {
         let mut state = self.tx.state.lock();
         state.revokes.extend(live);
         state.freed.push((start, count));
+        Ok(())
     }
 
     /// Takes a block off the list of the transaction that has it, whichever it is: none may log it any more (T2). To free what a
     /// transaction of another lane changed is to change it too. Whether an image of it is on its way into the log.
-    fn delist(&self, block: &Arc<Block>) -> bool {
+    fn delist(&self, block: &Arc<Block>) -> Result<bool> {
         let mut write = block.write();
         let Some(listed) = write.head().tx.take() else {
-            return false;
+            return Ok(false);
         };
-        listed.lane != self.tx.id.lane
-            && self.inner().share(&self.tx, listed, block, &write) == Shared::Depends
+        Ok(listed.lane != self.tx.id.lane
+            && self.inner().share(&self.tx, listed, block, &write)? == Shared::Depends)
     }
 
     /// This inode's dirty data goes home before this transaction commits.

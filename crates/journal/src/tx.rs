@@ -11,6 +11,8 @@
 //!   need. While that one runs or is locked both are chained; the group that commits grows by that, up to the moment when the
 //!   transactions of all of it go from locked to snapshot together. During the snapshot he takes the image for it, if it was not
 //!   taken yet; from then on his transaction depends on it.
+//! * **T5** Whoever depends on a transaction for its image of a block knows that image as one of the live log from then on, though it
+//!   stands there later: should he free the block, he revokes it.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;

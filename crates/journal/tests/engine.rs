@@ -114,7 +114,7 @@ fn reuse_after_revoke(kind: Kind) -> Arc<MemDevice> {
     let (cache, journal) = start(kind, device.clone());
     journal.commit(&put(&cache, &journal, 300, 1)).unwrap();
     let handle = journal.begin(1).unwrap();
-    handle.revoke(300, 1);
+    handle.revoke(300, 1).unwrap();
     let keep = cache.get(400);
     handle.create(&keep).unwrap().fill(4);
     journal.commit(&handle.stop()).unwrap();
@@ -134,7 +134,7 @@ fn a_revoked_image_is_neither_replayed_nor_sent_home() {
     let (cache, journal) = start(Kind::Jbd2, device.clone());
     journal.commit(&put(&cache, &journal, 300, 1)).unwrap();
     let handle = journal.begin(1).unwrap();
-    handle.revoke(300, 1);
+    handle.revoke(300, 1).unwrap();
     journal.commit(&handle.stop()).unwrap();
     device.write(300 * BS as u64, &[9; BS]).unwrap();
     journal.checkpoint().unwrap();
@@ -314,7 +314,7 @@ fn run_model(kind: Kind, ops: &[Op]) {
             }
             Op::Free(nr) => {
                 let handle = journal.begin(1).unwrap();
-                handle.revoke(*nr, 1);
+                handle.revoke(*nr, 1).unwrap();
                 handle.stop();
                 journal.commit_all().unwrap();
                 // A freed block's content is anybody's guess until it is used again.

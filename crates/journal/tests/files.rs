@@ -85,7 +85,7 @@ fn bodies(device: &MemDevice) -> Vec<Vec<u8>> {
 }
 
 fn sync(journal: &Journal, body: &[u8]) {
-    let place = journal.reserve_record(body.len(), 0).unwrap();
+    let place = journal.reserve_record(body.len(), 0, None).unwrap();
     journal.write_record(&place, body, &[]).unwrap();
 }
 
@@ -106,7 +106,7 @@ fn records_live_until_a_transaction_holds_what_they_hold() {
     let point = put(&cache, &journal, 300, 1);
     sync(&journal, b"one");
     let page = Arc::new(Page::copy_of(&[7; BS]));
-    let place = journal.reserve_record(3, 1).unwrap();
+    let place = journal.reserve_record(3, 1, None).unwrap();
     journal
         .write_record(&place, b"two", &[(400, page.clone())])
         .unwrap();
@@ -137,11 +137,11 @@ fn a_lane_has_room_again_after_a_commit() {
         put(&cache, &journal, 300, round);
         let mut full = 0;
         for i in 0..100 {
-            let place = journal.reserve_record(1500, 0).or_else(|| {
+            let place = journal.reserve_record(1500, 0, None).or_else(|| {
                 full += 1;
                 let point = put(&cache, &journal, 301, i);
                 journal.commit(&point).unwrap();
-                journal.reserve_record(1500, 0)
+                journal.reserve_record(1500, 0, None)
             });
             let body = [i; 1500];
             journal.write_record(&place.unwrap(), &body, &[]).unwrap();

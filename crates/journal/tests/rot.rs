@@ -171,7 +171,7 @@ fn a_senseless_revoke_block_is_an_error() {
         let (cache, journal) = start(kind, device.clone());
         journal.commit(&put(&cache, &journal, 300, 7)).unwrap();
         let handle = journal.begin(1).unwrap();
-        handle.revoke(300, 1);
+        handle.revoke(300, 1).unwrap();
         journal.commit(&handle.stop()).unwrap();
         let crashed = Arc::new(device.fork());
         let revokes = find(&crashed, BlockType::Revoke);

@@ -101,7 +101,7 @@ fn the_tail_stays_before_a_transaction_that_waited_for_home_writes() {
             let checkpoint = scope.spawn(move || journal.checkpoint());
             device.wait_until_held();
             let handle = journal.begin(2).unwrap();
-            handle.revoke(300, 1);
+            handle.revoke(300, 1).unwrap();
             handle.create(&cache.get(400)).unwrap().fill(4);
             let point = handle.stop();
             let commit = scope.spawn(move || journal.commit(&point));

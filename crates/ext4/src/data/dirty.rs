@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Condvar;
 use stetfs_block::{BlockError, WriteList};
 use stetfs_cache::PageRef;
-use stetfs_journal::{Block, BlockNr, CommitPoint, FlushMark, Handle, JournalError};
+use stetfs_journal::{Block, BlockNr, CommitPoint, FlushMark, Handle, JournalError, Stamp};
 use stetfs_sync::{Mutex, MutexGuard, Rank};
 
 use super::failures::Failures;
@@ -58,8 +58,8 @@ struct State {
     ordered: Option<CommitPoint>,
     /// So did an earlier one, which may be committing and still wait for its part of the map.
     ordered_before: bool,
-    /// Blocks that a file-level record holds, until this is valid. `true`: what is dirty there is what it holds.
-    logged: BTreeMap<u32, (CommitPoint, bool)>,
+    /// Blocks that a file-level record holds, and the record's stamp. `true`: what is dirty there is what it holds.
+    logged: BTreeMap<u32, (Stamp, bool)>,
     /// Blocks went home since the device was last known to be flushed.
     unflushed: Option<FlushMark>,
 }
@@ -446,7 +446,7 @@ impl Fs {
         let mut s = inode.dirty.state.lock();
         let s = &mut *s;
         s.logged
-            .retain(|_, (point, _)| !self.journal.is_valid(point));
+            .retain(|_, (record, _)| self.journal.is_alive(*record));
         s.unflushed = s.unflushed.filter(|mark| !self.journal.is_flushed(*mark));
         let mut out = Unlogged {
             pages: Some(Vec::new()),
@@ -474,17 +474,10 @@ impl Fs {
         out
     }
 
-    /// A record that is alive until `point` is valid holds these blocks as they are.
-    pub(super) fn logged(
-        &self,
-        inode: &Inode,
-        blocks: impl Iterator<Item = u32>,
-        point: &CommitPoint,
-    ) {
+    /// The record with this stamp holds these blocks as they are.
+    pub(super) fn logged(&self, inode: &Inode, blocks: impl Iterator<Item = u32>, record: Stamp) {
         let mut s = inode.dirty.state.lock();
-        for lblk in blocks {
-            s.logged.insert(lblk, (point.clone(), true));
-        }
+        s.logged.extend(blocks.map(|lblk| (lblk, (record, true))));
     }
 
     /// Writes home what is dirty now in these files, in ascending order of their numbers. The device
@@ -638,7 +631,7 @@ impl Fs {
             for taken in blocks {
                 // The next commit ends a record that is alive, and with it the only copy of what was synced.
                 let record = s.logged.get(&taken.lblk);
-                is_promised |= record.is_some_and(|(point, _)| !self.journal.is_valid(point));
+                is_promised |= record.is_some_and(|(stamp, _)| self.journal.is_alive(*stamp));
                 if taken.dirty.fresh {
                     lost = true;
                     s.lost.insert(taken.lblk);

@@ -369,20 +369,22 @@ impl Fs {
             pages: pages.iter().map(|(lblk, ..)| *lblk).collect(),
         };
         let bytes = record.encode();
-        if !journaled && !pages.is_empty() {
-            // They go home before what supersedes the record counts, and whoever commits later waits for that.
-            self.journal.order_logged(inode.ino);
-        }
-        let point = self.journal.everything();
-        let Some(place) = self.journal.reserve_record(bytes.len(), pages.len()) else {
+        // Data that goes home by itself is to be there before what supersedes the record counts.
+        let data_of = (!journaled && !pages.is_empty()).then_some(inode.ino);
+        let place = self
+            .journal
+            .reserve_record(bytes.len(), pages.len(), data_of);
+        let Some(place) = place else {
             return Ok(Step::Commit(SyncReason::Full));
         };
-        if !journaled && !pages.is_empty() {
+        if data_of.is_some() {
+            // Whoever syncs the file by a commit ends the record.
+            let point = self.journal.superseding();
             let mut sync = inode.sync.lock();
             sync.meta.merge(&point);
             sync.data.merge(&point);
             drop(sync);
-            self.logged(inode, pages.iter().map(|(lblk, ..)| *lblk), &point);
+            self.logged(inode, pages.iter().map(|(lblk, ..)| *lblk), place.stamp());
         }
         inode.changes.lock().recorded();
         Ok(Step::Record(Box::new(Ready {
@@ -572,5 +574,148 @@ mod tests {
             again.read(&file, 0, &mut data).unwrap();
             assert!(data.iter().all(|b| *b == 2), "{:?}", &data[..4]);
         }
+    }
+
+    /// A file of one block, durable by a commit, on a volume with records.
+    struct Synced {
+        device: Arc<stetfs_block::MemDevice>,
+        fs: Arc<Fs>,
+        file: crate::types::OpenRef,
+    }
+
+    impl Synced {
+        fn new(journal: &str, canary: stetfs_journal::Canary) -> Synced {
+            Synced::with(journal, canary, 3600)
+        }
+
+        fn with(journal: &str, canary: stetfs_journal::Canary, commit_secs: u32) -> Synced {
+            let device = mkfs(32, &Mkfs::blocks(4096));
+            let opts = FsOptions {
+                commit_secs,
+                dirty_expire: std::time::Duration::from_secs(3600),
+                journal: journal.parse().unwrap(),
+                canary,
+                ..FsOptions::default()
+            };
+            let fs = Fs::open(device.clone(), opts).unwrap();
+            let (_, file) = fs
+                .create(&ROOT, ROOT_INO, b"file", 0o600, 0, libc::O_RDWR)
+                .unwrap();
+            let v = Synced { device, fs, file };
+            v.write(1);
+            v.fs.flush_files(&[&v.file.inode]).unwrap();
+            v.fs.journal.commit_all().unwrap();
+            // Else the next sync writes data home first.
+            v.fs.journal.flush_shared().unwrap();
+            v
+        }
+
+        fn write(&self, value: u8) {
+            // Until its times have changed, too, so that a sync has something to say in a record.
+            loop {
+                self.fs
+                    .write(&ROOT, &self.file, 0, &[value; 4096], false)
+                    .unwrap();
+                let mut changes = self.file.inode.changes.lock();
+                changes.prune(&self.fs.journal);
+                if changes.any(false) {
+                    return;
+                }
+            }
+        }
+
+        fn sync(&self, datasync: bool) {
+            let (done, is_done) = channel();
+            let done = Box::new(move |r| done.send(r).unwrap());
+            self.fs.fsync(&self.file, datasync, done);
+            is_done.recv().unwrap().unwrap();
+        }
+
+        /// Has the transactions commit, and the file synced when their snapshots are taken and the next ones have not begun.
+        fn sync_beside_a_commit(&self) {
+            let held = self.fs.journal.hold("snapshots-taken");
+            std::thread::scope(|scope| {
+                let commit = scope.spawn(|| self.fs.journal.commit_all());
+                held.await_one();
+                self.sync(false);
+                drop(held);
+                commit.join().unwrap().unwrap();
+            });
+        }
+
+        /// What the block holds after a cut now.
+        fn cut(&self) -> u8 {
+            let crashed = Arc::new(self.device.fork());
+            let again = Fs::open(crashed, FsOptions::default()).unwrap();
+            let ino = again.lookup(ROOT_INO, b"file").unwrap().ino;
+            let file = again.open_inode(&ROOT, ino, libc::O_RDONLY).unwrap();
+            let mut data = vec![0; 4096];
+            again.read(&file, 0, &mut data).unwrap();
+            assert!(data.iter().all(|b| *b == data[0]));
+            data[0]
+        }
+    }
+
+    const WITH_RECORDS: [&str; 3] = ["ijournal", "writeback,sync=file", "ordered,records=1"];
+
+    /// A record is written while a transaction commits that does not hold what the record says, but seems to run still. The next one
+    /// ends the record: what it holds of the data must be home by then.
+    #[test]
+    fn data_synced_beside_a_commit_outlives_the_next() {
+        let after_next = |journal: &str, canary| {
+            let v = Synced::new(journal, canary);
+            v.write(2);
+            v.sync_beside_a_commit();
+            assert_eq!(v.cut(), 2, "{journal}: the record is there");
+            v.fs.create(&ROOT, ROOT_INO, b"other", 0o600, 0, libc::O_RDWR)
+                .unwrap();
+            v.fs.journal.commit_all().unwrap();
+            v.cut()
+        };
+        for journal in WITH_RECORDS {
+            assert_eq!(after_next(journal, Default::default()), 2, "{journal}");
+        }
+        let canary = stetfs_journal::Canary {
+            leave_recorded: true,
+            ..Default::default()
+        };
+        assert_eq!(after_next("ijournal", canary), 1, "it was lost");
+    }
+
+    /// The same record, after the transaction has become valid that does not supersede it: it is alive, and newer data does not go
+    /// home beside it.
+    #[test]
+    fn data_synced_after_that_is_not_taken_back() {
+        let after_newer = |journal: &str, canary| {
+            let v = Synced::new(journal, canary);
+            v.write(2);
+            v.sync_beside_a_commit();
+            v.write(3);
+            v.sync(true);
+            v.cut()
+        };
+        for journal in WITH_RECORDS {
+            assert_eq!(after_newer(journal, Default::default()), 3, "{journal}");
+        }
+        let canary = stetfs_journal::Canary {
+            forget_records: true,
+            ..Default::default()
+        };
+        assert_eq!(after_newer("ijournal", canary), 2, "it was taken back");
+    }
+
+    /// Nothing but data was synced: what ends the record is committed in time all the same.
+    #[test]
+    fn records_of_data_alone_are_ended_by_a_commit() {
+        let v = Synced::with("ijournal", Default::default(), 1);
+        v.write(3);
+        v.sync(false);
+        let before = v.fs.journal.horizon();
+        let late = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while v.fs.journal.horizon() == before {
+            assert!(std::time::Instant::now() < late, "no commit came");
+            std::thread::yield_now();
+        }
+        assert_eq!(v.cut(), 3);
     }
 }

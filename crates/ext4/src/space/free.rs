@@ -32,7 +32,7 @@ impl Fs {
             let len = (self.geo.layout.group_blocks(group).end.min(run.end()) - at) as u32;
             self.free_in_group(h, group, bit, len / self.ratio())?;
             if kind == Freed::Journaled {
-                h.revoke(at, u64::from(len));
+                h.revoke(at, u64::from(len))?;
             }
             at += u64::from(len);
         }

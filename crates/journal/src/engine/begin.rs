@@ -72,7 +72,7 @@ impl Inner {
                 max: max as u32,
             });
         }
-        let slot = self.slot(lane);
+        let slot = self.slot(lane)?;
         let mut run = slot.run.lock();
         loop {
             self.check()?;

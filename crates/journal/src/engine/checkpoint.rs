@@ -5,6 +5,8 @@
 //!   from the live one (architecture, decisions 4 and 5).
 //! * **K2** The tail moves past a transaction only when all its images are home or replaced, and
 //!   the device was flushed since; space before the tail is reused only once the new tail is durable.
+//! * **K3** Between lanes the oldest goes first: as long as a transaction stands in the log, so do all newer ones, of any
+//!   lane, for recovery would replay its images, and its alone, over what the newer ones brought home.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -76,6 +78,7 @@ impl Inner {
     fn checkpoint(&self, spread: Option<Spread>) -> Result<()> {
         let _one_at_a_time = self.home_io.lock();
         let images: Vec<BlockNr> = self.log.lock().pending.keys().copied().collect();
+        self.point("checkpoint-listed");
         let mut sent: Vec<(TxId, BlockNr)> = Vec::with_capacity(images.len());
         let mut left = images.as_slice();
         while !left.is_empty() {
@@ -140,9 +143,7 @@ impl Inner {
                 self.pinned.fetch_sub(1, Ordering::Relaxed);
             }
         }
-        let reaped: Vec<Reaped> = (0..self.slots.len())
-            .filter_map(|lane| log.reap(lane))
-            .collect();
+        let reaped: Vec<Reaped> = log.reap(self.config.canary);
         self.log_changed.notify_all();
         drop(log);
         let tails = reaped.iter().filter_map(|space| {

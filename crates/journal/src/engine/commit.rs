@@ -1,4 +1,7 @@
 //! Commit: lock, snapshot, ordered data, log, seal, valid.
+//!
+//! * **commit.A1** Whoever asked for a point is told that it is durable only when it is valid, or when there was nothing in what it
+//!   names: looked at after every commit, in release builds, too. Anything else is a state that cannot be, and stops the journal.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,9 +12,9 @@ use parking_lot::MutexGuard;
 use stetfs_block::WriteList;
 
 use super::log::{Durable, Log, Pending};
-use super::{Inner, Slot};
+use super::{Inner, Slot, no_lane};
 use crate::edges::valid_fronts;
-use crate::error::Result;
+use crate::error::{JournalError, Result};
 use crate::ids::{CommitPoint, Ino, Lane, Stamp, TxId};
 use crate::policy::LogTail;
 use crate::stats::bump;
@@ -25,14 +28,25 @@ struct Committing {
     reserved: u64,
 }
 
+/// What commits together, and what there was nothing of to commit.
+struct Group<'s> {
+    members: Vec<(&'s Slot, Arc<Tx>)>,
+    /// Transactions that were asked for and hold nothing.
+    empty: Vec<TxId>,
+}
+
 impl Inner {
     /// Commits every lane's running transaction that `point` needs, with all that is chained to
     /// it, and makes the dirty data of `data` durable under the same flush.
     /// The lead of the queue of commits is held. Returns whether there was anything to commit; if not, nothing was written.
     pub(crate) fn commit_group(&self, point: &CommitPoint, data: &[Ino]) -> Result<bool> {
         let started = Instant::now();
-        let group = self.lock_group(point);
+        let Group {
+            members: group,
+            empty,
+        } = self.lock_group(point)?;
         if group.is_empty() {
+            self.check_answer(point, &empty)?;
             return Ok(false);
         }
         // What the group makes valid are no changes of others: records of those stay alive. Records since the snapshots are not in
@@ -44,7 +58,13 @@ impl Inner {
             .unwrap_or_else(|| self.oldest_opening(|lane| !grouped(lane)));
         let mut all = Vec::with_capacity(group.len());
         for (slot, tx) in &group {
-            all.push(self.take_snapshot(slot, tx, floor));
+            all.push(self.take_snapshot(slot, tx, floor)?);
+        }
+        self.point("snapshots-taken");
+        // After the floor is known (F4).
+        let mut data = data.to_vec();
+        if !self.config.canary.leave_recorded {
+            data.append(&mut self.recorded.take(floor));
         }
         for (slot, tx) in &group {
             let mut run = slot.run.lock();
@@ -56,21 +76,16 @@ impl Inner {
             run.locked = false;
             slot.changed.notify_all();
         }
-        let mut data = data;
         for committing in all {
             self.write_tx(committing, std::mem::take(&mut data))?;
         }
-        let after = self.validate();
-        debug_assert!(
-            self.has_stopped()
-                || group
-                    .iter()
-                    .all(|(_, tx)| self.valid_seq(tx.id.lane) >= tx.id.seq),
-            "a group was committed and is not valid"
-        );
-        for f in after {
+        for f in self.validate() {
             f();
         }
+        for (_, tx) in &group {
+            self.check_answer(&CommitPoint::from(tx.id), &[])?;
+        }
+        self.check_answer(point, &empty)?;
         if group
             .iter()
             .any(|(slot, _)| self.is_half_full(usize::from(slot.lane.0)))
@@ -85,14 +100,29 @@ impl Inner {
         Ok(true)
     }
 
+    /// Fails unless all that a point names is valid, or was found to hold nothing (A1).
+    fn check_answer(&self, point: &CommitPoint, empty: &[TxId]) -> Result<()> {
+        let is_answered = |tx: &TxId| self.valid_seq(tx.lane) >= tx.seq || empty.contains(tx);
+        match point.iter().find(|tx| !is_answered(tx)) {
+            None => Ok(()),
+            Some(tx) => Err(JournalError::Aborted(format!(
+                "a commit ended without transaction {} of lane {}, which it was asked for",
+                tx.seq, tx.lane.0
+            ))),
+        }
+    }
+
     /// Locks the running transactions that must commit together, waits for their handles, and ends their changes all at once (T4).
-    /// No lane opens before all their snapshots are taken. Nothing in it is empty.
-    fn lock_group(&self, point: &CommitPoint) -> Vec<(&Slot, Arc<Tx>)> {
+    /// No lane opens before all their snapshots are taken.
+    fn lock_group(&self, point: &CommitPoint) -> Result<Group<'_>> {
         let mut group: Vec<(&Slot, Arc<Tx>)> = Vec::new();
+        let mut empty = Vec::new();
+        // One without changes supersedes records, too.
+        let supersedes = self.recorded.since().is_some();
         loop {
-            let mut want = self.closure(point);
+            let mut want = self.closure(point)?;
             for (_, tx) in &group {
-                for (lane, seq) in self.closure(&CommitPoint::from(tx.id)) {
+                for (lane, seq) in self.closure(&CommitPoint::from(tx.id))? {
                     let entry = want.entry(lane).or_insert(0);
                     *entry = (*entry).max(seq);
                 }
@@ -102,13 +132,18 @@ impl Inner {
                     continue;
                 };
                 let mut run = slot.run.lock();
-                if run.tx.id.seq > *seq || run.locked || run.tx.is_untouched() {
+                if run.tx.id.seq > *seq || run.locked {
+                    continue;
+                }
+                if run.tx.is_untouched() && !supersedes {
+                    empty.push(run.tx.id);
                     continue;
                 }
                 run.locked = true;
                 run.tx.state.lock().phase = Phase::Locked;
                 group.push((slot, run.tx.clone()));
             }
+            self.point("group-locked");
             for (_, tx) in &group {
                 let mut state = tx.state.lock();
                 while state.handles > 0 {
@@ -117,7 +152,10 @@ impl Inner {
             }
             // Those handles, and handles of other lanes, may have chained more.
             if self.end_changes(&group) {
-                return group;
+                return Ok(Group {
+                    members: group,
+                    empty,
+                });
             }
         }
     }
@@ -144,33 +182,33 @@ impl Inner {
         true
     }
 
-    fn take_snapshot(&self, slot: &Slot, tx: &Tx, floor: Stamp) -> Committing {
+    fn take_snapshot(&self, slot: &Slot, tx: &Tx, floor: Stamp) -> Result<Committing> {
         let stamp = self.stamp.fetch_add(1, Ordering::AcqRel) + 1;
         let opened = tx.state.lock().opened.unwrap_or(stamp);
+        self.point("snapshot-begins");
         let (snapshot, rest) = tx.snapshot(stamp, floor);
+        self.point("snapshot-not-indexed");
         let homes: Vec<u64> = snapshot.images.iter().map(|i| i.nr).collect();
         let reserved = self
             .scheme
             .codec
             .bound(homes.len() as u64, snapshot.revokes.len() as u64);
-        let lane = usize::from(slot.lane.0);
         let mut log = self.log.lock();
         log.index_images(tx.id, &homes);
-        if let Some(lane_log) = log.lanes.get_mut(lane) {
-            lane_log.committing = Some((tx.id.seq, lane_log.head));
-            lane_log.next_seq = tx.id.seq + 1;
-            lane_log.opened.get_or_insert(opened);
-        }
+        let lane_log = log.lane(slot.lane)?;
+        lane_log.committing = Some((tx.id.seq, lane_log.head));
+        lane_log.next_seq = tx.id.seq + 1;
+        lane_log.opened.get_or_insert(opened);
         drop(log);
         self.pinned.fetch_add(homes.len() as u64, Ordering::Relaxed);
-        Committing {
+        Ok(Committing {
             snapshot,
             rest,
             reserved,
-        }
+        })
     }
 
-    fn write_tx(&self, tx: Committing, data: &[Ino]) -> Result<()> {
+    fn write_tx(&self, tx: Committing, mut data: Vec<Ino>) -> Result<()> {
         let Committing {
             snapshot,
             rest,
@@ -178,10 +216,9 @@ impl Inner {
         } = tx;
         let id = snapshot.id;
         let lane = usize::from(id.lane.0);
-        let Some(medium) = self.scheme.media.get(lane) else {
-            return Ok(());
-        };
-        let mut data = [data, &rest.ordered].concat();
+        let medium = self.scheme.media.get(lane);
+        let medium = medium.ok_or_else(|| no_lane(id.lane))?;
+        data.extend(&rest.ordered);
         data.sort_unstable();
         data.dedup();
         if !data.is_empty() && medium.one_flush() {
@@ -190,9 +227,7 @@ impl Inner {
             data.clear();
         }
 
-        let Some(free) = self.free.get(lane) else {
-            return Ok(());
-        };
+        let free = self.free.get(lane).ok_or_else(|| no_lane(id.lane))?;
         // Only older, valid transactions hold space, so a checkpoint always gets it. Revokes can
         // exceed what `begin` foresaw; then this is where the wait is.
         while free.load(Ordering::Acquire) < reserved {
@@ -201,21 +236,18 @@ impl Inner {
         }
         free.fetch_sub(reserved, Ordering::AcqRel);
         // Nobody else moves the head.
-        let Some(at) = self.log.lock().lanes.get(lane).map(|l| l.head) else {
-            return Ok(());
-        };
+        let at = self.log.lock().lane(id.lane)?.head;
         let encoded = self.scheme.codec.encode(&snapshot, &mut |from, blocks| {
             medium.write_early(medium.advance(at, from), blocks)
         })?;
-        debug_assert!(
-            encoded.blocks() <= reserved,
-            "{} log blocks, bound {reserved}",
-            encoded.blocks()
-        );
-        free.fetch_add(reserved - encoded.blocks(), Ordering::AcqRel);
-        if let Some(lane_log) = self.log.lock().lanes.get_mut(lane) {
-            lane_log.head = medium.advance(at, encoded.blocks());
-        }
+        let unused = reserved.checked_sub(encoded.blocks()).ok_or_else(|| {
+            let blocks = encoded.blocks();
+            JournalError::Aborted(format!(
+                "a transaction takes {blocks} log blocks, bound {reserved}"
+            ))
+        })?;
+        free.fetch_add(unused, Ordering::AcqRel);
+        self.log.lock().lane(id.lane)?.head = medium.advance(at, encoded.blocks());
         if medium.tail().at.is_none() {
             // The superblock says "empty"; it must point here before this commit counts.
             medium.set_tail(
@@ -267,21 +299,20 @@ impl Inner {
             })
             .collect();
         let mut log = self.log.lock();
-        if let Some(lane_log) = log.lanes.get_mut(lane) {
-            lane_log.committing = None;
-            lane_log.durable.push_back(Durable {
-                id,
-                stamp: snapshot.stamp,
-                floor: snapshot.floor,
-                edges: snapshot.edges,
-                images,
-                freed: rest.freed,
-                after: rest.after,
-                at,
-                blocks: encoded.blocks(),
-                homes,
-            });
-        }
+        let lane_log = log.lane(id.lane)?;
+        lane_log.committing = None;
+        lane_log.durable.push_back(Durable {
+            id,
+            stamp: snapshot.stamp,
+            floor: snapshot.floor,
+            edges: snapshot.edges,
+            images,
+            freed: rest.freed,
+            after: rest.after,
+            at,
+            blocks: encoded.blocks(),
+            homes,
+        });
         Ok(())
     }
 

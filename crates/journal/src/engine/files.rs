@@ -5,16 +5,59 @@
 //!   snapshot has a higher stamp holds all that the record says, and supersedes it when it is valid.
 //! * **F2** What a record says of data is durable before the record is written, or in it.
 //! * **F3** A record's space is used again only when a valid transaction supersedes it, and nobody writes it any more.
+//! * **F4** Data that only records hold is home before a transaction counts that supersedes one of them. Who draws the
+//!   stamp of such a record notes its inode with it, under one lock; who commits takes the notes after it knows up to which
+//!   stamp it supersedes. So no record below that is missed, whatever the commit was about when it was written.
 
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
+use parking_lot::Mutex;
 use stetfs_cache::PageRef;
 
 use super::{FlushMark, Inner, Journal};
-use crate::error::Result;
-use crate::ids::{BlockNr, CommitPoint, Ino, Lane, Stamp};
+use crate::error::{JournalError, Result};
+use crate::ids::{BlockNr, CommitPoint, Ino, Lane, Stamp, TxId};
 use crate::stats::bump;
 use crate::stet::RecordPlace;
+
+/// Inodes whose data records hold, and whose homes may be older (F4).
+#[derive(Default)]
+pub(crate) struct RecordedData(Mutex<Recorded>);
+
+#[derive(Default)]
+struct Recorded {
+    /// Each with the stamp of the oldest such record.
+    inodes: HashMap<Ino, Stamp>,
+    /// When the first of them came.
+    since: Option<Instant>,
+}
+
+impl Recorded {
+    fn add(&mut self, ino: Ino, stamp: Stamp) {
+        self.inodes.entry(ino).or_insert(stamp);
+        self.since.get_or_insert_with(Instant::now);
+    }
+}
+
+impl RecordedData {
+    /// Takes those with a record up to `floor`. All their data is to go home before that counts.
+    pub(super) fn take(&self, floor: Stamp) -> Vec<Ino> {
+        let mut recorded = self.0.lock();
+        let taken = recorded.inodes.extract_if(|_, stamp| *stamp <= floor);
+        let taken = taken.map(|(ino, _)| ino).collect();
+        if recorded.inodes.is_empty() {
+            recorded.since = None;
+        }
+        taken
+    }
+
+    /// Since when there is some: a commit is due then, whatever else there is to commit.
+    pub(super) fn since(&self) -> Option<Instant> {
+        self.0.lock().since
+    }
+}
 
 /// The lane that this thread tries first: its processor's.
 fn own_lane() -> usize {
@@ -38,17 +81,49 @@ impl Journal {
     }
 
     /// Takes a place for a record of so many bytes and pages. The file's lock is held, and everything that the record says is
-    /// at hand (F1). `None`: there is no room, only a commit makes some.
-    pub fn reserve_record(&self, bytes: usize, pages: usize) -> Option<RecordPlace> {
+    /// at hand (F1). `data_of`: the inode whose dirty data the record holds beside its home (F4). `None`: there is no room, only
+    /// a commit makes some.
+    pub fn reserve_record(
+        &self,
+        bytes: usize,
+        pages: usize,
+        data_of: Option<Ino>,
+    ) -> Option<RecordPlace> {
         let inner = self.inner();
         let files = inner.scheme.files.as_ref()?;
         let (lanes, own) = (files.count(), own_lane());
         let horizon = inner.horizon();
         let durable = inner.log.lock().newest_durable();
         let stamp = || inner.stamp.fetch_add(1, Ordering::AcqRel) + 1;
+        let mut recorded = data_of.map(|ino| (ino, inner.recorded.0.lock()));
         // Another processor's lane is better than a commit.
-        (own..own + lanes)
-            .find_map(|lane| files.reserve(lane, (bytes, pages), horizon, &durable, stamp))
+        let place = (own..own + lanes)
+            .find_map(|lane| files.reserve(lane, (bytes, pages), horizon, &durable, stamp))?;
+        if let Some((ino, recorded)) = &mut recorded {
+            recorded.add(*ino, place.stamp());
+        }
+        Some(place)
+    }
+
+    /// Whether a record may still be what recovery brings back: no valid transaction supersedes it.
+    pub fn is_alive(&self, record: Stamp) -> bool {
+        !self.inner().config.canary.forget_records && record > self.horizon()
+    }
+
+    /// What supersedes every record that was reserved before the call, once it is valid. What runs may have taken its snapshot, and
+    /// then only the next one does (F1).
+    pub fn superseding(&self) -> CommitPoint {
+        let mut point = CommitPoint::none();
+        for slot in &self.inner().slots {
+            let run = slot.run.lock();
+            let TxId { lane, seq } = run.tx.id;
+            let ends = run.tx.state.lock().phase.is_ended();
+            point.add(TxId {
+                lane,
+                seq: seq + u64::from(ends),
+            });
+        }
+        point
     }
 
     /// Whether records should be small, for room is short until a commit makes some.
@@ -70,7 +145,9 @@ impl Journal {
     ) -> Result<()> {
         let inner = self.inner();
         let Some(files) = &inner.scheme.files else {
-            return Ok(());
+            return Err(JournalError::Aborted(
+                "a record was written to a log that has none".into(),
+            ));
         };
         let blocks = files.write(place, record, pages).inspect_err(|e| {
             inner.stop(Some(e.clone()));
@@ -103,18 +180,6 @@ impl Journal {
     /// Whether what was written before the mark is durable.
     pub fn is_flushed(&self, mark: FlushMark) -> bool {
         self.inner().is_flushed(mark)
-    }
-
-    /// The dirty data of this inode goes home before the running transactions commit, for records that are superseded then
-    /// hold it.
-    pub fn order_logged(&self, ino: Ino) {
-        for slot in &self.inner().slots {
-            let run = slot.run.lock();
-            let mut state = run.tx.state.lock();
-            state.ordered.insert(ino);
-            // From here on it holds what a record says.
-            state.opened.get_or_insert_with(|| self.inner().now());
-        }
     }
 
     /// The records that were held are applied and durable: what the log says of them is over.

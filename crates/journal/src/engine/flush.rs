@@ -66,6 +66,8 @@ impl Inner {
             self.flushes.changed.notify_all();
             flushed?;
         }
-        Ok(())
+        drop(s);
+        // One that failed elsewhere may have dropped what this one was to make durable.
+        self.check()
     }
 }

@@ -6,6 +6,8 @@ use std::time::Instant;
 
 use stetfs_cache::PageRef;
 
+use super::{Canary, no_lane};
+use crate::error::Result;
 use crate::head::Block;
 use crate::ids::{BlockNr, CommitPoint, Lane, Stamp, TxId};
 use crate::policy::{LogTail, Medium};
@@ -14,6 +16,7 @@ use crate::tx::AfterCommit;
 /// A committed transaction whose log space is still needed.
 pub(crate) struct LiveTx {
     pub id: TxId,
+    pub stamp: Stamp,
     /// Log position and length, in log blocks.
     pub at: u64,
     pub blocks: u64,
@@ -111,6 +114,13 @@ impl Log {
         }
     }
 
+    /// # Errors
+    /// The log has no such lane.
+    pub(crate) fn lane(&mut self, lane: Lane) -> Result<&mut LaneLog> {
+        let log = self.lanes.get_mut(usize::from(lane.0));
+        log.ok_or_else(|| no_lane(lane))
+    }
+
     /// Of each lane the newest durable transaction.
     pub(crate) fn newest_durable(&self) -> Vec<TxId> {
         let newest = |(lane, log): (u16, &LaneLog)| TxId {
@@ -205,6 +215,7 @@ impl Log {
         if let Some(lane) = self.lanes.get_mut(lane) {
             lane.live.push_back(LiveTx {
                 id: tx.id,
+                stamp: tx.stamp,
                 at: tx.at,
                 blocks: tx.blocks,
                 homes: tx.homes,
@@ -225,12 +236,31 @@ impl Log {
         (replaced, tx.after)
     }
 
-    /// Takes transactions that are wholly home off the front of a lane, if there are any.
-    pub(crate) fn reap(&mut self, lane: usize) -> Option<Reaped> {
+    /// The stamp of the oldest transaction, in any lane, that has an image to go home.
+    fn oldest_pending(&self) -> Stamp {
+        let of_lane = |log: &LaneLog| log.live.iter().find(|t| t.pending > 0).map(|t| t.stamp);
+        let oldest = self.lanes.iter().filter_map(of_lane).min();
+        oldest.unwrap_or(Stamp::MAX)
+    }
+
+    /// Takes transactions off the lanes that are wholly home, and older than all that are not (K3).
+    pub(crate) fn reap(&mut self, canary: Canary) -> Vec<Reaped> {
+        let below = match canary.reap_alone {
+            true => Stamp::MAX,
+            false => self.oldest_pending(),
+        };
+        let lanes = 0..self.lanes.len();
+        lanes
+            .filter_map(|lane| self.reap_lane(lane, below))
+            .collect()
+    }
+
+    fn reap_lane(&mut self, lane: usize, below: Stamp) -> Option<Reaped> {
         let log = self.lanes.get_mut(lane)?;
         let at = log.live.front()?.at;
         let mut blocks = 0;
-        while log.live.front().is_some_and(|t| t.pending == 0) {
+        let is_over = |t: &LiveTx| t.pending == 0 && t.stamp < below;
+        while log.live.front().is_some_and(is_over) {
             let Some(tx) = log.live.pop_front() else {
                 break;
             };

@@ -17,6 +17,7 @@ mod service;
 mod spread;
 
 pub(crate) use begin::max_tx;
+use files::RecordedData;
 pub use flush::FlushMark;
 use flush::SharedFlush;
 
@@ -72,6 +73,16 @@ pub struct Canary {
     pub ignore_horizon: bool,
     /// Blocks are handed out again before the transaction that freed them is valid.
     pub reuse_early: bool,
+    /// A commit does not bring home the data that the records hold which it supersedes.
+    pub leave_recorded: bool,
+    /// Records are taken for superseded as soon as they are written.
+    pub forget_records: bool,
+    /// The log of one lane is used again though an older image stands in another's.
+    pub reap_alone: bool,
+    /// An image that another lane is about to log is not known to who frees its block.
+    pub index_late: bool,
+    /// After a flush that failed, the device is used as if nothing had been.
+    pub forgive_flush: bool,
 }
 
 /// How a journal runs.
@@ -148,6 +159,8 @@ pub(crate) struct Inner {
     pub superseded: AtomicU64,
     /// See [`JournalConfig::hold_horizon`].
     pub held: Mutex<Option<Stamp>>,
+    /// Inodes whose data records hold.
+    pub recorded: RecordedData,
     /// Flushes that syncs in the callers' threads share.
     pub flushes: SharedFlush,
     pub log: Mutex<Log>,
@@ -234,6 +247,7 @@ impl Journal {
             stamp: AtomicU64::new(config.first_stamp),
             superseded: AtomicU64::new(0),
             held: Mutex::new(config.hold_horizon),
+            recorded: RecordedData::default(),
             config,
             flushes: SharedFlush::default(),
             log: Mutex::new(log),
@@ -302,6 +316,12 @@ impl Journal {
 
     pub(crate) fn inner(&self) -> &Inner {
         &self.inner
+    }
+
+    /// For tests: threads of this journal that come to a place wait there while the hold lives. Places are the calls of
+    /// `Inner::point`; in release builds nobody comes.
+    pub fn hold(&self, place: &'static str) -> stetfs_sync::Hold {
+        stetfs_sync::Hold::at(self.inner(), place)
     }
 
     /// Registers the file system. Only the first call counts.
@@ -496,8 +516,16 @@ pub(crate) enum Shared {
 }
 
 impl Inner {
-    pub(crate) fn slot(&self, lane: Lane) -> &Slot {
-        &self.slots[usize::from(lane.0) % self.slots.len()]
+    /// A place where a test may stop the threads of this journal.
+    pub(crate) fn point(&self, name: &'static str) {
+        stetfs_sync::point(self, name);
+    }
+
+    /// # Errors
+    /// The journal has no such lane: whoever asks has a transaction of another one.
+    pub(crate) fn slot(&self, lane: Lane) -> Result<&Slot> {
+        let slot = self.slots.get(usize::from(lane.0));
+        slot.ok_or_else(|| no_lane(lane))
     }
 
     pub(crate) fn valid_seq(&self, lane: Lane) -> u64 {
@@ -513,18 +541,21 @@ impl Inner {
 
     /// Makes `mine`, of which a handle is open, depend on `other`, of another lane, as it must when it changes a block that
     /// `other` lists, and which the caller holds (T4).
+    ///
+    /// # Errors
+    /// There is no lane of the other.
     pub(crate) fn share(
         &self,
         mine: &Tx,
         other: TxId,
         block: &Arc<Block>,
         content: &BlockWrite<'_>,
-    ) -> Shared {
+    ) -> Result<Shared> {
         if self.valid_seq(other.lane) >= other.seq {
-            return Shared::Nothing;
+            return Ok(Shared::Nothing);
         }
         let theirs = {
-            let run = self.slot(other.lane).run.lock();
+            let run = self.slot(other.lane)?.run.lock();
             (run.tx.id == other).then(|| Arc::clone(&run.tx))
         };
         let mut shared = Shared::Depends;
@@ -543,8 +574,15 @@ impl Inner {
                 Phase::Committing => {}
             }
         }
+        if shared == Shared::Depends && !self.config.canary.index_late {
+            // It will stand in the log, so who frees the block must revoke it (T5).
+            let mut log = self.log.lock();
+            if self.valid_seq(other.lane) < other.seq {
+                log.index_images(other, &[block.nr()]);
+            }
+        }
         mine.state.lock().edges.add(other);
-        shared
+        Ok(shared)
     }
 
     /// Blocks of the range that have an image in the live log.
@@ -629,7 +667,10 @@ impl Inner {
 
     /// Newest sequences each lane must reach for `point`, over the closure of its chains: what has
     /// to be committed together, lane by lane.
-    pub(crate) fn closure(&self, point: &CommitPoint) -> HashMap<Lane, u64> {
+    ///
+    /// # Errors
+    /// The point names a lane that is not there.
+    pub(crate) fn closure(&self, point: &CommitPoint) -> Result<HashMap<Lane, u64>> {
         let mut want: HashMap<Lane, u64> = HashMap::new();
         let mut todo: Vec<TxId> = point.iter().collect();
         while let Some(tx) = todo.pop() {
@@ -638,13 +679,13 @@ impl Inner {
                 continue;
             }
             *seen = tx.seq;
-            let run = self.slot(tx.lane).run.lock();
+            let run = self.slot(tx.lane)?.run.lock();
             if run.tx.id.seq <= tx.seq {
                 let state = run.tx.state.lock();
                 todo.extend(state.edges.iter());
             }
         }
-        want
+        Ok(want)
     }
 }
 
@@ -652,4 +693,14 @@ impl Phase {
     pub(crate) fn takes_handles(self) -> bool {
         self == Phase::Running
     }
+
+    /// What it supersedes and what it waits for may be settled: nothing is to be added.
+    pub(crate) fn is_ended(self) -> bool {
+        matches!(self, Phase::Snapshot | Phase::Committing)
+    }
+}
+
+/// The error for a lane that is not there.
+pub(crate) fn no_lane(lane: Lane) -> JournalError {
+    JournalError::Aborted(format!("lane {} is none of this journal", lane.0))
 }

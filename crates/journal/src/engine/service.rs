@@ -106,7 +106,8 @@ impl Inner {
         }
         let requests = queue.take();
         let begun = Instant::now();
-        let result = (queue.work)(self, &requests);
+        // Nobody is told of success after a stop: what stopped the journal may concern what was done here.
+        let result = (queue.work)(self, &requests).and_then(|done| self.check().map(|()| done));
         if let Err(e) = &result {
             self.stop(Some(e.clone()));
         }
@@ -156,17 +157,14 @@ impl Inner {
     fn next_periodic(&self) -> Duration {
         let period = Duration::from_millis(self.commit_millis.load(Ordering::Relaxed));
         let now = Instant::now();
-        self.slots
-            .iter()
-            .map(|slot| {
-                let run = slot.run.lock();
-                if run.tx.is_untouched() {
-                    return period;
-                }
-                let first = run.tx.state.lock().touched.unwrap_or(now);
-                period.saturating_sub(now.duration_since(first))
-            })
-            .min()
-            .unwrap_or(period)
+        let touched = self.slots.iter().filter_map(|slot| {
+            let run = slot.run.lock();
+            let touched = run.tx.state.lock().touched;
+            touched.filter(|_| !run.tx.is_untouched())
+        });
+        let first = touched.chain(self.recorded.since()).min();
+        first.map_or(period, |first| {
+            period.saturating_sub(now.duration_since(first))
+        })
     }
 }

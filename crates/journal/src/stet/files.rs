@@ -15,7 +15,7 @@ use stetfs_ondisk::stet::frame::{self, Counts, Frame, Kind};
 use super::codec::StetCodec;
 use super::read::joined;
 use super::ring::StetRing;
-use crate::error::Result;
+use crate::error::{JournalError, Result};
 use crate::ids::{BlockNr, Stamp, TxId};
 use crate::policy::{ImageRef, Medium};
 
@@ -77,6 +77,13 @@ pub struct RecordPlace {
     settled: u64,
     /// What was durable before, in all lanes.
     durable: Vec<(u16, u64)>,
+}
+
+impl RecordPlace {
+    /// The record's place in the order of commits.
+    pub fn stamp(&self) -> Stamp {
+        self.stamp
+    }
 }
 
 /// A record that recovery found, and that no transaction holds.
@@ -225,7 +232,7 @@ impl FileLanes {
         pages: &[(BlockNr, PageRef)],
     ) -> Result<u64> {
         let Some(FileLane { ring, .. }) = self.lanes.get(place.lane) else {
-            return Ok(0);
+            return Err(no_lane(place.lane));
         };
         let codec = &self.codec;
         let images: Vec<PageRef> = pages.iter().map(|(_, page)| Arc::clone(page)).collect();
@@ -374,6 +381,13 @@ impl FileLanes {
             pages: frame.images.into_iter().zip(pages).collect(),
         })
     }
+}
+
+/// The place names a lane that is not there: it came from another log.
+fn no_lane(lane: usize) -> JournalError {
+    JournalError::Aborted(format!(
+        "a record for lane {lane}, which the log does not have"
+    ))
 }
 
 /// The error for records that were lost.
