@@ -17,6 +17,7 @@
 mod buf;
 mod device;
 mod error;
+mod fail_stop;
 mod fault;
 mod file;
 mod joined;
@@ -36,6 +37,7 @@ pub mod suite;
 pub use buf::AlignedBuf;
 pub use device::{BlockDevice, Gather, Read, Scatter, Write, check_range};
 pub use error::{BlockError, Op, Result};
+pub use fail_stop::FailStop;
 pub use fault::{Fault, FaultInjector};
 pub use file::{Direct, FileDevice, OpenOptions, Uring};
 pub use joined::Joined;

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use stetfs_block::{
-    AlignedBuf, BlockDevice, BlockError, Direct, FaultInjector, FileDevice, MemDevice, OpenOptions,
-    Overlay, Read, Recorder, Uring, Write, suite,
+    AlignedBuf, BlockDevice, BlockError, Direct, FailStop, FaultInjector, FileDevice, MemDevice,
+    OpenOptions, Overlay, Read, Recorder, Uring, Write, suite,
 };
 use stetfs_testkit::loopdev::{LoopDev, LoopOptions};
 use tempfile::TempDir;
@@ -86,6 +86,7 @@ stamp! {
     fault_injector_at_rest: |_d| FaultInjector::new(MemDevice::new(SIZE));
     shared_and_boxed: |_d| Arc::new(Box::new(MemDevice::new(SIZE)) as Box<dyn BlockDevice>);
     stacked_on_a_file: |d| FaultInjector::new(Recorder::new(open(&d, SIZE, Direct::Auto, Uring::Auto)));
+    fail_stop: |_d| FailStop::new(MemDevice::new(SIZE));
     memory: |_d| MemDevice::new(SIZE);
     memory_odd_size: |_d| MemDevice::new(300_001);
     overlay: |_d| Overlay::new(Arc::new(MemDevice::from_image(&[5; 300_001])));

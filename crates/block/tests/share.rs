@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use stetfs_block::{
-    BlockDevice, BlockError, Event, Fault, FaultInjector, Joined, MemDevice, Op, Overlay, Recorder,
-    Replay, SharePair, suite,
+    BlockDevice, BlockError, Event, FailStop, Fault, FaultInjector, Joined, MemDevice, Op, Overlay,
+    Recorder, Replay, SharePair, suite,
 };
 
 const PAGE: u64 = 4096;
@@ -41,13 +41,14 @@ fn fill(dev: &dyn BlockDevice, page: u64, value: u8) {
 fn every_device_that_stands_for_another_passes_it_on() {
     let twice = Joined::new(Arc::new(mem()), Arc::new(mem()));
     let base = twice.base() / PAGE;
-    let devices: [Box<dyn BlockDevice>; 7] = [
+    let devices: [Box<dyn BlockDevice>; 8] = [
         Box::new(mem()),
         Box::new(Arc::new(mem())),
         Box::new(Recorder::new(mem())),
         Box::new(FaultInjector::new(mem())),
         Box::new(Overlay::new(Arc::new(mem()))),
         Box::new(twice),
+        Box::new(FailStop::new(mem())),
         Box::new(Recorder::new(FaultInjector::new(Overlay::new(Arc::new(
             mem(),
         ))))),
@@ -68,6 +69,7 @@ fn every_device_that_stands_for_another_passes_it_on() {
         Box::new(Recorder::new(plain.clone())) as Box<dyn BlockDevice>,
         Box::new(FaultInjector::new(plain.clone())),
         Box::new(Overlay::new(plain.clone())),
+        Box::new(FailStop::new(plain.clone())),
         Box::new(Joined::new(plain.clone(), Arc::new(mem()))),
     ] {
         assert!(device.share().is_none(), "not where the other cannot");

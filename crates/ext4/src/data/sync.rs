@@ -139,6 +139,7 @@ impl Fs {
 mod tests {
     use std::sync::mpsc::{TryRecvError, channel};
 
+    use stetfs_block::BlockDevice;
     use stetfs_testkit::Mkfs;
 
     use super::*;
@@ -178,5 +179,167 @@ mod tests {
             go.send(()).unwrap();
             assert!(waits.recv().unwrap().is_ok());
         });
+    }
+
+    /// A device whose flush fails once: then it has dropped what was written since the last good one, and says so only when another
+    /// flush has succeeded.
+    struct Drops {
+        inner: stetfs_block::MemDevice,
+        /// What it keeps.
+        kept: stetfs_block::MemDevice,
+        state: parking_lot::Mutex<Drop>,
+        changed: parking_lot::Condvar,
+    }
+
+    #[derive(Default)]
+    struct Drop {
+        pending: Vec<(u64, Vec<u8>)>,
+        /// The next flush fails.
+        fails: bool,
+        has_failed: bool,
+        /// Flushes that succeeded since.
+        later: usize,
+    }
+
+    impl Drops {
+        fn set(&self, change: impl FnOnce(&mut Drop)) {
+            change(&mut self.state.lock());
+            self.changed.notify_all();
+        }
+
+        fn await_that(&self, is: impl Fn(&Drop) -> bool) {
+            let mut s = self.state.lock();
+            let long = std::time::Duration::from_secs(30);
+            while !is(&s) {
+                assert!(
+                    !self.changed.wait_for(&mut s, long).timed_out(),
+                    "nobody came"
+                );
+            }
+        }
+    }
+
+    impl stetfs_block::Share for Drops {
+        fn limits(&self) -> stetfs_block::ShareLimits {
+            stetfs_block::ShareLimits::of(&self.inner)
+        }
+
+        fn share_batch(&self, pairs: &[stetfs_block::SharePair]) -> stetfs_block::Result<()> {
+            stetfs_block::sharing_of(&self.inner)?.share_batch(pairs)
+        }
+    }
+
+    impl BlockDevice for Drops {
+        stetfs_block::shape_of_inner!();
+
+        fn read_batch(&self, reads: &mut [stetfs_block::Read<'_>]) -> stetfs_block::Result<()> {
+            self.inner.read_batch(reads)
+        }
+
+        fn write_batch(&self, writes: &[stetfs_block::Write<'_>]) -> stetfs_block::Result<()> {
+            self.inner.write_batch(writes)?;
+            for write in writes {
+                if write.fua {
+                    self.kept.write(write.offset, &write.data.to_vec())?;
+                } else {
+                    let bytes = write.data.to_vec();
+                    self.set(|s| s.pending.push((write.offset, bytes)));
+                }
+            }
+            Ok(())
+        }
+
+        fn flush(&self) -> stetfs_block::Result<()> {
+            let (mut pending, mut fails) = Default::default();
+            self.set(|s| {
+                pending = std::mem::take(&mut s.pending);
+                fails = std::mem::take(&mut s.fails);
+                s.has_failed |= fails;
+                s.later += usize::from(s.has_failed && !fails);
+            });
+            if fails {
+                self.await_that(|s| s.later > 0);
+                let eio = std::io::Error::from_raw_os_error(libc::EIO);
+                return Err(stetfs_block::BlockError::io(
+                    stetfs_block::Op::Flush,
+                    0,
+                    0,
+                    eio,
+                ));
+            }
+            for (offset, bytes) in pending {
+                self.kept.write(offset, &bytes)?;
+            }
+            Ok(())
+        }
+
+        fn discard(&self, range: std::ops::Range<u64>) -> stetfs_block::Result<()> {
+            self.inner.discard(range)
+        }
+
+        fn stats(&self) -> stetfs_block::Stats {
+            self.inner.stats()
+        }
+    }
+
+    /// A commit's flush fails and drops the data that a sync beside it makes durable by a flush of its own, which succeeds. The sync is
+    /// not told that all is well.
+    #[test]
+    fn a_flush_that_fails_concerns_who_flushes_beside_it() {
+        let beside = |journal: &str, canary| {
+            let base = mkfs(32, &Mkfs::blocks(4096));
+            let device = Arc::new(Drops {
+                inner: base.fork(),
+                kept: base.fork(),
+                state: Default::default(),
+                changed: Default::default(),
+            });
+            let opts = FsOptions {
+                commit_secs: 3600,
+                dirty_expire: std::time::Duration::from_secs(3600),
+                journal: journal.parse().unwrap(),
+                canary,
+                ..FsOptions::default()
+            };
+            let fs = Fs::open(device.clone(), opts).unwrap();
+            let create = |name: &[u8]| {
+                fs.create(&ROOT, ROOT_INO, name, 0o600, 0, libc::O_RDWR)
+                    .unwrap()
+            };
+            let (_, file) = create(b"file");
+            let write = |value: u8| fs.write(&ROOT, &file, 0, &[value; 4096], false).unwrap();
+            write(1);
+            fs.flush_files(&[&file.inode]).unwrap();
+            fs.journal.commit_all().unwrap();
+            write(2);
+            fs.flush_files(&[&file.inode]).unwrap();
+            create(b"other");
+            device.set(|s| s.fails = true);
+            let told = std::thread::scope(|scope| {
+                let commit = scope.spawn(|| fs.journal.commit_all());
+                device.await_that(|s| s.has_failed);
+                let (done, is_done) = channel();
+                fs.fsync(&file, true, Box::new(move |r| done.send(r).unwrap()));
+                let told = is_done.recv().unwrap();
+                assert!(commit.join().unwrap().is_err());
+                told
+            });
+            drop((file, fs));
+            let again = Fs::open(Arc::new(device.kept.fork()), FsOptions::default()).unwrap();
+            let ino = again.lookup(ROOT_INO, b"file").unwrap().ino;
+            let file = again.open_inode(&ROOT, ino, libc::O_RDONLY).unwrap();
+            let mut data = vec![0; 4096];
+            again.read(&file, 0, &mut data).unwrap();
+            (told.is_ok(), data[0])
+        };
+        for journal in ["ordered", "writeback", "ijournal"] {
+            let (is_told_ok, kept) = beside(journal, Default::default());
+            assert_eq!((is_told_ok, kept), (false, 1), "{journal}");
+        }
+        let canary = stetfs_journal::Canary {
+            forgive_flush: true,
+            ..Default::default()
+        };
+        assert_eq!(beside("ordered", canary), (true, 1), "it was lost");
     }
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use stetfs_block::BlockDevice;
+use stetfs_block::{BlockDevice, FailStop};
 use stetfs_cache::CacheConfig;
 use stetfs_journal::{Cache, Journal, RecoveryReport};
 use stetfs_ondisk::ext4::features::{Compat, Incompat, RoCompat};
@@ -148,7 +148,8 @@ impl Fs {
         features::check(&sb, opts.read_only)?;
         let layout = sb.geometry()?;
         check_size(&layout, &*device)?;
-        let (device, external) = external::join(device, journal, &sb)?;
+        let (last_word, external) = external::join(device, journal, &sb)?;
+        let device = fail_stop(Arc::clone(&last_word), &opts);
         let early = Early::new(&*device, &layout, &sb);
         let mut claim = None;
         if !opts.read_only {
@@ -180,6 +181,7 @@ impl Fs {
         let read_only = opts.read_only;
         let (fs, found_orphans) = parts.assemble(journal, opts, claim, recovered)?;
         *fs.orphans.finished.lock() = earlier;
+        let _ = fs.sb.last_word.set(last_word);
         if !read_only {
             fs.attach();
             if let Some(claim) = &fs.sb.claim {
@@ -231,6 +233,15 @@ impl Fs {
             sec: t.tv_sec,
             nsec: nsec - nsec % TICK,
         }
+    }
+}
+
+/// The device as everything above is to see it: finished with the first flush that fails. What was acknowledged before stands;
+/// nothing that such a flush may have dropped is acknowledged after, and nothing is built on it.
+fn fail_stop(device: Arc<dyn BlockDevice>, opts: &FsOptions) -> Arc<dyn BlockDevice> {
+    match opts.canary.forgive_flush {
+        true => Arc::new(FailStop::forgiving(device)),
+        false => Arc::new(FailStop::new(device)),
     }
 }
 

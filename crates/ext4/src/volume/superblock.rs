@@ -1,8 +1,9 @@
 //! The superblock while the volume is open.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
+use stetfs_block::BlockDevice;
 use stetfs_journal::{Block, Cache, Handle};
 use stetfs_ondisk::ext4::features::{Incompat, RoCompat};
 use stetfs_ondisk::ext4::superblock::{
@@ -44,6 +45,9 @@ pub(crate) struct SuperState {
     pub(super) closed: AtomicBool,
     /// Shut down by request: changes and reads fail until the volume is opened again.
     pub(super) down: AtomicBool,
+    /// The volume's device as it was given, for a last word: the one that all else goes through takes no
+    /// more writes once a flush has failed.
+    pub(super) last_word: OnceLock<Arc<dyn BlockDevice>>,
     /// Damage that was found.
     pub(super) notes: Mutex<ErrorNotes>,
     /// There are notes; so that nobody needs the lock to see that there are none.
@@ -98,6 +102,7 @@ impl SuperState {
             read_only: AtomicBool::new(opts.read_only),
             closed: AtomicBool::new(false),
             down: AtomicBool::new(false),
+            last_word: OnceLock::new(),
             notes: Mutex::new(Rank::Super, ErrorNotes::default()),
             noted: AtomicBool::new(false),
             claim,
@@ -177,7 +182,7 @@ impl Fs {
             drop(write);
             self.sb.current()?
         };
-        self.write_super_bytes(&sb)
+        self.write_super_bytes(&**self.cache.device(), &sb)
     }
 
     /// Changes some fields of the superblock at its home only, durably: for notes of errors after the
@@ -189,13 +194,13 @@ impl Fs {
         let before = sb.clone();
         change(&mut sb);
         sb.update_checksum_after(&before);
-        self.write_super_bytes(&sb)
+        let device = self.sb.last_word.get().unwrap_or(self.cache.device());
+        self.write_super_bytes(&**device, &sb)
     }
 
-    fn write_super_bytes(&self, sb: &Superblock) -> Result<()> {
+    fn write_super_bytes(&self, device: &dyn BlockDevice, sb: &Superblock) -> Result<()> {
         let mut bytes = vec![0; SUPERBLOCK_SIZE];
         sb.encode(&mut bytes)?;
-        let device = self.cache.device();
         device.write(SUPERBLOCK_OFFSET, &bytes)?;
         device.flush()?;
         Ok(())
