@@ -383,7 +383,7 @@ impl<D: BlockDevice> FaultInjector<D> {
     }
 }
 
-fn refused(op: Op, offset: u64, len: u64, errno: i32) -> BlockError {
+pub(crate) fn refused(op: Op, offset: u64, len: u64, errno: i32) -> BlockError {
     BlockError::io(op, offset, len, io::Error::from_raw_os_error(errno))
 }
 

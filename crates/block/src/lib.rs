@@ -1,4 +1,5 @@
-//! Block devices: file or raw device (io_uring, O_DIRECT), memory, recorder, fault injector.
+//! Block devices: file or raw device (io_uring, O_DIRECT), memory, recorder, fault injector, and
+//! one with a volatile cache.
 //!
 //! Everything above reads and writes through [`BlockDevice`]. All offsets and lengths are bytes.
 //!
@@ -33,6 +34,7 @@ mod stats;
 // A check panics; that is its answer.
 #[allow(clippy::unwrap_used)]
 pub mod suite;
+mod volatile;
 
 pub use buf::AlignedBuf;
 pub use device::{BlockDevice, Gather, Read, Scatter, Write, check_range};
@@ -49,6 +51,7 @@ pub use record::{Event, Log, Recorder};
 pub use replay::{PendingSector, Replay};
 pub use share::{Share, ShareLimits, SharePair, check_share, sharing_of};
 pub use stats::{Counters, Stats};
+pub use volatile::Volatile;
 
 /// The smallest unit a disk writes as a whole, in bytes: the granularity of torn writes.
 pub const SECTOR: u32 = 512;

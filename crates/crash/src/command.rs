@@ -20,6 +20,7 @@ use crate::report::Report;
 use crate::setup::{JournalSpec, Shape};
 use crate::shrink::shrink;
 use crate::state::StateId;
+use crate::stress::command::StressArgs;
 use crate::workload::{Case, cases, named, text};
 
 /// What to do.
@@ -41,6 +42,8 @@ pub enum CrashCommand {
     Foreign(ForeignArgs),
     /// Let the device misbehave, and see that nothing is silently wrong that checksums cover.
     Faults(FaultsArgs),
+    /// Many threads at work, then a kill, a failing device or a power cut: nothing acknowledged is lost.
+    Stress(StressArgs),
     /// Put deliberate faults into the journal, and see that each is found.
     Canaries(CanariesArgs),
 }
@@ -328,7 +331,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    fn new(text: impl fmt::Display, json: impl Serialize) -> Result<Answer> {
+    pub(crate) fn new(text: impl fmt::Display, json: impl Serialize) -> Result<Answer> {
         Ok(Answer {
             text: text.to_string(),
             json: serde_json::to_value(json)?,
@@ -351,6 +354,7 @@ impl CrashCommand {
             CrashCommand::Explore(args) => args.run(),
             CrashCommand::Repeat(args) => args.run(),
             CrashCommand::Report(args) => args.run(),
+            CrashCommand::Stress(args) => args.run(),
             CrashCommand::Canaries(args) => args.run(),
             CrashCommand::Faults(args) => args.run(),
             CrashCommand::Compare(args) => args.run(),

@@ -6,6 +6,7 @@
 //! * [`judge`]: whether a state that a crash could leave is one that was promised;
 //! * [`explore`]: the search; [`shrink`], [`report`], [`html`]: what it found, made small and shown;
 //! * [`canary`]: planted faults; [`faults`]: misbehaving devices;
+//! * [`stress`]: many threads, and kills, failing flushes and cuts in the middle of it;
 //! * [`peers`]: real programs, and the kernel's file systems, recorded over FUSE;
 //! * [`tree`], [`volume`]: what a volume shows, and volumes in memory; [`setup`]: what is under test;
 //! * [`command`]: the command line.
@@ -25,6 +26,7 @@ pub mod report;
 pub mod setup;
 pub mod shrink;
 pub mod state;
+pub mod stress;
 pub mod tree;
 pub mod volume;
 pub mod work;

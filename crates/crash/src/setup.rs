@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use anyhow::Result;
 use stetfs::{FsOptions, Preset};
@@ -24,7 +25,7 @@ pub struct JournalSpec {
 
 /// The options of a [`JournalSpec`], for messages.
 pub const OPTIONS: &str = "\
-async_commit, nobarrier, commit=SECONDS, cache=MIB, the journal's options (`stetfs mount --help` lists them), \
+async_commit, nobarrier, commit=SECONDS, dirty_expire=SECONDS, cache=MIB, the journal's options (`stetfs mount --help` lists them), \
 and deliberate faults that the lab must find: \
 canary=no-barrier, canary=ignore-revokes, canary=skip-checksums, canary=ignore-horizon, \
 canary=reuse-early, canary=promise";
@@ -50,10 +51,23 @@ impl FromStr for JournalSpec {
     type Err = String;
 
     fn from_str(text: &str) -> Result<JournalSpec, String> {
+        JournalSpec::read(text, &options)
+    }
+}
+
+impl JournalSpec {
+    /// What is not said in `text` is as `defaults` has it.
+    ///
+    /// # Errors
+    /// What is wrong in it, and what there is.
+    pub fn read(text: &str, defaults: &dyn Fn(Preset) -> FsOptions) -> Result<JournalSpec, String> {
         let mut parts = text.split(',').map(str::trim).filter(|p| !p.is_empty());
         let name = parts.next().unwrap_or_default();
         let preset: Preset = name.parse().map_err(|e| format!("{e}"))?;
-        let mut spec = JournalSpec::of(preset);
+        let mut spec = JournalSpec {
+            options: defaults(preset),
+            ..JournalSpec::of(preset)
+        };
         for part in parts {
             let (option, value) = match part.split_once('=') {
                 Some((o, v)) => (o, Some(v)),
@@ -70,6 +84,7 @@ impl FromStr for JournalSpec {
                 ("async_commit" | "journal_async_commit", None) => o.async_commit = true,
                 ("nobarrier", None) => o.barrier = false,
                 ("commit", _) => o.commit_secs = number()?,
+                ("dirty_expire", _) => o.dirty_expire = Duration::from_secs(number()?.into()),
                 ("cache", _) => o.cache_bytes = u64::from(number()?) << 20,
                 ("canary", Some("no-barrier")) => o.canary.no_barrier = true,
                 ("canary", Some("ignore-revokes")) => o.canary.ignore_revokes = true,

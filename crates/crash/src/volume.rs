@@ -48,29 +48,57 @@ pub fn base_with(block: u32, journal: u32) -> Result<Base> {
     if let Some(base) = made.get(&(block, journal)) {
         return Ok(base.clone());
     }
-    let base = make(block, journal).with_context(|| {
+    let journal_mib = (u64::from(journal) * u64::from(block)) >> 20;
+    let plan = Plan {
+        block,
+        journal_mib,
+        rest_mib: if block == 1024 { 7 } else { 20 },
+        inodes: 256,
+    };
+    let base = make(plan, &mut |_| Ok(())).with_context(|| {
         format!("making a volume with blocks of {block} bytes and a journal of {journal} blocks")
     })?;
     made.insert((block, journal), base.clone());
     Ok(base)
 }
 
-fn make(block: u32, journal: u32) -> Result<Base> {
+/// A volume to make.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    /// Bytes in a block.
+    pub(crate) block: u32,
+    /// Size of the journal, MiB.
+    pub(crate) journal_mib: u64,
+    /// Size of everything else, MiB.
+    pub(crate) rest_mib: u64,
+    /// Inodes.
+    pub(crate) inodes: u32,
+}
+
+/// Makes a volume with an empty directory for each thread, and what `fill` makes.
+///
+/// # Errors
+/// mke2fs failed, or the volume it made.
+pub(crate) fn make(plan: Plan, fill: &mut dyn FnMut(&Arc<Fs>) -> Result<()>) -> Result<Base> {
+    let Plan {
+        block,
+        journal_mib,
+        rest_mib,
+        inodes,
+    } = plan;
     ensure!(
         matches!(block, 1024 | 2048 | 4096),
         "blocks have 1024, 2048 or 4096 bytes"
     );
-    let journal_mib = (u64::from(journal) * u64::from(block)) >> 20;
     ensure!(
-        (1..=256).contains(&journal_mib) && journal >= 1024,
+        (1..=256).contains(&journal_mib) && journal_mib << 20 >= u64::from(block) * 1024,
         "a journal has at least 1024 blocks, and at most 256 MiB here"
     );
-    let rest_mib = if block == 1024 { 7 } else { 20 };
     let image = Image::sparse((journal_mib + rest_mib) << 20)?;
-    let journal = format!("size={journal_mib}");
+    let (journal, inodes) = (format!("size={journal_mib}"), inodes.to_string());
     mke2fs(
         image.path(),
-        &["-b", &block.to_string(), "-J", &journal, "-N", "256"],
+        &["-b", &block.to_string(), "-J", &journal, "-N", &inodes],
     )?;
     let device = Arc::new(MemDevice::load(image.path())?);
     let fs = open(&device, &options(preset::ORDERED))?;
@@ -78,6 +106,7 @@ fn make(block: u32, journal: u32) -> Result<Base> {
         let made = fs.mkdir(&Ctx::default(), stetfs::ROOT_INO, dir.as_bytes(), 0o755, 0)?;
         fs.forget(made.ino, 1);
     }
+    fill(&fs)?;
     let seen = Seen::capture(&fs).map_err(anyhow::Error::msg)?;
     let (blocks, inodes) = sums(&fs, &seen);
     fs.unmount()?;

@@ -35,7 +35,7 @@ pub(crate) const BEGUN: &str = "begun";
 /// See [`BEGUN`].
 pub(crate) const ACKED: &str = "acked";
 
-fn number(thread: usize, op: usize) -> u64 {
+pub(crate) fn number(thread: usize, op: usize) -> u64 {
     (thread as u64) << 32 | op as u64
 }
 

@@ -39,15 +39,30 @@ struct ProcessRoot {
     _guardian: Child,
 }
 
-static ROOT: OnceLock<std::result::Result<ProcessRoot, String>> = OnceLock::new();
+type Root = OnceLock<std::result::Result<ProcessRoot, String>>;
+static ROOT: Root = OnceLock::new();
+static IN_MEMORY: Root = OnceLock::new();
 
 /// Where temporary directories go: `$STETFS_TEST_DIR`, else the system's temporary directory.
 fn base() -> PathBuf {
     std::env::var_os("STETFS_TEST_DIR").map_or_else(std::env::temp_dir, PathBuf::from)
 }
 
-fn open_root() -> Result<ProcessRoot> {
-    let base = base()
+/// A file system in memory that everybody may write to.
+const SHM: &str = "/dev/shm";
+
+/// The same for what is best kept in memory: `$STETFS_TEST_DIR`, else a file system in memory if
+/// there is one.
+fn base_in_memory() -> PathBuf {
+    let shm = Path::new(SHM);
+    match std::env::var_os("STETFS_TEST_DIR") {
+        None if rustix::fs::access(shm, rustix::fs::Access::WRITE_OK).is_ok() => shm.into(),
+        _ => base(),
+    }
+}
+
+fn open_root(base: &Path) -> Result<ProcessRoot> {
+    let base = base
         .canonicalize()
         .context("the directory for temporary files")?;
     reap(&base);
@@ -72,8 +87,8 @@ fn open_root() -> Result<ProcessRoot> {
     })
 }
 
-fn root() -> Result<&'static Path> {
-    match ROOT.get_or_init(|| open_root().map_err(|e| format!("{e:#}"))) {
+fn open(root: &'static Root, base: fn() -> PathBuf) -> Result<&'static Path> {
+    match root.get_or_init(|| open_root(&base()).map_err(|e| format!("{e:#}"))) {
         Ok(root) => Ok(&root.path),
         Err(e) => Err(anyhow!("{e}")),
     }
@@ -114,7 +129,15 @@ pub struct Scratch {
 impl Scratch {
     /// Makes an empty directory whose name begins with `label`.
     pub fn new(label: &str) -> Result<Self> {
-        let root = root()?;
+        Self::within(open(&ROOT, base)?, label)
+    }
+
+    /// The same in memory, if this machine has a file system for that.
+    pub fn in_memory(label: &str) -> Result<Self> {
+        Self::within(open(&IN_MEMORY, base_in_memory)?, label)
+    }
+
+    fn within(root: &Path, label: &str) -> Result<Self> {
         let dir = tempfile::Builder::new()
             .prefix(&format!("{label}-"))
             .tempdir_in(root)

@@ -81,7 +81,7 @@ impl fmt::Display for Finding {
 }
 
 impl Oracle {
-    fn says(self, detail: impl fmt::Display) -> Finding {
+    pub(crate) fn says(self, detail: impl fmt::Display) -> Finding {
         Finding {
             oracle: self,
             detail: detail.to_string(),
@@ -128,10 +128,24 @@ impl Work {
         progress: &Progresses,
         checks: Checks,
     ) -> Result<(), Finding> {
+        self.check_with(crashed, progress, checks, &mut |_| Ok(()))
+    }
+
+    /// The same; `also` looks at the recovered tree first.
+    ///
+    /// # Errors
+    /// The first promise that is broken.
+    pub(crate) fn check_with(
+        &self,
+        crashed: &MemDevice,
+        progress: &Progresses,
+        checks: Checks,
+        also: &mut dyn FnMut(&Seen) -> Result<(), Finding>,
+    ) -> Result<(), Finding> {
         let device = Arc::new(crashed.fork());
         let fs = open(&device, &self.options)
             .map_err(|e| Oracle::Opens.says(format!("cannot be opened: {e}")))?;
-        let result = self.check_open(&fs, progress, checks);
+        let result = self.check_open(&fs, progress, checks, also);
         gone(fs).and(result)?;
         space::check(&device).map_err(|e| Oracle::Space.says(e))?;
         if checks.fsck {
@@ -155,8 +169,10 @@ impl Work {
         fs: &Arc<Fs>,
         progress: &Progresses,
         checks: Checks,
+        also: &mut dyn FnMut(&Seen) -> Result<(), Finding>,
     ) -> Result<(), Finding> {
         let seen = Seen::capture(fs).map_err(|e| Oracle::Opens.says(e))?;
+        also(&seen)?;
         self.judge(&seen, progress)?;
         let sums = sums(fs, &seen);
         if sums != (self.base.blocks, self.base.inodes) {

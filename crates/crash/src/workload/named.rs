@@ -22,7 +22,7 @@ pub struct Case {
 }
 
 /// Names and what they stand for.
-pub const NAMES: [(&str, &str); 11] = [
+pub const NAMES: [(&str, &str); 12] = [
     ("smoke", "every kind of operation, before and after syncs"),
     ("ace1", "all sequences of one operation and a sync"),
     (
@@ -54,6 +54,10 @@ pub const NAMES: [(&str, &str); 11] = [
     (
         "appends",
         "a log file and a database page file: small appends, overwrites, fdatasync",
+    ),
+    (
+        "overwrites",
+        "two threads that overwrite files in place and sync them, and one that makes, renames, syncs",
     ),
 ];
 
@@ -104,6 +108,11 @@ pub fn cases(name: &str, seed: u64) -> Result<Vec<Case>> {
         "orphans" => one(vec![orphans(seed)]),
         "mapped" => one(vec![mapped(seed)]),
         "appends" => one(vec![appends(seed)]),
+        "overwrites" => one(vec![
+            overwrites(seed * 4),
+            overwrites(seed * 4 + 1),
+            Script::changing(seed * 4 + 2, 300, 4096, DataMode::Ordered).ops,
+        ]),
         _ => {
             let path = Path::new(name);
             if !path.exists() {
@@ -128,6 +137,40 @@ fn script(text: &str) -> Vec<Op> {
     text::parse(text)
         .map(|mut scripts| scripts.swap_remove(0))
         .unwrap_or_else(|e| panic!("a script of the program: {e}"))
+}
+
+/// Files that are there, overwritten in place and synced, as data base pages are.
+fn overwrites(seed: u64) -> Vec<Op> {
+    const FILES: u64 = 12;
+    const PAGE: usize = 4096;
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let path = |file: u64| format!("f{file}");
+    let write = |file, offset, len, key: u64| Op::Write {
+        path: path(file),
+        offset,
+        len,
+        key: seed << 32 | key,
+    };
+    let mut ops = Vec::new();
+    for file in 0..FILES {
+        ops.push(Op::Create {
+            path: path(file),
+            mode: 0o644,
+        });
+        ops.push(write(file, 0, 2 * PAGE, file));
+    }
+    ops.push(Op::SyncAll);
+    for key in 0..250 {
+        let file = rng.u64(0..FILES);
+        let path = path(file);
+        ops.push(write(file, rng.u64(0..2) * PAGE as u64, PAGE, FILES + key));
+        match rng.u8(0..5) {
+            0 => {}
+            1 => ops.push(Op::Fdatasync { path }),
+            _ => ops.push(Op::Fsync { path }),
+        }
+    }
+    ops
 }
 
 /// Every kind of operation, each before and after syncs.

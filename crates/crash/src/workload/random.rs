@@ -90,6 +90,16 @@ impl Generator {
         })
     }
 
+    /// A sync of what was just changed; seldom of everything, for that also brings home what others
+    /// lost.
+    pub fn sync_of(&mut self, path: String) -> Op {
+        match self.rng.u8(0..200) {
+            0 => Op::SyncAll,
+            1..40 => Op::Fdatasync { path },
+            _ => Op::Fsync { path },
+        }
+    }
+
     fn candidate(&mut self, state: &State) -> Option<Op> {
         let paths = state.paths();
         let of = |kind: fn(&Kind) -> bool| -> Vec<&String> {

@@ -55,6 +55,24 @@ impl Script {
         script
     }
 
+    /// `len` operations made from a seed: files are made, grow, get other names, go, and are synced.
+    pub fn changing(seed: u64, len: usize, block: u64, data: DataMode) -> Script {
+        let mut generator = Generator::new(seed);
+        let mut script = Script::begin(block, data);
+        while script.ops.len() < len {
+            let op = generator.next(&script.states[script.states.len() - 1]);
+            let at = match &op {
+                Op::Create { path, .. } | Op::Write { path, .. } => path.clone(),
+                Op::Rename { to, .. } => to.clone(),
+                Op::Mkdir { .. } | Op::Rmdir { .. } | Op::Unlink { .. } => String::new(),
+                _ => continue,
+            };
+            script.push(op);
+            script.push(generator.sync_of(at));
+        }
+        script
+    }
+
     /// These operations.
     pub fn of(ops: impl IntoIterator<Item = Op>, block: u64, data: DataMode) -> Script {
         let mut script = Script::begin(block, data);

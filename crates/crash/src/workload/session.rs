@@ -76,13 +76,6 @@ impl Session {
         self.fs.fallocate(&self.ctx, &file, mode, offset, len)
     }
 
-    fn sync(&self, start: impl FnOnce(stetfs::Done)) -> Done {
-        let (answer, wait) = mpsc::channel();
-        start(Box::new(move |r| drop(answer.send(r))));
-        wait.recv_timeout(PATIENCE)
-            .unwrap_or(Err(FsError::Errno(libc::ETIMEDOUT)))
-    }
-
     /// Does it; on return it is acknowledged.
     ///
     /// # Errors
@@ -230,13 +223,13 @@ impl Session {
             Op::RemoveXattr { path, name } => fs.removexattr(ctx, self.ino(path)?, name.as_bytes()),
             Op::Fsync { path } => {
                 let file = self.open(path, libc::O_RDONLY)?;
-                self.sync(|done| fs.fsync_here(&file, false, done))
+                awaited(|done| fs.fsync_here(&file, false, done))
             }
             Op::Fdatasync { path } => {
                 let file = self.open(path, libc::O_RDONLY)?;
-                self.sync(|done| fs.fsync(&file, true, done))
+                awaited(|done| fs.fsync(&file, true, done))
             }
-            Op::SyncAll => self.sync(|done| fs.sync_all(done)),
+            Op::SyncAll => awaited(|done| fs.sync_all(done)),
         }
     }
 
@@ -246,6 +239,17 @@ impl Session {
         self.fs
             .rename(&self.ctx, dir, name, new_dir, new_name, flags)
     }
+}
+
+/// Starts a sync, and waits until it is answered.
+///
+/// # Errors
+/// Its own, and ETIMEDOUT.
+pub(crate) fn awaited(start: impl FnOnce(stetfs::Done)) -> Done {
+    let (answer, wait) = mpsc::channel();
+    start(Box::new(move |r| drop(answer.send(r))));
+    wait.recv_timeout(PATIENCE)
+        .unwrap_or(Err(FsError::Errno(libc::ETIMEDOUT)))
 }
 
 fn look_up(fs: &Fs, dir: Ino, name: &str) -> Result<Ino, FsError> {

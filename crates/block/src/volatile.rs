@@ -1,0 +1,221 @@
+//! A device with a volatile write cache, whose flushes fail on command.
+
+use std::fmt;
+use std::ops::Range;
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex, RwLock};
+
+use crate::fault::refused;
+use crate::{BlockDevice, MemDevice, Op, Read, Result, Stats, Write};
+
+/// A device in memory that keeps for good what a flush made durable, and nothing else. A flush that
+/// fails drops all that was written since the last good one, as disks and page caches do: later
+/// reads give what was there before, and a later flush does not bring it back.
+///
+/// A flush covers what had returned before it began, not what comes while it runs. Of flushes that
+/// run together with one that fails all fail; who comes before it has returned waits for it.
+pub struct Volatile {
+    /// What reads see.
+    now: RwLock<MemDevice>,
+    state: Mutex<State>,
+    /// A flush that fails has returned.
+    failed: Condvar,
+    /// How long a flush takes.
+    delay: Duration,
+}
+
+struct State {
+    /// What the device keeps, and the number of the flush that saw to it.
+    kept: (u64, MemDevice),
+    /// Flushes that run: what each makes durable.
+    running: Vec<(u64, MemDevice)>,
+    /// Flushes that began.
+    begun: u64,
+    /// Flushes that are to fail.
+    to_fail: u64,
+    failing: bool,
+    dropped: u64,
+}
+
+impl fmt::Debug for Volatile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Volatile").finish_non_exhaustive()
+    }
+}
+
+impl Volatile {
+    /// A device that keeps what is in `inner`; a flush takes `delay`.
+    pub fn new(inner: MemDevice, delay: Duration) -> Volatile {
+        Volatile {
+            state: Mutex::new(State {
+                kept: (0, inner.fork()),
+                running: Vec::new(),
+                begun: 0,
+                to_fail: 0,
+                failing: false,
+                dropped: 0,
+            }),
+            now: RwLock::new(inner),
+            failed: Condvar::new(),
+            delay,
+        }
+    }
+
+    /// Lets the next `n` flushes fail, with EIO.
+    pub fn fail_flushes(&self, n: u64) {
+        self.state.lock().to_fail = n;
+    }
+
+    /// How many times writes were dropped.
+    pub fn drops(&self) -> u64 {
+        self.state.lock().dropped
+    }
+
+    /// What the device would have kept if the power went now.
+    pub fn kept(&self) -> MemDevice {
+        self.state.lock().kept.1.fork()
+    }
+
+    /// What reads see now.
+    pub fn now(&self) -> MemDevice {
+        self.now.read().fork()
+    }
+
+    /// Changes what reads see; `durable` at once, or with the next flush that begins.
+    fn change(&self, durable: bool, change: impl Fn(&MemDevice) -> Result<()>) -> Result<()> {
+        if !durable {
+            return change(&self.now.read());
+        }
+        let state = self.state.lock();
+        change(&self.now.write())?;
+        let running = state.running.iter().map(|(_, device)| device);
+        running.chain([&state.kept.1]).try_for_each(change)
+    }
+}
+
+impl BlockDevice for Volatile {
+    fn size(&self) -> u64 {
+        self.now.read().size()
+    }
+
+    fn sector_size(&self) -> u32 {
+        self.now.read().sector_size()
+    }
+
+    fn read_only(&self) -> bool {
+        false
+    }
+
+    fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
+        self.now.read().read_batch(reads)
+    }
+
+    fn write_batch(&self, writes: &[Write<'_>]) -> Result<()> {
+        writes.iter().try_for_each(|write| {
+            self.change(write.fua, |device| {
+                device.write_batch(std::slice::from_ref(write))
+            })
+        })
+    }
+
+    fn flush(&self) -> Result<()> {
+        let mut state = self.state.lock();
+        while state.failing {
+            self.failed.wait(&mut state);
+        }
+        state.begun += 1;
+        let mine = state.begun;
+        if state.to_fail > 0 {
+            state.to_fail -= 1;
+            state.failing = true;
+            state.dropped += 1;
+            state.running.clear();
+            *self.now.write() = state.kept.1.fork();
+        } else {
+            let all = self.now.write().fork();
+            state.running.push((mine, all));
+        }
+        drop(state);
+        thread::sleep(self.delay);
+        let mut state = self.state.lock();
+        let place = state.running.iter().position(|(id, _)| *id == mine);
+        let Some(place) = place else {
+            // This one fails, or another that dropped what it was to make durable.
+            if state.failing {
+                state.failing = false;
+                self.failed.notify_all();
+            }
+            return Err(refused(Op::Flush, 0, 0, libc::EIO));
+        };
+        let flushed = state.running.swap_remove(place);
+        if flushed.0 > state.kept.0 {
+            state.kept = flushed;
+        }
+        Ok(())
+    }
+
+    fn discard(&self, range: Range<u64>) -> Result<()> {
+        self.change(false, |device| device.discard(range.clone()))
+    }
+
+    fn stats(&self) -> Stats {
+        self.now.read().stats()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn byte(device: &impl BlockDevice, at: u64) -> u8 {
+        let mut byte = [0];
+        device.read(at, &mut byte).unwrap();
+        byte[0]
+    }
+
+    #[test]
+    fn only_what_was_flushed_is_kept() {
+        let device = Volatile::new(MemDevice::new(8192), Duration::ZERO);
+        device.write(0, &[1]).unwrap();
+        device.write_batch(&[Write::new(1, &[2]).fua()]).unwrap();
+        let bytes = |d: &MemDevice| [byte(d, 0), byte(d, 1)];
+        assert_eq!((byte(&device, 0), bytes(&device.kept())), (1, [0, 2]));
+        device.flush().unwrap();
+        device.write(0, &[3]).unwrap();
+        assert_eq!((byte(&device, 0), bytes(&device.kept())), (3, [1, 2]));
+    }
+
+    #[test]
+    fn what_a_failed_flush_dropped_does_not_come_back() {
+        let device = Volatile::new(MemDevice::new(8192), Duration::ZERO);
+        device.write(0, &[1]).unwrap();
+        device.flush().unwrap();
+        device.write(0, &[2]).unwrap();
+        device.fail_flushes(1);
+        device.flush().unwrap_err();
+        device.write(1, &[7]).unwrap();
+        device.flush().unwrap();
+        assert_eq!((byte(&device, 0), byte(&device, 1)), (1, 7));
+        assert_eq!((byte(&device.kept(), 0), byte(&device.kept(), 1)), (1, 7));
+        assert_eq!(device.drops(), 1);
+    }
+
+    #[test]
+    fn a_flush_covers_nothing_that_came_while_it_ran_but_writes_with_fua() {
+        let device = Volatile::new(MemDevice::new(8192), Duration::from_millis(200));
+        thread::scope(|scope| {
+            let flush = scope.spawn(|| device.flush());
+            while device.state.lock().running.is_empty() {
+                thread::yield_now();
+            }
+            device.write(0, &[1]).unwrap();
+            device.write_batch(&[Write::new(1, &[2]).fua()]).unwrap();
+            flush.join().unwrap().unwrap();
+        });
+        assert_eq!((byte(&device.kept(), 0), byte(&device.kept(), 1)), (0, 2));
+        assert_eq!(byte(&device, 0), 1);
+    }
+}

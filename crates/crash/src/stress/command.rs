@@ -1,0 +1,205 @@
+//! `stetfs crash stress`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use indicatif::ProgressBar;
+use serde_json::json;
+use stetfs_testkit::cmd::tied;
+
+use super::{Broken, End, Settings, SyncBy, Tally, child, round};
+use crate::command::Answer;
+
+/// Arguments of `crash stress`. What is not given takes turns.
+#[derive(Clone, Debug, Args)]
+pub struct StressArgs {
+    /// How rounds end [default: each in turn].
+    #[arg(long, value_enum, value_delimiter = ',')]
+    end: Vec<End>,
+    /// A journal: a preset, and options; can be given several times [default: all presets, and
+    /// sync=file].
+    #[arg(long, value_name = "PRESET[,OPTION…]")]
+    journal: Vec<String>,
+    /// Bytes in a block [default: 4096 and 1024].
+    #[arg(long, value_name = "BYTES", value_delimiter = ',')]
+    block: Vec<u32>,
+    /// Size of the journal, MiB [default: 4 and 64].
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    journal_mib: Vec<u64>,
+    /// Threads that overwrite blocks in place and sync [default: 1, 4 and 8].
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    writers: Vec<usize>,
+    /// Threads that create, append, rename, unlink and sync, at most 4 [default: 1 and 2].
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    changers: Vec<usize>,
+    /// Preallocated files that are overwritten, of two blocks each [default: 1500].
+    #[arg(long, value_name = "N")]
+    files: Option<usize>,
+    /// How is synced what was overwritten; each as often as it is named [default:
+    /// fsync,fsync,fdatasync,osync,none].
+    #[arg(long, value_enum, value_delimiter = ',')]
+    sync: Vec<SyncBy>,
+    /// The longest time until the end of a round, ms [default: 300].
+    #[arg(long, value_name = "N")]
+    millis: Option<u64>,
+    /// Flushes or writes that fail one after the other [default: 1, and all from then on].
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    failing: Vec<u64>,
+    /// Decides everything that is drawn; the n-th round has this seed plus n.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How long to go on.
+    #[arg(long, value_name = "N", default_value_t = 60.0)]
+    seconds: f64,
+    /// Stop after so many rounds, even if there is time.
+    #[arg(long, value_name = "N")]
+    rounds: Option<u64>,
+    /// Stop at so many images in which a promise is broken.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    failures: usize,
+    /// Let e2fsck look at every recovered image; else at one in eight.
+    #[arg(long)]
+    fsck: bool,
+    /// Keep the images, as they were before recovery, in which a promise is broken.
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+    /// With --json: the file for the JSON, instead of standard output.
+    #[arg(value_name = "FILE")]
+    json_file: Option<PathBuf>,
+    /// Do this, and be killed.
+    #[arg(long, hide = true)]
+    child: Option<String>,
+}
+
+/// Rounds of which e2fsck looks at one.
+const FSCK_EACH: u64 = 8;
+/// Failures that are told; the JSON has all.
+const SHOWN: usize = 5;
+
+fn or<T: Clone>(given: &[T], default: Vec<T>) -> Vec<T> {
+    match given {
+        [] => default,
+        _ => given.to_vec(),
+    }
+}
+
+impl StressArgs {
+    fn settings(&self) -> Settings {
+        let all = Settings::default();
+        Settings {
+            ends: or(&self.end, all.ends),
+            journals: or(&self.journal, all.journals),
+            blocks: or(&self.block, all.blocks),
+            journals_mib: or(&self.journal_mib, all.journals_mib),
+            writers: or(&self.writers, all.writers),
+            changers: or(&self.changers, all.changers),
+            failing: or(&self.failing, all.failing),
+            files: self.files.unwrap_or(all.files),
+            syncs: or(&self.sync, all.syncs),
+            millis: self.millis.unwrap_or(all.millis),
+        }
+    }
+
+    pub(crate) fn run(&self) -> Result<Answer> {
+        if let Some(task) = &self.child {
+            child(task)?;
+            return Answer::new("", json!({}));
+        }
+        ensure!(
+            self.seconds.is_finite() && self.seconds > 0.0,
+            "--seconds must be above 0"
+        );
+        let settings = self.settings();
+        let binary = std::env::current_exe().context("finding this program")?;
+        let reexec = |task: &str| -> Result<Command> {
+            let mut command = tied(&binary, libc::SIGKILL);
+            command.args(["crash", "stress", "--child", task]);
+            Ok(command)
+        };
+        let until = Instant::now() + Duration::from_secs_f64(self.seconds);
+        let started = Instant::now();
+        let bar = ProgressBar::new_spinner();
+        let mut tallies: BTreeMap<(String, String), Tally> = BTreeMap::new();
+        let mut broken: Vec<Broken> = Vec::new();
+        let mut n = 0;
+        while Instant::now() < until
+            && self.rounds.is_none_or(|most| n < most)
+            && broken.len() < self.failures
+        {
+            let setting = settings.round(self.seed, n);
+            let fsck = self.fsck || n % FSCK_EACH == 0;
+            let told = round(&setting, fsck, self.keep.as_deref(), &reexec)?;
+            let end = format!("{:?}", setting.end).to_lowercase();
+            tallies
+                .entry((setting.journal.clone(), end))
+                .or_default()
+                .add(&told);
+            for b in &told.broken {
+                bar.suspend(|| eprintln!("{}", b.detail));
+            }
+            broken.extend(told.broken);
+            n += 1;
+            bar.set_message(format!("{n} rounds, {} broken", broken.len()));
+            bar.tick();
+        }
+        bar.finish_and_clear();
+        self.answer(&tallies, &broken, n, started.elapsed())
+    }
+
+    fn answer(
+        &self,
+        tallies: &BTreeMap<(String, String), Tally>,
+        broken: &[Broken],
+        rounds: u64,
+        took: Duration,
+    ) -> Result<Answer> {
+        let mut text = format!(
+            "{:24} {:6} {:>6} {:>6} {:>6} {:>9} {:>7} {:>11}\n",
+            "journal", "end", "rounds", "hit", "images", "acked", "broken", "lost blocks"
+        );
+        for ((journal, end), t) in tallies {
+            text.push_str(&format!(
+                "{journal:24} {end:6} {:>6} {:>6} {:>6} {:>9} {:>7} {:>11}\n",
+                t.rounds, t.hit, t.images, t.acked, t.broken, t.lost
+            ));
+        }
+        for b in broken.iter().take(SHOWN) {
+            text.push_str(&format!("\nbroken {}: {}\n", b.moment, b.detail));
+            if let Some(image) = &b.image {
+                text.push_str(&format!("the image, not recovered: {image}\n"));
+            }
+            text.push_str(&format!(
+                "again (threads race: --rounds for more): stetfs crash stress {} --rounds 1\n",
+                b.round
+            ));
+        }
+        text.push_str(&format!(
+            "{rounds} rounds from seed {} in {:.0} s: {}\n",
+            self.seed,
+            took.as_secs_f64(),
+            match broken.len() {
+                0 => "nothing that was acknowledged is lost".into(),
+                n => format!("{n} images in which a promise is broken"),
+            }
+        ));
+        let rows: Vec<_> = tallies
+            .iter()
+            .map(|((journal, end), tally)| json!({"journal": journal, "end": end, "tally": tally}))
+            .collect();
+        let value = json!({
+            "seed": self.seed,
+            "rounds": rounds,
+            "seconds": took.as_secs_f64(),
+            "tallies": rows,
+            "broken": broken,
+        });
+        let mut answer = Answer::new(text, value)?;
+        answer.json_file.clone_from(&self.json_file);
+        answer.broken = !broken.is_empty();
+        Ok(answer)
+    }
+}

@@ -1,0 +1,301 @@
+//! The ends of a round: a kill, failing flushes and writes, cuts of the power.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write as _};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use serde::{Deserialize, Serialize};
+use stetfs::{BlockDevice, FsOptions, MemDevice, Volume, VolumeOptions};
+use stetfs_block::{Fault, FaultInjector, Op, Recorder, Replay, Volatile};
+use stetfs_testkit::Scratch;
+
+use super::blocks::{PER_FILE, Stage};
+use super::round::{End, Notes, Round};
+use crate::judge::gone;
+use crate::state::{Arrival, StateId};
+use crate::volume::open;
+use crate::work::{ACKED, BEGUN, number};
+use crate::workload::script::{Progress, Script};
+
+/// Cuts that are tried of one record.
+const CUTS: usize = 6;
+/// What the child says when it works.
+const READY: &str = "READY";
+
+/// What an end left: an image, what was noted of each slot until then, and a name for the moment.
+#[derive(Debug)]
+pub(super) struct Left {
+    /// The image, not recovered.
+    pub(super) image: MemDevice,
+    /// By slot.
+    pub(super) noted: Vec<Progress>,
+    /// Which of several.
+    pub(super) moment: String,
+    /// The fault that was to happen did.
+    pub(super) hit: bool,
+}
+
+/// Makes the command that runs [`child`] with this argument, in a process of its own.
+pub type Reexec<'a> = &'a dyn Fn(&str) -> Result<Command>;
+
+/// Does a round, and gives what was left.
+///
+/// # Errors
+/// The round cannot be done, or an operation failed on a sound device.
+pub(super) fn run(
+    round: &Round,
+    stage: &Stage,
+    options: &FsOptions,
+    scripts: &[Script],
+    reexec: Reexec<'_>,
+) -> Result<Vec<Left>> {
+    match round.end {
+        End::Kill => kill(round, stage, scripts.len(), reexec).map(|left| vec![left]),
+        End::Flush | End::Write => fail(round, stage, options, scripts).map(|left| vec![left]),
+        End::Cut => cut(round, stage, options, scripts),
+    }
+}
+
+/// Notes in a file: what was written before a kill is in the host's page cache and stays.
+struct NoteFile(File);
+
+const NOTE: u64 = 4;
+
+impl NoteFile {
+    fn make(path: &Path) -> Result<NoteFile> {
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .with_context(|| format!("opening {}", path.display()))?;
+        Ok(NoteFile(file))
+    }
+
+    fn read(&self, slots: usize) -> Result<Vec<Progress>> {
+        let mut bytes = vec![0; slots * 2 * NOTE as usize];
+        let mut at = 0;
+        // What was never noted may be behind the end.
+        while let n @ 1.. = self.0.read_at(&mut bytes[at..], at as u64)? {
+            at += n;
+        }
+        let number = |b: &[u8]| b.iter().rev().fold(0, |n, b| n << 8 | usize::from(*b));
+        let each = bytes.chunks_exact(2 * NOTE as usize);
+        Ok(each
+            .map(|pair| Progress {
+                acked: number(&pair[..NOTE as usize]),
+                begun: number(&pair[NOTE as usize..]),
+            })
+            .collect())
+    }
+}
+
+impl Notes for NoteFile {
+    fn note(&self, slot: usize, begun: bool, n: u32) {
+        let at = (slot as u64 * 2 + u64::from(begun)) * NOTE;
+        if let Err(e) = self.0.write_all_at(&n.to_le_bytes(), at) {
+            // Without its notes a round says nothing.
+            panic!("the notes cannot be written: {e}");
+        }
+    }
+}
+
+/// Numbers of the slots: scripts, then blocks.
+fn slots(round: &Round) -> usize {
+    round.changers + round.files * PER_FILE
+}
+
+fn moment(round: &Round) -> Duration {
+    let mut rng = fastrand::Rng::with_seed(round.seed);
+    Duration::from_micros(rng.u64(round.millis * 50..=round.millis * 1000))
+}
+
+/// What a child is told.
+#[derive(Serialize, Deserialize)]
+struct Task {
+    round: Round,
+    image: PathBuf,
+    notes: PathBuf,
+}
+
+/// Works on an image until it is killed.
+///
+/// # Errors
+/// An operation failed.
+pub fn child(task: &str) -> Result<()> {
+    let task: Task = serde_json::from_str(task).context("what is to be done")?;
+    let options = VolumeOptions {
+        fs: task.round.options()?,
+        ..VolumeOptions::default()
+    };
+    let scripts = task.round.scripts(&options.fs);
+    let volume = Volume::open(&task.image, &options)?;
+    let notes = NoteFile::make(&task.notes)?;
+    println!("\n{READY}");
+    std::io::stdout().flush()?;
+    let worked = task
+        .round
+        .work(volume.fs(), &scripts, &notes, &AtomicBool::new(false));
+    worked.map_err(|e| anyhow!(e))
+}
+
+/// A child that does not outlive its owner.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn kill(round: &Round, stage: &Stage, scripts: usize, reexec: Reexec<'_>) -> Result<Left> {
+    let scratch = Scratch::in_memory("stress")?;
+    let task = Task {
+        round: round.clone(),
+        image: scratch.path().join("image"),
+        notes: scratch.path().join("notes"),
+    };
+    stage.base.image.save(&task.image)?;
+    let notes = NoteFile::make(&task.notes)?;
+    let mut command = reexec(&serde_json::to_string(&task)?)?;
+    let command = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = Running(command.spawn().context("starting the working process")?);
+    let said = child.0.stdout.take().context("its output")?;
+    let ready = BufReader::new(said)
+        .lines()
+        .map_while(Result::ok)
+        .any(|line| line == READY);
+    if ready {
+        thread::sleep(moment(round));
+    }
+    if !ready || child.0.try_wait()?.is_some() {
+        let mut why = String::new();
+        if let Some(mut told) = child.0.stderr.take() {
+            told.read_to_string(&mut why)?;
+        }
+        bail!("the working process ended by itself: {why}");
+    }
+    drop(child);
+    Ok(Left {
+        image: MemDevice::load(&task.image)?,
+        noted: notes.read(scripts + round.files * PER_FILE)?,
+        moment: "after the kill".into(),
+        hit: true,
+    })
+}
+
+/// Works on a device for the time of a round; `fault` is called at a random moment of it.
+fn on_device<D: BlockDevice + 'static, N: Notes>(
+    round: &Round,
+    device: &Arc<D>,
+    options: &FsOptions,
+    scripts: &[Script],
+    notes: &N,
+    fault: &dyn Fn(),
+) -> Result<Result<(), String>> {
+    let fs = open(device, options)?;
+    let stop = AtomicBool::new(false);
+    let worked = thread::scope(|scope| {
+        let work = scope.spawn(|| round.work(&fs, scripts, notes, &stop));
+        thread::sleep(moment(round));
+        fault();
+        // They go on for a moment.
+        thread::sleep(Duration::from_millis(round.millis / 4));
+        stop.store(true, Ordering::Relaxed);
+        work.join().unwrap_or_else(|_| Err("a panic".into()))
+    });
+    gone(fs).map_err(|e| anyhow!(e.to_string()))?;
+    Ok(worked)
+}
+
+/// How long a flush takes.
+fn delay(round: &Round) -> Duration {
+    Duration::from_micros(fastrand::Rng::with_seed(!round.seed).u64(0..500))
+}
+
+fn fail(round: &Round, stage: &Stage, options: &FsOptions, scripts: &[Script]) -> Result<Left> {
+    let scratch = Scratch::in_memory("stress")?;
+    let notes = NoteFile::make(&scratch.path().join("notes"))?;
+    let disk = Volatile::new(stage.base.image.fork(), delay(round));
+    let device = Arc::new(FaultInjector::new(disk));
+    let fault = || match round.end {
+        End::Write => {
+            device.add(Fault::fail(Op::Write, libc::EIO).times(round.failing));
+        }
+        _ => device.inner().fail_flushes(round.failing),
+    };
+    let worked = on_device(round, &device, options, scripts, &notes, &fault)?;
+    let hit = device.hits() + device.inner().drops() > 0;
+    if let (Err(e), false) = (worked, hit) {
+        bail!("an operation failed on a sound device: {e}");
+    }
+    let all = round.end == End::Write && round.seed.is_multiple_of(2);
+    let image = match all {
+        true => device.inner().now(),
+        false => device.inner().kept(),
+    };
+    Ok(Left {
+        image,
+        noted: notes.read(slots(round))?,
+        moment: "after the device failed".into(),
+        hit,
+    })
+}
+
+impl Notes for Arc<Recorder<Volatile>> {
+    fn note(&self, slot: usize, begun: bool, n: u32) {
+        let label = if begun { BEGUN } else { ACKED };
+        self.mark(label, number(slot, n as usize));
+    }
+}
+
+fn cut(round: &Round, stage: &Stage, options: &FsOptions, scripts: &[Script]) -> Result<Vec<Left>> {
+    let disk = Volatile::new(stage.base.image.fork(), delay(round));
+    let device = Arc::new(Recorder::new(disk));
+    let worked = on_device(round, &device, options, scripts, &device, &|| {})?;
+    worked.map_err(|e| anyhow!("an operation failed on a sound device: {e}"))?;
+    let log = device.take_log();
+    let mut rng = fastrand::Rng::with_seed(round.seed);
+    let mut events: Vec<usize> = (0..CUTS).map(|_| rng.usize(0..=log.len())).collect();
+    events.sort_unstable();
+    let mut replay = Replay::new(&stage.base.image, &log);
+    let mut left = Vec::new();
+    for event in events {
+        let arrival = match rng.u8(0..4) {
+            0 => Arrival::None,
+            1 => Arrival::All,
+            _ => Arrival::Drawn(rng.u64(0..1000)),
+        };
+        let state = StateId { event, arrival };
+        let mut noted = vec![Progress::default(); slots(round)];
+        for (label, value) in log.marks(event) {
+            let Some(p) = noted.get_mut((value >> 32) as usize) else {
+                continue;
+            };
+            let n = (value & 0xffff_ffff) as usize;
+            match label {
+                BEGUN => p.begun = n,
+                _ => p.acked = n,
+            }
+        }
+        left.push(Left {
+            image: state.make(&mut replay),
+            noted,
+            moment: format!("cut at {state}"),
+            hit: true,
+        });
+    }
+    Ok(left)
+}

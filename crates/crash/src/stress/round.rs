@@ -1,0 +1,292 @@
+//! One round: its setting, and its threads at work.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use anyhow::{Result, anyhow, ensure};
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+use stetfs::{Ctx, Fs, FsError, FsOptions, OpenRef};
+
+use super::blocks::{self, PER_FILE, Slot};
+use crate::setup::JournalSpec;
+use crate::volume::DIRS;
+use crate::workload::script::Script;
+use crate::workload::session::{Session, awaited};
+
+/// Operations of a changing thread; more than it gets to.
+const CHANGES: usize = 3000;
+/// Failures after which a thread takes the volume for stopped.
+const FAILURES: u32 = 8;
+
+/// How a round ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum End {
+    /// The process that works on an image file is killed.
+    Kill,
+    /// Flushes of the device fail, and what was written since the last good one is dropped.
+    Flush,
+    /// Writes of the device fail, then the power is cut.
+    Write,
+    /// The power is cut, at several moments of one record.
+    Cut,
+}
+
+/// How an overwriting thread makes durable what it wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum SyncBy {
+    /// fsync(2).
+    Fsync,
+    /// fdatasync(2).
+    Fdatasync,
+    /// write(2) to a file opened with O_SYNC.
+    Osync,
+    /// syncfs(2).
+    Syncfs,
+    /// Not at all: the next sync of the file does.
+    None,
+}
+
+/// What is done, on which volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Round {
+    /// How it ends.
+    pub end: End,
+    /// `PRESET[,option…]`.
+    pub journal: String,
+    /// Bytes in a block.
+    pub block: u32,
+    /// Size of the journal, MiB.
+    pub journal_mib: u64,
+    /// Threads that overwrite.
+    pub writers: usize,
+    /// Threads that change names, sizes and content.
+    pub changers: usize,
+    /// Preallocated files, of [`PER_FILE`] blocks each.
+    pub files: usize,
+    /// How is synced; each as often as it is named.
+    pub syncs: Vec<SyncBy>,
+    /// The longest time until the end, ms.
+    pub millis: u64,
+    /// Requests that fail one after the other, with [`End::Flush`] and [`End::Write`].
+    pub failing: u64,
+    /// Decides everything that is drawn.
+    pub seed: u64,
+}
+
+impl fmt::Display for Round {
+    /// As options of `stetfs crash stress`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = |value: &dyn fmt::Debug| format!("{value:?}").to_lowercase();
+        let syncs: Vec<String> = self.syncs.iter().map(|s| named(s)).collect();
+        write!(
+            f,
+            "--end {} --journal {} --block {} --journal-mib {} --writers {} --changers {} --files {} \
+             --sync {} --millis {} --failing {} --seed {}",
+            named(&self.end),
+            self.journal,
+            self.block,
+            self.journal_mib,
+            self.writers,
+            self.changers,
+            self.files,
+            syncs.join(","),
+            self.millis,
+            self.failing,
+            self.seed
+        )
+    }
+}
+
+/// Told by the threads: slot, whether it is begun (or acknowledged), and the version or operation.
+/// The slots are those of the scripts, then those of the blocks.
+pub(super) trait Notes: Sync {
+    /// Takes a note.
+    fn note(&self, slot: usize, begun: bool, n: u32);
+}
+
+impl Round {
+    /// How the volume is opened.
+    ///
+    /// # Errors
+    /// What is wrong with the journal.
+    pub(super) fn options(&self) -> Result<FsOptions> {
+        ensure!(
+            self.changers <= DIRS.len(),
+            "at most {} threads can change names",
+            DIRS.len()
+        );
+        ensure!(
+            self.writers > 0 && self.files >= self.writers && !self.syncs.is_empty(),
+            "at least one thread overwrites, with a file and a way to sync it"
+        );
+        let defaults = |preset: stetfs::Preset| FsOptions {
+            journal: preset.into(),
+            ..FsOptions::default()
+        };
+        Ok(JournalSpec::read(&self.journal, &defaults)
+            .map_err(|e| anyhow!(e))?
+            .options)
+    }
+
+    /// What the changing threads do.
+    pub(super) fn scripts(&self, options: &FsOptions) -> Vec<Script> {
+        (0..self.changers as u64)
+            .map(|i| {
+                let seed = self.seed.wrapping_mul(DIRS.len() as u64).wrapping_add(i);
+                let (block, data) = (self.block.into(), options.journal.data());
+                Script::changing(seed, CHANGES, block, data)
+            })
+            .collect()
+    }
+
+    /// Works on the volume until `stop`, or until the volume fails. Gives the first error.
+    ///
+    /// # Errors
+    /// What failed first in some thread.
+    pub(super) fn work<N: Notes>(
+        &self,
+        fs: &Arc<Fs>,
+        scripts: &[Script],
+        notes: &N,
+        stop: &AtomicBool,
+    ) -> Result<(), String> {
+        thread::scope(|scope| {
+            let overwriting = (0..self.writers).map(|i| {
+                let writer = Writer {
+                    round: self,
+                    fs,
+                    notes,
+                    stop,
+                    slots: scripts.len(),
+                };
+                scope.spawn(move || writer.run(i).map_err(|e| format!("overwriting: {e}")))
+            });
+            let changing = scripts
+                .iter()
+                .enumerate()
+                .map(|(i, script)| scope.spawn(move || change(fs, i, script, notes, stop)));
+            let threads: Vec<_> = overwriting.collect::<Vec<_>>();
+            let threads = threads.into_iter().chain(changing.collect::<Vec<_>>());
+            let ended = threads.map(|t| t.join().unwrap_or_else(|_| Err("a panic".into())));
+            ended.fold(Ok(()), Result::and)
+        })
+    }
+}
+
+fn change<N: Notes>(
+    fs: &Arc<Fs>,
+    thread: usize,
+    script: &Script,
+    notes: &N,
+    stop: &AtomicBool,
+) -> Result<(), String> {
+    let mut session = Session::new(fs, DIRS[thread]).map_err(|e| e.to_string())?;
+    for (i, op) in script.ops.iter().enumerate() {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let n = i as u32 + 1;
+        notes.note(thread, true, n);
+        session.run(op).map_err(|e| format!("{op:?}: {e}"))?;
+        notes.note(thread, false, n);
+    }
+    Ok(())
+}
+
+struct Writer<'a, N> {
+    round: &'a Round,
+    fs: &'a Arc<Fs>,
+    notes: &'a N,
+    stop: &'a AtomicBool,
+    /// Slots before those of the blocks.
+    slots: usize,
+}
+
+/// What was written to a file and not synced: slot of the block, version.
+type Unsynced = BTreeMap<usize, Vec<(Slot, u32)>>;
+
+impl<N: Notes> Writer<'_, N> {
+    fn run(&self, thread: usize) -> Result<(), FsError> {
+        let round = self.round;
+        let mut rng = fastrand::Rng::with_seed(round.seed ^ (thread as u64 + 1) << 40);
+        let files: Vec<(usize, OpenRef)> = (thread..round.files)
+            .step_by(round.writers)
+            .map(|file| Ok((file, blocks::open(self.fs, file, libc::O_RDWR)?)))
+            .collect::<Result<_, FsError>>()?;
+        let mut versions: BTreeMap<Slot, u32> = BTreeMap::new();
+        let mut unsynced = Unsynced::new();
+        let mut failures = (0, Ok(()));
+        while !self.stop.load(Ordering::Relaxed) && failures.0 < FAILURES {
+            let Some((file, open)) = rng.choice(&files) else {
+                break;
+            };
+            let slot = file * PER_FILE + rng.usize(0..PER_FILE);
+            let version = versions.entry(slot).or_insert(0);
+            *version += 1;
+            let by = *rng.choice(&round.syncs).unwrap_or(&SyncBy::Fsync);
+            let done = self.overwrite((*file, open), (slot, *version), by, &mut unsynced, &mut rng);
+            if let Err(e) = done {
+                failures = (failures.0 + 1, Err(e));
+            }
+        }
+        failures.1
+    }
+
+    fn overwrite(
+        &self,
+        (file, open): (usize, &OpenRef),
+        (slot, version): (Slot, u32),
+        by: SyncBy,
+        unsynced: &mut Unsynced,
+        rng: &mut fastrand::Rng,
+    ) -> Result<(), FsError> {
+        let fs = self.fs;
+        let opened = match by {
+            SyncBy::Osync => Some(blocks::open(fs, file, libc::O_RDWR | libc::O_SYNC)?),
+            _ => None,
+        };
+        self.notes.note(self.slots + slot, true, version);
+        let content = blocks::content(slot, version, self.round.block);
+        let at = (slot % PER_FILE) as u64 * u64::from(self.round.block);
+        let to = opened.as_ref().unwrap_or(open);
+        let n = fs.write(&Ctx::default(), to, at, &content, false)?;
+        if n < content.len() {
+            return Err(FsError::Errno(libc::EIO));
+        }
+        let pending = unsynced.entry(file).or_default();
+        pending.retain(|(other, _)| *other != slot);
+        pending.push((slot, version));
+        // Taken out first: after an error nothing of it is promised.
+        let covered = match by {
+            SyncBy::None => return Ok(()),
+            SyncBy::Syncfs => std::mem::take(unsynced).into_values().flatten().collect(),
+            // Of what other openings wrote, O_SYNC covers nothing.
+            SyncBy::Osync => unsynced
+                .get_mut(&file)
+                .and_then(Vec::pop)
+                .into_iter()
+                .collect(),
+            SyncBy::Fsync | SyncBy::Fdatasync => unsynced.remove(&file).unwrap_or_default(),
+        };
+        match by {
+            SyncBy::Syncfs => awaited(|done| fs.sync_all(done)),
+            SyncBy::Fsync if rng.bool() => awaited(|done| fs.fsync_here(open, false, done)),
+            SyncBy::Fsync => awaited(|done| fs.fsync(open, false, done)),
+            SyncBy::Fdatasync if rng.bool() => awaited(|done| fs.fsync_here(open, true, done)),
+            SyncBy::Fdatasync => awaited(|done| fs.fsync(open, true, done)),
+            // The kernel follows such a write with an fsync.
+            SyncBy::Osync => awaited(|done| fs.fsync_here(to, false, done)),
+            SyncBy::None => Ok(()),
+        }?;
+        for (slot, version) in covered {
+            self.notes.note(self.slots + slot, false, version);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,92 @@
+//! The stress of `stetfs crash stress`, bounded: what was acknowledged is there after kills and
+//! cuts, and a journal that forgets is found out. `STETFS_STRESS_SECONDS` for each journal.
+
+#![allow(clippy::unwrap_used)]
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use stetfs_crash::stress::{End, Settings, SyncBy, Tally, child, round};
+use stetfs_testkit::cmd::tied;
+
+/// Where the process that is killed finds what it has to do.
+const TASK: &str = "STETFS_STRESS_TASK";
+
+/// Not a test by itself: the process that the others kill.
+#[test]
+#[ignore = "run by the tests that kill it"]
+fn works_until_killed() {
+    child(&std::env::var(TASK).unwrap()).unwrap();
+}
+
+fn reexec(task: &str) -> anyhow::Result<Command> {
+    let mut command = tied(std::env::current_exe()?, libc::SIGKILL);
+    command
+        .args(["--exact", "works_until_killed", "--ignored", "--nocapture"])
+        .env(TASK, task);
+    Ok(command)
+}
+
+fn small(end: End, journals: &[&str]) -> Settings {
+    Settings {
+        ends: vec![end],
+        journals: journals.iter().map(ToString::to_string).collect(),
+        journals_mib: vec![4],
+        writers: vec![1, 4],
+        files: 400,
+        millis: 150,
+        ..Settings::default()
+    }
+}
+
+/// Rounds for some seconds, at least one of each journal; none may lose anything.
+fn holds(end: End, journals: &[&str]) {
+    let seconds = std::env::var("STETFS_STRESS_SECONDS").map_or(1.0, |s| s.parse().unwrap());
+    let settings = small(end, journals);
+    let until = Instant::now() + Duration::from_secs_f64(seconds * journals.len() as f64);
+    let mut tally = Tally::default();
+    let mut n = 0;
+    while n < journals.len() as u64 || Instant::now() < until {
+        let setting = settings.round(1, n);
+        let told = round(&setting, n == 0, None, &reexec).unwrap();
+        let said =
+            |b: &stetfs_crash::stress::Broken| format!("{}: {}\n  {}", b.moment, b.detail, b.round);
+        let told_of: Vec<String> = told.broken.iter().map(said).collect();
+        assert!(told.broken.is_empty(), "stetfs crash stress: {told_of:#?}");
+        tally.add(&told);
+        n += 1;
+    }
+    println!("{end:?}, {journals:?}: {tally:?}");
+    assert!(
+        tally.acked > 0 && tally.hit > 0,
+        "nothing was tried: {tally:?}"
+    );
+}
+
+#[test]
+fn what_was_acknowledged_survives_kills() {
+    holds(
+        End::Kill,
+        &["ordered", "data", "ldj", "data,sync=file", "ldj,sync=file"],
+    );
+}
+
+#[test]
+fn what_was_acknowledged_survives_cuts() {
+    holds(End::Cut, &["ordered", "data", "ldj"]);
+}
+
+/// Without flushes a cut takes what was acknowledged: a stress that did not see that would see nothing.
+#[test]
+fn a_journal_without_flushes_is_found_out() {
+    let settings = Settings {
+        failing: vec![1],
+        syncs: vec![SyncBy::Fsync],
+        ..small(End::Cut, &["ordered,canary=no-barrier"])
+    };
+    let lost = (0..20).any(|n| {
+        let told = round(&settings.round(1, n), false, None, &reexec).unwrap();
+        !told.broken.is_empty()
+    });
+    assert!(lost, "nothing is lost though nothing is flushed");
+}
