@@ -34,6 +34,7 @@ pub use stats::{
 pub use stetfs_block::{
     AlignedBuf, BlockDevice, BlockError, Direct, FileDevice, MemDevice, Preparer, Uring,
 };
+pub use stetfs_block::namespaces;
 pub use stetfs_block::{OpenOptions as DeviceOptions, Write as BlockWrite};
 pub use stetfs_block::{Share, ShareLimits, SharePair};
 pub use stetfs_cache::{PolicyKind, UnknownPolicy};
