@@ -31,10 +31,10 @@ pub use recover::{Recovered, RecoveryInfo, recover};
 pub use stats::{
     CacheStats, DeviceStats, InodeStats, JournalStats, MemoryStats, SpaceStats, VolumeStats,
 };
+pub use stetfs_block::namespaces;
 pub use stetfs_block::{
     AlignedBuf, BlockDevice, BlockError, Direct, FileDevice, MemDevice, Preparer, Uring,
 };
-pub use stetfs_block::namespaces;
 pub use stetfs_block::{OpenOptions as DeviceOptions, Write as BlockWrite};
 pub use stetfs_block::{Share, ShareLimits, SharePair};
 pub use stetfs_cache::{PolicyKind, UnknownPolicy};
