@@ -25,6 +25,7 @@ mod joined;
 mod list;
 mod mem;
 mod memory;
+pub mod namespaces;
 mod overlay;
 mod record;
 mod replay;

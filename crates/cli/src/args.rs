@@ -209,9 +209,10 @@ pub(crate) struct MountArgs {
     pub(crate) source: PathBuf,
     /// Where.
     pub(crate) dir: PathBuf,
-    /// The server of a daemon mount: reports on standard output, then detaches.
-    #[arg(long, hide = true)]
-    pub(crate) daemon: bool,
+    /// This is the server, started by the process of that number: it reports on standard output, and in the background
+    /// then detaches.
+    #[arg(long, hide = true, value_name = "PID")]
+    pub(crate) server: Option<i32>,
 }
 
 const OPTIONS: &str = "\

@@ -1,37 +1,98 @@
-//! Mounting in the background: the command waits until the mount stands, then ends; a process of
-//! its own serves it.
+//! The server of a mount is a process of its own: the command that starts it waits until the mount
+//! stands, then ends, or in the foreground stays as long as the server.
+//!
+//! The server leaves the mount namespace that it is started in (decisions/0025), the command does not: in the foreground
+//! it keeps that alive, as the first process of a container or a service has to.
 
-use std::io::{Read, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
+use rustix::process::{Pid, PidfdFlags, Signal};
 use serde_json::{Value, json};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use crate::failure::{Code, Failure, Result};
-use crate::log;
 use crate::serve::{Job, serve};
+use crate::{log, notify};
 
-/// Starts the server as a process of its own and waits until the mount stands or failed.
-///
-/// The server is this program again, with a pipe as standard output on which it reports.
-pub(crate) fn start(source: &Path, dir: &Path, options: &str) -> Result {
-    let failed =
-        |e: std::io::Error| Failure::new(Code::System, format!("cannot start the server: {e}"));
-    let program = std::env::current_exe().map_err(failed)?;
-    let mut server = Command::new(program)
+fn cannot_start(e: impl std::fmt::Display) -> Failure {
+    Failure::new(Code::System, format!("cannot start the server: {e}"))
+}
+
+/// The server: this program again, with a pipe as standard output on which it reports.
+fn server(options: &str) -> Result<Command> {
+    let mut server = Command::new(std::env::current_exe().map_err(cannot_start)?);
+    server
         .arg0("stetfs")
-        .args(["mount", "--daemon", "-o", options, "--"])
-        .arg(source)
-        .arg(dir)
+        .args(["mount", "--server", &std::process::id().to_string()])
+        .args(["-o", options])
         .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(failed)?;
+        .stdout(Stdio::piped());
+    Ok(server)
+}
+
+fn spawn(server: &mut Command, source: &Path, dir: &Path) -> Result<Child> {
+    let server = server.arg("--").arg(source).arg(dir);
+    server.spawn().map_err(cannot_start)
+}
+
+/// Starts the server in the background and waits until the mount stands or failed.
+pub(crate) fn start(source: &Path, dir: &Path, options: &str) -> Result {
+    let mut server = spawn(&mut server(options)?, source, dir)?;
+    wait_for_mount(&mut server).map(drop)
+}
+
+/// Starts the server and stays until it ends: what it gets as signals is handed on, and its exit code is the answer.
+pub(crate) fn stay(source: &Path, dir: &Path, options: &str, json: bool) -> Result<Code> {
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(cannot_start)?;
+    let mut command = server(options)?;
+    command.arg("--foreground");
+    if json {
+        command.arg("--json");
+    }
+    // This process is the one that a service manager knows.
+    let mut server = spawn(command.env_remove(notify::SOCKET), source, dir)?;
+    let handle = rustix::process::pidfd_open(Pid::from_child(&server), PidfdFlags::empty())
+        .map_err(cannot_start)?;
+    let hand_on = move || {
+        for signal in signals.forever() {
+            if let Some(signal) = Signal::from_named_raw(signal) {
+                // Fails only when it has ended.
+                let _ = rustix::process::pidfd_send_signal(&handle, signal);
+            }
+        }
+    };
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(hand_on)
+        .map_err(cannot_start)?;
+    let said = wait_for_mount(&mut server)?;
+    notify::ready();
+    if let Some(mut said) = said {
+        // Its last word.
+        let _ = io::copy(&mut said, &mut io::stdout());
+    }
+    let status = server.wait().map_err(cannot_start)?;
+    match status.code() {
+        Some(code) => Ok(u8::try_from(code).map_or(Code::Mount, Code::from_number)),
+        None => Err(Failure::new(
+            Code::Io,
+            format!("the server was killed ({status}); what was not synced may be lost"),
+        )
+        .hint("the next mount replays the journal, or: stetfs recover VOLUME")),
+    }
+}
+
+/// Waits until the mount stands. Gives what the server says later.
+fn wait_for_mount(server: &mut Child) -> Result<Option<BufReader<ChildStdout>>> {
+    let mut said = server.stdout.take().map(BufReader::new);
     let mut report = String::new();
-    if let Some(pipe) = server.stdout.as_mut() {
-        pipe.read_to_string(&mut report).map_err(failed)?;
+    if let Some(said) = &mut said {
+        said.read_line(&mut report).map_err(cannot_start)?;
     }
     let answer: Option<Value> = serde_json::from_str(&report).ok();
     match answer {
@@ -39,7 +100,7 @@ pub(crate) fn start(source: &Path, dir: &Path, options: &str) -> Result {
             if let Some(warning) = answer["warning"].as_str() {
                 warn(warning);
             }
-            Ok(())
+            Ok(said)
         }
         Some(answer) if Failure::from_json(&answer).is_some() => {
             let _ = server.wait();
@@ -47,7 +108,7 @@ pub(crate) fn start(source: &Path, dir: &Path, options: &str) -> Result {
                 .unwrap_or_else(|| Failure::new(Code::Mount, "mounting failed")))
         }
         _ => {
-            let status = server.wait().map_err(failed)?;
+            let status = server.wait().map_err(cannot_start)?;
             stetfs_fuse::mend_switch();
             Err(Failure::new(
                 Code::Mount,
@@ -57,29 +118,50 @@ pub(crate) fn start(source: &Path, dir: &Path, options: &str) -> Result {
     }
 }
 
-/// The server: reports on standard output, then lets go of the terminal.
-pub(crate) fn run(job: &Job) -> Result {
-    // Out of the terminal's session: its end is not ours. Fails only for a group leader.
+/// The server: reports on standard output. In the background it then lets go of the terminal; in the foreground it ends with
+/// the command that stays.
+pub(crate) fn run(job: &Job, parent: i32) -> Result {
+    // Out of the terminal's session: its end, and Ctrl-C, are not ours. Fails only for a group leader.
     let _ = rustix::process::setsid();
-    log::to_syslog();
+    if job.daemon {
+        log::to_syslog();
+    } else {
+        log::to_stderr();
+        end_with(parent)?;
+    }
     let mut reported = false;
     let result = serve(job, |warning| {
         reported = true;
         report(&json!({ "mounted": true, "warning": warning }));
-        detach();
+        if job.daemon {
+            detach();
+            notify::ready();
+        }
     });
-    if let (Err(failure), false) = (&result, reported) {
-        report(&failure.to_json());
-        // The command that waits tells the user; this process says nothing more.
-        detach();
-    } else if let Err(failure) = &result {
-        tracing::error!("{failure}");
+    match &result {
+        Err(failure) if !reported => {
+            // The command that waits tells the user; this process says nothing more.
+            report(&failure.to_json());
+            detach();
+        }
+        Err(failure) if job.daemon => tracing::error!("{failure}"),
+        _ => {}
     }
     result
 }
 
+/// This process is killed when the one that started it ends.
+fn end_with(parent: i32) -> Result {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(cannot_start)?;
+    let now = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get());
+    if now != Some(parent) {
+        return Err(cannot_start("the command that was to wait has ended"));
+    }
+    Ok(())
+}
+
 /// Tells the user who mounts of something that is not as he asked for.
-pub(crate) fn warn(warning: &str) {
+fn warn(warning: &str) {
     eprintln!("stetfs: {warning}");
 }
 

@@ -35,6 +35,7 @@ impl Code {
     /// The code with this number, for what another process reports.
     pub(crate) fn from_number(n: u8) -> Code {
         [
+            Code::Done,
             Code::Usage,
             Code::System,
             Code::NotFound,
@@ -96,7 +97,7 @@ impl Failure {
             .and_then(serde_json::Value::as_u64)
             .and_then(|n| u8::try_from(n).ok());
         Some(Failure {
-            code: Code::from_number(code.unwrap_or_default()),
+            code: code.map_or(Code::Mount, Code::from_number),
             message: text("message"),
             hint: text("hint"),
         })

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use stetfs::{FsError, Preparer};
-use stetfs_fuse::{Connection, Mounted, Server, VolumeFs, is_root, remount_flags};
+use stetfs_fuse::{Connection, Mounted, Server, VolumeFs, is_root};
 
 use crate::failure::{Code, Failure, Result};
 use crate::options::{self, Options};
@@ -87,9 +87,6 @@ impl Live {
         if !is_root() {
             return Ok(());
         }
-        Ok(remount_flags(
-            self.mounted.dir(),
-            &options.mount(&self.source),
-        )?)
+        Ok(self.mounted.set_flags(&options.mount(&self.source))?)
     }
 }

@@ -30,6 +30,9 @@ const HELPERS: [&str; 3] = ["mount.fuse.stetfs", "mount.fuseblk.stetfs", "mount.
 fn main() -> ExitCode {
     let called = std::env::args_os().next().unwrap_or_default();
     let name = Path::new(&called).file_name().unwrap_or_default();
+    if name == stetfs_fuse::VISITOR {
+        return stetfs_fuse::visitor(std::env::args_os().skip(1));
+    }
     if HELPERS.iter().any(|helper| name == *helper) || called_by_mount_fuse() {
         return match HelperArgs::try_parse() {
             Ok(args) => finish(cmd::mount::helper(&args).map(|()| Code::Done), false),
@@ -52,7 +55,7 @@ fn called_by_mount_fuse() -> bool {
 
 fn run(cli: &Cli) -> Result<Code> {
     let done = match &cli.command {
-        Command::Mount(args) => cmd::mount::run(args),
+        Command::Mount(args) => return cmd::mount::run(args, cli.json),
         Command::Umount(args) => cmd::umount::run(args),
         Command::Stat(args) => cmd::stat::run(args).map(|value| print::value(&value, cli.json)),
         Command::Bench(command) => cmd::bench::run(command, cli.json),

@@ -4,9 +4,12 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
+/// The variable that names the service manager's socket.
+pub(crate) const SOCKET: &str = "NOTIFY_SOCKET";
+
 /// Sends READY=1 if somebody waits for it.
 pub(crate) fn ready() {
-    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else {
+    let Some(path) = std::env::var_os(SOCKET) else {
         return;
     };
     let address = match path.as_bytes().split_first() {

@@ -1,6 +1,9 @@
 //! The server of a mount: open, mount, serve, close.
 
+use std::fs::File;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,12 +12,11 @@ use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use stetfs::{FsError, Preparer, Volume};
-use stetfs_fuse::{MountError, Server};
+use stetfs_fuse::{MountError, Origin, Server, is_root};
 
-use crate::control::server::Control;
+use crate::control::{self, server::Control};
 use crate::failure::{Code, Failure, Result};
 use crate::live::Live;
-use crate::notify;
 use crate::options::Options;
 
 /// What to serve, where.
@@ -25,7 +27,7 @@ pub(crate) struct Job {
     /// Absolute.
     pub(crate) dir: PathBuf,
     pub(crate) options: Options,
-    /// Nobody's terminal: SIGHUP means nothing.
+    /// Nobody waits for its end: SIGHUP means nothing.
     pub(crate) daemon: bool,
     /// Read-only because the source cannot be written.
     pub(crate) protected: bool,
@@ -37,18 +39,30 @@ pub(crate) fn serve(job: &Job, ready: impl FnOnce(Option<String>)) -> Result {
     abort_on_panic();
     // Before a journal is replayed for a mount that cannot be.
     let dir = stetfs_fuse::check_dir(&job.dir)?;
+    let _in_use = hold_hosts(job);
+    // Before there are other threads.
+    let origin = leave()?;
+    let journal = job.options.journal_path.as_deref();
+    let_go_of_mounts(&origin, &[Some(job.source.as_path()), journal]);
     // Nothing depends on it but time.
     let memory = Preparer::start(job.options.volume()?.fs.cache_bytes)
         .inspect_err(|e| tracing::warn!("memory is not prepared before it is needed: {e}"))
         .ok();
     let (volume, job) = &open(job)?;
+    // What it is on is held by what is open.
+    let_go_of_mounts(&origin, &[]);
     let volume = Arc::clone(volume);
     // mount(8)'s words.
     let warning = job.protected.then(|| {
         let dir = dir.display();
         format!("{dir}: WARNING: source write-protected, mounted read-only.")
     });
-    let server = match Server::mount(Arc::clone(&volume), &dir, &job.options.serve(&job.source)) {
+    let server = match Server::mount(
+        Arc::clone(&volume),
+        &dir,
+        &job.options.serve(&job.source),
+        origin,
+    ) {
         Ok(server) => server,
         Err(e) => {
             volume.close()?;
@@ -81,12 +95,69 @@ pub(crate) fn serve(job: &Job, ready: impl FnOnce(Option<String>)) -> Result {
         tracing::warn!("cannot note in the superblock where the volume is mounted: {e}");
     }
     ready(warning);
-    notify::ready();
     let result = server.run().map_err(Failure::from);
     if let Some(control) = control {
         control.closed(&result);
     }
     result
+}
+
+/// Leaves the mount namespace in which the volume will be mounted, where that can be: the server must not be the last of it.
+fn leave() -> Result<Origin> {
+    // Without root fusermount3 mounts, with a type whose end the kernel does not ask the server for.
+    if !is_root() {
+        return Ok(Origin::stay());
+    }
+    match Origin::leave() {
+        Ok(origin) => Ok(origin),
+        Err(e)
+            if matches!(
+                e.kind(),
+                ErrorKind::Unsupported | ErrorKind::PermissionDenied
+            ) =>
+        {
+            tracing::warn!(
+                "the server stays in the mount namespace of its user ({e}): it must not be killed as the last process of that"
+            );
+            Ok(Origin::stay())
+        }
+        Err(e) => Err(Failure::new(
+            Code::System,
+            format!("no mount namespace for the server: {e}"),
+        )),
+    }
+}
+
+/// Lets go of what is mounted and not needed for `paths`, if the namespace is ours.
+fn let_go_of_mounts(origin: &Origin, paths: &[Option<&Path>]) {
+    let control = control::dir();
+    let real = |path: &Path| path.canonicalize().ok();
+    let needed: Vec<PathBuf> = paths.iter().flatten().filter_map(|p| real(p)).collect();
+    let mut needed: Vec<&Path> = needed.iter().map(PathBuf::as_path).collect();
+    needed.push(&control);
+    if origin.is_elsewhere()
+        && let Err(e) = stetfs_fuse::let_go_of_mounts(&needed)
+    {
+        tracing::warn!("the mounts of others are kept in use: {e}");
+    }
+}
+
+/// The images as the user sees them, so that what holds them stays in use in his namespace, and cannot be unmounted.
+fn hold_hosts(job: &Job) -> Vec<File> {
+    let journal = job.options.journal_path.as_deref();
+    let paths = [Some(job.source.as_path()), journal];
+    let open = |path| {
+        File::options()
+            .read(true)
+            .custom_flags(libc::O_PATH)
+            .open(path)
+    };
+    // What cannot be opened is told when it is needed.
+    paths
+        .into_iter()
+        .flatten()
+        .filter_map(|p| open(p).ok())
+        .collect()
 }
 
 /// Opens the volume of a job: read-only if it is write-protected, as mount(8) does. Gives the job as it is then.

@@ -178,6 +178,87 @@ fn a_device_that_is_gone_leaves_what_was_synced() {
     }
 }
 
+/// One page of the file, written in place.
+fn overwrite(path: &Path, byte: u8) -> std::fs::File {
+    let file = std::fs::File::options().write(true).open(path).unwrap();
+    file.write_all_at(&[byte; 4096], 0).unwrap();
+    file
+}
+
+/// As xfstests generic/484: the device fails as a whole while data is written over, and works again before anybody asks.
+#[test]
+fn syncfs_tells_once_of_data_that_was_lost() {
+    for mounter in [kernel(), stetfs()] {
+        let name = mounter.name();
+        let (served, mounted) = volume(&mounter, &[]);
+        let path = mounted.path().join("old");
+        served.fault(&["error-all"]);
+        let lost = overwrite(&path, 8).sync_data();
+        assert!(lost.is_err(), "{name}");
+        served.fault(&["pass"]);
+        let syncfs = |file: &std::fs::File| rustix::fs::syncfs(file);
+        let open = || std::fs::File::open(&path).unwrap();
+        let file = open();
+        let told = [syncfs(&file), syncfs(&file)];
+        let errors = told.iter().filter(|t| t.is_err()).count();
+        assert_eq!(errors, 1, "{name}: {told:?}");
+        assert_eq!(syncfs(&open()), Ok(()), "{name}");
+        // And it goes on.
+        synced(&mounted.path().join("new")).unwrap();
+        drop(file);
+        mounted.umount().unwrap();
+        check(&served);
+        let mounted = mounter.mount(&served.disk()).unwrap();
+        for file in ["old", "new"] {
+            assert!(is_whole(&mounted.path().join(file)), "{name}: {file}");
+        }
+        mounted.umount().unwrap();
+    }
+}
+
+/// As xfstests generic/252, by one thread: who writes past the page cache is told at once, and what was not written does not
+/// show later. Over written blocks and unwritten ones.
+#[test]
+fn direct_writes_are_told_of_their_failure() {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut page = stetfs_block::AlignedBuf::zeroed(4096);
+    page.fill(8);
+    for mounter in [kernel(), stetfs()] {
+        let name = mounter.name();
+        let (served, mounted) = volume(&mounter, &[]);
+        let unwritten = mounted.path().join("unwritten");
+        let file = std::fs::File::create(&unwritten).unwrap();
+        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, 64 << 10).unwrap();
+        file.sync_all().unwrap();
+        drop(file);
+        let direct = |name: &str| {
+            let mut options = std::fs::File::options();
+            options.write(true).custom_flags(libc::O_DIRECT);
+            options.open(mounted.path().join(name)).unwrap()
+        };
+        let (old, unwritten) = (direct("old"), direct("unwritten"));
+        served.fault(&["error-all"]);
+        for (what, file, at) in [("old", &old, 4096), ("unwritten", &unwritten, 8192)] {
+            let told = file.write_at(&page, at).map_err(|e| e.raw_os_error());
+            assert_eq!(told, Err(Some(libc::EIO)), "{name}: {what}");
+        }
+        served.fault(&["pass"]);
+        assert_eq!(old.write_at(&page, 0).unwrap(), 4096, "{name}");
+        drop((old, unwritten));
+        mounted.umount().unwrap();
+        check(&served);
+        let mounted = mounter.mount(&served.disk()).unwrap();
+        let old = std::fs::read(mounted.path().join("old")).unwrap();
+        assert!(
+            old[..4096] == [8; 4096] && old[4096..] == [7; 60 << 10],
+            "{name}"
+        );
+        let unwritten = std::fs::read(mounted.path().join("unwritten")).unwrap();
+        assert!(unwritten == [0; 64 << 10], "{name}");
+        mounted.umount().unwrap();
+    }
+}
+
 #[test]
 fn a_power_cut_takes_what_was_not_flushed() {
     for mounter in [kernel(), stetfs()] {

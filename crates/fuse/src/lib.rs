@@ -5,6 +5,7 @@
 //! * `volume_fs`: a [`stetfs::Volume`] as an implementation of it, with `opens`, `handles`, `ioctl` and `room`;
 //! * `caller`, `calls`: what the kernel does not say of who asks;
 //! * `mount`, `mounted`, `mountinfo`, `fusermount`, `loopdev`: the mount itself;
+//! * `namespace`: a mount namespace of the server's own; `visit`: changes in another than that;
 //! * `service`: any other file system on a directory; `device_fs`: a block device as one, with `gate` and `share_ioctl`;
 //! * `awake`: keeps processors from sleeping between requests; `uring_switch`: the kernel's, for a moment;
 //! * `bdi`: what the kernel allows the mount; `connection`: what was agreed on with the kernel, to be shown;
@@ -27,6 +28,7 @@ mod loopdev;
 mod mount;
 mod mounted;
 pub mod mountinfo;
+mod namespace;
 mod opens;
 mod ops;
 mod patience;
@@ -36,6 +38,7 @@ mod service;
 mod share_ioctl;
 mod sys;
 mod uring_switch;
+mod visit;
 mod volume_fs;
 mod wire;
 
@@ -43,8 +46,9 @@ pub use awake::{AwakeStats, LowLatency};
 pub use connection::{Connection, ConnectionStats};
 pub use device_fs::{Control, DeviceFs, Report};
 pub use gate::Gate;
-pub use mount::{MountError, MountOptions, Unmount, check_dir, is_root, remount_flags, unmount};
+pub use mount::{MountError, MountOptions, Unmount, check_dir, is_root, unmount};
 pub use mounted::Mounted;
+pub use namespace::{Origin, let_go_of_mounts};
 pub use opens::Opens;
 pub use ops::{
     CopyArgs, Fh, FileSystem, Invalidate, IoctlArgs, IoctlReply, Listing, OpenFile, Opened,
@@ -53,5 +57,6 @@ pub use ops::{
 pub use server::{IoUring, ServeError, ServeOptions, Server};
 pub use service::Service;
 pub use uring_switch::mend_switch;
+pub use visit::{VISITOR, visitor};
 pub use volume_fs::{VolumeFs, VolumeFsOptions};
 pub use wire::requests;

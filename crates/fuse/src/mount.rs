@@ -58,7 +58,7 @@ impl MountOptions {
         }
     }
 
-    fn flags(&self) -> MountFlags {
+    pub(crate) fn flags(&self) -> MountFlags {
         let mut flags = MountFlags::empty();
         flags.set(MountFlags::RDONLY, self.read_only);
         flags.set(MountFlags::NOSUID, self.nosuid);
@@ -244,20 +244,6 @@ pub(crate) fn mount(
         .map_err(|e| fail(e.into()))
 }
 
-/// Changes a mount's flags in place (`mount -o remount`).
-///
-/// # Errors
-/// EBUSY when it is to become read-only and files are open for writing.
-pub fn remount_flags(dir: &Path, options: &MountOptions) -> Result<(), MountError> {
-    rustix::mount::mount_remount(dir, options.flags(), c"").map_err(|e| match e {
-        rustix::io::Errno::BUSY => MountError::Busy(dir.to_owned()),
-        e => MountError::Mount {
-            dir: dir.to_owned(),
-            source: e.into(),
-        },
-    })
-}
-
 /// How to take a mount down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unmount {
@@ -267,17 +253,22 @@ pub enum Unmount {
     Lazy,
 }
 
+impl Unmount {
+    pub(crate) fn flags(self) -> UnmountFlags {
+        match self {
+            Unmount::Now => UnmountFlags::NOFOLLOW,
+            Unmount::Lazy => UnmountFlags::NOFOLLOW | UnmountFlags::DETACH,
+        }
+    }
+}
+
 /// Takes down the mount at `dir`. Returns when the name is free again; the server may still be
 /// bringing things home.
 ///
 /// # Errors
 /// [`MountError::Busy`], [`MountError::NoFusermount`] without root, or what the kernel says.
 pub fn unmount(dir: &Path, how: Unmount) -> Result<(), MountError> {
-    let flags = match how {
-        Unmount::Now => UnmountFlags::NOFOLLOW,
-        Unmount::Lazy => UnmountFlags::NOFOLLOW | UnmountFlags::DETACH,
-    };
-    match rustix::mount::unmount(dir, flags) {
+    match rustix::mount::unmount(dir, how.flags()) {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::BUSY) => Err(MountError::Busy(dir.to_owned())),
         Err(rustix::io::Errno::PERM) if !is_root() => fusermount::unmount(dir, how),
@@ -285,20 +276,6 @@ pub fn unmount(dir: &Path, how: Unmount) -> Result<(), MountError> {
             dir: dir.to_owned(),
             source: e.into(),
         }),
-    }
-}
-
-/// Takes down the mount at `dir`; one that is in use is served until the last user is gone.
-///
-/// # Errors
-/// As [`unmount`], but never that it is busy.
-pub(crate) fn unmount_or_detach(dir: &Path) -> Result<(), MountError> {
-    match unmount(dir, Unmount::Now) {
-        Err(MountError::Busy(dir)) => {
-            tracing::warn!(dir = %dir.display(), "in use: detached, and served until the last user is gone");
-            unmount(&dir, Unmount::Lazy)
-        }
-        other => other,
     }
 }
 

@@ -1,9 +1,11 @@
-//! What is mounted where, from `/proc/self/mountinfo`.
+//! What is mounted where, from `/proc/thread-self/mountinfo`.
 
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+
+use stetfs::namespaces::unescape;
 
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,12 +24,12 @@ pub struct MountEntry {
     pub source: OsString,
 }
 
-/// All mounts that this process sees, in the order they were made.
+/// All mounts that the calling thread sees, in the order they were made.
 ///
 /// # Errors
 /// When `/proc` cannot be read.
 pub fn mounts() -> io::Result<Vec<MountEntry>> {
-    Ok(parse(&std::fs::read("/proc/self/mountinfo")?))
+    Ok(parse(&std::fs::read("/proc/thread-self/mountinfo")?))
 }
 
 /// The topmost mount at exactly `dir`, which is an absolute path without symbolic links.
@@ -65,26 +67,6 @@ fn parse_line(line: &[u8]) -> Option<MountEntry> {
         fstype: String::from_utf8_lossy(fstype).into_owned(),
         source: OsString::from_vec(unescape(source)),
     })
-}
-
-/// Blanks and the like are written as `\ooo`.
-fn unescape(field: &[u8]) -> Vec<u8> {
-    let mut plain = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((&first, tail)) = rest.split_first() {
-        let octal = (first == b'\\').then(|| tail.first_chunk::<3>()).flatten();
-        match octal.and_then(|o| u8::from_str_radix(std::str::from_utf8(o).ok()?, 8).ok()) {
-            Some(byte) => {
-                plain.push(byte);
-                rest = &tail[3..];
-            }
-            None => {
-                plain.push(first);
-                rest = tail;
-            }
-        }
-    }
-    plain
 }
 
 /// `path` made absolute, without following its last component's mount: works for a dead mount,

@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use stetfs::namespaces::own_namespace;
 use stetfs::{BlockDevice, Volume};
 
 use crate::awake::{Awake, LowLatency};
@@ -14,6 +15,7 @@ use crate::loopdev::LoopDevice;
 use crate::mount::{self, MountError, MountOptions, Unmount, What};
 use crate::mounted::Mounted;
 use crate::mountinfo;
+use crate::namespace::Origin;
 use crate::uring_switch::{self, Moment};
 use crate::volume_fs::{VolumeFs, VolumeFsOptions};
 use crate::wire::{self, Session, SessionOptions};
@@ -125,7 +127,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Mounts `volume` on `dir`, which [`crate::check_dir`] gave. Requests wait until [`Server::run`].
+    /// Mounts `volume` on `dir`, which [`crate::check_dir`] gave, in `origin`. Requests wait until [`Server::run`].
     ///
     /// # Errors
     /// See [`MountError`]; nothing stays mounted then. [`MountError::Gone`] is no failure.
@@ -133,15 +135,22 @@ impl Server {
         volume: Arc<Volume>,
         dir: &Path,
         options: &ServeOptions,
+        origin: Origin,
     ) -> Result<Server, MountError> {
         let awake = Awake::start(options.low_latency).map_err(MountError::LowLatency)?;
         let io_uring = UringChoice::of(options.io_uring)?;
-        let (fuse, loop_device) = if mount::is_root() {
-            mount_by_kernel(&volume, dir, &options.mount)?
-        } else {
-            drop(mount::open_fuse()?);
-            (fusermount::mount(dir, &options.mount)?, None)
+        let moved = origin.is_elsewhere();
+        let job = {
+            let (volume, dir, options) =
+                (Arc::clone(&volume), dir.to_owned(), options.mount.clone());
+            move || mount_here(&volume, &dir, &options, moved)
         };
+        // Before the kernel has our answer to INIT: until then it asks for none at the end of the mount.
+        let Attached {
+            fuse,
+            loop_device,
+            mounted,
+        } = origin.last(job).map_err(MountError::Session)??;
         let fs = Arc::new(VolumeFs::new(volume, options.volume));
         if let Some(device) = loop_device {
             fs.shown_on(device);
@@ -158,20 +167,21 @@ impl Server {
             if e.kind() == std::io::ErrorKind::NotConnected {
                 return MountError::Gone;
             }
-            let _ = mount::unmount(dir, Unmount::Lazy);
+            if let Some(mounted) = &mounted {
+                let _ = mounted.unmount();
+            }
             MountError::Session(e)
         };
         let session = Session::start(Arc::clone(&fs), fuse, session_options).map_err(take_down)?;
         // The kernel has taken our answer to its offer.
         drop(io_uring.moment);
         let connection = Connection::new(&session, options, awake.view(), io_uring.why_not);
-        let entry = mountinfo::mount_at(dir).map_err(take_down)?;
-        let Some(entry) = entry.filter(mountinfo::is_stetfs) else {
+        let Some(mounted) = mounted else {
             // Whoever unmounted it may be waiting for the volume to be closed.
             session.run(1, &awake).map_err(MountError::Session)?;
             return Err(MountError::Gone);
         };
-        bdi::set_limits(&entry, options.readahead_kib);
+        bdi::set_limits(mounted.entry(), options.readahead_kib);
         if session.is_stateless() {
             fs.open_without_handles();
         }
@@ -180,7 +190,7 @@ impl Server {
         Ok(Server {
             session,
             fs,
-            mounted: Mounted::new(entry),
+            mounted,
             threads: options.n_threads(),
             awake,
             connection,
@@ -215,6 +225,49 @@ impl Server {
         self.fs.closed()?;
         served.map_err(|e| ServeError::Session(MountError::Session(e)))
     }
+}
+
+/// A mount that was just made.
+struct Attached {
+    /// The connection.
+    fuse: OwnedFd,
+    /// The loop device, if one was made.
+    loop_device: Option<PathBuf>,
+    /// The mount, unless somebody took it down at once.
+    mounted: Option<Mounted>,
+}
+
+/// Mounts in the calling thread's namespace, which the server has left if it `moved`.
+fn mount_here(
+    volume: &Volume,
+    dir: &Path,
+    options: &MountOptions,
+    moved: bool,
+) -> Result<Attached, MountError> {
+    let (fuse, loop_device) = if mount::is_root() {
+        mount_by_kernel(volume, dir, options)?
+    } else {
+        drop(mount::open_fuse()?);
+        (fusermount::mount(dir, options)?, None)
+    };
+    let found = mountinfo::mount_at(dir).and_then(|found| {
+        let Some(entry) = found.filter(mountinfo::is_stetfs) else {
+            return Ok(None);
+        };
+        Ok(Some(match moved {
+            true => Mounted::elsewhere(entry, own_namespace()?),
+            false => Mounted::here(entry),
+        }))
+    });
+    let mounted = found.map_err(|e| {
+        let _ = mount::unmount(dir, Unmount::Lazy);
+        MountError::Session(e)
+    })?;
+    Ok(Attached {
+        fuse,
+        loop_device,
+        mounted,
+    })
 }
 
 /// Mounts with mount(2): as a block device where that is possible. Gives the connection, and the loop device if one was made.

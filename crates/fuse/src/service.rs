@@ -45,7 +45,7 @@ impl Service {
             .spawn(move || session.run(threads.max(1), &Awake::off()))
             .map_err(take_down)?;
         Ok(Service {
-            mounted: Mounted::new(entry),
+            mounted: Mounted::here(entry),
             session: Some(session),
         })
     }

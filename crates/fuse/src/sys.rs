@@ -65,6 +65,12 @@ pub(crate) fn fuse_clone(fuse: BorrowedFd<'_>, session: RawFd) -> io::Result<()>
     checked(unsafe { libc::ioctl(fuse.as_raw_fd(), FUSE_CLONE, &raw const session) }).map(drop)
 }
 
+/// Moves the calling thread to a mount namespace of its own, a copy of the one it is in.
+pub(crate) fn unshare_mounts() -> io::Result<()> {
+    // SAFETY: the danger is in `FILES`, which this does not ask for: descriptors stay shared.
+    Ok(unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) }?)
+}
+
 /// Number of a free loop device.
 pub(crate) fn loop_get_free(control: BorrowedFd<'_>) -> io::Result<u32> {
     // SAFETY: LOOP_CTL_GET_FREE takes no argument.

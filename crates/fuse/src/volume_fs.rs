@@ -607,6 +607,10 @@ impl FileSystem for VolumeFs {
             true => written.and_then(|n| fs.settle_blocks(ino).map(|()| n)),
             false => written,
         };
+        let written = match !args.from_cache && args.flags & libc::O_DIRECT != 0 {
+            true => written.and_then(|n| fs.write_through(&file).map(|()| n)),
+            false => written,
+        };
         // After writes to FOPEN_DIRECT_IO files the kernel sends no fsync by itself.
         let past_cache = self.options.direct_io || self.options.writeback_cache;
         let must_sync = past_cache && args.flags & libc::O_DSYNC != 0;

@@ -31,6 +31,7 @@ pub use recover::{Recovered, RecoveryInfo, recover};
 pub use stats::{
     CacheStats, DeviceStats, InodeStats, JournalStats, MemoryStats, SpaceStats, VolumeStats,
 };
+pub use stetfs_block::namespaces;
 pub use stetfs_block::{
     AlignedBuf, BlockDevice, BlockError, Direct, FileDevice, MemDevice, Preparer, Uring,
 };

@@ -24,6 +24,19 @@ pub fn tied(program: impl AsRef<OsStr>, signal: libc::c_int) -> Command {
     command
 }
 
+/// A process that process `parent` started.
+pub fn child_of(parent: u32) -> Option<u32> {
+    let parent = parent.to_string();
+    let entries = std::fs::read_dir("/proc").ok()?.flatten();
+    let mut pids = entries.filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
+    pids.find(|pid| {
+        // "1234 (name) S 1 …"
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let tail = stat.rsplit(") ").next().unwrap_or_default();
+        tail.split(' ').nth(1) == Some(&parent)
+    })
+}
+
 /// Runs `command` without standard input and returns its output, whatever its exit status.
 pub fn output(command: &mut Command) -> Result<Output> {
     let shown = shown(command);

@@ -30,7 +30,9 @@ pub struct StetMount {
     binary: PathBuf,
     dir: PathBuf,
     log: PathBuf,
-    server: Option<Child>,
+    /// The command, which ends with the server that it started, and the server with it.
+    command: Option<Child>,
+    server: Option<u32>,
     /// Ends the watchdog when dropped.
     watchdog: Option<mpsc::Sender<()>>,
     _scratch: Scratch,
@@ -83,17 +85,18 @@ impl StetMount {
             binary: binary.into(),
             dir,
             log,
-            server: Some(server),
+            command: Some(server),
+            server: None,
             watchdog: None,
             _scratch: scratch,
         };
-        if let (Some(deadline), Some(server)) = (deadline, &this.server) {
+        if let (Some(deadline), Some(server)) = (deadline, &this.command) {
             this.watchdog = Some(watch(server, deadline)?);
         }
         let until = Instant::now() + PATIENCE;
         while !is_mounted(&this.dir) {
             if let Some(status) = this.try_wait()? {
-                this.server = None;
+                this.command = None;
                 bail!(
                     "{} ended ({status}) without mounting:\n{}",
                     cmd::shown(&command),
@@ -112,6 +115,8 @@ impl StetMount {
         // Answered once it serves; it may still have been setting itself up.
         std::fs::metadata(&this.dir)
             .with_context(|| format!("the server said:\n{}", this.log()))?;
+        let command = this.command.as_ref();
+        this.server = command.map(|c| cmd::child_of(c.id()).unwrap_or(c.id()));
         Ok(this)
     }
 
@@ -122,7 +127,7 @@ impl StetMount {
 
     /// The server's process id.
     pub fn pid(&self) -> Option<u32> {
-        self.server.as_ref().map(Child::id)
+        self.server
     }
 
     /// What the server has printed so far.
@@ -133,7 +138,7 @@ impl StetMount {
     }
 
     fn try_wait(&mut self) -> Result<Option<ExitStatus>> {
-        match &mut self.server {
+        match &mut self.command {
             Some(child) => Ok(child.try_wait()?),
             None => Ok(None),
         }
@@ -144,10 +149,10 @@ impl StetMount {
         let until = Instant::now() + patience;
         loop {
             if let Some(status) = self.try_wait()? {
-                (self.server, self.watchdog) = (None, None);
+                (self.command, self.watchdog) = (None, None);
                 return Ok(Some(status));
             }
-            if self.server.is_none() || Instant::now() > until {
+            if self.command.is_none() || Instant::now() > until {
                 return Ok(None);
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -197,11 +202,13 @@ impl StetMount {
     /// had written to the volume stays.
     pub fn kill9(mut self) -> Result<()> {
         self.watchdog = None;
-        let Some(mut child) = self.server.take() else {
+        let (Some(mut command), Some(server)) = (self.command.take(), self.server) else {
             bail!("the server is gone already:\n{}", self.log())
         };
-        child.kill()?;
-        child.wait()?;
+        let server = i32::try_from(server).ok().and_then(Pid::from_raw);
+        kill_process(server.context("no process id")?, Signal::KILL)?;
+        // It has waited for the server.
+        command.wait()?;
         mount::detach(&self.dir);
         Ok(())
     }
@@ -213,7 +220,7 @@ impl Drop for StetMount {
         if is_mounted(&self.dir) && mount::umount(&self.dir, Duration::from_millis(500)).is_ok() {
             let _ = self.wait(Duration::from_secs(10));
         }
-        if let Some(mut child) = self.server.take() {
+        if let Some(mut child) = self.command.take() {
             let _ = child.kill();
             let _ = child.wait();
         }

@@ -49,7 +49,11 @@ impl Claim {
         }
         Self::try_take(path, file, read_only).map_err(|e| match (e, file.metadata()) {
             (BlockError::Locked { path, holder: None }, Ok(meta)) => {
-                let holder = holders::loop_device_of(&meta).map(|l| l.device);
+                let holder = if meta.file_type().is_block_device() {
+                    holders::kept_by(&path, meta.rdev())
+                } else {
+                    holders::loop_device_of(&meta).map(|l| l.named_with_keeper())
+                };
                 BlockError::Locked { path, holder }
             }
             (e, _) => e,
@@ -85,7 +89,7 @@ impl Claim {
                 // One that nobody has mounted may be about to go.
                 return Err(locked(
                     path,
-                    found.mounted.map(|m| format!("{} ({m})", found.device)),
+                    found.mounted.as_ref().map(|m| format!("{found} ({m})")),
                 ));
             }
         }

@@ -1,5 +1,6 @@
 //! Who has a volume, for the message that refuses it.
 
+use std::fmt;
 use std::fs::{self, File, Metadata};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
@@ -8,6 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{major, minor};
 
 use super::sys;
+use crate::namespaces;
 
 /// The living process that holds a lock on this file, from /proc/locks.
 pub(super) fn lock_holder(meta: &Metadata) -> Option<String> {
@@ -37,25 +39,48 @@ pub(super) fn lock_holder(meta: &Metadata) -> Option<String> {
 
 /// Where the kernel has block device `rdev` mounted.
 pub(super) fn mount_of(rdev: u64) -> Option<String> {
-    let wanted = format!("{}:{}", major(rdev), minor(rdev));
-    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    mounts.lines().find_map(|line| {
-        let mut fields = line.split(' ').skip(2);
-        (fields.next()? == wanted).then_some(())?;
-        let place = fields.nth(1)?;
-        Some(format!(
-            "the kernel, mounted on {}",
-            place.replace("\\040", " ")
-        ))
+    let mounts = fs::read("/proc/thread-self/mountinfo").ok()?;
+    let place = namespaces::mounted_on(&mounts, &number(rdev))?;
+    Some(format!("the kernel, mounted on {}", place.display()))
+}
+
+fn number(rdev: u64) -> String {
+    format!("{}:{}", major(rdev), minor(rdev))
+}
+
+/// Who keeps block device `rdev` at `path` in use without a mount that this process sees.
+pub(super) fn kept_by(path: &Path, rdev: u64) -> Option<String> {
+    let viewer = namespaces::viewers(&number(rdev)).into_iter().next();
+    viewer.map(|v| v.to_string()).or_else(|| {
+        let opener = namespaces::opener(path)?;
+        Some(format!("{opener} has it open; end that"))
     })
 }
 
 /// A loop device.
 pub(super) struct LoopDevice {
-    /// Its name, for messages.
-    pub(super) device: String,
+    /// `/dev/loopN`.
+    pub(super) device: PathBuf,
+    /// Its number.
+    rdev: u64,
     /// Where it is mounted.
     pub(super) mounted: Option<String>,
+}
+
+impl LoopDevice {
+    /// For messages, with who keeps it where that is not seen.
+    pub(super) fn named_with_keeper(&self) -> String {
+        match kept_by(&self.device, self.rdev) {
+            Some(keeper) => format!("{self} ({keeper})"),
+            None => self.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for LoopDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the loop device {}", self.device.display())
+    }
 }
 
 /// The loop device whose image is this file.
@@ -77,10 +102,11 @@ pub(super) fn loop_device_of(image: &Metadata) -> Option<LoopDevice> {
                 Some((meta.dev(), meta.ino()))
             });
         if numbers == Some(wanted) {
-            let mounted = fs::metadata(&device).ok().and_then(|m| mount_of(m.rdev()));
+            let rdev = fs::metadata(&device).ok()?.rdev();
             return Some(LoopDevice {
-                device: format!("the loop device {}", device.display()),
-                mounted,
+                device,
+                rdev,
+                mounted: mount_of(rdev),
             });
         }
     }

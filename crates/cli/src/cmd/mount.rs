@@ -3,49 +3,39 @@
 use std::path::{Path, PathBuf};
 
 use crate::args::{HelperArgs, MountArgs};
+use crate::daemon;
 use crate::failure::{Code, Failure, Result};
 use crate::options::{self, Options};
-use crate::serve::{self, Job};
-use crate::{daemon, log};
+use crate::serve::Job;
 
 /// `stetfs mount`.
-pub(crate) fn run(args: &MountArgs) -> Result {
+pub(crate) fn run(args: &MountArgs, json: bool) -> Result<Code> {
     let text = args.options.join(",");
     let mut options = Options::default();
     options::parse(&text, false, &mut options)?;
     if options.remount {
-        return super::remount::run(&args.dir, &text);
+        return super::remount::run(&args.dir, &text).map(|()| Code::Done);
     }
     // Mistakes in the options are told before anything is started.
     options.volume()?;
     let (source, dir) = (absolute(&args.source)?, absolute_dir(&args.dir)?);
-    if args.daemon || args.foreground {
+    if let Some(parent) = args.server {
         options = options::of_volume(&source);
         options::parse(&text, false, &mut options)?;
-    }
-    if args.daemon {
-        return daemon::run(&Job {
+        let job = Job {
             source,
             dir,
             options,
-            daemon: true,
+            daemon: !args.foreground,
             protected: false,
-        });
+        };
+        daemon::run(&job, parent)?;
+        return Ok(Code::Done);
     }
     if args.foreground {
-        log::to_stderr();
-        return serve::serve(
-            &Job {
-                source,
-                dir,
-                options,
-                daemon: false,
-                protected: false,
-            },
-            |warning| warning.iter().for_each(|w| daemon::warn(w)),
-        );
+        return daemon::stay(&source, &dir, &text, json);
     }
-    daemon::start(&source, &dir, &text)
+    daemon::start(&source, &dir, &text).map(|()| Code::Done)
 }
 
 /// As mount(8) calls it.

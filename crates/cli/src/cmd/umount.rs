@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use stetfs::LeftBehind;
+use stetfs::namespaces::{Viewer, viewers};
 use stetfs_fuse::mountinfo::{self, MountEntry};
 use stetfs_fuse::{MountError, Unmount, is_root, unmount};
 
@@ -33,11 +34,18 @@ pub(crate) fn run(args: &UmountArgs) -> Result {
     let gone = client.is_none() && is_dead(&mount.dir);
     let volume = volume_of(&mount);
     let others = other_mounts(&mount)?;
+    let viewers = viewers(&mount.dev);
     take_down(&mount, args.lazy)?;
     // Another volume may have the device number already, but not these mounts'.
     let elsewhere = other_mounts(&mount)?.iter().any(|id| others.contains(id));
     if (args.lazy || elsewhere) && !gone {
         return Ok(());
+    }
+    let viewer = remaining(&mount, &viewers);
+    if let (Some(viewer), false) = (&viewer, gone) {
+        let dir = mount.dir.display();
+        let message = format!("{dir} is taken down here, but the volume is still in use");
+        return Err(Failure::new(Code::InUse, message).hint(viewer.to_string()));
     }
     match client {
         Some(client) => client.wait_closed(),
@@ -48,10 +56,24 @@ pub(crate) fn run(args: &UmountArgs) -> Result {
                 stetfs_fuse::mend_switch();
             }
             wait_unlocked(&volume)?;
-            wait_detached(&mount, &volume);
-            left_behind(&mount, &volume, gone)
+            if viewer.is_none() {
+                wait_detached(&mount, &volume);
+            }
+            left_behind(&mount, &volume, gone).map_err(|failure| match viewer {
+                Some(viewer) => {
+                    let hint = format!("{viewer}; then {}", failure.hint);
+                    failure.hint(hint)
+                }
+                None => failure,
+            })
         }
     }
+}
+
+/// Who of those that saw the mount from other mount namespaces before it was taken down still does.
+fn remaining(mount: &MountEntry, before: &[Viewer]) -> Option<Viewer> {
+    let saw_it = |v: &Viewer| before.iter().any(|b| b.namespace == v.namespace);
+    viewers(&mount.dev).into_iter().find(saw_it)
 }
 
 /// Whether the server of the mount at `dir` is gone.

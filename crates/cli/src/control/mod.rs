@@ -17,7 +17,7 @@ use rustix::fs::FlockOperation;
 use stetfs_fuse::is_root;
 
 /// Where the sockets of this user's mounts are.
-fn dir() -> PathBuf {
+pub(crate) fn dir() -> PathBuf {
     if is_root() {
         return PathBuf::from("/run/stetfs");
     }

@@ -115,6 +115,14 @@ impl Drop for Host {
     }
 }
 
+/// Whether a loop device has this image.
+pub(crate) fn loops_of(image: &Path) -> bool {
+    let loops = std::fs::read_dir("/sys/block").unwrap().flatten();
+    loops
+        .filter_map(|l| std::fs::read(l.path().join("loop/backing_file")).ok())
+        .any(|path| path.trim_ascii_end() == image.as_os_str().as_encoded_bytes())
+}
+
 /// A number from the environment.
 pub(crate) fn number(variable: &str, default: u64) -> u64 {
     match std::env::var(variable) {

@@ -40,10 +40,7 @@ impl Fs {
         if !datasync && let Err(e) = self.write_lazy_time(&inode) {
             return done(Err(e));
         }
-        if here
-            && !datasync
-            && let Err(e) = self.data_first(&inode, &told)
-        {
+        if here && let Err(e) = self.data_first(&inode, &told) {
             return done(Err(e));
         }
         let answer: Answer = Box::new(move |result| {
@@ -70,20 +67,17 @@ impl Fs {
         });
     }
 
-    /// Of a file that was only written over: writes its data home before its times are committed, as the kernel does. A device that
-    /// takes nothing for a while then costs the file its data, not the volume its journal. Data in new blocks goes with the log.
+    /// Of a file that was only written over: writes its data home before its times are committed and the device is flushed, as the
+    /// kernel does. A device that takes nothing for a while then costs the file its data, not the volume its journal, which a
+    /// flush that fails stops. Data in new blocks goes with the log.
     ///
     /// # Errors
-    /// A failure that this opener was not told of; nothing was committed.
+    /// A failure that this opener was not told of; nothing was committed or flushed.
     fn data_first(&self, inode: &Inode, told: &Opener) -> Result<()> {
         if self.journal.logs_files() {
             return Ok(());
         }
-        let points = inode.sync.lock();
-        let only_times =
-            self.journal.is_valid(&points.data) && !self.journal.is_valid(&points.meta);
-        drop(points);
-        if !only_times {
+        if !self.journal.is_valid(&inode.sync.lock().data) {
             return Ok(());
         }
         let home = match inode.dirty.is_clean() {
@@ -92,6 +86,18 @@ impl Fs {
         };
         let failed = inode.dirty.failures.tell_opener(told);
         failed.map_or(home.map_err(FsError::from), Err)
+    }
+
+    /// What was written to the file last passes the cache by (O_DIRECT): it goes home at once, without a flush, so that who wrote it
+    /// is told of a failure. Data that goes through the journal stays for that, as in the kernel.
+    ///
+    /// # Errors
+    /// The device's. The file and the volume remember it, too.
+    pub fn write_through(&self, f: &OpenRef) -> Result<()> {
+        if self.journals_data(&f.inode.body.read()) {
+            return Ok(());
+        }
+        self.flush_files(&[&f.inode])
     }
 
     /// Answers, or has a commit do what no record could.

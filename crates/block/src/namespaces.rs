@@ -1,0 +1,150 @@
+//! Who sees a mount from another mount namespace: a container, a service with `PrivateMounts=`, `unshare -m`.
+//!
+//! Such a namespace has copies of the mounts there were when it was made. They keep a volume in use
+//! after it has been unmounted everywhere else, and only `/proc` tells of them.
+
+use std::fmt;
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// A process in a mount namespace that has a device mounted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Viewer {
+    /// Its process id.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
+    /// Number of its namespace.
+    pub namespace: u64,
+    /// Where the device is mounted there.
+    pub dir: PathBuf,
+}
+
+impl fmt::Display for Viewer {
+    /// Who it is, and what to do.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Viewer { pid, name, .. } = self;
+        let dir = self.dir.display();
+        write!(
+            f,
+            "process {pid} ({name}) has it mounted on {dir} in a mount namespace of its own; end that, \
+             or: nsenter -t {pid} -m umount {dir}"
+        )
+    }
+}
+
+/// The mount namespace of the calling thread.
+///
+/// # Errors
+/// When `/proc` cannot be read.
+pub fn own_namespace() -> std::io::Result<u64> {
+    Ok(fs::metadata("/proc/thread-self/ns/mnt")?.ino())
+}
+
+/// Who has the device `dev` (`major:minor`) mounted in other mount namespaces than the caller's: one process each, as
+/// far as the caller may look at them.
+pub fn viewers(dev: &str) -> Vec<Viewer> {
+    let mut found: Vec<Viewer> = Vec::new();
+    let Ok(own) = own_namespace() else {
+        return found;
+    };
+    for pid in pids() {
+        let process = Path::new("/proc").join(pid.to_string());
+        // A process that has ended has none.
+        let Ok(namespace) = fs::metadata(process.join("ns/mnt")).map(|m| m.ino()) else {
+            continue;
+        };
+        if namespace == own || found.iter().any(|v| v.namespace == namespace) {
+            continue;
+        }
+        // One in a chroot(2) may see less than its neighbours.
+        if let Ok(table) = fs::read(process.join("mountinfo"))
+            && let Some(dir) = mounted_on(&table, dev)
+        {
+            found.push(Viewer {
+                pid,
+                name: name_of(pid),
+                namespace,
+                dir,
+            });
+        }
+    }
+    found
+}
+
+/// A process other than the caller's that has the file at `path` open, as "process 1 (init)".
+pub(crate) fn opener(path: &Path) -> Option<String> {
+    let own = std::process::id();
+    let pid = pids().into_iter().find(|&pid| {
+        let fds = fs::read_dir(format!("/proc/{pid}/fd"));
+        pid != own
+            && fds.is_ok_and(|fds| {
+                fds.flatten()
+                    .any(|fd| fs::read_link(fd.path()).is_ok_and(|to| to == path))
+            })
+    })?;
+    Some(format!("process {pid} ({})", name_of(pid)))
+}
+
+/// All processes that this one sees, the oldest first.
+fn pids() -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut pids: Vec<u32> = entries
+        .filter_map(|e| e.file_name().to_str()?.parse().ok())
+        .collect();
+    pids.sort_unstable();
+    pids
+}
+
+fn name_of(pid: u32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/comm"))
+        .map(|name| name.trim_end().to_owned())
+        .unwrap_or_default()
+}
+
+/// Where `dev` is mounted, by a table as `/proc/PID/mountinfo` has it:
+/// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw`.
+pub(crate) fn mounted_on(table: &[u8], dev: &str) -> Option<PathBuf> {
+    table.split(|b| *b == b'\n').find_map(|line| {
+        let mut fields = line.split(|b| *b == b' ').skip(2);
+        (fields.next()? == dev.as_bytes()).then_some(())?;
+        let dir = unescape(fields.nth(1)?);
+        Some(PathBuf::from(std::ffi::OsString::from_vec(dir)))
+    })
+}
+
+/// A field of mountinfo without its escapes: blanks and the like are written as `\ooo`.
+pub fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&first, tail)) = rest.split_first() {
+        let octal = (first == b'\\').then(|| tail.first_chunk::<3>()).flatten();
+        match octal.and_then(|o| u8::from_str_radix(std::str::from_utf8(o).ok()?, 8).ok()) {
+            Some(byte) => {
+                plain.push(byte);
+                rest = &tail[3..];
+            }
+            None => {
+                plain.push(first);
+                rest = tail;
+            }
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_found_by_its_number_alone() {
+        let table = b"36 35 7:1 / /mnt/my\\040dir rw shared:7 - fuseblk.stetfs /dev/loop1 rw\n\
+            37 35 7:11 / /other rw - ext4 /dev/loop11 rw\nbad\n";
+        assert_eq!(mounted_on(table, "7:1"), Some("/mnt/my dir".into()));
+        assert_eq!(mounted_on(table, "7:11"), Some("/other".into()));
+        assert_eq!(mounted_on(table, "7:111"), None);
+    }
+}

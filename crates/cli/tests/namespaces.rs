@@ -1,0 +1,329 @@
+//! Mount namespaces (decisions/0025): the server is in one of its own, so that it is never the last process of the one in which
+//! its volume is mounted, and who holds a volume from another is named.
+//!
+//! A server that is killed as the last process of its mount's namespace hangs in the kernel for good, and sync(2) of the
+//! machine with it. So nothing is killed here before [`assert_apart`] has looked.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::process::{Pid, Signal, kill_process};
+use stetfs_testkit::{Image, Mkfs, cmd, mount};
+
+use common::daemon::{BINARY, Daemon, answer, fails, ok, wait_until};
+
+/// A namespace that one test makes holds the mounts of the others.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn namespace(process: &Path) -> std::io::Result<u64> {
+    Ok(fs::metadata(process.join("ns/mnt"))?.ino())
+}
+
+fn signal(pid: u32, signal: Signal) {
+    // It may have ended by itself.
+    let _ = kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), signal);
+}
+
+fn is_running(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+/// No thread of the server at `pid` is in the namespace of process `user`, has the volume on `dir` mounted where it is, or
+/// another volume of ours.
+#[track_caller]
+fn assert_apart(pid: u32, user: u32, dir: &Path) {
+    let users = namespace(Path::new(&format!("/proc/{user}"))).unwrap();
+    let table = fs::read_to_string(format!("/proc/{user}/mountinfo")).unwrap();
+    assert!(table.contains(dir.to_str().unwrap()), "{table}");
+    let mut threads = 0;
+    for task in fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
+        let task = task.unwrap().path();
+        let looked =
+            namespace(&task).and_then(|n| Ok((n, fs::read_to_string(task.join("mountinfo"))?)));
+        let Ok((namespace, table)) = looked else {
+            // A worker of the kernel's that has ended.
+            assert!(fs::metadata(task.join("ns/mnt")).is_err());
+            continue;
+        };
+        assert_ne!(namespace, users, "{}", task.display());
+        assert!(!table.contains("stetfs"), "{}: {table}", task.display());
+        assert!(!table.contains("/dev/loop"), "{}: {table}", task.display());
+        threads += 1;
+    }
+    assert!(threads > 4, "{threads} threads serve");
+    // No descriptor keeps the namespace either.
+    for fd in fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten() {
+        let to = fs::read_link(fd.path()).unwrap_or_default();
+        assert!(!to.to_string_lossy().starts_with("mnt:"), "{to:?}");
+    }
+}
+
+const TRANSPORTS: [&str; 2] = ["io_uring=auto", "io_uring=off"];
+
+#[test]
+fn the_server_has_a_namespace_without_the_volume() {
+    let _alone = alone();
+    let own = std::process::id();
+    for options in TRANSPORTS {
+        let d = Daemon::new(options);
+        let pid = u32::try_from(d.pid()).unwrap();
+        assert_apart(pid, own, &d.dir);
+        // What it does to its mount from there.
+        for (option, shown) in [("ro", " ro,"), ("rw,noatime", " rw,noatime ")] {
+            let options = format!("remount,{option}");
+            ok(&["mount", "-o", &options, d.image(), d.dir()]);
+            let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+            let line = table.lines().find(|l| l.contains(d.dir())).unwrap();
+            assert!(line.contains(shown), "{option}: {line}");
+        }
+        let open = fs::File::create(d.file("open")).unwrap();
+        let (code, said) = answer(&["mount", "-o", "remount,ro", d.image(), d.dir()]);
+        assert_eq!(code, 4, "{said}");
+        drop(open);
+        ok(&["stat", d.dir()]);
+        d.signal(Signal::TERM);
+        wait_until("the unmount", || !mount::is_mounted(&d.dir));
+        wait_until("the end of the server", || !is_running(pid));
+        d.image.e2fsck_fn().unwrap();
+    }
+}
+
+/// An image's own file system stays in use as long as the image is mounted.
+#[test]
+fn what_holds_the_image_cannot_be_unmounted() {
+    let _alone = alone();
+    let host = common::Host::new(64 << 20);
+    let image = host.dir.join("image");
+    let file = fs::File::create(&image).unwrap();
+    file.set_len(32 << 20).unwrap();
+    cmd::run(
+        Command::new("mke2fs")
+            .args(["-q", "-F", "-t", "ext4"])
+            .arg(&image),
+    )
+    .unwrap();
+    drop(file);
+    let d = Daemon::unmounted(Image::make(16 << 20, &Mkfs::new()).unwrap());
+    ok(&["mount", image.to_str().unwrap(), d.dir()]);
+    let refused = rustix::mount::unmount(&host.dir, rustix::mount::UnmountFlags::empty());
+    assert_eq!(refused, Err(rustix::io::Errno::BUSY));
+    ok(&["umount", d.dir()]);
+    rustix::mount::unmount(&host.dir, rustix::mount::UnmountFlags::empty()).unwrap();
+}
+
+/// Processes in a mount namespace of their own; ended when dropped.
+struct Users {
+    /// The first of them.
+    first: Child,
+    out: BufReader<ChildStdout>,
+}
+
+impl Users {
+    /// Runs `script` with a shell; `$S` is the program.
+    fn new(script: &str) -> Users {
+        let mut first = Command::new("unshare")
+            .args(["-m", "sh", "-ec", script])
+            .env("S", BINARY)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let out = BufReader::new(first.stdout.take().unwrap());
+        Users { first, out }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.out.read_line(&mut line).unwrap();
+        line.trim().to_owned()
+    }
+
+    /// The server's process id, as the script prints it.
+    fn server(&mut self) -> u32 {
+        let line = self.line();
+        let stat: serde_json::Value = serde_json::from_str(&line).unwrap();
+        u32::try_from(stat["pid"].as_u64().unwrap()).unwrap()
+    }
+
+    /// Ends them by a signal.
+    fn kill(&mut self) {
+        self.first.kill().unwrap();
+    }
+}
+
+impl Drop for Users {
+    fn drop(&mut self) {
+        let _ = self.first.kill();
+        let _ = self.first.wait();
+    }
+}
+
+/// Nobody has the image any more, and it is whole.
+#[track_caller]
+fn assert_let_go(d: &Daemon, server: u32) {
+    wait_until("the end of the server", || !is_running(server));
+    wait_until("the end of the loop device", || {
+        !common::loops_of(d.image.path())
+    });
+    ok(&["recover", d.image()]);
+    d.image.e2fsck_fn().unwrap();
+}
+
+#[test]
+fn a_server_killed_with_the_last_of_its_users_ends() {
+    let _alone = alone();
+    for options in TRANSPORTS {
+        for server_first in [true, false] {
+            let d = Daemon::unmounted(Image::make(64 << 20, &Mkfs::new()).unwrap());
+            let (image, dir) = (d.image(), d.dir());
+            let mut users = Users::new(&format!(
+                "$S mount -o {options} {image} {dir}; echo a >{dir}/a; $S --json stat {dir}; read end"
+            ));
+            let server = users.server();
+            assert_apart(server, users.first.id(), &d.dir);
+            assert!(!mount::is_mounted(&d.dir), "it is theirs alone");
+            if server_first {
+                signal(server, Signal::KILL);
+                users.kill();
+            } else {
+                users.kill();
+                signal(server, Signal::KILL);
+            }
+            assert_let_go(&d, server);
+        }
+    }
+}
+
+/// Their end is an unmount.
+#[test]
+fn a_volume_without_users_is_closed() {
+    let _alone = alone();
+    let d = Daemon::unmounted(Image::make(64 << 20, &Mkfs::new()).unwrap());
+    let (image, dir) = (d.image(), d.dir());
+    let mut users = Users::new(&format!(
+        "$S mount {image} {dir}; echo kept >{dir}/a; $S --json stat {dir}; read end"
+    ));
+    let server = users.server();
+    assert_apart(server, users.first.id(), &d.dir);
+    users.first.stdin.take().unwrap().write_all(b"\n").unwrap();
+    wait_until("the end of the server", || !is_running(server));
+    d.image.e2fsck_fn().unwrap();
+    assert_eq!(d.image.debugfs("cat /a").unwrap(), "kept\n");
+}
+
+/// In the foreground the command stays with the users, as a service or a container wants it, and the server goes with it.
+#[test]
+fn a_foreground_mount_is_the_last_of_its_namespace() {
+    let _alone = alone();
+    for options in TRANSPORTS {
+        for (namespaces, how) in [
+            (&["-m"][..], Signal::TERM),
+            (&["-m"], Signal::KILL),
+            // A container's first process.
+            (&["-m", "-p", "-f", "--mount-proc"], Signal::KILL),
+        ] {
+            let d = Daemon::unmounted(Image::make(64 << 20, &Mkfs::new()).unwrap());
+            let mut outer = Command::new("unshare")
+                .args(namespaces)
+                .args([BINARY, "mount", "-f", "-o", options, d.image(), d.dir()])
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            let command = || match namespaces.len() {
+                1 => Some(outer.id()),
+                _ => cmd::child_of(outer.id()),
+            };
+            wait_until("the mount", || {
+                command().is_some_and(|pid| {
+                    fs::read_to_string(format!("/proc/{pid}/mountinfo"))
+                        .is_ok_and(|table| table.contains(d.dir()))
+                })
+            });
+            let command = command().unwrap();
+            // Answered once it serves.
+            fs::metadata(format!("/proc/{command}/root{}", d.dir())).unwrap();
+            let server = cmd::child_of(command).unwrap();
+            assert_apart(server, command, &d.dir);
+            signal(command, how);
+            let ended = outer.wait().unwrap();
+            assert_eq!(ended.success(), how == Signal::TERM, "{how:?}: {ended}");
+            assert_let_go(&d, server);
+        }
+    }
+}
+
+/// A process in a namespace with copies of the mounts there are; ended when dropped.
+struct Holder(Child);
+
+impl Holder {
+    fn new(d: &Daemon) -> Holder {
+        let sleep = Command::new("unshare").args(["-m", "sleep", "600"]).spawn();
+        let this = Holder(sleep.unwrap());
+        wait_until("the copy", || {
+            let process = format!("/proc/{}", this.0.id());
+            let name = fs::read_to_string(format!("{process}/comm")).unwrap_or_default();
+            name.trim() == "sleep"
+        });
+        let table = fs::read_to_string(format!("/proc/{}/mountinfo", this.0.id())).unwrap();
+        assert!(table.contains(d.dir()));
+        this
+    }
+
+    /// What an error says of it.
+    fn named(&self) -> String {
+        format!("process {} (sleep)", self.0.id())
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn who_holds_a_volume_from_another_namespace_is_named() {
+    let _alone = alone();
+    let d = Daemon::new("");
+    let server = u32::try_from(d.pid()).unwrap();
+    let holder = Holder::new(&d);
+    let words = [&*holder.named(), "nsenter -t", d.dir()];
+    fails(&["umount", d.dir()], 4, &words);
+    assert!(!mount::is_mounted(&d.dir), "it is taken down here");
+    assert!(is_running(server), "it is served there");
+    fails(&["recover", d.image()], 4, &["in use"]);
+    drop(holder);
+    wait_until("the end of the server", || !is_running(server));
+    d.image.e2fsck_fn().unwrap();
+}
+
+#[test]
+fn who_holds_the_rest_of_a_killed_server_is_named() {
+    let _alone = alone();
+    let d = Daemon::new("");
+    let server = u32::try_from(d.pid()).unwrap();
+    let holder = Holder::new(&d);
+    assert_apart(server, std::process::id(), &d.dir);
+    assert_apart(server, holder.0.id(), &d.dir);
+    d.kill9();
+    let words = ["was gone", &*holder.named(), "nsenter -t"];
+    fails(&["umount", d.dir()], 6, &words);
+    let words = ["/dev/loop", &*holder.named(), "nsenter -t"];
+    fails(&["recover", d.image()], 4, &words);
+    drop(holder);
+    assert_let_go(&d, server);
+}
