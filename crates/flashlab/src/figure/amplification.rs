@@ -7,6 +7,8 @@ use stetfs_flash::ftl::{Ageing, Fast, Ftl, FtlKind, Geometry};
 use super::{Panel, Parts, Scale, Series, parallel};
 use crate::PAGE;
 
+pub(super) const SETUP: &str = "16 GiB (2 GiB in a first look), 15 % spare, erase blocks of 4 MiB";
+
 pub(super) const PAPER: &str = "\
 16 GB, 15 % spare: at 100 % utilisation 1 everywhere; at 25 % and the whole range FAST 4.9, page-level 3.5; \
 at 25 % in 1 GB 2.3 and 1.02";
@@ -96,7 +98,7 @@ fn measure(job: &Job, capacity: u64, seed: u64) -> Result<f64> {
     Ok(ftl.counters().since(&before).waf())
 }
 
-pub(super) fn compute(scale: Scale) -> Result<Parts> {
+pub(super) fn compute(scale: &Scale) -> Result<Parts> {
     let capacity: u64 = if scale.quick { 2 << 30 } else { 16 << 30 };
     let ranges: Vec<u64> = [16, 8, 4, 2, 1].map(|part| capacity / 16 * part).to_vec();
     let mut jobs = Vec::new();

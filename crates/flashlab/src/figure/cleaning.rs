@@ -15,6 +15,9 @@ use super::{Panel, Parts, Scale, Series, parallel};
 use crate::PAGE;
 use crate::command::bar;
 
+pub(super) const SETUP: &str =
+    "log on a page-level SSD of 512 MiB (128 MiB in a first look), times of an NVMe model";
+
 pub(super) const PAPER: &str = "\
 F2FS, fio, 50 % full: cleaning with SHARE is 10 to 39 % faster; with a flush each 8 writes nothing is cleaned, as these go in \
 place";
@@ -100,7 +103,7 @@ fn run(size: u64, job: &Job, seed: u64) -> Result<Outcome> {
     })
 }
 
-pub(super) fn compute(scale: Scale) -> Result<Parts> {
+pub(super) fn compute(scale: &Scale) -> Result<Parts> {
     let size: u64 = if scale.quick { 128 << 20 } else { 512 << 20 };
     let mut jobs = Vec::new();
     for area in Area::ALL {
