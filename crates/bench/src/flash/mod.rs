@@ -24,17 +24,17 @@ pub struct FlashFigureArgs {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Compare the policies where the traces are cut, too, and with more seeds (three, if --seeds does not say): medians and
-    /// ranges beside what the paper claims. For 2-4, 2-6, 2-8 and 2-9.
+    /// ranges beside what the paper claims. For 2-4, 2-6, 2-8, 2-9 and held-out.
     #[arg(long, value_name = "PART,…", num_args = 0.., value_delimiter = ',', default_missing_values = CUTS)]
     cuts: Option<Vec<f64>>,
     /// How many seeds, from --seed on.
     #[arg(long, value_name = "N")]
     seeds: Option<u64>,
     /// Run each trace first until the device's spare blocks were turned over once, and measure then: what the ageing left no
-    /// longer shows. For 2-4, 2-6, 2-8 and 2-9.
+    /// longer shows. For 2-4, 2-6, 2-8, 2-9 and held-out.
     #[arg(long)]
     steady: bool,
-    /// Also write tables, JSON and SVG into this directory. Each run of 2-4 and 2-6 to 2-9 is kept there when it is done
+    /// Also write tables, JSON and SVG into this directory. Each run of 2-4, 2-6 to 2-9 and held-out is kept there when it is done
     /// (flash-points.jsonl), and the same program goes on from there.
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -49,8 +49,9 @@ impl FlashFigureArgs {
     /// # Errors
     /// A file cannot be written; a figure that has no traces to cut.
     pub fn run(&self) -> Result<(String, serde_json::Value)> {
-        if (self.cuts.is_some() || self.steady) && !self.name.has_cuts() {
-            bail!("--cuts and --steady are for figures 2-4, 2-6, 2-8 and 2-9");
+        let matrix = self.cuts.is_some() || self.steady || self.seeds.is_some();
+        if matrix && !self.name.has_cuts() {
+            bail!("--cuts, --seeds and --steady are for figures 2-4, 2-6, 2-8, 2-9 and held-out");
         }
         let seeds = if self.cuts.is_some() { 3 } else { 1 };
         let scale = Scale {
@@ -75,7 +76,7 @@ fn write(figure: &Figure, dir: &Path) -> Result<()> {
     let files = [
         (name("txt"), text(figure)),
         (name("json"), json),
-        (name("svg"), draw::draw(&figure.panels)?),
+        (name("svg"), draw::draw(figure)?),
     ];
     let files = files
         .iter()

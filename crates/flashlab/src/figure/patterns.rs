@@ -73,16 +73,16 @@ pub(super) fn utilisation(scale: &Scale) -> Result<Parts> {
     Ok((claims.collect(), vec![panel]))
 }
 
-/// Points of a cloud at most.
+/// Points of a cloud: so many pages one after the other show what is in sequence, where every so manieth of all does not.
 const POINTS: usize = 4000;
 
 pub(super) fn patterns(scale: &Scale) -> Result<Parts> {
     let trace = trace(scale);
     let cloud = |name: &str, pages: &[u64]| {
-        let step = pages.len().div_ceil(POINTS).max(1);
-        let points = pages.iter().enumerate().step_by(step);
+        let first = pages.len().saturating_sub(POINTS) / 2;
+        let points = pages.iter().enumerate().skip(first).take(POINTS);
         Panel {
-            title: name.to_owned(),
+            title: format!("{name}: {POINTS} of {} pages", pages.len()),
             axes: ["pages written".into(), "place, MiB".into()],
             series: vec![Series {
                 name: name.to_owned(),
