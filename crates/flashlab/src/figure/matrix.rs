@@ -29,6 +29,8 @@ pub(super) const ERASES_FAST: &str =
 pub(super) const ERASES_PAGE: &str =
     "TS-CLOCK's life is longest in all cases: up to 53 % longer than FAB's (TPC-C)";
 
+pub(super) const HELD_OUT: &str = "nothing: these traces are ours";
+
 /// What the paper calls alike, percent: ours.
 const ALIKE: f64 = 5.0;
 
@@ -204,5 +206,24 @@ pub(super) fn erases(card: Card, scale: &Scale) -> Result<Parts> {
         claims.push(over(&groups, Some(workload), what, Says::Nothing, lru));
     }
     claims.extend(nearness(&groups, "erases", erased));
+    Ok((claims, panels))
+}
+
+/// How far each policy is from the best one on the traces that nothing was fitted to.
+pub(super) fn held_out(scale: &Scale) -> Result<Parts> {
+    let (mut claims, mut panels) = (Vec::new(), Vec::new());
+    for card in [Card::Microsd, Card::Ssd] {
+        let points = points(card, &Workload::HELD_OUT, scale)?;
+        let groups = Group::all(&points);
+        for workload in Workload::HELD_OUT {
+            let mut panel = panel(workload, &groups, scale.seed, "elapsed time, s", elapsed);
+            panel.title = format!("{}, {}", card.name(), panel.title);
+            panels.push(panel);
+        }
+        let more = nearness(&groups, "time", elapsed);
+        let named =
+            |[what, paper, ours]: [String; 3]| [format!("{}, {what}", card.name()), paper, ours];
+        claims.extend(more.into_iter().map(named));
+    }
     Ok((claims, panels))
 }

@@ -43,6 +43,8 @@ pub enum Name {
     /// Segments cleaned by copies and by SHARE.
     #[value(name = "3-10")]
     Cleaning,
+    /// Of no paper: elapsed time on both devices with traces that no policy was fitted to.
+    HeldOut,
 }
 
 /// One panel.
@@ -116,6 +118,7 @@ impl Name {
             Name::ErasesPage => "2-9",
             Name::Patterns => "2-10",
             Name::Cleaning => "3-10",
+            Name::HeldOut => "held-out",
         }
     }
 
@@ -123,7 +126,7 @@ impl Name {
     pub fn has_cuts(self) -> bool {
         matches!(
             self,
-            Name::Microsd | Name::Ssd | Name::ErasesFast | Name::ErasesPage
+            Name::Microsd | Name::Ssd | Name::ErasesFast | Name::ErasesPage | Name::HeldOut
         )
     }
 
@@ -139,6 +142,9 @@ impl Name {
             Name::Ssd | Name::ErasesPage | Name::Requests => card(points::Card::Ssd),
             Name::Utilisation | Name::Patterns => patterns::SETUP.to_owned(),
             Name::Cleaning => cleaning::SETUP.to_owned(),
+            Name::HeldOut => [points::Card::Microsd, points::Card::Ssd]
+                .map(card)
+                .join("; "),
         };
         let steady = if scale.steady { "; steady state" } else { "" };
         let quick = if scale.quick { "; a first look" } else { "" };
@@ -177,6 +183,7 @@ impl Name {
             ),
             Name::Patterns => (patterns::PATTERNS, patterns::patterns(scale)?),
             Name::Cleaning => (cleaning::PAPER, cleaning::compute(scale)?),
+            Name::HeldOut => (matrix::HELD_OUT, matrix::held_out(scale)?),
         };
         Ok(Figure {
             name: self.number().to_owned(),

@@ -31,7 +31,7 @@ impl Card {
         }
     }
 
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Card::Microsd => "microsd",
             Card::Ssd => "ssd",
@@ -197,9 +197,9 @@ impl Saved {
 /// The part of the paper's length that a first look runs.
 fn part(workload: Workload) -> f64 {
     match workload {
-        Workload::Video | Workload::Mixed => 0.5,
+        Workload::Video | Workload::Mixed | Workload::VideoB | Workload::MixedB => 0.5,
         Workload::Dbench => 0.05,
-        Workload::Tpcc => 0.1,
+        Workload::Tpcc | Workload::DbenchB | Workload::TpccB => 0.1,
     }
 }
 
