@@ -61,6 +61,11 @@ fn file_systems_work_on_every_layer() {
         let picture = std::fs::read_to_string(served.dir.join("blocks.svg")).unwrap();
         assert!(picture.starts_with("<svg") && picture.ends_with("</svg>\n"));
         assert!(picture.matches("<g>").count() >= 192);
+        // cp asks where the data are.
+        let dir = tempfile::tempdir().unwrap();
+        let copy = dir.path().join("blocks.svg");
+        cmd::run(Command::new("cp").arg(served.dir.join("blocks.svg")).arg(&copy)).unwrap();
+        assert!(std::fs::read_to_string(&copy).unwrap().ends_with("</svg>\n"));
         let said = served.end();
         let flash = &said["flash"];
         assert!(

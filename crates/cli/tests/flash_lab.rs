@@ -91,6 +91,7 @@ fn what_cannot_be_is_told() {
             "the trace reaches",
         ),
         (&["flash", "run", "video", "--policy", "best"], "gd-erase"),
+        (&["flash", "figure", "2-1", "--cuts"], "figures 2-4"),
     ] {
         let out = stetfs(args);
         let error = String::from_utf8_lossy(&out.stderr);
@@ -108,12 +109,15 @@ fn a_figure_has_the_papers_numbers_beside_ours() {
     assert_eq!(figure["panels"][0]["series"].as_array().unwrap().len(), 10);
     let svg = std::fs::read_to_string(Path::new(&out).join("flash-2-5.svg")).unwrap();
     assert!(svg.contains("ts-clock") && svg.contains("</svg>"));
+    assert!(svg.contains("cache and erase block 4 MiB; seed 1") && svg.contains("The paper:"));
     let text = stetfs(&["flash", "figure", "2-10", "--quick"]);
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
-    assert!(
-        text.contains("The paper: LRU and CFLRU write at random places"),
-        "{text}"
-    );
+    for said in [
+        "The paper: LRU and CFLRU write at random places",
+        "What it says of the claims does not count",
+    ] {
+        assert!(text.contains(said), "{text}");
+    }
 }
 
 #[test]

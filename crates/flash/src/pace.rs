@@ -7,33 +7,72 @@ use parking_lot::Mutex;
 
 use crate::clock::Clock;
 
-/// A model's clock that runs with the time of day.
+/// What a model's clock goes by.
+enum Time {
+    /// The time of day: whoever waits sleeps.
+    OfDay(Instant),
+    /// Its own: what is waited for is there at once. Nanoseconds.
+    Simulated(Mutex<u64>),
+}
+
+impl Time {
+    fn now(&self) -> u64 {
+        match self {
+            Time::OfDay(start) => start.elapsed().as_nanos() as u64,
+            Time::Simulated(now) => *now.lock(),
+        }
+    }
+}
+
+/// A model's clock, and what it goes by.
 pub(crate) struct Pace {
-    start: Instant,
+    time: Time,
     clock: Mutex<Clock>,
 }
 
 impl Pace {
+    /// One that runs with the time of day.
     pub(crate) fn new(clock: Clock) -> Pace {
         Pace {
-            start: Instant::now(),
+            time: Time::OfDay(Instant::now()),
             clock: Mutex::new(clock),
         }
+    }
+
+    /// One whose time passes only while somebody waits.
+    pub(crate) fn simulated(clock: Clock) -> Pace {
+        Pace {
+            time: Time::Simulated(Mutex::new(0)),
+            clock: Mutex::new(clock),
+        }
+    }
+
+    /// Nanoseconds since the start.
+    pub(crate) fn now(&self) -> u64 {
+        self.time.now()
     }
 
     /// What `ask` of the clock says, given the time: when something is done.
     pub(crate) fn ask(&self, ask: impl FnOnce(&mut Clock, u64) -> u64) -> u64 {
         // Under the lock, so that the clock's time does not go back.
         let mut clock = self.clock.lock();
-        ask(&mut clock, self.start.elapsed().as_nanos() as u64)
+        ask(&mut clock, self.time.now())
     }
 
     /// Returns `nanos` after the start.
     pub(crate) fn wait(&self, nanos: u64) {
-        let until = Duration::from_nanos(nanos);
-        if let Some(left) = until.checked_sub(self.start.elapsed()) {
-            precise();
-            thread::sleep(left);
+        match &self.time {
+            Time::OfDay(start) => {
+                let until = Duration::from_nanos(nanos);
+                if let Some(left) = until.checked_sub(start.elapsed()) {
+                    precise();
+                    thread::sleep(left);
+                }
+            }
+            Time::Simulated(now) => {
+                let mut now = now.lock();
+                *now = nanos.max(*now);
+            }
         }
     }
 }

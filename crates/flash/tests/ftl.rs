@@ -180,9 +180,10 @@ fn layers() -> Vec<Box<dyn Ftl>> {
             references: 3,
         };
         let limited = PageMap::new(geometry).with_limits(few);
-        let all: [Box<dyn Ftl>; 3] = [
+        let all: [Box<dyn Ftl>; 4] = [
             Box::new(PageMap::new(geometry)),
             Box::new(Fast::new(geometry)),
+            Box::new(Fast::new(geometry).with_log(1)),
             Box::new(limited),
         ];
         all
@@ -364,6 +365,14 @@ fn what_fast_merges_is_counted_by_kind() {
         (fast.counters().merges.partial, fast.counters().moved),
         (1, 2)
     );
+    // A page beyond the next one ends a sequence: the other three are moved, and the page itself goes to the log.
+    fast.write(10, 1, &mut ()).unwrap();
+    assert_eq!(
+        (fast.counters().merges.partial, fast.counters().moved),
+        (2, 5)
+    );
+    fast.write(9, 1, &mut ()).unwrap();
+    assert_eq!(fast.counters().merges.partial, 2);
     // Five log blocks of four pages, each page of another block.
     for i in 0..32 {
         fast.write(i * 4 % 64 + 2 + i / 16, 1, &mut ()).unwrap();

@@ -195,3 +195,27 @@ fn what_is_moved_takes_time() {
         "more spare space, fewer pages to move"
     );
 }
+
+/// A simulated time passes with requests alone: as long as the model says, and the same each time.
+#[test]
+fn simulated_time_is_the_models() {
+    let [_, model, _] = Model::ALL;
+    let take = || {
+        let device = ssd(FtlKind::Page, 4 << 20, 256 << 10, true).simulated(model);
+        let mut random = fastrand::Rng::with_seed(1);
+        for n in 1..5000u64 {
+            let page = random.u64(..device.size() / PAGE);
+            device.write(page * PAGE, &[1; PAGE as usize]).unwrap();
+            if n.is_multiple_of(50) {
+                device.flush().unwrap();
+            }
+        }
+        assert!(device.report().counters.moved > 0);
+        device.now()
+    };
+    let took = take();
+    // 99 flushes of 600 µs, 4999 writes of 16 µs; what is moved comes beside.
+    let least = Duration::from_micros(99 * 600 + 4999 * 16);
+    assert!(Duration::from_nanos(took) > least, "{took}");
+    assert_eq!(took, take());
+}

@@ -137,15 +137,20 @@ impl PageCache {
         dirty
     }
 
+    /// Pages that are dirty, with their slots, by number.
+    pub fn dirty(&self) -> Vec<(u64, u32)> {
+        let all = self.slots.iter().map(|(nr, slot)| (*nr, *slot));
+        let mut dirty: Vec<_> = all.filter(|(_, slot)| self.dirty[*slot as usize]).collect();
+        dirty.sort_unstable();
+        dirty
+    }
+
     /// Writes all that is dirty, by number.
     pub fn flush(&mut self, storage: &mut impl Storage) {
-        let mut all: Vec<(u64, u32)> = self.slots.iter().map(|(nr, slot)| (*nr, *slot)).collect();
-        all.sort_unstable();
-        for (_, slot) in all {
-            if self.write(slot, storage) {
-                self.counters.last_writes += 1;
-                self.policy.written(self.frame(slot));
-            }
+        for (_, slot) in self.dirty() {
+            self.write(slot, storage);
+            self.counters.last_writes += 1;
+            self.policy.written(self.frame(slot));
         }
     }
 }

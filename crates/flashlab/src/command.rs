@@ -25,7 +25,8 @@ pub struct Answer {
 /// Where a trace comes from.
 #[derive(Clone, Debug, Args)]
 pub struct TraceArgs {
-    /// A trace: a file, or one that is generated: video, mixed, dbench or tpcc.
+    /// A trace: a file, or one that is generated: video, mixed, dbench or tpcc, or one of those held out: video-b, mixed-b,
+    /// dbench-b or tpcc-b.
     trace: PathBuf,
     /// What the file is: csv, msr, blkparse or fiu. Without: a trace of StetFS, or csv.
     #[arg(long)]

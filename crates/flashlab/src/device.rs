@@ -212,6 +212,17 @@ impl Device {
         }
     }
 
+    /// The same, and what it did so far does not count.
+    #[must_use]
+    pub fn counting_anew(self) -> Device {
+        Device::new(self.ftl, self.times.medium)
+    }
+
+    /// Erase blocks beyond those that the capacity takes.
+    pub fn spare_blocks(&self) -> u64 {
+        self.ftl.geometry().spare_blocks().into()
+    }
+
     /// Keeps which pages are written.
     pub fn keep_log(&mut self) {
         self.log = Some(Vec::new());

@@ -18,7 +18,7 @@ pub mod trace;
 
 pub use cache::{CacheCounters, PageCache, Storage};
 pub use device::{Device, DeviceReport, Medium, UnknownMedium};
-pub use run::{Outcome, RunError, Setup, run};
+pub use run::{Outcome, RunError, Setup, run, run_cut, steady};
 
 /// Bytes of a page.
 pub const PAGE: u64 = stetfs_flash::ftl::PAGE;

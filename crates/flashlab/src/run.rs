@@ -7,7 +7,7 @@ use stetfs_cache::{Costs, PolicyKind, Shape};
 use stetfs_flash::ftl::{Ageing, FtlKind, Geometry, GeometryError};
 
 use crate::PAGE;
-use crate::cache::{CacheCounters, PageCache};
+use crate::cache::{CacheCounters, PageCache, Storage};
 use crate::device::{Device, DeviceReport, Medium};
 use crate::trace::Trace;
 
@@ -149,6 +149,22 @@ pub fn run(
     device: &mut Device,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Outcome, RunError> {
+    run_cut(trace, setup, device, &[], &mut |_| (), progress)
+}
+
+/// The same, and `at` hears what would have come out if the trace had ended after so many pages as each of `cuts`, which rise,
+/// says.
+///
+/// # Errors
+/// The trace goes beyond the end of the device.
+pub fn run_cut(
+    trace: &Trace,
+    setup: &Setup,
+    device: &mut Device,
+    cuts: &[u64],
+    at: &mut dyn FnMut(Outcome),
+    progress: &mut dyn FnMut(u64),
+) -> Result<Outcome, RunError> {
     let needed = trace.end().saturating_mul(PAGE);
     if needed > setup.capacity {
         return Err(RunError::TooSmall {
@@ -163,7 +179,16 @@ pub fn run(
         costs: setup.costs,
     };
     let mut cache = PageCache::new(setup.policy, shape);
+    let mut cuts = cuts.iter().copied().peekable();
     let mut done: u64 = 0;
+    let outcome = |pages, cache: CacheCounters, device: &Device| Outcome {
+        policy: setup.policy.name(),
+        pages,
+        hit_ratio: cache.hit_ratio(),
+        cache,
+        device: device.report(),
+        seconds: begin.elapsed().as_secs_f64(),
+    };
     for request in &trace.requests {
         for page in request.page..request.page + u64::from(request.pages) {
             cache.access(page, request.op, device);
@@ -171,17 +196,108 @@ pub fn run(
             if done.is_multiple_of(STEP) {
                 progress(STEP);
             }
+            if cuts.next_if_eq(&done).is_some() {
+                // What is dirty is written, as at the end, to a device that nothing goes on with.
+                let (mut counters, mut end) = (cache.counters(), device.duplicate());
+                for (page, _) in cache.dirty() {
+                    end.write(page);
+                    counters.writes += 1;
+                    counters.last_writes += 1;
+                }
+                at(outcome(done, counters, &end));
+            }
         }
     }
     cache.flush(device);
     progress(done % STEP);
-    let counters = cache.counters();
-    Ok(Outcome {
-        policy: setup.policy.name(),
-        pages: done,
-        hit_ratio: counters.hit_ratio(),
-        cache: counters,
-        device: device.report(),
-        seconds: begin.elapsed().as_secs_f64(),
-    })
+    Ok(outcome(done, cache.counters(), device))
+}
+
+/// Times that a trace is run at most to bring a device into a steady state.
+const MOST_PASSES: u32 = 100;
+
+/// The device after the trace was run on it until its layer has emptied as many blocks as it has spare ones, or a hundred times:
+/// what an earlier use left in a log of FAST costs merges until then, each policy at another moment. Nothing of that counts.
+///
+/// # Errors
+/// The trace goes beyond the end of the device.
+pub fn steady(trace: &Trace, setup: &Setup, mut device: Device) -> Result<Device, RunError> {
+    let spare = device.spare_blocks();
+    for _ in 0..MOST_PASSES {
+        run(trace, setup, &mut device, &mut |_| ())?;
+        if device.report().flash.collections >= spare {
+            break;
+        }
+    }
+    Ok(device.counting_anew())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generate::Workload;
+
+    /// A cut says what the trace would have come to if it had ended there.
+    #[test]
+    fn a_cut_is_a_shorter_trace() -> Result<(), RunError> {
+        let trace = Workload::Mixed.generate(1, 0.05);
+        let setup = Setup {
+            capacity: 512 << 20,
+            erase_block: 256 << 10,
+            ..Setup::microsd(PolicyKind::TsClock, 1 << 20)
+        };
+        let mut cuts = Vec::new();
+        let ends = [1000, 5001];
+        let whole = run_cut(
+            &trace,
+            &setup,
+            &mut setup.device()?,
+            &ends,
+            &mut |outcome| cuts.push(outcome),
+            &mut |_| (),
+        )?;
+        let of = |outcome: &Outcome| (outcome.pages, outcome.cache, outcome.device.clone());
+        for (end, cut) in ends.into_iter().zip(&cuts) {
+            let mut left = end;
+            let shorter = trace.requests.iter().map_while(|request| {
+                let pages = left.min(u64::from(request.pages));
+                left -= pages;
+                (pages > 0).then_some(crate::trace::Request {
+                    pages: pages as u32,
+                    ..*request
+                })
+            });
+            let shorter = Trace {
+                requests: shorter.collect(),
+            };
+            let alone = run(&shorter, &setup, &mut setup.device()?, &mut |_| ())?;
+            assert_eq!(of(cut), of(&alone));
+        }
+        assert_eq!(cuts.len(), 2);
+        let uncut = run(&trace, &setup, &mut setup.device()?, &mut |_| ())?;
+        assert_eq!(of(&whole), of(&uncut));
+        Ok(())
+    }
+
+    /// In a steady state a trace costs about the same again; what the ageing left is gone.
+    #[test]
+    fn a_steady_state_lasts() -> Result<(), RunError> {
+        let trace = Workload::Mixed.generate(1, 0.1);
+        let setup = Setup {
+            capacity: 512 << 20,
+            erase_block: 256 << 10,
+            ..Setup::microsd(PolicyKind::Lru, 1 << 20)
+        };
+        let once = |device: &mut Device| -> Result<u64, RunError> {
+            Ok(run(&trace, &setup, device, &mut |_| ())?.device.elapsed)
+        };
+        let first = once(&mut setup.device()?)?;
+        let mut device = steady(&trace, &setup, setup.device()?)?;
+        assert_eq!(device.report().flash.host_writes, 0);
+        let second = once(&mut device)?;
+        let third = once(&mut device.counting_anew())?;
+        assert!(second.abs_diff(third) * 20 < second, "{second} {third}");
+        assert!(first > second + second / 4, "{first} {second}");
+        Ok(())
+    }
 }

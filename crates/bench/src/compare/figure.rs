@@ -12,7 +12,7 @@ use plotters::style::{
 use super::Report;
 
 /// A palette that people with colour blindness can tell apart (Okabe and Ito).
-pub(crate) const COLOURS: [RGBColor; 9] = [
+pub(crate) const COLOURS: [RGBColor; 10] = [
     RGBColor(0x99, 0x99, 0x99),
     RGBColor(0x00, 0x72, 0xB2),
     RGBColor(0xD5, 0x5E, 0x00),
@@ -22,6 +22,7 @@ pub(crate) const COLOURS: [RGBColor; 9] = [
     RGBColor(0x56, 0xB4, 0xE9),
     RGBColor(0xF0, 0xE4, 0x42),
     RGBColor(0x33, 0x33, 0x33),
+    RGBColor(0x88, 0x22, 0x55),
 ];
 const BAR: i32 = 12;
 const GAP: i32 = 10;

@@ -5,7 +5,7 @@ mod draw;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 use stetfs_flashlab::figure::{Figure, Name, Panel, Scale};
 
@@ -23,22 +23,46 @@ pub struct FlashFigureArgs {
     /// The seed of the traces.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Also write tables, JSON and SVG into this directory.
+    /// Compare the policies where the traces are cut, too, and with more seeds (three, if --seeds does not say): medians and
+    /// ranges beside what the paper claims. For 2-4, 2-6, 2-8, 2-9 and held-out.
+    #[arg(long, value_name = "PART,…", num_args = 0.., value_delimiter = ',', default_missing_values = CUTS)]
+    cuts: Option<Vec<f64>>,
+    /// How many seeds, from --seed on.
+    #[arg(long, value_name = "N")]
+    seeds: Option<u64>,
+    /// Run each trace first until the device's spare blocks were turned over once, and measure then: what the ageing left no
+    /// longer shows. For 2-4, 2-6, 2-8, 2-9 and held-out.
+    #[arg(long)]
+    steady: bool,
+    /// Also write tables, JSON and SVG into this directory. Each run of 2-4, 2-6 to 2-9 and held-out is kept there when it is done
+    /// (flash-points.jsonl), and the same program goes on from there.
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
+
+/// Where traces are cut, beside their ends.
+const CUTS: [&str; 7] = [".25", ".28", ".33", ".4", ".5", ".65", ".8"];
 
 impl FlashFigureArgs {
     /// Computes the figure: as text, and as JSON.
     ///
     /// # Errors
-    /// A file cannot be written.
+    /// A file cannot be written; a figure that has no traces to cut.
     pub fn run(&self) -> Result<(String, serde_json::Value)> {
+        let matrix = self.cuts.is_some() || self.steady || self.seeds.is_some();
+        if matrix && !self.name.has_cuts() {
+            bail!("--cuts, --seeds and --steady are for figures 2-4, 2-6, 2-8, 2-9 and held-out");
+        }
+        let seeds = if self.cuts.is_some() { 3 } else { 1 };
         let scale = Scale {
             quick: self.quick,
             seed: self.seed,
+            seeds: self.seeds.unwrap_or(seeds),
+            cuts: self.cuts.clone().unwrap_or_default(),
+            steady: self.steady,
+            save: self.out.clone(),
         };
-        let figure = self.name.compute(scale)?;
+        let figure = self.name.compute(&scale)?;
         if let Some(dir) = &self.out {
             write(&figure, dir)?;
         }
@@ -52,13 +76,16 @@ fn write(figure: &Figure, dir: &Path) -> Result<()> {
     let files = [
         (name("txt"), text(figure)),
         (name("json"), json),
-        (name("svg"), draw::draw(&figure.panels)?),
+        (name("svg"), draw::draw(figure)?),
     ];
     let files = files
         .iter()
         .map(|(name, text)| (name.as_str(), text.clone()));
     write_all(dir, &files.collect::<Vec<_>>())
 }
+
+/// What a first look is worth.
+const QUICK: &str = "A first look (--quick): parts of the traces, small devices. What it says of the claims does not count.";
 
 /// Points of a curve that a table has room for.
 const COLUMNS: usize = 12;
@@ -100,6 +127,10 @@ fn text(figure: &Figure) -> String {
     let claims = figure.claims.iter().map(|c| c.to_vec());
     let claims: table::Table = [head].into_iter().chain(claims).collect();
     let _ = writeln!(out, "{}", table::text(&claims));
+    if figure.quick {
+        let _ = writeln!(out, "{QUICK}");
+    }
+    let _ = writeln!(out, "Setup: {}", figure.setup);
     let _ = writeln!(out, "The paper: {}", figure.paper);
     out
 }

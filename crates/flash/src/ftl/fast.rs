@@ -33,8 +33,8 @@ struct Sequential {
 /// 3. While a logical block owns the sequential log block nothing is written to its data block: that one is older throughout.
 /// 4. `RESERVE` blocks are free before a write.
 ///
-/// Where the paper's pseudo-code would merge the sequential log block because its owner is written elsewhere, the page goes to a
-/// random log block instead, as in the published simulators. Pages of a block are programmed in any order (SLC).
+/// A write to the owner of the sequential log block that does not go on with it ends it, as in the paper's pseudo-code. Pages of
+/// a block are programmed in any order (SLC).
 #[derive(Clone)]
 pub struct Fast {
     nand: Nand,
@@ -49,6 +49,8 @@ pub struct Fast {
     random: VecDeque<u32>,
     /// Pages used in the last.
     filled: u32,
+    /// Random log blocks at most.
+    most: usize,
     checks: Checks,
 }
 
@@ -64,14 +66,16 @@ impl Fast {
             sequential: None,
             random: VecDeque::new(),
             filled: 0,
+            // The spare ones, but for the sequential one and the reserve.
+            most: geometry.spare_blocks().saturating_sub(1 + RESERVE).max(1) as usize,
             checks: Checks::default(),
         }
     }
 
-    /// Random log blocks at most: the spare ones, but for the sequential one and the reserve.
-    fn log_blocks(&self) -> usize {
-        let spare = self.nand.geometry.spare_blocks();
-        spare.saturating_sub(1 + RESERVE).max(1) as usize
+    /// The same with at most so many log blocks for random writes, at least one, and no more than there are spare ones for.
+    pub fn with_log(self, blocks: u32) -> Fast {
+        let most = (blocks.max(1) as usize).min(self.most);
+        Fast { most, ..self }
     }
 
     fn take_free(&mut self) -> u32 {
@@ -106,7 +110,10 @@ impl Fast {
     fn write_page(&mut self, lpn: u32, ops: &mut dyn Sink) {
         let (owner, place) = self.place(lpn);
         let owned = self.sequential.filter(|s| s.owner == owner);
-        if owned.is_none() {
+        if owned.is_none_or(|s| s.next != place) {
+            if owned.is_some() {
+                self.end_sequence(ops);
+            }
             if self.data[owner as usize] == NONE {
                 self.data[owner as usize] = self.take_free();
             }
@@ -182,7 +189,7 @@ impl Fast {
     fn next_random(&mut self, ops: &mut dyn Sink) -> u32 {
         let pages = self.nand.geometry.block_pages;
         if self.random.is_empty() || self.filled == pages {
-            if self.random.len() >= self.log_blocks() {
+            if self.random.len() >= self.most {
                 self.empty_oldest(ops);
             }
             let block = self.take_free();

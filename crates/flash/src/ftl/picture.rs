@@ -12,6 +12,9 @@ const ROW: usize = 96;
 const HEAD: usize = 56;
 const LINE: usize = 16;
 
+/// What is programmed and dead looks like this.
+const DEAD: &str = "#b9b9b9";
+
 /// What the roles look like.
 const LEGEND: [(Role, &str, &str); 5] = [
     (Role::Free, "free", "#e8e8e8"),
@@ -45,11 +48,20 @@ pub fn picture(blocks: &[BlockView], block_pages: u32, title: &str) -> String {
         wear.mean,
     );
     let mut x = 2;
-    for (_, name, colour) in LEGEND {
+    let roles = LEGEND.map(|(_, name, colour)| (name, colour, colour.to_owned()));
+    // The frame says how worn a block is.
+    let free = colour(Role::Free);
+    let others = [
+        ("dead", DEAD, DEAD.to_owned()),
+        ("least worn", free, frame(0.0)),
+        ("most worn", free, frame(1.0)),
+    ];
+    for (name, colour, frame) in roles.into_iter().chain(others) {
         // Writing to a string does not fail.
         let _ = writeln!(
             svg,
-            "<rect x=\"{x}\" y=\"{}\" width=\"9\" height=\"9\" fill=\"{colour}\"/><text x=\"{}\" y=\"{}\">{name}</text>",
+            "<rect x=\"{x}\" y=\"{}\" width=\"9\" height=\"9\" fill=\"{colour}\" stroke=\"{frame}\"/>\
+             <text x=\"{}\" y=\"{}\">{name}</text>",
             3 * LINE - 9,
             x + 13,
             3 * LINE,
@@ -63,6 +75,12 @@ pub fn picture(blocks: &[BlockView], block_pages: u32, title: &str) -> String {
     svg
 }
 
+/// The frame of a block that is worn so much, 0 to 1.
+fn frame(worn: f64) -> String {
+    let grey = 210 - (worn * 210.0) as u8;
+    format!("rgb({grey},{grey},{grey})")
+}
+
 fn cell(svg: &mut String, number: usize, block: &BlockView, block_pages: u32, wear: &Wear) {
     let (x, y) = (number % ROW * CELL + 2, number / ROW * CELL + HEAD);
     let size = (CELL - 2) as f64;
@@ -70,12 +88,12 @@ fn cell(svg: &mut String, number: usize, block: &BlockView, block_pages: u32, we
         |pages: u32| size * f64::from(pages.min(block_pages)) / f64::from(block_pages.max(1));
     let (live, used) = (part(block.live), part(block.used));
     let worn = f64::from(block.erases - wear.least) / f64::from((wear.most - wear.least).max(1));
-    let frame = 210 - (worn * 210.0) as u8;
+    let frame = frame(worn);
     let _ = writeln!(
         svg,
         "<g><title>{number}: {} of {} live, erased {}</title>\
-         <rect x=\"{x}\" y=\"{y}\" width=\"{size}\" height=\"{size}\" fill=\"{}\" stroke=\"rgb({frame},{frame},{frame})\"/>\
-         <rect x=\"{x}\" y=\"{:.1}\" width=\"{size}\" height=\"{used:.1}\" fill=\"#b9b9b9\"/>\
+         <rect x=\"{x}\" y=\"{y}\" width=\"{size}\" height=\"{size}\" fill=\"{}\" stroke=\"{frame}\"/>\
+         <rect x=\"{x}\" y=\"{:.1}\" width=\"{size}\" height=\"{used:.1}\" fill=\"{DEAD}\"/>\
          <rect x=\"{x}\" y=\"{:.1}\" width=\"{size}\" height=\"{live:.1}\" fill=\"{}\"/></g>",
         block.live,
         block.used,
@@ -105,6 +123,9 @@ mod tests {
         };
         let svg = picture(&[block(4, 0), block(1, 9), block(0, 3)], 4, "a <b>");
         assert_eq!(svg.matches("<g>").count(), 3);
+        for name in ["free", "random log", "dead", "least worn", "most worn"] {
+            assert!(svg.contains(&format!(">{name}</text>")), "{name}");
+        }
         assert!(svg.contains("1: 1 of 4 live, erased 9") && svg.contains("a &lt;b>"));
         assert!(svg.contains("height=\"2.0\" fill=\"#2f6fb0\""), "{svg}");
         assert!(picture(&[], 4, "").ends_with("</svg>\n"));

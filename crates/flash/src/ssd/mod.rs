@@ -60,6 +60,18 @@ impl Ssd {
         self
     }
 
+    /// The same in a time of its own, which passes only while a request is waited for: nobody sleeps, and the same requests take
+    /// the same time again. For one thread; what the host does takes none.
+    pub fn simulated(mut self, model: Model) -> Ssd {
+        self.pace = Some((Pace::simulated(Clock::new(model, self.size)), model));
+        self
+    }
+
+    /// Nanoseconds since the device began to take time; 0 without a model.
+    pub fn now(&self) -> u64 {
+        self.pace.as_ref().map_or(0, |(pace, _)| pace.now())
+    }
+
     /// What it has done.
     pub fn report(&self) -> Report {
         let state = self.state.lock();

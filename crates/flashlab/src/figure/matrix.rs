@@ -3,12 +3,10 @@
 use anyhow::Result;
 use stetfs_cache::PolicyKind;
 
-use super::{Panel, Parts, Scale, Series, parallel};
-use crate::command::bar;
-use crate::device::Device;
+use super::compare::{Group, RIVALS, Says, Value, below, beyond, nearness, row};
+use super::points::{Card, Point, points};
+use super::{Panel, Parts, Scale, Series};
 use crate::generate::Workload;
-use crate::run::{Outcome, Setup, run};
-use crate::trace::Trace;
 
 pub(super) const MICROSD: &str = "\
 TS-CLOCK outperforms the others by 12.8 % (15.3 %) on average with video, by up to 89.5 % (90.0 %) with \
@@ -31,253 +29,201 @@ pub(super) const ERASES_FAST: &str =
 pub(super) const ERASES_PAGE: &str =
     "TS-CLOCK's life is longest in all cases: up to 53 % longer than FAB's (TPC-C)";
 
-/// The devices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Card {
-    Microsd,
-    Ssd,
+pub(super) const HELD_OUT: &str = "nothing: these traces are ours";
+
+/// What the paper calls alike, percent: ours.
+const ALIKE: f64 = 5.0;
+
+fn elapsed(point: &Point) -> f64 {
+    point.elapsed
 }
 
-impl Card {
-    fn setup(self, policy: PolicyKind, cache: u64) -> Setup {
-        match self {
-            Card::Microsd => Setup::microsd(policy, cache),
-            Card::Ssd => Setup::ssd(policy, cache),
-        }
-    }
-
-    /// Sizes of the cache, MiB.
-    fn sizes(self, quick: bool) -> Vec<u64> {
-        let sizes = match self {
-            Card::Microsd => [4, 8, 16, 32, 64],
-            Card::Ssd => [32, 64, 128, 256, 512],
-        };
-        match quick {
-            false => sizes.to_vec(),
-            true => vec![sizes[0], sizes[2]],
-        }
-    }
+fn erased(point: &Point) -> f64 {
+    point.erases as f64
 }
 
-/// What came out of one workload, by policy and size.
-pub(super) struct Column {
-    workload: Workload,
-    sizes: Vec<u64>,
-    outcomes: Vec<(PolicyKind, u64, Outcome)>,
-}
-
-impl Column {
-    fn of(&self, policy: PolicyKind, size: u64) -> Option<&Outcome> {
-        let mut all = self.outcomes.iter();
-        all.find(|(p, s, _)| *p == policy && *s == size)
-            .map(|(_, _, o)| o)
-    }
-
-    fn panel(&self, what: &str, value: impl Fn(&Outcome) -> f64) -> Panel {
-        let series = PolicyKind::ALL.map(|policy| Series {
-            name: policy.name().to_owned(),
-            points: self
-                .sizes
-                .iter()
-                .filter_map(|size| Some((*size as f64, value(self.of(policy, *size)?))))
-                .collect(),
-        });
-        Panel {
-            title: format!("{}: {what}", self.workload.name()),
-            axes: ["cache, MiB".into(), what.to_owned()],
-            series: series.into(),
-            joined: true,
-            logarithmic: true,
-        }
-    }
-
-    /// By how much less of `value` `ours` has than `theirs`, at the size where it is most: percent, and that size.
-    fn gain(
-        &self,
-        ours: PolicyKind,
-        theirs: PolicyKind,
-        value: impl Fn(&Outcome) -> f64,
-    ) -> Option<(f64, u64)> {
-        let at = |size: &u64| {
-            let (ours, theirs) = (value(self.of(ours, *size)?), value(self.of(theirs, *size)?));
-            Some((100.0 * (1.0 - ours / theirs), *size))
-        };
-        let gains = self.sizes.iter().filter_map(at);
-        gains.max_by(|a, b| a.0.total_cmp(&b.0))
-    }
-}
-
-/// The part of the paper's length that a first look runs.
-fn part(workload: Workload) -> f64 {
-    match workload {
-        Workload::Video | Workload::Mixed => 0.5,
-        Workload::Dbench => 0.05,
-        Workload::Tpcc => 0.1,
-    }
-}
-
-fn columns(card: Card, workloads: &[Workload], scale: Scale) -> Result<Vec<Column>> {
-    let sizes = card.sizes(scale.quick);
-    let aged = card.setup(PolicyKind::default(), 0).device()?;
-    let mut columns = Vec::new();
-    for workload in workloads.iter().copied() {
-        let part = if scale.quick { part(workload) } else { 1.0 };
-        let trace = workload.generate(scale.seed, part);
-        let outcomes = column(card, &trace, workload, &sizes, &aged)?;
-        columns.push(Column {
-            workload,
-            sizes: sizes.clone(),
-            outcomes,
-        });
-    }
-    Ok(columns)
-}
-
-fn column(
-    card: Card,
-    trace: &Trace,
-    workload: Workload,
-    sizes: &[u64],
-    aged: &Device,
-) -> Result<Vec<(PolicyKind, u64, Outcome)>> {
-    let jobs: Vec<(PolicyKind, u64)> = sizes
-        .iter()
-        .flat_map(|size| PolicyKind::ALL.map(|policy| (policy, *size)))
-        .collect();
-    let bar = bar(trace.pages() * jobs.len() as u64, workload.name());
-    let outcomes = parallel(&jobs, |(policy, size)| {
-        let setup = card.setup(*policy, size << 20);
-        let outcome = run(trace, &setup, &mut aged.duplicate(), &mut |n| bar.inc(n))?;
-        Ok((*policy, *size, outcome))
+/// A panel of what was found at the first seed with whole traces.
+fn panel(workload: Workload, groups: &[Group<'_>], seed: u64, what: &str, value: Value) -> Panel {
+    let shown = |g: &&Group<'_>| {
+        g.place.workload == workload.name() && g.place.seed == seed && g.place.is_whole()
+    };
+    let mut groups: Vec<&Group<'_>> = groups.iter().filter(shown).collect();
+    groups.sort_by_key(|g| g.place.cache);
+    let series = PolicyKind::ALL.map(|policy| Series {
+        name: policy.name().to_owned(),
+        points: groups
+            .iter()
+            .map(|g| (g.place.cache as f64, g.of(policy, value)))
+            .collect(),
     });
-    bar.finish_and_clear();
-    outcomes
+    Panel {
+        title: format!("{}: {what}", workload.name()),
+        axes: ["cache, MiB".into(), what.to_owned()],
+        series: series.into(),
+        joined: true,
+        logarithmic: true,
+    }
 }
 
-fn elapsed(outcome: &Outcome) -> f64 {
-    outcome.device.elapsed as f64 / 1e9
-}
-
-fn erased(outcome: &Outcome) -> f64 {
-    outcome.device.flash.erases as f64
+/// A row over the groups of a workload, or of all.
+fn over(
+    groups: &[Group<'_>],
+    workload: Option<Workload>,
+    what: &str,
+    says: Says,
+    percent: impl Fn(&Group<'_>) -> f64,
+) -> [String; 3] {
+    let name = workload.map_or("all", Workload::name);
+    let mine = groups
+        .iter()
+        .filter(|g| workload.is_none() || g.place.workload == name);
+    row(format!("{name}: {what}"), says, mine.map(percent))
 }
 
 /// Figures 2-4 and 2-6.
-pub(super) fn times(card: Card, scale: Scale) -> Result<Parts> {
-    let columns = columns(card, &Workload::ALL, scale)?;
+pub(super) fn times(card: Card, scale: &Scale) -> Result<Parts> {
+    let points = points(card, &Workload::ALL, scale)?;
+    let groups = Group::all(&points);
     let mut panels = Vec::new();
-    for column in &columns {
-        panels.push(column.panel("elapsed time, s", elapsed));
-        panels.push(column.panel("hit ratio, %", |o| 100.0 * o.hit_ratio));
-    }
-    let mut claims = Vec::new();
-    for column in &columns {
-        let gain = column.gain(PolicyKind::TsClock, PolicyKind::SpClock, elapsed);
-        let paper = match (card, column.workload) {
-            (Card::Ssd, Workload::Video) => "11.8 %",
-            (Card::Ssd, _) => "-",
-            (Card::Microsd, _) => "30 % on one",
-        };
-        claims.push(claim(
-            format!(
-                "{}: TS-CLOCK's time below Sp.Clock's, at most",
-                column.workload.name()
-            ),
-            paper,
-            gain,
+    for workload in Workload::ALL {
+        panels.push(panel(
+            workload,
+            &groups,
+            scale.seed,
+            "elapsed time, s",
+            elapsed,
         ));
+        let hits = |p: &Point| 100.0 * p.hit_ratio;
+        panels.push(panel(workload, &groups, scale.seed, "hit ratio, %", hits));
     }
-    claims.extend(nearness(&columns, "time", elapsed));
-    Ok((claims, panels))
-}
-
-fn claim(what: String, paper: &str, gain: Option<(f64, u64)>) -> [String; 3] {
-    let ours = gain.map_or_else(String::new, |(percent, size)| {
-        format!("{percent:.1} % at {size} MiB")
-    });
-    [what, paper.to_owned(), ours]
-}
-
-/// How far each policy is from the best one at worst.
-fn nearness(columns: &[Column], what: &str, value: impl Fn(&Outcome) -> f64) -> Vec<[String; 3]> {
-    let of = |policy: PolicyKind| {
-        let mut worst = (0.0, String::new());
-        for column in columns {
-            for size in &column.sizes {
-                let values = PolicyKind::ALL.map(|p| column.of(p, *size).map(&value));
-                let best = values.into_iter().flatten().fold(f64::INFINITY, f64::min);
-                let ours = column.of(policy, *size).map_or(f64::NAN, &value);
-                let behind = 100.0 * (ours / best - 1.0);
-                if behind > worst.0 {
-                    worst = (behind, format!("{}, {size} MiB", column.workload.name()));
-                }
-            }
-        }
-        [
-            format!("{policy}: {what} behind the best, at worst"),
-            "-".into(),
-            format!("{:.1} % {}", worst.0, worst.1),
-        ]
+    let ours = |g: &Group<'_>| g.of(PolicyKind::TsClock, elapsed);
+    let sp_clock = |g: &Group<'_>| below(ours(g), g.of(PolicyKind::SpClock, elapsed));
+    let mean = |g: &Group<'_>| below(ours(g), g.mean(&RIVALS, elapsed));
+    let best = |g: &Group<'_>| below(ours(g), g.best(&RIVALS, elapsed));
+    let slowest = |g: &Group<'_>| below(ours(g), g.worst(&RIVALS, elapsed));
+    let paged: Vec<PolicyKind> = RIVALS
+        .into_iter()
+        .filter(|p| !matches!(p, PolicyKind::Fab | PolicyKind::LbClock))
+        .collect();
+    let slowest_paged = |g: &Group<'_>| below(ours(g), g.worst(&paged, elapsed));
+    let spread = |g: &Group<'_>| beyond(g.best(&RIVALS, elapsed), g.worst(&RIVALS, elapsed));
+    let [video, mixed, dbench, tpcc] = Workload::ALL.map(Some);
+    let than_sp_clock = "TS-CLOCK's time below Sp.Clock's";
+    let than_mean = "TS-CLOCK's time below the others' mean";
+    let than_best = "TS-CLOCK's time below the best other's";
+    let than_slowest = "TS-CLOCK's time below the slowest other's";
+    let but = "TS-CLOCK's time below the slowest other's but FAB and LB-CLOCK";
+    let mut claims = match card {
+        Card::Microsd => vec![
+            over(&groups, None, than_sp_clock, Says::UpTo(30.0), sp_clock),
+            over(&groups, None, than_sp_clock, Says::Always, sp_clock),
+            over(&groups, video, than_mean, Says::OnAverage(12.8), mean),
+            over(&groups, mixed, than_slowest, Says::UpTo(89.5), slowest),
+            over(&groups, dbench, but, Says::UpTo(78.1), slowest_paged),
+            over(&groups, tpcc, but, Says::UpTo(65.6), slowest_paged),
+        ],
+        Card::Ssd => vec![
+            over(&groups, None, than_sp_clock, Says::Always, sp_clock),
+            over(&groups, video, than_sp_clock, Says::UpTo(11.8), sp_clock),
+            over(
+                &groups,
+                mixed,
+                "the slowest's time beyond the best's, without ours",
+                Says::Alike(ALIKE),
+                spread,
+            ),
+            over(&groups, dbench, than_best, Says::Always, best),
+            over(&groups, dbench, than_mean, Says::OnAverage(9.3), mean),
+            over(&groups, tpcc, than_best, Says::Always, best),
+            over(&groups, tpcc, than_mean, Says::OnAverage(14.2), mean),
+        ],
     };
-    PolicyKind::ALL.map(of).into()
+    for workload in Workload::ALL {
+        let name = Some(workload);
+        claims.push(over(&groups, name, than_sp_clock, Says::Nothing, sp_clock));
+    }
+    claims.extend(nearness(&groups, "time", elapsed));
+    Ok((claims, panels))
 }
 
 /// Figure 2-7.
-pub(super) fn requests(scale: Scale) -> Result<Parts> {
-    let columns = columns(Card::Ssd, &[Workload::Dbench], scale)?;
-    let mib = |pages: u64| pages as f64 / 256.0;
-    let mut panels = Vec::new();
-    let mut claims = Vec::new();
-    for column in &columns {
-        panels.push(column.panel("read, MiB", |o| mib(o.cache.reads)));
-        panels.push(column.panel("written, MiB", |o| mib(o.cache.writes)));
-        for size in &column.sizes {
-            let mut order: Vec<(u64, PolicyKind)> = PolicyKind::ALL
-                .into_iter()
-                .filter_map(|p| Some((column.of(p, *size)?.cache.writes, p)))
-                .collect();
-            order.sort_by_key(|(writes, _)| *writes);
-            let names: Vec<&str> = order.iter().map(|(_, p)| p.name()).collect();
-            claims.push([
-                format!("{size} MiB: from the least written to the most"),
-                "ts-clock and cflru … fab and lb-clock".into(),
-                names.join(" "),
-            ]);
-        }
+pub(super) fn requests(scale: &Scale) -> Result<Parts> {
+    let points = points(Card::Ssd, &[Workload::Dbench], scale)?;
+    let groups = Group::all(&points);
+    let read = |p: &Point| p.read as f64 / 256.0;
+    let written = |p: &Point| p.written as f64 / 256.0;
+    let one = |what, value| panel(Workload::Dbench, &groups, scale.seed, what, value);
+    let panels = vec![one("read, MiB", read), one("written, MiB", written)];
+    let whole = |g: &&Group<'_>| g.place.seed == scale.seed && g.place.is_whole();
+    let order = groups.iter().filter(whole).map(|group| {
+        let mut order = PolicyKind::ALL.map(|p| (group.of(p, written), p.name()));
+        order.sort_by(|a, b| a.0.total_cmp(&b.0));
+        [
+            format!(
+                "{} MiB: from the least written to the most",
+                group.place.cache
+            ),
+            "ts-clock and cflru … fab and lb-clock".into(),
+            order.map(|(_, name)| name).join(" "),
+        ]
+    });
+    Ok((order.collect(), panels))
+}
+
+/// Figures 2-8 and 2-9. Life goes with one over the erasures.
+pub(super) fn erases(card: Card, scale: &Scale) -> Result<Parts> {
+    let points = points(card, &Workload::ALL, scale)?;
+    let groups = Group::all(&points);
+    let one = |workload| panel(workload, &groups, scale.seed, "erases", erased);
+    let panels = Workload::ALL.map(one).into();
+    let ours = |g: &Group<'_>| g.of(PolicyKind::TsClock, erased);
+    let life = |theirs: PolicyKind| {
+        move |g: &Group<'_>| beyond(g.of(PolicyKind::TsClock, erased), g.of(theirs, erased))
+    };
+    let longest = |g: &Group<'_>| beyond(ours(g), g.best(&RIVALS, erased));
+    let (rival, strongest, most) = match card {
+        Card::Microsd => (PolicyKind::Cflru, Workload::Mixed, 29.0),
+        Card::Ssd => (PolicyKind::Fab, Workload::Tpcc, 53.0),
+    };
+    let mut claims = vec![over(
+        &groups,
+        None,
+        "TS-CLOCK's life beyond the longest other's",
+        Says::Always,
+        longest,
+    )];
+    for workload in Workload::ALL {
+        let says = match workload == strongest {
+            true => Says::UpTo(most),
+            false => Says::Nothing,
+        };
+        let what = format!("TS-CLOCK's life beyond {rival}'s");
+        claims.push(over(&groups, Some(workload), &what, says, life(rival)));
     }
+    for workload in Workload::ALL {
+        let what = "TS-CLOCK's life beyond lru's";
+        let lru = life(PolicyKind::Lru);
+        claims.push(over(&groups, Some(workload), what, Says::Nothing, lru));
+    }
+    claims.extend(nearness(&groups, "erases", erased));
     Ok((claims, panels))
 }
 
-/// Figures 2-8 and 2-9.
-pub(super) fn erases(card: Card, scale: Scale) -> Result<Parts> {
-    let columns = columns(card, &Workload::ALL, scale)?;
-    let panels = columns.iter().map(|c| c.panel("erases", erased)).collect();
-    let (rival, best, paper) = match card {
-        Card::Microsd => (PolicyKind::Cflru, Workload::Mixed, "29 %"),
-        Card::Ssd => (PolicyKind::Fab, Workload::Tpcc, "53 %"),
-    };
-    let mut claims = Vec::new();
-    for column in &columns {
-        // Life goes with one over the erasures.
-        let life = |size: &u64| {
-            let [ours, theirs] =
-                [PolicyKind::TsClock, rival].map(|p| column.of(p, *size).map(erased));
-            Some((100.0 * (theirs? / ours? - 1.0), *size))
-        };
-        let gain = column.sizes.iter().filter_map(life);
-        claims.push(claim(
-            format!(
-                "{}: TS-CLOCK's life beyond {rival}'s, at most",
-                column.workload.name()
-            ),
-            if column.workload == best {
-                paper
-            } else {
-                "less"
-            },
-            gain.max_by(|a, b| a.0.total_cmp(&b.0)),
-        ));
+/// How far each policy is from the best one on the traces that nothing was fitted to.
+pub(super) fn held_out(scale: &Scale) -> Result<Parts> {
+    let (mut claims, mut panels) = (Vec::new(), Vec::new());
+    for card in [Card::Microsd, Card::Ssd] {
+        let points = points(card, &Workload::HELD_OUT, scale)?;
+        let groups = Group::all(&points);
+        for workload in Workload::HELD_OUT {
+            let mut panel = panel(workload, &groups, scale.seed, "elapsed time, s", elapsed);
+            panel.title = format!("{}, {}", card.name(), panel.title);
+            panels.push(panel);
+        }
+        let more = nearness(&groups, "time", elapsed);
+        let named =
+            |[what, paper, ours]: [String; 3]| [format!("{}, {what}", card.name()), paper, ours];
+        claims.extend(more.into_iter().map(named));
     }
-    claims.extend(nearness(&columns, "erases", erased));
     Ok((claims, panels))
 }

@@ -2,8 +2,12 @@
 
 mod amplification;
 mod cleaning;
+mod compare;
 mod matrix;
 mod patterns;
+mod points;
+
+use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::ValueEnum;
@@ -39,6 +43,8 @@ pub enum Name {
     /// Segments cleaned by copies and by SHARE.
     #[value(name = "3-10")]
     Cleaning,
+    /// Of no paper: elapsed time on both devices with traces that no policy was fitted to.
+    HeldOut,
 }
 
 /// One panel.
@@ -70,6 +76,10 @@ pub struct Series {
 pub struct Figure {
     /// Its number.
     pub name: String,
+    /// What it was computed with.
+    pub setup: String,
+    /// A first look, whose claims do not count.
+    pub quick: bool,
     /// What the paper has.
     pub paper: &'static str,
     /// Beside the paper's: what was claimed, its number and ours.
@@ -79,12 +89,20 @@ pub struct Figure {
 }
 
 /// How large.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Scale {
     /// A first look: a part of the traces, and fewer sizes.
     pub quick: bool,
     /// The seed of the traces.
     pub seed: u64,
+    /// How many seeds are run from that one on, where traces are; at least one.
+    pub seeds: u64,
+    /// Where traces end beside their own ends, 0 to 1.
+    pub cuts: Vec<f64>,
+    /// Whether a trace is first run until its device is in a steady state.
+    pub steady: bool,
+    /// Where each point of a matrix is kept as soon as it is done, and looked for.
+    pub save: Option<PathBuf>,
 }
 
 impl Name {
@@ -100,36 +118,77 @@ impl Name {
             Name::ErasesPage => "2-9",
             Name::Patterns => "2-10",
             Name::Cleaning => "3-10",
+            Name::HeldOut => "held-out",
+        }
+    }
+
+    /// Whether it runs traces that can be cut.
+    pub fn has_cuts(self) -> bool {
+        matches!(
+            self,
+            Name::Microsd | Name::Ssd | Name::ErasesFast | Name::ErasesPage | Name::HeldOut
+        )
+    }
+
+    /// What it is computed with.
+    fn setup(self, scale: &Scale) -> String {
+        let card = |card: points::Card| {
+            let sizes: Vec<String> = card.sizes(scale.quick).iter().map(u64::to_string).collect();
+            format!("{}, cache {} MiB", card.describe(), sizes.join(", "))
+        };
+        let what = match self {
+            Name::Amplification => amplification::SETUP.to_owned(),
+            Name::Microsd | Name::ErasesFast => card(points::Card::Microsd),
+            Name::Ssd | Name::ErasesPage | Name::Requests => card(points::Card::Ssd),
+            Name::Utilisation | Name::Patterns => patterns::SETUP.to_owned(),
+            Name::Cleaning => cleaning::SETUP.to_owned(),
+            Name::HeldOut => [points::Card::Microsd, points::Card::Ssd]
+                .map(card)
+                .join("; "),
+        };
+        let steady = if scale.steady { "; steady state" } else { "" };
+        let quick = if scale.quick { "; a first look" } else { "" };
+        let quick = format!("{steady}{quick}");
+        match scale.seeds {
+            0 | 1 => format!("{what}; seed {}{quick}", scale.seed),
+            n => format!(
+                "{what}; seeds {} to {}{quick}",
+                scale.seed,
+                scale.seed + n - 1
+            ),
         }
     }
 
     /// Computes it.
     ///
     /// # Errors
-    /// A device that cannot be; none of these.
-    pub fn compute(self, scale: Scale) -> Result<Figure> {
+    /// A device that cannot be; none of these. A point that cannot be kept.
+    pub fn compute(self, scale: &Scale) -> Result<Figure> {
         let (paper, (claims, panels)) = match self {
             Name::Amplification => (amplification::PAPER, amplification::compute(scale)?),
             Name::Microsd => (
                 matrix::MICROSD,
-                matrix::times(matrix::Card::Microsd, scale)?,
+                matrix::times(points::Card::Microsd, scale)?,
             ),
             Name::Utilisation => (patterns::UTILISATION, patterns::utilisation(scale)?),
-            Name::Ssd => (matrix::SSD, matrix::times(matrix::Card::Ssd, scale)?),
+            Name::Ssd => (matrix::SSD, matrix::times(points::Card::Ssd, scale)?),
             Name::Requests => (matrix::REQUESTS, matrix::requests(scale)?),
             Name::ErasesFast => (
                 matrix::ERASES_FAST,
-                matrix::erases(matrix::Card::Microsd, scale)?,
+                matrix::erases(points::Card::Microsd, scale)?,
             ),
             Name::ErasesPage => (
                 matrix::ERASES_PAGE,
-                matrix::erases(matrix::Card::Ssd, scale)?,
+                matrix::erases(points::Card::Ssd, scale)?,
             ),
             Name::Patterns => (patterns::PATTERNS, patterns::patterns(scale)?),
             Name::Cleaning => (cleaning::PAPER, cleaning::compute(scale)?),
+            Name::HeldOut => (matrix::HELD_OUT, matrix::held_out(scale)?),
         };
         Ok(Figure {
             name: self.number().to_owned(),
+            setup: self.setup(scale),
+            quick: scale.quick,
             paper,
             claims,
             panels,

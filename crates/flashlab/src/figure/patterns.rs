@@ -10,6 +10,8 @@ use crate::generate::Workload;
 use crate::run::{Outcome, Setup, run};
 use crate::trace::{Op, Trace};
 
+pub(super) const SETUP: &str = "mixed; cache and erase block 4 MiB";
+
 pub(super) const UTILISATION: &str = "\
 cache and erase block 4 MB: TS-CLOCK writes least, and most of it in groups of high utilisation";
 
@@ -21,7 +23,7 @@ over the whole range";
 /// Bytes of the cache.
 const CACHE: u64 = 4 << 20;
 
-fn trace(scale: Scale) -> Trace {
+fn trace(scale: &Scale) -> Trace {
     Workload::Mixed.generate(scale.seed, if scale.quick { 0.25 } else { 1.0 })
 }
 
@@ -40,7 +42,7 @@ fn one(trace: &Trace, policy: PolicyKind) -> Result<(Outcome, Vec<u64>)> {
     Ok((outcome, log))
 }
 
-pub(super) fn utilisation(scale: Scale) -> Result<Parts> {
+pub(super) fn utilisation(scale: &Scale) -> Result<Parts> {
     let trace = trace(scale);
     let outcomes = parallel(&PolicyKind::ALL, |policy| Ok(one(&trace, *policy)?.0))?;
     let series = outcomes.iter().map(|o| Series {
@@ -71,16 +73,16 @@ pub(super) fn utilisation(scale: Scale) -> Result<Parts> {
     Ok((claims.collect(), vec![panel]))
 }
 
-/// Points of a cloud at most.
+/// Points of a cloud: so many pages one after the other show what is in sequence, where every so manieth of all does not.
 const POINTS: usize = 4000;
 
-pub(super) fn patterns(scale: Scale) -> Result<Parts> {
+pub(super) fn patterns(scale: &Scale) -> Result<Parts> {
     let trace = trace(scale);
     let cloud = |name: &str, pages: &[u64]| {
-        let step = pages.len().div_ceil(POINTS).max(1);
-        let points = pages.iter().enumerate().step_by(step);
+        let first = pages.len().saturating_sub(POINTS) / 2;
+        let points = pages.iter().enumerate().skip(first).take(POINTS);
         Panel {
-            title: name.to_owned(),
+            title: format!("{name}: {POINTS} of {} pages", pages.len()),
             axes: ["pages written".into(), "place, MiB".into()],
             series: vec![Series {
                 name: name.to_owned(),

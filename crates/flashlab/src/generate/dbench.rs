@@ -1,10 +1,34 @@
-//! Dbench: 48 clients, each with 120 files in block groups of its own over the whole volume, in turn by chance. A client writes a
+//! Dbench: clients, each with some files in block groups of its own over the whole volume, in turn by chance. A client writes a
 //! file in pieces of up to 64 KiB, reads it or another one back, and replaces it later in the same place.
 
 use super::Maker;
 
-const CLIENTS: usize = 48;
-const FILES: usize = 120;
+/// What the clients do.
+pub(super) struct Params {
+    clients: u64,
+    /// Files of a client.
+    files: usize,
+    /// How much rarer long files are.
+    shortness: f64,
+    /// How often a file is written out of turn.
+    jumps: f64,
+}
+
+pub(super) const PARAMS: Params = Params {
+    clients: 48,
+    files: 120,
+    shortness: 7.0,
+    jumps: 0.3,
+};
+
+/// Fewer clients with more files, that are shorter and written more out of turn.
+pub(super) const HELD_OUT: Params = Params {
+    clients: 20,
+    files: 300,
+    shortness: 11.0,
+    jumps: 0.6,
+};
+
 /// Pages of a block group: 128 MiB.
 const GROUP: u64 = 32_768;
 /// Most pages of a request.
@@ -28,11 +52,11 @@ struct Client {
     doing: Doing,
 }
 
-fn client(m: &mut Maker, group: u64) -> Client {
+fn client(m: &mut Maker, group: u64, params: &Params) -> Client {
     let mut start = group + 1024;
-    let files = (0..FILES).map(|_| {
+    let files = (0..params.files).map(|_| {
         // From one page to 2 MiB, 64 pages on average.
-        let pages = m.skewed(1..513, 7.0);
+        let pages = m.skewed(1..513, params.shortness);
         let file = File { start, pages };
         start += pages + m.random.u64(..32);
         file
@@ -56,7 +80,8 @@ fn metadata(m: &mut Maker, group: u64) {
     }
 }
 
-fn step(m: &mut Maker, c: &mut Client) {
+fn step(m: &mut Maker, c: &mut Client, params: &Params) {
+    let files = c.files.len();
     let Some(file) = c.files.get(c.file) else {
         return;
     };
@@ -79,27 +104,27 @@ fn step(m: &mut Maker, c: &mut Client) {
     if m.chance(reads) {
         c.doing = Doing::Reading;
         if m.chance(0.5) {
-            let back = m.skewed(0..FILES as u64, 3.0) as usize;
-            c.file = (c.file + FILES - back) % FILES;
+            let back = m.skewed(0..files as u64, 3.0) as usize;
+            c.file = (c.file + files - back) % files;
         }
     } else {
         c.doing = Doing::Writing;
-        c.file = match m.chance(0.3) {
-            true => m.skewed(0..FILES as u64, 1.0) as usize,
-            false => (c.file + 1) % FILES,
+        c.file = match m.chance(params.jumps) {
+            true => m.skewed(0..files as u64, 1.0) as usize,
+            false => (c.file + 1) % files,
         };
     }
 }
 
-pub(super) fn make(m: &mut Maker) {
+pub(super) fn make(m: &mut Maker, params: &Params) {
     let groups = m.range / GROUP;
-    let mut clients: Vec<Client> = (0..CLIENTS as u64)
-        .map(|i| client(m, i * (groups - 1) / (CLIENTS as u64 - 1) * GROUP))
+    let mut clients: Vec<Client> = (0..params.clients)
+        .map(|i| client(m, i * (groups - 1) / (params.clients - 1) * GROUP, params))
         .collect();
     while !m.is_done() {
-        let which = m.random.usize(..CLIENTS);
+        let which = m.random.usize(..clients.len());
         if let Some(c) = clients.get_mut(which) {
-            step(m, c);
+            step(m, c, params);
         }
         // One journal-like log in the last group marks the end of the range.
         if m.chance(0.002) {

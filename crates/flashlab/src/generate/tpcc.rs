@@ -10,6 +10,33 @@ use super::Maker;
 const INNODB: u64 = 4;
 const EXTENT: u64 = 256;
 
+/// What the database does.
+pub(super) struct Params {
+    /// Where the hot rows lie, as parts of all.
+    hot: [f64; 2],
+    /// How much more often the first of them are used.
+    heat: f64,
+    /// Of a hundred pages: ends of growing tables, and hot rows; the rest is anywhere.
+    pages: [u64; 2],
+    /// How often neighbours are written along.
+    neighbours: f64,
+}
+
+pub(super) const PARAMS: Params = Params {
+    hot: [0.3, 0.38],
+    heat: 1.5,
+    pages: [25, 45],
+    neighbours: 0.2,
+};
+
+/// More that is hot, hotter at one end, less of it at the ends of tables, more neighbours.
+pub(super) const HELD_OUT: Params = Params {
+    hot: [0.55, 0.8],
+    heat: 3.0,
+    pages: [10, 70],
+    neighbours: 0.5,
+};
+
 struct Tables {
     all: Range<u64>,
     hot: Range<u64>,
@@ -19,24 +46,25 @@ struct Tables {
 
 impl Tables {
     /// A page of some table, aligned.
-    fn page(&mut self, m: &mut Maker) -> u64 {
+    fn page(&mut self, m: &mut Maker, params: &Params) -> u64 {
         let kind = m.random.u64(..100);
+        let [ends, hot] = params.pages;
         let page = match kind {
-            0..25 => {
+            _ if kind < ends => {
                 let which = m.random.usize(..4);
                 if m.chance(0.3) {
                     self.ends[which] += INNODB;
                 }
                 self.ends[which]
             }
-            25..70 => m.skewed(self.hot.clone(), 1.5),
+            _ if kind < ends + hot => m.skewed(self.hot.clone(), params.heat),
             _ => m.skewed(self.all.clone(), 1.0),
         };
         page / INNODB * INNODB
     }
 }
 
-pub(super) fn make(m: &mut Maker) {
+pub(super) fn make(m: &mut Maker, params: &Params) {
     let mut next = 0;
     let doublewrite = Maker::region(&mut next, 512);
     let undo = Maker::region(&mut next, 16_384);
@@ -46,7 +74,7 @@ pub(super) fn make(m: &mut Maker) {
     let width = all.end - all.start;
     let at = |part: f64| all.start + (width as f64 * part) as u64;
     let mut tables = Tables {
-        hot: at(0.3)..at(0.38),
+        hot: at(params.hot[0])..at(params.hot[1]),
         ends: [at(0.1), at(0.5), at(0.7), at(0.9)],
         all: all.clone(),
     };
@@ -65,7 +93,7 @@ pub(super) fn make(m: &mut Maker) {
             }
         }
         for _ in 0..m.random.u64(4..20) {
-            let page = tables.page(m);
+            let page = tables.page(m, params);
             m.read(page, INNODB);
         }
         let mut batch = Vec::new();
@@ -74,9 +102,9 @@ pub(super) fn make(m: &mut Maker) {
                 batch.push(m.skewed(undo.clone(), 2.0) / INNODB * INNODB);
                 continue;
             }
-            let page = tables.page(m);
+            let page = tables.page(m, params);
             batch.push(page);
-            if m.chance(0.2) {
+            if m.chance(params.neighbours) {
                 let extent = page / EXTENT * EXTENT;
                 for _ in 0..m.random.u64(1..=3) {
                     batch.push(extent + m.random.u64(..EXTENT / INNODB) * INNODB);

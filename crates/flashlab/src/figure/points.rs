@@ -1,0 +1,337 @@
+//! Runs of a matrix of traces, policies and sizes of the cache: each is kept in a file as soon as it is done.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::Mutex;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use stetfs_cache::PolicyKind;
+
+use super::{Scale, parallel};
+use crate::command::bar;
+use crate::device::Device;
+use crate::generate::Workload;
+use crate::run::{Outcome, Setup, run_cut, steady};
+use crate::trace::Trace;
+
+/// The devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Card {
+    Microsd,
+    Ssd,
+}
+
+impl Card {
+    fn setup(self, policy: PolicyKind, cache: u64) -> Setup {
+        match self {
+            Card::Microsd => Setup::microsd(policy, cache),
+            Card::Ssd => Setup::ssd(policy, cache),
+        }
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Card::Microsd => "microsd",
+            Card::Ssd => "ssd",
+        }
+    }
+
+    /// In words.
+    pub(super) fn describe(self) -> &'static str {
+        match self {
+            Card::Microsd => "microSD card of 16 GiB, FAST, erase blocks of 4 MiB",
+            Card::Ssd => "SSD of 16 GiB, page-level, erase blocks of 24 MiB",
+        }
+    }
+
+    /// Sizes of the cache, MiB.
+    pub(super) fn sizes(self, quick: bool) -> Vec<u64> {
+        let sizes = match self {
+            Card::Microsd => [4, 8, 16, 32, 64],
+            Card::Ssd => [32, 64, 128, 256, 512],
+        };
+        match quick {
+            false => sizes.to_vec(),
+            true => vec![sizes[0], sizes[2]],
+        }
+    }
+}
+
+/// Where policies are compared: the same trace, cache and device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Place {
+    card: String,
+    pub(super) workload: String,
+    pub(super) seed: u64,
+    /// The part of the paper's length that the whole trace has, in thousandths.
+    part: u64,
+    /// Whether the device was brought into a steady state before.
+    steady: bool,
+    /// The part of the trace that was run, in thousandths.
+    pub(super) cut: u64,
+    /// MiB of cache.
+    pub(super) cache: u64,
+}
+
+impl Place {
+    /// Whether the trace was run to its end.
+    pub(super) fn is_whole(&self) -> bool {
+        self.cut == WHOLE
+    }
+}
+
+/// What a policy came to there.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Point {
+    #[serde(flatten)]
+    pub(super) place: Place,
+    pub(super) policy: String,
+    pub(super) hit_ratio: f64,
+    /// Pages.
+    pub(super) read: u64,
+    pub(super) written: u64,
+    /// Seconds of the model's time.
+    pub(super) elapsed: f64,
+    pub(super) erases: u64,
+}
+
+impl Point {
+    fn new(place: Place, outcome: &Outcome) -> Point {
+        Point {
+            place,
+            policy: outcome.policy.to_owned(),
+            hit_ratio: outcome.hit_ratio,
+            read: outcome.cache.reads,
+            written: outcome.cache.writes,
+            elapsed: outcome.device.elapsed as f64 / 1e9,
+            erases: outcome.device.flash.erases,
+        }
+    }
+}
+
+/// Thousandths of the whole.
+const WHOLE: u64 = 1000;
+
+fn thousandths(part: f64) -> u64 {
+    (part.clamp(0.0, 1.0) * WHOLE as f64).round() as u64
+}
+
+/// Points that an earlier call of the same program left in a file, and where new ones go.
+struct Saved {
+    done: Vec<Point>,
+    file: Option<Mutex<File>>,
+}
+
+/// A line of the file.
+#[derive(Serialize, Deserialize)]
+struct Line {
+    /// The program: another one may come to something else.
+    program: String,
+    #[serde(flatten)]
+    point: Point,
+}
+
+/// What this program is: its length, and when it was made.
+fn program() -> Result<String> {
+    let file = std::env::current_exe()?.metadata()?;
+    let made = file.modified()?.duration_since(std::time::UNIX_EPOCH)?;
+    Ok(format!("{}-{}", file.len(), made.as_nanos()))
+}
+
+impl Saved {
+    fn open(dir: Option<&Path>) -> Result<Saved> {
+        let Some(dir) = dir else {
+            return Ok(Saved {
+                done: Vec::new(),
+                file: None,
+            });
+        };
+        let path = dir.join("flash-points.jsonl");
+        let told = || path.display().to_string();
+        std::fs::create_dir_all(dir).with_context(told)?;
+        let mut options = OpenOptions::new();
+        let file = options.create(true).append(true).open(&path);
+        let file = file.with_context(told)?;
+        let program = program()?;
+        // The last line may have been cut off.
+        let lines = std::fs::read_to_string(&path).with_context(told)?;
+        let lines = lines
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Line>(line).ok());
+        let mine = lines.filter(|line| line.program == program);
+        Ok(Saved {
+            done: mine.map(|line| line.point).collect(),
+            file: Some(Mutex::new(file)),
+        })
+    }
+
+    fn find(&self, place: &Place, policy: PolicyKind) -> Option<Point> {
+        let mut done = self.done.iter();
+        done.find(|p| p.place == *place && p.policy == policy.name())
+            .cloned()
+    }
+
+    fn add(&self, points: &[Point]) -> Result<()> {
+        let Some(file) = &self.file else {
+            return Ok(());
+        };
+        let program = program()?;
+        let mut text = String::new();
+        for point in points {
+            let line = Line {
+                program: program.clone(),
+                point: point.clone(),
+            };
+            text += &serde_json::to_string(&line)?;
+            text.push('\n');
+        }
+        let mut file = file
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        Ok(file.write_all(text.as_bytes())?)
+    }
+}
+
+/// The part of the paper's length that a first look runs.
+fn part(workload: Workload) -> f64 {
+    match workload {
+        Workload::Video | Workload::Mixed | Workload::VideoB | Workload::MixedB => 0.5,
+        Workload::Dbench => 0.05,
+        Workload::Tpcc | Workload::DbenchB | Workload::TpccB => 0.1,
+    }
+}
+
+/// All policies on all of `workloads`, at each size of the cache, seed and cut of `scale`.
+pub(super) fn points(card: Card, workloads: &[Workload], scale: &Scale) -> Result<Vec<Point>> {
+    let saved = Saved::open(scale.save.as_deref())?;
+    let aged = card.setup(PolicyKind::default(), 0).device()?;
+    let mut all = Vec::new();
+    for seed in scale.seed..scale.seed + scale.seeds.max(1) {
+        for workload in workloads.iter().copied() {
+            let part = if scale.quick { part(workload) } else { 1.0 };
+            let place = Place {
+                card: card.name().to_owned(),
+                workload: workload.name().to_owned(),
+                seed,
+                part: thousandths(part),
+                steady: scale.steady,
+                cut: WHOLE,
+                cache: 0,
+            };
+            let trace = || workload.generate(seed, part);
+            all.extend(of_trace(card, &place, &trace, scale, &aged, &saved)?);
+        }
+    }
+    Ok(all)
+}
+
+fn of_trace(
+    card: Card,
+    place: &Place,
+    trace: &dyn Fn() -> Trace,
+    scale: &Scale,
+    aged: &Device,
+    saved: &Saved,
+) -> Result<Vec<Point>> {
+    let mut cuts: Vec<u64> = scale.cuts.iter().map(|cut| thousandths(*cut)).collect();
+    cuts.retain(|cut| (1..WHOLE).contains(cut));
+    cuts.sort_unstable();
+    cuts.dedup();
+    let places = |cache: u64| {
+        let ends = cuts.iter().copied().chain([WHOLE]);
+        ends.map(move |cut| Place {
+            cut,
+            cache,
+            ..place.clone()
+        })
+    };
+    let mut found = Vec::new();
+    let mut jobs = Vec::new();
+    for cache in card.sizes(scale.quick) {
+        for policy in PolicyKind::ALL {
+            let done: Option<Vec<_>> = places(cache).map(|p| saved.find(&p, policy)).collect();
+            match done {
+                Some(points) => found.extend(points),
+                None => jobs.push((policy, cache)),
+            }
+        }
+    }
+    if jobs.is_empty() {
+        return Ok(found);
+    }
+    let trace = trace();
+    let pages = trace.pages();
+    let ends: Vec<u64> = cuts
+        .iter()
+        .map(|cut| (pages * cut / WHOLE).max(1))
+        .collect();
+    let what = format!("{} seed {}", place.workload, place.seed);
+    let bar = bar(pages * jobs.len() as u64, &what);
+    let new = parallel(&jobs, |(policy, cache)| {
+        let setup = card.setup(*policy, cache << 20);
+        let mut device = aged.duplicate();
+        if scale.steady {
+            device = steady(&trace, &setup, device)?;
+        }
+        let mut outcomes = Vec::new();
+        let whole = run_cut(
+            &trace,
+            &setup,
+            &mut device,
+            &ends,
+            &mut |outcome| outcomes.push(outcome),
+            &mut |n| bar.inc(n),
+        )?;
+        outcomes.push(whole);
+        let points = places(*cache).zip(&outcomes);
+        let points: Vec<Point> = points.map(|(p, o)| Point::new(p, o)).collect();
+        saved.add(&points)?;
+        Ok(points)
+    })?;
+    bar.finish_and_clear();
+    found.extend(new.into_iter().flatten());
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was done before a run was ended is there for the next one; a line that was cut off, or that another program left,
+    /// is not.
+    #[test]
+    fn points_are_kept() -> Result<()> {
+        let dir = tempfile::tempdir()?;
+        let path = dir.path().join("flash-points.jsonl");
+        let place = |cache| Place {
+            card: "ssd".into(),
+            workload: "video".into(),
+            seed: 1,
+            part: 1000,
+            steady: false,
+            cut: 330,
+            cache,
+        };
+        let point = |cache| Point {
+            place: place(cache),
+            policy: "lru".into(),
+            hit_ratio: 0.1,
+            read: 2,
+            written: 3,
+            elapsed: 0.3,
+            erases: 5,
+        };
+        Saved::open(Some(dir.path()))?.add(&[point(4), point(8)])?;
+        let text = std::fs::read_to_string(&path)?;
+        let other = text.replace(&program()?, "other").replace(":8", ":16");
+        std::fs::write(&path, text.clone() + &other + &text[..20])?;
+        let saved = Saved::open(Some(dir.path()))?;
+        assert_eq!(saved.find(&place(4), PolicyKind::Lru), Some(point(4)));
+        assert_eq!(saved.find(&place(8), PolicyKind::Lru), Some(point(8)));
+        assert_eq!(saved.find(&place(16), PolicyKind::Lru), None);
+        assert_eq!(saved.find(&place(4), PolicyKind::Fab), None);
+        Ok(())
+    }
+}
