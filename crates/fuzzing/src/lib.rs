@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used)]
 
 pub mod blocks;
+pub mod costly;
 pub mod images;
 pub mod logs;
 pub mod visit;
