@@ -5,6 +5,8 @@
 //! * [`flash`]: the figures of the flash laboratory;
 //! * [`age`]: months of use, and how fragmented a volume is after them.
 
+#![forbid(unsafe_code)]
+
 pub mod age;
 mod cold;
 pub mod compare;

@@ -1,33 +1,126 @@
-//! A device that another is looked at through: what is written stays in memory.
+//! A device that another is looked at through: what is written stays beside it.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
 use std::ops::Range;
-use std::sync::Arc;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
+use rustix::fs::{Mode, OFlags};
 
 use crate::device::{check_discard, check_range};
 use crate::mem::{PAGE, pieces};
 use crate::{
-    BlockDevice, Counters, MemDevice, Op, Read, Result, Share, ShareLimits, SharePair, Stats,
-    Write, check_share,
+    BlockDevice, BlockError, Counters, MemDevice, Op, Read, Result, Share, ShareLimits, SharePair,
+    Stats, Write, check_share,
 };
 
-/// Shows `base` with changes that never reach it. Takes as much memory as is written.
+/// Shows `base` with changes that never reach it. They are kept in memory, and beyond a bound in a file without a name.
 pub struct Overlay {
     base: Arc<dyn BlockDevice>,
-    /// The pages that were written, whole.
-    top: MemDevice,
-    /// Their numbers.
-    pages: RwLock<BTreeSet<u64>>,
+    /// The pages that were written, whole, in the order in which they were written first.
+    top: Top,
+    /// The place of each in it, by number.
+    pages: RwLock<BTreeMap<u64, u64>>,
     counters: Counters,
 }
 
+/// Pages by place: the first in memory, then a file.
+struct Top {
+    memory: MemDevice,
+    file: OnceLock<File>,
+    /// Bytes in all, at most.
+    most: u64,
+}
+
+impl Top {
+    /// Where a page is, and its first byte there.
+    fn at(&self, place: u64) -> Result<(Option<&File>, u64)> {
+        let at = place * PAGE as u64;
+        let Some(in_file) = at.checked_sub(self.memory.size()) else {
+            return Ok((None, at));
+        };
+        let failed = |source: io::Error| BlockError::NoSpace {
+            offset: at,
+            len: PAGE as u64,
+            source: Arc::new(source),
+        };
+        if at >= self.most {
+            return Err(failed(io::Error::other(format!(
+                "more than {} MiB would change, too much to try beside the volume",
+                self.most >> 20
+            ))));
+        }
+        let file = match self.file.get() {
+            Some(file) => file,
+            None => {
+                let file = unnamed().map_err(failed)?;
+                self.file.get_or_init(|| file)
+            }
+        };
+        Ok((Some(file), in_file))
+    }
+
+    fn read(&self, place: u64, from: usize, buf: &mut [u8]) -> Result<()> {
+        match self.at(place)? {
+            (None, at) => self.memory.read(at + from as u64, buf),
+            (Some(file), at) => {
+                let at = at + from as u64;
+                let len = buf.len();
+                file.read_exact_at(buf, at)
+                    .map_err(|e| failed(Op::Read, at, len, e))
+            }
+        }
+    }
+
+    fn write(&self, place: u64, from: usize, bytes: &[u8]) -> Result<()> {
+        match self.at(place)? {
+            (None, at) => self.memory.write(at + from as u64, bytes),
+            (Some(file), at) => {
+                let at = at + from as u64;
+                let failed = |e| failed(Op::Write, at, bytes.len(), e);
+                file.write_all_at(bytes, at).map_err(failed)
+            }
+        }
+    }
+}
+
+fn failed(op: Op, offset: u64, len: usize, e: io::Error) -> BlockError {
+    BlockError::Io {
+        op,
+        offset,
+        len: len as u64,
+        source: Arc::new(e),
+    }
+}
+
+/// A file that is gone when it is closed.
+fn unnamed() -> io::Result<File> {
+    let flags = OFlags::TMPFILE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
+    let mode = Mode::RUSR | Mode::WUSR;
+    Ok(rustix::fs::open(std::env::temp_dir(), flags, mode)?.into())
+}
+
 impl Overlay {
-    /// Nothing changed yet.
+    /// Nothing changed yet. Takes as much memory as will be written.
     pub fn new(base: Arc<dyn BlockDevice>) -> Overlay {
+        Overlay::with_room(base, u64::MAX, u64::MAX)
+    }
+
+    /// The same, with room for changes of so many bytes in memory, rounded up to pages, and of `most` in all: writes beyond
+    /// that fail (`NoSpace`).
+    pub fn with_room(base: Arc<dyn BlockDevice>, memory: u64, most: u64) -> Overlay {
+        let size = base.size().checked_next_multiple_of(PAGE as u64);
+        let memory = memory.min(size.unwrap_or(u64::MAX)).div_ceil(PAGE as u64);
+        let memory = MemDevice::new(memory * PAGE as u64);
         Overlay {
-            top: MemDevice::new(base.size()).with_sector_size(base.sector_size()),
+            top: Top {
+                memory,
+                file: OnceLock::new(),
+                most,
+            },
             pages: RwLock::default(),
             counters: Counters::default(),
             base,
@@ -37,7 +130,7 @@ impl Overlay {
     /// The ranges of bytes that were written, in whole 4 KiB pages cut to the size, ascending.
     pub fn changed(&self) -> Vec<Range<u64>> {
         let mut ranges: Vec<Range<u64>> = Vec::new();
-        for page in self.pages.read().iter() {
+        for page in self.pages.read().keys() {
             let bytes = self.bytes(*page);
             match ranges.last_mut() {
                 Some(last) if last.end == bytes.start => last.end = bytes.end,
@@ -52,21 +145,28 @@ impl Overlay {
         start..(start + PAGE as u64).min(self.base.size())
     }
 
-    fn read_one(&self, pages: &BTreeSet<u64>, offset: u64, buf: &mut [u8]) -> Result<()> {
+    /// Reads what is above; what is not is put on a list, to be read from below at once.
+    fn read_one<'b>(
+        &self,
+        pages: &BTreeMap<u64, u64>,
+        offset: u64,
+        buf: &'b mut [u8],
+        below: &mut Vec<Read<'b>>,
+    ) -> Result<()> {
         let mut rest = buf;
         let mut at = offset;
         while !rest.is_empty() {
-            // As many as lie together in one of the two.
-            let on_top = |at: u64| pages.contains(&(at / PAGE as u64));
-            let top = on_top(at);
+            // One page from above, or as many as lie together below.
+            let above = pages.get(&(at / PAGE as u64));
             let len = pieces(at, rest.len() as u64)
-                .take_while(|p| pages.contains(&p.page) == top)
+                .take(above.map_or(usize::MAX, |_| 1))
+                .take_while(|p| above.is_some() || !pages.contains_key(&p.page))
                 .map(|p| p.in_page.len())
                 .sum();
             let (mine, next) = rest.split_at_mut(len);
-            match top {
-                true => self.top.read(at, mine)?,
-                false => self.base.read(at, mine)?,
+            match above {
+                Some(place) => self.top.read(*place, (at % PAGE as u64) as usize, mine)?,
+                None => below.push(Read::new(at, mine)),
             }
             at += len as u64;
             rest = next;
@@ -74,19 +174,34 @@ impl Overlay {
         Ok(())
     }
 
-    /// Before a page is written in part.
-    fn lift(&self, pages: &mut BTreeSet<u64>, page: u64, whole: bool) -> Result<()> {
-        if !pages.contains(&page) {
-            let bytes = self.bytes(page);
-            if !whole {
-                let mut old = [0; PAGE];
-                let old = &mut old[..(bytes.end - bytes.start) as usize];
-                self.base.read(bytes.start, old)?;
-                self.top.write(bytes.start, old)?;
-            }
-            pages.insert(page);
+    fn write_one(&self, pages: &mut BTreeMap<u64, u64>, offset: u64, data: &[u8]) -> Result<()> {
+        let mut rest = data;
+        for piece in pieces(offset, data.len() as u64) {
+            let (mine, next) = rest.split_at(piece.in_page.len());
+            let place = match pages.get(&piece.page) {
+                Some(place) => *place,
+                None => {
+                    let place = pages.len() as u64;
+                    if mine.len() < PAGE {
+                        self.lift(piece.page, place)?;
+                    }
+                    place
+                }
+            };
+            self.top.write(place, piece.in_page.start, mine)?;
+            pages.insert(piece.page, place);
+            rest = next;
         }
         Ok(())
+    }
+
+    /// Copies a page that is about to be written in part.
+    fn lift(&self, page: u64, place: u64) -> Result<()> {
+        let bytes = self.bytes(page);
+        let mut old = [0; PAGE];
+        let old = &mut old[..(bytes.end - bytes.start) as usize];
+        self.base.read(bytes.start, old)?;
+        self.top.write(place, 0, old)
     }
 }
 
@@ -105,16 +220,18 @@ impl BlockDevice for Overlay {
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
         let pages = self.pages.read();
+        let mut below = Vec::new();
         for read in reads {
             check_range(Op::Read, read.offset, read.len(), self.size())?;
             self.counters.read(1, read.len());
             let mut at = read.offset;
             for slice in read.data.slices_mut() {
-                self.read_one(&pages, at, slice)?;
-                at += slice.len() as u64;
+                let len = slice.len() as u64;
+                self.read_one(&pages, at, slice, &mut below)?;
+                at += len;
             }
         }
-        Ok(())
+        self.base.read_batch(&mut below)
     }
 
     fn write_batch(&self, writes: &[Write<'_>]) -> Result<()> {
@@ -122,12 +239,13 @@ impl BlockDevice for Overlay {
         for write in writes {
             check_range(Op::Write, write.offset, write.len(), self.size())?;
             self.counters.write(1, write.len());
-            for piece in pieces(write.offset, write.len()) {
-                let whole = piece.in_page.len() == PAGE;
-                self.lift(&mut pages, piece.page, whole)?;
+            let mut at = write.offset;
+            for slice in write.data.slices() {
+                self.write_one(&mut pages, at, slice)?;
+                at += slice.len() as u64;
             }
         }
-        self.top.write_batch(writes)
+        Ok(())
     }
 
     fn flush(&self) -> Result<()> {
@@ -163,11 +281,10 @@ impl Share for Overlay {
         let mut pages = self.pages.write();
         for pair in pairs {
             let mut bytes = vec![0; pair.len as usize];
-            self.read_one(&pages, pair.src, &mut bytes)?;
-            for piece in pieces(pair.dst, pair.len) {
-                self.lift(&mut pages, piece.page, piece.in_page.len() == PAGE)?;
-            }
-            self.top.write(pair.dst, &bytes)?;
+            let mut below = Vec::new();
+            self.read_one(&pages, pair.src, &mut bytes, &mut below)?;
+            self.base.read_batch(&mut below)?;
+            self.write_one(&mut pages, pair.dst, &bytes)?;
         }
         Ok(())
     }
@@ -196,5 +313,29 @@ mod tests {
         assert!(seen == model);
         assert_eq!(over.changed(), [4096..12_288, 16_384..20_000]);
         assert!(base.differences(&before).is_empty());
+    }
+
+    #[test]
+    fn beyond_its_memory_it_takes_a_file_and_then_no_more() {
+        let base: Arc<dyn BlockDevice> = Arc::new(MemDevice::from_image(&[1; 100_000]));
+        let over = Overlay::with_room(Arc::clone(&base), 8192, 16_384);
+        for (i, page) in [9, 3, 0, 7].into_iter().enumerate() {
+            over.write(page * 4096 + 5, &[i as u8 + 2; 4000]).unwrap();
+        }
+        assert!(over.top.file.get().is_some());
+        let mut seen = vec![0; 100_000];
+        over.read(0, &mut seen).unwrap();
+        let mut model = vec![1; 100_000];
+        for (i, page) in [9, 3, 0, 7].into_iter().enumerate() {
+            model[page * 4096 + 5..][..4000].fill(i as u8 + 2);
+        }
+        assert!(seen == model);
+        let full = over.write(8 * 4096, &[6; 4096]);
+        assert!(matches!(full, Err(BlockError::NoSpace { .. })), "{full:?}");
+        over.write(3 * 4096, &[7; 4096]).unwrap();
+        assert_eq!(
+            over.changed(),
+            [0..4096, 12_288..16_384, 28_672..32_768, 36_864..40_960]
+        );
     }
 }

@@ -12,6 +12,8 @@
 //!   dirty or pinned must be held by an `Arc` (transaction list, checkpoint list, dirty-data map).
 //! * **C3** A block's content is readable only once `uptodate`: loaded, or created whole.
 
+#![forbid(unsafe_code)]
+
 mod block;
 mod page;
 mod policy;

@@ -1,5 +1,7 @@
 //! The `stetfs` command, and the mount helper `mount.fuse.stetfs`.
 
+#![forbid(unsafe_code)]
+
 mod args;
 mod cmd;
 mod control;

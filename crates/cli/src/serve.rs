@@ -130,7 +130,7 @@ fn leave() -> Result<Origin> {
 
 /// Lets go of what is mounted and not needed for `paths`, if the namespace is ours.
 fn let_go_of_mounts(origin: &Origin, paths: &[Option<&Path>]) {
-    let control = control::dir();
+    let control = control::place();
     let real = |path: &Path| path.canonicalize().ok();
     let needed: Vec<PathBuf> = paths.iter().flatten().filter_map(|p| real(p)).collect();
     let mut needed: Vec<&Path> = needed.iter().map(PathBuf::as_path).collect();

@@ -64,8 +64,17 @@ fn file_systems_work_on_every_layer() {
         // cp asks where the data are.
         let dir = tempfile::tempdir().unwrap();
         let copy = dir.path().join("blocks.svg");
-        cmd::run(Command::new("cp").arg(served.dir.join("blocks.svg")).arg(&copy)).unwrap();
-        assert!(std::fs::read_to_string(&copy).unwrap().ends_with("</svg>\n"));
+        cmd::run(
+            Command::new("cp")
+                .arg(served.dir.join("blocks.svg"))
+                .arg(&copy),
+        )
+        .unwrap();
+        assert!(
+            std::fs::read_to_string(&copy)
+                .unwrap()
+                .ends_with("</svg>\n")
+        );
         let said = served.end();
         let flash = &said["flash"];
         assert!(

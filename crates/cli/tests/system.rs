@@ -188,6 +188,59 @@ chmod 644 "$I"
     );
 }
 
+/// Without XDG_RUNTIME_DIR the sockets are in a directory where others may have been first.
+#[test]
+fn sockets_are_in_a_directory_of_the_users_own() {
+    let prepare = r#"
+mkdir -m 1777 "$T/tmp"
+mkdir -m 755 "$T/tmp/stetfs-65534"
+mkdir "$T/taken"
+echo victim >"$T/taken/file"
+chmod 755 "$T/taken/file"
+chown -R 65534 "$T/taken"
+"#;
+    script(
+        &format!("{prepare}{AS_NOBODY}"),
+        r#"
+unset XDG_RUNTIME_DIR
+export TMPDIR="$T/tmp"
+own="$TMPDIR/stetfs-65534"
+"$S" mount "$I" "$M"
+fails 3 'belongs to user 0' "$S" stat "$M"
+"$S" umount "$M"
+
+# The directory of another user's, with links to what is this user's, in a place that is not sticky.
+export TMPDIR="$T"
+own="$TMPDIR/stetfs-65534"
+ln -s "$T/taken" "$own"
+"$S" mount "$I" "$M"
+fails 3 'is no directory' "$S" stat "$M"
+[ "$(ls "$T/taken")" = file ]
+[ "$(stat -c %a "$T/taken/file")" = 755 ]
+"$S" umount "$M"
+rm "$own"
+
+mkdir -m 777 "$own"
+chmod 777 "$own"
+"$S" mount "$I" "$M"
+fails 3 'chmod 700' "$S" stat "$M"
+[ -z "$(ls "$own")" ]
+"$S" umount "$M"
+chmod 700 "$own"
+
+"$S" mount "$I" "$M"
+"$S" stat "$M" | grep -q preset
+[ "$(stat -c %a "$own"/*.sock)" = 600 ]
+"$S" umount "$M"
+[ -z "$(ls "$own")" ]
+rmdir "$own"
+"$S" mount "$I" "$M"
+[ "$(stat -c %a "$own")" = 700 ]
+"$S" umount "$M"
+"#,
+    );
+}
+
 #[test]
 fn a_mount_by_root_is_not_for_others_to_take_down() {
     script(

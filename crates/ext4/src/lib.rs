@@ -14,6 +14,8 @@
 //! Lock order: see `stetfs_sync::Rank`. An operation calls [`Fs::throttle`] first (no lock held),
 //! then takes inode locks, then opens a journal handle, then everything else.
 
+#![cfg_attr(not(test), forbid(unsafe_code))]
+
 mod error;
 mod fs;
 mod types;

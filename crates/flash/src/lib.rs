@@ -9,6 +9,8 @@
 //! * [`ftl`]: flash translation layers, as simulators and as devices;
 //! * [`segments`]: a device that writes segments one after the other, and cleans them.
 
+#![forbid(unsafe_code)]
+
 mod clock;
 mod device;
 mod faults;

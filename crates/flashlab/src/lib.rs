@@ -8,6 +8,8 @@
 //! * [`run`]: both together;
 //! * [`command`]: `stetfs flash run` and its like.
 
+#![forbid(unsafe_code)]
+
 mod cache;
 pub mod command;
 mod device;

@@ -4,12 +4,23 @@ use std::path::Path;
 
 use stetfs::Ctx;
 
+/// `CAP_FSETID`.
+const FSETID: u32 = 4;
 /// `CAP_SYS_ADMIN`.
 const SYS_ADMIN: u32 = 21;
 
 /// Whether the caller has CAP_SYS_ADMIN where this server runs. A caller that is gone, or whom we
 /// cannot see, has not.
 pub(crate) fn is_admin(ctx: &Ctx) -> bool {
+    is_capable(ctx, SYS_ADMIN)
+}
+
+/// The same of CAP_FSETID: set-group-id stays on what he gives away.
+pub(crate) fn may_keep_sgid(ctx: &Ctx) -> bool {
+    is_capable(ctx, FSETID)
+}
+
+fn is_capable(ctx: &Ctx, capability: u32) -> bool {
     let proc = Path::new("/proc").join(ctx.pid.to_string());
     // Root of a user namespace of his own has all capabilities there, and none here.
     let same_namespace = match (
@@ -21,7 +32,7 @@ pub(crate) fn is_admin(ctx: &Ctx) -> bool {
     };
     same_namespace
         && std::fs::read_to_string(proc.join("status"))
-            .is_ok_and(|status| effective(&status) >> SYS_ADMIN & 1 == 1)
+            .is_ok_and(|status| (effective(&status) >> capability) & 1 == 1)
 }
 
 /// Nobody, as Linux calls the ids of who has none.

@@ -232,6 +232,23 @@ impl VolumeFs {
 
     /// Writes `data`, with the room that deleted files give back. Answers the bytes written, fewer if the volume has no room for
     /// more.
+    /// What set-user-id and set-group-id mean for a change by this caller, before it is made; nothing unless they are to be taken.
+    fn bits(&self, fs: &Fs, ctx: &Ctx, ino: Ino, kill: bool) -> Bits {
+        let attr = match kill {
+            true => fs.getattr(ino).ok(),
+            false => None,
+        };
+        let Some(attr) = attr.filter(|a| a.kind == FileType::Regular) else {
+            return Bits::default();
+        };
+        let sgid = attr.mode & (libc::S_ISGID | libc::S_IXGRP);
+        Bits {
+            any: attr.mode & SUID_SGID != 0,
+            outside: sgid == libc::S_ISGID
+                && (self.options.idmap || !caller::in_group(ctx, attr.gid)),
+        }
+    }
+
     fn write_all(
         &self,
         fs: &Fs,
@@ -333,6 +350,26 @@ fn visible(ctx: &Ctx, names: Vec<u8>) -> Vec<u8> {
         .collect()
 }
 
+/// What a change has to do with set-user-id and set-group-id.
+#[derive(Clone, Copy, Default)]
+struct Bits {
+    /// The file has one of them: the kernel has to look again.
+    any: bool,
+    /// It has set-group-id, nobody of the group may execute it, and who changes it is not of the group. Then the file system
+    /// itself, which does not know groups, leaves the bit, and Linux takes it (`setattr_should_drop_sgid`, since 6.2).
+    outside: bool,
+}
+
+impl Bits {
+    /// After the change.
+    fn lose(self, fs: &Fs, ctx: &Ctx, ino: Ino) -> Result<(), FsError> {
+        match self.outside {
+            true => take_sgid(fs, ctx, ino),
+            false => Ok(()),
+        }
+    }
+}
+
 /// Takes set-group-id away from a file, as happens when somebody outside its group sets its ACL.
 fn take_sgid(fs: &Fs, ctx: &Ctx, ino: Ino) -> Result<(), FsError> {
     let mode = fs.getattr(ino)?.mode;
@@ -394,7 +431,18 @@ impl FileSystem for VolumeFs {
 
     fn setattr(&self, ctx: &Ctx, ino: Ino, set: &SetAttr, done: Done<Attr>) {
         let fs = open!(self, done);
-        done(self.room.find(&fs, || fs.setattr(ctx, ino, set)));
+        // Of truncation the kernel says whether it is to be done; of a new owner only that there is one.
+        let owned = set.uid.is_some() || set.gid.is_some();
+        let kill = set.kill_suidgid && set.mode.is_none() && !(owned && caller::may_keep_sgid(ctx));
+        let bits = self.bits(&fs, ctx, ino, kill);
+        let changed = self.room.find(&fs, || fs.setattr(ctx, ino, set));
+        done(changed.and_then(|attr| match bits.outside {
+            true => {
+                bits.lose(&fs, ctx, ino)?;
+                fs.getattr(ino)
+            }
+            false => Ok(attr),
+        }));
     }
 
     fn readlink(&self, ino: Ino, done: Done<Vec<u8>>) {
@@ -529,7 +577,7 @@ impl FileSystem for VolumeFs {
         let len = args.len.min(MAX_COPY) as usize;
         // As for writes, from which the kernel tells: who is not root clears the bits.
         let kill = ctx.uid != 0;
-        let had_bits = kill && fs.getattr(to_ino).is_ok_and(|a| a.mode & SUID_SGID != 0);
+        let bits = self.bits(&fs, ctx, to_ino, kill);
         let mut copied = 0;
         let result = buffer::with(len.min(MAX_PART), |buf| {
             while copied < len {
@@ -544,7 +592,11 @@ impl FileSystem for VolumeFs {
             }
             Ok(())
         });
-        if had_bits {
+        let result = match copied {
+            0 => result,
+            _ => result.and(bits.lose(&fs, ctx, to_ino)),
+        };
+        if bits.any {
             self.attributes_changed(to_ino);
         }
         // What was copied before an error is told first.
@@ -584,7 +636,7 @@ impl FileSystem for VolumeFs {
             Err(e) => return done(Err(e)),
         };
         // The kernel would go on trusting the bits it remembers when a program is executed.
-        let had_bits = args.kill_suidgid && fs.getattr(ino).is_ok_and(|a| a.mode & SUID_SGID != 0);
+        let bits = self.bits(&fs, ctx, ino, args.kill_suidgid);
         let owner;
         let ctx = match args.from_cache && fs.has_quota() {
             true => match fs.getattr(ino) {
@@ -597,7 +649,11 @@ impl FileSystem for VolumeFs {
             false => ctx,
         };
         let written = self.write_all(&fs, ctx, &file, args.offset, args.data, args.kill_suidgid);
-        if had_bits {
+        let written = match written {
+            Ok(n) if n > 0 => bits.lose(&fs, ctx, ino).map(|()| n),
+            other => other,
+        };
+        if bits.any {
             self.attributes_changed(ino);
         }
         if args.from_cache {
@@ -649,18 +705,14 @@ impl FileSystem for VolumeFs {
         });
         let changed = target.and_then(|file| {
             // The kernel does not say whether it is to happen, as it does for writes.
-            let attr = fs.getattr(file.ino())?;
-            if ctx.uid != 0 && attr.mode & SUID_SGID != 0 {
-                let outside = attr.mode & libc::S_ISGID != 0
-                    && (self.options.idmap || !caller::in_group(ctx, attr.gid));
+            let bits = self.bits(&fs, ctx, file.ino(), ctx.uid != 0);
+            if bits.any {
                 let set = SetAttr {
                     kill_suidgid: true,
                     ..Default::default()
                 };
                 fs.setattr(ctx, file.ino(), &set)?;
-                if outside {
-                    take_sgid(&fs, ctx, file.ino())?;
-                }
+                bits.lose(&fs, ctx, file.ino())?;
                 self.attributes_changed(file.ino());
             }
             self.lose_capabilities(&fs, file.ino())?;

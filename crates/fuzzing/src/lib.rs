@@ -4,9 +4,11 @@
 //! of `fuzz/` call them with bytes that they make up (`./test --fuzz SECONDS`); a test of this crate calls them
 //! with the corpus, so each crash that was found stays found.
 
+#![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
 pub mod blocks;
+pub mod costly;
 pub mod images;
 pub mod logs;
 pub mod visit;

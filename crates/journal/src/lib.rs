@@ -30,7 +30,7 @@ pub use handle::{BlockMut, Handle};
 pub use head::{Block, Cache, JournalHead};
 pub use ids::{BlockNr, CommitPoint, Credits, Ino, Lane, Stamp, TxId};
 pub use log::{Log, LogFeatures, LogFormat, LogSummary, OpenLog, Record, RecordKind};
-pub use recovery::{CannotBe, Recovery, RecoveryOptions, RecoveryReport, recover};
+pub use recovery::{CannotBe, MOST_MEMORY, Recovery, RecoveryOptions, RecoveryReport, recover};
 pub use stats::JournalStats;
 pub use stet::{LoggedRecord, RecordPlace};
 pub use stetfs_ondisk::jbd2::fast_commit::{Change, Entry, FastCommit};

@@ -16,9 +16,14 @@ use crate::ids::{BlockNr, CommitPoint, Lane, Stamp, TxId};
 use crate::policy::{EndReason, HomeImage, ImageRef, LogTail, Medium, Scan, Scheme, set_tails};
 use crate::stet::{self, LoggedRecord};
 
-/// Images read and written at once: 64 MiB of 4 KiB blocks. Home order is not log order, so a chunk of the log is read
-/// again for each batch that has an image of it.
-const BATCH: usize = 16 << 10;
+/// Bytes of images read and written at once. More than that are taken in the order of the log, so that no chunk of it is
+/// unpacked for each of many batches.
+const BATCH: u64 = 32 << 20;
+/// The most that [`JournalConfig::memory`](crate::JournalConfig::memory) should be, bytes: what a recovery expects to find in
+/// a log, however well it is packed.
+pub const MOST_MEMORY: u64 = 512 << 20;
+/// Bytes that go home, at most, unless the log itself has more. A packed log can claim to hold any number.
+const HOME: u64 = 2 * MOST_MEMORY;
 
 /// Why these bytes cannot be an image of this block.
 pub type CannotBe = fn(BlockNr, &[u8]) -> Option<&'static str>;
@@ -140,7 +145,17 @@ pub(crate) fn replay(
             format!("an image for block {nr} of a volume of {blocks} blocks"),
         )?;
     }
-    report.blocks = chosen.len() as u64;
+    let log: u64 = scheme.media.iter().map(|medium| medium.capacity()).sum();
+    let block_size = block_size(scheme)?;
+    let home = chosen.len() as u64;
+    if !how.salvage && home > log.max(HOME / block_size) {
+        let mib = (home * block_size) >> 20;
+        return Err(stet::lost(format!(
+            "a log of {log} blocks says that {home} are to be written ({mib} MiB)"
+        ))
+        .into());
+    }
+    report.blocks = home;
     let mut recovery = Recovery::default();
     if let Some((commits, end)) = fast {
         if let End::Lost(why) = end {
@@ -187,10 +202,14 @@ pub(crate) fn replay(
         recovery.last_stamp = recovery.last_stamp.max(found.last);
     }
     recovery.last_stamp = recovery.last_stamp.max(recovery.horizon);
-    let images: Vec<(BlockNr, Chosen)> = chosen.into_iter().collect();
+    let mut images: Vec<(BlockNr, Chosen)> = chosen.into_iter().collect();
+    let per_batch = (BATCH / block_size).max(1) as usize;
+    if images.len() > per_batch {
+        images.sort_unstable_by_key(|(_, c)| (c.tx, c.image.at, c.image.flags, c.image.check));
+    }
     // A damaged image is to be found before the first one goes home.
-    if how.dry_run || (images.len() > BATCH && !how.salvage) {
-        for batch in images.chunks(BATCH) {
+    if how.dry_run || (images.len() > per_batch && !how.salvage) {
+        for batch in images.chunks(per_batch) {
             load(scheme, batch, how, &mut report)?;
         }
     }
@@ -199,8 +218,10 @@ pub(crate) fn replay(
         return Ok(recovery);
     }
     report.blocks = 0;
-    for (i, batch) in images.chunks(BATCH).enumerate() {
-        progress((i * BATCH) as u64, images.len() as u64);
+    let count = images.len() as u64;
+    for (i, batch) in images.chunks_mut(per_batch).enumerate() {
+        progress((i * per_batch) as u64, count);
+        batch.sort_unstable_by_key(|(nr, _)| *nr);
         let images = load(scheme, batch, how, &mut report)?;
         scheme.home.send(device, &images)?;
         report.blocks += images.len() as u64;
@@ -230,6 +251,15 @@ pub(crate) fn replay(
     set_tails(tails, recovery.horizon, !canary.no_barrier)?;
     recovery.report = report;
     Ok(recovery)
+}
+
+/// Bytes in a block of the log.
+fn block_size(scheme: &Scheme) -> Result<u64> {
+    let Some(medium) = scheme.media.first() else {
+        return Ok(1);
+    };
+    let block = medium.read(medium.first(), 1)?;
+    Ok(block.first().map_or(1, |page| page.len().max(1) as u64))
 }
 
 /// Where the transaction stands, or would stand, that comes after those of a scan.

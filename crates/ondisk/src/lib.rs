@@ -4,6 +4,8 @@
 //! untrusted: decoders answer [`OnDiskError`] and never panic. The layouts follow the ext4
 //! documentation (`Documentation/filesystems/ext4` in the Linux tree), whose field names are kept.
 
+#![forbid(unsafe_code)]
+
 mod bytes;
 pub mod error;
 pub mod ext4;

@@ -206,14 +206,23 @@ fn journal(log: &Log) -> JournalInfo {
     }
 }
 
-/// What recovery would do, by doing it in memory: that takes as much as recovery writes.
+/// Bytes that a recovery on trial changes in memory …
+const TRIAL_MEMORY: u64 = 32 << 20;
+/// … and in all: what is more goes to a file without a name in the directory for temporary files.
+const TRIAL: u64 = 4 << 30;
+
+/// What recovery would do, by doing it beside the volume.
 ///
 /// # Errors
 /// Those of the recovery.
 fn recovery((device, journal): &Devices) -> Result<RecoveryInfo> {
     let over = |device: &Arc<FileDevice>| {
         device.check_writable()?;
-        Ok::<_, BlockError>(Arc::new(Overlay::new(device.clone())))
+        Ok::<_, BlockError>(Arc::new(Overlay::with_room(
+            device.clone(),
+            TRIAL_MEMORY,
+            TRIAL,
+        )))
     };
     let volume = over(device)?;
     let log = journal.as_ref().map(over).transpose()?;

@@ -9,6 +9,8 @@
 //! # }
 //! ```
 
+#![forbid(unsafe_code)]
+
 mod dump;
 mod external;
 mod fast_commit;

@@ -10,6 +10,9 @@ use stetfs_ondisk::ext4::superblock::State;
 
 use crate::external::{self, Devices, is_write_protected};
 
+/// Bytes of cache: what a recovery reads it hardly reads twice.
+const CACHE_BYTES: u64 = 32 << 20;
+
 /// What recovery does, or would do.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct RecoveryInfo {
@@ -123,6 +126,7 @@ pub(crate) fn run(
     if recovery.needed {
         let options = FsOptions {
             salvage,
+            cache_bytes: CACHE_BYTES,
             ..FsOptions::default()
         };
         let fs = Fs::open_with(Arc::clone(&device), journal, options, progress)?;

@@ -5,6 +5,8 @@
 //! In debug builds a violation panics with both ranks; in release builds the checks are gone.
 //! The order itself is documented in `docs/architecture.md`.
 
+#![forbid(unsafe_code)]
+
 use std::ops::{Deref, DerefMut};
 
 use parking_lot::{

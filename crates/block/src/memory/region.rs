@@ -71,9 +71,12 @@ impl Region {
     }
 
     /// Byte `offset` of it.
+    ///
+    /// # Panics
+    /// If it has none there.
     pub(super) fn at(self, offset: usize) -> NonNull<u8> {
-        debug_assert!(offset < REGION);
-        // SAFETY: the offset lies inside the mapping by the line above (the caller's sizes divide REGION).
+        assert!(offset < REGION);
+        // SAFETY: the offset lies inside the mapping by the line above.
         unsafe { self.0.add(offset) }
     }
 
@@ -86,6 +89,14 @@ impl Region {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[should_panic(expected = "offset < REGION")]
+    fn nothing_is_behind_a_region() {
+        if let Some(region) = Region::map().first() {
+            region.at(REGION);
+        }
+    }
 
     #[test]
     fn memory_comes_zero_keeps_content_while_it_is_prepared_and_comes_back_zero() {

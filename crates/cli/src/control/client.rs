@@ -9,6 +9,7 @@ use rustix::process::{Pid, PidfdFlags};
 use serde_json::Value;
 use stetfs_fuse::mountinfo::MountEntry;
 
+use super::dir::Dir;
 use crate::failure::{Code, Failure, Result};
 
 /// A connection to the server of a mount.
@@ -20,8 +21,11 @@ pub(crate) struct Client {
 
 impl Client {
     /// Connects to the server of `mount`.
+    ///
+    /// # Errors
+    /// Nobody listens; `PermissionDenied` if the directory or who listens is not this user's own.
     pub(crate) fn connect(mount: &MountEntry) -> io::Result<Client> {
-        let stream = UnixStream::connect(super::socket(&mount.dev))?;
+        let stream = Dir::open()?.connect(&super::socket(&mount.dev))?;
         let pid = rustix::net::sockopt::socket_peercred(&stream)?.pid;
         let server = rustix::process::pidfd_open(pid, PidfdFlags::empty())
             .ok()

@@ -2,15 +2,13 @@
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
 
-use super::Turn;
+use super::dir::{Dir, check_peer};
 use crate::failure::{Code, Failure};
 
 /// Answers requests other than `watch`.
@@ -30,9 +28,11 @@ struct Connections {
 
 /// A listening control socket; removed when dropped.
 pub(crate) struct Control {
-    path: PathBuf,
-    /// Of the socket, to know it again; nobody else's while the listener is open.
-    inode: u64,
+    dir: Dir,
+    /// The socket.
+    name: String,
+    /// To know the socket again; nobody else's while the listener is open.
+    inode: Option<u64>,
     connections: Arc<Mutex<Connections>>,
 }
 
@@ -49,25 +49,19 @@ fn send(mut stream: &UnixStream, value: &Value) -> io::Result<()> {
 impl Control {
     /// Listens for the mount with device number `dev`.
     pub(crate) fn listen(dev: &str, handler: Arc<Handler>) -> io::Result<Control> {
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(super::dir())?;
-        let path = super::socket(dev);
-        let turn = Turn::wait()?;
+        let dir = Dir::make()?;
+        let name = super::socket(dev);
+        let turn = dir.turn()?;
         // The device number is ours now: whatever is there belongs to a server that is gone.
-        match std::fs::remove_file(&path) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-            _ => {}
-        }
-        let listener = UnixListener::bind(&path)?;
+        dir.remove(&name)?;
+        let listener = dir.listen(&name)?;
         let control = Control {
-            inode: std::fs::metadata(&path)?.ino(),
-            path,
+            inode: dir.inode(&name),
+            dir,
+            name,
             connections: Arc::default(),
         };
         drop(turn);
-        std::fs::set_permissions(&control.path, std::fs::Permissions::from_mode(0o600))?;
         let connections = Arc::clone(&control.connections);
         std::thread::Builder::new()
             .name("control".into())
@@ -100,10 +94,10 @@ impl Control {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        let Ok(_turn) = Turn::wait() else { return };
+        let Ok(_turn) = self.dir.turn() else { return };
         // The next mount with this device number may have put its own there.
-        if std::fs::metadata(&self.path).is_ok_and(|m| m.ino() == self.inode) {
-            let _ = std::fs::remove_file(&self.path);
+        if self.inode.is_some() && self.dir.inode(&self.name) == self.inode {
+            let _ = self.dir.remove(&self.name);
         }
     }
 }
@@ -113,6 +107,7 @@ fn accept(
     connections: &Arc<Mutex<Connections>>,
     handler: &Arc<Handler>,
 ) -> io::Result<()> {
+    check_peer(&stream)?;
     // Nobody keeps the server from ending by not reading.
     stream.set_write_timeout(Some(Duration::from_secs(5)))?;
     let id = {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use stetfs_block::BlockDevice;
 use stetfs_journal::{
-    BlockNr, Cache, Canary, FastCommit, Journal, JournalConfig, Log, LogFeatures, Recovery,
-    RecoveryOptions,
+    BlockNr, Cache, Canary, FastCommit, Journal, JournalConfig, Log, LogFeatures, MOST_MEMORY,
+    Recovery, RecoveryOptions,
 };
 use stetfs_ondisk::ext4::features::{Compat, Incompat, RoCompat};
 use stetfs_ondisk::ext4::superblock::{MAGIC, SUPERBLOCK_OFFSET, State, Superblock};
@@ -96,7 +96,7 @@ const JOURNAL_MEMORY: u64 = 16 << 20;
 pub(super) fn config(opts: &FsOptions) -> JournalConfig {
     JournalConfig {
         commit_secs: opts.commit_secs,
-        memory: (opts.cache_bytes / 2).max(JOURNAL_MEMORY),
+        memory: (opts.cache_bytes / 2).clamp(JOURNAL_MEMORY, MOST_MEMORY),
         barrier: opts.barrier,
         canary: opts.canary,
         ..JournalConfig::default()

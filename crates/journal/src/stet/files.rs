@@ -317,6 +317,16 @@ impl FileLanes {
         }
         live.sort_unstable_by_key(|(_, frame)| frame.seq);
         let settled = live.iter().map(|(_, f)| f.floor).max().unwrap_or(0);
+        // Room was made for all of them unpacked, whatever they take.
+        let images: u64 = live.iter().map(|(_, f)| f.images.len() as u64).sum();
+        if images > ring.capacity() {
+            out.lost = Some(format!(
+                "records of {images} blocks in lane {}, which has {}",
+                ring.lane().0,
+                ring.capacity()
+            ));
+            return Ok(());
+        }
         let mut before = None;
         for (_, frame) in &live {
             let follows = before == Some(frame.seq - 1);

@@ -30,8 +30,10 @@ const MIN_LANE: u64 = 64;
 /// The same for file-level records.
 const MIN_FILE_LANE: u64 = 8;
 /// Bytes of a lane for file-level records, at most: what one thread may sync between two commits without waiting for the
-/// second. Recovery reads all of it.
+/// second. Recovery reads all of it …
 const FILE_LANE_BYTES: u64 = 8 << 20;
+/// … and has all of them in memory.
+const FILE_LANES_BYTES: u64 = 64 << 20;
 
 /// How a log is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +101,13 @@ impl StetLog {
                 header.block_size
             )));
         }
+        let files = header.lanes.iter().rev().take(header.file_lanes.into());
+        let bytes = |lane: &LaneHeader| (lane.end - lane.first) * u64::from(header.block_size);
+        if files.map(bytes).sum::<u64>() > FILE_LANES_BYTES {
+            let most = FILE_LANES_BYTES >> 20;
+            let what = format!("more than {most} MiB of lanes for records of files");
+            return Err(damaged(what));
+        }
         Ok(StetLog {
             area,
             sb,
@@ -128,7 +137,10 @@ impl StetLog {
         let room = end.saturating_sub(first);
         let file_lane = match file_lanes {
             0 => 0,
-            n => (room / 4 / n).min(FILE_LANE_BYTES / u64::from(size)),
+            n => {
+                let bytes = FILE_LANE_BYTES.min(FILE_LANES_BYTES / n);
+                (room / 4 / n).min(bytes / u64::from(size))
+            }
         };
         let each = (room - file_lanes * file_lane) / lanes;
         let small = each < MIN_LANE || (file_lanes > 0 && file_lane < MIN_FILE_LANE);

@@ -15,8 +15,10 @@ use super::compress::unpack;
 use crate::error::Result;
 use crate::policy::{ImageRef, Medium};
 
-/// Threads that unpack chunks, at most.
+/// Threads that unpack chunks, at most …
 const THREADS: usize = 8;
+/// … and bytes of what they unpack at a time, and of what waits for them: fewer threads where chunks are long.
+const MEMORY: u64 = 64 << 20;
 
 /// Chunks are read together up to so many bytes …
 const PIECE: u64 = 2 << 20;
@@ -220,7 +222,16 @@ pub(super) fn images(
     let read = |piece: &Piece<'_>| {
         Ok::<_, crate::JournalError>(joined(&log.read(piece.at, piece.blocks)?))
     };
-    let threads = stetfs_sync::processors().min(THREADS);
+    // A thread has a piece and what it unpacks of it, while another piece waits for it.
+    let longest = pieces.iter().map(|piece| {
+        let chunk = |wanted: &Wanted<'_>| wanted.frame.chunks.get(wanted.index).map(|c| c.raw);
+        let raw = piece.chunks.iter().filter_map(chunk).max().unwrap_or(0);
+        2 * piece.blocks * codec.size() as u64 + u64::from(raw)
+    });
+    let in_memory = MEMORY / longest.max().unwrap_or(0).max(1);
+    let threads = stetfs_sync::processors()
+        .min(THREADS)
+        .min(in_memory as usize);
     let mut found = Vec::with_capacity(refs.len());
     if pieces.len() < 2 || threads < 2 {
         for piece in &pieces {

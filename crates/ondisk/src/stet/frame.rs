@@ -16,6 +16,8 @@ const SUM_AT: usize = 8;
 pub const HEAD_BYTES: usize = size_of::<RawHead>();
 /// The most raw bytes of one chunk.
 pub const MAX_CHUNK: usize = 16 << 20;
+/// The most bytes of a table: 2 million blocks, more than the memory of any journal lets a transaction have.
+pub const MAX_TABLE: usize = 16 << 20;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -308,7 +310,8 @@ pub struct Glance {
     pub unordered: bool,
 }
 
-/// Looks at the first block of what may be a frame. `capacity`: blocks of its lane.
+/// Looks at the first block of what may be a frame. `capacity`: blocks of its lane. However well it is packed, a frame
+/// has no more images than its lane has blocks, for whoever writes it has made sure of room for them unpacked.
 ///
 /// # Errors
 /// `Corrupt`, with what is there instead.
@@ -321,6 +324,13 @@ pub fn glance(block: &[u8], capacity: u64) -> Result<Glance> {
         return Err(corrupt!(
             WHAT,
             "a head of {head_blocks} blocks in a frame of {blocks} in a lane of {capacity}"
+        ));
+    }
+    let (table, images) = (head.table_bytes.get(), u64::from(head.images.get()));
+    if images > capacity || table as usize > MAX_TABLE {
+        return Err(corrupt!(
+            WHAT,
+            "{images} images and a table of {table} bytes in a lane of {capacity} blocks"
         ));
     }
     Ok(Glance {
@@ -430,6 +440,12 @@ pub fn decode_unproven(bytes: &[u8], block_size: usize) -> Result<Frame> {
     if raw_bytes != images as u64 * block_size as u64 {
         return Err(corrupt!(WHAT, "{raw_bytes} bytes for {images} images"));
     }
+    let mut homes: Vec<u64> = raw_images.iter().map(|n| n.get()).collect();
+    homes.sort_unstable();
+    if let Some([nr, _]) = homes.array_windows().find(|[a, b]| a == b) {
+        return Err(corrupt!(WHAT, "two images of block {nr}"));
+    }
+    drop(homes);
     let frame = Frame {
         kind,
         epoch: head.epoch.get(),
@@ -514,6 +530,33 @@ mod tests {
     #[test]
     fn frames_longer_than_their_lane_are_refused() {
         assert!(glance(&frame(200).encode(1024)[..1024], 100).is_err());
+    }
+
+    #[test]
+    fn a_frame_claims_no_more_than_its_lane_has() {
+        let mut large = frame(40);
+        for chunk in &mut large.chunks {
+            (chunk.stored, chunk.how) = (10, Stored::Zstd);
+        }
+        let bytes = large.encode(1024);
+        assert!(large.blocks(1024) < 39);
+        assert!(glance(&bytes[..1024], 40).is_ok());
+        assert!(glance(&bytes[..1024], 39).is_err());
+        let revokes = vec![0; MAX_TABLE / 8];
+        let bytes = Frame {
+            revokes,
+            ..frame(0)
+        }
+        .encode(1024);
+        assert!(glance(&bytes[..1024], 1 << 40).is_err());
+    }
+
+    #[test]
+    fn a_frame_has_one_image_of_a_block() {
+        let mut twice = frame(40);
+        twice.images[3] = twice.images[30];
+        let wrong = decode(&twice.encode(1024), 1024).unwrap_err();
+        assert!(wrong.to_string().contains("two images of block"), "{wrong}");
     }
 
     proptest! {

@@ -33,6 +33,9 @@ use crate::inode::{Inode, is_ordinary};
 use crate::space::BlockRun;
 use crate::types::{FsOptions, Ino, ROOT_INO};
 
+/// Bytes that fast commits change, at most: they must fit a transaction.
+const MEMORY: u64 = 64 << 20;
+
 /// What the volume's blocks hold with all fast commits carried out, as far as that is something else. Nothing is written.
 ///
 /// # Errors
@@ -47,7 +50,7 @@ pub(super) fn images(
     let sb = read_superblock(&**device)?;
     features::check(&sb, false)?;
     let block_size = sb.geometry()?.block_size;
-    let overlay = Arc::new(Overlay::new(Arc::clone(device)));
+    let overlay = Arc::new(Overlay::with_room(Arc::clone(device), MEMORY, MEMORY));
     let above: Arc<dyn BlockDevice> = Arc::clone(&overlay) as _;
     let opts = FsOptions {
         cache_bytes: opts.cache_bytes,

@@ -71,26 +71,26 @@ impl Memory {
     }
 
     /// `N` bytes of the header.
-    fn header<const N: usize>(&self, at: usize) -> [u8; N] {
-        debug_assert!(at + N <= HEADER_SIZE);
-        // SAFETY: the callers' constants lie inside the header, which lives as long as `self`; nobody writes it now (module
+    fn header<const AT: usize, const N: usize>(&self) -> [u8; N] {
+        const { assert!(AT + N <= HEADER_SIZE) };
+        // SAFETY: they lie inside the header by the line above, which lives as long as `self`; nobody writes it now (module
         // documentation).
-        unsafe { self.head.add(at).cast::<[u8; N]>().read() }
+        unsafe { self.head.add(AT).cast::<[u8; N]>().read() }
     }
 
     /// The request's head.
     pub(super) fn head(&self) -> InHeader {
-        zerocopy::transmute!(self.header::<{ size_of::<InHeader>() }>(0))
+        zerocopy::transmute!(self.header::<0, { size_of::<InHeader>() }>())
     }
 
     /// The operation's own head, by value: the answer may overwrite it.
     pub(super) fn operation(&self) -> [u8; OP_SIZE] {
-        self.header(OP_AT)
+        self.header::<OP_AT, OP_SIZE>()
     }
 
     /// What the ring says of the request.
     pub(super) fn ring(&self) -> RingInOut {
-        zerocopy::transmute!(self.header::<{ size_of::<RingInOut>() }>(RING_AT))
+        zerocopy::transmute!(self.header::<RING_AT, { size_of::<RingInOut>() }>())
     }
 
     /// What follows the request's heads.
@@ -140,8 +140,9 @@ impl Memory {
             payload_sz: size.min(self.room) as u32,
             ..self.ring()
         };
+        const { assert!(size_of::<OutHeader>() <= OP_AT) };
         let write = |at: usize, bytes: &[u8]| {
-            // SAFETY: both structures lie inside the header; the caller vouches for the rest.
+            // SAFETY: both structures lie inside the header, by the line above and by its size; the caller vouches for the rest.
             unsafe {
                 std::ptr::copy_nonoverlapping(
                     bytes.as_ptr(),

@@ -1,0 +1,327 @@
+//! Volumes of a few MiB that claim to hold far more: sparse files, and logs that are well packed.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Arc, mpsc};
+
+use stetfs::{Fs, MemDevice, preset};
+use stetfs_crash::volume::{mke2fs, options};
+use stetfs_ondisk::stet::frame::{Chunk, Frame, Kind, Stored};
+use stetfs_ondisk::stet::header::{COPY_BYTES, Lane, LogHeader, copy_at};
+use stetfs_ondisk::stet::{checksum, frame};
+use stetfs_testkit::cmd;
+
+const BLOCK: usize = 4096;
+/// Bytes of a volume: enough for whatever a log claims.
+const VOLUME: u64 = 16 << 30;
+/// Blocks of a volume.
+const BLOCKS: u64 = VOLUME / BLOCK as u64;
+/// Images of the longest chunk.
+const PER_CHUNK: usize = frame::MAX_CHUNK / BLOCK;
+
+/// Makes the volume at a path.
+pub type Make = fn(&Path);
+
+/// All of them, by what they claim.
+pub const ALL: [(&str, Make); 11] = [
+    ("a frame of 2 GiB", |path| {
+        let homes = (0..128 * PER_CHUNK as u64).map(home).collect();
+        packed(path, 64, &[homes]);
+    }),
+    ("a frame of 4 GiB of the same block", |path| {
+        packed(path, 64, &[vec![home(0); 256 * PER_CHUNK]]);
+    }),
+    (
+        "a frame of the same block as often as there is room",
+        |path| {
+            packed(path, 1024, &[vec![home(0); 60 * PER_CHUNK]]);
+        },
+    ),
+    ("a frame beyond the volume", |path| {
+        packed(path, 64, &[(0..8192).map(|i| BLOCKS + i).collect()]);
+    }),
+    ("frames of 4 GiB", |path| {
+        packed(path, 64, &frames(300));
+    }),
+    ("frames of 1 GiB, across each other", |path| {
+        packed(path, 64, &frames(63));
+    }),
+    ("a frame of zeroes", zeroes),
+    ("records of 4 GiB", |path| records(path, 256)),
+    ("records as large as their lane", |path| records(path, 3)),
+    ("a jbd2 log of 1 GiB", holes),
+    ("an orphan that follows itself", orphan),
+];
+
+/// A block that nothing else uses: behind what mke2fs put at the start of the volume.
+fn home(i: u64) -> u64 {
+    1_000_000 + i
+}
+
+/// As many frames as that, each of 16 MiB, whose blocks lie among those of all others.
+fn frames(count: u64) -> Vec<Vec<u64>> {
+    let of = |frame| (0..PER_CHUNK as u64).map(move |i| home(i * count + frame));
+    (0..count).map(|frame| of(frame).collect()).collect()
+}
+
+/// A log on a volume: its superblock is the first of its blocks, which follow each other.
+struct Forged {
+    file: File,
+    first: u64,
+    header: LogHeader,
+}
+
+impl Forged {
+    /// A volume with a StetFS log that its server left.
+    fn new(path: &Path, journal_mib: u32) -> Forged {
+        make(path, journal_mib, &[]);
+        let device = Arc::new(MemDevice::load(path).unwrap());
+        let fs = Fs::open(device.clone(), options(preset::LDJ)).unwrap();
+        let made = fs.mkdir(&Default::default(), stetfs::ROOT_INO, b"dir", 0o755, 0);
+        fs.forget(made.unwrap().ino, 1);
+        let (send, done) = mpsc::channel();
+        fs.sync_all(Box::new(move |result| send.send(result).unwrap()));
+        done.recv().unwrap().unwrap();
+        device.fork().save(path).unwrap();
+        drop(fs);
+        let first = log_at(path);
+        let file = File::options().read(true).write(true).open(path).unwrap();
+        let mut copy = vec![0; COPY_BYTES];
+        let log_blocks = (u64::from(journal_mib) << 20) / BLOCK as u64;
+        let copies = [0, 1].map(|i| {
+            let at = (first + copy_at(i, BLOCK as u32)) * BLOCK as u64;
+            file.read_exact_at(&mut copy, at).unwrap();
+            LogHeader::decode(&copy, log_blocks).unwrap()
+        });
+        let header = copies.into_iter().max_by_key(|h| h.generation).unwrap();
+        Forged {
+            file,
+            first,
+            header,
+        }
+    }
+
+    fn write(&self, log_block: u64, bytes: &[u8]) {
+        let at = (self.first + log_block) * BLOCK as u64;
+        self.file.write_all_at(bytes, at).unwrap();
+    }
+
+    /// Both copies of the header, with these lanes.
+    fn lanes(&mut self, lanes: Vec<Lane>, file_lanes: u16) {
+        self.header.lanes = lanes;
+        self.header.file_lanes = file_lanes;
+        self.header.generation += 2;
+        for copy in 0..2 {
+            self.write(copy_at(copy, BLOCK as u32), &self.header.encode());
+        }
+    }
+
+    /// The first lane, with a frame to be read from its start.
+    fn lane(&self) -> Lane {
+        let lane = self.header.lanes[0];
+        Lane {
+            tail_at: lane.first,
+            tail_seq: 1,
+            ..lane
+        }
+    }
+
+    fn frame(&self, lane: u16, seq: u64, images: Vec<u64>) -> Frame {
+        let chunk = |images: &[u64]| {
+            let stored = zstd(images.len() * BLOCK);
+            Chunk {
+                sum: checksum(&stored),
+                stored: stored.len() as u32,
+                raw: (images.len() * BLOCK) as u32,
+                how: Stored::Zstd,
+            }
+        };
+        Frame {
+            kind: Kind::Transaction,
+            epoch: self.header.epoch,
+            seq,
+            stamp: 1000 + seq,
+            nanoseconds: 0,
+            lane,
+            unordered: false,
+            chunks: images.chunks(PER_CHUNK).map(chunk).collect(),
+            edges: Vec::new(),
+            images,
+            revokes: Vec::new(),
+            floor: 0,
+            record: Vec::new(),
+        }
+    }
+
+    /// Writes the frame with its chunks; gives the log block behind it.
+    fn put(&self, at: u64, frame: &Frame) -> u64 {
+        let mut bytes = frame.encode(BLOCK);
+        for chunk in &frame.chunks {
+            bytes.extend(zstd(chunk.raw as usize));
+        }
+        bytes.resize(frame.blocks(BLOCK) as usize * BLOCK, 0);
+        self.write(at, &bytes);
+        at + frame.blocks(BLOCK)
+    }
+}
+
+/// Zstandard's frame of so many bytes, all alike: blocks of one byte that is to be repeated (RFC 8878, 3.1.1).
+fn zstd(len: usize) -> Vec<u8> {
+    const REPEAT: u32 = 1;
+    const LONGEST: usize = 128 << 10;
+    let mut bytes = vec![0x28, 0xb5, 0x2f, 0xfd, 0b1010_0000];
+    bytes.extend((len as u32).to_le_bytes());
+    let mut left = len;
+    while left > 0 {
+        let part = left.min(LONGEST);
+        left -= part;
+        let head = u32::from(left == 0) | (REPEAT << 1) | ((part as u32) << 3);
+        bytes.extend(&head.to_le_bytes()[..3]);
+        bytes.push(b's');
+    }
+    bytes
+}
+
+fn make(path: &Path, journal_mib: u32, args: &[&str]) {
+    File::create(path).unwrap().set_len(VOLUME).unwrap();
+    let (size, block) = (format!("size={journal_mib}"), BLOCK.to_string());
+    let sparse = "lazy_itable_init=1,lazy_journal_init=1";
+    let all = ["-b", &block, "-N", "1024", "-J", &size, "-E", sparse];
+    mke2fs(path, &[&all[..], args].concat()).unwrap();
+}
+
+/// The volume's block where its log begins.
+fn log_at(path: &Path) -> u64 {
+    let mut debugfs = Command::new("debugfs");
+    let said = cmd::run(debugfs.args(["-R", "bmap <8> 0"]).arg(path)).unwrap();
+    said.trim().parse().unwrap()
+}
+
+/// A log with a frame for each of these lists of blocks.
+fn packed(path: &Path, journal_mib: u32, frames: &[Vec<u64>]) {
+    let mut log = Forged::new(path, journal_mib);
+    let lane = log.lane();
+    log.lanes(vec![lane], 0);
+    let mut at = lane.first;
+    for (homes, seq) in frames.iter().zip(1..) {
+        at = log.put(at, &log.frame(0, seq, homes.clone()));
+    }
+    log.write(at, &[0; BLOCK]);
+    assert!(at < lane.end, "the log is full");
+}
+
+/// A frame that fills a log of 1 GiB with the number of a revoked block, 0.
+fn zeroes(path: &Path) {
+    let mut log = Forged::new(path, 1024);
+    let lane = log.lane();
+    log.lanes(vec![lane], 0);
+    let blocks = lane.end - lane.first;
+    let frame = Frame {
+        revokes: vec![0; (blocks - 8) as usize * (BLOCK / 8)],
+        ..log.frame(0, 1, Vec::new())
+    };
+    let bytes = frame.encode(BLOCK);
+    log.write(lane.first, &bytes[..BLOCK]);
+}
+
+/// All but the first blocks of the log are a lane for records of files. Each says that it holds 16 MiB.
+fn records(path: &Path, count: u64) {
+    let mut log = Forged::new(path, 64);
+    let lane = log.lane();
+    let middle = lane.first + 64;
+    let (first, last) = (
+        Lane {
+            end: middle,
+            tail_at: 0,
+            tail_seq: 1 << 40,
+            ..lane
+        },
+        Lane {
+            first: middle,
+            tail_at: 0,
+            ..lane
+        },
+    );
+    log.lanes(vec![first, last], 1);
+    let mut at = middle;
+    for seq in 1..=count {
+        let homes = (0..PER_CHUNK as u64)
+            .map(|i| home((seq << 12) | i))
+            .collect();
+        let frame = Frame {
+            kind: Kind::Record,
+            edges: vec![(1, 0)],
+            ..log.frame(1, seq, homes)
+        };
+        at = log.put(at, &frame);
+    }
+}
+
+/// A log without checksums, whose images are holes of the file.
+fn holes(path: &Path) {
+    make(path, 1024, &["-O", "^metadata_csum,^64bit"]);
+    let first = log_at(path);
+    let file = File::options().read(true).write(true).open(path).unwrap();
+    let mut sb = vec![0; BLOCK];
+    let log_at = first * BLOCK as u64;
+    file.read_exact_at(&mut sb, log_at).unwrap();
+    let be = |value: u32| value.to_be_bytes();
+    // s_sequence, s_start.
+    sb[24..28].copy_from_slice(&be(1));
+    sb[28..32].copy_from_slice(&be(1));
+    file.write_all_at(&sb, log_at).unwrap();
+    let blocks = u64::from(u32::from_be_bytes(sb[16..20].try_into().unwrap()));
+    // A tag is a block and flags: same UUID, last tag. The first has the UUID behind it.
+    let tags = (BLOCK - 12 - 16) / 8;
+    let (mut at, mut tid, mut next) = (1, 1, 0);
+    let head = |kind, tid: u32| [be(0xc03b_3998), be(kind), be(tid)].concat();
+    let put = |at: u64, bytes: &[u8]| {
+        file.write_all_at(bytes, log_at + at * BLOCK as u64)
+            .unwrap()
+    };
+    while at + tags as u64 + 2 < blocks {
+        let mut block = head(1, tid);
+        for i in 0..tags {
+            block.extend(be((home(next)) as u32));
+            let flags = (u32::from(i > 0) * 2) | (u32::from(i + 1 == tags) * 8);
+            block.extend(be(flags));
+            if i == 0 {
+                block.extend([0; 16]);
+            }
+            next += 1;
+        }
+        put(at, &block);
+        at += 1 + tags as u64;
+        let mut commit = head(2, tid);
+        commit.resize(BLOCK, 0);
+        put(at, &commit);
+        at += 1;
+        tid += 1;
+    }
+    // s_feature_incompat: needs recovery.
+    let mut flags = [0; 4];
+    file.read_exact_at(&mut flags, 1024 + 96).unwrap();
+    let needs = u32::from_le_bytes(flags) | 4;
+    file.write_all_at(&needs.to_le_bytes(), 1024 + 96).unwrap();
+}
+
+/// The list of orphans has no end.
+fn orphan(path: &Path) {
+    make(path, 64, &[]);
+    for request in [
+        "symlink /orphan target",
+        "set_inode_field <12> dtime 12",
+        "set_super_value last_orphan 12",
+    ] {
+        let mut debugfs = Command::new("debugfs");
+        cmd::run(debugfs.args(["-w", "-R", request]).arg(path)).unwrap();
+    }
+}
+
+/// Bytes that the file takes.
+pub fn taken(path: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata(path).unwrap().blocks() * 512
+}
