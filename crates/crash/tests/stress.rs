@@ -67,8 +67,30 @@ fn holds(end: End, journals: &[&str]) {
 fn what_was_acknowledged_survives_kills() {
     holds(
         End::Kill,
-        &["ordered", "data", "ldj", "data,sync=file", "ldj,sync=file"],
+        &[
+            "ordered",
+            "writeback",
+            "data",
+            "ldj",
+            "ijournal",
+            "writeback,sync=file",
+            "data,sync=file",
+            "ldj,sync=file",
+        ],
     );
+}
+
+#[test]
+fn what_was_acknowledged_survives_failing_flushes() {
+    holds(
+        End::Flush,
+        &["ordered", "writeback", "data", "ldj", "ijournal"],
+    );
+}
+
+#[test]
+fn what_was_acknowledged_survives_failing_writes() {
+    holds(End::Write, &["ordered", "data", "ijournal"]);
 }
 
 #[test]
