@@ -237,7 +237,17 @@ fn new_blocks_are_not_left_behind_by_a_commit() {
     }
     // What is overwritten in place waits for its own age.
     vol.fs().write(&ROOT, &f, 0, &[8; BLOCK], false).unwrap();
-    std::thread::sleep(Duration::from_millis(1500));
+    // New data that came later goes home before it.
+    let g = vol.create("g");
+    vol.fs()
+        .write(&ROOT, &g, 0, &[7; 40 * BLOCK], false)
+        .unwrap();
+    let patience = Instant::now() + Duration::from_secs(30);
+    while vol.fs().stats().dirty_bytes > BLOCK as u64 {
+        assert!(Instant::now() < patience, "new data stays in memory");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    drop(g);
     assert_eq!(vol.fs().stats().dirty_bytes, BLOCK as u64);
     // What waited in the kernel's cache before does not wait as long again.
     vol.fs().write_back_early(&f);
