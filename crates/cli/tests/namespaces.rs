@@ -16,6 +16,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use stetfs_testkit::{Image, Mkfs, cmd, mount};
 
 use common::daemon::{BINARY, Daemon, answer, fails, ok, wait_until};
@@ -326,4 +327,39 @@ fn who_holds_the_rest_of_a_killed_server_is_named() {
     fails(&["recover", d.image()], 4, &words);
     drop(holder);
     assert_let_go(&d, server);
+}
+
+/// The latency of processors, asked for of the kernel.
+const LATENCY: &str = "/dev/cpu_dma_latency";
+
+/// Where the kernel's file is not there to be opened, as in a container.
+#[test]
+fn low_latency_on_says_where_it_cannot_be_and_auto_goes_on() {
+    let _alone = alone();
+    let d = Daemon::unmounted(Image::make(16 << 20, &Mkfs::new()).unwrap());
+    // A socket can be bound over the device, and not be opened.
+    let run = |options: &str, then: &str| {
+        let script = format!(
+            r#"python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])' "$2/../s"
+               mount --bind "$2/../s" {LATENCY}
+               "$0" mount -o {options} "$1" "$2"
+               {then}"#
+        );
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-ec", &script, BINARY, d.image(), d.dir()]);
+        let _ = fs::remove_file(d.dir.with_file_name("s"));
+        cmd::run(&mut command).map_err(|e| e.to_string())
+    };
+    let refused = run("low_latency=on", "").unwrap_err();
+    assert!(
+        refused.contains(LATENCY) && refused.contains("low_latency=auto"),
+        "{refused}"
+    );
+    let then = r#""$0" --json stat "$2"; echo; touch "$2/f"; "$0" umount "$2""#;
+    let shown = run("low_latency=auto", then).unwrap();
+    let shown: Value = serde_json::from_str(shown.lines().next().unwrap()).unwrap();
+    let low = &shown["connection"]["low_latency"];
+    assert!(low["why_not"].as_str().unwrap().contains(LATENCY), "{low}");
+    assert_ne!(low["by"], LATENCY);
+    d.image.e2fsck_fn().unwrap();
 }

@@ -70,10 +70,21 @@ pub(crate) fn run(args: &UmountArgs) -> Result {
     }
 }
 
-/// Who of those that saw the mount from other mount namespaces before it was taken down still does.
+/// Who of those that saw the mount from other mount namespaces before it was taken down still does after a while. A server that
+/// starts sees the mounts of all others for a moment.
 fn remaining(mount: &MountEntry, before: &[Viewer]) -> Option<Viewer> {
+    const TRIES: u32 = 20;
     let saw_it = |v: &Viewer| before.iter().any(|b| b.namespace == v.namespace);
-    viewers(&mount.dev).into_iter().find(saw_it)
+    let look = || viewers(&mount.dev).into_iter().find(saw_it);
+    let mut found = look();
+    for _ in 0..TRIES {
+        if found.is_none() {
+            break;
+        }
+        std::thread::sleep(PAUSE);
+        found = look();
+    }
+    found
 }
 
 /// Whether the server of the mount at `dir` is gone.
