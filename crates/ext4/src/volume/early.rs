@@ -1,6 +1,8 @@
 //! Reading the volume before it is open: straight from the device, for what recovery needs and may
 //! still replace.
 
+use std::sync::Arc;
+
 use stetfs_block::BlockDevice;
 use stetfs_ondisk::ext4::blockmap::Shape;
 use stetfs_ondisk::ext4::checksum::ChecksumMode;
@@ -11,6 +13,7 @@ use stetfs_ondisk::ext4::superblock::{
     Geometry as Layout, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock,
 };
 
+use super::foreign;
 use crate::data::Found;
 use crate::data::blockmap::{self, Indirect};
 use crate::error::{FsError, Result};
@@ -29,10 +32,15 @@ pub(super) struct Early<'a> {
 /// Reads and checks the superblock.
 ///
 /// # Errors
-/// `Corrupt`, and what the device says.
+/// `Foreign`, `Corrupt`, and what the device says.
 pub fn read_superblock(device: &dyn BlockDevice) -> Result<Superblock> {
     let mut bytes = vec![0; SUPERBLOCK_SIZE];
-    device.read(SUPERBLOCK_OFFSET, &mut bytes)?;
+    if device.size() >= SUPERBLOCK_OFFSET + SUPERBLOCK_SIZE as u64 {
+        device.read(SUPERBLOCK_OFFSET, &mut bytes)?;
+    }
+    if !foreign::has_magic(&bytes) {
+        return Err(FsError::Foreign(Arc::new(foreign::look(device)?)));
+    }
     let sb = Superblock::decode(&bytes)?;
     if !sb.verify_checksum() {
         return Err(FsError::corrupt(
