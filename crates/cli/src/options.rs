@@ -117,15 +117,19 @@ pub(crate) fn parse(text: &str, sloppy: bool, all: &mut Options) -> Result {
         };
         match apply(name, value, all) {
             Some(done) => done.map_err(|why| bad(format!("option {option}: {why}")))?,
-            None if is_comment(name) => continue,
-            None if sloppy => continue,
+            None if sloppy || is_comment(name) => continue,
             None => {
                 let meant = did_you_mean(name, names());
                 return Err(bad(format!("unknown option {option:?}{meant}")));
             }
         }
         // mount(8) puts the options of fstab before those of its command line, so the last one counts.
-        let topic = if name == "nobarrier" { "barrier" } else { name };
+        let topic = match option {
+            "nobarrier" => "barrier",
+            // Another than the journal's of that name.
+            "sync" => "",
+            _ => name,
+        };
         if let Some(before) = said.insert(topic, option)
             && before != option
         {
@@ -158,8 +162,8 @@ pub(crate) fn known_only(text: &str) -> String {
     text.split(',').filter(known).collect::<Vec<_>>().join(",")
 }
 
-/// The options that are not the journal's.
-const NAMES: [&str; 49] = [
+/// The options that mean something and are not the journal's.
+const NAMES: [&str; 44] = [
     "ro",
     "rw",
     "remount",
@@ -204,16 +208,14 @@ const NAMES: [&str; 49] = [
     "threads",
     "errors",
     "data_err",
-    "defaults",
-    "noauto",
-    "nofail",
-    "_netdev",
-    "user",
 ];
 
 /// All that people may mean.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-    NAMES.into_iter().chain(stetfs::option_names())
+    NAMES
+        .into_iter()
+        .chain(IGNORED)
+        .chain(stetfs::option_names())
 }
 
 fn is_comment(name: &str) -> bool {
@@ -720,6 +722,7 @@ mod tests {
             "journal=ldj,compress=zstd",
             "data=journal",
             "cache=1M,commit=5,commit=5",
+            "sync,journal=data,sync=file",
             "cache_policy=ts-clock,erase_block=24M",
         ] {
             assert_eq!(warned(sound), "", "{sound}");

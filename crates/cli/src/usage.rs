@@ -58,9 +58,8 @@ fn mount_option(e: &clap::Error) -> Option<Failure> {
         return None;
     }
     let message = format!("there is no argument {arg}; {meant} is an option of mount");
-    let hint = format!(
-        "write stetfs mount -o {meant}… VOLUME DIR; `stetfs mount --help` lists the options"
-    );
+    let hint =
+        format!("write it as -o {meant}…; `stetfs mount --help` lists the options of a mount");
     Some(Failure::new(Code::Usage, message).hint(hint))
 }
 

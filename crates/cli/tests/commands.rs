@@ -659,6 +659,7 @@ fn every_answer_is_an_object_of_json_if_asked_for() {
     let down = json(&["umount", d.dir()]);
     assert_eq!(down["unmounted"], true);
     assert_eq!(text(&down["dir"]), d.dir());
+    assert_eq!(text(&down["volume"]), d.image());
     d.image.e2fsck_fn().unwrap();
 
     // Mistakes in the arguments, too.

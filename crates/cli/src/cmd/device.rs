@@ -72,7 +72,9 @@ pub(crate) fn serve(args: &DeviceServeArgs, json: bool) -> Result {
     });
     service.wait()?;
     if json {
-        let mut said = json!({ "model": args.model, "ftl": args.flash.ftl, "disk": disk });
+        let mut said = json!({
+            "model": args.model, "ftl": args.flash.ftl, "disk": disk.display().to_string(),
+        });
         let did = counted(&*device, flash.as_deref());
         if let (Some(said), Value::Object(did)) = (said.as_object_mut(), did) {
             said.extend(did);

@@ -23,7 +23,9 @@ pub(crate) fn run(args: &MountArgs, json: bool) -> Result<Code> {
     if options.remount {
         super::remount::run(&args.dir, &text)?;
         if json {
-            let answer = json!({ "remounted": true, "dir": args.dir, "warnings": warnings });
+            let answer = json!({
+                "remounted": true, "dir": args.dir.display().to_string(), "warnings": warnings,
+            });
             print::value(&answer, true);
         }
         return Ok(Code::Done);
@@ -55,7 +57,10 @@ pub(crate) fn run(args: &MountArgs, json: bool) -> Result<Code> {
     };
     // A server in the foreground that failed has said so.
     if json && code == Code::Done {
-        let answer = json!({ state: true, "volume": source, "dir": dir, "warnings": warnings });
+        let answer = json!({
+            state: true, "volume": source.display().to_string(),
+            "dir": dir.display().to_string(), "warnings": warnings,
+        });
         print::value(&answer, true);
     }
     Ok(code)

@@ -23,12 +23,14 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Unmounts and waits until the server has brought everything home.
 pub(crate) fn run(args: &UmountArgs, json: bool) -> Result {
     let mount = find_mount(&args.dir)?;
+    let volume = volume_of(&mount);
     down(args, &mount)?;
     if json {
-        print::value(
-            &json!({ "unmounted": true, "volume": mount.source, "dir": mount.dir }),
-            true,
-        );
+        let answer = json!({
+            "unmounted": true, "volume": volume.display().to_string(),
+            "dir": mount.dir.display().to_string(),
+        });
+        print::value(&answer, true);
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use stetfs_ondisk::ext4::extent::{self, Expect, Extent, NodeRef};
 use stetfs_ondisk::ext4::group_desc::{self, GroupDesc, GroupFlags};
 use stetfs_ondisk::ext4::inode::{InodeFlags, InodeView};
 use stetfs_ondisk::ext4::superblock::{
-    Geometry as Layout, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock,
+    Geometry as Layout, MAGIC, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock,
 };
 
 use super::foreign;
@@ -38,7 +38,7 @@ pub fn read_superblock(device: &dyn BlockDevice) -> Result<Superblock> {
     if device.size() >= SUPERBLOCK_OFFSET + SUPERBLOCK_SIZE as u64 {
         device.read(SUPERBLOCK_OFFSET, &mut bytes)?;
     }
-    if !foreign::has_magic(&bytes) {
+    if Superblock::decode_unchecked(&bytes)?.magic.get() != MAGIC {
         return Err(FsError::Foreign(Arc::new(foreign::look(device)?)));
     }
     let sb = Superblock::decode(&bytes)?;

@@ -1,25 +1,10 @@
 //! What is on a device that has no ext4 superblock.
 
 use stetfs_block::BlockDevice;
-use stetfs_ondisk::ext4::superblock::SUPERBLOCK_SIZE;
+use stetfs_ondisk::ext4::superblock::{MAGIC, SUPERBLOCK_SIZE, Superblock};
 use stetfs_ondisk::foreign::{Foreign, HEAD};
 
 use crate::error::Result;
-
-/// `s_magic` of the superblock, and where it is in it.
-const MAGIC: [u8; 2] = [0x53, 0xef];
-const MAGIC_OFFSET: usize = 0x38;
-/// `s_block_group_nr`: a copy says which group it is in.
-const GROUP_OFFSET: usize = 0x5a;
-
-/// Whether these bytes are a superblock, perhaps a damaged one.
-pub(super) fn has_magic(superblock: &[u8]) -> bool {
-    field(superblock, MAGIC_OFFSET) == Some(MAGIC)
-}
-
-fn field(bytes: &[u8], at: usize) -> Option<[u8; 2]> {
-    bytes.get(at..at + 2)?.try_into().ok()
-}
 
 /// What is there instead.
 ///
@@ -51,7 +36,9 @@ fn backup(device: &dyn BlockDevice) -> Result<Option<Foreign>> {
         }
         let mut copy = vec![0; SUPERBLOCK_SIZE];
         device.read(at, &mut copy)?;
-        if has_magic(&copy) && field(&copy, GROUP_OFFSET) == Some([1, 0]) {
+        let copy = Superblock::decode_unchecked(&copy)?;
+        // A copy says which group it is in.
+        if copy.magic.get() == MAGIC && copy.block_group_nr.get() == 1 {
             return Ok(Some(Foreign::Backup { block, block_size }));
         }
     }

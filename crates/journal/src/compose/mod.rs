@@ -214,12 +214,16 @@ impl Composition {
         Ok(())
     }
 
-    /// The parts that were said though the preset has others: the part that is there, and the preset's.
+    /// The parts that were said though the preset names others: the part that is there, and the preset's.
     pub fn replaced(&self) -> Vec<(&'static Part, &'static Part)> {
         let preset = Composition::unsettled(self.preset);
         Axis::ALL
             .into_iter()
             .filter(|axis| self.said.contains_key(axis.name()))
+            .filter(|axis| {
+                let mut named = self.preset.0.set.iter();
+                named.any(|(name, _)| *name == axis.name())
+            })
             .map(|axis| (self.part(axis), preset.part(axis)))
             .filter(|(said, of_preset)| said.name != of_preset.name)
             .collect()
@@ -472,6 +476,7 @@ mod tests {
             ["data=journal for data=ordered"]
         );
         assert!(replaced("ldj,data=journal,compress=zstd").is_empty());
+        assert!(replaced("data,sync=file").is_empty());
     }
 
     #[test]
