@@ -22,10 +22,15 @@ pub fn watch() -> io::Result<()> {
     Ok(())
 }
 
-/// An error once a signal has come.
+/// Somebody wanted the end. All was taken down.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("interrupted; everything was taken down")]
+pub struct Interrupted;
+
+/// [`Interrupted`] once a signal has come.
 pub(crate) fn check() -> Result<()> {
     if ASKED.load(Ordering::Relaxed) {
-        bail!("interrupted; everything was taken down");
+        bail!(Interrupted);
     }
     Ok(())
 }

@@ -27,7 +27,8 @@ Exit codes:
    6  a device failed, or the volume was not closed clean
    7  a crash broke a promise (stetfs crash)
    8  recovered in part: e2fsck -f has to do the rest
-  32  mounting failed for another reason";
+  32  mounting failed for another reason
+ 130  interrupted (Ctrl-C); what was running is taken down";
 
 /// What to do.
 #[derive(Debug, Subcommand)]
@@ -315,7 +316,7 @@ fn quota_id(text: &str) -> Result<(stetfs::QuotaKind, u32), String> {
         .find(|k| k.name() == name);
     match (kind, id.parse()) {
         (Some(kind), Ok(id)) => Ok((kind, id)),
-        _ => Err("is user:ID, group:ID or project:ID".into()),
+        _ => Err("must be user:ID, group:ID or project:ID".into()),
     }
 }
 
@@ -339,7 +340,7 @@ impl VolumeArg {
 fn journal_path(text: &str) -> Result<PathBuf, String> {
     match text.split_once('=') {
         Some(("journal_path", path)) if !path.is_empty() => Ok(path.into()),
-        _ => Err("is journal_path=PATH".into()),
+        _ => Err("must be journal_path=PATH".into()),
     }
 }
 

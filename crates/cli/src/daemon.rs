@@ -40,10 +40,10 @@ fn spawn(server: &mut Command, source: &Path, dir: &Path) -> Result<Child> {
     server.spawn().map_err(cannot_start)
 }
 
-/// Starts the server in the background and waits until the mount stands or failed.
-pub(crate) fn start(source: &Path, dir: &Path, options: &str) -> Result {
+/// Starts the server in the background and waits until the mount stands or failed. Gives what is not as it was asked for.
+pub(crate) fn start(source: &Path, dir: &Path, options: &str) -> Result<Option<String>> {
     let mut server = spawn(&mut server(options)?, source, dir)?;
-    wait_for_mount(&mut server).map(drop)
+    wait_for_mount(&mut server).map(|mount| mount.warning)
 }
 
 /// Starts the server and stays until it ends: what it gets as signals is handed on, and its exit code is the answer.
@@ -70,12 +70,11 @@ pub(crate) fn stay(source: &Path, dir: &Path, options: &str, json: bool) -> Resu
         .name("signals".into())
         .spawn(hand_on)
         .map_err(cannot_start)?;
-    let said = wait_for_mount(&mut server)?;
+    let mut mount = wait_for_mount(&mut server)?;
+    mount.warning.iter().for_each(|warning| warn(warning));
     notify::ready();
-    if let Some(mut said) = said {
-        // Its last word.
-        let _ = io::copy(&mut said, &mut io::stdout());
-    }
+    // Its last word.
+    let _ = io::copy(&mut mount.said, &mut io::stdout());
     let status = server.wait().map_err(cannot_start)?;
     match status.code() {
         Some(code) => Ok(u8::try_from(code).map_or(Code::Mount, Code::from_number)),
@@ -87,20 +86,25 @@ pub(crate) fn stay(source: &Path, dir: &Path, options: &str, json: bool) -> Resu
     }
 }
 
-/// Waits until the mount stands. Gives what the server says later.
-fn wait_for_mount(server: &mut Child) -> Result<Option<BufReader<ChildStdout>>> {
-    let mut said = server.stdout.take().map(BufReader::new);
+/// A mount that stands.
+struct Standing {
+    /// What is not as it was asked for.
+    warning: Option<String>,
+    /// What the server says later.
+    said: BufReader<ChildStdout>,
+}
+
+/// Waits until the mount stands.
+fn wait_for_mount(server: &mut Child) -> Result<Standing> {
+    let said = server.stdout.take();
+    let mut said = BufReader::new(said.ok_or_else(|| cannot_start("it has no output"))?);
     let mut report = String::new();
-    if let Some(said) = &mut said {
-        said.read_line(&mut report).map_err(cannot_start)?;
-    }
+    said.read_line(&mut report).map_err(cannot_start)?;
     let answer: Option<Value> = serde_json::from_str(&report).ok();
     match answer {
         Some(answer) if answer["mounted"] == true => {
-            if let Some(warning) = answer["warning"].as_str() {
-                warn(warning);
-            }
-            Ok(said)
+            let warning = answer["warning"].as_str().map(str::to_owned);
+            Ok(Standing { warning, said })
         }
         Some(answer) if Failure::from_json(&answer).is_some() => {
             let _ = server.wait();
@@ -160,8 +164,8 @@ fn end_with(parent: i32) -> Result {
     Ok(())
 }
 
-/// Tells the user who mounts of something that is not as he asked for.
-fn warn(warning: &str) {
+/// Tells the user who mounts of something that is not as he asked for, or may not be as he meant it.
+pub(crate) fn warn(warning: &str) {
     eprintln!("stetfs: {warning}");
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use stetfs::{BlockError, FsError, JournalError};
+use stetfs::{BlockError, Foreign, ForeignKind, FsError, JournalError};
 use stetfs_fuse::{MountError, ServeError};
 
 /// Exit codes, the same for every command (docs/usage.md).
@@ -29,6 +29,8 @@ pub(crate) enum Code {
     Partly = 8,
     /// Mounting failed for another reason (mount(8)'s code).
     Mount = 32,
+    /// Ctrl-C (128 and SIGINT's number, as shells have it).
+    Interrupted = 130,
 }
 
 impl Code {
@@ -169,7 +171,10 @@ impl From<FsError> for Failure {
             ),
             FsError::Corrupt { .. } => Failure::new(Code::Volume, e.to_string()),
             FsError::Format(_) => Failure::new(Code::Volume, e.to_string())
-                .hint("if it is an ext4 volume, check it with e2fsck -f; if not, make one with mke2fs -t ext4"),
+                .hint("check it with e2fsck -f"),
+            FsError::Foreign(foreign) => {
+                Failure::new(Code::Volume, e.to_string()).hint(way_to(foreign))
+            }
             FsError::Unsupported(_) => Failure::new(Code::Volume, e.to_string())
                 .hint("mount it with the kernel's ext4, or turn the feature off with tune2fs -O ^FEATURE"),
             FsError::Journal(_) => Failure::new(Code::Volume, e.to_string())
@@ -178,6 +183,40 @@ impl From<FsError> for Failure {
                 .hint("the volume or its device is read-only; mount it with -o ro"),
             FsError::Errno(_) => Failure::new(Code::Io, e.to_string()),
         }
+    }
+}
+
+/// What to do with something that is no ext4 volume. Only where nothing is there anything to be made anew.
+fn way_to(foreign: &Foreign) -> String {
+    match foreign {
+        Foreign::Zeroes => "if there is nothing to lose on it, make a volume with mke2fs -t ext4".into(),
+        Foreign::Partitions(_) => "a partition is a volume of its own: name that of the disk (lsblk), or \
+             make devices of those of an image with losetup --find --show --partscan IMAGE"
+            .into(),
+        Foreign::Backup { block, block_size } => {
+            format!("e2fsck -b {block} -B {block_size} repairs the volume from that copy")
+        }
+        Foreign::Unknown => {
+            "nothing was changed; see what it is with blkid -p or file -s before anything is written to it"
+                .into()
+        }
+        Foreign::Known(known) => match known.kind {
+            ForeignKind::FileSystem => "nothing was changed; mount(8) mounts it",
+            ForeignKind::Encrypted => {
+                "nothing was changed; open it with cryptsetup open, and name the device below /dev/mapper"
+            }
+            ForeignKind::Member => {
+                "nothing was changed; start what it belongs to (vgchange -ay, mdadm --assemble --scan, \
+                 zpool import), and name a volume of that"
+            }
+            ForeignKind::Packed => "nothing was changed; unpack it first, and name what was in it",
+            ForeignKind::Disk => {
+                "nothing was changed; qemu-img convert -O raw makes a plain image of it, qemu-nbd a device"
+            }
+            ForeignKind::Sparse => "nothing was changed; simg2img makes a plain image of it",
+            ForeignKind::Swap => "nothing was changed; the system may be using it (swapon --show)",
+        }
+        .into(),
     }
 }
 

@@ -13,6 +13,7 @@ mod notify;
 mod options;
 mod print;
 mod serve;
+mod usage;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -38,12 +39,12 @@ fn main() -> ExitCode {
     if HELPERS.iter().any(|helper| name == *helper) || called_by_mount_fuse() {
         return match HelperArgs::try_parse() {
             Ok(args) => finish(cmd::mount::helper(&args).map(|()| Code::Done), false),
-            Err(e) => usage(&e),
+            Err(e) => usage::report(&e, false),
         };
     }
     match Cli::try_parse() {
         Ok(cli) => finish(run(&cli), cli.json),
-        Err(e) => usage(&e),
+        Err(e) => usage::report(&e, usage::asks_for_json(std::env::args_os().skip(1))),
     }
 }
 
@@ -58,7 +59,7 @@ fn called_by_mount_fuse() -> bool {
 fn run(cli: &Cli) -> Result<Code> {
     let done = match &cli.command {
         Command::Mount(args) => return cmd::mount::run(args, cli.json),
-        Command::Umount(args) => cmd::umount::run(args),
+        Command::Umount(args) => cmd::umount::run(args, cli.json),
         Command::Stat(args) => cmd::stat::run(args).map(|value| print::value(&value, cli.json)),
         Command::Bench(command) => cmd::bench::run(command, cli.json),
         Command::Crash(command) => cmd::crash::run(command, cli.json),
@@ -79,15 +80,5 @@ fn finish(result: Result<Code>, json: bool) -> ExitCode {
     match result {
         Ok(code) => ExitCode::from(code as u8),
         Err(failure) => failure.report(json),
-    }
-}
-
-/// Help and version are no mistakes; everything else is exit code 1.
-fn usage(e: &clap::Error) -> ExitCode {
-    let _ = e.print();
-    if e.use_stderr() {
-        ExitCode::from(Code::Usage as u8)
-    } else {
-        ExitCode::SUCCESS
     }
 }

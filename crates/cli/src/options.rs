@@ -1,11 +1,12 @@
 //! `-o` options of mount, as mount(8), fstab and ext4 users write them.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use stetfs::{
     Atime, Composition, Direct, FsOptions, OnDataError, OnError, PolicyKind, Preset, VolumeOptions,
-    preset,
+    did_you_mean, preset,
 };
 use stetfs_fuse::{IoUring, LowLatency, MountOptions, Opens, ServeOptions, VolumeFsOptions};
 
@@ -51,6 +52,8 @@ pub(crate) struct Options {
     pub(crate) nosuid: bool,
     pub(crate) nodev: bool,
     pub(crate) noexec: bool,
+    /// Of what was said twice.
+    warnings: Vec<String>,
 }
 
 /// Options that mean nothing here, or are what is done anyway.
@@ -106,6 +109,7 @@ fn bad(message: String) -> Failure {
 
 /// Reads comma-separated options into `all`. With `sloppy`, unknown ones are passed over.
 pub(crate) fn parse(text: &str, sloppy: bool, all: &mut Options) -> Result {
+    let mut said: BTreeMap<&str, &str> = BTreeMap::new();
     for option in text.split(',').filter(|o| !o.is_empty()) {
         let (name, value) = match option.split_once('=') {
             Some((name, value)) => (name, Some(value)),
@@ -113,8 +117,24 @@ pub(crate) fn parse(text: &str, sloppy: bool, all: &mut Options) -> Result {
         };
         match apply(name, value, all) {
             Some(done) => done.map_err(|why| bad(format!("option {option}: {why}")))?,
-            None if sloppy || is_comment(name) => {}
-            None => return Err(bad(format!("unknown option {option:?}"))),
+            None if sloppy || is_comment(name) => continue,
+            None => {
+                let meant = did_you_mean(name, names());
+                return Err(bad(format!("unknown option {option:?}{meant}")));
+            }
+        }
+        // mount(8) puts the options of fstab before those of its command line, so the last one counts.
+        let topic = match option {
+            "nobarrier" => "barrier",
+            // Another than the journal's of that name.
+            "sync" => "",
+            _ => name,
+        };
+        if let Some(before) = said.insert(topic, option)
+            && before != option
+        {
+            let warning = format!("{option} takes the place of {before}, which was said before");
+            all.warnings.push(warning);
         }
     }
     Ok(())
@@ -142,12 +162,88 @@ pub(crate) fn known_only(text: &str) -> String {
     text.split(',').filter(known).collect::<Vec<_>>().join(",")
 }
 
+/// The options that mean something and are not the journal's.
+const NAMES: [&str; 44] = [
+    "ro",
+    "rw",
+    "remount",
+    "noatime",
+    "relatime",
+    "strictatime",
+    "nodiratime",
+    "lazytime",
+    "nolazytime",
+    "discard",
+    "nodiscard",
+    "grpid",
+    "bsdgroups",
+    "nogrpid",
+    "sysvgroups",
+    "allow_other",
+    "noallow_other",
+    "norecovery",
+    "noload",
+    "direct_io",
+    "writeback_cache",
+    "noxattr",
+    "idmap",
+    "sync",
+    "dirsync",
+    "nobarrier",
+    "journal_async_commit",
+    "nosuid",
+    "nodev",
+    "noexec",
+    "barrier",
+    "journal",
+    "journal_path",
+    "commit",
+    "dirty_expire",
+    "cache",
+    "cache_policy",
+    "erase_block",
+    "io_uring",
+    "opens",
+    "low_latency",
+    "threads",
+    "errors",
+    "data_err",
+];
+
+/// All that people may mean.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    NAMES
+        .into_iter()
+        .chain(IGNORED)
+        .chain(stetfs::option_names())
+}
+
 fn is_comment(name: &str) -> bool {
     IGNORED.contains(&name) || name.starts_with("x-") || name.starts_with("X-") || name == "comment"
 }
 
-/// `None` if there is no such option.
+/// `None` if there is no such option. What is wrong is a sentence.
 fn apply(
+    name: &str,
+    value: Option<&str>,
+    o: &mut Options,
+) -> Option<std::result::Result<(), String>> {
+    Some(match value {
+        Some(v) if name == "journal" => v
+            .parse()
+            .map(|preset| o.preset = Some(preset))
+            .map_err(|e: stetfs::BadJournal| e.to_string()),
+        Some(v) if name == "cache_policy" => policy(v).map(|policy| o.cache_policy = policy),
+        // Whether it goes with the others is seen when all are known.
+        Some(v) if stetfs::is_option(name) => Composition::new(preset::CUSTOM, [(name, v)])
+            .map(|_| o.journal.push((name.to_owned(), v.to_owned())))
+            .map_err(|why| why.to_string()),
+        _ => own(name, value, o)?.map_err(|why| format!("{name} {why}")),
+    })
+}
+
+/// Options that are neither the journal's nor a name. What is wrong is a sentence without its subject, the option.
+fn own(
     name: &str,
     value: Option<&str>,
     o: &mut Options,
@@ -190,65 +286,84 @@ fn apply(
         "barrier" => match value {
             None | Some("1") => set(&mut o.no_barrier, Ok(false)),
             Some("0") => set(&mut o.no_barrier, Ok(true)),
-            Some(_) => Err("is 0 or 1".to_owned()),
+            Some(_) => Err("must be 0 or 1".to_owned()),
         },
-        "journal" => set(
-            &mut o.preset,
-            required(value, |v| v.parse().map_err(|e| format!("{e}"))).map(Some),
-        ),
         "journal_path" => set(
             &mut o.journal_path,
-            required(value, |v| std::path::absolute(v).map_err(|e| e.to_string())).map(Some),
+            required(value, absolute_path).map(Some),
         ),
-        "commit" => set(&mut o.commit_secs, required(value, number).map(Some)),
+        "commit" => set(&mut o.commit_secs, required(value, whole_seconds).map(Some)),
         "dirty_expire" => set(&mut o.dirty_expire, required(value, seconds).map(Some)),
-        "cache" => set(
-            &mut o.cache_bytes,
-            required(value, stetfs::size::bytes).map(Some),
-        ),
-        "cache_policy" => set(&mut o.cache_policy, required(value, policy)),
-        "erase_block" => set(
-            &mut o.erase_block,
-            required(value, stetfs::size::bytes).map(Some),
-        ),
+        "cache" => set(&mut o.cache_bytes, required(value, cache_size).map(Some)),
+        "erase_block" => set(&mut o.erase_block, required(value, erase_block).map(Some)),
         "io_uring" => match value {
             Some("auto") => set(&mut o.io_uring, Ok(IoUring::Auto)),
             None | Some("on") => set(&mut o.io_uring, Ok(IoUring::On)),
             Some("off") => set(&mut o.io_uring, Ok(IoUring::Off)),
-            Some(_) => Err("is auto, on or off".to_owned()),
+            Some(_) => Err("must be auto, on or off".to_owned()),
         },
         "opens" => match value {
             Some("stateless") => set(&mut o.opens, Ok(Opens::Stateless)),
             Some("handles") => set(&mut o.opens, Ok(Opens::Handles)),
-            _ => Err("is stateless or handles".to_owned()),
+            _ => Err("must be stateless or handles".to_owned()),
         },
         "low_latency" => match value {
             Some("auto") => set(&mut o.low_latency, Ok(LowLatency::Auto)),
             None | Some("on") => set(&mut o.low_latency, Ok(LowLatency::On)),
             Some("off") => set(&mut o.low_latency, Ok(LowLatency::Off)),
-            Some(_) => Err("is auto, on or off".to_owned()),
+            Some(_) => Err("must be auto, on or off".to_owned()),
         },
         "threads" => set(&mut o.threads, required(value, threads)),
         "errors" => set(&mut o.on_error, required(value, on_error).map(Some)),
         "data_err" => match value {
             Some("ignore") => set(&mut o.data_err, Ok(OnDataError::Ignore)),
             Some("abort") => set(&mut o.data_err, Ok(OnDataError::Abort)),
-            _ => Err("is ignore or abort".to_owned()),
+            _ => Err("must be ignore or abort".to_owned()),
         },
-        _ if stetfs::is_option(name) => required(value, |v| {
-            // Whether it goes with the others is seen when all are known.
-            Composition::new(preset::CUSTOM, [(name, v)]).map_err(|why| why.to_string())?;
-            o.journal.push((name.to_owned(), v.to_owned()));
-            Ok(())
-        }),
+        "journal" | "cache_policy" => Err("needs a value".to_owned()),
+        _ if stetfs::is_option(name) => Err("needs a value".to_owned()),
         _ => return None,
     };
     Some(done)
 }
 
 fn policy(text: &str) -> std::result::Result<PolicyKind, String> {
-    text.parse()
-        .map_err(|e: stetfs::UnknownPolicy| e.to_string())
+    text.parse().map_err(|e: stetfs::UnknownPolicy| {
+        let names = PolicyKind::ALL.into_iter().map(PolicyKind::name);
+        format!("{e}{}", did_you_mean(text, names))
+    })
+}
+
+fn absolute_path(v: &str) -> std::result::Result<PathBuf, String> {
+    std::path::absolute(v).map_err(|e| format!("must be a path ({e})"))
+}
+
+/// The least cache; the operations that run at once need room.
+const LEAST_CACHE: u64 = 1 << 20;
+
+fn cache_size(v: &str) -> std::result::Result<u64, String> {
+    let bytes = stetfs::size::bytes(v)?;
+    let memory = stetfs::usable_memory();
+    if bytes < LEAST_CACHE {
+        return Err("must be at least 1M: less does not hold what operations work on".into());
+    }
+    if bytes > memory {
+        let memory = memory >> 20;
+        return Err(format!(
+            "must be less than the {memory}M of memory that may be used here"
+        ));
+    }
+    Ok(bytes)
+}
+
+fn erase_block(v: &str) -> std::result::Result<u64, String> {
+    // A page of flash, and more than any device has.
+    const PAGE: u64 = 4096;
+    const MOST: u64 = 1 << 30;
+    match stetfs::size::bytes(v)? {
+        n if (PAGE..=MOST).contains(&n) && n.is_multiple_of(PAGE) => Ok(n),
+        _ => Err("must be a multiple of 4K, 1G at most: flash is erased in whole pages".into()),
+    }
 }
 
 fn set<T>(place: &mut T, value: std::result::Result<T, String>) -> std::result::Result<(), String> {
@@ -263,8 +378,9 @@ fn required<T>(
     read(value.ok_or("needs a value")?)
 }
 
-fn number(v: &str) -> std::result::Result<u32, String> {
-    v.parse().map_err(|_| "is a number".to_owned())
+fn whole_seconds(v: &str) -> std::result::Result<u32, String> {
+    v.parse()
+        .map_err(|_| "must be a number of seconds, such as 5".to_owned())
 }
 
 /// Seconds, or a fraction of one.
@@ -272,14 +388,14 @@ fn seconds(v: &str) -> std::result::Result<Duration, String> {
     let time = v.parse().ok().map(Duration::try_from_secs_f64);
     match time {
         Some(Ok(time)) => Ok(time),
-        _ => Err("is a number of seconds, such as 30 or 0.5".to_owned()),
+        _ => Err("must be a number of seconds, such as 30 or 0.5".to_owned()),
     }
 }
 
 fn threads(v: &str) -> std::result::Result<usize, String> {
     match v.parse() {
         Ok(n @ 1..=256) => Ok(n),
-        _ => Err("is a number from 1 to 256".to_owned()),
+        _ => Err("must be a number from 1 to 256".to_owned()),
     }
 }
 
@@ -288,11 +404,28 @@ fn on_error(v: &str) -> std::result::Result<OnError, String> {
         "continue" => Ok(OnError::Continue),
         "remount-ro" => Ok(OnError::RemountRo),
         "panic" => Ok(OnError::Panic),
-        _ => Err("is continue, remount-ro or panic".to_owned()),
+        _ => Err("must be continue, remount-ro or panic".to_owned()),
     }
 }
 
 impl Options {
+    /// What was said that may not be what was meant.
+    pub(crate) fn warnings(&self) -> Result<Vec<String>> {
+        let mut all = self.warnings.clone();
+        if let Some(preset) = self.preset {
+            let replaced = self.composition()?.replaced();
+            all.extend(replaced.iter().map(|(said, of_preset)| {
+                format!("{said} takes the place of {of_preset}, which journal={preset} stands for")
+            }));
+        }
+        let policy = self.cache_policy;
+        if self.erase_block.is_some() && !policy.by_erase_block() {
+            let warning = format!("erase_block= does nothing with cache_policy={policy}");
+            all.push(warning);
+        }
+        Ok(all)
+    }
+
     /// The journal.
     fn composition(&self) -> Result<Composition> {
         let of_volume = self.volume_data.as_deref().map(|data| ("data", data));
@@ -495,6 +628,17 @@ mod tests {
         assert!(read("ro=1").unwrap_err().contains("takes no value"));
         assert!(read("commit").unwrap_err().contains("needs a value"));
         assert!(read("threads=0").is_err());
+        let sentence = |text: &str| read(text).unwrap_err();
+        assert_eq!(
+            sentence("commit=abc"),
+            "option commit=abc: commit must be a number of seconds, such as 5"
+        );
+        assert_eq!(
+            sentence("home=remap"),
+            "option home=remap: home must be copy"
+        );
+        assert!(sentence("journal").ends_with("journal needs a value"));
+        assert!(sentence("codec").ends_with("codec needs a value"));
         assert!(
             read("opens=none")
                 .unwrap_err()
@@ -528,6 +672,61 @@ mod tests {
                 .contains("auto, on or off")
         );
         assert!(read("noxattr=1").unwrap_err().contains("takes no value"));
+    }
+
+    #[test]
+    fn every_name_is_taken_and_slips_are_understood() {
+        for name in names() {
+            let taken = [None, Some("1")]
+                .iter()
+                .any(|value| apply(name, *value, &mut Options::default()).is_some());
+            assert!(taken || is_comment(name), "{name}");
+        }
+        for (wrong, meant) in [
+            ("jounal=ldj", "journal"),
+            ("comit=5", "commit"),
+            ("no_barrier", "nobarrier"),
+            ("journal=ijurnal", "ijournal"),
+            ("cache_policy=tsclock", "ts-clock"),
+            ("codec=frame", "frames"),
+        ] {
+            let said = read(wrong).unwrap_err();
+            assert!(said.ends_with(&format!("did you mean {meant}?")), "{said}");
+        }
+        assert!(!read("frobnicate").unwrap_err().contains("mean"));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_or_warned_of() {
+        let refused = |text: &str| read(text).unwrap_err();
+        assert!(refused("cache=4K").contains("at least 1M"));
+        assert!(refused("cache=900000G").contains("of memory"));
+        assert!(refused("erase_block=5000").contains("multiple of 4K"));
+        assert!(refused("erase_block=0").contains("multiple of 4K"));
+        let warned = |text: &str| read(text).unwrap().warnings().unwrap().join("\n");
+        assert_eq!(
+            warned("nobarrier,barrier=1"),
+            "barrier=1 takes the place of nobarrier, which was said before"
+        );
+        assert_eq!(
+            warned("journal=ijournal,data=journal"),
+            "data=journal takes the place of data=ordered, which journal=ijournal stands for"
+        );
+        assert_eq!(
+            warned("journal=ldj,codec=jbd2"),
+            "codec=jbd2 takes the place of codec=frames, which journal=ldj stands for"
+        );
+        assert!(warned("erase_block=24M").contains("does nothing with cache_policy=clock"));
+        for sound in [
+            "defaults,rw,ro,noatime",
+            "journal=ldj,compress=zstd",
+            "data=journal",
+            "cache=1M,commit=5,commit=5",
+            "sync,journal=data,sync=file",
+            "cache_policy=ts-clock,erase_block=24M",
+        ] {
+            assert_eq!(warned(sound), "", "{sound}");
+        }
     }
 
     #[test]

@@ -535,3 +535,172 @@ fn a_device_that_cannot_be_written_is_refused_but_read() {
     ok(&["umount", dir]);
     assert_eq!(text.unwrap(), "a");
 }
+
+/// A partition table as sfdisk writes it: two partitions, of Linux and of swap.
+fn mbr() -> Vec<u8> {
+    let mut disk = vec![0; 4 << 20];
+    let mut entry = |n: usize, kind: u8, start: u32, sectors: u32| {
+        let entry = &mut disk[446 + 16 * n..][..16];
+        entry[4] = kind;
+        entry[8..12].copy_from_slice(&start.to_le_bytes());
+        entry[12..].copy_from_slice(&sectors.to_le_bytes());
+    };
+    entry(0, 0x83, 2048, 4096);
+    entry(1, 0x82, 6144, 2048);
+    disk[510..512].copy_from_slice(&[0x55, 0xaa]);
+    disk
+}
+
+/// What is no ext4 volume is told as what it is by every command that opens one, left as it was, and nobody is told to
+/// format it.
+#[test]
+fn other_file_systems_and_files_are_named_and_left_alone() {
+    let scratch = Scratch::new("foreign").unwrap();
+    let dir = scratch.path().join("dir");
+    std::fs::create_dir(&dir).unwrap();
+    let dir = dir.to_str().unwrap();
+    let path = |name: &str| scratch.path().join(name).to_str().unwrap().to_owned();
+    let make = |name: &str, size: u64, program: &str, args: &[&str]| {
+        let file = path(name);
+        std::fs::File::create(&file).unwrap().set_len(size).unwrap();
+        cmd::run(Command::new(program).args(args).arg(&file)).unwrap();
+        file
+    };
+    let volume = Image::make(8 << 20, &Mkfs::new()).unwrap();
+    let pack = |name: &str, program: &str, args: &[&str]| {
+        let mut command = Command::new(program);
+        let out = command.args(args).arg(volume.path()).output().unwrap();
+        assert!(out.status.success(), "{program}: {}", cmd::said(&out));
+        std::fs::write(path(name), &out.stdout).unwrap();
+        path(name)
+    };
+    let write = |name: &str, bytes: &[u8]| {
+        std::fs::write(path(name), bytes).unwrap();
+        path(name)
+    };
+    let destroyed = |name: &str| {
+        let image = Image::make(64 << 20, &Mkfs::blocks(1024)).unwrap();
+        let mut bytes = std::fs::read(image.path()).unwrap();
+        bytes[..1 << 20].fill(0);
+        write(name, &bytes)
+    };
+    let foreign = [
+        (make("xfs", 512 << 20, "mkfs.xfs", &["-q"]), "an XFS"),
+        (make("swap", 4 << 20, "mkswap", &[]), "swap space"),
+        (make("minix", 4 << 20, "mkfs.minix", &[]), "a Minix"),
+        (pack("gz", "gzip", &["-kc"]), "by gzip"),
+        (pack("zst", "zstd", &["-qc"]), "by zstd"),
+        (pack("xz", "xz", &["-kc"]), "by xz"),
+        (
+            write("disk", &mbr()),
+            "(MBR): partition 1 (Linux) at byte 1048576, 2097152 bytes; partition 2 (Linux swap)",
+        ),
+        (write("qcow2", b"QFI\xfb\0\0\0\x03"), "a qcow2"),
+        (
+            write("sparse", b"\x3a\xff\x26\xed\x01\0"),
+            "an Android sparse",
+        ),
+        (write("text", b"what somebody wrote"), "an unknown kind"),
+        (destroyed("ext4"), "e2fsck -b 8193 -B 1024"),
+    ];
+    for (file, words) in foreign {
+        let before = std::fs::read(&file).unwrap();
+        for command in [
+            &["mount", &file, dir][..],
+            &["mount", "-o", "ro", &file, dir],
+            &["info", &file],
+            &["recover", &file],
+            &["recover", "--salvage", &file],
+            &["dump", "journal", &file],
+            &["quota", &file],
+        ] {
+            fails(command, 5, &["no ext4 volume", words]);
+            let said = cmd::said(&stetfs(command));
+            assert!(!said.contains("mke2fs") && !said.contains("mkfs"), "{said}");
+        }
+        assert!(std::fs::read(&file).unwrap() == before, "{file}");
+    }
+    let zeroes = write("zeroes", &[0; 1 << 20]);
+    fails(&["info", &zeroes], 5, &["begins with zeroes", "mke2fs"]);
+    assert!(!mount::is_mounted(Path::new(dir)));
+}
+
+#[test]
+fn what_was_meant_is_suggested() {
+    let mount = |option: &str| ["mount", "-o", option, "a", "b"].map(str::to_owned);
+    for (option, meant) in [
+        ("jounal=ldj", "did you mean journal?"),
+        ("journal=ordred", "did you mean ordered?"),
+        ("cache_polcy=lru", "did you mean cache_policy?"),
+        ("home=remap", "home must be copy"),
+        ("commit=abc", "commit must be a number of seconds"),
+        ("cache=4K", "cache must be at least 1M"),
+        ("cache=900000G", "of memory"),
+        ("erase_block=5000", "must be a multiple of 4K"),
+    ] {
+        let args = mount(option);
+        fails(&args.each_ref().map(String::as_str), 1, &[meant]);
+    }
+    let said = ["journal is an option of mount", "-o journal"];
+    fails(&["mount", "--journal", "ldj", "a", "b"], 1, &said);
+    fails(&["unmount", "a"], 1, &["'umount'"]);
+}
+
+#[test]
+fn every_answer_is_an_object_of_json_if_asked_for() {
+    let d = Daemon::unmounted(Image::make(64 << 20, &Mkfs::new()).unwrap());
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let mounted = json(&["mount", "-o", "journal=ldj,codec=jbd2", d.image(), d.dir()]);
+    assert_eq!(mounted["mounted"], true);
+    assert_eq!(text(&mounted["dir"]), d.dir());
+    assert!(text(&mounted["warnings"][0]).contains("takes the place of codec=frames"));
+    let remounted = json(&["mount", "-o", "remount,noatime", "none", d.dir()]);
+    assert_eq!(remounted["remounted"], true);
+    let down = json(&["umount", d.dir()]);
+    assert_eq!(down["unmounted"], true);
+    assert_eq!(text(&down["dir"]), d.dir());
+    assert_eq!(text(&down["volume"]), d.image());
+    d.image.e2fsck_fn().unwrap();
+
+    // Mistakes in the arguments, too.
+    for wrong in [&["unmount"][..], &["mount"], &["mount", "--journal", "a"]] {
+        let (code, said) = common::daemon::answer(wrong);
+        assert_eq!(code, 1, "{wrong:?}");
+        assert_eq!(said["error"]["code"], 1, "{wrong:?}");
+        assert!(!text(&said["error"]["hint"]).is_empty(), "{wrong:?}");
+    }
+
+    // In the foreground it is one object as well, at the end.
+    let mut server = Command::new(BINARY);
+    server.args(["--json", "mount", "-f", d.image(), d.dir()]);
+    let server = server.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    wait_until("the mount", || mount::is_mounted(&d.dir));
+    ok(&["umount", d.dir()]);
+    let out = server.wait_with_output().unwrap();
+    let said: Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(said["unmounted"], true);
+}
+
+#[test]
+fn options_that_contradict_each_other_are_warned_of() {
+    let d = Daemon::unmounted(Image::make(64 << 20, &Mkfs::new()).unwrap());
+    for (options, warning) in [
+        (
+            "nobarrier,barrier=1",
+            "barrier=1 takes the place of nobarrier",
+        ),
+        (
+            "journal=ijournal,data=journal",
+            "takes the place of data=ordered",
+        ),
+        ("erase_block=24M", "does nothing with cache_policy=clock"),
+        ("commit=30,noatime", ""),
+    ] {
+        let out = stetfs(&["mount", "-o", options, d.image(), d.dir()]);
+        ok(&["umount", d.dir()]);
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(out.status.success(), "{options}: {said}");
+        assert!(said.contains(warning), "{options}: {said}");
+        assert_eq!(said.is_empty(), warning.is_empty(), "{options}: {said}");
+    }
+}

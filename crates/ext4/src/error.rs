@@ -5,6 +5,7 @@ use std::sync::Arc;
 use stetfs_block::BlockError;
 use stetfs_journal::JournalError;
 use stetfs_ondisk::OnDiskError;
+use stetfs_ondisk::foreign::Foreign;
 
 /// An error of the file system.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -37,6 +38,9 @@ pub enum FsError {
     /// The journal failed or stopped. EIO, or EROFS once the volume is read-only.
     #[error("{0}")]
     Journal(#[from] JournalError),
+    /// There is no ext4 volume, but something else. EUCLEAN.
+    #[error("this is no ext4 volume: {0}")]
+    Foreign(Arc<Foreign>),
     /// Bytes that do not decode. EUCLEAN.
     #[error("{0}")]
     Format(Arc<OnDiskError>),
@@ -59,7 +63,7 @@ impl FsError {
     pub fn errno(&self) -> i32 {
         match self {
             FsError::Errno(e) => *e,
-            FsError::Corrupt { .. } | FsError::Format(_) => libc::EUCLEAN,
+            FsError::Corrupt { .. } | FsError::Format(_) | FsError::Foreign(_) => libc::EUCLEAN,
             FsError::Unsupported(_) | FsError::JournalDevice(_) => libc::EOPNOTSUPP,
             FsError::InUse(_) => libc::EBUSY,
             FsError::Device(e) if matches!(**e, BlockError::NoSpace { .. }) => libc::ENOSPC,

@@ -109,11 +109,11 @@ fn size(text: &str) -> Result<u64, String> {
         "M" | "m" => 20,
         "G" | "g" => 30,
         "T" | "t" => 40,
-        _ => return Err("is a number with K, M, G or T".into()),
+        _ => return Err("must be a number with K, M, G or T".into()),
     };
     let n: u64 = digits
         .parse()
-        .map_err(|_| "is a number with K, M, G or T")?;
+        .map_err(|_| "must be a number with K, M, G or T")?;
     n.checked_mul(1 << shift)
         .ok_or_else(|| "is too large".into())
 }

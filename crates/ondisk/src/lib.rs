@@ -9,6 +9,7 @@
 mod bytes;
 pub mod error;
 pub mod ext4;
+pub mod foreign;
 pub mod jbd2;
 pub mod stet;
 pub mod uuid;

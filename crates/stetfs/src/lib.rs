@@ -26,7 +26,7 @@ pub use dump::{JournalImage, JournalRecord, JournalRecordKind, dump_journal};
 pub use external::is_write_protected;
 pub use fast_commit::{FastChange, FastName};
 pub use info::{JournalInfo, LeftBehind, VolumeInfo, info, left_behind};
-pub use memory::default_cache_bytes;
+pub use memory::{default_cache_bytes, usable_memory};
 pub use own_options::own_options;
 pub use quota::{QuotaIdInfo, QuotaInfo, QuotaKindInfo, quota, set_quota};
 pub use recover::{Recovered, RecoveryInfo, recover};
@@ -41,7 +41,9 @@ pub use stetfs_block::{OpenOptions as DeviceOptions, Write as BlockWrite};
 pub use stetfs_block::{Share, ShareLimits, SharePair};
 pub use stetfs_cache::{PolicyKind, UnknownPolicy};
 pub use stetfs_ext4::*;
-pub use stetfs_journal::compose::{Bad as BadJournal, is_option, options_help, size};
+pub use stetfs_journal::compose::{
+    Bad as BadJournal, did_you_mean, is_option, nearest, option_names, options_help, size,
+};
 pub use stetfs_journal::{Composition, JournalError, Preset};
 pub use stetfs_ondisk::ext4::time::Timestamp;
 // Schemes from outside of the journal register themselves where they are linked.

@@ -8,6 +8,11 @@ const MOST: u64 = 1 << 30;
 /// Bytes of cache for a mount of which nothing is said: an eighth of the memory that this process
 /// may use, from 64 MiB to 1 GiB.
 pub fn default_cache_bytes() -> u64 {
+    (usable_memory() / 8).clamp(LEAST, MOST)
+}
+
+/// Bytes of memory that this process may use: the machine's, or what its control groups allow.
+pub fn usable_memory() -> u64 {
     let info = rustix::system::sysinfo();
     // The kernel's types differ between architectures.
     #[allow(clippy::useless_conversion, clippy::unnecessary_cast)]
@@ -16,7 +21,7 @@ pub fn default_cache_bytes() -> u64 {
     let limits = limit_files(&own, Path::new("/sys/fs/cgroup"))
         .into_iter()
         .filter_map(|path| std::fs::read_to_string(path).ok()?.trim().parse().ok());
-    (limits.fold(machine, u64::min) / 8).clamp(LEAST, MOST)
+    limits.fold(machine, u64::min)
 }
 
 /// Where the limits of the control groups stand that `/proc/self/cgroup` names, versions 1 and 2. In

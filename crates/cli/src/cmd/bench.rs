@@ -2,13 +2,21 @@
 
 use std::path::Path;
 
+use stetfs_bench::interrupt::{self, Interrupted};
+
 use crate::args::Bench;
 use crate::failure::{Code, Failure, Result};
 
 /// Measures and prints the report.
 pub(crate) fn run(command: &Bench, json: bool) -> Result {
-    let failed = |e: anyhow::Error| Failure::new(Code::System, format!("{e:#}"));
-    stetfs_bench::interrupt::watch().map_err(|e| failed(e.into()))?;
+    let failed = |e: anyhow::Error| {
+        let code = match e.is::<Interrupted>() {
+            true => Code::Interrupted,
+            false => Code::System,
+        };
+        Failure::new(code, format!("{e:#}"))
+    };
+    interrupt::watch().map_err(|e| failed(e.into()))?;
     // The running program, also when its file was replaced meanwhile.
     let program = Path::new("/proc/self/exe");
     let (text, value) = match command {

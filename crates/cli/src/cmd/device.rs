@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::thread;
 
+use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use stetfs::{BlockDevice, FileDevice, MemDevice};
@@ -13,6 +14,7 @@ use super::fault::Switch;
 use super::ssd::{self, Flash};
 use crate::args::DeviceServeArgs;
 use crate::failure::{Code, Failure, Result};
+use crate::print;
 
 /// Requests that wait while others are worked on.
 const WAITING: usize = 4;
@@ -47,19 +49,16 @@ pub(crate) fn serve(args: &DeviceServeArgs, json: bool) -> Result {
         channels + WAITING,
     )?;
     let disk = service.dir().join("disk");
-    let told = if json {
-        format!(
-            "{}",
-            serde_json::json!({ "model": args.model, "ftl": args.flash.ftl, "disk": disk })
-        )
-    } else {
-        format!(
-            "{name}: {} ({} MiB); end it with Ctrl-C",
-            disk.display(),
-            device.size() >> 20
-        )
-    };
-    println!("{told}");
+    let told = format!(
+        "{name}: {} ({} MiB); end it with Ctrl-C",
+        disk.display(),
+        device.size() >> 20
+    );
+    // The answer in JSON is one object, and comes at the end.
+    match json {
+        true => eprintln!("{told}"),
+        false => println!("{told}"),
+    }
     let mounted = service.mounted().clone();
     // One that fails is no reason not to try again at the next.
     thread::spawn(move || {
@@ -72,25 +71,36 @@ pub(crate) fn serve(args: &DeviceServeArgs, json: bool) -> Result {
         }
     });
     service.wait()?;
-    say(&*device, flash.as_deref(), json);
+    if json {
+        let mut said = json!({
+            "model": args.model, "ftl": args.flash.ftl, "disk": disk.display().to_string(),
+        });
+        let did = counted(&*device, flash.as_deref());
+        if let (Some(said), Value::Object(did)) = (said.as_object_mut(), did) {
+            said.extend(did);
+        }
+        print::value(&said, true);
+    } else {
+        say(&*device, flash.as_deref());
+    }
     Ok(())
 }
 
+/// What the device did.
+fn counted(device: &dyn BlockDevice, flash: Option<&Flash>) -> Value {
+    let s = device.stats();
+    json!({
+        "reads": s.reads, "bytes_read": s.bytes_read, "writes": s.writes,
+        "bytes_written": s.bytes_written, "flushes": s.flushes, "shares": s.shares,
+        "flash": flash.map(Flash::report), "log": flash.and_then(Flash::log_report),
+    })
+}
+
 /// Says what the device did.
-fn say(device: &dyn BlockDevice, flash: Option<&Flash>, json: bool) {
+fn say(device: &dyn BlockDevice, flash: Option<&Flash>) {
     let s = device.stats();
     let log = flash.and_then(Flash::log_report);
     let flash = flash.map(Flash::report);
-    if json {
-        println!(
-            "{}",
-            serde_json::json!({
-                "reads": s.reads, "bytes_read": s.bytes_read, "writes": s.writes,
-                "bytes_written": s.bytes_written, "flushes": s.flushes, "shares": s.shares, "flash": flash, "log": log,
-            })
-        );
-        return;
-    }
     println!(
         "{} reads of {} MiB, {} writes of {} MiB, {} flushes",
         s.reads,

@@ -2,21 +2,34 @@
 
 use std::path::{Path, PathBuf};
 
+use serde_json::json;
+
 use crate::args::{HelperArgs, MountArgs};
-use crate::daemon;
 use crate::failure::{Code, Failure, Result};
 use crate::options::{self, Options};
 use crate::serve::Job;
+use crate::{daemon, print};
 
 /// `stetfs mount`.
 pub(crate) fn run(args: &MountArgs, json: bool) -> Result<Code> {
     let text = args.options.join(",");
     let mut options = Options::default();
     options::parse(&text, false, &mut options)?;
-    if options.remount {
-        return super::remount::run(&args.dir, &text).map(|()| Code::Done);
-    }
     // Mistakes in the options are told before anything is started.
+    let mut warnings = options.warnings()?;
+    if args.server.is_none() && !json {
+        warnings.iter().for_each(|warning| daemon::warn(warning));
+    }
+    if options.remount {
+        super::remount::run(&args.dir, &text)?;
+        if json {
+            let answer = json!({
+                "remounted": true, "dir": args.dir.display().to_string(), "warnings": warnings,
+            });
+            print::value(&answer, true);
+        }
+        return Ok(Code::Done);
+    }
     options.volume()?;
     let (source, dir) = (absolute(&args.source)?, absolute_dir(&args.dir)?);
     if let Some(parent) = args.server {
@@ -32,10 +45,25 @@ pub(crate) fn run(args: &MountArgs, json: bool) -> Result<Code> {
         daemon::run(&job, parent)?;
         return Ok(Code::Done);
     }
-    if args.foreground {
-        return daemon::stay(&source, &dir, &text, json);
+    let (code, state) = if args.foreground {
+        (daemon::stay(&source, &dir, &text, json)?, "unmounted")
+    } else {
+        let warning = daemon::start(&source, &dir, &text)?;
+        if let (Some(warning), false) = (&warning, json) {
+            daemon::warn(warning);
+        }
+        warnings.extend(warning);
+        (Code::Done, "mounted")
+    };
+    // A server in the foreground that failed has said so.
+    if json && code == Code::Done {
+        let answer = json!({
+            state: true, "volume": source.display().to_string(),
+            "dir": dir.display().to_string(), "warnings": warnings,
+        });
+        print::value(&answer, true);
     }
-    daemon::start(&source, &dir, &text).map(|()| Code::Done)
+    Ok(code)
 }
 
 /// As mount(8) calls it.
@@ -46,6 +74,8 @@ pub(crate) fn helper(args: &HelperArgs) -> Result {
     if args.fake {
         return options.volume().map(drop);
     }
+    let warnings = options.warnings()?;
+    warnings.iter().for_each(|warning| daemon::warn(warning));
     if options.remount {
         return super::remount::run(&args.dir, &text);
     }
@@ -55,7 +85,9 @@ pub(crate) fn helper(args: &HelperArgs) -> Result {
     } else {
         text
     };
-    daemon::start(&absolute(&args.source)?, &absolute_dir(&args.dir)?, &known)
+    let warning = daemon::start(&absolute(&args.source)?, &absolute_dir(&args.dir)?, &known)?;
+    warning.iter().for_each(|warning| daemon::warn(warning));
+    Ok(())
 }
 
 fn absolute(source: &Path) -> Result<PathBuf> {

@@ -13,35 +13,48 @@ use stetfs_fuse::{MountError, Unmount, is_root, unmount};
 
 use super::find_mount;
 use crate::args::UmountArgs;
-use crate::control;
 use crate::control::client::Client;
 use crate::failure::{Code, Failure, Result};
+use crate::{control, print};
 
 /// Between two looks at something that is to go.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Unmounts and waits until the server has brought everything home.
-pub(crate) fn run(args: &UmountArgs) -> Result {
+pub(crate) fn run(args: &UmountArgs, json: bool) -> Result {
     let mount = find_mount(&args.dir)?;
+    let volume = volume_of(&mount);
+    down(args, &mount)?;
+    if json {
+        let answer = json!({
+            "unmounted": true, "volume": volume.display().to_string(),
+            "dir": mount.dir.display().to_string(),
+        });
+        print::value(&answer, true);
+    }
+    Ok(())
+}
+
+fn down(args: &UmountArgs, mount: &MountEntry) -> Result {
     // Before the unmount, while the server is surely there to be met.
     // One that is being killed may still be met, but does not answer.
-    let client = Client::connect(&mount).ok().and_then(|mut client| {
+    let client = Client::connect(mount).ok().and_then(|mut client| {
         client
             .request(&json!({ "op": "watch" }))
             .is_ok()
             .then_some(client)
     });
     let gone = client.is_none() && is_dead(&mount.dir);
-    let volume = volume_of(&mount);
-    let others = other_mounts(&mount)?;
+    let volume = volume_of(mount);
+    let others = other_mounts(mount)?;
     let viewers = viewers(&mount.dev);
-    take_down(&mount, args.lazy)?;
+    take_down(mount, args.lazy)?;
     // Another volume may have the device number already, but not these mounts'.
-    let elsewhere = other_mounts(&mount)?.iter().any(|id| others.contains(id));
+    let elsewhere = other_mounts(mount)?.iter().any(|id| others.contains(id));
     if (args.lazy || elsewhere) && !gone {
         return Ok(());
     }
-    let viewer = remaining(&mount, &viewers);
+    let viewer = remaining(mount, &viewers);
     if let (Some(viewer), false) = (&viewer, gone) {
         let dir = mount.dir.display();
         let message = format!("{dir} is taken down here, but the volume is still in use");
@@ -57,9 +70,9 @@ pub(crate) fn run(args: &UmountArgs) -> Result {
             }
             wait_unlocked(&volume)?;
             if viewer.is_none() {
-                wait_detached(&mount, &volume);
+                wait_detached(mount, &volume);
             }
-            left_behind(&mount, &volume, gone).map_err(|failure| match viewer {
+            left_behind(mount, &volume, gone).map_err(|failure| match viewer {
                 Some(viewer) => {
                     let hint = format!("{viewer}; then {}", failure.hint);
                     failure.hint(hint)

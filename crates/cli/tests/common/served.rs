@@ -1,13 +1,13 @@
 //! A device that `stetfs device serve` serves.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 use stetfs_testkit::{Scratch, mount};
 
-use super::daemon::{BINARY, json};
+use super::daemon::{BINARY, json, wait_until};
 
 /// A device being served; ended when dropped.
 pub(crate) struct Served {
@@ -26,13 +26,13 @@ impl Served {
             .args(args)
             .arg(&dir)
             .stdout(Stdio::piped())
+            .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let mut line = String::new();
-        let out = server.stdout.as_mut().unwrap();
-        BufReader::new(out).read_line(&mut line).unwrap();
-        let told: Value = serde_json::from_str(&line).unwrap();
-        assert_eq!(told["disk"].as_str(), dir.join("disk").to_str());
+        wait_until("the device", || {
+            assert!(server.try_wait().unwrap().is_none(), "the server ended");
+            dir.join("disk").exists()
+        });
         Served {
             server,
             dir,
@@ -78,7 +78,9 @@ impl Served {
         let status = self.server.wait().unwrap();
         assert!(status.success(), "{status}: {said}");
         assert!(!mount::is_mounted(&self.dir));
-        serde_json::from_str(&said).unwrap()
+        let said: Value = serde_json::from_str(&said).unwrap();
+        assert_eq!(said["disk"].as_str(), self.disk().to_str());
+        said
     }
 }
 

@@ -1,6 +1,8 @@
 //! Reading the volume before it is open: straight from the device, for what recovery needs and may
 //! still replace.
 
+use std::sync::Arc;
+
 use stetfs_block::BlockDevice;
 use stetfs_ondisk::ext4::blockmap::Shape;
 use stetfs_ondisk::ext4::checksum::ChecksumMode;
@@ -8,9 +10,10 @@ use stetfs_ondisk::ext4::extent::{self, Expect, Extent, NodeRef};
 use stetfs_ondisk::ext4::group_desc::{self, GroupDesc, GroupFlags};
 use stetfs_ondisk::ext4::inode::{InodeFlags, InodeView};
 use stetfs_ondisk::ext4::superblock::{
-    Geometry as Layout, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock,
+    Geometry as Layout, MAGIC, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock,
 };
 
+use super::foreign;
 use crate::data::Found;
 use crate::data::blockmap::{self, Indirect};
 use crate::error::{FsError, Result};
@@ -29,10 +32,15 @@ pub(super) struct Early<'a> {
 /// Reads and checks the superblock.
 ///
 /// # Errors
-/// `Corrupt`, and what the device says.
+/// `Foreign`, `Corrupt`, and what the device says.
 pub fn read_superblock(device: &dyn BlockDevice) -> Result<Superblock> {
     let mut bytes = vec![0; SUPERBLOCK_SIZE];
-    device.read(SUPERBLOCK_OFFSET, &mut bytes)?;
+    if device.size() >= SUPERBLOCK_OFFSET + SUPERBLOCK_SIZE as u64 {
+        device.read(SUPERBLOCK_OFFSET, &mut bytes)?;
+    }
+    if Superblock::decode_unchecked(&bytes)?.magic.get() != MAGIC {
+        return Err(FsError::Foreign(Arc::new(foreign::look(device)?)));
+    }
     let sb = Superblock::decode(&bytes)?;
     if !sb.verify_checksum() {
         return Err(FsError::corrupt(

@@ -135,7 +135,7 @@ impl Fs {
     pub(crate) fn report(&self, e: &FsError) {
         let (block, code) = match e {
             FsError::Corrupt { block, .. } => (*block, code::EFSCORRUPTED),
-            FsError::Format(_) => (0, code::EFSCORRUPTED),
+            FsError::Format(_) | FsError::Foreign(_) => (0, code::EFSCORRUPTED),
             FsError::Device(e) if e.is_full() => return tracing::error!("{e}"),
             FsError::Device(_) => (0, code::EIO),
             // The journal tells of its own end through `FileState::aborted`.

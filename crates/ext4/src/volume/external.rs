@@ -8,6 +8,7 @@ use stetfs_ondisk::ext4::superblock::{MAGIC, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE,
 use stetfs_ondisk::uuid;
 
 use super::early::read_superblock;
+use super::foreign;
 use crate::error::{FsError, Result};
 
 /// The volume's device, and where the log lies if the journal's is behind it: runs of blocks (first, count).
@@ -41,9 +42,11 @@ pub(super) fn join(
     let mut head = vec![0; SUPERBLOCK_SIZE];
     journal.read(SUPERBLOCK_OFFSET, &mut head)?;
     let other = Superblock::decode_unchecked(&head)?;
-    let is_one = other.magic.get() == MAGIC
-        && other.verify_checksum()
-        && other.incompat().contains(Incompat::JOURNAL_DEV);
+    if other.magic.get() != MAGIC {
+        let there = foreign::look(&*journal)?;
+        return wrong(format!("what was named as the journal is none: {there}"));
+    }
+    let is_one = other.verify_checksum() && other.incompat().contains(Incompat::JOURNAL_DEV);
     if !is_one {
         return wrong("what was named as the journal is none".into());
     }

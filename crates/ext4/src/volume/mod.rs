@@ -5,6 +5,7 @@ mod errors;
 mod external;
 mod fast;
 mod features;
+mod foreign;
 mod inspect;
 mod log;
 mod mmp;

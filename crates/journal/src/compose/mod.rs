@@ -5,6 +5,7 @@
 //! reads them from here.
 
 mod help;
+mod nearest;
 mod part;
 mod preset;
 pub mod size;
@@ -14,6 +15,7 @@ use std::fmt;
 use std::str::FromStr;
 
 pub use help::{OptionHelp, options_help};
+pub use nearest::{did_you_mean, nearest};
 pub use part::{Ability, Axis, DataMode, Make, OptionDef, PARTS, Part, between, one_of};
 pub use preset::{PRESETS, Preset, PresetDef};
 
@@ -69,6 +71,12 @@ impl Default for Composition {
 /// Whether there is a journal option of this name.
 pub fn is_option(name: &str) -> bool {
     find(name).is_some()
+}
+
+/// The names of all journal options.
+pub fn option_names() -> impl Iterator<Item = &'static str> {
+    let of_parts = PARTS.iter().flat_map(|p| p.options).map(|o| o.name);
+    Axis::ALL.into_iter().map(Axis::name).chain(of_parts)
 }
 
 /// An option: an axis, or one of a part.
@@ -128,12 +136,17 @@ impl Composition {
 
     fn say(&mut self, name: &str, value: &str) -> Result<(), Bad> {
         let name = match find(name) {
-            None => return Err(Bad(format!("there is no journal option {name:?}"))),
+            None => {
+                let meant = did_you_mean(name, option_names());
+                return Err(Bad(format!("there is no journal option {name:?}{meant}")));
+            }
             Some(Found::Axis(axis)) => {
                 let parts = Part::of(axis);
                 if !parts.iter().any(|p| p.name == value) {
                     let names: Vec<&str> = parts.iter().map(|p| p.name).collect();
-                    return Err(Bad(format!("{axis} is {}", listed(&names, "or"))));
+                    let meant = did_you_mean(value, names.iter().copied());
+                    let names = listed(&names, "or");
+                    return Err(Bad(format!("{axis} must be {names}{meant}")));
                 }
                 axis.name()
             }
@@ -199,6 +212,21 @@ impl Composition {
             )));
         }
         Ok(())
+    }
+
+    /// The parts that were said though the preset names others: the part that is there, and the preset's.
+    pub fn replaced(&self) -> Vec<(&'static Part, &'static Part)> {
+        let preset = Composition::unsettled(self.preset);
+        Axis::ALL
+            .into_iter()
+            .filter(|axis| self.said.contains_key(axis.name()))
+            .filter(|axis| {
+                let mut named = self.preset.0.set.iter();
+                named.any(|(name, _)| *name == axis.name())
+            })
+            .map(|axis| (self.part(axis), preset.part(axis)))
+            .filter(|(said, of_preset)| said.name != of_preset.name)
+            .collect()
     }
 
     /// The preset that it began with.
@@ -416,7 +444,7 @@ mod tests {
         assert!(why("fast").contains("the presets are ordered, data, writeback, ldj"));
         assert!(why("ordered,speed=9").contains("no journal option \"speed\""));
         assert!(why("ordered,warp").contains("no journal option \"warp\""));
-        assert!(why("ordered,codec=zip").contains("codec is frames or jbd2"));
+        assert!(why("ordered,codec=zip").contains("codec must be frames or jbd2"));
         assert!(why("ldj,compress=zip").contains("none, lz4, zstd or auto"));
         assert!(why("ldj,chunk=1").contains("from 4K"));
         assert_eq!(
@@ -431,6 +459,24 @@ mod tests {
             why("ijournal,sync=compound,records=2"),
             "records needs sync=file, not sync=compound"
         );
+    }
+
+    #[test]
+    fn what_takes_the_place_of_a_presets_part_is_known() {
+        let replaced = |text: &str| {
+            let journal: Composition = text.parse().unwrap();
+            let all = journal.replaced();
+            all.iter()
+                .map(|(said, of)| format!("{said} for {of}"))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(replaced("ldj,codec=jbd2"), ["codec=jbd2 for codec=frames"]);
+        assert_eq!(
+            replaced("ijournal,data=journal"),
+            ["data=journal for data=ordered"]
+        );
+        assert!(replaced("ldj,data=journal,compress=zstd").is_empty());
+        assert!(replaced("data,sync=file").is_empty());
     }
 
     #[test]

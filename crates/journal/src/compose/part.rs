@@ -203,7 +203,7 @@ pub static PARTS: [Part];
 pub fn one_of(words: &[&str], value: &str) -> Result<(), String> {
     match words.contains(&value) {
         true => Ok(()),
-        false => Err(format!("is {}", listed(words, "or"))),
+        false => Err(format!("must be {}", listed(words, "or"))),
     }
 }
 
@@ -214,7 +214,7 @@ pub fn one_of(words: &[&str], value: &str) -> Result<(), String> {
 pub fn between(least: u64, most: u64, value: &str) -> Result<(), String> {
     match value.parse::<u64>() {
         Ok(n) if (least..=most).contains(&n) => Ok(()),
-        _ => Err(format!("is a number from {least} to {most}")),
+        _ => Err(format!("must be a number from {least} to {most}")),
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::part::{DataMode, listed};
-use super::{Bad, Composition};
+use super::{Bad, Composition, did_you_mean};
 use crate::jbd2::CUSTOM;
 
 /// What a preset is.
@@ -104,9 +104,10 @@ impl FromStr for Preset {
             .ok_or_else(|| {
                 let names = all.iter().chain([&CUSTOM]);
                 let names: Vec<&str> = names.map(|p| p.name()).collect();
+                let meant = did_you_mean(text, names.iter().copied());
                 let names = listed(&names, "and");
                 Bad(format!(
-                    "there is no journal preset {text:?}; the presets are {names}"
+                    "there is no journal preset {text:?}; the presets are {names}{meant}"
                 ))
             })
     }

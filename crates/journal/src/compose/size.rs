@@ -13,7 +13,7 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     };
     let n: u64 = digits
         .parse()
-        .map_err(|_| "is a size like 256M".to_owned())?;
+        .map_err(|_| "must be a size, such as 256M".to_owned())?;
     n.checked_mul(1 << shift)
         .ok_or_else(|| "is too large".to_owned())
 }
@@ -26,7 +26,7 @@ pub fn chunk(text: &str) -> Result<u32, String> {
     u32::try_from(bytes(text)?)
         .ok()
         .filter(|n| (4096..=16 << 20).contains(n))
-        .ok_or_else(|| "is a size from 4K to 16M".to_owned())
+        .ok_or_else(|| "must be a size from 4K to 16M".to_owned())
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ impl FromStr for Compression {
             .into_iter()
             .find(|(_, name)| *name == text)
             .map(|(how, _)| how)
-            .ok_or_else(|| "is none, lz4, zstd or auto".to_owned())
+            .ok_or_else(|| "must be none, lz4, zstd or auto".to_owned())
     }
 }
 

@@ -30,7 +30,7 @@ impl FromStr for Trim {
             "off" => Ok(Trim::Off),
             "discard" => Ok(Trim::Discard),
             "zero" => Ok(Trim::Zero),
-            _ => Err("is off, discard or zero".to_owned()),
+            _ => Err("must be off, discard or zero".to_owned()),
         }
     }
 }

@@ -1,0 +1,115 @@
+//! What a device or an image holds that is no ext4 volume, told by the bytes at its start: so that nobody
+//! takes it for an empty one.
+//!
+//! The magic numbers are those of the formats' own documentation, as libblkid and file(1) have them.
+
+mod partitions;
+mod signatures;
+
+use std::fmt;
+
+pub use partitions::{Partition, Partitions};
+pub use signatures::{Kind, Signature};
+
+/// Bytes from the start that are enough for [`Foreign::of`].
+pub const HEAD: usize = 1 << 20;
+
+/// What is there instead of an ext4 superblock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Foreign {
+    /// Zeroes as far as was looked.
+    Zeroes,
+    /// A known format.
+    Known(&'static Signature),
+    /// A partition table.
+    Partitions(Partitions),
+    /// The first superblock of an ext4 volume is destroyed, but a copy is left.
+    Backup {
+        /// The copy's block number.
+        block: u64,
+        /// Bytes in a block.
+        block_size: u64,
+    },
+    /// Something else.
+    Unknown,
+}
+
+impl Foreign {
+    /// What `head`, the first [`HEAD`] bytes (or as many as there are), begins.
+    pub fn of(head: &[u8]) -> Foreign {
+        // Boot sectors of FAT and NTFS end as partition tables do; what is deep inside may be left over
+        // from before a table was written.
+        let (first, deep) = (0..1024, 1024..u64::MAX);
+        if let Some(known) = signatures::find(head, &first) {
+            return Foreign::Known(known);
+        }
+        if let Some(table) = Partitions::read(head) {
+            return Foreign::Partitions(table);
+        }
+        match signatures::find(head, &deep) {
+            Some(known) => Foreign::Known(known),
+            None if head.iter().all(|b| *b == 0) => Foreign::Zeroes,
+            None => Foreign::Unknown,
+        }
+    }
+}
+
+impl fmt::Display for Foreign {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Foreign::Zeroes => f.write_str("it begins with zeroes"),
+            Foreign::Known(known) => write!(f, "it holds {}", known.name),
+            Foreign::Partitions(table) => table.fmt(f),
+            Foreign::Backup { block, .. } => write!(
+                f,
+                "its superblock is destroyed, but there is a copy in block {block}"
+            ),
+            Foreign::Unknown => f.write_str("it holds data of an unknown kind"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(at: usize, bytes: &[u8]) -> Vec<u8> {
+        let mut head = vec![0; HEAD];
+        head[at..at + bytes.len()].copy_from_slice(bytes);
+        head
+    }
+
+    #[test]
+    fn every_signature_is_found_where_it_is() {
+        for known in signatures::ALL {
+            let head = with(known.offset as usize, known.magic);
+            assert_eq!(Foreign::of(&head), Foreign::Known(known), "{}", known.name);
+        }
+    }
+
+    #[test]
+    fn zeroes_are_told_from_what_is_not_known() {
+        assert_eq!(Foreign::of(&vec![0; HEAD]), Foreign::Zeroes);
+        assert_eq!(Foreign::of(&with(HEAD - 1, &[1])), Foreign::Unknown);
+        assert_eq!(Foreign::of(&[]), Foreign::Zeroes);
+    }
+
+    #[test]
+    fn no_bytes_and_no_length_are_a_panic() {
+        let mut state = 1u32;
+        let noise: Vec<u8> = std::iter::repeat_with(|| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        })
+        .take(8192)
+        .collect();
+        for len in [1, 510, 511, 512, 600, 1023, 1025, 4090, 8192] {
+            let mut head = noise[..len].to_vec();
+            Foreign::of(&head);
+            if len >= 600 {
+                head[510..520].copy_from_slice(b"\x55\xaaEFI PART");
+                Foreign::of(&head);
+            }
+        }
+    }
+}
