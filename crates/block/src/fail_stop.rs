@@ -75,7 +75,7 @@ impl<D: BlockDevice> FailStop<D> {
         }
     }
 
-    /// Runs a request that makes something durable (F1, F2).
+    /// Runs a request that makes something durable (block.F1, block.F2).
     fn durably(&self, request: impl FnOnce() -> Result<()>) -> Result<()> {
         if self.forgiving {
             return request();

@@ -18,6 +18,7 @@ fn eio() -> BlockError {
 }
 
 /// After a failure nothing changes any more, though the device would take it; reads pass.
+/// (block.F1)
 #[test]
 fn nothing_follows_a_failed_flush() {
     let fua = [Write::new(0, &[3; 512]).fua()];
@@ -111,6 +112,7 @@ impl stetfs_block::Share for Gate {
 }
 
 /// Two flushes run side by side, whichever began first; the one succeeds, then the other ends.
+/// (block.F2)
 #[test]
 fn a_flush_counts_only_when_those_beside_it_succeeded() {
     for (first, fails) in [(0, true), (1, true), (0, false), (1, false)] {

@@ -18,7 +18,7 @@ pub struct Block<X> {
 }
 
 struct Inner<X> {
-    /// `None` until loaded or created (invariant C3).
+    /// `None` until loaded or created (cache.C3).
     page: Option<PageRef>,
     head: X,
 }
@@ -106,12 +106,12 @@ impl<X> BlockWrite<'_, X> {
         self.block.nr
     }
 
-    /// Whether the block has content (invariant C3).
+    /// Whether the block has content (cache.C3).
     pub fn is_uptodate(&self) -> bool {
         self.inner.page.is_some()
     }
 
-    /// The content for changing, copied first if a snapshot holds it (invariant C1).
+    /// The content for changing, copied first if a snapshot holds it (cache.C1).
     /// The flag says whether a copy was made. `None` if there is no content yet.
     pub fn page_mut(&mut self) -> Option<(&mut [u8], bool)> {
         let arc = self.inner.page.as_mut()?;
@@ -156,5 +156,37 @@ impl<X> BlockWrite<'_, X> {
 impl<X> std::fmt::Debug for Block<X> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Block({})", self.nr)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// cache.C1.
+    #[test]
+    fn a_snapshot_keeps_what_it_shows() {
+        let block = Block::<()>::new(1);
+        block.fill(Page::zeroed(16));
+        let snapshot = block.page().unwrap();
+        let mut write = block.write();
+        let (page, copied) = write.page_mut().unwrap();
+        page.fill(7);
+        assert!(copied, "the snapshot shares it");
+        assert!(!write.page_mut().unwrap().1, "nobody shares the copy");
+        drop(write);
+        assert!(snapshot.iter().all(|b| *b == 0));
+        assert!(block.page().unwrap().iter().all(|b| *b == 7));
+    }
+
+    /// cache.C3.
+    #[test]
+    fn without_content_there_is_nothing_to_read_or_change() {
+        let block = Block::<()>::new(1);
+        assert!(block.page().is_none() && block.peek().is_none());
+        assert!(!block.write().is_uptodate() && block.write().page_mut().is_none());
+        block.fill(Page::zeroed(16));
+        assert!(block.peek().is_some() && block.write().is_uptodate());
     }
 }

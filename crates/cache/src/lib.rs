@@ -3,14 +3,14 @@
 //! One cache serves metadata and file data alike: StetFS allocates space at write time, so every
 //! dirty page already has a block on the volume, and the physical block number is the key.
 //!
-//! Invariants (cited as `C1`… where code leans on them):
+//! Invariants (cited as `cache.C1`… where code leans on them):
 //!
-//! * **C1** A [`Page`] is never changed while more than one `Arc` to it exists: whoever holds a
+//! * **cache.C1** A [`Page`] is never changed while more than one `Arc` to it exists: whoever holds a
 //!   [`PageRef`] holds a snapshot. Writers copy first ([`BlockWrite::page_mut`]).
-//! * **C2** There is at most one [`Block`] per block number in the cache; who holds an `Arc<Block>`
+//! * **cache.C2** There is at most one [`Block`] per block number in the cache; who holds an `Arc<Block>`
 //!   keeps it there. Only a block that nobody but the cache holds can be evicted, so whatever is
 //!   dirty or pinned must be held by an `Arc` (transaction list, checkpoint list, dirty-data map).
-//! * **C3** A block's content is readable only once `uptodate`: loaded, or created whole.
+//! * **cache.C3** A block's content is readable only once `uptodate`: loaded, or created whole.
 
 #![forbid(unsafe_code)]
 

@@ -8,7 +8,7 @@ use stetfs_block::AlignedBuf;
 /// The bytes of one block. Aligned for direct I/O.
 pub struct Page(AlignedBuf);
 
-/// A shared, immutable snapshot of a page (invariant C1).
+/// A shared, immutable snapshot of a page (cache.C1).
 pub type PageRef = Arc<Page>;
 
 impl Page {

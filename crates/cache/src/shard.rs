@@ -68,7 +68,8 @@ impl<X: Default> Shard<X> {
         let slot = Some(block.clone());
         let at = match self.free.pop() {
             Some(at) => {
-                self.slots[at] = slot;
+                let before = std::mem::replace(&mut self.slots[at], slot);
+                debug_assert!(before.is_none(), "policy.P1: a slot is given out twice");
                 at
             }
             None => {
@@ -100,7 +101,7 @@ impl<X: Default> Shard<X> {
         let slots = &self.slots;
         let mut choice = std::mem::take(&mut self.choice);
         choice.clear();
-        // C2: under the shard's lock nobody can take a new Arc from the map.
+        // cache.C2: under the shard's lock nobody can take a new Arc from the map.
         let unheld = |slot: u32| {
             let block = slots.get(slot as usize).and_then(Option::as_ref);
             block.is_some_and(|block| Arc::strong_count(block) == 1)
@@ -108,7 +109,9 @@ impl<X: Default> Shard<X> {
         self.policy.choose(&mut { unheld }, &mut choice);
         let mut gone = 0;
         for slot in &choice.evict {
-            gone += u64::from(self.vacate(*slot as usize));
+            let left = self.vacate(*slot as usize);
+            debug_assert!(left, "policy.P3: what was chosen is not there");
+            gone += u64::from(left);
         }
         self.choice = choice;
         gone
@@ -184,6 +187,7 @@ mod tests {
         assert_eq!(shard.slots.len(), 8, "slots are used again");
     }
 
+    /// cache.C2.
     #[test]
     fn what_is_held_stays_and_room_is_given_back_later() {
         let mut shard = shard(4);

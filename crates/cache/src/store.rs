@@ -182,7 +182,7 @@ impl<X: Default> Cache<X> {
             .map(|_| Page::to_be_read(self.block_size))
             .collect();
         // A write could create, commit, send home and evict one of these blocks while the batch is
-        // under way; holding the Arcs (C2) from before the read keeps newer content in place.
+        // under way; holding the Arcs (cache.C2) from before the read keeps newer content in place.
         let blocks: Vec<_> = missing.iter().map(|nr| self.get(*nr)).collect();
         let mut reads = ReadList::new();
         for (page, nr) in pages.iter_mut().zip(&missing) {

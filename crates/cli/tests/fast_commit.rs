@@ -101,7 +101,7 @@ fn synced_files_come_back() {
     }
 }
 
-/// Names that come, go, move and are replaced, in one transaction.
+/// Names that come, go, move and are replaced, in one transaction (fast.F1, fast.F4).
 #[test]
 fn names_are_as_they_were() {
     let before = |root: &Path| {
@@ -154,7 +154,7 @@ fn names_are_as_they_were() {
     });
 }
 
-/// What the kernel's own replay leaves out (Linux 6.18): files that began without a name.
+/// What the kernel's own replay leaves out (Linux 6.18): files that began without a name (fast.F3).
 #[test]
 fn files_that_began_without_a_name_are_there() {
     let tmpfile = |root: &Path| {
@@ -192,6 +192,7 @@ fn files_that_began_without_a_name_are_there() {
 }
 
 /// Ranges: written, cut, punched, allocated and not written, by extents and by block maps; attributes; inline data.
+/// (fast.F2)
 #[test]
 fn blocks_and_attributes_are_as_they_were() {
     let kinds = [

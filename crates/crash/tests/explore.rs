@@ -96,6 +96,7 @@ fn ldj_breaks_no_promise() {
     sound("ldj,compress=auto", "orphans", 4096, 3.0);
 }
 
+/// record.F2.
 #[test]
 fn ijournal_breaks_no_promise() {
     sound("ijournal", "smoke", 1024, 4.0);

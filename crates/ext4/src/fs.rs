@@ -91,7 +91,7 @@ pub struct Fs {
     pub(crate) opts: FsOptions,
     pub(crate) cache: Arc<Cache>,
     pub(crate) journal: Arc<Journal>,
-    /// Superblock state that changes while mounted (volume/super_state.rs).
+    /// Superblock state that changes while mounted (volume/superblock.rs).
     pub(crate) sb: crate::volume::SuperState,
     /// Block groups: descriptors, bitmaps, allocation (space/).
     pub(crate) groups: crate::space::Groups,

@@ -1,7 +1,7 @@
 //! Edges between transactions, and which transactions are valid.
 //!
 //! A transaction depends on every older one of its lane, and on the transactions its edges name.
-//! It is valid when it and all it depends on are durable (architecture, decision 4). The same rule
+//! It is valid when it and all it depends on are durable. The same rule
 //! serves the running engine and recovery.
 
 use std::collections::HashMap;

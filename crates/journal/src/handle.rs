@@ -130,7 +130,7 @@ impl<'j> Handle<'j> {
         Ok(())
     }
 
-    /// Takes a block off the list of the transaction that has it, whichever it is: none may log it any more (T2). To free what a
+    /// Takes a block off the list of the transaction that has it, whichever it is: none may log it any more (tx.T2). To free what a
     /// transaction of another lane changed is to change it too. Whether an image of it is on its way into the log.
     fn delist(&self, block: &Arc<Block>) -> Result<bool> {
         let mut write = block.write();

@@ -1,4 +1,4 @@
-//! Recovery: the newest valid image of each block goes home, once (architecture, decision 2).
+//! Recovery: the newest valid image of each block goes home, once: that with the highest stamp.
 //!
 //! It changes nothing but homes until the last step empties the log, and it chooses the same
 //! images every time: interrupted anywhere, it can run again.

@@ -1,17 +1,17 @@
 //! A transaction and the phases of its life: running, locked, snapshot, committing, durable, valid.
 //!
 //! Invariants:
-//! * **T1** While running it takes handles; locked it takes none and waits for the last to stop;
+//! * **tx.T1** While running it takes handles; locked it takes none and waits for the last to stop;
 //!   its snapshot is taken with no handle open, so every operation is in it whole or not at all.
-//! * **T2** [`crate::JournalHead`] names the transaction that listed a block last. At the snapshot a listed block whose head names
+//! * **tx.T2** [`crate::JournalHead`] names the transaction that listed a block last. At the snapshot a listed block whose head names
 //!   another is in that one, which commits with this one; if it names none the block was freed: skipped. A block is listed again where
 //!   it was listed elsewhere, or freed, meanwhile; one image of it is taken.
-//! * **T3** The snapshot's pages are never written again (cache invariant C1).
-//! * **T4** Who changes a block that another lane's transaction lists waits for nothing, for he may hold what that one's handles
+//! * **tx.T3** The snapshot's pages are never written again (cache.C1).
+//! * **tx.T4** Who changes a block that another lane's transaction lists waits for nothing, for he may hold what that one's handles
 //!   need. While that one runs or is locked both are chained; the group that commits grows by that, up to the moment when the
 //!   transactions of all of it go from locked to snapshot together. During the snapshot he takes the image for it, if it was not
 //!   taken yet; from then on his transaction depends on it.
-//! * **T5** Whoever depends on a transaction for its image of a block knows that image as one of the live log from then on, though it
+//! * **tx.T5** Whoever depends on a transaction for its image of a block knows that image as one of the live log from then on, though it
 //!   stands there later: should he free the block, he revokes it.
 
 use std::collections::{BTreeSet, HashSet};
@@ -46,7 +46,7 @@ pub(crate) struct TxState {
     pub handles: u32,
     /// Credits that open handles hold and have not used.
     pub reserved: u64,
-    /// Blocks changed, in the order of their first change (T2).
+    /// Blocks changed, in the order of their first change (tx.T2).
     pub blocks: Vec<Arc<Block>>,
     /// Blocks whose images in the live log are void from this transaction on.
     pub revokes: BTreeSet<BlockNr>,
@@ -57,7 +57,7 @@ pub(crate) struct TxState {
     /// What transactions of other lanes this one depends on.
     pub edges: CommitPoint,
     pub after: Vec<AfterCommit>,
-    /// Images that others took of blocks that they were to change before the snapshot came to them (T4).
+    /// Images that others took of blocks that they were to change before the snapshot came to them (tx.T4).
     pub captured: Vec<Image>,
     /// When the first handle came: the periodic commit counts from here.
     pub touched: Option<Instant>,
@@ -107,10 +107,11 @@ impl Tx {
             && s.edges.is_none()
     }
 
-    /// Takes the snapshot of a locked, drained transaction (T1, T2).
+    /// Takes the snapshot of a locked, drained transaction (tx.T1, tx.T2).
     pub(crate) fn snapshot(&self, stamp: Stamp, floor: Stamp) -> (Snapshot, TxRest) {
         let (blocks, relisted) = {
             let mut s = self.state.lock();
+            debug_assert_eq!(s.handles, 0, "tx.T1: a snapshot beside an open handle");
             let relisted = !s.edges.is_none() || !s.freed.is_empty();
             (std::mem::take(&mut s.blocks), relisted)
         };
@@ -159,9 +160,9 @@ impl Tx {
 pub struct Image {
     /// Home.
     pub nr: BlockNr,
-    /// Content (T3).
+    /// Content (tx.T3).
     pub page: PageRef,
-    /// Keeps the block in the cache until the image is home (cache invariant C2); none if it is in no cache.
+    /// Keeps the block in the cache until the image is home (cache.C2); none if it is in no cache.
     pub(crate) block: Option<Arc<Block>>,
 }
 

@@ -69,6 +69,7 @@ fn a_clean_shutdown_brings_all_home_and_empties_the_log() {
     }
 }
 
+/// tx.T3, cache.C1.
 #[test]
 fn a_snapshot_is_not_touched_by_later_changes() {
     for kind in ALL {

@@ -99,6 +99,7 @@ fn stamp(device: &MemDevice, at: u64) -> u64 {
     u64::from_le_bytes(common::block(device, at)[32..40].try_into().unwrap())
 }
 
+/// record.F1, record.F3.
 #[test]
 fn records_live_until_a_transaction_holds_what_they_hold() {
     let device = Arc::new(format(common::Kind::Stet));

@@ -129,7 +129,7 @@ fn committing(v: &Volume, point: CommitPoint) -> mpsc::Receiver<Result<(), Strin
 const LONG: Duration = Duration::from_secs(30);
 
 /// A lane is locked and waits for a handle. Who changes a block that it lists does not wait, for that handle may need what he holds; and
-/// the commit goes on only with both.
+/// the commit goes on only with both (tx.T4).
 #[test]
 fn who_touches_a_locked_lane_joins_its_commit() {
     let v = Volume::new();
@@ -174,7 +174,7 @@ enum Then {
 }
 
 /// A snapshot is under way. Who changes a block that it holds does not wait, and his change is not in it; who frees it keeps the image
-/// from being replayed over what is there next.
+/// from being replayed over what is there next (tx.T3, tx.T4, tx.T5).
 #[test]
 fn a_snapshot_has_no_later_change() {
     for then in [Then::Changes, Then::Frees, Then::ChangesAndFrees] {
@@ -217,7 +217,7 @@ fn beside_a_snapshot(then: Then, place: &'static str, canary: Canary) -> u8 {
 }
 
 /// A checkpoint brings the newest image of a block home, but not all of an older transaction that has one, too. As long as that one
-/// stands in its log, so does the newer.
+/// stands in its log, so does the newer (checkpoint.K3).
 #[test]
 fn an_older_image_is_not_left_alone_in_the_log() {
     assert_eq!(after_a_checkpoint(Canary::default()), [3, 2]);
@@ -258,7 +258,7 @@ fn after_a_checkpoint(canary: Canary) -> [u8; 2] {
 }
 
 /// Threads in lanes of their own change blocks of all; each block counts its changes, and so does a block of the thread. What a cut leaves
-/// has all changes or none of each handle.
+/// has all changes or none of each handle (tx.T1).
 #[test]
 fn threads_that_share_blocks_lose_nothing() {
     const THREADS: u16 = 6;
@@ -308,6 +308,7 @@ fn counts(device: &dyn BlockDevice, nr: u64) -> u64 {
 }
 
 /// What one lane changed and another frees belongs to neither's log, and the two stand or fall together.
+/// (tx.T2)
 #[test]
 fn what_another_lane_frees_is_not_logged() {
     for first in [0, 1] {
@@ -325,7 +326,7 @@ fn what_another_lane_frees_is_not_logged() {
     }
 }
 
-/// The same where the change is committed already, and still in the log.
+/// The same where the change is committed already, and still in the log (tx.T5).
 #[test]
 fn what_another_lane_frees_is_revoked() {
     let v = Volume::new();
@@ -337,7 +338,7 @@ fn what_another_lane_frees_is_revoked() {
     assert!(block(&*v.cut().0, 400) == [9; BS]);
 }
 
-/// A commit supersedes the records whose changes it holds, and no others.
+/// A commit supersedes the records whose changes it holds, and no others (record.F1, record.F3).
 #[test]
 fn a_record_lives_until_the_lane_commits_that_its_changes_are_in() {
     let v = Volume::with_records();
@@ -370,7 +371,7 @@ fn idle_lanes_hold_nothing_back() {
     }
 }
 
-/// Chains both ways, over three lanes: all or nothing, whichever is asked for.
+/// Chains both ways, over three lanes: all or nothing, whichever is asked for (tx.T4).
 #[test]
 fn what_is_chained_commits_together() {
     for asked in 0..3 {

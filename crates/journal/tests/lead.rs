@@ -85,6 +85,7 @@ fn who_comes_again_soon_shares_the_next_commit() {
     }
 }
 
+/// queue.Q2.
 #[test]
 fn who_may_wait_has_the_answer_on_return() {
     for kind in ALL {
@@ -117,6 +118,7 @@ fn who_may_wait_has_the_answer_on_return() {
     }
 }
 
+/// queue.Q1.
 #[test]
 fn leaders_and_the_commit_thread_take_turns() {
     for kind in ALL {

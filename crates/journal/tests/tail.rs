@@ -88,7 +88,7 @@ impl BlockDevice for Holding {
 
 /// A transaction frees a block whose home write is under way: it is durable, and waits for the write
 /// before it counts as valid. When the write is done the checkpoint moves the tail; not past the one
-/// that waited, for its own images are not home.
+/// that waited, for its own images are not home (checkpoint.K2).
 #[test]
 fn the_tail_stays_before_a_transaction_that_waited_for_home_writes() {
     for kind in ALL {

@@ -33,7 +33,7 @@ fn freed_frames_are_gone_and_live_ones_stay() {
     }
 }
 
-/// What is trimmed is behind a tail that was flushed before.
+/// What is trimmed is behind a tail that was flushed before (checkpoint.K2).
 #[test]
 fn the_tail_is_durable_first() {
     let device = Arc::new(Recorder::new(format(Kind::StetDiscard)));

@@ -4,13 +4,13 @@
 //! is used, is written home, or leaves: its slot, its number, whether it was read or changed. It answers with slots. Its
 //! owner (a shard, the simulator) calls it under its own lock.
 //!
-//! Invariants (cited as `P1`…):
+//! Invariants (cited as `policy.P1`…):
 //!
-//! * **P1** Slots are small dense numbers. A slot holds at most one block; `inserted` and `removed` alternate for it.
-//! * **P2** A block is dirty from an access that is a write until `written` or `removed`.
-//! * **P3** What `choose` chose is still there until `removed`. It changes hands, bits and counts, and may move whom it
+//! * **policy.P1** Slots are small dense numbers. A slot holds at most one block; `inserted` and `removed` alternate for it.
+//! * **policy.P2** A block is dirty from an access that is a write until `written` or `removed`.
+//! * **policy.P3** What `choose` chose is still there until `removed`. It changes hands, bits and counts, and may move whom it
 //!   passed over.
-//! * **P4** A choice takes a bounded number of looks: amortised O(1) or O(log n) a block that comes, whatever the size of the
+//! * **policy.P4** A choice takes a bounded number of looks: amortised O(1) or O(log n) a block that comes, whatever the size of the
 //!   cache, and at most [`MAX_PINNED`] blocks that may not go.
 
 mod blocks;
@@ -38,7 +38,7 @@ pub(crate) const MAX_PINNED: usize = 64;
 /// A block in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Where it is kept (P1).
+    /// Where it is kept (policy.P1).
     pub slot: u32,
     /// Its number on the volume.
     pub nr: u64,
@@ -49,7 +49,7 @@ pub struct Frame {
 pub enum Access {
     /// It was read.
     Read,
-    /// It was changed: it is dirty now (P2).
+    /// It was changed: it is dirty now (policy.P2).
     Write,
 }
 
@@ -93,7 +93,7 @@ pub trait Policy: Send {
     fn to_write(&mut self, limit: usize, out: &mut Vec<u32>);
 }
 
-/// A search's patience with blocks that may not go (P4).
+/// A search's patience with blocks that may not go (policy.P4).
 struct Patience(usize);
 
 impl Patience {

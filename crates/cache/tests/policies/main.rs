@@ -135,7 +135,7 @@ fn compare(kind: PolicyKind, shape: Shape, steps: &[Step]) -> Result<(), TestCas
         let mut numbers: Vec<u64> = suggested.iter().map(number).collect();
         prop_assert!(
             numbers.iter().all(|nr| dirty.contains(nr)),
-            "{} suggests {:?}",
+            "policy.P2: {} suggests {:?}",
             kind,
             numbers
         );
@@ -166,6 +166,7 @@ proptest! {
 }
 
 /// Blocks that may not go are never chosen, dirty ones among them are suggested, and a search over many of them ends soon.
+/// (policy.P4)
 #[test]
 fn what_may_not_go_stays() {
     for kind in PolicyKind::ALL {

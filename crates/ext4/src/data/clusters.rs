@@ -1,11 +1,11 @@
 //! Space for file blocks, where it is given out in clusters (`bigalloc`; else a cluster is a block).
 //!
 //! Invariants:
-//! * **C1** A file's blocks keep their places in clusters: block `l` lies at block `l` mod the ratio of a cluster, and all
+//! * **cluster.C1** A file's blocks keep their places in clusters: block `l` lies at block `l` mod the ratio of a cluster, and all
 //!   blocks of a logical cluster that are mapped lie in the same cluster of the volume.
-//! * **C2** A cluster belongs to a file while one of its blocks is mapped: mapping further ones takes no space, and
+//! * **cluster.C2** A cluster belongs to a file while one of its blocks is mapped: mapping further ones takes no space, and
 //!   unmapping frees the cluster with the last one.
-//! * **C3** A block of a map, and an attribute block, has a cluster for itself.
+//! * **cluster.C3** A block of a map, and an attribute block, has a cluster for itself.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ use crate::space::{AllocFor, BlockRun, Freed};
 pub(super) struct Space {
     /// Where they will lie.
     pub(super) run: BlockRun,
-    /// The clusters that were allocated for them: none when they come to lie in one that the file has (C2).
+    /// The clusters that were allocated for them: none when they come to lie in one that the file has (cluster.C2).
     pub(super) new: Option<BlockRun>,
 }
 
@@ -55,10 +55,10 @@ impl Fs {
         start..start + ratio
     }
 
-    /// Where the logical cluster of `lblk` lies (its first block), if one of its blocks is mapped (C1).
+    /// Where the logical cluster of `lblk` lies (its first block), if one of its blocks is mapped (cluster.C1).
     ///
     /// # Errors
-    /// EUCLEAN when that is at no place that C1 allows, or the map is damaged.
+    /// EUCLEAN when that is at no place that cluster.C1 allows, or the map is damaged.
     fn place_of_cluster(
         &self,
         inode: &Inode,
@@ -174,7 +174,7 @@ impl Fs {
     /// is mapped.
     ///
     /// # Errors
-    /// `Corrupt` when it is not free, or lies at no place that C1 allows.
+    /// `Corrupt` when it is not free, or lies at no place that cluster.C1 allows.
     pub(super) fn take_for(
         &self,
         h: &Handle<'_>,
@@ -213,7 +213,7 @@ impl Fs {
         Ok(Space { run, new })
     }
 
-    /// Frees what an extent that was just unmapped had for itself (C2), and no longer counts it.
+    /// Frees what an extent that was just unmapped had for itself (cluster.C2), and no longer counts it.
     /// `credits::FREE_BLOCKS` for every group that it touches.
     ///
     /// # Errors

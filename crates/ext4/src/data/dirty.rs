@@ -33,7 +33,7 @@ const SMALL_BATCH_BYTES: usize = 1 << 20;
 /// while there is more to come, and whoever commits finds little left to do.
 const BEHIND_BYTES: u64 = 16 << 20;
 
-/// The dirty data of one file (invariants D2, D3).
+/// The dirty data of one file (data.D2, data.D3).
 pub(crate) struct DirtyData {
     /// Held while blocks are written home, and while they are taken out to be dropped.
     flush: Mutex<()>,
@@ -246,7 +246,7 @@ impl DirtySet {
     }
 }
 
-/// Blocks on their way home, and the locks that keep D2 and D3 meanwhile.
+/// Blocks on their way home, and the locks that keep data.D2 and data.D3 meanwhile.
 #[derive(Default)]
 struct Batch<'a> {
     locks: Vec<(&'a Inode, MutexGuard<'a, ()>)>,
@@ -308,7 +308,7 @@ impl<'a> Batch<'a> {
 
 impl Fs {
     /// Makes blocks dirty that were just changed, given in ascending order. With `h`: they were just
-    /// allocated, or converted from unwritten, in that handle (D4).
+    /// allocated, or converted from unwritten, in that handle (data.D4).
     pub(super) fn add_dirty(&self, inode: &Inode, blocks: Vec<Changed>, h: Option<&Handle<'_>>) {
         if blocks.is_empty() {
             return;
@@ -386,7 +386,7 @@ impl Fs {
     }
 
     /// Forgets the dirty blocks of a range of file blocks that is about to be freed, or to become
-    /// unwritten, in `h` (D3).
+    /// unwritten, in `h` (data.D3).
     ///
     /// # Errors
     /// The journal's, which has stopped then.
@@ -784,6 +784,7 @@ mod tests {
 
     /// A transaction that commits has made blocks reachable; before their data is home, a later one
     /// writes to the file and frees them. Should only the first survive, they hold the data.
+    /// (data.D3, data.D4)
     #[test]
     fn a_commit_under_way_keeps_the_data_that_it_waits_for() {
         let device = mkfs(32, &Mkfs::blocks(4096));

@@ -8,13 +8,13 @@
 //! * `read`, `write`, `truncate`, `fallocate`, `seek`, `symlink`, `value`, `sync`, `bmap`: the operations.
 //!
 //! Invariants:
-//! * **D1** A mapped, written block's latest content is in the cache, or the cache has none of it
+//! * **data.D1** A mapped, written block's latest content is in the cache, or the cache has none of it
 //!   and the device has it. So a read that finds a block not cached may go to the device.
-//! * **D2** A block is in its file's [`DirtyData`] from its change until it was written home; from
+//! * **data.D2** A block is in its file's [`DirtyData`] from its change until it was written home; from
 //!   being taken out for writing until the write has returned, the file's flush lock is held.
-//! * **D3** Blocks are freed only after they left the dirty data with the flush lock held: nothing
+//! * **data.D3** Blocks are freed only after they left the dirty data with the flush lock held: nothing
 //!   is ever written to a block that may belong to somebody else.
-//! * **D4** Data of blocks that a transaction makes reachable is in the dirty data, and the inode is
+//! * **data.D4** Data of blocks that a transaction makes reachable is in the dirty data, and the inode is
 //!   named with `Handle::order_data`, before the handle stops.
 
 mod atime;

@@ -165,7 +165,7 @@ impl Fs {
         Ok(())
     }
 
-    /// Copies what is cached of a run, and lists the rest to be read from the device (D1). Pieces of
+    /// Copies what is cached of a run, and lists the rest to be read from the device (data.D1). Pieces of
     /// blocks go through the cache.
     fn read_run_past_cache<'b>(
         &self,

@@ -1,5 +1,5 @@
 //! Making one file durable by a record of its own, in the thread that asks, while the running transaction stays open
-//! (iJournaling, §5; the rules are in docs/architecture.md).
+//! (iJournaling, §5; the rules are in `journal/src/engine/files.rs`).
 //!
 //! What a record cannot say safely is left to a commit, and counted.
 
@@ -659,7 +659,7 @@ mod tests {
     const WITH_RECORDS: [&str; 3] = ["ijournal", "writeback,sync=file", "ordered,records=1"];
 
     /// A record is written while a transaction commits that does not hold what the record says, but seems to run still. The next one
-    /// ends the record: what it holds of the data must be home by then.
+    /// ends the record: what it holds of the data must be home by then (record.F4).
     #[test]
     fn data_synced_beside_a_commit_outlives_the_next() {
         let after_next = |journal: &str, canary| {

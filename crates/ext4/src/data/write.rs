@@ -40,6 +40,36 @@ enum Kind {
 
 type Segments = SmallVec<[Segment; 4]>;
 
+/// A run of file blocks that are mapped.
+#[derive(Clone, Copy, Debug)]
+struct Mapped {
+    lblk: u32,
+    len: u32,
+    /// Where it lies.
+    start: BlockNr,
+    /// It holds nothing yet, whatever lies there.
+    fresh: bool,
+}
+
+impl Segment {
+    /// The segment, if it may be written as it is.
+    fn written(&self) -> Option<Mapped> {
+        match self.kind {
+            Kind::Written(start) => Some(self.mapped(start, false)),
+            Kind::Unwritten(_) | Kind::Hole => None,
+        }
+    }
+
+    fn mapped(&self, start: BlockNr, fresh: bool) -> Mapped {
+        Mapped {
+            lblk: self.lblk,
+            len: self.len,
+            start,
+            fresh,
+        }
+    }
+}
+
 /// One chunk of a write.
 struct Chunk<'a> {
     inode: &'a Inode,
@@ -255,7 +285,9 @@ impl Fs {
             let range = u64::from(s.lblk)..u64::from(s.lblk) + u64::from(s.len);
             *holes.get_or_insert(0) += self.clusters_for(inode, body, range)?;
         }
-        let fresh = segments.iter().any(|s| !matches!(s.kind, Kind::Written(_)));
+        let written: Option<SmallVec<[Mapped; 4]>> =
+            segments.iter().map(Segment::written).collect();
+        let fresh = written.is_none();
         self.load_edges(chunk, &segments, end)?;
 
         let now = self.now();
@@ -269,9 +301,11 @@ impl Fs {
             None
         };
         let stamp = body.mtime() != now || body.ctime() != now;
-        if !(chunk.journaled || fresh || gap || grows || stamp || lost.is_some()) {
+        if let Some(written) = written
+            && !(chunk.journaled || gap || grows || stamp || lost.is_some())
+        {
             let mut pages = Pages::new(self, Way::Home(None));
-            let put = segments
+            let put = written
                 .iter()
                 .try_for_each(|s| self.put_segment(&mut pages, chunk, s, end));
             pages.done(inode);
@@ -369,34 +403,36 @@ impl Fs {
         Ok(())
     }
 
-    /// Puts the chunk's bytes into the blocks of a segment that is mapped now.
+    /// Puts the chunk's bytes into the blocks of a run.
+    ///
+    /// # Errors
+    /// `Corrupt` if the run is not of the chunk.
     fn put_segment(
         &self,
         pages: &mut Pages<'_>,
         chunk: &Chunk<'_>,
-        segment: &Segment,
+        run: &Mapped,
         end: u64,
     ) -> Result<()> {
-        let (start, fresh) = match segment.kind {
-            Kind::Written(start) => (start, false),
-            Kind::Unwritten(start) => (start, true),
-            Kind::Hole => return Ok(()),
-        };
         let bits = self.geo.block_bits;
-        for i in 0..segment.len {
-            let lblk = segment.lblk + i;
+        for i in 0..run.len {
+            let lblk = run.lblk + i;
             let base = u64::from(lblk) << bits;
             let from = base.max(chunk.offset);
             let to = (base + u64::from(self.geo.block_size)).min(end);
             let bytes = chunk
                 .bytes
-                .get((from - chunk.offset) as usize..(to - chunk.offset) as usize);
+                .get((from - chunk.offset) as usize..(to.saturating_sub(chunk.offset)) as usize);
+            let Some(bytes) = bytes else {
+                let detail = format!("block {lblk} of the file is none that is written to");
+                return self.noted(Err(FsError::corrupt("file map", run.start, detail)));
+            };
             pages.put(
                 lblk,
-                start + u64::from(i),
+                run.start + u64::from(i),
                 (from - base) as usize,
-                bytes.unwrap_or_default(),
-                fresh,
+                bytes,
+                run.fresh,
             )?;
         }
         Ok(())
@@ -459,22 +495,22 @@ impl Writer<'_> {
     }
 
     /// Maps the beginning of a segment so that it may be written: what is new comes back as
-    /// unwritten, whatever the tree says, because the block holds nothing yet. `None` when the
+    /// fresh, whatever the tree says, because the block holds nothing yet. `None` when the
     /// transaction or the promise of space has no room for more.
-    fn map_part(&mut self, body: &mut InodeBody, rest: &Segment) -> Result<Option<Segment>> {
+    fn map_part(&mut self, body: &mut InodeBody, rest: &Segment) -> Result<Option<Mapped>> {
         let (fs, inode) = (self.fs, self.chunk.inode);
         match rest.kind {
-            Kind::Written(_) => Ok(Some(*rest)),
-            Kind::Unwritten(_) => {
+            Kind::Written(start) => Ok(Some(rest.mapped(start, false))),
+            Kind::Unwritten(start) => {
                 if !self.room_for_edit(body, rest.lblk)? {
                     return Ok(None);
                 }
                 let range = u64::from(rest.lblk)..u64::from(rest.lblk) + u64::from(rest.len);
                 let upto =
                     fs.edit_map(self.h, inode, body, |map| map.convert_first(&range, false))?;
-                Ok(Some(Segment {
+                Ok(Some(Mapped {
                     len: (upto - range.start) as u32,
-                    ..*rest
+                    ..rest.mapped(start, true)
                 }))
             }
             Kind::Hole => {
@@ -494,10 +530,9 @@ impl Writer<'_> {
                     promise.consumed(clusters);
                 }
                 let run = space.run;
-                Ok(Some(Segment {
-                    lblk: rest.lblk,
+                Ok(Some(Mapped {
                     len: run.len,
-                    kind: Kind::Unwritten(run.start),
+                    ..rest.mapped(run.start, true)
                 }))
             }
         }

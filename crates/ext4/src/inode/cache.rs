@@ -1,13 +1,13 @@
 //! The inode cache: which inodes are in memory, who uses them, and who may leave.
 //!
 //! Invariants:
-//! * **I1** At most one [`Inode`] exists per number; who holds its `Arc` keeps it in the cache.
-//! * **I2** The inode table block equals the body whenever the inode's lock is free (but for a lazy
+//! * **inode.I1** At most one [`Inode`] exists per number; who holds its `Arc` keeps it in the cache.
+//! * **inode.I2** The inode table block equals the body whenever the inode's lock is free (but for a lazy
 //!   access time), so an inode can be dropped and loaded again; the new one's sync points cover the
 //!   old one's (`evicted`).
-//! * **I3** An inode without names, on the orphan list, open, with dirty data or a lazy access time
+//! * **inode.I3** An inode without names, on the orphan list, open, with dirty data or a lazy access time
 //!   stays in memory; and while the kernel knows it, one with failures that somebody may have to be told of.
-//! * **I4** `dead` is set under the shard's lock by the one who deletes; nobody gets it after.
+//! * **inode.I4** `dead` is set under the shard's lock by the one who deletes; nobody gets it after.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -40,7 +40,7 @@ struct Shard {
     lookups: HashMap<Ino, u64>,
     /// Candidates for leaving, oldest first. A number may be stale.
     queue: VecDeque<Ino>,
-    /// Sync points of all inodes that left (I2).
+    /// Sync points of all inodes that left (inode.I2).
     evicted: CommitPoint,
 }
 
@@ -118,12 +118,17 @@ impl Shard {
     fn insert(&mut self, inode: Arc<Inode>) {
         let ino = inode.ino;
         while self.inodes.len() >= CAPACITY / SHARDS && self.evict_one() {}
-        self.inodes.insert(
+        let before = self.inodes.insert(
             ino,
             Entry {
                 inode,
                 referenced: AtomicBool::new(false),
             },
+        );
+        // One that is deleted leaves after its number is free.
+        debug_assert!(
+            before.is_none_or(|e| e.inode.dead.load(Ordering::Acquire)),
+            "inode.I1: two inodes have the number {ino}"
         );
         self.queue.push_back(ino);
         if self.queue.len() > 2 * self.inodes.len() + QUEUE_SLACK {
@@ -160,7 +165,7 @@ impl Shard {
         false
     }
 
-    /// If nobody uses the nameless inode any more, marks it dead and returns it to be deleted (I4).
+    /// If nobody uses the nameless inode any more, marks it dead and returns it to be deleted (inode.I4).
     fn claim(&mut self, ino: Ino) -> Option<Arc<Inode>> {
         let inode = &self.inodes.get(&ino)?.inode;
         let gone = inode.unlinked.load(Ordering::Acquire) && self.take(inode);
@@ -176,7 +181,7 @@ impl Shard {
 }
 
 impl Inode {
-    /// Whether the cache holds the only reference and nothing is lost with the inode (I3).
+    /// Whether the cache holds the only reference and nothing is lost with the inode (inode.I3).
     fn may_leave(self: &Arc<Inode>) -> bool {
         Arc::strong_count(self) == 1
             && self.opens.load(Ordering::Acquire) == 0
@@ -248,7 +253,7 @@ impl Fs {
             return Ok(entry.inode.clone());
         }
         // Somebody may have loaded, changed and dropped it since it was read above; what the block
-        // holds now, under the shard's lock, is the latest (I2).
+        // holds now, under the shard's lock, is the latest (inode.I2).
         let body = InodeBody::new(slot()?, &self.geo)?;
         let sync = SyncPoints {
             meta: shard.evicted.clone(),

@@ -114,6 +114,7 @@ fn a_new_file_with_the_number_of_a_deleted_one_stays() {
     assert!(Arc::ptr_eq(&cached, &new));
 }
 
+/// inode.I3, inode.I4.
 #[test]
 fn an_inode_stays_while_it_is_open_or_remembered() {
     let device = mkfs(16, &Mkfs::blocks(1024));
@@ -152,6 +153,7 @@ fn numbers_come_back_after_the_commit_with_another_generation() {
     assert_ne!(again.body.read().generation(), generation);
 }
 
+/// inode.I2.
 #[test]
 fn the_cache_is_bounded_and_loses_nothing() {
     let device = mkfs(256, &Mkfs::blocks(4096));

@@ -5,9 +5,9 @@
 //! operation counts anything itself, and after a crash the entries say what the inodes do.
 //!
 //! Invariants:
-//! * **Q1** An account in memory equals its entry in the cache block, but for promises.
-//! * **Q2** Accounts are only added, with the quota file's inode locked; an entry never moves.
-//! * **Q3** Who gives an id its first file opens its account before his handle begins ([`Fs::promise`]).
+//! * **quota.Q1** An account in memory equals its entry in the cache block, but for promises.
+//! * **quota.Q2** Accounts are only added, with the quota file's inode locked; an entry never moves.
+//! * **quota.Q3** Who gives an id its first file opens its account before his handle begins ([`Fs::promise`]).
 //!
 //! | file | what it does |
 //! | --- | --- |

@@ -132,7 +132,7 @@ fn least_room(all: &[Accounts; KINDS], ids: &[Option<u32>; KINDS], now: u64) -> 
 
 impl Fs {
     /// Promises `blocks` blocks and `inodes` inodes to whom an inode belongs, or will, and opens the accounts that it needs
-    /// (Q3). Root may go above the limits. No handle may be open; locks of inodes may be held.
+    /// (quota.Q3). Root may go above the limits. No handle may be open; locks of inodes may be held.
     ///
     /// # Errors
     /// EDQUOT; ENOSPC when there is no room for a new account.

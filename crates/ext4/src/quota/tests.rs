@@ -64,6 +64,7 @@ fn hand_on(fs: &Fs, dir: Ino, project: u32) {
     fs.set_flags(&ROOT, dir, flags).unwrap();
 }
 
+/// quota.Q1.
 #[test]
 fn usage_follows_what_is_done() {
     for (block, features) in [
@@ -127,7 +128,7 @@ fn usage_follows_what_is_done() {
     }
 }
 
-/// debugfs, too, finds the entries that were added.
+/// debugfs, too, finds the entries that were added (quota.Q2, quota.Q3).
 #[test]
 fn new_ids_find_room() {
     for block in [1024, 4096] {

@@ -106,7 +106,7 @@ impl Fs {
             let first = usize::from(id == before);
             for (id, space, inodes, gets) in changes.into_iter().skip(first) {
                 let Some(account) = accounts.by_id.get_mut(&id) else {
-                    // Q3; an inode that was there has an account, or was not counted by who made it.
+                    // quota.Q3; an inode that was there has an account, or was not counted by who made it.
                     tracing::warn!(ino = inode.ino, id, "no quota entry; run e2fsck");
                     continue;
                 };

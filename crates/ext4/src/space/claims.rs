@@ -56,12 +56,17 @@ impl Fs {
             let st = &mut *guard;
             let before = Counts::of(st);
             let block = self.block_bitmap(&h, group, st)?;
-            if let Some(map) = block.page() {
-                let clusters = self.geo.layout.group_clusters(group);
-                let pending = Overlay::of(&mut st.pending, clusters);
-                for bit in (bit..bit + len).filter(|bit| !bitmap::is_set(&map, *bit as usize)) {
-                    pending.insert(bit, 1);
-                }
+            let map = block.page().ok_or_else(|| {
+                FsError::corrupt(
+                    "block bitmap",
+                    block.nr(),
+                    "it was read, and has no content",
+                )
+            })?;
+            let clusters = self.geo.layout.group_clusters(group);
+            let pending = Overlay::of(&mut st.pending, clusters);
+            for bit in (bit..bit + len).filter(|bit| !bitmap::is_set(&map, *bit as usize)) {
+                pending.insert(bit, 1);
             }
             self.groups.publish(group, before, st);
         }
@@ -92,8 +97,11 @@ impl Fs {
             }
             let taken = self.alloc_blocks(h, inode, Some(at), len, AllocFor::Data)?;
             if (taken.start, taken.len) != (at, len) {
-                let detail = format!("{len} blocks that a file-level record names are not free");
-                return Err(FsError::corrupt("block bitmap", at, detail));
+                return Err(FsError::corrupt(
+                    "block bitmap",
+                    at,
+                    format!("replay.A2: {len} blocks that a file-level record names are not free"),
+                ));
             }
             at += u64::from(len);
         }

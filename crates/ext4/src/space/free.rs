@@ -105,7 +105,7 @@ impl Fs {
         Ok(())
     }
 
-    /// The transaction that freed these blocks is valid: they can be handed out (invariant S2).
+    /// The transaction that freed these blocks is valid: they can be handed out (space.S2).
     fn blocks_are_free(&self, group: u32, bit: u32, len: u32) {
         if self.groups.keep_freed.load(Ordering::Acquire) {
             return;
@@ -126,7 +126,7 @@ impl Fs {
         self.groups.publish(group, before, st);
     }
 
-    /// Some clusters can be handed out again: brings what searches go by up to date (invariant S4).
+    /// Some clusters can be handed out again: brings what searches go by up to date (space.S4).
     pub(super) fn note_free(&self, group: u32, st: &mut GroupState, (start, end): (u32, u32)) {
         st.first_free = st.first_free.min(start);
         // The bitmap was changed a moment ago; if it left memory since, nothing is known of the longest run.

@@ -16,19 +16,19 @@ use crate::types::BlockNr;
 
 /// What changes in a group, behind its lock.
 pub(crate) struct GroupState {
-    /// The descriptor (invariant S1).
+    /// The descriptor (space.S1).
     pub(super) desc: GroupDesc,
-    /// Freed blocks that are not to be used yet (S2).
+    /// Freed blocks that are not to be used yet (space.S2).
     pub(super) pending: Option<Box<Overlay>>,
-    /// Freed inodes that are not to be used yet (S2).
+    /// Freed inodes that are not to be used yet (space.S2).
     pub(super) pending_inodes: Option<Box<Overlay>>,
     /// Blocks that two files were said to have (`space/claims`).
     pub(super) shared: Option<Box<Overlay>>,
     /// Space set aside.
     pub(super) windows: Windows,
-    /// No free run is longer (S4).
+    /// No free run is longer (space.S4).
     pub(super) longest: u32,
-    /// No cluster before it is free (S4).
+    /// No cluster before it is free (space.S4).
     pub(super) first_free: u32,
     /// The block bitmap contradicts itself: nothing is allocated here.
     pub(super) bad_blocks: bool,
@@ -41,7 +41,7 @@ struct Group {
     /// First block of the inode table; never changes.
     table: BlockNr,
     state: Mutex<GroupState>,
-    /// Blocks that may be handed out (S3).
+    /// Blocks that may be handed out (space.S3).
     available: AtomicU32,
     free_inodes: AtomicU32,
     used_dirs: AtomicU32,

@@ -4,12 +4,12 @@
 //! (`Rank::Group`); its bitmaps are cache blocks that change through the journal under that lock.
 //!
 //! Invariants:
-//! * **S1** A group's in-memory descriptor equals its bytes in the descriptor block, and its free
+//! * **space.S1** A group's in-memory descriptor equals its bytes in the descriptor block, and its free
 //!   counts equal the clear bits of its bitmaps.
-//! * **S2** A block or inode freed by a transaction that is not yet valid is clear in the bitmap
+//! * **space.S2** A block or inode freed by a transaction that is not yet valid is clear in the bitmap
 //!   and set in the group's *pending* overlay; searches take neither.
-//! * **S3** A group's `available` is its free blocks less the pending ones.
-//! * **S4** No free run of a group is longer than its `longest`, and none begins before its `first_free`. Searches that
+//! * **space.S3** A group's `available` is its free blocks less the pending ones.
+//! * **space.S4** No free run of a group is longer than its `longest`, and none begins before its `first_free`. Searches that
 //!   find less lower the one and raise the other; what becomes free does the opposite. The summary holds the smaller of
 //!   `longest` and `available` of each group.
 

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-/// Blocks or inodes of one group that are free in the bitmap but not yet to be used (invariant S2).
+/// Blocks or inodes of one group that are free in the bitmap but not yet to be used (space.S2).
 #[derive(Debug)]
 pub(crate) struct Overlay {
     words: Box<[u64]>,

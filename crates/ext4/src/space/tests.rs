@@ -54,6 +54,7 @@ impl Model {
     }
 }
 
+/// space.S1.
 #[test]
 fn allocation_agrees_with_a_model_and_e2fsck() {
     for (name, mib, options) in flavours() {
@@ -138,6 +139,7 @@ fn allocation_agrees_with_a_model_and_e2fsck() {
     }
 }
 
+/// space.S2.
 #[test]
 fn a_freed_block_comes_back_only_after_the_commit() {
     let device = mkfs(16, &Mkfs::blocks(1024));
@@ -150,6 +152,15 @@ fn a_freed_block_comes_back_only_after_the_commit() {
         other.end() <= run.start || other.start >= run.end(),
         "{other:?} reuses {run:?}"
     );
+    let mut waiting = 0;
+    for group in 0..fs.groups.count() {
+        let st = fs.groups.lock(group).unwrap();
+        let pending = st.pending.as_ref().map_or(0, |p| p.count());
+        let usable = st.desc.free_clusters() - pending;
+        assert_eq!(fs.groups.available(group), usable, "space.S3");
+        waiting += pending;
+    }
+    assert_eq!(waiting, run.len);
     fs.journal.commit_all().unwrap();
     let again = alloc(&fs, &inode, Some(run.start), 16, AllocFor::Meta).unwrap();
     assert_eq!(again, run);
@@ -495,7 +506,7 @@ fn small_files_in_a_comb_do_not_search_from_the_start() {
     fs.unmount().unwrap();
 }
 
-/// What searches go by is true of what is free.
+/// What searches go by is true of what is free (space.S4).
 #[test]
 fn a_run_that_becomes_free_is_found_at_once() {
     let device = mkfs(192, &Mkfs::blocks(1024));

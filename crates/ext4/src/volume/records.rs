@@ -1,9 +1,9 @@
 //! File-level records that recovery found: applied as ordinary operations, after the transactions.
 //!
 //! Invariants:
-//! * **A1** Each record says what is, not what to change: applied twice, or on a state that holds a part of it, it gives the
+//! * **replay.A1** Each record says what is, not what to change: applied twice, or on a state that holds a part of it, it gives the
 //!   same. So this can be interrupted and done again from the start, until the records are dropped in one step.
-//! * **A2** Nothing that a record names is handed out to somebody else meanwhile (`space/claims`).
+//! * **replay.A2** Nothing that a record names is handed out to somebody else meanwhile (`space/claims`).
 
 use std::sync::Arc;
 

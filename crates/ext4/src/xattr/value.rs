@@ -4,12 +4,12 @@
 //! referred to. Entries count, not files: files that share an attribute block share its references.
 //!
 //! Invariants:
-//! * **V1** A value is written while its inode is an orphan without references. The transaction that stores the
+//! * **value.V1** A value is written while its inode is an orphan without references. The transaction that stores the
 //!   entry gives it the first reference and takes it off the orphans; the one that removes the last entry makes it
 //!   an orphan again. So after a crash it is referred to, or deleted.
-//! * **V2** References, and whether an attribute block is shared, change with `Fs::values` locked.
-//! * **V3** Who holds the lock of a file may read the values it refers to without further locks.
-//! * **V4** Value inodes that lost, or never got, their references wait in `Values::leaving` until nobody of their thread
+//! * **value.V2** References, and whether an attribute block is shared, change with `Fs::values` locked.
+//! * **value.V3** Who holds the lock of a file may read the values it refers to without further locks.
+//! * **value.V4** Value inodes that lost, or never got, their references wait in `Values::leaving` until nobody of their thread
 //!   holds a lock or a handle.
 
 use std::sync::Arc;
@@ -32,9 +32,9 @@ pub(super) const REFERENCE: Credits = ORPHAN + WRITE_INODE;
 
 /// What is shared between all users of value inodes.
 pub(crate) struct Values {
-    /// Invariant V2.
+    /// See value.V2.
     lock: Mutex<()>,
-    /// Invariant V4.
+    /// See value.V4.
     leaving: Mutex<Vec<Arc<Inode>>>,
     /// Whether anything waits there: looked at by every operation.
     any: AtomicBool,
@@ -133,7 +133,7 @@ impl Fs {
         self.geo.incompat.contains(Incompat::EA_INODE)
     }
 
-    /// Locks references and shared blocks (V2), where there can be references.
+    /// Locks references and shared blocks (value.V2), where there can be references.
     pub(super) fn lock_values(&self) -> Option<MutexGuard<'_, ()>> {
         self.has_values().then(|| self.values.lock.lock())
     }
@@ -178,7 +178,7 @@ impl Fs {
             Value::Inode { ino, size, hash } => (ino, size, hash),
         };
         let inode = self.value_inode(ino)?;
-        // The content stays as it is (V3); the lock is given back before the device is waited for.
+        // The content stays as it is (value.V3); the lock is given back before the device is waited for.
         let body = InodeBody::new(inode.body.read_nested().bytes().into(), &self.geo)?;
         let len = usize::try_from(size).ok().filter(|n| *n <= VALUE_MAX);
         let Some(len) = len.filter(|_| body.size() == u64::from(size)) else {
@@ -196,7 +196,7 @@ impl Fs {
         Ok(value)
     }
 
-    /// Writes a value into a new inode, which is an orphan (V1). The caller holds the lock of `owner`, from which it
+    /// Writes a value into a new inode, which is an orphan (value.V1). The caller holds the lock of `owner`, from which it
     /// takes owner and group, and no handle.
     ///
     /// # Errors
@@ -242,7 +242,7 @@ impl Fs {
         }
     }
 
-    /// Gives a new value its first reference (V1, V2). [`REFERENCE`].
+    /// Gives a new value its first reference (value.V1, value.V2). [`REFERENCE`].
     pub(super) fn value_adopt(&self, h: &Handle<'_>, new: &NewValue) -> Result<()> {
         let mut body = self.lock_value(&new.inode)?;
         body.set_value_refs(1);
@@ -251,7 +251,7 @@ impl Fs {
         self.store_inode(h, &new.inode, &mut body)
     }
 
-    /// One entry more refers to a value (V2). [`REFERENCE`].
+    /// One entry more refers to a value (value.V2). [`REFERENCE`].
     pub(super) fn value_ref(&self, h: &Handle<'_>, value: &ValueRef) -> Result<()> {
         let inode = self.value_inode(value.ino)?;
         let mut body = self.lock_value(&inode)?;
@@ -263,7 +263,7 @@ impl Fs {
         self.store_inode(h, &inode, &mut body)
     }
 
-    /// One entry fewer refers to a value (V1, V2). [`REFERENCE`].
+    /// One entry fewer refers to a value (value.V1, value.V2). [`REFERENCE`].
     ///
     /// # Errors
     /// EUCLEAN when the inode holds no value, or that of another attribute.
@@ -289,7 +289,7 @@ impl Fs {
         Ok(())
     }
 
-    /// Deletes value inodes that nothing refers to (V4). No lock and no handle may be held.
+    /// Deletes value inodes that nothing refers to (value.V4). No lock and no handle may be held.
     pub(crate) fn reap_values(&self) {
         for inode in self.values.take() {
             self.iput(&inode);
@@ -333,7 +333,7 @@ mod tests {
     use crate::testing::{ROOT, fsck, mkfs, open};
     use crate::types::{ROOT_INO, XattrSet};
 
-    /// A commit, and a crash after it, in the moments when a value has no reference (V1).
+    /// A commit, and a crash after it, in the moments when a value has no reference (value.V1).
     #[test]
     fn a_value_without_references_goes_at_the_next_mount() {
         for features in ["ea_inode", "ea_inode,orphan_file"] {

@@ -37,6 +37,7 @@ fn punch(vol: &Volume, f: &OpenRef, block: u64, blocks: u64) {
         .unwrap();
 }
 
+/// cluster.C2.
 #[test]
 fn a_cluster_is_taken_with_its_first_block_and_freed_with_its_last() {
     let mut vol = Volume::new(SHAPE, DataMode::Ordered);
@@ -296,6 +297,7 @@ fn taking_turns_with_the_kernel() {
 }
 
 /// A file whose only extent does not lie as clusters ask for, or lies in the file system's own.
+/// (cluster.C1)
 #[test]
 fn damaged_places_are_errors() {
     let mut mkfs = Mkfs::blocks(1024).feature("bigalloc,^resize_inode,^metadata_csum");

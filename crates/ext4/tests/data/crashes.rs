@@ -315,6 +315,7 @@ fn crash_often(shape: Shape, data: DataMode) {
     }
 }
 
+/// data.D3, data.D4.
 #[test]
 fn ordered_data_is_old_or_new_and_never_foreign() {
     crash_often(SHAPE, DataMode::Ordered);

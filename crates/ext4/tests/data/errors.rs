@@ -521,7 +521,7 @@ fn nobody_reads_what_lay_in_new_blocks() {
     }
 }
 
-/// Nor does a recovery give up a record whose data it could not write.
+/// Nor does a recovery give up a record whose data it could not write (replay.A1).
 #[test]
 fn a_recovery_that_cannot_write_keeps_the_records() {
     let opts = options(DataMode::Ordered, Some(2));

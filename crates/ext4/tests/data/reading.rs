@@ -85,6 +85,7 @@ fn small_reads_here_and_there_read_no_more_than_they_need() {
     vol.finish();
 }
 
+/// data.D1.
 #[test]
 fn large_reads_leave_the_cache_alone_and_see_what_is_newer_there() {
     let (vol, f, mut content) = cold();

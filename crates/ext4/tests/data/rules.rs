@@ -48,6 +48,7 @@ fn fdatasync_of_an_overwrite_commits_nothing_and_fsync_does() {
     vol.finish();
 }
 
+/// data.D2.
 #[test]
 fn what_was_synced_is_there_without_an_unmount() {
     for data in [DataMode::Ordered, DataMode::Journal, DataMode::Writeback] {

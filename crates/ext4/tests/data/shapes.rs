@@ -72,6 +72,7 @@ fn a_file_in_many_pieces_journaled() {
     broken_up(SMALL, DataMode::Journal);
 }
 
+/// cluster.C3.
 #[test]
 fn a_file_in_clusters_in_many_pieces() {
     broken_up(CLUSTERS, DataMode::Ordered);

@@ -46,6 +46,7 @@ fn free(vol: &Vol) -> (u64, u64) {
     (s.bfree, s.ffree)
 }
 
+/// value.V4.
 #[test]
 fn values_behave_like_a_map_and_leave_nothing_behind() {
     let shapes = [
@@ -268,7 +269,7 @@ fn save(mem: &MemDevice) -> Image {
     image
 }
 
-/// A value is replaced, removed, and its file deleted; the power fails after any write.
+/// A value is replaced, removed, and its file deleted; the power fails after any write (value.V1).
 #[test]
 fn after_a_crash_there_is_the_old_value_or_the_new() {
     let mut tried = 0;
@@ -443,7 +444,7 @@ fn damaged_references_are_errors() {
     let _ = vol.fs.unmount();
 }
 
-/// Threads give, take and read values of their own files while others do.
+/// Threads give, take and read values of their own files while others do (value.V2, value.V3).
 #[test]
 fn many_threads() {
     let vol = Vol::new(64, &mkfs(1024, ""));

@@ -1,11 +1,11 @@
 //! Checkpoint: committed images go home, and the log's tail moves on.
 //!
 //! Invariants:
-//! * **K1** Only images of valid transactions are written home, from the snapshot's page, never
-//!   from the live one (architecture, decisions 4 and 5).
-//! * **K2** The tail moves past a transaction only when all its images are home or replaced, and
+//! * **checkpoint.K1** Only images of valid transactions are written home, from the snapshot's page, never
+//!   from the live one (what valid means is in `edges`).
+//! * **checkpoint.K2** The tail moves past a transaction only when all its images are home or replaced, and
 //!   the device was flushed since; space before the tail is reused only once the new tail is durable.
-//! * **K3** Between lanes the oldest goes first: as long as a transaction stands in the log, so do all newer ones, of any
+//! * **checkpoint.K3** Between lanes the oldest goes first: as long as a transaction stands in the log, so do all newer ones, of any
 //!   lane, for recovery would replay its images, and its alone, over what the newer ones brought home.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use super::Inner;
 use super::log::Reaped;
 use super::spread::Spread;
-use crate::error::Result;
+use crate::error::{JournalError, Result};
 use crate::ids::{BlockNr, TxId};
 use crate::policy::{self, HomeImage, LogTail, Medium};
 use crate::stats::bump;
@@ -113,6 +113,11 @@ impl Inner {
                 let Some(image) = log.pending.get(nr) else {
                     continue;
                 };
+                if self.valid_seq(image.id.lane) < image.id.seq {
+                    return Err(JournalError::Aborted(format!(
+                        "checkpoint.K1: an image of block {nr} was to go home that is not valid"
+                    )));
+                }
                 images.push(HomeImage {
                     nr: *nr,
                     page: Arc::clone(&image.page),
@@ -133,7 +138,7 @@ impl Inner {
         written
     }
 
-    /// After a flush: what was sent is home, and log space that nobody needs any more is free (K2).
+    /// After a flush: what was sent is home, and log space that nobody needs any more is free (checkpoint.K2).
     fn move_tails(&self, sent: &[(TxId, BlockNr)]) -> Result<()> {
         let mut log = self.log.lock();
         for (id, nr) in sent {

@@ -61,7 +61,7 @@ impl Inner {
             all.push(self.take_snapshot(slot, tx, floor)?);
         }
         self.point("snapshots-taken");
-        // After the floor is known (F4).
+        // After the floor is known (record.F4).
         let mut data = data.to_vec();
         if !self.config.canary.leave_recorded {
             data.append(&mut self.recorded.take(floor));
@@ -100,19 +100,19 @@ impl Inner {
         Ok(true)
     }
 
-    /// Fails unless all that a point names is valid, or was found to hold nothing (A1).
+    /// Fails unless all that a point names is valid, or was found to hold nothing (commit.A1).
     fn check_answer(&self, point: &CommitPoint, empty: &[TxId]) -> Result<()> {
         let is_answered = |tx: &TxId| self.valid_seq(tx.lane) >= tx.seq || empty.contains(tx);
         match point.iter().find(|tx| !is_answered(tx)) {
             None => Ok(()),
             Some(tx) => Err(JournalError::Aborted(format!(
-                "a commit ended without transaction {} of lane {}, which it was asked for",
+                "commit.A1: a commit ended without transaction {} of lane {}, which it was asked for",
                 tx.seq, tx.lane.0
             ))),
         }
     }
 
-    /// Locks the running transactions that must commit together, waits for their handles, and ends their changes all at once (T4).
+    /// Locks the running transactions that must commit together, waits for their handles, and ends their changes all at once (tx.T4).
     /// No lane opens before all their snapshots are taken.
     fn lock_group(&self, point: &CommitPoint) -> Result<Group<'_>> {
         let mut group: Vec<(&Slot, Arc<Tx>)> = Vec::new();
@@ -360,7 +360,7 @@ impl Inner {
 
     /// Takes the oldest durable transaction that is valid now, once no home write of a block
     /// it freed is under way: such a write must not land after the block is used again. While it
-    /// waits the transaction stays listed, for the tail may not pass it (K2).
+    /// waits the transaction stays listed, for the tail may not pass it (checkpoint.K2).
     fn next_valid(
         &self,
         log: &mut MutexGuard<'_, Log>,

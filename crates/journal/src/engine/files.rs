@@ -1,11 +1,11 @@
 //! File-level records: written by the thread that syncs, while the running transaction stays open (iJournaling, §5).
 //!
 //! Invariants:
-//! * **F1** A record's stamp is drawn while the file's lock is held and its content cannot change. So a transaction whose
+//! * **record.F1** A record's stamp is drawn while the file's lock is held and its content cannot change. So a transaction whose
 //!   snapshot has a higher stamp holds all that the record says, and supersedes it when it is valid.
-//! * **F2** What a record says of data is durable before the record is written, or in it.
-//! * **F3** A record's space is used again only when a valid transaction supersedes it, and nobody writes it any more.
-//! * **F4** Data that only records hold is home before a transaction counts that supersedes one of them. Who draws the
+//! * **record.F2** What a record says of data is durable before the record is written, or in it.
+//! * **record.F3** A record's space is used again only when a valid transaction supersedes it, and nobody writes it any more.
+//! * **record.F4** Data that only records hold is home before a transaction counts that supersedes one of them. Who draws the
 //!   stamp of such a record notes its inode with it, under one lock; who commits takes the notes after it knows up to which
 //!   stamp it supersedes. So no record below that is missed, whatever the commit was about when it was written.
 
@@ -22,7 +22,7 @@ use crate::ids::{BlockNr, CommitPoint, Ino, Lane, Stamp, TxId};
 use crate::stats::bump;
 use crate::stet::RecordPlace;
 
-/// Inodes whose data records hold, and whose homes may be older (F4).
+/// Inodes whose data records hold, and whose homes may be older (record.F4).
 #[derive(Default)]
 pub(crate) struct RecordedData(Mutex<Recorded>);
 
@@ -81,7 +81,7 @@ impl Journal {
     }
 
     /// Takes a place for a record of so many bytes and pages. The file's lock is held, and everything that the record says is
-    /// at hand (F1). `data_of`: the inode whose dirty data the record holds beside its home (F4). `None`: there is no room, only
+    /// at hand (record.F1). `data_of`: the inode whose dirty data the record holds beside its home (record.F4). `None`: there is no room, only
     /// a commit makes some.
     pub fn reserve_record(
         &self,
@@ -111,7 +111,7 @@ impl Journal {
     }
 
     /// What supersedes every record that was reserved before the call, once it is valid. What runs may have taken its snapshot, and
-    /// then only the next one does (F1).
+    /// then only the next one does (record.F1).
     pub fn superseding(&self) -> CommitPoint {
         let mut point = CommitPoint::none();
         for slot in &self.inner().slots {

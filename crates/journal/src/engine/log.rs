@@ -32,7 +32,7 @@ pub(crate) struct Pending {
     pub id: TxId,
     pub stamp: Stamp,
     pub page: PageRef,
-    /// Keeps the block cached (cache invariant C2), so nobody reads the old home content.
+    /// Keeps the block cached (cache.C2), so nobody reads the old home content.
     pub _block: Option<Arc<Block>>,
     /// Log block where the image stands verbatim.
     pub in_log: Option<u64>,
@@ -243,7 +243,7 @@ impl Log {
         oldest.unwrap_or(Stamp::MAX)
     }
 
-    /// Takes transactions off the lanes that are wholly home, and older than all that are not (K3).
+    /// Takes transactions off the lanes that are wholly home, and older than all that are not (checkpoint.K3).
     pub(crate) fn reap(&mut self, canary: Canary) -> Vec<Reaped> {
         let below = match canary.reap_alone {
             true => Stamp::MAX,

@@ -123,7 +123,7 @@ impl Default for JournalConfig {
 /// The running transaction of a lane.
 pub(crate) struct Run {
     pub tx: Arc<Tx>,
-    /// No new handles until the snapshot is taken (T1).
+    /// No new handles until the snapshot is taken (tx.T1).
     pub locked: bool,
 }
 
@@ -153,7 +153,7 @@ pub(crate) struct Inner {
     /// Credits of every handle on top of what it asks for.
     pub margin: AtomicU32,
     pub slots: Vec<Slot>,
-    /// The one order of commits (architecture, decision 2).
+    /// The last stamp drawn ([`Stamp`]): the one order of commits, over all lanes.
     pub stamp: AtomicU64,
     /// Up to where valid transactions supersede file-level records.
     pub superseded: AtomicU64,
@@ -540,7 +540,7 @@ impl Inner {
     }
 
     /// Makes `mine`, of which a handle is open, depend on `other`, of another lane, as it must when it changes a block that
-    /// `other` lists, and which the caller holds (T4).
+    /// `other` lists, and which the caller holds (tx.T4).
     ///
     /// # Errors
     /// There is no lane of the other.
@@ -575,7 +575,7 @@ impl Inner {
             }
         }
         if shared == Shared::Depends && !self.config.canary.index_late {
-            // It will stand in the log, so who frees the block must revoke it (T5).
+            // It will stand in the log, so who frees the block must revoke it (tx.T5).
             let mut log = self.log.lock();
             if self.valid_seq(other.lane) < other.seq {
                 log.index_images(other, &[block.nr()]);

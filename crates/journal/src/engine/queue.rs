@@ -1,9 +1,9 @@
 //! Those that wait for durability, and who serves them: one thread at a time leads. What comes meanwhile is for the next lead.
 //!
 //! Invariants:
-//! * **Q1** While requests wait and nobody leads, a caller or the journal's thread is awake, or wakes up in time: who puts one into the
+//! * **queue.Q1** While requests wait and nobody leads, a caller or the journal's thread is awake, or wakes up in time: who puts one into the
 //!   queue sees to that, and so does a lead that ends.
-//! * **Q2** A caller waits as long as its request is in the queue or in what a lead took out of it, and has its answer then.
+//! * **queue.Q2** A caller waits as long as its request is in the queue or in what a lead took out of it, and has its answer then.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -152,7 +152,7 @@ impl Queue {
         }
     }
 
-    /// Has somebody lead, in time (Q1). Nobody does now.
+    /// Has somebody lead, in time (queue.Q1). Nobody does now.
     fn call(&self, state: &State, now: Instant) {
         let wait = state.wait_until(now);
         if let Some(caller) = state.callers().next() {
@@ -254,8 +254,8 @@ impl Queue {
             match waiter.answer {
                 Answer::Call(done) => calls.push(done),
                 Answer::Caller(caller) => {
-                    // It is answered once (Q2).
-                    let _ = caller.answer.set(result.clone());
+                    let is_first = caller.answer.set(result.clone()).is_ok();
+                    debug_assert!(is_first, "queue.Q2: one request is answered twice");
                     callers.push(caller);
                 }
             }

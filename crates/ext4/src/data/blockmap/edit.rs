@@ -251,7 +251,7 @@ impl<'a, N: IndirectMut> BlockMap<'a, N> {
     }
 
     /// Takes `numbers` out of the last block of the path, or out of the inode, and frees the blocks
-    /// that then name nothing (B2).
+    /// that then name nothing (blockmap.B2).
     fn take_out(&mut self, index: usize, path: &Path, numbers: Range<usize>) -> Result<()> {
         let mut numbers = numbers;
         let mut rest = &path[..];

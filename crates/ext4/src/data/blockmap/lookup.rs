@@ -39,7 +39,7 @@ pub(super) struct Step {
 /// Indirect blocks from the inode down.
 pub(super) type Path = SmallVec<[Step; 3]>;
 
-/// Refuses blocks that lead back into the path (B1).
+/// Refuses blocks that lead back into the path (blockmap.B1).
 pub(super) fn check_loop(
     map: &impl Indirect,
     path: &[Step],

@@ -4,9 +4,9 @@
 //! `store` implements them with cache, journal and allocator.
 //!
 //! Invariants after each public call, also one that failed for lack of space:
-//! * **B1** No block number of a path appears in it twice: a map that leads back into itself is
+//! * **blockmap.B1** No block number of a path appears in it twice: a map that leads back into itself is
 //!   damage, told before anything is read as data or freed.
-//! * **B2** An indirect block that names nothing is freed with the last number taken out of it.
+//! * **blockmap.B2** An indirect block that names nothing is freed with the last number taken out of it.
 
 mod edit;
 mod lookup;

@@ -139,7 +139,7 @@ impl Pair {
                 .unwrap()
             {
                 Removed::Nothing => break,
-                Removed::Node => panic!("an indirect block was left empty (B2)"),
+                Removed::Node => panic!("an indirect block was left empty (blockmap.B2)"),
                 Removed::Extent(gone) => {
                     for k in 0..gone.len {
                         let was = self.model.remove(&(gone.block + k));
@@ -186,7 +186,7 @@ impl Pair {
         let empty = blocks.values().any(|b| b.iter().all(|b| *b == 0));
         assert!(
             !empty && self.mem.promised.borrow().is_empty(),
-            "B2, or a leak"
+            "blockmap.B2, or a leak"
         );
     }
 }
@@ -256,7 +256,7 @@ fn the_largest_map() {
 }
 
 /// Every pointer of a large map in turn leads to every indirect block above and beside it: an answer, or an error,
-/// which names the loop where there is one; never an endless walk.
+/// which names the loop where there is one; never an endless walk (blockmap.B1).
 #[test]
 fn loops_are_errors() {
     let mut pair = Pair::new(1000);

@@ -87,7 +87,7 @@ impl NodesMut for Mem {
 /// What each mapped file block maps to.
 type Model = BTreeMap<u32, (BlockNr, bool)>;
 
-/// Walks all of the tree: checks X1 to X3 and gives the mapping and the number of nodes met.
+/// Walks all of the tree: checks extent.X1 to extent.X3 and gives the mapping and the number of nodes met.
 fn walk(mem: &Mem, root: &[u8]) -> (Model, usize) {
     fn below(mem: &Mem, node: NodeRef<'_>, expect: &Expect, out: &mut Model, met: &mut usize) {
         for e in node.extents() {
@@ -101,10 +101,10 @@ fn walk(mem: &Mem, root: &[u8]) -> (Model, usize) {
         for (i, index) in node.indexes().enumerate() {
             *met += 1;
             let expect = node.expect_child(i, expect).unwrap();
-            // Checks order, ranges and depth: X1 and X3.
+            // Checks order, ranges and depth: extent.X1 and extent.X3.
             mem.read(index.child, &expect, |child| {
-                assert!(!child.is_empty(), "X2");
-                assert_eq!(child.first_block(0), Some(index.block), "X1");
+                assert!(!child.is_empty(), "extent.X2");
+                assert_eq!(child.first_block(0), Some(index.block), "extent.X1");
                 below(mem, child, &expect, out, met);
             })
             .unwrap();
@@ -260,6 +260,7 @@ fn run(ops: &[Op], room: u32) -> u16 {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
+    /// extent.X1, extent.X2, extent.X3.
     #[test]
     fn the_tree_maps_what_the_model_maps(ops in prop::collection::vec(op(), 1..250)) {
         run(&ops, 10_000);

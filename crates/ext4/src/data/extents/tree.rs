@@ -1,9 +1,9 @@
 //! Walking an extent tree, and the changes of its shape that every edit is made of.
 //!
 //! Invariants after each public call, also one that failed for lack of space:
-//! * **X1** Entries of a node are sorted and disjoint; an index names the first file block of its child.
-//! * **X2** Only the root may be empty.
-//! * **X3** All leaves are at the same depth, at most [`MAX_DEPTH`] below the root.
+//! * **extent.X1** Entries of a node are sorted and disjoint; an index names the first file block of its child.
+//! * **extent.X2** Only the root may be empty.
+//! * **extent.X3** All leaves are at the same depth, at most [`MAX_DEPTH`] below the root.
 
 use std::ops::Range;
 
@@ -243,7 +243,7 @@ impl<'a, N: NodesMut> Tree<'a, N> {
         if shrinks { self.collapse() } else { Ok(()) }
     }
 
-    /// The subtree below `above` now begins at `block`: says so in the indexes that name it (X1).
+    /// The subtree below `above` now begins at `block`: says so in the indexes that name it (extent.X1).
     fn put_keys(&mut self, above: &[Step], block: Option<u32>) -> Result<()> {
         let Some(block) = block else { return Ok(()) };
         for step in above.iter().rev() {
@@ -258,7 +258,7 @@ impl<'a, N: NodesMut> Tree<'a, N> {
         Ok(())
     }
 
-    /// Removes the path's leaf, and above it what becomes empty with it (X2).
+    /// Removes the path's leaf, and above it what becomes empty with it (extent.X2).
     fn remove_node(&mut self, path: &[Step]) -> Result<()> {
         let mut below = path;
         while let Some((node, above)) = below.split_last() {

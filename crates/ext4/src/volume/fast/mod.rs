@@ -5,10 +5,10 @@
 //! transaction, and home from there. So the volume gets all of it or, interrupted, nothing.
 //!
 //! Each change says what is, not what to do, and an earlier replay by the kernel or e2fsck may have ended anywhere:
-//! * **F1** What is already as a change says stays so; a name that is said to be gone is only taken away if it still names that inode.
-//! * **F2** Who has a block is what was said last, whatever the bitmaps say (`space/claims`).
-//! * **F3** A new inode comes into being with its first name. One that gets none was deleted before the crash, and so is nothing.
-//! * **F4** An inode without links goes, unless a later change says that it has some.
+//! * **fast.F1** What is already as a change says stays so; a name that is said to be gone is only taken away if it still names that inode.
+//! * **fast.F2** Who has a block is what was said last, whatever the bitmaps say (`space/claims`).
+//! * **fast.F3** A new inode comes into being with its first name. One that gets none was deleted before the crash, and so is nothing.
+//! * **fast.F4** An inode without links goes, unless a later change says that it has some.
 
 mod inodes;
 mod names;
@@ -120,7 +120,7 @@ struct Replay<'a> {
     changes: Vec<&'a Change>,
     /// Where in `changes` each inode's attributes stand, in order.
     attributes: HashMap<Ino, Vec<usize>>,
-    /// New inodes that have no name so far (F3).
+    /// New inodes that have no name so far (fast.F3).
     unnamed: HashMap<Ino, Unnamed<'a>>,
 }
 

@@ -97,7 +97,7 @@ impl<'a> Replay<'a> {
             let mut body = inode.body.write();
             let same = later.generation() == body.generation() && later.links() > 0;
             if same && !inode.is_dir() && body.links() == 1 {
-                // It has other names, which are not counted yet (F4).
+                // It has other names, which are not counted yet (fast.F4).
                 body.set_links(2);
             }
         }

@@ -1,0 +1,307 @@
+//! The numbered rules of the modules: each is defined once, held by an assertion or a test that cites it, and in the index.
+//!
+//! A definition is an item `* **tag** …` of the docs of a module or a type, where a tag is a subject, a dot, a letter and a
+//! number. It is held where the tag stands in the text of an assertion or of an error, or in the comment directly above an
+//! assertion or a test. References to decisions lead to a page of `docs/decisions`.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// How far above its text an assertion or an error may begin, lines.
+const CALL: usize = 8;
+
+struct Source {
+    /// From the root of the repository.
+    path: String,
+    lines: Vec<String>,
+}
+
+struct Rule {
+    /// What it says, up to the end of the first sentence.
+    text: String,
+    path: String,
+}
+
+fn root() -> &'static Path {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).unwrap()
+}
+
+/// All files below these places that end so, but for this one.
+fn sources(places: &[&str], end: &str) -> Vec<Source> {
+    let mut found = Vec::new();
+    let mut todo: Vec<PathBuf> = places.iter().map(|place| root().join(place)).collect();
+    while let Some(path) = todo.pop() {
+        let name = path.strip_prefix(root()).unwrap().to_str().unwrap();
+        if path.is_dir() {
+            let entries = path.read_dir().unwrap();
+            todo.extend(entries.map(|entry| entry.unwrap().path()));
+        } else if name.ends_with(end) && name != "crates/cli/tests/rules.rs" {
+            let text = std::fs::read_to_string(&path).unwrap();
+            found.push(Source {
+                path: name.into(),
+                lines: text.lines().map(String::from).collect(),
+            });
+        }
+    }
+    assert!(!found.is_empty(), "{places:?}");
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    found
+}
+
+/// A letter and a number, as the rules of one subject are counted.
+fn is_count(word: &str) -> bool {
+    let digits = word.strip_prefix(|c: char| c.is_ascii_uppercase());
+    digits.is_some_and(|d| !d.is_empty() && d.bytes().all(|b| b.is_ascii_digit()))
+}
+
+fn is_tag(word: &str) -> bool {
+    word.split_once('.').is_some_and(|(subject, count)| {
+        !subject.is_empty() && subject.bytes().all(|b| b.is_ascii_lowercase()) && is_count(count)
+    })
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let between = |c: char| !(c.is_ascii_alphanumeric() || c == '.' || c == '_');
+    text.split(between).map(|word| word.trim_matches('.'))
+}
+
+/// The comment of a line.
+fn comment(line: &str) -> &str {
+    line.find("//").map_or("", |at| &line[at..])
+}
+
+/// What a line of docs says.
+fn docs(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    line.strip_prefix("//! ")
+        .or_else(|| line.strip_prefix("/// "))
+}
+
+fn definition(line: &str) -> Option<(&str, &str)> {
+    docs(line)?.strip_prefix("* **")?.split_once("** ")
+}
+
+fn first_sentence(source: &Source, at: usize, text: &str) -> String {
+    let mut all = text.to_string();
+    let more = source.lines[at + 1..]
+        .iter()
+        .map_while(|l| docs(l)?.strip_prefix("  "));
+    more.for_each(|l| write!(all, " {}", l.trim()).unwrap());
+    let sentence = all.split(". ").next().unwrap().trim_end_matches('.');
+    sentence.replace("[`", "`").replace("`]", "`")
+}
+
+fn definitions(sources: &[Source], wrong: &mut Vec<String>) -> BTreeMap<String, Rule> {
+    let mut rules: BTreeMap<String, Rule> = BTreeMap::new();
+    for source in sources {
+        for (at, line) in source.lines.iter().enumerate() {
+            let Some((tag, text)) = definition(line) else {
+                continue;
+            };
+            let path = source.path.clone();
+            if is_count(tag) {
+                wrong.push(format!("{path}: {tag} has no subject"));
+            }
+            if !is_tag(tag) {
+                continue;
+            }
+            let text = first_sentence(source, at, text);
+            if let Some(other) = rules.insert(tag.into(), Rule { text, path }) {
+                wrong.push(format!(
+                    "{tag} is defined in {} and {}",
+                    other.path, source.path
+                ));
+            }
+        }
+    }
+    rules
+}
+
+fn asserts(line: &str) -> bool {
+    let code = line.split("//").next().unwrap();
+    code.contains("assert") && code.contains('!') || code.contains("panic!(")
+}
+
+fn errors(line: &str) -> bool {
+    line.contains("Aborted(") || line.contains("FsError::corrupt(")
+}
+
+/// Whether what is cited in this line is held there.
+fn holds(source: &Source, at: usize) -> bool {
+    let lines = &source.lines;
+    if comment(&lines[at]).is_empty() {
+        let call = &lines[at.saturating_sub(CALL)..=at];
+        return call.iter().any(|l| asserts(l) || errors(l));
+    }
+    let is_above = |l: &&String| ["//", "#["].iter().any(|s| l.trim().starts_with(s));
+    let above = lines[at..].iter().take_while(is_above).count();
+    let is_test = |l: &String| l.trim() == "#[test]";
+    lines[at..at + above].iter().any(is_test) || lines.get(at + above).is_some_and(|l| asserts(l))
+}
+
+#[test]
+fn every_rule_is_defined_once_and_held() {
+    let sources = sources(&["crates"], ".rs");
+    let mut wrong = Vec::new();
+    let rules = definitions(&sources, &mut wrong);
+    assert!(rules.len() > 50, "{} rules were found", rules.len());
+    let crate_of = |path: &str| path.split('/').nth(1).unwrap().to_string();
+    let counted: BTreeSet<(String, &str)> = rules
+        .iter()
+        .map(|(tag, rule)| (crate_of(&rule.path), tag.split_once('.').unwrap().1))
+        .collect();
+    let mut held = BTreeSet::new();
+    for source in &sources {
+        for (at, line) in source.lines.iter().enumerate() {
+            let place = format!("{}:{}", source.path, at + 1);
+            // A count alone, as one cites it: it stands for a rule if the crate has one of that count.
+            for word in comment(line).split(['(', ' ']).skip(1) {
+                let word = word.trim_end_matches([')', ',', '.', ':', ';']);
+                let cited = [
+                    format!("({word})"),
+                    format!("({word},"),
+                    format!("nvariant {word}"),
+                ];
+                let is_rule = counted.contains(&(crate_of(&source.path), word));
+                if is_rule && cited.iter().any(|form| line.contains(form)) {
+                    wrong.push(format!("{place}: {word} is cited without its subject"));
+                }
+            }
+            if definition(line).is_some() {
+                continue;
+            }
+            for tag in words(line).filter(|word| is_tag(word)) {
+                if !rules.contains_key(tag) {
+                    wrong.push(format!("{place}: {tag} is not defined"));
+                } else if holds(source, at) {
+                    held.insert(tag.to_string());
+                }
+            }
+        }
+    }
+    for (tag, rule) in rules.iter().filter(|(tag, _)| !held.contains(*tag)) {
+        wrong.push(format!(
+            "{}: no assertion and no test cites {tag}",
+            rule.path
+        ));
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn the_index_has_every_rule() {
+    let rules = definitions(&sources(&["crates"], ".rs"), &mut Vec::new());
+    let rows = |text: &str| -> Vec<String> {
+        let rows = text.lines().filter(|l| l.starts_with("| "));
+        rows.skip(2).map(String::from).collect()
+    };
+    let listed = rows(&std::fs::read_to_string(root().join("docs/rules.md")).unwrap());
+    let row =
+        |(tag, rule): (&String, &Rule)| format!("| {tag} | {} | `{}` |", rule.text, rule.path);
+    let expected: Vec<String> = rules.iter().map(row).collect();
+    let missing: Vec<_> = expected
+        .iter()
+        .filter(|row| !listed.contains(row))
+        .collect();
+    let gone: Vec<_> = listed
+        .iter()
+        .filter(|row| !expected.contains(row))
+        .collect();
+    assert!(
+        missing.is_empty() && gone.is_empty(),
+        "docs/rules.md lacks\n{missing:#?}\nand has\n{gone:#?}"
+    );
+}
+
+/// The numbers in "decision 5", "decisions 17 to 20" and "decisions/0013".
+fn decisions(line: &str) -> Vec<u32> {
+    let mut found = Vec::new();
+    for (at, name) in line.to_lowercase().match_indices("decision") {
+        let mut rest = &line[at + name.len()..];
+        rest = rest.strip_prefix('s').unwrap_or(rest);
+        let mut between: &[&str] = &[" ", "/"];
+        while let Some(next) = between.iter().find_map(|b| rest.strip_prefix(b)) {
+            let digits = next.bytes().take_while(u8::is_ascii_digit).count();
+            let Ok(number) = next[..digits].parse() else {
+                break;
+            };
+            found.push(number);
+            rest = &next[digits..];
+            between = &[" to ", " and ", ", "];
+        }
+    }
+    found
+}
+
+#[test]
+fn references_to_decisions_lead_there() {
+    let numbers: BTreeSet<u32> = root()
+        .join("docs/decisions")
+        .read_dir()
+        .unwrap()
+        .filter_map(|entry| entry.unwrap().file_name().to_str()?.get(..4)?.parse().ok())
+        .collect();
+    let mut all = sources(&["crates"], ".rs");
+    all.extend(sources(
+        &["docs", "README.md", "CHANGELOG.md", "crates"],
+        ".md",
+    ));
+    let (mut followed, mut wrong) = (0, Vec::new());
+    for source in &all {
+        for (at, line) in source.lines.iter().enumerate() {
+            let place = format!("{}:{}", source.path, at + 1);
+            for number in decisions(line) {
+                followed += 1;
+                if !numbers.contains(&number) {
+                    wrong.push(format!("{place}: there is no decision {number}"));
+                }
+            }
+            // Decisions of a document that is not here have numbers, too.
+            if ["architecture, decision", "design decision"]
+                .iter()
+                .any(|other| line.contains(other))
+            {
+                wrong.push(format!("{place}: decisions are in docs/decisions"));
+            }
+            let name = |at: usize| line[at..].split([')', '`', ' ', '#']).next().unwrap();
+            for (from, _) in line.match_indices("decisions/0") {
+                let page = name(from);
+                if page.ends_with(".md") && !root().join("docs").join(page).exists() {
+                    wrong.push(format!("{place}: there is no {page}"));
+                }
+            }
+        }
+    }
+    assert!(followed > 50, "{followed} references were found");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn the_scanner_sees_what_it_is_to_see() {
+    assert!(is_tag("tx.T1") && is_tag("quota.Q12"));
+    assert!(!is_tag("T1") && !is_tag("tx.t1") && !is_tag("tx.T") && !is_tag("Tx.T1"));
+    assert_eq!(
+        decisions("by decisions 17 to 20, as decision 3."),
+        [17, 20, 3]
+    );
+    assert_eq!(
+        decisions("[decision 6](decisions/0007-x.md) (decisions)"),
+        [6, 7]
+    );
+    let lines = [
+        "// tx.T1",
+        "#[test]",
+        "fn a() {",
+        "// tx.T2",
+        "go();",
+        "assert!(x, \"tx.T3\");",
+    ];
+    let source = Source {
+        path: String::new(),
+        lines: lines.map(String::from).into(),
+    };
+    assert!(holds(&source, 0) && !holds(&source, 3) && holds(&source, 5));
+}
