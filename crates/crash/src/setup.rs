@@ -28,7 +28,8 @@ pub const OPTIONS: &str = "\
 async_commit, nobarrier, commit=SECONDS, dirty_expire=SECONDS, cache=MIB, the journal's options (`stetfs mount --help` lists them), \
 and deliberate faults that the lab must find: \
 canary=no-barrier, canary=ignore-revokes, canary=skip-checksums, canary=ignore-horizon, \
-canary=reuse-early, canary=promise";
+canary=reuse-early, canary=leave-recorded, canary=forget-records, canary=reap-alone, \
+canary=index-late, canary=forgive-flush, canary=promise";
 
 impl JournalSpec {
     /// A preset without options.
@@ -91,6 +92,11 @@ impl JournalSpec {
                 ("canary", Some("skip-checksums")) => o.canary.skip_checksums = true,
                 ("canary", Some("ignore-horizon")) => o.canary.ignore_horizon = true,
                 ("canary", Some("reuse-early")) => o.canary.reuse_early = true,
+                ("canary", Some("leave-recorded")) => o.canary.leave_recorded = true,
+                ("canary", Some("forget-records")) => o.canary.forget_records = true,
+                ("canary", Some("reap-alone")) => o.canary.reap_alone = true,
+                ("canary", Some("index-late")) => o.canary.index_late = true,
+                ("canary", Some("forgive-flush")) => o.canary.forgive_flush = true,
                 ("canary", Some("promise")) => spec.promise = Promise::Everything,
                 (_, Some(value)) if stetfs::is_option(option) => {
                     o.journal = o.journal.with(option, value).map_err(|e| e.to_string())?;

@@ -98,17 +98,24 @@ fn what_was_acknowledged_survives_cuts() {
     holds(End::Cut, &["ordered", "data", "ldj"]);
 }
 
-/// Without flushes a cut takes what was acknowledged: a stress that did not see that would see nothing.
+/// Faults that lose what was acknowledged: a stress that did not see them would see nothing.
 #[test]
-fn a_journal_without_flushes_is_found_out() {
-    let settings = Settings {
-        failing: vec![1],
-        syncs: vec![SyncBy::Fsync],
-        ..small(End::Cut, &["ordered,canary=no-barrier"])
-    };
-    let lost = (0..20).any(|n| {
-        let told = round(&settings.round(1, n), false, None, &reexec).unwrap();
-        !told.broken.is_empty()
-    });
-    assert!(lost, "nothing is lost though nothing is flushed");
+fn faults_are_found_out() {
+    for (end, journal) in [
+        (End::Cut, "ordered,canary=no-barrier"),
+        (End::Kill, "ijournal,canary=leave-recorded"),
+        (End::Flush, "ordered,canary=forgive-flush"),
+    ] {
+        let settings = Settings {
+            failing: vec![1],
+            syncs: vec![SyncBy::Fsync],
+            ..small(end, &[journal])
+        };
+        let lost = (0..200).position(|n| {
+            let told = round(&settings.round(1, n), false, None, &reexec).unwrap();
+            !told.broken.is_empty()
+        });
+        println!("{journal}: found in round {lost:?}");
+        assert!(lost.is_some(), "{journal}: nothing is lost");
+    }
 }
