@@ -15,7 +15,9 @@ use crate::{BlockDevice, MemDevice, Op, Read, Result, Stats, Write};
 /// reads give what was there before, and a later flush does not bring it back.
 ///
 /// A flush covers what had returned before it began, not what comes while it runs. Of flushes that
-/// run together with one that fails all fail; who comes before it has returned waits for it.
+/// run when one fails all fail, and those that begin before it has returned wait for it. When it
+/// takes its time ([`Volatile::failing_for`]) all others go on beside it and succeed: those that
+/// ran keep what they cover, and what came later is dropped.
 pub struct Volatile {
     /// What reads see.
     now: RwLock<MemDevice>,
@@ -24,6 +26,8 @@ pub struct Volatile {
     failed: Condvar,
     /// How long a flush takes.
     delay: Duration,
+    /// How long one takes that fails, if others go on beside it.
+    failing_for: Option<Duration>,
 }
 
 struct State {
@@ -60,7 +64,16 @@ impl Volatile {
             now: RwLock::new(inner),
             failed: Condvar::new(),
             delay,
+            failing_for: None,
         }
+    }
+
+    /// Lets a flush that fails take `time` after it dropped what it drops, as with a device that
+    /// tries again; other flushes do not wait for it.
+    #[must_use]
+    pub fn failing_for(mut self, time: Duration) -> Volatile {
+        self.failing_for = Some(time);
+        self
     }
 
     /// Lets the next `n` flushes fail, with EIO.
@@ -127,18 +140,27 @@ impl BlockDevice for Volatile {
         }
         state.begun += 1;
         let mine = state.begun;
+        let mut takes = self.delay;
         if state.to_fail > 0 {
             state.to_fail -= 1;
-            state.failing = true;
             state.dropped += 1;
-            state.running.clear();
-            *self.now.write() = state.kept.1.fork();
+            match self.failing_for {
+                Some(time) => takes = time,
+                None => {
+                    state.failing = true;
+                    state.running.clear();
+                }
+            }
+            let all = state.running.iter().chain([&state.kept]);
+            if let Some((_, left)) = all.max_by_key(|(id, _)| *id) {
+                *self.now.write() = left.fork();
+            }
         } else {
             let all = self.now.write().fork();
             state.running.push((mine, all));
         }
         drop(state);
-        thread::sleep(self.delay);
+        thread::sleep(takes);
         let mut state = self.state.lock();
         let place = state.running.iter().position(|(id, _)| *id == mine);
         let Some(place) = place else {
@@ -201,6 +223,25 @@ mod tests {
         assert_eq!((byte(&device, 0), byte(&device, 1)), (1, 7));
         assert_eq!((byte(&device.kept(), 0), byte(&device.kept(), 1)), (1, 7));
         assert_eq!(device.drops(), 1);
+    }
+
+    #[test]
+    fn flushes_go_on_beside_one_that_takes_its_time_to_fail() {
+        let device = Volatile::new(MemDevice::new(8192), Duration::ZERO)
+            .failing_for(Duration::from_millis(300));
+        device.write(0, &[1]).unwrap();
+        device.fail_flushes(1);
+        thread::scope(|scope| {
+            let fails = scope.spawn(|| device.flush());
+            while device.drops() == 0 {
+                thread::yield_now();
+            }
+            device.write(1, &[2]).unwrap();
+            device.flush().unwrap();
+            assert!(!fails.is_finished());
+            assert_eq!((byte(&device.kept(), 0), byte(&device.kept(), 1)), (0, 2));
+            fails.join().unwrap().unwrap_err();
+        });
     }
 
     #[test]

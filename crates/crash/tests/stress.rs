@@ -101,14 +101,19 @@ fn what_was_acknowledged_survives_cuts() {
 /// Faults that lose what was acknowledged: a stress that did not see them would see nothing.
 #[test]
 fn faults_are_found_out() {
-    for (end, journal) in [
-        (End::Cut, "ordered,canary=no-barrier"),
-        (End::Kill, "ijournal,canary=leave-recorded"),
-        (End::Flush, "ordered,canary=forgive-flush"),
+    for (end, sync, journal) in [
+        (End::Cut, SyncBy::Fsync, "ordered,canary=no-barrier"),
+        (End::Kill, SyncBy::Fsync, "ijournal,canary=leave-recorded"),
+        // Syncs that flush by themselves, beside the flushes of commits.
+        (
+            End::Flush,
+            SyncBy::Fdatasync,
+            "ordered,canary=forgive-flush",
+        ),
     ] {
         let settings = Settings {
             failing: vec![1],
-            syncs: vec![SyncBy::Fsync],
+            syncs: vec![sync],
             ..small(end, &[journal])
         };
         let lost = (0..200).position(|n| {

@@ -44,7 +44,7 @@ fn down(args: &UmountArgs, mount: &MountEntry) -> Result {
             .is_ok()
             .then_some(client)
     });
-    let gone = client.is_none() && is_dead(&mount.dir);
+    let mut gone = client.is_none() && is_dead(&mount.dir);
     let volume = volume_of(mount);
     let others = other_mounts(mount)?;
     let viewers = viewers(&mount.dev);
@@ -55,6 +55,8 @@ fn down(args: &UmountArgs, mount: &MountEntry) -> Result {
         return Ok(());
     }
     let viewer = remaining(mount, &viewers);
+    // Whoever still sees the mount would have kept it alive.
+    gone |= viewer.is_some() && client.as_ref().is_some_and(Client::has_ended);
     if let (Some(viewer), false) = (&viewer, gone) {
         let dir = mount.dir.display();
         let message = format!("{dir} is taken down here, but the volume is still in use");
@@ -100,11 +102,17 @@ fn remaining(mount: &MountEntry, before: &[Viewer]) -> Option<Viewer> {
     found
 }
 
-/// Whether the server of the mount at `dir` is gone.
+/// Whether the server of the mount at `dir`, which does not answer, is gone. One that was killed a
+/// moment ago has threads that still end, and the kernel may know attributes of it for a second.
 fn is_dead(dir: &Path) -> bool {
-    let gone = [libc::ENOTCONN, libc::ECONNABORTED].map(Some);
-    dir.metadata()
-        .is_err_and(|e| gone.contains(&e.raw_os_error()))
+    const TRIES: u32 = 15;
+    for _ in 0..TRIES {
+        if let Err(e) = dir.metadata() {
+            return !matches!(e.raw_os_error(), Some(libc::EACCES | libc::EPERM));
+        }
+        std::thread::sleep(PAUSE);
+    }
+    false
 }
 
 /// Where the volume is: a mounted loop device may go with its mount.

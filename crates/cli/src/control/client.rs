@@ -43,6 +43,15 @@ impl Client {
             .map(|(pid, _)| pid.as_raw_nonzero().get())
     }
 
+    /// Whether the server has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        let now = Some(&rustix::time::Timespec::default());
+        self.server.as_ref().is_some_and(|(_, pidfd)| {
+            let mut poll = [PollFd::new(pidfd, PollFlags::IN)];
+            matches!(rustix::event::poll(&mut poll, now), Ok(1))
+        })
+    }
+
     /// Sends a request and waits for its answer.
     pub(crate) fn request(&mut self, request: &Value) -> Result<Value> {
         let lost = |e: io::Error| {

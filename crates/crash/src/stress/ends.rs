@@ -228,7 +228,11 @@ fn delay(round: &Round) -> Duration {
 fn fail(round: &Round, stage: &Stage, options: &FsOptions, scripts: &[Script]) -> Result<Left> {
     let scratch = Scratch::in_memory("stress")?;
     let notes = NoteFile::make(&scratch.path().join("notes"))?;
-    let disk = Volatile::new(stage.base.image.fork(), delay(round));
+    let mut disk = Volatile::new(stage.base.image.fork(), delay(round));
+    // Half of the devices try again for a while, and others' flushes succeed beside.
+    if round.seed.is_multiple_of(2) {
+        disk = disk.failing_for(Duration::from_millis(round.millis / 10));
+    }
     let device = Arc::new(FaultInjector::new(disk));
     let fault = || match round.end {
         End::Write => {
