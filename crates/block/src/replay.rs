@@ -3,7 +3,8 @@
 //! 1. A flush that succeeded makes durable what was done before it was submitted; a write with FUA
 //!    is durable when it is done.
 //! 2. Of everything else submitted before the crash, each 512-byte sector may have reached the
-//!    device or not. What failed stays uncertain for ever.
+//!    device or not. What failed stays uncertain for ever, and so does all that was not durable when
+//!    a flush failed: no later flush covers it (rule 5 of the crate's head).
 //! 3. What reached the device did so in the order of submission: of two writes to one sector that
 //!    both arrived, the later stands. So a durable write hides all earlier ones to its sectors.
 //! 4. A discard that arrived left zeros.
@@ -70,6 +71,8 @@ struct Entry {
     /// Where in the log it was done, with success.
     done: Option<usize>,
     durable: bool,
+    /// A flush has failed since: none covers it any more.
+    forsaken: bool,
 }
 
 impl Entry {
@@ -224,8 +227,9 @@ impl<'l> Replay<'l> {
             }
             Event::Done { id, ok } => {
                 if let Some(submitted) = self.flushes.remove(id) {
-                    if *ok {
-                        self.flushed(submitted);
+                    match *ok {
+                        true => self.flushed(submitted),
+                        false => self.open.iter_mut().for_each(|e| e.forsaken = true),
                     }
                 } else if *ok && let Some(entry) = self.open.iter_mut().rev().find(|e| e.id == *id)
                 {
@@ -250,6 +254,7 @@ impl<'l> Replay<'l> {
                 fua,
                 done: None,
                 durable: false,
+                forsaken: false,
             });
         }
     }
@@ -282,13 +287,15 @@ impl<'l> Replay<'l> {
             fua: false,
             done: None,
             durable: false,
+            forsaken: false,
         });
     }
 
     /// A flush submitted at this place succeeded (1).
     fn flushed(&mut self, submitted: usize) {
         for entry in &mut self.open {
-            entry.durable |= entry.done.is_some_and(|done| done < submitted);
+            let done = entry.done.is_some_and(|done| done < submitted);
+            entry.durable |= done && !entry.forsaken;
         }
     }
 

@@ -15,7 +15,7 @@ use crate::html;
 use crate::judge::{Checks, Finding, Oracle};
 use crate::peers::foreign::{Volume, foreign};
 use crate::peers::{Limits, System, compare_one};
-use crate::record::Recording;
+use crate::record::{Recording, failing};
 use crate::report::Report;
 use crate::setup::{JournalSpec, Shape};
 use crate::shrink::shrink;
@@ -175,6 +175,10 @@ impl SearchArgs {
 pub struct RunArgs {
     #[command(flatten)]
     work: WorkArgs,
+    /// Each flush of the device fails in turn, in a record of its own: what was written since the
+    /// last good one may be lost, and nothing is acknowledged any more.
+    #[arg(long)]
+    fail_flushes: bool,
     #[command(flatten)]
     search: SearchArgs,
 }
@@ -365,18 +369,24 @@ impl CrashCommand {
 
 impl RunArgs {
     fn run(&self) -> Result<Answer> {
-        let work = &self.work;
-        let cases = cases(&work.workload, work.seed)?;
-        if let ([_], None) = (cases.as_slice(), &self.search.resume) {
+        let mut work = self.work.clone();
+        let mut cases = cases(&work.workload, work.seed)?;
+        if self.fail_flushes {
+            cases = failing(&work.journal, work.shape(), &cases, work.seed)?;
+            work.workload.push_str(" with failing flushes");
+            ensure!(!cases.is_empty(), "the workload flushes nothing");
+        } else if let ([_], None) = (cases.as_slice(), &self.search.resume) {
             let make = |seed| work.case_of(seed);
             let source = Source::Seeded {
                 journal: &work.journal,
                 shape: work.shape(),
                 make: &make,
             };
-            return search(&source, &self.search, work.seed, work);
+            return search(&source, &self.search, work.seed, &work);
         }
-        if let ([case], Some(resume)) = (cases.as_slice(), &self.search.resume) {
+        if let ([case], Some(resume), false) =
+            (cases.as_slice(), &self.search.resume, self.fail_flushes)
+        {
             // A search of one record goes on only with that record.
             let path = resume.with_extension("record");
             let recording = if path.exists() {
@@ -386,14 +396,14 @@ impl RunArgs {
                 made.save(&path)?;
                 made
             };
-            return search(&Source::Record(&recording), &self.search, work.seed, work);
+            return search(&Source::Record(&recording), &self.search, work.seed, &work);
         }
         let source = Source::Cases {
             journal: &work.journal,
             shape: work.shape(),
             cases: &cases,
         };
-        search(&source, &self.search, work.seed, work)
+        search(&source, &self.search, work.seed, &work)
     }
 }
 

@@ -46,6 +46,9 @@ pub struct Header {
     pub seed: u64,
     /// Operations before which no crash is tried.
     pub setup: usize,
+    /// The flush that fails, counted from 0.
+    #[serde(default)]
+    pub fail_flush: Option<u64>,
     /// The scripts, as text.
     pub script: String,
     /// Size of the volume, bytes.
@@ -73,7 +76,7 @@ impl Recording {
     pub fn make(journal: &JournalSpec, shape: Shape, case: &Case, seed: u64) -> Result<Recording> {
         let work = work(journal, shape, case)?;
         let log = work
-            .record()
+            .record(case.fail_flush)
             .with_context(|| format!("recording {} on {journal}", case.name))?;
         let header = Header {
             workload: case.name.clone(),
@@ -82,6 +85,7 @@ impl Recording {
             journal_blocks: shape.journal_blocks,
             seed,
             setup: case.setup,
+            fail_flush: case.fail_flush,
             script: text::write(&case.scripts),
             volume: work.base.image.size(),
             sums: (work.base.blocks, work.base.inodes),
@@ -103,6 +107,7 @@ impl Recording {
             name: self.header.workload.clone(),
             scripts: text::parse(&self.header.script).map_err(|e| anyhow!("the script: {e}"))?,
             setup: self.header.setup,
+            fail_flush: self.header.fail_flush,
         })
     }
 
@@ -296,6 +301,7 @@ impl Recording {
             name: header.workload.clone(),
             scripts: text::parse(&header.script).map_err(|e| anyhow!("the script: {e}"))?,
             setup: header.setup,
+            fail_flush: header.fail_flush,
         };
         let shape = Shape {
             block: header.block,
@@ -311,6 +317,33 @@ impl Recording {
         };
         Ok(Recording { header, work, log })
     }
+}
+
+/// Each case once for each of its flushes, which fails then.
+///
+/// # Errors
+/// The workload failed on a sound device.
+pub fn failing(
+    journal: &JournalSpec,
+    shape: Shape,
+    cases: &[Case],
+    seed: u64,
+) -> Result<Vec<Case>> {
+    let count = |events: &[Event]| {
+        let flushes = events.iter().filter(|e| matches!(e, Event::Flush { .. }));
+        flushes.count() as u64
+    };
+    let mut all = Vec::new();
+    for case in cases {
+        let sound = Recording::make(journal, shape, case, seed)?;
+        let flushes = count(&sound.log.events[..sound.start()])..count(&sound.log.events);
+        all.extend(flushes.map(|n| Case {
+            name: format!("{}/flush-{n}", case.name),
+            fail_flush: Some(n),
+            ..case.clone()
+        }));
+    }
+    Ok(all)
 }
 
 struct Out {

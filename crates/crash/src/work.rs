@@ -6,7 +6,7 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use stetfs::{BlockDevice, FsError, FsOptions, MemDevice};
-use stetfs_block::{FaultInjector, Log, Recorder};
+use stetfs_block::{Fault, FaultInjector, Log, Op, Recorder};
 
 use crate::judge::gone;
 use crate::judge::promise::Promise;
@@ -114,17 +114,37 @@ impl Work {
         ))
     }
 
-    /// Does it once, recording all writes.
+    /// Does it once, recording all writes. Flush number `fail_flush` of the device fails, counted
+    /// from 0, and only that one; each script then ends with its first error.
     ///
     /// # Errors
-    /// The first operation that failed.
-    pub fn record(&self) -> Result<Log> {
-        let device = Arc::new(Recorder::new(self.base.image.fork()));
+    /// The first operation that failed on a sound device, or a volume that was closed without an
+    /// error after a flush had failed.
+    pub fn record(&self, fail_flush: Option<u64>) -> Result<Log> {
+        let device = FaultInjector::new(self.base.image.fork());
+        if let Some(n) = fail_flush {
+            device.add(Fault::fail(Op::Flush, libc::EIO).after(n).once());
+        }
+        let device = Arc::new(Recorder::new(device));
         let results = self.run(&device, |thread, begun, n| {
             device.mark(if begun { BEGUN } else { ACKED }, number(thread, n));
         });
-        for result in results.context("opening the volume to be worked on")? {
-            result.map_err(|e| anyhow!("the workload fails on a sound device: {e}"))?;
+        let has_failed = device.inner().hits() > 0;
+        let results = match results {
+            Err(_) if has_failed => return Ok(device.take_log()),
+            results => results.context("opening the volume to be worked on")?,
+        };
+        if has_failed {
+            // The last two are of the unmount, and of what it leaves in memory.
+            let closed = results.iter().rev().nth(1);
+            ensure!(
+                closed.is_some_and(Result::is_err),
+                "a volume is closed without an error after a flush of its device had failed"
+            );
+        } else {
+            for result in results {
+                result.map_err(|e| anyhow!("the workload fails on a sound device: {e}"))?;
+            }
         }
         Ok(device.take_log())
     }

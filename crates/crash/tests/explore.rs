@@ -13,12 +13,12 @@ use stetfs_crash::explore::{Config, Failure, Often, Outcome, Progress, Source, e
 use stetfs_crash::faults::{self, Fault};
 use stetfs_crash::html;
 use stetfs_crash::judge::{Checks, Oracle};
-use stetfs_crash::record::Recording;
+use stetfs_crash::record::{Recording, failing};
 use stetfs_crash::report::Report;
 use stetfs_crash::setup::{JournalSpec, Shape};
 use stetfs_crash::shrink::shrink;
 use stetfs_crash::state::StateId;
-use stetfs_crash::workload::{cases, text};
+use stetfs_crash::workload::{Case, cases, text};
 
 const SEED: u64 = 1;
 
@@ -104,6 +104,45 @@ fn ijournal_breaks_no_promise() {
     sound("ijournal,records=8", "threads", 1024, 4.0);
     sound("ijournal,records=2", "ace2", 4096, 4.0);
     sound("ldj,records=2", "threads", 4096, 3.0);
+}
+
+/// The cases of a workload in which one of `count` flushes fails, spread over all there are.
+fn failing_of(journal: &JournalSpec, workload: &str, count: usize) -> Vec<Case> {
+    let cases = cases(workload, SEED).unwrap();
+    let all = failing(journal, Shape::default(), &cases, SEED).unwrap();
+    let step = all.len().div_ceil(count);
+    assert!(step > 0, "{journal}, {workload}: nothing is flushed");
+    all.into_iter().step_by(step).collect()
+}
+
+#[test]
+fn flushes_that_fail_break_no_promise() {
+    for (journal, workload) in [
+        ("ordered", "smoke"),
+        ("writeback", "overwrites"),
+        ("ijournal", "smoke"),
+        ("ldj", "appends"),
+    ] {
+        let journal: JournalSpec = journal.parse().unwrap();
+        let cases = failing_of(&journal, workload, if long() { usize::MAX } else { 8 });
+        let source = Source::Cases {
+            journal: &journal,
+            shape: Shape::default(),
+            cases: &cases,
+        };
+        let config = Config {
+            seconds: Some(if long() { 300.0 } else { 4.0 }),
+            ..Config::default()
+        };
+        let o = explore(&source, &config, &mut Progress::default(), &|_| Ok(())).unwrap();
+        println!(
+            "{journal}, {workload}: {} states, {} distinct, {}/{} failing flushes, {:.1} s",
+            o.states, o.distinct, o.cases_done, o.cases, o.seconds
+        );
+        let told: Vec<String> = o.findings.iter().map(|f| f.text()).collect();
+        assert!(o.failures == 0, "{journal}, {workload}: {told:#?}");
+        assert!(o.states > 100 && o.distinct > 20, "hardly anything tried");
+    }
 }
 
 #[test]

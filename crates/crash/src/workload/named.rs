@@ -19,6 +19,8 @@ pub struct Case {
     pub scripts: Vec<Vec<Op>>,
     /// Operations of the first script before which no crash is tried.
     pub setup: usize,
+    /// The flush of the device that fails, counted from 0 when the volume is opened.
+    pub fail_flush: Option<u64>,
 }
 
 /// Names and what they stand for.
@@ -74,6 +76,7 @@ pub fn cases(name: &str, seed: u64) -> Result<Vec<Case>> {
             name: name.into(),
             scripts,
             setup: 0,
+            fail_flush: None,
         }]
     };
     let family = |scripts: Vec<Vec<Op>>| {
@@ -85,6 +88,7 @@ pub fn cases(name: &str, seed: u64) -> Result<Vec<Case>> {
                 name: format!("{name}/{i}"),
                 scripts: vec![script],
                 setup,
+                fail_flush: None,
             })
             .collect()
     };

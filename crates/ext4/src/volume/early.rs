@@ -52,20 +52,25 @@ pub fn read_superblock(device: &dyn BlockDevice) -> Result<Superblock> {
     Ok(sb)
 }
 
-/// Writes the superblock of a volume that is not open, durably; `before` is what stood there.
+/// Writes the superblock, durably, so that a power cut meanwhile leaves one that is sound; `before`
+/// is what stands there. Gives it as it was written.
 ///
 /// # Errors
 /// The device's.
 pub(super) fn write_superblock(
     device: &dyn BlockDevice,
-    mut sb: Superblock,
+    sb: &Superblock,
     before: &Superblock,
-) -> Result<()> {
-    sb.update_checksum_after(before);
+) -> Result<Superblock> {
     let mut bytes = vec![0; SUPERBLOCK_SIZE];
-    sb.encode(&mut bytes)?;
-    device.write(SUPERBLOCK_OFFSET, &bytes)?;
-    Ok(device.flush()?)
+    let mut written = before.clone();
+    for step in sb.steps_after(before) {
+        step.encode(&mut bytes)?;
+        device.write(SUPERBLOCK_OFFSET, &bytes)?;
+        device.flush()?;
+        written = step;
+    }
+    Ok(written)
 }
 
 /// The indirect blocks of an inode of a volume that is only looked at.

@@ -377,7 +377,7 @@ fn recover(
     if errno != 0 || report.as_ref().is_some_and(|r| !r.damage.is_empty()) {
         sb.set_state(sb.state() | State::ERROR_FS);
     }
-    write_superblock(&**device, sb.clone(), &replayed)?;
+    write_superblock(&**device, &sb, &replayed)?;
     if errno != 0 {
         log.clear_errno()?;
     }

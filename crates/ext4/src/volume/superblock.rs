@@ -11,6 +11,7 @@ use stetfs_ondisk::ext4::superblock::{
 };
 use stetfs_sync::{Mutex, Rank};
 
+use super::early::write_superblock;
 use super::errors::ErrorNotes;
 use super::mmp::Claim;
 use crate::error::{FsError, Result};
@@ -173,37 +174,32 @@ impl Fs {
     /// Changes the superblock in memory and at its home, durably, past the journal: only while the
     /// log is empty and nobody has a handle.
     pub(super) fn write_super(&self, change: impl FnOnce(&mut Superblock)) -> Result<()> {
-        let sb = {
-            let mut write = self.sb.block.write();
-            let (page, _) = write.page_mut().ok_or_else(|| {
-                FsError::corrupt("superblock", self.sb.block_nr(), "not in memory")
-            })?;
-            self.sb.change(page, change)?;
-            drop(write);
-            self.sb.current()?
-        };
-        self.write_super_bytes(&**self.cache.device(), &sb)
+        let device = self.cache.device();
+        let before = self.super_at_home()?;
+        let mut sb = self.sb.current()?;
+        change(&mut sb);
+        let written = write_superblock(&**device, &sb, &before)?;
+        let mut write = self.sb.block.write();
+        let (page, _) = write
+            .page_mut()
+            .ok_or_else(|| FsError::corrupt("superblock", self.sb.block_nr(), "not in memory"))?;
+        self.sb.change(page, |sb| *sb = written)
+    }
+
+    fn super_at_home(&self) -> Result<Superblock> {
+        let mut bytes = vec![0; SUPERBLOCK_SIZE];
+        self.cache.device().read(SUPERBLOCK_OFFSET, &mut bytes)?;
+        Ok(Superblock::decode_unchecked(&bytes)?)
     }
 
     /// Changes some fields of the superblock at its home only, durably: for notes of errors after the
     /// journal stopped. What is in memory may hold changes that must never get there.
     pub(super) fn patch_super_home(&self, change: impl FnOnce(&mut Superblock)) -> Result<()> {
-        let mut bytes = vec![0; SUPERBLOCK_SIZE];
-        self.cache.device().read(SUPERBLOCK_OFFSET, &mut bytes)?;
-        let mut sb = Superblock::decode_unchecked(&bytes)?;
-        let before = sb.clone();
+        let before = self.super_at_home()?;
+        let mut sb = before.clone();
         change(&mut sb);
-        sb.update_checksum_after(&before);
         let device = self.sb.last_word.get().unwrap_or(self.cache.device());
-        self.write_super_bytes(&**device, &sb)
-    }
-
-    fn write_super_bytes(&self, device: &dyn BlockDevice, sb: &Superblock) -> Result<()> {
-        let mut bytes = vec![0; SUPERBLOCK_SIZE];
-        sb.encode(&mut bytes)?;
-        device.write(SUPERBLOCK_OFFSET, &bytes)?;
-        device.flush()?;
-        Ok(())
+        write_superblock(&**device, &sb, &before).map(drop)
     }
 
     /// Whether changes may be made.

@@ -106,7 +106,7 @@ fn keep_marks(device: &dyn BlockDevice, before: &Superblock) -> Result<()> {
     let mut sb = closed.clone();
     sb.set_incompat(before.incompat());
     sb.set_state(before.state());
-    write_superblock(device, sb, &closed)
+    write_superblock(device, &sb, &closed).map(drop)
 }
 
 /// What a change says that cannot be.

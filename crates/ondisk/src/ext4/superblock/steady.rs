@@ -3,6 +3,8 @@
 //! All that changes while a volume is in use lies in the first 512 bytes, but `s_checksum` ends the
 //! second. A power cut between the two would leave a superblock that nobody accepts. So a word that
 //! nothing uses, `s_algorithm_usage_bitmap`, takes the value with which the old checksum is right.
+//! Where the second sector changes too (the codes of the first and the last error are there), it is
+//! written after the first, with a checksum that is right beside it.
 
 use zerocopy::IntoBytes;
 
@@ -38,5 +40,26 @@ impl Superblock {
             }
             None => self.checksum.set(self.compute_checksum()),
         }
+    }
+    /// What is to be written, one after the other and each durable before the next, to make this of
+    /// `before`: each differs from the one before it in one sector only, and its checksum is right.
+    pub fn steps_after(&self, before: &Superblock) -> Vec<Superblock> {
+        let mut all = self.clone();
+        if !all.ro_compat().contains(RoCompat::METADATA_CSUM) {
+            return vec![all];
+        }
+        let mut first = self.clone();
+        if let (Some(to), Some(from)) = (
+            first.as_mut_bytes().get_mut(SECTOR..),
+            before.as_bytes().get(SECTOR..),
+        ) {
+            to.copy_from_slice(from);
+        }
+        first.update_checksum_after(before);
+        all.algorithm_usage_bitmap = first.algorithm_usage_bitmap;
+        all.update_checksum();
+        let mut steps = vec![first, all];
+        steps.dedup();
+        steps
     }
 }

@@ -188,5 +188,20 @@ proptest! {
         other.update_checksum_after(&after);
         prop_assert!(other.verify_checksum());
         prop_assert_ne!(other.checksum.get(), after.checksum.get());
+        // So it is written after a change of the first, and any cut leaves a valid one.
+        let mut both = before.clone();
+        both.last_error_errcode = before.last_error_errcode ^ 1;
+        both.mnt_count.set(mnt_count ^ 1);
+        let mut stands = before;
+        for step in both.steps_after(&stands) {
+            let changes = |r: std::ops::Range<usize>| {
+                stands.as_bytes()[r.clone()] != step.as_bytes()[r]
+            };
+            prop_assert!(!(changes(0..512) && changes(512..1024)));
+            prop_assert!(step.verify_checksum());
+            stands = step;
+        }
+        prop_assert_eq!(stands.mnt_count.get(), both.mnt_count.get());
+        prop_assert_eq!(stands.last_error_errcode, both.last_error_errcode);
     }
 }
