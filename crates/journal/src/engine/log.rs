@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
-use std::time::Instant;
 
 use stetfs_cache::PageRef;
+use stetfs_sync::plain::Instant;
 
 use super::{Canary, no_lane};
 use crate::error::Result;
