@@ -124,9 +124,10 @@ impl Condvar {
         WaitTimeoutResult
     }
 
-    /// Wakes one.
-    pub fn notify_one(&self) {
+    /// Wakes one. Nobody knows whether there is one.
+    pub fn notify_one(&self) -> bool {
         self.0.notify_one();
+        true
     }
 
     /// Wakes all.
