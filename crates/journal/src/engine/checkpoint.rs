@@ -7,6 +7,10 @@
 //!   the device was flushed since; space before the tail is reused only once the new tail is durable.
 //! * **checkpoint.K3** Between lanes the oldest goes first: as long as a transaction stands in the log, so do all newer ones, of any
 //!   lane, for recovery would replay its images, and its alone, over what the newer ones brought home.
+//! * **checkpoint.K4** An image counts as one of the live log until the tail that leaves it behind is durable: who frees its block before
+//!   revokes it, for a crash may bring it back.
+//! * **checkpoint.K5** Tails that move together become durable together: no other tail of the log is written between them, for it would
+//!   take some of them with it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +18,7 @@ use std::time::Duration;
 use stetfs_sync::plain::{Instant, atomic::Ordering, mended, thread};
 
 use super::Inner;
-use super::log::Reaped;
+use super::log::{Log, Reaped};
 use super::spread::Spread;
 use crate::error::{JournalError, Result};
 use crate::ids::{BlockNr, TxId};
@@ -150,6 +154,10 @@ impl Inner {
             }
         }
         let reaped: Vec<Reaped> = log.reap(self.config.canary);
+        let forget = |log: &mut Log| reaped.iter().for_each(|space| log.forget(&space.homes));
+        if !mended("checkpoint.index") {
+            forget(&mut log);
+        }
         self.log_changed.notify_all();
         drop(log);
         let tails = reaped.iter().filter_map(|space| {
@@ -157,6 +165,7 @@ impl Inner {
             Some((&**medium, space.tail))
         });
         self.set_tails(tails)?;
+        forget(&mut self.log.lock());
         for space in reaped {
             if let Some(medium) = self.scheme.media.get(space.lane) {
                 medium.trim(space.at, space.blocks)?;
@@ -186,6 +195,7 @@ impl Inner {
             true => self.horizon(),
             false => 0,
         };
+        let _together = mended("checkpoint.together").then(|| self.tails.lock());
         policy::set_tails(tails, horizon, self.barrier())
     }
 }

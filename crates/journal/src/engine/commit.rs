@@ -248,6 +248,7 @@ impl Inner {
         self.log.lock().lane(id.lane)?.head = medium.advance(at, encoded.blocks());
         if medium.tail().at.is_none() {
             // The superblock says "empty"; it must point here before this commit counts.
+            let _alone = self.tails.lock();
             medium.set_tail(
                 LogTail {
                     seq: id.seq,

@@ -195,6 +195,7 @@ impl Journal {
         let horizon = inner.now();
         inner.superseded.fetch_max(horizon, Ordering::AcqRel);
         for medium in inner.scheme.media.iter().take(1) {
+            let _alone = inner.tails.lock();
             medium.set_horizon(horizon);
             medium.set_tail(medium.tail(), inner.barrier())?;
         }

@@ -186,6 +186,8 @@ pub(crate) struct Inner {
     pub sync_time: SyncTime,
     /// One checkpoint round at a time.
     pub home_io: Mutex<()>,
+    /// Held while tails are written (checkpoint.K5).
+    pub tails: Mutex<()>,
     pub fs: OnceLock<Weak<dyn FileState>>,
     /// Set once the journal stopped, by error or shutdown.
     pub stopped: AtomicBool,
@@ -263,6 +265,7 @@ impl Journal {
             kick: Kick::default(),
             sync_time: SyncTime::default(),
             home_io: Mutex::new(()),
+            tails: Mutex::new(()),
             fs: OnceLock::new(),
             stopped: AtomicBool::new(false),
             why: Mutex::new(None),

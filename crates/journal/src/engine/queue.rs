@@ -172,7 +172,8 @@ impl Queue {
     pub(super) fn wait(&self, caller: &Caller) -> Option<Lead<'_>> {
         let mut state = self.state.lock();
         while caller.answer.get().is_none() {
-            if state.led {
+            // What others lead, or took and are to answer.
+            if state.led || !state.any() {
                 caller.signal.wait(&mut state);
                 continue;
             }

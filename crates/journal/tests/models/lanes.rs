@@ -205,6 +205,26 @@ fn a_tail_that_moves_too_early_is_found() {
     );
 }
 
+/// checkpoint.K4 is out: what is reaped is not revoked, though the tail is not durable.
+#[test]
+fn an_image_that_is_forgotten_too_early_is_found() {
+    let model = || freed(Canary::default());
+    fails(
+        "checkpoint.index",
+        Some("checkpoint.index"),
+        model,
+        &["lost"],
+    );
+}
+
+/// checkpoint.K5 is out: another tail takes some of those with it that are to move together.
+#[test]
+fn tails_that_do_not_move_together_are_found() {
+    let model = || home(Canary::default());
+    let out = Some("checkpoint.together");
+    fails("checkpoint.together", out, model, &["lost"]);
+}
+
 /// The tails move without the horizon.
 #[test]
 fn a_horizon_that_stays_behind_is_found() {
