@@ -2,9 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::{Condvar, Mutex};
+use stetfs_sync::plain::{
+    Condvar, Mutex,
+    atomic::{AtomicBool, Ordering},
+    mended,
+};
 
 use crate::{
     BlockDevice, BlockError, Read, Result, Share, ShareLimits, SharePair, Stats, Write, sharing_of,
@@ -100,7 +103,11 @@ impl<D: BlockDevice> FailStop<D> {
         }
         self.ended.notify_all();
         let beside = s.begun;
-        while s.why.is_none() && s.running.first().is_some_and(|first| *first <= beside) {
+        let is_beside = |s: &State| {
+            let first = s.running.first();
+            first.is_some_and(|first| *first <= beside) && mended("fail-stop.beside")
+        };
+        while s.why.is_none() && is_beside(&s) {
             self.ended.wait(&mut s);
         }
         s.check()

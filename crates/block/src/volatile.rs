@@ -2,10 +2,9 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::thread;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex, RwLock};
+use stetfs_sync::plain::{Condvar, Mutex, RwLock, thread};
 
 use crate::fault::refused;
 use crate::{BlockDevice, MemDevice, Op, Read, Result, Stats, Write};

@@ -2,10 +2,12 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use stetfs_block::{BlockDevice, Result};
+use stetfs_sync::plain::{
+    RwLock, RwLockReadGuard, RwLockWriteGuard,
+    atomic::{AtomicU8, Ordering},
+};
 
 use crate::page::{Page, PageRef};
 

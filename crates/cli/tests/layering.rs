@@ -10,7 +10,7 @@ use serde_json::Value;
 const MAY_IMPORT: [(&str, &[&str]); 15] = [
     ("ondisk", &[]),
     ("sync", &[]),
-    ("block", &[]),
+    ("block", &["sync"]),
     ("flash", &["block"]),
     ("cache", &["block", "sync"]),
     ("flashlab", &["block", "flash", "cache"]),

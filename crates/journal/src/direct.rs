@@ -10,9 +10,9 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use stetfs_block::{BlockDevice, WriteList};
 use stetfs_cache::PageRef;
+use stetfs_sync::plain::Mutex;
 
 use crate::engine::{Journal, JournalConfig};
 use crate::error::{JournalError, Result};

@@ -16,10 +16,9 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
-use std::time::Instant;
 
-use parking_lot::{Condvar, Mutex};
 use stetfs_cache::PageRef;
+use stetfs_sync::plain::{Condvar, Instant, Mutex};
 
 use crate::head::Block;
 use crate::ids::{BlockNr, CommitPoint, Ino, Stamp, TxId};

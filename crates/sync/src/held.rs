@@ -7,12 +7,13 @@ mod check {
     use super::Rank;
     use std::cell::RefCell;
 
-    thread_local! {
+    crate::plain::thread_local! {
         static HELD: RefCell<Vec<Rank>> = const { RefCell::new(Vec::new()) };
     }
 
     pub(super) fn push(rank: Rank, nested: bool, checked: bool) {
-        HELD.with_borrow_mut(|held| {
+        HELD.with(|held| {
+            let mut held = held.borrow_mut();
             if checked && let Some(top) = held.iter().max() {
                 let fine = if nested { *top <= rank } else { *top < rank };
                 assert!(fine, "lock order: {rank:?} taken while {top:?} is held");
@@ -22,7 +23,8 @@ mod check {
     }
 
     pub(super) fn pop(rank: Rank) {
-        HELD.with_borrow_mut(|held| {
+        HELD.with(|held| {
+            let mut held = held.borrow_mut();
             if let Some(at) = held.iter().rposition(|r| *r == rank) {
                 held.remove(at);
             }

@@ -9,12 +9,15 @@
 
 use std::ops::{Deref, DerefMut};
 
-use parking_lot::{
+use plain::{
     Mutex as RawMutex, MutexGuard as RawGuard, RwLock as RawRwLock, RwLockReadGuard as RawRead,
     RwLockWriteGuard as RawWrite,
 };
 
 mod held;
+#[cfg(feature = "model")]
+mod model;
+pub mod plain;
 mod points;
 mod threads;
 

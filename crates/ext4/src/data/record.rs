@@ -377,13 +377,14 @@ impl Fs {
         let Some(place) = place else {
             return Ok(Step::Commit(SyncReason::Full));
         };
-        if data_of.is_some() {
-            // Whoever syncs the file by a commit ends the record.
-            let point = self.journal.superseding();
+        // Whoever syncs the file by a commit ends the record: its inode is in it, if nothing else.
+        let point = self.journal.superseding();
+        {
             let mut sync = inode.sync.lock();
             sync.meta.merge(&point);
             sync.data.merge(&point);
-            drop(sync);
+        }
+        if data_of.is_some() {
             self.logged(inode, pages.iter().map(|(lblk, ..)| *lblk), place.stamp());
         }
         inode.changes.lock().recorded();

@@ -1,8 +1,9 @@
 //! Entering and leaving the running transaction.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use stetfs_sync::plain::{Instant, atomic::Ordering};
 
 use super::Inner;
 use crate::error::{JournalError, Result};

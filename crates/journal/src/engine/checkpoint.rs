@@ -7,13 +7,18 @@
 //!   the device was flushed since; space before the tail is reused only once the new tail is durable.
 //! * **checkpoint.K3** Between lanes the oldest goes first: as long as a transaction stands in the log, so do all newer ones, of any
 //!   lane, for recovery would replay its images, and its alone, over what the newer ones brought home.
+//! * **checkpoint.K4** An image counts as one of the live log until the tail that leaves it behind is durable: who frees its block before
+//!   revokes it, for a crash may bring it back.
+//! * **checkpoint.K5** Tails that move together become durable together: no other tail of the log is written between them, for it would
+//!   take some of them with it.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use stetfs_sync::plain::{Instant, atomic::Ordering, mended, thread};
 
 use super::Inner;
-use super::log::Reaped;
+use super::log::{Log, Reaped};
 use super::spread::Spread;
 use crate::error::{JournalError, Result};
 use crate::ids::{BlockNr, TxId};
@@ -36,7 +41,7 @@ impl Inner {
             if self.has_stopped() {
                 // Nothing more goes home after a stop; just wait for the end.
                 if !self.quit.load(Ordering::Acquire) {
-                    std::thread::sleep(Duration::from_millis(20));
+                    thread::sleep(Duration::from_millis(20));
                 }
                 continue;
             }
@@ -98,7 +103,7 @@ impl Inner {
             left = later;
             self.send_home(now, &mut sent)?;
         }
-        if !sent.is_empty() {
+        if !sent.is_empty() && mended("checkpoint.flush") {
             self.flush()?;
         }
         self.move_tails(&sent)
@@ -149,6 +154,10 @@ impl Inner {
             }
         }
         let reaped: Vec<Reaped> = log.reap(self.config.canary);
+        let forget = |log: &mut Log| reaped.iter().for_each(|space| log.forget(&space.homes));
+        if !mended("checkpoint.index") {
+            forget(&mut log);
+        }
         self.log_changed.notify_all();
         drop(log);
         let tails = reaped.iter().filter_map(|space| {
@@ -156,6 +165,7 @@ impl Inner {
             Some((&**medium, space.tail))
         });
         self.set_tails(tails)?;
+        forget(&mut self.log.lock());
         for space in reaped {
             if let Some(medium) = self.scheme.media.get(space.lane) {
                 medium.trim(space.at, space.blocks)?;
@@ -181,6 +191,11 @@ impl Inner {
     }
 
     fn set_tails<'m>(&self, tails: impl Iterator<Item = (&'m dyn Medium, LogTail)>) -> Result<()> {
-        policy::set_tails(tails, self.horizon(), self.barrier())
+        let horizon = match mended("checkpoint.horizon") {
+            true => self.horizon(),
+            false => 0,
+        };
+        let _together = mended("checkpoint.together").then(|| self.tails.lock());
+        policy::set_tails(tails, horizon, self.barrier())
     }
 }

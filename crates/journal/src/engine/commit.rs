@@ -5,11 +5,9 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Instant;
 
-use parking_lot::MutexGuard;
 use stetfs_block::WriteList;
+use stetfs_sync::plain::{Instant, MutexGuard, atomic::Ordering, mended};
 
 use super::log::{Durable, Log, Pending};
 use super::{Inner, Slot, no_lane};
@@ -173,7 +171,7 @@ impl Inner {
             let grouped = group.iter().any(|(slot, _)| slot.lane == edge.lane);
             !grouped && running.get(&edge.lane).is_some_and(|seq| edge.seq >= *seq)
         };
-        if states.iter().any(|s| s.edges.iter().any(missing)) {
+        if states.iter().any(|s| s.edges.iter().any(missing)) && mended("tx.group") {
             return false;
         }
         for state in &mut states {
@@ -250,6 +248,7 @@ impl Inner {
         self.log.lock().lane(id.lane)?.head = medium.advance(at, encoded.blocks());
         if medium.tail().at.is_none() {
             // The superblock says "empty"; it must point here before this commit counts.
+            let _alone = self.tails.lock();
             medium.set_tail(
                 LogTail {
                     seq: id.seq,
@@ -370,7 +369,8 @@ impl Inner {
             let lane = log.oldest_durable(fronts)?;
             let durable = &mut log.lanes.get_mut(lane)?.durable;
             let tx = durable.pop_front()?;
-            if !log.in_flight(&tx.freed) || self.has_stopped() {
+            let in_flight = log.in_flight(&tx.freed) && mended("checkpoint.in-flight");
+            if !in_flight || self.has_stopped() {
                 return Some(tx);
             }
             log.lanes.get_mut(lane)?.durable.push_front(tx);

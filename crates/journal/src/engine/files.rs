@@ -10,11 +10,9 @@
 //!   stamp it supersedes. So no record below that is missed, whatever the commit was about when it was written.
 
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
-use std::time::Instant;
 
-use parking_lot::Mutex;
 use stetfs_cache::PageRef;
+use stetfs_sync::plain::{Instant, Mutex, atomic::Ordering, mended};
 
 use super::{FlushMark, Inner, Journal};
 use crate::error::{JournalError, Result};
@@ -95,10 +93,14 @@ impl Journal {
         let horizon = inner.horizon();
         let durable = inner.log.lock().newest_durable();
         let stamp = || inner.stamp.fetch_add(1, Ordering::AcqRel) + 1;
-        let mut recorded = data_of.map(|ino| (ino, inner.recorded.0.lock()));
+        let noted = |ino| (ino, inner.recorded.0.lock());
+        let mut recorded = data_of.filter(|_| mended("record.note")).map(noted);
         // Another processor's lane is better than a commit.
         let place = (own..own + lanes)
             .find_map(|lane| files.reserve(lane, (bytes, pages), horizon, &durable, stamp))?;
+        if !mended("record.note") {
+            recorded = data_of.map(noted);
+        }
         if let Some((ino, recorded)) = &mut recorded {
             recorded.add(*ino, place.stamp());
         }
@@ -120,7 +122,7 @@ impl Journal {
             let ends = run.tx.state.lock().phase.is_ended();
             point.add(TxId {
                 lane,
-                seq: seq + u64::from(ends),
+                seq: seq + u64::from(ends && mended("record.next")),
             });
         }
         point
@@ -193,6 +195,7 @@ impl Journal {
         let horizon = inner.now();
         inner.superseded.fetch_max(horizon, Ordering::AcqRel);
         for medium in inner.scheme.media.iter().take(1) {
+            let _alone = inner.tails.lock();
             medium.set_horizon(horizon);
             medium.set_tail(medium.tail(), inner.barrier())?;
         }

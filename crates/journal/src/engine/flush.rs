@@ -1,10 +1,9 @@
 //! A device flush that several threads share: one leads, those that come meanwhile wait for the next.
 
-use parking_lot::{Condvar, Mutex};
-
 use super::Inner;
 use crate::error::Result;
 use crate::stats::bump;
+use stetfs_sync::plain::{Condvar, Mutex, mended};
 
 #[derive(Default)]
 pub(crate) struct SharedFlush {
@@ -42,7 +41,7 @@ impl Inner {
     pub(crate) fn flush_shared(&self) -> Result<()> {
         let mut s = self.flushes.state.lock();
         // One that runs may have begun before our writes ended.
-        let need = s.begun + 1;
+        let need = s.begun + u64::from(!s.running || mended("flush.next"));
         while s.ended < need {
             if s.running {
                 self.flushes.changed.wait(&mut s);

@@ -4,7 +4,9 @@
 //! What is learned is what part of them came again within half of what a commit takes. To wait pays where that is most of them, and costs
 //! half a commit at most where it errs.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use stetfs_sync::plain::Instant;
 
 /// The longest wait.
 const LONGEST: Duration = Duration::from_millis(15);

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
-use std::time::Instant;
 
 use stetfs_cache::PageRef;
+use stetfs_sync::plain::Instant;
 
 use super::{Canary, no_lane};
 use crate::error::Result;
@@ -61,6 +61,8 @@ pub(crate) struct Reaped {
     pub blocks: u64,
     /// Where the live log begins now.
     pub tail: LogTail,
+    /// What it held images of, with the transaction (checkpoint.K4).
+    pub homes: Vec<(BlockNr, TxId)>,
 }
 
 /// One lane's ring.
@@ -259,17 +261,14 @@ impl Log {
         let log = self.lanes.get_mut(lane)?;
         let at = log.live.front()?.at;
         let mut blocks = 0;
+        let mut homes = Vec::new();
         let is_over = |t: &LiveTx| t.pending == 0 && t.stamp < below;
         while log.live.front().is_some_and(is_over) {
             let Some(tx) = log.live.pop_front() else {
                 break;
             };
             blocks += tx.blocks;
-            for nr in tx.homes {
-                if self.index.get(&nr) == Some(&tx.id) {
-                    self.index.remove(&nr);
-                }
-            }
+            homes.extend(tx.homes.into_iter().map(|nr| (nr, tx.id)));
         }
         if blocks == 0 {
             return None;
@@ -289,7 +288,17 @@ impl Log {
             at,
             blocks,
             tail,
+            homes,
         })
+    }
+
+    /// What was reaped is out of the log for good (checkpoint.K4).
+    pub(crate) fn forget(&mut self, homes: &[(BlockNr, TxId)]) {
+        for (nr, tx) in homes {
+            if self.index.get(nr) == Some(tx) {
+                self.index.remove(nr);
+            }
+        }
     }
 
     /// Lowest opening stamp among transactions between snapshot and validity.

@@ -22,13 +22,15 @@ pub use flush::FlushMark;
 use flush::SharedFlush;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use std::thread::JoinHandle;
-use std::time::Instant;
 
-use parking_lot::{Condvar, Mutex};
 use stetfs_block::{BlockDevice, WriteList};
+use stetfs_sync::plain::{
+    Condvar, Instant, Mutex,
+    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    mended, mpsc,
+    thread::{self, JoinHandle},
+};
 
 use crate::error::{JournalError, Result};
 use crate::handle::Handle;
@@ -184,6 +186,8 @@ pub(crate) struct Inner {
     pub sync_time: SyncTime,
     /// One checkpoint round at a time.
     pub home_io: Mutex<()>,
+    /// Held while tails are written (checkpoint.K5).
+    pub tails: Mutex<()>,
     pub fs: OnceLock<Weak<dyn FileState>>,
     /// Set once the journal stopped, by error or shutdown.
     pub stopped: AtomicBool,
@@ -261,6 +265,7 @@ impl Journal {
             kick: Kick::default(),
             sync_time: SyncTime::default(),
             home_io: Mutex::new(()),
+            tails: Mutex::new(()),
             fs: OnceLock::new(),
             stopped: AtomicBool::new(false),
             why: Mutex::new(None),
@@ -274,7 +279,7 @@ impl Journal {
         };
         let spawn = |name: &str, run: fn(&Inner)| {
             let inner = inner.clone();
-            std::thread::Builder::new()
+            thread::Builder::new()
                 .name(name.into())
                 .spawn(move || run(&inner))
         };
@@ -357,7 +362,7 @@ impl Journal {
     /// # Errors
     /// The commit failed: nothing can be said about what it held.
     pub fn commit(&self, upto: &CommitPoint) -> Result<()> {
-        let (tx, rx) = crossbeam_channel::bounded(1);
+        let (tx, rx) = mpsc::sync_channel(1);
         self.commit_then(
             upto.clone(),
             Vec::new(),
@@ -487,7 +492,7 @@ impl Journal {
         self.inner.commits.wake();
         self.inner.plain.wake();
         self.inner.kick.ask();
-        let me = std::thread::current().id();
+        let me = thread::current().id();
         for thread in std::mem::take(&mut *self.threads.lock()) {
             // The last Arc may be dropped by one of our own threads, through a callback.
             if thread.thread().id() != me {
@@ -563,9 +568,12 @@ impl Inner {
             let mut theirs = theirs.state.lock();
             match theirs.phase {
                 Phase::Running | Phase::Locked => {
-                    theirs.edges.add(mine.id);
+                    if mended("tx.chain") {
+                        theirs.edges.add(mine.id);
+                    }
                     shared = Shared::Chained;
                 }
+                Phase::Snapshot if !mended("tx.capture") => {}
                 Phase::Snapshot => theirs.captured.extend(content.page().map(|page| Image {
                     nr: block.nr(),
                     page: Arc::clone(page),

@@ -6,9 +6,9 @@
 //! * **queue.Q2** A caller waits as long as its request is in the queue or in what a lead took out of it, and has its answer then.
 
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use stetfs_sync::plain::{Condvar, Instant, Mutex, mended};
 
 use super::gather::Gather;
 use super::{Done, Inner};
@@ -172,7 +172,8 @@ impl Queue {
     pub(super) fn wait(&self, caller: &Caller) -> Option<Lead<'_>> {
         let mut state = self.state.lock();
         while caller.answer.get().is_none() {
-            if state.led {
+            // What others lead, or took and are to answer.
+            if state.led || !state.any() {
                 caller.signal.wait(&mut state);
                 continue;
             }
@@ -215,10 +216,10 @@ impl Queue {
         None
     }
 
-    /// Waits for requests, at most `timeout`.
-    pub(super) fn rest(&self, timeout: Duration) {
+    /// Waits for requests, at most `timeout`, unless it is to quit.
+    pub(super) fn rest(&self, timeout: Duration, quit: impl Fn() -> bool) {
         let mut state = self.state.lock();
-        if !state.any() {
+        if !state.any() && !quit() {
             self.signal.wait_for(&mut state, timeout);
         }
     }
@@ -262,7 +263,9 @@ impl Queue {
         }
         if !callers.is_empty() {
             // One that is about to sleep does so first.
-            drop(self.state.lock());
+            if mended("queue.tell") {
+                drop(self.state.lock());
+            }
             callers.iter().for_each(|caller| {
                 caller.signal.notify_one();
             });
@@ -291,7 +294,7 @@ impl Drop for Lead<'_> {
         let mut state = self.0.state.lock();
         state.led = false;
         self.0.ended.notify_all();
-        if !state.any() {
+        if !state.any() || !mended("queue.hand-on") {
             return;
         }
         match state.callers().next() {

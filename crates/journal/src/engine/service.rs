@@ -1,10 +1,10 @@
 //! The commit thread and the sync thread: who asked for durability is answered from here. A thread that may wait leads in
 //! their place where nobody else does: that saves two changes of threads.
 
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use stetfs_block::WriteList;
+use stetfs_sync::plain::{Instant, atomic::Ordering};
 
 use super::queue::{Lead, Queue, Requests, Role, Waiter};
 use super::{Done, Inner};
@@ -69,12 +69,13 @@ impl Inner {
     /// Answers everybody after a stop, until the journal ends.
     fn drain(&self, queue: &Queue) {
         loop {
-            let quit = self.quit.load(Ordering::Acquire);
-            if !quit {
-                queue.rest(Duration::from_millis(50));
+            let quit = || self.quit.load(Ordering::Acquire);
+            let is_last = quit();
+            if !is_last {
+                queue.rest(Duration::from_millis(50), quit);
             }
             self.refuse(queue);
-            if quit {
+            if is_last {
                 return;
             }
         }

@@ -1,10 +1,12 @@
 //! How fast images go home. Where nobody waits for room a checkpoint goes in steps with pauses, so that syncs wait for one step
 //! and not for all of it: their writes queue behind what goes home, and their flushes take it to the medium.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use stetfs_sync::plain::{
+    Condvar, Instant, Mutex,
+    atomic::{AtomicU64, Ordering},
+};
 
 use super::Inner;
 

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use stetfs_block::{BlockDevice, Write, WriteList};
 use stetfs_cache::{Page, PageRef};
 use stetfs_ondisk::jbd2::JournalSuperblock;
+use stetfs_sync::plain::Mutex;
 use zerocopy::IntoBytes;
 
 use super::area::LogArea;

@@ -5,12 +5,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
 use stetfs_cache::PageRef;
 use stetfs_ondisk::OnDiskError;
 use stetfs_ondisk::stet::frame::{self, Counts, Frame, Kind};
+use stetfs_sync::plain::{
+    Mutex,
+    atomic::{AtomicU64, Ordering},
+};
 
 use super::codec::StetCodec;
 use super::read::joined;

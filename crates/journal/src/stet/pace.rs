@@ -1,10 +1,12 @@
 //! How fast the device and the codecs are, measured at work, and which codec pays then (`compress=auto`).
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use stetfs_ondisk::stet::frame::Stored;
+use stetfs_sync::plain::{
+    Mutex,
+    atomic::{AtomicU64, Ordering},
+};
 
 /// Of so many choices against a codec one is made all the same, so that its speed stays known.
 const LOOK_AGAIN: u64 = 64;

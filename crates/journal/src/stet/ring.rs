@@ -1,12 +1,11 @@
 //! A lane of the StetFS log, and the header that all lanes share.
 
 use std::sync::Arc;
-use std::time::Instant;
 
-use parking_lot::Mutex;
 use stetfs_block::{BlockDevice, Write, WriteList};
 use stetfs_cache::{Page, PageRef};
 use stetfs_ondisk::stet::header::{COPY_BYTES, LogHeader, copy_at, copy_blocks};
+use stetfs_sync::plain::{Instant, Mutex};
 
 use super::pace::Pace;
 use super::trim::Trim;

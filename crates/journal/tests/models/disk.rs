@@ -1,0 +1,187 @@
+//! A device in memory with a write cache of its own, for models: each request is a step, and so is its end.
+
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use stetfs_block::{BlockDevice, BlockError, MemDevice, Op, Read, Result, Stats, Write};
+use stetfs_sync::plain::atomic::{AtomicU64, Ordering};
+use stetfs_sync::plain::shuttle::rand::{Rng, thread_rng};
+
+use super::acks::{Acks, Promise};
+
+/// What was written and is not durable.
+struct Pending {
+    number: u64,
+    offset: u64,
+    bytes: Vec<u8>,
+}
+
+struct State {
+    /// What reads see.
+    now: MemDevice,
+    /// What is durable.
+    kept: MemDevice,
+    pending: Vec<Pending>,
+    /// Writes and discards so far.
+    writes: u64,
+    /// Steps so far, and the image that a cut at one of them left, with what had been promised.
+    steps: u64,
+    cut: Option<(MemDevice, Promise)>,
+    /// Of the flushes to come, the one that fails.
+    fails: Option<u64>,
+}
+
+/// Keeps what a flush made durable that began after it was written. What is not durable may or may not outlive a cut. A flush that fails
+/// drops at its beginning what is not durable, also what one has begun to flush that runs beside it; that one succeeds.
+pub struct Disk {
+    /// No step is made while it is locked.
+    state: Mutex<State>,
+    /// Makes a step of what touches it.
+    step: AtomicU64,
+    acks: Acks,
+    size: u64,
+}
+
+impl Disk {
+    pub fn new(inner: MemDevice, acks: Acks) -> Disk {
+        Disk {
+            size: inner.size(),
+            state: Mutex::new(State {
+                kept: inner.fork(),
+                now: inner,
+                pending: Vec::new(),
+                writes: 0,
+                steps: 0,
+                cut: None,
+                fails: None,
+            }),
+            step: AtomicU64::new(0),
+            acks,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Another thread may go on here; and here the power may go.
+    fn step(&self) -> MutexGuard<'_, State> {
+        self.step.fetch_add(1, Ordering::SeqCst);
+        let mut s = self.state();
+        s.steps += 1;
+        // Each step is as likely as any other.
+        if thread_rng().gen_range(0..s.steps) == 0 {
+            s.cut = Some((s.image(), self.acks.now()));
+        }
+        s
+    }
+
+    /// From here on the power may go, and not before.
+    pub fn begin(&self) {
+        let mut s = self.state();
+        s.steps = 0;
+        s.cut = None;
+    }
+
+    /// The `n`th flush from now on fails, from 0.
+    pub fn fail(&self, n: u64) {
+        self.state().fails = Some(n);
+    }
+
+    /// What a cut somewhere on the way left, and one now, with what had been promised by then.
+    pub fn cuts(&self) -> Vec<(MemDevice, Promise)> {
+        let mut s = self.state();
+        let now = (s.image(), self.acks.now());
+        s.cut.take().into_iter().chain([now]).collect()
+    }
+}
+
+impl State {
+    /// What a cut now leaves: what is durable, and some of the rest.
+    fn image(&self) -> MemDevice {
+        let image = self.kept.fork();
+        let mut rng = thread_rng();
+        let (all, none) = (rng.gen_range(0..4) == 0, rng.gen_range(0..3) == 0);
+        for write in &self.pending {
+            if all || (!none && rng.gen_range(0..2) == 0) {
+                put(&image, write);
+            }
+        }
+        image
+    }
+}
+
+fn put(device: &MemDevice, write: &Pending) {
+    device
+        .write(write.offset, &write.bytes)
+        .expect("it was written before");
+}
+
+impl BlockDevice for Disk {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn sector_size(&self) -> u32 {
+        512
+    }
+
+    fn read_only(&self) -> bool {
+        false
+    }
+
+    fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
+        self.state().now.read_batch(reads)
+    }
+
+    fn write_batch(&self, writes: &[Write<'_>]) -> Result<()> {
+        for write in writes {
+            let mut s = self.step();
+            s.now.write_batch(std::slice::from_ref(write))?;
+            s.writes += 1;
+            let new = Pending {
+                number: s.writes,
+                offset: write.offset,
+                bytes: write.data.to_vec(),
+            };
+            match write.fua {
+                true => put(&s.kept, &new),
+                false => s.pending.push(new),
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        let (upto, fails) = {
+            let mut s = self.step();
+            let fails = s.fails == Some(0);
+            s.fails = s.fails.and_then(|n| n.checked_sub(1));
+            if fails {
+                s.pending.clear();
+            }
+            (s.writes, fails)
+        };
+        let mut s = self.step();
+        if fails {
+            let eio = std::io::Error::from_raw_os_error(5);
+            return Err(BlockError::io(Op::Flush, 0, 0, eio));
+        }
+        let (durable, rest) = std::mem::take(&mut s.pending)
+            .into_iter()
+            .partition(|write| write.number <= upto);
+        s.pending = rest;
+        let durable: Vec<Pending> = durable;
+        durable.iter().for_each(|write| put(&s.kept, write));
+        Ok(())
+    }
+
+    fn discard(&self, range: Range<u64>) -> Result<()> {
+        let zeros = vec![0; (range.end - range.start) as usize];
+        self.write(range.start, &zeros)
+    }
+
+    fn stats(&self) -> Stats {
+        Stats::default()
+    }
+}

@@ -1,0 +1,13 @@
+//! The journal's concurrency under Shuttle: its own code, in many orders of its steps (docs/crash.md, Models).
+#![allow(clippy::unwrap_used, clippy::expect_used, unreachable_pub)]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod acks;
+mod answers;
+mod disk;
+mod explore;
+mod lanes;
+mod records;
+mod volume;

@@ -1,0 +1,347 @@
+//! A file that is written over in place and synced by records, beside commits of two lanes (record.F1, record.F3, record.F4).
+//!
+//! The whole journal runs. Of the file system there is one file with one block of data, which does what `ext4/data/record.rs` and
+//! `dirty.rs` do: who writes holds the file's lock; a sync writes a record with the data, unless nothing but the data changed and no
+//! record is alive that has older data; data goes home when the journal asks for it.
+
+use std::sync::{Arc, Weak};
+
+use stetfs_block::{BlockDevice, WriteList};
+use stetfs_cache::Page;
+use stetfs_journal::{Canary, CommitPoint, FileState, FlushMark, Ino, JournalError, Result, Stamp};
+use stetfs_sync::plain::{Mutex, MutexGuard};
+
+use super::common::{BS, block};
+use super::explore::{fails, holds};
+use super::volume::{Volume, on, sync, together};
+
+const INO: Ino = 7;
+/// Where the file's data is, and what a handle changes for its times.
+const DATA: u64 = 600;
+const INODE: u64 = 310;
+/// What others change.
+const OTHER: u64 = 320;
+
+pub struct File {
+    pub v: Arc<Volume>,
+    /// The content's version, and that of its times.
+    body: Mutex<(u8, u8)>,
+    /// Held while data is written home.
+    flush: Mutex<()>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Transactions that hold changes of the times.
+    times: CommitPoint,
+    /// Those that a sync by a commit takes.
+    sync: CommitPoint,
+    version: u8,
+    dirty: bool,
+    /// The record that holds data of the block, and whether it is as it is now.
+    logged: Option<(Stamp, bool)>,
+    unflushed: Option<FlushMark>,
+}
+
+impl FileState for File {
+    fn write_data(&self, inos: &[Ino], also: &WriteList<'_>) -> Result<()> {
+        if !inos.contains(&INO) {
+            return Ok(also.submit(&*self.v.disk)?);
+        }
+        let _flush = self.flush.lock();
+        let taken = {
+            let mut s = self.state.lock();
+            std::mem::take(&mut s.dirty).then_some(s.version)
+        };
+        let page = [taken.unwrap_or(0); BS];
+        let mut list = WriteList::new();
+        if taken.is_some() {
+            list.push(DATA * BS as u64, &page);
+        }
+        list.extend(also);
+        list.submit(&*self.v.disk)?;
+        if taken.is_some() {
+            self.state.lock().unflushed = Some(self.v.journal.flush_mark());
+        }
+        Ok(())
+    }
+
+    fn aborted(&self, why: &JournalError) {
+        panic!("the journal stops: {why}");
+    }
+}
+
+enum Step {
+    Done { flush: bool },
+    Home { again: bool },
+    Record { data: bool },
+}
+
+impl File {
+    /// Of which version 1 is durable.
+    pub fn new(canary: Canary) -> Arc<File> {
+        let file = Arc::new(File {
+            v: Volume::new(2, 1, canary),
+            body: Mutex::new((0, 0)),
+            flush: Mutex::new(()),
+            state: Mutex::default(),
+        });
+        let state: Weak<File> = Arc::downgrade(&file);
+        file.v.journal.attach(state);
+        file.write(true);
+        file.by_commit(true);
+        file.v.journal.flush_shared().unwrap();
+        file.v.disk.begin();
+        file
+    }
+
+    /// Writes it over; `times`: they change, too.
+    pub fn write(&self, times: bool) {
+        let mut body = self.body.lock();
+        body.0 += 1;
+        {
+            let mut s = self.state.lock();
+            (s.version, s.dirty) = (body.0, true);
+            s.logged = s.logged.map(|(stamp, _)| (stamp, false));
+        }
+        if times {
+            self.touch(&mut body);
+        }
+    }
+
+    /// Changes its times.
+    fn touch(&self, body: &mut (u8, u8)) {
+        let handle = self.v.journal.begin(1).unwrap();
+        body.1 = self.v.raise(&handle, INODE);
+        let point = handle.stop();
+        let mut s = self.state.lock();
+        s.times.merge(&point);
+        s.sync.merge(&point);
+    }
+
+    fn step(&self, _locked: &MutexGuard<'_, (u8, u8)>) -> Step {
+        let journal = &self.v.journal;
+        let _flush = self.flush.lock();
+        let mut s = self.state.lock();
+        s.logged = s.logged.filter(|(stamp, _)| journal.is_alive(*stamp));
+        s.unflushed = s.unflushed.filter(|mark| !journal.is_flushed(*mark));
+        let (superseding, current) = match s.logged {
+            Some((_, current)) => (!current, current),
+            None => (false, false),
+        };
+        if journal.is_valid(&s.times) && !superseding {
+            match s.dirty && !current {
+                true => Step::Home { again: false },
+                false => Step::Done {
+                    flush: s.unflushed.is_some(),
+                },
+            }
+        } else if s.unflushed.is_some() {
+            Step::Home { again: true }
+        } else {
+            Step::Record {
+                data: superseding || (s.dirty && !current),
+            }
+        }
+    }
+
+    /// Makes it durable, by a record if one is needed.
+    pub fn sync(&self) {
+        loop {
+            let body = self.body.lock();
+            let now = *body;
+            match self.step(&body) {
+                Step::Done { flush } => {
+                    drop(body);
+                    if flush {
+                        self.v.journal.flush_shared().unwrap();
+                    }
+                    return self.synced(now);
+                }
+                Step::Home { again } => {
+                    drop(body);
+                    self.write_data(&[INO], &WriteList::new()).unwrap();
+                    self.v.journal.flush_shared().unwrap();
+                    if !again {
+                        return self.synced(now);
+                    }
+                }
+                Step::Record { data } => {
+                    let page = Arc::new(Page::copy_of(&[now.0; BS]));
+                    let pages: Vec<_> = data.then_some((DATA, page)).into_iter().collect();
+                    let data_of = data.then_some(INO);
+                    let place = self.v.journal.reserve_record(1, pages.len(), data_of);
+                    let place = place.expect("room for a record");
+                    let point = self.v.journal.superseding();
+                    {
+                        let mut s = self.state.lock();
+                        s.sync.merge(&point);
+                        if data {
+                            s.logged = Some((place.stamp(), true));
+                        }
+                    }
+                    drop(body);
+                    let written = self.v.journal.write_record(&place, &[now.1], &pages);
+                    written.unwrap();
+                    return self.synced(now);
+                }
+            }
+        }
+    }
+
+    /// Makes it durable by a commit.
+    pub fn by_commit(&self, here: bool) {
+        let now = *self.body.lock();
+        let (point, data) = {
+            let s = self.state.lock();
+            let data = s.dirty.then_some(INO);
+            (s.sync.clone(), data.into_iter().collect())
+        };
+        sync(&self.v.journal, point, data, here).unwrap();
+        self.synced(now);
+    }
+
+    fn synced(&self, (version, times): (u8, u8)) {
+        self.v.acks.give(DATA, version);
+        self.v.acks.give(INODE, times);
+    }
+
+    /// Something else changes, and commits.
+    pub fn other(&self, lane: u16, all: bool) {
+        on(lane);
+        let handle = self.v.journal.begin(1).unwrap();
+        let nr = OTHER + u64::from(lane);
+        let version = self.v.raise(&handle, nr);
+        let point = handle.stop();
+        match all {
+            true => self.v.journal.commit_all().unwrap(),
+            false => sync(&self.v.journal, point, Vec::new(), true).unwrap(),
+        }
+        self.v.acks.give(nr, version);
+    }
+
+    pub fn judge(&self) {
+        for (device, found, promise) in self.v.cuts() {
+            let mut times = block(&*device, INODE)[0];
+            for record in &found.records {
+                times = record.body[0];
+                for (nr, page) in &record.pages {
+                    device.write(nr * BS as u64, page).unwrap();
+                }
+            }
+            for (nr, version) in promise {
+                let is = match nr {
+                    INODE => times,
+                    nr => block(&*device, nr)[0],
+                };
+                assert!(is >= version, "lost: block {nr} is {is}, not {version}");
+            }
+        }
+    }
+}
+
+/// Each write is synced by a record, or as it needs, beside commits of both lanes.
+fn synced(canary: Canary) {
+    let file = File::new(canary);
+    let works: [fn(&File); 3] = [
+        |f| {
+            f.write(true);
+            f.sync();
+            f.write(false);
+            f.sync();
+        },
+        |f| {
+            f.other(0, true);
+            f.other(0, false);
+        },
+        |f| f.other(1, false),
+    ];
+    together(&file, works);
+    file.judge();
+}
+
+/// The second write is synced by a commit.
+fn committed(canary: Canary) {
+    let file = File::new(canary);
+    let works: [fn(&File); 3] = [
+        |f| {
+            f.write(true);
+            f.sync();
+            f.write(false);
+            f.by_commit(true);
+        },
+        |f| f.other(0, true),
+        |f| f.other(1, false),
+    ];
+    together(&file, works);
+    file.judge();
+}
+
+/// Nothing but its times changes.
+fn touched() {
+    let file = File::new(Canary::default());
+    let works: [fn(&File); 2] = [
+        |f| {
+            f.touch(&mut f.body.lock());
+            f.sync();
+            f.touch(&mut f.body.lock());
+            f.by_commit(true);
+        },
+        |f| f.other(1, false),
+    ];
+    together(&file, works);
+    file.judge();
+}
+
+#[test]
+fn times_that_were_committed_are_not_taken_back() {
+    holds("records-touched", touched);
+}
+
+#[test]
+fn a_file_synced_beside_commits_keeps_what_was_synced() {
+    holds("records", || synced(Canary::default()));
+}
+
+#[test]
+fn a_commit_ends_the_records_of_the_file_it_syncs() {
+    holds("records-committed", || committed(Canary::default()));
+}
+
+/// record.F4 is out.
+#[test]
+fn data_that_is_left_to_its_record_is_found() {
+    let model = || {
+        synced(Canary {
+            leave_recorded: true,
+            ..Canary::default()
+        });
+    };
+    fails("leave-recorded", None, model, &["lost"]);
+}
+
+#[test]
+fn a_record_that_is_forgotten_too_early_is_found() {
+    let model = || {
+        synced(Canary {
+            forget_records: true,
+            ..Canary::default()
+        });
+    };
+    fails("forget-records", None, model, &["lost"]);
+}
+
+/// The note is made after the stamp is drawn, under no common lock (record.F4).
+#[test]
+fn a_note_that_comes_after_its_stamp_is_found() {
+    let model = || synced(Canary::default());
+    fails("record.note", Some("record.note"), model, &["lost"]);
+}
+
+/// What is in its snapshot is taken for what supersedes a record that came after it (record.F1).
+#[test]
+fn a_commit_that_does_not_end_the_record_is_found() {
+    let model = || committed(Canary::default());
+    fails("record.next", Some("record.next"), model, &["lost"]);
+}

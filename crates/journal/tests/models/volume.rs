@@ -1,0 +1,136 @@
+//! A journal of several lanes over a [`Disk`], on the StetFS log.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use stetfs_block::{BlockDevice, MemDevice};
+use stetfs_cache::{CacheConfig, PolicyKind};
+use stetfs_journal::policy::Ordering;
+use stetfs_journal::stet::{StetLog, StetOptions};
+use stetfs_journal::{
+    Cache, Canary, CommitPoint, Handle, Journal, JournalConfig, Lane, Recovery, RecoveryOptions,
+    Result, recover,
+};
+use stetfs_ondisk::jbd2::JournalSuperblock;
+use stetfs_sync::plain::{mpsc, thread, thread_local};
+
+use super::acks::{Acks, Promise};
+use super::common::{BLOCKS, BS, Kind, LOG, area, format};
+use super::disk::Disk;
+
+thread_local!(static LANE: Cell<u16> = Cell::new(0));
+
+/// Chooses the lane of this thread's next handles.
+pub fn on(lane: u16) {
+    LANE.with(|mine| mine.set(lane));
+}
+
+struct Lanes(u16);
+
+impl Ordering for Lanes {
+    fn lanes(&self) -> u16 {
+        self.0
+    }
+    fn lane(&self) -> Lane {
+        Lane(LANE.with(Cell::get))
+    }
+}
+
+pub struct Volume {
+    pub disk: Arc<Disk>,
+    pub cache: Arc<Cache>,
+    pub journal: Arc<Journal>,
+    pub acks: Acks,
+    options: StetOptions,
+}
+
+fn superblock(device: &Arc<dyn BlockDevice>) -> JournalSuperblock {
+    let bytes = area(device.clone()).read(std::iter::once(0)).unwrap();
+    JournalSuperblock::decode(&bytes[0], BS as u32, LOG).unwrap()
+}
+
+/// Has a point committed; `here`: by this thread, if nobody else does so.
+pub fn sync(journal: &Journal, point: CommitPoint, data: Vec<u32>, here: bool) -> Result<()> {
+    let (answer, answered) = mpsc::sync_channel(1);
+    let done = Box::new(move |result| answer.send(result).expect("somebody waits"));
+    match here {
+        true => journal.commit_here(point, data, done),
+        false => journal.commit_then(point, data, done),
+    }
+    answered.recv().expect("an answer")
+}
+
+impl Volume {
+    pub fn new(lanes: u16, file_lanes: u16, canary: Canary) -> Arc<Volume> {
+        let options = StetOptions {
+            lanes,
+            file_lanes,
+            ..StetOptions::default()
+        };
+        let acks = Acks::default();
+        let disk = Arc::new(Disk::new(format(Kind::Stet), acks.clone()));
+        let device: Arc<dyn BlockDevice> = disk.clone();
+        let sb = superblock(&device);
+        let log = StetLog::make(area(device.clone()), sb, &options, Canary::default());
+        let mut scheme = log.unwrap().scheme(&options, true);
+        scheme.ordering = Box::new(Lanes(lanes));
+        let cache = CacheConfig {
+            block_size: BS,
+            capacity: 64 << 10,
+            policy: PolicyKind::Clock,
+        };
+        let cache = Arc::new(Cache::new(device, cache));
+        let config = JournalConfig {
+            commit_secs: 3600,
+            canary,
+            ..JournalConfig::default()
+        };
+        Arc::new(Volume {
+            journal: Journal::start(cache.clone(), scheme, config).unwrap(),
+            disk,
+            cache,
+            acks,
+            options,
+        })
+    }
+
+    /// Gives a block its next version; which.
+    pub fn raise(&self, handle: &Handle<'_>, nr: u64) -> u8 {
+        let block = self.cache.read(nr).unwrap();
+        let mut bytes = handle.modify(&block).unwrap();
+        bytes[0] += 1;
+        bytes[0]
+    }
+
+    /// The images that cuts left, recovered, with what had been promised by then.
+    pub fn cuts(&self) -> Vec<(Arc<dyn BlockDevice>, Recovery, Promise)> {
+        let cuts = self.disk.cuts().into_iter();
+        cuts.map(|(image, promise)| {
+            let (device, found) = self.recovered(image);
+            (device, found, promise)
+        })
+        .collect()
+    }
+
+    fn recovered(&self, image: MemDevice) -> (Arc<dyn BlockDevice>, Recovery) {
+        let device: Arc<dyn BlockDevice> = Arc::new(image);
+        let sb = superblock(&device);
+        let log = StetLog::open(area(device.clone()), sb, Canary::default());
+        let scheme = log.unwrap().scheme(&self.options, true);
+        let how = RecoveryOptions::default();
+        let found = recover(&scheme, &*device, BLOCKS, how, &mut |_, _| {});
+        let found = found.unwrap_or_else(|e| panic!("lost: recovery refuses: {e}"));
+        (device, found)
+    }
+}
+
+/// Runs these at once.
+pub fn together<T: Send + Sync + 'static, const N: usize>(of: &Arc<T>, works: [fn(&T); N]) {
+    let threads = works.map(|work| {
+        let of = Arc::clone(of);
+        thread::spawn(move || work(&of))
+    });
+    for thread in threads {
+        thread.join().expect("the thread ends");
+    }
+}

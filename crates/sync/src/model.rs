@@ -1,0 +1,267 @@
+//! What `plain` is in a model: Shuttle's locks, atomics and threads, in the shape of those they stand for. Each step of theirs is a place
+//! where another thread may go on, and a run of a model is one order of these steps.
+//!
+//! Time stands still. Nothing is ever late, and who waits with a limit waits without one: a signal that is missing is a deadlock, which
+//! Shuttle tells.
+
+use std::cell::Cell;
+use std::ops::{Add, AddAssign, Deref, DerefMut};
+use std::sync::{LockResult, PoisonError};
+use std::time::Duration;
+
+use shuttle::sync as inner;
+
+pub use shuttle;
+pub use shuttle::sync::{atomic, mpsc};
+pub use shuttle::thread;
+pub use shuttle::thread_local;
+
+std::thread_local!(static OUT: Cell<Option<&'static str>> = const { Cell::new(None) });
+
+/// Whether a mending is in its place.
+pub fn mended(what: &str) -> bool {
+    OUT.get() != Some(what)
+}
+
+/// Takes a mending out of the models that this thread runs from here on; none: all are in.
+pub fn take_out(what: Option<&'static str>) {
+    OUT.set(what);
+}
+
+fn unpoisoned<T>(result: LockResult<T>) -> T {
+    result.unwrap_or_else(PoisonError::into_inner)
+}
+
+/// As `parking_lot::Mutex`.
+#[derive(Default)]
+pub struct Mutex<T>(inner::Mutex<T>);
+
+/// As `parking_lot::MutexGuard`. It is empty only while its thread waits.
+pub struct MutexGuard<'a, T>(Option<inner::MutexGuard<'a, T>>);
+
+impl<T> Mutex<T> {
+    /// One that is free.
+    pub const fn new(value: T) -> Mutex<T> {
+        Mutex(inner::Mutex::new(value))
+    }
+
+    /// Waits for it.
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        MutexGuard(Some(unpoisoned(self.0.lock())))
+    }
+
+    /// Takes it if it is free.
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        Some(MutexGuard(Some(self.0.try_lock().ok()?)))
+    }
+
+    /// Without locking.
+    pub fn get_mut(&mut self) -> &mut T {
+        unpoisoned(self.0.get_mut())
+    }
+
+    /// The value.
+    pub fn into_inner(self) -> T {
+        unpoisoned(self.0.into_inner())
+    }
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        match &self.0 {
+            Some(guard) => guard,
+            None => unreachable!("the thread that has the guard waits"),
+        }
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        match &mut self.0 {
+            Some(guard) => guard,
+            None => unreachable!("the thread that has the guard waits"),
+        }
+    }
+}
+
+/// As `parking_lot::WaitTimeoutResult`: nothing is late.
+pub struct WaitTimeoutResult;
+
+impl WaitTimeoutResult {
+    /// Never.
+    pub const fn timed_out(&self) -> bool {
+        false
+    }
+}
+
+/// As `parking_lot::Condvar`.
+#[derive(Default)]
+pub struct Condvar(inner::Condvar);
+
+impl Condvar {
+    /// One that nobody waits for.
+    pub const fn new() -> Condvar {
+        Condvar(inner::Condvar::new())
+    }
+
+    /// Waits for a signal.
+    pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+        if let Some(held) = guard.0.take() {
+            guard.0 = Some(unpoisoned(self.0.wait(held)));
+        }
+    }
+
+    /// The same: time stands still.
+    pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _: Duration) -> WaitTimeoutResult {
+        self.wait(guard);
+        WaitTimeoutResult
+    }
+
+    /// The same: time stands still.
+    pub fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, _: Instant) -> WaitTimeoutResult {
+        self.wait(guard);
+        WaitTimeoutResult
+    }
+
+    /// Wakes one. Nobody knows whether there is one.
+    pub fn notify_one(&self) -> bool {
+        self.0.notify_one();
+        true
+    }
+
+    /// Wakes all.
+    pub fn notify_all(&self) {
+        self.0.notify_all();
+    }
+}
+
+/// As `parking_lot::RwLock`.
+#[derive(Default)]
+pub struct RwLock<T>(inner::RwLock<T>);
+
+/// As `parking_lot::RwLockReadGuard`.
+pub struct RwLockReadGuard<'a, T>(inner::RwLockReadGuard<'a, T>);
+
+/// As `parking_lot::RwLockWriteGuard`.
+pub struct RwLockWriteGuard<'a, T>(inner::RwLockWriteGuard<'a, T>);
+
+/// As `parking_lot::MappedRwLockReadGuard`: it looks for the part each time.
+pub struct MappedRwLockReadGuard<'a, T, F>(RwLockReadGuard<'a, T>, F);
+
+impl<T> RwLock<T> {
+    /// One that is free.
+    pub const fn new(value: T) -> RwLock<T> {
+        RwLock(inner::RwLock::new(value))
+    }
+
+    /// Waits for it, with others that read.
+    pub fn read(&self) -> RwLockReadGuard<'_, T> {
+        RwLockReadGuard(unpoisoned(self.0.read()))
+    }
+
+    /// Waits for it.
+    pub fn write(&self) -> RwLockWriteGuard<'_, T> {
+        RwLockWriteGuard(unpoisoned(self.0.write()))
+    }
+
+    /// Takes it if that needs no waiting.
+    pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
+        Some(RwLockReadGuard(self.0.try_read().ok()?))
+    }
+
+    /// Takes it if that needs no waiting.
+    pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
+        Some(RwLockWriteGuard(self.0.try_write().ok()?))
+    }
+
+    /// Without locking.
+    pub fn get_mut(&mut self) -> &mut T {
+        unpoisoned(self.0.get_mut())
+    }
+}
+
+impl<'a, T> RwLockReadGuard<'a, T> {
+    /// A guard of a part, if there is one.
+    ///
+    /// # Errors
+    /// The guard, if there is none.
+    pub fn try_map<U, F>(guard: Self, part: F) -> Result<MappedRwLockReadGuard<'a, T, F>, Self>
+    where
+        U: ?Sized,
+        F: Fn(&T) -> Option<&U>,
+    {
+        match part(&guard).is_some() {
+            true => Ok(MappedRwLockReadGuard(guard, part)),
+            false => Err(guard),
+        }
+    }
+}
+
+impl<T, U, F> Deref for MappedRwLockReadGuard<'_, T, F>
+where
+    U: ?Sized + 'static,
+    F: Fn(&T) -> Option<&U>,
+{
+    type Target = U;
+    fn deref(&self) -> &U {
+        match (self.1)(&self.0) {
+            Some(part) => part,
+            None => unreachable!("it was there, and nobody has written since"),
+        }
+    }
+}
+
+impl<T> Deref for RwLockReadGuard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> Deref for RwLockWriteGuard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> DerefMut for RwLockWriteGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
+
+/// As `std::time::Instant`; it is always the same moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Instant(Duration);
+
+impl Instant {
+    /// The moment.
+    pub const fn now() -> Instant {
+        Instant(Duration::ZERO)
+    }
+
+    /// Time since.
+    pub fn elapsed(&self) -> Duration {
+        Instant::now().duration_since(*self)
+    }
+
+    /// Time from an earlier moment to this one.
+    pub fn duration_since(&self, earlier: Instant) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Instant;
+    fn add(self, time: Duration) -> Instant {
+        Instant(self.0.saturating_add(time))
+    }
+}
+
+impl AddAssign<Duration> for Instant {
+    fn add_assign(&mut self, time: Duration) {
+        *self = *self + time;
+    }
+}
