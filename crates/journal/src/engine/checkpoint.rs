@@ -79,6 +79,10 @@ impl Inner {
         let _one_at_a_time = self.home_io.lock();
         let images: Vec<BlockNr> = self.log.lock().pending.keys().copied().collect();
         self.point("checkpoint-listed");
+        let canary = &self.config.canary;
+        if canary.tail_early {
+            self.move_tails(&[])?;
+        }
         let mut sent: Vec<(TxId, BlockNr)> = Vec::with_capacity(images.len());
         let mut left = images.as_slice();
         while !left.is_empty() {
@@ -98,7 +102,7 @@ impl Inner {
             left = later;
             self.send_home(now, &mut sent)?;
         }
-        if !sent.is_empty() {
+        if !sent.is_empty() && !canary.home_volatile {
             self.flush()?;
         }
         self.move_tails(&sent)
@@ -118,9 +122,13 @@ impl Inner {
                         "checkpoint.K1: an image of block {nr} was to go home that is not valid"
                     )));
                 }
+                let live = match (self.config.canary.live_images, &image.block) {
+                    (true, Some(block)) => block.page(),
+                    _ => None,
+                };
                 images.push(HomeImage {
                     nr: *nr,
-                    page: Arc::clone(&image.page),
+                    page: live.unwrap_or_else(|| Arc::clone(&image.page)),
                     in_log: image.in_log,
                 });
                 sent.push((image.id, *nr));
@@ -181,6 +189,7 @@ impl Inner {
     }
 
     fn set_tails<'m>(&self, tails: impl Iterator<Item = (&'m dyn Medium, LogTail)>) -> Result<()> {
-        policy::set_tails(tails, self.horizon(), self.barrier())
+        let barrier = self.barrier() && !self.config.canary.tail_volatile;
+        policy::set_tails(tails, self.horizon(), barrier)
     }
 }
