@@ -35,14 +35,14 @@ pub(super) const ALL: &[Fault] = &[
         what: "the tail moves before the images are home",
         from: Origin::Invented,
         set: |spec| spec.options.canary.tail_early = true,
-        trials: &[Lab::named("data", "random").slow().trial()],
+        trials: &[Lab::script("data", ROUND).trial()],
     },
     Fault {
         name: "home-volatile",
         what: "nothing is flushed between the images and the tail",
         from: Origin::Published("Linux 79feb521a447 (jbd2)"),
         set: |spec| spec.options.canary.home_volatile = true,
-        trials: &[Lab::named("data", "random").slow().trial()],
+        trials: &[Lab::script("data", ROUND).trial()],
     },
     Fault {
         name: "tail-volatile",
@@ -56,7 +56,7 @@ pub(super) const ALL: &[Fault] = &[
         what: "of two images of a block the older goes home",
         from: Origin::Invented,
         set: |spec| spec.options.canary.older_home = true,
-        trials: &[Lab::named("data", "random").slow().trial()],
+        trials: &[Lab::script("data", ROUND).trial()],
     },
     Fault {
         name: "live-images",

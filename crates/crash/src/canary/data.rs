@@ -1,7 +1,7 @@
 //! Faults of data, and of syncs.
 
 use super::{Fault, Lab, Origin, Stress};
-use crate::stress::End;
+use crate::stress::{End, SyncBy};
 
 /// A file becomes shorter, and longer again.
 const CUT: &str = "
@@ -112,6 +112,7 @@ pub(super) const ALL: &[Fault] = &[
         trials: &[Stress::new(End::Flush, "ordered")
             .few_files()
             .writers(8)
+            .by(&[SyncBy::Fdatasync])
             .trial()],
     },
 ];

@@ -183,6 +183,9 @@ impl Lab {
     }
 }
 
+/// Some writes are synced by fdatasync, some by the next sync of the file.
+pub(super) const MIXED: &[SyncBy] = &[SyncBy::Fsync, SyncBy::Fdatasync, SyncBy::None];
+
 /// Threads, then an end.
 #[derive(Clone, Copy, Debug)]
 pub struct Stress {
@@ -212,9 +215,9 @@ impl Stress {
         self
     }
 
-    /// Some writes are synced by fdatasync, or by the next sync of the file.
-    pub(super) const fn mixed(mut self) -> Stress {
-        self.syncs = &[SyncBy::Fsync, SyncBy::Fdatasync, SyncBy::None];
+    /// How writes are synced.
+    pub(super) const fn by(mut self, syncs: &'static [SyncBy]) -> Stress {
+        self.syncs = syncs;
         self
     }
 

@@ -1,5 +1,6 @@
 //! Faults of records of files.
 
+use super::fault::MIXED;
 use super::{Fault, Lab, Origin, Stress};
 use crate::stress::End;
 
@@ -25,7 +26,7 @@ pub(super) const ALL: &[Fault] = &[
         set: |spec| spec.options.canary.forget_records = true,
         trials: &[Stress::new(End::Kill, "ijournal")
             .few_files()
-            .mixed()
+            .by(MIXED)
             .trial()],
     },
     Fault {
@@ -97,7 +98,7 @@ pub(super) const ALL: &[Fault] = &[
         set: |spec| spec.options.canary.trust_older_record = true,
         trials: &[Stress::new(End::Kill, "ijournal")
             .few_files()
-            .mixed()
+            .by(MIXED)
             .trial()],
     },
 ];
