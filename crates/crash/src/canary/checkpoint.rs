@@ -40,14 +40,14 @@ pub(super) const ALL: &[Fault] = &[
     Fault {
         name: "home-volatile",
         what: "nothing is flushed between the images and the tail",
-        from: Origin::Published("Linux 79feb521a447 (jbd2)"),
+        from: Origin::Published("Linux 353b67d8ced4 (jbd)"),
         set: |spec| spec.options.canary.home_volatile = true,
         trials: &[Lab::script("data", ROUND).trial()],
     },
     Fault {
         name: "tail-volatile",
         what: "the tail is not durable when the space before it is used again",
-        from: Origin::Invented,
+        from: Origin::Published("Linux fd2cbd4dfa3d (jbd)"),
         set: |spec| spec.options.canary.tail_volatile = true,
         trials: &[Lab::script("data", ROUND).trial()],
     },
@@ -85,7 +85,7 @@ pub(super) const ALL: &[Fault] = &[
     Fault {
         name: "index-late",
         what: "an image that another lane is about to log is not known to who frees its block",
-        from: Origin::Own("6739be3"),
+        from: Origin::Own("4564e5c"),
         set: |spec| spec.options.canary.index_late = true,
         trials: &[Trial::Suite(
             "journal/tests/lanes.rs",

@@ -79,14 +79,14 @@ pub(super) const ALL: &[Fault] = &[
     Fault {
         name: "size-early",
         what: "a file that grows within its last block has its new size before its data is home",
-        from: Origin::Invented,
+        from: Origin::Published("Linux 632eaeab1feb (ext4)"),
         set: |spec| spec.options.canary.size_early = true,
         trials: &[Lab::script("ordered", GROWS).trial()],
     },
     Fault {
         name: "lax-fallocate",
         what: "fdatasync does not wait for a size that fallocate set",
-        from: Origin::Published("Linux 67a7d5f561f4 (ext4)"),
+        from: Origin::Published("Linux 281518c694a5 (f2fs)"),
         set: |spec| spec.options.canary.lax_fallocate = true,
         trials: &[Lab::script("ordered", ALLOCATED).trial()],
     },

@@ -66,7 +66,7 @@ pub(super) const ALL: &[Fault] = &[
     Fault {
         name: "replay-volatile",
         what: "the log is emptied before what was replayed is durable",
-        from: Origin::Invented,
+        from: Origin::Published("Linux 353b67d8ced4 (jbd)"),
         set: |spec| spec.options.canary.replay_volatile = true,
         trials: &[Lab::named("ordered", "smoke").with_cuts().trial()],
     },
