@@ -1,6 +1,6 @@
 //! Faults of data, and of syncs.
 
-use super::{Fault, Lab, Origin, Stress};
+use super::{Fault, Lab, Origin, Stress, Trial};
 use crate::stress::{End, SyncBy};
 
 /// A file becomes shorter, and longer again.
@@ -82,6 +82,16 @@ pub(super) const ALL: &[Fault] = &[
         from: Origin::Published("Linux 632eaeab1feb (ext4)"),
         set: |spec| spec.options.canary.size_early = true,
         trials: &[Lab::script("ordered", GROWS).trial()],
+    },
+    Fault {
+        name: "drop-awaited",
+        what: "data that a committing transaction waits for is dropped with blocks that a later one frees",
+        from: Origin::Own("63ad468"),
+        set: |spec| spec.options.canary.drop_awaited = true,
+        trials: &[Trial::Suite(
+            "ext4/src/data/dirty.rs",
+            "a_commit_under_way_keeps_the_data_that_it_waits_for",
+        )],
     },
     Fault {
         name: "lax-fallocate",

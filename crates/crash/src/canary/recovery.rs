@@ -1,6 +1,6 @@
 //! Faults of recovery.
 
-use super::{Fault, Lab, Origin};
+use super::{Fault, Lab, Origin, Trial};
 
 pub(super) const ALL: &[Fault] = &[
     Fault {
@@ -76,6 +76,16 @@ pub(super) const ALL: &[Fault] = &[
         from: Origin::Invented,
         set: |spec| spec.options.canary.ignore_edges = true,
         trials: &[Lab::named("lanes", "threads").in_recovery().trial()],
+    },
+    Fault {
+        name: "fast-unproven",
+        what: "fast commits of Linux count whatever their checksum says",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.fast_unproven = true,
+        trials: &[Trial::Suite(
+            "ondisk/src/jbd2/fast_commit.rs",
+            "a_fault_that_trusts_tails_is_seen",
+        )],
     },
     Fault {
         name: "frame-unproven",

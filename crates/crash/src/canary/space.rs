@@ -10,7 +10,7 @@ pub(super) const ALL: &[Fault] = &[
         set: |spec| spec.options.canary.reuse_early = true,
         trials: &[
             Lab::named("ordered", "random").trial(),
-            Lab::named("ijournal", "random").trial(),
+            Lab::named("ijournal", "random").slow().trial(),
         ],
     },
     Fault {
@@ -62,7 +62,7 @@ pub(super) const ALL: &[Fault] = &[
         set: |spec| spec.options.canary.truncated_orphan = true,
         trials: &[
             Lab::named("ordered", "smoke").trial(),
-            Lab::named("ordered", "orphans").trial(),
+            Lab::named("ordered", "orphans").slow().trial(),
         ],
     },
     Fault {

@@ -61,6 +61,8 @@ pub struct Canary {
     pub replay_volatile: bool,
     /// Recovery takes a transaction without those of other lanes that it depends on.
     pub ignore_edges: bool,
+    /// Fast commits of Linux count whatever their checksum says.
+    pub fast_unproven: bool,
     /// The last frame of a log is taken for whole.
     pub frame_unproven: bool,
     /// The older copy of the StetFS log's header counts.
@@ -121,6 +123,8 @@ pub struct Canary {
     pub convert_early: bool,
     /// A file that grows within its last block has its new size before its data is home.
     pub size_early: bool,
+    /// Data that a committing transaction waits for is dropped with the blocks that a later one frees.
+    pub drop_awaited: bool,
     // Syncs.
     /// fdatasync does not wait for a size that fallocate set.
     pub lax_fallocate: bool,

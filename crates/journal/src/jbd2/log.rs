@@ -195,6 +195,11 @@ impl Jbd2Log {
         &self.sb
     }
 
+    /// Deliberate faults.
+    pub(super) fn canary(&self) -> &Canary {
+        &self.canary
+    }
+
     /// The blocks of the log.
     pub fn area(&self) -> &LogArea {
         &self.area
