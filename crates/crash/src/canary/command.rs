@@ -87,9 +87,7 @@ impl CanariesArgs {
             }
         );
         if by_tests > 0 {
-            text.push_str(&format!(
-                "{by_tests} are left to tests that hold threads (--list)\n"
-            ));
+            text.push_str(&format!("{by_tests} are left to tests (--list)\n"));
         }
         for c in &wrong {
             text.push_str(&format!(

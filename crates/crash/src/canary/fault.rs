@@ -52,7 +52,7 @@ pub enum Trial {
     Lab(Lab),
     /// Threads, then an end.
     Stress(Stress),
-    /// A test that holds threads at the point: a file below `crates`, its function.
+    /// A test that holds threads at the point, or has what the lab has not: a file below `crates`, its function.
     Suite(&'static str, &'static str),
 }
 
