@@ -10,6 +10,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::canary::command::CanariesArgs;
 use crate::explore::{Config, Failure, Often, Outcome, Progress, Source, explore};
 use crate::html;
 use crate::judge::{Checks, Finding, Oracle};
@@ -223,17 +224,6 @@ pub struct RepeatArgs {
     shrink: Option<f64>,
 }
 
-/// Arguments of `crash canaries`.
-#[derive(Clone, Debug, Args)]
-pub struct CanariesArgs {
-    /// Decides everything that is drawn.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// How long to look for each.
-    #[arg(long, value_name = "N", default_value_t = 30.0)]
-    seconds: f64,
-}
-
 /// Arguments of `crash compare`.
 #[derive(Clone, Debug, Args)]
 pub struct CompareArgs {
@@ -414,26 +404,6 @@ impl RecordArgs {
             Recording::make(&self.work.journal, self.work.shape(), &case, self.work.seed)?;
         recording.save(&self.record)?;
         describe(&recording, &self.record)
-    }
-}
-
-impl CanariesArgs {
-    fn run(&self) -> Result<Answer> {
-        let all = crate::canary::try_all(self.seed, self.seconds)?;
-        let mut text = format!(
-            "{:16} {:10} {:>8} {:>8}\n",
-            "canary", "preset", "states", "images"
-        );
-        for c in &all {
-            let found = if c.caught { "" } else { "  SURVIVES" };
-            text.push_str(&format!(
-                "{:16} {:10} {:>8} {:>8}{found}\n",
-                c.canary, c.preset, c.states, c.distinct
-            ));
-        }
-        let mut answer = Answer::new(text, &all)?;
-        answer.broken = all.iter().any(|c| !c.caught);
-        Ok(answer)
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use stetfs::{FsOptions, Preset};
 
+use crate::canary;
 use crate::judge::promise::Promise;
 use crate::volume::{base_with, options};
 use crate::work::Work;
@@ -26,10 +27,7 @@ pub struct JournalSpec {
 /// The options of a [`JournalSpec`], for messages.
 pub const OPTIONS: &str = "\
 async_commit, nobarrier, commit=SECONDS, dirty_expire=SECONDS, cache=MIB, the journal's options (`stetfs mount --help` lists them), \
-and deliberate faults that the lab must find: \
-canary=no-barrier, canary=ignore-revokes, canary=skip-checksums, canary=ignore-horizon, \
-canary=reuse-early, canary=leave-recorded, canary=forget-records, canary=reap-alone, \
-canary=index-late, canary=forgive-flush, canary=promise";
+and deliberate faults that the lab must find: canary=NAME (`stetfs crash canaries --list` names them)";
 
 impl JournalSpec {
     /// A preset without options.
@@ -87,17 +85,14 @@ impl JournalSpec {
                 ("commit", _) => o.commit_secs = number()?,
                 ("dirty_expire", _) => o.dirty_expire = Duration::from_secs(number()?.into()),
                 ("cache", _) => o.cache_bytes = u64::from(number()?) << 20,
-                ("canary", Some("no-barrier")) => o.canary.no_barrier = true,
-                ("canary", Some("ignore-revokes")) => o.canary.ignore_revokes = true,
-                ("canary", Some("skip-checksums")) => o.canary.skip_checksums = true,
-                ("canary", Some("ignore-horizon")) => o.canary.ignore_horizon = true,
-                ("canary", Some("reuse-early")) => o.canary.reuse_early = true,
-                ("canary", Some("leave-recorded")) => o.canary.leave_recorded = true,
-                ("canary", Some("forget-records")) => o.canary.forget_records = true,
-                ("canary", Some("reap-alone")) => o.canary.reap_alone = true,
-                ("canary", Some("index-late")) => o.canary.index_late = true,
-                ("canary", Some("forgive-flush")) => o.canary.forgive_flush = true,
-                ("canary", Some("promise")) => spec.promise = Promise::Everything,
+                ("canary", Some(name)) => {
+                    let fault = canary::find(name).ok_or_else(|| {
+                        format!(
+                            "there is no canary {name:?}; `stetfs crash canaries --list` names them"
+                        )
+                    })?;
+                    (fault.set)(&mut spec);
+                }
                 (_, Some(value)) if stetfs::is_option(option) => {
                     o.journal = o.journal.with(option, value).map_err(|e| e.to_string())?;
                 }
@@ -179,6 +174,7 @@ mod tests {
         assert!(wrong("ordered,codec=jbd2,compress=lz4").contains("needs codec=frames"));
         assert!(wrong("ldj,compress=zip").contains("none, lz4, zstd or auto"));
         assert!(wrong("ldj,chunk=1").contains("from 4K"));
+        assert!(wrong("ordered,canary=none").contains("canaries --list"));
         assert!(wrong("ordered,commit=x").contains("commit=N"));
     }
 }

@@ -141,6 +141,13 @@ impl<'j> Handle<'j> {
             && self.inner().share(&self.tx, listed, block, &write)? == Shared::Depends)
     }
 
+    /// A deliberate fault: the transaction that lists the block leaves it out.
+    pub fn leave_out(&self, block: &Arc<Block>) {
+        block.write().head().tx = None;
+        let mut state = self.tx.state.lock();
+        state.blocks.retain(|listed| listed.nr() != block.nr());
+    }
+
     /// This inode's dirty data goes home before this transaction commits.
     pub fn order_data(&self, ino: Ino) {
         self.tx.state.lock().ordered.insert(ino);

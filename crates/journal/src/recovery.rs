@@ -137,7 +137,13 @@ pub(crate) fn replay(
             report.damaged(how, why.clone())?;
         }
     }
-    let fronts = fronts(&scans);
+    let mut fronts = fronts(&scans);
+    if canary.ignore_edges {
+        for (scan, lane) in scans.iter().zip(0..) {
+            let last = scan.txs.last().map_or(0, |tx| tx.id.seq);
+            fronts.insert(Lane(lane), last);
+        }
+    }
     let mut chosen = choose(&scans, &fronts, canary, &mut report);
     for nr in chosen.split_off(&blocks).into_keys() {
         report.damaged(
@@ -226,7 +232,7 @@ pub(crate) fn replay(
         scheme.home.send(device, &images)?;
         report.blocks += images.len() as u64;
     }
-    if !canary.no_barrier {
+    if !canary.no_barrier && !canary.replay_volatile {
         device.flush()?;
     }
     let live = scheme.media.iter().zip(&scans).zip(0..);
@@ -341,7 +347,7 @@ fn choose(
                     }
                     Some(old) => {
                         report.superseded += 1;
-                        if new.stamp >= old.stamp {
+                        if (new.stamp >= old.stamp) != canary.oldest_wins {
                             *old = new;
                         }
                     }
@@ -352,7 +358,11 @@ fn choose(
     if !canary.ignore_revokes {
         let before = chosen.len();
         // jbd2's rule: a revoke voids images of its own and of older transactions.
-        chosen.retain(|nr, c| revoked.get(nr).is_none_or(|stamp| c.stamp > *stamp));
+        chosen.retain(|nr, c| {
+            revoked
+                .get(nr)
+                .is_none_or(|stamp| c.stamp > *stamp && !canary.revoke_newer)
+        });
         report.revoked = (before - chosen.len()) as u64;
     }
     chosen

@@ -54,6 +54,8 @@ pub struct Config {
     pub threads: usize,
     /// Stop then.
     pub seconds: Option<f64>,
+    /// Stop at so many states.
+    pub states: Option<u64>,
     /// Passes over the record; `None`: until time is up.
     pub passes: Option<u64>,
     /// Stop at so many failures.
@@ -74,6 +76,7 @@ impl Default for Config {
             seed: 1,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             seconds: None,
+            states: None,
             passes: Some(1),
             failures: 10,
             fsck: Often::OneIn(50),

@@ -115,7 +115,10 @@ impl Explorer {
     }
 
     fn over(&self) -> bool {
-        if self.deadline.is_some_and(|d| Instant::now() >= d) {
+        let is_enough = |most| self.states.load(Ordering::Relaxed) >= most;
+        if self.deadline.is_some_and(|d| Instant::now() >= d)
+            || self.config.states.is_some_and(is_enough)
+        {
             self.stop.store(true, Ordering::Relaxed);
         }
         self.stop.load(Ordering::Relaxed)

@@ -5,6 +5,7 @@
 pub mod promise;
 mod records;
 pub mod space;
+mod torn;
 
 use std::fmt;
 use std::sync::Arc;
@@ -320,10 +321,11 @@ impl Work {
             self.check(&left, progress, Checks::default())
                 .map_err(|e| e.because(format!("a recovery cut after {cut} writes")))?;
             if finished {
-                return Ok(replays + cut);
+                break;
             }
             cut += 1;
         }
+        Ok(replays + cut + self.check_torn_recovery(crashed, progress)?)
     }
 }
 

@@ -87,6 +87,14 @@ fn or<T: Clone>(given: &[T], default: Vec<T>) -> Vec<T> {
     }
 }
 
+/// Runs a round in another process of this program.
+pub(crate) fn this_program(task: &str) -> Result<Command> {
+    let binary = std::env::current_exe().context("finding this program")?;
+    let mut command = tied(&binary, libc::SIGKILL);
+    command.args(["crash", "stress", "--child", task]);
+    Ok(command)
+}
+
 impl StressArgs {
     fn settings(&self) -> Settings {
         let all = Settings::default();
@@ -114,12 +122,6 @@ impl StressArgs {
             "--seconds must be above 0"
         );
         let settings = self.settings();
-        let binary = std::env::current_exe().context("finding this program")?;
-        let reexec = |task: &str| -> Result<Command> {
-            let mut command = tied(&binary, libc::SIGKILL);
-            command.args(["crash", "stress", "--child", task]);
-            Ok(command)
-        };
         let until = Instant::now() + Duration::from_secs_f64(self.seconds);
         let started = Instant::now();
         let bar = ProgressBar::new_spinner();
@@ -132,7 +134,7 @@ impl StressArgs {
         {
             let setting = settings.round(self.seed, n);
             let fsck = self.fsck || n % FSCK_EACH == 0;
-            let told = round(&setting, fsck, self.keep.as_deref(), &reexec)?;
+            let told = round(&setting, fsck, self.keep.as_deref(), &this_program)?;
             let end = format!("{:?}", setting.end).to_lowercase();
             tallies
                 .entry((setting.journal.clone(), end))

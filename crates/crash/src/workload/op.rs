@@ -1,5 +1,7 @@
 //! Operations.
 
+use stetfs_ondisk::jbd2::MAGIC;
+
 /// One change, or one sync. Paths are relative to the directory that the script works in; `@N` is the
 /// open file that was held under this number, whether it has a name or not. Sizes and offsets are bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -100,8 +102,13 @@ pub fn held_number(path: &str) -> Option<u32> {
     path.strip_prefix('@')?.parse().ok()
 }
 
-/// Bytes that no other key gives, none of them zero.
+/// Bytes that no other key gives, none of them zero. One in eight keys gives what begins as a block of the journal does, which
+/// has to be hidden where data goes through it.
 pub fn bytes(key: u64, len: usize) -> Vec<u8> {
     let mut rng = fastrand::Rng::with_seed(key.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-    std::iter::repeat_with(|| rng.u8(1..)).take(len).collect()
+    let mut bytes: Vec<u8> = std::iter::repeat_with(|| rng.u8(1..)).take(len).collect();
+    if key % 8 == 7 && len > 64 {
+        bytes[..4].copy_from_slice(&MAGIC.to_be_bytes());
+    }
+    bytes
 }

@@ -74,6 +74,8 @@ impl<'a> Pages<'a> {
             Way::Journal(h) if whole || fresh => put(&mut h.create(&block)?)?,
             Way::Journal(h) => put(&mut h.modify(&block)?)?,
             Way::Home(_) => {
+                let is_stale =
+                    fresh && self.fs.opts.canary.show_stale && self.fs.cache.read(nr).is_ok();
                 let mut write = block.write();
                 if whole {
                     // A snapshot of the old content needs no copy: all of it is replaced.
@@ -86,7 +88,7 @@ impl<'a> Pages<'a> {
                         _ => write.set_page(Arc::new(Page::copy_of(bytes))),
                     }
                 } else {
-                    if fresh {
+                    if fresh && !is_stale {
                         write.zero(len);
                     }
                     match write.page_mut() {

@@ -238,7 +238,16 @@ impl Fs {
         };
         let body = inode.body.read();
         let most = self.logged_blocks();
-        let unlogged = self.unlogged(inode, most);
+        let mut unlogged = self.unlogged(inode, most);
+        let canary = &self.opts.canary;
+        if canary.trust_older_record {
+            unlogged.superseding = false;
+            unlogged.stale.clear();
+        }
+        if canary.record_dataless {
+            unlogged.pages = Some(Vec::new());
+            unlogged.unflushed = false;
+        }
         let much = unlogged.pages.is_none();
         {
             let mut changes = inode.changes.lock();
@@ -363,7 +372,10 @@ impl Fs {
             file: Node {
                 ino: inode.ino,
                 inode: body.bytes().to_vec(),
-                name: made.as_ref().map(|made| made.name.clone()),
+                name: made
+                    .as_ref()
+                    .filter(|_| !self.opts.canary.forget_name)
+                    .map(|made| made.name.clone()),
             },
             ranges,
             pages: pages.iter().map(|(lblk, ..)| *lblk).collect(),

@@ -122,7 +122,7 @@ impl Fs {
         let upto = {
             let points = inode.sync.lock();
             // What fdatasync makes readable of a directory is its entries, and they are metadata.
-            if datasync && inode.kind != FileType::Directory {
+            if datasync && (inode.kind != FileType::Directory || self.opts.canary.lax_directory) {
                 points.data.clone()
             } else {
                 points.meta.clone()

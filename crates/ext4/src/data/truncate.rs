@@ -41,7 +41,7 @@ impl Fs {
         if mapped {
             // What lies behind the end in its block must read as zeroes should the file grow again.
             let end = old_size.min(new_size);
-            if new_size > 0 {
+            if new_size > 0 && !self.opts.canary.keep_tail {
                 let way = self.way(h, body);
                 let mut pages = Pages::new(self, way);
                 let zeroed = self.zero_behind(&mut pages, inode, body, end);

@@ -347,7 +347,11 @@ impl Fs {
         let way = if chunk.journaled {
             Way::Journal(&h)
         } else {
-            Way::Home(order.then_some(&h))
+            let canary = &self.opts.canary;
+            let is_prepared = |s: &Segment| matches!(s.kind, Kind::Unwritten(_));
+            let skips = (canary.convert_early && segments.iter().any(is_prepared))
+                || (canary.size_early && !fresh);
+            Way::Home((order && !skips).then_some(&h))
         };
         let mut pages = Pages::new(self, way);
         let result = if gap {

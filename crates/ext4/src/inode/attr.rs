@@ -201,7 +201,7 @@ impl Fs {
         let cut = self.truncate_body(&mut h, inode, body, size);
         h.restart(credits::ORPHAN)?;
         // Also after a failure: what is left of the tree is consistent, and the size tells of it.
-        if body.links() > 0 {
+        if body.links() > 0 || self.opts.canary.truncated_orphan {
             self.orphan_del(&h, inode, body)?;
         }
         self.write_inode_data(&h, inode, body)?;

@@ -275,7 +275,8 @@ impl Fs {
     pub(crate) fn drop_inode(&self, inode: &Arc<Inode>) {
         let mut shard = self.inodes.shard(inode.ino).lock();
         let cached = shard.inodes.get(&inode.ino);
-        if cached.is_some_and(|entry| Arc::ptr_eq(&entry.inode, inode)) {
+        let is_its = cached.is_some_and(|entry| Arc::ptr_eq(&entry.inode, inode));
+        if is_its || self.opts.canary.drop_any_inode {
             shard.inodes.remove(&inode.ino);
         }
         self.inodes.nameless_changed();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use stetfs_journal::Handle;
+use stetfs_journal::{CommitPoint, Handle};
 use stetfs_ondisk::ext4::inode::{InodeFlags, InodeView, NewInode};
 
 use super::body::InodeBody;
@@ -113,7 +113,10 @@ impl Fs {
             return Err(e);
         }
         // An fdatasync of a new file makes the file durable, as in the kernel.
-        inode.sync.lock().data.merge(&h.point());
+        inode.sync.lock().data = match self.opts.canary.lax_create {
+            true => CommitPoint::none(),
+            false => h.point(),
+        };
         self.add_inode(inode.clone());
         Ok(inode)
     }

@@ -118,7 +118,7 @@ impl Fs {
         inode: &Inode,
         body: &mut InodeBody,
     ) -> Result<()> {
-        if body.orphan.is_some() {
+        if body.orphan.is_some() || self.opts.canary.skip_orphan {
             return Ok(());
         }
         let place = match self.orphan_file_add(h, inode.ino)? {

@@ -10,7 +10,7 @@ use super::{Inode, OrphanPlace};
 use crate::fs::Fs;
 use crate::space::credits;
 use crate::testing::{ROOT, fsck, mkfs, new_file, open};
-use crate::types::{Ctx, ROOT_INO, SetAttr, TimeSet};
+use crate::types::{Ctx, FsOptions, ROOT_INO, SetAttr, TimeSet};
 
 fn nameless(fs: &Fs, mode: u32) -> Arc<Inode> {
     let root = fs.iget(ROOT_INO).unwrap();
@@ -102,16 +102,26 @@ fn a_truncated_file_without_a_name_is_still_an_orphan() {
 /// commits just then, another thread's new file may have the number.
 #[test]
 fn a_new_file_with_the_number_of_a_deleted_one_stays() {
-    let device = mkfs(16, &Mkfs::blocks(1024));
-    let fs = open(&device);
-    let old = nameless(&fs, libc::S_IFREG | 0o600);
-    fs.iput(&old);
-    fs.journal.commit_all().unwrap();
-    let new = nameless(&fs, libc::S_IFREG | 0o600);
-    assert_eq!(new.ino, old.ino, "the lowest free number is taken");
-    fs.drop_inode(&old);
-    let cached = fs.iget_special(new.ino).unwrap();
-    assert!(Arc::ptr_eq(&cached, &new));
+    let stays = |drop_any_inode| {
+        let opts = FsOptions {
+            canary: stetfs_journal::Canary {
+                drop_any_inode,
+                ..Default::default()
+            },
+            ..FsOptions::default()
+        };
+        let fs = Fs::open(mkfs(16, &Mkfs::blocks(1024)), opts).unwrap();
+        let old = nameless(&fs, libc::S_IFREG | 0o600);
+        fs.iput(&old);
+        fs.journal.commit_all().unwrap();
+        let new = nameless(&fs, libc::S_IFREG | 0o600);
+        assert_eq!(new.ino, old.ino, "the lowest free number is taken");
+        fs.drop_inode(&old);
+        let cached = fs.iget_special(new.ino).unwrap();
+        Arc::ptr_eq(&cached, &new)
+    };
+    assert!(stays(false));
+    assert!(!stays(true), "the fault takes it out");
 }
 
 /// inode.I3, inode.I4.

@@ -272,6 +272,9 @@ impl Fs {
                     self.note_block_bitmap(st, &map);
                     self.move_window(group, st, &map, (start, end), ask);
                 }
+                if self.opts.canary.unlogged_bitmap {
+                    h.leave_out(&block);
+                }
                 self.write_desc(h, group, st)?;
                 Some(BlockRun {
                     start: self.geo.layout.group_first_block(group)

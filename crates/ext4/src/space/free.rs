@@ -31,7 +31,7 @@ impl Fs {
             let (group, bit) = self.group_of(at)?;
             let len = (self.geo.layout.group_blocks(group).end.min(run.end()) - at) as u32;
             self.free_in_group(h, group, bit, len / self.ratio())?;
-            if kind == Freed::Journaled {
+            if kind == Freed::Journaled && !self.opts.canary.free_unrevoked {
                 h.revoke(at, u64::from(len))?;
             }
             at += u64::from(len);

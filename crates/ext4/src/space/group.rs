@@ -316,6 +316,10 @@ impl Fs {
             .ok_or_else(|| FsError::corrupt("group descriptor", nr, "past the end of its block"))?;
         st.desc
             .encode_with_checksum(bytes, group, &self.geo.checksums)?;
+        drop(page);
+        if self.opts.canary.unlogged_descriptor {
+            h.leave_out(&block);
+        }
         Ok(())
     }
 

@@ -253,6 +253,9 @@ impl Fs {
             }
             self.note_inode_bitmap(st, &map);
         }
+        if self.opts.canary.unlogged_inode_bitmap {
+            h.leave_out(&block);
+        }
         st.desc
             .set_free_inodes(st.desc.free_inodes().saturating_add(1));
         if is_dir {

@@ -84,6 +84,10 @@ impl Inner {
         let _one_at_a_time = self.home_io.lock();
         let images: Vec<BlockNr> = self.log.lock().pending.keys().copied().collect();
         self.point("checkpoint-listed");
+        let canary = &self.config.canary;
+        if canary.tail_early {
+            self.move_tails(&[])?;
+        }
         let mut sent: Vec<(TxId, BlockNr)> = Vec::with_capacity(images.len());
         let mut left = images.as_slice();
         while !left.is_empty() {
@@ -103,7 +107,8 @@ impl Inner {
             left = later;
             self.send_home(now, &mut sent)?;
         }
-        if !sent.is_empty() && mended("checkpoint.flush") {
+        let flushes = mended("checkpoint.flush") && !canary.home_volatile;
+        if !sent.is_empty() && flushes {
             self.flush()?;
         }
         self.move_tails(&sent)
@@ -123,9 +128,13 @@ impl Inner {
                         "checkpoint.K1: an image of block {nr} was to go home that is not valid"
                     )));
                 }
+                let live = match (self.config.canary.live_images, &image.block) {
+                    (true, Some(block)) => block.page(),
+                    _ => None,
+                };
                 images.push(HomeImage {
                     nr: *nr,
-                    page: Arc::clone(&image.page),
+                    page: live.unwrap_or_else(|| Arc::clone(&image.page)),
                     in_log: image.in_log,
                 });
                 sent.push((image.id, *nr));
@@ -196,6 +205,7 @@ impl Inner {
             false => 0,
         };
         let _together = mended("checkpoint.together").then(|| self.tails.lock());
-        policy::set_tails(tails, horizon, self.barrier())
+        let barrier = self.barrier() && !self.config.canary.tail_volatile;
+        policy::set_tails(tails, horizon, barrier)
     }
 }

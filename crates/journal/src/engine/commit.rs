@@ -184,7 +184,16 @@ impl Inner {
         let stamp = self.stamp.fetch_add(1, Ordering::AcqRel) + 1;
         let opened = tx.state.lock().opened.unwrap_or(stamp);
         self.point("snapshot-begins");
-        let (snapshot, rest) = tx.snapshot(stamp, floor);
+        let canary = &self.config.canary;
+        let floor = match (canary.no_floor, canary.floor_high) {
+            (true, _) => 0,
+            (_, true) => stamp + 8,
+            _ => floor,
+        };
+        let (mut snapshot, rest) = tx.snapshot(stamp, floor);
+        if canary.drop_revokes {
+            snapshot.revokes.clear();
+        }
         self.point("snapshot-not-indexed");
         let homes: Vec<u64> = snapshot.images.iter().map(|i| i.nr).collect();
         let reserved = self
@@ -216,10 +225,13 @@ impl Inner {
         let lane = usize::from(id.lane.0);
         let medium = self.scheme.media.get(lane);
         let medium = medium.ok_or_else(|| no_lane(id.lane))?;
-        data.extend(&rest.ordered);
+        let canary = &self.config.canary;
+        if !canary.unordered_data {
+            data.extend(&rest.ordered);
+        }
         data.sort_unstable();
         data.dedup();
-        if !data.is_empty() && medium.one_flush() {
+        if !data.is_empty() && medium.one_flush() && !canary.late_data {
             self.write_data(&data, &WriteList::new())?;
             self.flush()?;
             data.clear();
@@ -246,7 +258,7 @@ impl Inner {
         })?;
         free.fetch_add(unused, Ordering::AcqRel);
         self.log.lock().lane(id.lane)?.head = medium.advance(at, encoded.blocks());
-        if medium.tail().at.is_none() {
+        if medium.tail().at.is_none() && !canary.unmarked_start {
             // The superblock says "empty"; it must point here before this commit counts.
             let _alone = self.tails.lock();
             medium.set_tail(
@@ -291,7 +303,7 @@ impl Inner {
                         id,
                         stamp: snapshot.stamp,
                         page: image.page,
-                        _block: image.block,
+                        block: image.block,
                         in_log,
                     },
                 )
@@ -341,8 +353,11 @@ impl Inner {
         let (mut after, mut floor) = (Vec::new(), 0);
         while let Some(tx) = self.next_valid(&mut log, &fronts) {
             floor = floor.max(tx.floor);
-            let dropped = log.drop_pending(&tx.freed);
-            let (replaced, mut callbacks) = log.accept(tx);
+            let dropped = match self.config.canary.write_freed {
+                true => 0,
+                false => log.drop_pending(&tx.freed),
+            };
+            let (replaced, mut callbacks) = log.accept(tx, self.config.canary);
             self.pinned.fetch_sub(dropped + replaced, Ordering::Relaxed);
             after.append(&mut callbacks);
         }

@@ -154,8 +154,16 @@ impl Journal {
         let blocks = files.write(place, record, pages).inspect_err(|e| {
             inner.stop(Some(e.clone()));
         })?;
-        inner.flush_shared()?;
-        files.settle(place);
+        let canary = &inner.config.canary;
+        if canary.settle_early {
+            files.settle(place);
+        }
+        if !canary.record_volatile {
+            inner.flush_shared()?;
+        }
+        if !canary.settle_early {
+            files.settle(place);
+        }
         bump(&inner.counters.file_records, 1);
         bump(&inner.counters.file_pages, pages.len() as u64);
         let bytes = blocks * inner.cache.block_size() as u64;

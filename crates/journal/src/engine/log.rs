@@ -33,7 +33,7 @@ pub(crate) struct Pending {
     pub stamp: Stamp,
     pub page: PageRef,
     /// Keeps the block cached (cache.C2), so nobody reads the old home content.
-    pub _block: Option<Arc<Block>>,
+    pub block: Option<Arc<Block>>,
     /// Log block where the image stands verbatim.
     pub in_log: Option<u64>,
 }
@@ -211,7 +211,7 @@ impl Log {
     }
 
     /// Makes a transaction's images the ones to go home; says how many older ones they replaced.
-    pub(crate) fn accept(&mut self, tx: Durable) -> (u64, Vec<AfterCommit>) {
+    pub(crate) fn accept(&mut self, tx: Durable, canary: Canary) -> (u64, Vec<AfterCommit>) {
         let mut replaced = 0;
         let lane = usize::from(tx.id.lane.0);
         if let Some(lane) = self.lanes.get_mut(lane) {
@@ -230,6 +230,11 @@ impl Log {
                 self.pending.get(&nr).is_none_or(|p| p.stamp < image.stamp),
                 "an older image of block {nr} in place of a newer one"
             );
+            if canary.older_home && self.pending.contains_key(&nr) {
+                self.settle(image.id);
+                replaced += 1;
+                continue;
+            }
             if let Some(old) = self.pending.insert(nr, image) {
                 self.settle(old.id);
                 replaced += 1;
@@ -251,18 +256,22 @@ impl Log {
             true => Stamp::MAX,
             false => self.oldest_pending(),
         };
+        let below = match canary.tail_early {
+            true => Stamp::MAX,
+            false => below,
+        };
         let lanes = 0..self.lanes.len();
         lanes
-            .filter_map(|lane| self.reap_lane(lane, below))
+            .filter_map(|lane| self.reap_lane(lane, below, canary.tail_early))
             .collect()
     }
 
-    fn reap_lane(&mut self, lane: usize, below: Stamp) -> Option<Reaped> {
+    fn reap_lane(&mut self, lane: usize, below: Stamp, early: bool) -> Option<Reaped> {
         let log = self.lanes.get_mut(lane)?;
         let at = log.live.front()?.at;
         let mut blocks = 0;
         let mut homes = Vec::new();
-        let is_over = |t: &LiveTx| t.pending == 0 && t.stamp < below;
+        let is_over = |t: &LiveTx| (t.pending == 0 || early) && t.stamp < below;
         while log.live.front().is_some_and(is_over) {
             let Some(tx) = log.live.pop_front() else {
                 break;

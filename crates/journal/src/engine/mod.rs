@@ -6,6 +6,7 @@
 //! snapshot looks at blocks with none of them held.
 
 mod begin;
+mod canary;
 mod checkpoint;
 mod commit;
 mod files;
@@ -17,6 +18,7 @@ mod service;
 mod spread;
 
 pub(crate) use begin::max_tx;
+pub use canary::Canary;
 use files::RecordedData;
 pub use flush::FlushMark;
 use flush::SharedFlush;
@@ -61,31 +63,6 @@ pub trait FileState: Send + Sync {
 
 /// An answer that is given once, from a thread of the journal.
 pub type Done = Box<dyn FnOnce(Result<()>) + Send>;
-
-/// Deliberate faults, to prove that the tests would find real ones. All off in earnest.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Canary {
-    /// Commits and checkpoints do not flush.
-    pub no_barrier: bool,
-    /// Recovery ignores revokes.
-    pub ignore_revokes: bool,
-    /// Recovery checks no checksums.
-    pub skip_checksums: bool,
-    /// Recovery takes file-level records for alive that a transaction superseded.
-    pub ignore_horizon: bool,
-    /// Blocks are handed out again before the transaction that freed them is valid.
-    pub reuse_early: bool,
-    /// A commit does not bring home the data that the records hold which it supersedes.
-    pub leave_recorded: bool,
-    /// Records are taken for superseded as soon as they are written.
-    pub forget_records: bool,
-    /// The log of one lane is used again though an older image stands in another's.
-    pub reap_alone: bool,
-    /// An image that another lane is about to log is not known to who frees its block.
-    pub index_late: bool,
-    /// After a flush that failed, the device is used as if nothing had been.
-    pub forgive_flush: bool,
-}
 
 /// How a journal runs.
 #[derive(Clone, Debug)]
@@ -307,7 +284,7 @@ impl Journal {
             },
             uuid: [0; 16],
             async_commit: false,
-            skip_checksums: false,
+            canary: Canary::default(),
         };
         let scheme = Scheme {
             ordering: Box::new(crate::policy::OneLane),

@@ -11,6 +11,7 @@ use stetfs_ondisk::jbd2::{Config, MAGIC, commit, descriptor, revoke};
 
 use super::ring::page;
 use super::walk;
+use crate::engine::Canary;
 use crate::error::Result;
 use crate::ids::TxId;
 use crate::policy::{Codec, Early, Encoded, ImageRef, LogTail, Medium, Scan};
@@ -25,8 +26,8 @@ pub struct Jbd2Codec {
     pub uuid: [u8; 16],
     /// Image checksums decide whether the last transaction is whole (`async_commit`).
     pub async_commit: bool,
-    /// Deliberate fault: checksums are not looked at when reading.
-    pub skip_checksums: bool,
+    /// Deliberate faults.
+    pub canary: Canary,
 }
 
 impl Jbd2Codec {
@@ -89,6 +90,9 @@ impl Codec for Jbd2Codec {
                 });
                 stored.push((page, escaped));
             }
+            if self.canary.short_tags && tags.len() > 1 {
+                tags.pop();
+            }
             let head = page(size, |b| {
                 descriptor::encode(&self.config, tid, &self.uuid, &tags, b);
             });
@@ -110,7 +114,12 @@ impl Codec for Jbd2Codec {
                 (now.as_secs(), now.subsec_nanos()),
                 sum,
                 b,
-            )
+            );
+            if self.canary.unsummed_seal
+                && let Some(checksum) = b.get_mut(commit::CHECKSUM)
+            {
+                checksum.fill(0);
+            }
         });
         Ok(Encoded {
             body,
@@ -159,7 +168,7 @@ impl Codec for Jbd2Codec {
 impl Jbd2Codec {
     /// Whether a stored image matches its tag.
     pub(super) fn image_matches(&self, tid: u32, check: u32, stored: &[u8]) -> bool {
-        self.skip_checksums
+        self.canary.skip_checksums
             || !self.config.csum.in_blocks()
             || image_checksum(&self.config, tid, stored) == check
     }
@@ -175,7 +184,7 @@ impl Jbd2Codec {
             }
             .into());
         }
-        if image.flags & FLAG_ESCAPE == 0 {
+        if image.flags & FLAG_ESCAPE == 0 || self.canary.keep_escaped {
             return Ok(stored);
         }
         let mut copy = Page::copy_of(&stored);

@@ -25,7 +25,8 @@ impl Jbd2Log {
     /// # Errors
     /// The device's; `Unsupported` for features of later writers.
     pub(crate) fn fast_commits(&self, seq: u64) -> Result<(Vec<FastCommit>, End)> {
-        let mut scanner = Scanner::new(seq as u32);
+        let unproven = self.canary().fast_unproven;
+        let mut scanner = Scanner::new(seq as u32).unproven(unproven);
         if self.is_dirty() {
             let area = self.superblock().fc_area();
             for at in area.clone().step_by(WINDOW as usize) {

@@ -108,13 +108,13 @@ impl Jbd2Log {
             config: self.sb.config(),
             uuid: self.sb.s_uuid,
             async_commit: self.async_commit(),
-            skip_checksums: self.canary.skip_checksums,
+            canary: self.canary,
         }
     }
 
     /// The ring this log is in.
     pub fn ring(&self) -> Jbd2Ring {
-        Jbd2Ring::new(self.area.clone(), self.sb, self.async_commit())
+        Jbd2Ring::new(self.area.clone(), self.sb, self.async_commit(), self.canary)
     }
 
     /// The policies for reading the log as it is.
@@ -193,6 +193,11 @@ impl Jbd2Log {
     /// The superblock.
     pub(crate) fn superblock(&self) -> &JournalSuperblock {
         &self.sb
+    }
+
+    /// Deliberate faults.
+    pub(super) fn canary(&self) -> &Canary {
+        &self.canary
     }
 
     /// The blocks of the log.

@@ -9,6 +9,7 @@ use stetfs_sync::plain::Mutex;
 use zerocopy::IntoBytes;
 
 use super::area::LogArea;
+use crate::engine::Canary;
 use crate::error::Result;
 use crate::policy::{Encoded, LogTail, Medium};
 
@@ -19,6 +20,7 @@ pub struct Jbd2Ring {
     end: u64,
     /// The commit block goes out with the rest, under one flush (`async_commit`).
     async_commit: bool,
+    canary: Canary,
     state: Mutex<State>,
 }
 
@@ -28,7 +30,12 @@ struct State {
 }
 
 impl Jbd2Ring {
-    pub(super) fn new(area: LogArea, sb: JournalSuperblock, async_commit: bool) -> Jbd2Ring {
+    pub(super) fn new(
+        area: LogArea,
+        sb: JournalSuperblock,
+        async_commit: bool,
+        canary: Canary,
+    ) -> Jbd2Ring {
         let start = u64::from(sb.s_start.get());
         let tail = LogTail {
             seq: u64::from(sb.s_sequence.get()),
@@ -39,6 +46,7 @@ impl Jbd2Ring {
             end: u64::from(sb.ring_end()),
             area,
             async_commit,
+            canary,
             state: Mutex::new(State { sb, tail }),
         }
     }
@@ -87,18 +95,22 @@ impl Medium for Jbd2Ring {
         let mut list = self.area.list(placed);
         let seal_at = self.area.offset(self.advance(at, tx.seal_at()));
         let mut apart = tx.seal.as_ref();
-        if (self.async_commit || !barrier)
+        if (self.async_commit || !barrier || self.canary.seal_early)
             && let Some(seal) = apart.take()
         {
             list.push(seal_at, seal);
         }
         send(&list)?;
-        if barrier {
+        if barrier && !(apart.is_some() && self.canary.body_volatile) {
             device.flush()?;
         }
         // The kernel's barriers: all of it durable, then the commit block, durable by itself.
         if let Some(seal) = apart {
-            device.write_batch(&[Write::new(seal_at, seal).fua()])?;
+            let seal = Write::new(seal_at, seal);
+            device.write_batch(&[match self.canary.seal_volatile {
+                true => seal,
+                false => seal.fua(),
+            }])?;
         }
         Ok(())
     }

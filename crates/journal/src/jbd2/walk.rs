@@ -143,7 +143,7 @@ pub fn walk(
     };
     let mut distance = 0;
     let capacity = log.capacity();
-    let tails = codec.config.csum.in_blocks() && !codec.skip_checksums;
+    let tails = codec.config.csum.in_blocks() && !codec.canary.skip_checksums;
     let mut sum = TransactionSum::default();
     // Why the transaction cannot be replayed, if its commit block follows.
     let mut senseless: Option<String> = None;
@@ -157,7 +157,7 @@ pub fn walk(
         };
         distance += 1;
         let kind = match read_header(&block) {
-            Some((kind, found)) if found == tid => kind,
+            Some((kind, found)) if found == tid || codec.canary.any_sequence => kind,
             other => {
                 let why = match other {
                     None => "no journal block here".to_owned(),
@@ -217,7 +217,7 @@ pub fn walk(
             },
             BlockType::Commit => RecordKind::Commit {
                 time: commit::time(&block),
-                valid: codec.skip_checksums || commit::verify(&codec.config, &block, sum),
+                valid: codec.canary.skip_checksums || commit::verify(&codec.config, &block, sum),
             },
             BlockType::SuperblockV1 | BlockType::SuperblockV2 => {
                 return visit(end(at, tid, "a journal superblock stands here".into()));
@@ -312,7 +312,7 @@ fn committed_behind(
     since: u64,
 ) -> Result<bool> {
     // Without checksums of its own a data block could look like one.
-    if !codec.config.csum.in_blocks() || codec.skip_checksums {
+    if !codec.config.csum.in_blocks() || codec.canary.skip_checksums {
         return Ok(false);
     }
     let next = tid.wrapping_add(1);
@@ -365,7 +365,8 @@ pub(super) fn scan(
     let mut current: Option<ScannedTx> = None;
     let mut torn: Option<(u64, EndReason)> = None;
     // With async_commit only the images themselves show whether a transaction is whole.
-    let check_images = codec.async_commit && !codec.skip_checksums;
+    let canary = &codec.canary;
+    let check_images = codec.async_commit && !canary.skip_checksums && !canary.trust_seal;
     walk(codec, log, tail, check_images, progress, &mut |record| {
         if let Some((tid, end)) = &mut torn {
             // Torn it may be, but not if the next one waited for it.

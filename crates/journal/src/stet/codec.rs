@@ -11,6 +11,7 @@ use super::pace::Pace;
 use super::pack::pack;
 use super::payload::Payload;
 use super::{read, scan};
+use crate::engine::Canary;
 use crate::error::Result;
 use crate::ids::{Stamp, TxId};
 use crate::policy::{Codec, Early, Encoded, ImageRef, LogTail, Medium, Packing, Scan};
@@ -33,8 +34,8 @@ pub struct StetCodec {
     pub pace: Arc<Pace>,
     /// Frames go out without barriers.
     pub unordered: bool,
-    /// Deliberate fault: checksums are not looked at when reading.
-    pub skip_checksums: bool,
+    /// Deliberate faults.
+    pub canary: Canary,
 }
 
 impl StetCodec {

@@ -17,6 +17,7 @@ use stetfs_sync::plain::{
 use super::codec::StetCodec;
 use super::read::joined;
 use super::ring::StetRing;
+use crate::engine::Canary;
 use crate::error::{JournalError, Result};
 use crate::ids::{BlockNr, Stamp, TxId};
 use crate::policy::{ImageRef, Medium};
@@ -58,8 +59,9 @@ struct Live {
 
 impl State {
     /// Gives back the space of records up to `horizon`: they are superseded.
-    fn reclaim(&mut self, horizon: Stamp) {
-        while let Some(old) = self.live.front().filter(|l| l.done && l.stamp <= horizon) {
+    fn reclaim(&mut self, horizon: Stamp, canary: &Canary) {
+        let is_over = |l: &&Live| l.done && (l.stamp <= horizon || canary.reuse_records);
+        while let Some(old) = self.live.front().filter(is_over) {
             self.used -= old.blocks;
             self.live.pop_front();
         }
@@ -174,7 +176,7 @@ impl FileLanes {
         let FileLane { ring, state, .. } = self.lanes.get(lane)?;
         let blocks = self.bound(bytes, pages);
         let mut s = state.lock();
-        s.reclaim(horizon);
+        s.reclaim(horizon, &self.codec.canary);
         if s.used + blocks > ring.capacity() {
             return None;
         }
@@ -205,7 +207,7 @@ impl FileLanes {
         let lane = self.lanes.get(lane % self.lanes.len().max(1));
         lane.is_some_and(|FileLane { ring, state, .. }| {
             let mut s = state.lock();
-            s.reclaim(horizon);
+            s.reclaim(horizon, &self.codec.canary);
             2 * s.used > ring.capacity()
         })
     }
@@ -370,6 +372,9 @@ impl FileLanes {
         };
         let ends = frame.places(codec.size());
         for (index, (chunk, from)) in frame.chunks.iter().zip(&ends).enumerate() {
+            if codec.canary.record_unproven {
+                break;
+            }
             let stored = codec.read_bytes(ring, at, *from, chunk.stored)?;
             if !codec.chunk_is_whole(&frame, index, &stored) {
                 return Ok(None);

@@ -88,7 +88,10 @@ impl StetLog {
         let best = copies
             .iter()
             .flatten()
-            .max_by_key(|header| header.generation)
+            .max_by_key(|header| match canary.older_header {
+                true => u64::MAX - header.generation,
+                false => header.generation,
+            })
             .cloned();
         let header = match (best, copies.into_iter().next()) {
             (Some(header), _) => header,
@@ -220,7 +223,7 @@ impl StetLog {
             chunk: options.chunk,
             pace: Arc::clone(&pace),
             unordered: !barrier,
-            skip_checksums: self.canary.skip_checksums,
+            canary: self.canary,
         };
         let rings: Vec<StetRing> = (lanes..all).filter_map(ring).collect();
         Scheme {

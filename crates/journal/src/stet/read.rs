@@ -48,7 +48,7 @@ pub(super) fn corrupt(at: u64, frame: &Frame, what: String) -> OnDiskError {
 impl StetCodec {
     /// The head and table in these blocks, proven.
     pub(super) fn head(&self, bytes: &[u8]) -> OnDiskResult<Frame> {
-        if self.skip_checksums {
+        if self.canary.skip_checksums {
             frame::decode_unproven(bytes, self.size())
         } else {
             frame::decode(bytes, self.size())
@@ -68,7 +68,7 @@ impl StetCodec {
 
     /// Whether a chunk's stored bytes are those that were written.
     pub(super) fn chunk_is_whole(&self, frame: &Frame, index: usize, stored: &[u8]) -> bool {
-        self.skip_checksums
+        self.canary.skip_checksums
             || frame
                 .chunks
                 .get(index)

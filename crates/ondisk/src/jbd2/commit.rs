@@ -11,6 +11,8 @@ const TYPE_AT: usize = 12;
 const SIZE_AT: usize = 13;
 /// Offset of `h_chksum[0]`.
 const CHECKSUM_AT: usize = 16;
+/// Bytes of `h_chksum[0]`.
+pub const CHECKSUM: std::ops::Range<usize> = CHECKSUM_AT..CHECKSUM_AT + 4;
 /// Offset of `h_commit_sec`.
 const SEC_AT: usize = 48;
 /// Offset of `h_commit_nsec`.

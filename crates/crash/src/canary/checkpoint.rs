@@ -1,0 +1,95 @@
+//! Faults of the checkpoint, and of lanes.
+
+use super::{Fault, Lab, Origin, Trial};
+
+/// Goes round the log, in transactions of a quarter of it.
+const ROUND: &str = "
+    create a
+    write a 0 150000 1
+    fsync a
+    write a 0 150000 2
+    fsync a
+    write a 0 150000 3
+    fsync a
+    write a 0 150000 4
+    fsync a
+    write a 0 150000 5
+    fsync a
+    write a 0 150000 6
+    fsync a
+    write a 0 150000 7
+    fsync a
+    write a 0 150000 8
+    fsync a
+    write a 0 150000 9
+    fsync a
+    write a 0 150000 10
+    fsync a
+    write a 0 150000 11
+    fsync a
+";
+
+pub(super) const ALL: &[Fault] = &[
+    Fault {
+        name: "tail-early",
+        what: "the tail moves before the images are home",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.tail_early = true,
+        trials: &[Lab::script("data", ROUND).trial()],
+    },
+    Fault {
+        name: "home-volatile",
+        what: "nothing is flushed between the images and the tail",
+        from: Origin::Published("Linux 353b67d8ced4 (jbd)"),
+        set: |spec| spec.options.canary.home_volatile = true,
+        trials: &[Lab::script("data", ROUND).trial()],
+    },
+    Fault {
+        name: "tail-volatile",
+        what: "the tail is not durable when the space before it is used again",
+        from: Origin::Published("Linux fd2cbd4dfa3d (jbd)"),
+        set: |spec| spec.options.canary.tail_volatile = true,
+        trials: &[Lab::script("data", ROUND).trial()],
+    },
+    Fault {
+        name: "older-home",
+        what: "of two images of a block the older goes home",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.older_home = true,
+        trials: &[Lab::script("data", ROUND).trial()],
+    },
+    Fault {
+        name: "live-images",
+        what: "what goes home is the block as it is now, not as it was committed",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.live_images = true,
+        trials: &[Lab::named("data", "random").slow().trial()],
+    },
+    Fault {
+        name: "write-freed",
+        what: "images of blocks that were freed still go home",
+        from: Origin::Published("Linux 904cdbd41d74 (jbd2)"),
+        set: |spec| spec.options.canary.write_freed = true,
+        trials: &[Lab::named("ordered", "reuse").slow().trial()],
+    },
+    Fault {
+        name: "reap-alone",
+        what: "the log of one lane is used again though an older image stands in another's",
+        from: Origin::Own("4564e5c"),
+        set: |spec| spec.options.canary.reap_alone = true,
+        trials: &[Trial::Suite(
+            "journal/tests/lanes.rs",
+            "an_older_image_is_not_left_alone_in_the_log",
+        )],
+    },
+    Fault {
+        name: "index-late",
+        what: "an image that another lane is about to log is not known to who frees its block",
+        from: Origin::Own("4564e5c"),
+        set: |spec| spec.options.canary.index_late = true,
+        trials: &[Trial::Suite(
+            "journal/tests/lanes.rs",
+            "a_snapshot_has_no_later_change",
+        )],
+    },
+];

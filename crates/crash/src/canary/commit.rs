@@ -1,0 +1,85 @@
+//! Faults of the commit.
+
+use super::{Fault, Lab, Origin};
+
+pub(super) const ALL: &[Fault] = &[
+    Fault {
+        name: "no-barrier",
+        what: "commits and checkpoints do not flush",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.no_barrier = true,
+        trials: &[Lab::each("", "smoke").trial()],
+    },
+    Fault {
+        name: "seal-early",
+        what: "the commit block goes out with its transaction, under one flush",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.seal_early = true,
+        trials: &[Lab::named("ordered", "smoke").trial()],
+    },
+    Fault {
+        name: "seal-volatile",
+        what: "the commit block is not durable when the commit ends",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.seal_volatile = true,
+        trials: &[Lab::named("ordered", "smoke").trial()],
+    },
+    Fault {
+        name: "body-volatile",
+        what: "nothing is flushed before the commit block",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.body_volatile = true,
+        trials: &[
+            Lab::named("ordered", "smoke").trial(),
+            Lab::named("data", "smoke").trial(),
+        ],
+    },
+    Fault {
+        name: "short-tags",
+        what: "a descriptor names one image less than follow it",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.short_tags = true,
+        trials: &[Lab::named("ordered", "smoke").trial()],
+    },
+    Fault {
+        name: "drop-revokes",
+        what: "revokes are not logged",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.drop_revokes = true,
+        trials: &[
+            Lab::named("ordered", "reuse").slow().trial(),
+            Lab::named("writeback", "reuse").slow().trial(),
+        ],
+    },
+    Fault {
+        name: "unsummed-seal",
+        what: "the commit block has no checksum",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.unsummed_seal = true,
+        trials: &[Lab::named("ordered", "smoke").trial()],
+    },
+    Fault {
+        name: "unmarked-start",
+        what: "the first commit to an empty log does not say where the log begins",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.unmarked_start = true,
+        trials: &[
+            Lab::named("ordered", "smoke").trial(),
+            Lab::named("ldj", "smoke").trial(),
+        ],
+    },
+    Fault {
+        name: "unordered-data",
+        what: "a commit does not wait for the data of new blocks",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.unordered_data = true,
+        trials: &[Lab::named("ordered", "random").trial()],
+    },
+    Fault {
+        name: "late-data",
+        what: "where a commit is one flush, data goes out under it, and not before",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.late_data = true,
+        trials: &[Lab::named("ordered,async_commit", "random").trial()],
+    },
+];

@@ -1,0 +1,128 @@
+//! Faults of data, and of syncs.
+
+use super::{Fault, Lab, Origin, Stress, Trial};
+use crate::stress::{End, SyncBy};
+
+/// A file becomes shorter, and longer again.
+const CUT: &str = "
+    create a
+    write a 0 3000 1
+    truncate a 1500
+    truncate a 2000
+    fsync a
+";
+/// Another file's sync commits the map of a file whose blocks were allocated before they were written.
+const PREALLOCATED: &str = "
+    create a
+    allocate a 0 20000
+    create b
+    fsync a
+    write a 0 20000 1
+    write b 0 3000 2
+    fsync b
+";
+/// Another file's sync commits the size of a file that grew in its last block.
+const GROWS: &str = "
+    create a
+    write a 0 100 1
+    create b
+    fsync a
+    append a 500 2
+    write b 0 3000 3
+    fsync b
+";
+/// What fdatasync covers: a size that fallocate set …
+const ALLOCATED: &str = "
+    create a
+    write a 0 3000 1
+    fsync a
+    allocate a 3000 9000
+    fdatasync a
+";
+/// … a new file …
+const CREATED: &str = "
+    create a
+    fsync a
+    create b
+    fdatasync b
+";
+/// … the names in a directory.
+const LISTED: &str = "
+    mkdir d
+    fsync d
+    create d/a
+    fdatasync d
+";
+
+pub(super) const ALL: &[Fault] = &[
+    Fault {
+        name: "show-stale",
+        what: "what lay in a new block before shows around the part that is written",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.show_stale = true,
+        trials: &[Lab::named("ordered", "random").slow().trial()],
+    },
+    Fault {
+        name: "keep-tail",
+        what: "what lies behind the new end of a truncated file stays",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.keep_tail = true,
+        trials: &[Lab::script("ordered", CUT).trial()],
+    },
+    Fault {
+        name: "convert-early",
+        what: "preallocated blocks count as written before their data is home",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.convert_early = true,
+        trials: &[Lab::script("ordered", PREALLOCATED).trial()],
+    },
+    Fault {
+        name: "size-early",
+        what: "a file that grows within its last block has its new size before its data is home",
+        from: Origin::Published("Linux 632eaeab1feb (ext4)"),
+        set: |spec| spec.options.canary.size_early = true,
+        trials: &[Lab::script("ordered", GROWS).trial()],
+    },
+    Fault {
+        name: "drop-awaited",
+        what: "data that a committing transaction waits for is dropped with blocks that a later one frees",
+        from: Origin::Own("63ad468"),
+        set: |spec| spec.options.canary.drop_awaited = true,
+        trials: &[Trial::Suite(
+            "ext4/src/data/dirty.rs",
+            "a_commit_under_way_keeps_the_data_that_it_waits_for",
+        )],
+    },
+    Fault {
+        name: "lax-fallocate",
+        what: "fdatasync does not wait for a size that fallocate set",
+        from: Origin::Published("Linux 281518c694a5 (f2fs)"),
+        set: |spec| spec.options.canary.lax_fallocate = true,
+        trials: &[Lab::script("ordered", ALLOCATED).trial()],
+    },
+    Fault {
+        name: "lax-create",
+        what: "fdatasync of a new file does not wait for the file",
+        from: Origin::Own("32901dd"),
+        set: |spec| spec.options.canary.lax_create = true,
+        trials: &[Lab::script("ordered", CREATED).trial()],
+    },
+    Fault {
+        name: "lax-directory",
+        what: "fdatasync of a directory does not wait for its entries",
+        from: Origin::Own("cc59aea"),
+        set: |spec| spec.options.canary.lax_directory = true,
+        trials: &[Lab::script("ordered", LISTED).trial()],
+    },
+    Fault {
+        name: "forgive-flush",
+        what: "after a flush that failed, the device is used as if nothing had been",
+        from: Origin::Own("83fbf32"),
+        set: |spec| spec.options.canary.forgive_flush = true,
+        trials: &[Stress::new(End::Flush, "ordered")
+            .few_files()
+            .writers(8)
+            .by(&[SyncBy::Fdatasync])
+            .trial()],
+    },
+];

@@ -1,0 +1,268 @@
+//! Deliberate faults: the lab is only worth something if it finds them.
+//!
+//! [`all`] is the one table of them: `canary=NAME` takes its names from it, `stetfs crash canaries` runs
+//! it.
+
+mod checkpoint;
+pub mod command;
+mod commit;
+mod data;
+mod fault;
+mod records;
+mod recovery;
+mod space;
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use serde::Serialize;
+use stetfs_block::Replay;
+
+pub use self::fault::{Fault, Lab, Origin, Stress, Trial};
+use crate::explore::{Config, Often, Outcome, Progress, Source, explore};
+use crate::judge::promise::Promise;
+use crate::judge::{Checks, Oracle};
+use crate::setup::JournalSpec;
+use crate::state::StateId;
+use crate::stress::{Reexec, round};
+
+/// The lab's own fault: what it takes as promised.
+const PROMISE: Fault = Fault {
+    name: "promise",
+    what: "the lab takes as promised what nobody synced",
+    from: Origin::Invented,
+    set: |spec| spec.promise = Promise::Everything,
+    trials: &[Lab::each("", "smoke").trial()],
+};
+
+/// All of them.
+pub fn all() -> impl Iterator<Item = &'static Fault> {
+    [
+        commit::ALL,
+        checkpoint::ALL,
+        recovery::ALL,
+        records::ALL,
+        space::ALL,
+        data::ALL,
+        &[PROMISE],
+    ]
+    .into_iter()
+    .flatten()
+}
+
+/// The fault with this name.
+pub fn find(name: &str) -> Option<&'static Fault> {
+    all().find(|fault| fault.name == name)
+}
+
+/// How far to look for a fault in one setting.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Decides everything that is drawn.
+    pub seed: u64,
+    /// Time, seconds.
+    pub seconds: f64,
+    /// Crash states, or rounds of the stress.
+    pub states: u64,
+    /// Leave the fault out: then nothing may be found.
+    pub sound: bool,
+    /// Only settings that take a moment.
+    pub brisk: bool,
+}
+
+/// How a fault fared in one setting.
+#[derive(Clone, Debug, Serialize)]
+pub struct Caught {
+    /// The fault's name.
+    pub canary: &'static str,
+    /// The journal it sat in.
+    pub journal: String,
+    /// The workload, or the end of the stress.
+    pub work: String,
+    /// Whether it was found.
+    pub caught: bool,
+    /// Crash states, or rounds, that it took.
+    pub states: u64,
+    /// Different images among the states; images that rounds left.
+    pub distinct: u64,
+    /// Time, seconds.
+    pub seconds: f64,
+    /// The oracle that found it; none of the stress, whose own judge it mostly is.
+    pub oracle: Option<Oracle>,
+    /// How it showed.
+    pub finding: String,
+}
+
+/// Runs a fault in each of its settings; `told` hears of each as it ends.
+///
+/// # Errors
+/// A workload failed on a sound device.
+pub fn try_fault(
+    fault: &Fault,
+    bounds: Bounds,
+    reexec: Reexec<'_>,
+    told: &mut dyn FnMut(&Caught),
+) -> Result<Vec<Caught>> {
+    let mut all = Vec::new();
+    for trial in fault.trials {
+        if bounds.brisk && trial.is_slow() {
+            continue;
+        }
+        for journal in trial.journals() {
+            let started = Instant::now();
+            let with = match bounds.sound {
+                true => journal.clone(),
+                false => format!("{journal},canary={}", fault.name),
+            };
+            let mut caught = match trial {
+                Trial::Lab(lab) => in_lab(fault, lab, &with, bounds)?,
+                Trial::Stress(stress) => in_stress(fault, stress, &with, bounds, reexec)?,
+                Trial::Suite(..) => continue,
+            };
+            caught.journal = journal;
+            caught.seconds = started.elapsed().as_secs_f64();
+            told(&caught);
+            all.push(caught);
+        }
+    }
+    Ok(all)
+}
+
+fn in_lab(fault: &Fault, lab: &Lab, journal: &str, bounds: Bounds) -> Result<Caught> {
+    let journal: JournalSpec = journal.parse().map_err(anyhow::Error::msg)?;
+    let cases = lab.cases(fault.name, bounds.seed)?;
+    let source = Source::Cases {
+        journal: &journal,
+        shape: lab.shape,
+        cases: &cases,
+    };
+    let config = Config {
+        seed: bounds.seed,
+        seconds: Some(bounds.seconds),
+        states: Some(bounds.states),
+        passes: None,
+        failures: 1,
+        // What is found must not need another program.
+        fsck: Often::Never,
+        thorough: Often::Never,
+        recovery: match lab.cuts {
+            true => Often::Always,
+            false => Often::Never,
+        },
+        ..Config::default()
+    };
+    let outcome = explore(&source, &config, &mut Progress::default(), &|_| Ok(()))?;
+    let is_fault_s = !lab.in_recovery || bounds.sound || is_sound_without(&outcome)?;
+    let found = outcome.findings.first();
+    Ok(Caught {
+        canary: fault.name,
+        journal: String::new(),
+        work: lab.work().into(),
+        caught: found.is_some() && is_fault_s,
+        states: outcome.states,
+        distinct: outcome.distinct,
+        seconds: 0.0,
+        oracle: found.map(|failure| failure.finding.oracle),
+        finding: match found {
+            Some(failure) if is_fault_s => failure.finding.to_string(),
+            Some(failure) => format!("without the canary, too: {}", failure.finding),
+            None => "not found".into(),
+        },
+    })
+}
+
+/// Whether the image that showed a fault of recovery is recovered well without it.
+fn is_sound_without(outcome: &Outcome) -> Result<bool> {
+    let (Some(failure), Some((_, recording))) = (outcome.findings.first(), outcome.records.first())
+    else {
+        return Ok(true);
+    };
+    let mut work = recording.work.clone();
+    work.options.canary = Default::default();
+    let state: StateId = failure.state.parse().map_err(anyhow::Error::msg)?;
+    let image = state.make(&mut Replay::new(&work.base.image, &recording.log));
+    let progress = work.progress_at(&recording.log, state.event);
+    Ok(work.check(&image, &progress, Checks::default()).is_ok())
+}
+
+fn in_stress(
+    fault: &Fault,
+    stress: &Stress,
+    journal: &str,
+    bounds: Bounds,
+    reexec: Reexec<'_>,
+) -> Result<Caught> {
+    let until = Instant::now() + Duration::from_secs_f64(bounds.seconds.clamp(0.0, 1e6));
+    let (mut rounds, mut images, mut finding) = (0, 0, None);
+    while finding.is_none() && rounds < bounds.states && Instant::now() < until {
+        let setting = stress.round(journal.into(), bounds.seed, rounds);
+        let told = round(&setting, false, None, reexec)?;
+        rounds += 1;
+        images += told.images;
+        finding = told.broken.first().map(|broken| broken.detail.clone());
+    }
+    Ok(Caught {
+        canary: fault.name,
+        journal: String::new(),
+        work: format!("stress, {:?}", stress.end).to_lowercase(),
+        caught: finding.is_some(),
+        states: rounds,
+        distinct: images,
+        seconds: 0.0,
+        oracle: None,
+        finding: finding.unwrap_or_else(|| "not found".into()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn each_switch_is_in_the_table_once() {
+        let mut names: Vec<_> = all().map(|fault| fault.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all().count());
+        let mut union: JournalSpec = "ordered".parse().unwrap();
+        for fault in all() {
+            let mut one: JournalSpec = "ordered".parse().unwrap();
+            let sound = (one.options.canary, one.promise);
+            (fault.set)(&mut one);
+            assert_ne!((one.options.canary, one.promise), sound, "{}", fault.name);
+            let said = format!("{:?}", one.options.canary);
+            let field = fault.name.replace('-', "_");
+            assert!(
+                fault.name == PROMISE.name || said.contains(&format!(" {field}: true")),
+                "{}: {said}",
+                fault.name
+            );
+            (fault.set)(&mut union);
+        }
+        let off = format!("{:?}", union.options.canary);
+        assert!(!off.contains("false"), "a switch that no fault uses: {off}");
+    }
+
+    #[test]
+    fn each_setting_can_be_made() {
+        for fault in all() {
+            assert!(!fault.trials.is_empty(), "{}", fault.name);
+            for trial in fault.trials {
+                match trial {
+                    Trial::Lab(lab) => assert!(!lab.cases(fault.name, 1).unwrap().is_empty()),
+                    Trial::Stress(_) => {}
+                    Trial::Suite(file, name) => {
+                        let path = format!("{}/../{file}", env!("CARGO_MANIFEST_DIR"));
+                        let text = std::fs::read_to_string(path).unwrap();
+                        assert!(text.contains(&format!("fn {name}()")), "{file}: {name}");
+                    }
+                }
+                for journal in trial.journals() {
+                    let spec: Result<JournalSpec, _> = journal.parse();
+                    assert!(spec.is_ok(), "{}: {journal}: {spec:?}", fault.name);
+                }
+            }
+        }
+    }
+}

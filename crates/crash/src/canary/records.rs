@@ -1,0 +1,104 @@
+//! Faults of records of files.
+
+use super::fault::MIXED;
+use super::{Fault, Lab, Origin, Stress};
+use crate::stress::End;
+
+pub(super) const ALL: &[Fault] = &[
+    Fault {
+        name: "ignore-horizon",
+        what: "recovery takes superseded records of files for alive",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.ignore_horizon = true,
+        trials: &[Lab::named("ijournal", "random").in_recovery().trial()],
+    },
+    Fault {
+        name: "leave-recorded",
+        what: "a commit does not bring home the data that records hold which it supersedes",
+        from: Origin::Own("4564e5c"),
+        set: |spec| spec.options.canary.leave_recorded = true,
+        trials: &[Stress::new(End::Kill, "ijournal").trial()],
+    },
+    Fault {
+        name: "forget-records",
+        what: "records are taken for superseded as soon as they are written",
+        from: Origin::Own("4564e5c"),
+        set: |spec| spec.options.canary.forget_records = true,
+        trials: &[Stress::new(End::Kill, "ijournal")
+            .few_files()
+            .by(MIXED)
+            .trial()],
+    },
+    Fault {
+        name: "record-volatile",
+        what: "a record is not durable when the sync ends",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.record_volatile = true,
+        trials: &[Lab::named("ijournal", "smoke").trial()],
+    },
+    Fault {
+        name: "reuse-records",
+        what: "the space of records is used again though no transaction supersedes them",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.reuse_records = true,
+        trials: &[Lab::named("ijournal", "appends").slow().trial()],
+    },
+    Fault {
+        name: "no-floor",
+        what: "a transaction does not say which records it supersedes",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.no_floor = true,
+        trials: &[Lab::named("ijournal", "random").trial()],
+    },
+    Fault {
+        name: "floor-high",
+        what: "a transaction supersedes records that are newer than it",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.floor_high = true,
+        trials: &[Lab::named("ijournal", "random").slow().trial()],
+    },
+    Fault {
+        name: "record-unproven",
+        what: "a record counts although its data is torn",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.record_unproven = true,
+        trials: &[Lab::named("ijournal", "random")
+            .in_recovery()
+            .slow()
+            .trial()],
+    },
+    Fault {
+        name: "settle-early",
+        what: "a record says of others that they are durable before they are",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.settle_early = true,
+        trials: &[Stress::new(End::Cut, "ijournal")
+            .few_files()
+            .writers(8)
+            .trial()],
+    },
+    Fault {
+        name: "forget-name",
+        what: "a record does not say under which name its file was made",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.forget_name = true,
+        trials: &[Lab::named("ijournal", "smoke").trial()],
+    },
+    Fault {
+        name: "record-dataless",
+        what: "a record lacks the file's data",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.record_dataless = true,
+        trials: &[Lab::named("ijournal", "smoke").trial()],
+    },
+    Fault {
+        name: "trust-older-record",
+        what: "a sync leaves it at an older record where newer data went home by itself",
+        from: Origin::Own("e11fee1"),
+        set: |spec| spec.options.canary.trust_older_record = true,
+        trials: &[Stress::new(End::Kill, "ijournal")
+            .few_files()
+            .by(MIXED)
+            .trial()],
+    },
+];
