@@ -241,6 +241,8 @@ Options, separated by commas:
                             whether other users may use it (yes for root)
   io_uring=auto|on|off      take requests through io_uring (auto)
   low_latency=auto|on|off   keep processors from sleeping while requests come one after another (auto)
+  sandbox=auto|on|off       the server gives away what it does not need, as far as this system goes along,
+                            or all of it (auto)
   threads=N                 threads that take requests (the cores and a few)
   opens=stateless|handles   files are opened and closed without a request, or each open gets a handle
                             (stateless; with direct_io or writeback_cache handles)

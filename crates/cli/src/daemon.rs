@@ -16,8 +16,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::failure::{Code, Failure, Result};
+use crate::log;
+use crate::notify::{self, Manager};
 use crate::serve::{Job, serve};
-use crate::{log, notify};
 
 fn cannot_start(e: impl std::fmt::Display) -> Failure {
     Failure::new(Code::System, format!("cannot start the server: {e}"))
@@ -72,7 +73,7 @@ pub(crate) fn stay(source: &Path, dir: &Path, options: &str, json: bool) -> Resu
         .map_err(cannot_start)?;
     let mut mount = wait_for_mount(&mut server)?;
     mount.warning.iter().for_each(|warning| warn(warning));
-    notify::ready();
+    Manager::find().ready();
     // Its last word.
     let _ = io::copy(&mut mount.said, &mut io::stdout());
     let status = server.wait().map_err(cannot_start)?;
@@ -133,13 +134,15 @@ pub(crate) fn run(job: &Job, parent: i32) -> Result {
         log::to_stderr();
         end_with(parent)?;
     }
+    // The one who stays tells of the foreground.
+    let manager = job.daemon.then(Manager::find);
     let mut reported = false;
     let result = serve(job, |warning| {
         reported = true;
         report(&json!({ "mounted": true, "warning": warning }));
-        if job.daemon {
+        if let Some(manager) = &manager {
             detach();
-            notify::ready();
+            manager.ready();
         }
     });
     match &result {

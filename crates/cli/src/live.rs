@@ -1,13 +1,14 @@
 //! A mount while it is served: what the control socket and signals act on.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use stetfs::{FsError, Preparer};
 use stetfs_fuse::{Connection, Mounted, Server, VolumeFs, is_root};
 
 use crate::failure::{Code, Failure, Result};
 use crate::options::{self, Options};
+use crate::sandbox::Sandbox;
 use crate::serve::Job;
 
 /// A mount being served.
@@ -15,6 +16,8 @@ pub(crate) struct Live {
     pub(crate) fs: Arc<VolumeFs>,
     pub(crate) mounted: Mounted,
     pub(crate) connection: Connection,
+    /// What was given away.
+    sandbox: OnceLock<Sandbox>,
     source: PathBuf,
     /// As of now.
     options: Mutex<Options>,
@@ -29,10 +32,22 @@ impl Live {
             fs: Arc::clone(server.fs()),
             mounted: server.mounted().clone(),
             connection: server.connection().clone(),
+            sandbox: OnceLock::new(),
             source: job.source.clone(),
             options: Mutex::new(job.options.clone()),
             memory: Mutex::new(memory),
         }
+    }
+
+    /// Notes what was given away, once it was.
+    pub(crate) fn note(&self, sandbox: Sandbox) {
+        // Set once, before the mount is said to stand.
+        let _ = self.sandbox.set(sandbox);
+    }
+
+    /// What was given away; nothing before the mount stands.
+    pub(crate) fn sandbox(&self) -> Option<&Sandbox> {
+        self.sandbox.get()
     }
 
     /// Changes the mount's options in place.

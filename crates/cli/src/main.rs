@@ -12,6 +12,7 @@ mod log;
 mod notify;
 mod options;
 mod print;
+mod sandbox;
 mod serve;
 mod usage;
 
@@ -35,6 +36,9 @@ fn main() -> ExitCode {
     let name = Path::new(&called).file_name().unwrap_or_default();
     if name == stetfs_fuse::VISITOR {
         return stetfs_fuse::visitor(std::env::args_os().skip(1));
+    }
+    if name == stetfs_fuse::HELPER {
+        return stetfs_fuse::helper();
     }
     if HELPERS.iter().any(|helper| name == *helper) || called_by_mount_fuse() {
         return match HelperArgs::try_parse() {

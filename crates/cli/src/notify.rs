@@ -7,17 +7,38 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 /// The variable that names the service manager's socket.
 pub(crate) const SOCKET: &str = "NOTIFY_SOCKET";
 
-/// Sends READY=1 if somebody waits for it.
-pub(crate) fn ready() {
-    let Some(path) = std::env::var_os(SOCKET) else {
-        return;
-    };
-    let address = match path.as_bytes().split_first() {
-        Some((b'@', name)) => SocketAddr::from_abstract_name(name),
-        _ => SocketAddr::from_pathname(&path),
-    };
-    let sent = address.and_then(|to| UnixDatagram::unbound()?.send_to_addr(b"READY=1", &to));
-    if let Err(e) = sent {
-        tracing::warn!("cannot tell the service manager that the mount stands: {e}");
+/// A connection to the service manager, made while this process may make one.
+pub(crate) struct Manager(Option<UnixDatagram>);
+
+impl Manager {
+    /// Connects, if somebody waits.
+    pub(crate) fn find() -> Manager {
+        let Some(path) = std::env::var_os(SOCKET) else {
+            return Manager(None);
+        };
+        let address = match path.as_bytes().split_first() {
+            Some((b'@', name)) => SocketAddr::from_abstract_name(name),
+            _ => SocketAddr::from_pathname(&path),
+        };
+        let connect = |to| {
+            let socket = UnixDatagram::unbound()?;
+            socket.connect_addr(&to)?;
+            Ok(socket)
+        };
+        let found = address.and_then(connect);
+        Manager(found.inspect_err(tell).ok())
     }
+
+    /// Sends READY=1.
+    pub(crate) fn ready(&self) {
+        if let Some(socket) = &self.0
+            && let Err(e) = socket.send(b"READY=1")
+        {
+            tell(&e);
+        }
+    }
+}
+
+fn tell(e: &std::io::Error) {
+    tracing::warn!("cannot tell the service manager that the mount stands: {e}");
 }

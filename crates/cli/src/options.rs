@@ -11,6 +11,7 @@ use stetfs::{
 use stetfs_fuse::{IoUring, LowLatency, MountOptions, Opens, ServeOptions, VolumeFsOptions};
 
 use crate::failure::{Code, Failure, Result};
+use crate::sandbox::Wanted;
 
 /// All that `-o` says.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +41,7 @@ pub(crate) struct Options {
     pub(crate) threads: usize,
     pub(crate) io_uring: IoUring,
     pub(crate) low_latency: LowLatency,
+    pub(crate) sandbox: Wanted,
     pub(crate) noxattr: bool,
     pub(crate) direct_io: bool,
     pub(crate) writeback_cache: bool,
@@ -163,7 +165,7 @@ pub(crate) fn known_only(text: &str) -> String {
 }
 
 /// The options that mean something and are not the journal's.
-const NAMES: [&str; 44] = [
+const NAMES: [&str; 45] = [
     "ro",
     "rw",
     "remount",
@@ -205,6 +207,7 @@ const NAMES: [&str; 44] = [
     "io_uring",
     "opens",
     "low_latency",
+    "sandbox",
     "threads",
     "errors",
     "data_err",
@@ -311,6 +314,12 @@ fn own(
             Some("auto") => set(&mut o.low_latency, Ok(LowLatency::Auto)),
             None | Some("on") => set(&mut o.low_latency, Ok(LowLatency::On)),
             Some("off") => set(&mut o.low_latency, Ok(LowLatency::Off)),
+            Some(_) => Err("must be auto, on or off".to_owned()),
+        },
+        "sandbox" => match value {
+            Some("auto") => set(&mut o.sandbox, Ok(Wanted::Auto)),
+            None | Some("on") => set(&mut o.sandbox, Ok(Wanted::On)),
+            Some("off") => set(&mut o.sandbox, Ok(Wanted::Off)),
             Some(_) => Err("must be auto, on or off".to_owned()),
         },
         "threads" => set(&mut o.threads, required(value, threads)),
@@ -658,11 +667,15 @@ mod tests {
 
     #[test]
     fn what_the_connection_is_asked_for() {
-        let o = read("low_latency=off,io_uring,noxattr").unwrap();
+        let o = read("low_latency=off,io_uring,noxattr,sandbox").unwrap();
+        assert_eq!(o.sandbox, Wanted::On);
         let serve = o.serve(Path::new("x"));
         assert_eq!(serve.low_latency, LowLatency::Off);
         assert_eq!(serve.io_uring, IoUring::On);
         assert!(serve.volume.noxattr);
+        assert_eq!(read("").unwrap().sandbox, Wanted::Auto);
+        assert_eq!(read("sandbox=off").unwrap().sandbox, Wanted::Off);
+        assert!(read("sandbox=no").unwrap_err().contains("auto, on or off"));
         let plain = read("").unwrap().serve(Path::new("x"));
         assert_eq!(plain.low_latency, LowLatency::Auto);
         assert!(!plain.volume.noxattr);

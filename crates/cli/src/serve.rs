@@ -11,13 +11,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use stetfs::{FsError, Preparer, Volume};
+use stetfs::{FsError, OpenedDevices, Preparer};
 use stetfs_fuse::{MountError, Origin, Server, is_root};
 
 use crate::control::{self, server::Control};
 use crate::failure::{Code, Failure, Result};
 use crate::live::Live;
 use crate::options::Options;
+use crate::sandbox::{Sandbox, Wanted};
+
+/// Threads that may use the device at once, beside one for each processor: more requests than that are under way when some wait,
+/// and journal and caches have threads of their own.
+const OTHERS: usize = 12;
 
 /// What to serve, where.
 #[derive(Clone)]
@@ -41,17 +46,32 @@ pub(crate) fn serve(job: &Job, ready: impl FnOnce(Option<String>)) -> Result {
     let dir = stetfs_fuse::check_dir(&job.dir)?;
     let _in_use = hold_hosts(job);
     // Before there are other threads.
-    let origin = leave()?;
+    let origin = leave(job.options.sandbox)?;
     let journal = job.options.journal_path.as_deref();
     let_go_of_mounts(&origin, &[Some(job.source.as_path()), journal]);
+    let mut sandbox = Sandbox::prepare(job.options.sandbox)?;
+    let (devices, job) = open(job)?;
+    let job = &job;
+    // What it is on is held by what is open.
+    let_go_of_mounts(&origin, &[]);
+    // Before the volume is looked at.
+    if sandbox.is_on() {
+        let cores = std::thread::available_parallelism().map_or(4, usize::from);
+        devices.prepare_rings(cores + OTHERS);
+    }
+    if let Err(e) = control::make_place() {
+        tracing::debug!("no directory for the control socket: {e}");
+    }
+    sandbox.enter(&control::place())?;
     // Nothing depends on it but time.
     let memory = Preparer::start(job.options.volume()?.fs.cache_bytes)
         .inspect_err(|e| tracing::warn!("memory is not prepared before it is needed: {e}"))
         .ok();
-    let (volume, job) = &open(job)?;
-    // What it is on is held by what is open.
-    let_go_of_mounts(&origin, &[]);
-    let volume = Arc::clone(volume);
+    let volume = devices.start(&job.options.volume()?).map_err(|e| match e {
+        // Read-only, and there is something to replay.
+        FsError::Errno(libc::EROFS) => unreplayed(&job.source),
+        e => e.into(),
+    })?;
     // mount(8)'s words.
     let warning = job.protected.then(|| {
         let dir = dir.display();
@@ -94,6 +114,15 @@ pub(crate) fn serve(job: &Job, ready: impl FnOnce(Option<String>)) -> Result {
     {
         tracing::warn!("cannot note in the superblock where the volume is mounted: {e}");
     }
+    if let Err(e) = sandbox.seal() {
+        // It waits for an answer of ours.
+        let mounted = live.mounted.clone();
+        let down = std::thread::spawn(move || mounted.unmount());
+        let _ = server.run();
+        let _ = down.join();
+        return Err(e);
+    }
+    live.note(sandbox);
     ready(warning);
     let result = server.run().map_err(Failure::from);
     if let Some(control) = control {
@@ -103,10 +132,15 @@ pub(crate) fn serve(job: &Job, ready: impl FnOnce(Option<String>)) -> Result {
 }
 
 /// Leaves the mount namespace in which the volume will be mounted, where that can be: the server must not be the last of it.
-fn leave() -> Result<Origin> {
+fn leave(sandbox: Wanted) -> Result<Origin> {
+    let stay = || match sandbox {
+        Wanted::Off => Ok(Origin::stay()),
+        _ => Origin::stay_beside()
+            .map_err(|e| Failure::new(Code::System, format!("no thread to mount: {e}"))),
+    };
     // Without root fusermount3 mounts, with a type whose end the kernel does not ask the server for.
     if !is_root() {
-        return Ok(Origin::stay());
+        return stay();
     }
     match Origin::leave() {
         Ok(origin) => Ok(origin),
@@ -119,7 +153,7 @@ fn leave() -> Result<Origin> {
             tracing::warn!(
                 "the server stays in the mount namespace of its user ({e}): it must not be killed as the last process of that"
             );
-            Ok(Origin::stay())
+            stay()
         }
         Err(e) => Err(Failure::new(
             Code::System,
@@ -160,18 +194,16 @@ fn hold_hosts(job: &Job) -> Vec<File> {
         .collect()
 }
 
-/// Opens the volume of a job: read-only if it is write-protected, as mount(8) does. Gives the job as it is then.
-fn open(job: &Job) -> Result<(Arc<Volume>, Job)> {
+/// Opens the devices of a job: read-only if it is write-protected, as mount(8) does. Gives the job as it is then.
+fn open(job: &Job) -> Result<(OpenedDevices, Job)> {
     let options = job.options.volume()?;
-    match Volume::open(&job.source, &options) {
+    match OpenedDevices::open(&job.source, &options) {
         Err(e) if stetfs::is_write_protected(&e) && !options.fs.read_only => {
             let mut job = job.clone();
             job.options.read_only = true;
             job.protected = true;
             open(&job)
         }
-        // Read-only, and there is something to replay.
-        Err(FsError::Errno(libc::EROFS)) => Err(unreplayed(&job.source)),
         opened => Ok((opened?, job.clone())),
     }
 }
@@ -194,6 +226,7 @@ fn answer(live: &Live, request: &Value) -> Result<Value> {
                 let mut stats = json!(volume.stats());
                 stats["requests"] = json!(stetfs_fuse::requests());
                 stats["connection"] = json!(live.connection.stats());
+                stats["sandbox"] = json!(live.sandbox());
                 Ok(stats)
             }
             None => Err(Failure::new(Code::NotFound, "the volume is being closed")),
@@ -201,6 +234,17 @@ fn answer(live: &Live, request: &Value) -> Result<Value> {
         Some("remount") => {
             live.remount(request["options"].as_str().unwrap_or_default())?;
             Ok(json!({ "remounted": true }))
+        }
+        // For tests alone: what it cannot do.
+        #[cfg(debug_assertions)]
+        Some("taken over") => {
+            let pid = request["pid"].as_u64().and_then(|pid| pid.try_into().ok());
+            let dir = Path::new(request["dir"].as_str().unwrap_or_default());
+            let tried = stetfs_fuse::taken_over(pid.unwrap_or_default(), dir);
+            let tried = tried
+                .into_iter()
+                .map(|(name, errno)| (name.to_owned(), json!(errno)));
+            Ok(json!({ "tried": tried.collect::<serde_json::Map<_, _>>() }))
         }
         other => Err(Failure::new(
             Code::Usage,

@@ -1,8 +1,10 @@
-//! What the kernel does not say of who asks.
+//! What the kernel does not say of who asks. A server that has given away the right to look asks its helper.
 
 use std::path::Path;
 
 use stetfs::Ctx;
+
+use crate::helper::{self, Answer, Question};
 
 /// `CAP_FSETID`.
 const FSETID: u32 = 4;
@@ -12,16 +14,21 @@ const SYS_ADMIN: u32 = 21;
 /// Whether the caller has CAP_SYS_ADMIN where this server runs. A caller that is gone, or whom we
 /// cannot see, has not.
 pub(crate) fn is_admin(ctx: &Ctx) -> bool {
-    is_capable(ctx, SYS_ADMIN)
+    is_capable(ctx.pid, SYS_ADMIN)
 }
 
 /// The same of CAP_FSETID: set-group-id stays on what he gives away.
 pub(crate) fn may_keep_sgid(ctx: &Ctx) -> bool {
-    is_capable(ctx, FSETID)
+    is_capable(ctx.pid, FSETID)
 }
 
-fn is_capable(ctx: &Ctx, capability: u32) -> bool {
-    let proc = Path::new("/proc").join(ctx.pid.to_string());
+/// Whether the thread has the capability where this server runs.
+pub(crate) fn is_capable(pid: u32, capability: u32) -> bool {
+    if let Some(helper) = helper::ours() {
+        let answer = helper.ask(Question::Capable { pid, capability });
+        return matches!(answer, Some(Answer([1, ..])));
+    }
+    let proc = Path::new("/proc").join(pid.to_string());
     // Root of a user namespace of his own has all capabilities there, and none here.
     let same_namespace = match (
         proc.join("ns/user").read_link(),
@@ -40,12 +47,23 @@ const NOBODY: u32 = 65_534;
 
 /// A caller of whom the kernel gives the process alone. One that is gone, or whom we cannot see, is nobody.
 pub(crate) fn identified(pid: u32) -> Ctx {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    Ctx {
-        uid: fs_id(&status, "Uid:").unwrap_or(NOBODY),
-        gid: fs_id(&status, "Gid:").unwrap_or(NOBODY),
-        pid,
+    let (uid, gid) = ids(pid);
+    Ctx { uid, gid, pid }
+}
+
+/// User and group of a thread for file systems; nobody's if they cannot be seen.
+pub(crate) fn ids(pid: u32) -> (u32, u32) {
+    if let Some(helper) = helper::ours() {
+        let answer = helper.ask(Question::Ids { pid });
+        return answer.map_or((NOBODY, NOBODY), |Answer([uid, gid, _])| {
+            (uid as u32, gid as u32)
+        });
     }
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    (
+        fs_id(&status, "Uid:").unwrap_or(NOBODY),
+        fs_id(&status, "Gid:").unwrap_or(NOBODY),
+    )
 }
 
 /// The id for file systems, the last of four, in the text of `/proc/PID/status`.
@@ -55,10 +73,18 @@ fn fs_id(status: &str, name: &str) -> Option<u32> {
 }
 
 /// Whether the caller is in the group. One that is gone is in its own only.
-pub(crate) fn in_group(ctx: &Ctx, gid: u32) -> bool {
-    ctx.gid == gid
-        || std::fs::read_to_string(format!("/proc/{}/status", ctx.pid))
-            .is_ok_and(|status| groups(&status).any(|group| group == gid))
+pub(crate) fn is_of_group(ctx: &Ctx, gid: u32) -> bool {
+    ctx.gid == gid || in_group(ctx.pid, gid)
+}
+
+/// Whether `gid` is a supplementary group of the thread.
+pub(crate) fn in_group(pid: u32, gid: u32) -> bool {
+    if let Some(helper) = helper::ours() {
+        let answer = helper.ask(Question::InGroup { pid, gid });
+        return matches!(answer, Some(Answer([1, ..])));
+    }
+    std::fs::read_to_string(format!("/proc/{pid}/status"))
+        .is_ok_and(|status| groups(&status).any(|group| group == gid))
 }
 
 /// The supplementary groups in the text of `/proc/PID/status`.

@@ -1,11 +1,13 @@
 //! The system call in which a caller waits for an answer: what its request leaves out where files are opened without asking.
 //!
 //! Who waits cannot change it meanwhile. It shows for a caller whom this server may trace: with root, or of the same user.
+//! A server that has given that away asks its helper.
 
 use std::time::Duration;
 
 use stetfs::{Caller, Ctx, Descriptor, Ino};
 
+use crate::helper::{self, Answer, Question};
 use crate::sys;
 
 /// So often is looked whether a caller that has sent its request has gone to sleep …
@@ -16,14 +18,14 @@ const PAUSE: Duration = Duration::from_micros(20);
 
 /// A call with its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Call {
+struct Call {
     number: i64,
     args: [u64; 6],
 }
 
 impl Call {
     /// The one in which thread `pid` waits; `None` if it cannot be seen, or waits elsewhere.
-    pub(crate) fn of(pid: u32) -> Option<Call> {
+    fn of(pid: u32) -> Option<Call> {
         let path = format!("/proc/{pid}/syscall");
         for look in 0..LOOKS {
             let text = std::fs::read_to_string(&path).ok()?;
@@ -39,7 +41,7 @@ impl Call {
     }
 
     /// Flags of open(2), if it opens a file by its name or handle.
-    pub(crate) fn open_flags(&self, pid: u32) -> Option<i32> {
+    fn open_flags(&self, pid: u32) -> Option<i32> {
         let flags = |n: usize| Some(self.args[n] as i32);
         match self.number {
             #[cfg(target_arch = "x86_64")]
@@ -86,10 +88,44 @@ fn parse(text: &str) -> Option<Call> {
     Some(Call { number, args })
 }
 
-/// The flags (`O_*`) of the descriptor through which a caller changes file `ino`; `None` if they cannot be found out.
-pub(crate) fn target_flags(ctx: &Ctx, ino: Ino) -> Option<i32> {
-    let descriptor = Call::of(ctx.pid)?.target()?;
-    let info = std::fs::read_to_string(format!("/proc/{}/fdinfo/{descriptor}", ctx.pid)).ok()?;
+/// Flags (`O_*`) of the open(2) in which thread `pid` waits; `None` if they cannot be found out.
+pub(crate) fn open_flags(pid: u32) -> Option<i32> {
+    match helper::ours() {
+        Some(helper) => helper
+            .ask(Question::OpenFlags { pid })
+            .map(|Answer([flags, ..])| flags as i32),
+        None => Call::of(pid)?.open_flags(pid),
+    }
+}
+
+/// The word at `address` in the memory of thread `pid`, which asks for ioctl `command` with that as its argument; `None` if it
+/// cannot be read.
+pub(crate) fn ioctl_word(pid: u32, command: u32, address: u64) -> Option<u32> {
+    match helper::ours() {
+        Some(helper) => helper
+            .ask(Question::IoctlWord { pid, command })
+            .map(|Answer([word, ..])| word as u32),
+        None => sys::word_of(pid, address).ok(),
+    }
+}
+
+/// The same, of the ioctl in which the thread waits: nothing else can be read so.
+pub(crate) fn waiting_ioctl_word(pid: u32, command: u32) -> Option<u32> {
+    let [_, asked, address, ..] = Call::of(pid)?.args;
+    (asked as u32 == command)
+        .then(|| sys::word_of(pid, address).ok())
+        .flatten()
+}
+
+/// The flags (`O_*`) of the descriptor through which thread `pid` changes file `ino`; `None` if they cannot be found out.
+pub(crate) fn target_flags(pid: u32, ino: Ino) -> Option<i32> {
+    if let Some(helper) = helper::ours() {
+        return helper
+            .ask(Question::TargetFlags { pid, ino })
+            .map(|Answer([flags, ..])| flags as i32);
+    }
+    let descriptor = Call::of(pid)?.target()?;
+    let info = std::fs::read_to_string(format!("/proc/{pid}/fdinfo/{descriptor}")).ok()?;
     let field = |name| info.lines().find_map(|l: &str| l.strip_prefix(name));
     // Not that of another file, which has the number since.
     let same = field("ino:")?.trim().parse() == Ok(ino);
@@ -106,7 +142,11 @@ pub(crate) fn caller(ctx: &Ctx) -> Caller {
 }
 
 /// The program that thread `pid` belongs to, and which of its descriptors it uses if that shows.
-fn descriptor(pid: u32) -> Option<Descriptor> {
+pub(crate) fn descriptor(pid: u32) -> Option<Descriptor> {
+    if let Some(helper) = helper::ours() {
+        let Answer([program, known, number]) = helper.ask(Question::Descriptor { pid })?;
+        return Some((program as u32, (known == 1).then_some(number as u32)));
+    }
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let program = status.lines().find_map(|l| l.strip_prefix("Tgid:"))?;
     let program = program.trim().parse().ok()?;

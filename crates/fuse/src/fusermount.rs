@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
-use crate::mount::{MountError, MountOptions, Unmount};
+use crate::mount::{self, MountError, MountOptions, Unmount};
 
 const PROGRAM: &str = "fusermount3";
 
@@ -24,6 +24,9 @@ fn find() -> Result<(), MountError> {
 }
 
 /// Mounts on `dir` and returns the connection.
+///
+/// # Errors
+/// See [`MountError`].
 pub(crate) fn mount(dir: &Path, options: &MountOptions) -> Result<OwnedFd, MountError> {
     find()?;
     let fail = |source: io::Error| MountError::Mount {
@@ -43,6 +46,8 @@ pub(crate) fn mount(dir: &Path, options: &MountOptions) -> Result<OwnedFd, Mount
         .output()
         .map_err(fail)?;
     if !out.status.success() {
+        // It opens the device as the user, unless it was built otherwise: what to do about that is known.
+        drop(mount::open_fuse()?);
         let said = String::from_utf8_lossy(&out.stderr).trim().to_owned();
         return Err(fail(io::Error::other(said)));
     }

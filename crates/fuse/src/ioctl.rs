@@ -3,8 +3,8 @@
 use stetfs::{Ctx, Done, Fs, FsError, GoingDown, Ino};
 
 use crate::caller;
+use crate::calls;
 use crate::ops::{IoctlArgs, IoctlReply};
-use crate::sys;
 
 /// `FS_IOC_GETFLAGS`, `FS_IOC_SETFLAGS`: inode flags (lsattr, chattr).
 const GETFLAGS: u32 = 0x8008_6601;
@@ -118,8 +118,8 @@ fn label(input: &[u8]) -> &[u8] {
 
 /// The flags of SHUTDOWN, from the caller's memory: it waits for the answer meanwhile.
 fn going_down(ctx: &Ctx, address: u64) -> Result<GoingDown, FsError> {
-    let flags = sys::word_of(ctx.pid, address).map_err(|e| {
-        tracing::warn!(pid = ctx.pid, "no flags of a shutdown: {e}");
+    let flags = calls::ioctl_word(ctx.pid, SHUTDOWN, address).ok_or_else(|| {
+        tracing::warn!(pid = ctx.pid, "no flags of a shutdown");
         FsError::Errno(libc::EFAULT)
     })?;
     match flags {

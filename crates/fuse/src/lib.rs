@@ -6,6 +6,7 @@
 //! * `caller`, `calls`: what the kernel does not say of who asks;
 //! * `mount`, `mounted`, `mountinfo`, `fusermount`, `loopdev`: the mount itself;
 //! * `namespace`: a mount namespace of the server's own; `visit`: changes in another than that;
+//! * `helper`: a process that keeps the privileges which the server gives away;
 //! * `service`: any other file system on a directory; `device_fs`: a block device as one, with `gate` and `share_ioctl`;
 //! * `awake`: keeps processors from sleeping between requests; `uring_switch`: the kernel's, for a moment;
 //! * `bdi`: what the kernel allows the mount; `connection`: what was agreed on with the kernel, to be shown;
@@ -23,6 +24,7 @@ mod device_fs;
 mod fusermount;
 mod gate;
 mod handles;
+mod helper;
 mod ioctl;
 mod loopdev;
 mod mount;
@@ -37,6 +39,8 @@ mod server;
 mod service;
 mod share_ioctl;
 mod sys;
+#[cfg(debug_assertions)]
+mod taken_over;
 mod uring_switch;
 mod visit;
 mod volume_fs;
@@ -46,6 +50,7 @@ pub use awake::{AwakeStats, LowLatency};
 pub use connection::{Connection, ConnectionStats};
 pub use device_fs::{Control, DeviceFs, Report};
 pub use gate::Gate;
+pub use helper::{HELPER, helper, start_helper};
 pub use mount::{MountError, MountOptions, Unmount, check_dir, is_root, unmount};
 pub use mounted::Mounted;
 pub use namespace::{Origin, let_go_of_mounts};
@@ -56,6 +61,8 @@ pub use ops::{
 };
 pub use server::{IoUring, ServeError, ServeOptions, Server};
 pub use service::Service;
+#[cfg(debug_assertions)]
+pub use taken_over::taken_over;
 pub use uring_switch::mend_switch;
 pub use visit::{VISITOR, visitor};
 pub use volume_fs::{VolumeFs, VolumeFsOptions};

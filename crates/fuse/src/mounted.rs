@@ -3,8 +3,10 @@
 use std::path::Path;
 
 use rustix::io::Errno;
+use rustix::mount::MountFlags;
 use stetfs::namespaces;
 
+use crate::helper::{self, Order};
 use crate::mount::{self, MountError, MountOptions, Unmount};
 use crate::mountinfo::{self, MountEntry};
 use crate::visit::{Change, visit};
@@ -32,6 +34,11 @@ impl Mounted {
             entry,
             elsewhere: Some(namespace),
         }
+    }
+
+    /// The mount namespace it is in, if that is not the server's.
+    pub(crate) fn namespace(&self) -> Option<u64> {
+        self.elsewhere
     }
 
     pub(crate) fn entry(&self) -> &MountEntry {
@@ -79,7 +86,13 @@ impl Mounted {
         }
     }
 
-    fn take_down(&self, how: Unmount) -> Result<(), MountError> {
+    pub(crate) fn take_down(&self, how: Unmount) -> Result<(), MountError> {
+        if let Some(helper) = helper::ours() {
+            let done = helper.order(Order::Unmount(how));
+            return done.map_err(|source| {
+                self.refused(source, |dir, source| MountError::Unmount { dir, source })
+            });
+        }
         let Some(namespace) = self.elsewhere else {
             return match self.is_there() {
                 true => mount::unmount(self.dir(), how),
@@ -101,7 +114,16 @@ impl Mounted {
     /// # Errors
     /// EBUSY when it is to become read-only and files are open for writing.
     pub fn set_flags(&self, options: &MountOptions) -> Result<(), MountError> {
-        let flags = options.flags();
+        self.change_flags(options.flags())
+    }
+
+    pub(crate) fn change_flags(&self, flags: MountFlags) -> Result<(), MountError> {
+        if let Some(helper) = helper::ours() {
+            let done = helper.order(Order::Remount(flags));
+            return done.map_err(|source| {
+                self.refused(source, |dir, source| MountError::Mount { dir, source })
+            });
+        }
         let done = match self.elsewhere {
             None => rustix::mount::mount_remount(self.dir(), flags, c"").map_err(Into::into),
             Some(namespace) => match self.viewer(namespace) {
@@ -129,6 +151,9 @@ impl Mounted {
     /// # Errors
     /// Not root, or the connection is gone already.
     pub fn abort(&self) -> std::io::Result<()> {
-        mount::abort_connection(&self.entry)
+        match helper::ours() {
+            Some(helper) => helper.order(Order::Abort),
+            None => mount::abort_connection(&self.entry),
+        }
     }
 }

@@ -20,14 +20,31 @@ const SYSTEM: [&str; 3] = ["/proc", "/sys", "/dev"];
 
 /// The mount namespace that a server was started in, where it mounts.
 pub struct Origin {
-    /// A thread that stayed there; none if all of the process did.
+    /// A thread that stays there, with the privileges that the process had then; none if the caller does it all.
     left_behind: Option<(mpsc::Sender<Job>, JoinHandle<()>)>,
+    /// The process has left it.
+    elsewhere: bool,
 }
 
 impl Origin {
     /// The namespace of the calling thread, which stays in it.
     pub fn stay() -> Origin {
-        Origin { left_behind: None }
+        Origin {
+            left_behind: None,
+            elsewhere: false,
+        }
+    }
+
+    /// The same, with a thread that mounts: it has the privileges that the calling thread has now. That must be the only one of
+    /// its process.
+    ///
+    /// # Errors
+    /// There are no more threads.
+    pub fn stay_beside() -> io::Result<Origin> {
+        Ok(Origin {
+            left_behind: Some(leave_behind()?),
+            elsewhere: false,
+        })
     }
 
     /// Moves the calling thread, which must be the only one of its process, and the threads that it starts, to a namespace
@@ -41,31 +58,29 @@ impl Origin {
         if mountinfo::mount_at(root)?.is_none() {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        let (jobs, queue) = mpsc::channel::<Job>();
-        let thread = std::thread::Builder::new()
-            .name("mount".into())
-            .spawn(move || queue.into_iter().for_each(|job| job()))?;
+        let left_behind = leave_behind()?;
         sys::unshare_mounts()?;
         // What happens here stays here, and the mount of the volume does not arrive.
         let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
         rustix::mount::mount_change(root, private)
             .map_err(|e| io::Error::other(format!("cannot be made private: {e}")))?;
         Ok(Origin {
-            left_behind: Some((jobs, thread)),
+            left_behind: Some(left_behind),
+            elsewhere: true,
         })
     }
 
     /// Whether the process has left it.
     pub fn is_elsewhere(&self) -> bool {
-        self.left_behind.is_some()
+        self.elsewhere
     }
 
-    /// Does `job` there. Afterwards no thread of this process is left there, if it moved.
-    pub(crate) fn last<T: Send + 'static>(
-        self,
+    /// Does `job` there.
+    pub(crate) fn run<T: Send + 'static>(
+        &self,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<T> {
-        let Some((jobs, thread)) = self.left_behind else {
+        let Some((jobs, _)) = &self.left_behind else {
             return Ok(job());
         };
         let (answer, answered) = mpsc::sync_channel(1);
@@ -74,11 +89,30 @@ impl Origin {
             let _ = answer.send(job());
         }))
         .map_err(|_| io::Error::other("the thread that mounts is gone"))?;
-        drop(jobs);
-        let done = answered.recv().map_err(gone);
-        let _ = thread.join();
+        answered.recv().map_err(gone)
+    }
+
+    /// Does `job` there. Afterwards no thread of this process is left there, if it moved, nor one with the privileges from before.
+    pub(crate) fn last<T: Send + 'static>(
+        self,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<T> {
+        let done = self.run(job);
+        if let Some((jobs, thread)) = self.left_behind {
+            drop(jobs);
+            let _ = thread.join();
+        }
         done
     }
+}
+
+/// A thread that does what it is sent.
+fn leave_behind() -> io::Result<(mpsc::Sender<Job>, JoinHandle<()>)> {
+    let (jobs, queue) = mpsc::channel::<Job>();
+    let thread = std::thread::Builder::new()
+        .name("mount".into())
+        .spawn(move || queue.into_iter().for_each(|job| job()))?;
+    Ok((jobs, thread))
 }
 
 /// Takes every mount out of the calling thread's namespace, which [`Origin::leave`] made, but the system's own and those that the

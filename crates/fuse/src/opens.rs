@@ -82,7 +82,7 @@ impl OpenFiles {
     ) -> Result<Target, FsError> {
         let flags = match file.fh {
             Some(_) => None,
-            None => calls::target_flags(ctx, file.ino),
+            None => calls::target_flags(ctx.pid, file.ino),
         };
         let found = self.find(fs, ctx, file, flags.unwrap_or(0))?;
         Ok(match file.fh.is_some() || flags.is_some() {

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use stetfs::namespaces::own_namespace;
 use stetfs::{BlockDevice, Volume};
 
-use crate::awake::{Awake, LowLatency};
-use crate::bdi;
+use crate::awake::{Awake, LowLatency, Means};
+use crate::bdi::Knobs;
 use crate::connection::Connection;
 use crate::fusermount;
+use crate::helper;
 use crate::loopdev::LoopDevice;
 use crate::mount::{self, MountError, MountOptions, Unmount, What};
 use crate::mounted::Mounted;
@@ -137,12 +138,18 @@ impl Server {
         options: &ServeOptions,
         origin: Origin,
     ) -> Result<Server, MountError> {
-        let awake = Awake::start(options.low_latency).map_err(MountError::LowLatency)?;
-        let io_uring = UringChoice::of(options.io_uring)?;
+        let (low_latency, wanted) = (options.low_latency, options.io_uring);
+        let means = origin
+            .run(move || Means::find(low_latency))
+            .and_then(|found| found)
+            .map_err(MountError::LowLatency)?;
+        let awake = Awake::start(means).map_err(MountError::LowLatency)?;
+        let io_uring = origin
+            .run(move || UringChoice::of(wanted))
+            .map_err(MountError::Session)??;
         let moved = origin.is_elsewhere();
         let job = {
-            let (volume, dir, options) =
-                (Arc::clone(&volume), dir.to_owned(), options.mount.clone());
+            let (volume, dir, options) = (Arc::clone(&volume), dir.to_owned(), options.clone());
             move || mount_here(&volume, &dir, &options, moved)
         };
         // Before the kernel has our answer to INIT: until then it asks for none at the end of the mount.
@@ -150,7 +157,13 @@ impl Server {
             fuse,
             loop_device,
             mounted,
+            knobs,
         } = origin.last(job).map_err(MountError::Session)??;
+        if let (Some(helper), Some(mounted)) = (helper::ours(), &mounted)
+            && let Err(e) = helper.told_of(mounted, options.mount.flags(), loop_device.as_deref())
+        {
+            tracing::warn!("the helper is gone, and with it who could change the mount: {e}");
+        }
         let fs = Arc::new(VolumeFs::new(volume, options.volume));
         if let Some(device) = loop_device {
             fs.shown_on(device);
@@ -172,16 +185,23 @@ impl Server {
             }
             MountError::Session(e)
         };
-        let session = Session::start(Arc::clone(&fs), fuse, session_options).map_err(take_down)?;
+        let mut session =
+            Session::start(Arc::clone(&fs), fuse, session_options).map_err(take_down)?;
         // The kernel has taken our answer to its offer.
         drop(io_uring.moment);
+        let threads = options.n_threads();
+        if let Err(e) = session.prepare(threads) {
+            // The unmount would wait for an answer of ours.
+            drop(session);
+            return Err(take_down(e));
+        }
         let connection = Connection::new(&session, options, awake.view(), io_uring.why_not);
         let Some(mounted) = mounted else {
             // Whoever unmounted it may be waiting for the volume to be closed.
             session.run(1, &awake).map_err(MountError::Session)?;
             return Err(MountError::Gone);
         };
-        bdi::set_limits(mounted.entry(), options.readahead_kib);
+        knobs.turn();
         if session.is_stateless() {
             fs.open_without_handles();
         }
@@ -191,7 +211,7 @@ impl Server {
             session,
             fs,
             mounted,
-            threads: options.n_threads(),
+            threads,
             awake,
             connection,
         })
@@ -235,20 +255,21 @@ struct Attached {
     loop_device: Option<PathBuf>,
     /// The mount, unless somebody took it down at once.
     mounted: Option<Mounted>,
+    /// What the kernel allows it.
+    knobs: Knobs,
 }
 
 /// Mounts in the calling thread's namespace, which the server has left if it `moved`.
 fn mount_here(
     volume: &Volume,
     dir: &Path,
-    options: &MountOptions,
+    options: &ServeOptions,
     moved: bool,
 ) -> Result<Attached, MountError> {
     let (fuse, loop_device) = if mount::is_root() {
-        mount_by_kernel(volume, dir, options)?
+        mount_by_kernel(volume, dir, &options.mount)?
     } else {
-        drop(mount::open_fuse()?);
-        (fusermount::mount(dir, options)?, None)
+        (fusermount::mount(dir, &options.mount)?, None)
     };
     let found = mountinfo::mount_at(dir).and_then(|found| {
         let Some(entry) = found.filter(mountinfo::is_stetfs) else {
@@ -263,10 +284,15 @@ fn mount_here(
         let _ = mount::unmount(dir, Unmount::Lazy);
         MountError::Session(e)
     })?;
+    let entry = mounted.as_ref().map(Mounted::entry);
+    let knobs = entry.map_or_else(Knobs::default, |entry| {
+        Knobs::open(entry, options.readahead_kib)
+    });
     Ok(Attached {
         fuse,
         loop_device,
         mounted,
+        knobs,
     })
 }
 

@@ -41,6 +41,14 @@ fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
     }
 }
 
+/// Lets these signals do nothing to this process, nor to those that it starts.
+pub(crate) fn ignore_signals(signals: &[libc::c_int]) {
+    for signal in signals {
+        // SAFETY: SIG_IGN runs no code of ours.
+        unsafe { libc::signal(*signal, libc::SIG_IGN) };
+    }
+}
+
 /// Makes the calling thread run only where a processor would else be idle (`SCHED_IDLE`).
 pub(crate) fn be_idle_class() -> io::Result<()> {
     let none = libc::sched_param { sched_priority: 0 };
@@ -125,4 +133,27 @@ pub(crate) fn loop_configure(
     }
     // SAFETY: LOOP_CONFIGURE reads one `struct loop_config` from the pointer, whose layout ours is.
     checked(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, &raw const config) }).map(drop)
+}
+
+/// Begins to trace a process, without stopping it. It ends with the calling thread.
+#[cfg(debug_assertions)]
+pub(crate) fn trace(pid: u32) -> io::Result<()> {
+    // SAFETY: PTRACE_SEIZE reads no memory of ours.
+    let done = unsafe { libc::ptrace(libc::PTRACE_SEIZE, pid as libc::pid_t, 0, 0) };
+    match done {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Makes a page that can be executed, and gives it back.
+#[cfg(debug_assertions)]
+pub(crate) fn map_code() -> io::Result<()> {
+    use rustix::mm::{MapFlags, ProtFlags};
+    let prot = ProtFlags::READ | ProtFlags::EXEC;
+    // SAFETY: the kernel chooses a place where nothing is.
+    let page =
+        unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), 4096, prot, MapFlags::PRIVATE) }?;
+    // SAFETY: it is ours, and nobody has a reference into it.
+    Ok(unsafe { rustix::mm::munmap(page, 4096) }?)
 }

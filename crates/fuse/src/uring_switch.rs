@@ -7,8 +7,8 @@
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
@@ -33,8 +33,8 @@ struct Switch {
 #[derive(Debug)]
 pub(crate) struct Moment {
     path: PathBuf,
-    /// It was off, and is put back.
-    back: Option<File>,
+    /// It was off, and is put back: the switch, open, as this process may not be allowed to open it then, and its lock.
+    back: Option<(File, File)>,
 }
 
 /// Whether it is on.
@@ -133,9 +133,10 @@ impl Switch {
         }
         lock.rewind()?;
         lock.write_all(WAS_OFF.as_bytes())?;
+        let switch = File::options().write(true).open(&path)?;
         let moment = Moment {
             path,
-            back: Some(lock),
+            back: Some((switch, lock)),
         };
         std::fs::write(&self.path, "Y")?;
         Ok(moment)
@@ -144,16 +145,18 @@ impl Switch {
 
 impl Drop for Moment {
     fn drop(&mut self) {
-        let Some(lock) = self.back.take() else { return };
-        let put = put_back(&self.path, &lock);
+        let Some((switch, lock)) = self.back.take() else {
+            return;
+        };
+        let put = put_back(&switch, &lock);
         if let Err(e) = put {
             tracing::warn!("cannot put {} back: {e}", self.path.display());
         }
     }
 }
 
-fn put_back(path: &Path, lock: &File) -> io::Result<()> {
-    std::fs::write(path, "N")?;
+fn put_back(switch: &File, lock: &File) -> io::Result<()> {
+    switch.write_all_at(b"N", 0)?;
     // The last: whoever comes after a kill in between puts it back once more.
     lock.set_len(0)
 }

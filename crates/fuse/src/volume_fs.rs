@@ -13,6 +13,7 @@ use stetfs::{
 use crate::buffer;
 use crate::caller;
 use crate::calls;
+use crate::helper::{self, Order};
 use crate::ioctl;
 use crate::loopdev::forget_content;
 use crate::opens::{OpenFiles, Opens, Target};
@@ -180,7 +181,10 @@ impl VolumeFs {
     /// The volume has another name: who looks for it on the loop device is to find that (blkid).
     fn renamed(&self) {
         if let Some(device) = self.loop_device.get()
-            && let Err(e) = forget_content(device)
+            && let Err(e) = match helper::ours() {
+                Some(helper) => helper.order(Order::Forget),
+                None => forget_content(device),
+            }
         {
             tracing::warn!("{} shows an old name: {e}", device.display());
         }
@@ -245,7 +249,7 @@ impl VolumeFs {
         Bits {
             any: attr.mode & SUID_SGID != 0,
             outside: sgid == libc::S_ISGID
-                && (self.options.idmap || !caller::in_group(ctx, attr.gid)),
+                && (self.options.idmap || !caller::is_of_group(ctx, attr.gid)),
         }
     }
 
@@ -420,7 +424,7 @@ impl FileSystem for VolumeFs {
         let attr = fs.getattr(ino).and_then(|attr| {
             // The kernel asks for the mode of a guarded file when somebody opens it, and says no more.
             let flags = match attr.guarded && self.open.are_stateless() {
-                true => calls::Call::of(ctx.pid).and_then(|call| call.open_flags(ctx.pid)),
+                true => calls::open_flags(ctx.pid),
                 false => None,
             };
             flags.map_or(Ok(()), |flags| fs.may_open(ino, flags))?;

@@ -54,4 +54,4 @@ pub mod preset {
     pub use stetfs_journal::jbd2::{CUSTOM, DATA, ORDERED, WRITEBACK};
     pub use stetfs_journal::stet::{IJOURNAL, LDJ};
 }
-pub use volume::{Volume, VolumeOptions, is_in_use};
+pub use volume::{OpenedDevices, Volume, VolumeOptions, is_in_use};

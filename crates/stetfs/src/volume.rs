@@ -33,13 +33,19 @@ pub struct Volume {
     fs: Arc<Fs>,
 }
 
-impl Volume {
-    /// Opens the image file or block device at `path`: locks it, replays its journal, and finishes
-    /// what a crash interrupted.
+/// The devices of a volume, open and locked, before anything of the file system is looked at but where its journal is.
+pub struct OpenedDevices {
+    path: PathBuf,
+    device: Arc<FileDevice>,
+    journal: Option<Arc<FileDevice>>,
+}
+
+impl OpenedDevices {
+    /// Opens the image file or block device at `path`, and the journal's device if that is another, and locks them.
     ///
     /// # Errors
-    /// Those of [`FileDevice::open`] (`Locked` if somebody has the volume) and of [`Fs::open`].
-    pub fn open(path: impl AsRef<Path>, options: &VolumeOptions) -> Result<Arc<Volume>> {
+    /// Those of [`FileDevice::open`] (`Locked` if somebody has the volume).
+    pub fn open(path: impl AsRef<Path>, options: &VolumeOptions) -> Result<OpenedDevices> {
         let path = path.as_ref();
         let open = |read_only| {
             let how = OpenOptions {
@@ -54,7 +60,38 @@ impl Volume {
             Err(e) if options.fs.read_only && is_write_protected(&e) => open(true)?,
             other => other?,
         };
-        Volume::start(path.to_owned(), device, journal, options)
+        Ok(OpenedDevices {
+            path: path.to_owned(),
+            device,
+            journal,
+        })
+    }
+
+    /// See [`FileDevice::prepare_rings`].
+    pub fn prepare_rings(&self, threads: usize) {
+        self.device.prepare_rings(threads);
+        if let Some(journal) = &self.journal {
+            journal.prepare_rings(threads);
+        }
+    }
+
+    /// Replays the journal, and finishes what a crash interrupted. No file is opened any more.
+    ///
+    /// # Errors
+    /// Those of [`Fs::open`].
+    pub fn start(self, options: &VolumeOptions) -> Result<Arc<Volume>> {
+        Volume::start(self.path, self.device, self.journal, options)
+    }
+}
+
+impl Volume {
+    /// Opens the image file or block device at `path`: locks it, replays its journal, and finishes
+    /// what a crash interrupted.
+    ///
+    /// # Errors
+    /// Those of [`FileDevice::open`] (`Locked` if somebody has the volume) and of [`Fs::open`].
+    pub fn open(path: impl AsRef<Path>, options: &VolumeOptions) -> Result<Arc<Volume>> {
+        OpenedDevices::open(path, options)?.start(options)
     }
 
     fn start(

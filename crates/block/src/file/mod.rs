@@ -151,6 +151,14 @@ impl FileDevice {
         self.rings.is_some()
     }
 
+    /// Makes the rings that `threads` threads need at once, for a process that then gives up making any: who finds none later
+    /// uses system calls. No harm where there are none.
+    pub fn prepare_rings(&self, threads: usize) {
+        if let Some(rings) = &self.rings {
+            rings.prepare(threads);
+        }
+    }
+
     /// Says that requests will come in units of `block` bytes, and turns O_DIRECT off if it needs
     /// larger ones: a volume of 1 KiB blocks on a disk of 4 KiB sectors is better served by the
     /// host's page cache than by reading before every write.

@@ -10,6 +10,7 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
+use io_uring::register::Restriction;
 use io_uring::{IoUring, opcode, types::Fd};
 use parking_lot::Mutex;
 
@@ -22,7 +23,7 @@ const WRITTEN_AHEAD: u64 = 4 << 20;
 /// Rings of one device; further threads use system calls.
 const MAX_RINGS: usize = 32;
 
-/// Idle rings. One is made whenever all are busy.
+/// Idle rings. One is made whenever all are busy, if the kernel gives it.
 pub(super) struct RingPool {
     idle: Mutex<Vec<IoUring>>,
     made: AtomicUsize,
@@ -37,10 +38,28 @@ pub(super) struct Ring<'p> {
 
 fn make() -> io::Result<IoUring> {
     // Without COOP_TASKRUN (Linux before 5.19) completions interrupt the thread; slower, but right.
-    IoUring::builder()
-        .setup_coop_taskrun()
-        .build(DEPTH)
-        .or_else(|_| IoUring::new(DEPTH))
+    let bound = || {
+        IoUring::builder()
+            .setup_r_disabled()
+            .setup_coop_taskrun()
+            .build(DEPTH)
+            .or_else(|_| IoUring::builder().setup_r_disabled().build(DEPTH))
+            .and_then(bind)
+    };
+    // Linux before 5.10 cannot bind them.
+    bound().or_else(|_| IoUring::new(DEPTH))
+}
+
+/// Lets a ring take reads and writes of what is open and nothing else: a process that may make no other (a sandbox) then can
+/// open nothing by it.
+fn bind(ring: IoUring) -> io::Result<IoUring> {
+    let submitter = ring.submitter();
+    submitter.register_restrictions(&mut [
+        Restriction::sqe_op(opcode::Readv::CODE),
+        Restriction::sqe_op(opcode::Writev::CODE),
+    ])?;
+    submitter.register_enable_rings()?;
+    Ok(ring)
 }
 
 impl RingPool {
@@ -50,6 +69,16 @@ impl RingPool {
             idle: Mutex::new(vec![make()?]),
             made: AtomicUsize::new(1),
         })
+    }
+
+    /// Makes `n` rings in all, or as many as the kernel gives, for a process that will not be given any later.
+    pub(super) fn prepare(&self, n: usize) {
+        while self.made.load(Relaxed) < n.min(MAX_RINGS)
+            && let Ok(ring) = make()
+        {
+            self.made.fetch_add(1, Relaxed);
+            self.idle.lock().push(ring);
+        }
     }
 
     /// A ring for one batch, or none if there are too many or the kernel gives no more.

@@ -16,6 +16,14 @@ use std::io;
 use dir::Dir;
 pub(crate) use dir::place;
 
+/// Makes the directory of the sockets, while this process may make one.
+///
+/// # Errors
+/// It cannot be made, or is not this user's own.
+pub(crate) fn make_place() -> io::Result<()> {
+    Dir::make().map(drop)
+}
+
 /// The socket of the mount with device number `dev` (`major:minor`).
 fn socket(dev: &str) -> String {
     format!("{}.sock", dev.replace(':', "-"))

@@ -206,6 +206,26 @@ impl Shared {
     }
 }
 
+/// What processors are kept awake with, and why it is not the kernel's way; nothing where that is off.
+pub(crate) struct Means(Option<(Hold, Option<String>)>);
+
+impl Means {
+    /// As is wanted. To be called by who may open the kernel's file.
+    ///
+    /// # Errors
+    /// It must be, and cannot.
+    pub(crate) fn find(wanted: LowLatency) -> io::Result<Means> {
+        Ok(Means(match wanted {
+            LowLatency::Off => None,
+            LowLatency::On => Some((Hold::by_kernel()?, None)),
+            LowLatency::Auto => Some(match Hold::by_kernel() {
+                Ok(hold) => (hold, None),
+                Err(e) => (Hold::by_threads(), Some(format!("{}: {e}", hold::PATH))),
+            }),
+        }))
+    }
+}
+
 /// Keeps processors awake for the threads that have a [`Pulse`] of it. What it holds is given back when it is dropped.
 pub(crate) struct Awake {
     /// None: it is off.
@@ -233,21 +253,14 @@ impl Awake {
         }
     }
 
-    /// As is wanted.
+    /// With what was found for it.
     ///
     /// # Errors
-    /// It must be, and cannot.
-    pub(crate) fn start(wanted: LowLatency) -> io::Result<Awake> {
-        match wanted {
-            LowLatency::Off => Ok(Awake::off()),
-            LowLatency::On => Awake::with(Hold::by_kernel()?, None),
-            LowLatency::Auto => match Hold::by_kernel() {
-                Ok(hold) => Awake::with(hold, None),
-                Err(e) => {
-                    let why = format!("{}: {e}", hold::PATH);
-                    Awake::with(Hold::by_threads(), Some(why))
-                }
-            },
+    /// There are no threads for it.
+    pub(crate) fn start(means: Means) -> io::Result<Awake> {
+        match means.0 {
+            None => Ok(Awake::off()),
+            Some((hold, why_not)) => Awake::with(hold, why_not),
         }
     }
 
@@ -400,7 +413,7 @@ mod tests {
 
     #[test]
     fn off_is_off() {
-        let awake = Awake::start(LowLatency::Off).unwrap();
+        let awake = Awake::start(Means::find(LowLatency::Off).unwrap()).unwrap();
         awake.pulse().beat();
         assert!(awake.view().stats().is_none());
     }

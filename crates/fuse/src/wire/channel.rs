@@ -33,9 +33,13 @@ impl Channel {
         self.0.as_fd()
     }
 
-    /// Another descriptor of the same connection, with a queue of its own.
+    /// Another descriptor of the same connection, with a queue of its own; this one where the device is not ours to open, and
+    /// fusermount3 opened it.
     pub(super) fn another(&self) -> io::Result<Channel> {
-        let fuse = File::options().read(true).write(true).open("/dev/fuse")?;
+        let fuse = match File::options().read(true).write(true).open("/dev/fuse") {
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return Ok(self.clone()),
+            opened => opened?,
+        };
         sys::fuse_clone(fuse.as_fd(), self.0.as_raw_fd())?;
         Ok(Channel::new(fuse.into()))
     }

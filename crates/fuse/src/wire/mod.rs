@@ -87,6 +87,16 @@ pub(crate) struct Session<F> {
     channel: Channel,
     agreed: Agreed,
     transport: Arc<Transport>,
+    /// What requests come by, once it is made.
+    ways: Option<Ways>,
+}
+
+/// What requests come by.
+struct Ways {
+    /// For the threads that read the device.
+    channels: Vec<Channel>,
+    /// For those of the queues, by queue.
+    rings: Vec<Vec<ring::Ring>>,
 }
 
 /// How to talk to the kernel.
@@ -157,6 +167,7 @@ impl<F: FileSystem> Session<F> {
             channel,
             agreed,
             transport: Arc::new(transport),
+            ways: None,
         })
     }
 
@@ -180,9 +191,11 @@ impl<F: FileSystem> Session<F> {
         &self.transport
     }
 
-    /// Serves requests with `threads` threads until the connection ends, and shuts the file system
-    /// down: before the kernel's last request is answered, if it sends one (`fuseblk`).
-    pub(crate) fn run(self, threads: usize, awake: &Awake) -> io::Result<()> {
+    /// Makes what `threads` threads take requests by: for a process that then gives the right to that away.
+    ///
+    /// # Errors
+    /// The kernel gives no ring.
+    pub(crate) fn prepare(&mut self, threads: usize) -> io::Result<()> {
         let queues = self.transport.queues();
         // With queues the device brings only what is forgotten.
         let readers = if queues > 0 { 1 } else { threads };
@@ -190,6 +203,25 @@ impl<F: FileSystem> Session<F> {
             (1..readers).map(|_| self.channel.another()).collect();
         let mut channels = channels?;
         channels.push(self.channel.clone());
+        let each = transport::per_queue(threads, usize::from(queues).max(1));
+        let of_queue = |_| (0..each).map(|_| ring::make(&self.channel)).collect();
+        let rings: io::Result<Vec<Vec<_>>> = (0..queues).map(of_queue).collect();
+        self.ways = Some(Ways {
+            channels,
+            rings: rings?,
+        });
+        Ok(())
+    }
+
+    /// Serves requests with `threads` threads until the connection ends, and shuts the file system
+    /// down: before the kernel's last request is answered, if it sends one (`fuseblk`). What was prepared counts more than `threads`.
+    pub(crate) fn run(mut self, threads: usize, awake: &Awake) -> io::Result<()> {
+        if self.ways.is_none() {
+            self.prepare(threads)?;
+        }
+        let Some(Ways { channels, rings }) = self.ways.take() else {
+            return Ok(());
+        };
         type Job<'a> = Box<dyn FnOnce() -> io::Result<()> + Send + 'a>;
         let fs = &*self.fs;
         let device = Device {
@@ -198,20 +230,19 @@ impl<F: FileSystem> Session<F> {
             transport: &self.transport,
         };
         let device = &device;
-        let of_queues: Vec<Servers> = (0..queues).map(|_| Servers::default()).collect();
+        let of_queues: Vec<Servers> = rings.iter().map(|_| Servers::default()).collect();
         let mut jobs: Vec<(String, Job<'_>)> = Vec::new();
         for (i, channel) in channels.into_iter().enumerate() {
             let pulse = awake.pulse();
             let job = move || device.serve(&channel, &pulse);
             jobs.push((format!("fuse-{i}"), Box::new(job)));
         }
-        let each = transport::per_queue(threads, usize::from(queues).max(1));
-        for (qid, servers) in (0..queues).zip(&of_queues) {
-            for i in 0..each {
+        for ((qid, servers), rings) in (0..).zip(&of_queues).zip(rings) {
+            for (i, ring) in rings.into_iter().enumerate() {
                 let fuse = self.channel.clone();
                 let pulse = awake.pulse();
                 let job = move || {
-                    match ring::serve(fs, &fuse, qid, servers, &pulse, MAX_WRITE as usize)? {
+                    match ring::serve(fs, ring, qid, servers, &pulse, MAX_WRITE as usize)? {
                         ring::Served::All => Ok(()),
                         // The kernel has gone back to the device, then.
                         ring::Served::Refused(e) => {

@@ -15,6 +15,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
+use io_uring::register::Restriction;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
@@ -43,7 +44,7 @@ const SHORT: usize = 16;
 /// `user_data` of the wake-up call.
 const WAKE: u64 = u64::MAX;
 
-type Ring = IoUring<squeue::Entry128, cqueue::Entry>;
+pub(super) type Ring = IoUring<squeue::Entry128, cqueue::Entry>;
 
 thread_local! {
     /// The mailbox of this thread, by address, if it serves a ring.
@@ -166,7 +167,8 @@ pub(crate) fn queues() -> io::Result<u16> {
 pub(super) fn possible(fuse: &Channel, payload: usize) -> io::Result<()> {
     queues()?;
     let memory = Memory::new(payload, false);
-    let mut ring = make_ring(fuse)?;
+    let mut ring = make(fuse)?;
+    ring.submitter().register_enable_rings()?;
     let register = command::entry(Command::Register, 0, 0, &memory, 0);
     // SAFETY: the entry's memory is dropped after the ring, and with that all that is under way.
     unsafe { ring.submission().push(&register) }.map_err(io::Error::other)?;
@@ -182,17 +184,24 @@ pub(super) fn possible(fuse: &Channel, payload: usize) -> io::Result<()> {
     }
 }
 
-/// A ring that knows the connection `fuse`.
-fn make_ring(fuse: &Channel) -> io::Result<Ring> {
+/// A ring that knows the connection `fuse`, for the thread that enables it. It takes the requests that are made here and no
+/// others, so that a process that is bound by nothing else has no use of it (a sandbox keeps it from making another).
+pub(super) fn make(fuse: &Channel) -> io::Result<Ring> {
     let entries = MAX_ENTRIES as u32 * 2;
     let ring = Ring::builder()
+        .setup_r_disabled()
         .setup_single_issuer()
         .setup_defer_taskrun()
         .setup_taskrun_flag()
         .build(entries)
-        .or_else(|_| Ring::builder().build(entries))?;
-    ring.submitter()
-        .register_files(&[fuse.as_fd().as_raw_fd()])?;
+        .or_else(|_| Ring::builder().setup_r_disabled().build(entries))?;
+    let submitter = ring.submitter();
+    submitter.register_files(&[fuse.as_fd().as_raw_fd()])?;
+    submitter.register_restrictions(&mut [
+        Restriction::sqe_op(opcode::UringCmd80::CODE),
+        Restriction::sqe_op(opcode::Read::CODE),
+        Restriction::sqe_flags_allowed(squeue::Flags::FIXED_FILE.bits()),
+    ])?;
     Ok(ring)
 }
 
@@ -244,16 +253,17 @@ struct Queue<'a, F> {
     payload: usize,
 }
 
-/// Serves queue `qid` of the connection until it ends. To be called by a thread of its own.
+/// Serves queue `qid` of the connection until it ends, by `ring`. To be called by a thread of its own.
 /// `payload` is the longest request or answer, bytes.
 pub(super) fn serve<F: FileSystem>(
     fs: &F,
-    fuse: &Channel,
+    ring: Ring,
     qid: u16,
     servers: &Servers,
     pulse: &Pulse,
     payload: usize,
 ) -> io::Result<Served> {
+    ring.submitter().register_enable_rings()?;
     let mailbox = Arc::new(Mailbox {
         answered: Mutex::new(Vec::new()),
         wake: eventfd(0, EventfdFlags::CLOEXEC)?,
@@ -268,7 +278,7 @@ pub(super) fn serve<F: FileSystem>(
         place,
         more: false,
         askers: Askers::default(),
-        ring: make_ring(fuse)?,
+        ring,
         mailbox,
         answers: Vec::new(),
         pulse,

@@ -1,0 +1,233 @@
+//! System calls, by seccomp: those that a server makes while it serves, and what the run-time libraries make for it. All others
+//! answer EPERM, so that one that was forgotten here fails, and nothing hangs.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch,
+};
+
+/// Allowed with any arguments.
+const ANY: &[libc::c_long] = &[
+    // The device, and what is open.
+    libc::SYS_read,
+    libc::SYS_write,
+    libc::SYS_readv,
+    libc::SYS_writev,
+    libc::SYS_pread64,
+    libc::SYS_pwrite64,
+    libc::SYS_preadv,
+    libc::SYS_pwritev,
+    libc::SYS_preadv2,
+    libc::SYS_pwritev2,
+    libc::SYS_lseek,
+    libc::SYS_fsync,
+    libc::SYS_fdatasync,
+    libc::SYS_sync_file_range,
+    libc::SYS_fallocate,
+    libc::SYS_fadvise64,
+    libc::SYS_flock,
+    libc::SYS_fcntl,
+    libc::SYS_fstat,
+    libc::SYS_fstatfs,
+    libc::SYS_dup,
+    libc::SYS_dup3,
+    libc::SYS_close,
+    // The rings that there are, which take what they were made for; a filter cannot look into them.
+    libc::SYS_io_uring_enter,
+    // Names: which ones is Landlock's business.
+    libc::SYS_openat,
+    libc::SYS_newfstatat,
+    libc::SYS_statx,
+    libc::SYS_faccessat,
+    libc::SYS_faccessat2,
+    libc::SYS_getdents64,
+    libc::SYS_readlinkat,
+    libc::SYS_unlinkat,
+    libc::SYS_chdir,
+    libc::SYS_getcwd,
+    // Memory, but for what is to be executed.
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_madvise,
+    libc::SYS_mincore,
+    libc::SYS_brk,
+    // Threads.
+    libc::SYS_futex,
+    libc::SYS_set_robust_list,
+    libc::SYS_rseq,
+    libc::SYS_membarrier,
+    libc::SYS_gettid,
+    libc::SYS_getpid,
+    libc::SYS_getppid,
+    libc::SYS_sched_yield,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sched_getscheduler,
+    libc::SYS_sched_getparam,
+    libc::SYS_getcpu,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_restart_syscall,
+    // Signals to itself.
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_sigaltstack,
+    // Time.
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_getres,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_nanosleep,
+    libc::SYS_gettimeofday,
+    // Waiting.
+    libc::SYS_ppoll,
+    libc::SYS_eventfd2,
+    // The control socket, and those to the helper, to syslog and to the service manager, which are open.
+    libc::SYS_accept4,
+    libc::SYS_accept,
+    libc::SYS_recvfrom,
+    libc::SYS_getsockopt,
+    libc::SYS_setsockopt,
+    libc::SYS_getsockname,
+    libc::SYS_getpeername,
+    libc::SYS_shutdown,
+    // What it is, and what there is.
+    libc::SYS_getuid,
+    libc::SYS_geteuid,
+    libc::SYS_getgid,
+    libc::SYS_getegid,
+    libc::SYS_uname,
+    libc::SYS_sysinfo,
+    libc::SYS_getrusage,
+    libc::SYS_getrandom,
+    // One that the C library tries first; another filter says that there is none.
+    libc::SYS_clone3,
+];
+
+/// The same, of this architecture alone.
+#[cfg(target_arch = "x86_64")]
+const ANY_HERE: &[libc::c_long] = &[libc::SYS_poll, libc::SYS_dup2, libc::SYS_time];
+#[cfg(not(target_arch = "x86_64"))]
+const ANY_HERE: &[libc::c_long] = &[];
+
+/// Namespaces of the new process' own (`CLONE_NEW*`).
+const NAMESPACES: u64 = (libc::CLONE_NEWNS
+    | libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET) as u32 as u64;
+const THREAD: u64 = libc::CLONE_THREAD as u64;
+
+/// ioctls: of `/dev/fuse` (FUSE_DEV_IOC_CLONE), of block devices (BLKDISCARD, BLKZEROOUT, BLKROGET), and of devices that share.
+const IOCTLS: [u64; 5] = [0x8004_e500, 0x1277, 0x127f, 0x125e, 0x8018_ef02];
+/// `STETFS_IOC_SHARE` with any size of its argument.
+const SHARE: (u64, u64) = (0xc000_ffff, 0x4000_ef01);
+
+fn when(argument: u8, is: SeccompCmpOp, value: u64) -> seccompiler::Result<SeccompCondition> {
+    // Flags and numbers here are of 32 bits, and the rest of the register may be anything.
+    Ok(SeccompCondition::new(
+        argument,
+        SeccompCmpArgLen::Dword,
+        is,
+        value,
+    )?)
+}
+
+/// Allowed with some arguments only.
+fn conditional() -> seccompiler::Result<Vec<(libc::c_long, Vec<SeccompRule>)>> {
+    use SeccompCmpOp::{Eq, MaskedEq};
+    let rule = |conditions| Ok::<_, seccompiler::Error>(SeccompRule::new(conditions)?);
+    let one_of = |argument, values: &[u64]| -> seccompiler::Result<Vec<SeccompRule>> {
+        let each = values.iter().map(|v| rule(vec![when(argument, Eq, *v)?]));
+        each.collect()
+    };
+    let exec = MaskedEq(libc::PROT_EXEC as u64);
+    let mut ioctls = one_of(1, &IOCTLS)?;
+    ioctls.push(rule(vec![when(1, MaskedEq(SHARE.0), SHARE.1)?])?);
+    Ok(vec![
+        // No code that was not there.
+        (libc::SYS_mmap, vec![rule(vec![when(2, exec.clone(), 0)?])?]),
+        (libc::SYS_mprotect, vec![rule(vec![when(2, exec, 0)?])?]),
+        // Threads, and no other processes.
+        (
+            libc::SYS_clone,
+            vec![rule(vec![when(0, MaskedEq(THREAD | NAMESPACES), THREAD)?])?],
+        ),
+        // Of the calling thread.
+        (libc::SYS_sched_setaffinity, one_of(0, &[0])?),
+        (libc::SYS_sched_setscheduler, one_of(0, &[0])?),
+        (libc::SYS_ioctl, ioctls),
+        // A ring is enabled by its thread (IORING_REGISTER_ENABLE_RINGS).
+        (libc::SYS_io_uring_register, one_of(1, &[12])?),
+        // Names of threads and of memory.
+        (
+            libc::SYS_prctl,
+            one_of(
+                0,
+                &[
+                    libc::PR_SET_NAME as u64,
+                    libc::PR_GET_NAME as u64,
+                    libc::PR_SET_VMA as u64,
+                ],
+            )?,
+        ),
+        // Bounds of its own: what they are.
+        (
+            libc::SYS_prlimit64,
+            vec![rule(vec![
+                when(0, Eq, 0)?,
+                SeccompCondition::new(2, SeccompCmpArgLen::Qword, Eq, 0)?,
+            ])?],
+        ),
+        // To whom the socket is connected.
+        (
+            libc::SYS_sendto,
+            vec![rule(vec![SeccompCondition::new(
+                4,
+                SeccompCmpArgLen::Qword,
+                Eq,
+                0,
+            )?])?],
+        ),
+        // A bug ends it.
+        (
+            libc::SYS_tgkill,
+            one_of(0, &[u64::from(std::process::id())])?,
+        ),
+    ])
+}
+
+fn programs() -> seccompiler::Result<[BpfProgram; 2]> {
+    let arch: TargetArch = std::env::consts::ARCH.try_into()?;
+    let any = ANY.iter().chain(ANY_HERE).map(|call| (*call, Vec::new()));
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = any.collect();
+    rules.extend(conditional()?);
+    let errno = |code: libc::c_int| SeccompAction::Errno(code.unsigned_abs());
+    let allowed = SeccompFilter::new(rules, errno(libc::EPERM), SeccompAction::Allow, arch)?;
+    // Its flags are in memory, where a filter cannot look; without it the C library takes clone.
+    let absent = SeccompFilter::new(
+        BTreeMap::from([(libc::SYS_clone3, Vec::new())]),
+        SeccompAction::Allow,
+        errno(libc::ENOSYS),
+        arch,
+    )?;
+    Ok([absent.try_into()?, allowed.try_into()?])
+}
+
+/// Filters the system calls of all threads, and gives the number of those that are left.
+///
+/// # Errors
+/// The kernel has no seccomp, or nobody wrote a filter for this architecture.
+pub(super) fn filter() -> io::Result<usize> {
+    let programs = programs().map_err(io::Error::other)?;
+    for program in &programs {
+        seccompiler::apply_filter_all_threads(program).map_err(io::Error::other)?;
+    }
+    // Less the one that there is not.
+    let conditional = conditional().map_err(io::Error::other)?;
+    Ok(ANY.len() + ANY_HERE.len() + conditional.len() - 1)
+}

@@ -1,0 +1,169 @@
+//! What the server of a mount gives away, so that who takes it over by a damaged volume, or by a request, has little
+//! (decisions/0028).
+//!
+//! Capabilities and the like belong to threads, and a thread that is started has its starter's: so they are given away by the
+//! first thread, once the volume's devices are open and before there are others. One other there is: it mounts, with the
+//! privileges from before, and ends before the first request is taken. System calls are taken from all threads at once, when
+//! the mount stands.
+
+mod calls;
+mod capabilities;
+mod files;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::Serialize;
+use stetfs_fuse::start_helper;
+
+use crate::failure::{Code, Failure, Result};
+
+/// `-o sandbox=`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Wanted {
+    /// As far as the kernel goes along.
+    #[default]
+    Auto,
+    /// All of it, or no mount.
+    On,
+    /// Nothing.
+    Off,
+}
+
+/// What was given away, to be shown.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Sandbox {
+    option: Wanted,
+    /// The process that keeps what was given away.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    helper_pid: Option<u32>,
+    /// What is left of the capabilities.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    capabilities: Option<String>,
+    /// No program that this process executes has more than it.
+    no_new_privileges: bool,
+    /// The version of Landlock that keeps it from files, TCP, and other processes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    landlock: Option<String>,
+    /// How many system calls are left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seccomp: Option<String>,
+    /// What could not be given away, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    lacking: Vec<String>,
+    #[serde(skip)]
+    restricted: Option<Arc<files::Restricted>>,
+}
+
+impl Sandbox {
+    fn new(option: Wanted) -> Sandbox {
+        Sandbox {
+            option,
+            helper_pid: None,
+            capabilities: None,
+            no_new_privileges: false,
+            landlock: None,
+            seccomp: None,
+            lacking: Vec::new(),
+            restricted: None,
+        }
+    }
+
+    /// Prepares it: what will not be possible later is left to another process. To be called by the only thread there is, but
+    /// for the one that mounts.
+    ///
+    /// # Errors
+    /// It must be, and cannot.
+    pub(crate) fn prepare(option: Wanted) -> Result<Sandbox> {
+        let mut sandbox = Sandbox::new(option);
+        if option != Wanted::Off {
+            sandbox.helper_pid = sandbox.try_to("have a helper", start_helper())?;
+        }
+        Ok(sandbox)
+    }
+
+    /// Whether anything is given away.
+    pub(crate) fn is_on(&self) -> bool {
+        // Without a helper the mount could not be taken down.
+        self.helper_pid.is_some()
+    }
+
+    /// Gives away what belongs to threads: for the calling one, and those that it starts later. The control
+    /// socket is to be in `control`.
+    ///
+    /// # Errors
+    /// It must be, and cannot.
+    pub(crate) fn enter(&mut self, control: &Path) -> Result {
+        if !self.is_on() {
+            return Ok(());
+        }
+        let nnp = rustix::thread::set_no_new_privs(true).map_err(Into::into);
+        self.no_new_privileges = self.try_to("set no_new_privs", nnp)?.is_some();
+        self.capabilities = self.try_to("give capabilities away", capabilities::give_away())?;
+        let restricted = files::restrict(control);
+        if let Some(restricted) = self.try_to("restrict files by Landlock", restricted)? {
+            for what in &restricted.lacking {
+                let lacks = std::io::Error::other("the kernel is older");
+                self.try_to::<()>(&format!("restrict {what} by Landlock"), Err(lacks))?;
+            }
+            self.landlock = Some(restricted.version.clone());
+            self.restricted = Some(Arc::new(restricted));
+        }
+        Ok(())
+    }
+
+    /// Gives system calls away, for all threads: the mount stands.
+    ///
+    /// # Errors
+    /// It must be, and cannot.
+    pub(crate) fn seal(&mut self) -> Result {
+        if self.is_on() {
+            let left = self.try_to("filter system calls by seccomp", calls::filter())?;
+            self.seccomp = left.map(|n| format!("{n} system calls left"));
+        }
+        Ok(())
+    }
+
+    /// The result of an attempt `to` do something; where that failed, `None` and a note if the mount goes on without.
+    fn try_to<T>(&mut self, to: &str, tried: std::io::Result<T>) -> Result<Option<T>> {
+        match tried {
+            Ok(done) => Ok(Some(done)),
+            Err(e) if self.option == Wanted::On => {
+                let message = format!("sandbox=on: cannot {to}: {e}");
+                Err(Failure::new(Code::System, message)
+                    .hint("mount with sandbox=auto to go without what this system lacks"))
+            }
+            Err(e) => {
+                tracing::info!("sandbox: cannot {to}: {e}");
+                self.lacking.push(format!("cannot {to}: {e}"));
+                Ok(None)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fails_is_an_error_or_is_noted() {
+        let failed = || Err::<(), _>(std::io::Error::from_raw_os_error(libc::ENOSYS));
+        let refused = Sandbox::new(Wanted::On)
+            .try_to("fly", failed())
+            .unwrap_err();
+        assert!(refused.to_string().contains("cannot fly"), "{refused}");
+        let mut auto = Sandbox::new(Wanted::Auto);
+        assert_eq!(auto.try_to("fly", failed()).unwrap(), None);
+        assert_eq!(auto.try_to("walk", Ok(3)).unwrap(), Some(3));
+        let shown = serde_json::to_value(&auto).unwrap();
+        assert_eq!(shown["option"], "auto");
+        let lacking = shown["lacking"][0].as_str().unwrap();
+        assert!(
+            lacking.starts_with("cannot fly: Function not implemented"),
+            "{lacking}"
+        );
+    }
+}

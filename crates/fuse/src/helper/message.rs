@@ -1,0 +1,257 @@
+//! What the server and its helper say to each other: messages of a socket that keeps them apart (SOCK_SEQPACKET).
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::net::RecvFlags;
+
+use crate::mount::Unmount;
+use crate::mounted::Mounted;
+use crate::mountinfo::{MountEntry, bytes};
+
+/// No message is longer.
+const LONGEST: usize = 16 << 10;
+
+/// The next message; empty when the other end is closed.
+pub(super) fn receive(socket: impl AsFd) -> io::Result<Vec<u8>> {
+    let mut buf = vec![0; LONGEST];
+    loop {
+        match rustix::net::recv(&socket, &mut buf[..], RecvFlags::empty()) {
+            Ok((n, _)) => {
+                buf.truncate(n);
+                return Ok(buf);
+            }
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+}
+
+fn words<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
+    let mut out = [0; N];
+    if bytes.len() != N * 8 {
+        return None;
+    }
+    for (word, eight) in out.iter_mut().zip(bytes.as_chunks::<8>().0) {
+        *word = u64::from_ne_bytes(*eight);
+    }
+    Some(out)
+}
+
+fn concat<const N: usize>(words: [u64; N]) -> Vec<u8> {
+    words.iter().flat_map(|w| w.to_ne_bytes()).collect()
+}
+
+/// A change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Takes the mount down.
+    Unmount(Unmount),
+    /// Gives it these flags.
+    Remount(MountFlags),
+    /// Ends its connection.
+    Abort,
+    /// Lets the kernel forget what it holds of the loop device.
+    Forget,
+}
+
+impl Order {
+    pub(super) fn to_bytes(self) -> Vec<u8> {
+        concat(match self {
+            Order::Unmount(how) => [1, u64::from(how.flags().bits())],
+            Order::Remount(flags) => [2, u64::from(flags.bits())],
+            Order::Abort => [3, 0],
+            Order::Forget => [4, 0],
+        })
+    }
+
+    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Order> {
+        let [kind, flags] = words(bytes)?;
+        let flags = u32::try_from(flags).ok()?;
+        match kind {
+            1 if UnmountFlags::from_bits_retain(flags).contains(UnmountFlags::DETACH) => {
+                Some(Order::Unmount(Unmount::Lazy))
+            }
+            1 => Some(Order::Unmount(Unmount::Now)),
+            2 => Some(Order::Remount(MountFlags::from_bits_truncate(flags))),
+            3 => Some(Order::Abort),
+            4 => Some(Order::Forget),
+            _ => None,
+        }
+    }
+}
+
+/// What is asked of a thread that waits for an answer of the server's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Question {
+    /// Flags of the open(2) in which it waits.
+    OpenFlags { pid: u32 },
+    /// Flags of the descriptor through which it changes this inode.
+    TargetFlags { pid: u32, ino: u32 },
+    /// The word that the argument of the ioctl points to in which it waits, if that is `command`.
+    IoctlWord { pid: u32, command: u32 },
+    /// Its program, and which of its descriptors it uses: 1 and the number, or 0.
+    Descriptor { pid: u32 },
+    /// Whether it has this capability here: 1 or 0.
+    Capable { pid: u32, capability: u32 },
+    /// Its user and group for file systems.
+    Ids { pid: u32 },
+    /// Whether it is in the supplementary group: 1 or 0.
+    InGroup { pid: u32, gid: u32 },
+}
+
+impl Question {
+    pub(super) fn to_bytes(self) -> Vec<u8> {
+        let (kind, pid, more) = match self {
+            Question::OpenFlags { pid } => (1, pid, 0),
+            Question::TargetFlags { pid, ino } => (2, pid, ino),
+            Question::Descriptor { pid } => (3, pid, 0),
+            Question::Capable { pid, capability } => (4, pid, capability),
+            Question::Ids { pid } => (5, pid, 0),
+            Question::InGroup { pid, gid } => (6, pid, gid),
+            Question::IoctlWord { pid, command } => (7, pid, command),
+        };
+        concat([kind, pid.into(), more.into()])
+    }
+
+    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Question> {
+        let [kind, pid, more] = words(bytes)?;
+        let (pid, more) = (pid.try_into().ok()?, more.try_into().ok()?);
+        Some(match kind {
+            1 => Question::OpenFlags { pid },
+            2 => Question::TargetFlags { pid, ino: more },
+            3 => Question::Descriptor { pid },
+            4 => Question::Capable {
+                pid,
+                capability: more,
+            },
+            5 => Question::Ids { pid },
+            6 => Question::InGroup { pid, gid: more },
+            7 => Question::IoctlWord { pid, command: more },
+            _ => return None,
+        })
+    }
+}
+
+/// What is known, in numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Answer(pub(crate) [u64; 3]);
+
+impl Answer {
+    pub(super) fn to_bytes(self) -> Vec<u8> {
+        concat(self.0)
+    }
+
+    /// `None`: nobody knows, or nobody is there.
+    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Answer> {
+        words(bytes).map(Answer)
+    }
+}
+
+/// The mount: device number, flags, namespace if it is another, directory, loop device if there is one.
+pub(super) fn about(mounted: &Mounted, flags: MountFlags, device: Option<&Path>) -> Vec<u8> {
+    let namespace = mounted.namespace().map(|n| n.to_string());
+    let flags = flags.bits().to_string();
+    let parts = [
+        mounted.dev().as_bytes(),
+        flags.as_bytes(),
+        namespace.as_deref().unwrap_or_default().as_bytes(),
+        bytes(mounted.dir()),
+        device.map(bytes).unwrap_or_default(),
+    ];
+    parts.join(&0)
+}
+
+/// The mount, its flags, and the loop device.
+pub(super) fn read_about(text: &[u8]) -> Option<(Mounted, MountFlags, Option<PathBuf>)> {
+    let mut parts = text.split(|b| *b == 0);
+    let mut next = || parts.next();
+    let (dev, flags, namespace, dir, device) = (next()?, next()?, next()?, next()?, next()?);
+    let flags = std::str::from_utf8(flags).ok()?.parse().ok()?;
+    let path = |bytes| PathBuf::from(OsStr::from_bytes(bytes));
+    let entry = MountEntry {
+        id: 0,
+        dev: String::from_utf8(dev.to_vec()).ok()?,
+        dir: path(dir),
+        read_only: false,
+        fstype: String::new(),
+        source: Default::default(),
+    };
+    let mounted = match std::str::from_utf8(namespace).ok()? {
+        "" => Mounted::here(entry),
+        number => Mounted::elsewhere(entry, number.parse().ok()?),
+    };
+    let flags = MountFlags::from_bits_truncate(flags);
+    Some((mounted, flags, (!device.is_empty()).then(|| path(device))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_is_understood_and_nothing_else() {
+        for order in [
+            Order::Unmount(Unmount::Now),
+            Order::Unmount(Unmount::Lazy),
+            Order::Remount(MountFlags::RDONLY | MountFlags::NOATIME),
+            Order::Abort,
+            Order::Forget,
+        ] {
+            assert_eq!(Order::from_bytes(&order.to_bytes()), Some(order));
+        }
+        let (pid, ino, gid, capability) = (7, u32::MAX, 9, 21);
+        for question in [
+            Question::OpenFlags { pid },
+            Question::TargetFlags { pid, ino },
+            Question::Descriptor { pid },
+            Question::Capable { pid, capability },
+            Question::Ids { pid },
+            Question::InGroup { pid, gid },
+            Question::IoctlWord { pid, command: ino },
+        ] {
+            assert_eq!(Question::from_bytes(&question.to_bytes()), Some(question));
+        }
+        for bytes in [&[][..], &[0; 16], &[9; 24], &[1; 8]] {
+            assert_eq!(Order::from_bytes(bytes), None);
+            assert_eq!(Question::from_bytes(bytes), None);
+        }
+        assert_eq!(Answer::from_bytes(&[]), None);
+        let answer = Answer([1, 2, u64::MAX]);
+        assert_eq!(Answer::from_bytes(&answer.to_bytes()), Some(answer));
+    }
+
+    #[test]
+    fn the_mount_arrives_as_it_was() {
+        let entry = MountEntry {
+            id: 3,
+            dev: "7:12".to_owned(),
+            dir: "/mnt/my dir\n".into(),
+            read_only: true,
+            fstype: "fuse.stetfs".to_owned(),
+            source: "x".into(),
+        };
+        let flags = MountFlags::NOSUID | MountFlags::RELATIME;
+        let here = about(&Mounted::here(entry.clone()), flags, None);
+        let (mounted, its, device) = read_about(&here).unwrap_or_else(|| panic!("{here:?}"));
+        assert_eq!(
+            (mounted.dev(), mounted.dir()),
+            ("7:12", entry.dir.as_path())
+        );
+        assert_eq!((mounted.namespace(), device, its), (None, None, flags));
+        let there = about(
+            &Mounted::elsewhere(entry, 4_026_531_840),
+            MountFlags::empty(),
+            Some(Path::new("/dev/loop3")),
+        );
+        let (mounted, _, device) = read_about(&there).unwrap_or_else(|| panic!("{there:?}"));
+        assert_eq!(mounted.namespace(), Some(4_026_531_840));
+        assert_eq!(device, Some("/dev/loop3".into()));
+        assert_eq!(read_about(b"7:1").map(|_| ()), None);
+    }
+}
