@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use stetfs::{FsError, Preparer, Volume};
+use stetfs::low::{FsError, Preparer, Volume};
 use stetfs_fuse::{MountError, Origin, Server, is_root};
 
 use crate::control::{self, server::Control};
