@@ -21,7 +21,7 @@ Exit codes:
    0  done
    1  wrong arguments, or not permitted
    2  the system lacks something (FUSE, fusermount3)
-   3  there is no such volume or mount
+   3  there is no such volume, mount or file
    4  the volume or the mount is in use
    5  the volume is damaged or of an unknown kind
    6  a device failed, or the volume was not closed clean
@@ -46,6 +46,8 @@ pub(crate) enum Command {
     /// Show structures of an unmounted volume.
     #[command(subcommand)]
     Dump(Dump),
+    #[command(flatten)]
+    Files(crate::files::args::FilesCommand),
     /// Show the live counters of a mounted volume.
     Stat(DirArg),
     /// Measure.

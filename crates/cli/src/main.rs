@@ -7,6 +7,7 @@ mod cmd;
 mod control;
 mod daemon;
 mod failure;
+mod files;
 mod live;
 mod log;
 mod notify;
@@ -71,6 +72,7 @@ fn run(cli: &Cli) -> Result<Code> {
         Command::Device(Device::Serve(args)) => cmd::device::serve(args, cli.json),
         Command::Device(Device::Fault(args)) => cmd::fault::fault(args, cli.json),
         Command::Recover(args) => return cmd::volume::recover(args, cli.json),
+        Command::Files(command) => files::run(command, cli.json),
         Command::Quota(args) => cmd::quota::run(args, cli.json),
         Command::Info(args) => cmd::volume::info(args, cli.json),
         Command::Man(args) => cmd::package::man(args, cli.json),

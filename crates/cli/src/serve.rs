@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use stetfs::{FsError, OpenedDevices, Preparer};
+use stetfs::low::{FsError, OpenedDevices, Preparer};
 use stetfs_fuse::{MountError, Origin, Server, is_root};
 
 use crate::control::{self, server::Control};

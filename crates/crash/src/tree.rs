@@ -49,7 +49,7 @@ const ENTRIES_MAX: usize = 1 << 17;
 ///
 /// # Errors
 /// The volume's, and a listing without an end.
-pub fn entries(fs: &Fs, dir: &OpenRef) -> Result<Vec<stetfs::DirEntry>, FsError> {
+pub fn entries(fs: &Fs, dir: &OpenRef) -> Result<Vec<stetfs::low::DirEntry>, FsError> {
     let mut all = Vec::new();
     let mut cookie = 0;
     loop {

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use stetfs::{
+use stetfs::low::{
     Attr, BlockDevice, BlockWrite, Ctx, DirEntry, Done, FallocateMode, FileType, FsError, Ino,
     ROOT_INO, RenameFlags, SeekWhat, SetAttr, StatFs, Timestamp, XattrSet,
 };

@@ -2,7 +2,7 @@
 //!
 //! * `ops`: the trait between the transport and the file system, with owned, exactly-once answers;
 //! * `wire`: the FUSE protocol on `/dev/fuse`, as calls of that trait; `patience`: whether a call may wait;
-//! * `volume_fs`: a [`stetfs::Volume`] as an implementation of it, with `opens`, `handles`, `ioctl` and `room`;
+//! * `volume_fs`: a [`stetfs::low::Volume`] as an implementation of it, with `opens`, `handles`, `ioctl` and `room`;
 //! * `caller`, `calls`: what the kernel does not say of who asks;
 //! * `mount`, `mounted`, `mountinfo`, `fusermount`, `loopdev`: the mount itself;
 //! * `namespace`: a mount namespace of the server's own; `visit`: changes in another than that;

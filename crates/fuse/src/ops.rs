@@ -55,7 +55,7 @@ pub trait Listing: Send {
     /// one, is not the kernel's.
     fn add(
         &mut self,
-        entry: &stetfs::DirEntry,
+        entry: &stetfs::low::DirEntry,
         kind: Option<FileType>,
         attr: Option<&Attr>,
     ) -> bool;

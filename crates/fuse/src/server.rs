@@ -4,8 +4,8 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use stetfs::low::{BlockDevice, Volume};
 use stetfs::namespaces::own_namespace;
-use stetfs::{BlockDevice, Volume};
 
 use crate::awake::{Awake, LowLatency, Means};
 use crate::bdi::Knobs;

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use stetfs::{
+use stetfs::low::{
     Attr, Ctx, DirEntry, Done, FallocateMode, FileType, Fs, FsError, Ino, OpenRef, RenameFlags,
     SeekWhat, SetAttr, StatFs, Volume, VolumeOptions, XattrSet,
 };

@@ -1,195 +1,157 @@
 //! An open volume.
 
-use std::path::{Path, PathBuf};
+use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
-use stetfs_block::{BlockDevice, BlockError, Direct, FileDevice, OpenOptions, Uring};
-use stetfs_ext4::{Fs, FsError, FsOptions, Result};
+use crate::error::{Error, Result, Why};
+use crate::file::File;
+use crate::low;
+use crate::open_options::OpenOptions;
+use crate::options::MountOptions;
+use crate::shared::{Shared, wait};
 
-use stetfs_journal::Composition;
-
-use crate::external::{self, is_write_protected};
-
-/// How a volume is opened.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct VolumeOptions {
-    /// Options of the file system, its journal's included.
-    pub fs: FsOptions,
-    /// Where the journal is, on a volume that has it on another device.
-    pub journal_path: Option<PathBuf>,
-    /// Whether requests pass the host's page cache by.
-    pub direct: Direct,
-    /// Whether io_uring is used.
-    pub uring: Uring,
-}
-
-/// A volume that is open, and locked against everyone else, until it is closed.
+/// An open volume: its files by path. See the [crate] for what paths mean, and for what stands after a crash.
+///
+/// A clone is the same volume. It is open, and locked against everybody else in this process and in others, as a mount is, until the
+/// last clone, [`File`], [`ReadDir`](crate::ReadDir) and [`Walk`](crate::Walk) of it is gone.
+#[derive(Clone)]
 pub struct Volume {
-    path: PathBuf,
-    journal_options: Composition,
-    device: Arc<FileDevice>,
-    /// The journal's, if that is another.
-    journal: Option<Arc<FileDevice>>,
-    fs: Arc<Fs>,
+    pub(crate) shared: Arc<Shared>,
 }
 
-/// The devices of a volume, open and locked, before anything of the file system is looked at but where its journal is.
-pub struct OpenedDevices {
-    path: PathBuf,
-    device: Arc<FileDevice>,
-    journal: Option<Arc<FileDevice>>,
+impl fmt::Debug for Volume {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Volume")
+            .field("path", &self.path())
+            .finish()
+    }
 }
 
-impl OpenedDevices {
-    /// Opens the image file or block device at `path`, and the journal's device if that is another, and locks them.
-    ///
-    /// # Errors
-    /// Those of [`FileDevice::open`] (`Locked` if somebody has the volume).
-    pub fn open(path: impl AsRef<Path>, options: &VolumeOptions) -> Result<OpenedDevices> {
-        let path = path.as_ref();
-        let open = |read_only| {
-            let how = OpenOptions {
-                read_only,
-                direct: options.direct,
-                uring: options.uring,
-            };
-            external::devices(path, options.journal_path.as_deref(), how)
-        };
-        // `ro` alone still replays the journal, if the device can be written.
-        let (device, journal) = match open(options.fs.read_only && options.fs.no_recovery) {
-            Err(e) if options.fs.read_only && is_write_protected(&e) => open(true)?,
-            other => other?,
-        };
-        Ok(OpenedDevices {
-            path: path.to_owned(),
-            device,
-            journal,
-        })
-    }
-
-    /// See [`FileDevice::prepare_rings`].
-    pub fn prepare_rings(&self, threads: usize) {
-        self.device.prepare_rings(threads);
-        if let Some(journal) = &self.journal {
-            journal.prepare_rings(threads);
-        }
-    }
-
-    /// Replays the journal, and finishes what a crash interrupted. No file is opened any more.
-    ///
-    /// # Errors
-    /// Those of [`Fs::open`].
-    pub fn start(self, options: &VolumeOptions) -> Result<Arc<Volume>> {
-        Volume::start(self.path, self.device, self.journal, options)
-    }
+/// Space of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Bytes for files and directories, used or not.
+    pub total: u64,
+    /// Bytes that are free.
+    pub free: u64,
+    /// Of them, bytes that are not kept for the administrator.
+    pub available: u64,
+    /// Files that there can be.
+    pub files: u64,
+    /// Files that there can be more.
+    pub files_free: u64,
 }
 
 impl Volume {
-    /// Opens the image file or block device at `path`: locks it, replays its journal, and finishes
-    /// what a crash interrupted.
+    /// Opens the image file or block device at `path`, replays its journal, and finishes what a crash interrupted.
     ///
     /// # Errors
-    /// Those of [`FileDevice::open`] (`Locked` if somebody has the volume) and of [`Fs::open`].
-    pub fn open(path: impl AsRef<Path>, options: &VolumeOptions) -> Result<Arc<Volume>> {
-        OpenedDevices::open(path, options)?.start(options)
+    /// It is not there, or not ext4; somebody has it open or mounted ([`ResourceBusy`](std::io::ErrorKind::ResourceBusy), and the text
+    /// says who); it is damaged, or has features that are not supported; options that make no sense
+    /// ([`InvalidInput`](std::io::ErrorKind::InvalidInput)).
+    pub fn open(path: impl AsRef<Path>, options: &MountOptions) -> Result<Volume> {
+        let path = path.as_ref();
+        let failed = |why: Why| Error::new("open", path, why);
+        let how = options.settle(path).map_err(|e| failed(Why::Invalid(e)))?;
+        let low = low::Volume::open(path, &how).map_err(|e| failed(e.into()))?;
+        let shared = Shared::new(low, options.maker, options.effective_umask());
+        Ok(Volume {
+            shared: Arc::new(shared),
+        })
     }
 
-    fn start(
-        path: PathBuf,
-        device: Arc<FileDevice>,
-        journal: Option<Arc<FileDevice>>,
-        options: &VolumeOptions,
-    ) -> Result<Arc<Volume>> {
-        let fs = Fs::open_with(
-            Arc::clone(&device) as Arc<dyn BlockDevice>,
-            journal.clone().map(|j| j as Arc<dyn BlockDevice>),
-            options.fs.clone(),
-            &mut |_, _| {},
-        )?;
-        device.fit_granularity(fs.statfs().block_size)?;
-        if let Some(journal) = &journal {
-            journal.fit_granularity(fs.statfs().block_size)?;
+    /// Brings everything home and marks the volume clean. Dropping does the same, and has nobody to tell of failures.
+    ///
+    /// # Errors
+    /// [`ResourceBusy`](std::io::ErrorKind::ResourceBusy) while there are clones, files or listings: the volume is closed when the last of them
+    /// goes. The device or the journal failed: what was synced is in the journal, for the next opening to replay. Data of some file
+    /// could not be written home, and nobody was told before.
+    pub fn close(self) -> Result<()> {
+        let path = self.path().to_owned();
+        let failed = |e| Error::new("close", &path, e);
+        match Arc::into_inner(self.shared) {
+            Some(mut last) => last.close().map_err(|e| failed(Why::Fs(e))),
+            None => Err(failed(Why::Fs(low::FsError::InUse(
+                "there are files or other handles of it; it is closed when the last of them goes"
+                    .into(),
+            )))),
         }
-        Ok(Arc::new(Volume {
-            path,
-            journal_options: options.fs.journal.clone(),
-            device,
-            journal,
-            fs,
-        }))
     }
 
-    /// Closes the volume and opens it again with other options, keeping the device and its lock.
+    /// Makes durable all that was done before.
     ///
     /// # Errors
-    /// As [`Volume::may_reopen`], and nothing changed. Else as [`Volume::close`] and
-    /// [`Volume::open`]; the volume is closed then.
-    pub fn reopen(&self, options: &VolumeOptions) -> Result<Arc<Volume>> {
-        self.may_reopen(options)?;
-        self.close()?;
-        Volume::start(
-            self.path.clone(),
-            Arc::clone(&self.device),
-            self.journal.clone(),
-            options,
-        )
-    }
-
-    /// Whether the device allows opening the volume again so.
-    ///
-    /// # Errors
-    /// EROFS if the volume is to be written, but was opened without write access to the device.
-    pub fn may_reopen(&self, options: &VolumeOptions) -> Result<()> {
-        if !options.fs.read_only && self.device.read_only() {
-            return Err(FsError::Errno(rustix::io::Errno::ROFS.raw_os_error()));
-        }
-        Ok(())
-    }
-
-    /// The file system's operations.
-    pub fn fs(&self) -> &Arc<Fs> {
-        &self.fs
+    /// The device or the journal failed. Once, also after data of any file could not be written home.
+    pub fn sync_all(&self) -> Result<()> {
+        wait(|done| self.shared.fs().sync_all(done)).map_err(|e| Error::new("sync", self.path(), e))
     }
 
     /// Where it was opened.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.shared.image()
     }
 
-    /// The journal in use.
-    pub fn journal(&self) -> &Composition {
-        &self.journal_options
+    /// How much room there is.
+    pub fn space(&self) -> Space {
+        let s = self.shared.fs().statfs();
+        let bytes = |blocks: u64| blocks.saturating_mul(u64::from(s.block_size));
+        Space {
+            total: bytes(s.blocks),
+            free: bytes(s.bfree),
+            available: bytes(s.bavail),
+            files: s.files,
+            files_free: s.ffree,
+        }
     }
 
-    /// The device below.
-    pub fn device(&self) -> &Arc<FileDevice> {
-        &self.device
-    }
-
-    /// Brings everything home and marks the volume clean. Operations that come later fail. The lock
-    /// is given up when the last reference to the volume is dropped.
+    /// Opens a file for reading.
     ///
     /// # Errors
-    /// The device or the journal failed: the volume stays marked for recovery.
-    pub fn close(&self) -> Result<()> {
-        self.fs.unmount()
+    /// As [`OpenOptions::open`].
+    pub fn open_file(&self, path: impl AsRef<Path>) -> Result<File> {
+        OpenOptions::new().read(true).open(self, path)
     }
-}
 
-/// Whether somebody has the volume at `path` open for writing.
-///
-/// # Errors
-/// The volume cannot be looked at.
-pub fn is_in_use(path: &Path) -> Result<bool, BlockError> {
-    match FileDevice::open(
-        path,
-        OpenOptions {
-            read_only: true,
-            ..Default::default()
-        },
-    ) {
-        Ok(_) => Ok(false),
-        Err(BlockError::Locked { .. }) => Ok(true),
-        Err(e) => Err(e),
+    /// Opens a file for writing: makes it, or empties it.
+    ///
+    /// # Errors
+    /// As [`OpenOptions::open`].
+    pub fn create_file(&self, path: impl AsRef<Path>) -> Result<File> {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true);
+        options.open(self, path)
+    }
+
+    /// All that is in a file.
+    ///
+    /// # Errors
+    /// As [`open_file`](Self::open_file); what reading fails of.
+    pub fn read(&self, path: impl AsRef<Path>) -> Result<Vec<u8>> {
+        let path = path.as_ref();
+        self.open_file(path)?.read_all()
+    }
+
+    /// All that is in a file, as text.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); [`InvalidInput`](std::io::ErrorKind::InvalidInput) if it is not UTF-8.
+    pub fn read_to_string(&self, path: impl AsRef<Path>) -> Result<String> {
+        let path = path.as_ref();
+        let text = String::from_utf8(self.read(path)?);
+        text.map_err(|e| Error::new("read", path, Why::Invalid(e.to_string())))
+    }
+
+    /// Makes a file with these contents, in place of what it had.
+    ///
+    /// # Errors
+    /// As [`create_file`](Self::create_file); what writing fails of.
+    pub fn write(&self, path: impl AsRef<Path>, contents: impl AsRef<[u8]>) -> Result<()> {
+        self.create_file(path)?.write_all_of(contents.as_ref())
+    }
+
+    /// What paths and files stand on.
+    pub fn low(&self) -> &Arc<low::Volume> {
+        &self.shared.low
     }
 }

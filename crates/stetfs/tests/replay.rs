@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use common::long;
-use stetfs::{MemDevice, Preset, Volume, VolumeOptions, preset};
+use stetfs::low::{MemDevice, Preset, Volume, VolumeOptions, preset};
 use stetfs_block::{Event, Log, Replay};
 use stetfs_crash::volume::{base, options};
 use stetfs_crash::work::Work;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use stetfs::{Volume, VolumeOptions};
+use stetfs::low::{Volume, VolumeOptions};
 use stetfs_testkit::{Attach, Image, Mkfs, Mounter};
 
 use super::surface::{Directory, Library, Surface};

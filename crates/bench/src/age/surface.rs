@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 
 use anyhow::{Context, Result, anyhow};
-use stetfs::{Attr, Ctx, Done, Ino, OpenRef, ROOT_INO, RenameFlags, SetAttr, Volume};
+use stetfs::low::{Attr, Ctx, Done, Ino, OpenRef, ROOT_INO, RenameFlags, SetAttr, Volume};
 use stetfs_testkit::Mounted;
 
 use super::script::WRITERS;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, anyhow};
 use clap::ValueEnum;
-use stetfs::{Composition, DataMode, FsOptions, MemDevice, Preset, Volume, VolumeOptions};
+use stetfs::low::{Composition, DataMode, FsOptions, MemDevice, Preset, Volume, VolumeOptions};
 use stetfs_flash::{Model, Timed};
 use stetfs_fuse::{DeviceFs, MountOptions, Service};
 use stetfs_testkit::{Attach, Image, LoopDev, LoopOptions, Mkfs, Mounted, Mounter, Scratch, cmd};

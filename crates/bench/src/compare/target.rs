@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use stetfs::Volume;
+use stetfs::low::Volume;
 
 use super::device;
 use super::log::LogCounters;

@@ -161,6 +161,7 @@ impl Lab {
                 name: name.into(),
                 scripts: text::parse(script).map_err(|e| anyhow!("the script of {name}: {e}"))?,
                 setup: 0,
+                fail_flush: None,
             }]),
         }
     }

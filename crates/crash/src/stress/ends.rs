@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
-use stetfs::{BlockDevice, FsOptions, MemDevice, Volume, VolumeOptions};
+use stetfs::low::{BlockDevice, FsOptions, MemDevice, Volume, VolumeOptions};
 use stetfs_block::{Fault, FaultInjector, Op, Recorder, Replay, Volatile};
 use stetfs_testkit::Scratch;
 

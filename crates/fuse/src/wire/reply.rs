@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use stetfs::{Attr, DirEntry, Done, FileType, FsError, Timestamp};
+use stetfs::low::{Attr, DirEntry, Done, FileType, FsError, Timestamp};
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 use super::abi::{self, AttrOut, Dirent, EntryOut, GetxattrOut, OpenOut, StatxOut, SxTime, fopen};

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use stetfs::{MemDevice, Volume, VolumeOptions};
+use stetfs::low::{MemDevice, Volume, VolumeOptions};
 use stetfs_ondisk::ext4::features::RoCompat;
 use stetfs_ondisk::jbd2::block::read_header;
 use stetfs_ondisk::jbd2::{BlockType, IncompatFlags, commit};

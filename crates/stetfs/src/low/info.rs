@@ -11,8 +11,8 @@ use stetfs_ondisk::ext4::features::{Compat, FeatureNames};
 use stetfs_ondisk::ext4::superblock::{ErrorPolicy, State, Superblock};
 use stetfs_ondisk::uuid;
 
-use crate::external::{self, Devices};
-use crate::recover::{self, RecoveryInfo};
+use super::external::{self, Devices};
+use super::recover::{self, RecoveryInfo};
 
 /// A volume that is not mounted. Sizes in bytes, counts as named.
 #[derive(Clone, Debug, Serialize)]

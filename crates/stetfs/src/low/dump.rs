@@ -7,8 +7,8 @@ use stetfs_block::OpenOptions;
 use stetfs_ext4::{FsError, Result, find_log};
 use stetfs_journal::{Record, RecordKind};
 
-use crate::external;
-use crate::fast_commit::FastChange;
+use super::external;
+use super::fast_commit::FastChange;
 
 /// One record of a journal.
 #[derive(Clone, Debug, Serialize)]

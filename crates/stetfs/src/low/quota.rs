@@ -7,7 +7,7 @@ use serde::Serialize;
 use stetfs_block::OpenOptions;
 use stetfs_ext4::{Fs, FsOptions, QuotaEntry, QuotaKind, QuotaLimits, QuotaUsage, Result};
 
-use crate::external;
+use super::external;
 
 /// What a volume counts.
 #[derive(Clone, Debug, Serialize)]

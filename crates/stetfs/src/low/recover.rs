@@ -8,7 +8,7 @@ use stetfs_block::{BlockDevice, OpenOptions};
 use stetfs_ext4::{Fs, FsError, FsOptions, Result, inspect};
 use stetfs_ondisk::ext4::superblock::State;
 
-use crate::external::{self, Devices, is_write_protected};
+use super::external::{self, Devices, is_write_protected};
 
 /// Bytes of cache: what a recovery reads it hardly reads twice.
 const CACHE_BYTES: u64 = 32 << 20;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use stetfs_block::BlockDevice;
 
-use crate::volume::Volume;
+use super::volume::Volume;
 
 /// Counters since the volume was opened.
 #[derive(Clone, Debug, Serialize)]

@@ -1,0 +1,244 @@
+//! `ls`.
+
+use std::io::{self, BufWriter, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+use stetfs::{Metadata, Volume};
+
+use super::args::LsArgs;
+use super::output;
+use super::place::{Use, each};
+use super::tree::Kind;
+use crate::failure::Result;
+
+/// What is listed of something.
+struct Line {
+    path: PathBuf,
+    metadata: Metadata,
+    /// Of a symbolic link.
+    target: Option<PathBuf>,
+}
+
+/// `stetfs ls`.
+pub(super) fn run(args: &LsArgs, json: bool) -> Result {
+    let mut out = BufWriter::new(io::stdout().lock());
+    let mut all: Vec<Value> = Vec::new();
+    let mut broken = Ok(());
+    each(&args.places, Use::Read, &args.opening, |volume, path| {
+        list(volume, path, args, &mut |dir, lines| {
+            if json {
+                all.extend(lines.iter().map(Line::to_json));
+            } else if broken.is_ok() {
+                broken = print(&mut out, args, dir, lines);
+            }
+        })
+    })?;
+    if json {
+        broken = writeln!(out, "{}", json!({ "entries": all }));
+    }
+    broken.and_then(|()| out.flush()).or_else(output)
+}
+
+/// Gives what is in each directory, or the one file.
+fn list(
+    volume: &Volume,
+    path: &Path,
+    args: &LsArgs,
+    give: &mut dyn FnMut(Option<&Path>, &[Line]),
+) -> Result {
+    let metadata = volume.symlink_metadata(path)?;
+    // As of ls: a symbolic link to a directory is followed where only names are asked for.
+    let follow = metadata.is_symlink() && !args.long;
+    let is_dir = match follow {
+        true => volume.metadata(path).is_ok_and(|m| m.is_dir()),
+        false => metadata.is_dir(),
+    };
+    if !is_dir {
+        let line = Line::new(volume, path.to_owned(), metadata)?;
+        give(None, &[line]);
+        return Ok(());
+    }
+    let mut dirs = vec![path.to_owned()];
+    while let Some(dir) = dirs.pop() {
+        let mut lines = Vec::new();
+        for entry in volume.read_dir(&dir)? {
+            let entry = entry?;
+            lines.push(Line::new(
+                volume,
+                entry.path().to_owned(),
+                entry.metadata()?,
+            )?);
+        }
+        lines.sort_unstable_by(|a, b| a.path.as_os_str().cmp(b.path.as_os_str()));
+        give(args.recursive.then_some(&*dir), &lines);
+        if args.recursive {
+            let below = lines.iter().rev().filter(|line| line.metadata.is_dir());
+            dirs.extend(below.map(|line| line.path.clone()));
+        }
+    }
+    Ok(())
+}
+
+impl Line {
+    fn new(volume: &Volume, path: PathBuf, metadata: Metadata) -> Result<Line> {
+        let target = match metadata.is_symlink() {
+            true => Some(volume.read_link(&path)?),
+            false => None,
+        };
+        Ok(Line {
+            path,
+            metadata,
+            target,
+        })
+    }
+
+    fn to_json(&self) -> Value {
+        let m = &self.metadata;
+        let (major, minor) = m.device();
+        json!({
+            "path": self.path.to_string_lossy(),
+            "type": Kind::of(m).name(),
+            "mode": format!("{:04o}", m.mode() & 0o7777),
+            "links": m.nlink(),
+            "uid": m.uid(),
+            "gid": m.gid(),
+            "size": m.len(),
+            "blocks": m.blocks(),
+            "modified": utc(m.modified()),
+            "inode": m.ino(),
+            "device": Kind::of(m).is_device().then(|| format!("{major}:{minor}")),
+            "target": self.target.as_ref().map(|t| t.to_string_lossy()),
+        })
+    }
+
+    /// The columns before the name.
+    fn columns(&self) -> [String; 6] {
+        let m = &self.metadata;
+        let (major, minor) = m.device();
+        let size = match Kind::of(m).is_device() {
+            true => format!("{major}, {minor}"),
+            false => m.len().to_string(),
+        };
+        [
+            mode(Kind::of(m).letter(), m.mode()),
+            m.nlink().to_string(),
+            m.uid().to_string(),
+            m.gid().to_string(),
+            size,
+            utc(m.modified()),
+        ]
+    }
+}
+
+fn print(out: &mut dyn Write, args: &LsArgs, dir: Option<&Path>, lines: &[Line]) -> io::Result<()> {
+    if let Some(dir) = dir {
+        out.write_all(dir.as_os_str().as_bytes())?;
+        out.write_all(b":\n")?;
+    }
+    let columns: Vec<[String; 6]> = match args.long {
+        true => lines.iter().map(Line::columns).collect(),
+        false => Vec::new(),
+    };
+    let width = |at: usize| {
+        columns
+            .iter()
+            .map(|c| c[at].len())
+            .max()
+            .unwrap_or_default()
+    };
+    let widths: [usize; 6] = std::array::from_fn(width);
+    for (n, line) in lines.iter().enumerate() {
+        if let Some(columns) = columns.get(n) {
+            for (text, width) in columns.iter().zip(widths) {
+                write!(out, "{text:>width$} ")?;
+            }
+        }
+        let name = line.path.file_name().unwrap_or(line.path.as_os_str());
+        out.write_all(name.as_bytes())?;
+        if let (true, Some(target)) = (args.long, &line.target) {
+            out.write_all(b" -> ")?;
+            out.write_all(target.as_os_str().as_bytes())?;
+        }
+        out.write_all(b"\n")?;
+    }
+    if dir.is_some() {
+        out.write_all(b"\n")?;
+    }
+    Ok(())
+}
+
+/// As ls(1) shows it.
+fn mode(kind: char, mode: u32) -> String {
+    let mut text = String::from(kind);
+    for (shift, special, letter) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {
+        let bits = mode >> shift;
+        text.push(if bits & 4 != 0 { 'r' } else { '-' });
+        text.push(if bits & 2 != 0 { 'w' } else { '-' });
+        text.push(match (mode & special != 0, bits & 1 != 0) {
+            (false, false) => '-',
+            (false, true) => 'x',
+            (true, true) => letter,
+            (true, false) => letter.to_ascii_uppercase(),
+        });
+    }
+    text
+}
+
+/// Date and time, to the second.
+fn utc(time: SystemTime) -> String {
+    let seconds = match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => i64::try_from(after.as_secs()).unwrap_or(i64::MAX),
+        Err(before) => {
+            let d = before.duration();
+            let whole = i64::try_from(d.as_secs()).unwrap_or(i64::MAX);
+            -whole - i64::from(d.subsec_nanos() > 0)
+        }
+    };
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let (year, month, day) = date(days);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
+}
+
+/// Year, month and day of a day since 1970-01-01, in the Gregorian calendar.
+fn date(days: i64) -> (i64, i64, i64) {
+    // Years that begin in March end with the leap day; 400 of them have 146097 days.
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let day = days.rem_euclid(146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (era * 400 + year + i64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        let after = |s| utc(UNIX_EPOCH + Duration::from_secs(s));
+        assert_eq!(after(0), "1970-01-01 00:00:00");
+        assert_eq!(after(951_826_154), "2000-02-29 12:09:14");
+        assert_eq!(after(1_709_164_800), "2024-02-29 00:00:00");
+        assert_eq!(after(4_107_542_399), "2100-02-28 23:59:59");
+        assert_eq!(after(4_107_542_400), "2100-03-01 00:00:00");
+        let before = UNIX_EPOCH - Duration::from_millis(1500);
+        assert_eq!(utc(before), "1969-12-31 23:59:58");
+    }
+
+    #[test]
+    fn modes_are_shown_as_ls_shows_them() {
+        assert_eq!(mode('-', 0o4755), "-rwsr-xr-x");
+        assert_eq!(mode('d', 0o1776), "drwxrwxrwT");
+        assert_eq!(mode('p', 0o2640), "prw-r-S---");
+    }
+}

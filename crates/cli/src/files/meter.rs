@@ -1,0 +1,104 @@
+//! What was done so far: for a progress line, and for whoever reads JSON.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+use serde_json::json;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::failure::{Code, Failure, Result};
+
+/// Between two looks at the line.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Counts, and shows the counts while there is a terminal.
+pub(super) struct Meter {
+    /// Everything with a name.
+    entries: u64,
+    /// Bytes of files, holes left out.
+    bytes: u64,
+    began: Instant,
+    shown: Instant,
+    bar: ProgressBar,
+    interrupted: Arc<AtomicBool>,
+}
+
+impl Meter {
+    /// From now on Ctrl-C ends the command at a place where the volume can be closed.
+    pub(super) fn start() -> Meter {
+        let bar = ProgressBar::new_spinner();
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}, {elapsed}") {
+            bar.set_style(style);
+        }
+        let interrupted = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            if let Err(e) = signal_hook::flag::register(signal, Arc::clone(&interrupted)) {
+                tracing::warn!("Ctrl-C ends the command at once: {e}");
+            }
+        }
+        Meter {
+            entries: 0,
+            bytes: 0,
+            began: Instant::now(),
+            shown: Instant::now(),
+            bar,
+            interrupted,
+        }
+    }
+
+    /// Something more was copied.
+    pub(super) fn entry(&mut self) {
+        self.entries += 1;
+        self.show();
+    }
+
+    /// So many bytes more were copied.
+    ///
+    /// # Errors
+    /// Ctrl-C.
+    pub(super) fn bytes(&mut self, n: u64) -> Result {
+        self.bytes += n;
+        self.show();
+        self.go_on()
+    }
+
+    /// # Errors
+    /// Ctrl-C.
+    pub(super) fn go_on(&self) -> Result {
+        match self.interrupted.load(Ordering::Relaxed) {
+            false => Ok(()),
+            true => {
+                let entries = self.entries;
+                let message = format!("interrupted; {entries} files and directories were done");
+                Err(Failure::new(Code::Interrupted, message))
+            }
+        }
+    }
+
+    fn show(&mut self) {
+        if self.shown.elapsed() < PAUSE {
+            return;
+        }
+        self.shown = Instant::now();
+        let seconds = self.began.elapsed().as_secs_f64().max(0.001);
+        let rate = HumanBytes((self.bytes as f64 / seconds) as u64);
+        let (entries, bytes) = (self.entries, HumanBytes(self.bytes));
+        self.bar
+            .set_message(format!("{entries} files, {bytes}, {rate}/s"));
+        self.bar.tick();
+    }
+
+    /// Takes the line away; says what was done if that is asked for.
+    pub(super) fn end(&self, json: bool) {
+        self.bar.finish_and_clear();
+        if json {
+            let seconds = self.began.elapsed().as_secs_f64();
+            println!(
+                "{}",
+                json!({ "entries": self.entries, "bytes": self.bytes, "seconds": seconds })
+            );
+        }
+    }
+}

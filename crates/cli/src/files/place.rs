@@ -1,0 +1,167 @@
+//! What an argument names, and the volumes that are open for it.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use stetfs::{MountOptions, Volume};
+
+use super::args::Opening;
+use crate::failure::{Code, Failure, Result};
+use crate::options;
+
+/// A path of the host, or one in a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Of the host.
+    Host(PathBuf),
+    /// In the volume of an image.
+    Inside {
+        /// The image file or block device.
+        image: PathBuf,
+        /// Begins with a slash.
+        path: PathBuf,
+    },
+}
+
+impl From<OsString> for Place {
+    fn from(text: OsString) -> Place {
+        Place::from(text.as_os_str())
+    }
+}
+
+impl From<&OsStr> for Place {
+    /// The first colon that a slash follows, or nothing, ends the image.
+    fn from(text: &OsStr) -> Place {
+        let bytes = text.as_bytes();
+        let ends = |(at, b): (usize, &u8)| {
+            *b == b':' && at > 0 && matches!(bytes.get(at + 1), None | Some(b'/'))
+        };
+        let Some((image, path)) = bytes.iter().enumerate().position(ends).map(|at| {
+            let (image, rest) = bytes.split_at(at);
+            (image, rest.get(1..).unwrap_or_default())
+        }) else {
+            return Place::Host(text.into());
+        };
+        let path = match path {
+            [] => b"/",
+            path => path,
+        };
+        Place::Inside {
+            image: OsStr::from_bytes(image).into(),
+            path: OsStr::from_bytes(path).into(),
+        }
+    }
+}
+
+impl Place {
+    /// Image and path in the volume.
+    ///
+    /// # Errors
+    /// A path of the host.
+    pub(super) fn inside(&self) -> Result<(&Path, &Path)> {
+        match self {
+            Place::Inside { image, path } => Ok((image, path)),
+            Place::Host(path) => {
+                let message = format!("{} names no place in a volume", path.display());
+                Err(Failure::new(Code::Usage, message)
+                    .hint("write IMAGE:/PATH, such as disk.img:/etc"))
+            }
+        }
+    }
+}
+
+/// What is done with a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Use {
+    /// It is looked at.
+    Read,
+    /// It is changed.
+    Write,
+}
+
+/// Opens the volume of `image`.
+///
+/// # Errors
+/// Those of [`Volume::open`]; options that make no sense.
+pub(super) fn open(image: &Path, how: Use, opening: &Opening) -> Result<Volume> {
+    let mut said = options::of_volume(image);
+    for text in &opening.options {
+        options::parse(text, false, &mut said)?;
+    }
+    said.read_only |= how == Use::Read;
+    for warning in said.warnings()? {
+        tracing::warn!("{warning}");
+    }
+    Ok(Volume::open(image, &MountOptions::from(said.volume()?))?)
+}
+
+/// Volumes that a command has open, each once.
+#[derive(Default)]
+pub(super) struct Volumes(Vec<(PathBuf, Volume)>);
+
+impl Volumes {
+    /// The volume of `image`, opened if that was not done before.
+    pub(super) fn get(&mut self, image: &Path, how: Use, opening: &Opening) -> Result<Volume> {
+        let name = image.canonicalize().unwrap_or_else(|_| image.to_owned());
+        if let Some((_, volume)) = self.0.iter().find(|(open, _)| *open == name) {
+            return Ok(volume.clone());
+        }
+        let volume = open(image, how, opening)?;
+        self.0.push((name, volume.clone()));
+        Ok(volume)
+    }
+
+    /// Closes all of them, also after an error.
+    ///
+    /// # Errors
+    /// That of what was done, else the first of closing.
+    pub(super) fn close(self, done: Result) -> Result {
+        let closed = self.0.into_iter().map(|(_, volume)| volume.close());
+        let closed: Vec<_> = closed.collect();
+        done?;
+        for result in closed {
+            result?;
+        }
+        Ok(())
+    }
+}
+
+/// Does something with each place in turn, in volumes that are closed at the end.
+pub(super) fn each(
+    places: &[Place],
+    how: Use,
+    opening: &Opening,
+    mut op: impl FnMut(&Volume, &Path) -> Result,
+) -> Result {
+    let mut volumes = Volumes::default();
+    let done = places.iter().try_for_each(|place| {
+        let (image, path) = place.inside()?;
+        op(&volumes.get(image, how, opening)?, path)
+    });
+    volumes.close(done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_colon_before_a_slash_ends_the_image() {
+        let inside = |image: &str, path: &str| Place::Inside {
+            image: image.into(),
+            path: path.into(),
+        };
+        for (text, place) in [
+            ("disk.img:/etc", inside("disk.img", "/etc")),
+            ("/images/disk.img:/", inside("/images/disk.img", "/")),
+            ("disk.img:", inside("disk.img", "/")),
+            ("./a:b", Place::Host("./a:b".into())),
+            ("a:b:/c:/d", inside("a:b", "/c:/d")),
+            (":/etc", Place::Host(":/etc".into())),
+            ("plain", Place::Host("plain".into())),
+        ] {
+            assert_eq!(Place::from(OsStr::new(text)), place, "{text}");
+        }
+    }
+}

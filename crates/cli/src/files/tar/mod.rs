@@ -1,0 +1,86 @@
+//! `tar`: archives in and out of a volume.
+
+mod create;
+mod extract;
+mod sparse;
+
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, IsTerminal, Read, Write};
+use std::path::Path;
+
+use super::args::TarArgs;
+use super::meter::Meter;
+use super::place::{Use, open};
+use super::tree::Inside;
+use super::{host, output};
+use crate::failure::{Code, Failure, Result};
+
+/// Bytes that are moved at a time.
+const PART: usize = 1 << 20;
+
+/// In front of an extended attribute's name in a PAX header, as GNU tar, bsdtar and container runtimes have it.
+const XATTR: &str = "SCHILY.xattr.";
+
+/// `stetfs tar`.
+pub(super) fn run(args: &TarArgs, json: bool) -> Result {
+    let (image, path) = args.place.inside()?;
+    let how = if args.create { Use::Read } else { Use::Write };
+    let file = args.file.as_deref().filter(|file| *file != Path::new("-"));
+    let mut meter = Meter::start();
+    // Before the volume changes.
+    let done = if args.create {
+        let archive = writer(file)?;
+        let tree = Inside(open(image, how, &args.opening)?);
+        let done = create::create(args, &tree, path, archive, &mut meter);
+        close(tree, done)
+    } else {
+        let archive = reader(file)?;
+        let tree = Inside(open(image, how, &args.opening)?);
+        let done = extract::extract(args, &tree, path, archive, &mut meter);
+        close(tree, done)
+    };
+    // Standard output may be the archive.
+    meter.end(json && done.is_ok() && (args.extract || file.is_some()));
+    done
+}
+
+fn close(tree: Inside, done: Result) -> Result {
+    let closed = tree.0.close();
+    done?;
+    Ok(closed?)
+}
+
+fn writer(file: Option<&Path>) -> Result<Box<dyn Write>> {
+    Ok(match file {
+        Some(path) => {
+            let file = File::create(path).map_err(|e| host("make", path, e))?;
+            Box::new(BufWriter::with_capacity(PART, file))
+        }
+        None if io::stdout().is_terminal() => {
+            return Err(Failure::new(Code::Usage, "a terminal shows no archive")
+                .hint("name a file with -f, or redirect standard output"));
+        }
+        None => Box::new(BufWriter::with_capacity(PART, io::stdout())),
+    })
+}
+
+fn reader(file: Option<&Path>) -> Result<Box<dyn Read>> {
+    Ok(match file {
+        Some(path) => {
+            let file = File::open(path).map_err(|e| host("open", path, e))?;
+            Box::new(BufReader::with_capacity(PART, file))
+        }
+        None => Box::new(BufReader::with_capacity(PART, io::stdin())),
+    })
+}
+
+/// An archive that cannot be read.
+fn unreadable(e: io::Error) -> Failure {
+    Failure::new(Code::Usage, format!("cannot read the archive: {e}"))
+        .hint("it is to be a tar archive, unpacked: zcat layer.tar.gz | stetfs tar -x IMAGE:/")
+}
+
+/// An archive that cannot be written.
+fn unwritable(e: io::Error) -> Result {
+    output(e)
+}

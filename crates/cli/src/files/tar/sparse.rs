@@ -1,0 +1,87 @@
+//! Files with holes, as GNU tar has had them all along ("Old GNU Format" in its manual): the header lists four runs of data, blocks
+//! behind it 21 more each, and then come the data without the holes.
+
+use std::io::{self, Read};
+use std::ops::Range;
+
+use tar::{EntryType, GnuExtSparseHeader, GnuSparseHeader, Header};
+
+use crate::files::tree::Content;
+
+/// Makes a header one of a file of `size` bytes with these runs of data; gives the blocks that follow it.
+///
+/// # Errors
+/// It is no GNU header.
+pub(super) fn describe(header: &mut Header, size: u64, runs: &[Range<u64>]) -> io::Result<Vec<u8>> {
+    header.set_entry_type(EntryType::GNUSparse);
+    header.set_size(runs.iter().map(|run| run.end - run.start).sum());
+    let not_gnu = || io::Error::other("the header is not one of GNU tar");
+    let gnu = header.as_gnu_mut().ok_or_else(not_gnu)?;
+    gnu.set_real_size(size);
+    let mut rest = runs.iter();
+    fill(&mut gnu.sparse, &mut rest);
+    gnu.set_is_extended(rest.len() > 0);
+    let mut blocks = Vec::new();
+    while rest.len() > 0 {
+        let mut block = GnuExtSparseHeader::new();
+        fill(&mut block.sparse, &mut rest);
+        block.set_is_extended(rest.len() > 0);
+        blocks.extend_from_slice(block.as_bytes());
+    }
+    Ok(blocks)
+}
+
+fn fill(places: &mut [GnuSparseHeader], runs: &mut std::slice::Iter<'_, Range<u64>>) {
+    for place in places {
+        if let Some(run) = runs.next() {
+            place.set_offset(run.start);
+            place.set_length(run.end - run.start);
+        }
+    }
+}
+
+/// The data of a file, without its holes.
+pub(super) struct Data<'a> {
+    content: &'a dyn Content,
+    runs: std::vec::IntoIter<Range<u64>>,
+    now: Range<u64>,
+    /// Why reading ended, which an [`io::Error`] cannot say.
+    pub(super) failed: Option<crate::failure::Failure>,
+}
+
+impl<'a> Data<'a> {
+    pub(super) fn new(content: &'a dyn Content, runs: Vec<Range<u64>>) -> Data<'a> {
+        Data {
+            content,
+            runs: runs.into_iter(),
+            now: 0..0,
+            failed: None,
+        }
+    }
+}
+
+impl Read for Data<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        while self.now.is_empty() {
+            match self.runs.next() {
+                Some(run) => self.now = run,
+                None => return Ok(0),
+            }
+        }
+        let left = usize::try_from(self.now.end - self.now.start).unwrap_or(usize::MAX);
+        let most = left.min(buf.len());
+        let part = buf.get_mut(..most).unwrap_or_default();
+        match self.content.read_at(part, self.now.start) {
+            Ok(0) if most > 0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(n) => {
+                self.now.start += n as u64;
+                Ok(n)
+            }
+            Err(e) => {
+                let text = e.to_string();
+                self.failed = Some(e);
+                Err(io::Error::other(text))
+            }
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Reading directories.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use crate::error::{Error, Result};
+use crate::low::{self, FileType, Fs, FsError, Ino, OpenRef};
+use crate::metadata::Metadata;
+use crate::resolve::{self, Found, Last};
+use crate::shared::{ROOT, Shared, errno};
+use crate::volume::Volume;
+
+/// Names that are read at a time.
+const BATCH: usize = 64;
+
+/// The names in a directory, in no order that means something, without `.` and `..`. What is there throughout comes once, whatever
+/// comes or goes meanwhile.
+pub struct ReadDir {
+    // Goes before the volume does.
+    open: OpenRef,
+    volume: Arc<Shared>,
+    path: PathBuf,
+    /// Read, and not given yet; the last one first.
+    batch: Vec<low::DirEntry>,
+    /// Where reading goes on; `None` at the end.
+    next: Option<u64>,
+}
+
+/// A name in a directory.
+#[derive(Clone)]
+pub struct DirEntry {
+    volume: Weak<Shared>,
+    path: PathBuf,
+    kind: FileType,
+}
+
+impl fmt::Debug for ReadDir {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadDir").field("path", &self.path).finish()
+    }
+}
+
+impl fmt::Debug for DirEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DirEntry")
+            .field("path", &self.path)
+            .finish()
+    }
+}
+
+impl DirEntry {
+    /// The directory's path with the name.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The name.
+    pub fn file_name(&self) -> &OsStr {
+        self.path.file_name().unwrap_or_default()
+    }
+
+    /// What it is.
+    pub fn file_type(&self) -> FileType {
+        self.kind
+    }
+
+    /// What is known of it, of a symbolic link itself. It is looked up by its path.
+    ///
+    /// # Errors
+    /// It is gone; the volume is closed.
+    pub fn metadata(&self) -> Result<Metadata> {
+        match self.volume.upgrade() {
+            Some(shared) => Volume { shared }.symlink_metadata(&self.path),
+            None => {
+                let closed = FsError::Errno(Errno::SHUTDOWN.raw_os_error());
+                Err(Error::new("look at", &self.path, closed))
+            }
+        }
+    }
+}
+
+/// Names of an open directory from `cookie` on, and where to go on; `None` at the end.
+pub(crate) fn batch(
+    fs: &Fs,
+    open: &OpenRef,
+    cookie: u64,
+) -> low::Result<(Vec<low::DirEntry>, Option<u64>)> {
+    let mut batch: Vec<low::DirEntry> = Vec::with_capacity(BATCH);
+    fs.readdir(open, cookie, &mut |entry| {
+        batch.push(entry);
+        batch.len() < BATCH
+    })?;
+    let next = (batch.len() == BATCH).then(|| batch.last().map(|e| e.next));
+    batch.retain(|entry| entry.name != b"." && entry.name != b"..");
+    Ok((batch, next.flatten()))
+}
+
+/// Whether a path may end with this name, so that it leads into the directory: only damage makes others.
+fn is_name(name: &[u8]) -> bool {
+    !name.is_empty() && !name.iter().any(|b| matches!(b, 0 | b'/'))
+}
+
+/// Opens a directory for its names.
+pub(crate) fn open(fs: &Fs, dir: &Found<'_>) -> low::Result<OpenRef> {
+    match dir.attr.kind.is_dir() {
+        true => fs.open_inode(&ROOT, dir.ino(), OFlags::RDONLY.bits() as i32),
+        false => errno(Errno::NOTDIR),
+    }
+}
+
+impl ReadDir {
+    pub(crate) fn new(volume: &Arc<Shared>, path: &Path) -> Result<ReadDir> {
+        let fs = volume.fs();
+        let open = resolve::find(fs, path, Last::Follow).and_then(|dir| self::open(fs, &dir));
+        Ok(ReadDir {
+            open: open.map_err(|e| Error::new("read the directory", path, e))?,
+            volume: Arc::clone(volume),
+            path: path.to_owned(),
+            batch: Vec::new(),
+            next: Some(0),
+        })
+    }
+
+    fn entry(&self, entry: low::DirEntry) -> Result<DirEntry> {
+        if !is_name(&entry.name) {
+            let what = "a name that is none";
+            let damage = FsError::corrupt("directory", 0, what);
+            return Err(Error::new("read the directory", &self.path, damage));
+        }
+        let path = self.path.join(OsString::from_vec(entry.name));
+        let kind = match entry.kind {
+            Some(kind) => kind,
+            // The volume's directories do not say.
+            None => {
+                let attr = self.volume.fs().getattr(entry.ino);
+                attr.map_err(|e| Error::new("look at", &path, e))?.kind
+            }
+        };
+        Ok(DirEntry {
+            volume: Arc::downgrade(&self.volume),
+            path,
+            kind,
+        })
+    }
+
+    /// The directory's number.
+    pub(crate) fn ino(&self) -> Ino {
+        self.open.ino()
+    }
+}
+
+impl Iterator for ReadDir {
+    type Item = Result<DirEntry>;
+
+    fn next(&mut self) -> Option<Result<DirEntry>> {
+        while self.batch.is_empty() {
+            // Nothing comes after an error.
+            let from = self.next.take()?;
+            match batch(self.volume.fs(), &self.open, from) {
+                Ok((mut batch, next)) => {
+                    batch.reverse();
+                    (self.batch, self.next) = (batch, next);
+                }
+                Err(e) => return Some(Err(Error::new("read the directory", &self.path, e))),
+            }
+        }
+        let entry = self.batch.pop()?;
+        Some(self.entry(entry))
+    }
+}
+
+impl Volume {
+    /// The names in a directory.
+    ///
+    /// # Errors
+    /// It is not there, or no directory.
+    pub fn read_dir(&self, path: impl AsRef<Path>) -> Result<ReadDir> {
+        ReadDir::new(&self.shared, path.as_ref())
+    }
+}

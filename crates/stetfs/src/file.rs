@@ -1,0 +1,346 @@
+//! An open file.
+
+use std::fmt;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustix::io::Errno;
+
+use crate::error::{Error, Result};
+use crate::low::{self, FallocateMode, Fs, FsError, OpenRef, SeekWhat, SetAttr};
+use crate::metadata::{Metadata, SetMetadata};
+use crate::open_options::OpenOptions;
+use crate::shared::{ROOT, Shared, errno, is, wait};
+use crate::volume::Volume;
+
+/// An open file, as [`std::fs::File`]: [`Read`], [`Write`] and [`Seek`], also of `&File`, and [`FileExt`].
+///
+/// It lives until it is dropped, with or without a name, and holds its [`Volume`] open. Nothing is buffered here: a write is
+/// in the volume's cache when it returns, and durable after [`sync_all`](Self::sync_all).
+pub struct File {
+    // Goes before the volume does.
+    open: OpenRef,
+    volume: Arc<Shared>,
+    path: PathBuf,
+    access: Access,
+    /// Where the next read or write begins, bytes.
+    at: Mutex<u64>,
+}
+
+/// What a file was opened for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Access {
+    pub(crate) read: bool,
+    pub(crate) write: bool,
+    pub(crate) append: bool,
+}
+
+impl fmt::Debug for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("File").field("path", &self.path).finish()
+    }
+}
+
+impl File {
+    pub(crate) fn new(open: OpenRef, volume: &Volume, path: &Path, access: Access) -> File {
+        File {
+            open,
+            volume: Arc::clone(&volume.shared),
+            path: path.to_owned(),
+            access,
+            at: Mutex::new(0),
+        }
+    }
+
+    /// Options, to open a file with.
+    pub fn options() -> OpenOptions {
+        OpenOptions::new()
+    }
+
+    /// The path by which it was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn fs(&self) -> &Fs {
+        self.volume.fs()
+    }
+
+    fn failed(&self, doing: &'static str) -> impl FnOnce(FsError) -> Error {
+        move |e| Error::new(doing, &self.path, e)
+    }
+
+    /// What is known of the file.
+    ///
+    /// # Errors
+    /// The volume is damaged.
+    pub fn metadata(&self) -> Result<Metadata> {
+        let attr = self.fs().getattr(self.open.ino());
+        attr.map(Metadata).map_err(self.failed("look at"))
+    }
+
+    /// Changes owner, mode, times.
+    ///
+    /// # Errors
+    /// An immutable file, a read-only volume, no room.
+    pub fn set_metadata(&self, set: &SetMetadata) -> Result<()> {
+        let done = self.fs().setattr(&ROOT, self.open.ino(), &set.0);
+        done.map(drop).map_err(self.failed("change"))
+    }
+
+    /// Sets the permissions.
+    ///
+    /// # Errors
+    /// As [`set_metadata`](Self::set_metadata).
+    pub fn set_permissions(&self, permissions: std::fs::Permissions) -> Result<()> {
+        self.set_metadata(&SetMetadata::from(permissions))
+    }
+
+    /// Sets an extended attribute, such as `user.comment`.
+    ///
+    /// # Errors
+    /// As [`Volume::set_xattr`].
+    pub fn set_xattr(&self, name: impl AsRef<std::ffi::OsStr>, value: &[u8]) -> Result<()> {
+        crate::xattr::set(self.fs(), self.open.ino(), name.as_ref(), value)
+            .map_err(self.failed("set an attribute of"))
+    }
+
+    /// Cuts the file off at `size` bytes, or extends it to them with a hole.
+    ///
+    /// # Errors
+    /// Not opened for writing; no such size, or no room.
+    pub fn set_len(&self, size: u64) -> Result<()> {
+        let set = SetAttr {
+            size: Some(size),
+            ..SetAttr::default()
+        };
+        let done = self.may_write().and_then(|()| {
+            let _one = self.volume.appends(self.open.ino()).read();
+            self.fs().setattr(&ROOT, self.open.ino(), &set)
+        });
+        done.map(drop).map_err(self.failed("set the size of"))
+    }
+
+    /// Makes the file durable: its data, and all that is known of it. Of a directory, its names.
+    ///
+    /// # Errors
+    /// The device or the journal failed. Once, also after data of the file could not be written home: what was written since the
+    /// last sync may be lost.
+    pub fn sync_all(&self) -> Result<()> {
+        wait(|done| self.fs().fsync_here(&self.open, false, done)).map_err(self.failed("sync"))
+    }
+
+    /// Makes the file's data durable, and what is needed to read it back.
+    ///
+    /// # Errors
+    /// As [`sync_all`](Self::sync_all).
+    pub fn sync_data(&self) -> Result<()> {
+        wait(|done| self.fs().fsync_here(&self.open, true, done)).map_err(self.failed("sync"))
+    }
+
+    /// The next run of data at or after `from`, in bytes; `None` if nothing but holes follows. A run may be cut off by the end of the
+    /// file only, or by a hole.
+    ///
+    /// # Errors
+    /// It is no regular file; the volume is damaged.
+    pub fn next_data(&self, from: u64) -> Result<Option<Range<u64>>> {
+        self.data_from(from)
+            .map_err(self.failed("look for data in"))
+    }
+
+    fn data_from(&self, from: u64) -> low::Result<Option<Range<u64>>> {
+        let fs = self.fs();
+        let start = match fs.seek(&self.open, from, SeekWhat::Data) {
+            Err(e) if is(&e, Errno::NXIO) => return Ok(None),
+            start => start?,
+        };
+        let end = fs.seek(&self.open, start, SeekWhat::Hole)?;
+        Ok(Some(start..end))
+    }
+
+    /// Takes space for `range` (bytes), so that writing there does not fail for want of it. The size does not change; what was not written reads as
+    /// zeroes.
+    ///
+    /// # Errors
+    /// Not opened for writing; no room.
+    pub fn allocate(&self, range: Range<u64>) -> Result<()> {
+        let mode = FallocateMode::Allocate { keep_size: true };
+        self.fallocate(mode, range)
+            .map_err(self.failed("take space for"))
+    }
+
+    /// Gives back the space of `range` (bytes), which reads as zeroes then.
+    ///
+    /// # Errors
+    /// Not opened for writing.
+    pub fn punch_hole(&self, range: Range<u64>) -> Result<()> {
+        let done = self.fallocate(FallocateMode::PunchHole, range);
+        done.map_err(self.failed("make a hole in"))
+    }
+
+    fn fallocate(&self, mode: FallocateMode, range: Range<u64>) -> low::Result<()> {
+        self.may_write()?;
+        match range.end.saturating_sub(range.start) {
+            0 => Ok(()),
+            len => self
+                .fs()
+                .fallocate(&ROOT, &self.open, mode, range.start, len),
+        }
+    }
+
+    /// Reads from `offset` (bytes) into `buf`, and gives the number of bytes, fewer only at the end of the file. Where the next
+    /// [`read`](Read::read) begins does not change.
+    ///
+    /// # Errors
+    /// Not opened for reading; a directory; the device failed.
+    pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+        let read = match self.access.read {
+            true => self.fs().read(&self.open, offset, buf),
+            false => errno(Errno::BADF),
+        };
+        read.map_err(self.failed("read"))
+    }
+
+    /// Writes at `offset` (bytes), and gives the number of bytes, fewer where the room ends. Where the next [`write`](Write::write) begins
+    /// does not change. A file opened for appending is written at its end, as Linux does.
+    ///
+    /// # Errors
+    /// Not opened for writing; no room; the device failed.
+    pub fn write_at(&self, buf: &[u8], offset: u64) -> Result<usize> {
+        let (written, _) = self.put(buf, offset)?;
+        Ok(written)
+    }
+
+    fn may_write(&self) -> low::Result<()> {
+        match self.access.write {
+            true => Ok(()),
+            false => errno(Errno::BADF),
+        }
+    }
+
+    /// Writes at `offset`, or at the end of what is appended to: how much, and where that ended.
+    fn put(&self, buf: &[u8], offset: u64) -> Result<(usize, u64)> {
+        let ino = self.open.ino();
+        let lock = self.volume.appends(ino);
+        let write = |at: u64| -> low::Result<(usize, u64)> {
+            let n = self.fs().write(&ROOT, &self.open, at, buf, false)?;
+            Ok((n, at.saturating_add(n as u64)))
+        };
+        let written = self.may_write().and_then(|()| match self.access.append {
+            true => {
+                let _alone = lock.write();
+                write(self.fs().getattr(ino)?.size)
+            }
+            false => {
+                let _one = lock.read();
+                write(offset)
+            }
+        });
+        written.map_err(self.failed("write"))
+    }
+
+    /// All from the start on.
+    pub(crate) fn read_all(&self) -> Result<Vec<u8>> {
+        let size = usize::try_from(self.metadata()?.len()).unwrap_or(usize::MAX);
+        let mut all = Vec::new();
+        if all.try_reserve_exact(size).is_err() {
+            return Err(self.failed("read")(FsError::Errno(
+                Errno::NOMEM.raw_os_error(),
+            )));
+        }
+        all.resize(size, 0);
+        let n = self.read_at(&mut all, 0)?;
+        all.truncate(n);
+        Ok(all)
+    }
+
+    pub(crate) fn write_all_of(&self, mut bytes: &[u8]) -> Result<()> {
+        let mut at = 0;
+        while !bytes.is_empty() {
+            let n = self.write_at(bytes, at)?;
+            at += n as u64;
+            bytes = bytes.get(n..).unwrap_or_default();
+        }
+        Ok(())
+    }
+}
+
+impl Read for &File {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let mut at = self.at.lock();
+        let n = self.read_at(buf, *at)?;
+        *at += n as u64;
+        Ok(n)
+    }
+}
+
+impl Write for &File {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        let mut at = self.at.lock();
+        let (n, end) = self.put(buf, *at)?;
+        *at = end;
+        Ok(n)
+    }
+
+    /// Nothing is buffered; [`File::sync_all`] makes durable.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Seek for &File {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let mut at = self.at.lock();
+        let (base, by) = match to {
+            SeekFrom::Start(n) => (n, 0),
+            SeekFrom::Current(by) => (*at, by),
+            SeekFrom::End(by) => (self.metadata()?.len(), by),
+        };
+        let there = base
+            .checked_add_signed(by)
+            .filter(|n| i64::try_from(*n).is_ok());
+        match there {
+            Some(there) => {
+                *at = there;
+                Ok(there)
+            }
+            None => Err(self.failed("seek in")(FsError::Errno(Errno::INVAL.raw_os_error())).into()),
+        }
+    }
+}
+
+impl Read for File {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        (&*self).read(buf)
+    }
+}
+
+impl Write for File {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        (&*self).write(buf)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Seek for File {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        (&*self).seek(to)
+    }
+}
+
+impl FileExt for File {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        Ok(File::read_at(self, buf, offset)?)
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
+        Ok(File::write_at(self, buf, offset)?)
+    }
+}

@@ -1,0 +1,59 @@
+//! What the library stands on: the file system by inode numbers, devices, journals, and the looks at volumes that are not mounted.
+//!
+//! Servers and tools are made of this; programs have [`stetfs::Volume`](crate::Volume).
+//!
+//! ```
+//! # let image = stetfs_testkit::Image::make(16 << 20, &Default::default()).unwrap();
+//! use stetfs::low::{ROOT_INO, Volume, VolumeOptions};
+//!
+//! let volume = Volume::open(image.path(), &VolumeOptions::default())?;
+//! let root = volume.fs().getattr(ROOT_INO)?;
+//! assert_eq!(root.nlink, 3);
+//! volume.close()?;
+//! # Ok::<(), stetfs::low::FsError>(())
+//! ```
+
+mod dump;
+mod external;
+mod fast_commit;
+mod info;
+mod memory;
+mod own_options;
+mod quota;
+mod recover;
+mod stats;
+mod volume;
+
+pub use dump::{JournalImage, JournalRecord, JournalRecordKind, dump_journal};
+pub use external::is_write_protected;
+pub use fast_commit::{FastChange, FastName};
+pub use info::{JournalInfo, LeftBehind, VolumeInfo, info, left_behind};
+pub use memory::{default_cache_bytes, usable_memory};
+pub use own_options::own_options;
+pub use quota::{QuotaIdInfo, QuotaInfo, QuotaKindInfo, quota, set_quota};
+pub use recover::{Recovered, RecoveryInfo, recover};
+pub use stats::{
+    CacheStats, DeviceStats, InodeStats, JournalStats, MemoryStats, SpaceStats, VolumeStats,
+};
+pub use stetfs_block::namespaces;
+pub use stetfs_block::{
+    AlignedBuf, BlockDevice, BlockError, Direct, FileDevice, MemDevice, Preparer, Uring,
+};
+pub use stetfs_block::{OpenOptions as DeviceOptions, Write as BlockWrite};
+pub use stetfs_block::{Share, ShareLimits, SharePair};
+pub use stetfs_cache::{PolicyKind, UnknownPolicy};
+pub use stetfs_ext4::*;
+pub use stetfs_journal::compose::{
+    Bad as BadJournal, did_you_mean, is_option, nearest, option_names, options_help, size,
+};
+pub use stetfs_journal::{Composition, JournalError, Preset};
+pub use stetfs_ondisk::ext4::time::Timestamp;
+// Schemes from outside of the journal register themselves where they are linked.
+use stetfs_lanes as _;
+
+/// The presets that StetFS comes with.
+pub mod preset {
+    pub use stetfs_journal::jbd2::{CUSTOM, DATA, ORDERED, WRITEBACK};
+    pub use stetfs_journal::stet::{IJOURNAL, LDJ};
+}
+pub use volume::{OpenedDevices, Volume, VolumeOptions, is_in_use};

@@ -1,0 +1,195 @@
+//! An open volume.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use stetfs_block::{BlockDevice, BlockError, Direct, FileDevice, OpenOptions, Uring};
+use stetfs_ext4::{Fs, FsError, FsOptions, Result};
+
+use stetfs_journal::Composition;
+
+use super::external::{self, is_write_protected};
+
+/// How a volume is opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VolumeOptions {
+    /// Options of the file system, its journal's included.
+    pub fs: FsOptions,
+    /// Where the journal is, on a volume that has it on another device.
+    pub journal_path: Option<PathBuf>,
+    /// Whether requests pass the host's page cache by.
+    pub direct: Direct,
+    /// Whether io_uring is used.
+    pub uring: Uring,
+}
+
+/// A volume that is open, and locked against everyone else, until it is closed.
+pub struct Volume {
+    path: PathBuf,
+    journal_options: Composition,
+    device: Arc<FileDevice>,
+    /// The journal's, if that is another.
+    journal: Option<Arc<FileDevice>>,
+    fs: Arc<Fs>,
+}
+
+/// The devices of a volume, open and locked, before anything of the file system is looked at but where its journal is.
+pub struct OpenedDevices {
+    path: PathBuf,
+    device: Arc<FileDevice>,
+    journal: Option<Arc<FileDevice>>,
+}
+
+impl OpenedDevices {
+    /// Opens the image file or block device at `path`, and the journal's device if that is another, and locks them.
+    ///
+    /// # Errors
+    /// Those of [`FileDevice::open`] (`Locked` if somebody has the volume).
+    pub fn open(path: impl AsRef<Path>, options: &VolumeOptions) -> Result<OpenedDevices> {
+        let path = path.as_ref();
+        let open = |read_only| {
+            let how = OpenOptions {
+                read_only,
+                direct: options.direct,
+                uring: options.uring,
+            };
+            external::devices(path, options.journal_path.as_deref(), how)
+        };
+        // `ro` alone still replays the journal, if the device can be written.
+        let (device, journal) = match open(options.fs.read_only && options.fs.no_recovery) {
+            Err(e) if options.fs.read_only && is_write_protected(&e) => open(true)?,
+            other => other?,
+        };
+        Ok(OpenedDevices {
+            path: path.to_owned(),
+            device,
+            journal,
+        })
+    }
+
+    /// See [`FileDevice::prepare_rings`].
+    pub fn prepare_rings(&self, threads: usize) {
+        self.device.prepare_rings(threads);
+        if let Some(journal) = &self.journal {
+            journal.prepare_rings(threads);
+        }
+    }
+
+    /// Replays the journal, and finishes what a crash interrupted. No file is opened any more.
+    ///
+    /// # Errors
+    /// Those of [`Fs::open`].
+    pub fn start(self, options: &VolumeOptions) -> Result<Arc<Volume>> {
+        Volume::start(self.path, self.device, self.journal, options)
+    }
+}
+
+impl Volume {
+    /// Opens the image file or block device at `path`: locks it, replays its journal, and finishes
+    /// what a crash interrupted.
+    ///
+    /// # Errors
+    /// Those of [`FileDevice::open`] (`Locked` if somebody has the volume) and of [`Fs::open`].
+    pub fn open(path: impl AsRef<Path>, options: &VolumeOptions) -> Result<Arc<Volume>> {
+        OpenedDevices::open(path, options)?.start(options)
+    }
+
+    fn start(
+        path: PathBuf,
+        device: Arc<FileDevice>,
+        journal: Option<Arc<FileDevice>>,
+        options: &VolumeOptions,
+    ) -> Result<Arc<Volume>> {
+        let fs = Fs::open_with(
+            Arc::clone(&device) as Arc<dyn BlockDevice>,
+            journal.clone().map(|j| j as Arc<dyn BlockDevice>),
+            options.fs.clone(),
+            &mut |_, _| {},
+        )?;
+        device.fit_granularity(fs.statfs().block_size)?;
+        if let Some(journal) = &journal {
+            journal.fit_granularity(fs.statfs().block_size)?;
+        }
+        Ok(Arc::new(Volume {
+            path,
+            journal_options: options.fs.journal.clone(),
+            device,
+            journal,
+            fs,
+        }))
+    }
+
+    /// Closes the volume and opens it again with other options, keeping the device and its lock.
+    ///
+    /// # Errors
+    /// As [`Volume::may_reopen`], and nothing changed. Else as [`Volume::close`] and
+    /// [`Volume::open`]; the volume is closed then.
+    pub fn reopen(&self, options: &VolumeOptions) -> Result<Arc<Volume>> {
+        self.may_reopen(options)?;
+        self.close()?;
+        Volume::start(
+            self.path.clone(),
+            Arc::clone(&self.device),
+            self.journal.clone(),
+            options,
+        )
+    }
+
+    /// Whether the device allows opening the volume again so.
+    ///
+    /// # Errors
+    /// EROFS if the volume is to be written, but was opened without write access to the device.
+    pub fn may_reopen(&self, options: &VolumeOptions) -> Result<()> {
+        if !options.fs.read_only && self.device.read_only() {
+            return Err(FsError::Errno(rustix::io::Errno::ROFS.raw_os_error()));
+        }
+        Ok(())
+    }
+
+    /// The file system's operations.
+    pub fn fs(&self) -> &Arc<Fs> {
+        &self.fs
+    }
+
+    /// Where it was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The journal in use.
+    pub fn journal(&self) -> &Composition {
+        &self.journal_options
+    }
+
+    /// The device below.
+    pub fn device(&self) -> &Arc<FileDevice> {
+        &self.device
+    }
+
+    /// Brings everything home and marks the volume clean. Operations that come later fail. The lock
+    /// is given up when the last reference to the volume is dropped.
+    ///
+    /// # Errors
+    /// The device or the journal failed: the volume stays marked for recovery.
+    pub fn close(&self) -> Result<()> {
+        self.fs.unmount()
+    }
+}
+
+/// Whether somebody has the volume at `path` open for writing.
+///
+/// # Errors
+/// The volume cannot be looked at.
+pub fn is_in_use(path: &Path) -> Result<bool, BlockError> {
+    match FileDevice::open(
+        path,
+        OpenOptions {
+            read_only: true,
+            ..Default::default()
+        },
+    ) {
+        Ok(_) => Ok(false),
+        Err(BlockError::Locked { .. }) => Ok(true),
+        Err(e) => Err(e),
+    }
+}

@@ -1,0 +1,321 @@
+//! Making, moving and removing names.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::makedev;
+use rustix::io::Errno;
+
+use crate::dir;
+use crate::error::{Error, Result};
+use crate::low::{self, Attr, Fs, FsError, Ino, RenameFlags};
+use crate::resolve::{Found, Last, Place, find, place};
+use crate::shared::{ROOT, errno, is};
+use crate::volume::Volume;
+
+/// Permissions of a new directory, from which the umask goes.
+const DIR_MODE: u32 = 0o777;
+/// The same of a new pipe, socket or device.
+const NODE_MODE: u32 = 0o666;
+
+/// Something with a name that is neither file nor directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Node {
+    /// A named pipe.
+    Fifo,
+    /// A socket.
+    Socket,
+    /// A character device, by its major and minor number.
+    CharDevice(u32, u32),
+    /// A block device, by its major and minor number.
+    BlockDevice(u32, u32),
+}
+
+impl Node {
+    /// Type and permissions, and device number.
+    fn mode_and_rdev(self) -> (u32, u64) {
+        use rustix::fs::FileType as Type;
+        let (kind, rdev) = match self {
+            Node::Fifo => (Type::Fifo, 0),
+            Node::Socket => (Type::Socket, 0),
+            Node::CharDevice(major, minor) => (Type::CharacterDevice, makedev(major, minor)),
+            Node::BlockDevice(major, minor) => (Type::BlockDevice, makedev(major, minor)),
+        };
+        (kind.as_raw_mode() | NODE_MODE, rdev)
+    }
+}
+
+/// What was made counts a lookup that nobody needs.
+fn made(fs: &Fs, attr: Attr) {
+    drop(Found::counted(fs, attr));
+}
+
+/// A name of something that is no directory.
+///
+/// # Errors
+/// As [`place`]; ENOENT if the path says that it is one.
+fn file_place<'a, 'p>(fs: &'a Fs, path: &'p Path, of_root: Errno) -> low::Result<Place<'a, 'p>> {
+    let place = place(fs, path, of_root)?;
+    match place.is_dir {
+        true => errno(Errno::NOENT),
+        false => Ok(place),
+    }
+}
+
+impl Volume {
+    fn fs(&self) -> &Fs {
+        self.shared.fs()
+    }
+
+    /// Makes a directory.
+    ///
+    /// # Errors
+    /// There is something of this name; its directory is not there; no room; a read-only volume.
+    pub fn create_dir(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        self.make_dir(path)
+            .map_err(|e| Error::new("make the directory", path, e))
+    }
+
+    fn make_dir(&self, path: &Path) -> low::Result<()> {
+        let fs = self.fs();
+        let Place { dir, name, .. } = place(fs, path, Errno::EXIST)?;
+        let umask = self.shared.umask;
+        let attr = fs.mkdir(&self.shared.maker, dir.ino(), &name, DIR_MODE, umask)?;
+        made(fs, attr);
+        Ok(())
+    }
+
+    /// Makes a directory and those above it, as far as they are not there.
+    ///
+    /// # Errors
+    /// As [`create_dir`](Self::create_dir), but for directories that are there.
+    pub fn create_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        let done = self.make_dirs(path);
+        done.map_err(|e| Error::new("make the directory", path, e))
+    }
+
+    fn make_dirs(&self, path: &Path) -> low::Result<()> {
+        // Upwards as far as something is missing, and down again.
+        let mut missing = Vec::new();
+        for dir in path.ancestors().filter(|p| !p.as_os_str().is_empty()) {
+            match self.need_dir(dir) {
+                Err(e) if is(&e, Errno::NOENT) => missing.push(dir),
+                made => {
+                    made?;
+                    break;
+                }
+            }
+        }
+        missing
+            .into_iter()
+            .rev()
+            .try_for_each(|dir| self.need_dir(dir))
+    }
+
+    /// Makes a directory if it is not there.
+    fn need_dir(&self, path: &Path) -> low::Result<()> {
+        let is_dir = || find(self.fs(), path, Last::Follow).is_ok_and(|f| f.attr.kind.is_dir());
+        match self.make_dir(path) {
+            Err(_) if is_dir() => Ok(()),
+            made => made,
+        }
+    }
+
+    /// Makes a symbolic link at `link` that leads to `target`, which may be any text.
+    ///
+    /// # Errors
+    /// As [`create_dir`](Self::create_dir); an empty target, or one that is too long.
+    pub fn symlink(&self, target: impl AsRef<Path>, link: impl AsRef<Path>) -> Result<()> {
+        let (target, link) = (target.as_ref().as_os_str().as_bytes(), link.as_ref());
+        let fs = self.fs();
+        let done = file_place(fs, link, Errno::EXIST).and_then(|Place { dir, name, .. }| {
+            fs.symlink(&self.shared.maker, dir.ino(), &name, target)
+        });
+        done.map(|attr| made(fs, attr))
+            .map_err(|e| Error::new("make the symbolic link", link, e))
+    }
+
+    /// Where the symbolic link at `path` leads.
+    ///
+    /// # Errors
+    /// It is not there, or none.
+    pub fn read_link(&self, path: impl AsRef<Path>) -> Result<PathBuf> {
+        let (fs, path) = (self.fs(), path.as_ref());
+        let target = find(fs, path, Last::Keep).and_then(|found| match found.attr.kind {
+            low::FileType::Symlink => fs.readlink(found.ino()),
+            _ => errno(Errno::INVAL),
+        });
+        let target = target.map_err(|e| Error::new("read the symbolic link", path, e))?;
+        Ok(OsString::from_vec(target).into())
+    }
+
+    /// Makes a pipe, socket or device.
+    ///
+    /// # Errors
+    /// As [`create_dir`](Self::create_dir).
+    pub fn create_node(&self, path: impl AsRef<Path>, node: Node) -> Result<()> {
+        let (fs, path) = (self.fs(), path.as_ref());
+        let (mode, rdev) = node.mode_and_rdev();
+        let (maker, umask) = (&self.shared.maker, self.shared.umask);
+        let done = file_place(fs, path, Errno::EXIST).and_then(|Place { dir, name, .. }| {
+            fs.mknod(maker, dir.ino(), &name, mode, umask, rdev)
+        });
+        done.map(|attr| made(fs, attr))
+            .map_err(|e| Error::new("make", path, e))
+    }
+
+    /// Gives the file at `path` another name, `link`. Of a symbolic link, that gets another name itself.
+    ///
+    /// # Errors
+    /// It is not there, or a directory; there is something named `link`; too many names; no room; a read-only volume.
+    pub fn hard_link(&self, path: impl AsRef<Path>, link: impl AsRef<Path>) -> Result<()> {
+        let (fs, path, link) = (self.fs(), path.as_ref(), link.as_ref());
+        let done = find(fs, path, Last::Keep).and_then(|found| {
+            let Place { dir, name, .. } = file_place(fs, link, Errno::EXIST)?;
+            fs.link(&ROOT, found.ino(), dir.ino(), &name)
+        });
+        done.map(|attr| made(fs, attr))
+            .map_err(|e| Error::on_two("link", path, link, e))
+    }
+
+    /// Moves `from` to `to`, in place of what is there: of a file, or of an empty directory if a directory moves. There is no moment without
+    /// one of both, also in a crash.
+    ///
+    /// # Errors
+    /// It is not there; a directory in place of a file, or the other way round; a directory that is not empty; into itself; a read-only
+    /// volume.
+    pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
+        let (from, to) = (from.as_ref(), to.as_ref());
+        self.move_to(from, to)
+            .map_err(|e| Error::on_two("rename", from, to, e))
+    }
+
+    fn move_to(&self, from: &Path, to: &Path) -> low::Result<()> {
+        let fs = self.fs();
+        let old = place(fs, from, Errno::BUSY)?;
+        let new = place(fs, to, Errno::BUSY)?;
+        if old.is_dir || new.is_dir {
+            let moved = Found::lookup(fs, old.dir.ino(), &old.name)?;
+            if !moved.attr.kind.is_dir() {
+                return errno(Errno::NOTDIR);
+            }
+        }
+        let flags = RenameFlags::default();
+        fs.rename(
+            &ROOT,
+            old.dir.ino(),
+            &old.name,
+            new.dir.ino(),
+            &new.name,
+            flags,
+        )
+    }
+
+    /// Removes the name of a file, or of anything else but a directory. What is open lives on until it is closed.
+    ///
+    /// # Errors
+    /// It is not there; a directory; an immutable file; a read-only volume.
+    pub fn remove_file(&self, path: impl AsRef<Path>) -> Result<()> {
+        let (fs, path) = (self.fs(), path.as_ref());
+        let done = place(fs, path, Errno::ISDIR).and_then(|Place { dir, name, is_dir }| {
+            if is_dir && !Found::lookup(fs, dir.ino(), &name)?.attr.kind.is_dir() {
+                return errno(Errno::NOTDIR);
+            }
+            fs.unlink(&ROOT, dir.ino(), &name)
+        });
+        done.map_err(|e| Error::new("remove", path, e))
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// It is not there, or no directory, or not empty; a read-only volume.
+    pub fn remove_dir(&self, path: impl AsRef<Path>) -> Result<()> {
+        let (fs, path) = (self.fs(), path.as_ref());
+        let done = place(fs, path, Errno::BUSY)
+            .and_then(|Place { dir, name, .. }| fs.rmdir(&ROOT, dir.ino(), &name));
+        done.map_err(|e| Error::new("remove the directory", path, e))
+    }
+
+    /// Removes a directory with all that is in it, or a file. Symbolic links are removed, not followed.
+    ///
+    /// # Errors
+    /// As [`remove_dir`](Self::remove_dir) and [`remove_file`](Self::remove_file), of anything in it; then some of it is left.
+    pub fn remove_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        let fs = self.fs();
+        let done = place(fs, path, Errno::BUSY).and_then(|Place { dir, name, .. }| {
+            match fs.unlink(&ROOT, dir.ino(), &name) {
+                Err(e) if is(&e, Errno::ISDIR) => {
+                    let top = Found::lookup(fs, dir.ino(), &name)?;
+                    empty(fs, top)?;
+                    fs.rmdir(&ROOT, dir.ino(), &name)
+                }
+                done => done,
+            }
+        });
+        done.map_err(|e| Error::new("remove", path, e))
+    }
+}
+
+/// A directory that is being emptied. Of what is in it, directories are left.
+struct Level<'a> {
+    dir: Found<'a>,
+    /// Its name in the one above.
+    name: Vec<u8>,
+    /// The directories in it.
+    below: Vec<Vec<u8>>,
+}
+
+/// Removes all that is in a directory.
+fn empty(fs: &Fs, top: Found<'_>) -> low::Result<()> {
+    let mut levels = vec![level(fs, top, Vec::new())?];
+    while let Some(last) = levels.last_mut() {
+        if let Some(name) = last.below.pop() {
+            let dir = Found::lookup(fs, last.dir.ino(), &name)?;
+            check_tree(&levels, dir.ino())?;
+            levels.push(level(fs, dir, name)?);
+            continue;
+        }
+        let Some(done) = levels.pop() else { break };
+        if let Some(above) = levels.last() {
+            fs.rmdir(&ROOT, above.dir.ino(), &done.name)?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes the files of a directory.
+fn level<'a>(fs: &'a Fs, dir: Found<'a>, name: Vec<u8>) -> low::Result<Level<'a>> {
+    let open = dir::open(fs, &dir)?;
+    let mut below = Vec::new();
+    let mut from = Some(0);
+    while let Some(cookie) = from {
+        let (names, next) = dir::batch(fs, &open, cookie)?;
+        for entry in names {
+            match fs.unlink(&ROOT, dir.ino(), &entry.name) {
+                Err(e) if is(&e, Errno::ISDIR) => below.push(entry.name),
+                // Somebody else removed it.
+                Err(e) if is(&e, Errno::NOENT) => {}
+                done => done?,
+            }
+        }
+        from = next;
+    }
+    Ok(Level { dir, name, below })
+}
+
+/// A directory must not lie in itself. Only damage makes it so.
+fn check_tree(above: &[Level<'_>], ino: Ino) -> low::Result<()> {
+    match above.iter().any(|level| level.dir.ino() == ino) {
+        false => Ok(()),
+        true => Err(FsError::corrupt(
+            "directory",
+            0,
+            format!("directory {ino} lies in itself"),
+        )),
+    }
+}

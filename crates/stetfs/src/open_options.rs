@@ -1,0 +1,195 @@
+//! How a file is opened.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use crate::error::{Error, Result};
+use crate::file::{Access, File};
+use crate::low::{self, Fs, OpenRef};
+use crate::resolve::{Found, Way};
+use crate::shared::{ROOT, Shared, errno, is};
+use crate::volume::Volume;
+
+/// How a file is opened, as [`std::fs::OpenOptions`].
+///
+/// ```
+/// # let image = stetfs_testkit::Image::make(16 << 20, &Default::default()).unwrap();
+/// # let volume = stetfs::Volume::open(image.path(), &stetfs::MountOptions::new())?;
+/// use std::io::Write;
+/// use stetfs::File;
+///
+/// for day in ["Monday", "Tuesday"] {
+///     let mut log = File::options().append(true).create(true).open(&volume, "/log")?;
+///     writeln!(log, "{day}")?;
+/// }
+/// assert_eq!(volume.read_to_string("/log")?, "Monday\nTuesday\n");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    read: bool,
+    write: bool,
+    append: bool,
+    truncate: bool,
+    create: bool,
+    create_new: bool,
+    mode: u32,
+}
+
+impl Default for OpenOptions {
+    fn default() -> OpenOptions {
+        OpenOptions::new()
+    }
+}
+
+impl OpenOptions {
+    /// All off.
+    pub fn new() -> OpenOptions {
+        OpenOptions {
+            read: false,
+            write: false,
+            append: false,
+            truncate: false,
+            create: false,
+            create_new: false,
+            mode: 0o666,
+        }
+    }
+
+    /// For reading.
+    pub fn read(&mut self, read: bool) -> &mut OpenOptions {
+        self.read = read;
+        self
+    }
+
+    /// For writing.
+    pub fn write(&mut self, write: bool) -> &mut OpenOptions {
+        self.write = write;
+        self
+    }
+
+    /// For writing at the end, wherever that is by then, also with others that write to the file.
+    pub fn append(&mut self, append: bool) -> &mut OpenOptions {
+        self.append = append;
+        self
+    }
+
+    /// The file is emptied.
+    pub fn truncate(&mut self, truncate: bool) -> &mut OpenOptions {
+        self.truncate = truncate;
+        self
+    }
+
+    /// It is made if it is not there.
+    pub fn create(&mut self, create: bool) -> &mut OpenOptions {
+        self.create = create;
+        self
+    }
+
+    /// It is made, and must not be there.
+    pub fn create_new(&mut self, create_new: bool) -> &mut OpenOptions {
+        self.create_new = create_new;
+        self
+    }
+
+    /// Permissions of a file that is made (0666), from which the volume's umask goes.
+    pub fn mode(&mut self, mode: u32) -> &mut OpenOptions {
+        self.mode = mode;
+        self
+    }
+
+    /// Opens `path` in `volume`.
+    ///
+    /// # Errors
+    /// As [`std::fs::OpenOptions::open`]: not found, there already (`create_new`), a directory that is to be written, options that
+    /// do not go together; a read-only volume, and one without room.
+    pub fn open(&self, volume: &Volume, path: impl AsRef<Path>) -> Result<File> {
+        let path = path.as_ref();
+        let opened = self.open_in(&volume.shared, path);
+        let open = opened.map_err(|e| Error::new("open", path, e))?;
+        Ok(File::new(open, volume, path, self.access()))
+    }
+
+    fn access(&self) -> Access {
+        Access {
+            read: self.read,
+            write: self.write || self.append,
+            append: self.append,
+        }
+    }
+
+    /// Flags of open(2).
+    fn flags(&self) -> low::Result<i32> {
+        let writes = self.write || self.append;
+        let makes = self.create || self.create_new;
+        let mut flags = match (self.read, writes) {
+            (true, false) => OFlags::RDONLY,
+            (false, true) => OFlags::WRONLY,
+            (true, true) => OFlags::RDWR,
+            (false, false) => return errno(Errno::INVAL),
+        };
+        // As std has it.
+        if (makes && !writes)
+            || (self.truncate && !self.write)
+            || (self.truncate && self.append && !self.create_new)
+        {
+            return errno(Errno::INVAL);
+        }
+        flags.set(OFlags::APPEND, self.append);
+        flags.set(OFlags::TRUNC, self.truncate && !self.create_new);
+        Ok(flags.bits() as i32)
+    }
+
+    fn open_in(&self, volume: &Arc<Shared>, path: &Path) -> low::Result<OpenRef> {
+        let flags = self.flags()?;
+        let fs = volume.fs();
+        let mut way = Way::new(fs, path)?;
+        loop {
+            let Some(name) = way.reach_last()? else {
+                return match self.create_new {
+                    true => errno(Errno::EXIST),
+                    false => fs.open_inode(&ROOT, way.at.ino(), flags),
+                };
+            };
+            if !self.create_new {
+                match way.look(&name) {
+                    Ok(found) if found.attr.kind == low::FileType::Symlink => {
+                        way.follow(&found)?;
+                        continue;
+                    }
+                    Ok(found) if way.is_dir && found.attr.kind != low::FileType::Directory => {
+                        return errno(Errno::NOTDIR);
+                    }
+                    Ok(found) => return fs.open_inode(&ROOT, found.ino(), flags),
+                    Err(e) if self.create && is(&e, Errno::NOENT) => {}
+                    Err(e) => return Err(e),
+                }
+            }
+            if way.is_dir {
+                return errno(Errno::ISDIR);
+            }
+            match self.make(volume, fs, &way.at, &name, flags) {
+                // Somebody else made it meanwhile.
+                Err(e) if !self.create_new && is(&e, Errno::EXIST) => way.again(name),
+                made => return made,
+            }
+        }
+    }
+
+    fn make(
+        &self,
+        volume: &Shared,
+        fs: &Fs,
+        dir: &Found<'_>,
+        name: &[u8],
+        flags: i32,
+    ) -> low::Result<OpenRef> {
+        let (maker, umask) = (&volume.maker, volume.umask);
+        let (attr, open) = fs.create(maker, dir.ino(), name, self.mode, umask, flags)?;
+        drop(Found::counted(fs, attr));
+        Ok(open)
+    }
+}

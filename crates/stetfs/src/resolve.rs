@@ -1,0 +1,186 @@
+//! From paths to files.
+
+use std::borrow::Cow;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rustix::io::Errno;
+
+use crate::low::{Attr, FileType, Fs, Ino, ROOT_INO, Result};
+use crate::shared::errno;
+
+/// Symbolic links that are followed on one way, as Linux has it.
+const MOST_LINKS: u32 = 40;
+
+/// A file that was found. It stays, with or without a name, while this lives.
+pub(crate) struct Found<'a> {
+    fs: &'a Fs,
+    pub(crate) attr: Attr,
+}
+
+impl Drop for Found<'_> {
+    fn drop(&mut self) {
+        self.fs.forget(self.attr.ino, 1);
+    }
+}
+
+impl<'a> Found<'a> {
+    /// What `name` in the directory `dir` names.
+    pub(crate) fn lookup(fs: &'a Fs, dir: Ino, name: &[u8]) -> Result<Found<'a>> {
+        let attr = fs.lookup(dir, name)?;
+        Ok(Found { fs, attr })
+    }
+
+    /// Of an operation that counts a lookup.
+    pub(crate) fn counted(fs: &'a Fs, attr: Attr) -> Found<'a> {
+        Found { fs, attr }
+    }
+
+    pub(crate) fn ino(&self) -> Ino {
+        self.attr.ino
+    }
+
+    fn is_link(&self) -> bool {
+        self.attr.kind == FileType::Symlink
+    }
+}
+
+/// What becomes of a symbolic link at the end of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Last {
+    /// It is followed.
+    Follow,
+    /// It is what is meant.
+    Keep,
+}
+
+/// A directory and a name in it, of something that may not be there.
+pub(crate) struct Place<'a, 'p> {
+    pub(crate) dir: Found<'a>,
+    pub(crate) name: Cow<'p, [u8]>,
+    /// The path says that it is a directory.
+    pub(crate) is_dir: bool,
+}
+
+/// The file at `path`.
+///
+/// # Errors
+/// ENOENT, ENOTDIR, ELOOP, ENAMETOOLONG.
+pub(crate) fn find<'a>(fs: &'a Fs, path: &Path, last: Last) -> Result<Found<'a>> {
+    let mut way = Way::new(fs, path)?;
+    while let Some(name) = way.rest.pop() {
+        let ends = way.rest.is_empty() && !way.is_dir;
+        way.step(name, last == Last::Follow || !ends)?;
+    }
+    if way.is_dir && way.at.attr.kind != FileType::Directory {
+        return errno(Errno::NOTDIR);
+    }
+    Ok(way.at)
+}
+
+/// The directory that holds the last name of `path`, and that name.
+///
+/// # Errors
+/// As [`find`]; `of_root` if the path names the root.
+pub(crate) fn place<'a, 'p>(fs: &'a Fs, path: &'p Path, of_root: Errno) -> Result<Place<'a, 'p>> {
+    let mut way = Way::new(fs, path)?;
+    match way.reach_last()? {
+        Some(name) => Ok(Place {
+            dir: way.at,
+            name,
+            is_dir: way.is_dir,
+        }),
+        None => errno(of_root),
+    }
+}
+
+/// A way through the volume.
+pub(crate) struct Way<'a, 'p> {
+    fs: &'a Fs,
+    /// As far as it went.
+    pub(crate) at: Found<'a>,
+    /// The names to come, the last one first.
+    rest: Vec<Cow<'p, [u8]>>,
+    /// Symbolic links so far.
+    links: u32,
+    /// The path ends with a slash.
+    pub(crate) is_dir: bool,
+}
+
+/// The names of a path, the last one first.
+fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.split(|b| *b == b'/')
+        .rev()
+        .filter(|name| !name.is_empty())
+}
+
+impl<'a, 'p> Way<'a, 'p> {
+    pub(crate) fn new(fs: &'a Fs, path: &'p Path) -> Result<Way<'a, 'p>> {
+        let path = path.as_os_str().as_bytes();
+        if path.is_empty() {
+            return errno(Errno::NOENT);
+        }
+        Ok(Way {
+            fs,
+            at: Found::lookup(fs, ROOT_INO, b".")?,
+            rest: names(path).map(Cow::Borrowed).collect(),
+            links: 0,
+            is_dir: path.ends_with(b"/"),
+        })
+    }
+
+    /// Goes to the directory of the last name, and gives that. `None` if there is none: the way ends at the root.
+    pub(crate) fn reach_last(&mut self) -> Result<Option<Cow<'p, [u8]>>> {
+        while let Some(name) = self.rest.pop() {
+            if self.rest.is_empty() {
+                return Ok(Some(name));
+            }
+            self.step(name, true)?;
+        }
+        Ok(None)
+    }
+
+    /// The last name is to be given once more.
+    pub(crate) fn again(&mut self, name: Cow<'p, [u8]>) {
+        self.rest.push(name);
+    }
+
+    /// What a name is in the directory at hand.
+    pub(crate) fn look(&self, name: &[u8]) -> Result<Found<'a>> {
+        // The file system finds `.` of anything.
+        match self.at.attr.kind {
+            FileType::Directory => Found::lookup(self.fs, self.at.ino(), name),
+            _ => errno(Errno::NOTDIR),
+        }
+    }
+
+    fn step(&mut self, name: Cow<'p, [u8]>, follow: bool) -> Result<()> {
+        let found = self.look(&name)?;
+        if follow && found.is_link() {
+            return self.follow(&found);
+        }
+        self.at = found;
+        Ok(())
+    }
+
+    /// Goes where a symbolic link in the directory at hand leads.
+    pub(crate) fn follow(&mut self, link: &Found<'_>) -> Result<()> {
+        self.links += 1;
+        if self.links > MOST_LINKS {
+            return errno(Errno::LOOP);
+        }
+        let target = self.fs.readlink(link.ino())?;
+        if target.is_empty() {
+            return errno(Errno::NOENT);
+        }
+        if target.starts_with(b"/") {
+            self.at = Found::lookup(self.fs, ROOT_INO, b".")?;
+        }
+        if self.rest.is_empty() {
+            self.is_dir |= target.ends_with(b"/");
+        }
+        self.rest
+            .extend(names(&target).map(|name| Cow::Owned(name.to_vec())));
+        Ok(())
+    }
+}

@@ -1,0 +1,92 @@
+//! What all handles of an open volume share. It closes the volume when the last of them goes.
+
+use std::path::Path;
+use std::sync::{Arc, mpsc};
+
+use parking_lot::RwLock;
+use rustix::io::Errno;
+
+use crate::low::{self, Ctx, Done, Fs, FsError, Ino};
+
+/// Files share locks of appending by number.
+const LOCKS: usize = 64;
+
+/// The administrator: whoever has the image may do all.
+pub(crate) const ROOT: Ctx = Ctx {
+    uid: 0,
+    gid: 0,
+    pid: 0,
+};
+
+/// An open volume.
+pub(crate) struct Shared {
+    pub(crate) low: Arc<low::Volume>,
+    /// Whose new files are.
+    pub(crate) maker: Ctx,
+    /// Taken from the modes of new files.
+    pub(crate) umask: u32,
+    /// Held exclusively from looking at a file's size to writing there, shared by other writes.
+    appends: [RwLock<()>; LOCKS],
+    closed: bool,
+}
+
+impl Shared {
+    pub(crate) fn new(low: Arc<low::Volume>, maker: Ctx, umask: u32) -> Shared {
+        Shared {
+            low,
+            maker,
+            umask,
+            appends: std::array::from_fn(|_| RwLock::new(())),
+            closed: false,
+        }
+    }
+
+    pub(crate) fn fs(&self) -> &Arc<Fs> {
+        self.low.fs()
+    }
+
+    pub(crate) fn image(&self) -> &Path {
+        self.low.path()
+    }
+
+    pub(crate) fn appends(&self, ino: Ino) -> &RwLock<()> {
+        &self.appends[ino as usize % LOCKS]
+    }
+
+    /// Closes the volume.
+    pub(crate) fn close(&mut self) -> low::Result<()> {
+        self.closed = true;
+        self.low.close()
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if !self.closed
+            && let Err(e) = self.low.close()
+        {
+            tracing::error!(
+                "{} was not closed clean: {e}; its journal keeps what was synced for the next opening",
+                self.image().display()
+            );
+        }
+    }
+}
+
+/// The errno as an error.
+pub(crate) fn errno<T>(e: Errno) -> low::Result<T> {
+    Err(FsError::Errno(e.raw_os_error()))
+}
+
+/// Whether an error is this errno.
+pub(crate) fn is(e: &FsError, errno: Errno) -> bool {
+    matches!(e, FsError::Errno(n) if *n == errno.raw_os_error())
+}
+
+/// Waits for what answers later.
+pub(crate) fn wait(start: impl FnOnce(Done)) -> low::Result<()> {
+    let (answer, answered) = mpsc::sync_channel(1);
+    start(Box::new(move |done| drop(answer.send(done))));
+    // What ends without an answer has failed.
+    answered.recv().unwrap_or_else(|_| errno(Errno::IO))
+}

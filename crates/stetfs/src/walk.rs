@@ -1,0 +1,111 @@
+//! Walking over trees.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::vec;
+
+use rustix::io::Errno;
+
+use crate::dir::{DirEntry, ReadDir};
+use crate::error::{Error, Result};
+use crate::low::{FsError, Ino};
+use crate::shared::Shared;
+use crate::volume::Volume;
+
+/// All that lies below a directory, the directory itself left out: a directory before what is in it, and the names of each in the
+/// order of their bytes. Symbolic links are not followed. The names of the directories on the way are in memory.
+pub struct Walk {
+    volume: Arc<Shared>,
+    /// The directories on the way, by number, with the names to come.
+    stack: Vec<(Ino, vec::IntoIter<DirEntry>)>,
+    /// A directory that was given and comes next.
+    below: Option<DirEntry>,
+}
+
+impl fmt::Debug for Walk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Walk")
+            .field("depth", &self.stack.len())
+            .finish()
+    }
+}
+
+impl Walk {
+    fn enter(&mut self, path: &Path) -> Result<()> {
+        let dir = ReadDir::new(&self.volume, path)?;
+        let ino = dir.ino();
+        // Only damage makes it so.
+        if self.stack.iter().any(|(above, _)| *above == ino) {
+            let turns = FsError::Errno(Errno::LOOP.raw_os_error());
+            return Err(Error::new("walk below", path, turns));
+        }
+        let mut names: Vec<DirEntry> = dir.collect::<Result<_>>()?;
+        names.sort_unstable_by(|a, b| a.path().as_os_str().cmp(b.path().as_os_str()));
+        self.stack.push((ino, names.into_iter()));
+        Ok(())
+    }
+
+    /// Leaves out what is below the directory that came last.
+    pub fn skip_dir(&mut self) {
+        self.below = None;
+    }
+}
+
+impl Iterator for Walk {
+    type Item = Result<DirEntry>;
+
+    fn next(&mut self) -> Option<Result<DirEntry>> {
+        if let Some(dir) = self.below.take()
+            && let Err(e) = self.enter(dir.path())
+        {
+            return Some(Err(e));
+        }
+        loop {
+            let (_, names) = self.stack.last_mut()?;
+            match names.next() {
+                Some(entry) => {
+                    if entry.file_type().is_dir() {
+                        self.below = Some(entry.clone());
+                    }
+                    return Some(Ok(entry));
+                }
+                None => {
+                    self.stack.pop();
+                }
+            }
+        }
+    }
+}
+
+impl Volume {
+    /// All that lies below the directory at `path`.
+    ///
+    /// ```
+    /// # let image = stetfs_testkit::Image::make(16 << 20, &Default::default()).unwrap();
+    /// # let volume = stetfs::Volume::open(image.path(), &stetfs::MountOptions::new())?;
+    /// volume.create_dir_all("/a/b")?;
+    /// volume.write("/a/b/c", "text")?;
+    /// let mut files = Vec::new();
+    /// for entry in volume.walk("/a")? {
+    ///     let entry = entry?;
+    ///     if entry.file_type().is_file() {
+    ///         files.push((entry.path().to_owned(), entry.metadata()?.len()));
+    ///     }
+    /// }
+    /// assert_eq!(files, [("/a/b/c".into(), 4)]);
+    /// # Ok::<(), stetfs::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// It is not there, or no directory.
+    pub fn walk(&self, path: impl AsRef<Path>) -> Result<Walk> {
+        let mut walk = Walk {
+            volume: Arc::clone(&self.shared),
+            stack: Vec::new(),
+            below: None,
+        };
+        walk.enter(path.as_ref())?;
+        Ok(walk)
+    }
+}
