@@ -122,7 +122,7 @@ pub(crate) struct DeviceServeArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) model: Option<stetfs_flash::Model>,
     /// An empty device of this size in memory, e.g. 4G.
-    #[arg(long, value_name = "SIZE", value_parser = stetfs::size::bytes, required_unless_present = "image")]
+    #[arg(long, value_name = "SIZE", value_parser = stetfs::low::size::bytes, required_unless_present = "image")]
     pub(crate) size: Option<u64>,
     /// A file or block device that holds the content.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["size", "ftl"])]
@@ -148,7 +148,7 @@ pub(crate) struct FlashArgs {
     #[arg(value_parser = clap::value_parser!(u32).range(..=1000))]
     pub(crate) spare: u32,
     /// Bytes of an erase block, e.g. 24M.
-    #[arg(long, value_name = "SIZE", default_value = "4M", requires = "ftl", value_parser = stetfs::size::bytes)]
+    #[arg(long, value_name = "SIZE", default_value = "4M", requires = "ftl", value_parser = stetfs::low::size::bytes)]
     pub(crate) erase_block: u64,
     /// Every page is written once before it is served, then as many again, half in runs and half at random places.
     #[arg(long, requires = "ftl")]
@@ -268,13 +268,13 @@ fn mount_options() -> String {
     };
     let mut presets =
         vec!["a preset, that is, a name for some of the options below (ordered)".into()];
-    let all = stetfs::Preset::all();
-    let custom = stetfs::preset::CUSTOM;
+    let all = stetfs::low::Preset::all();
+    let custom = stetfs::low::preset::CUSTOM;
     for preset in all.iter().chain([&custom]) {
         presets.push(format!("{preset}: {}", preset.help()));
     }
     entry("journal=NAME", &presets);
-    for option in stetfs::options_help() {
+    for option in stetfs::low::options_help() {
         entry(&option.usage, &option.help);
     }
     text.truncate(text.trim_end().len());
@@ -298,12 +298,12 @@ pub(crate) struct QuotaArgs {
     pub(crate) volume: PathBuf,
     /// Whose limits are set, such as user:1000, group:100 or project:5. Those that are not given are none.
     #[arg(long, value_name = "KIND:ID", value_parser = quota_id)]
-    pub(crate) set: Option<(stetfs::QuotaKind, u32)>,
+    pub(crate) set: Option<(stetfs::low::QuotaKind, u32)>,
     /// Space that is never exceeded.
-    #[arg(long, value_name = "SIZE", value_parser = stetfs::size::bytes, requires = "set")]
+    #[arg(long, value_name = "SIZE", value_parser = stetfs::low::size::bytes, requires = "set")]
     pub(crate) space: Option<u64>,
     /// Space that is exceeded for the grace time only.
-    #[arg(long, value_name = "SIZE", value_parser = stetfs::size::bytes, requires = "set")]
+    #[arg(long, value_name = "SIZE", value_parser = stetfs::low::size::bytes, requires = "set")]
     pub(crate) space_soft: Option<u64>,
     /// Inodes that are never exceeded.
     #[arg(long, value_name = "N", requires = "set")]
@@ -313,9 +313,9 @@ pub(crate) struct QuotaArgs {
     pub(crate) inodes_soft: Option<u64>,
 }
 
-fn quota_id(text: &str) -> Result<(stetfs::QuotaKind, u32), String> {
+fn quota_id(text: &str) -> Result<(stetfs::low::QuotaKind, u32), String> {
     let (name, id) = text.split_once(':').unwrap_or_default();
-    let kind = stetfs::QuotaKind::ALL
+    let kind = stetfs::low::QuotaKind::ALL
         .into_iter()
         .find(|k| k.name() == name);
     match (kind, id.parse()) {

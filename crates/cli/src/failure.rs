@@ -3,7 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use stetfs::{BlockError, Foreign, ForeignKind, FsError, JournalError};
+use stetfs::low::{BlockError, Foreign, ForeignKind, FsError, JournalError};
 use stetfs_fuse::{MountError, ServeError};
 
 /// Exit codes, the same for every command (docs/usage.md).

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use stetfs::{FsError, Preparer};
+use stetfs::low::{FsError, Preparer};
 use stetfs_fuse::{Connection, Mounted, Server, VolumeFs, is_root};
 
 use crate::failure::{Code, Failure, Result};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use stetfs::{
+use stetfs::low::{
     Atime, Composition, Direct, FsOptions, OnDataError, OnError, PolicyKind, Preset, VolumeOptions,
     did_you_mean, preset,
 };
@@ -145,7 +145,7 @@ pub(crate) fn parse(text: &str, sloppy: bool, all: &mut Options) -> Result {
 /// The options that the volume has of its own, for those of its mount to be read into. Why there are none is told by whoever opens it.
 pub(crate) fn of_volume(source: &Path) -> Options {
     let mut options = Options::default();
-    match stetfs::own_options(source) {
+    match stetfs::low::own_options(source) {
         Ok(own) => {
             if let Err(e) = parse(&own.join(","), false, &mut options) {
                 tracing::warn!("the volume's own options: {e}");
@@ -218,7 +218,7 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     NAMES
         .into_iter()
         .chain(IGNORED)
-        .chain(stetfs::option_names())
+        .chain(stetfs::low::option_names())
 }
 
 fn is_comment(name: &str) -> bool {
@@ -235,10 +235,10 @@ fn apply(
         Some(v) if name == "journal" => v
             .parse()
             .map(|preset| o.preset = Some(preset))
-            .map_err(|e: stetfs::BadJournal| e.to_string()),
+            .map_err(|e: stetfs::low::BadJournal| e.to_string()),
         Some(v) if name == "cache_policy" => policy(v).map(|policy| o.cache_policy = policy),
         // Whether it goes with the others is seen when all are known.
-        Some(v) if stetfs::is_option(name) => Composition::new(preset::CUSTOM, [(name, v)])
+        Some(v) if stetfs::low::is_option(name) => Composition::new(preset::CUSTOM, [(name, v)])
             .map(|_| o.journal.push((name.to_owned(), v.to_owned())))
             .map_err(|why| why.to_string()),
         _ => own(name, value, o)?.map_err(|why| format!("{name} {why}")),
@@ -330,14 +330,14 @@ fn own(
             _ => Err("must be ignore or abort".to_owned()),
         },
         "journal" | "cache_policy" => Err("needs a value".to_owned()),
-        _ if stetfs::is_option(name) => Err("needs a value".to_owned()),
+        _ if stetfs::low::is_option(name) => Err("needs a value".to_owned()),
         _ => return None,
     };
     Some(done)
 }
 
 fn policy(text: &str) -> std::result::Result<PolicyKind, String> {
-    text.parse().map_err(|e: stetfs::UnknownPolicy| {
+    text.parse().map_err(|e: stetfs::low::UnknownPolicy| {
         let names = PolicyKind::ALL.into_iter().map(PolicyKind::name);
         format!("{e}{}", did_you_mean(text, names))
     })
@@ -351,8 +351,8 @@ fn absolute_path(v: &str) -> std::result::Result<PathBuf, String> {
 const LEAST_CACHE: u64 = 1 << 20;
 
 fn cache_size(v: &str) -> std::result::Result<u64, String> {
-    let bytes = stetfs::size::bytes(v)?;
-    let memory = stetfs::usable_memory();
+    let bytes = stetfs::low::size::bytes(v)?;
+    let memory = stetfs::low::usable_memory();
     if bytes < LEAST_CACHE {
         return Err("must be at least 1M: less does not hold what operations work on".into());
     }
@@ -369,7 +369,7 @@ fn erase_block(v: &str) -> std::result::Result<u64, String> {
     // A page of flash, and more than any device has.
     const PAGE: u64 = 4096;
     const MOST: u64 = 1 << 30;
-    match stetfs::size::bytes(v)? {
+    match stetfs::low::size::bytes(v)? {
         n if (PAGE..=MOST).contains(&n) && n.is_multiple_of(PAGE) => Ok(n),
         _ => Err("must be a multiple of 4K, 1G at most: flash is erased in whole pages".into()),
     }
@@ -468,7 +468,9 @@ impl Options {
                 .filter(|n| *n > 0)
                 .unwrap_or(defaults.commit_secs),
             dirty_expire: self.dirty_expire.unwrap_or(defaults.dirty_expire),
-            cache_bytes: self.cache_bytes.unwrap_or_else(stetfs::default_cache_bytes),
+            cache_bytes: self
+                .cache_bytes
+                .unwrap_or_else(stetfs::low::default_cache_bytes),
             cache_policy: self.cache_policy,
             erase_block: self.erase_block.unwrap_or(defaults.erase_block),
             data_err: self.data_err,
@@ -533,7 +535,7 @@ impl Options {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use stetfs::DataMode;
+    use stetfs::low::DataMode;
 
     use super::*;
 

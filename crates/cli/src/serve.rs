@@ -198,7 +198,7 @@ fn hold_hosts(job: &Job) -> Vec<File> {
 fn open(job: &Job) -> Result<(OpenedDevices, Job)> {
     let options = job.options.volume()?;
     match OpenedDevices::open(&job.source, &options) {
-        Err(e) if stetfs::is_write_protected(&e) && !options.fs.read_only => {
+        Err(e) if stetfs::low::is_write_protected(&e) && !options.fs.read_only => {
             let mut job = job.clone();
             job.options.read_only = true;
             job.protected = true;

@@ -50,7 +50,7 @@ fn mount_option(e: &clap::Error) -> Option<Failure> {
     };
     let name = arg.strip_prefix("--")?.split('=').next()?.replace('-', "_");
     let known = options::names().find(|known| *known == name);
-    let meant = known.or_else(|| stetfs::nearest(&name, options::names()))?;
+    let meant = known.or_else(|| stetfs::low::nearest(&name, options::names()))?;
     let suggests_other = e
         .get(ContextKind::SuggestedArg)
         .is_some_and(|other| other.to_string() != "--json");

@@ -10,7 +10,7 @@ use common::daemon::{Daemon, json, ok};
 /// Every policy keeps what was written, under a cache that is much smaller: new files, changes in place, and reading all back.
 #[test]
 fn every_policy_serves_a_volume() {
-    for policy in stetfs::PolicyKind::ALL {
+    for policy in stetfs::low::PolicyKind::ALL {
         let d = Daemon::new(&format!(
             "cache_policy={policy},erase_block=256K,cache=1M,direct_io,dirty_expire=0.2"
         ));

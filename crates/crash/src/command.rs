@@ -719,7 +719,7 @@ fn save(dir: &Path, case: &str, recording: &Recording) -> Result<String> {
 fn judged(
     recording: &Recording,
     state: &StateId,
-) -> Result<(stetfs::MemDevice, Result<u64, Finding>)> {
+) -> Result<(stetfs::low::MemDevice, Result<u64, Finding>)> {
     let (log, work) = (&recording.log, &recording.work);
     ensure!(
         state.event <= log.len(),

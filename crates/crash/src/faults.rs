@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
-use stetfs::{BlockDevice, FsOptions, MemDevice};
+use stetfs::low::{BlockDevice, FsOptions, MemDevice};
 use stetfs_block::{Event, Log, Replay};
 
 use crate::judge::space::{self, Owner};

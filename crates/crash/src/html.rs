@@ -271,8 +271,8 @@ fn shown(seen: &Seen, dir: &str) -> BTreeMap<String, String> {
                 continue;
             };
             let text = match node.kind {
-                stetfs::FileType::Directory => "directory".into(),
-                stetfs::FileType::Symlink => {
+                stetfs::low::FileType::Directory => "directory".into(),
+                stetfs::low::FileType::Symlink => {
                     format!("→ {}", String::from_utf8_lossy(&node.target))
                 }
                 _ => content(&node.content),

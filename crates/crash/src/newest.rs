@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use stetfs::{BlockDevice, MemDevice};
+use stetfs::low::{BlockDevice, MemDevice};
 use stetfs_ondisk::jbd2::BlockType;
 use stetfs_ondisk::jbd2::block::read_header;
 use stetfs_ondisk::stet::frame::{self, Frame, Kind};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
-use stetfs::{BlockDevice, MemDevice};
+use stetfs::low::{BlockDevice, MemDevice};
 use stetfs_block::{Event, Log, SharePair};
 use xxhash_rust::xxh3::Xxh3;
 

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::Result;
-use stetfs::{FsOptions, Preset};
+use stetfs::low::{FsOptions, Preset};
 
 use crate::canary;
 use crate::judge::promise::Promise;
@@ -93,7 +93,7 @@ impl JournalSpec {
                     })?;
                     (fault.set)(&mut spec);
                 }
-                (_, Some(value)) if stetfs::is_option(option) => {
+                (_, Some(value)) if stetfs::low::is_option(option) => {
                     o.journal = o.journal.with(option, value).map_err(|e| e.to_string())?;
                 }
                 _ => {
@@ -153,7 +153,7 @@ pub fn work(journal: &JournalSpec, shape: Shape, case: &Case) -> Result<Work> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use stetfs::{Composition, preset};
+    use stetfs::low::{Composition, preset};
 
     use super::*;
 

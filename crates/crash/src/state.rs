@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
 
-use stetfs::MemDevice;
+use stetfs::low::MemDevice;
 use stetfs_block::{Event, Log, PendingSector, Replay};
 
 /// What of the writes that no flush covered arrived.

@@ -4,7 +4,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use stetfs::{Ctx, FileType, Fs, FsError, Ino, OpenRef, ROOT_INO};
+use stetfs::low::{Ctx, FileType, Fs, FsError, Ino, OpenRef, ROOT_INO};
 
 /// One inode.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use parking_lot::Mutex;
-use stetfs::{BlockDevice, Ctx, Fs, FsError, FsOptions, MemDevice, Preset, preset};
+use stetfs::low::{BlockDevice, Ctx, Fs, FsError, FsOptions, MemDevice, Preset, preset};
 use stetfs_testkit::image::{e2fsck, e2fsck_said};
 use stetfs_testkit::{Image, Scratch};
 
@@ -103,7 +103,13 @@ pub(crate) fn make(plan: Plan, fill: &mut dyn FnMut(&Arc<Fs>) -> Result<()>) -> 
     let device = Arc::new(MemDevice::load(image.path())?);
     let fs = open(&device, &options(preset::ORDERED))?;
     for dir in DIRS {
-        let made = fs.mkdir(&Ctx::default(), stetfs::ROOT_INO, dir.as_bytes(), 0o755, 0)?;
+        let made = fs.mkdir(
+            &Ctx::default(),
+            stetfs::low::ROOT_INO,
+            dir.as_bytes(),
+            0o755,
+            0,
+        )?;
         fs.forget(made.ino, 1);
     }
     fill(&fs)?;

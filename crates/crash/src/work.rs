@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use stetfs::{BlockDevice, FsError, FsOptions, MemDevice};
+use stetfs::low::{BlockDevice, FsError, FsOptions, MemDevice};
 use stetfs_block::{Fault, FaultInjector, Log, Op, Recorder};
 
 use crate::judge::gone;

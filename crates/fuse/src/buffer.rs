@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use stetfs::AlignedBuf;
+use stetfs::low::AlignedBuf;
 
 /// Pieces up to the first have memory of this size, longer ones of the second: sizes that are used again.
 const SIZES: [usize; 2] = [64 << 10, 1 << 20];

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use stetfs::Ctx;
+use stetfs::low::Ctx;
 
 use crate::helper::{self, Answer, Question};
 

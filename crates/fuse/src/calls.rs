@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use stetfs::{Caller, Ctx, Descriptor, Ino};
+use stetfs::low::{Caller, Ctx, Descriptor, Ino};
 
 use crate::helper::{self, Answer, Question};
 use crate::sys;

@@ -1,6 +1,6 @@
 //! The ioctls of ext4 and of Linux file systems in general that reach a FUSE server.
 
-use stetfs::{Ctx, Done, Fs, FsError, GoingDown, Ino};
+use stetfs::low::{Ctx, Done, Fs, FsError, GoingDown, Ino};
 
 use crate::caller;
 use crate::calls;

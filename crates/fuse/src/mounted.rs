@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rustix::io::Errno;
 use rustix::mount::MountFlags;
-use stetfs::namespaces;
+use stetfs::low::namespaces;
 
 use crate::helper::{self, Order};
 use crate::mount::{self, MountError, MountOptions, Unmount};

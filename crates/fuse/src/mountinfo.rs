@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use stetfs::namespaces::unescape;
+use stetfs::low::namespaces::unescape;
 
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use stetfs::{Ctx, Fs, FsError, OpenRef};
+use stetfs::low::{Ctx, Fs, FsError, OpenRef};
 
 use crate::calls;
 use crate::handles::Handles;

@@ -7,7 +7,7 @@
 
 use std::num::NonZeroU64;
 
-use stetfs::{
+use stetfs::low::{
     Attr, Ctx, Done, FallocateMode, FileType, FsError, Ino, RenameFlags, SeekWhat, SetAttr, StatFs,
     XattrSet,
 };
@@ -125,7 +125,7 @@ pub struct IoctlArgs<'a> {
 }
 
 /// A mounted file system. Inode numbers are the file system's own (the root is
-/// [`stetfs::ROOT_INO`]); names are bytes without `/` and NUL.
+/// [`stetfs::low::ROOT_INO`]); names are bytes without `/` and NUL.
 #[allow(clippy::too_many_arguments)]
 pub trait FileSystem: Send + Sync + 'static {
     /// Finds `name`; counts one lookup of the inode on success. ENOENT is remembered by the kernel.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use stetfs::{Fs, FsError, StatFs};
+use stetfs::low::{Fs, FsError, StatFs};
 
 use crate::patience;
 

@@ -4,8 +4,8 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use stetfs::low::namespaces::own_namespace;
 use stetfs::low::{BlockDevice, Volume};
-use stetfs::namespaces::own_namespace;
 
 use crate::awake::{Awake, LowLatency, Means};
 use crate::bdi::Knobs;
@@ -352,5 +352,5 @@ pub enum ServeError {
     #[error(
         "the volume could not be closed clean: {0}; it will be recovered when it is mounted next"
     )]
-    Close(#[from] stetfs::FsError),
+    Close(#[from] stetfs::low::FsError),
 }

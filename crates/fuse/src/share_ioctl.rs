@@ -1,6 +1,6 @@
 //! SHARE as ioctls of a served device: `include/stetfs-share.h`.
 
-use stetfs::{BlockDevice, FsError, Share, SharePair};
+use stetfs::low::{BlockDevice, FsError, Share, SharePair};
 
 use crate::ops::{IoctlArgs, IoctlReply};
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, mpsc};
 
-use stetfs::{Fs, MemDevice, preset};
+use stetfs::low::{Fs, MemDevice, preset};
 use stetfs_crash::volume::{mke2fs, options};
 use stetfs_ondisk::stet::frame::{Chunk, Frame, Kind, Stored};
 use stetfs_ondisk::stet::header::{COPY_BYTES, Lane, LogHeader, copy_at};
@@ -79,7 +79,7 @@ impl Forged {
         make(path, journal_mib, &[]);
         let device = Arc::new(MemDevice::load(path).unwrap());
         let fs = Fs::open(device.clone(), options(preset::LDJ)).unwrap();
-        let made = fs.mkdir(&Default::default(), stetfs::ROOT_INO, b"dir", 0o755, 0);
+        let made = fs.mkdir(&Default::default(), stetfs::low::ROOT_INO, b"dir", 0o755, 0);
         fs.forget(made.unwrap().ino, 1);
         let (send, done) = mpsc::channel();
         fs.sync_all(Box::new(move |result| send.send(result).unwrap()));

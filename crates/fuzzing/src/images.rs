@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use stetfs::{BlockDevice, Fs, FsOptions, MemDevice, Preset, preset};
+use stetfs::low::{BlockDevice, Fs, FsOptions, MemDevice, Preset, preset};
 use stetfs_block::{BlockError, Read, Stats, Write};
 use stetfs_testkit::Scratch;
 
@@ -137,7 +137,13 @@ fn leave_dirty(clean: &MemDevice, preset: Preset) -> Arc<MemDevice> {
     let device = Arc::new(clean.fork());
     let fs = stetfs_crash::volume::open(&device, &options(preset)).unwrap();
     let made = fs
-        .mkdir(&Default::default(), stetfs::ROOT_INO, b"work", 0o755, 0)
+        .mkdir(
+            &Default::default(),
+            stetfs::low::ROOT_INO,
+            b"work",
+            0o755,
+            0,
+        )
         .unwrap();
     fs.forget(made.ino, 1);
     let mut session = Session::new(&fs, "work").unwrap();
@@ -263,13 +269,13 @@ fn targets(device: &MemDevice, block: u64) -> Vec<Vec<u64>> {
 fn names_only(fs: &Arc<Fs>) {
     let seen = Seen::capture_without_content(fs).unwrap();
     for (ino, node) in seen.nodes {
-        if node.kind == stetfs::FileType::Regular {
+        if node.kind == stetfs::low::FileType::Regular {
             let file = fs
                 .open_inode(&Default::default(), ino, libc::O_RDONLY)
                 .unwrap();
             let mut at = 0;
-            while let Ok(data) = fs.seek(&file, at, stetfs::SeekWhat::Data) {
-                at = fs.seek(&file, data, stetfs::SeekWhat::Hole).unwrap();
+            while let Ok(data) = fs.seek(&file, at, stetfs::low::SeekWhat::Data) {
+                at = fs.seek(&file, data, stetfs::low::SeekWhat::Hole).unwrap();
             }
         }
     }

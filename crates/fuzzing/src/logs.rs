@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use stetfs::{BlockDevice, MemDevice, Preset, preset};
+use stetfs::low::{BlockDevice, MemDevice, Preset, preset};
 use stetfs_journal::{Canary, Log, RecoveryOptions};
 
 use crate::Input;

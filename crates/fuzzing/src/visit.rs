@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use stetfs::{
+use stetfs::low::{
     Ctx, FallocateMode, FileType, Fs, FsError, Ino, ROOT_INO, RenameFlags, SeekWhat, SetAttr,
     XattrSet,
 };
@@ -239,7 +239,7 @@ pub fn change(fs: &Arc<Fs>, found: &Found, rng: &mut fastrand::Rng) {
     }
 }
 
-fn forget(fs: &Fs, made: Result<stetfs::Attr, FsError>) {
+fn forget(fs: &Fs, made: Result<stetfs::low::Attr, FsError>) {
     if let Ok(attr) = made {
         fs.forget(attr.ino, 1);
     }

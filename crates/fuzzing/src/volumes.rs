@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use stetfs::{BlockDevice, Fs, FsOptions, OnError, Preset};
+use stetfs::low::{BlockDevice, Fs, FsOptions, OnError, Preset};
 use stetfs_crash::volume::options;
 
 use crate::Input;

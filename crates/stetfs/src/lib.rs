@@ -72,9 +72,6 @@ mod xattr;
 pub use dir::{DirEntry, ReadDir};
 pub use error::{Error, Result};
 pub use file::File;
-// Names that stand in `low` by now.
-#[doc(hidden)]
-pub use low::*;
 pub use low::{FileType, Preset};
 pub use metadata::{Metadata, SetMetadata};
 pub use names::Node;

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use common::{number, watchdog};
 use hostile::damage::damage;
 use hostile::memory;
-use stetfs::{Fs, FsOptions, OnError, Preset, preset};
+use stetfs::low::{Fs, FsOptions, OnError, Preset, preset};
 use stetfs_crash::volume::options;
 use stetfs_fuzzing::images::{Image, images};
 use stetfs_fuzzing::visit::{change, wander};

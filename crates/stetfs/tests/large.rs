@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use common::{long, watchdog};
-use stetfs::{Ctx, Fs, MemDevice, Preset, preset};
+use stetfs::low::{Ctx, Fs, MemDevice, Preset, preset};
 use stetfs_block::{Event, Recorder, Replay};
 use stetfs_crash::tree::Seen;
 use stetfs_crash::volume::{fsck, mke2fs, open, options, sums};
@@ -36,7 +36,7 @@ fn comb() -> &'static (MemDevice, (u64, u64)) {
         let fs = open(&device, &options(preset::ORDERED)).unwrap();
         let ctx = Ctx::default();
         let (attr, file) = fs
-            .create(&ctx, stetfs::ROOT_INO, b"comb", 0o644, 0, libc::O_RDWR)
+            .create(&ctx, stetfs::low::ROOT_INO, b"comb", 0o644, 0, libc::O_RDWR)
             .unwrap();
         for i in 0..EXTENTS {
             fs.write(&ctx, &file, i * 2 * BLOCK, &i.to_le_bytes(), false)
@@ -54,7 +54,7 @@ fn comb() -> &'static (MemDevice, (u64, u64)) {
 
 /// Size and space of the file, if it is there: bytes, sectors.
 fn look(fs: &Fs) -> Option<(u64, u64)> {
-    let attr = fs.lookup(stetfs::ROOT_INO, b"comb").ok()?;
+    let attr = fs.lookup(stetfs::low::ROOT_INO, b"comb").ok()?;
     fs.forget(attr.ino, 1);
     Some((attr.size, attr.blocks))
 }

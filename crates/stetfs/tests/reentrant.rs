@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use common::{long, number, watchdog};
-use stetfs::{FsOptions, MemDevice, Preset, preset};
+use stetfs::low::{FsOptions, MemDevice, Preset, preset};
 use stetfs_block::{Event, Log, PendingSector, Replay};
 use stetfs_crash::judge::{Checks, record_recovery};
 use stetfs_crash::volume::{base, base_with, options};
@@ -338,7 +338,7 @@ fn tear(
     points: usize,
     mut found: impl FnMut(Case, &MemDevice, Result<(), String>),
 ) {
-    let log = work.record().unwrap();
+    let log = work.record(None).unwrap();
     let mut replay = Replay::new(&work.base.image, &log);
     let points = match number("STETFS_CUT") {
         Some(cut) => vec![cut as usize],
@@ -429,7 +429,7 @@ fn recovery_cut(preset: Preset) {
             case,
             vec![Script::of(ops, block.into(), preset.data_mode())],
         );
-        let log = work.record().unwrap();
+        let log = work.record(None).unwrap();
         let mut replay = Replay::new(&work.base.image, &log);
         let done = 1 + log
             .events

@@ -191,7 +191,7 @@ fn same_replays(preset: Preset) {
 
 /// Whether there is something in the journal.
 fn is_dirty(device: &MemDevice) -> bool {
-    let looked_at = stetfs::inspect(Arc::new(device.fork()), None).unwrap();
+    let looked_at = stetfs::low::inspect(Arc::new(device.fork()), None).unwrap();
     looked_at.log.is_some_and(|log| log.is_dirty())
 }
 

@@ -244,7 +244,7 @@ impl Reader {
         )?;
         for (index, bytes) in (0..per).zip(table.chunks_exact(size)) {
             let ino = group * per + index + 1;
-            let own = ino < self.geo.first_inode && ino != stetfs::ROOT_INO;
+            let own = ino < self.geo.first_inode && ino != stetfs::low::ROOT_INO;
             if own || !bitmap::is_set(&map, index as usize) {
                 continue;
             }

@@ -129,7 +129,7 @@ impl PeerSpec {
         let options = self.options.split(',').filter_map(|o| o.split_once('='));
         let preset = options.clone().rfind(|(name, _)| *name == "journal");
         let preset = preset.map_or(Ok(Preset::default()), |(_, value)| value.parse())?;
-        let said = options.filter(|(name, _)| stetfs::is_option(name));
+        let said = options.filter(|(name, _)| stetfs::low::is_option(name));
         Ok(Composition::new(preset, said)?)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use stetfs::{
+use stetfs::low::{
     BlockDevice, Composition, Ctx, DeviceOptions, FileDevice, FsOptions, MemDevice, Preset,
     ROOT_INO, SetAttr, preset,
 };
@@ -112,7 +112,7 @@ fn on_a_file(volume: &MemDevice, work: impl FnOnce(&Image) -> Result<f64>) -> Re
 fn recover(device: Arc<dyn BlockDevice>) -> Result<f64> {
     crate::interrupt::check()?;
     let start = Instant::now();
-    let fs = stetfs::Fs::open(device, FsOptions::default())?;
+    let fs = stetfs::low::Fs::open(device, FsOptions::default())?;
     let seconds = start.elapsed().as_secs_f64();
     ensure!(fs.recovered().is_some(), "there was nothing to recover");
     Ok(seconds)
@@ -131,7 +131,7 @@ fn crash(
         journal: Composition::new(preset, said)?,
         ..FsOptions::default()
     };
-    let fs = stetfs::Fs::open(device.clone(), options)?;
+    let fs = stetfs::low::Fs::open(device.clone(), options)?;
     let ctx = Ctx::default();
     let (attr, file) = fs.create(&ctx, ROOT_INO, b"file", 0o644, 0, libc::O_RDWR)?;
     let set = SetAttr {

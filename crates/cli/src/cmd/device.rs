@@ -6,7 +6,7 @@ use std::thread;
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use stetfs::{BlockDevice, FileDevice, MemDevice};
+use stetfs::low::{BlockDevice, FileDevice, MemDevice};
 use stetfs_flash::{Timed, failing};
 use stetfs_fuse::{Control, DeviceFs, MountOptions, Report, Service};
 
@@ -127,8 +127,8 @@ fn say(device: &dyn BlockDevice, flash: Option<&Flash>) {
 fn content(args: &DeviceServeArgs) -> Result<Box<dyn BlockDevice>> {
     let plain: Box<dyn BlockDevice> = match &args.image {
         Some(path) => Box::new(
-            FileDevice::open(path, stetfs::DeviceOptions::default())
-                .map_err(stetfs::FsError::from)?,
+            FileDevice::open(path, stetfs::low::DeviceOptions::default())
+                .map_err(stetfs::low::FsError::from)?,
         ),
         None => Box::new(MemDevice::new(args.size.unwrap_or_default())),
     };

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use stetfs::{BlockDevice, FsError};
+use stetfs::low::{BlockDevice, FsError};
 use stetfs_flash::{Effect, Failing, Order, Place, Plan, PowerCut, Word};
 use stetfs_fuse::{Control, Gate};
 

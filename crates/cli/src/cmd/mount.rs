@@ -93,7 +93,7 @@ pub(crate) fn helper(args: &HelperArgs) -> Result {
 fn absolute(source: &Path) -> Result<PathBuf> {
     source
         .canonicalize()
-        .map_err(|e| Failure::from(&stetfs::BlockError::open(source, e)))
+        .map_err(|e| Failure::from(&stetfs::low::BlockError::open(source, e)))
 }
 
 /// A directory to mount on. A dead mount is told apart by the mount itself.

@@ -1,7 +1,7 @@
 //! `stetfs quota`.
 
 use serde_json::json;
-use stetfs::{FsError, QuotaIdInfo, QuotaLimits};
+use stetfs::low::{FsError, QuotaIdInfo, QuotaLimits};
 
 use crate::args::QuotaArgs;
 use crate::failure::{Code, Failure, Result};
@@ -17,7 +17,7 @@ pub(crate) fn run(args: &QuotaArgs, json: bool) -> Result {
             inodes_hard: args.inodes.unwrap_or(0),
             inodes_soft: args.inodes_soft.unwrap_or(0),
         };
-        return match stetfs::set_quota(&args.volume, kind, id, limits) {
+        return match stetfs::low::set_quota(&args.volume, kind, id, limits) {
             Err(e) if e.errno() == libc::ESRCH => Err(Failure::new(
                 Code::Usage,
                 format!("the volume has no {} quota", kind.name()),
@@ -26,7 +26,7 @@ pub(crate) fn run(args: &QuotaArgs, json: bool) -> Result {
             other => Ok(other?),
         };
     }
-    let quota = stetfs::quota(&args.volume).map_err(|e| match e {
+    let quota = stetfs::low::quota(&args.volume).map_err(|e| match e {
         FsError::Errno(libc::EROFS) => {
             let volume = args.volume.display();
             let message = format!("{volume} has a journal to be replayed, which may change usage");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use stetfs::BlockDevice;
+use stetfs::low::BlockDevice;
 use stetfs_flash::ftl::{self, Ageing, Ftl, FtlKind, Geometry, PageMap, ShareLimits};
 use stetfs_flash::segments::{LogDevice, LogOptions, LogReport};
 use stetfs_flash::{PowerCut, Ssd};

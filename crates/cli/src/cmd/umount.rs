@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::json;
-use stetfs::LeftBehind;
-use stetfs::namespaces::{Viewer, viewers};
+use stetfs::low::LeftBehind;
+use stetfs::low::namespaces::{Viewer, viewers};
 use stetfs_fuse::mountinfo::{self, MountEntry};
 use stetfs_fuse::{MountError, Unmount, is_root, unmount};
 
@@ -144,7 +144,7 @@ fn left_behind(mount: &MountEntry, volume: &Path, gone: bool) -> Result {
         "the next mount replays the journal, or: stetfs recover {}",
         volume.display()
     );
-    let hint = match stetfs::left_behind(volume) {
+    let hint = match stetfs::low::left_behind(volume) {
         Ok(LeftBehind::Clean) => return Ok(()),
         _ if mount.read_only => return Ok(()),
         Ok(LeftBehind::ToRecover) => recover,
@@ -192,7 +192,7 @@ fn other_mounts(mount: &MountEntry) -> Result<Vec<u64>> {
 fn wait_unlocked(source: &Path) -> Result {
     const TRIES: u32 = 600;
     for _ in 0..TRIES {
-        match stetfs::is_in_use(source) {
+        match stetfs::low::is_in_use(source) {
             Ok(true) => std::thread::sleep(PAUSE),
             // Not there any more, or not readable to us: nothing to wait for.
             Ok(false) | Err(_) => return Ok(()),

@@ -4,7 +4,7 @@ use std::io::{BufWriter, Write};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use stetfs::{FastChange, FastName, JournalRecord, JournalRecordKind, RecoveryInfo};
+use stetfs::low::{FastChange, FastName, JournalRecord, JournalRecordKind, RecoveryInfo};
 
 use crate::args::{RecoverArgs, VolumeArg};
 use crate::failure::{Code, Failure, Result};
@@ -12,7 +12,7 @@ use crate::{log, print};
 
 /// `stetfs info`.
 pub(crate) fn info(args: &VolumeArg, json: bool) -> Result {
-    let info = stetfs::info(&args.volume, args.journal_path())?;
+    let info = stetfs::low::info(&args.volume, args.journal_path())?;
     let mut value = json!(info);
     value["recovery"]["exit_code"] = json!(outcome(&info.recovery) as u8);
     print::value(&value, json);
@@ -42,7 +42,7 @@ pub(crate) fn recover(args: &RecoverArgs, json: bool) -> Result<Code> {
         bar.set_length(of);
         bar.set_position(done);
     };
-    let done = stetfs::recover(
+    let done = stetfs::low::recover(
         &volume.volume,
         volume.journal_path(),
         args.salvage,
@@ -89,7 +89,7 @@ fn said(r: &RecoveryInfo) -> String {
 pub(crate) fn dump_journal(args: &VolumeArg, json: bool) -> Result {
     let mut out = BufWriter::new(std::io::stdout().lock());
     let mut written = Ok(());
-    stetfs::dump_journal(&args.volume, args.journal_path(), &mut |record| {
+    stetfs::low::dump_journal(&args.volume, args.journal_path(), &mut |record| {
         if written.is_ok() {
             written = if json {
                 writeln!(out, "{}", json!(record))

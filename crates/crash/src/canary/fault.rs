@@ -3,7 +3,7 @@
 use std::fmt;
 
 use anyhow::{Result, anyhow};
-use stetfs::Preset;
+use stetfs::low::Preset;
 
 use crate::setup::{JournalSpec, Shape};
 use crate::stress::{End, Round, SyncBy};

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use indicatif::ProgressBar;
 use parking_lot::{Condvar, Mutex};
-use stetfs::{BlockDevice, MemDevice};
+use stetfs::low::{BlockDevice, MemDevice};
 use stetfs_block::Replay;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use stetfs::{Ctx, Fs, FsError, FsOptions, MemDevice, SetAttr};
+use stetfs::low::{Ctx, Fs, FsError, FsOptions, MemDevice, SetAttr};
 use stetfs_block::{FaultInjector, Log, Recorder};
 use stetfs_ondisk::ext4::superblock::Superblock;
 use stetfs_ondisk::jbd2::block::read_header;
@@ -444,7 +444,7 @@ pub(crate) fn use_it(fs: &Arc<Fs>, seen: &Seen) -> Result<(), String> {
     let files = seen
         .nodes
         .iter()
-        .filter(|(_, n)| n.kind == stetfs::FileType::Regular);
+        .filter(|(_, n)| n.kind == stetfs::low::FileType::Regular);
     for (ino, node) in files.take(8) {
         let size = node.size + 5000;
         fs.setattr(

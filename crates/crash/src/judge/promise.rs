@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use stetfs::{DataMode, FileType, Ino};
+use stetfs::low::{DataMode, FileType, Ino};
 
 use super::records;
 use crate::tree::{Seen, SeenNode};

@@ -142,7 +142,7 @@ impl Overlaid {
 
 #[cfg(test)]
 mod tests {
-    use stetfs::DataMode;
+    use stetfs::low::DataMode;
 
     use super::*;
     use crate::workload::text;

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use stetfs::{BlockDevice, MemDevice};
+use stetfs::low::{BlockDevice, MemDevice};
 use stetfs_ondisk::ext4::extent::{Index, NodeRef};
 use stetfs_ondisk::ext4::features::Incompat;
 use stetfs_ondisk::ext4::group_desc::{GroupDesc, GroupFlags};
@@ -149,7 +149,7 @@ impl Volume<'_> {
         }
         let owner = if ino == self.sb.journal_inum.get() {
             Owner::Journal
-        } else if ino < self.geo.first_inode && ino != stetfs::ROOT_INO {
+        } else if ino < self.geo.first_inode && ino != stetfs::low::ROOT_INO {
             Owner::Reserved
         } else if view.is_dir() {
             Owner::Directory

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use stetfs::MemDevice;
+use stetfs::low::MemDevice;
 use stetfs_block::{Recorder, Replay};
 
 use super::{Checks, Finding, Oracle, gone};

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use stetfs::FileType;
+use stetfs::low::FileType;
 
 use crate::tree::{Seen, SeenNode};
 use crate::workload::model::{Kind, NodeId, State};
@@ -191,7 +191,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::workload::text;
-    use stetfs::DataMode;
+    use stetfs::low::DataMode;
 
     fn script(text: &str) -> Script {
         Script::of(
@@ -233,7 +233,7 @@ mod tests {
         }
         let root = BTreeMap::from([("w0".to_owned(), ino(0))]);
         nodes.insert(
-            stetfs::ROOT_INO,
+            stetfs::low::ROOT_INO,
             node(FileType::Directory, Vec::new(), root),
         );
         Seen { nodes }

@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use parking_lot::Mutex;
 use serde::Serialize;
-use stetfs::{JournalRecord, JournalRecordKind, MemDevice, preset};
+use stetfs::low::{JournalRecord, JournalRecordKind, MemDevice, preset};
 use stetfs_block::{Log, Recorder, Replay};
 use stetfs_testkit::{Image, Mkfs};
 
@@ -333,7 +333,7 @@ fn cut(image: &MemDevice, log: &Log, whole: &Seen, mut rng: fastrand::Rng) -> (u
 
 /// Whether the journal holds fast commits that count.
 fn fast_commits(image: &MemDevice) -> bool {
-    let found = stetfs::inspect(Arc::new(image.fork()), None).ok();
+    let found = stetfs::low::inspect(Arc::new(image.fork()), None).ok();
     let Some(log) = found.and_then(|found| found.log) else {
         return false;
     };
@@ -384,7 +384,7 @@ fn shown(node: Option<&Shown>) -> String {
 
 fn paths(seen: &Seen) -> BTreeMap<String, Shown> {
     let mut all = BTreeMap::new();
-    let mut todo = vec![(String::new(), stetfs::ROOT_INO)];
+    let mut todo = vec![(String::new(), stetfs::low::ROOT_INO)];
     while let Some((path, ino)) = todo.pop() {
         let Some(node) = seen.nodes.get(&ino) else {
             continue;
@@ -394,7 +394,7 @@ fn paths(seen: &Seen) -> BTreeMap<String, Shown> {
             .iter()
             .filter(|(name, _)| *name != "lost+found");
         todo.extend(names.map(|(name, child)| (format!("{path}/{name}"), *child)));
-        let dir = node.kind == stetfs::FileType::Directory;
+        let dir = node.kind == stetfs::low::FileType::Directory;
         let user = node
             .xattrs
             .iter()

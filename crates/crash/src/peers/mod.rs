@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, ensure};
 use parking_lot::Mutex;
 use serde::Serialize;
-use stetfs::{DataMode, MemDevice, Preset};
+use stetfs::low::{DataMode, MemDevice, Preset};
 use stetfs_block::{Log, Replay};
 use stetfs_testkit::loopdev::{LoopDev, LoopOptions};
 use stetfs_testkit::mount::KernelMount;

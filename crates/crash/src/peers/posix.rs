@@ -10,7 +10,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, ch
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FallocateFlags, RenameFlags, XattrFlags};
-use stetfs::{FileType, Ino, ROOT_INO};
+use stetfs::low::{FileType, Ino, ROOT_INO};
 
 use super::mapped;
 use crate::tree::{Seen, SeenNode};

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
-use stetfs::FileType;
+use stetfs::low::FileType;
 use stetfs_testkit::{Scratch, cmd};
 
 use super::posix::sync_fs;

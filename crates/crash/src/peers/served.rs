@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use stetfs::MemDevice;
+use stetfs::low::MemDevice;
 use stetfs_block::Recorder;
 use stetfs_fuse::{DeviceFs, MountOptions, Service};
 use stetfs_testkit::Scratch;

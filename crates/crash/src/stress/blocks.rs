@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use parking_lot::Mutex;
 use serde::Serialize;
-use stetfs::{BlockDevice, Ctx, Fs, FsError, MemDevice, OpenRef, ROOT_INO};
+use stetfs::low::{BlockDevice, Ctx, Fs, FsError, MemDevice, OpenRef, ROOT_INO};
 use stetfs_block::SECTOR;
 
 use crate::tree::Seen;

@@ -12,7 +12,7 @@ mod round;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
-use stetfs::{DataMode, FsOptions};
+use stetfs::low::{DataMode, FsOptions};
 
 use self::blocks::Stage;
 pub use self::blocks::{LostBlock, PER_FILE};

@@ -9,7 +9,7 @@ use std::thread;
 use anyhow::{Result, anyhow, ensure};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
-use stetfs::{Ctx, Fs, FsError, FsOptions, OpenRef};
+use stetfs::low::{Ctx, Fs, FsError, FsOptions, OpenRef};
 
 use super::blocks::{self, PER_FILE, Slot};
 use crate::setup::JournalSpec;
@@ -125,7 +125,7 @@ impl Round {
             self.writers > 0 && self.files >= self.writers && !self.syncs.is_empty(),
             "at least one thread overwrites, with a file and a way to sync it"
         );
-        let defaults = |preset: stetfs::Preset| FsOptions {
+        let defaults = |preset: stetfs::low::Preset| FsOptions {
             journal: preset.into(),
             ..FsOptions::default()
         };

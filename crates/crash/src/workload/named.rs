@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
-use stetfs::DataMode;
+use stetfs::low::DataMode;
 
 use super::op::Op;
 use super::script::Script;

@@ -1,6 +1,6 @@
 //! Scripts: operations with what the tree must look like after each.
 
-use stetfs::DataMode;
+use stetfs::low::DataMode;
 
 use super::model::{Links, State};
 use super::op::Op;

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use stetfs::{Attr, Ctx, FallocateMode, Fs, FsError, Ino, OpenRef, RenameFlags, SetAttr, XattrSet};
+use stetfs::low::{
+    Attr, Ctx, FallocateMode, Fs, FsError, Ino, OpenRef, RenameFlags, SetAttr, XattrSet,
+};
 
 use super::op::{Op, bytes, held_number};
 
@@ -29,8 +31,8 @@ impl Session {
     /// There is no such directory, or the volume failed.
     pub fn new(fs: &Arc<Fs>, dir: &str) -> Result<Session, FsError> {
         let root = match dir {
-            "" => stetfs::ROOT_INO,
-            _ => look_up(fs, stetfs::ROOT_INO, dir)?,
+            "" => stetfs::low::ROOT_INO,
+            _ => look_up(fs, stetfs::low::ROOT_INO, dir)?,
         };
         Ok(Session {
             fs: Arc::clone(fs),
@@ -245,7 +247,7 @@ impl Session {
 ///
 /// # Errors
 /// Its own, and ETIMEDOUT.
-pub(crate) fn awaited(start: impl FnOnce(stetfs::Done)) -> Done {
+pub(crate) fn awaited(start: impl FnOnce(stetfs::low::Done)) -> Done {
     let (answer, wait) = mpsc::channel();
     start(Box::new(move |r| drop(answer.send(r))));
     wait.recv_timeout(PATIENCE)

@@ -364,7 +364,7 @@ mod tests {
     #[test]
     fn random_scripts_survive_being_written() {
         for seed in 0..20 {
-            let script = Script::random(seed, 200, 4096, stetfs::DataMode::Ordered);
+            let script = Script::random(seed, 200, 4096, stetfs::low::DataMode::Ordered);
             let scripts = vec![script.ops.clone(), script.ops];
             assert_eq!(parse(&write(&scripts)).unwrap(), scripts);
         }

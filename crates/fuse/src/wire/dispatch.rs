@@ -1,6 +1,6 @@
 //! One request: taken apart, and given to the file system.
 
-use stetfs::{
+use stetfs::low::{
     Ctx, FallocateMode, Ino, RenameFlags, SeekWhat, SetAttr, TimeSet, Timestamp, XattrSet,
 };
 use zerocopy::{FromBytes, Immutable, KnownLayout};
@@ -124,7 +124,7 @@ pub(super) fn serve<F: FileSystem>(
     match header.opcode {
         op::DESTROY => return Next::Destroy(reply),
         op::SYNCFS => fs.sync_fs(reply.done_empty()),
-        op::STATFS => fs.statfs(reply.done(|reply, s: stetfs::StatFs| {
+        op::STATFS => fs.statfs(reply.done(|reply, s: stetfs::low::StatFs| {
             reply.value(&abi::StatfsOut {
                 blocks: s.blocks,
                 bfree: s.bfree,
@@ -587,7 +587,7 @@ fn rename_flags(flags: u32) -> Option<RenameFlags> {
 
 impl Reply {
     /// For LOOKUP: a name that does not exist is an answer too.
-    fn done_lookup(self) -> stetfs::Done<stetfs::Attr> {
+    fn done_lookup(self) -> stetfs::low::Done<stetfs::low::Attr> {
         Box::new(move |result| match result {
             Err(e) if e.errno() == libc::ENOENT => self.value(&no_entry()),
             other => self.done_entry()(other),

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use stetfs::{Ino, ROOT_INO};
+use stetfs::low::{Ino, ROOT_INO};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use self::abi::{InHeader, InitIn, init, op};

@@ -1,6 +1,6 @@
 //! Where an answer goes: the descriptor or the ring its request came from.
 
-use stetfs::FsError;
+use stetfs::low::FsError;
 
 use super::channel::Channel;
 use super::ring::Slot;

@@ -245,8 +245,8 @@ fn ours(dirty: &Dirty, faulty: bool) -> Result<Outcome, String> {
             Err(e) => unchanged(dirty, &files, e.to_string()),
         };
     }
-    let foretold = stetfs::info(path, None).map(|info| info.recovery);
-    match stetfs::recover(path, None, false, &mut |_, _| {}) {
+    let foretold = stetfs::low::info(path, None).map(|info| info.recovery);
+    match stetfs::low::recover(path, None, false, &mut |_, _| {}) {
         Err(e) => {
             if let Ok(info) = foretold
                 && info.problem.is_none()
@@ -287,7 +287,8 @@ fn unchanged(dirty: &Dirty, files: &Files, why: String) -> Result<Outcome, Strin
 
 /// A refusal after the replay, where no checksum could tell what it brings.
 fn spoilt(dirty: &Dirty, files: &Files, why: String) -> Result<Outcome, String> {
-    let found = stetfs::inspect(Arc::new(dirty.volume.fork()), None).map_err(|e| e.to_string())?;
+    let found =
+        stetfs::low::inspect(Arc::new(dirty.volume.fork()), None).map_err(|e| e.to_string())?;
     if found
         .superblock
         .ro_compat()

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fastrand::Rng;
-use stetfs::MemDevice;
+use stetfs::low::MemDevice;
 use stetfs_block::{Log, Replay};
 use stetfs_crash::peers::served::Served;
 use stetfs_testkit::sys::Shutdown;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fastrand::Rng;
-use stetfs::{BlockDevice, MemDevice};
+use stetfs::low::{BlockDevice, MemDevice};
 use stetfs_ondisk::jbd2::{Config, JournalSuperblock};
 use stetfs_testkit::Image;
 use zerocopy::IntoBytes;
@@ -38,7 +38,7 @@ impl Log {
             .split_whitespace()
             .map(|nr| nr.parse().unwrap())
             .collect();
-        let found = stetfs::inspect(Arc::new(dirty.volume.fork()), None).unwrap();
+        let found = stetfs::low::inspect(Arc::new(dirty.volume.fork()), None).unwrap();
         let size = found.superblock.geometry().unwrap().block_size;
         let log = found.log?;
         let mut bytes = vec![0; size as usize];

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use stetfs::{BlockDevice, FsOptions, MemDevice, Preset, preset};
+use stetfs::low::{BlockDevice, FsOptions, MemDevice, Preset, preset};
 use stetfs_crash::volume::{open, options};
 use stetfs_crash::workload::Script;
 use stetfs_crash::workload::session::Session;
@@ -87,7 +87,10 @@ impl Maker {
         drop(session);
         fs.unmount().unwrap();
         crashed.save(image.path()).unwrap();
-        let journal = stetfs::info(image.path(), None).unwrap().journal.unwrap();
+        let journal = stetfs::low::info(image.path(), None)
+            .unwrap()
+            .journal
+            .unwrap();
         assert_eq!(journal.features, self.written, "{what}");
         Dirty {
             what,

@@ -1,6 +1,6 @@
 //! Damage to metadata: single bits, fields, whole blocks.
 
-use stetfs::{BlockDevice, MemDevice};
+use stetfs::low::{BlockDevice, MemDevice};
 use stetfs_ondisk::ext4::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
 
 use stetfs_fuzzing::images::Image;

@@ -6,7 +6,7 @@ use std::sync::Barrier;
 use std::time::Instant;
 
 use anyhow::{Result, anyhow, bail};
-use stetfs::{Ctx, Fs, Ino, ROOT_INO, RenameFlags};
+use stetfs::low::{Ctx, Fs, Ino, ROOT_INO, RenameFlags};
 
 use super::{Below, Measured, Meter, Outcome};
 use crate::compare::report::Better;

@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use stetfs::{Ctx, ROOT_INO};
+use stetfs::low::{Ctx, ROOT_INO};
 
 use super::{Below, Measured, Meter, Outcome};
 use crate::compare::report::Better;

@@ -6,7 +6,7 @@
 
 use std::ptr::NonNull;
 
-use stetfs::AlignedBuf;
+use stetfs::low::AlignedBuf;
 use zerocopy::IntoBytes;
 
 use crate::buffer;

@@ -19,7 +19,7 @@ use io_uring::register::Restriction;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
-use stetfs::FsError;
+use stetfs::low::FsError;
 
 use self::command::Command;
 use self::memory::Memory;
