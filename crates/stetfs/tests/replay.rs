@@ -146,7 +146,7 @@ fn same_replays(preset: Preset) {
             scripts: vec![script(seed, block, preset)],
             promise: Default::default(),
         };
-        let log = work.record().unwrap();
+        let log = work.record(None).unwrap();
         let at = boundaries(&log);
         let count = if long() { 40 } else { 3 };
         // Spread over the work, the end of it included; not the unmount behind it.
