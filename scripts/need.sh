@@ -31,6 +31,38 @@ need_rust() {
     PATH="$HOME/.cargo/bin:$PATH"
 }
 
+# compile CARGO-ARGUMENTS…: cargo, with a line that tells how far it is; all of what it says only if it fails.
+compile() {
+    local said all
+    said=$(mktemp)
+    all=$(cargo tree -q -e normal,build --prefix none --no-dedupe -p stetfs-cli 2>/dev/null | sort -u | wc -l)
+    if ! cargo "$@" 2>&1 | tee "$said" | compiling "$all"; then
+        cat "$said" >&2
+        rm -f "$said"
+        return 1
+    fi
+    rm -f "$said"
+}
+
+# Tells of cargo's lines on standard input: one that changes on a terminal, else one each 15 seconds. $1: how many crates there are.
+compiling() {
+    local line n=0 begin=$SECONDS told=$SECONDS
+    while IFS= read -r line; do
+        case $line in
+            *Compiling*) n=$((n + 1)) ;;
+            *) continue ;;
+        esac
+        line="$n crates of at most $1, $((SECONDS - begin)) s: ${line##*Compiling }"
+        if [ -t 1 ]; then
+            printf '\r\033[K  %s' "$line"
+        elif [ $((SECONDS - told)) -ge 15 ]; then
+            told=$SECONDS
+            echo "  $line"
+        fi
+    done
+    if [ -t 1 ] && [ "$n" -gt 0 ]; then printf '\r\033[K'; fi
+}
+
 # FUSE, in the kernel and for this user.
 need_fuse() {
     [ -e /dev/fuse ] || as_root modprobe fuse 2>/dev/null || true
