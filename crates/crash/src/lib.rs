@@ -21,6 +21,7 @@ pub mod html;
 pub mod judge;
 mod newest;
 pub mod peers;
+mod progress;
 pub mod record;
 pub mod report;
 pub mod setup;

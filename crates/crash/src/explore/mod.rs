@@ -19,6 +19,7 @@ use anyhow::{Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
+use crate::progress::Teller;
 use crate::record::Recording;
 use crate::setup::{JournalSpec, Shape};
 use crate::workload::Case;
@@ -66,7 +67,7 @@ pub struct Config {
     pub thorough: Often,
     /// Crashes inside the recovery, at every write of it.
     pub recovery: Often,
-    /// Show a progress bar.
+    /// Tell how far it is.
     pub bar: bool,
 }
 
@@ -178,7 +179,7 @@ pub fn explore(
     let deadline = config
         .seconds
         .map(|s| start + Duration::from_secs_f64(s.clamp(0.0, 1e8)));
-    let bar = bar(config);
+    let bar = teller(config);
     let explorer = Explorer::new(*config, deadline, resume.clone());
     let result = std::thread::scope(|scope| {
         let watcher = scope.spawn(|| explorer.watch(&bar, start, save));
@@ -187,7 +188,7 @@ pub fn explore(
         let watched = watcher.join();
         result.and(watched.unwrap_or(Ok(())))
     });
-    bar.finish_and_clear();
+    bar.end();
     result?;
     let (mut outcome, progress) = explorer.outcome(source.len() as u64);
     outcome.seconds = start.elapsed().as_secs_f64() + resume.outcome.seconds;
@@ -197,9 +198,9 @@ pub fn explore(
     Ok(outcome)
 }
 
-fn bar(config: &Config) -> ProgressBar {
+fn teller(config: &Config) -> Teller {
     if !config.bar {
-        return ProgressBar::hidden();
+        return Teller::silent();
     }
     let bar = match config.seconds {
         Some(seconds) => ProgressBar::new((seconds * 10.0) as u64),
@@ -212,5 +213,5 @@ fn bar(config: &Config) -> ProgressBar {
     if let Ok(style) = ProgressStyle::with_template(style) {
         bar.set_style(style);
     }
-    bar
+    Teller::new(bar)
 }

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use indicatif::ProgressBar;
 use parking_lot::{Condvar, Mutex};
 use stetfs::low::{BlockDevice, MemDevice};
 use stetfs_block::Replay;
@@ -14,6 +13,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 use super::resume::Counts;
 use super::{Config, Failure, Outcome, Progress, Source};
 use crate::judge::{Checks, Finding, promise};
+use crate::progress::Teller;
 use crate::record::Recording;
 use crate::state::{Arrival, StateId, Uncertain, Why, first_pass, points};
 
@@ -367,7 +367,7 @@ impl Explorer {
     /// Shows and saves how far it is, until it is finished.
     pub(super) fn watch(
         &self,
-        bar: &ProgressBar,
+        bar: &Teller,
         start: Instant,
         save: &(dyn Fn(&Progress) -> Result<()> + Sync),
     ) -> Result<()> {
@@ -382,8 +382,8 @@ impl Explorer {
                 let left = d.saturating_duration_since(Instant::now());
                 format!(", {} s left", left.as_secs())
             });
-            bar.set_position((seconds * 10.0) as u64);
-            bar.set_message(format!(
+            bar.position((seconds * 10.0) as u64);
+            bar.say(format!(
                 "{states} states, {} images, {:.0}/s, {} failures{left}",
                 self.images.lock().len(),
                 fresh as f64 / seconds.max(1e-3),
@@ -391,7 +391,7 @@ impl Explorer {
             ));
             for (name, since) in self.running.lock().iter_mut() {
                 if since.elapsed() > PATIENCE {
-                    bar.suspend(|| eprintln!("{name} hangs: judging it takes very long"));
+                    bar.line(&format!("{name} hangs: judging it takes very long"));
                     *since = Instant::now();
                 }
             }

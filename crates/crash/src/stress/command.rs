@@ -13,6 +13,7 @@ use stetfs_testkit::cmd::tied;
 
 use super::{Broken, End, Settings, SyncBy, Tally, child, round};
 use crate::command::Answer;
+use crate::progress::Teller;
 
 /// Arguments of `crash stress`. What is not given takes turns.
 #[derive(Clone, Debug, Args)]
@@ -124,7 +125,7 @@ impl StressArgs {
         let settings = self.settings();
         let until = Instant::now() + Duration::from_secs_f64(self.seconds);
         let started = Instant::now();
-        let bar = ProgressBar::new_spinner();
+        let bar = Teller::new(ProgressBar::new_spinner());
         let mut tallies: BTreeMap<(String, String), Tally> = BTreeMap::new();
         let mut broken: Vec<Broken> = Vec::new();
         let mut n = 0;
@@ -141,14 +142,17 @@ impl StressArgs {
                 .or_default()
                 .add(&told);
             for b in &told.broken {
-                bar.suspend(|| eprintln!("{}", b.detail));
+                bar.line(&b.detail);
             }
             broken.extend(told.broken);
             n += 1;
-            bar.set_message(format!("{n} rounds, {} broken", broken.len()));
-            bar.tick();
+            bar.say(format!(
+                "{n} rounds in {:.0} s, {} broken",
+                started.elapsed().as_secs_f64(),
+                broken.len()
+            ));
         }
-        bar.finish_and_clear();
+        bar.end();
         self.answer(&tallies, &broken, n, started.elapsed())
     }
 
