@@ -56,6 +56,8 @@ pub(crate) struct Groups {
     /// Part of `free_blocks` that is not to be used yet.
     pending_blocks: AtomicU64,
     free_inodes: AtomicU64,
+    /// Part of `free_inodes` that is not to be used yet.
+    pending_inodes: AtomicU64,
     used_dirs: AtomicU64,
     /// Of each group, what no free run is longer than.
     runs: Summary,
@@ -111,6 +113,7 @@ impl Groups {
             free_blocks,
             pending_blocks: AtomicU64::new(0),
             free_inodes,
+            pending_inodes: AtomicU64::new(0),
             used_dirs,
             runs,
             cost: SearchCost::default(),
@@ -155,6 +158,12 @@ impl Groups {
     /// Free inodes of the volume.
     pub(crate) fn free_inodes(&self) -> u64 {
         self.free_inodes.load(Ordering::Relaxed)
+    }
+
+    /// Free inodes that wait for the commit of the transaction that freed them. What is not counted here any more, the
+    /// numbers of its group show.
+    pub(super) fn pending_inodes(&self) -> u64 {
+        self.pending_inodes.load(Ordering::Acquire)
     }
 
     /// Directories of the volume.
@@ -223,12 +232,17 @@ impl Groups {
             // Wrapping addition of the difference: sums are exact as every change passes here once.
             sum.fetch_add(
                 u64::from(is).wrapping_sub(u64::from(was)),
-                Ordering::Relaxed,
+                Ordering::Release,
             );
         };
         add(&self.free_blocks, before.blocks, now.blocks);
         add(&self.pending_blocks, before.pending, now.pending);
         add(&self.free_inodes, before.inodes, now.inodes);
+        add(
+            &self.pending_inodes,
+            before.pending_inodes,
+            now.pending_inodes,
+        );
         add(&self.used_dirs, before.dirs, now.dirs);
     }
 }

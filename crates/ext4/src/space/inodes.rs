@@ -20,7 +20,7 @@ impl Fs {
     /// is still to be written. Credits: part of `credits::NEW_INODE`.
     ///
     /// # Errors
-    /// ENOSPC when no inode is free.
+    /// ENOSPC when no inode is free; some may wait for a commit ([`begin_with_inode`](Fs::begin_with_inode)).
     pub(crate) fn alloc_inode(
         &self,
         h: &Handle<'_>,
