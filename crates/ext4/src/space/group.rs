@@ -209,10 +209,11 @@ impl Groups {
 
     /// Brings the numbers that are read without the lock up to date after the state changed from
     /// `before` (free blocks, pending blocks, free inodes, directories).
-    pub(super) fn publish(&self, group: u32, before: Counts, st: &GroupState) {
-        let Some(g) = self.list.get(group as usize) else {
-            return;
-        };
+    ///
+    /// # Errors
+    /// There is no such group.
+    pub(super) fn publish(&self, group: u32, before: Counts, st: &GroupState) -> Result<()> {
+        let g = self.group(group)?;
         let now = Counts::of(st);
         let usable = if st.bad_blocks {
             0
@@ -244,6 +245,7 @@ impl Groups {
             now.pending_inodes,
         );
         add(&self.used_dirs, before.dirs, now.dirs);
+        Ok(())
     }
 }
 
@@ -312,9 +314,12 @@ impl Fs {
         st: MutexGuard<'_, GroupState>,
         e: &FsError,
     ) {
-        self.groups.publish(group, before, &st);
+        let published = self.groups.publish(group, before, &st);
         drop(st);
         self.report(e);
+        if let Err(e) = published {
+            self.report(&e);
+        }
     }
 
     /// Puts a group's descriptor into the transaction, checksum included. One credit.

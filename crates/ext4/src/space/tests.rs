@@ -15,8 +15,9 @@ use crate::types::{Ino, ROOT_INO, RenameFlags, XattrSet};
 /// An inode that exists in memory only: an owner for blocks.
 fn owner(fs: &Fs, ino: Ino) -> Inode {
     let raw = vec![0; usize::from(fs.geo.inode_size)].into_boxed_slice();
-    let body = InodeBody::new(raw, &fs.geo).unwrap();
-    Inode::new(ino, body, SyncPoints::default())
+    let mut body = InodeBody::new(raw, &fs.geo).unwrap();
+    body.set_mode(libc::S_IFREG as u16);
+    Inode::new(ino, body, SyncPoints::default()).unwrap()
 }
 
 fn alloc(
