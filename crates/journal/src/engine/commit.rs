@@ -395,6 +395,7 @@ impl Inner {
                 return Ok(Some(tx));
             }
             log.lane(lane)?.durable.push_front(tx);
+            self.point("waits-for-home-writes");
             self.log_changed.wait(log);
         }
     }
