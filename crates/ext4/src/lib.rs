@@ -23,6 +23,7 @@ mod types;
 #[cfg(test)]
 mod testing;
 
+mod content;
 mod data;
 mod inode;
 mod names;

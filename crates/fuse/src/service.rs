@@ -67,7 +67,12 @@ impl Service {
     pub fn wait(mut self) -> Result<(), MountError> {
         match self.session.take().map(JoinHandle::join) {
             Some(Ok(result)) => result.map_err(MountError::Session),
-            _ => Ok(()),
+            Some(Err(_)) => {
+                let why = std::io::Error::other("the thread that serves it panicked");
+                Err(MountError::Session(why))
+            }
+            // `Drop` takes it, and nobody waits then.
+            None => Ok(()),
         }
     }
 }

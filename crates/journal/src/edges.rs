@@ -6,6 +6,8 @@
 
 use std::collections::HashMap;
 
+use crate::engine::no_lane;
+use crate::error::Result;
 use crate::ids::{CommitPoint, Lane, TxId};
 
 /// For each lane, up to which sequence its transactions are valid.
@@ -34,7 +36,7 @@ pub fn valid_fronts(
                 }
                 let holds = edges
                     .iter()
-                    .all(|TxId { lane: l, seq: s }| front.get(&l).copied().unwrap_or(0) >= s);
+                    .all(|TxId { lane: l, seq: s }| front.get(&l).is_some_and(|f| *f >= s));
                 if !holds {
                     front.insert(*lane, seq - 1);
                     cut = true;
@@ -46,6 +48,15 @@ pub fn valid_fronts(
             return front;
         }
     }
+}
+
+/// The front of a lane among those of all.
+///
+/// # Errors
+/// There is no such lane.
+pub(crate) fn front(fronts: &HashMap<Lane, u64>, lane: Lane) -> Result<u64> {
+    let front = fronts.get(&lane).copied();
+    front.ok_or_else(|| no_lane(lane))
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use stetfs_block::BlockDevice;
 use stetfs_cache::PageRef;
 use stetfs_ondisk::jbd2::fast_commit::{End, FastCommit};
 
-use crate::edges::valid_fronts;
-use crate::engine::Canary;
+use crate::edges::{front, valid_fronts};
+use crate::engine::{Canary, no_lane};
 use crate::error::{JournalError, Result};
 use crate::ids::{BlockNr, CommitPoint, Lane, Stamp, TxId};
 use crate::policy::{EndReason, HomeImage, ImageRef, LogTail, Medium, Scan, Scheme, set_tails};
@@ -137,6 +137,7 @@ pub(crate) fn replay(
             report.damaged(how, why.clone())?;
         }
     }
+    check_edges(&scans, how, &mut report)?;
     let mut fronts = fronts(&scans);
     if canary.ignore_edges {
         for (scan, lane) in scans.iter().zip(0..) {
@@ -144,7 +145,7 @@ pub(crate) fn replay(
             fronts.insert(Lane(lane), last);
         }
     }
-    let mut chosen = choose(&scans, &fronts, canary, &mut report);
+    let mut chosen = choose(&scans, &fronts, canary, &mut report)?;
     for nr in chosen.split_off(&blocks).into_keys() {
         report.damaged(
             how,
@@ -170,13 +171,12 @@ pub(crate) fn replay(
         report.fast_commits = commits.len() as u64;
         recovery.fast_commits = commits;
     }
-    let txs = scans.iter().zip(0..).flat_map(|(scan, lane)| {
-        let front = fronts.get(&Lane(lane)).copied().unwrap_or(0);
-        scan.txs.iter().filter(move |tx| tx.id.seq <= front)
-    });
-    for tx in txs {
-        recovery.horizon = recovery.horizon.max(tx.floor);
-        recovery.last_stamp = recovery.last_stamp.max(tx.stamp);
+    for (scan, lane) in scans.iter().zip(0..) {
+        let front = front(&fronts, Lane(lane))?;
+        for tx in scan.txs.iter().filter(|tx| tx.id.seq <= front) {
+            recovery.horizon = recovery.horizon.max(tx.floor);
+            recovery.last_stamp = recovery.last_stamp.max(tx.stamp);
+        }
     }
     for medium in &scheme.media {
         recovery.horizon = recovery.horizon.max(medium.horizon());
@@ -246,15 +246,15 @@ pub(crate) fn replay(
         };
         // One sequence is left out: blocks of a torn transaction with the next number may
         // still stand in the log, and must not complete a new one.
-        let front = fronts.get(&Lane(lane)).copied().unwrap_or(0);
-        let seq = scan.next_seq.max(front) + left;
+        let seq = scan.next_seq.max(front(&fronts, Lane(lane))?) + left;
         let tail = match recovery.fast_commits.is_empty() {
             true => LogTail { seq, at: None },
             false => behind(&**medium, scan),
         };
-        (&**medium, tail)
+        Ok((&**medium, tail))
     });
-    set_tails(tails, recovery.horizon, !canary.no_barrier)?;
+    let tails = tails.collect::<Result<Vec<_>>>()?;
+    set_tails(tails.into_iter(), recovery.horizon, !canary.no_barrier)?;
     recovery.report = report;
     Ok(recovery)
 }
@@ -312,17 +312,37 @@ fn fronts(scans: &[Scan]) -> HashMap<Lane, u64> {
     valid_fronts(&valid, &durable)
 }
 
+/// An edge leads to a lane of this log: of another one nobody can say what is durable.
+fn check_edges(scans: &[Scan], how: RecoveryOptions, report: &mut RecoveryReport) -> Result<()> {
+    for tx in scans.iter().flat_map(|scan| &scan.txs) {
+        let is_none = |edge: &TxId| usize::from(edge.lane.0) >= scans.len();
+        if let Some(edge) = tx.edges.iter().find(is_none) {
+            report.damaged(
+                how,
+                format!(
+                    "transaction {} of lane {} depends on lane {} of a log of {} lanes",
+                    tx.id.seq,
+                    tx.id.lane.0,
+                    edge.lane.0,
+                    scans.len()
+                ),
+            )?;
+        }
+    }
+    Ok(())
+}
+
 fn choose(
     scans: &[Scan],
     fronts: &HashMap<Lane, u64>,
     canary: Canary,
     report: &mut RecoveryReport,
-) -> BTreeMap<BlockNr, Chosen> {
+) -> Result<BTreeMap<BlockNr, Chosen>> {
     let mut chosen: BTreeMap<BlockNr, Chosen> = BTreeMap::new();
     let mut revoked: HashMap<BlockNr, Stamp> = HashMap::new();
     for (i, scan) in scans.iter().enumerate() {
         let lane = Lane(i as u16);
-        let front = fronts.get(&lane).copied().unwrap_or(0);
+        let front = front(fronts, lane)?;
         let valid: Vec<_> = scan.txs.iter().filter(|t| t.id.seq <= front).collect();
         report.transactions += valid.len() as u64;
         report.invalid += (scan.txs.len() - valid.len()) as u64;
@@ -365,7 +385,7 @@ fn choose(
         });
         report.revoked = (before - chosen.len()) as u64;
     }
-    chosen
+    Ok(chosen)
 }
 
 /// Reads the images of a batch, each transaction's together.
@@ -387,9 +407,9 @@ fn load(
         let Some((_, (_, first))) = entries.first() else {
             continue;
         };
-        let Some(medium) = scheme.media.get(usize::from(first.tx.lane.0)) else {
-            continue;
-        };
+        let lane = first.tx.lane;
+        let medium = scheme.media.get(usize::from(lane.0));
+        let medium = medium.ok_or_else(|| no_lane(lane))?;
         let refs: Vec<ImageRef> = entries.iter().map(|(_, (_, c))| c.image).collect();
         let read = |refs: &[ImageRef]| scheme.codec.images(&**medium, first.tx, refs);
         let pages: Vec<Option<PageRef>> = match read(&refs) {
@@ -421,4 +441,50 @@ fn load(
     }
     out.sort_unstable_by_key(|(i, _)| *i);
     Ok(out.into_iter().map(|(_, image)| image).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A transaction that depends on a lane that no log has cannot have been written: without a word it would be left out.
+    #[test]
+    fn an_edge_to_a_lane_that_is_not_there_is_damage() {
+        let scan = |edge: u16| {
+            let mut edges = CommitPoint::none();
+            edges.add(TxId {
+                lane: Lane(edge),
+                seq: 4,
+            });
+            Scan {
+                txs: vec![crate::policy::ScannedTx {
+                    id: TxId {
+                        lane: Lane(0),
+                        seq: 1,
+                    },
+                    stamp: 1,
+                    floor: 0,
+                    edges,
+                    images: Vec::new(),
+                    revokes: Vec::new(),
+                    at: 1,
+                    blocks: 1,
+                }],
+                end: EndReason::Empty,
+                next_seq: 2,
+            }
+        };
+        let check = |edge, salvage| {
+            let mut report = RecoveryReport::default();
+            let how = RecoveryOptions {
+                salvage,
+                ..RecoveryOptions::default()
+            };
+            (check_edges(&[scan(edge)], how, &mut report), report.damage)
+        };
+        assert!(check(0, false).0.is_ok());
+        assert!(matches!(check(1, false).0, Err(JournalError::Format(_))));
+        let (checked, damage) = check(1, true);
+        assert!(checked.is_ok() && damage.len() == 1, "{damage:?}");
+    }
 }

@@ -104,6 +104,7 @@ fn the_tail_stays_before_a_transaction_that_waited_for_home_writes() {
             handle.revoke(300, 1).unwrap();
             handle.create(&cache.get(400)).unwrap().fill(4);
             let point = handle.stop();
+            let waits = journal.hold("waits-for-home-writes");
             let commit = scope.spawn(move || journal.commit(&point));
             let until = Instant::now() + Duration::from_secs(20);
             while block(&crashed(kind, &device.inner), 400) != [4; BS] {
@@ -113,8 +114,9 @@ fn the_tail_stays_before_a_transaction_that_waited_for_home_writes() {
                 );
                 std::thread::sleep(Duration::from_millis(1));
             }
-            // Now it is durable; let it come to where it waits.
-            std::thread::sleep(Duration::from_millis(50));
+            // Now it is durable. It lets go of the log, which the checkpoint takes next, when it waits.
+            waits.await_one();
+            drop(waits);
             device.hold(false);
             checkpoint.join().unwrap().unwrap();
             commit.join().unwrap().unwrap();

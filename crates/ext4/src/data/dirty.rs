@@ -570,8 +570,7 @@ impl Fs {
                 .map_err(|e| HomeError::Journal(e.into())),
             _ => Ok(()),
         };
-        for (at, (inode, _lock)) in locks.iter().enumerate() {
-            let count = each.get(at).copied().unwrap_or(0);
+        for ((at, (inode, _lock)), count) in locks.iter().enumerate().zip(each) {
             let own = || blocks.iter().filter(move |taken| taken.file == at);
             let home = match &written {
                 Err(e) if count > 0 => self.again(e, &self.home_writes(own()), &list),

@@ -22,9 +22,17 @@ const DATA: &[u8] = b"data";
 pub(crate) struct Inline {
     /// All there is room for; the file's size may be less.
     pub(crate) bytes: Vec<u8>,
+    /// The file's size.
+    size: usize,
 }
 
 impl Inline {
+    /// What the file holds.
+    fn content(&self) -> Result<&[u8]> {
+        let content = self.bytes.get(..self.size);
+        content.ok_or_else(|| FsError::corrupt("inline data", 0, "it ends before the file does"))
+    }
+
     /// The part in `i_block`, and the attribute's.
     pub(crate) fn parts(&self) -> (&[u8], &[u8]) {
         self.bytes.split_at(I_BLOCK_LEN.min(self.bytes.len()))
@@ -52,7 +60,8 @@ impl Fs {
             );
             return self.noted(Err(FsError::corrupt("inline data", 0, detail)));
         }
-        Ok(Inline { bytes })
+        let size = body.size() as usize;
+        Ok(Inline { bytes, size })
     }
 
     /// Copies from byte `offset` of inline content on; behind its end are zeroes.
@@ -64,12 +73,12 @@ impl Fs {
         buf: &mut [u8],
     ) -> Result<()> {
         let inline = self.inline(inode, body)?;
-        let content = inline.bytes.get(..body.size() as usize).unwrap_or_default();
-        let from =
-            usize::try_from(offset).map_or(&[][..], |o| content.get(o..).unwrap_or_default());
+        // Behind the end there is nothing.
+        let at = usize::try_from(offset).map_or(inline.size, |at| at.min(inline.size));
+        let (_, from) = inline.content()?.split_at(at);
         let len = from.len().min(buf.len());
         let (copied, behind) = buf.split_at_mut(len);
-        copied.copy_from_slice(from.get(..len).unwrap_or_default());
+        copied.copy_from_slice(from.split_at(len).0);
         behind.fill(0);
         Ok(())
     }
@@ -158,8 +167,7 @@ impl Fs {
             } else if size > 0 {
                 let nr = self.add_meta_block(&h, inode, body, 0)?;
                 let mut pages = Pages::new(self, self.way(&h, body));
-                let content = inline.bytes.get(..size as usize).unwrap_or_default();
-                let put = pages.put(0, nr, 0, content, true);
+                let put = pages.put(0, nr, 0, inline.content()?, true);
                 pages.done(inode);
                 put?;
             }

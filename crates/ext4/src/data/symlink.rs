@@ -3,6 +3,7 @@
 use stetfs_journal::Handle;
 
 use super::map::Mapping;
+use crate::content;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
@@ -61,14 +62,11 @@ impl Fs {
             return Err(bad(0, "it has no block"));
         };
         let block = self.cache.read(start)?;
-        let target = block
-            .peek()
-            .and_then(|p| p.get(..size as usize).map(<[u8]>::to_vec))
-            .unwrap_or_default();
-        if target.is_empty() || target.contains(&0) {
-            return Err(bad(start, "the target is shorter than its size"));
+        let page = content::look(&block)?;
+        match page.get(..size as usize) {
+            Some(target) if !target.contains(&0) => Ok(target.to_vec()),
+            _ => Err(bad(start, "the target is shorter than its size")),
         }
-        Ok(target)
     }
 
     /// Stores the target of a new symbolic link and writes the inode (`credits::SYMLINK_BODY`). The

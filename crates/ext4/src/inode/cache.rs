@@ -259,7 +259,7 @@ impl Fs {
             meta: shard.evicted.clone(),
             data: shard.evicted.clone(),
         };
-        let inode = Arc::new(Inode::new(ino, body, sync));
+        let inode = Arc::new(Inode::new(ino, body, sync)?);
         *inode.changes.lock() = Changes::after(shard.evicted.clone());
         shard.insert(inode.clone());
         Ok(inode)

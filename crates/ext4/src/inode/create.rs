@@ -105,13 +105,18 @@ impl Fs {
             meta: h.point(),
             data: h.point(),
         };
-        let inode = Arc::new(Inode::new(ino, body, sync));
+        let stored = Inode::new(ino, body, sync).and_then(|inode| {
+            self.store_inode(h, &inode, &mut inode.lock_new())?;
+            Ok(Arc::new(inode))
+        });
         // The device may fail to read the inode table: the number goes back.
-        let stored = self.store_inode(h, &inode, &mut inode.lock_new());
-        if let Err(e) = stored {
-            self.whole(|| self.free_inode(h, ino, is_dir))?;
-            return Err(e);
-        }
+        let inode = match stored {
+            Ok(inode) => inode,
+            Err(e) => {
+                self.whole(|| self.free_inode(h, ino, is_dir))?;
+                return Err(e);
+            }
+        };
         // An fdatasync of a new file makes the file durable, as in the kernel.
         inode.sync.lock().data = match self.opts.canary.lax_create {
             true => CommitPoint::none(),

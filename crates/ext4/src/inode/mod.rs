@@ -32,6 +32,7 @@ pub use open::OpenInode;
 pub(crate) use orphan::{OrphanFile, OrphanPlace, Orphans};
 
 use crate::data::{DirtyData, ReadAhead};
+use crate::error::{FsError, Result};
 use crate::space::Window;
 use crate::types::{FileType, Ino};
 
@@ -85,12 +86,17 @@ pub(crate) struct Inode {
 }
 
 impl Inode {
-    pub(crate) fn new(ino: Ino, body: InodeBody, sync: SyncPoints) -> Inode {
+    /// # Errors
+    /// The body has no type: it was not checked when it was loaded or made.
+    pub(crate) fn new(ino: Ino, body: InodeBody, sync: SyncPoints) -> Result<Inode> {
         let unlinked = body.links() == 0;
-        Inode {
+        let kind = body.kind().ok_or_else(|| {
+            let detail = format!("inode {ino}: mode {:o} names no type", body.mode());
+            FsError::corrupt("inode", 0, detail)
+        })?;
+        Ok(Inode {
             ino,
-            // Bodies were checked to have a type when they were loaded or made.
-            kind: body.kind().unwrap_or(FileType::Regular),
+            kind,
             value: body.is_value(),
             body: RwLock::new(Rank::Inode, body),
             dirty: DirtyData::default(),
@@ -106,7 +112,7 @@ impl Inode {
             lazy: AtomicBool::new(false),
             told: AtomicBool::new(false),
             dead: AtomicBool::new(false),
-        }
+        })
     }
 
     /// Whether it is a directory; needs no lock.

@@ -59,10 +59,18 @@ pub(crate) struct State {
     links: HashMap<Ino, (Ino, Ino)>,
 }
 
+fn not_listed(ino: Ino) -> FsError {
+    FsError::corrupt("orphan list", 0, format!("inode {ino} is not on it"))
+}
+
 impl State {
     /// What `i_dtime` of an inode on the list holds.
-    pub(super) fn next_of(&self, ino: Ino) -> u32 {
-        self.links.get(&ino).map_or(0, |(_, next)| *next)
+    ///
+    /// # Errors
+    /// It is not on the list: 0 would cut off those behind it.
+    pub(super) fn next_of(&self, ino: Ino) -> Result<u32> {
+        let links = self.links.get(&ino).ok_or_else(|| not_listed(ino))?;
+        Ok(links.1)
     }
 }
 
@@ -95,6 +103,12 @@ impl Orphans {
     /// Locks the list.
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock()
+    }
+
+    /// A block of the file: its free slots, and where it lies.
+    fn block(&self, file: &OrphanFile, index: usize) -> Result<(&Mutex<u32>, BlockNr)> {
+        let block = self.free.get(index).zip(file.blocks.get(index).copied());
+        block.ok_or_else(|| FsError::corrupt("orphan file", 0, format!("it has no block {index}")))
     }
 
     /// Whether the volume has an orphan file.
@@ -164,9 +178,11 @@ impl Fs {
 
     fn orphan_list_del(&self, h: &Handle<'_>, ino: Ino) -> Result<()> {
         let mut state = self.orphans.lock();
-        let Some((prev, next)) = state.links.get(&ino).copied() else {
-            return Ok(());
-        };
+        let (prev, next) = state
+            .links
+            .get(&ino)
+            .copied()
+            .ok_or_else(|| not_listed(ino))?;
         if prev == 0 {
             self.change_super(h, |sb| sb.last_orphan.set(next))?;
             state.head = next;
@@ -197,25 +213,22 @@ impl Fs {
         };
         for i in 0..count {
             let index = (start + i) % count;
-            let (Some(free), Some(nr)) = (self.orphans.free.get(index), file.blocks.get(index))
-            else {
-                continue;
-            };
+            let (free, nr) = self.orphans.block(file, index)?;
             let mut free = free.lock();
             if *free == 0 {
                 continue;
             }
-            let block = self.cache.read(*nr)?;
+            let block = self.cache.read(nr)?;
             let mut page = h.modify(&block)?;
             let Some(slot) = orphan_file::find_free(&page, 0) else {
                 return Err(FsError::corrupt(
                     "orphan file",
-                    *nr,
+                    nr,
                     "fewer free slots than when it was read",
                 ));
             };
             orphan_file::set(&mut page, slot, ino)?;
-            orphan_file::update_checksum(file.seed, *nr, &mut page)?;
+            orphan_file::update_checksum(file.seed, nr, &mut page)?;
             drop(page);
             *free -= 1;
             return Ok(Some(OrphanPlace::File {
@@ -227,22 +240,24 @@ impl Fs {
     }
 
     fn orphan_file_del(&self, h: &Handle<'_>, ino: Ino, block: u32, slot: u32) -> Result<()> {
-        let Some(file) = &self.orphans.file else {
-            return Ok(());
-        };
-        let index = block as usize;
-        let (Some(free), Some(nr)) = (self.orphans.free.get(index), file.blocks.get(index)) else {
-            return Ok(());
-        };
+        let file = self.orphans.file.as_ref();
+        let file = file.ok_or_else(|| {
+            FsError::corrupt(
+                "orphan file",
+                0,
+                format!("inode {ino} is in it, and there is none"),
+            )
+        })?;
+        let (free, nr) = self.orphans.block(file, block as usize)?;
         let mut free = free.lock();
-        let cached = self.cache.read(*nr)?;
+        let cached = self.cache.read(nr)?;
         let mut page = h.modify(&cached)?;
         if orphan_file::get(&page, slot as usize) != Some(ino) {
             let detail = format!("slot {slot} does not hold inode {ino}");
-            return Err(FsError::corrupt("orphan file", *nr, detail));
+            return Err(FsError::corrupt("orphan file", nr, detail));
         }
         orphan_file::set(&mut page, slot as usize, 0)?;
-        orphan_file::update_checksum(file.seed, *nr, &mut page)?;
+        orphan_file::update_checksum(file.seed, nr, &mut page)?;
         drop(page);
         *free += 1;
         Ok(())

@@ -95,7 +95,7 @@ impl Fs {
         // While the inode is on the orphan list its `i_dtime` belongs to the list.
         let list = (body.orphan == Some(OrphanPlace::List)).then(|| self.orphans.lock());
         if let Some(list) = &list {
-            body.set_dtime(list.next_of(inode.ino));
+            body.set_dtime(list.next_of(inode.ino)?);
         }
         body.update_checksum(inode.ino, &self.geo.checksums);
         self.change_slot(h, inode.ino, |slot| slot.copy_from_slice(body.bytes()))?;

@@ -202,16 +202,16 @@ impl Fs {
             blocks * u64::from(self.ratio()),
             1 + inherited.values(),
         )?;
-        let h = self
-            .journal
-            .begin(make_credits(&plan, new) + inherited.credits())?;
         let file = NewFile {
             mode: inherited.mode,
             rdev: new.rdev,
             again: new.again,
             promise: &promise,
         };
-        let inode = self.new_inode(&h, (&dir, &dir_body), ctx, &file)?;
+        let (h, inode) = self
+            .begin_with_inode(make_credits(&plan, new) + inherited.credits(), |h| {
+                self.new_inode(h, (&dir, &dir_body), ctx, &file)
+            })?;
         let mut body = inode.lock_new();
         let made = self
             .fill(&h, &inode, &mut body, &dir, new, &inherited)

@@ -36,16 +36,16 @@ impl Fs {
             let blocks = inherited.blocks() * u64::from(self.ratio());
             let owner = self.owner_in(ctx, &dir_body);
             let promise = self.promise(ctx, owner, blocks, 1 + inherited.values())?;
-            let h = self
-                .journal
-                .begin(NEW_INODE + inherited.credits() + 2 * WRITE_INODE + ORPHAN)?;
             let file = NewFile {
                 mode: inherited.mode,
                 rdev: 0,
                 again: None,
                 promise: &promise,
             };
-            let inode = self.new_inode(&h, (&dir, &dir_body), ctx, &file)?;
+            let credits = NEW_INODE + inherited.credits() + 2 * WRITE_INODE + ORPHAN;
+            let (h, inode) = self.begin_with_inode(credits, |h| {
+                self.new_inode(h, (&dir, &dir_body), ctx, &file)
+            })?;
             let mut body = inode.lock_new();
             let filled = self.set_inherited(&h, &inode, &mut body, &inherited);
             // Without links it is an orphan: a crash deletes it.

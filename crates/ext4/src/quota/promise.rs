@@ -261,8 +261,13 @@ impl Fs {
         for (id, old) in ids.iter_mut().zip(old) {
             *id = id.filter(|id| *id != old);
         }
-        let blocks = u64::try_from(used.space).unwrap_or(0) / u64::from(self.geo.block_size);
-        let inodes = u64::try_from(used.inodes).unwrap_or(0);
+        let below_nothing = |_| {
+            let detail = format!("inode {}: it uses less than nothing", inode.ino);
+            FsError::corrupt("quota", 0, detail)
+        };
+        let space = u64::try_from(used.space).map_err(below_nothing)?;
+        let inodes = u64::try_from(used.inodes).map_err(below_nothing)?;
+        let blocks = space / u64::from(self.geo.block_size);
         let (_, promise) = self.promise_some(ctx, ids, blocks..=blocks, inodes)?;
         promise.give(body);
         Ok(promise)

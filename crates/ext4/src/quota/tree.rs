@@ -35,11 +35,13 @@ fn corrupt(nr: u32, detail: &str) -> FsError {
     FsError::corrupt("quota file", 0, format!("its block {nr}: {detail}"))
 }
 
+// Every slot lies in its leaf.
+const _: () = assert!(entry_offset(ENTRIES) <= BLOCK);
+
 fn slots(leaf: &Bytes) -> impl Iterator<Item = (usize, Option<Entry>)> {
     (0..ENTRIES).map(|slot| {
         let offset = entry_offset(slot);
-        let bytes = leaf.get(offset..offset + ENTRY_LEN).unwrap_or_default();
-        (offset, Entry::decode(bytes))
+        (offset, Entry::decode(&leaf[offset..offset + ENTRY_LEN]))
     })
 }
 

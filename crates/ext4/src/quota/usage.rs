@@ -7,7 +7,7 @@ use stetfs_ondisk::ext4::quota::{Entry, Info};
 
 use super::promise::Held;
 use super::{Account, KINDS, Quotas};
-use crate::error::Result;
+use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody, is_ordinary};
 use crate::types::Ino;
@@ -92,9 +92,7 @@ impl Fs {
         for file in &quotas.files {
             let kind = file.index();
             let accounts = &mut all[kind];
-            let Some(info) = accounts.info else {
-                continue;
-            };
+            let info = accounts.info.ok_or(FsError::Errno(libc::EIO))?;
             let (id, before) = (new.owner[kind], old.owner[kind]);
             let mut changes = [(id, new.space - old.space, new.inodes - old.inodes, true); 2];
             if id != before {

@@ -9,6 +9,7 @@ use super::group::{Counts, GroupState};
 use super::scan::{FreeMap, find_run};
 use super::window::Sizes;
 use super::{AllocFor, BlockRun};
+use crate::content;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::Inode;
@@ -249,9 +250,7 @@ impl Fs {
             }
             Err(e) => return Err(e),
         };
-        let Some(page) = block.page() else {
-            return Ok(None);
-        };
+        let page = content::page(&block)?;
         let clusters = self.geo.layout.group_clusters(group);
         let pending = st.pending.take();
         let map = FreeMap::new(&page, pending.as_deref(), clusters);
@@ -284,7 +283,7 @@ impl Fs {
             }
             _ => None,
         };
-        self.groups.publish(group, before, st);
+        self.groups.publish(group, before, st)?;
         Ok(taken)
     }
 

@@ -13,6 +13,7 @@ use stetfs_ondisk::ext4::bitmap;
 use super::group::{Counts, GroupState};
 use super::scan::Overlay;
 use super::{AllocFor, BlockRun, credits};
+use crate::content;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, is_ordinary};
@@ -56,19 +57,13 @@ impl Fs {
             let st = &mut *guard;
             let before = Counts::of(st);
             let block = self.block_bitmap(&h, group, st)?;
-            let map = block.page().ok_or_else(|| {
-                FsError::corrupt(
-                    "block bitmap",
-                    block.nr(),
-                    "it was read, and has no content",
-                )
-            })?;
+            let map = content::page(&block)?;
             let clusters = self.geo.layout.group_clusters(group);
             let pending = Overlay::of(&mut st.pending, clusters);
             for bit in (bit..bit + len).filter(|bit| !bitmap::is_set(&map, *bit as usize)) {
                 pending.insert(bit, 1);
             }
-            self.groups.publish(group, before, st);
+            self.groups.publish(group, before, st)?;
         }
         Ok(())
     }
@@ -89,11 +84,11 @@ impl Fs {
                 }
                 if self.groups.trust_files.load(Ordering::Acquire) {
                     self.take_trusting(h, group, st, (bit, len))?;
-                    self.groups.publish(group, before, st);
+                    self.groups.publish(group, before, st)?;
                     continue;
                 }
                 self.note_free(group, st, (bit, bit + len));
-                self.groups.publish(group, before, st);
+                self.groups.publish(group, before, st)?;
             }
             let taken = self.alloc_blocks(h, inode, Some(at), len, AllocFor::Data)?;
             if (taken.start, taken.len) != (at, len) {
@@ -184,13 +179,11 @@ impl Fs {
         let st = &mut *guard;
         let before = Counts::of(st);
         let block = self.inode_bitmap(&h, group, st)?;
-        let free = block
-            .page()
-            .is_some_and(|map| !bitmap::is_set(&map, index as usize));
+        let free = !bitmap::is_set(&content::page(&block)?, index as usize);
         if free {
             Overlay::of(&mut st.pending_inodes, self.geo.inodes_per_group).insert(index, 1);
         }
-        self.groups.publish(group, before, st);
+        self.groups.publish(group, before, st)?;
         Ok(free)
     }
 }

@@ -67,7 +67,7 @@ impl Fs {
         let before = Counts::of(st);
         if self.groups.trust_files.load(Ordering::Acquire) {
             self.free_trusting(h, group, st, (bit, len))?;
-            self.groups.publish(group, before, st);
+            self.groups.publish(group, before, st)?;
             return Ok(());
         }
         let block = self.block_bitmap(h, group, st)?;
@@ -94,26 +94,24 @@ impl Fs {
             Overlay::of(&mut st.pending, clusters).insert(bit, len);
         }
         self.write_desc(h, group, st)?;
-        self.groups.publish(group, before, st);
+        self.groups.publish(group, before, st)?;
         drop(guard);
         let fs = self.me.clone();
         h.after_commit(Box::new(move || {
             if let Some(fs) = fs.upgrade() {
-                fs.blocks_are_free(group, bit, len);
+                fs.told(fs.blocks_are_free(group, bit, len));
             }
         }));
         Ok(())
     }
 
     /// The transaction that freed these blocks is valid: they can be handed out (space.S2).
-    fn blocks_are_free(&self, group: u32, bit: u32, len: u32) {
+    fn blocks_are_free(&self, group: u32, bit: u32, len: u32) -> Result<()> {
         if self.groups.keep_freed.load(Ordering::Acquire) {
-            return;
+            return Ok(());
         }
         self.discard_freed(group, bit, len);
-        let Ok(mut guard) = self.groups.lock(group) else {
-            return;
-        };
+        let mut guard = self.groups.lock(group)?;
         let st = &mut *guard;
         let before = Counts::of(st);
         if let Some(pending) = &mut st.pending {
@@ -123,7 +121,14 @@ impl Fs {
             }
         }
         self.note_free(group, st, (bit, bit.saturating_add(len)));
-        self.groups.publish(group, before, st);
+        self.groups.publish(group, before, st)
+    }
+
+    /// What went wrong where nobody waits for it.
+    pub(super) fn told(&self, result: Result<()>) {
+        if let Err(e) = result {
+            self.report(&e);
+        }
     }
 
     /// Some clusters can be handed out again: brings what searches go by up to date (space.S4).

@@ -56,6 +56,8 @@ pub(crate) struct Groups {
     /// Part of `free_blocks` that is not to be used yet.
     pending_blocks: AtomicU64,
     free_inodes: AtomicU64,
+    /// Part of `free_inodes` that is not to be used yet.
+    pending_inodes: AtomicU64,
     used_dirs: AtomicU64,
     /// Of each group, what no free run is longer than.
     runs: Summary,
@@ -111,6 +113,7 @@ impl Groups {
             free_blocks,
             pending_blocks: AtomicU64::new(0),
             free_inodes,
+            pending_inodes: AtomicU64::new(0),
             used_dirs,
             runs,
             cost: SearchCost::default(),
@@ -157,6 +160,12 @@ impl Groups {
         self.free_inodes.load(Ordering::Relaxed)
     }
 
+    /// Free inodes that wait for the commit of the transaction that freed them. What is not counted here any more, the
+    /// numbers of its group show.
+    pub(super) fn pending_inodes(&self) -> u64 {
+        self.pending_inodes.load(Ordering::Acquire)
+    }
+
     /// Directories of the volume.
     pub(super) fn used_dirs(&self) -> u64 {
         self.used_dirs.load(Ordering::Relaxed)
@@ -200,10 +209,11 @@ impl Groups {
 
     /// Brings the numbers that are read without the lock up to date after the state changed from
     /// `before` (free blocks, pending blocks, free inodes, directories).
-    pub(super) fn publish(&self, group: u32, before: Counts, st: &GroupState) {
-        let Some(g) = self.list.get(group as usize) else {
-            return;
-        };
+    ///
+    /// # Errors
+    /// There is no such group.
+    pub(super) fn publish(&self, group: u32, before: Counts, st: &GroupState) -> Result<()> {
+        let g = self.group(group)?;
         let now = Counts::of(st);
         let usable = if st.bad_blocks {
             0
@@ -223,13 +233,19 @@ impl Groups {
             // Wrapping addition of the difference: sums are exact as every change passes here once.
             sum.fetch_add(
                 u64::from(is).wrapping_sub(u64::from(was)),
-                Ordering::Relaxed,
+                Ordering::Release,
             );
         };
         add(&self.free_blocks, before.blocks, now.blocks);
         add(&self.pending_blocks, before.pending, now.pending);
         add(&self.free_inodes, before.inodes, now.inodes);
+        add(
+            &self.pending_inodes,
+            before.pending_inodes,
+            now.pending_inodes,
+        );
         add(&self.used_dirs, before.dirs, now.dirs);
+        Ok(())
     }
 }
 
@@ -298,9 +314,12 @@ impl Fs {
         st: MutexGuard<'_, GroupState>,
         e: &FsError,
     ) {
-        self.groups.publish(group, before, &st);
+        let published = self.groups.publish(group, before, &st);
         drop(st);
         self.report(e);
+        if let Err(e) = published {
+            self.report(&e);
+        }
     }
 
     /// Puts a group's descriptor into the transaction, checksum included. One credit.

@@ -9,6 +9,7 @@ use stetfs_ondisk::ext4::inode::{InodeFlags, InodeView};
 
 use super::group::Counts;
 use super::scan::{FreeMap, Overlay};
+use crate::content;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::Inode;
@@ -20,7 +21,7 @@ impl Fs {
     /// is still to be written. Credits: part of `credits::NEW_INODE`.
     ///
     /// # Errors
-    /// ENOSPC when no inode is free.
+    /// ENOSPC when no inode is free; some may wait for a commit ([`begin_with_inode`](Fs::begin_with_inode)).
     pub(crate) fn alloc_inode(
         &self,
         h: &Handle<'_>,
@@ -149,9 +150,13 @@ impl Fs {
             claims.remove(index, 1);
         }
         let (first, end) = exactly.map_or((reserved, per_group), |i| (i, i + 1));
-        let free = block.peek().and_then(|map| {
-            FreeMap::new(&map, st.pending_inodes.as_deref(), per_group).next_free(first, end)
-        });
+        // Let go before the change, or the change would copy the page.
+        let free = FreeMap::new(
+            &content::look(&block)?,
+            st.pending_inodes.as_deref(),
+            per_group,
+        )
+        .next_free(first, end);
         let Some(index) = free else {
             return Ok(None);
         };
@@ -187,7 +192,7 @@ impl Fs {
             st.desc.set_used_dirs(st.desc.used_dirs().saturating_add(1));
         }
         self.write_desc(h, group, st)?;
-        self.groups.publish(group, before, st);
+        self.groups.publish(group, before, st)?;
         Ok(Some(index))
     }
 
@@ -195,12 +200,11 @@ impl Fs {
     fn is_in_use(&self, table: u64, group: u32, index: u32) -> Result<bool> {
         let (nr, offset) = self.geo.layout.inode_position(table, index);
         let block = self.cache.read(nr)?;
-        let page = block.peek();
+        let page = content::look(&block)?;
         let size = usize::from(self.geo.inode_size);
-        let slot = page.as_deref().and_then(|p| p.get(offset..offset + size));
-        let Some(slot) = slot else {
-            return Ok(false);
-        };
+        let slot = page.get(offset..offset + size).ok_or_else(|| {
+            FsError::corrupt("inode table", nr, "an inode past the end of its block")
+        })?;
         let view = InodeView::new(slot)?;
         let ino = group * self.geo.inodes_per_group + index + 1;
         Ok(view.links() > 0 && view.dtime() == 0 && view.verify_checksum(ino, &self.geo.checksums))
@@ -263,24 +267,22 @@ impl Fs {
         }
         Overlay::of(&mut st.pending_inodes, self.geo.inodes_per_group).insert(index, 1);
         self.write_desc(h, group, st)?;
-        self.groups.publish(group, before, st);
+        self.groups.publish(group, before, st)?;
         drop(guard);
         let fs = self.me.clone();
         h.after_commit(Box::new(move || {
             if let Some(fs) = fs.upgrade() {
-                fs.inode_is_free(group, index);
+                fs.told(fs.inode_is_free(group, index));
             }
         }));
         Ok(())
     }
 
-    fn inode_is_free(&self, group: u32, index: u32) {
+    fn inode_is_free(&self, group: u32, index: u32) -> Result<()> {
         if self.groups.keep_freed.load(Ordering::Acquire) {
-            return;
+            return Ok(());
         }
-        let Ok(mut guard) = self.groups.lock(group) else {
-            return;
-        };
+        let mut guard = self.groups.lock(group)?;
         let st = &mut *guard;
         let before = Counts::of(st);
         if let Some(pending) = &mut st.pending_inodes {
@@ -289,7 +291,7 @@ impl Fs {
                 st.pending_inodes = None;
             }
         }
-        self.groups.publish(group, before, st);
+        self.groups.publish(group, before, st)
     }
 
     /// A number that differs from the last ones: generations, and where spreading begins.

@@ -1,6 +1,9 @@
-//! Promises of space: an operation learns of ENOSPC before it has changed anything.
+//! Promises of space: an operation learns of ENOSPC before it has changed anything. What was freed since the last commit
+//! is room, too: whoever finds no other commits, and looks again.
 
 use std::sync::atomic::Ordering;
+
+use stetfs_journal::{Credits, Handle};
 
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
@@ -29,8 +32,16 @@ impl Drop for Reservation<'_> {
     }
 }
 
-/// How often space that waits for a commit is waited for before ENOSPC.
+/// How often what waits for a commit is waited for before ENOSPC.
 const COMMITS: usize = 2;
+
+/// What a look for room finds.
+enum Look<T> {
+    Found(T),
+    /// Nothing, but what waits for a commit would do.
+    AfterCommit,
+    Nothing,
+}
 
 impl Fs {
     /// Promises `blocks` clusters (blocks, without `bigalloc`), data and metadata together, for the allocations of one operation.
@@ -40,17 +51,48 @@ impl Fs {
     /// # Errors
     /// ENOSPC; nothing was changed.
     pub(crate) fn reserve(&self, blocks: u64, privileged: bool) -> Result<Reservation<'_>> {
-        for attempt in 0.. {
+        self.look_for_room(|| {
             let pending = self.groups.pending_blocks();
-            if let Some(r) = self.try_reserve(blocks, privileged, pending) {
-                return Ok(r);
+            Ok(match self.try_reserve(blocks, privileged, pending) {
+                Some(r) => Look::Found(r),
+                // A commit is worth it only if that is enough.
+                None if self.try_reserve(blocks, privileged, 0).is_some() => Look::AfterCommit,
+                None => Look::Nothing,
+            })
+        })
+    }
+
+    /// Begins a handle and makes an inode in it, which is the first that `make` does. May commit the journal to get at
+    /// freed numbers: no handle may be open, inode locks may be held.
+    ///
+    /// # Errors
+    /// Those of `make`: ENOSPC when no inode is free; nothing was changed.
+    pub(crate) fn begin_with_inode<T>(
+        &self,
+        credits: Credits,
+        make: impl Fn(&Handle<'_>) -> Result<T>,
+    ) -> Result<(Handle<'_>, T)> {
+        self.look_for_room(|| {
+            // Before the look: what is not pending any more by then, the look sees.
+            let pending = self.groups.pending_inodes();
+            let h = self.journal.begin(credits)?;
+            match make(&h) {
+                Err(FsError::Errno(libc::ENOSPC)) if pending > 0 => Ok(Look::AfterCommit),
+                Err(FsError::Errno(libc::ENOSPC)) => Ok(Look::Nothing),
+                made => Ok(Look::Found((h, made?))),
             }
-            // Space freed by running transactions becomes usable when they are valid. A commit is
-            // worth it only if that is enough.
-            if attempt >= COMMITS || self.try_reserve(blocks, privileged, 0).is_none() {
-                break;
+        })
+    }
+
+    /// Looks for room, and again after a commit while that may help: what running transactions freed becomes usable when
+    /// they are valid (space.S2). `look` leaves no handle open where it finds nothing.
+    fn look_for_room<T>(&self, mut look: impl FnMut() -> Result<Look<T>>) -> Result<T> {
+        for attempt in 0.. {
+            match look()? {
+                Look::Found(room) => return Ok(room),
+                Look::AfterCommit if attempt < COMMITS => self.journal.commit_all()?,
+                Look::AfterCommit | Look::Nothing => break,
             }
-            self.journal.commit_all()?;
         }
         Err(FsError::Errno(libc::ENOSPC))
     }

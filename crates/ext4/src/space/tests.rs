@@ -10,13 +10,14 @@ use crate::error::FsError;
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody, SyncPoints};
 use crate::testing::{ROOT, flavours, fsck, mkfs, new_file, open};
-use crate::types::{Ino, ROOT_INO};
+use crate::types::{Ino, ROOT_INO, RenameFlags, XattrSet};
 
 /// An inode that exists in memory only: an owner for blocks.
 fn owner(fs: &Fs, ino: Ino) -> Inode {
     let raw = vec![0; usize::from(fs.geo.inode_size)].into_boxed_slice();
-    let body = InodeBody::new(raw, &fs.geo).unwrap();
-    Inode::new(ino, body, SyncPoints::default())
+    let mut body = InodeBody::new(raw, &fs.geo).unwrap();
+    body.set_mode(libc::S_IFREG as u16);
+    Inode::new(ino, body, SyncPoints::default()).unwrap()
 }
 
 fn alloc(
@@ -594,4 +595,115 @@ fn top_directories_spread_and_others_stay() {
     assert!(near >= 90, "{near} of 96 stay near their parent");
     fs.unmount().unwrap();
     fsck(&device);
+}
+
+/// A volume with 256 inodes, of which a few are in use.
+fn with_few_inodes() -> (Arc<stetfs_block::MemDevice>, Arc<Fs>) {
+    let mut options = Mkfs::blocks(1024).feature("ea_inode");
+    options.args.extend(["-N".into(), "256".into()]);
+    let device = mkfs(32, &options);
+    let fs = open(&device);
+    assert!((200..256).contains(&fs.groups.free_inodes()));
+    (device, fs)
+}
+
+fn mknod(fs: &Fs, name: &[u8]) -> Result<Ino, FsError> {
+    let made = fs.mknod(&ROOT, ROOT_INO, name, libc::S_IFREG | 0o644, 0, 0)?;
+    fs.forget(made.ino, 1);
+    Ok(made.ino)
+}
+
+/// What waits for a commit is room, too, for every operation that takes an inode (space.S2).
+#[test]
+fn inodes_freed_without_a_sync_are_given_out_again() {
+    type Turn = fn(&Fs) -> Result<(), FsError>;
+    let file: Turn = |fs| {
+        mknod(fs, b"file")?;
+        fs.unlink(&ROOT, ROOT_INO, b"file")
+    };
+    let directory: Turn = |fs| {
+        let made = fs.mkdir(&ROOT, ROOT_INO, b"dir", 0o755, 0)?;
+        fs.forget(made.ino, 1);
+        fs.rmdir(&ROOT, ROOT_INO, b"dir")
+    };
+    let link: Turn = |fs| {
+        let made = fs.symlink(&ROOT, ROOT_INO, b"link", &[b't'; 100])?;
+        fs.forget(made.ino, 1);
+        fs.unlink(&ROOT, ROOT_INO, b"link")
+    };
+    let nameless: Turn = |fs| {
+        let (made, open) = fs.tmpfile(&ROOT, ROOT_INO, 0o600, 0, libc::O_RDWR)?;
+        drop(open);
+        fs.forget(made.ino, 1);
+        Ok(())
+    };
+    let whiteout: Turn = |fs| {
+        mknod(fs, b"old")?;
+        let flags = RenameFlags {
+            whiteout: true,
+            ..RenameFlags::default()
+        };
+        fs.rename(&ROOT, ROOT_INO, b"old", ROOT_INO, b"new", flags)?;
+        fs.unlink(&ROOT, ROOT_INO, b"old")?;
+        fs.unlink(&ROOT, ROOT_INO, b"new")
+    };
+    let value: Turn = |fs| {
+        fs.setxattr(&ROOT, ROOT_INO, b"user.v", &[7; 9000], XattrSet::Any)?;
+        fs.removexattr(&ROOT, ROOT_INO, b"user.v")
+    };
+    for (what, turn) in [
+        ("file", file),
+        ("directory", directory),
+        ("link", link),
+        ("file without a name", nameless),
+        ("whiteout", whiteout),
+        ("value of an attribute", value),
+    ] {
+        let (device, fs) = with_few_inodes();
+        let free = fs.groups.free_inodes();
+        for i in 0..3 * free {
+            turn(&fs).unwrap_or_else(|e| panic!("{what} {i} of {free}: {e}"));
+        }
+        assert_eq!(fs.groups.free_inodes(), free, "{what}");
+        fs.unmount().unwrap();
+        fsck(&device);
+    }
+}
+
+/// Threads that take in turn what waits for the same commits.
+#[test]
+fn threads_share_the_inodes_that_a_commit_frees() {
+    let (device, fs) = with_few_inodes();
+    std::thread::scope(|s| {
+        for thread in 0..4 {
+            let fs = &fs;
+            s.spawn(move || {
+                let name = format!("file{thread}");
+                for i in 0..400 {
+                    mknod(fs, name.as_bytes()).unwrap_or_else(|e| panic!("{name}, {i}: {e}"));
+                    fs.unlink(&ROOT, ROOT_INO, name.as_bytes()).unwrap();
+                }
+            });
+        }
+    });
+    fs.unmount().unwrap();
+    fsck(&device);
+}
+
+/// Where every inode is in use, nobody commits for it.
+#[test]
+fn a_volume_whose_inodes_are_in_use_says_so_at_once() {
+    let (_device, fs) = with_few_inodes();
+    for i in 0..fs.groups.free_inodes() {
+        mknod(&fs, format!("file{i}").as_bytes()).unwrap();
+    }
+    fs.journal.commit_all().unwrap();
+    let before = fs.journal.everything();
+    for _ in 0..3 {
+        let e = mknod(&fs, b"more").unwrap_err();
+        assert_eq!(e.errno(), libc::ENOSPC);
+    }
+    assert_eq!(fs.journal.everything(), before, "the same transaction runs");
+    fs.unlink(&ROOT, ROOT_INO, b"file0").unwrap();
+    mknod(&fs, b"more").unwrap();
 }

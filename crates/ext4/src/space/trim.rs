@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::scan::FreeMap;
+use crate::content;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::types::BlockNr;
@@ -75,9 +76,7 @@ impl Fs {
         let mut guard = self.groups.lock(group)?;
         let st = &mut *guard;
         let block = self.block_bitmap(&h, group, st)?;
-        let Some(map) = block.page() else {
-            return Ok(None);
-        };
+        let map = content::page(&block)?;
         let free = FreeMap::new(
             &map,
             st.pending.as_deref(),

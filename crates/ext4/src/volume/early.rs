@@ -269,9 +269,9 @@ impl Early<'_> {
         node.check(expect)?;
         out.extend(node.extents());
         for (i, index) in node.indexes().enumerate() {
-            let Some(below) = node.expect_child(i, expect) else {
-                continue;
-            };
+            let below = node.expect_child(i, expect).ok_or_else(|| {
+                FsError::corrupt("extent tree", index.child, "an index without a place")
+            })?;
             if out.len() > MAX_EXTENTS {
                 return Err(FsError::corrupt(
                     "extent tree",

@@ -212,8 +212,9 @@ impl Fs {
         let size = u32::try_from(value.len()).map_err(|_| FsError::Errno(libc::E2BIG))?;
         let _room = self.reserve(self.value_space(value.len()), privileged)?;
         let hash = xattr::value_hash(value, self.geo.csum_seed);
-        let mut h = self.journal.begin(NEW_INODE + ORPHAN + WRITE_INODE)?;
-        let inode = self.new_value_inode(&h, owner, owner_body, hash)?;
+        let (mut h, inode) = self.begin_with_inode(NEW_INODE + ORPHAN + WRITE_INODE, |h| {
+            self.new_value_inode(h, owner, owner_body, hash)
+        })?;
         inode.opens.fetch_add(1, Ordering::AcqRel);
         let new = NewValue {
             fs,

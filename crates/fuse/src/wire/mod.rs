@@ -219,9 +219,9 @@ impl<F: FileSystem> Session<F> {
         if self.ways.is_none() {
             self.prepare(threads)?;
         }
-        let Some(Ways { channels, rings }) = self.ways.take() else {
-            return Ok(());
-        };
+        let ways = self.ways.take();
+        let Ways { channels, rings } =
+            ways.ok_or_else(|| io::Error::other("a session without ways to its requests"))?;
         type Job<'a> = Box<dyn FnOnce() -> io::Result<()> + Send + 'a>;
         let fs = &*self.fs;
         let device = Device {

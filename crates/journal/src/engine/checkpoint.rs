@@ -17,11 +17,11 @@ use std::time::Duration;
 
 use stetfs_sync::plain::{Instant, atomic::Ordering, mended, thread};
 
-use super::Inner;
 use super::log::{Log, Reaped};
 use super::spread::Spread;
+use super::{Inner, no_lane};
 use crate::error::{JournalError, Result};
-use crate::ids::{BlockNr, TxId};
+use crate::ids::{BlockNr, Lane, TxId};
 use crate::policy::{self, HomeImage, LogTail, Medium};
 use crate::stats::bump;
 
@@ -123,7 +123,7 @@ impl Inner {
                 let Some(image) = log.pending.get(nr) else {
                     continue;
                 };
-                if self.valid_seq(image.id.lane) < image.id.seq {
+                if self.valid_seq(image.id.lane)? < image.id.seq {
                     return Err(JournalError::Aborted(format!(
                         "checkpoint.K1: an image of block {nr} was to go home that is not valid"
                     )));
@@ -158,7 +158,7 @@ impl Inner {
         for (id, nr) in sent {
             if log.pending.get(nr).is_some_and(|p| p.id == *id) {
                 log.pending.remove(nr);
-                log.settle(*id);
+                log.settle(*id, self.config.canary)?;
                 self.pinned.fetch_sub(1, Ordering::Relaxed);
             }
         }
@@ -169,19 +169,21 @@ impl Inner {
         }
         self.log_changed.notify_all();
         drop(log);
-        let tails = reaped.iter().filter_map(|space| {
-            let medium = self.scheme.media.get(space.lane)?;
-            Some((&**medium, space.tail))
-        });
-        self.set_tails(tails)?;
+        let place = |space: &Reaped| {
+            let parts = self
+                .scheme
+                .media
+                .get(space.lane)
+                .zip(self.free.get(space.lane));
+            parts.ok_or_else(|| no_lane(Lane(space.lane as u16)))
+        };
+        let places = reaped.iter().map(place).collect::<Result<Vec<_>>>()?;
+        let tails = places.iter().zip(&reaped);
+        self.set_tails(tails.map(|((medium, _), space)| (&***medium, space.tail)))?;
         forget(&mut self.log.lock());
-        for space in reaped {
-            if let Some(medium) = self.scheme.media.get(space.lane) {
-                medium.trim(space.at, space.blocks)?;
-            }
-            if let Some(free) = self.free.get(space.lane) {
-                free.fetch_add(space.blocks, Ordering::AcqRel);
-            }
+        for ((medium, free), space) in places.iter().zip(&reaped) {
+            medium.trim(space.at, space.blocks)?;
+            free.fetch_add(space.blocks, Ordering::AcqRel);
         }
         bump(&self.counters.checkpoints, 1);
         for slot in &self.slots {

@@ -11,7 +11,7 @@ use stetfs_sync::plain::{Instant, MutexGuard, atomic::Ordering, mended};
 
 use super::log::{Durable, Log, Pending};
 use super::{Inner, Slot, no_lane};
-use crate::edges::valid_fronts;
+use crate::edges::{front, valid_fronts};
 use crate::error::{JournalError, Result};
 use crate::ids::{CommitPoint, Ino, Lane, Stamp, TxId};
 use crate::policy::LogTail;
@@ -77,7 +77,7 @@ impl Inner {
         for committing in all {
             self.write_tx(committing, std::mem::take(&mut data))?;
         }
-        for f in self.validate() {
+        for f in self.validate()? {
             f();
         }
         for (_, tx) in &group {
@@ -100,14 +100,15 @@ impl Inner {
 
     /// Fails unless all that a point names is valid, or was found to hold nothing (commit.A1).
     fn check_answer(&self, point: &CommitPoint, empty: &[TxId]) -> Result<()> {
-        let is_answered = |tx: &TxId| self.valid_seq(tx.lane) >= tx.seq || empty.contains(tx);
-        match point.iter().find(|tx| !is_answered(tx)) {
-            None => Ok(()),
-            Some(tx) => Err(JournalError::Aborted(format!(
-                "commit.A1: a commit ended without transaction {} of lane {}, which it was asked for",
-                tx.seq, tx.lane.0
-            ))),
+        for tx in point.iter() {
+            if self.valid_seq(tx.lane)? < tx.seq && !empty.contains(&tx) {
+                return Err(JournalError::Aborted(format!(
+                    "commit.A1: a commit ended without transaction {} of lane {}, which it was asked for",
+                    tx.seq, tx.lane.0
+                )));
+            }
         }
+        Ok(())
     }
 
     /// Locks the running transactions that must commit together, waits for their handles, and ends their changes all at once (tx.T4).
@@ -328,13 +329,16 @@ impl Inner {
     }
 
     /// Moves what has become valid to the checkpoint list. Returns what is to be done after.
-    fn validate(&self) -> Vec<AfterCommit> {
+    ///
+    /// # Errors
+    /// A lane is not there, or a transaction left the log before its images.
+    fn validate(&self) -> Result<Vec<AfterCommit>> {
         let mut log = self.log.lock();
-        let valid: HashMap<Lane, u64> = self
-            .slots
-            .iter()
-            .map(|s| (s.lane, self.valid_seq(s.lane)))
-            .collect();
+        let valid = self.slots.iter().map(|s| {
+            let seq = self.valid_seq(s.lane)?;
+            Ok((s.lane, seq))
+        });
+        let valid = valid.collect::<Result<HashMap<Lane, u64>>>()?;
         let durable = log
             .lanes
             .iter()
@@ -351,13 +355,13 @@ impl Inner {
             .collect();
         let fronts = valid_fronts(&valid, &durable);
         let (mut after, mut floor) = (Vec::new(), 0);
-        while let Some(tx) = self.next_valid(&mut log, &fronts) {
+        while let Some(tx) = self.next_valid(&mut log, &fronts)? {
             floor = floor.max(tx.floor);
             let dropped = match self.config.canary.write_freed {
                 true => 0,
-                false => log.drop_pending(&tx.freed),
+                false => log.drop_pending(&tx.freed, self.config.canary)?,
             };
-            let (replaced, mut callbacks) = log.accept(tx, self.config.canary);
+            let (replaced, mut callbacks) = log.accept(tx, self.config.canary)?;
             self.pinned.fetch_sub(dropped + replaced, Ordering::Relaxed);
             after.append(&mut callbacks);
         }
@@ -366,10 +370,9 @@ impl Inner {
             if lane.durable.is_empty() && lane.committing.is_none() {
                 lane.opened = None;
             }
-            let front = fronts.get(&lane.lane).copied().unwrap_or(0);
-            valid.fetch_max(front, Ordering::AcqRel);
+            valid.fetch_max(front(&fronts, lane.lane)?, Ordering::AcqRel);
         }
-        after
+        Ok(after)
     }
 
     /// Takes the oldest durable transaction that is valid now, once no home write of a block
@@ -379,16 +382,20 @@ impl Inner {
         &self,
         log: &mut MutexGuard<'_, Log>,
         fronts: &HashMap<Lane, u64>,
-    ) -> Option<Durable> {
+    ) -> Result<Option<Durable>> {
         loop {
-            let lane = log.oldest_durable(fronts)?;
-            let durable = &mut log.lanes.get_mut(lane)?.durable;
-            let tx = durable.pop_front()?;
+            let Some(lane) = log.oldest_durable(fronts)? else {
+                return Ok(None);
+            };
+            let Some(tx) = log.lane(lane)?.durable.pop_front() else {
+                return Ok(None);
+            };
             let in_flight = log.in_flight(&tx.freed) && mended("checkpoint.in-flight");
             if !in_flight || self.has_stopped() {
-                return Some(tx);
+                return Ok(Some(tx));
             }
-            log.lanes.get_mut(lane)?.durable.push_front(tx);
+            log.lane(lane)?.durable.push_front(tx);
+            self.point("waits-for-home-writes");
             self.log_changed.wait(log);
         }
     }

@@ -156,13 +156,13 @@ impl Journal {
         })?;
         let canary = &inner.config.canary;
         if canary.settle_early {
-            files.settle(place);
+            files.settle(place)?;
         }
         if !canary.record_volatile {
             inner.flush_shared()?;
         }
         if !canary.settle_early {
-            files.settle(place);
+            files.settle(place)?;
         }
         bump(&inner.counters.file_records, 1);
         bump(&inner.counters.file_pages, pages.len() as u64);

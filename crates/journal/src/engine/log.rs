@@ -7,7 +7,8 @@ use stetfs_cache::PageRef;
 use stetfs_sync::plain::Instant;
 
 use super::{Canary, no_lane};
-use crate::error::Result;
+use crate::edges::front;
+use crate::error::{JournalError, Result};
 use crate::head::Block;
 use crate::ids::{BlockNr, CommitPoint, Lane, Stamp, TxId};
 use crate::policy::{LogTail, Medium};
@@ -164,14 +165,28 @@ impl Log {
     }
 
     /// An image no longer waits to go home: it is there, or a newer one or a revoke took its place.
-    pub(crate) fn settle(&mut self, id: TxId) {
-        if let Some(tx) = self.live_tx(id) {
-            tx.pending = tx.pending.saturating_sub(1);
+    ///
+    /// # Errors
+    /// Its transaction counts no such image: the log may not hold what was not home (checkpoint.K2).
+    pub(crate) fn settle(&mut self, id: TxId, canary: Canary) -> Result<()> {
+        match self.live_tx(id) {
+            Some(tx) if tx.pending > 0 => tx.pending -= 1,
+            _ if canary.tail_early => {}
+            _ => {
+                return Err(JournalError::Aborted(format!(
+                    "checkpoint.K2: an image waited to go home of transaction {} of lane {}, which counts none",
+                    id.seq, id.lane.0
+                )));
+            }
         }
+        Ok(())
     }
 
     /// Drops pending home writes of freed blocks; says how many.
-    pub(crate) fn drop_pending(&mut self, freed: &[(BlockNr, u64)]) -> u64 {
+    ///
+    /// # Errors
+    /// As [`settle`](Self::settle).
+    pub(crate) fn drop_pending(&mut self, freed: &[(BlockNr, u64)], canary: Canary) -> Result<u64> {
         let mut dropped = 0;
         for (start, count) in freed {
             let gone: Vec<BlockNr> = self
@@ -181,12 +196,12 @@ impl Log {
                 .collect();
             for nr in gone {
                 if let Some(image) = self.pending.remove(&nr) {
-                    self.settle(image.id);
+                    self.settle(image.id, canary)?;
                     dropped += 1;
                 }
             }
         }
-        dropped
+        Ok(dropped)
     }
 
     /// Whether a home write of one of these blocks is under way.
@@ -200,47 +215,56 @@ impl Log {
 
     /// The lane of the oldest durable transaction of those that are valid up to `fronts`. Between lanes stamps say what is older; in
     /// one, its order.
-    pub(crate) fn oldest_durable(&self, fronts: &HashMap<Lane, u64>) -> Option<usize> {
-        let first = |(at, lane): (usize, &LaneLog)| {
-            let front = fronts.get(&lane.lane).copied().unwrap_or(0);
-            let tx = lane.durable.front().filter(|tx| tx.id.seq <= front)?;
-            Some((tx.stamp, at))
-        };
-        let lanes = self.lanes.iter().enumerate();
-        lanes.filter_map(first).min().map(|(_, at)| at)
+    ///
+    /// # Errors
+    /// There is a lane of which `fronts` says nothing.
+    pub(crate) fn oldest_durable(&self, fronts: &HashMap<Lane, u64>) -> Result<Option<Lane>> {
+        let mut oldest: Option<(Stamp, Lane)> = None;
+        for log in &self.lanes {
+            let front = front(fronts, log.lane)?;
+            if let Some(tx) = log.durable.front().filter(|tx| tx.id.seq <= front) {
+                let this = (tx.stamp, log.lane);
+                oldest = Some(oldest.map_or(this, |oldest| oldest.min(this)));
+            }
+        }
+        Ok(oldest.map(|(_, lane)| lane))
     }
 
     /// Makes a transaction's images the ones to go home; says how many older ones they replaced.
-    pub(crate) fn accept(&mut self, tx: Durable, canary: Canary) -> (u64, Vec<AfterCommit>) {
+    ///
+    /// # Errors
+    /// Its lane is not there; as [`settle`](Self::settle).
+    pub(crate) fn accept(
+        &mut self,
+        tx: Durable,
+        canary: Canary,
+    ) -> Result<(u64, Vec<AfterCommit>)> {
         let mut replaced = 0;
-        let lane = usize::from(tx.id.lane.0);
-        if let Some(lane) = self.lanes.get_mut(lane) {
-            lane.live.push_back(LiveTx {
-                id: tx.id,
-                stamp: tx.stamp,
-                at: tx.at,
-                blocks: tx.blocks,
-                homes: tx.homes,
-                pending: tx.images.len() as u64,
-                since: Instant::now(),
-            });
-        }
+        self.lane(tx.id.lane)?.live.push_back(LiveTx {
+            id: tx.id,
+            stamp: tx.stamp,
+            at: tx.at,
+            blocks: tx.blocks,
+            homes: tx.homes,
+            pending: tx.images.len() as u64,
+            since: Instant::now(),
+        });
         for (nr, image) in tx.images {
             debug_assert!(
                 self.pending.get(&nr).is_none_or(|p| p.stamp < image.stamp),
                 "an older image of block {nr} in place of a newer one"
             );
             if canary.older_home && self.pending.contains_key(&nr) {
-                self.settle(image.id);
+                self.settle(image.id, canary)?;
                 replaced += 1;
                 continue;
             }
             if let Some(old) = self.pending.insert(nr, image) {
-                self.settle(old.id);
+                self.settle(old.id, canary)?;
                 replaced += 1;
             }
         }
-        (replaced, tx.after)
+        Ok((replaced, tx.after))
     }
 
     /// The stamp of the oldest transaction, in any lane, that has an image to go home.

@@ -510,15 +510,20 @@ impl Inner {
         slot.ok_or_else(|| no_lane(lane))
     }
 
-    pub(crate) fn valid_seq(&self, lane: Lane) -> u64 {
-        self.valid
-            .get(usize::from(lane.0))
-            .map_or(0, |v| v.load(Ordering::Acquire))
+    /// Up to where the transactions of a lane are valid.
+    ///
+    /// # Errors
+    /// The journal has no such lane.
+    pub(crate) fn valid_seq(&self, lane: Lane) -> Result<u64> {
+        let valid = self.valid.get(usize::from(lane.0));
+        Ok(valid.ok_or_else(|| no_lane(lane))?.load(Ordering::Acquire))
     }
 
-    /// Whether everything a point names is durable and valid.
+    /// Whether everything a point names is durable and valid. Nothing is of a lane that is not there: a commit up to it
+    /// says so.
     pub(crate) fn is_valid(&self, point: &CommitPoint) -> bool {
-        point.iter().all(|tx| self.valid_seq(tx.lane) >= tx.seq)
+        let is_valid = |tx: TxId| self.valid_seq(tx.lane).is_ok_and(|seq| seq >= tx.seq);
+        point.iter().all(is_valid)
     }
 
     /// Makes `mine`, of which a handle is open, depend on `other`, of another lane, as it must when it changes a block that
@@ -533,7 +538,7 @@ impl Inner {
         block: &Arc<Block>,
         content: &BlockWrite<'_>,
     ) -> Result<Shared> {
-        if self.valid_seq(other.lane) >= other.seq {
+        if self.valid_seq(other.lane)? >= other.seq {
             return Ok(Shared::Nothing);
         }
         let theirs = {
@@ -562,7 +567,7 @@ impl Inner {
         if shared == Shared::Depends && !self.config.canary.index_late {
             // It will stand in the log, so who frees the block must revoke it (tx.T5).
             let mut log = self.log.lock();
-            if self.valid_seq(other.lane) < other.seq {
+            if self.valid_seq(other.lane)? < other.seq {
                 log.index_images(other, &[block.nr()]);
             }
         }
@@ -660,7 +665,7 @@ impl Inner {
         let mut todo: Vec<TxId> = point.iter().collect();
         while let Some(tx) = todo.pop() {
             let seen = want.entry(tx.lane).or_insert(0);
-            if *seen >= tx.seq || self.valid_seq(tx.lane) >= tx.seq {
+            if *seen >= tx.seq || self.valid_seq(tx.lane)? >= tx.seq {
                 continue;
             }
             *seen = tx.seq;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use stetfs_block::{BlockDevice, ReadList, WriteList};
 use stetfs_cache::{Page, PageRef};
+use stetfs_ondisk::OnDiskError;
 
 use crate::error::Result;
 use crate::ids::BlockNr;
@@ -58,18 +59,26 @@ impl LogArea {
     }
 
     /// Byte offset of a log block on the device.
-    pub fn offset(&self, log_block: u64) -> u64 {
+    ///
+    /// # Errors
+    /// The area has no such block: what lies there is not the log's.
+    pub fn offset(&self, log_block: u64) -> Result<u64> {
         let at = self.runs.partition_point(|(log, _)| *log <= log_block);
-        let (log, dev) = at
-            .checked_sub(1)
-            .and_then(|i| self.runs.get(i))
-            .copied()
-            .unwrap_or((0, 0));
-        (dev + (log_block - log)) * u64::from(self.block_size)
+        let run = at.checked_sub(1).and_then(|i| self.runs.get(i));
+        match run {
+            Some((log, dev)) if log_block < self.blocks => {
+                Ok((dev + (log_block - log)) * u64::from(self.block_size))
+            }
+            _ => Err(OnDiskError::Corrupt {
+                what: "journal",
+                detail: format!("log block {log_block} of a log of {} blocks", self.blocks),
+            }
+            .into()),
+        }
     }
 
     /// The bytes on the device that these log blocks lie in, run by run.
-    pub fn device_runs(&self, log_blocks: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    pub fn device_runs(&self, log_blocks: Range<u64>) -> impl Iterator<Item = Result<Range<u64>>> {
         let mut at = log_blocks.start;
         std::iter::from_fn(move || {
             if at >= log_blocks.end {
@@ -81,7 +90,7 @@ impl LogArea {
             let start = self.offset(at);
             let bytes = (end - at) * u64::from(self.block_size);
             at = end;
-            Some(start..start + bytes)
+            Some(start.map(|start| start..start + bytes))
         })
     }
 
@@ -90,16 +99,22 @@ impl LogArea {
     /// # Errors
     /// The device's.
     pub fn write<'p>(&self, blocks: impl Iterator<Item = (u64, &'p PageRef)>) -> Result<()> {
-        Ok(self.list(blocks).submit(&*self.device)?)
+        Ok(self.list(blocks)?.submit(&*self.device)?)
     }
 
     /// These log blocks as writes to the device.
-    pub fn list<'p>(&self, blocks: impl Iterator<Item = (u64, &'p PageRef)>) -> WriteList<'p> {
+    ///
+    /// # Errors
+    /// As [`offset`](Self::offset).
+    pub fn list<'p>(
+        &self,
+        blocks: impl Iterator<Item = (u64, &'p PageRef)>,
+    ) -> Result<WriteList<'p>> {
         let mut list = WriteList::new();
         for (nr, page) in blocks {
-            list.push(self.offset(nr), page);
+            list.push(self.offset(nr)?, page);
         }
-        list
+        Ok(list)
     }
 
     /// Reads these log blocks in one batch.
@@ -114,9 +129,32 @@ impl LogArea {
             .collect();
         let mut list = ReadList::new();
         for (page, nr) in pages.iter_mut().zip(&wanted) {
-            list.push(self.offset(*nr), page);
+            list.push(self.offset(*nr)?, page);
         }
         list.submit(&*self.device)?;
         Ok(pages.into_iter().map(Arc::new).collect())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use stetfs_block::MemDevice;
+
+    use super::*;
+
+    /// What is behind the log, or of a log without blocks, is somebody else's.
+    #[test]
+    fn blocks_outside_of_the_log_have_no_place() {
+        let device = || -> Arc<dyn BlockDevice> { Arc::new(MemDevice::new(64 << 10)) };
+        let area = LogArea::new(device(), 1024, &[(20, 4), (40, 4)]);
+        assert_eq!(area.offset(3).unwrap(), 23 << 10);
+        assert_eq!(area.offset(7).unwrap(), 43 << 10);
+        assert!(area.offset(8).is_err());
+        let page: PageRef = Arc::new(Page::zeroed(1024));
+        assert!(area.write([(8, &page)].into_iter()).is_err());
+        assert!(area.read([8].into_iter()).is_err());
+        let empty = LogArea::new(device(), 1024, &[]);
+        assert!(empty.offset(0).is_err());
     }
 }

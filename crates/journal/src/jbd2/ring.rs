@@ -64,7 +64,7 @@ impl Jbd2Ring {
         barrier: bool,
     ) -> Result<()> {
         let page = Self::superblock_page(area, sb);
-        let write = [Write::new(area.offset(0), &page)];
+        let write = [Write::new(area.offset(0)?, &page)];
         if barrier {
             area.device().write_batch_flush(&write)?;
         } else {
@@ -92,8 +92,8 @@ impl Medium for Jbd2Ring {
     ) -> Result<()> {
         let device = &**self.area.device();
         let placed = tx.body().map(|(i, page)| (self.advance(at, i), page));
-        let mut list = self.area.list(placed);
-        let seal_at = self.area.offset(self.advance(at, tx.seal_at()));
+        let mut list = self.area.list(placed)?;
+        let seal_at = self.area.offset(self.advance(at, tx.seal_at()))?;
         let mut apart = tx.seal.as_ref();
         if (self.async_commit || !barrier || self.canary.seal_early)
             && let Some(seal) = apart.take()

@@ -262,9 +262,12 @@ impl FileLanes {
     }
 
     /// The record is durable.
-    pub(crate) fn settle(&self, place: &RecordPlace) {
+    ///
+    /// # Errors
+    /// The place is none of this log's.
+    pub(crate) fn settle(&self, place: &RecordPlace) -> Result<()> {
         let Some(FileLane { state, durable, .. }) = self.lanes.get(place.lane) else {
-            return;
+            return Err(no_lane(place.lane));
         };
         let mut s = state.lock();
         let first = s.seq - s.live.len() as u64;
@@ -278,6 +281,7 @@ impl FileLanes {
         if let Some(newest) = newest.and_then(|i| s.live.get(i as usize)) {
             durable.store(newest.stamp, Ordering::Release);
         }
+        Ok(())
     }
 
     /// Reads all lanes: the whole records above `horizon`.

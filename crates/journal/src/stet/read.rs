@@ -154,7 +154,7 @@ impl StetCodec {
         log: &dyn Medium,
         heads: &'f BTreeMap<u64, Head>,
         refs: &[ImageRef],
-    ) -> Vec<Piece<'f>> {
+    ) -> Result<Vec<Piece<'f>>> {
         let size = self.size() as u64;
         let mut chunks: BTreeMap<(u64, u32), Vec<(u32, usize)>> = BTreeMap::new();
         for (to, image) in refs.iter().enumerate() {
@@ -164,11 +164,16 @@ impl StetCodec {
         let mut pieces: Vec<Piece<'f>> = Vec::new();
         for ((at, index), images) in chunks {
             let Some(Head { frame, places }) = heads.get(&at) else {
-                continue;
+                return Err(super::files::lost(format!(
+                    "the frame at log block {at} was not read"
+                ))
+                .into());
             };
             let index = index as usize;
-            let place = places.get(index).copied().unwrap_or(0);
-            let stored = frame.chunks.get(index).map_or(0, |c| u64::from(c.stored));
+            let Some((place, chunk)) = places.get(index).zip(frame.chunks.get(index)) else {
+                return Err(corrupt(at, frame, format!("chunk {index} is not there")).into());
+            };
+            let (place, stored) = (*place, u64::from(chunk.stored));
             let first = log.advance(at, place / size);
             let blocks = (place % size + stored).div_ceil(size);
             let last = pieces.last_mut().filter(|p| {
@@ -197,7 +202,7 @@ impl StetCodec {
                 }),
             }
         }
-        pieces
+        Ok(pieces)
     }
 }
 
@@ -218,7 +223,7 @@ pub(super) fn images(
             entry.insert(Head { frame, places });
         }
     }
-    let pieces = codec.pieces(log, &heads, refs);
+    let pieces = codec.pieces(log, &heads, refs)?;
     let read = |piece: &Piece<'_>| {
         Ok::<_, crate::JournalError>(joined(&log.read(piece.at, piece.blocks)?))
     };

@@ -51,7 +51,7 @@ pub(super) fn write_copy(area: &LogArea, header: &LogHeader, barrier: bool) -> R
     let first = copy_at(header.generation, area.block_size());
     let mut list = WriteList::new();
     for (i, piece) in (0..copy_blocks(area.block_size())).zip(page.chunks(size.min(COPY_BYTES))) {
-        list.push(area.offset(first + i), piece);
+        list.push(area.offset(first + i)?, piece);
     }
     if barrier {
         list.submit_flush(&**area.device())?;
@@ -126,7 +126,7 @@ impl Medium for StetRing {
         send: &mut dyn FnMut(&WriteList<'_>) -> Result<()>,
     ) -> Result<()> {
         let placed = tx.body().map(|(i, page)| (self.advance(at, i), page));
-        let list = self.area().list(placed);
+        let list = self.area().list(placed)?;
         let started = Instant::now();
         send(&list)?;
         self.pace.wrote(list.bytes(), started.elapsed());
@@ -188,7 +188,7 @@ impl Medium for StetRing {
 
     fn retire(&self) -> Result<()> {
         if let Some(plain) = &self.plain {
-            let write = [Write::new(self.area().offset(0), plain)];
+            let write = [Write::new(self.area().offset(0)?, plain)];
             self.area().device().write_batch_flush(&write)?;
         }
         Ok(())

@@ -46,6 +46,7 @@ impl Trim {
     pub(super) fn apply(self, area: &LogArea, blocks: Range<u64>) -> Result<()> {
         let device = area.device();
         for run in area.device_runs(blocks) {
+            let run = run?;
             match self {
                 Trim::Off => {}
                 Trim::Discard => device.discard(run)?,

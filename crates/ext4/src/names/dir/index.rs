@@ -47,14 +47,22 @@ pub(super) struct Path {
 
 impl Path {
     /// The leaf it leads to.
-    pub(super) fn leaf(&self) -> u32 {
-        self.frames.last().map_or(0, |f| f.child)
+    ///
+    /// # Errors
+    /// It leads nowhere.
+    pub(super) fn leaf(&self) -> Result<u32> {
+        let last = self.frames.last().ok_or_else(no_frame)?;
+        Ok(last.child)
     }
 
     /// The lowest hash of names there.
     pub(super) fn begins(&self) -> u32 {
         self.frames.iter().map(|f| f.hash & !1).max().unwrap_or(0)
     }
+}
+
+fn no_frame() -> FsError {
+    FsError::corrupt("directory index", 0, "a way through it without a step")
 }
 
 /// Counts leaves that one operation reads. A damaged index may lead to the same ones again and again.
@@ -168,7 +176,7 @@ impl Fs {
                 return Ok((path, hash));
             }
             kind = NodeKind::Node;
-            block = self.index_block(inode, body, format, path.leaf(), kind)?;
+            block = self.index_block(inode, body, format, path.leaf()?, kind)?;
         }
     }
 
@@ -222,16 +230,14 @@ impl Fs {
         let Some(turn) = path.frames.iter().rposition(|f| !f.last) else {
             return Ok(None);
         };
-        let Some(Frame {
+        let frame = path.frames.drain(turn..).next();
+        let Frame {
             block, kind, at, ..
-        }) = path.frames.drain(turn..).next()
-        else {
-            return Ok(None);
-        };
+        } = frame.ok_or_else(no_frame)?;
         let entry = in_index(&block, Index::new(&bytes(&block)?, kind, &format.index))?.get(at + 1);
         self.index_push(inode, body, format, path, (block, kind), at + 1)?;
         while path.frames.len() < depth {
-            let block = self.index_block(inode, body, format, path.leaf(), NodeKind::Node)?;
+            let block = self.index_block(inode, body, format, path.leaf()?, NodeKind::Node)?;
             self.index_push(inode, body, format, path, (block, NodeKind::Node), 0)?;
         }
         Ok(entry.map(|e| e.hash))
@@ -260,7 +266,7 @@ impl Fs {
         let mut leaves = Leaves::of(self.dir_blocks(body));
         loop {
             leaves.count(inode)?;
-            let block = self.dir_leaf(inode, body, format, path.leaf())?;
+            let block = self.dir_leaf(inode, body, format, path.leaf()?)?;
             if let Some(found) = self.find_in(format, &block, name)? {
                 return Ok(Some(found));
             }
@@ -280,7 +286,7 @@ impl Fs {
         {
             return Err(FsError::Errno(libc::EEXIST));
         }
-        let leaf = self.dir_leaf(inode, body, format, path.leaf())?;
+        let leaf = self.dir_leaf(inode, body, format, path.leaf()?)?;
         if self.has_room(format, &leaf, name)? {
             return Ok(Plan {
                 place: Place::Room(leaf),

@@ -103,7 +103,7 @@ impl Fs {
             let mut leaves = Leaves::of(self.dir_blocks(body));
             let next = loop {
                 leaves.count(inode)?;
-                self.collect(inode, body, format, path.leaf(), path.version, &mut found)?;
+                self.collect(inode, body, format, path.leaf()?, path.version, &mut found)?;
                 match self.index_next(inode, body, &mut path)? {
                     // Names with the same hash are given their order together.
                     Some(hash) if hash & 1 == 1 => {}

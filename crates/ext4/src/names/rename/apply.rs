@@ -66,8 +66,8 @@ impl Fs {
             true => Some(self.promise(ctx, owner, 0, 1)?),
             false => None,
         };
-        let h = self.journal.begin(move_credits(plan.as_ref(), whiteout))?;
-        let white = match &promise {
+        let credits = move_credits(plan.as_ref(), whiteout);
+        let (h, white) = match &promise {
             Some(promise) => {
                 let file = NewFile {
                     mode: libc::S_IFCHR,
@@ -75,9 +75,12 @@ impl Fs {
                     again: None,
                     promise,
                 };
-                Some(self.new_inode(&h, (m.dirs.old, &m.dirs.old_body), ctx, &file)?)
+                let (h, white) = self.begin_with_inode(credits, |h| {
+                    self.new_inode(h, (m.dirs.old, &m.dirs.old_body), ctx, &file)
+                })?;
+                (h, Some(white))
             }
-            None => None,
+            None => (self.journal.begin(credits)?, None),
         };
         let entries_move = plan.as_ref().is_some_and(|p| p.new_blocks > 0);
         if let Some(plan) = plan {

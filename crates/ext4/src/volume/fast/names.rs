@@ -59,9 +59,9 @@ impl<'a> Replay<'a> {
     /// Makes a new inode, with its first name.
     fn make(&self, dir: &Arc<Inode>, name: &[u8], ino: Ino, bytes: &[u8]) -> Result<()> {
         let mut whole = vec![0; usize::from(self.fs.geo.inode_size)];
-        if let Some(part) = whole.get_mut(..bytes.len()) {
-            part.copy_from_slice(bytes);
-        }
+        let part = whole.get_mut(..bytes.len());
+        part.ok_or_else(|| wrong(format!("inode {ino} of {} bytes", bytes.len())))?
+            .copy_from_slice(bytes);
         let mut view = InodeView::new(whole)?;
         if view.is_dir() && view.flags().contains(InodeFlags::INLINE_DATA) {
             // Its entries follow one by one.

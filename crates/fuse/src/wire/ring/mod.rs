@@ -371,10 +371,22 @@ impl<F: FileSystem> Queue<'_, F> {
         self.submit(Command::Register, number, 0)
     }
 
+    /// An entry that was given to the kernel.
+    ///
+    /// # Errors
+    /// There is none of this number: a request would never be answered.
+    fn entry(&self, number: u64) -> io::Result<&Arc<Memory>> {
+        let memory = usize::try_from(number)
+            .ok()
+            .and_then(|at| self.entries.get(at));
+        memory.ok_or_else(|| {
+            let why = format!("an entry {number} of a ring with {}", self.entries.len());
+            io::Error::new(io::ErrorKind::InvalidData, why)
+        })
+    }
+
     fn submit(&mut self, command: Command, number: u64, commit_id: u64) -> io::Result<()> {
-        let Some(memory) = self.entries.get(number as usize) else {
-            return Ok(());
-        };
+        let memory = self.entry(number)?;
         let entry = command::entry(command, self.qid, commit_id, memory, number);
         self.waiting += 1;
         self.push(&entry)
@@ -394,9 +406,7 @@ impl<F: FileSystem> Queue<'_, F> {
             }
             errno => return Ok(Told::Refused(io::Error::from_raw_os_error(errno))),
         }
-        let Some(memory) = self.entries.get(number as usize).map(Arc::clone) else {
-            return Ok(Told::GoOn);
-        };
+        let memory = Arc::clone(self.entry(number)?);
         self.begun = true;
         self.pulse.beat();
         let head = memory.head();
@@ -440,9 +450,7 @@ impl<F: FileSystem> Queue<'_, F> {
         let mut answers = std::mem::take(&mut self.answers);
         std::mem::swap(&mut answers, &mut *self.mailbox.answered.lock());
         for answer in answers.drain(..) {
-            let Some(memory) = self.entries.get(answer.entry as usize) else {
-                continue;
-            };
+            let memory = self.entry(answer.entry)?;
             let commit_id = memory.ring().commit_id;
             // SAFETY: the request was served and answered, so nobody but this thread uses the memory
             // until the command below is submitted.
