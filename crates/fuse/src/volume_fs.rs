@@ -151,7 +151,7 @@ impl VolumeFs {
         fs.adopt_failures(failures);
         let once = libc::O_TRUNC | libc::O_CREAT | libc::O_EXCL;
         self.open.handles().replace_all(|Held { file, direct }| {
-            let again = fs.open_inode(&Ctx::default(), file.ino(), file.flags & !once)?;
+            let again = fs.go_on_with(file.ino(), file.flags & !once)?;
             if let Some(e) = file.untold_failure() {
                 again.adopt_failure(e);
             }

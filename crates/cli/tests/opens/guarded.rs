@@ -10,8 +10,8 @@ use std::process::{Child, Command, Stdio};
 use rustix::fs::{Access, AtFlags, CWD};
 use rustix::mm::{MapFlags, ProtFlags};
 
-use super::{errno, on, read_write, with_flags};
-use crate::common::daemon::wait_until;
+use super::{errno, on, read_write, unmount, with_flags};
+use crate::common::daemon::{Daemon, ok, wait_until};
 use crate::common::{kernel, stetfs_with};
 
 /// Pages of the files here.
@@ -235,6 +235,28 @@ pub(super) fn what_was_stored_before_a_file_is_guarded_stays(root: &Path) {
         file.sync_all().unwrap();
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
         assert_eq!(fs::read(&path).unwrap(), stored_at(original(), 5000));
+    }
+}
+
+/// A remount goes on with what is open, also for writing.
+#[test]
+fn a_remount_goes_on_with_what_was_opened_before_it_was_guarded() {
+    for options in ["", "opens=handles"] {
+        let mount = Daemon::new(options);
+        let path = mount.file("f");
+        make(&path);
+        let before = read_write(&path).unwrap();
+        with_flags(&path, "i", || {
+            ok(&["mount", "-o", "remount,commit=9", "none", mount.dir()]);
+            let mut part = [0; 4];
+            before.read_exact_at(&mut part, 9).unwrap();
+            assert_eq!(part, original()[9..13]);
+            assert_eq!(errno(before.write_at(FORGED, 0)), Some(libc::EPERM));
+        });
+        before.write_all_at(FORGED, 0).unwrap();
+        before.sync_all().unwrap();
+        drop(before);
+        unmount(&mount);
     }
 }
 
