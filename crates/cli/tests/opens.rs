@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
+#[path = "opens/guarded.rs"]
+mod guarded;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
@@ -19,6 +21,8 @@ use common::{kernel, stetfs, stetfs_with};
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, RawDir, SeekFrom};
 use rustix::mm::{MapFlags, ProtFlags};
 use stetfs_testkit::{Image, Mkfs, Mounter, cmd};
+
+use guarded::*;
 
 macro_rules! on_all {
     ($($(#[$doc:meta])* $name:ident)*) => {
@@ -44,6 +48,12 @@ on_all! {
     what_is_appended_and_truncated_arrives
     /// EPERM from open(2), openat(2) and openat2(2)
     guarded_files_are_not_opened_for_writing
+    append_only_files_are_not_forged
+    what_is_stored_by_an_older_mapping_of_an_immutable_file_goes
+    what_was_stored_before_a_file_is_guarded_stays
+    /// access(2), acct(2)
+    who_asks_is_told_of_guards
+    owners_open_no_guarded_file_by_io_uring
     who_has_a_file_open_keeps_it_when_its_mode_changes
     a_file_that_is_written_is_not_executed
     locks_and_leases_hold

@@ -16,6 +16,9 @@ const LOOKS: u32 = 100;
 const PATIENT: u32 = 10;
 const PAUSE: Duration = Duration::from_micros(20);
 
+/// Linux maps nothing below for a program that is not privileged (`vm.mmap_min_addr`).
+const LEAST_ADDRESS: u64 = 65536;
+
 /// A call with its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Call {
@@ -40,22 +43,39 @@ impl Call {
         None
     }
 
-    /// Flags of open(2), if it opens a file by its name or handle.
-    fn open_flags(&self, pid: u32) -> Option<i32> {
-        let flags = |n: usize| Some(self.args[n] as i32);
+    /// What it is about to do with a file that it names.
+    fn intent(&self, pid: u32) -> Intent {
+        let opens = |n: usize| Intent::Opens(self.args[n] as i32);
+        let asks = |n: usize| Intent::Asks(self.args[n] as i32);
         match self.number {
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_open => flags(1),
+            libc::SYS_open => opens(1),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_creat => Some(libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC),
-            libc::SYS_openat | libc::SYS_open_by_handle_at => flags(2),
+            libc::SYS_creat => Intent::Opens(libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC),
+            libc::SYS_openat | libc::SYS_open_by_handle_at => opens(2),
             // `struct open_how` begins with them; flags beyond 32 bits say nothing of what is asked here.
             libc::SYS_openat2 => {
                 let low = if cfg!(target_endian = "little") { 0 } else { 4 };
-                let word = sys::word_of(pid, self.args[2].checked_add(low)?).ok()?;
-                Some(word as i32)
+                let word = self.args[2].checked_add(low);
+                match word.and_then(|at| sys::word_of(pid, at).ok()) {
+                    Some(word) => Intent::Opens(word as i32),
+                    None => Intent::Unknown,
+                }
             }
-            _ => None,
+            // The kernel itself opens what these name.
+            libc::SYS_acct => Intent::Opens(libc::O_WRONLY | libc::O_APPEND),
+            libc::SYS_swapon => Intent::Opens(libc::O_RDWR),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_access => asks(1),
+            libc::SYS_faccessat | libc::SYS_faccessat2 => asks(2),
+            // The number is also that of open(2) of 32-bit programs, whose first argument is the address of a name.
+            libc::SYS_fstat if self.args[0] < LEAST_ADDRESS => Intent::Looks,
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_stat | libc::SYS_lstat => Intent::Looks,
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_utime | libc::SYS_utimes | libc::SYS_futimesat => Intent::Looks,
+            libc::SYS_newfstatat | libc::SYS_statx | libc::SYS_utimensat => Intent::Looks,
+            _ => Intent::Unknown,
         }
     }
 
@@ -88,13 +108,47 @@ fn parse(text: &str) -> Option<Call> {
     Some(Call { number, args })
 }
 
-/// Flags (`O_*`) of the open(2) in which thread `pid` waits; `None` if they cannot be found out.
-pub(crate) fn open_flags(pid: u32) -> Option<i32> {
+/// What a caller is about to do for which the kernel asks for a file's mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Intent {
+    /// Opens it with these flags (`O_*`).
+    Opens(i32),
+    /// Asks whether it may be used so (`R_OK` and the like).
+    Asks(i32),
+    /// Looks at the mode, or sets the times: opens nothing.
+    Looks,
+    /// Anything else, or nobody can tell: also an open by io_uring, or of a 32-bit program.
+    Unknown,
+}
+
+impl Intent {
+    pub(crate) fn to_answer(self) -> Answer {
+        Answer(match self {
+            Intent::Unknown => [0, 0, 0],
+            Intent::Opens(flags) => [1, u64::from(flags as u32), 0],
+            Intent::Asks(mode) => [2, u64::from(mode as u32), 0],
+            Intent::Looks => [3, 0, 0],
+        })
+    }
+
+    fn from_answer(Answer([kind, value, _]): Answer) -> Intent {
+        match kind {
+            1 => Intent::Opens(value as i32),
+            2 => Intent::Asks(value as i32),
+            3 => Intent::Looks,
+            _ => Intent::Unknown,
+        }
+    }
+}
+
+/// What thread `pid` is about to do, by the call in which it waits.
+pub(crate) fn intent(pid: u32) -> Intent {
     match helper::ours() {
-        Some(helper) => helper
-            .ask(Question::OpenFlags { pid })
-            .map(|Answer([flags, ..])| flags as i32),
-        None => Call::of(pid)?.open_flags(pid),
+        Some(helper) => {
+            let answer = helper.ask(Question::Intent { pid });
+            answer.map_or(Intent::Unknown, Intent::from_answer)
+        }
+        None => Call::of(pid).map_or(Intent::Unknown, |call| call.intent(pid)),
     }
 }
 
@@ -178,15 +232,37 @@ mod tests {
         let call = |number, args| Call { number, args };
         let flags = libc::O_RDWR | libc::O_APPEND;
         let open = call(libc::SYS_openat, [0, 0, flags as u64, 0, 0, 0]);
-        assert_eq!(open.open_flags(1), Some(flags));
+        assert_eq!(open.intent(1), Intent::Opens(flags));
         assert_eq!(open.target(), None);
         let how = [flags as u64, 0, 0];
         let open = call(libc::SYS_openat2, [0, 0, how.as_ptr() as u64, 24, 0, 0]);
-        assert_eq!(open.open_flags(std::process::id()), Some(flags));
+        assert_eq!(open.intent(std::process::id()), Intent::Opens(flags));
         let copy = call(libc::SYS_copy_file_range, [3, 0, 4, 0, 0, 0]);
-        assert_eq!((copy.target(), copy.open_flags(1)), (Some(4), None));
+        assert_eq!((copy.target(), copy.intent(1)), (Some(4), Intent::Unknown));
+        let acct = call(libc::SYS_acct, [0x7000_0000, 0, 0, 0, 0, 0]);
+        let appends = libc::O_WRONLY | libc::O_APPEND;
+        assert_eq!(acct.intent(1), Intent::Opens(appends));
+        let asks = call(libc::SYS_faccessat, [0, 0, 2, 0, 0, 0]);
+        assert_eq!(asks.intent(1), Intent::Asks(libc::W_OK));
+        let looks = |args| call(libc::SYS_fstat, args).intent(1);
+        assert_eq!(looks([3, 0x7000_0000, 0, 0, 0, 0]), Intent::Looks);
+        // As a 32-bit program opens.
+        assert_eq!(looks([0x7000_0000, 2, 0, 0, 0, 0]), Intent::Unknown);
         let sync = call(libc::SYS_fdatasync, [5, 0, 0, 0, 0, 0]);
         assert_eq!(sync.target(), Some(5));
+    }
+
+    #[test]
+    fn an_intent_arrives_from_the_helper_as_it_was() {
+        let all = [
+            Intent::Unknown,
+            Intent::Opens(libc::O_RDWR | libc::O_APPEND),
+            Intent::Asks(libc::W_OK),
+            Intent::Looks,
+        ];
+        for intent in all {
+            assert_eq!(Intent::from_answer(intent.to_answer()), intent);
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use stetfs::low::{
 use crate::gate::Gate;
 use crate::ops::{
     CopyArgs, Fh, FileSystem, IoctlArgs, IoctlReply, Listing, OpenFile, Opened, ReadArgs, ReadDone,
-    WriteArgs,
+    Why, WriteArgs,
 };
 use crate::share_ioctl;
 
@@ -237,7 +237,7 @@ impl<D: BlockDevice + 'static> FileSystem for DeviceFs<D> {
 
     fn forget(&self, _: Ino, _: u64) {}
 
-    fn getattr(&self, _: &Ctx, ino: Ino, done: Done<Attr>) {
+    fn getattr(&self, _: &Ctx, ino: Ino, _: Why, done: Done<Attr>) {
         done(Ok(self.attr(ino)));
     }
 

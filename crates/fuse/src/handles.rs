@@ -67,6 +67,12 @@ impl<T: Clone> Handles<T> {
         Some(value)
     }
 
+    /// Whether one is as `is` says.
+    pub(crate) fn any(&self, is: impl Fn(&T) -> bool) -> bool {
+        let one = |shard: &RwLock<Shard<T>>| shard.read().slots.iter().flatten().any(&is);
+        self.shards.iter().any(one)
+    }
+
     /// Replaces every value by what `with` makes of it; stops at the first error, with the rest taken out.
     pub(crate) fn replace_all<E>(&self, mut with: impl FnMut(T) -> Result<T, E>) -> Result<(), E> {
         let mut result = Ok(());

@@ -4,6 +4,7 @@ use stetfs::low::{Ctx, Done, Fs, FsError, GoingDown, Ino};
 
 use crate::caller;
 use crate::calls;
+use crate::guarded;
 use crate::ops::{IoctlArgs, IoctlReply};
 
 /// `FS_IOC_GETFLAGS`, `FS_IOC_SETFLAGS`: inode flags (lsattr, chattr).
@@ -143,6 +144,16 @@ fn shut_down(fs: &Fs, ctx: &Ctx, address: u64, done: Done<IoctlReply>) {
     }
 }
 
+/// Whether an ioctl sets one of the flags that guard a file.
+pub(crate) fn guards(args: &IoctlArgs<'_>) -> bool {
+    let asked = word(args.input).unwrap_or(0);
+    match args.cmd {
+        SETFLAGS => asked & guarded::GUARDS != 0,
+        FSSETXATTR => asked & xflags_of(guarded::GUARDS) != 0,
+        _ => false,
+    }
+}
+
 /// Runs an ioctl. `changed` is called when attributes that the kernel remembers changed, `renamed` when the volume has
 /// another name.
 pub(crate) fn run(
@@ -201,6 +212,23 @@ mod tests {
         assert_eq!(xflags_of(EXTENTS | 0x10 | 0x20), 0x08 | 0x10);
         assert_eq!(flags_of(EXTENTS | 0x10, 0x10), Some(EXTENTS | 0x20));
         assert_eq!(flags_of(0, 0x0000_0001), None);
+    }
+
+    #[test]
+    fn what_guards_a_file_is_seen_in_both_terms() {
+        let guards = |cmd, flags: u32| {
+            let input = flags.to_ne_bytes();
+            super::guards(&IoctlArgs {
+                cmd,
+                input: &input,
+                out_size: 0,
+                arg: 0,
+            })
+        };
+        assert!(guards(SETFLAGS, 0x10) && guards(SETFLAGS, 0x8_0020));
+        assert!(!guards(SETFLAGS, 0x8_0040) && !guards(GETFLAGS, 0x10));
+        assert!(guards(FSSETXATTR, 0x08) && guards(FSSETXATTR, 0x10));
+        assert!(!guards(FSSETXATTR, 0x20));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! * `ops`: the trait between the transport and the file system, with owned, exactly-once answers;
 //! * `wire`: the FUSE protocol on `/dev/fuse`, as calls of that trait; `patience`: whether a call may wait;
 //! * `volume_fs`: a [`stetfs::low::Volume`] as an implementation of it, with `opens`, `handles`, `ioctl` and `room`;
+//! * `guarded`: files that must not be changed; `stale`: what the kernel must not go on showing;
 //! * `caller`, `calls`: what the kernel does not say of who asks;
 //! * `mount`, `mounted`, `mountinfo`, `fusermount`, `loopdev`: the mount itself;
 //! * `namespace`: a mount namespace of the server's own; `visit`: changes in another than that;
@@ -23,6 +24,7 @@ mod counting;
 mod device_fs;
 mod fusermount;
 mod gate;
+mod guarded;
 mod handles;
 mod helper;
 mod ioctl;
@@ -38,6 +40,7 @@ mod room;
 mod server;
 mod service;
 mod share_ioctl;
+mod stale;
 mod sys;
 #[cfg(debug_assertions)]
 mod taken_over;
@@ -57,7 +60,7 @@ pub use namespace::{Origin, let_go_of_mounts};
 pub use opens::Opens;
 pub use ops::{
     CopyArgs, Fh, FileSystem, Invalidate, IoctlArgs, IoctlReply, Listing, OpenFile, Opened,
-    ReadArgs, ReadDone, WriteArgs,
+    ReadArgs, ReadDone, Why, WriteArgs,
 };
 pub use server::{IoUring, ServeError, ServeOptions, Server};
 pub use service::Service;

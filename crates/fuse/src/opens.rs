@@ -5,9 +5,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use stetfs::low::{Ctx, Fs, FsError, OpenRef};
+use stetfs::low::{Ctx, Fs, FsError, Ino, OpenRef};
 
 use crate::calls;
+use crate::guarded;
 use crate::handles::Handles;
 use crate::ops::{Fh, OpenFile};
 
@@ -21,9 +22,17 @@ pub enum Opens {
     Handles,
 }
 
+/// A file with a handle.
+#[derive(Clone)]
+pub(crate) struct Held {
+    pub(crate) file: OpenRef,
+    /// It passes the kernel's page cache by.
+    pub(crate) direct: bool,
+}
+
 /// All files that are open.
 pub(crate) struct OpenFiles {
-    handles: Handles<OpenRef>,
+    handles: Handles<Held>,
     /// The kernel does not ask.
     stateless: AtomicBool,
 }
@@ -37,7 +46,7 @@ impl OpenFiles {
     }
 
     /// The handles.
-    pub(crate) fn handles(&self) -> &Handles<OpenRef> {
+    pub(crate) fn handles(&self) -> &Handles<Held> {
         &self.handles
     }
 
@@ -52,8 +61,21 @@ impl OpenFiles {
     }
 
     /// Keeps a file that was made or opened, if that is done here.
-    pub(crate) fn keep(&self, file: OpenRef) -> Option<Fh> {
-        (!self.are_stateless()).then(|| self.handles.insert(file))
+    pub(crate) fn keep(&self, file: OpenRef, direct: bool) -> Option<Fh> {
+        (!self.are_stateless()).then(|| self.handles.insert(Held { file, direct }))
+    }
+
+    /// Whether `file` passes the kernel's page cache by.
+    pub(crate) fn is_direct(&self, file: OpenFile) -> bool {
+        let held = file.fh.and_then(|fh| self.handles.get(fh));
+        held.is_some_and(|held| held.direct)
+    }
+
+    /// Whether somebody may store into the kernel's pages of `ino` by a mapping: a mapping holds its handle.
+    pub(crate) fn is_mapped(&self, ino: Ino) -> bool {
+        self.handles.any(|held| {
+            !held.direct && held.file.ino() == ino && guarded::can_be_mapped(held.file.flags)
+        })
     }
 
     /// The file of a request by `ctx`, with `flags` as far as the request has them.
@@ -68,7 +90,10 @@ impl OpenFiles {
         flags: i32,
     ) -> Result<OpenRef, FsError> {
         match file.fh {
-            Some(fh) => self.handles.get(fh).ok_or(FsError::Errno(libc::EBADF)),
+            Some(fh) => match self.handles.get(fh) {
+                Some(held) => Ok(held.file),
+                None => Err(FsError::Errno(libc::EBADF)),
+            },
             None => fs.unheld(file.ino, flags, calls::caller(ctx)),
         }
     }

@@ -39,6 +39,15 @@ impl OpenFile {
 /// as many bytes as that says.
 pub type ReadDone = Box<dyn FnOnce(&mut dyn FnMut(&mut [u8]) -> Result<usize, FsError>) + Send>;
 
+/// What the kernel wants to know attributes for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// They are shown to somebody, or one who has the file open needs its size.
+    Looks,
+    /// It does not say: it may judge by them whether somebody may open the file.
+    Unsaid,
+}
+
 /// How a file was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opened {
@@ -132,8 +141,8 @@ pub trait FileSystem: Send + Sync + 'static {
     fn lookup(&self, ctx: &Ctx, parent: Ino, name: &[u8], done: Done<Attr>);
     /// Takes back `nlookup` lookups.
     fn forget(&self, ino: Ino, nlookup: u64);
-    /// stat(2).
-    fn getattr(&self, ctx: &Ctx, ino: Ino, done: Done<Attr>);
+    /// stat(2), and what the kernel judges an access by.
+    fn getattr(&self, ctx: &Ctx, ino: Ino, why: Why, done: Done<Attr>);
     /// Changes attributes, the size among them.
     fn setattr(&self, ctx: &Ctx, ino: Ino, set: &SetAttr, done: Done<Attr>);
     /// Target of a symbolic link.
@@ -254,6 +263,9 @@ pub trait FileSystem: Send + Sync + 'static {
 pub trait Invalidate: Send + Sync {
     /// Attributes of `ino` changed other than by a request that says so.
     fn attributes(&self, ino: Ino);
+    /// Content of `ino` is not what the kernel has in its pages. It writes home what is changed there, and drops them; waits
+    /// for requests of its own meanwhile. `len` 0: to the end.
+    fn content(&self, ino: Ino, offset: u64, len: u64);
 }
 
 /// Whether `name` is `.` or `..`.

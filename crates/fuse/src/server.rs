@@ -164,13 +164,14 @@ impl Server {
         {
             tracing::warn!("the helper is gone, and with it who could change the mount: {e}");
         }
-        let fs = Arc::new(VolumeFs::new(volume, options.volume));
+        let fs = VolumeFs::new(volume, options.volume);
         if let Some(device) = loop_device {
             fs.shown_on(device);
         }
         let session_options = SessionOptions {
             writeback_cache: options.volume.writeback_cache,
             async_dio: options.volume.direct_io,
+            maps_past_cache: options.volume.maps_past_cache(),
             io_uring: io_uring.wanted,
             idmap: options.volume.idmap,
             stateless: options.volume.stateless(),
@@ -190,7 +191,8 @@ impl Server {
         // The kernel has taken our answer to its offer.
         drop(io_uring.moment);
         let threads = options.n_threads();
-        if let Err(e) = session.prepare(threads) {
+        let ready = session.prepare(threads);
+        if let Err(e) = ready.and_then(|()| fs.notify(session.kernel())) {
             // The unmount would wait for an answer of ours.
             drop(session);
             return Err(take_down(e));
@@ -206,7 +208,6 @@ impl Server {
             fs.open_without_handles();
         }
         tracing::debug!(stateless = session.is_stateless(), "how files are opened");
-        fs.notify(session.kernel());
         Ok(Server {
             session,
             fs,

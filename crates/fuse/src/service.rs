@@ -37,7 +37,12 @@ impl Service {
             let _ = mount::unmount(&dir, Unmount::Lazy);
             MountError::Session(e)
         };
-        let session = Session::start(fs, fuse, SessionOptions::default()).map_err(take_down)?;
+        let options = SessionOptions {
+            // No file of these is cached.
+            maps_past_cache: true,
+            ..SessionOptions::default()
+        };
+        let session = Session::start(fs, fuse, options).map_err(take_down)?;
         let entry = mountinfo::mount_at(&dir).map_err(take_down)?;
         let entry = entry.ok_or(MountError::Gone)?;
         let session = std::thread::Builder::new()

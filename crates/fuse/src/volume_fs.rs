@@ -1,7 +1,7 @@
 //! A volume as a [`FileSystem`].
 
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak, mpsc};
 use std::time::Duration;
 
 use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -12,17 +12,18 @@ use stetfs::low::{
 
 use crate::buffer;
 use crate::caller;
-use crate::calls;
+use crate::guarded::{self, Means};
 use crate::helper::{self, Order};
 use crate::ioctl;
 use crate::loopdev::forget_content;
-use crate::opens::{OpenFiles, Opens, Target};
+use crate::opens::{Held, OpenFiles, Opens, Target};
 use crate::ops::{
     CopyArgs, Fh, FileSystem, Invalidate, IoctlArgs, IoctlReply, Listing, OpenFile, Opened,
-    ReadArgs, ReadDone, WriteArgs, is_dot,
+    ReadArgs, ReadDone, Why, WriteArgs, is_dot,
 };
 use crate::patience;
 use crate::room::Room;
+use crate::stale::Stale;
 
 /// Entries taken from a directory at a time; attributes are looked up with its lock released.
 const LIST_BATCH: usize = 64;
@@ -54,6 +55,11 @@ pub struct VolumeFsOptions {
 }
 
 impl VolumeFsOptions {
+    /// Whether files that pass the kernel's page cache by can be mapped shared. That holds for all of a mount.
+    pub(crate) fn maps_past_cache(&self) -> bool {
+        self.direct_io || self.writeback_cache
+    }
+
     /// Whether files are to be opened without asking: with neither of the other two, which have something to answer.
     pub(crate) fn stateless(&self) -> bool {
         self.opens == Opens::Stateless && !self.direct_io && !self.writeback_cache
@@ -71,6 +77,8 @@ const CLOSED: FsError = FsError::Errno(libc::ESHUTDOWN);
 
 /// A volume, mounted.
 pub struct VolumeFs {
+    /// Itself, for what is done later.
+    this: Weak<VolumeFs>,
     /// Held shared by every operation, from before it looks at `open` to its end; exclusively while
     /// the volume is opened again with other options, or closed for good.
     volume: RwLock<Option<Arc<Volume>>>,
@@ -79,6 +87,8 @@ pub struct VolumeFs {
     open: OpenFiles,
     options: VolumeFsOptions,
     kernel: OnceLock<Arc<dyn Invalidate>>,
+    /// What drops pages of the kernel's.
+    stale: OnceLock<Stale>,
     /// The loop device that shows the image while it is mounted.
     loop_device: OnceLock<PathBuf>,
     room: Room,
@@ -86,16 +96,18 @@ pub struct VolumeFs {
 
 impl VolumeFs {
     /// Serves `volume`.
-    pub fn new(volume: Arc<Volume>, options: VolumeFsOptions) -> VolumeFs {
-        VolumeFs {
+    pub fn new(volume: Arc<Volume>, options: VolumeFsOptions) -> Arc<VolumeFs> {
+        Arc::new_cyclic(|this| VolumeFs {
+            this: Weak::clone(this),
             volume: RwLock::new(Some(volume)),
             failed: Mutex::new(None),
             open: OpenFiles::new(),
             options,
             kernel: OnceLock::new(),
+            stale: OnceLock::new(),
             loop_device: OnceLock::new(),
             room: Room::new(),
-        }
+        })
     }
 
     /// The volume, as it is open now; `None` once it is closed.
@@ -138,12 +150,15 @@ impl VolumeFs {
         fs.adopt_lookups(&lookups);
         fs.adopt_failures(failures);
         let once = libc::O_TRUNC | libc::O_CREAT | libc::O_EXCL;
-        self.open.handles().replace_all(|file| {
-            let again = fs.open_inode(&Ctx::default(), file.ino(), file.flags & !once)?;
+        self.open.handles().replace_all(|Held { file, direct }| {
+            let again = fs.go_on_with(file.ino(), file.flags & !once)?;
             if let Some(e) = file.untold_failure() {
                 again.adopt_failure(e);
             }
-            Ok::<_, FsError>(again)
+            Ok::<_, FsError>(Held {
+                file: again,
+                direct,
+            })
         })?;
         *open = Some(new);
         Ok(())
@@ -167,9 +182,23 @@ impl VolumeFs {
     }
 
     /// Whom to tell about changes that no answer tells of.
-    pub fn notify(&self, kernel: Arc<dyn Invalidate>) {
+    ///
+    /// # Errors
+    /// There can be no thread for it.
+    pub fn notify(&self, kernel: Arc<dyn Invalidate>) -> std::io::Result<()> {
         // Set once, when the session starts.
+        let _ = self.stale.set(Stale::start(Arc::clone(&kernel))?);
         let _ = self.kernel.set(kernel);
+        Ok(())
+    }
+
+    /// What can be said of guarded files.
+    fn means(&self) -> Means {
+        let stateless = self.open.are_stateless();
+        Means {
+            stateless,
+            refuses_maps: !stateless && !self.options.maps_past_cache(),
+        }
     }
 
     /// The loop device at `path` shows the volume.
@@ -198,9 +227,30 @@ impl VolumeFs {
     fn opened(&self, fs: &Fs, file: OpenRef) -> Opened {
         // The kernel knows nothing of `chattr +S`, and would hold back what is to be durable.
         let at_once = self.options.writeback_cache && fs.writes_synchronously(&file);
+        let direct_io = self.options.direct_io || at_once || self.is_kept_from_pages(fs, &file);
         Opened {
-            fh: self.open.keep(file),
-            direct_io: self.options.direct_io || at_once,
+            fh: self.open.keep(file, direct_io),
+            direct_io,
+        }
+    }
+
+    /// Whether a file that is being opened has nothing to do with the kernel's pages: who may append to it could map it, and
+    /// who reads would see what others store who have mapped it since before it was guarded.
+    fn is_kept_from_pages(&self, fs: &Fs, file: &OpenRef) -> bool {
+        self.means().refuses_maps
+            && fs.get_flags(file.ino()).unwrap_or(0) & guarded::GUARDS != 0
+            && (guarded::can_be_mapped(file.flags) || self.open.is_mapped(file.ino()))
+    }
+
+    /// Whether the file was opened past the kernel's pages, while others may read it through them.
+    fn is_past_pages(&self, file: OpenFile) -> bool {
+        !self.options.maps_past_cache() && self.open.is_direct(file)
+    }
+
+    /// The kernel is to show nothing of what it has in its pages there.
+    fn forget_content(&self, ino: Ino, offset: u64, len: usize) {
+        if let Some(stale) = self.stale.get() {
+            stale.forget(ino, offset, len);
         }
     }
 
@@ -419,18 +469,13 @@ impl FileSystem for VolumeFs {
         }
     }
 
-    fn getattr(&self, ctx: &Ctx, ino: Ino, done: Done<Attr>) {
+    fn getattr(&self, ctx: &Ctx, ino: Ino, why: Why, done: Done<Attr>) {
         let fs = open!(self, done);
-        let attr = fs.getattr(ino).and_then(|attr| {
-            // The kernel asks for the mode of a guarded file when somebody opens it, and says no more.
-            let flags = match attr.guarded && self.open.are_stateless() {
-                true => calls::open_flags(ctx.pid),
-                false => None,
-            };
-            flags.map_or(Ok(()), |flags| fs.may_open(ino, flags))?;
-            Ok(attr)
+        let attr = fs.getattr(ino);
+        done(match why {
+            Why::Looks => attr,
+            Why::Unsaid => attr.and_then(|attr| self.means().judged(&fs, ctx, attr)),
         });
-        done(attr);
     }
 
     fn setattr(&self, ctx: &Ctx, ino: Ino, set: &SetAttr, done: Done<Attr>) {
@@ -524,10 +569,9 @@ impl FileSystem for VolumeFs {
         if self.open.are_stateless() {
             return done(Err(FsError::Errno(libc::ENOSYS)));
         }
-        done(
-            fs.open_inode(ctx, ino, flags)
-                .map(|file| self.opened(&fs, file)),
-        );
+        let file = self.means().may_open(&fs, ino, flags);
+        let file = file.and_then(|()| fs.open_inode(ctx, ino, flags));
+        done(file.map(|file| self.opened(&fs, file)));
     }
 
     fn create(
@@ -634,7 +678,7 @@ impl FileSystem for VolumeFs {
 
     fn write(&self, ctx: &Ctx, file: OpenFile, args: WriteArgs<'_>, done: Done<usize>) {
         let fs = open!(self, done);
-        let ino = file.ino;
+        let (ino, open) = (file.ino, file);
         let file = match self.open.find(&fs, ctx, file, args.flags) {
             Ok(file) => file,
             Err(e) => return done(Err(e)),
@@ -657,6 +701,10 @@ impl FileSystem for VolumeFs {
             Ok(n) if n > 0 => bits.lose(&fs, ctx, ino).map(|()| n),
             other => other,
         };
+        // What the kernel has in its pages by now is not to be seen, nor what it read beside a write that went past them.
+        if written.as_ref().is_err_and(|e| e.errno() == libc::EPERM) || self.is_past_pages(open) {
+            self.forget_content(ino, args.offset, args.data.len());
+        }
         if bits.any {
             self.attributes_changed(ino);
         }
@@ -672,7 +720,7 @@ impl FileSystem for VolumeFs {
             false => written,
         };
         // After writes to FOPEN_DIRECT_IO files the kernel sends no fsync by itself.
-        let past_cache = self.options.direct_io || self.options.writeback_cache;
+        let past_cache = self.options.maps_past_cache() || self.is_past_pages(open);
         let must_sync = past_cache && args.flags & libc::O_DSYNC != 0;
         match written {
             Ok(n) if must_sync => {
@@ -828,6 +876,52 @@ impl FileSystem for VolumeFs {
     }
 
     fn ioctl(&self, ctx: &Ctx, file: OpenFile, args: IoctlArgs<'_>, done: Done<IoctlReply>) {
+        match self.stale.get().filter(|_| ioctl::guards(&args)) {
+            Some(stale) => self.guard(stale, *ctx, file, args, done),
+            None => self.ioctl_now(ctx, file, args, done),
+        }
+    }
+}
+
+impl VolumeFs {
+    /// An ioctl that guards a file. What was stored through mappings until now is written home before, as the kernel's ext4
+    /// does it, and nobody sees what is stored later.
+    fn guard(
+        &self,
+        stale: &Stale,
+        ctx: Ctx,
+        file: OpenFile,
+        args: IoctlArgs<'_>,
+        done: Done<IoctlReply>,
+    ) {
+        let (this, input) = (self.this.clone(), args.input.to_owned());
+        let (cmd, out_size, arg) = (args.cmd, args.out_size, args.arg);
+        stale.run(Box::new(move |kernel| {
+            let Some(this) = this.upgrade() else {
+                return done(Err(CLOSED));
+            };
+            // No lock is held: the kernel may wait for writes.
+            kernel.content(file.ino, 0, 0);
+            let (answer, answered) = mpsc::sync_channel(1);
+            let args = IoctlArgs {
+                cmd,
+                input: &input,
+                out_size,
+                arg,
+            };
+            this.ioctl_now(
+                &ctx,
+                file,
+                args,
+                Box::new(move |result| drop(answer.send(result))),
+            );
+            let result = answered.recv().unwrap_or(Err(CLOSED));
+            kernel.content(file.ino, 0, 0);
+            done(result);
+        }));
+    }
+
+    fn ioctl_now(&self, ctx: &Ctx, file: OpenFile, args: IoctlArgs<'_>, done: Done<IoctlReply>) {
         let fs = open!(self, done);
         let ino = file.ino;
         let done = match args.cmd == ioctl::SHUTDOWN && self.open.are_stateless() {

@@ -321,6 +321,15 @@ impl Fs {
         Ok(open)
     }
 
+    /// A file that was open with `flags` when the volume was closed, to go on with: what has become of its flags since it was
+    /// opened matters to nobody who has it open.
+    ///
+    /// # Errors
+    /// The inode cannot be read.
+    pub fn go_on_with(&self, ino: Ino, flags: i32) -> Result<OpenRef> {
+        self.open_ref(self.iget(ino)?, flags)
+    }
+
     /// Whether an inode may be opened with flags of open(2), as far as its mode does not say.
     ///
     /// # Errors

@@ -89,8 +89,8 @@ impl Order {
 /// What is asked of a thread that waits for an answer of the server's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Question {
-    /// Flags of the open(2) in which it waits.
-    OpenFlags { pid: u32 },
+    /// What it is about to do with a file ([`crate::calls::Intent`]).
+    Intent { pid: u32 },
     /// Flags of the descriptor through which it changes this inode.
     TargetFlags { pid: u32, ino: u32 },
     /// The word that the argument of the ioctl points to in which it waits, if that is `command`.
@@ -108,7 +108,7 @@ pub(crate) enum Question {
 impl Question {
     pub(super) fn to_bytes(self) -> Vec<u8> {
         let (kind, pid, more) = match self {
-            Question::OpenFlags { pid } => (1, pid, 0),
+            Question::Intent { pid } => (1, pid, 0),
             Question::TargetFlags { pid, ino } => (2, pid, ino),
             Question::Descriptor { pid } => (3, pid, 0),
             Question::Capable { pid, capability } => (4, pid, capability),
@@ -123,7 +123,7 @@ impl Question {
         let [kind, pid, more] = words(bytes)?;
         let (pid, more) = (pid.try_into().ok()?, more.try_into().ok()?);
         Some(match kind {
-            1 => Question::OpenFlags { pid },
+            1 => Question::Intent { pid },
             2 => Question::TargetFlags { pid, ino: more },
             3 => Question::Descriptor { pid },
             4 => Question::Capable {
@@ -207,7 +207,7 @@ mod tests {
         }
         let (pid, ino, gid, capability) = (7, u32::MAX, 9, 21);
         for question in [
-            Question::OpenFlags { pid },
+            Question::Intent { pid },
             Question::TargetFlags { pid, ino },
             Question::Descriptor { pid },
             Question::Capable { pid, capability },

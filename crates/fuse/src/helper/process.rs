@@ -108,9 +108,7 @@ fn errno(e: MountError) -> io::Error {
 fn answer(question: Question) -> Option<Answer> {
     let flag = |yes: bool| Some(Answer([u64::from(yes), 0, 0]));
     match question {
-        Question::OpenFlags { pid } => {
-            calls::open_flags(pid).map(|flags| Answer([u64::from(flags as u32), 0, 0]))
-        }
+        Question::Intent { pid } => Some(calls::intent(pid).to_answer()),
         Question::TargetFlags { pid, ino } => {
             calls::target_flags(pid, ino).map(|flags| Answer([u64::from(flags as u32), 0, 0]))
         }

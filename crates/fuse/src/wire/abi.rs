@@ -46,6 +46,7 @@ wire! {
     }
     AttrOut [104] { attr_valid: u64, attr_valid_nsec: u32, dummy: u32, attr: Attr }
     ForgetIn [8] { nlookup: u64 }
+    GetattrIn [16] { getattr_flags: u32, dummy: u32, fh: u64 }
     BatchForgetIn [8] { count: u32, dummy: u32 }
     ForgetOne [16] { nodeid: u64, nlookup: u64 }
     SetattrIn [88] {
@@ -202,6 +203,8 @@ pub(super) const NO_ID: u32 = u32::MAX;
 pub(super) const WRITE_CACHE: u32 = 1 << 0;
 /// `fuse_write_in.write_flags`: clear set-user-id and set-group-id.
 pub(super) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
+/// `fuse_getattr_in.getattr_flags`: through an open file.
+pub(super) const GETATTR_FH: u32 = 1 << 0;
 /// `fuse_fsync_in.fsync_flags`: data only.
 pub(super) const FSYNC_FDATASYNC: u32 = 1 << 0;
 /// `fuse_setxattr_in.setxattr_flags`: clear set-group-id when the access ACL is set.

@@ -88,11 +88,17 @@ impl Channel {
     /// Tells the kernel that the attributes it remembers of a node are out of date.
     pub(super) fn forget_attributes(&self, nodeid: u64) {
         // A negative offset: the attributes alone, not the pages.
-        let body = NotifyInvalInode {
-            ino: nodeid,
-            off: -1,
-            len: 0,
-        };
+        self.forget(nodeid, -1, 0);
+    }
+
+    /// Has the kernel drop its pages of a node; it writes home changed ones first. `len` 0: to the end.
+    pub(super) fn forget_content(&self, nodeid: u64, offset: u64, len: u64) {
+        let off = i64::try_from(offset).unwrap_or(i64::MAX);
+        self.forget(nodeid, off, i64::try_from(len).unwrap_or(0));
+    }
+
+    fn forget(&self, ino: u64, off: i64, len: i64) {
+        let body = NotifyInvalInode { ino, off, len };
         let len = (size_of::<OutHeader>() + size_of::<NotifyInvalInode>()) as u32;
         let header = OutHeader {
             len,

@@ -12,7 +12,7 @@ use super::port::Port;
 use super::reply::{List, Reply, no_entry};
 use super::{MAX_WRITE, ino_of};
 use crate::caller;
-use crate::ops::{CopyArgs, FileSystem, IoctlArgs, OpenFile, ReadArgs, WriteArgs};
+use crate::ops::{CopyArgs, FileSystem, IoctlArgs, OpenFile, ReadArgs, Why, WriteArgs};
 
 /// What follows a request's header: the operation's own structure, if it has one, and the rest.
 pub(super) struct Body<'a> {
@@ -479,8 +479,15 @@ fn inodes<F: FileSystem>(
     reply: Reply,
 ) -> Served {
     match opcode {
-        op::GETATTR => fs.getattr(ctx, ino, reply.done_attr()),
-        op::STATX => fs.getattr(ctx, ino, reply.done_statx()),
+        op::GETATTR => {
+            let arg: abi::GetattrIn = need!(body.take(), reply);
+            let why = match arg.getattr_flags & abi::GETATTR_FH {
+                0 => Why::Unsaid,
+                _ => Why::Looks,
+            };
+            fs.getattr(ctx, ino, why, reply.done_attr());
+        }
+        op::STATX => fs.getattr(ctx, ino, Why::Looks, reply.done_statx()),
         op::SETATTR => {
             let arg: abi::SetattrIn = need!(body.take(), reply);
             fs.setattr(ctx, ino, &set_attr(&arg), reply.done_attr());

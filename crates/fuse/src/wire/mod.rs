@@ -65,8 +65,7 @@ const WANTED: u64 = init::ASYNC_READ
     | init::EXPLICIT_INVAL_DATA
     | init::HANDLE_KILLPRIV_V2
     | init::SETXATTR_EXT
-    | init::INIT_EXT
-    | init::DIRECT_IO_ALLOW_MMAP;
+    | init::INIT_EXT;
 
 /// FUSE calls the root 1; ext4 calls it 2 and uses 1 for bad blocks, which no name leads to.
 fn ino_of(nodeid: u64) -> Option<Ino> {
@@ -107,6 +106,8 @@ pub(crate) struct SessionOptions {
     /// Direct writes of asynchronous I/O are not waited for. After the last of them the kernel does not forget what
     /// somebody read into its page cache meanwhile: only where no file is cached.
     pub(crate) async_dio: bool,
+    /// Files that pass the page cache by can be mapped shared.
+    pub(crate) maps_past_cache: bool,
     /// Take requests by io_uring, if the kernel offers it.
     pub(crate) io_uring: bool,
     /// Let the mount be mapped to other ids.
@@ -333,6 +334,10 @@ struct Kernel(Channel);
 impl Invalidate for Kernel {
     fn attributes(&self, ino: Ino) {
         self.0.forget_attributes(node_of(ino));
+    }
+
+    fn content(&self, ino: Ino, offset: u64, len: u64) {
+        self.0.forget_content(node_of(ino), offset, len);
     }
 }
 

@@ -155,6 +155,7 @@ pub(super) fn negotiate(arg: &InitIn, options: &SessionOptions) -> io::Result<Ag
     };
     set(init::POSIX_ACL, !options.noxattr);
     set(init::ASYNC_DIO, options.async_dio);
+    set(init::DIRECT_IO_ALLOW_MMAP, options.maps_past_cache);
     set(init::WRITEBACK_CACHE, options.writeback_cache);
     set(STATELESS, options.stateless);
     set(init::OVER_IO_URING, options.io_uring);
@@ -201,6 +202,7 @@ mod tests {
     fn all() -> SessionOptions {
         SessionOptions {
             io_uring: true,
+            maps_past_cache: true,
             ..SessionOptions::default()
         }
     }
@@ -280,6 +282,7 @@ mod tests {
             "over_io_uring",
             "writeback_cache",
             "async_dio",
+            "direct_io_allow_mmap",
             "allow_idmap",
         ] {
             assert_eq!(used(&plain, off), Some(Use::NotWanted), "{off}");
