@@ -25,7 +25,7 @@ use self::channel::{Channel, Received};
 pub use self::counts::requests;
 use self::dispatch::Next;
 pub(crate) use self::negotiate::{Agreed, Use};
-pub use self::offline::Offline;
+pub use self::offline::{Answers, Offline};
 use self::port::Port;
 pub(crate) use self::ring::queues;
 pub(crate) use self::transport::Transport;

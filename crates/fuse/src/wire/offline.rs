@@ -17,8 +17,11 @@ use crate::patience;
 use crate::volume_fs::{VolumeFs, VolumeFsOptions};
 
 /// Takes an answer or a notification, whole, from any thread.
+pub type Answers = Arc<dyn Fn(&[u8]) + Send + Sync>;
+
+/// Where answers go.
 #[derive(Clone)]
-pub(super) struct Sink(Arc<dyn Fn(&[u8]) + Send + Sync>);
+pub(super) struct Sink(Answers);
 
 impl Sink {
     /// Sends an answer: `error` is 0 or an errno.
@@ -77,7 +80,7 @@ impl Offline {
         volume: Arc<Volume>,
         options: VolumeFsOptions,
         first: &[u8],
-        answers: Arc<dyn Fn(&[u8]) + Send + Sync>,
+        answers: Answers,
     ) -> io::Result<Offline> {
         let sink = Sink(answers);
         let fs = Arc::new(VolumeFs::new(volume, options));

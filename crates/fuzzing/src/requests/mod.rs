@@ -230,7 +230,7 @@ fn session(seed: u64, served: &mut Vec<Vec<u8>>) -> Result<Done, String> {
             known: &mut known,
         };
         let mut request = maker.next();
-        if destroyed == Some(i) {
+        if destroyed == Some(i) && request.len() >= HEAD {
             request[4..8].copy_from_slice(&op::DESTROY.to_ne_bytes());
         }
         served.push(request.clone());
