@@ -34,7 +34,9 @@ const MAY_IMPORT: [(&str, &[&str]); 15] = [
     ),
     (
         "fuzzing",
-        &["stetfs", "ondisk", "block", "journal", "crash", "testkit"],
+        &[
+            "stetfs", "fuse", "ondisk", "block", "journal", "crash", "testkit",
+        ],
     ),
     ("testkit", &[]),
 ];

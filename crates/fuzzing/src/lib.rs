@@ -11,6 +11,7 @@ pub mod blocks;
 pub mod costly;
 pub mod images;
 pub mod logs;
+pub mod requests;
 pub mod visit;
 pub mod volumes;
 

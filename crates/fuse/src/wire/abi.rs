@@ -134,6 +134,7 @@ pub(super) mod op {
     pub(in super::super) const RELEASEDIR: u32 = 29;
     pub(in super::super) const FSYNCDIR: u32 = 30;
     pub(in super::super) const CREATE: u32 = 35;
+    pub(in super::super) const INTERRUPT: u32 = 36;
     pub(in super::super) const BMAP: u32 = 37;
     pub(in super::super) const DESTROY: u32 = 38;
     pub(in super::super) const IOCTL: u32 = 39;

@@ -6,7 +6,6 @@ use stetfs::low::{
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 use super::abi::{self, InHeader, fattr, op};
-use super::channel::Channel;
 use super::counts;
 use super::port::Port;
 use super::reply::{List, Reply, no_entry};
@@ -76,12 +75,26 @@ pub(super) enum Next {
     Destroy(Reply),
 }
 
-/// Serves the request that was read into `bytes` from `channel`.
-pub(super) fn serve_bytes<F: FileSystem>(fs: &F, channel: &Channel, bytes: &[u8]) -> Next {
+/// Serves the request `bytes`, whose answer goes by what `port` makes.
+pub(super) fn serve_bytes<F: FileSystem>(
+    fs: &F,
+    port: impl FnOnce() -> Port,
+    bytes: &[u8],
+) -> Next {
     let Ok((header, body)) = InHeader::read_from_prefix(bytes) else {
         tracing::error!(len = bytes.len(), "a request without a header");
         return Next::GoOn;
     };
+    if header.len as usize != bytes.len() {
+        tracing::error!(
+            len = bytes.len(),
+            "a request of another length than it says"
+        );
+        if !matches!(header.opcode, op::FORGET | op::BATCH_FORGET) {
+            Reply::new(port(), header.unique).error(libc::EINVAL);
+        }
+        return Next::GoOn;
+    }
     let mut body = Body::whole(body);
     match header.opcode {
         // These have no answer, and never come another way.
@@ -97,10 +110,7 @@ pub(super) fn serve_bytes<F: FileSystem>(fs: &F, channel: &Channel, bytes: &[u8]
             forget_all(fs, body);
             Next::GoOn
         }
-        _ => {
-            let port = Port::Device(channel.clone());
-            serve(fs, &header, body, Reply::new(port, header.unique))
-        }
+        _ => serve(fs, &header, body, Reply::new(port(), header.unique)),
     }
 }
 
@@ -123,6 +133,8 @@ pub(super) fn serve<F: FileSystem>(
     counts::count(header.opcode);
     match header.opcode {
         op::DESTROY => return Next::Destroy(reply),
+        // About no inode. Operations are not interrupted, and the kernel does not ask again.
+        op::INTERRUPT => reply.error(libc::ENOSYS),
         op::SYNCFS => fs.sync_fs(reply.done_empty()),
         op::STATFS => fs.statfs(reply.done(|reply, s: stetfs::low::StatFs| {
             reply.value(&abi::StatfsOut {
@@ -530,7 +542,7 @@ fn inodes<F: FileSystem>(
             let name = need!(body.name(), reply);
             fs.removexattr(ctx, ino, name, reply.done_empty());
         }
-        // Among them FLUSH, ACCESS, INTERRUPT: the kernel does without,
+        // Among them FLUSH and ACCESS: the kernel does without,
         // and does not ask again.
         _ => reply.error(libc::ENOSYS),
     }

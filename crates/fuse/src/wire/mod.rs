@@ -5,6 +5,7 @@ mod channel;
 mod counts;
 mod dispatch;
 mod negotiate;
+mod offline;
 mod port;
 mod reply;
 mod ring;
@@ -24,6 +25,8 @@ use self::channel::{Channel, Received};
 pub use self::counts::requests;
 use self::dispatch::Next;
 pub(crate) use self::negotiate::{Agreed, Use};
+pub use self::offline::{Answers, Offline};
+use self::port::Port;
 pub(crate) use self::ring::queues;
 pub(crate) use self::transport::Transport;
 use crate::awake::{Awake, Pulse};
@@ -121,6 +124,48 @@ pub(crate) struct SessionOptions {
 /// What a kernel has that opens without asking.
 const STATELESS: u64 = init::NO_OPEN_SUPPORT | init::NO_OPENDIR_SUPPORT;
 
+fn is_stateless(agreed: Agreed) -> bool {
+    agreed.flags() & STATELESS == STATELESS
+}
+
+/// What the first request came to.
+struct First {
+    /// Of the request, which is still to be answered.
+    unique: u64,
+    agreed: Agreed,
+}
+
+/// Agrees with a kernel whose first request is `request`. `send` takes the refusal: the request's number, an errno, no more.
+///
+/// # Errors
+/// It is not INIT, or from a kernel that is too old.
+fn agree(
+    request: &[u8],
+    options: &SessionOptions,
+    send: impl Fn(u64, i32, &[u8]),
+) -> io::Result<First> {
+    let bad = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
+    let (header, body) =
+        InHeader::read_from_prefix(request).map_err(|_| bad("the first request is too short"))?;
+    // Older kernels send less of it.
+    let mut arg = InitIn::new_zeroed();
+    for (to, from) in arg.as_mut_bytes().iter_mut().zip(body) {
+        *to = *from;
+    }
+    let agreed = match header.opcode {
+        op::INIT => negotiate::negotiate(&arg, options),
+        _ => Err(bad("the first request is not INIT")),
+    };
+    let unique = header.unique;
+    match agreed {
+        Ok(agreed) => Ok(First { unique, agreed }),
+        Err(e) => {
+            send(unique, libc::EPROTO, &[]);
+            Err(e)
+        }
+    }
+}
+
 impl<F: FileSystem> Session<F> {
     /// Agrees with the kernel on how to talk. `fuse` is the descriptor that was mounted.
     pub(crate) fn start(
@@ -130,43 +175,29 @@ impl<F: FileSystem> Session<F> {
     ) -> io::Result<Session<F>> {
         let channel = Channel::new(fuse);
         let mut buf = vec![0; abi::MIN_READ_BUFFER];
-        let bad = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
         let n = match channel.receive(&mut buf)? {
             Received::Request(n) => n,
             Received::End => return Err(io::ErrorKind::NotConnected.into()),
         };
         let request = buf.get(..n).unwrap_or_default();
-        let (header, body) = InHeader::read_from_prefix(request)
-            .map_err(|_| bad("the first request is too short"))?;
-        // Older kernels send less of it.
-        let mut arg = InitIn::new_zeroed();
-        for (to, from) in arg.as_mut_bytes().iter_mut().zip(body) {
-            *to = *from;
-        }
-        let refuse = |e: io::Error| {
-            channel.send(header.unique, libc::EPROTO, [&[], &[]]);
-            e
-        };
-        if header.opcode != op::INIT {
-            return Err(refuse(bad("the first request is not INIT")));
-        }
         let transport = Transport::default();
-        let mut agreed = negotiate::negotiate(&arg, &options).map_err(refuse)?;
-        if agreed.flags() & init::OVER_IO_URING != 0
+        let send = |unique: u64, error: i32, body: &[u8]| channel.send(unique, error, [body, &[]]);
+        let mut first = agree(request, &options, send)?;
+        if first.agreed.flags() & init::OVER_IO_URING != 0
             && let Err(e) = ring::possible(&channel, MAX_WRITE as usize)
         {
             transport.by_device(&e);
             options.io_uring = false;
-            agreed = negotiate::negotiate(&arg, &options).map_err(refuse)?;
+            first = agree(request, &options, send)?;
         }
-        if agreed.flags() & init::OVER_IO_URING != 0 {
+        if first.agreed.flags() & init::OVER_IO_URING != 0 {
             transport.by_rings(ring::queues()?);
         }
-        channel.send(header.unique, 0, [agreed.answer().as_bytes(), &[]]);
+        send(first.unique, 0, first.agreed.answer().as_bytes());
         Ok(Session {
             fs,
             channel,
-            agreed,
+            agreed: first.agreed,
             transport: Arc::new(transport),
             ways: None,
         })
@@ -174,7 +205,7 @@ impl<F: FileSystem> Session<F> {
 
     /// Whether files and directories are to be opened without asking: the file system answers ENOSYS to the first.
     pub(crate) fn is_stateless(&self) -> bool {
-        self.agreed.flags() & STATELESS == STATELESS
+        is_stateless(self.agreed)
     }
 
     /// Sends the kernel word of changes.
@@ -315,7 +346,9 @@ impl<F: FileSystem> Device<'_, F> {
             };
             pulse.beat();
             patience::set(more, more);
-            match dispatch::serve_bytes(self.fs, channel, buf.get(..n).unwrap_or_default()) {
+            let request = buf.get(..n).unwrap_or_default();
+            let port = || Port::Device(channel.clone());
+            match dispatch::serve_bytes(self.fs, port, request) {
                 Next::GoOn => {}
                 Next::Destroy(reply) => {
                     self.fs.shutdown();

@@ -3,6 +3,7 @@
 use stetfs::low::FsError;
 
 use super::channel::Channel;
+use super::offline::Sink;
 use super::ring::Slot;
 use crate::buffer;
 
@@ -15,6 +16,8 @@ pub(super) enum Port {
     Device(Channel),
     /// An io_uring queue.
     Ring(Slot),
+    /// No kernel.
+    Offline(Sink),
 }
 
 impl Port {
@@ -23,6 +26,7 @@ impl Port {
         match self {
             Port::Device(channel) => channel.send(unique, error, parts),
             Port::Ring(slot) => slot.send(unique, error, parts),
+            Port::Offline(sink) => sink.send(unique, error, parts),
         }
     }
 
@@ -40,6 +44,7 @@ impl Port {
                 Ok(())
             }),
             Port::Ring(slot) => slot.send_read(unique, size, read),
+            Port::Offline(sink) => sink.send_read(unique, size, read),
         }
     }
 }

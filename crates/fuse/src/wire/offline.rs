@@ -1,0 +1,123 @@
+//! A session without a kernel: whoever has one hands in requests, as the kernel would write them, and is handed the
+//! answers. What a server makes of requests that no kernel sends is tried so.
+
+use std::io;
+use std::sync::Arc;
+
+use stetfs::low::{FsError, Ino, Volume};
+use zerocopy::IntoBytes;
+
+use super::abi::{NOTIFY_INVAL_INODE, NotifyInvalInode, OutHeader};
+use super::dispatch::{self, Next};
+use super::port::{Port, Read};
+use super::{SessionOptions, agree, is_stateless, node_of};
+use crate::buffer;
+use crate::ops::{FileSystem, Invalidate};
+use crate::patience;
+use crate::volume_fs::{VolumeFs, VolumeFsOptions};
+
+/// Takes an answer or a notification, whole, from any thread.
+pub type Answers = Arc<dyn Fn(&[u8]) + Send + Sync>;
+
+/// Where answers go.
+#[derive(Clone)]
+pub(super) struct Sink(Answers);
+
+impl Sink {
+    /// Sends an answer: `error` is 0 or an errno.
+    pub(super) fn send(&self, unique: u64, error: i32, parts: [&[u8]; 2]) {
+        self.put(unique, -error, parts);
+    }
+
+    /// Sends up to `size` bytes that `read` gives; unless it fails, and then nothing was sent.
+    pub(super) fn send_read(
+        &self,
+        unique: u64,
+        size: usize,
+        read: Read<'_>,
+    ) -> Result<(), FsError> {
+        buffer::with(size, |buf| {
+            let len = read(buf)?;
+            self.send(unique, 0, [buf.get(..len).unwrap_or_default(), &[]]);
+            Ok(())
+        })
+    }
+
+    fn put(&self, unique: u64, error: i32, parts: [&[u8]; 2]) {
+        let len = size_of::<OutHeader>() + parts[0].len() + parts[1].len();
+        let header = OutHeader {
+            len: len as u32,
+            error,
+            unique,
+        };
+        (self.0)(&[header.as_bytes(), parts[0], parts[1]].concat());
+    }
+}
+
+impl Invalidate for Sink {
+    fn attributes(&self, ino: Ino) {
+        let body = NotifyInvalInode {
+            ino: node_of(ino),
+            off: -1,
+            len: 0,
+        };
+        self.put(0, NOTIFY_INVAL_INODE, [body.as_bytes(), &[]]);
+    }
+}
+
+/// A volume that is served to whoever calls [`Offline::serve`].
+pub struct Offline {
+    fs: Arc<VolumeFs>,
+    sink: Sink,
+}
+
+impl Offline {
+    /// Begins a session with the request `first`, which is to be INIT; `answers` takes its answer and all others.
+    ///
+    /// # Errors
+    /// `first` is not INIT, or from a kernel that is too old.
+    pub fn start(
+        volume: Arc<Volume>,
+        options: VolumeFsOptions,
+        first: &[u8],
+        answers: Answers,
+    ) -> io::Result<Offline> {
+        let sink = Sink(answers);
+        let fs = Arc::new(VolumeFs::new(volume, options));
+        let wanted = SessionOptions {
+            stateless: options.stateless(),
+            ..SessionOptions::default()
+        };
+        let send = |unique: u64, error: i32, body: &[u8]| sink.send(unique, error, [body, &[]]);
+        let first = agree(first, &wanted, send)?;
+        send(first.unique, 0, first.agreed.answer().as_bytes());
+        if is_stateless(first.agreed) {
+            fs.open_without_handles();
+        }
+        fs.notify(Arc::new(sink.clone()));
+        Ok(Offline { fs, sink })
+    }
+
+    /// Serves one request in this thread. Its answer, if it has one, may come later and from another thread. `alone` tells that
+    /// no other thread serves meanwhile.
+    pub fn serve(&self, request: &[u8], alone: bool) {
+        patience::set(!alone, !alone);
+        let port = || Port::Offline(self.sink.clone());
+        match dispatch::serve_bytes(&*self.fs, port, request) {
+            Next::GoOn => {}
+            Next::Destroy(reply) => {
+                self.fs.shutdown();
+                reply.empty();
+            }
+        }
+    }
+
+    /// Ends the session, as an unmount does.
+    ///
+    /// # Errors
+    /// The volume could not be closed clean.
+    pub fn end(self) -> Result<(), FsError> {
+        self.fs.shutdown();
+        self.fs.closed()
+    }
+}

@@ -1,0 +1,321 @@
+//! Requests that no kernel sends, against the server: of lengths that lie, about nodes that were never looked up or are
+//! gone, forgotten too often, with names that cannot be. A round is a session in which a seed decides all. What must hold
+//! then: nothing panics; each request that wants an answer gets exactly one, soon; the volume can be closed and has no
+//! fault; and a directory that no request named is as it was.
+
+mod encode;
+mod generate;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{self, AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Once, OnceLock, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use stetfs::low::{Ctx, Fs, MemDevice, Preset, ROOT_INO, Volume, VolumeOptions, preset};
+use stetfs_crash::tree::{Seen, SeenNode};
+use stetfs_crash::volume::{base, fsck, options};
+use stetfs_fuse::{Offline, Opens, VolumeFsOptions};
+use stetfs_testkit::Scratch;
+
+use self::encode::{Bytes, HEAD, Who, long, request, word};
+use self::generate::{Known, Maker, op};
+
+/// Answers are waited for so long; others may keep the machine busy.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Requests of a round.
+const REQUESTS: usize = 400;
+/// The directory that no request names.
+const APART: &str = "kept apart from all requests";
+
+/// Panics of this process, of whatever thread.
+static PANICS: AtomicUsize = AtomicUsize::new(0);
+
+fn count_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            PANICS.fetch_add(1, Ordering::SeqCst);
+            before(info);
+        }));
+    });
+}
+
+/// What a round came to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Done {
+    /// Requests that were served.
+    pub requests: usize,
+    /// Answers without an error.
+    pub succeeded: usize,
+}
+
+/// What went wrong, with all that it takes to see it again.
+#[derive(Debug)]
+pub struct Failure {
+    /// For people.
+    pub what: String,
+    /// All requests, as they were served.
+    pub requests: Vec<Vec<u8>>,
+}
+
+/// Answers as they come, by the number of their request.
+#[derive(Default)]
+struct Answers(Mutex<BTreeMap<u64, Vec<Vec<u8>>>>);
+
+impl Answers {
+    fn counts(&self) -> BTreeMap<u64, usize> {
+        let all = self.0.lock().unwrap();
+        all.iter()
+            .map(|(unique, all)| (*unique, all.len()))
+            .collect()
+    }
+}
+
+/// A volume with blocks of `block` bytes and something in the directory that is kept apart.
+fn volume(block: u32) -> Arc<MemDevice> {
+    static MADE: OnceLock<[Arc<MemDevice>; 2]> = OnceLock::new();
+    let make = |block| {
+        let device = Arc::new(base(block).unwrap().image.fork());
+        let fs = Fs::open(device.clone(), options(preset::ORDERED)).unwrap();
+        let ctx = Ctx::default();
+        let dir = fs
+            .mkdir(&ctx, ROOT_INO, APART.as_bytes(), 0o755, 0)
+            .unwrap()
+            .ino;
+        for (name, len) in [("one", 10), ("two", 5000), ("three", 200_000)] {
+            let (attr, file) = fs
+                .create(&ctx, dir, name.as_bytes(), 0o644, 0, libc::O_RDWR)
+                .unwrap();
+            fs.write(&ctx, &file, 0, &vec![b'k'; len], false).unwrap();
+            drop(file);
+            fs.forget(attr.ino, 1);
+        }
+        fs.forget(dir, 1);
+        fs.unmount().unwrap();
+        device
+    };
+    let made = MADE.get_or_init(|| [make(1024), make(4096)]);
+    Arc::new(made[usize::from(block != 1024)].fork())
+}
+
+/// What is in the directory that is kept apart, and itself.
+fn kept(device: &Arc<MemDevice>) -> Result<BTreeMap<u32, SeenNode>, String> {
+    let fs = Fs::open(device.clone(), options(preset::ORDERED)).map_err(|e| e.to_string())?;
+    let seen = Seen::capture(&fs)?;
+    fs.unmount().map_err(|e| e.to_string())?;
+    let root = seen.nodes.get(&ROOT_INO).ok_or("no root")?;
+    let dir = *root
+        .entries
+        .get(APART)
+        .ok_or("the directory that no request named is gone")?;
+    let below = seen
+        .nodes
+        .get(&dir)
+        .ok_or("it leads nowhere")?
+        .entries
+        .values();
+    let inos = BTreeSet::from_iter(below.copied().chain([dir]));
+    Ok(seen
+        .nodes
+        .into_iter()
+        .filter(|(ino, _)| inos.contains(ino))
+        .collect())
+}
+
+/// The requests that get an answer, or do not.
+fn wants_answer(request: &[u8]) -> Option<u64> {
+    match word(request, 4)? {
+        op::FORGET | op::BATCH_FORGET => None,
+        _ if request.len() < HEAD => None,
+        _ => long(request, 8),
+    }
+}
+
+/// The request that a session begins with.
+fn init(unique: u64) -> Vec<u8> {
+    let who = Who {
+        uid: 0,
+        gid: 0,
+        pid: 0,
+    };
+    let flags = u32::MAX;
+    let body = Bytes::default()
+        .u32(7)
+        .u32(45)
+        .u32(1 << 20)
+        .u32(flags)
+        .u32(u32::MAX)
+        .bytes(&[0; 44]);
+    request(op::INIT, unique, 0, who, &body)
+}
+
+/// A session from a seed.
+///
+/// # Errors
+/// What did not hold. After a request that hangs, its thread and the volume are left behind.
+pub fn round(seed: u64) -> Result<Done, Failure> {
+    count_panics();
+    let mut served = Vec::new();
+    session(seed, &mut served).map_err(|what| Failure {
+        what,
+        requests: served,
+    })
+}
+
+fn session(seed: u64, served: &mut Vec<Vec<u8>>) -> Result<Done, String> {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let image = volume(if rng.bool() { 1024 } else { 4096 });
+    let before = kept(&image)?;
+    let scratch = Scratch::in_memory("requests").map_err(|e| e.to_string())?;
+    let path = scratch.path().join("image");
+    image.save(&path).map_err(|e| e.to_string())?;
+    let presets = Preset::all();
+    let how = VolumeOptions {
+        fs: options(presets[rng.usize(..presets.len())]),
+        ..VolumeOptions::default()
+    };
+    let volume = Volume::open(&path, &how).map_err(|e| e.to_string())?;
+    let opens = if rng.bool() {
+        Opens::Stateless
+    } else {
+        Opens::Handles
+    };
+    let options = VolumeFsOptions {
+        opens,
+        direct_io: rng.u8(..4) == 0,
+        ..VolumeFsOptions::default()
+    };
+    let answers = Arc::new(Answers::default());
+    let sink = {
+        let answers = Arc::clone(&answers);
+        Arc::new(move |answer: &[u8]| {
+            // Notifications have the number 0.
+            if let Some(unique) = long(answer, 8).filter(|n| *n != 0) {
+                let mut all = answers.0.lock().unwrap();
+                all.entry(unique).or_default().push(answer.to_vec());
+            }
+        })
+    };
+    let panics = PANICS.load(Ordering::SeqCst);
+    let mut known = Known {
+        apart: before.keys().map(|ino| u64::from(*ino)).collect(),
+        ..Known::default()
+    };
+    let offline = Arc::new(
+        Offline::start(volume, options, &init(1), sink).map_err(|e| format!("INIT: {e}"))?,
+    );
+    let mut wanted = BTreeMap::from([(1, 1)]);
+    // One thread serves, as who made a request learns from its answer what to ask next.
+    let (give, take) = mpsc::channel::<(Vec<u8>, bool)>();
+    let (tell, told) = mpsc::channel();
+    let server = {
+        let offline = Arc::clone(&offline);
+        thread::spawn(move || {
+            for (request, alone) in take {
+                let served = catch_unwind(AssertUnwindSafe(|| offline.serve(&request, alone)));
+                if tell.send(served.is_ok()).is_err() {
+                    return;
+                }
+            }
+        })
+    };
+    let count = rng.usize(1..REQUESTS);
+    let destroyed = (rng.u8(..8) == 0).then(|| rng.usize(..count));
+    for i in 0..count {
+        let mut maker = Maker {
+            rng: &mut rng,
+            known: &mut known,
+        };
+        let mut request = maker.next();
+        if destroyed == Some(i) && request.len() >= HEAD {
+            request[4..8].copy_from_slice(&op::DESTROY.to_ne_bytes());
+        }
+        served.push(request.clone());
+        let unique = wants_answer(&request);
+        if let Some(unique) = unique.filter(|n| *n != 0) {
+            *wanted.entry(unique).or_insert(0) += 1;
+        }
+        give.send((request.clone(), rng.bool()))
+            .map_err(|e| e.to_string())?;
+        match told.recv_timeout(PATIENCE) {
+            Ok(true) => {}
+            Ok(false) => return Err("the request panicked".to_owned()),
+            Err(_) => return Err(format!("not served within {PATIENCE:?}")),
+        }
+        let answer = unique.and_then(|n| answers.0.lock().unwrap().get(&n)?.last().cloned());
+        known.learn(&request, &answer.unwrap_or_default());
+    }
+    let begun = Instant::now();
+    while answers.counts() != wanted {
+        if begun.elapsed() > PATIENCE {
+            return Err(unlike(&wanted, &answers.counts()));
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    drop(give);
+    server
+        .join()
+        .map_err(|_| "the thread that serves panicked")?;
+    let (tell, closed) = mpsc::channel();
+    thread::spawn(move || {
+        let ended = Arc::into_inner(offline).map(Offline::end);
+        let _ = tell.send(ended);
+    });
+    match closed.recv_timeout(PATIENCE) {
+        Ok(Some(ended)) => ended.map_err(|e| format!("closing the volume: {e}"))?,
+        Ok(None) => return Err("somebody still holds the session".to_owned()),
+        Err(_) => {
+            return Err(format!(
+                "the volume was not closed within {PATIENCE:?}, or that panicked"
+            ));
+        }
+    }
+    // No answer came later, or twice.
+    if answers.counts() != wanted {
+        return Err(unlike(&wanted, &answers.counts()));
+    }
+    if PANICS.load(Ordering::SeqCst) != panics {
+        return Err("a thread panicked".to_owned());
+    }
+    let device = Arc::new(MemDevice::load(&path).map_err(|e| e.to_string())?);
+    fsck(&device)?;
+    if kept(&device)? != before {
+        return Err("the directory that no request named is another".to_owned());
+    }
+    let answers = answers.0.lock().unwrap();
+    let succeeded = answers.values().flatten().filter(|a| word(a, 4) == Some(0));
+    Ok(Done {
+        requests: count,
+        succeeded: succeeded.count(),
+    })
+}
+
+fn unlike(wanted: &BTreeMap<u64, usize>, got: &BTreeMap<u64, usize>) -> String {
+    let all: BTreeSet<_> = wanted.keys().chain(got.keys()).copied().collect();
+    let count = |of: &BTreeMap<u64, usize>, unique| of.get(&unique).copied().unwrap_or(0);
+    let lines = all.into_iter().filter_map(|unique| {
+        let (wanted, got) = (count(wanted, unique), count(got, unique));
+        (wanted != got).then(|| format!("request {unique}: {got} answers instead of {wanted}"))
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// A request for people.
+pub fn shown(request: &[u8]) -> String {
+    let head = request.len().min(HEAD);
+    let body: String = request[head..]
+        .iter()
+        .take(120)
+        .map(|b| format!("{b:02x}"))
+        .collect();
+    format!(
+        "opcode {:?} unique {:?} node {:?}, {} bytes: {body}",
+        word(request, 4),
+        long(request, 8),
+        long(request, 16),
+        request.len()
+    )
+}
