@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Who may import whom. `stetfs-` is left out.
-const MAY_IMPORT: [(&str, &[&str]); 15] = [
+const MAY_IMPORT: [(&str, &[&str]); 16] = [
     ("ondisk", &[]),
     ("sync", &[]),
     ("block", &["sync"]),
@@ -16,11 +16,12 @@ const MAY_IMPORT: [(&str, &[&str]); 15] = [
     ("flashlab", &["block", "flash", "cache"]),
     ("journal", &["ondisk", "sync", "block", "cache"]),
     ("ext4", &["ondisk", "sync", "block", "cache", "journal"]),
-    ("lanes", &["journal"]),
+    ("lanes", &["journal", "sync"]),
+    ("zjournal", &["journal", "sync"]),
     (
         "stetfs",
         &[
-            "ondisk", "sync", "block", "cache", "journal", "lanes", "ext4",
+            "ondisk", "sync", "block", "cache", "journal", "lanes", "zjournal", "ext4",
         ],
     ),
     ("fuse", &["stetfs"]),

@@ -5,6 +5,7 @@
 //! serves the running engine and recovery.
 
 use std::collections::HashMap;
+use std::fmt;
 
 use crate::engine::no_lane;
 use crate::error::Result;
@@ -57,6 +58,59 @@ pub fn valid_fronts(
 pub(crate) fn front(fronts: &HashMap<Lane, u64>, lane: Lane) -> Result<u64> {
     let front = fronts.get(&lane).copied();
     front.ok_or_else(|| no_lane(lane))
+}
+
+/// A durable transaction that is not valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dropped {
+    /// Which.
+    pub tx: TxId,
+    /// What it depends on that is not there, or does not count either.
+    pub needs: TxId,
+}
+
+impl fmt::Display for Dropped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Dropped { tx, needs } = self;
+        let ((seq, lane), (needs, of)) = ((tx.seq, tx.lane.0), (needs.seq, needs.lane.0));
+        write!(
+            f,
+            "transaction {seq} of lane {lane}, which depends on transaction {needs} of lane {of}"
+        )
+    }
+}
+
+/// The durable transactions beyond the valid `fronts`, by lane and sequence.
+pub(crate) fn dropped(
+    fronts: &HashMap<Lane, u64>,
+    durable: &HashMap<Lane, Vec<(u64, CommitPoint)>>,
+) -> Vec<Dropped> {
+    let front = |lane: Lane| fronts.get(&lane).copied().unwrap_or(0);
+    let is_durable = |tx: &TxId| {
+        let txs = durable.get(&tx.lane).map_or(&[][..], Vec::as_slice);
+        tx.seq <= front(tx.lane) || txs.iter().any(|(seq, _)| *seq == tx.seq)
+    };
+    let mut all = Vec::new();
+    for (lane, txs) in durable {
+        let valid = front(*lane);
+        for (seq, edges) in txs.iter().filter(|(seq, _)| *seq > valid) {
+            let tx = TxId {
+                lane: *lane,
+                seq: *seq,
+            };
+            let before = TxId {
+                lane: *lane,
+                seq: seq - 1,
+            };
+            let missing = edges.iter().find(|edge| !is_durable(edge));
+            let unmet = || edges.iter().find(|edge| front(edge.lane) < edge.seq);
+            let after_invalid = (before.seq > valid).then_some(before);
+            let needs = missing.or(after_invalid).or_else(unmet).unwrap_or(before);
+            all.push(Dropped { tx, needs });
+        }
+    }
+    all.sort_unstable_by_key(|dropped| dropped.tx);
+    all
 }
 
 #[cfg(test)]
@@ -116,5 +170,37 @@ mod tests {
         let valid = HashMap::from([(Lane(1), 9)]);
         let durable = HashMap::from([(Lane(0), vec![(1, point(&[(1, 9)]))])]);
         assert_eq!(valid_fronts(&valid, &durable)[&Lane(0)], 1);
+    }
+
+    #[test]
+    fn what_does_not_count_says_what_it_lacks() {
+        let tx = |lane, seq| TxId {
+            lane: Lane(lane),
+            seq,
+        };
+        let durable = HashMap::from([
+            (Lane(0), vec![(1, point(&[])), (2, point(&[(1, 8)]))]),
+            (
+                Lane(1),
+                vec![(8, point(&[(2, 7), (0, 2)])), (9, point(&[]))],
+            ),
+            (Lane(2), vec![(6, point(&[]))]),
+        ]);
+        let valid = HashMap::from([(Lane(1), 7), (Lane(2), 5)]);
+        let fronts = valid_fronts(&valid, &durable);
+        let found: Vec<(TxId, TxId)> = dropped(&fronts, &durable)
+            .iter()
+            .map(|d| (d.tx, d.needs))
+            .collect();
+        let lacks = [
+            (tx(0, 2), tx(1, 8)),
+            (tx(1, 8), tx(2, 7)),
+            (tx(1, 9), tx(1, 8)),
+        ];
+        assert_eq!(found, lacks);
+        assert_eq!(
+            dropped(&fronts, &durable)[1].to_string(),
+            "transaction 8 of lane 1, which depends on transaction 7 of lane 2"
+        );
     }
 }

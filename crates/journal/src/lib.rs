@@ -18,12 +18,13 @@ pub mod jbd2;
 mod log;
 pub mod policy;
 mod recovery;
+mod scan;
 mod stats;
 pub mod stet;
 mod tx;
 
 pub use compose::{Composition, DataMode, Preset};
-pub use edges::valid_fronts;
+pub use edges::{Dropped, valid_fronts};
 pub use engine::{Canary, Done, FileState, FlushMark, Journal, JournalConfig};
 pub use error::{JournalError, Result};
 pub use handle::{BlockMut, Handle};

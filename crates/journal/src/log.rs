@@ -16,7 +16,8 @@ use crate::head::Cache;
 use crate::ids::BlockNr;
 use crate::jbd2::{Jbd2Format, Jbd2Log, LogArea};
 use crate::policy::Scheme;
-use crate::recovery::{Recovery, RecoveryOptions, replay, scan};
+use crate::recovery::{Recovery, RecoveryOptions, replay};
+use crate::scan::scan;
 
 pub use crate::jbd2::{Features as LogFeatures, LogSummary, Record, RecordKind};
 

@@ -9,11 +9,12 @@ use stetfs_block::BlockDevice;
 use stetfs_cache::PageRef;
 use stetfs_ondisk::jbd2::fast_commit::{End, FastCommit};
 
-use crate::edges::{front, valid_fronts};
+use crate::edges::{Dropped, dropped, front, valid_fronts};
 use crate::engine::{Canary, no_lane};
 use crate::error::{JournalError, Result};
 use crate::ids::{BlockNr, CommitPoint, Lane, Stamp, TxId};
 use crate::policy::{EndReason, HomeImage, ImageRef, LogTail, Medium, Scan, Scheme, set_tails};
+use crate::scan::scan;
 use crate::stet::{self, LoggedRecord};
 
 /// Bytes of images read and written at once. More than that are taken in the order of the log, so that no chunk of it is
@@ -48,6 +49,8 @@ pub struct RecoveryReport {
     pub transactions: u64,
     /// Durable transactions that were left out because something they depend on is missing.
     pub invalid: u64,
+    /// Which these are, and what each lacks.
+    pub dropped: Vec<Dropped>,
     /// Blocks written home.
     pub blocks: u64,
     /// Images passed over because a newer one of the block follows.
@@ -111,14 +114,6 @@ pub fn recover(
     replay(scheme, scans, None, device, blocks, how, progress)
 }
 
-/// What each lane holds.
-pub(crate) fn scan(scheme: &Scheme, progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<Scan>> {
-    let media = scheme.media.iter();
-    media
-        .map(|medium| scheme.codec.scan(&**medium, medium.tail(), progress))
-        .collect()
-}
-
 /// Replays what was scanned. While `fast` commits wait to be applied the log is not emptied, only shortened: they stay
 /// as they are.
 pub(crate) fn replay(
@@ -138,7 +133,11 @@ pub(crate) fn replay(
         }
     }
     check_edges(&scans, how, &mut report)?;
-    let mut fronts = fronts(&scans);
+    let (mut fronts, dropped) = fronts(&scans);
+    for dropped in &dropped {
+        tracing::info!("does not count: {dropped}");
+    }
+    report.dropped = dropped;
     if canary.ignore_edges {
         for (scan, lane) in scans.iter().zip(0..) {
             let last = scan.txs.last().map_or(0, |tx| tx.id.seq);
@@ -286,7 +285,8 @@ struct Chosen {
     image: ImageRef,
 }
 
-fn fronts(scans: &[Scan]) -> HashMap<Lane, u64> {
+/// Up to where each lane is valid, and what is not.
+fn fronts(scans: &[Scan]) -> (HashMap<Lane, u64>, Vec<Dropped>) {
     let durable: HashMap<Lane, Vec<(u64, CommitPoint)>> = scans
         .iter()
         .enumerate()
@@ -309,7 +309,9 @@ fn fronts(scans: &[Scan]) -> HashMap<Lane, u64> {
             (Lane(i as u16), oldest.saturating_sub(1))
         })
         .collect();
-    valid_fronts(&valid, &durable)
+    let fronts = valid_fronts(&valid, &durable);
+    let dropped = dropped(&fronts, &durable);
+    (fronts, dropped)
 }
 
 /// An edge leads to a lane of this log: of another one nobody can say what is durable.

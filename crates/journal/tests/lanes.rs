@@ -3,130 +3,13 @@
 
 mod common;
 
-use std::cell::Cell;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use common::{BLOCKS, BS, area, block, format, put};
-use stetfs_block::{BlockDevice, MemDevice};
-use stetfs_cache::{CacheConfig, PolicyKind};
-use stetfs_journal::policy::Ordering;
-use stetfs_journal::stet::{StetLog, StetOptions};
-use stetfs_journal::{
-    Cache, Canary, CommitPoint, Journal, JournalConfig, Lane, Recovery, RecoveryOptions, recover,
-};
-use stetfs_ondisk::jbd2::JournalSuperblock;
-
-thread_local!(static LANE: Cell<u16> = const { Cell::new(0) });
-
-fn on(lane: u16) {
-    LANE.set(lane);
-}
-
-struct Lanes(u16);
-
-impl Ordering for Lanes {
-    fn lanes(&self) -> u16 {
-        self.0
-    }
-    fn lane(&self) -> Lane {
-        Lane(LANE.get())
-    }
-}
-
-struct Volume {
-    device: Arc<MemDevice>,
-    cache: Arc<Cache>,
-    journal: Arc<Journal>,
-    options: StetOptions,
-}
-
-fn superblock(device: &Arc<dyn BlockDevice>) -> JournalSuperblock {
-    let bytes = area(device.clone()).read(std::iter::once(0)).unwrap();
-    JournalSuperblock::decode(&bytes[0], BS as u32, common::LOG).unwrap()
-}
-
-impl Volume {
-    fn new() -> Volume {
-        Volume::with(3, 0)
-    }
-
-    fn with_records() -> Volume {
-        Volume::with(2, 1)
-    }
-
-    fn with(count: u16, file_lanes: u16) -> Volume {
-        Volume::with_fault(count, file_lanes, Canary::default())
-    }
-
-    fn with_fault(count: u16, file_lanes: u16, canary: Canary) -> Volume {
-        let options = StetOptions {
-            lanes: count,
-            file_lanes,
-            ..StetOptions::default()
-        };
-        let device = Arc::new(format(common::Kind::Stet));
-        let as_device: Arc<dyn BlockDevice> = device.clone();
-        let sb = superblock(&as_device);
-        let log = StetLog::make(area(as_device.clone()), sb, &options, Canary::default());
-        let mut scheme = log.unwrap().scheme(&options, true);
-        scheme.ordering = Box::new(Lanes(count));
-        let cache = Arc::new(Cache::new(
-            as_device,
-            CacheConfig {
-                block_size: BS,
-                capacity: 64 << 10,
-                policy: PolicyKind::Clock,
-            },
-        ));
-        let config = JournalConfig {
-            commit_secs: 3600,
-            canary,
-            ..JournalConfig::default()
-        };
-        Volume {
-            journal: Journal::start(cache.clone(), scheme, config).unwrap(),
-            device,
-            cache,
-            options,
-        }
-    }
-
-    fn put(&self, lane: u16, nr: u64, value: u8) -> CommitPoint {
-        on(lane);
-        put(&self.cache, &self.journal, nr, value)
-    }
-
-    fn free(&self, lane: u16, nr: u64) -> CommitPoint {
-        on(lane);
-        let handle = self.journal.begin(1).unwrap();
-        handle.revoke(nr, 1).unwrap();
-        handle.stop()
-    }
-
-    /// What a power cut now leaves, recovered.
-    fn cut(&self) -> (Arc<dyn BlockDevice>, Recovery) {
-        let device: Arc<dyn BlockDevice> = Arc::new(self.device.fork());
-        let sb = superblock(&device);
-        let log = StetLog::open(area(device.clone()), sb, Canary::default());
-        let scheme = log.unwrap().scheme(&self.options, true);
-        let how = RecoveryOptions::default();
-        let found = recover(&scheme, &*device, BLOCKS, how, &mut |_, _| {}).unwrap();
-        (device, found)
-    }
-}
-
-/// A commit that was begun; gives its end.
-fn committing(v: &Volume, point: CommitPoint) -> mpsc::Receiver<Result<(), String>> {
-    let (done, is_done) = mpsc::channel();
-    let journal = v.journal.clone();
-    std::thread::spawn(move || {
-        let _ = done.send(journal.commit(&point).map_err(|e| e.to_string()));
-    });
-    is_done
-}
-
-const LONG: Duration = Duration::from_secs(30);
+use common::lanes::{LONG, Volume, committing, on};
+use common::{BS, block};
+use stetfs_block::BlockDevice;
+use stetfs_journal::Canary;
 
 /// A lane is locked and waits for a handle. Who changes a block that it lists does not wait, for that handle may need what he holds; and
 /// the commit goes on only with both (tx.T4).

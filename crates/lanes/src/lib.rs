@@ -1,16 +1,14 @@
 //! A scheme for tests (`journal=lanes`): several lanes of transactions over the StetFS log, a lane for each thread.
 //!
 //! It shows that a scheme is a folder that registers itself, and it makes the engine meet the rules for blocks that lanes share.
-//! For use, Z-Journal's lanes are made.
-
-use std::cell::Cell;
-use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
+//! For use there is `zjournal`.
 
 use stetfs_journal::Lane;
 use stetfs_journal::compose::{
     Ability, Composition, Make, OptionDef, PARTS, PRESETS, Part, Preset, PresetDef, between,
 };
 use stetfs_journal::policy::Ordering;
+use stetfs_sync::thread_number;
 
 /// Lanes where nobody says how many.
 const LANES: u16 = 2;
@@ -24,17 +22,8 @@ impl Ordering for ByThread {
     }
 
     fn lane(&self) -> Lane {
-        Lane(number() % self.0)
+        Lane(thread_number() % self.0)
     }
-}
-
-/// This thread's number.
-fn number() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    thread_local!(static NUMBER: Cell<Option<u16>> = const { Cell::new(None) });
-    let number = NUMBER.get().unwrap_or_else(|| NEXT.fetch_add(1, Relaxed));
-    NUMBER.set(Some(number));
-    number
 }
 
 fn lanes(journal: &Composition) -> u16 {

@@ -23,7 +23,7 @@ mod threads;
 
 pub use held::{Held, hold};
 pub use points::{Hold, point};
-pub use threads::{processors, run_anywhere};
+pub use threads::{processors, run_anywhere, serve_processor, served_processor, thread_number};
 
 /// The places in the lock order, first to last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,6 +1,8 @@
 //! Where threads run, and how many can.
 
+use std::cell::Cell;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
 use rustix::process::getpid;
 use rustix::thread::{sched_getaffinity, sched_setaffinity};
@@ -24,6 +26,27 @@ pub fn processors() -> usize {
         });
         count.join().unwrap_or(1)
     })
+}
+
+thread_local!(static SERVED: Cell<Option<u16>> = const { Cell::new(None) });
+
+/// The calling thread serves the requests of one processor from now on, wherever it runs itself.
+pub fn serve_processor(processor: u16) {
+    SERVED.set(Some(processor));
+}
+
+/// The processor whose requests this thread serves, if it is that of one ([`serve_processor`]).
+pub fn served_processor() -> Option<u16> {
+    SERVED.get()
+}
+
+/// This thread's number: threads are counted, from 0, as they first ask.
+pub fn thread_number() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    thread_local!(static NUMBER: Cell<Option<u16>> = const { Cell::new(None) });
+    let number = NUMBER.get().unwrap_or_else(|| NEXT.fetch_add(1, Relaxed));
+    NUMBER.set(Some(number));
+    number
 }
 
 #[cfg(test)]

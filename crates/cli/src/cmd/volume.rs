@@ -54,6 +54,9 @@ pub(crate) fn recover(args: &RecoverArgs, json: bool) -> Result<Code> {
         print::value(&json!(done), true);
     } else {
         println!("{}: {}", done.volume, said(&done.recovery));
+        for dropped in &done.recovery.dropped {
+            println!("does not count: {dropped}");
+        }
         for damage in &done.recovery.damage {
             println!("left out: {damage}");
         }

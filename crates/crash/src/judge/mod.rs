@@ -189,7 +189,8 @@ impl Work {
                 "blocks and inodes, free and used, are {sums:?}, but were {expected:?}"
             )));
         }
-        if checks.in_use {
+        // What e2fsck has to finish first is judged, and used, after it.
+        if checks.in_use && fs.orphans_finished().left == 0 {
             use_it(fs, &seen)
                 .map_err(|e| Oracle::Opens.says(format!("in use after the recovery: {e}")))?;
         }

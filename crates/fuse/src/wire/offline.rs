@@ -54,14 +54,24 @@ impl Sink {
     }
 }
 
-impl Invalidate for Sink {
-    fn attributes(&self, ino: Ino) {
+impl Sink {
+    fn invalidate(&self, ino: Ino, off: i64, len: i64) {
         let body = NotifyInvalInode {
             ino: node_of(ino),
-            off: -1,
-            len: 0,
+            off,
+            len,
         };
         self.put(0, NOTIFY_INVAL_INODE, [body.as_bytes(), &[]]);
+    }
+}
+
+impl Invalidate for Sink {
+    fn attributes(&self, ino: Ino) {
+        self.invalidate(ino, -1, 0);
+    }
+
+    fn content(&self, ino: Ino, offset: u64, len: u64) {
+        self.invalidate(ino, offset as i64, len as i64);
     }
 }
 
@@ -83,7 +93,7 @@ impl Offline {
         answers: Answers,
     ) -> io::Result<Offline> {
         let sink = Sink(answers);
-        let fs = Arc::new(VolumeFs::new(volume, options));
+        let fs = VolumeFs::new(volume, options);
         let wanted = SessionOptions {
             stateless: options.stateless(),
             ..SessionOptions::default()
@@ -94,7 +104,7 @@ impl Offline {
         if is_stateless(first.agreed) {
             fs.open_without_handles();
         }
-        fs.notify(Arc::new(sink.clone()));
+        fs.notify(Arc::new(sink.clone()))?;
         Ok(Offline { fs, sink })
     }
 

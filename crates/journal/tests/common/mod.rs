@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, dead_code, unreachable_pub)]
 
 pub mod frame;
+pub mod lanes;
 
 use std::sync::Arc;
 

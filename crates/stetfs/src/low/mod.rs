@@ -50,10 +50,12 @@ pub use stetfs_journal::{Composition, JournalError, Preset};
 pub use stetfs_ondisk::ext4::time::Timestamp;
 // Schemes from outside of the journal register themselves where they are linked.
 use stetfs_lanes as _;
+pub use stetfs_sync::serve_processor;
 
 /// The presets that StetFS comes with.
 pub mod preset {
     pub use stetfs_journal::jbd2::{CUSTOM, DATA, ORDERED, WRITEBACK};
     pub use stetfs_journal::stet::{IJOURNAL, LDJ};
+    pub use stetfs_zjournal::ZJOURNAL;
 }
 pub use volume::{OpenedDevices, Volume, VolumeOptions, is_in_use};

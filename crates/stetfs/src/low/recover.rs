@@ -32,6 +32,9 @@ pub struct RecoveryInfo {
     pub truncated: u64,
     /// Orphaned inodes that are left to e2fsck, for the volume has errors or they are damaged.
     pub orphans_left: u64,
+    /// Transactions that do not count, for something they depend on is not in the journal.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dropped: Vec<String>,
     /// What of a damaged journal is left out.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub damage: Vec<String>,
@@ -136,6 +139,7 @@ pub(crate) fn run(
             recovery.blocks = report.blocks;
             recovery.records = report.records;
             recovery.fast_commits = report.fast_commits;
+            recovery.dropped = report.dropped.iter().map(ToString::to_string).collect();
             recovery.damage.clone_from(&report.damage);
         }
         let orphans = fs.orphans_finished();

@@ -24,8 +24,9 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Binds the thread to processor `qid`.
+    /// Binds the thread to processor `qid`, whose requests it serves.
     pub(super) fn at(qid: u16) -> Place {
+        stetfs::low::serve_processor(qid);
         let processor = usize::from(qid);
         let mut home = CpuSet::new();
         home.set(processor);

@@ -1,0 +1,140 @@
+//! A volume with lanes that its tests choose.
+
+use std::cell::Cell;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use stetfs_block::{BlockDevice, MemDevice};
+use stetfs_cache::{CacheConfig, PolicyKind};
+use stetfs_journal::policy::{Ordering, Scheme};
+use stetfs_journal::stet::{StetLog, StetOptions};
+use stetfs_journal::{
+    Cache, Canary, CommitPoint, Journal, JournalConfig, Lane, Recovery, RecoveryOptions, Result,
+    recover,
+};
+use stetfs_ondisk::jbd2::JournalSuperblock;
+
+use super::{BLOCKS, BS, Kind, area, format, put};
+
+thread_local!(static LANE: Cell<u16> = const { Cell::new(0) });
+
+/// Chooses the lane of this thread's next handles.
+pub fn on(lane: u16) {
+    LANE.set(lane);
+}
+
+pub struct Lanes(u16);
+
+impl Ordering for Lanes {
+    fn lanes(&self) -> u16 {
+        self.0
+    }
+    fn lane(&self) -> Lane {
+        Lane(LANE.get())
+    }
+}
+
+pub struct Volume {
+    pub device: Arc<MemDevice>,
+    pub cache: Arc<Cache>,
+    pub journal: Arc<Journal>,
+    pub options: StetOptions,
+}
+
+fn superblock(device: &Arc<dyn BlockDevice>) -> JournalSuperblock {
+    let bytes = area(device.clone()).read(std::iter::once(0)).unwrap();
+    JournalSuperblock::decode(&bytes[0], BS as u32, super::LOG).unwrap()
+}
+
+impl Volume {
+    pub fn new() -> Volume {
+        Volume::with(3, 0)
+    }
+
+    pub fn with_records() -> Volume {
+        Volume::with(2, 1)
+    }
+
+    pub fn with(count: u16, file_lanes: u16) -> Volume {
+        Volume::with_fault(count, file_lanes, Canary::default())
+    }
+
+    pub fn with_fault(count: u16, file_lanes: u16, canary: Canary) -> Volume {
+        let options = StetOptions {
+            lanes: count,
+            file_lanes,
+            ..StetOptions::default()
+        };
+        let device = Arc::new(format(Kind::Stet));
+        let as_device: Arc<dyn BlockDevice> = device.clone();
+        let sb = superblock(&as_device);
+        let log = StetLog::make(area(as_device.clone()), sb, &options, Canary::default());
+        let mut scheme = log.unwrap().scheme(&options, true);
+        scheme.ordering = Box::new(Lanes(count));
+        let cache = Arc::new(Cache::new(
+            as_device,
+            CacheConfig {
+                block_size: BS,
+                capacity: 64 << 10,
+                policy: PolicyKind::Clock,
+            },
+        ));
+        let config = JournalConfig {
+            commit_secs: 3600,
+            canary,
+            ..JournalConfig::default()
+        };
+        Volume {
+            journal: Journal::start(cache.clone(), scheme, config).unwrap(),
+            device,
+            cache,
+            options,
+        }
+    }
+
+    pub fn put(&self, lane: u16, nr: u64, value: u8) -> CommitPoint {
+        on(lane);
+        put(&self.cache, &self.journal, nr, value)
+    }
+
+    pub fn free(&self, lane: u16, nr: u64) -> CommitPoint {
+        on(lane);
+        let handle = self.journal.begin(1).unwrap();
+        handle.revoke(nr, 1).unwrap();
+        handle.stop()
+    }
+
+    /// The log on a copy of the device.
+    pub fn log(&self, device: &Arc<dyn BlockDevice>) -> Scheme {
+        let sb = superblock(device);
+        let log = StetLog::open(area(device.clone()), sb, Canary::default());
+        log.unwrap().scheme(&self.options, true)
+    }
+
+    /// What a power cut now leaves, recovered.
+    pub fn cut(&self) -> (Arc<dyn BlockDevice>, Recovery) {
+        let device: Arc<dyn BlockDevice> = Arc::new(self.device.fork());
+        let found = self.recover(&device, RecoveryOptions::default());
+        (device, found.unwrap())
+    }
+
+    /// Recovers a copy of the device.
+    pub fn recover(&self, device: &Arc<dyn BlockDevice>, how: RecoveryOptions) -> Result<Recovery> {
+        recover(&self.log(device), &**device, BLOCKS, how, &mut |_, _| {})
+    }
+}
+
+/// A commit that was begun; gives its end.
+pub fn committing(
+    v: &Volume,
+    point: CommitPoint,
+) -> mpsc::Receiver<std::result::Result<(), String>> {
+    let (done, is_done) = mpsc::channel();
+    let journal = v.journal.clone();
+    std::thread::spawn(move || {
+        let _ = done.send(journal.commit(&point).map_err(|e| e.to_string()));
+    });
+    is_done
+}
+
+pub const LONG: Duration = Duration::from_secs(30);

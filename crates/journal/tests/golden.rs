@@ -1,0 +1,186 @@
+//! The figure of the Z-Journal paper that shows a recovery (USENIX ATC 2021, fig. 5), by the real log: "(lane, transaction)".
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::lanes::{LONG, Volume, committing};
+use common::{BS, block};
+use stetfs_block::{BlockDevice, MemDevice};
+use stetfs_journal::policy::ScannedTx;
+use stetfs_journal::{Canary, CommitPoint, Lane, RecoveryOptions, TxId};
+
+/// The figure's blocks 0 and 1; one that (1,8) and (2,7) both change; and one that either has alone.
+const BLOCK_0: u64 = 400;
+const BLOCK_1: u64 = 401;
+const SHARED: u64 = 402;
+const OF_1_8: u64 = 403;
+const OF_2_7: u64 = 404;
+
+fn tx(lane: u16, seq: u64) -> TxId {
+    TxId {
+        lane: Lane(lane),
+        seq,
+    }
+}
+
+/// How (1,8) depends on (2,7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Chain {
+    BothWays,
+    OneWay,
+}
+
+/// The log just before the crash, whole.
+fn log(chain: Chain) -> Volume {
+    let v = Volume::new();
+    // What came before has left the log.
+    for (lane, count) in [(0, 2), (1, 6), (2, 5)] {
+        for value in 0..count {
+            commit(&v, &v.put(lane, 410 + u64::from(lane), value));
+        }
+    }
+    v.journal.checkpoint().unwrap();
+    commit(&v, &v.put(0, BLOCK_0, 3));
+    commit(&v, &v.put(1, BLOCK_1, 17));
+    commit(&v, &v.put(0, BLOCK_0, 4));
+    commit(&v, &v.put(2, BLOCK_1, 26));
+    v.put(2, OF_2_7, 27);
+    let of_2 = v.put(2, SHARED, 27);
+    let held = (chain == Chain::OneWay).then(|| {
+        let held = v.journal.hold("snapshots-taken");
+        let done = committing(&v, of_2.clone());
+        held.await_one();
+        (held, done)
+    });
+    v.put(1, BLOCK_0, 18);
+    v.put(1, OF_1_8, 18);
+    let of_1 = v.put(1, SHARED, 18);
+    if let Some((held, done)) = held {
+        drop(held);
+        done.recv_timeout(LONG).unwrap().unwrap();
+    }
+    commit(&v, &of_1);
+    v
+}
+
+fn commit(v: &Volume, point: &CommitPoint) {
+    v.journal.commit(point).unwrap();
+}
+
+/// What a lane's log holds.
+fn scan(v: &Volume, device: &Arc<dyn BlockDevice>, lane: usize) -> Vec<ScannedTx> {
+    let scheme = v.log(device);
+    let medium = &*scheme.media[lane];
+    let scan = scheme.codec.scan(medium, medium.tail(), &mut |_, _| {});
+    scan.unwrap().txs
+}
+
+/// A copy of the device on which a transaction was not written.
+fn without(v: &Volume, missing: TxId) -> Arc<dyn BlockDevice> {
+    let device: Arc<MemDevice> = Arc::new(v.device.fork());
+    let as_device: Arc<dyn BlockDevice> = device.clone();
+    let txs = scan(v, &as_device, usize::from(missing.lane.0));
+    let frame = txs.iter().find(|tx| tx.id == missing).unwrap();
+    let blank = vec![0; BS * frame.blocks as usize];
+    device.write(frame.at * BS as u64, &blank).unwrap();
+    device
+}
+
+fn is(device: &Arc<dyn BlockDevice>) -> [u8; 5] {
+    [BLOCK_0, BLOCK_1, SHARED, OF_1_8, OF_2_7].map(|nr| block(&**device, nr)[0])
+}
+
+/// The log is the figure's: these transactions, and these edges between them.
+#[test]
+fn the_log_is_that_of_the_figure() {
+    for chain in [Chain::BothWays, Chain::OneWay] {
+        let v = log(chain);
+        let device: Arc<dyn BlockDevice> = Arc::new(v.device.fork());
+        let found: Vec<(TxId, Vec<TxId>)> = (0..3)
+            .flat_map(|lane| scan(&v, &device, lane))
+            .map(|tx| (tx.id, tx.edges.iter().collect()))
+            .collect();
+        let back = match chain {
+            Chain::BothWays => vec![tx(1, 8)],
+            Chain::OneWay => vec![],
+        };
+        let expected = [
+            (tx(0, 3), vec![]),
+            (tx(0, 4), vec![]),
+            (tx(1, 7), vec![]),
+            (tx(1, 8), vec![tx(2, 7)]),
+            (tx(2, 6), vec![]),
+            (tx(2, 7), back),
+        ];
+        assert_eq!(found, expected, "{chain:?}");
+        let (device, found) = v.cut();
+        assert_eq!(is(&device), [18, 26, 18, 18, 27], "{:?}", found.report);
+    }
+}
+
+/// (1,8) must follow (2,7), which is not there: it is dropped. Block 0 comes from (0,4), block 1 from (2,6).
+#[test]
+fn the_figure_recovers_as_the_paper_says() {
+    for chain in [Chain::BothWays, Chain::OneWay] {
+        let v = log(chain);
+        let device = without(&v, tx(2, 7));
+        let report = v
+            .recover(&device, RecoveryOptions::default())
+            .unwrap()
+            .report;
+        assert_eq!(is(&device), [4, 26, 0, 0, 0], "{chain:?}: {report:?}");
+        assert_eq!((report.transactions, report.invalid), (4, 1), "{report:?}");
+        let dropped: Vec<_> = report.dropped.iter().map(|d| (d.tx, d.needs)).collect();
+        assert_eq!(dropped, [(tx(1, 8), tx(2, 7))]);
+        // A recovery that ignores edges is seen.
+        let canary = Canary {
+            ignore_edges: true,
+            ..Canary::default()
+        };
+        let device = without(&v, tx(2, 7));
+        let how = RecoveryOptions {
+            canary,
+            ..RecoveryOptions::default()
+        };
+        v.recover(&device, how).unwrap();
+        assert_eq!(is(&device)[0], 18, "what ignores edges replays (1,8)");
+    }
+}
+
+/// The other end is lost. Chained both ways (2,7) goes, too; one way it stays.
+#[test]
+fn an_edge_holds_back_only_what_it_points_from() {
+    for (chain, of_2_7) in [(Chain::BothWays, 0), (Chain::OneWay, 27)] {
+        let v = log(chain);
+        let device = without(&v, tx(1, 8));
+        let found = v.recover(&device, RecoveryOptions::default()).unwrap();
+        assert_eq!(
+            is(&device),
+            [4, 26, of_2_7, 0, of_2_7],
+            "{:?}",
+            found.report
+        );
+        assert_eq!(found.report.invalid, u64::from(chain == Chain::BothWays));
+    }
+}
+
+/// Damage in one lane, with a later frame that tells of it, is an error. Salvage leaves out what follows in that lane, and of the others
+/// what depends on that, and no more.
+#[test]
+fn salvage_takes_of_other_lanes_only_what_depends_on_the_damage() {
+    let v = log(Chain::BothWays);
+    let device = without(&v, tx(2, 6));
+    let refused = v.recover(&device, RecoveryOptions::default());
+    assert!(refused.is_err(), "(2,6) was durable once");
+    let how = RecoveryOptions {
+        salvage: true,
+        ..RecoveryOptions::default()
+    };
+    let report = v.recover(&device, how).unwrap().report;
+    assert_eq!(is(&device), [4, 17, 0, 0, 0], "{report:?}");
+    assert_eq!(report.damage.len(), 1, "{report:?}");
+    let dropped: Vec<_> = report.dropped.iter().map(|d| (d.tx, d.needs)).collect();
+    assert_eq!(dropped, [(tx(1, 8), tx(2, 7))]);
+}

@@ -1,0 +1,114 @@
+//! Z-Journal (`journal=zjournal`): a lane of transactions for each processor, in a log that recovers what it promised
+//! (Kim et al., USENIX ATC 2021; `docs/schemes/zjournal.md`).
+
+use stetfs_journal::Lane;
+use stetfs_journal::compose::{
+    Ability, Composition, Make, OptionDef, PARTS, PRESETS, Part, Preset, PresetDef, between,
+};
+use stetfs_journal::policy::Ordering;
+use stetfs_sync::{processors, served_processor, thread_number};
+
+/// Lanes, at most.
+const MOST: u16 = 64;
+
+/// A lane for each processor. A thread that serves the requests of one (FUSE over io_uring) is in its lane; others, whose
+/// processor changes as it pleases the scheduler, stay in the lane of their number.
+struct ByProcessor(u16);
+
+impl Ordering for ByProcessor {
+    fn lanes(&self) -> u16 {
+        self.0
+    }
+
+    fn lane(&self) -> Lane {
+        Lane(served_processor().unwrap_or_else(thread_number) % self.0)
+    }
+}
+
+/// As many as were said, or as there are processors.
+fn lanes(journal: &Composition) -> u16 {
+    let said = journal.number("lanes");
+    let wanted = said.unwrap_or(processors() as u64);
+    u16::try_from(wanted).map_or(MOST, |n| n.clamp(1, MOST))
+}
+
+#[linkme::distributed_slice(PARTS)]
+static CORES: Part = Part {
+    name: "cores",
+    help: "a lane of transactions for each processor",
+    options: &[OptionDef {
+        name: "lanes",
+        values: "N",
+        help: "lanes (the processors)",
+        check: |value| between(1, u64::from(MOST), value),
+    }],
+    offers: Ability::empty(),
+    needs: Ability::LANES,
+    make: Make::Order(|journal| Box::new(ByProcessor(lanes(journal)))),
+};
+
+#[linkme::distributed_slice(PRESETS)]
+static ZJOURNAL_DEF: PresetDef = PresetDef {
+    name: "zjournal",
+    help: "as ordered, with a lane of transactions for each processor",
+    rank: 60,
+    set: &[("data", "ordered"), ("codec", "frames"), ("order", "cores")],
+};
+
+/// Ordered data, and a lane of transactions for each processor.
+pub const ZJOURNAL: Preset = Preset(&ZJOURNAL_DEF);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stetfs_journal::compose::{Axis, DataMode};
+
+    fn journal(text: &str) -> Composition {
+        text.parse().unwrap_or_default()
+    }
+
+    #[test]
+    fn it_has_a_lane_for_each_processor() {
+        assert_eq!("zjournal".parse(), Ok(ZJOURNAL));
+        let expected = processors().min(usize::from(MOST));
+        let made = journal("zjournal");
+        assert_eq!(usize::from(made.ordering().lanes()), expected);
+        assert_eq!(made.part(Axis::Codec).name, "frames");
+        assert_eq!(made.data(), DataMode::Ordered);
+        let made = journal("zjournal,data=journal,lanes=8");
+        assert_eq!(
+            (made.ordering().lanes(), made.data()),
+            (8, DataMode::Journal)
+        );
+        let refused = |text: &str| text.parse::<Composition>().map_err(|e| e.to_string());
+        let why = refused("zjournal,codec=jbd2");
+        assert_eq!(
+            why,
+            Err("order=cores needs codec=frames, not codec=jbd2".into())
+        );
+        assert_eq!(
+            refused("zjournal,lanes=65"),
+            Err("lanes must be a number from 1 to 64".into())
+        );
+    }
+
+    #[test]
+    fn a_thread_keeps_its_lane() {
+        let order = ByProcessor(3);
+        let (first, again) = (order.lane(), order.lane());
+        assert_eq!(first, again);
+        let others = std::thread::scope(|scope| {
+            let spawn = |served: Option<u16>| {
+                let order = &order;
+                scope.spawn(move || {
+                    served.into_iter().for_each(stetfs_sync::serve_processor);
+                    order.lane()
+                })
+            };
+            [Some(0), Some(1), Some(5), None].map(|served| spawn(served).join().ok())
+        });
+        let lanes = [Lane(0), Lane(1), Lane(2)].map(Some);
+        assert_eq!(others[..3], lanes);
+        assert!(others[3].is_some_and(|lane| lane.0 < 3 && lane != first));
+    }
+}
