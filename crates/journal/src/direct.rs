@@ -114,15 +114,12 @@ impl Medium for Nowhere {
         ENDLESS
     }
 
-    fn commit(
-        &self,
-        _at: u64,
-        _tx: &Encoded,
-        barrier: bool,
-        send: &mut dyn FnMut(&WriteList<'_>) -> Result<()>,
-    ) -> Result<()> {
+    fn blocks<'a>(&self, _at: u64, _tx: &'a Encoded, _barrier: bool) -> Result<WriteList<'a>> {
+        Ok(WriteList::new())
+    }
+
+    fn seal(&self, _at: u64, _tx: &Encoded, barrier: bool) -> Result<()> {
         let flush = || if barrier { self.device.flush() } else { Ok(()) };
-        send(&WriteList::new())?;
         flush()?;
         let images = std::mem::take(&mut *self.images.lock());
         let mut list = WriteList::new();

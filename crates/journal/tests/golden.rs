@@ -5,11 +5,10 @@ mod common;
 
 use std::sync::Arc;
 
-use common::lanes::{LONG, Volume, committing};
-use common::{BS, block};
-use stetfs_block::{BlockDevice, MemDevice};
-use stetfs_journal::policy::ScannedTx;
-use stetfs_journal::{Canary, CommitPoint, Lane, RecoveryOptions, TxId};
+use common::block;
+use common::lanes::{LONG, Volume, committing, tx};
+use stetfs_block::BlockDevice;
+use stetfs_journal::{Canary, CommitPoint, RecoveryOptions, TxId};
 
 /// The figure's blocks 0 and 1; one that (1,8) and (2,7) both change; and one that either has alone.
 const BLOCK_0: u64 = 400;
@@ -17,13 +16,6 @@ const BLOCK_1: u64 = 401;
 const SHARED: u64 = 402;
 const OF_1_8: u64 = 403;
 const OF_2_7: u64 = 404;
-
-fn tx(lane: u16, seq: u64) -> TxId {
-    TxId {
-        lane: Lane(lane),
-        seq,
-    }
-}
 
 /// How (1,8) depends on (2,7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,25 +61,6 @@ fn commit(v: &Volume, point: &CommitPoint) {
     v.journal.commit(point).unwrap();
 }
 
-/// What a lane's log holds.
-fn scan(v: &Volume, device: &Arc<dyn BlockDevice>, lane: usize) -> Vec<ScannedTx> {
-    let scheme = v.log(device);
-    let medium = &*scheme.media[lane];
-    let scan = scheme.codec.scan(medium, medium.tail(), &mut |_, _| {});
-    scan.unwrap().txs
-}
-
-/// A copy of the device on which a transaction was not written.
-fn without(v: &Volume, missing: TxId) -> Arc<dyn BlockDevice> {
-    let device: Arc<MemDevice> = Arc::new(v.device.fork());
-    let as_device: Arc<dyn BlockDevice> = device.clone();
-    let txs = scan(v, &as_device, usize::from(missing.lane.0));
-    let frame = txs.iter().find(|tx| tx.id == missing).unwrap();
-    let blank = vec![0; BS * frame.blocks as usize];
-    device.write(frame.at * BS as u64, &blank).unwrap();
-    device
-}
-
 fn is(device: &Arc<dyn BlockDevice>) -> [u8; 5] {
     [BLOCK_0, BLOCK_1, SHARED, OF_1_8, OF_2_7].map(|nr| block(&**device, nr)[0])
 }
@@ -99,7 +72,7 @@ fn the_log_is_that_of_the_figure() {
         let v = log(chain);
         let device: Arc<dyn BlockDevice> = Arc::new(v.device.fork());
         let found: Vec<(TxId, Vec<TxId>)> = (0..3)
-            .flat_map(|lane| scan(&v, &device, lane))
+            .flat_map(|lane| v.scan(&device, lane))
             .map(|tx| (tx.id, tx.edges.iter().collect()))
             .collect();
         let back = match chain {
@@ -125,7 +98,7 @@ fn the_log_is_that_of_the_figure() {
 fn the_figure_recovers_as_the_paper_says() {
     for chain in [Chain::BothWays, Chain::OneWay] {
         let v = log(chain);
-        let device = without(&v, tx(2, 7));
+        let device = v.without(tx(2, 7));
         let report = v
             .recover(&device, RecoveryOptions::default())
             .unwrap()
@@ -139,7 +112,7 @@ fn the_figure_recovers_as_the_paper_says() {
             ignore_edges: true,
             ..Canary::default()
         };
-        let device = without(&v, tx(2, 7));
+        let device = v.without(tx(2, 7));
         let how = RecoveryOptions {
             canary,
             ..RecoveryOptions::default()
@@ -154,7 +127,7 @@ fn the_figure_recovers_as_the_paper_says() {
 fn an_edge_holds_back_only_what_it_points_from() {
     for (chain, of_2_7) in [(Chain::BothWays, 0), (Chain::OneWay, 27)] {
         let v = log(chain);
-        let device = without(&v, tx(1, 8));
+        let device = v.without(tx(1, 8));
         let found = v.recover(&device, RecoveryOptions::default()).unwrap();
         assert_eq!(
             is(&device),
@@ -171,7 +144,7 @@ fn an_edge_holds_back_only_what_it_points_from() {
 #[test]
 fn salvage_takes_of_other_lanes_only_what_depends_on_the_damage() {
     let v = log(Chain::BothWays);
-    let device = without(&v, tx(2, 6));
+    let device = v.without(tx(2, 6));
     let refused = v.recover(&device, RecoveryOptions::default());
     assert!(refused.is_err(), "(2,6) was durable once");
     let how = RecoveryOptions {

@@ -6,10 +6,10 @@ mod common;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use common::lanes::{LONG, Volume, committing, on};
+use common::lanes::{LONG, Volume, committing, on, tx};
 use common::{BS, block};
 use stetfs_block::BlockDevice;
-use stetfs_journal::Canary;
+use stetfs_journal::{Canary, RecoveryOptions};
 
 /// A lane is locked and waits for a handle. Who changes a block that it lists does not wait, for that handle may need what he holds; and
 /// the commit goes on only with both (tx.T4).
@@ -266,5 +266,39 @@ fn what_is_chained_commits_together() {
         let (device, found) = v.cut();
         let is = |nr: u64| block(&*device, nr)[0];
         assert_eq!([is(400), is(401), is(402)], [2, 4, 5], "{:?}", found.report);
+    }
+}
+
+/// Two lanes commit at once and a crash leaves the one without the other: a record lives on whose changes are in the one that is missing
+/// (record.F3).
+#[test]
+fn half_a_group_supersedes_no_records() {
+    for missing in 0..2 {
+        let v = Volume::with_records();
+        v.put(0, 400, 1);
+        v.put(1, 401, 1);
+        let place = v.journal.reserve_record(3, 0, None).unwrap();
+        v.journal.write_record(&place, b"one", &[]).unwrap();
+        v.journal.commit_all().unwrap();
+        assert!(v.cut().1.records.is_empty());
+        let device = v.without(tx(missing, 1));
+        let found = v.recover(&device, RecoveryOptions::default()).unwrap();
+        assert_eq!(found.records.len(), 1, "{:?}", found.report);
+    }
+}
+
+/// A commit takes one flush, whatever the number of its lanes; with the first of them one more, for the header.
+#[test]
+fn a_group_is_sealed_by_one_flush() {
+    for lanes in [1, 2, 3] {
+        let v = Volume::with(lanes, 0);
+        for expected in [2, 1, 1] {
+            let before = v.device.stats().flushes;
+            for lane in 0..lanes {
+                v.put(lane, 400 + u64::from(lane), 1);
+            }
+            v.journal.commit_all().unwrap();
+            assert_eq!(v.device.stats().flushes - before, expected, "{lanes} lanes");
+        }
     }
 }

@@ -14,7 +14,7 @@ use super::{Inner, Slot, no_lane};
 use crate::edges::{front, valid_fronts};
 use crate::error::{JournalError, Result};
 use crate::ids::{CommitPoint, Ino, Lane, Stamp, TxId};
-use crate::policy::LogTail;
+use crate::policy::{Encoded, LogTail, Medium};
 use crate::stats::bump;
 use crate::tx::{AfterCommit, Phase, Snapshot, Tx, TxRest};
 
@@ -33,6 +33,15 @@ struct Group<'s> {
     empty: Vec<TxId>,
 }
 
+/// Has a group count only whole: each of its transactions supersedes records whose changes the others hold (record.F3).
+fn chain(group: &[(&Slot, Arc<Tx>)]) {
+    for (_, tx) in group {
+        let others = group.iter().filter(|(_, other)| other.id != tx.id);
+        let mut state = tx.state.lock();
+        others.for_each(|(_, other)| state.edges.add(other.id));
+    }
+}
+
 impl Inner {
     /// Commits every lane's running transaction that `point` needs, with all that is chained to
     /// it, and makes the dirty data of `data` durable under the same flush.
@@ -46,6 +55,9 @@ impl Inner {
         if group.is_empty() {
             self.check_answer(point, &empty)?;
             return Ok(false);
+        }
+        if self.scheme.files.is_some() {
+            chain(&group);
         }
         // What the group makes valid are no changes of others: records of those stay alive. Records since the snapshots are not in
         // them either.
@@ -74,9 +86,7 @@ impl Inner {
             run.locked = false;
             slot.changed.notify_all();
         }
-        for committing in all {
-            self.write_tx(committing, std::mem::take(&mut data))?;
-        }
+        self.write_group(all, data)?;
         for f in self.validate()? {
             f();
         }
@@ -216,29 +226,66 @@ impl Inner {
         })
     }
 
-    fn write_tx(&self, tx: Committing, mut data: Vec<Ino>) -> Result<()> {
-        let Committing {
-            snapshot,
-            rest,
-            reserved,
-        } = tx;
-        let id = snapshot.id;
-        let lane = usize::from(id.lane.0);
-        let medium = self.scheme.media.get(lane);
-        let medium = medium.ok_or_else(|| no_lane(id.lane))?;
+    /// Writes the transactions of a group, whatever their number, with one write list, and seals them with one flush where their format
+    /// allows. What must be durable before they count has a flush before.
+    fn write_group(&self, group: Vec<Committing>, mut data: Vec<Ino>) -> Result<()> {
         let canary = &self.config.canary;
+        let media = group.iter().map(|tx| self.medium(tx.snapshot.id.lane));
+        let media: Vec<&dyn Medium> = media.collect::<Result<_>>()?;
+        let one_flush = media.iter().all(|medium| medium.one_flush());
         if !canary.unordered_data {
-            data.extend(&rest.ordered);
+            let ordered = group.iter().flat_map(|tx| &tx.rest.ordered);
+            data.extend(ordered);
         }
         data.sort_unstable();
         data.dedup();
-        if !data.is_empty() && medium.one_flush() && !canary.late_data {
+        if !data.is_empty() && one_flush && !canary.late_data {
             self.write_data(&data, &WriteList::new())?;
             self.flush()?;
             data.clear();
         }
+        let mut placed = Vec::with_capacity(group.len());
+        for (tx, medium) in group.iter().zip(&media) {
+            placed.push(self.place(tx, *medium)?);
+        }
+        if !canary.unmarked_start {
+            self.mark_starts(&group, &media, &placed)?;
+        }
+        self.timed(|barrier| {
+            let lists = placed.iter().zip(&media);
+            let mut lists = lists.map(|((at, tx), medium)| medium.blocks(*at, tx, barrier));
+            let mut list = lists.next().transpose()?.unwrap_or_default();
+            for of_lane in lists {
+                list.extend(&of_lane?);
+            }
+            let started = Instant::now();
+            self.write_data(&data, &list)?;
+            if let Some(medium) = media.first() {
+                medium.sent(list.bytes(), started.elapsed());
+            }
+            let sealing = if one_flush { 1 } else { media.len() };
+            for ((at, tx), medium) in placed.iter().zip(&media).take(sealing) {
+                medium.seal(*at, tx, barrier)?;
+            }
+            Ok(())
+        })?;
+        for ((tx, medium), (at, encoded)) in group.into_iter().zip(media).zip(placed) {
+            self.note_durable(tx, medium, at, &encoded)?;
+        }
+        Ok(())
+    }
 
-        let free = self.free.get(lane).ok_or_else(|| no_lane(id.lane))?;
+    fn medium(&self, lane: Lane) -> Result<&dyn Medium> {
+        let medium = self.scheme.media.get(usize::from(lane.0));
+        medium.map(|m| &**m).ok_or_else(|| no_lane(lane))
+    }
+
+    /// Takes room for a transaction in its lane, and lays it out: where it begins, and its blocks.
+    fn place(&self, tx: &Committing, medium: &dyn Medium) -> Result<(u64, Encoded)> {
+        let id = tx.snapshot.id;
+        let reserved = tx.reserved;
+        let free = self.free.get(usize::from(id.lane.0));
+        let free = free.ok_or_else(|| no_lane(id.lane))?;
         // Only older, valid transactions hold space, so a checkpoint always gets it. Revokes can
         // exceed what `begin` foresaw; then this is where the wait is.
         while free.load(Ordering::Acquire) < reserved {
@@ -248,9 +295,12 @@ impl Inner {
         free.fetch_sub(reserved, Ordering::AcqRel);
         // Nobody else moves the head.
         let at = self.log.lock().lane(id.lane)?.head;
-        let encoded = self.scheme.codec.encode(&snapshot, &mut |from, blocks| {
-            medium.write_early(medium.advance(at, from), blocks)
-        })?;
+        let encoded = self
+            .scheme
+            .codec
+            .encode(&tx.snapshot, &mut |from, blocks| {
+                medium.write_early(medium.advance(at, from), blocks)
+            })?;
         let unused = reserved.checked_sub(encoded.blocks()).ok_or_else(|| {
             let blocks = encoded.blocks();
             JournalError::Aborted(format!(
@@ -259,22 +309,44 @@ impl Inner {
         })?;
         free.fetch_add(unused, Ordering::AcqRel);
         self.log.lock().lane(id.lane)?.head = medium.advance(at, encoded.blocks());
-        if medium.tail().at.is_none() && !canary.unmarked_start {
-            // The superblock says "empty"; it must point here before this commit counts.
-            let _alone = self.tails.lock();
-            medium.set_tail(
-                LogTail {
-                    seq: id.seq,
-                    at: Some(at),
-                },
-                self.barrier(),
-            )?;
+        Ok((at, encoded))
+    }
+
+    /// Where the header says "empty" it must point to a transaction before that one counts: all of a group in one write.
+    fn mark_starts(
+        &self,
+        group: &[Committing],
+        media: &[&dyn Medium],
+        placed: &[(u64, Encoded)],
+    ) -> Result<()> {
+        let starts = group.iter().zip(media).zip(placed);
+        let mut starts = starts.filter(|((_, medium), _)| medium.tail().at.is_none());
+        let Some(mut last) = starts.next() else {
+            return Ok(());
+        };
+        let _alone = self.tails.lock();
+        let tail = |tx: &Committing, at: u64| LogTail {
+            seq: tx.snapshot.id.seq,
+            at: Some(at),
+        };
+        for next in starts {
+            let ((tx, medium), (at, _)) = std::mem::replace(&mut last, next);
+            medium.note_tail(tail(tx, *at));
         }
-        self.timed(|barrier| {
-            medium.commit(at, &encoded, barrier, &mut |log| {
-                self.write_data(&data, log)
-            })
-        })?;
+        let ((tx, medium), (at, _)) = last;
+        medium.set_tail(tail(tx, *at), self.barrier())
+    }
+
+    /// A transaction is durable: counts it, and lists it for [`validate`](Self::validate).
+    fn note_durable(
+        &self,
+        tx: Committing,
+        medium: &dyn Medium,
+        at: u64,
+        encoded: &Encoded,
+    ) -> Result<()> {
+        let Committing { snapshot, rest, .. } = tx;
+        let id = snapshot.id;
         bump(&self.counters.blocks_logged, encoded.blocks());
         let block_size = self.cache.block_size() as u64;
         bump(&self.counters.bytes_logged, encoded.blocks() * block_size);

@@ -113,7 +113,8 @@ impl Jbd2Log {
         };
         let device = self.device();
         let encoded = codec.encode(&snapshot, &mut |_, _| Ok(()))?;
-        ring.commit(at, &encoded, true, &mut |list| Ok(list.submit(&**device)?))?;
+        ring.blocks(at, &encoded, true)?.submit(&**device)?;
+        ring.seal(at, &encoded, true)?;
         if ring.one_flush() {
             device.flush()?;
         }

@@ -72,6 +72,16 @@ impl Jbd2Ring {
         }
         Ok(())
     }
+
+    /// Whether the commit block waits for the blocks before it.
+    fn seals_apart(&self, barrier: bool) -> bool {
+        barrier && !self.async_commit && !self.canary.seal_early
+    }
+
+    /// Where the commit block of a transaction at log block `at` goes, bytes on the device.
+    fn seal_at(&self, at: u64, tx: &Encoded) -> Result<u64> {
+        self.area.offset(self.advance(at, tx.seal_at()))
+    }
 }
 
 impl Medium for Jbd2Ring {
@@ -83,30 +93,26 @@ impl Medium for Jbd2Ring {
         self.end
     }
 
-    fn commit(
-        &self,
-        at: u64,
-        tx: &Encoded,
-        barrier: bool,
-        send: &mut dyn FnMut(&WriteList<'_>) -> Result<()>,
-    ) -> Result<()> {
-        let device = &**self.area.device();
+    fn blocks<'a>(&self, at: u64, tx: &'a Encoded, barrier: bool) -> Result<WriteList<'a>> {
         let placed = tx.body().map(|(i, page)| (self.advance(at, i), page));
         let mut list = self.area.list(placed)?;
-        let seal_at = self.area.offset(self.advance(at, tx.seal_at()))?;
-        let mut apart = tx.seal.as_ref();
-        if (self.async_commit || !barrier || self.canary.seal_early)
-            && let Some(seal) = apart.take()
+        if let Some(seal) = &tx.seal
+            && !self.seals_apart(barrier)
         {
-            list.push(seal_at, seal);
+            list.push(self.seal_at(at, tx)?, seal);
         }
-        send(&list)?;
+        Ok(list)
+    }
+
+    fn seal(&self, at: u64, tx: &Encoded, barrier: bool) -> Result<()> {
+        let device = &**self.area.device();
+        let apart = tx.seal.as_ref().filter(|_| self.seals_apart(barrier));
         if barrier && !(apart.is_some() && self.canary.body_volatile) {
             device.flush()?;
         }
         // The kernel's barriers: all of it durable, then the commit block, durable by itself.
         if let Some(seal) = apart {
-            let seal = Write::new(seal_at, seal);
+            let seal = Write::new(self.seal_at(at, tx)?, seal);
             device.write_batch(&[match self.canary.seal_volatile {
                 true => seal,
                 false => seal.fua(),

@@ -124,7 +124,7 @@ pub trait Codec: Send + Sync {
     /// Upper bound of the log blocks for a transaction of so many images and revoked blocks.
     fn bound(&self, images: u64, revokes: u64) -> u64;
     /// Lays a transaction out. What `early` is given may be written at once, while the rest is still being laid out;
-    /// it must not count before what is left to [`Medium::commit`] is written.
+    /// it must not count before what is left to [`Medium::blocks`] is written.
     ///
     /// # Errors
     /// If it cannot be expressed (for example a block number beyond the format's width), and `early`'s.

@@ -1,5 +1,7 @@
 //! Where a lane's log lives: a ring of blocks, how it is written, sealed and trimmed.
 
+use std::time::Duration;
+
 use stetfs_block::WriteList;
 use stetfs_cache::PageRef;
 
@@ -33,20 +35,23 @@ pub trait Medium: Send + Sync {
     fn first(&self) -> u64;
     /// One past the last log block of the ring.
     fn end(&self) -> u64;
-    /// Writes a transaction at `at` and makes it durable by the rules of its format; everything
-    /// written to the device before is durable too on return (with `barrier`). `send` takes what
-    /// goes out before the first flush, and may write more along with it.
+    /// What of a transaction at `at` goes out before [`seal`](Self::seal): its writes, which may go along with others'.
+    ///
+    /// # Errors
+    /// It has no place in the log.
+    fn blocks<'a>(&self, at: u64, tx: &'a Encoded, barrier: bool) -> Result<WriteList<'a>>;
+    /// Makes a transaction at `at` durable by the rules of its format, once its [`blocks`](Self::blocks) are written; everything written to
+    /// the device before is durable too on return (with `barrier`). Where [`one_flush`](Self::one_flush) says so, that holds for
+    /// transactions of other lanes of the log as well, and one call is enough for all.
     ///
     /// # Errors
     /// The device's; nothing can be said about the transaction then.
-    fn commit(
-        &self,
-        at: u64,
-        tx: &Encoded,
-        barrier: bool,
-        send: &mut dyn FnMut(&WriteList<'_>) -> Result<()>,
-    ) -> Result<()>;
-    /// Writes blocks of a transaction that [`commit`](Self::commit) is yet to make count.
+    fn seal(&self, at: u64, tx: &Encoded, barrier: bool) -> Result<()>;
+    /// Blocks of so many bytes were written in that time, with what went along.
+    fn sent(&self, bytes: u64, time: Duration) {
+        let _ = (bytes, time);
+    }
+    /// Writes blocks of a transaction that [`seal`](Self::seal) is yet to make count.
     ///
     /// # Errors
     /// The device's.

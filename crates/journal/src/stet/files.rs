@@ -10,7 +10,7 @@ use stetfs_cache::PageRef;
 use stetfs_ondisk::OnDiskError;
 use stetfs_ondisk::stet::frame::{self, Counts, Frame, Kind};
 use stetfs_sync::plain::{
-    Mutex,
+    Instant, Mutex,
     atomic::{AtomicU64, Ordering},
 };
 
@@ -255,9 +255,10 @@ impl FileLanes {
         let encoded = codec.lay_out(frame, &images, &mut |from, blocks| {
             ring.write_early(ring.advance(place.at, from), blocks)
         })?;
-        ring.commit(place.at, &encoded, false, &mut |log| {
-            Ok(log.submit(&**ring.area().device())?)
-        })?;
+        let list = ring.blocks(place.at, &encoded, false)?;
+        let started = Instant::now();
+        list.submit(&**ring.area().device())?;
+        ring.sent(list.bytes(), started.elapsed());
         Ok(encoded.blocks())
     }
 

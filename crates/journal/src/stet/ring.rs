@@ -1,6 +1,7 @@
 //! A lane of the StetFS log, and the header that all lanes share.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use stetfs_block::{BlockDevice, Write, WriteList};
 use stetfs_cache::{Page, PageRef};
@@ -118,22 +119,20 @@ impl Medium for StetRing {
         self.end
     }
 
-    fn commit(
-        &self,
-        at: u64,
-        tx: &Encoded,
-        barrier: bool,
-        send: &mut dyn FnMut(&WriteList<'_>) -> Result<()>,
-    ) -> Result<()> {
+    fn blocks<'a>(&self, at: u64, tx: &'a Encoded, _barrier: bool) -> Result<WriteList<'a>> {
         let placed = tx.body().map(|(i, page)| (self.advance(at, i), page));
-        let list = self.area().list(placed)?;
-        let started = Instant::now();
-        send(&list)?;
-        self.pace.wrote(list.bytes(), started.elapsed());
+        self.area().list(placed)
+    }
+
+    fn seal(&self, _at: u64, _tx: &Encoded, barrier: bool) -> Result<()> {
         if barrier {
             self.area().device().flush()?;
         }
         Ok(())
+    }
+
+    fn sent(&self, bytes: u64, time: Duration) {
+        self.pace.wrote(bytes, time);
     }
 
     fn write_early(&self, at: u64, blocks: &[PageRef]) -> Result<()> {

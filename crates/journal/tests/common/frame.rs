@@ -53,18 +53,14 @@ impl Medium for Ring {
     fn end(&self) -> u64 {
         self.end
     }
-    fn commit(
-        &self,
-        at: u64,
-        tx: &Encoded,
-        _: bool,
-        send: &mut dyn FnMut(&WriteList<'_>) -> Result<()>,
-    ) -> Result<()> {
+    fn blocks<'a>(&self, at: u64, tx: &'a Encoded, _: bool) -> Result<WriteList<'a>> {
         let mut list = WriteList::new();
         for (i, page) in tx.body() {
             list.push(self.advance(at, i) * BS as u64, page);
         }
-        send(&list)?;
+        Ok(list)
+    }
+    fn seal(&self, _: u64, _: &Encoded, _: bool) -> Result<()> {
         Ok(self.device.flush()?)
     }
     fn write_early(&self, at: u64, blocks: &[PageRef]) -> Result<()> {

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use stetfs_block::{BlockDevice, MemDevice};
 use stetfs_cache::{CacheConfig, PolicyKind};
-use stetfs_journal::policy::{Ordering, Scheme};
+use stetfs_journal::policy::{Ordering, ScannedTx, Scheme};
 use stetfs_journal::stet::{StetLog, StetOptions};
 use stetfs_journal::{
     Cache, Canary, CommitPoint, Journal, JournalConfig, Lane, Recovery, RecoveryOptions, Result,
-    recover,
+    TxId, recover,
 };
 use stetfs_ondisk::jbd2::JournalSuperblock;
 
@@ -118,9 +118,34 @@ impl Volume {
         (device, found.unwrap())
     }
 
+    /// What a lane's log holds on a copy of the device.
+    pub fn scan(&self, device: &Arc<dyn BlockDevice>, lane: usize) -> Vec<ScannedTx> {
+        let scheme = self.log(device);
+        let medium = &*scheme.media[lane];
+        let scan = scheme.codec.scan(medium, medium.tail(), &mut |_, _| {});
+        scan.unwrap().txs
+    }
+
+    /// A copy of the device on which a transaction was not written.
+    pub fn without(&self, missing: TxId) -> Arc<dyn BlockDevice> {
+        let device: Arc<dyn BlockDevice> = Arc::new(self.device.fork());
+        let txs = self.scan(&device, usize::from(missing.lane.0));
+        let frame = txs.iter().find(|tx| tx.id == missing).unwrap();
+        let blank = vec![0; BS * frame.blocks as usize];
+        device.write(frame.at * BS as u64, &blank).unwrap();
+        device
+    }
+
     /// Recovers a copy of the device.
     pub fn recover(&self, device: &Arc<dyn BlockDevice>, how: RecoveryOptions) -> Result<Recovery> {
         recover(&self.log(device), &**device, BLOCKS, how, &mut |_, _| {})
+    }
+}
+
+pub fn tx(lane: u16, seq: u64) -> TxId {
+    TxId {
+        lane: Lane(lane),
+        seq,
     }
 }
 
