@@ -7,7 +7,8 @@ use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use common::{ALL, BS, block, crashed, put, start};
+use common::frame::use_lane;
+use common::{ALL, BS, Kind, block, crashed, put, start};
 use stetfs_block::{BlockDevice, MemDevice, Read, Result, Stats, Write};
 
 /// Holds writes to one block back until they are let go.
@@ -127,4 +128,41 @@ fn the_tail_stays_before_a_transaction_that_waited_for_home_writes() {
             "{kind:?}: an acknowledged transaction is gone"
         );
     }
+}
+
+/// Of two lanes that commit together one frees a block whose home write is under way. While it waits for the write the other is in the
+/// list of what goes home already: so it counts as valid from then on (checkpoint.K1), and a checkpoint that comes between may
+/// take it.
+#[test]
+fn what_waits_to_go_home_is_valid() {
+    let device = Arc::new(Holding::new(common::format(Kind::Frame), 300));
+    let (cache, journal) = start(Kind::Frame, device.clone());
+    let journal = &journal;
+    use_lane(1);
+    journal.commit(&put(&cache, journal, 300, 1)).unwrap();
+    device.hold(true);
+    std::thread::scope(|scope| {
+        let checkpoint = scope.spawn(move || journal.checkpoint());
+        device.wait_until_held();
+        let handle = journal.begin(1).unwrap();
+        handle.revoke(300, 1).unwrap();
+        let frees = handle.stop();
+        use_lane(0);
+        let beside = put(&cache, journal, 400, 4);
+        let waits = journal.hold("waits-for-home-writes");
+        let mut both = beside.clone();
+        both.merge(&frees);
+        let commit = scope.spawn(move || journal.commit(&both));
+        waits.await_one();
+        let (is_valid, too_early) = (journal.is_valid(&beside), journal.is_valid(&frees));
+        drop(waits);
+        device.hold(false);
+        checkpoint.join().unwrap().unwrap();
+        commit.join().unwrap().unwrap();
+        assert!(is_valid, "its image is to go home, and it does not count");
+        assert!(
+            !too_early,
+            "it counts before the home write of what it frees"
+        );
+    });
 }

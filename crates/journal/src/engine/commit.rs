@@ -433,7 +433,13 @@ impl Inner {
                 true => 0,
                 false => log.drop_pending(&tx.freed, self.config.canary)?,
             };
+            let TxId { lane, seq } = tx.id;
             let (replaced, mut callbacks) = log.accept(tx, self.config.canary)?;
+            // What may go home counts (checkpoint.K1): the next of the group may let go of the log while it waits.
+            let valid = self.valid.get(usize::from(lane.0));
+            valid
+                .ok_or_else(|| no_lane(lane))?
+                .fetch_max(seq, Ordering::AcqRel);
             self.pinned.fetch_sub(dropped + replaced, Ordering::Relaxed);
             after.append(&mut callbacks);
         }
