@@ -17,11 +17,11 @@ use std::time::Duration;
 
 use stetfs_sync::plain::{Instant, atomic::Ordering, mended, thread};
 
+use super::Inner;
 use super::log::{Log, Reaped};
 use super::spread::Spread;
-use super::{Inner, no_lane};
 use crate::error::{JournalError, Result};
-use crate::ids::{BlockNr, Lane, TxId};
+use crate::ids::{BlockNr, TxId};
 use crate::policy::{self, HomeImage, LogTail, Medium};
 use crate::stats::bump;
 
@@ -107,8 +107,7 @@ impl Inner {
             left = later;
             self.send_home(now, &mut sent)?;
         }
-        let flushes = mended("checkpoint.flush") && !canary.home_volatile;
-        if !sent.is_empty() && flushes {
+        if !sent.is_empty() && !canary.home_volatile {
             self.flush()?;
         }
         self.move_tails(&sent)
@@ -158,30 +157,23 @@ impl Inner {
         for (id, nr) in sent {
             if log.pending.get(nr).is_some_and(|p| p.id == *id) {
                 log.pending.remove(nr);
-                log.settle(*id, self.config.canary)?;
+                log.settle(*id)?;
                 self.pinned.fetch_sub(1, Ordering::Relaxed);
             }
         }
-        let reaped: Vec<Reaped> = log.reap(self.config.canary);
+        let reaped: Vec<Reaped> = log.reap();
         let forget = |log: &mut Log| reaped.iter().for_each(|space| log.forget(&space.homes));
         if !mended("checkpoint.index") {
             forget(&mut log);
         }
         self.log_changed.notify_all();
         drop(log);
-        let place = |space: &Reaped| {
-            let parts = self
-                .scheme
-                .media
-                .get(space.lane)
-                .zip(self.free.get(space.lane));
-            parts.ok_or_else(|| no_lane(Lane(space.lane as u16)))
-        };
-        let places = reaped.iter().map(place).collect::<Result<Vec<_>>>()?;
-        let tails = places.iter().zip(&reaped);
-        self.set_tails(tails.map(|((medium, _), space)| (&***medium, space.tail)))?;
+        let rings = reaped.iter().map(|space| self.ring(space.lane));
+        let rings = rings.collect::<Result<Vec<_>>>()?;
+        let tails = rings.iter().zip(&reaped);
+        self.set_tails(tails.map(|((medium, _), space)| (*medium, space.tail)))?;
         forget(&mut self.log.lock());
-        for ((medium, free), space) in places.iter().zip(&reaped) {
+        for ((medium, free), space) in rings.iter().zip(&reaped) {
             medium.trim(space.at, space.blocks)?;
             free.fetch_add(space.blocks, Ordering::AcqRel);
         }

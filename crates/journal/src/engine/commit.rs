@@ -10,7 +10,7 @@ use stetfs_block::WriteList;
 use stetfs_sync::plain::{Instant, MutexGuard, atomic::Ordering, mended};
 
 use super::log::{Durable, Log, Pending};
-use super::{Inner, Slot, no_lane};
+use super::{Inner, Slot};
 use crate::edges::{front, valid_fronts};
 use crate::error::{JournalError, Result};
 use crate::ids::{CommitPoint, Ino, Lane, Stamp, TxId};
@@ -230,7 +230,8 @@ impl Inner {
     /// allows. What must be durable before they count has a flush before.
     fn write_group(&self, group: Vec<Committing>, mut data: Vec<Ino>) -> Result<()> {
         let canary = &self.config.canary;
-        let media = group.iter().map(|tx| self.medium(tx.snapshot.id.lane));
+        let rings = group.iter().map(|tx| self.ring(tx.snapshot.id.lane));
+        let media = rings.map(|ring| Ok(ring?.0));
         let media: Vec<&dyn Medium> = media.collect::<Result<_>>()?;
         let one_flush = media.iter().all(|medium| medium.one_flush());
         if !canary.unordered_data {
@@ -245,8 +246,8 @@ impl Inner {
             data.clear();
         }
         let mut placed = Vec::with_capacity(group.len());
-        for (tx, medium) in group.iter().zip(&media) {
-            placed.push(self.place(tx, *medium)?);
+        for tx in &group {
+            placed.push(self.place(tx)?);
         }
         if !canary.unmarked_start {
             self.mark_starts(&group, &media, &placed)?;
@@ -275,17 +276,11 @@ impl Inner {
         Ok(())
     }
 
-    fn medium(&self, lane: Lane) -> Result<&dyn Medium> {
-        let medium = self.scheme.media.get(usize::from(lane.0));
-        medium.map(|m| &**m).ok_or_else(|| no_lane(lane))
-    }
-
     /// Takes room for a transaction in its lane, and lays it out: where it begins, and its blocks.
-    fn place(&self, tx: &Committing, medium: &dyn Medium) -> Result<(u64, Encoded)> {
+    fn place(&self, tx: &Committing) -> Result<(u64, Encoded)> {
         let id = tx.snapshot.id;
         let reserved = tx.reserved;
-        let free = self.free.get(usize::from(id.lane.0));
-        let free = free.ok_or_else(|| no_lane(id.lane))?;
+        let (medium, free) = self.ring(id.lane)?;
         // Only older, valid transactions hold space, so a checkpoint always gets it. Revokes can
         // exceed what `begin` foresaw; then this is where the wait is.
         while free.load(Ordering::Acquire) < reserved {
@@ -431,15 +426,12 @@ impl Inner {
             floor = floor.max(tx.floor);
             let dropped = match self.config.canary.write_freed {
                 true => 0,
-                false => log.drop_pending(&tx.freed, self.config.canary)?,
+                false => log.drop_pending(&tx.freed)?,
             };
             let TxId { lane, seq } = tx.id;
-            let (replaced, mut callbacks) = log.accept(tx, self.config.canary)?;
+            let (replaced, mut callbacks) = log.accept(tx)?;
             // What may go home counts (checkpoint.K1): the next of the group may let go of the log while it waits.
-            let valid = self.valid.get(usize::from(lane.0));
-            valid
-                .ok_or_else(|| no_lane(lane))?
-                .fetch_max(seq, Ordering::AcqRel);
+            self.valid_of(lane)?.fetch_max(seq, Ordering::AcqRel);
             self.pinned.fetch_sub(dropped + replaced, Ordering::Relaxed);
             after.append(&mut callbacks);
         }

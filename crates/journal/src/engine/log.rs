@@ -56,7 +56,7 @@ pub(crate) struct Durable {
 
 /// Log space that nobody needs any more.
 pub(crate) struct Reaped {
-    pub lane: usize,
+    pub lane: Lane,
     /// Its first log block, and how many there are, wrapping.
     pub at: u64,
     pub blocks: u64,
@@ -83,6 +83,43 @@ pub(crate) struct LaneLog {
     pub next_seq: u64,
 }
 
+impl LaneLog {
+    /// Takes off what is wholly home and older than `below`; with `early`, a deliberate fault, what is not home, too.
+    fn reap(&mut self, below: Stamp, early: bool) -> Option<Reaped> {
+        let at = self.live.front()?.at;
+        let mut blocks = 0;
+        let mut homes = Vec::new();
+        let is_over = |t: &LiveTx| (t.pending == 0 || early) && t.stamp < below;
+        while self.live.front().is_some_and(is_over) {
+            let Some(tx) = self.live.pop_front() else {
+                break;
+            };
+            blocks += tx.blocks;
+            homes.extend(tx.homes.into_iter().map(|nr| (nr, tx.id)));
+        }
+        if blocks == 0 {
+            return None;
+        }
+        let live = self.live.front().map(|t| (t.id.seq, t.at));
+        let durable = self.durable.front().map(|d| (d.id.seq, d.at));
+        let (seq, next) = live
+            .or(durable)
+            .or(self.committing)
+            .unwrap_or((self.next_seq, self.head));
+        let tail = LogTail {
+            seq,
+            at: Some(next),
+        };
+        Some(Reaped {
+            lane: self.lane,
+            at,
+            blocks,
+            tail,
+            homes,
+        })
+    }
+}
+
 pub(crate) struct Log {
     pub lanes: Vec<LaneLog>,
     /// Newest valid image per block that must still go home.
@@ -92,10 +129,11 @@ pub(crate) struct Log {
     /// Newest transaction in the live log that holds an image of the block: who frees such a
     /// block must revoke it.
     index: HashMap<BlockNr, TxId>,
+    canary: Canary,
 }
 
 impl Log {
-    pub(crate) fn new(media: &[Box<dyn Medium>]) -> Log {
+    pub(crate) fn new(media: &[Box<dyn Medium>], canary: Canary) -> Log {
         let lanes = media
             .iter()
             .zip(0..)
@@ -114,6 +152,7 @@ impl Log {
             pending: BTreeMap::new(),
             inflight: HashSet::new(),
             index: HashMap::new(),
+            canary,
         }
     }
 
@@ -168,10 +207,11 @@ impl Log {
     ///
     /// # Errors
     /// Its transaction counts no such image: the log may not hold what was not home (checkpoint.K2).
-    pub(crate) fn settle(&mut self, id: TxId, canary: Canary) -> Result<()> {
+    pub(crate) fn settle(&mut self, id: TxId) -> Result<()> {
+        let is_early = self.canary.tail_early;
         match self.live_tx(id) {
             Some(tx) if tx.pending > 0 => tx.pending -= 1,
-            _ if canary.tail_early => {}
+            _ if is_early => {}
             _ => {
                 return Err(JournalError::Aborted(format!(
                     "checkpoint.K2: an image waited to go home of transaction {} of lane {}, which counts none",
@@ -186,7 +226,7 @@ impl Log {
     ///
     /// # Errors
     /// As [`settle`](Self::settle).
-    pub(crate) fn drop_pending(&mut self, freed: &[(BlockNr, u64)], canary: Canary) -> Result<u64> {
+    pub(crate) fn drop_pending(&mut self, freed: &[(BlockNr, u64)]) -> Result<u64> {
         let mut dropped = 0;
         for (start, count) in freed {
             let gone: Vec<BlockNr> = self
@@ -196,7 +236,7 @@ impl Log {
                 .collect();
             for nr in gone {
                 if let Some(image) = self.pending.remove(&nr) {
-                    self.settle(image.id, canary)?;
+                    self.settle(image.id)?;
                     dropped += 1;
                 }
             }
@@ -234,11 +274,7 @@ impl Log {
     ///
     /// # Errors
     /// Its lane is not there; as [`settle`](Self::settle).
-    pub(crate) fn accept(
-        &mut self,
-        tx: Durable,
-        canary: Canary,
-    ) -> Result<(u64, Vec<AfterCommit>)> {
+    pub(crate) fn accept(&mut self, tx: Durable) -> Result<(u64, Vec<AfterCommit>)> {
         let mut replaced = 0;
         self.lane(tx.id.lane)?.live.push_back(LiveTx {
             id: tx.id,
@@ -254,13 +290,13 @@ impl Log {
                 self.pending.get(&nr).is_none_or(|p| p.stamp < image.stamp),
                 "an older image of block {nr} in place of a newer one"
             );
-            if canary.older_home && self.pending.contains_key(&nr) {
-                self.settle(image.id, canary)?;
+            if self.canary.older_home && self.pending.contains_key(&nr) {
+                self.settle(image.id)?;
                 replaced += 1;
                 continue;
             }
             if let Some(old) = self.pending.insert(nr, image) {
-                self.settle(old.id, canary)?;
+                self.settle(old.id)?;
                 replaced += 1;
             }
         }
@@ -275,54 +311,14 @@ impl Log {
     }
 
     /// Takes transactions off the lanes that are wholly home, and older than all that are not (checkpoint.K3).
-    pub(crate) fn reap(&mut self, canary: Canary) -> Vec<Reaped> {
-        let below = match canary.reap_alone {
+    pub(crate) fn reap(&mut self) -> Vec<Reaped> {
+        let early = self.canary.tail_early;
+        let below = match self.canary.reap_alone || early {
             true => Stamp::MAX,
             false => self.oldest_pending(),
         };
-        let below = match canary.tail_early {
-            true => Stamp::MAX,
-            false => below,
-        };
-        let lanes = 0..self.lanes.len();
-        lanes
-            .filter_map(|lane| self.reap_lane(lane, below, canary.tail_early))
-            .collect()
-    }
-
-    fn reap_lane(&mut self, lane: usize, below: Stamp, early: bool) -> Option<Reaped> {
-        let log = self.lanes.get_mut(lane)?;
-        let at = log.live.front()?.at;
-        let mut blocks = 0;
-        let mut homes = Vec::new();
-        let is_over = |t: &LiveTx| (t.pending == 0 || early) && t.stamp < below;
-        while log.live.front().is_some_and(is_over) {
-            let Some(tx) = log.live.pop_front() else {
-                break;
-            };
-            blocks += tx.blocks;
-            homes.extend(tx.homes.into_iter().map(|nr| (nr, tx.id)));
-        }
-        if blocks == 0 {
-            return None;
-        }
-        let live = log.live.front().map(|t| (t.id.seq, t.at));
-        let durable = log.durable.front().map(|d| (d.id.seq, d.at));
-        let (seq, next) = live
-            .or(durable)
-            .or(log.committing)
-            .unwrap_or((log.next_seq, log.head));
-        let tail = LogTail {
-            seq,
-            at: Some(next),
-        };
-        Some(Reaped {
-            lane,
-            at,
-            blocks,
-            tail,
-            homes,
-        })
+        let lanes = self.lanes.iter_mut();
+        lanes.filter_map(|lane| lane.reap(below, early)).collect()
     }
 
     /// What was reaped is out of the log for good (checkpoint.K4).

@@ -38,7 +38,7 @@ use crate::error::{JournalError, Result};
 use crate::handle::Handle;
 use crate::head::{Block, BlockWrite, Cache};
 use crate::ids::{BlockNr, CommitPoint, Credits, Ino, Lane, Stamp, TxId};
-use crate::policy::Scheme;
+use crate::policy::{Medium, Scheme};
 use crate::stats::{Counters, JournalStats};
 use crate::tx::{Image, Phase, Tx};
 
@@ -218,7 +218,7 @@ impl Journal {
             .iter()
             .map(|m| AtomicU64::new(m.tail().seq.saturating_sub(1)))
             .collect();
-        let log = Log::new(&scheme.media);
+        let log = Log::new(&scheme.media, config.canary);
         let inner = Arc::new(Inner {
             device,
             cache,
@@ -515,8 +515,27 @@ impl Inner {
     /// # Errors
     /// The journal has no such lane.
     pub(crate) fn valid_seq(&self, lane: Lane) -> Result<u64> {
+        Ok(self.valid_of(lane)?.load(Ordering::Acquire))
+    }
+
+    /// Up to which sequence the lane's transactions are valid.
+    ///
+    /// # Errors
+    /// The journal has no such lane.
+    fn valid_of(&self, lane: Lane) -> Result<&AtomicU64> {
         let valid = self.valid.get(usize::from(lane.0));
-        Ok(valid.ok_or_else(|| no_lane(lane))?.load(Ordering::Acquire))
+        valid.ok_or_else(|| no_lane(lane))
+    }
+
+    /// A lane's ring, and its free blocks.
+    ///
+    /// # Errors
+    /// The journal has no such lane.
+    fn ring(&self, lane: Lane) -> Result<(&dyn Medium, &AtomicU64)> {
+        let at = usize::from(lane.0);
+        let parts = self.scheme.media.get(at).zip(self.free.get(at));
+        let (medium, free) = parts.ok_or_else(|| no_lane(lane))?;
+        Ok((&**medium, free))
     }
 
     /// Whether everything a point names is durable and valid. Nothing is of a lane that is not there: a commit up to it

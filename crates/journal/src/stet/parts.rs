@@ -82,8 +82,7 @@ pub const IJOURNAL: Preset = Preset(&IJOURNAL_DEF);
 const RECORD_LANES: u16 = 8;
 
 fn record_lanes() -> u16 {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    u16::try_from(processors).map_or(RECORD_LANES, |n| n.min(RECORD_LANES))
+    u16::try_from(stetfs_sync::processors()).map_or(RECORD_LANES, |n| n.min(RECORD_LANES))
 }
 
 impl StetOptions {

@@ -14,7 +14,7 @@ use stetfs_sync::plain::thread;
 use super::acks::Acks;
 use super::common::{BS, Kind, block, crashed, format, start};
 use super::disk::Disk;
-use super::explore::{fails, holds};
+use super::explore::{fails_with, fails_without, holds};
 use super::volume::{sync, together};
 
 /// Flushes of a run, more or less.
@@ -169,33 +169,28 @@ fn every_caller_has_its_turn() {
 /// block.F1 is out.
 #[test]
 fn a_failure_that_is_forgiven_is_found() {
-    fails("forgive-flush", None, forgiving, &["lost", "Corrupt"]);
+    fails_with("forgive-flush", forgiving, &["lost", "Corrupt"]);
 }
 
 /// block.F2 is out.
 #[test]
 fn a_flush_that_does_not_wait_for_those_beside_it_is_found() {
-    fails(
-        "fail-stop.beside",
-        Some("fail-stop.beside"),
-        failing,
-        &["lost"],
-    );
+    fails_without("fail-stop.beside", failing, &["lost"]);
 }
 
 #[test]
 fn a_share_in_a_flush_that_began_before_is_found() {
-    fails("flush.next", Some("flush.next"), sound, &["lost"]);
+    fails_without("flush.next", sound, &["lost"]);
 }
 
 /// queue.Q1 is out.
 #[test]
 fn a_lead_that_ends_without_a_next_is_found() {
-    fails("queue.hand-on", Some("queue.hand-on"), turns, &["deadlock"]);
+    fails_without("queue.hand-on", turns, &["deadlock"]);
 }
 
 /// queue.Q2 is out.
 #[test]
 fn an_answer_beside_one_that_goes_to_sleep_is_found() {
-    fails("queue.tell", Some("queue.tell"), turns, &["deadlock"]);
+    fails_without("queue.tell", turns, &["deadlock"]);
 }

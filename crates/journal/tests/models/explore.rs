@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use stetfs_journal::Canary;
 use stetfs_sync::plain::shuttle::scheduler::{
     PctScheduler, RandomScheduler, ReplayScheduler, Scheduler,
 };
@@ -129,8 +130,24 @@ pub fn holds(name: &str, model: fn()) {
     }
 }
 
-/// The model fails in one of them when a mending is taken out, and what it says then begins with one of `says`.
-pub fn fails(name: &str, out: Option<&'static str>, model: fn(), says: &[&str]) {
+/// A deliberate fault alone.
+pub fn with(set: impl FnOnce(&mut Canary)) -> Canary {
+    let mut canary = Canary::default();
+    set(&mut canary);
+    canary
+}
+
+/// The model fails in one of them when the mending `out` is taken out, and what it says then holds one of `says`.
+pub fn fails_without(out: &'static str, model: fn(), says: &[&str]) {
+    fails(out, Some(out), model, says);
+}
+
+/// The same, of a model with a deliberate fault of that name.
+pub fn fails_with(fault: &str, model: fn(), says: &[&str]) {
+    fails(fault, None, model, says);
+}
+
+fn fails(name: &str, out: Option<&'static str>, model: fn(), says: &[&str]) {
     take_out(out);
     let failed = first_failure(model, SEARCH, SEED, || FailurePersistence::None);
     take_out(None);

@@ -7,7 +7,7 @@ use stetfs_block::BlockDevice;
 use stetfs_journal::Canary;
 
 use super::common::{BS, block};
-use super::explore::{fails, holds};
+use super::explore::{fails_with, fails_without, holds, with};
 use super::records::File;
 use super::volume::{Volume, on, sync, together};
 
@@ -145,89 +145,66 @@ fn what_goes_home_beside_records_is_not_taken_back() {
 /// tx.T4 is out: who changes a block of another lane's transaction is not chained to it.
 #[test]
 fn a_change_that_is_not_chained_is_found() {
-    fails("tx.chain", Some("tx.chain"), shared, &["torn", "lost"]);
+    fails_without("tx.chain", shared, &["torn", "lost"]);
 }
 
 /// tx.T4 is out: the image is not taken for the snapshot that has not come to it.
 #[test]
 fn an_image_that_is_not_captured_is_found() {
-    fails("tx.capture", Some("tx.capture"), shared, &["torn", "lost"]);
+    fails_without("tx.capture", shared, &["torn", "lost"]);
 }
 
 /// tx.T4 is out: the group ends its changes though something is chained to it that is not in it.
 #[test]
 fn a_group_that_ends_too_early_is_found() {
     let says = ["torn", "lost", "commit.A1"];
-    fails("tx.group", Some("tx.group"), shared, &says);
+    fails_without("tx.group", shared, &says);
 }
 
 /// tx.T5 is out.
 #[test]
 fn an_image_that_is_known_too_late_is_found() {
-    let model = || {
-        freed(Canary {
-            index_late: true,
-            ..Canary::default()
-        });
-    };
-    fails("index-late", None, model, &["lost"]);
+    let model = || freed(with(|canary| canary.index_late = true));
+    fails_with("index-late", model, &["lost"]);
 }
 
 /// A transaction counts while a block that it freed is on its way home.
 #[test]
 fn a_home_write_that_comes_too_late_is_found() {
     let model = || freed(Canary::default());
-    let out = Some("checkpoint.in-flight");
-    fails("checkpoint.in-flight", out, model, &["lost"]);
+    fails_without("checkpoint.in-flight", model, &["lost"]);
 }
 
 /// checkpoint.K3 is out.
 #[test]
 fn an_older_image_that_is_left_alone_is_found() {
-    let model = || {
-        home(Canary {
-            reap_alone: true,
-            ..Canary::default()
-        });
-    };
-    fails("reap-alone", None, model, &["lost"]);
+    let model = || home(with(|canary| canary.reap_alone = true));
+    fails_with("reap-alone", model, &["lost"]);
 }
 
 /// checkpoint.K2 is out: the tail moves before what went home is durable.
 #[test]
 fn a_tail_that_moves_too_early_is_found() {
-    let model = || home(Canary::default());
-    fails(
-        "checkpoint.flush",
-        Some("checkpoint.flush"),
-        model,
-        &["lost"],
-    );
+    let model = || home(with(|canary| canary.home_volatile = true));
+    fails_with("home-volatile", model, &["lost"]);
 }
 
 /// checkpoint.K4 is out: what is reaped is not revoked, though the tail is not durable.
 #[test]
 fn an_image_that_is_forgotten_too_early_is_found() {
     let model = || freed(Canary::default());
-    fails(
-        "checkpoint.index",
-        Some("checkpoint.index"),
-        model,
-        &["lost"],
-    );
+    fails_without("checkpoint.index", model, &["lost"]);
 }
 
 /// checkpoint.K5 is out: another tail takes some of those with it that are to move together.
 #[test]
 fn tails_that_do_not_move_together_are_found() {
     let model = || home(Canary::default());
-    let out = Some("checkpoint.together");
-    fails("checkpoint.together", out, model, &["lost"]);
+    fails_without("checkpoint.together", model, &["lost"]);
 }
 
 /// The tails move without the horizon.
 #[test]
 fn a_horizon_that_stays_behind_is_found() {
-    let out = Some("checkpoint.horizon");
-    fails("checkpoint.horizon", out, records, &["lost"]);
+    fails_without("checkpoint.horizon", records, &["lost"]);
 }

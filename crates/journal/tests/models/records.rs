@@ -12,7 +12,7 @@ use stetfs_journal::{Canary, CommitPoint, FileState, FlushMark, Ino, JournalErro
 use stetfs_sync::plain::{Mutex, MutexGuard};
 
 use super::common::{BS, block};
-use super::explore::{fails, holds};
+use super::explore::{fails_with, fails_without, holds, with};
 use super::volume::{Volume, on, sync, together};
 
 const INO: Ino = 7;
@@ -312,36 +312,26 @@ fn a_commit_ends_the_records_of_the_file_it_syncs() {
 /// record.F4 is out.
 #[test]
 fn data_that_is_left_to_its_record_is_found() {
-    let model = || {
-        synced(Canary {
-            leave_recorded: true,
-            ..Canary::default()
-        });
-    };
-    fails("leave-recorded", None, model, &["lost"]);
+    let model = || synced(with(|canary| canary.leave_recorded = true));
+    fails_with("leave-recorded", model, &["lost"]);
 }
 
 #[test]
 fn a_record_that_is_forgotten_too_early_is_found() {
-    let model = || {
-        synced(Canary {
-            forget_records: true,
-            ..Canary::default()
-        });
-    };
-    fails("forget-records", None, model, &["lost"]);
+    let model = || synced(with(|canary| canary.forget_records = true));
+    fails_with("forget-records", model, &["lost"]);
 }
 
 /// The note is made after the stamp is drawn, under no common lock (record.F4).
 #[test]
 fn a_note_that_comes_after_its_stamp_is_found() {
     let model = || synced(Canary::default());
-    fails("record.note", Some("record.note"), model, &["lost"]);
+    fails_without("record.note", model, &["lost"]);
 }
 
 /// What is in its snapshot is taken for what supersedes a record that came after it (record.F1).
 #[test]
 fn a_commit_that_does_not_end_the_record_is_found() {
     let model = || committed(Canary::default());
-    fails("record.next", Some("record.next"), model, &["lost"]);
+    fails_without("record.next", model, &["lost"]);
 }
