@@ -359,24 +359,21 @@ impl CrashCommand {
 
 impl RunArgs {
     fn run(&self) -> Result<Answer> {
-        let mut work = self.work.clone();
-        let mut cases = cases(&work.workload, work.seed)?;
+        let work = &self.work;
+        let cases = cases(&work.workload, work.seed)?;
         if self.fail_flushes {
-            cases = failing(&work.journal, work.shape(), &cases, work.seed)?;
-            work.workload.push_str(" with failing flushes");
-            ensure!(!cases.is_empty(), "the workload flushes nothing");
-        } else if let ([_], None) = (cases.as_slice(), &self.search.resume) {
+            return self.failing(&cases);
+        }
+        if let ([_], None) = (cases.as_slice(), &self.search.resume) {
             let make = |seed| work.case_of(seed);
             let source = Source::Seeded {
                 journal: &work.journal,
                 shape: work.shape(),
                 make: &make,
             };
-            return search(&source, &self.search, work.seed, &work);
+            return search(&source, &self.search, work.seed, work);
         }
-        if let ([case], Some(resume), false) =
-            (cases.as_slice(), &self.search.resume, self.fail_flushes)
-        {
+        if let ([case], Some(resume)) = (cases.as_slice(), &self.search.resume) {
             // A search of one record goes on only with that record.
             let path = resume.with_extension("record");
             let recording = if path.exists() {
@@ -386,14 +383,26 @@ impl RunArgs {
                 made.save(&path)?;
                 made
             };
-            return search(&Source::Record(&recording), &self.search, work.seed, &work);
+            return search(&Source::Record(&recording), &self.search, work.seed, work);
         }
+        self.all(&cases, work)
+    }
+
+    fn failing(&self, cases: &[Case]) -> Result<Answer> {
+        let mut work = self.work.clone();
+        let cases = failing(&work.journal, work.shape(), cases, work.seed)?;
+        ensure!(!cases.is_empty(), "the workload flushes nothing");
+        work.workload.push_str(" with failing flushes");
+        self.all(&cases, &work)
+    }
+
+    fn all(&self, cases: &[Case], work: &WorkArgs) -> Result<Answer> {
         let source = Source::Cases {
             journal: &work.journal,
             shape: work.shape(),
-            cases: &cases,
+            cases,
         };
-        search(&source, &self.search, work.seed, &work)
+        search(&source, &self.search, work.seed, work)
     }
 }
 

@@ -86,12 +86,7 @@ impl JournalSpec {
                 ("dirty_expire", _) => o.dirty_expire = Duration::from_secs(number()?.into()),
                 ("cache", _) => o.cache_bytes = u64::from(number()?) << 20,
                 ("canary", Some(name)) => {
-                    let fault = canary::find(name).ok_or_else(|| {
-                        format!(
-                            "there is no canary {name:?}; `stetfs crash canaries --list` names them"
-                        )
-                    })?;
-                    (fault.set)(&mut spec);
+                    (canary::find(name)?.set)(&mut spec);
                 }
                 (_, Some(value)) if stetfs::low::is_option(option) => {
                     o.journal = o.journal.with(option, value).map_err(|e| e.to_string())?;

@@ -1,6 +1,6 @@
 //! `stetfs crash canaries`.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Error, Result, ensure};
 use clap::Args;
 use serde_json::json;
 
@@ -38,11 +38,7 @@ impl CanariesArgs {
         }
         self.names
             .iter()
-            .map(|name| {
-                find(name).with_context(|| {
-                    format!("there is no canary {name:?}; stetfs crash canaries --list names them")
-                })
-            })
+            .map(|name| find(name).map_err(Error::msg))
             .collect()
     }
 

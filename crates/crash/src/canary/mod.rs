@@ -51,8 +51,13 @@ pub fn all() -> impl Iterator<Item = &'static Fault> {
 }
 
 /// The fault with this name.
-pub fn find(name: &str) -> Option<&'static Fault> {
-    all().find(|fault| fault.name == name)
+///
+/// # Errors
+/// There is none.
+pub fn find(name: &str) -> Result<&'static Fault, String> {
+    all().find(|fault| fault.name == name).ok_or_else(|| {
+        format!("there is no canary {name:?}; `stetfs crash canaries --list` names them")
+    })
 }
 
 /// How far to look for a fault in one setting.
