@@ -39,7 +39,7 @@ impl Means {
     pub(crate) fn may_open(self, fs: &Fs, ino: Ino, flags: i32) -> Result<(), FsError> {
         fs.may_open(ino, flags)?;
         let maps = can_be_mapped(flags) && !self.refuses_maps;
-        match maps && fs.get_flags(ino).unwrap_or(0) & APPEND != 0 {
+        match maps && fs.get_flags(ino)? & APPEND != 0 {
             true => Err(REFUSED),
             false => Ok(()),
         }

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::low::{self, FileType, Fs, FsError, Ino, OpenRef};
 use crate::metadata::Metadata;
 use crate::resolve::{self, Found, Last};
-use crate::shared::{ROOT, Shared, errno};
+use crate::shared::{ROOT, Shared, errno, error_of};
 use crate::volume::Volume;
 
 /// Names that are read at a time.
@@ -78,7 +78,7 @@ impl DirEntry {
         match self.volume.upgrade() {
             Some(shared) => Volume { shared }.symlink_metadata(&self.path),
             None => {
-                let closed = FsError::Errno(Errno::SHUTDOWN.raw_os_error());
+                let closed = error_of(Errno::SHUTDOWN);
                 Err(Error::new("look at", &self.path, closed))
             }
         }

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::low::{self, FallocateMode, Fs, FsError, OpenRef, SeekWhat, SetAttr};
 use crate::metadata::{Metadata, SetMetadata};
 use crate::open_options::OpenOptions;
-use crate::shared::{ROOT, Shared, errno, is, wait};
+use crate::shared::{ROOT, Shared, errno, error_of, is, wait};
 use crate::volume::Volume;
 
 /// An open file, as [`std::fs::File`]: [`Read`], [`Write`] and [`Seek`], also of `&File`, and [`FileExt`].
@@ -215,6 +215,22 @@ impl File {
         Ok(written)
     }
 
+    /// Writes all of `buf` at `offset` (bytes), as [`write_at`](Self::write_at) does.
+    ///
+    /// # Errors
+    /// As [`write_at`](Self::write_at); some of it may be written then.
+    pub fn write_all_at(&self, mut buf: &[u8], mut offset: u64) -> Result<()> {
+        while !buf.is_empty() {
+            let n = self.write_at(buf, offset)?;
+            if n == 0 {
+                return Err(self.failed("write")(error_of(Errno::IO)));
+            }
+            offset += n as u64;
+            buf = buf.get(n..).unwrap_or_default();
+        }
+        Ok(())
+    }
+
     fn may_write(&self) -> low::Result<()> {
         match self.access.write {
             true => Ok(()),
@@ -248,24 +264,12 @@ impl File {
         let size = usize::try_from(self.metadata()?.len()).unwrap_or(usize::MAX);
         let mut all = Vec::new();
         if all.try_reserve_exact(size).is_err() {
-            return Err(self.failed("read")(FsError::Errno(
-                Errno::NOMEM.raw_os_error(),
-            )));
+            return Err(self.failed("read")(error_of(Errno::NOMEM)));
         }
         all.resize(size, 0);
         let n = self.read_at(&mut all, 0)?;
         all.truncate(n);
         Ok(all)
-    }
-
-    pub(crate) fn write_all_of(&self, mut bytes: &[u8]) -> Result<()> {
-        let mut at = 0;
-        while !bytes.is_empty() {
-            let n = self.write_at(bytes, at)?;
-            at += n as u64;
-            bytes = bytes.get(n..).unwrap_or_default();
-        }
-        Ok(())
     }
 }
 
@@ -308,7 +312,7 @@ impl Seek for &File {
                 *at = there;
                 Ok(there)
             }
-            None => Err(self.failed("seek in")(FsError::Errno(Errno::INVAL.raw_os_error())).into()),
+            None => Err(self.failed("seek in")(error_of(Errno::INVAL)).into()),
         }
     }
 }

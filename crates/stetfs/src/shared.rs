@@ -74,8 +74,13 @@ impl Drop for Shared {
 }
 
 /// The errno as an error.
+pub(crate) fn error_of(e: Errno) -> FsError {
+    FsError::Errno(e.raw_os_error())
+}
+
+/// The same, returned.
 pub(crate) fn errno<T>(e: Errno) -> low::Result<T> {
-    Err(FsError::Errno(e.raw_os_error()))
+    Err(error_of(e))
 }
 
 /// Whether an error is this errno.

@@ -147,7 +147,7 @@ impl Volume {
     /// # Errors
     /// As [`create_file`](Self::create_file); what writing fails of.
     pub fn write(&self, path: impl AsRef<Path>, contents: impl AsRef<[u8]>) -> Result<()> {
-        self.create_file(path)?.write_all_of(contents.as_ref())
+        self.create_file(path)?.write_all_at(contents.as_ref(), 0)
     }
 
     /// What paths and files stand on.

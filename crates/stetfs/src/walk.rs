@@ -9,8 +9,8 @@ use rustix::io::Errno;
 
 use crate::dir::{DirEntry, ReadDir};
 use crate::error::{Error, Result};
-use crate::low::{FsError, Ino};
-use crate::shared::Shared;
+use crate::low::Ino;
+use crate::shared::{Shared, error_of};
 use crate::volume::Volume;
 
 /// All that lies below a directory, the directory itself left out: a directory before what is in it, and the names of each in the
@@ -37,8 +37,7 @@ impl Walk {
         let ino = dir.ino();
         // Only damage makes it so.
         if self.stack.iter().any(|(above, _)| *above == ino) {
-            let turns = FsError::Errno(Errno::LOOP.raw_os_error());
-            return Err(Error::new("walk below", path, turns));
+            return Err(Error::new("walk below", path, error_of(Errno::LOOP)));
         }
         let mut names: Vec<DirEntry> = dir.collect::<Result<_>>()?;
         names.sort_unstable_by(|a, b| a.path().as_os_str().cmp(b.path().as_os_str()));

@@ -1,6 +1,7 @@
 //! `stetfs umount`: down, and clean.
 
 use std::ffi::OsStr;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -38,13 +39,19 @@ pub(crate) fn run(args: &UmountArgs, json: bool) -> Result {
 fn down(args: &UmountArgs, mount: &MountEntry) -> Result {
     // Before the unmount, while the server is surely there to be met.
     // One that is being killed may still be met, but does not answer.
-    let client = Client::connect(mount).ok().and_then(|mut client| {
+    let met = Client::connect(mount);
+    // Or it left its socket.
+    let was_there = match &met {
+        Ok(_) => true,
+        Err(e) => e.kind() == ErrorKind::ConnectionRefused,
+    };
+    let client = met.ok().and_then(|mut client| {
         client
             .request(&json!({ "op": "watch" }))
             .is_ok()
             .then_some(client)
     });
-    let mut gone = client.is_none() && is_dead(&mount.dir);
+    let mut gone = client.is_none() && is_dead(&mount.dir, was_there);
     let volume = volume_of(mount);
     let others = other_mounts(mount)?;
     let viewers = viewers(&mount.dev);
@@ -102,15 +109,18 @@ fn remaining(mount: &MountEntry, before: &[Viewer]) -> Option<Viewer> {
     found
 }
 
-/// Whether the server of the mount at `dir`, which does not answer, is gone. One that was killed a
-/// moment ago has threads that still end, and the kernel may know attributes of it for a second.
-fn is_dead(dir: &Path) -> bool {
+/// Whether the server of the mount at `dir`, which does not answer, is gone. One that was there and was
+/// killed a moment ago has threads that still end, and the kernel may know attributes of it for a
+/// second.
+fn is_dead(dir: &Path, was_there: bool) -> bool {
     const TRIES: u32 = 15;
-    for _ in 0..TRIES {
+    for n in 0..if was_there { TRIES } else { 1 } {
+        if n > 0 {
+            std::thread::sleep(PAUSE);
+        }
         if let Err(e) = dir.metadata() {
             return !matches!(e.raw_os_error(), Some(libc::EACCES | libc::EPERM));
         }
-        std::thread::sleep(PAUSE);
     }
     false
 }

@@ -35,6 +35,16 @@ pub(crate) struct Opening {
     pub(crate) options: Vec<String>,
 }
 
+/// Places in volumes.
+#[derive(Debug, Args)]
+pub(crate) struct InsideArgs {
+    #[command(flatten)]
+    pub(crate) opening: Opening,
+    /// IMAGE:/PATH
+    #[arg(required = true, value_name = "IMAGE:/PATH")]
+    pub(crate) places: Vec<Place>,
+}
+
 /// Arguments of `ls`.
 #[derive(Debug, Args)]
 #[command(after_help = PLACE)]
@@ -46,10 +56,7 @@ pub(crate) struct LsArgs {
     #[arg(short = 'R', long)]
     pub(crate) recursive: bool,
     #[command(flatten)]
-    pub(crate) opening: Opening,
-    /// IMAGE:/PATH
-    #[arg(required = true, value_name = "IMAGE:/PATH")]
-    pub(crate) places: Vec<Place>,
+    pub(crate) inside: InsideArgs,
 }
 
 /// Arguments of `cat`.
@@ -57,10 +64,7 @@ pub(crate) struct LsArgs {
 #[command(after_help = PLACE)]
 pub(crate) struct CatArgs {
     #[command(flatten)]
-    pub(crate) opening: Opening,
-    /// IMAGE:/PATH
-    #[arg(required = true, value_name = "IMAGE:/PATH")]
-    pub(crate) places: Vec<Place>,
+    pub(crate) inside: InsideArgs,
 }
 
 /// Arguments of `mkdir`.
@@ -74,10 +78,7 @@ pub(crate) struct MkdirArgs {
     #[arg(long, value_name = "UID:GID", value_parser = owner)]
     pub(crate) owner: Option<(u32, u32)>,
     #[command(flatten)]
-    pub(crate) opening: Opening,
-    /// IMAGE:/PATH
-    #[arg(required = true, value_name = "IMAGE:/PATH")]
-    pub(crate) places: Vec<Place>,
+    pub(crate) inside: InsideArgs,
 }
 
 /// Arguments of `rm`.
@@ -91,10 +92,7 @@ pub(crate) struct RmArgs {
     #[arg(short, long)]
     pub(crate) force: bool,
     #[command(flatten)]
-    pub(crate) opening: Opening,
-    /// IMAGE:/PATH
-    #[arg(required = true, value_name = "IMAGE:/PATH")]
-    pub(crate) places: Vec<Place>,
+    pub(crate) inside: InsideArgs,
 }
 
 const CP: &str = "\

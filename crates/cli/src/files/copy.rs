@@ -46,6 +46,7 @@ fn copy_all(
         return Err(Failure::new(Code::Usage, message));
     }
     let mut links = HashMap::new();
+    let mut buf = vec![0; PART];
     for place in from {
         let (source, source_path) = tree(place, Use::Read, args, volumes)?;
         let path = match last_name(source_path) {
@@ -59,7 +60,7 @@ fn copy_all(
             owner: args.owner,
             links: &mut links,
             top: None,
-            buf: vec![0; PART],
+            buf: &mut buf,
             meter,
         };
         copy.tree(source_path, &path)?;
@@ -106,7 +107,7 @@ struct Copy<'a> {
     links: &'a mut HashMap<(u64, u64), PathBuf>,
     /// The directory into which all is copied.
     top: Option<(u64, u64)>,
-    buf: Vec<u8>,
+    buf: &'a mut [u8],
     meter: &'a mut Meter,
 }
 

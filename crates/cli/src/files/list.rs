@@ -27,7 +27,7 @@ pub(super) fn run(args: &LsArgs, json: bool) -> Result {
     let mut out = BufWriter::new(io::stdout().lock());
     let mut all: Vec<Value> = Vec::new();
     let mut broken = Ok(());
-    each(&args.places, Use::Read, &args.opening, |volume, path| {
+    each(&args.inside, Use::Read, |volume, path| {
         list(volume, path, args, &mut |dir, lines| {
             if json {
                 all.extend(lines.iter().map(Line::to_json));

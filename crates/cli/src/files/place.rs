@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use stetfs::{MountOptions, Volume};
 
-use super::args::Opening;
+use super::args::{InsideArgs, Opening};
 use crate::failure::{Code, Failure, Result};
 use crate::options;
 
@@ -129,15 +129,14 @@ impl Volumes {
 
 /// Does something with each place in turn, in volumes that are closed at the end.
 pub(super) fn each(
-    places: &[Place],
+    args: &InsideArgs,
     how: Use,
-    opening: &Opening,
     mut op: impl FnMut(&Volume, &Path) -> Result,
 ) -> Result {
     let mut volumes = Volumes::default();
-    let done = places.iter().try_for_each(|place| {
+    let done = args.places.iter().try_for_each(|place| {
         let (image, path) = place.inside()?;
-        op(&volumes.get(image, how, opening)?, path)
+        op(&volumes.get(image, how, &args.opening)?, path)
     });
     volumes.close(done)
 }

@@ -15,7 +15,7 @@ const PART: usize = 1 << 20;
 /// `stetfs cat`.
 pub(super) fn cat(args: &CatArgs) -> Result {
     let mut buf = vec![0; PART];
-    each(&args.places, Use::Read, &args.opening, |volume, path| {
+    each(&args.inside, Use::Read, |volume, path| {
         let file = volume.open_file(path)?;
         let mut out = io::stdout().lock();
         let mut at = 0;
@@ -35,7 +35,7 @@ pub(super) fn cat(args: &CatArgs) -> Result {
 
 /// `stetfs mkdir`.
 pub(super) fn mkdir(args: &MkdirArgs) -> Result {
-    each(&args.places, Use::Write, &args.opening, |volume, path| {
+    each(&args.inside, Use::Write, |volume, path| {
         if args.parents {
             volume.create_dir_all(path)?;
         } else {
@@ -50,7 +50,7 @@ pub(super) fn mkdir(args: &MkdirArgs) -> Result {
 
 /// `stetfs rm`.
 pub(super) fn rm(args: &RmArgs) -> Result {
-    each(&args.places, Use::Write, &args.opening, |volume, path| {
+    each(&args.inside, Use::Write, |volume, path| {
         let removed = match args.recursive {
             true => volume.remove_dir_all(path),
             false => volume.remove_file(path),

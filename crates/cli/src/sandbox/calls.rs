@@ -201,11 +201,14 @@ fn conditional() -> seccompiler::Result<Vec<(libc::c_long, Vec<SeccompRule>)>> {
     ])
 }
 
-fn programs() -> seccompiler::Result<[BpfProgram; 2]> {
+/// The filters, and how many system calls they leave.
+fn programs() -> seccompiler::Result<([BpfProgram; 2], usize)> {
     let arch: TargetArch = std::env::consts::ARCH.try_into()?;
     let any = ANY.iter().chain(ANY_HERE).map(|call| (*call, Vec::new()));
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = any.collect();
     rules.extend(conditional()?);
+    // Less the one that there is not.
+    let left = rules.len() - 1;
     let errno = |code: libc::c_int| SeccompAction::Errno(code.unsigned_abs());
     let allowed = SeccompFilter::new(rules, errno(libc::EPERM), SeccompAction::Allow, arch)?;
     // Its flags are in memory, where a filter cannot look; without it the C library takes clone.
@@ -215,7 +218,7 @@ fn programs() -> seccompiler::Result<[BpfProgram; 2]> {
         errno(libc::ENOSYS),
         arch,
     )?;
-    Ok([absent.try_into()?, allowed.try_into()?])
+    Ok(([absent.try_into()?, allowed.try_into()?], left))
 }
 
 /// Filters the system calls of all threads, and gives the number of those that are left.
@@ -223,11 +226,9 @@ fn programs() -> seccompiler::Result<[BpfProgram; 2]> {
 /// # Errors
 /// The kernel has no seccomp, or nobody wrote a filter for this architecture.
 pub(super) fn filter() -> io::Result<usize> {
-    let programs = programs().map_err(io::Error::other)?;
+    let (programs, left) = programs().map_err(io::Error::other)?;
     for program in &programs {
         seccompiler::apply_filter_all_threads(program).map_err(io::Error::other)?;
     }
-    // Less the one that there is not.
-    let conditional = conditional().map_err(io::Error::other)?;
-    Ok(ANY.len() + ANY_HERE.len() + conditional.len() - 1)
+    Ok(left)
 }

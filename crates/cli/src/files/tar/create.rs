@@ -10,11 +10,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use stetfs::Node;
 use tar::{Builder, EntryType, Header};
 
+use super::XATTR;
 use super::sparse::{self, Data};
-use super::{XATTR, unwritable};
 use crate::failure::{Code, Failure, Result};
 use crate::files::args::TarArgs;
 use crate::files::meter::Meter;
+use crate::files::output;
 use crate::files::tree::{Item, Kind, Tree, Xattr, runs};
 
 /// Longest target in a header.
@@ -70,7 +71,7 @@ pub(super) fn create(
         .builder
         .into_inner()
         .and_then(|mut archive| archive.flush());
-    written.or_else(unwritable)
+    written.or_else(output)
 }
 
 struct Pack<'a> {

@@ -184,9 +184,6 @@ impl Unpack<'_> {
 
     /// Makes a directory, in place of anything else of this name.
     fn need_dir(&mut self, path: &Path) -> Result {
-        if self.known.contains(path) && self.tree.item(path)?.is_some_and(|i| i.kind == Kind::Dir) {
-            return Ok(());
-        }
         match self.tree.item(path)? {
             Some(item) if item.kind == Kind::Dir => {}
             // The place where all goes may be behind a symbolic link.

@@ -9,10 +9,10 @@ use std::io::{self, BufReader, BufWriter, IsTerminal, Read, Write};
 use std::path::Path;
 
 use super::args::TarArgs;
+use super::host;
 use super::meter::Meter;
 use super::place::{Use, open};
 use super::tree::Inside;
-use super::{host, output};
 use crate::failure::{Code, Failure, Result};
 
 /// Bytes that are moved at a time.
@@ -78,9 +78,4 @@ fn reader(file: Option<&Path>) -> Result<Box<dyn Read>> {
 fn unreadable(e: io::Error) -> Failure {
     Failure::new(Code::Usage, format!("cannot read the archive: {e}"))
         .hint("it is to be a tar archive, unpacked: zcat layer.tar.gz | stetfs tar -x IMAGE:/")
-}
-
-/// An archive that cannot be written.
-fn unwritable(e: io::Error) -> Result {
-    output(e)
 }

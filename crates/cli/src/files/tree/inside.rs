@@ -42,13 +42,8 @@ impl Content for File {
 }
 
 impl Sink for File {
-    fn write_at(&self, mut bytes: &[u8], mut at: u64) -> Result {
-        while !bytes.is_empty() {
-            let n = File::write_at(self, bytes, at)?;
-            at += n as u64;
-            bytes = bytes.get(n..).unwrap_or_default();
-        }
-        Ok(())
+    fn write_at(&self, bytes: &[u8], at: u64) -> Result {
+        Ok(self.write_all_at(bytes, at)?)
     }
 
     fn set_len(&self, size: u64) -> Result {
