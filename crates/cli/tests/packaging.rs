@@ -16,36 +16,52 @@ fn contrib(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// Every command has a page that man(1) formats without complaint, and that names its arguments.
+/// Every command has a page, with all that is below it, that man(1) formats at 80 columns without complaint.
 #[test]
 fn manual_pages_are_made_for_every_command() {
     let scratch = Scratch::new("man").unwrap();
     let dir = scratch.path().join("share/man1");
     ok(&["man", dir.to_str().unwrap()]);
-    for (page, words) in [
-        ("stetfs.1", ["stetfs-mount", "Exit codes"]),
-        ("stetfs-mount.1", ["lazytime", "foreground"]),
-        ("stetfs-umount.1", ["lazy", "clean"]),
-        ("stetfs-recover.1", ["VOLUME", "json"]),
-        ("stetfs-dump-journal.1", ["VOLUME", "json"]),
-        ("stetfs-crash-run.1", ["seconds", "workload"]),
-        ("stetfs-device-serve.1", ["model", "size"]),
-        ("stetfs-completions.1", ["bash", "zsh"]),
-    ] {
-        let path = dir.join(page);
+    let page = |path: &Path| {
         let mut man = Command::new("man");
         man.args(["--warnings", "-l"])
-            .arg(&path)
-            .env("MANWIDTH", "100");
+            .arg(path)
+            .env("MANWIDTH", "80");
         let out = cmd::output(&mut man).unwrap();
-        let text = String::from_utf8_lossy(&out.stdout).replace('\u{2010}', "-");
         assert!(
             out.status.success() && out.stderr.is_empty(),
-            "{page}: {}",
+            "{}: {}",
+            path.display(),
             cmd::said(&out)
         );
+        String::from_utf8_lossy(&out.stdout).replace('\u{2010}', "-")
+    };
+    let main = page(&dir.join("stetfs.1"));
+    for found in dir.read_dir().unwrap() {
+        let name = found.unwrap().file_name().into_string().unwrap();
+        let text = page(&dir.join(&name));
+        assert!(!name.contains("help"), "{name}");
+        let name = name.replace(".1", "(1)");
+        assert!(name == "stetfs(1)" || main.contains(&name), "{name}");
+        let wide = text.lines().find(|line| line.chars().count() > 80);
+        assert_eq!(wide, None, "{name}");
+    }
+    for (name, words) in [
+        ("stetfs.1", ["stetfs-mount(1)", "Exit codes"]),
+        (
+            "stetfs-mount.1",
+            ["\n              lazytime\n", "foreground"],
+        ),
+        ("stetfs-umount.1", ["lazy", "clean"]),
+        ("stetfs-recover.1", ["VOLUME", "json"]),
+        ("stetfs-dump.1", ["STETFS DUMP JOURNAL", "VOLUME"]),
+        ("stetfs-crash.1", ["STETFS CRASH RUN", "workload"]),
+        ("stetfs-device.1", ["STETFS DEVICE SERVE", "model"]),
+        ("stetfs-completions.1", ["bash", "zsh"]),
+    ] {
+        let text = page(&dir.join(name));
         for word in words {
-            assert!(text.contains(word), "{word:?} is not in {page}:\n{text}");
+            assert!(text.contains(word), "{word:?} is not in {name}:\n{text}");
         }
     }
     let said = json(&["man", dir.to_str().unwrap()]);

@@ -303,7 +303,7 @@ fn journal_help() -> String {
 }
 
 fn workload_help() -> String {
-    let names = named::NAMES.map(|(n, what)| format!("  {n:8} {what}"));
+    let names = named::NAMES.map(|(n, what)| format!("  {n:10}  {what}"));
     format!(
         "What is done: one of\n{}\nor a file with a script, one operation a line:\n{}",
         names.join("\n"),

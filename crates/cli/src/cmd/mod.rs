@@ -5,6 +5,7 @@ pub(crate) mod crash;
 pub(crate) mod device;
 pub(crate) mod fault;
 pub(crate) mod flash;
+mod manual;
 pub(crate) mod mount;
 pub(crate) mod package;
 pub(crate) mod quota;

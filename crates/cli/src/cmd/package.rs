@@ -7,6 +7,7 @@ use std::path::Path;
 use clap::CommandFactory;
 use serde_json::json;
 
+use super::manual;
 use crate::args::{Cli, CompletionsArgs, ManArgs};
 use crate::failure::{Code, Failure, Result};
 
@@ -24,7 +25,7 @@ fn built() -> clap::Command {
 /// Writes `stetfs.1` and a page for each command below it.
 pub(crate) fn man(args: &ManArgs, json: bool) -> Result {
     std::fs::create_dir_all(&args.dir).map_err(failed(&args.dir))?;
-    clap_mangen::generate_to(built(), &args.dir).map_err(failed(&args.dir))?;
+    manual::write(&built(), &args.dir).map_err(failed(&args.dir))?;
     if json {
         println!("{}", json!({ "dir": args.dir }));
     }

@@ -120,7 +120,9 @@ pub fn cases(name: &str, seed: u64) -> Result<Vec<Case>> {
         _ => {
             let path = Path::new(name);
             if !path.exists() {
-                let names = NAMES.map(|(n, what)| format!("  {n:8} {what}")).join("\n");
+                let names = NAMES
+                    .map(|(n, what)| format!("  {n:10}  {what}"))
+                    .join("\n");
                 bail!(
                     "there is no workload and no file {name:?}; give a file with a script, or one of\n{names}"
                 );
