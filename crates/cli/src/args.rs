@@ -5,9 +5,12 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 
+/// With the commit that was built, where that is known.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), env!("STETFS_COMMIT"));
+
 /// Ext4 in user space, with journals that keep what was synced.
 #[derive(Debug, Parser)]
-#[command(name = "stetfs", version, after_help = EXIT_CODES)]
+#[command(name = "stetfs", version = VERSION, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
     /// Answer in JSON, one object on standard output; errors too.
     #[arg(long, global = true)]
@@ -367,7 +370,7 @@ pub(crate) struct DirArg {
 
 /// What mount(8) gives a helper (`mount.fuse.stetfs SOURCE DIR [-sfnv] [-N NS] [-o OPTIONS] [-t TYPE]`).
 #[derive(Debug, Parser)]
-#[command(name = "mount.fuse.stetfs", version)]
+#[command(name = "mount.fuse.stetfs", version = VERSION)]
 pub(crate) struct HelperArgs {
     pub(crate) source: PathBuf,
     pub(crate) dir: PathBuf,

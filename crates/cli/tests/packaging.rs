@@ -139,3 +139,80 @@ fn mounts_with(options: &str) {
     ok(&["umount", mount.dir()]);
     mount.image.e2fsck_fn().unwrap();
 }
+
+/// Which commit it is, is asked first of all by who gets a report.
+#[test]
+fn the_version_names_the_commit() {
+    let head = Command::new("git")
+        .args(["log", "-1", "--format=%h", "--abbrev=12"])
+        .output()
+        .unwrap();
+    let head = String::from_utf8(head.stdout).unwrap();
+    let said = ok(&["--version"]);
+    let version = concat!("stetfs ", env!("CARGO_PKG_VERSION"));
+    assert!(said.starts_with(version), "{said}");
+    assert!(said.contains(head.trim()), "{said}");
+}
+
+/// In a copy of this machine: lower layer of an overlay, of which nothing is left afterwards.
+const IN_A_COPY: &str = r#"
+D=$1; T=$2
+mount -t tmpfs tmpfs "$T"
+mkdir "$T/upper" "$T/work" "$T/root"
+mount -t overlay -o "lowerdir=/,upperdir=$T/upper,workdir=$T/work" overlay "$T/root"
+for dir in dev proc sys; do mount --rbind "/$dir" "$T/root/$dir"; done
+mount -t tmpfs tmpfs "$T/root/tmp"
+cp "$D"/*.deb "$T/root/tmp"
+cat >"$T/root/tmp/use" <<'END'
+set -eux
+cd /tmp
+dpkg -i stetfs_*.deb stetfs-dbgsym_*.deb
+stetfs --version
+man -w stetfs stetfs-mount mount.fuse.stetfs
+readelf -S /usr/bin/stetfs | grep -q debug_line && exit 9
+mke2fs -q -t ext4 disk.img 32M
+mkdir data
+echo "/tmp/disk.img /tmp/data fuse.stetfs journal=ldj,noauto 0 0" >>/etc/fstab
+mount /tmp/data
+echo text >data/file
+mount -o remount,ro /tmp/data
+umount /tmp/data
+test "$(stetfs cat disk.img:/file)" = text
+e2fsck -fn disk.img
+dpkg -r stetfs-dbgsym stetfs
+dpkg -P stetfs
+test -z "$(find /usr /etc -name '*stetfs*' -newer /tmp/use)"
+END
+exec chroot "$T/root" sh /tmp/use
+"#;
+
+#[test]
+fn a_debian_package_is_installed_used_and_removed() {
+    let scratch = Scratch::new("deb").unwrap();
+    let (debs, copy) = (scratch.path().join("debs"), scratch.path().join("copy"));
+    std::fs::create_dir(&copy).unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/deb");
+    let mut build = Command::new(script);
+    build
+        .args(["--binary", env!("CARGO_BIN_EXE_stetfs")])
+        .arg(&debs)
+        .env("DPKG_DEB_COMPRESSOR_TYPE", "gzip");
+    cmd::run(&mut build).unwrap();
+    let mut packages: Vec<PathBuf> = debs
+        .read_dir()
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .collect();
+    packages.sort();
+    assert_eq!(packages.len(), 2, "{packages:?}");
+    let mut lintian = Command::new("lintian");
+    lintian
+        .args(["--allow-root", "--fail-on", "warning,error"])
+        .args(&packages);
+    cmd::run(&mut lintian).unwrap();
+    let mut install = Command::new("unshare");
+    install
+        .args(["-m", "sh", "-euc", IN_A_COPY, "sh"])
+        .args([&debs, &copy]);
+    cmd::run(&mut install).unwrap();
+}
