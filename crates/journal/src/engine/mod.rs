@@ -17,7 +17,7 @@ mod queue;
 mod service;
 mod spread;
 
-pub(crate) use begin::max_tx;
+pub(crate) use begin::{max_tx, most_blocks};
 pub use canary::Canary;
 use files::RecordedData;
 pub use flush::FlushMark;
