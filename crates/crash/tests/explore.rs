@@ -43,6 +43,11 @@ fn sound(journal: &str, workload: &str, block: u32, seconds: f64) {
         block,
         ..Shape::default()
     };
+    sound_in(journal, workload, shape, seconds);
+}
+
+/// The same in a journal of some size.
+fn sound_in(journal: &str, workload: &str, shape: Shape, seconds: f64) {
     let config = Config {
         seconds: Some(if long() { seconds * 30.0 } else { seconds }),
         passes: if long() { None } else { Some(1) },
@@ -50,17 +55,27 @@ fn sound(journal: &str, workload: &str, block: u32, seconds: f64) {
     };
     let o = search(journal, workload, shape, config);
     println!(
-        "{journal}, {workload}, blocks of {block} bytes: {} states, {} distinct, {} judged, {} e2fsck, \
+        "{journal}, {workload}, blocks of {} bytes: {} states, {} distinct, {} judged, {} e2fsck, \
          {} cuts of recoveries, {}/{} cases, {:.1} s",
-        o.states, o.distinct, o.judged, o.fscks, o.recovery_cuts, o.cases_done, o.cases, o.seconds
+        shape.block,
+        o.states,
+        o.distinct,
+        o.judged,
+        o.fscks,
+        o.recovery_cuts,
+        o.cases_done,
+        o.cases,
+        o.seconds
     );
     let told: Vec<String> = o.findings.iter().map(|f| f.text()).collect();
     assert!(
         o.failures == 0,
         "{journal}, {workload}: {} failures\n{}\n(stetfs crash run --journal {journal} --workload {workload} \
-         --block {block} --seed {SEED} finds and shrinks them)",
+         --block {} --journal-blocks {} --seed {SEED} finds and shrinks them)",
         o.failures,
-        told.join("\n")
+        told.join("\n"),
+        shape.block,
+        shape.journal_blocks
     );
     assert!(o.states > 100 && o.distinct > 20, "hardly anything tried");
 }
@@ -104,6 +119,22 @@ fn ijournal_breaks_no_promise() {
     sound("ijournal,records=8", "threads", 1024, 4.0);
     sound("ijournal,records=2", "ace2", 4096, 4.0);
     sound("ldj,records=2", "threads", 4096, 3.0);
+}
+
+/// Journals large enough for the largest operations of each lane.
+#[test]
+fn zjournal_breaks_no_promise() {
+    for (lanes, journal_blocks) in [(3, 4096), (8, 4096)] {
+        let shape = Shape {
+            block: 1024,
+            journal_blocks,
+        };
+        for data in ["ordered", "journal"] {
+            let journal = format!("zjournal,data={data},lanes={lanes}");
+            sound_in(&journal, "threads", shape, 4.0);
+            sound_in(&journal, "smoke", shape, 4.0);
+        }
+    }
 }
 
 /// The cases of a workload in which one of `count` flushes fails, spread over all there are.

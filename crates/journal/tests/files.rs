@@ -21,6 +21,8 @@ const fn options(file_lanes: u16) -> StetOptions {
         chunk: 4096,
         trim: stetfs_journal::stet::Trim::Off,
         file_lanes,
+        least: 0,
+        fewer: None,
     }
 }
 

@@ -13,23 +13,36 @@ const MOST: u16 = 64;
 
 /// A lane for each processor. A thread that serves the requests of one (FUSE over io_uring) is in its lane; others, whose
 /// processor changes as it pleases the scheduler, stay in the lane of their number.
-struct ByProcessor(u16);
+struct ByProcessor {
+    lanes: u16,
+    /// Somebody said how many.
+    asked: bool,
+}
 
 impl Ordering for ByProcessor {
     fn lanes(&self) -> u16 {
-        self.0
+        self.lanes
+    }
+
+    fn may_be_fewer(&self) -> bool {
+        !self.asked
     }
 
     fn lane(&self) -> Lane {
-        Lane(served_processor().unwrap_or_else(thread_number) % self.0)
+        Lane(served_processor().unwrap_or_else(thread_number) % self.lanes)
     }
 }
 
-/// As many as were said, or as there are processors.
-fn lanes(journal: &Composition) -> u16 {
-    let said = journal.number("lanes");
-    let wanted = said.unwrap_or(processors() as u64);
-    u16::try_from(wanted).map_or(MOST, |n| n.clamp(1, MOST))
+impl ByProcessor {
+    /// As many as were said, or as there are processors.
+    fn of(journal: &Composition) -> ByProcessor {
+        let said = journal.number("lanes");
+        let wanted = said.unwrap_or(processors() as u64);
+        ByProcessor {
+            lanes: u16::try_from(wanted).map_or(MOST, |n| n.clamp(1, MOST)),
+            asked: said.is_some(),
+        }
+    }
 }
 
 #[linkme::distributed_slice(PARTS)]
@@ -39,12 +52,12 @@ static CORES: Part = Part {
     options: &[OptionDef {
         name: "lanes",
         values: "N",
-        help: "lanes (the processors)",
+        help: "lanes (the processors, or fewer where the journal is small)",
         check: |value| between(1, u64::from(MOST), value),
     }],
     offers: Ability::empty(),
     needs: Ability::LANES,
-    make: Make::Order(|journal| Box::new(ByProcessor(lanes(journal)))),
+    make: Make::Order(|journal| Box::new(ByProcessor::of(journal))),
 };
 
 #[linkme::distributed_slice(PRESETS)]
@@ -73,6 +86,7 @@ mod tests {
         let expected = processors().min(usize::from(MOST));
         let made = journal("zjournal");
         assert_eq!(usize::from(made.ordering().lanes()), expected);
+        assert!(made.ordering().may_be_fewer());
         assert_eq!(made.part(Axis::Codec).name, "frames");
         assert_eq!(made.data(), DataMode::Ordered);
         let made = journal("zjournal,data=journal,lanes=8");
@@ -80,6 +94,7 @@ mod tests {
             (made.ordering().lanes(), made.data()),
             (8, DataMode::Journal)
         );
+        assert!(!made.ordering().may_be_fewer());
         let refused = |text: &str| text.parse::<Composition>().map_err(|e| e.to_string());
         let why = refused("zjournal,codec=jbd2");
         assert_eq!(
@@ -94,7 +109,10 @@ mod tests {
 
     #[test]
     fn a_thread_keeps_its_lane() {
-        let order = ByProcessor(3);
+        let order = ByProcessor {
+            lanes: 3,
+            asked: true,
+        };
         let (first, again) = (order.lane(), order.lane());
         assert_eq!(first, again);
         let others = std::thread::scope(|scope| {

@@ -29,6 +29,43 @@ const ROUND: &str = "
     fsync a
 ";
 
+/// Two threads go round the log, each in its lane, with changes of the same blocks in between.
+const TWO_LANES: &str = "
+    create a
+    create b
+    write a 0 50000 1
+    fsync a
+    write b 0 50000 2
+    fsync b
+    write a 0 50000 3
+    sync
+    write b 0 50000 4
+    fsync b
+    write a 0 50000 5
+    fsync a
+    write b 0 50000 6
+    fsync b
+    write a 0 50000 7
+    fsync a
+    thread
+    create a
+    create b
+    write a 0 50000 1
+    fsync a
+    write b 0 50000 2
+    fsync b
+    write a 0 50000 3
+    sync
+    write b 0 50000 4
+    fsync b
+    write a 0 50000 5
+    fsync a
+    write b 0 50000 6
+    fsync b
+    write a 0 50000 7
+    fsync a
+";
+
 pub(super) const ALL: &[Fault] = &[
     Fault {
         name: "tail-early",
@@ -81,6 +118,16 @@ pub(super) const ALL: &[Fault] = &[
             "journal/tests/lanes.rs",
             "an_older_image_is_not_left_alone_in_the_log",
         )],
+    },
+    Fault {
+        name: "pass-chained",
+        what: "the tail passes a transaction that is chained to another lane's before its images are home",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.pass_chained = true,
+        trials: &[
+            Lab::script("zjournal,lanes=2", TWO_LANES).trial(),
+            Lab::script("zjournal,data=journal,lanes=2", TWO_LANES).trial(),
+        ],
     },
     Fault {
         name: "index-late",

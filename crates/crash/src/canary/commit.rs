@@ -76,6 +76,16 @@ pub(super) const ALL: &[Fault] = &[
         trials: &[Lab::named("ordered", "random").trial()],
     },
     Fault {
+        name: "chain-one-way",
+        what: "who changes a block of another lane's running transaction depends on it, but that one not on him",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.chain_one_way = true,
+        trials: &[
+            Lab::named("zjournal,lanes=2", "threads").trial(),
+            Lab::named("zjournal,data=journal,lanes=2", "threads").trial(),
+        ],
+    },
+    Fault {
         name: "late-data",
         what: "where a commit is one flush, data goes out under it, and not before",
         from: Origin::Invented,

@@ -8,6 +8,7 @@ use stetfs_ondisk::ext4::inode::InodeFlags;
 
 use super::map::Mapping;
 use super::pages::Pages;
+use super::whole::Steps;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
@@ -15,8 +16,8 @@ use crate::space::{AllocFor, credits};
 use crate::types::{Ctx, FallocateMode, OpenRef};
 
 impl Fs {
-    /// Allocates, punches or zeroes `len` bytes from `offset` on. Large ranges take several
-    /// transactions; after a crash on the way the part done stands. Of a file opened with O_DSYNC it is durable on return.
+    /// Allocates, punches or zeroes `len` bytes from `offset` on. A range whose change no transaction
+    /// can hold takes several; after a crash on the way the part done stands. Of a file opened with O_DSYNC it is durable on return.
     ///
     /// # Errors
     /// EINVAL for an empty range, EFBIG, EPERM (immutable, append-only), ENOSPC (known before
@@ -73,12 +74,6 @@ impl Fs {
             self.allow_size(end)?;
         }
         let range = offset..end;
-        let keeps_size = match mode {
-            FallocateMode::Allocate { keep_size } | FallocateMode::ZeroRange { keep_size } => {
-                keep_size
-            }
-            FallocateMode::PunchHole => true,
-        };
         let (promise, _quota) = match mode {
             FallocateMode::PunchHole => (None, None),
             _ => {
@@ -93,34 +88,63 @@ impl Fs {
         let mut h = self
             .journal
             .begin(self.map_credits(body) + 4 * credits::WRITE_INODE)?;
-        let result = match mode {
-            FallocateMode::Allocate { .. } => self.fill_holes(&mut h, inode, body, &range),
-            FallocateMode::PunchHole => self.punch(&mut h, inode, body, &range),
-            FallocateMode::ZeroRange { .. } => self
-                .fill_holes(&mut h, inode, body, &range)
-                .and_then(|()| self.zero_range(&mut h, inode, body, &range)),
-        };
+        let result = self.change_blocks(&mut h, inode, body, mode, &range);
         drop(promise);
-        let result = result.and_then(|()| {
-            if keeps_size || end <= body.size() {
-                return Ok(());
-            }
-            let mut pages = Pages::new(self, self.way(&h, body));
-            let zeroed = self.zero_behind(&mut pages, inode, body, body.size());
-            pages.done(inode);
-            body.set_size(end);
-            zeroed
-        });
         let now = self.now();
         body.set_mtime(now);
         body.set_ctime(now);
         // Also after an error: what was done so far is in the tree.
-        self.more_credits(&mut h, inode, body, credits::WRITE_INODE)?;
         match self.opts.canary.lax_fallocate {
             true => self.store_inode(&h, inode, body)?,
             false => self.write_inode_step(&h, inode, body)?,
         }
         result
+    }
+
+    /// Changes the map, the content and the size. Credits to write the inode are left, whatever comes of it.
+    fn change_blocks(
+        &self,
+        h: &mut Handle<'_>,
+        inode: &Inode,
+        body: &mut InodeBody,
+        mode: FallocateMode,
+        range: &Range<u64>,
+    ) -> Result<()> {
+        let adds = match mode {
+            FallocateMode::PunchHole => Ok(()),
+            // Nobody sees it, so it may be done in parts.
+            _ => self.fill_holes(h, inode, body, range),
+        };
+        let whole = self.whole_blocks(range);
+        let need = adds.and_then(|()| match mode {
+            FallocateMode::PunchHole => self.punch_credits(inode, body, whole),
+            FallocateMode::ZeroRange { .. } => self.zero_credits(inode, body, whole),
+            FallocateMode::Allocate { .. } => Ok(1 + credits::WRITE_INODE),
+        });
+        let least = credits::WRITE_INODE;
+        let steps = self.whole_change(h, inode, body, *need.as_ref().unwrap_or(&least))?;
+        need?;
+        let changed = match mode {
+            FallocateMode::PunchHole => self.punch(h, inode, body, range, steps),
+            FallocateMode::ZeroRange { .. } => self.zero_range(h, inode, body, range, steps),
+            FallocateMode::Allocate { .. } => Ok(()),
+        };
+        if steps == Steps::Parts {
+            self.more_credits(h, inode, body, 1 + credits::WRITE_INODE)?;
+        }
+        changed?;
+        match mode {
+            FallocateMode::Allocate { keep_size: false }
+            | FallocateMode::ZeroRange { keep_size: false }
+                if range.end > body.size() => {}
+            _ => return Ok(()),
+        }
+        let mut pages = Pages::new(self, self.way(h, body));
+        let zeroed = self.zero_behind(&mut pages, inode, body, body.size());
+        pages.done(inode);
+        body.set_size(range.end);
+        debug_assert!(h.credits_left() > 0, "a change took more than was thought");
+        zeroed
     }
 
     /// Clusters that filling the holes of a range takes, and those for nodes that may be needed.
@@ -209,20 +233,36 @@ impl Fs {
         result
     }
 
+    /// Takes a range away: blocks inside are freed, parts at the ends are zeroed.
     pub(super) fn punch(
         &self,
         h: &mut Handle<'_>,
         inode: &Inode,
         body: &mut InodeBody,
         range: &Range<u64>,
+        steps: Steps,
     ) -> Result<()> {
-        self.more_credits(h, inode, body, 2 + credits::WRITE_INODE)?;
+        self.edge_credits(h, inode, body, steps)?;
         self.zero_edges(h, inode, body, range)?;
         let whole = self.whole_blocks(range);
         if whole.is_empty() {
             Ok(())
         } else {
-            self.remove_range(h, inode, body, whole)
+            self.remove_range(h, inode, body, whole, steps)
+        }
+    }
+
+    /// Credits for [`zero_edges`](Self::zero_edges), where those for all steps are not there yet.
+    fn edge_credits(
+        &self,
+        h: &mut Handle<'_>,
+        inode: &Inode,
+        body: &mut InodeBody,
+        steps: Steps,
+    ) -> Result<()> {
+        match steps {
+            Steps::Whole => Ok(()),
+            Steps::Parts => self.more_credits(h, inode, body, 2 + credits::WRITE_INODE),
         }
     }
 
@@ -233,15 +273,18 @@ impl Fs {
         inode: &Inode,
         body: &mut InodeBody,
         range: &Range<u64>,
+        steps: Steps,
     ) -> Result<()> {
-        self.more_credits(h, inode, body, 2 + credits::WRITE_INODE)?;
+        self.edge_credits(h, inode, body, steps)?;
         self.zero_edges(h, inode, body, range)?;
         let mut whole = self.whole_blocks(range);
         let mut step = 0;
         while !whole.is_empty() {
-            let need = self.map_credits(body);
-            step += 1;
-            self.next_step(h, inode, body, need, step)?;
+            if steps == Steps::Parts {
+                let need = self.map_credits(body);
+                step += 1;
+                self.next_step(h, inode, body, need, step)?;
+            }
             let first = whole.start;
             whole.start = self.edit_map(h, inode, body, |map| map.convert_first(&whole, true))?;
             let (lblk, count) = (first as u32, (whole.start - first) as u32);

@@ -9,6 +9,7 @@ use stetfs_ondisk::stet::record::Run;
 
 use super::map::Mapping;
 use super::pages::{Pages, Way};
+use super::whole::Steps;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
@@ -27,7 +28,7 @@ impl Fs {
         if range.is_empty() || body.is_inline() {
             return Ok(());
         }
-        self.remove_range(h, inode, body, range)
+        self.remove_range(h, inode, body, range, Steps::Parts)
     }
 
     /// Unmaps all of it.

@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use stetfs_ondisk::ext4::inode::InodeFlags;
 
+use super::whole::Steps;
 use crate::error::Result;
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
@@ -54,8 +55,8 @@ impl Fs {
         let hidden = runs(lost).into_iter().try_for_each(|run| {
             let bytes = run.start << bits..run.end << bits;
             match extents {
-                true => self.zero_range(&mut h, inode, body, &bytes),
-                false => self.punch(&mut h, inode, body, &bytes),
+                true => self.zero_range(&mut h, inode, body, &bytes, Steps::Parts),
+                false => self.punch(&mut h, inode, body, &bytes, Steps::Parts),
             }
         });
         // Also after an error: what was done so far is in the tree.

@@ -123,7 +123,7 @@ impl Fs {
         first_from(|at| self.find(inode, body, at, u32::MAX), from)
     }
 
-    fn tree_depth(&self, body: &InodeBody) -> u16 {
+    pub(super) fn tree_depth(&self, body: &InodeBody) -> u16 {
         NodeRef::new(body.i_block()).map_or(0, |n| n.depth())
     }
 

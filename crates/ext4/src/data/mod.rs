@@ -5,6 +5,7 @@
 //! * `inline`: content that lies in the inode;
 //! * `dirty`: data blocks newer than their homes, and their way there; `flusher`: in the background; `precedence`: who gives way;
 //!   `failures`: who is told when they do not get there; `lost`: what becomes of new ones then;
+//! * `whole`: which changes no crash may split;
 //! * `read`, `write`, `truncate`, `fallocate`, `seek`, `symlink`, `value`, `sync`, `bmap`: the operations.
 //!
 //! Invariants:
@@ -44,6 +45,7 @@ mod sync;
 mod syncers;
 mod truncate;
 mod value;
+mod whole;
 mod write;
 
 pub(crate) use dirty::DirtyData;

@@ -8,6 +8,7 @@ use stetfs_ondisk::ext4::extent::{LOGICAL_END, MAX_LEN};
 use super::map::Mapping;
 use super::mapping::Removed;
 use super::pages::{Pages, Way};
+use super::whole::Steps;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
@@ -50,7 +51,7 @@ impl Fs {
             }
             if new_size <= old_size {
                 let first = new_size.div_ceil(u64::from(self.geo.block_size));
-                self.remove_range(h, inode, body, first..LOGICAL_END)?;
+                self.remove_range(h, inode, body, first..LOGICAL_END, Steps::Parts)?;
             }
         }
         self.write_inode_step(h, inode, body)
@@ -108,13 +109,14 @@ impl Fs {
     }
 
     /// Unmaps a range of file blocks and frees what they held, from its end towards its beginning.
-    /// Restarts the handle as needed, with everything consistent and the inode written.
+    /// In parts it restarts the handle as needed, with everything consistent and the inode written.
     pub(super) fn remove_range(
         &self,
         h: &mut Handle<'_>,
         inode: &Inode,
         body: &mut InodeBody,
         range: Range<u64>,
+        steps: Steps,
     ) -> Result<()> {
         // Behind the end nothing is reachable any more, whatever commits. Inside the file a block's
         // data is dropped with the very transaction that takes the block away.
@@ -130,8 +132,10 @@ impl Fs {
         // An extent may reach over this many groups.
         let groups = MAX_LEN / self.geo.blocks_per_group.max(1) + 2;
         for step in 1u64.. {
-            let need = self.map_credits(body) + groups * credits::FREE_BLOCKS;
-            self.next_step(h, inode, body, need, step)?;
+            if steps == Steps::Parts {
+                let need = self.map_credits(body) + groups * credits::FREE_BLOCKS;
+                self.next_step(h, inode, body, need, step)?;
+            }
             let gone = match self.edit_map(h, inode, body, |map| map.remove_last(&range))? {
                 Removed::Extent(gone) => gone,
                 Removed::Node => continue,

@@ -20,8 +20,9 @@ use crate::xattr::Layout;
 
 /// Bytes of one chunk: what one transaction takes whole when data is journaled.
 const CHUNK: usize = 1 << 20;
-/// Runs of new blocks that a handle is asked for at once; for more it is extended.
-const RUNS: u32 = 4;
+/// Runs of new blocks that a handle is asked for at once beside one for each hole, which may have to be filled with several; for
+/// more it is extended.
+const SPARE_RUNS: u32 = 3;
 
 /// A run of file blocks of one kind.
 #[derive(Clone, Copy, Debug)]
@@ -267,14 +268,9 @@ impl Fs {
         let bits = self.geo.block_bits;
         let mut end = chunk.end();
         // A journaled chunk must fit into one transaction, with what describes it.
-        let fixed = RUNS * (self.map_credits(body) + credits::ALLOC_BLOCKS) + credits::WRITE_INODE;
         if chunk.journaled {
-            let most = u64::from(
-                self.journal
-                    .max_credits()
-                    .saturating_sub(fixed + RUNS)
-                    .max(1),
-            );
+            let fixed = self.runs_credits(body, 1 + SPARE_RUNS) + 2 * credits::WRITE_INODE;
+            let most = u64::from(self.journal.max_credits().saturating_sub(fixed).max(1));
             let last = (chunk.offset >> bits).saturating_add(most) << bits;
             end = end.min(last);
         }
@@ -326,19 +322,26 @@ impl Fs {
                 (n, Some(promise), Some(quota))
             }
         };
+        let new = segments.iter().filter(|s| s.written().is_none()).count() as Credits;
+        let mut runs = new.saturating_add(SPARE_RUNS);
         let mut need = credits::WRITE_INODE + lost.as_ref().map_or(0, |l| l.capability.credits());
-        if fresh {
-            need += fixed;
-        }
         if chunk.journaled {
             need += (blocks.end - blocks.start) as Credits + 1;
         }
-        let h = self.journal.begin(need.min(self.journal.max_credits()))?;
+        if fresh {
+            need = need.saturating_add(self.runs_credits(body, runs));
+        }
+        if need > self.journal.max_credits() {
+            (need, runs) = (self.journal.max_credits(), 0);
+        }
+        let planned = runs > 0;
+        let h = self.journal.begin(need)?;
         let mut writer = Writer {
             fs: self,
             chunk,
             h: &h,
             end,
+            runs,
             promised,
             promise,
         };
@@ -373,6 +376,10 @@ impl Fs {
             self.xattr_apply(&h, inode, body, &lost.capability)?;
             self.drop_privileges(body);
         }
+        debug_assert!(
+            !planned || h.credits_left() > 0,
+            "a write took more than was thought"
+        );
         body.set_mtime(now);
         body.set_ctime(now);
         let new_size = size.max(chunk.offset + written as u64);
@@ -450,6 +457,8 @@ struct Writer<'a> {
     h: &'a Handle<'a>,
     /// Where the chunk ends, bytes.
     end: u64,
+    /// Runs that the handle has the credits for, beside those for the data.
+    runs: Credits,
     /// Clusters that may be allocated.
     promised: u64,
     promise: Option<Reservation<'a>>,
@@ -544,7 +553,11 @@ impl Writer<'_> {
 
     /// Whether the handle can take one more change of the tree, with an allocation, when the chunk
     /// is written up to `lblk`.
-    fn room_for_edit(&self, body: &InodeBody, lblk: u32) -> Result<bool> {
+    fn room_for_edit(&mut self, body: &InodeBody, lblk: u32) -> Result<bool> {
+        if self.runs > 0 {
+            self.runs -= 1;
+            return Ok(true);
+        }
         let mut need = self.fs.map_credits(body) + credits::ALLOC_BLOCKS;
         if self.chunk.journaled {
             // The rest of the data has its credits already, and must keep them.

@@ -7,8 +7,8 @@ use stetfs_sync::plain::{Instant, atomic::Ordering};
 
 use super::Inner;
 use crate::error::{JournalError, Result};
-use crate::ids::Credits;
-use crate::policy::Scheme;
+use crate::ids::{Credits, Lane};
+use crate::policy::{Codec, Scheme};
 use crate::stats::bump;
 use crate::tx::{Phase, Tx, TxState};
 
@@ -20,14 +20,17 @@ const SLACK: u64 = 8;
 /// `j_max_transaction_buffers`) less what the log needs around the images, and a quarter of
 /// the memory, given in bytes as the block size.
 pub(crate) fn max_tx(scheme: &Scheme, lane: u16, memory: u64, block_size: u64) -> u64 {
-    let ring = scheme
-        .media
-        .get(usize::from(lane))
-        .map_or(0, |m| m.capacity());
-    let quarter = ring / 4;
-    let overhead = scheme.codec.bound(quarter, 0).saturating_sub(quarter) + SLACK;
+    let medium = scheme.media.get(usize::from(lane));
+    let blocks = most_blocks(&*scheme.codec, medium.map_or(0, |m| m.capacity()));
     let memory = memory / 4 / block_size;
-    quarter.saturating_sub(overhead).min(memory.max(64)).max(8)
+    blocks.min(memory.max(64)).max(8)
+}
+
+/// The most blocks that a transaction in a ring of so many may hold, whatever the memory.
+pub(crate) fn most_blocks(codec: &dyn Codec, ring: u64) -> u64 {
+    let quarter = ring / 4;
+    let overhead = codec.bound(quarter, 0).saturating_sub(quarter) + SLACK;
+    quarter.saturating_sub(overhead)
 }
 
 impl Inner {
@@ -65,7 +68,7 @@ impl Inner {
         if self.slots.is_empty() {
             return Err(JournalError::ReadOnly);
         }
-        let lane = self.scheme.ordering.lane();
+        let lane = Lane(self.scheme.ordering.lane().0 % self.slots.len() as u16);
         let max = self.max_tx(lane.0);
         if u64::from(need) > max {
             return Err(JournalError::TooLarge {

@@ -23,6 +23,8 @@ pub struct Canary {
     pub unmarked_start: bool,
     /// A commit does not wait for the data of new blocks.
     pub unordered_data: bool,
+    /// Who changes a block of another lane's running transaction depends on it, but that one not on him.
+    pub chain_one_way: bool,
     /// Where a commit is one flush, data goes out under it, and not before.
     pub late_data: bool,
     // Checkpoint.
@@ -40,6 +42,8 @@ pub struct Canary {
     pub write_freed: bool,
     /// The log of one lane is used again though an older image stands in another's.
     pub reap_alone: bool,
+    /// The tail passes a transaction that is chained to another lane's before its images are home.
+    pub pass_chained: bool,
     /// An image that another lane is about to log is not known to who frees its block.
     pub index_late: bool,
     // Recovery.

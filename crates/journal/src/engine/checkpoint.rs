@@ -85,7 +85,7 @@ impl Inner {
         let images: Vec<BlockNr> = self.log.lock().pending.keys().copied().collect();
         self.point("checkpoint-listed");
         let canary = &self.config.canary;
-        if canary.tail_early {
+        if canary.tail_early || canary.pass_chained {
             self.move_tails(&[])?;
         }
         let mut sent: Vec<(TxId, BlockNr)> = Vec::with_capacity(images.len());

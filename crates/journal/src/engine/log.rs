@@ -21,6 +21,8 @@ pub(crate) struct LiveTx {
     /// Log position and length, in log blocks.
     pub at: u64,
     pub blocks: u64,
+    /// A deliberate fault: the tail passes it before its images are home.
+    pub passed: bool,
     /// Home blocks of its images, for the live index.
     pub homes: Vec<BlockNr>,
     /// Images of it that must still go home.
@@ -84,12 +86,12 @@ pub(crate) struct LaneLog {
 }
 
 impl LaneLog {
-    /// Takes off what is wholly home and older than `below`; with `early`, a deliberate fault, what is not home, too.
-    fn reap(&mut self, below: Stamp, early: bool) -> Option<Reaped> {
+    /// Takes off what is wholly home and older than `below`, or is passed.
+    fn reap(&mut self, below: Stamp) -> Option<Reaped> {
         let at = self.live.front()?.at;
         let mut blocks = 0;
         let mut homes = Vec::new();
-        let is_over = |t: &LiveTx| (t.pending == 0 || early) && t.stamp < below;
+        let is_over = |t: &LiveTx| t.passed || (t.pending == 0 && t.stamp < below);
         while self.live.front().is_some_and(is_over) {
             let Some(tx) = self.live.pop_front() else {
                 break;
@@ -208,7 +210,7 @@ impl Log {
     /// # Errors
     /// Its transaction counts no such image: the log may not hold what was not home (checkpoint.K2).
     pub(crate) fn settle(&mut self, id: TxId) -> Result<()> {
-        let is_early = self.canary.tail_early;
+        let is_early = self.canary.tail_early || self.canary.pass_chained;
         match self.live_tx(id) {
             Some(tx) if tx.pending > 0 => tx.pending -= 1,
             _ if is_early => {}
@@ -276,11 +278,14 @@ impl Log {
     /// Its lane is not there; as [`settle`](Self::settle).
     pub(crate) fn accept(&mut self, tx: Durable) -> Result<(u64, Vec<AfterCommit>)> {
         let mut replaced = 0;
+        let canary = &self.canary;
+        let passed = canary.tail_early || (canary.pass_chained && !tx.edges.is_none());
         self.lane(tx.id.lane)?.live.push_back(LiveTx {
             id: tx.id,
             stamp: tx.stamp,
             at: tx.at,
             blocks: tx.blocks,
+            passed,
             homes: tx.homes,
             pending: tx.images.len() as u64,
             since: Instant::now(),
@@ -312,13 +317,12 @@ impl Log {
 
     /// Takes transactions off the lanes that are wholly home, and older than all that are not (checkpoint.K3).
     pub(crate) fn reap(&mut self) -> Vec<Reaped> {
-        let early = self.canary.tail_early;
-        let below = match self.canary.reap_alone || early {
+        let below = match self.canary.reap_alone {
             true => Stamp::MAX,
             false => self.oldest_pending(),
         };
         let lanes = self.lanes.iter_mut();
-        lanes.filter_map(|lane| lane.reap(below, early)).collect()
+        lanes.filter_map(|lane| lane.reap(below)).collect()
     }
 
     /// What was reaped is out of the log for good (checkpoint.K4).

@@ -17,7 +17,7 @@ mod queue;
 mod service;
 mod spread;
 
-pub(crate) use begin::max_tx;
+pub(crate) use begin::{max_tx, most_blocks};
 pub use canary::Canary;
 use files::RecordedData;
 pub use flush::FlushMark;
@@ -569,7 +569,7 @@ impl Inner {
             let mut theirs = theirs.state.lock();
             match theirs.phase {
                 Phase::Running | Phase::Locked => {
-                    if mended("tx.chain") {
+                    if mended("tx.chain") && !self.config.canary.chain_one_way {
                         theirs.edges.add(mine.id);
                     }
                     shared = Shared::Chained;

@@ -7,7 +7,11 @@ use crate::ids::Lane;
 pub trait Ordering: Send + Sync {
     /// Number of lanes, at least 1.
     fn lanes(&self) -> u16;
-    /// The lane of the calling thread's next handle.
+    /// Whether fewer will do where the log has not the room for so many: nobody asked for this number.
+    fn may_be_fewer(&self) -> bool {
+        false
+    }
+    /// The lane of the calling thread's next handle; one beyond those that the log has counts from the first again.
     fn lane(&self) -> Lane;
 }
 

@@ -7,11 +7,12 @@ use stetfs_ondisk::OnDiskError;
 use stetfs_ondisk::jbd2::fast_commit::{End, FastCommit};
 use stetfs_ondisk::jbd2::{IncompatFlags, JournalSuperblock};
 use stetfs_ondisk::stet::header::{
-    COPY_BYTES, Lane as LaneHeader, LogHeader, MAX_LANES, copy_at, copy_blocks,
+    COPY_BYTES, Lane as LaneHeader, LogHeader, copy_at, copy_blocks,
 };
 
 use super::codec::StetCodec;
 use super::compress::Compression;
+use super::cut::{FILE_LANES_BYTES, cut};
 use super::files::FileLanes;
 use super::pace::Pace;
 use super::ring::{SharedHeader, StetRing, write_copy};
@@ -24,16 +25,6 @@ use crate::ids::Lane;
 use crate::jbd2::{Jbd2Ring, LogArea, LogSummary, Record};
 use crate::log::{LogFormat, OpenLog};
 use crate::policy::{CopyHome, Medium, OneLane, Scheme};
-
-/// A lane has at least so many blocks: below that hardly an operation fits a transaction.
-const MIN_LANE: u64 = 64;
-/// The same for file-level records.
-const MIN_FILE_LANE: u64 = 8;
-/// Bytes of a lane for file-level records, at most: what one thread may sync between two commits without waiting for the
-/// second. Recovery reads all of it …
-const FILE_LANE_BYTES: u64 = 8 << 20;
-/// … and has all of them in memory.
-const FILE_LANES_BYTES: u64 = 64 << 20;
 
 /// How a log is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +39,10 @@ pub struct StetOptions {
     pub trim: Trim,
     /// Lanes for file-level records, beside the others; 0: files are synced by transactions.
     pub file_lanes: u16,
+    /// Blocks that a transaction of each lane must be able to hold, where there are several; else the log is refused.
+    pub least: u64,
+    /// If the number of lanes was nobody's wish: there are fewer where a transaction could not hold so many blocks.
+    pub fewer: Option<u64>,
 }
 
 impl Default for StetOptions {
@@ -58,6 +53,8 @@ impl Default for StetOptions {
             chunk: 128 << 10,
             trim: Trim::Off,
             file_lanes: 0,
+            least: 0,
+            fewer: None,
         }
     }
 }
@@ -132,49 +129,26 @@ impl StetLog {
     ) -> Result<StetLog> {
         let size = area.block_size();
         let first = copy_at(1, size) + copy_blocks(size);
-        let lanes = u64::from(options.lanes.max(1));
         // What fast commits use lies behind the ring, and stays.
         let end = u64::from(sb.ring_end()).min(area.blocks());
-        // They are small: a transaction soon supersedes what is in them (iJournaling, §5.2).
-        let file_lanes = u64::from(options.file_lanes);
-        let room = end.saturating_sub(first);
-        let file_lane = match file_lanes {
-            0 => 0,
-            n => {
-                let bytes = FILE_LANE_BYTES.min(FILE_LANES_BYTES / n);
-                (room / 4 / n).min(bytes / u64::from(size))
-            }
+        let epoch = fresh_epoch();
+        let codec = StetCodec {
+            block_size: size,
+            epoch,
+            lanes: options.lanes,
+            compression: options.compression,
+            chunk: options.chunk,
+            pace: Arc::default(),
+            unordered: false,
+            canary,
         };
-        let each = (room - file_lanes * file_lane) / lanes;
-        let small = each < MIN_LANE || (file_lanes > 0 && file_lane < MIN_FILE_LANE);
-        let lanes_in_all = lanes + file_lanes;
-        if small || lanes_in_all > MAX_LANES as u64 {
-            return Err(OnDiskError::Unsupported {
-                feature: format!(
-                    "{lanes_in_all} lanes in a journal of {end} blocks (each needs {MIN_LANE}; make the journal larger: tune2fs -J size=)"
-                ),
-            }
-            .into());
-        }
         let header = LogHeader {
             generation: 1,
-            epoch: fresh_epoch(),
+            epoch,
             horizon: 0,
             uuid: sb.s_uuid,
             block_size: size,
-            lanes: std::iter::repeat_n(each, lanes as usize)
-                .chain(std::iter::repeat_n(file_lane, file_lanes as usize))
-                .scan(first, |at, blocks| {
-                    let lane = LaneHeader {
-                        first: *at,
-                        end: *at + blocks,
-                        tail_at: 0,
-                        tail_seq: 1,
-                    };
-                    *at = lane.end;
-                    Some(lane)
-                })
-                .collect(),
+            lanes: cut(first, end, options, &codec)?,
             file_lanes: options.file_lanes,
         };
         // An older log's copies must not outrank this one's: both are written.
@@ -261,7 +235,7 @@ impl LogFormat for StetFormat {
         barrier: bool,
         canary: Canary,
     ) -> Result<Scheme> {
-        let options = StetOptions::of(journal);
+        let options = StetOptions::of(journal, area.block_size());
         Ok(StetLog::make(area, *sb, &options, canary)?.scheme(&options, barrier))
     }
 }

@@ -2,6 +2,7 @@
 
 mod codec;
 mod compress;
+mod cut;
 mod files;
 mod log;
 mod pace;

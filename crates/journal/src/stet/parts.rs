@@ -4,8 +4,8 @@ use super::compress::Compression;
 use super::log::{StetFormat, StetOptions};
 use super::trim::Trim;
 use crate::compose::{
-    Ability, Composition, Make, OptionDef, PARTS, PRESETS, Part, Preset, PresetDef, between,
-    one_of, size,
+    Ability, Composition, DataMode, Make, OptionDef, PARTS, PRESETS, Part, Preset, PresetDef,
+    between, one_of, size,
 };
 
 #[linkme::distributed_slice(PARTS)]
@@ -78,6 +78,12 @@ pub const LDJ: Preset = Preset(&LDJ_DEF);
 /// The StetFS log, ordered data, and a record of its own for each file that is synced (iJournaling, ATC 2017).
 pub const IJOURNAL: Preset = Preset(&IJOURNAL_DEF);
 
+/// Blocks that the largest of the usual operations on names changes: making a directory where two blocks of its parent's index are
+/// split.
+const OPERATION: u64 = 82;
+/// Bytes that one write changes at once: with these in the log, too, a lane that nobody asked for holds them whole.
+const WRITE: u64 = 1 << 20;
+
 /// Lanes for file-level records: one per processor, up to this.
 const RECORD_LANES: u16 = 8;
 
@@ -86,12 +92,20 @@ fn record_lanes() -> u16 {
 }
 
 impl StetOptions {
-    /// What a composition says of the log.
-    pub fn of(journal: &Composition) -> StetOptions {
+    /// What a composition says of the log, in blocks of `block` bytes.
+    pub fn of(journal: &Composition, block: u32) -> StetOptions {
         let defaults = StetOptions::default();
         let number = |option| journal.number(option).and_then(|n| u16::try_from(n).ok());
+        let ordering = journal.ordering();
+        let written = match journal.data() {
+            // It may begin and end within a block.
+            DataMode::Journal => WRITE / u64::from(block.max(1)) + 1,
+            DataMode::Ordered | DataMode::Writeback => 0,
+        };
         StetOptions {
-            lanes: journal.ordering().lanes(),
+            lanes: ordering.lanes(),
+            least: OPERATION,
+            fewer: ordering.may_be_fewer().then_some(OPERATION + written),
             compression: parsed(journal, "compress").unwrap_or(defaults.compression),
             chunk: journal
                 .value("chunk")
