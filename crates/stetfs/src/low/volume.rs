@@ -52,6 +52,7 @@ impl OpenedDevices {
                 read_only,
                 direct: options.direct,
                 uring: options.uring,
+                span: None,
             };
             external::devices(path, options.journal_path.as_deref(), how)
         };
