@@ -1,5 +1,5 @@
-//! Block devices: file or raw device (io_uring, O_DIRECT), memory, recorder, fault injector, and
-//! one with a volatile cache.
+//! Block devices: file or raw device (io_uring, O_DIRECT), memory, a window on another, recorder, fault injector,
+//! and one with a volatile cache.
 //!
 //! Everything above reads and writes through [`BlockDevice`]. All offsets and lengths are bytes.
 //!
@@ -36,13 +36,14 @@ mod stats;
 #[allow(clippy::unwrap_used)]
 pub mod suite;
 mod volatile;
+mod window;
 
 pub use buf::AlignedBuf;
 pub use device::{BlockDevice, Gather, Read, Scatter, Write, check_range};
 pub use error::{BlockError, Op, Result};
 pub use fail_stop::FailStop;
 pub use fault::{Fault, FaultInjector};
-pub use file::{Direct, FileDevice, OpenOptions, Uring};
+pub use file::{Direct, FileDevice, OpenOptions, Peek, Uring};
 pub use joined::Joined;
 pub use list::{ReadList, WriteList};
 pub use mem::MemDevice;
@@ -53,6 +54,7 @@ pub use replay::{PendingSector, Replay};
 pub use share::{Share, ShareLimits, SharePair, check_share, sharing_of};
 pub use stats::{Counters, Stats};
 pub use volatile::Volatile;
+pub use window::{Span, Window};
 
 /// The smallest unit a disk writes as a whole, in bytes: the granularity of torn writes.
 pub const SECTOR: u32 = 512;

@@ -3,13 +3,13 @@
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use std::sync::Arc;
 
 use stetfs_block::{
     AlignedBuf, BlockDevice, BlockError, Direct, FailStop, FaultInjector, FileDevice, MemDevice,
-    OpenOptions, Overlay, Read, Recorder, Uring, Write, suite,
+    OpenOptions, Overlay, Read, Recorder, Span, Uring, Window, Write, suite,
 };
 use stetfs_testkit::loopdev::{LoopDev, LoopOptions};
 use tempfile::TempDir;
@@ -75,10 +75,17 @@ struct Disk {
     _attached: LoopDev,
 }
 
+/// A window on all but `start` bytes before it and 100 KiB behind it.
+fn window<D: BlockDevice>(inner: D, start: u64) -> Window<D> {
+    let len = inner.size() - start - (100 << 10);
+    Window::new(inner, Span { start, len }, Path::new("disk")).unwrap()
+}
+
 const DIRECT: OpenOptions = OpenOptions {
     read_only: false,
     direct: Direct::Required,
     uring: Uring::Auto,
+    span: None,
 };
 
 stamp! {
@@ -98,6 +105,10 @@ stamp! {
     file_buffered_syscalls: |d| open(&d, SIZE, Direct::Off, Uring::Off);
     file_odd_size: |d| open(&d, 300_001, Direct::Auto, Uring::Auto);
     file_ends_inside_a_page: |d| open(&d, 300 * 1024 + 512, Direct::Auto, Uring::Auto);
+    window_that_shares: |_d| window(MemDevice::new(SIZE).with_share(64, true), 128 << 10);
+    window_on_memory: |_d| window(MemDevice::new(SIZE), 63 * 512);
+    window_on_a_file: |d| window(open(&d, SIZE, Direct::Required, Uring::Auto), 128 << 10);
+    window_on_a_file_between_its_blocks: |d| window(open(&d, SIZE, Direct::Auto, Uring::Auto), 63 * 512);
     file_direct_turned_off: |d| {
         let dev = open(&d, SIZE, Direct::Auto, Uring::Auto);
         dev.fit_granularity(1).unwrap();

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use stetfs_block::{BlockDevice, BlockError, FileDevice, OpenOptions};
+use stetfs_block::{BlockDevice, BlockError, FileDevice, OpenOptions, Span};
 use stetfs_testkit::loopdev::{LoopDev, LoopOptions};
 use stetfs_testkit::{Mkfs, Mounter, Scratch};
 
@@ -13,6 +13,7 @@ const READ_ONLY: OpenOptions = OpenOptions {
     read_only: true,
     direct: stetfs_block::Direct::Auto,
     uring: stetfs_block::Uring::Auto,
+    span: None,
 };
 
 fn image(dir: &Scratch) -> PathBuf {
@@ -220,9 +221,91 @@ fn the_kernel_and_e2fsprogs_keep_off_a_claimed_device() {
     );
     // A mount of type fuseblk needs the claim; then only the lock keeps a second StetFS out.
     dev.release_exclusive_claim();
-    let mounted = mount();
+    // A child that another test forks holds a copy of what was given up, until it executes its program.
+    let mut mounted = mount();
+    for _ in 0..50 {
+        if mounted.status.success() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        mounted = mount();
+    }
     assert!(mounted.status.success(), "{mounted:?}");
     refused(open(attached.path()));
     drop(dev);
     open(attached.path()).unwrap();
+}
+
+/// Opens a part of an image: its first byte and its size in KiB.
+fn part(path: &Path, start: u64, len: u64, read_only: bool) -> Result<FileDevice, BlockError> {
+    let span = Some(Span {
+        start: start << 10,
+        len: len << 10,
+    });
+    let how = OpenOptions {
+        read_only,
+        span,
+        ..OpenOptions::default()
+    };
+    FileDevice::open(path, how)
+}
+
+#[test]
+fn parts_of_an_image_are_kept_apart() {
+    let dir = Scratch::new("locks").unwrap();
+    let path = image(&dir);
+    let first = part(&path, 64, 512, false).unwrap();
+    let second = part(&path, 576, 512, false).unwrap();
+    let reader = part(&path, 2048, 512, true).unwrap();
+    for (start, len) in [(64, 512), (0, 65), (1000, 1), (0, 4096)] {
+        refused(part(&path, start, len, false));
+        refused(part(&path, start, len, true));
+    }
+    refused(part(&path, 2048, 1, false));
+    part(&path, 2048, 512, true).unwrap();
+    // Nobody has the whole meanwhile.
+    refused(open(&path));
+    refused(FileDevice::open(&path, READ_ONLY));
+    drop(first);
+    part(&path, 64, 512, false).unwrap();
+    refused(open(&path));
+    drop(second);
+    refused(open(&path));
+    FileDevice::open(&path, READ_ONLY).unwrap();
+    drop(reader);
+    let whole = open(&path).unwrap();
+    refused(part(&path, 64, 512, false));
+    refused(part(&path, 64, 512, true));
+    drop(whole);
+    part(&path, 64, 512, false).unwrap();
+}
+
+#[test]
+fn a_loop_device_keeps_what_it_shows() {
+    let dir = Scratch::new("locks").unwrap();
+    let path = image(&dir);
+    let output = Command::new("losetup")
+        .args([
+            "--find",
+            "--show",
+            "--offset",
+            "65536",
+            "--sizelimit",
+            "524288",
+        ])
+        .arg(&path)
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    let device = String::from_utf8(output.stdout).unwrap();
+    let tried = [
+        part(&path, 64, 512, false).map(drop),
+        part(&path, 576, 512, false).map(drop),
+        part(&path, 0, 64, false).map(drop),
+        part(&path, 0, 65, false).map(drop),
+    ];
+    let detach = Command::new("losetup").args(["-d", device.trim()]).status();
+    assert!(detach.unwrap().success());
+    let free: Vec<bool> = tried.iter().map(Result::is_ok).collect();
+    assert_eq!(free, [false, true, true, false], "{tried:?}");
 }

@@ -1,9 +1,12 @@
 //! The command line.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use stetfs::low::Source;
+
+use crate::part;
 
 /// With the commit that was built, where that is known.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), env!("STETFS_COMMIT"));
@@ -240,6 +243,8 @@ Options, separated by commas:
   sync, dirsync             every write, or change of names, is durable when it returns
   norecovery, noload        do not replay the journal (with ro)
   journal_path=PATH         where the journal is, on a volume with it on another device
+  partition=N|NAME|UUID     which partition of an image or a disk with a partition table it is
+  offset=BYTES, size=BYTES  which part of an image or a disk it is (all of it)
   nobarrier, barrier=0      no flushes: fast, and not safe against power failure
   journal_async_commit      commit blocks do not wait for the log before them
   allow_other, noallow_other
@@ -297,8 +302,8 @@ pub(crate) struct UmountArgs {
 /// Arguments of `quota`.
 #[derive(Debug, Args)]
 pub(crate) struct QuotaArgs {
-    /// An ext4 image file or block device.
-    pub(crate) volume: PathBuf,
+    #[command(flatten)]
+    pub(crate) volume: VolumeArg,
     /// Whose limits are set, such as user:1000, group:100 or project:5. Those that are not given are none.
     #[arg(long, value_name = "KIND:ID", value_parser = quota_id)]
     pub(crate) set: Option<(stetfs::low::QuotaKind, u32)>,
@@ -332,22 +337,16 @@ fn quota_id(text: &str) -> Result<(stetfs::low::QuotaKind, u32), String> {
 pub(crate) struct VolumeArg {
     /// An ext4 image file or block device.
     pub(crate) volume: PathBuf,
-    /// journal_path=PATH: where the journal is, on a volume with it on another device.
-    #[arg(short, value_name = "OPTIONS", value_parser = journal_path)]
-    pub(crate) options: Option<PathBuf>,
+    /// Where the volume is in it, separated by commas: partition=N|NAME|UUID, or offset=BYTES and size=BYTES; and journal_path=PATH,
+    /// where the journal is, on a volume with it on another device.
+    #[arg(short, value_name = "OPTIONS")]
+    pub(crate) options: Vec<String>,
 }
 
 impl VolumeArg {
-    /// Where the journal is, if the user says so.
-    pub(crate) fn journal_path(&self) -> Option<&Path> {
-        self.options.as_deref()
-    }
-}
-
-fn journal_path(text: &str) -> Result<PathBuf, String> {
-    match text.split_once('=') {
-        Some(("journal_path", path)) if !path.is_empty() => Ok(path.into()),
-        _ => Err("must be journal_path=PATH".into()),
+    /// Where it is.
+    pub(crate) fn source(&self) -> crate::failure::Result<Source> {
+        part::source(self.volume.clone(), &self.options)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use stetfs::low::{BlockError, Foreign, ForeignKind, FsError, JournalError};
+use stetfs::low::{BlockError, Foreign, ForeignKind, FsError, JournalError, Partitions};
 use stetfs_fuse::{MountError, ServeError};
 
 /// Exit codes, the same for every command (docs/usage.md).
@@ -190,9 +190,7 @@ impl From<FsError> for Failure {
 fn way_to(foreign: &Foreign) -> String {
     match foreign {
         Foreign::Zeroes => "if there is nothing to lose on it, make a volume with mke2fs -t ext4".into(),
-        Foreign::Partitions(_) => "a partition is a volume of its own: name that of the disk (lsblk), or \
-             make devices of those of an image with losetup --find --show --partscan IMAGE"
-            .into(),
+        Foreign::Partitions(table) => way_to_partition(table),
         Foreign::Backup { block, block_size } => {
             format!("e2fsck -b {block} -B {block_size} repairs the volume from that copy")
         }
@@ -217,6 +215,22 @@ fn way_to(foreign: &Foreign) -> String {
             ForeignKind::Swap => "nothing was changed; the system may be using it (swapon --show)",
         }
         .into(),
+    }
+}
+
+/// Which of the partitions may be meant.
+fn way_to_partition(table: &Partitions) -> String {
+    let with_ext4: Vec<_> = table.with_ext4().map(|p| p.number.to_string()).collect();
+    match &with_ext4[..] {
+        [] => {
+            "nothing was changed; none of the partitions holds an ext4 volume that could be found"
+                .into()
+        }
+        [one] => format!("the ext4 volume is in partition {one}: name it with -o partition={one}"),
+        [first, ..] => format!(
+            "there are ext4 volumes in partitions {}: name one of them, such as -o partition={first}",
+            with_ext4.join(", ")
+        ),
     }
 }
 

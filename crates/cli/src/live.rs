@@ -55,6 +55,11 @@ impl Live {
         let mut current = self.options.lock().unwrap_or_else(PoisonError::into_inner);
         let mut wanted = current.clone();
         options::parse(text, false, &mut wanted)?;
+        if wanted.part != current.part {
+            let message = "a remount cannot go to another part of the image";
+            return Err(Failure::new(Code::Usage, message)
+                .hint("unmount it, and mount the other one, with its partition= or offset="));
+        }
         let volume = wanted.volume()?;
         // The kernel first stops writers, or last lets them in.
         let stops = wanted.read_only && !current.read_only;

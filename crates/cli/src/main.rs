@@ -12,6 +12,7 @@ mod live;
 mod log;
 mod notify;
 mod options;
+mod part;
 mod print;
 mod sandbox;
 mod serve;

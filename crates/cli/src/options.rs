@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use stetfs::low::{
-    Atime, Composition, Direct, FsOptions, OnDataError, OnError, PolicyKind, Preset, VolumeOptions,
-    did_you_mean, preset,
+    Atime, Composition, Direct, FsOptions, OnDataError, OnError, PolicyKind, Preset, Source,
+    VolumeOptions, did_you_mean, preset,
 };
 use stetfs_fuse::{IoUring, LowLatency, MountOptions, Opens, ServeOptions, VolumeFsOptions};
 
 use crate::failure::{Code, Failure, Result};
+use crate::part::{self, PartOptions};
 use crate::sandbox::Wanted;
 
 /// All that `-o` says.
@@ -38,6 +39,7 @@ pub(crate) struct Options {
     pub(crate) allow_other: Option<bool>,
     pub(crate) no_recovery: bool,
     pub(crate) journal_path: Option<PathBuf>,
+    pub(crate) part: PartOptions,
     pub(crate) threads: usize,
     pub(crate) io_uring: IoUring,
     pub(crate) low_latency: LowLatency,
@@ -142,10 +144,18 @@ pub(crate) fn parse(text: &str, sloppy: bool, all: &mut Options) -> Result {
     Ok(())
 }
 
-/// The options that the volume has of its own, for those of its mount to be read into. Why there are none is told by whoever opens it.
-pub(crate) fn of_volume(source: &Path) -> Options {
+/// The options of the volume at `path`: those that it has of its own, and after them those of `text`. Why it has none is told by
+/// whoever opens it.
+pub(crate) fn of_volume(path: &Path, text: &str) -> Result<Options> {
+    let mut said = Options::default();
+    parse(text, false, &mut said)?;
+    let source = Source {
+        path: path.to_owned(),
+        part: said.part.part()?,
+        journal_path: None,
+    };
     let mut options = Options::default();
-    match stetfs::low::own_options(source) {
+    match stetfs::low::own_options(&source) {
         Ok(own) => {
             if let Err(e) = parse(&own.join(","), false, &mut options) {
                 tracing::warn!("the volume's own options: {e}");
@@ -155,7 +165,8 @@ pub(crate) fn of_volume(source: &Path) -> Options {
         }
         Err(e) => tracing::debug!("the volume's own options cannot be read: {e}"),
     }
-    options
+    parse(text, false, &mut options)?;
+    Ok(options)
 }
 
 /// The options of `text` that are known, for a server that is less sloppy.
@@ -217,6 +228,7 @@ const NAMES: [&str; 45] = [
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     NAMES
         .into_iter()
+        .chain(part::NAMES)
         .chain(IGNORED)
         .chain(stetfs::low::option_names())
 }
@@ -329,6 +341,7 @@ fn own(
             Some("abort") => set(&mut o.data_err, Ok(OnDataError::Abort)),
             _ => Err("must be ignore or abort".to_owned()),
         },
+        _ if part::NAMES.contains(&name) => o.part.set(name, value)?,
         "journal" | "cache_policy" => Err("needs a value".to_owned()),
         _ if stetfs::low::is_option(name) => Err("needs a value".to_owned()),
         _ => return None,
@@ -489,6 +502,7 @@ impl Options {
         };
         Ok(VolumeOptions {
             fs,
+            part: self.part.part()?,
             journal_path: self.journal_path.clone(),
             direct: Direct::Auto,
             ..Default::default()

@@ -9,6 +9,8 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
+use stetfs::low::Span;
+
 use crate::mountinfo::bytes;
 use crate::sys;
 
@@ -24,8 +26,12 @@ pub(crate) struct LoopDevice {
 }
 
 impl LoopDevice {
-    /// Attaches the image at `path`.
-    pub(crate) fn attach(image: &Path, read_only: bool) -> io::Result<LoopDevice> {
+    /// Attaches an image, or a part of one or of a block device.
+    pub(crate) fn attach(
+        image: &Path,
+        part: Option<Span>,
+        read_only: bool,
+    ) -> io::Result<LoopDevice> {
         const TRIES: usize = 16;
         let open = |path: &Path| File::options().read(true).write(!read_only).open(path);
         let file = open(image)?;
@@ -37,7 +43,7 @@ impl LoopDevice {
         for _ in 0..TRIES {
             let path = PathBuf::from(format!("/dev/loop{}", sys::loop_get_free(control.as_fd())?));
             let device = open(&path)?;
-            match sys::loop_configure(device.as_fd(), file.as_fd(), bytes(image), flags) {
+            match sys::loop_configure(device.as_fd(), file.as_fd(), bytes(image), part, flags) {
                 Ok(()) => {
                     return Ok(LoopDevice {
                         path,

@@ -308,12 +308,12 @@ fn mount_by_kernel(
     // Kept until the mount holds it.
     let looped;
     let mut loop_device = None;
-    let path = if device.is_block_device() {
+    let path = if device.is_block_device() && volume.span().is_none() {
         // The mount takes it over.
         device.release_exclusive_claim();
         device.path()
     } else {
-        match LoopDevice::attach(device.path(), device.read_only()) {
+        match LoopDevice::attach(device.path(), volume.span(), device.read_only()) {
             Ok(attached) => {
                 looped = attached;
                 loop_device = Some(looped.path().to_owned());

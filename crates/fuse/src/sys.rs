@@ -4,6 +4,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
+use stetfs::low::Span;
 use zerocopy::{Immutable, IntoBytes};
 
 /// `FUSE_DEV_IOC_CLONE`.
@@ -108,17 +109,20 @@ pub(crate) fn word_of(pid: u32, address: u64) -> io::Result<u32> {
     }
 }
 
-/// Puts a file behind a loop device, with `LO_FLAGS_*`.
+/// Puts a file, or a part of it, behind a loop device, with `LO_FLAGS_*`.
 pub(crate) fn loop_configure(
     device: BorrowedFd<'_>,
     file: BorrowedFd<'_>,
     name: &[u8],
+    part: Option<Span>,
     flags: u32,
 ) -> io::Result<()> {
+    // Offset and size are the last two; no size is all.
+    let (offset, size) = part.map_or((0, 0), |part| (part.start, part.len));
     let mut config = LoopConfig {
         fd: file.as_raw_fd() as u32,
         block_size: 0,
-        ids: [0; 5],
+        ids: [0, 0, 0, offset, size],
         numbers: [0; 3],
         flags,
         file_name: [0; 64],

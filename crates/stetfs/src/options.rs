@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::low::{self, Atime, Composition, Ctx, Preset, VolumeOptions};
+use crate::low::{self, Atime, Composition, Ctx, Part, Preset, Source, VolumeOptions};
 
 /// How a volume is opened: built step by step, as [`std::fs::OpenOptions`].
 ///
@@ -71,6 +71,37 @@ impl MountOptions {
         self
     }
 
+    /// Of an image or a device the bytes from `offset` on, and all up to its end or `size` bytes. Both are multiples of the size of
+    /// its sectors, 512 of an image. Several parts of one image can be open at once.
+    ///
+    /// ```
+    /// # let image = stetfs_testkit::Image::make(16 << 20, &Default::default()).unwrap();
+    /// # let mut bytes = vec![0; 1 << 20];
+    /// # bytes.extend(std::fs::read(image.path()).unwrap());
+    /// # std::fs::write(image.path(), bytes).unwrap();
+    /// # let path = image.path();
+    /// use stetfs::{MountOptions, Volume};
+    ///
+    /// let volume = Volume::open(path, MountOptions::new().part(1 << 20, None))?;
+    /// volume.write("/notes", "behind the boot loader")?;
+    /// volume.close()?;
+    ///
+    /// let error = Volume::open(path, MountOptions::new().partition("1")).unwrap_err();
+    /// assert!(error.to_string().contains("it has no partition table"));
+    /// # Ok::<(), stetfs::Error>(())
+    /// ```
+    pub fn part(&mut self, offset: u64, size: Option<u64>) -> &mut MountOptions {
+        self.low.part = Part::Range { offset, size };
+        self
+    }
+
+    /// A partition of an image or a device with a GPT or an MBR: a number, else a UUID or a name, of the partition or of the
+    /// volume in it. One that is not there is told by [`Volume::open`](crate::Volume::open).
+    pub fn partition(&mut self, name: &str) -> &mut MountOptions {
+        self.low.part = Part::Partition(name.to_owned());
+        self
+    }
+
     /// Where the journal is, on a volume that has it on another device.
     pub fn journal_path(&mut self, path: impl Into<PathBuf>) -> &mut MountOptions {
         self.low.journal_path = Some(path.into());
@@ -135,11 +166,15 @@ impl MountOptions {
         let said = self.journal.iter().map(|(n, v)| (n.as_str(), v.as_str()));
         let said: Vec<(&str, &str)> = match self.preset {
             Some(_) => said.collect(),
-            None => data_of(path)
-                .into_iter()
-                .map(|v| ("data", v))
-                .chain(said)
-                .collect(),
+            None => data_of(&Source {
+                path: path.to_owned(),
+                part: low.part.clone(),
+                ..Source::default()
+            })
+            .into_iter()
+            .map(|v| ("data", v))
+            .chain(said)
+            .collect(),
         };
         let preset = match &self.preset {
             Some(name) => name.parse().map_err(|e: low::BadJournal| e.to_string())?,
@@ -151,8 +186,8 @@ impl MountOptions {
 }
 
 /// What the volume itself asks the journal to do with data. Why that cannot be seen is told by whoever opens it.
-fn data_of(path: &Path) -> Option<&'static str> {
-    let own = low::own_options(path).unwrap_or_default();
+fn data_of(source: &Source) -> Option<&'static str> {
+    let own = low::own_options(source).unwrap_or_default();
     own.iter()
         .rev()
         .find_map(|option| option.strip_prefix("data="))

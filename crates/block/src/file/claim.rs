@@ -6,6 +6,10 @@
 //! * An image opened for writing: no loop device may have it; and whoever opens a loop device locks
 //!   the image behind it as well.
 //!
+//! * Of a part of an image: flock shared, so that others may have other parts, and the open-file-description lock on that part
+//!   alone. Whoever is the first to open a part makes sure, by the locks for the whole, that nobody has that. A shared lock on the
+//!   first bytes stays, for programs that look for locks there.
+//!
 //! A read-only open takes shared locks.
 
 use std::fs::{File, Metadata};
@@ -19,7 +23,7 @@ use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
 use super::{holders, sys};
-use crate::{BlockError, Result};
+use crate::{BlockError, Result, Span};
 
 /// Held as long as the device is open.
 pub(super) struct Claim {
@@ -39,20 +43,25 @@ const LEFT_TRIES: u32 = 25;
 const LEFT_WAIT: Duration = Duration::from_millis(20);
 
 impl Claim {
-    /// Claims `file`, which is open at `path`.
-    pub(super) fn take(path: &Path, file: &File, read_only: bool) -> Result<Self> {
+    /// Claims `file`, which is open at `path`, or a part of it.
+    pub(super) fn take(
+        path: &Path,
+        file: &File,
+        read_only: bool,
+        part: Option<Span>,
+    ) -> Result<Self> {
         for _ in 0..LEFT_TRIES {
-            match Self::try_take(path, file, read_only) {
+            match Self::try_take(path, file, read_only, part) {
                 Err(BlockError::Locked { holder: None, .. }) => std::thread::sleep(LEFT_WAIT),
                 other => return other,
             }
         }
-        Self::try_take(path, file, read_only).map_err(|e| match (e, file.metadata()) {
+        Self::try_take(path, file, read_only, part).map_err(|e| match (e, file.metadata()) {
             (BlockError::Locked { path, holder: None }, Ok(meta)) => {
                 let holder = if meta.file_type().is_block_device() {
                     holders::kept_by(&path, meta.rdev())
                 } else {
-                    holders::loop_device_of(&meta).map(|l| l.named_with_keeper())
+                    holders::loop_device_of(&meta, part).map(|l| l.named_with_keeper())
                 };
                 BlockError::Locked { path, holder }
             }
@@ -60,32 +69,23 @@ impl Claim {
         })
     }
 
-    fn try_take(path: &Path, file: &File, read_only: bool) -> Result<Self> {
+    fn try_take(path: &Path, file: &File, read_only: bool, part: Option<Span>) -> Result<Self> {
         let meta = file.metadata().map_err(|e| BlockError::open(path, e))?;
         let block_device = meta.file_type().is_block_device();
         let mut exclusive = None;
         if block_device && !read_only {
             exclusive = Some(open_exclusive(path, &meta)?);
         }
-        flock(
-            path,
-            file,
-            &meta,
-            !read_only,
-            if block_device { UDEV_TRIES } else { 0 },
-        )?;
         let mut backing = None;
         if block_device {
+            flock(path, file, &meta, !read_only, UDEV_TRIES)?;
             backing = lock_backing(path, file, &meta, read_only)?;
         } else {
-            match sys::try_ofd_lock(file, !read_only) {
-                Ok(()) => {}
-                Err(Errno::AGAIN | Errno::ACCESS) => {
-                    return Err(locked(path, holders::lock_holder(&meta)));
-                }
-                Err(e) => unsupported(path, e)?,
+            match part {
+                None => lock_image(path, file, &meta, !read_only)?,
+                Some(part) => lock_part(path, file, &meta, !read_only, part)?,
             }
-            if !read_only && let Some(found) = holders::loop_device_of(&meta) {
+            if !read_only && let Some(found) = holders::loop_device_of(&meta, part) {
                 // One that nobody has mounted may be about to go.
                 return Err(locked(
                     path,
@@ -141,6 +141,51 @@ fn unsupported(path: &Path, e: Errno) -> Result<()> {
     Err(BlockError::open(path, e))
 }
 
+/// Both locks on an image.
+fn lock_image(path: &Path, file: &File, meta: &Metadata, exclusive: bool) -> Result<()> {
+    flock(path, file, meta, exclusive, 0)?;
+    ofd_lock(path, file, meta, exclusive, None).map(drop)
+}
+
+/// The locks on a part of an image.
+fn lock_part(path: &Path, file: &File, meta: &Metadata, exclusive: bool, part: Span) -> Result<()> {
+    // Where some programs look for locks.
+    const HEAD: Span = Span { start: 0, len: 512 };
+    match flock(path, file, meta, exclusive, 0) {
+        Ok(()) if !exclusive => {}
+        // Nobody is there with a flock, and if this succeeds nobody at all.
+        Ok(()) => {
+            let alone = ofd_lock(path, file, meta, exclusive, None)?;
+            if !alone {
+                // Only flock works here, and that knows no parts.
+                return Ok(());
+            }
+            let _ = sys::ofd_unlock(file);
+        }
+        // Another part may be in use.
+        Err(BlockError::Locked { .. }) if exclusive => {}
+        Err(e) => return Err(e),
+    }
+    flock(path, file, meta, false, 0)?;
+    ofd_lock(path, file, meta, false, Some(HEAD))?;
+    ofd_lock(path, file, meta, exclusive, Some(part)).map(drop)
+}
+
+/// The open-file-description lock; whether the host has such locks.
+fn ofd_lock(
+    path: &Path,
+    file: &File,
+    meta: &Metadata,
+    exclusive: bool,
+    part: Option<Span>,
+) -> Result<bool> {
+    match sys::try_ofd_lock(file, exclusive, part) {
+        Ok(()) => Ok(true),
+        Err(Errno::AGAIN | Errno::ACCESS) => Err(locked(path, holders::lock_holder(meta))),
+        Err(e) => unsupported(path, e).map(|()| false),
+    }
+}
+
 fn open_exclusive(path: &Path, meta: &Metadata) -> Result<File> {
     let opened = File::options()
         .read(true)
@@ -184,7 +229,7 @@ fn lock_backing(
     meta: &Metadata,
     read_only: bool,
 ) -> Result<Option<File>> {
-    let Some(numbers) = sys::loop_backing(device) else {
+    let Some(behind) = sys::loop_backing(device) else {
         return Ok(None);
     };
     let Some(image) = holders::backing_path(meta.rdev()) else {
@@ -196,7 +241,7 @@ fn lock_backing(
     let Ok(backing) = file.metadata() else {
         return Ok(None);
     };
-    if (backing.dev(), backing.ino()) != numbers {
+    if (backing.dev(), backing.ino()) != behind.numbers {
         return Ok(None);
     }
     flock(path, &file, &backing, !read_only, 0)?;

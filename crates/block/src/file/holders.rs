@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{major, minor};
 
 use super::sys;
-use crate::namespaces;
+use crate::{Span, namespaces};
 
 /// The living process that holds a lock on this file, from /proc/locks.
 pub(super) fn lock_holder(meta: &Metadata) -> Option<String> {
@@ -83,8 +83,8 @@ impl fmt::Display for LoopDevice {
     }
 }
 
-/// The loop device whose image is this file.
-pub(super) fn loop_device_of(image: &Metadata) -> Option<LoopDevice> {
+/// The loop device whose image is this file, or shows something of this part of it.
+pub(super) fn loop_device_of(image: &Metadata, part: Option<Span>) -> Option<LoopDevice> {
     let wanted = (image.dev(), image.ino());
     for entry in fs::read_dir("/sys/block").ok()?.flatten() {
         let name = entry.file_name();
@@ -93,15 +93,25 @@ pub(super) fn loop_device_of(image: &Metadata) -> Option<LoopDevice> {
             continue;
         }
         let device = Path::new("/dev").join(&name);
-        let numbers = File::open(&device)
+        let backing = File::open(&device)
             .ok()
             .and_then(|d| sys::loop_backing(&d))
             .or_else(|| {
                 // Not allowed to ask the device: ask for the path it was given.
                 let meta = fs::metadata(read_path(&attached)?).ok()?;
-                Some((meta.dev(), meta.ino()))
+                let number = |name| {
+                    let text = fs::read_to_string(attached.with_file_name(name)).ok()?;
+                    text.trim().parse().ok()
+                };
+                Some(sys::LoopBacking {
+                    numbers: (meta.dev(), meta.ino()),
+                    span: sys::loop_span(number("offset")?, number("sizelimit")?),
+                })
             });
-        if numbers == Some(wanted) {
+        let shows_it = |b: sys::LoopBacking| {
+            b.numbers == wanted && part.is_none_or(|part| part.overlaps(&b.span))
+        };
+        if backing.is_some_and(shows_it) {
             let rdev = fs::metadata(&device).ok()?.rdev();
             return Some(LoopDevice {
                 device,

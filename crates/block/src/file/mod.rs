@@ -12,6 +12,7 @@ mod claim;
 mod holders;
 mod open;
 mod outlook;
+mod peek;
 mod request;
 mod share;
 mod sys;
@@ -19,6 +20,7 @@ mod unflushed;
 mod uring;
 
 pub use open::{Direct, OpenOptions, Uring};
+pub use peek::Peek;
 
 use std::fmt;
 use std::fs::File;
@@ -34,8 +36,8 @@ use rustix::io::Errno;
 
 use crate::device::{check_discard, check_range, write_zeros};
 use crate::{
-    AlignedBuf, BlockDevice, BlockError, Counters, Op, Read, Result, Share, ShareLimits, Stats,
-    Write,
+    AlignedBuf, BlockDevice, BlockError, Counters, Op, Read, Result, Share, ShareLimits, Span,
+    Stats, Write,
 };
 use claim::Claim;
 use request::Request;
@@ -169,6 +171,20 @@ impl FileDevice {
             self.direct.store(false, Relaxed);
         }
         Ok(())
+    }
+
+    /// Says that only `span` will be used, and turns O_DIRECT off if that cuts what it reads and writes at once: others may
+    /// write the rest.
+    ///
+    /// # Errors
+    /// The host's.
+    pub fn fit_span(&self, span: Span) -> Result<()> {
+        let ends = [span.start, span.end()];
+        let whole = |n: &u64| n.is_multiple_of(u64::from(self.align.offset)) || *n == self.size;
+        match ends.iter().all(whole) {
+            true => Ok(()),
+            false => self.fit_granularity(1),
+        }
     }
 
     /// Gives up the exclusive claim on a block device (O_EXCL), and only that, so that the kernel

@@ -15,7 +15,7 @@ use super::request::Request;
 use super::unflushed::Unflushed;
 use super::uring::RingPool;
 use super::{Align, FileDevice, share, sys};
-use crate::{AlignedBuf, BlockError, Counters, Result, SECTOR};
+use crate::{AlignedBuf, BlockError, Counters, Result, SECTOR, Span};
 
 /// Whether requests pass the host's page cache by (O_DIRECT).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -48,6 +48,8 @@ pub struct OpenOptions {
     pub direct: Direct,
     /// io_uring.
     pub uring: Uring,
+    /// The part of an image that will be used: others may have what is beside it. All of it else, and always of a block device.
+    pub span: Option<Span>,
 }
 
 /// Buffers are not aligned to more.
@@ -82,17 +84,21 @@ pub(super) fn open_file(path: &Path, read_only: bool) -> Result<(File, bool)> {
     Ok((file, is_block_device))
 }
 
+/// The smallest unit that is written as a whole.
+pub(super) fn sector_of(file: &File, is_block_device: bool) -> std::io::Result<u32> {
+    match is_block_device {
+        true => Ok(rustix::fs::ioctl_blksszget(file)?),
+        false => Ok(SECTOR),
+    }
+}
+
 pub(super) fn open(path: &Path, options: OpenOptions) -> Result<FileDevice> {
     let fail = |e| BlockError::open(path, e);
     let (file, is_block_device) = open_file(path, options.read_only)?;
-    let claim = Claim::take(path, &file, options.read_only)?;
+    let claim = Claim::take(path, &file, options.read_only, options.span)?;
 
     let size = sys::size(&file).map_err(fail)?;
-    let sector = if is_block_device {
-        rustix::fs::ioctl_blksszget(&file).map_err(|e| BlockError::open(path, e))?
-    } else {
-        SECTOR
-    };
+    let sector = sector_of(&file, is_block_device).map_err(fail)?;
     let align = match options.direct {
         Direct::Off => None,
         _ => direct_align(&file, size, is_block_device.then_some(sector)),

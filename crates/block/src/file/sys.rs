@@ -9,7 +9,7 @@ use libc::{c_int, c_ulong};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use crate::SharePair;
+use crate::{SharePair, Span};
 
 const BLKROGET: c_ulong = 0x125e;
 const BLKDISCARD: c_ulong = 0x1277;
@@ -112,8 +112,16 @@ pub(super) fn discard(file: &File, start: u64, len: u64) -> Result<(), Errno> {
     }
 }
 
-/// Device and inode number of the file behind a loop device.
-pub(super) fn loop_backing(device: &File) -> Option<(u64, u64)> {
+/// What a loop device shows.
+pub(super) struct LoopBacking {
+    /// Device and inode number of the file.
+    pub(super) numbers: (u64, u64),
+    /// The part of it.
+    pub(super) span: Span,
+}
+
+/// What is behind a loop device.
+pub(super) fn loop_backing(device: &File) -> Option<LoopBacking> {
     let mut info = mem::MaybeUninit::<LoopInfo>::zeroed();
     // SAFETY: LOOP_GET_STATUS64 writes one loop_info64.
     let answer = unsafe {
@@ -128,31 +136,43 @@ pub(super) fn loop_backing(device: &File) -> Option<(u64, u64)> {
     }
     // SAFETY: all of it is integers, initialised to zero before the call.
     let info = unsafe { info.assume_init() };
-    Some((info.device, info.inode))
+    Some(LoopBacking {
+        numbers: (info.device, info.inode),
+        span: loop_span(info.offset, info.size_limit),
+    })
 }
 
-/// Tries to take an open-file-description lock on the whole file.
-pub(super) fn try_ofd_lock(file: &File, exclusive: bool) -> Result<(), Errno> {
-    set_ofd_lock(
-        file,
-        if exclusive {
-            libc::F_WRLCK
-        } else {
-            libc::F_RDLCK
-        },
-    )
+/// The part of a file that a loop device with such an offset and limit shows.
+pub(super) fn loop_span(offset: u64, limit: u64) -> Span {
+    Span {
+        start: offset,
+        len: if limit == 0 { u64::MAX } else { limit },
+    }
 }
 
-/// Gives the open-file-description lock up.
+/// Tries to take an open-file-description lock on the whole file, or on a part of it.
+pub(super) fn try_ofd_lock(file: &File, exclusive: bool, span: Option<Span>) -> Result<(), Errno> {
+    let kind = match exclusive {
+        true => libc::F_WRLCK,
+        false => libc::F_RDLCK,
+    };
+    set_ofd_lock(file, kind, span)
+}
+
+/// Gives the open-file-description locks up.
 pub(super) fn ofd_unlock(file: &File) -> Result<(), Errno> {
-    set_ofd_lock(file, libc::F_UNLCK)
+    set_ofd_lock(file, libc::F_UNLCK, None)
 }
 
-fn set_ofd_lock(file: &File, kind: c_int) -> Result<(), Errno> {
+fn set_ofd_lock(file: &File, kind: c_int, span: Option<Span>) -> Result<(), Errno> {
     // SAFETY: flock is plain integers; zero means: from 0 to the end, no pid.
     let mut lock: libc::flock = unsafe { mem::zeroed() };
     lock.l_type = kind as _;
     lock.l_whence = libc::SEEK_SET as _;
+    if let Some(span) = span {
+        let number = |n| libc::off_t::try_from(n).map_err(|_| Errno::OVERFLOW);
+        (lock.l_start, lock.l_len) = (number(span.start)?, number(span.len)?);
+    }
     // SAFETY: F_OFD_SETLK reads one flock.
     match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) } {
         0 => Ok(()),

@@ -33,12 +33,10 @@ pub(crate) fn run(args: &MountArgs, json: bool) -> Result<Code> {
     options.volume()?;
     let (source, dir) = (absolute(&args.source)?, absolute_dir(&args.dir)?);
     if let Some(parent) = args.server {
-        options = options::of_volume(&source);
-        options::parse(&text, false, &mut options)?;
         let job = Job {
+            options: options::of_volume(&source, &text)?,
             source,
             dir,
-            options,
             daemon: !args.foreground,
             protected: false,
         };

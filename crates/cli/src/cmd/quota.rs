@@ -9,6 +9,7 @@ use crate::print;
 
 /// Shows usage and limits, or sets limits.
 pub(crate) fn run(args: &QuotaArgs, json: bool) -> Result {
+    let source = args.volume.source()?;
     if let Some((kind, id)) = args.set {
         let kib = |bytes: Option<u64>| bytes.unwrap_or(0).div_ceil(1024);
         let limits = QuotaLimits {
@@ -17,7 +18,7 @@ pub(crate) fn run(args: &QuotaArgs, json: bool) -> Result {
             inodes_hard: args.inodes.unwrap_or(0),
             inodes_soft: args.inodes_soft.unwrap_or(0),
         };
-        return match stetfs::low::set_quota(&args.volume, kind, id, limits) {
+        return match stetfs::low::set_quota(&source, kind, id, limits) {
             Err(e) if e.errno() == libc::ESRCH => Err(Failure::new(
                 Code::Usage,
                 format!("the volume has no {} quota", kind.name()),
@@ -26,9 +27,9 @@ pub(crate) fn run(args: &QuotaArgs, json: bool) -> Result {
             other => Ok(other?),
         };
     }
-    let quota = stetfs::low::quota(&args.volume).map_err(|e| match e {
+    let quota = stetfs::low::quota(&source).map_err(|e| match e {
         FsError::Errno(libc::EROFS) => {
-            let volume = args.volume.display();
+            let volume = source.path.display();
             let message = format!("{volume} has a journal to be replayed, which may change usage");
             Failure::new(Code::Volume, message).hint(format!("first: stetfs recover {volume}"))
         }

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::json;
-use stetfs::low::LeftBehind;
 use stetfs::low::namespaces::{Viewer, viewers};
+use stetfs::low::{FsError, LeftBehind, Part, Source};
 use stetfs_fuse::mountinfo::{self, MountEntry};
 use stetfs_fuse::{MountError, Unmount, is_root, unmount};
 
@@ -28,7 +28,7 @@ pub(crate) fn run(args: &UmountArgs, json: bool) -> Result {
     down(args, &mount)?;
     if json {
         let answer = json!({
-            "unmounted": true, "volume": volume.display().to_string(),
+            "unmounted": true, "volume": volume.path.display().to_string(),
             "dir": mount.dir.display().to_string(),
         });
         print::value(&answer, true);
@@ -126,22 +126,48 @@ fn is_dead(dir: &Path, was_there: bool) -> bool {
 }
 
 /// Where the volume is: a mounted loop device may go with its mount.
-fn volume_of(mount: &MountEntry) -> PathBuf {
-    let image = format!("/sys/dev/block/{}/loop/backing_file", mount.dev);
-    match std::fs::read(image) {
-        Ok(path) if mount.fstype.starts_with("fuseblk") => {
-            OsStr::from_bytes(path.trim_ascii_end()).into()
+fn volume_of(mount: &MountEntry) -> Source {
+    let dir = PathBuf::from(format!("/sys/dev/block/{}/loop", mount.dev));
+    let path = match std::fs::read(dir.join("backing_file")) {
+        Ok(path) if mount.fstype.starts_with("fuseblk") => path,
+        _ => return Source::from(&mount.source),
+    };
+    let number = |name| {
+        let text = std::fs::read_to_string(dir.join(name)).ok()?;
+        text.trim().parse().ok().filter(|n: &u64| *n > 0)
+    };
+    let part = match (number("offset"), number("sizelimit")) {
+        (None, None) => Part::Whole,
+        (offset, size) => Part::Range {
+            offset: offset.unwrap_or(0),
+            size,
+        },
+    };
+    Source {
+        part,
+        ..Source::from(OsStr::from_bytes(path.trim_ascii_end()))
+    }
+}
+
+/// `recover` and its arguments for a volume.
+fn recover_command(volume: &Source) -> String {
+    let path = volume.path.display();
+    match &volume.part {
+        Part::Range { offset, size } => {
+            let size = size.map(|size| format!(",size={size}"));
+            let size = size.unwrap_or_default();
+            format!("stetfs recover -o offset={offset}{size} {path}")
         }
-        _ => PathBuf::from(&mount.source),
+        _ => format!("stetfs recover {path}"),
     }
 }
 
 /// Waits for the loop device of a mount to go, as it does when nobody has it open any more: until then the image cannot be
 /// opened for writing. Not for long: somebody may keep it.
-fn wait_detached(mount: &MountEntry, volume: &Path) {
+fn wait_detached(mount: &MountEntry, volume: &Source) {
     const TRIES: u32 = 50;
     for _ in 0..TRIES {
-        if volume == Path::new(&mount.source) || volume_of(mount) != volume {
+        if volume.path == Path::new(&mount.source) || volume_of(mount) != *volume {
             return;
         }
         std::thread::sleep(PAUSE);
@@ -149,17 +175,21 @@ fn wait_detached(mount: &MountEntry, volume: &Path) {
 }
 
 /// Says what a server that closed nothing leaves behind.
-fn left_behind(mount: &MountEntry, volume: &Path, gone: bool) -> Result {
+fn left_behind(mount: &MountEntry, volume: &Source, gone: bool) -> Result {
     let recover = format!(
-        "the next mount replays the journal, or: stetfs recover {}",
-        volume.display()
+        "the next mount replays the journal, or: {}",
+        recover_command(volume)
     );
     let hint = match stetfs::low::left_behind(volume) {
         Ok(LeftBehind::Clean) => return Ok(()),
         _ if mount.read_only => return Ok(()),
         Ok(LeftBehind::ToRecover) => recover,
         Ok(LeftBehind::ToCheck) => {
-            format!("it has no journal: run e2fsck -f {}", volume.display())
+            format!("it has no journal: run e2fsck -f {}", volume.path.display())
+        }
+        // Where no loop device tells of it.
+        Err(FsError::Foreign(_)) if gone => {
+            format!("{recover}, with the partition= or offset= that it was mounted with")
         }
         // Not for us to look at.
         Err(_) if gone => recover,
@@ -199,7 +229,7 @@ fn other_mounts(mount: &MountEntry) -> Result<Vec<u64>> {
 }
 
 /// Waits until nobody has the volume open.
-fn wait_unlocked(source: &Path) -> Result {
+fn wait_unlocked(source: &Source) -> Result {
     const TRIES: u32 = 600;
     for _ in 0..TRIES {
         match stetfs::low::is_in_use(source) {
@@ -212,7 +242,7 @@ fn wait_unlocked(source: &Path) -> Result {
         Code::InUse,
         format!(
             "{} is unmounted, but its server still has it open",
-            source.display()
+            source.path.display()
         ),
     ))
 }

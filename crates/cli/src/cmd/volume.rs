@@ -12,7 +12,7 @@ use crate::{log, print};
 
 /// `stetfs info`.
 pub(crate) fn info(args: &VolumeArg, json: bool) -> Result {
-    let info = stetfs::low::info(&args.volume, args.journal_path())?;
+    let info = stetfs::low::info(&args.source()?)?;
     let mut value = json!(info);
     value["recovery"]["exit_code"] = json!(outcome(&info.recovery) as u8);
     print::value(&value, json);
@@ -31,23 +31,18 @@ fn outcome(recovery: &RecoveryInfo) -> Code {
 /// `stetfs recover`.
 pub(crate) fn recover(args: &RecoverArgs, json: bool) -> Result<Code> {
     log::to_stderr();
+    let source = args.volume.source()?;
     let bar = ProgressBar::new(0);
     if let Ok(style) =
         ProgressStyle::with_template("{bar:30} {pos}/{len} blocks, {elapsed}, {eta} left")
     {
         bar.set_style(style);
     }
-    let volume = &args.volume;
     let progress = &mut |done, of| {
         bar.set_length(of);
         bar.set_position(done);
     };
-    let done = stetfs::low::recover(
-        &volume.volume,
-        volume.journal_path(),
-        args.salvage,
-        progress,
-    );
+    let done = stetfs::low::recover(&source, args.salvage, progress);
     bar.finish_and_clear();
     let done = done?;
     if json {
@@ -92,7 +87,7 @@ fn said(r: &RecoveryInfo) -> String {
 pub(crate) fn dump_journal(args: &VolumeArg, json: bool) -> Result {
     let mut out = BufWriter::new(std::io::stdout().lock());
     let mut written = Ok(());
-    stetfs::low::dump_journal(&args.volume, args.journal_path(), &mut |record| {
+    stetfs::low::dump_journal(&args.source()?, &mut |record| {
         if written.is_ok() {
             written = if json {
                 writeln!(out, "{}", json!(record))

@@ -85,10 +85,7 @@ pub(super) enum Use {
 /// # Errors
 /// Those of [`Volume::open`]; options that make no sense.
 pub(super) fn open(image: &Path, how: Use, opening: &Opening) -> Result<Volume> {
-    let mut said = options::of_volume(image);
-    for text in &opening.options {
-        options::parse(text, false, &mut said)?;
-    }
+    let mut said = options::of_volume(image, &opening.options.join(","))?;
     said.read_only |= how == Use::Read;
     for warning in said.warnings()? {
         tracing::warn!("{warning}");

@@ -2,18 +2,44 @@
 
 use stetfs_block::BlockDevice;
 use stetfs_ondisk::ext4::superblock::{MAGIC, SUPERBLOCK_SIZE, Superblock};
-use stetfs_ondisk::foreign::{Foreign, HEAD};
+use stetfs_ondisk::foreign::Foreign;
+use stetfs_ondisk::partitions::{Disk, Partitions};
 
-use crate::error::Result;
+use crate::error::{FsError, Result};
+
+/// A device as what tables are read from.
+struct Whole<'a>(&'a dyn BlockDevice);
+
+impl Disk for Whole<'_> {
+    type Error = FsError;
+
+    fn size(&self) -> u64 {
+        self.0.size()
+    }
+
+    fn sector(&self) -> u32 {
+        self.0.sector_size()
+    }
+
+    fn read(&self, at: u64, buf: &mut [u8]) -> Result<()> {
+        Ok(self.0.read(at, buf)?)
+    }
+}
+
+/// The partition table of a disk, if it has one.
+///
+/// # Errors
+/// The device's.
+pub fn read_partitions(device: &dyn BlockDevice) -> Result<Option<Partitions>> {
+    Partitions::read(&Whole(device))
+}
 
 /// What is there instead.
 ///
 /// # Errors
 /// The device's.
 pub(super) fn look(device: &dyn BlockDevice) -> Result<Foreign> {
-    let mut head = vec![0; usize::try_from(device.size()).unwrap_or(HEAD).min(HEAD)];
-    device.read(0, &mut head)?;
-    match Foreign::of(&head) {
+    match Foreign::look(&Whole(device))? {
         found @ (Foreign::Zeroes | Foreign::Unknown) => Ok(backup(device)?.unwrap_or(found)),
         known => Ok(known),
     }

@@ -24,6 +24,7 @@ mod tests;
 pub use early::read_superblock;
 pub use errors::set_panic_hook;
 pub use external::journal_device;
+pub use foreign::read_partitions;
 pub use inspect::{Inspection, find_log, inspect};
 pub use orphans::OrphansFinished;
 pub(crate) use superblock::SuperState;

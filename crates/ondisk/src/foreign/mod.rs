@@ -3,16 +3,16 @@
 //!
 //! The magic numbers are those of the formats' own documentation, as libblkid and file(1) have them.
 
-mod partitions;
 mod signatures;
 
 use std::fmt;
 
-pub use partitions::{Partition, Partitions};
 pub use signatures::{Kind, Signature};
 
-/// Bytes from the start that are enough for [`Foreign::of`].
-pub const HEAD: usize = 1 << 20;
+use crate::partitions::{Disk, Partitions};
+
+/// Bytes from the start that are looked at, but for partition tables.
+const HEAD: usize = 1 << 20;
 
 /// What is there instead of an ext4 superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,22 +35,27 @@ pub enum Foreign {
 }
 
 impl Foreign {
-    /// What `head`, the first [`HEAD`] bytes (or as many as there are), begins.
-    pub fn of(head: &[u8]) -> Foreign {
+    /// What a disk holds, or an image.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn look<D: Disk>(disk: &D) -> Result<Foreign, D::Error> {
+        let len = usize::try_from(disk.size()).unwrap_or(HEAD).min(HEAD);
+        let head = disk.bytes(0, len)?.unwrap_or_default();
         // Boot sectors of FAT and NTFS end as partition tables do; what is deep inside may be left over
         // from before a table was written.
         let (first, deep) = (0..1024, 1024..u64::MAX);
-        if let Some(known) = signatures::find(head, &first) {
-            return Foreign::Known(known);
+        if let Some(known) = signatures::find(&head, &first) {
+            return Ok(Foreign::Known(known));
         }
-        if let Some(table) = Partitions::read(head) {
-            return Foreign::Partitions(table);
+        if let Some(table) = Partitions::read(disk)? {
+            return Ok(Foreign::Partitions(table));
         }
-        match signatures::find(head, &deep) {
+        Ok(match signatures::find(&head, &deep) {
             Some(known) => Foreign::Known(known),
             None if head.iter().all(|b| *b == 0) => Foreign::Zeroes,
             None => Foreign::Unknown,
-        }
+        })
     }
 }
 
@@ -73,6 +78,11 @@ impl fmt::Display for Foreign {
 mod tests {
     use super::*;
 
+    fn of(head: &[u8]) -> Foreign {
+        let Ok(found) = Foreign::look(&head);
+        found
+    }
+
     fn with(at: usize, bytes: &[u8]) -> Vec<u8> {
         let mut head = vec![0; HEAD];
         head[at..at + bytes.len()].copy_from_slice(bytes);
@@ -83,15 +93,15 @@ mod tests {
     fn every_signature_is_found_where_it_is() {
         for known in signatures::ALL {
             let head = with(known.offset as usize, known.magic);
-            assert_eq!(Foreign::of(&head), Foreign::Known(known), "{}", known.name);
+            assert_eq!(of(&head), Foreign::Known(known), "{}", known.name);
         }
     }
 
     #[test]
     fn zeroes_are_told_from_what_is_not_known() {
-        assert_eq!(Foreign::of(&vec![0; HEAD]), Foreign::Zeroes);
-        assert_eq!(Foreign::of(&with(HEAD - 1, &[1])), Foreign::Unknown);
-        assert_eq!(Foreign::of(&[]), Foreign::Zeroes);
+        assert_eq!(of(&vec![0; HEAD]), Foreign::Zeroes);
+        assert_eq!(of(&with(HEAD - 1, &[1])), Foreign::Unknown);
+        assert_eq!(of(&[]), Foreign::Zeroes);
     }
 
     #[test]
@@ -103,12 +113,17 @@ mod tests {
         })
         .take(8192)
         .collect();
+        assert_eq!(
+            of(&with(510, &[0x55, 0xaa])),
+            Foreign::Unknown,
+            "no entries"
+        );
         for len in [1, 510, 511, 512, 600, 1023, 1025, 4090, 8192] {
             let mut head = noise[..len].to_vec();
-            Foreign::of(&head);
+            of(&head);
             if len >= 600 {
                 head[510..520].copy_from_slice(b"\x55\xaaEFI PART");
-                Foreign::of(&head);
+                of(&head);
             }
         }
     }

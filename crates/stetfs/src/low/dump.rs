@@ -1,7 +1,5 @@
 //! The journal of a volume, record by record.
 
-use std::path::Path;
-
 use serde::Serialize;
 use stetfs_block::OpenOptions;
 use stetfs_ext4::{FsError, Result, find_log};
@@ -9,6 +7,7 @@ use stetfs_journal::{Record, RecordKind};
 
 use super::external;
 use super::fast_commit::FastChange;
+use super::part::Source;
 
 /// One record of a journal.
 #[derive(Clone, Debug, Serialize)]
@@ -187,22 +186,18 @@ impl From<Record> for JournalRecord {
     }
 }
 
-/// Shows the records of the journal of the volume at `path`, in order; changes nothing. The last
-/// one says why the log ends there. `journal_path` is where a journal on another device is.
+/// Shows the records of the journal of a volume, in order; changes nothing. The last
+/// one says why the log ends there.
 ///
 /// # Errors
 /// The volume is in use, cannot be read, is none or has no journal; the log contradicts itself in
 /// a way no crash explains.
-pub fn dump_journal(
-    path: &Path,
-    journal_path: Option<&Path>,
-    show: &mut dyn FnMut(JournalRecord),
-) -> Result<()> {
+pub fn dump_journal(source: &Source, show: &mut dyn FnMut(JournalRecord)) -> Result<()> {
     let how = OpenOptions {
         read_only: true,
         ..Default::default()
     };
-    let (device, journal) = external::any(external::devices(path, journal_path, how)?);
+    let (device, journal) = external::any(external::devices(source, how)?);
     let log = find_log(device, journal)?
         .ok_or_else(|| FsError::Unsupported("a volume without a journal".into()))?;
     log.walk(&mut |record| {

@@ -6,26 +6,28 @@ use std::sync::Arc;
 use stetfs_block::{BlockDevice, BlockError, FileDevice, OpenOptions};
 use stetfs_ext4::{FsError, Result, journal_device};
 
+use super::part::{OpenDisk, Source};
+
 /// A volume's device, and that of its journal if that is another.
-pub(crate) type Devices<D = FileDevice> = (Arc<D>, Option<Arc<D>>);
+pub(crate) type Devices = (OpenDisk, Option<Arc<FileDevice>>);
+
+/// What a file system is opened on.
+pub(crate) type Views = (Arc<dyn BlockDevice>, Option<Arc<dyn BlockDevice>>);
 
 /// As any devices.
-pub(crate) fn any((device, journal): Devices) -> Devices<dyn BlockDevice> {
-    (device, journal.map(|j| j as Arc<dyn BlockDevice>))
+pub(crate) fn any((disk, journal): Devices) -> Views {
+    (disk.view(), journal.map(|j| j as Arc<dyn BlockDevice>))
 }
 
-/// Opens both: the volume at `path`, its journal as [`journal`] does.
+/// Opens both: the volume, its journal as [`journal`] does.
 ///
 /// # Errors
-/// As [`journal`].
-pub(crate) fn devices(
-    path: &Path,
-    journal_path: Option<&Path>,
-    options: OpenOptions,
-) -> Result<Devices> {
-    let device = FileDevice::open(path, options)?;
-    let journal = journal(&device, journal_path, options)?;
-    Ok((Arc::new(device), journal))
+/// As [`OpenDisk::open`] and [`journal`].
+pub(crate) fn devices(source: &Source, options: OpenOptions) -> Result<Devices> {
+    let disk = OpenDisk::open(&source.path, &source.part, options)?;
+    let path = source.journal_path.as_deref();
+    let journal = journal(&*disk.view(), path, options).map_err(|e| disk.explain(e))?;
+    Ok((disk, journal))
 }
 
 /// Opens the device of the volume's journal, if that is not on the volume: at `path`, else where
@@ -34,7 +36,7 @@ pub(crate) fn devices(
 /// # Errors
 /// As [`FileDevice::open`]; `JournalDevice` for a `path` that is not there, or that the volume has no use for.
 fn journal(
-    volume: &FileDevice,
+    volume: &dyn BlockDevice,
     path: Option<&Path>,
     options: OpenOptions,
 ) -> Result<Option<Arc<FileDevice>>> {

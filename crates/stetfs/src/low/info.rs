@@ -1,6 +1,5 @@
 //! What a volume is, without opening it.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -12,6 +11,7 @@ use stetfs_ondisk::ext4::superblock::{ErrorPolicy, State, Superblock};
 use stetfs_ondisk::uuid;
 
 use super::external::{self, Devices};
+use super::part::{PartInfo, Source};
 use super::recover::{self, RecoveryInfo};
 
 /// A volume that is not mounted. Sizes in bytes, counts as named.
@@ -19,6 +19,9 @@ use super::recover::{self, RecoveryInfo};
 pub struct VolumeInfo {
     /// Where it was looked at.
     pub volume: String,
+    /// The part of that, unless it is all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part: Option<PartInfo>,
     /// The label.
     pub label: String,
     /// The UUID.
@@ -91,16 +94,16 @@ pub enum LeftBehind {
     ToCheck,
 }
 
-/// What is left to do for the volume at `path`.
+/// What is left to do for a volume.
 ///
 /// # Errors
 /// As [`info`].
-pub fn left_behind(path: &Path) -> Result<LeftBehind> {
+pub fn left_behind(source: &Source) -> Result<LeftBehind> {
     let how = OpenOptions {
         read_only: true,
         ..Default::default()
     };
-    let (device, journal) = external::any(external::devices(path, None, how)?);
+    let (device, journal) = external::any(external::devices(source, how)?);
     let found = inspect(device, journal)?;
     let sb = &found.superblock;
     Ok(if !sb.compat().contains(Compat::HAS_JOURNAL) {
@@ -115,17 +118,16 @@ pub fn left_behind(path: &Path) -> Result<LeftBehind> {
     })
 }
 
-/// Describes the volume at `path`; changes nothing. `journal_path` is where a journal on another device is, if not where
-/// udev links it.
+/// Describes a volume; changes nothing.
 ///
 /// # Errors
 /// The volume is in use, cannot be read, or is none.
-pub fn info(path: &Path, journal_path: Option<&Path>) -> Result<VolumeInfo> {
+pub fn info(source: &Source) -> Result<VolumeInfo> {
     let how = OpenOptions {
         read_only: true,
         ..Default::default()
     };
-    let devices = external::devices(path, journal_path, how)?;
+    let devices = external::devices(source, how)?;
     let (device, on) = external::any(devices.clone());
     let found = inspect(device, on)?;
     let sb = &found.superblock;
@@ -141,7 +143,8 @@ pub fn info(path: &Path, journal_path: Option<&Path>) -> Result<VolumeInfo> {
     features.extend(sb.incompat().names());
     features.extend(sb.ro_compat().names());
     Ok(VolumeInfo {
-        volume: path.display().to_string(),
+        volume: source.path.display().to_string(),
+        part: devices.0.span.map(PartInfo::from),
         label: text(sb.label()),
         uuid: uuid::text(&sb.uuid),
         state: state(sb, &recovery),
@@ -215,23 +218,19 @@ const TRIAL: u64 = 4 << 30;
 ///
 /// # Errors
 /// Those of the recovery.
-fn recovery((device, journal): &Devices) -> Result<RecoveryInfo> {
-    let over = |device: &Arc<FileDevice>| {
-        device.check_writable()?;
-        Ok::<_, BlockError>(Arc::new(Overlay::with_room(
-            device.clone(),
-            TRIAL_MEMORY,
-            TRIAL,
-        )))
+fn recovery((disk, journal): &Devices) -> Result<RecoveryInfo> {
+    let over = |file: &FileDevice, view: Arc<dyn BlockDevice>| {
+        file.check_writable()?;
+        Ok::<_, BlockError>(Arc::new(Overlay::with_room(view, TRIAL_MEMORY, TRIAL)))
     };
-    let volume = over(device)?;
-    let log = journal.as_ref().map(over).transpose()?;
+    let volume = over(&disk.file, disk.view())?;
+    let log = journal.as_ref().map(|j| over(j, j.clone())).transpose()?;
     let dry = (
         volume.clone() as Arc<dyn BlockDevice>,
         log.clone().map(|l| l as Arc<dyn BlockDevice>),
     );
     let done = recover::run(dry, false, &mut |_, _| {})?;
-    device.check_room(&volume.changed())?;
+    disk.check_room(&volume.changed())?;
     if let (Some(device), Some(log)) = (journal, log) {
         device.check_room(&log.changed())?;
     }

@@ -19,6 +19,7 @@ mod fast_commit;
 mod info;
 mod memory;
 mod own_options;
+mod part;
 mod quota;
 mod recover;
 mod stats;
@@ -30,6 +31,7 @@ pub use fast_commit::{FastChange, FastName};
 pub use info::{JournalInfo, LeftBehind, VolumeInfo, info, left_behind};
 pub use memory::{default_cache_bytes, usable_memory};
 pub use own_options::own_options;
+pub use part::{Part, PartInfo, Source};
 pub use quota::{QuotaIdInfo, QuotaInfo, QuotaKindInfo, quota, set_quota};
 pub use recover::{Recovered, RecoveryInfo, recover};
 pub use stats::{
@@ -37,7 +39,7 @@ pub use stats::{
 };
 pub use stetfs_block::namespaces;
 pub use stetfs_block::{
-    AlignedBuf, BlockDevice, BlockError, Direct, FileDevice, MemDevice, Preparer, Uring,
+    AlignedBuf, BlockDevice, BlockError, Direct, FileDevice, MemDevice, Preparer, Span, Uring,
 };
 pub use stetfs_block::{OpenOptions as DeviceOptions, Write as BlockWrite};
 pub use stetfs_block::{Share, ShareLimits, SharePair};

@@ -1,27 +1,25 @@
 //! Mount options that a volume has of its own (`tune2fs -o`, `tune2fs -E mount_opts=`).
 
-use std::path::Path;
-
-use stetfs_block::{FileDevice, OpenOptions};
+use stetfs_block::OpenOptions;
 use stetfs_ext4::{Result, read_superblock};
 use stetfs_ondisk::ext4::features::Compat;
 use stetfs_ondisk::ext4::superblock::{DefaultMountOpts, Superblock};
 
-/// The options of the volume at `path`, first those of `tune2fs -o`, as for `-o` of a mount. Only what a volume may decide is
+use super::part::{OpenDisk, Source};
+
+/// The options of a volume, first those of `tune2fs -o`, as for `-o` of a mount. Only what a volume may decide is
 /// there: it may come from a stranger. What would make less durable (`data=writeback`, `nobarrier`) is not, for who mounts it must ask
 /// for that.
 ///
 /// # Errors
 /// The volume is in use or cannot be read; `Corrupt`.
-pub fn own_options(path: &Path) -> Result<Vec<&'static str>> {
-    let device = FileDevice::open(
-        path,
-        OpenOptions {
-            read_only: true,
-            ..Default::default()
-        },
-    )?;
-    Ok(options_of(&read_superblock(&device)?))
+pub fn own_options(source: &Source) -> Result<Vec<&'static str>> {
+    let how = OpenOptions {
+        read_only: true,
+        ..Default::default()
+    };
+    let disk = OpenDisk::open(&source.path, &source.part, how)?;
+    Ok(options_of(&read_superblock(&*disk.view())?))
 }
 
 fn options_of(sb: &Superblock) -> Vec<&'static str> {
@@ -82,7 +80,7 @@ mod tests {
             let request = format!("set_super_value mount_opts {text}");
             image.debugfs_write(&request).unwrap();
         }
-        own_options(image.path()).unwrap()
+        own_options(&image.path().into()).unwrap()
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! Usage and limits of a volume that is not mounted.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -8,6 +7,7 @@ use stetfs_block::OpenOptions;
 use stetfs_ext4::{Fs, FsOptions, QuotaEntry, QuotaKind, QuotaLimits, QuotaUsage, Result};
 
 use super::external;
+use super::part::Source;
 
 /// What a volume counts.
 #[derive(Clone, Debug, Serialize)]
@@ -82,12 +82,12 @@ impl From<&QuotaUsage> for QuotaKindInfo {
     }
 }
 
-fn open(path: &Path, read_only: bool) -> Result<Arc<Fs>> {
+fn open(source: &Source, read_only: bool) -> Result<Arc<Fs>> {
     let how = OpenOptions {
         read_only,
         ..OpenOptions::default()
     };
-    let (device, journal) = external::any(external::devices(path, None, how)?);
+    let (device, journal) = external::any(external::devices(source, how)?);
     let options = FsOptions {
         read_only,
         ..FsOptions::default()
@@ -95,24 +95,24 @@ fn open(path: &Path, read_only: bool) -> Result<Arc<Fs>> {
     Fs::open_with(device, journal, options, &mut |_, _| {})
 }
 
-/// Usage and limits of the volume at `path`; changes nothing.
+/// Usage and limits of a volume; changes nothing.
 ///
 /// # Errors
 /// The volume is in use, needs recovery, is damaged or of an unknown kind; a device failed.
-pub fn quota(path: &Path) -> Result<QuotaInfo> {
-    let usage = open(path, true)?.quota()?;
+pub fn quota(source: &Source) -> Result<QuotaInfo> {
+    let usage = open(source, true)?.quota()?;
     Ok(QuotaInfo {
-        volume: path.display().to_string(),
+        volume: source.path.display().to_string(),
         kinds: usage.iter().map(QuotaKindInfo::from).collect(),
     })
 }
 
-/// Sets the limits of an id of the volume at `path`, which is recovered if it needs that.
+/// Sets the limits of an id of a volume, which is recovered if it needs that.
 ///
 /// # Errors
 /// As [`quota`]; ESRCH when the volume does not count this kind.
-pub fn set_quota(path: &Path, kind: QuotaKind, id: u32, limits: QuotaLimits) -> Result<()> {
-    let fs = open(path, false)?;
+pub fn set_quota(source: &Source, kind: QuotaKind, id: u32, limits: QuotaLimits) -> Result<()> {
+    let fs = open(source, false)?;
     let set = fs.set_limits(kind, id, limits);
     fs.unmount()?;
     set

@@ -1,14 +1,14 @@
 //! Recovering a volume without mounting it, and saying before what that would do.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use serde::Serialize;
-use stetfs_block::{BlockDevice, OpenOptions};
+use stetfs_block::OpenOptions;
 use stetfs_ext4::{Fs, FsError, FsOptions, Result, inspect};
 use stetfs_ondisk::ext4::superblock::State;
 
-use super::external::{self, Devices, is_write_protected};
+use super::external::{self, Views, is_write_protected};
+use super::part::Source;
 
 /// Bytes of cache: what a recovery reads it hardly reads twice.
 const CACHE_BYTES: u64 = 32 << 20;
@@ -74,9 +74,8 @@ pub struct Recovered {
     pub recovery: RecoveryInfo,
 }
 
-/// Replays the journal of the volume at `path`, finishes what was interrupted, and leaves the
-/// volume clean. A clean volume is not written to. `journal_path` is where a journal on another device is, if not where
-/// udev links it.
+/// Replays the journal of a volume, finishes what was interrupted, and leaves the
+/// volume clean. A clean volume is not written to.
 ///
 /// # Errors
 /// The volume is in use, damaged, of an unknown kind, or a device failed: then the journal is as it
@@ -85,8 +84,7 @@ pub struct Recovered {
 ///
 /// `progress` gets (done, of), first in blocks of the log, then in blocks that go home.
 pub fn recover(
-    path: &Path,
-    journal_path: Option<&Path>,
+    source: &Source,
     salvage: bool,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Recovered> {
@@ -95,7 +93,7 @@ pub fn recover(
             read_only,
             ..OpenOptions::default()
         };
-        external::devices(path, journal_path, how).map(external::any)
+        external::devices(source, how).map(external::any)
     };
     let devices = match open(false) {
         // Where nothing is to be done nothing need be written.
@@ -108,7 +106,7 @@ pub fn recover(
         other => other?,
     };
     Ok(Recovered {
-        volume: path.display().to_string(),
+        volume: source.path.display().to_string(),
         recovery: run(devices, salvage, progress)?,
     })
 }
@@ -118,7 +116,7 @@ pub fn recover(
 /// # Errors
 /// As [`recover`].
 pub(crate) fn run(
-    (device, journal): Devices<dyn BlockDevice>,
+    (device, journal): Views,
     salvage: bool,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<RecoveryInfo> {

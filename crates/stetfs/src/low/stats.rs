@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use stetfs_block::BlockDevice;
+use stetfs_journal::compose::Axis;
 
+use super::part::PartInfo;
 use super::volume::Volume;
 
 /// Counters since the volume was opened.
@@ -12,6 +14,9 @@ use super::volume::Volume;
 pub struct VolumeStats {
     /// The volume.
     pub volume: String,
+    /// The part of that, unless it is all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part: Option<PartInfo>,
     /// Whether it takes no changes, as asked or after an error.
     pub read_only: bool,
     /// The journal.
@@ -33,6 +38,8 @@ pub struct VolumeStats {
 pub struct JournalStats {
     /// The preset, and what was said besides.
     pub preset: String,
+    /// What answers each question about a journal: of the preset, of the options, or what they need.
+    pub parts: BTreeMap<&'static str, &'static str>,
     /// Transactions committed.
     pub commits: u64,
     /// Syncs that were asked for.
@@ -107,6 +114,10 @@ pub struct DeviceStats {
 /// Counters of the block cache.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct CacheStats {
+    /// Who leaves it.
+    pub policy: &'static str,
+    /// Bytes that it may hold.
+    pub bytes_at_most: u64,
     /// Look-ups that found the block.
     pub hits: u64,
     /// Look-ups that had to read.
@@ -176,9 +187,14 @@ impl Volume {
         let j = fs.journal;
         VolumeStats {
             volume: self.path().display().to_string(),
+            part: self.span().map(PartInfo::from),
             read_only: self.fs().is_read_only(),
             journal: JournalStats {
                 preset: self.journal().to_string(),
+                parts: Axis::ALL
+                    .into_iter()
+                    .map(|axis| (axis.name(), self.journal().part(axis).name))
+                    .collect(),
                 commits: j.commits,
                 syncs: j.syncs,
                 plain_syncs: j.plain_syncs,
@@ -218,6 +234,8 @@ impl Volume {
                 io_uring: self.device().uses_uring(),
             },
             cache: CacheStats {
+                policy: self.options().cache_policy.name(),
+                bytes_at_most: self.options().cache_bytes,
                 hits: fs.cache.hits,
                 misses: fs.cache.misses,
                 evictions: fs.cache.evictions,

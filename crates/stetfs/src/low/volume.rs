@@ -3,18 +3,21 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use stetfs_block::{BlockDevice, BlockError, Direct, FileDevice, OpenOptions, Uring};
+use stetfs_block::{BlockDevice, BlockError, Direct, FileDevice, OpenOptions, Span, Uring};
 use stetfs_ext4::{Fs, FsError, FsOptions, Result};
 
 use stetfs_journal::Composition;
 
 use super::external::{self, is_write_protected};
+use super::part::{OpenDisk, Part, Source};
 
 /// How a volume is opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VolumeOptions {
     /// Options of the file system, its journal's included.
     pub fs: FsOptions,
+    /// Which part of the image or device it is.
+    pub part: Part,
     /// Where the journal is, on a volume that has it on another device.
     pub journal_path: Option<PathBuf>,
     /// Whether requests pass the host's page cache by.
@@ -26,8 +29,8 @@ pub struct VolumeOptions {
 /// A volume that is open, and locked against everyone else, until it is closed.
 pub struct Volume {
     path: PathBuf,
-    journal_options: Composition,
-    device: Arc<FileDevice>,
+    options: FsOptions,
+    disk: OpenDisk,
     /// The journal's, if that is another.
     journal: Option<Arc<FileDevice>>,
     fs: Arc<Fs>,
@@ -36,7 +39,7 @@ pub struct Volume {
 /// The devices of a volume, open and locked, before anything of the file system is looked at but where its journal is.
 pub struct OpenedDevices {
     path: PathBuf,
-    device: Arc<FileDevice>,
+    disk: OpenDisk,
     journal: Option<Arc<FileDevice>>,
 }
 
@@ -46,30 +49,35 @@ impl OpenedDevices {
     /// # Errors
     /// Those of [`FileDevice::open`] (`Locked` if somebody has the volume).
     pub fn open(path: impl AsRef<Path>, options: &VolumeOptions) -> Result<OpenedDevices> {
-        let path = path.as_ref();
+        let source = Source {
+            path: path.as_ref().to_owned(),
+            part: options.part.clone(),
+            journal_path: options.journal_path.clone(),
+        };
         let open = |read_only| {
             let how = OpenOptions {
                 read_only,
                 direct: options.direct,
                 uring: options.uring,
+                span: None,
             };
-            external::devices(path, options.journal_path.as_deref(), how)
+            external::devices(&source, how)
         };
         // `ro` alone still replays the journal, if the device can be written.
-        let (device, journal) = match open(options.fs.read_only && options.fs.no_recovery) {
+        let (disk, journal) = match open(options.fs.read_only && options.fs.no_recovery) {
             Err(e) if options.fs.read_only && is_write_protected(&e) => open(true)?,
             other => other?,
         };
         Ok(OpenedDevices {
-            path: path.to_owned(),
-            device,
+            path: source.path,
+            disk,
             journal,
         })
     }
 
     /// See [`FileDevice::prepare_rings`].
     pub fn prepare_rings(&self, threads: usize) {
-        self.device.prepare_rings(threads);
+        self.disk.file.prepare_rings(threads);
         if let Some(journal) = &self.journal {
             journal.prepare_rings(threads);
         }
@@ -80,7 +88,7 @@ impl OpenedDevices {
     /// # Errors
     /// Those of [`Fs::open`].
     pub fn start(self, options: &VolumeOptions) -> Result<Arc<Volume>> {
-        Volume::start(self.path, self.device, self.journal, options)
+        Volume::start(self.path, self.disk, self.journal, options)
     }
 }
 
@@ -96,24 +104,24 @@ impl Volume {
 
     fn start(
         path: PathBuf,
-        device: Arc<FileDevice>,
+        disk: OpenDisk,
         journal: Option<Arc<FileDevice>>,
         options: &VolumeOptions,
     ) -> Result<Arc<Volume>> {
         let fs = Fs::open_with(
-            Arc::clone(&device) as Arc<dyn BlockDevice>,
+            disk.view(),
             journal.clone().map(|j| j as Arc<dyn BlockDevice>),
             options.fs.clone(),
             &mut |_, _| {},
         )?;
-        device.fit_granularity(fs.statfs().block_size)?;
+        disk.fit_granularity(fs.statfs().block_size)?;
         if let Some(journal) = &journal {
             journal.fit_granularity(fs.statfs().block_size)?;
         }
         Ok(Arc::new(Volume {
             path,
-            journal_options: options.fs.journal.clone(),
-            device,
+            options: options.fs.clone(),
+            disk,
             journal,
             fs,
         }))
@@ -129,7 +137,7 @@ impl Volume {
         self.close()?;
         Volume::start(
             self.path.clone(),
-            Arc::clone(&self.device),
+            self.disk.clone(),
             self.journal.clone(),
             options,
         )
@@ -140,7 +148,7 @@ impl Volume {
     /// # Errors
     /// EROFS if the volume is to be written, but was opened without write access to the device.
     pub fn may_reopen(&self, options: &VolumeOptions) -> Result<()> {
-        if !options.fs.read_only && self.device.read_only() {
+        if !options.fs.read_only && self.disk.file.read_only() {
             return Err(FsError::Errno(rustix::io::Errno::ROFS.raw_os_error()));
         }
         Ok(())
@@ -158,12 +166,22 @@ impl Volume {
 
     /// The journal in use.
     pub fn journal(&self) -> &Composition {
-        &self.journal_options
+        &self.options.journal
     }
 
-    /// The device below.
+    /// The options of the file system.
+    pub(super) fn options(&self) -> &FsOptions {
+        &self.options
+    }
+
+    /// The file or device below, as a whole.
     pub fn device(&self) -> &Arc<FileDevice> {
-        &self.device
+        &self.disk.file
+    }
+
+    /// The part of it that the volume is, if not all.
+    pub fn span(&self) -> Option<Span> {
+        self.disk.span
     }
 
     /// Brings everything home and marks the volume clean. Operations that come later fail. The lock
@@ -176,20 +194,18 @@ impl Volume {
     }
 }
 
-/// Whether somebody has the volume at `path` open for writing.
+/// Whether somebody has a volume open for writing.
 ///
 /// # Errors
 /// The volume cannot be looked at.
-pub fn is_in_use(path: &Path) -> Result<bool, BlockError> {
-    match FileDevice::open(
-        path,
-        OpenOptions {
-            read_only: true,
-            ..Default::default()
-        },
-    ) {
+pub fn is_in_use(source: &Source) -> Result<bool> {
+    let how = OpenOptions {
+        read_only: true,
+        ..OpenOptions::default()
+    };
+    match OpenDisk::open(&source.path, &source.part, how) {
         Ok(_) => Ok(false),
-        Err(BlockError::Locked { .. }) => Ok(true),
+        Err(FsError::Device(e)) if matches!(*e, BlockError::Locked { .. }) => Ok(true),
         Err(e) => Err(e),
     }
 }

@@ -245,8 +245,8 @@ fn ours(dirty: &Dirty, faulty: bool) -> Result<Outcome, String> {
             Err(e) => unchanged(dirty, &files, e.to_string()),
         };
     }
-    let foretold = stetfs::low::info(path, None).map(|info| info.recovery);
-    match stetfs::low::recover(path, None, false, &mut |_, _| {}) {
+    let foretold = stetfs::low::info(&path.into()).map(|info| info.recovery);
+    match stetfs::low::recover(&path.into(), false, &mut |_, _| {}) {
         Err(e) => {
             if let Ok(info) = foretold
                 && info.problem.is_none()

@@ -87,7 +87,7 @@ impl Maker {
         drop(session);
         fs.unmount().unwrap();
         crashed.save(image.path()).unwrap();
-        let journal = stetfs::low::info(image.path(), None)
+        let journal = stetfs::low::info(&image.path().into())
             .unwrap()
             .journal
             .unwrap();

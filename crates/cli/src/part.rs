@@ -1,0 +1,148 @@
+//! `offset=`, `size=` and `partition=`: which part of an image or a device a volume is.
+
+use std::path::PathBuf;
+
+use stetfs::low::{Part, Source, did_you_mean, size};
+
+use crate::failure::{Code, Failure, Result};
+
+/// The options.
+pub(crate) const NAMES: [&str; 3] = ["offset", "size", "partition"];
+
+/// What was said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PartOptions {
+    offset: Option<u64>,
+    size: Option<u64>,
+    partition: Option<String>,
+}
+
+impl PartOptions {
+    /// Reads one of the options; `None` if it is another. What is wrong is a sentence without its subject, the option.
+    pub(crate) fn set(
+        &mut self,
+        name: &str,
+        value: Option<&str>,
+    ) -> Option<std::result::Result<(), String>> {
+        if !NAMES.contains(&name) {
+            return None;
+        }
+        let Some(value) = value.filter(|v| !v.is_empty()) else {
+            return Some(Err("needs a value".into()));
+        };
+        Some(match name {
+            "partition" => {
+                self.partition = Some(value.to_owned());
+                Ok(())
+            }
+            "offset" => bytes(value).map(|n| self.offset = Some(n)),
+            _ => bytes(value).map(|n| self.size = Some(n)),
+        })
+    }
+
+    /// What it all means.
+    ///
+    /// # Errors
+    /// It contradicts itself.
+    pub(crate) fn part(&self) -> Result<Part> {
+        match (self.offset, self.size, &self.partition) {
+            (None, None, None) => Ok(Part::Whole),
+            (None, None, Some(name)) => Ok(Part::Partition(name.clone())),
+            (offset, size, None) => Ok(Part::Range {
+                offset: offset.unwrap_or(0),
+                size,
+            }),
+            _ => Err(wrong(
+                "partition= says where the volume is, and so do offset= and size=".into(),
+            )
+            .hint("say one or the other")),
+        }
+    }
+}
+
+/// Bytes from none on.
+fn bytes(text: &str) -> std::result::Result<u64, String> {
+    size::bytes(text).map_err(|_| "must be a number of bytes, such as 1048576 or 1M".into())
+}
+
+fn wrong(message: String) -> Failure {
+    Failure::new(Code::Usage, message)
+}
+
+/// The volume at `path` with the options `text`, of a command that takes those that say where a volume is.
+///
+/// # Errors
+/// There is another option, or what it says makes no sense.
+pub(crate) fn source(path: PathBuf, text: &[String]) -> Result<Source> {
+    const JOURNAL: &str = "journal_path";
+    let mut part = PartOptions::default();
+    let mut journal_path = None;
+    let options = text.iter().flat_map(|text| text.split(','));
+    for option in options.filter(|option| !option.is_empty()) {
+        let (name, value) = match option.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (option, None),
+        };
+        match (name, value) {
+            (JOURNAL, Some(value)) if !value.is_empty() => journal_path = Some(value.into()),
+            (JOURNAL, _) => return Err(wrong(format!("option {option}: {name} needs a value"))),
+            _ => match part.set(name, value) {
+                Some(set) => set.map_err(|why| wrong(format!("option {option}: {name} {why}")))?,
+                None => {
+                    let meant = did_you_mean(name, NAMES.into_iter().chain([JOURNAL]));
+                    return Err(wrong(format!("unknown option {option:?}{meant}")).hint(
+                        "partition=N|NAME|UUID, offset=BYTES, size=BYTES and journal_path=PATH say where a volume is; others are for mounts",
+                    ));
+                }
+            },
+        }
+    }
+    Ok(Source {
+        path,
+        part: part.part()?,
+        journal_path,
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> std::result::Result<Part, String> {
+        source("disk.img".into(), &[text.to_owned()])
+            .map(|source| source.part)
+            .map_err(|failure| failure.to_string())
+    }
+
+    #[test]
+    fn a_part_is_bytes_or_a_partition() {
+        let range = |offset, size| Ok(Part::Range { offset, size });
+        assert_eq!(read(""), Ok(Part::Whole));
+        assert_eq!(read("offset=1M"), range(1 << 20, None));
+        assert_eq!(read("size=1024,offset=0"), range(0, Some(1024)));
+        assert_eq!(read("partition=2"), Ok(Part::Partition("2".into())));
+        assert!(
+            read("partition=2,offset=5")
+                .unwrap_err()
+                .contains("one or the other")
+        );
+        for wrong in ["offset=-1", "size=much", "offset=99999999999999999999"] {
+            assert!(
+                read(wrong)
+                    .unwrap_err()
+                    .contains("must be a number of bytes"),
+                "{wrong}"
+            );
+        }
+        assert!(
+            read("partition=")
+                .unwrap_err()
+                .contains("partition needs a value")
+        );
+        assert!(read("journal_path").unwrap_err().contains("needs a value"));
+        let said = read("partiton=2").unwrap_err();
+        assert!(said.contains("did you mean partition?"), "{said}");
+        assert!(read("ro").unwrap_err().contains("unknown option"));
+    }
+}

@@ -1,0 +1,66 @@
+//! Which partition is meant.
+
+use std::fmt;
+
+use super::{Partition, Partitions};
+
+/// Why there is no partition of a name. A sentence without a subject, which is the disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoPartition(String);
+
+impl fmt::Display for NoPartition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Partitions {
+    /// The partition that is meant by a number, else by a UUID or a name of the partition or of the ext4 volume in it.
+    ///
+    /// # Errors
+    /// There is none, or several, or it cannot be used.
+    pub fn named(&self, name: &str) -> Result<&Partition, NoPartition> {
+        let number: Option<u32> = name.parse().ok();
+        let by_number = self.all.iter().find(|p| Some(p.number) == number);
+        let found = match by_number {
+            Some(one) => vec![one],
+            None => self.all.iter().filter(|p| p.is_called(name)).collect(),
+        };
+        match found[..] {
+            [one] => usable(one),
+            [] => Err(NoPartition(format!("no partition {name}: {self}"))),
+            [..] => {
+                let numbers = found.iter().map(|p| p.number.to_string());
+                let numbers = numbers.collect::<Vec<_>>().join(" and ");
+                let why =
+                    format!("more than one partition {name}: say which by its number, {numbers}");
+                Err(NoPartition(why))
+            }
+        }
+    }
+}
+
+impl Partition {
+    fn is_called(&self, name: &str) -> bool {
+        if name.is_empty() {
+            return false;
+        }
+        let of_volume = self.ext4.as_ref();
+        self.name == name
+            || self.uuid.eq_ignore_ascii_case(name)
+            || of_volume.is_some_and(|v| v.label == name || v.uuid.eq_ignore_ascii_case(name))
+    }
+}
+
+fn usable(partition: &Partition) -> Result<&Partition, NoPartition> {
+    let number = partition.number;
+    if partition.extended {
+        return Err(NoPartition(format!(
+            "partition {number}, which is an extended one: volumes are in the logical ones in it, from 5 on"
+        )));
+    }
+    match &partition.fault {
+        Some(fault) => Err(NoPartition(format!("partition {number}, but {fault}"))),
+        None => Ok(partition),
+    }
+}
