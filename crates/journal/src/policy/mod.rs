@@ -11,11 +11,13 @@ mod codec;
 mod home;
 mod medium;
 mod ordering;
+mod place;
 
 pub use codec::{Codec, Early, Encoded, EndReason, ImageRef, Packing, Scan, ScannedTx};
-pub use home::{CopyHome, Home, HomeImage};
+pub use home::{CopyHome, Home, HomeImage, Sent};
 pub use medium::{LogTail, Medium, set_tails};
 pub use ordering::{OneLane, Ordering};
+pub use place::Place;
 
 use crate::stet::FileLanes;
 
