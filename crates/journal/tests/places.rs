@@ -108,6 +108,7 @@ fn places(kind: Kind) -> (Places, Places) {
     (taken(at_home), taken(at_recovery))
 }
 
+/// share.S1
 #[test]
 fn only_what_stands_in_the_log_as_it_is_has_a_place() {
     for kind in common::ALL {

@@ -42,12 +42,24 @@ pub struct CopyHome;
 
 impl Home for CopyHome {
     fn send(&self, device: &dyn BlockDevice, images: &[HomeImage]) -> Result<Sent> {
-        let mut list = WriteList::new();
-        for image in images {
-            list.push(image.nr * image.page.len() as u64, &image.page);
-        }
-        list.submit(device)?;
-        let copied = images.len() as u64;
+        let copied = copy(device, images)?;
         Ok(Sent { shared: 0, copied })
     }
+}
+
+/// Writes images to their homes; says how many.
+///
+/// # Errors
+/// The device's.
+pub(crate) fn copy<'i>(
+    device: &dyn BlockDevice,
+    images: impl IntoIterator<Item = &'i HomeImage>,
+) -> Result<u64> {
+    let (mut list, mut count) = (WriteList::new(), 0);
+    for image in images {
+        list.push(image.nr * image.page.len() as u64, &image.page);
+        count += 1;
+    }
+    list.submit(device)?;
+    Ok(count)
 }
