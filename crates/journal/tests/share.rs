@@ -1,6 +1,7 @@
 //! `home=share`: what is home after checkpoints and recoveries is what `home=copy` brings there.
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -10,6 +11,8 @@ use stetfs_block::{
     ShareLimits, SharePair, Stats, Write,
 };
 use stetfs_cache::{CacheConfig, PolicyKind};
+use stetfs_flash::ftl::{FtlKind, Geometry};
+use stetfs_flash::{Kept, PowerCut, Ssd};
 use stetfs_journal::{
     Cache, Canary, CommitPoint, Composition, Journal, JournalConfig, JournalStats, Log,
     LogFeatures, RecoveryOptions, RecoveryReport,
@@ -425,6 +428,73 @@ fn a_log_block_is_released_after_the_flush_that_follows_its_share() {
     ] {
         assert!(released_early(text, canary).is_some(), "{text}");
     }
+}
+
+/// An SSD with a volatile cache, and the empty volume on it.
+fn ssd() -> Arc<Ssd> {
+    let geometry = Geometry::new(BLOCKS * BS, 16 * BS, 25).unwrap();
+    let ssd = Ssd::new(FtlKind::Page.make(geometry), true);
+    let mut bytes = vec![0; (BLOCKS * BS) as usize];
+    format(1, BS).read(0, &mut bytes).unwrap();
+    ssd.write(0, &bytes).unwrap();
+    ssd.flush().unwrap();
+    Arc::new(ssd)
+}
+
+/// The simulated SSD's references keep what is shared when the log is trimmed and used again, and when its power goes.
+#[test]
+fn the_simulated_ssd_keeps_what_is_shared() {
+    for text in [
+        "data",
+        "data,codec=frames",
+        "data,codec=frames,trim=discard",
+    ] {
+        let how = journal(text, "share");
+        let (ssd, mut expected) = (ssd(), BTreeMap::new());
+        let mut shared = 0;
+        for life in 0..6 {
+            let device: Arc<dyn BlockDevice> = ssd.clone();
+            shared += recover(&device, BS, &how).shared;
+            for (nr, bytes) in &expected {
+                let mut found = vec![0; BS as usize];
+                ssd.read(nr * BS, &mut found).unwrap();
+                assert!(found == *bytes, "{text}: block {nr} in life {life}");
+            }
+            let power = Arc::new(FaultInjector::new(ssd.clone()));
+            let volume = Volume::start(power.clone(), BS, &how);
+            for round in 0..23 {
+                let (first, seed) = (140 + round * 3 % 30, life * 10_000 + round * 100);
+                volume.fill(first, 8, seed);
+                let filled = (first..first + 8).map(|nr| (nr, content(BS, seed + nr, nr % 8 == 7)));
+                expected.extend(filled);
+                if round % 4 < 3 {
+                    volume.journal.checkpoint().unwrap();
+                }
+            }
+            shared += volume.stats().shared;
+            power.power_off_after(0);
+            ssd.cut_power(Kept::Some(life)).unwrap();
+        }
+        assert!(shared > 600, "{text}: {shared}");
+    }
+}
+
+/// What is shared is not written a second time.
+#[test]
+fn a_checkpoint_that_shares_writes_little() {
+    let written = ["copy", "share"].map(|home| {
+        let device = ssd();
+        let volume = Volume::start(device.clone(), BS, &journal("data", home));
+        let before = device.stats().bytes_written;
+        for round in 0..40 {
+            volume.fill(140 + round * 3 % 30, 20, round * 100);
+            volume.journal.checkpoint().unwrap();
+        }
+        device.stats().bytes_written - before
+    });
+    let [copy, share] = written;
+    println!("bytes written: {copy} by copying, {share} by sharing");
+    assert!(share * 3 < copy * 2, "{share} of {copy}");
 }
 
 #[derive(Clone, Debug)]
