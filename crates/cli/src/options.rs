@@ -660,7 +660,7 @@ mod tests {
         );
         assert_eq!(
             sentence("home=remap"),
-            "option home=remap: home must be copy"
+            "option home=remap: home must be copy or share"
         );
         assert!(sentence("journal").ends_with("journal needs a value"));
         assert!(sentence("codec").ends_with("codec needs a value"));

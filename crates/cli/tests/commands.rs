@@ -632,7 +632,7 @@ fn what_was_meant_is_suggested() {
         ("jounal=ldj", "did you mean journal?"),
         ("journal=ordred", "did you mean ordered?"),
         ("cache_polcy=lru", "did you mean cache_policy?"),
-        ("home=remap", "home must be copy"),
+        ("home=remap", "home must be copy or share"),
         ("commit=abc", "commit must be a number of seconds"),
         ("cache=4K", "cache must be at least 1M"),
         ("cache=900000G", "of memory"),

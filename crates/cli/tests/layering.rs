@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Who may import whom. `stetfs-` is left out.
-const MAY_IMPORT: [(&str, &[&str]); 16] = [
+const MAY_IMPORT: [(&str, &[&str]); 17] = [
     ("ondisk", &[]),
     ("sync", &[]),
     ("block", &["sync"]),
@@ -18,10 +18,11 @@ const MAY_IMPORT: [(&str, &[&str]); 16] = [
     ("ext4", &["ondisk", "sync", "block", "cache", "journal"]),
     ("lanes", &["journal", "sync"]),
     ("zjournal", &["journal", "sync"]),
+    ("afs", &["journal"]),
     (
         "stetfs",
         &[
-            "ondisk", "sync", "block", "cache", "journal", "lanes", "zjournal", "ext4",
+            "ondisk", "sync", "block", "cache", "journal", "lanes", "zjournal", "afs", "ext4",
         ],
     ),
     ("fuse", &["stetfs"]),

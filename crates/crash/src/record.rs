@@ -15,7 +15,7 @@ use stetfs_block::{Event, Log, SharePair};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::setup::{JournalSpec, Shape, work};
-use crate::volume::Base;
+use crate::volume::{Base, sharing};
 use crate::work::Work;
 use crate::workload::{Case, text};
 
@@ -227,7 +227,7 @@ impl Recording {
         let header: Header =
             serde_json::from_slice(&input.slice(HEADER_MAX)?).context("the header")?;
         ensure!(header.volume <= VOLUME_MAX, "the volume is too large");
-        let image = MemDevice::new(header.volume);
+        let image = sharing(MemDevice::new(header.volume));
         loop {
             let at = input.number()?;
             if at == u64::MAX {

@@ -100,7 +100,7 @@ pub(crate) fn make(plan: Plan, fill: &mut dyn FnMut(&Arc<Fs>) -> Result<()>) -> 
         image.path(),
         &["-b", &block.to_string(), "-J", &journal, "-N", &inodes],
     )?;
-    let device = Arc::new(MemDevice::load(image.path())?);
+    let device = Arc::new(sharing(MemDevice::load(image.path())?));
     let fs = open(&device, &options(preset::ORDERED))?;
     for dir in DIRS {
         let made = fs.mkdir(
@@ -124,6 +124,11 @@ pub(crate) fn make(plan: Plan, fill: &mut dyn FnMut(&Arc<Fs>) -> Result<()>) -> 
         blocks,
         inodes,
     })
+}
+
+/// The device with SHARE, of a few blocks of 4 KiB at a time: a crash may keep any of them.
+pub(crate) fn sharing(device: MemDevice) -> MemDevice {
+    device.with_share(16, false)
 }
 
 /// Runs `mke2fs -t ext4 ARGS IMAGE`.

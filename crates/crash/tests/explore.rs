@@ -137,6 +137,61 @@ fn zjournal_breaks_no_promise() {
     }
 }
 
+/// The lab's volumes share blocks of 4096 bytes, in batches of which any may arrive. share.S4.
+#[test]
+fn afs_breaks_no_promise() {
+    sound("afs", "smoke", 4096, 4.0);
+    sound("afs,codec=frames", "threads", 4096, 4.0);
+    sound("afs", "overwrites", 4096, 4.0);
+    sound("afs", "smoke", 1024, 2.0);
+}
+
+/// Once round the log and more, in commits that are checkpointed by sharing: what is shared and not flushed before its log block is given
+/// up, or shared though a newer image is there, is found.
+#[test]
+fn faults_of_what_is_shared_are_found() {
+    let rounds = (1..12).map(|n| format!("write a 0 600000 {n}\nfsync a\n"));
+    let script: String = std::iter::once("create a\n".to_owned())
+        .chain(rounds)
+        .collect();
+    let cases = [Case {
+        name: "round".into(),
+        scripts: text::parse(&script).unwrap(),
+        setup: 0,
+        fail_flush: None,
+    }];
+    let shape = Shape {
+        block: 4096,
+        ..Shape::default()
+    };
+    for (canary, is_found) in [
+        ("", false),
+        (",canary=home-volatile", true),
+        (",canary=older-home", true),
+    ] {
+        let journal: JournalSpec = format!("afs{canary}").parse().unwrap();
+        let recording = Recording::make(&journal, shape, &cases[0], SEED).unwrap();
+        let shares = |e: &&Event| matches!(e, Event::Share { .. });
+        let shares = recording.log.events.iter().filter(shares).count();
+        let source = Source::Cases {
+            journal: &journal,
+            shape,
+            cases: &cases,
+        };
+        let config = Config {
+            seconds: Some(if is_found { 30.0 } else { 5.0 }),
+            passes: Some(1),
+            ..Config::default()
+        };
+        let o = explore(&source, &config, &mut Progress::default(), &|_| Ok(())).unwrap();
+        println!(
+            "afs{canary}: {shares} batches, {} states, {} failures",
+            o.states, o.failures
+        );
+        assert!(shares > 10 && (o.failures > 0) == is_found, "afs{canary}");
+    }
+}
+
 /// The cases of a workload in which one of `count` flushes fails, spread over all there are.
 fn failing_of(journal: &JournalSpec, workload: &str, count: usize) -> Vec<Case> {
     let cases = cases(workload, SEED).unwrap();

@@ -4,6 +4,7 @@
 use std::sync::{Arc, OnceLock};
 
 use stetfs::low::{BlockDevice, MemDevice, Preset, preset};
+use stetfs_journal::policy::CopyHome;
 use stetfs_journal::{Canary, Log, RecoveryOptions};
 
 use crate::Input;
@@ -73,7 +74,7 @@ pub fn run(bytes: &[u8]) {
         salvage,
         ..RecoveryOptions::default()
     };
-    let recover = |how| log.recover(volume, how, &mut |_, _| {});
+    let recover = |how| log.recover(volume, how, Box::new(CopyHome), &mut |_, _| {});
     let _ = recover(how(true, false));
     if recover(how(false, false)).is_ok_and(|found| found.records.is_empty())
         || recover(how(false, true)).is_ok_and(|found| found.records.is_empty())

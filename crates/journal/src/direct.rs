@@ -19,8 +19,8 @@ use crate::error::{JournalError, Result};
 use crate::head::Cache;
 use crate::ids::{BlockNr, TxId};
 use crate::policy::{
-    Codec, Early, Encoded, EndReason, Home, HomeImage, ImageRef, LogTail, Medium, OneLane, Scan,
-    Scheme,
+    Codec, Early, Encoded, EndReason, Home, HomeImage, ImageRef, LogTail, Medium, OneLane, Place,
+    Scan, Scheme, Sent,
 };
 use crate::tx::Snapshot;
 
@@ -91,12 +91,8 @@ impl Codec for Unlogged {
         })
     }
 
-    fn verbatim_at(&self, _image: &ImageRef) -> Option<u64> {
-        None
-    }
-
     fn images(&self, _log: &dyn Medium, _tx: TxId, _refs: &[ImageRef]) -> Result<Vec<PageRef>> {
-        Err(JournalError::Aborted("there is no log to read".into()))
+        Err(nothing_logged())
     }
 }
 
@@ -130,6 +126,10 @@ impl Medium for Nowhere {
         Ok(flush()?)
     }
 
+    fn place(&self, _at: u64) -> Result<Place> {
+        Err(nothing_logged())
+    }
+
     fn write_early(&self, _at: u64, _blocks: &[PageRef]) -> Result<()> {
         Ok(())
     }
@@ -149,15 +149,20 @@ impl Medium for Nowhere {
     }
 
     fn read(&self, _at: u64, _count: u64) -> Result<Vec<PageRef>> {
-        Err(JournalError::Aborted("there is no log to read".into()))
+        Err(nothing_logged())
     }
+}
+
+fn nothing_logged() -> JournalError {
+    JournalError::Aborted("there is no log to read".into())
 }
 
 /// Committed images are home.
 struct AtHome;
 
 impl Home for AtHome {
-    fn send(&self, _device: &dyn BlockDevice, _images: &[HomeImage]) -> Result<()> {
-        Ok(())
+    fn send(&self, _device: &dyn BlockDevice, images: &[HomeImage]) -> Result<Sent> {
+        let copied = images.len() as u64;
+        Ok(Sent { shared: 0, copied })
     }
 }

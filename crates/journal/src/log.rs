@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::head::Cache;
 use crate::ids::BlockNr;
 use crate::jbd2::{Jbd2Format, Jbd2Log, LogArea};
-use crate::policy::Scheme;
+use crate::policy::{Home, Scheme};
 use crate::recovery::{Recovery, RecoveryOptions, replay};
 use crate::scan::scan;
 
@@ -125,7 +125,7 @@ impl Log {
 
     /// Replays the log into the volume of `blocks` blocks, and empties it: it is a plain, empty jbd2
     /// log then, unless there are file-level records to be applied, which stay in it ([`Log::resume`]), or fast commits,
-    /// which do so too ([`Log::commit_images`]). `progress` gets (done, of) in log blocks and images.
+    /// which do so too ([`Log::commit_images`]). Images reach their homes by `home`. `progress` gets (done, of) in log blocks and images.
     ///
     /// # Errors
     /// Those of [`recover`](crate::recover); `Unsupported` for fast commits of later writers.
@@ -133,9 +133,13 @@ impl Log {
         &self,
         blocks: u64,
         how: RecoveryOptions,
+        home: Box<dyn Home>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Recovery> {
-        let scheme = self.open.scheme();
+        let scheme = Scheme {
+            home,
+            ..self.open.scheme()
+        };
         let device = self.jbd2.device();
         let how = RecoveryOptions {
             canary: self.canary,

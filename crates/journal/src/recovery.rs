@@ -51,8 +51,10 @@ pub struct RecoveryReport {
     pub invalid: u64,
     /// Which these are, and what each lacks.
     pub dropped: Vec<Dropped>,
-    /// Blocks written home.
+    /// Blocks brought home.
     pub blocks: u64,
+    /// Those of them that the device shared; the others were written.
+    pub shared: u64,
     /// Images passed over because a newer one of the block follows.
     pub superseded: u64,
     /// Images passed over because a later transaction freed the block.
@@ -228,7 +230,7 @@ pub(crate) fn replay(
         progress((i * per_batch) as u64, count);
         batch.sort_unstable_by_key(|(nr, _)| *nr);
         let images = load(scheme, batch, how, &mut report)?;
-        scheme.home.send(device, &images)?;
+        report.shared += scheme.home.send(device, &images)?.shared;
         report.blocks += images.len() as u64;
     }
     if !canary.no_barrier && !canary.replay_volatile {
@@ -436,7 +438,7 @@ fn load(
                 HomeImage {
                     nr: *nr,
                     page,
-                    in_log: scheme.codec.verbatim_at(&c.image),
+                    place: c.image.place,
                 },
             ));
         }

@@ -40,8 +40,10 @@ counters! {
     chunks_zstd,
     /// Processor time of packing, microseconds.
     packing_micros,
-    /// Images written home by checkpoints.
-    blocks_home,
+    /// Images that checkpoints had the device share to their homes.
+    shared,
+    /// Images that checkpoints wrote home.
+    copied,
     /// Bytes written home by checkpoints.
     bytes_home,
     /// Checkpoint rounds.

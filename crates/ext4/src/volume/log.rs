@@ -124,22 +124,25 @@ impl VolumeLog {
         self.runs.iter().map(|(_, n)| n).sum()
     }
 
-    /// Replays the log and empties it, but for file-level records.
+    /// Replays the log and empties it, but for file-level records. Images reach their homes as those of the journal to come.
     pub(super) fn replay(
         &self,
         blocks: u64,
-        salvage: bool,
+        opts: &FsOptions,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Recovery> {
         let how = RecoveryOptions {
-            salvage,
+            salvage: opts.salvage,
             cannot_be: Some(cannot_be),
             ..RecoveryOptions::default()
         };
-        let recovery = self.log.recover(blocks, how, progress)?;
+        let recovery = self
+            .log
+            .recover(blocks, how, opts.journal.home(), progress)?;
         tracing::info!(
             transactions = recovery.report.transactions,
             blocks = recovery.report.blocks,
+            shared = recovery.report.shared,
             records = recovery.report.records,
             "journal recovered"
         );

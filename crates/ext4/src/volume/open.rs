@@ -344,7 +344,7 @@ fn recover(
     let (mut report, mut orphans) = Finished::default();
     let mut log = log;
     if log.is_dirty() {
-        let mut recovery = log.replay(before.blocks_count(), opts.salvage, progress)?;
+        let mut recovery = log.replay(before.blocks_count(), opts, progress)?;
         log = log.reopen()?;
         if !recovery.records.is_empty() {
             let sb = read_superblock(&**device)?;
@@ -361,8 +361,9 @@ fn recover(
             recovery.report.damage.extend(damage);
             log = log.reopen()?;
             let blocks = before.blocks_count();
-            let home = log.replay(blocks, opts.salvage, progress)?.report.blocks;
-            recovery.report.blocks += home;
+            let home = log.replay(blocks, opts, progress)?.report;
+            recovery.report.blocks += home.blocks;
+            recovery.report.shared += home.shared;
             log = log.reopen()?;
         }
         report = Some(recovery.report);

@@ -22,7 +22,7 @@ use super::log::{Log, Reaped};
 use super::spread::Spread;
 use crate::error::{JournalError, Result};
 use crate::ids::{BlockNr, TxId};
-use crate::policy::{self, HomeImage, LogTail, Medium};
+use crate::policy::{self, HomeImage, LogTail, Medium, Sent};
 use crate::stats::bump;
 
 /// Images sent home in one batch.
@@ -133,22 +133,24 @@ impl Inner {
                 };
                 images.push(HomeImage {
                     nr: *nr,
+                    place: image.place.filter(|_| live.is_none()),
                     page: live.unwrap_or_else(|| Arc::clone(&image.page)),
-                    in_log: image.in_log,
                 });
                 sent.push((image.id, *nr));
                 log.inflight.insert(*nr);
             }
         }
-        let written = self.scheme.home.send(&*self.device, &images);
+        let sent_home = self.scheme.home.send(&*self.device, &images);
         self.log.lock().inflight.clear();
         self.log_changed.notify_all();
-        bump(&self.counters.blocks_home, images.len() as u64);
+        let Sent { shared, copied } = sent_home?;
+        bump(&self.counters.shared, shared);
+        bump(&self.counters.copied, copied);
         bump(
             &self.counters.bytes_home,
-            (images.len() * self.cache.block_size()) as u64,
+            copied * self.cache.block_size() as u64,
         );
-        written
+        Ok(())
     }
 
     /// After a flush: what was sent is home, and log space that nobody needs any more is free (checkpoint.K2).

@@ -362,9 +362,8 @@ impl Inner {
         let images = snapshot
             .images
             .into_iter()
-            .zip(&encoded.verbatim)
+            .zip(medium.places(at, encoded)?)
             .map(|(image, place)| {
-                let in_log = place.map(|i| medium.advance(at, u64::from(i)));
                 (
                     image.nr,
                     Pending {
@@ -372,7 +371,7 @@ impl Inner {
                         stamp: snapshot.stamp,
                         page: image.page,
                         block: image.block,
-                        in_log,
+                        place,
                     },
                 )
             })

@@ -11,7 +11,7 @@ use crate::edges::front;
 use crate::error::{JournalError, Result};
 use crate::head::Block;
 use crate::ids::{BlockNr, CommitPoint, Lane, Stamp, TxId};
-use crate::policy::{LogTail, Medium};
+use crate::policy::{LogTail, Medium, Place};
 use crate::tx::AfterCommit;
 
 /// A committed transaction whose log space is still needed.
@@ -37,8 +37,8 @@ pub(crate) struct Pending {
     pub page: PageRef,
     /// Keeps the block cached (cache.C2), so nobody reads the old home content.
     pub block: Option<Arc<Block>>,
-    /// Log block where the image stands verbatim.
-    pub in_log: Option<u64>,
+    /// Where it stands verbatim in the log, if it does.
+    pub place: Option<Place>,
 }
 
 /// A durable transaction that waits to become valid.

@@ -8,7 +8,8 @@ use stetfs_cache::{Page, PageRef};
 use stetfs_ondisk::OnDiskError;
 
 use crate::error::Result;
-use crate::ids::BlockNr;
+use crate::ids::{BlockNr, Lane};
+use crate::policy::Place;
 
 /// Log block → device block. Built from the extents of the journal inode (or all of an external
 /// journal device).
@@ -75,6 +76,14 @@ impl LogArea {
             }
             .into()),
         }
+    }
+
+    /// The place of a log block, of a lane in this area, that holds an image verbatim.
+    ///
+    /// # Errors
+    /// As [`offset`](Self::offset).
+    pub fn place(&self, lane: Lane, log_block: u64) -> Result<Place> {
+        Ok(Place::new(lane, self.offset(log_block)?))
     }
 
     /// The bytes on the device that these log blocks lie in, run by run.

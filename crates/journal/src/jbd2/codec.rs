@@ -138,10 +138,6 @@ impl Codec for Jbd2Codec {
         walk::scan(self, log, tail, progress)
     }
 
-    fn verbatim_at(&self, image: &ImageRef) -> Option<u64> {
-        (image.flags & FLAG_ESCAPE == 0).then_some(image.at)
-    }
-
     fn images(&self, log: &dyn Medium, tx: TxId, refs: &[ImageRef]) -> Result<Vec<PageRef>> {
         let mut out = Vec::with_capacity(refs.len());
         let mut rest = refs;

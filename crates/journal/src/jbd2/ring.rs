@@ -11,7 +11,7 @@ use zerocopy::IntoBytes;
 use super::area::LogArea;
 use crate::engine::Canary;
 use crate::error::Result;
-use crate::policy::{Encoded, LogTail, Medium};
+use crate::policy::{Encoded, LogTail, Medium, Place};
 
 /// The ring between `s_first` and the fast-commit area.
 pub struct Jbd2Ring {
@@ -119,6 +119,10 @@ impl Medium for Jbd2Ring {
             }])?;
         }
         Ok(())
+    }
+
+    fn place(&self, at: u64) -> Result<Place> {
+        self.area.place(self.lane(), at)
     }
 
     fn write_early(&self, at: u64, blocks: &[PageRef]) -> Result<()> {

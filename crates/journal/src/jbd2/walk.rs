@@ -3,7 +3,7 @@
 use stetfs_cache::PageRef;
 use stetfs_ondisk::jbd2::block::{read_header, verify_tail};
 use stetfs_ondisk::jbd2::commit::TransactionSum;
-use stetfs_ondisk::jbd2::descriptor::{self, Tag};
+use stetfs_ondisk::jbd2::descriptor::{self, FLAG_ESCAPE, Tag};
 use stetfs_ondisk::jbd2::fast_commit::Change;
 use stetfs_ondisk::jbd2::superblock::Csum;
 use stetfs_ondisk::jbd2::{BlockType, commit, revoke};
@@ -394,6 +394,9 @@ pub(super) fn scan(
                             at,
                             flags: tag.flags,
                             check: tag.checksum,
+                            place: (tag.flags & FLAG_ESCAPE == 0)
+                                .then(|| log.place(at))
+                                .transpose()?,
                         },
                     ));
                 }

@@ -6,7 +6,7 @@ use stetfs_cache::PageRef;
 
 use crate::error::Result;
 use crate::ids::{BlockNr, CommitPoint, Stamp, TxId};
-use crate::policy::{LogTail, Medium};
+use crate::policy::{LogTail, Medium, Place};
 use crate::tx::Snapshot;
 
 /// Takes blocks of a transaction that is still being laid out: where they stand in it (log blocks from its start), and
@@ -63,7 +63,7 @@ impl Encoded {
     }
 }
 
-/// Where an image stands in the log. The fields' meaning beside `at` is the codec's.
+/// Where an image stands in the log. The meaning of `flags` and `check` is the codec's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageRef {
     /// Log block (or byte offset in a frame).
@@ -72,6 +72,8 @@ pub struct ImageRef {
     pub flags: u32,
     /// Codec's checksum of the stored image.
     pub check: u32,
+    /// Where it stands verbatim; none where it is packed or changed.
+    pub place: Option<Place>,
 }
 
 /// A whole transaction found in a log.
@@ -143,8 +145,6 @@ pub trait Codec: Send + Sync {
         tail: LogTail,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Scan>;
-    /// The log block where an image stands verbatim, so that it could be shared; none where it is packed or changed.
-    fn verbatim_at(&self, image: &ImageRef) -> Option<u64>;
     /// Reads images back, checked.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use stetfs_cache::PageRef;
 
 use crate::error::Result;
 use crate::ids::{Lane, Stamp};
-use crate::policy::Encoded;
+use crate::policy::{Encoded, Place};
 
 /// Where the live part of a log begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +56,20 @@ pub trait Medium: Send + Sync {
     /// # Errors
     /// The device's.
     fn write_early(&self, at: u64, blocks: &[PageRef]) -> Result<()>;
+    /// The place of a log block that holds an image verbatim: the codec's word is taken for that.
+    ///
+    /// # Errors
+    /// The log has no such block.
+    fn place(&self, at: u64) -> Result<Place>;
+    /// Where the images of a transaction at `at` stand verbatim, in their order.
+    ///
+    /// # Errors
+    /// As [`place`](Self::place).
+    fn places(&self, at: u64, tx: &Encoded) -> Result<Vec<Option<Place>>> {
+        let images = tx.verbatim.iter();
+        let place = |i: u32| self.place(self.advance(at, u64::from(i)));
+        images.map(|image| image.map(place).transpose()).collect()
+    }
     /// Whether a commit goes out under one flush, seal and all: what must be durable before the
     /// transaction counts (ordered data) then needs a flush of its own.
     fn one_flush(&self) -> bool;

@@ -5,17 +5,20 @@
 //! | [`Ordering`] | which lane? | [`OneLane`] |
 //! | [`Codec`] | how does a transaction look in the log? | `jbd2::Jbd2Codec` |
 //! | [`Medium`] | where is the log, and how is it sealed? | `jbd2::Jbd2Ring` |
-//! | [`Home`] | how does an image reach its home? | [`CopyHome`] |
+//! | [`Home`] | how does an image reach its home? | [`CopyHome`], [`ShareHome`](crate::ShareHome) |
 
 mod codec;
 mod home;
 mod medium;
 mod ordering;
+mod place;
 
 pub use codec::{Codec, Early, Encoded, EndReason, ImageRef, Packing, Scan, ScannedTx};
-pub use home::{CopyHome, Home, HomeImage};
+pub(crate) use home::copy;
+pub use home::{CopyHome, Home, HomeImage, Sent};
 pub use medium::{LogTail, Medium, set_tails};
 pub use ordering::{OneLane, Ordering};
+pub use place::Place;
 
 use crate::stet::FileLanes;
 

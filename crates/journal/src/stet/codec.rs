@@ -125,15 +125,32 @@ impl StetCodec {
     }
 
     /// Where the images of the frame at log block `at` are, in their order.
-    pub(super) fn image_refs(&self, frame: &Frame, at: u64) -> impl Iterator<Item = ImageRef> {
+    ///
+    /// # Errors
+    /// One of them is not in the log.
+    pub(super) fn image_refs(
+        &self,
+        log: &dyn Medium,
+        frame: &Frame,
+        at: u64,
+    ) -> Result<Vec<ImageRef>> {
         let size = self.block_size.max(1);
-        frame.chunks.iter().enumerate().flat_map(move |(chunk, c)| {
-            (0..c.raw / size).map(move |i| ImageRef {
-                at,
-                flags: chunk as u32,
-                check: i,
-            })
-        })
+        let mut refs = Vec::with_capacity(frame.images.len());
+        let places = frame.places(self.size());
+        for ((index, chunk), start) in (0..).zip(&frame.chunks).zip(places) {
+            let is_verbatim = chunk.how == Stored::Raw;
+            let first = start / u64::from(size);
+            for i in 0..chunk.raw / size {
+                let image_at = log.advance(at, first + u64::from(i));
+                refs.push(ImageRef {
+                    at,
+                    flags: index,
+                    check: i,
+                    place: is_verbatim.then(|| log.place(image_at)).transpose()?,
+                });
+            }
+        }
+        Ok(refs)
     }
 }
 
@@ -175,11 +192,6 @@ impl Codec for StetCodec {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Scan> {
         scan::scan(self, log, tail, progress)
-    }
-
-    /// What an image's reference tells is its frame: its place is known once that is read.
-    fn verbatim_at(&self, _image: &ImageRef) -> Option<u64> {
-        None
     }
 
     fn images(&self, log: &dyn Medium, _: TxId, refs: &[ImageRef]) -> Result<Vec<PageRef>> {

@@ -20,7 +20,7 @@ use super::ring::StetRing;
 use crate::engine::Canary;
 use crate::error::{JournalError, Result};
 use crate::ids::{BlockNr, Stamp, TxId};
-use crate::policy::{ImageRef, Medium};
+use crate::policy::Medium;
 
 /// The lanes.
 pub struct FileLanes {
@@ -389,7 +389,7 @@ impl FileLanes {
     }
 
     fn load(&self, ring: &StetRing, at: u64, frame: Frame) -> Result<LoggedRecord> {
-        let refs: Vec<ImageRef> = self.codec.image_refs(&frame, at).collect();
+        let refs = self.codec.image_refs(ring, &frame, at)?;
         let pages = super::read::images(&self.codec, ring, &refs)?;
         Ok(LoggedRecord {
             id: TxId {

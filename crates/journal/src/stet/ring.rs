@@ -13,7 +13,7 @@ use super::trim::Trim;
 use crate::error::Result;
 use crate::ids::{Lane, Stamp};
 use crate::jbd2::LogArea;
-use crate::policy::{Encoded, LogTail, Medium};
+use crate::policy::{Encoded, LogTail, Medium, Place};
 
 /// The header, in memory as on the device.
 pub(super) struct SharedHeader {
@@ -133,6 +133,10 @@ impl Medium for StetRing {
 
     fn sent(&self, bytes: u64, time: Duration) {
         self.pace.wrote(bytes, time);
+    }
+
+    fn place(&self, at: u64) -> Result<Place> {
+        self.area().place(self.lane, at)
     }
 
     fn write_early(&self, at: u64, blocks: &[PageRef]) -> Result<()> {

@@ -144,7 +144,7 @@ impl Scanner<'_> {
                     (used, next_seq) = (found.distance, found.frame.seq);
                     break EndReason::Torn(why);
                 }
-                txs.push(self.transaction(found));
+                txs.push(self.transaction(found)?);
             }
             match next {
                 Ok(found) => {
@@ -261,7 +261,7 @@ impl Scanner<'_> {
         Ok(self.codec.head(head).ok().map(|frame| frame.seq))
     }
 
-    fn transaction(&self, found: Found) -> ScannedTx {
+    fn transaction(&self, found: Found) -> Result<ScannedTx> {
         let Found {
             frame,
             distance,
@@ -275,8 +275,8 @@ impl Scanner<'_> {
                 seq: *seq,
             });
         }
-        let places = self.codec.image_refs(&frame, at);
-        ScannedTx {
+        let refs = self.codec.image_refs(self.log, &frame, at)?;
+        Ok(ScannedTx {
             id: TxId {
                 lane: self.log.lane(),
                 seq: frame.seq,
@@ -284,10 +284,10 @@ impl Scanner<'_> {
             stamp: frame.stamp,
             floor: frame.floor,
             edges,
-            images: frame.images.iter().copied().zip(places).collect(),
+            images: frame.images.iter().copied().zip(refs).collect(),
             revokes: frame.revokes.clone(),
             at,
             blocks,
-        }
+        })
     }
 }

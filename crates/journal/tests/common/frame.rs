@@ -63,6 +63,9 @@ impl Medium for Ring {
     fn seal(&self, _: u64, _: &Encoded, _: bool) -> Result<()> {
         Ok(self.device.flush()?)
     }
+    fn place(&self, at: u64) -> Result<Place> {
+        super::area(self.device.clone()).place(self.lane, at)
+    }
     fn write_early(&self, at: u64, blocks: &[PageRef]) -> Result<()> {
         for (i, page) in blocks.iter().enumerate() {
             self.device
@@ -196,10 +199,12 @@ impl Codec for Frames {
                 edges: point,
                 images: (0..n)
                     .map(|i| {
+                        let at = log.advance(at, 1 + i as u64);
                         let image = ImageRef {
-                            at: log.advance(at, 1 + i as u64),
+                            at,
                             flags: 0,
                             check: 0,
+                            place: Some(log.place(at).unwrap()),
                         };
                         (words[HEAD + i], image)
                     })
@@ -211,10 +216,6 @@ impl Codec for Frames {
             scan.next_seq += 1;
             at = log.advance(at, n as u64 + 1);
         }
-    }
-
-    fn verbatim_at(&self, image: &ImageRef) -> Option<u64> {
-        Some(image.at)
     }
 
     fn images(&self, log: &dyn Medium, _: TxId, refs: &[ImageRef]) -> Result<Vec<PageRef>> {

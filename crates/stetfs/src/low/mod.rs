@@ -56,6 +56,7 @@ pub use stetfs_sync::serve_processor;
 
 /// The presets that StetFS comes with.
 pub mod preset {
+    pub use stetfs_afs::AFS;
     pub use stetfs_journal::jbd2::{CUSTOM, DATA, ORDERED, WRITEBACK};
     pub use stetfs_journal::stet::{IJOURNAL, LDJ};
     pub use stetfs_zjournal::ZJOURNAL;

@@ -72,7 +72,11 @@ pub struct JournalStats {
     /// Syncs of files that took a commit although there are records, by reason.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub file_commits: BTreeMap<&'static str, u64>,
-    /// Bytes that checkpoints sent home.
+    /// Blocks that checkpoints had the device share to their homes.
+    pub shared: u64,
+    /// Blocks that checkpoints wrote home.
+    pub copied: u64,
+    /// Bytes of those.
     pub bytes_home: u64,
     /// Checkpoint rounds.
     pub checkpoints: u64,
@@ -105,6 +109,10 @@ pub struct DeviceStats {
     pub flushes: u64,
     /// Bytes discarded.
     pub bytes_discarded: u64,
+    /// Batches shared.
+    pub shares: u64,
+    /// Bytes shared.
+    pub bytes_shared: u64,
     /// Requests pass the host's page cache by.
     pub direct: bool,
     /// Batches go through io_uring.
@@ -214,6 +222,8 @@ impl Volume {
                     .into_iter()
                     .filter(|(_, n)| *n > 0)
                     .collect(),
+                shared: j.shared,
+                copied: j.copied,
                 bytes_home: j.bytes_home,
                 checkpoints: j.checkpoints,
                 forced_checkpoints: j.forced_checkpoints,
@@ -230,6 +240,8 @@ impl Volume {
                 bytes_written: device.bytes_written,
                 flushes: device.flushes,
                 bytes_discarded: device.bytes_discarded,
+                shares: device.shares,
+                bytes_shared: device.bytes_shared,
                 direct: self.device().is_direct(),
                 io_uring: self.device().uses_uring(),
             },
