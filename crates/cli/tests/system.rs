@@ -138,7 +138,9 @@ fn users_mount_their_images_without_root() {
     script(
         AS_NOBODY,
         r#"
-mounted() { grep -q ' fuse.stetfs ' /proc/self/mounts; }
+mounted() { grep -q " $M fuse.stetfs " /proc/self/mounts; }
+# The mount goes before its server does.
+closed() { for _ in $(seq 100); do "$S" info "$I" >info.log 2>&1 && return; sleep 0.1; done; cat info.log; return 1; }
 pid() { "$S" --json stat "$M" | sed 's/.*"pid"://; s/}//'; }
 
 "$S" mount -o journal=data,noatime "$I" "$M"
@@ -173,6 +175,7 @@ fails 6 'was gone' "$S" umount "$M"
 kill -TERM "$(pid)"
 for _ in $(seq 100); do mounted || break; sleep 0.1; done
 not mounted
+closed
 
 fails 32 'write access' "$S" mount "$I" /
 chmod 444 "$I"
