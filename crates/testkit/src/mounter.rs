@@ -13,7 +13,7 @@ use crate::stet::StetMount;
 use crate::sys::Shutdown;
 
 /// No test keeps a mount for longer.
-const DEADLINE: Duration = Duration::from_secs(300);
+const DEADLINE: Duration = Duration::from_secs(900);
 
 /// What `stetfs mount` is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl Mounter {
         }
     }
 
-    /// `binary` on the image file itself, each mount for five minutes at most.
+    /// `binary` on the image file itself, each mount for a quarter of an hour at most.
     pub fn stetfs(binary: impl Into<PathBuf>, options: &str) -> Self {
         Self::Stetfs {
             binary: binary.into(),
