@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use rustix::fs::{FileType, Mode, makedev, mknodat};
@@ -28,9 +29,13 @@ pub struct LoopOptions {
 /// as soon as nothing has it mounted).
 #[derive(Debug)]
 pub struct LoopDev {
-    dev: File,
+    /// Until it is detached.
+    dev: Option<File>,
     path: PathBuf,
 }
+
+/// How long others may hold it after its end: a server that just started has copies of all mounts for a moment.
+const HELD: Duration = Duration::from_secs(5);
 
 impl LoopDev {
     /// Attaches `file` to a free loop device.
@@ -58,7 +63,10 @@ impl LoopDev {
             let path = PathBuf::from(format!("/dev/loop{number}"));
             let dev = open_node(&path, number, !options.read_only)?;
             match sys::loop_configure(dev.as_fd(), backing.as_fd(), options.block_size, flags) {
-                Ok(()) => return Ok(Self { dev, path }),
+                Ok(()) => {
+                    let dev = Some(dev);
+                    return Ok(Self { dev, path });
+                }
                 Err(e) if e.kind() == ErrorKind::ResourceBusy => {}
                 Err(e) => {
                     return Err(e).with_context(|| {
@@ -99,9 +107,59 @@ fn open_node(path: &Path, number: u32, write: bool) -> Result<File> {
     .with_context(|| format!("open {}", path.display()))
 }
 
+impl LoopDev {
+    /// The file that it gives out, by the kernel.
+    fn backing(&self) -> Option<Vec<u8>> {
+        let name = self.path.file_name()?;
+        std::fs::read(Path::new("/sys/block").join(name).join("loop/backing_file")).ok()
+    }
+}
+
 impl Drop for LoopDev {
+    /// Returns when the file has all of it, but for those who hold it for long.
     fn drop(&mut self) {
+        let Some(dev) = self.dev.take() else {
+            return;
+        };
+        let file = self.backing();
         // Fails only if it is detached already; a user that still has it open delays it (autoclear).
-        let _ = sys::loop_clear(self.dev.as_fd());
+        let _ = sys::loop_clear(dev.as_fd());
+        drop(dev);
+        let until = Instant::now() + HELD;
+        while file.is_some() && self.backing() == file && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::io::Read as _;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+    use crate::{Image, KernelMount, Mkfs};
+
+    /// As a server's, in the moment after it has moved to a namespace of its own.
+    #[test]
+    fn copies_of_a_mount_are_waited_for() {
+        let image = Image::make(16 << 20, &Mkfs::new()).unwrap();
+        let device = LoopDev::attach(image.path(), LoopOptions::default()).unwrap();
+        let mount = KernelMount::new(device, "ext4", "").unwrap();
+        let path = mount.device().path().to_owned();
+        let mut holder = Command::new("unshare");
+        holder.args(["-m", "sh", "-c", "echo; sleep 0.5"]);
+        let mut holder = holder.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = [0];
+        let said = holder.stdout.as_mut().unwrap().read_exact(&mut line);
+        said.unwrap();
+        let at = Path::new("/sys/block").join(path.file_name().unwrap());
+        let backing = || std::fs::read(at.join("loop/backing_file")).ok();
+        let before = backing();
+        assert!(before.is_some());
+        mount.umount().unwrap();
+        assert_ne!(backing(), before);
+        holder.wait().unwrap();
     }
 }
