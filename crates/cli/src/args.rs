@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
@@ -54,8 +55,8 @@ pub(crate) enum Command {
     Dump(Dump),
     #[command(flatten)]
     Files(crate::files::args::FilesCommand),
-    /// Show the live counters of a mounted volume.
-    Stat(DirArg),
+    /// Show the live counters of a mounted volume, and how long its requests take.
+    Stat(StatArgs),
     /// Measure.
     #[command(subcommand)]
     Bench(Bench),
@@ -360,11 +361,19 @@ pub(crate) struct RecoverArgs {
     pub(crate) salvage: bool,
 }
 
-/// A mounted volume.
+/// Arguments of `stat`.
 #[derive(Debug, Args)]
-pub(crate) struct DirArg {
-    /// Where it is mounted.
-    pub(crate) dir: PathBuf,
+pub(crate) struct StatArgs {
+    /// Where it is mounted. With --prometheus there can be several, and without any it is all mounts.
+    #[arg(value_name = "DIR")]
+    pub(crate) dirs: Vec<PathBuf>,
+    /// In Prometheus' text format, for the node exporter's textfile collector or whatever scrapes.
+    #[arg(long)]
+    pub(crate) prometheus: bool,
+    /// Again and again, each step with what happened in it, until Ctrl-C or the end of the mount: in place on a terminal, else
+    /// one line a step. A step is a second unless a number of them is said.
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, conflicts_with = "prometheus")]
+    pub(crate) watch: Option<Option<OsString>>,
 }
 
 /// What mount(8) gives a helper (`mount.fuse.stetfs SOURCE DIR [-sfnv] [-N NS] [-o OPTIONS] [-t TYPE]`).

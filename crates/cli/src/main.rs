@@ -66,7 +66,7 @@ fn run(cli: &Cli) -> Result<Code> {
     let done = match &cli.command {
         Command::Mount(args) => return cmd::mount::run(args, cli.json),
         Command::Umount(args) => cmd::umount::run(args, cli.json),
-        Command::Stat(args) => cmd::stat::run(args).map(|value| print::value(&value, cli.json)),
+        Command::Stat(args) => return cmd::stat::run(args, cli.json),
         Command::Bench(command) => cmd::bench::run(command, cli.json),
         Command::Crash(command) => cmd::crash::run(command, cli.json),
         Command::Flash(command) => cmd::flash::run(command, cli.json),

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use stetfs::low::{FsError, OpenedDevices, Preparer};
+use stetfs::low::{FsError, LatencyStats, OpenedDevices, Preparer};
 use stetfs_fuse::{MountError, Origin, Server, is_root};
 
 use crate::control::{self, server::Control};
@@ -225,6 +225,14 @@ fn answer(live: &Live, request: &Value) -> Result<Value> {
             Some(volume) => {
                 let mut stats = json!(volume.stats());
                 stats["requests"] = json!(stetfs_fuse::requests());
+                let latency = stetfs_fuse::request_latency();
+                for (name, latency) in [
+                    ("sync", latency.sync),
+                    ("write", latency.write),
+                    ("read", latency.read),
+                ] {
+                    stats["latency"][name] = json!(LatencyStats::from(&latency));
+                }
                 stats["connection"] = json!(live.connection.stats());
                 stats["sandbox"] = json!(live.sandbox());
                 Ok(stats)

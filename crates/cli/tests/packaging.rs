@@ -7,7 +7,8 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::daemon::{Daemon, json, ok};
+use common::daemon::{BINARY, Daemon, json, ok};
+use serde_json::Value;
 use stetfs_testkit::{Scratch, cmd};
 
 fn contrib(name: &str) -> PathBuf {
@@ -100,19 +101,68 @@ fn value<'a>(unit: &'a str, key: &str) -> &'a str {
     line.unwrap_or_else(|| panic!("no {key} in the unit"))
 }
 
-#[test]
-fn the_mount_unit_is_one_and_its_options_are_ours() {
-    let unit = contrib("mnt-data.mount");
+/// The text of a unit to which systemd has no objection.
+fn unit(name: &str) -> String {
+    let unit = contrib(name);
     let mut verify = Command::new("systemd-analyze");
     // The pages are not installed here.
     verify.args(["verify", "--man=no"]).arg(&unit);
     let out = cmd::output(&mut verify).unwrap();
     assert!(out.status.success(), "{}", cmd::said(&out));
     let said = cmd::said(&out);
-    assert!(!said.contains("mnt-data.mount:"), "{said}");
-    let text = std::fs::read_to_string(unit).unwrap();
+    assert!(!said.contains(&format!("{name}:")), "{said}");
+    std::fs::read_to_string(unit).unwrap()
+}
+
+#[test]
+fn the_mount_unit_is_one_and_its_options_are_ours() {
+    let text = unit("mnt-data.mount");
     assert_eq!(value(&text, "Type"), "fuse.stetfs");
     mounts_with(value(&text, "Options"));
+}
+
+/// What the timer's service runs writes the numbers whole, and the dashboard asks for none that are not among them.
+#[test]
+fn the_numbers_that_the_dashboard_shows_are_those_that_the_timer_writes() {
+    assert!(unit("stetfs-metrics.timer").contains("OnUnitActiveSec="));
+    let service = unit("stetfs-metrics.service");
+    let script = value(&service, "ExecStart").strip_prefix("/bin/sh -c '");
+    let script = script.and_then(|s| s.strip_suffix('\'')).unwrap();
+    let (d, scratch) = (Daemon::new(""), Scratch::new("metrics").unwrap());
+    // Requests are counted by kind, those that came.
+    std::fs::write(d.file("file"), "content").unwrap();
+    let programs = Path::new(BINARY).parent().unwrap();
+    let mut run = Command::new("/bin/sh");
+    run.args(["-c", script])
+        .env("DIR", scratch.path())
+        .env("PATH", format!("{}:/usr/bin:/bin", programs.display()));
+    assert_eq!(cmd::run(&mut run).unwrap(), "");
+    let names = |path: &Path| {
+        let mut names = path.read_dir().unwrap().map(|e| e.unwrap().file_name());
+        (names.next().unwrap(), names.next())
+    };
+    assert_eq!(names(scratch.path()), ("stetfs.prom".into(), None));
+    let numbers = std::fs::read_to_string(scratch.path().join("stetfs.prom")).unwrap();
+    let dir = d.dir.canonicalize().unwrap();
+    assert!(numbers.contains(&format!("mountpoint=\"{}\"", dir.display())));
+
+    let dashboard = std::fs::read_to_string(contrib("grafana-stetfs.json")).unwrap();
+    let dashboard: Value = serde_json::from_str(&dashboard).unwrap();
+    let mut asked = 0;
+    for panel in dashboard["panels"].as_array().unwrap() {
+        for target in panel["targets"].as_array().unwrap() {
+            let expr = target["expr"].as_str().unwrap();
+            let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            let words = expr.split(|c| !is_name(c));
+            for name in words.filter(|word| word.starts_with("stetfs_")) {
+                let sample = format!("\n{name}{{");
+                assert!(numbers.contains(&sample), "{name} of {expr}");
+                asked += 1;
+            }
+        }
+    }
+    assert!(asked > 20, "{asked}");
+    ok(&["umount", d.dir()]);
 }
 
 /// Every line is one to findmnt, and its options mount.

@@ -244,6 +244,8 @@ pub struct FsStats {
     pub cache: stetfs_cache::CacheStats,
     /// The journal.
     pub journal: stetfs_journal::JournalStats,
+    /// How long its commits and checkpoints took.
+    pub latency: stetfs_journal::JournalLatency,
     /// What the journal's codec decides, and why; for people.
     pub packing_note: Option<String>,
     /// Syncs of files that took a commit although files have records, by reason.

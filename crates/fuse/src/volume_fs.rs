@@ -24,6 +24,7 @@ use crate::ops::{
 use crate::patience;
 use crate::room::Room;
 use crate::stale::Stale;
+use crate::wire::{Timed, Timer};
 
 /// Entries taken from a directory at a time; attributes are looked up with its lock released.
 const LIST_BATCH: usize = 64;
@@ -725,7 +726,11 @@ impl FileSystem for VolumeFs {
         match written {
             Ok(n) if must_sync => {
                 let datasync = args.flags & libc::O_SYNC != libc::O_SYNC;
-                let synced: Done = Box::new(move |synced| done(synced.map(|()| n)));
+                let timer = Timer::start(Timed::Sync);
+                let synced: Done = Box::new(move |synced| {
+                    drop(timer);
+                    done(synced.map(|()| n));
+                });
                 sync(&fs, &file, datasync, synced);
             }
             other => done(other),

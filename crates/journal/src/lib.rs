@@ -34,7 +34,7 @@ pub use ids::{BlockNr, CommitPoint, Credits, Ino, Lane, Stamp, TxId};
 pub use log::{Log, LogFeatures, LogFormat, LogSummary, OpenLog, Record, RecordKind};
 pub use recovery::{CannotBe, MOST_MEMORY, Recovery, RecoveryOptions, RecoveryReport, recover};
 pub use share::ShareHome;
-pub use stats::JournalStats;
+pub use stats::{JournalLatency, JournalStats};
 pub use stet::{LoggedRecord, RecordPlace};
 pub use stetfs_ondisk::jbd2::fast_commit::{Change, Entry, FastCommit};
 pub use tx::{AfterCommit, Image, Snapshot};

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use stetfs_block::{Histogram, Latency};
+
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
         /// Counters since the journal was started.
@@ -68,6 +70,31 @@ counters! {
     file_bytes,
     /// Flushes by the threads that sync files.
     file_flushes,
+}
+
+/// How long a journal's own work took.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JournalLatency {
+    /// Commits, from lock to durable; those that found nothing to commit are not among them.
+    pub commit: Latency,
+    /// Checkpoint rounds, without the pauses that they make for others.
+    pub checkpoint: Latency,
+}
+
+/// What [`JournalLatency`] is read from.
+#[derive(Default)]
+pub(crate) struct Times {
+    pub commit: Histogram,
+    pub checkpoint: Histogram,
+}
+
+impl Times {
+    pub(crate) fn read(&self) -> JournalLatency {
+        JournalLatency {
+            commit: self.commit.snapshot(),
+            checkpoint: self.checkpoint.snapshot(),
+        }
+    }
 }
 
 pub(crate) fn bump(counter: &AtomicU64, by: u64) {

@@ -1,10 +1,11 @@
 //! The commands' end of the control socket.
 
 use std::io::{self, BufRead, BufReader, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags};
 use serde_json::Value;
 use stetfs_fuse::mountinfo::MountEntry;
@@ -50,6 +51,38 @@ impl Client {
             let mut poll = [PollFd::new(pidfd, PollFlags::IN)];
             matches!(rustix::event::poll(&mut poll, now), Ok(1))
         })
+    }
+
+    /// Waits for so long at most, or until `also` can be read, or the server says something unasked: that it ends. Whether it does.
+    pub(crate) fn rest(&self, also: &impl AsFd, time: Duration) -> io::Result<bool> {
+        let time = Timespec::try_from(time).map_err(io::Error::other)?;
+        let mut poll = [
+            PollFd::new(self.stream.get_ref(), PollFlags::IN),
+            PollFd::new(also, PollFlags::IN),
+        ];
+        match rustix::event::poll(&mut poll, Some(&time)) {
+            Ok(_) => Ok(!poll[0].revents().is_empty()),
+            Err(rustix::io::Errno::INTR) => Ok(false),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// As [`request`](Self::request), of a mount that may end meanwhile: then there is no answer.
+    ///
+    /// # Errors
+    /// The server's, also what it says of a volume that could not be closed; or it was killed.
+    pub(crate) fn request_or_end(&mut self, request: &Value) -> Result<Option<Value>> {
+        let is_end = |answer: &Value| answer["closed"] == true;
+        match self.request(request) {
+            Ok(answer) => Ok((!is_end(&answer)).then_some(answer)),
+            // The volume is being closed, or the server's last words came before it could read ours.
+            Err(failure) if failure.code == Code::NotFound => match self.line() {
+                Ok(Some(last)) if is_end(&last) => Ok(None),
+                Ok(Some(last)) => Err(Failure::from_json(&last).unwrap_or(failure)),
+                _ => Err(failure),
+            },
+            Err(failure) => Err(failure),
+        }
     }
 
     /// Sends a request and waits for its answer.

@@ -31,6 +31,7 @@ impl Fs {
         FsStats {
             cache: self.cache.stats(),
             journal: self.journal.stats(),
+            latency: self.journal.latency(),
             packing_note: self.journal.codec_note(),
             sync_reasons: self.sync_reasons(),
             groups_searched,

@@ -293,6 +293,21 @@ fn what_was_synced_is_there_after_a_crash() {
 }
 
 #[test]
+fn commits_and_checkpoints_are_timed() {
+    let fs = open(&mkfs(32, &Mkfs::blocks(4096)));
+    fs.mkdir(&ROOT, ROOT_INO, b"dir", 0o755, 0).unwrap();
+    let before = fs.stats().latency;
+    fs.journal.commit_all().unwrap();
+    let commit = fs.stats().latency.commit;
+    assert!(commit.count() > before.commit.count());
+    assert!(!commit.longest.is_zero() && commit.longest <= commit.total);
+    fs.unmount().unwrap();
+    let checkpoint = fs.stats().latency.checkpoint;
+    assert!(checkpoint.count() > before.checkpoint.count());
+    assert!(!checkpoint.total.is_zero());
+}
+
+#[test]
 fn errors_are_noted_and_decide() {
     let damage = || FsError::corrupt("test", 77, "damage for a test");
     let device = mkfs(32, &Mkfs::blocks(4096));

@@ -9,6 +9,7 @@ use super::abi::{self, InHeader, fattr, op};
 use super::counts;
 use super::port::Port;
 use super::reply::{List, Reply, no_entry};
+use super::times::Timed;
 use super::{MAX_WRITE, ino_of};
 use crate::caller;
 use crate::ops::{CopyArgs, FileSystem, IoctlArgs, OpenFile, ReadArgs, Why, WriteArgs};
@@ -128,9 +129,10 @@ pub(super) fn serve<F: FileSystem>(
     fs: &F,
     header: &InHeader,
     body: Body<'_>,
-    reply: Reply,
+    mut reply: Reply,
 ) -> Next {
     counts::count(header.opcode);
+    reply.time(Timed::of(header.opcode));
     match header.opcode {
         op::DESTROY => return Next::Destroy(reply),
         // About no inode. Operations are not interrupted, and the kernel does not ask again.

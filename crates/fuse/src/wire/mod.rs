@@ -9,6 +9,7 @@ mod offline;
 mod port;
 mod reply;
 mod ring;
+mod times;
 mod transport;
 
 use std::io;
@@ -28,6 +29,8 @@ pub(crate) use self::negotiate::{Agreed, Use};
 pub use self::offline::{Answers, Offline};
 use self::port::Port;
 pub(crate) use self::ring::queues;
+pub use self::times::{RequestLatency, request_latency};
+pub(crate) use self::times::{Timed, Timer};
 pub(crate) use self::transport::Transport;
 use crate::awake::{Awake, Pulse};
 use crate::buffer;

@@ -8,6 +8,7 @@ use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 use super::abi::{self, AttrOut, Dirent, EntryOut, GetxattrOut, OpenOut, StatxOut, SxTime, fopen};
 use super::port::Port;
+use super::times::{Timed, Timer};
 use super::{MAX_READ, TTL_SECS, node_of};
 use crate::ops::{Listing, Opened, ReadDone};
 
@@ -41,6 +42,8 @@ pub(super) struct Reply {
     port: Port,
     unique: u64,
     answered: bool,
+    /// Ends with the answer.
+    timer: Option<Timer>,
 }
 
 impl Reply {
@@ -49,11 +52,19 @@ impl Reply {
             port,
             unique,
             answered: false,
+            timer: None,
         }
+    }
+
+    /// Times the request, if it is one that is timed.
+    pub(super) fn time(&mut self, what: Option<Timed>) {
+        self.timer = what.map(Timer::start);
     }
 
     fn send(mut self, error: i32, parts: [&[u8]; 2]) {
         self.answered = true;
+        // Before whoever waits goes on, and sees the numbers.
+        self.timer = None;
         self.port.send(self.unique, error, parts);
     }
 

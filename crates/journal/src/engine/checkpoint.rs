@@ -82,6 +82,7 @@ impl Inner {
 
     fn checkpoint(&self, spread: Option<Spread>) -> Result<()> {
         let _one_at_a_time = self.home_io.lock();
+        let (begun, mut paused) = (Instant::now(), Duration::ZERO);
         let images: Vec<BlockNr> = self.log.lock().pending.keys().copied().collect();
         self.point("checkpoint-listed");
         let canary = &self.config.canary;
@@ -98,7 +99,9 @@ impl Inner {
             if let Some(pause) = pause
                 && done > 0
             {
+                let before = Instant::now();
                 self.kick.pause(pause.time);
+                paused += before.elapsed();
             }
             // Nothing goes home after a stop.
             self.check()?;
@@ -110,7 +113,10 @@ impl Inner {
         if !sent.is_empty() && !canary.home_volatile {
             self.flush()?;
         }
-        self.move_tails(&sent)
+        self.move_tails(&sent)?;
+        let took = begun.elapsed().saturating_sub(paused);
+        self.times.checkpoint.add(took);
+        Ok(())
     }
 
     /// Writes the images that these blocks have now, if they still have one.

@@ -101,10 +101,9 @@ impl Inner {
             self.kick.look();
         }
         bump(&self.counters.commits, group.len() as u64);
-        bump(
-            &self.counters.commit_micros,
-            started.elapsed().as_micros() as u64,
-        );
+        let took = started.elapsed();
+        bump(&self.counters.commit_micros, took.as_micros() as u64);
+        self.times.commit.add(took);
         Ok(true)
     }
 

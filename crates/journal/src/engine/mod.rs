@@ -39,7 +39,7 @@ use crate::handle::Handle;
 use crate::head::{Block, BlockWrite, Cache};
 use crate::ids::{BlockNr, CommitPoint, Credits, Ino, Lane, Stamp, TxId};
 use crate::policy::{Medium, Scheme};
-use crate::stats::{Counters, JournalStats};
+use crate::stats::{Counters, JournalLatency, JournalStats, Times};
 use crate::tx::{Image, Phase, Tx};
 
 use log::Log;
@@ -172,6 +172,7 @@ pub(crate) struct Inner {
     /// The threads end.
     pub quit: AtomicBool,
     pub counters: Counters,
+    pub times: Times,
 }
 
 /// A running journal. Dropping it without [`shutdown`](Journal::shutdown) is a crash: nothing
@@ -248,6 +249,7 @@ impl Journal {
             why: Mutex::new(None),
             quit: AtomicBool::new(false),
             counters: Counters::default(),
+            times: Times::default(),
             scheme,
         });
         let journal = Journal {
@@ -448,6 +450,11 @@ impl Journal {
     /// Counters.
     pub fn stats(&self) -> JournalStats {
         self.inner.counters.read()
+    }
+
+    /// How long commits and checkpoints took.
+    pub fn latency(&self) -> JournalLatency {
+        self.inner.times.read()
     }
 
     /// Log blocks that are free and in all, over all lanes.

@@ -35,11 +35,13 @@ pub use part::{Part, PartInfo, Source};
 pub use quota::{QuotaIdInfo, QuotaInfo, QuotaKindInfo, quota, set_quota};
 pub use recover::{Recovered, RecoveryInfo, recover};
 pub use stats::{
-    CacheStats, DeviceStats, InodeStats, JournalStats, MemoryStats, SpaceStats, VolumeStats,
+    CacheStats, DeviceStats, InodeStats, JournalStats, LatencyBucket, LatencyStats, MemoryStats,
+    SpaceStats, VolumeStats,
 };
 pub use stetfs_block::namespaces;
 pub use stetfs_block::{
-    AlignedBuf, BlockDevice, BlockError, Direct, FileDevice, MemDevice, Preparer, Span, Uring,
+    AlignedBuf, BlockDevice, BlockError, Direct, FileDevice, Histogram, Latency, MemDevice,
+    Preparer, Span, Uring,
 };
 pub use stetfs_block::{OpenOptions as DeviceOptions, Write as BlockWrite};
 pub use stetfs_block::{Share, ShareLimits, SharePair};

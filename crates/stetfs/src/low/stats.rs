@@ -1,9 +1,10 @@
 //! Live counters of an open volume.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::Serialize;
-use stetfs_block::BlockDevice;
+use stetfs_block::{BlockDevice, Latency};
 use stetfs_journal::compose::Axis;
 
 use super::part::PartInfo;
@@ -21,6 +22,8 @@ pub struct VolumeStats {
     pub read_only: bool,
     /// The journal.
     pub journal: JournalStats,
+    /// How long commits and checkpoints took, by name.
+    pub latency: BTreeMap<&'static str, LatencyStats>,
     /// The device.
     pub device: DeviceStats,
     /// The block cache.
@@ -92,6 +95,56 @@ pub struct JournalStats {
     pub revokes: u64,
     /// Mean time of a commit, microseconds.
     pub commit_micros_mean: u64,
+}
+
+/// How long something took. All times are seconds.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct LatencyStats {
+    /// How often it was.
+    pub count: u64,
+    /// All of them together.
+    pub sum: f64,
+    /// Half of them took no longer …
+    pub p50: f64,
+    /// … 90 percent, …
+    pub p90: f64,
+    /// … 99 percent, …
+    pub p99: f64,
+    /// … and 99.9 percent; each to the width of a bucket, upwards.
+    pub p99_9: f64,
+    /// The longest.
+    pub max: f64,
+    /// All buckets, shortest first.
+    pub buckets: Vec<LatencyBucket>,
+}
+
+/// One bucket of a histogram.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct LatencyBucket {
+    /// The longest time in it, seconds; the last has no end.
+    pub up_to: Option<f64>,
+    /// How often it was.
+    pub count: u64,
+}
+
+impl From<&Latency> for LatencyStats {
+    fn from(latency: &Latency) -> Self {
+        let quantile = |share| latency.quantile(share).as_secs_f64();
+        let bucket = |(up_to, count): (Option<Duration>, u64)| LatencyBucket {
+            up_to: up_to.map(|end| end.as_secs_f64()),
+            count,
+        };
+        Self {
+            count: latency.count(),
+            sum: latency.total.as_secs_f64(),
+            p50: quantile(0.5),
+            p90: quantile(0.9),
+            p99: quantile(0.99),
+            p99_9: quantile(0.999),
+            max: latency.longest.as_secs_f64(),
+            buckets: latency.buckets().map(bucket).collect(),
+        }
+    }
 }
 
 /// Counters of the device.
@@ -233,6 +286,10 @@ impl Volume {
                 revokes: j.revokes,
                 commit_micros_mean: j.commit_micros.checked_div(j.commits).unwrap_or_default(),
             },
+            latency: BTreeMap::from([
+                ("commit", LatencyStats::from(&fs.latency.commit)),
+                ("checkpoint", LatencyStats::from(&fs.latency.checkpoint)),
+            ]),
             device: DeviceStats {
                 reads: device.reads,
                 bytes_read: device.bytes_read,

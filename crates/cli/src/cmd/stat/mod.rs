@@ -1,0 +1,162 @@
+//! `stetfs stat`: live counters of a mount.
+
+mod prometheus;
+mod text;
+mod units;
+mod watch;
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use stetfs_fuse::mountinfo::{self, MountEntry};
+
+use self::prometheus::Scrape;
+use super::{connect, find_mount};
+use crate::args::StatArgs;
+use crate::control::client::Client;
+use crate::failure::{Code, Failure, Result};
+use crate::print;
+
+/// How often `--watch` looks, unless it is said.
+const STEP: f64 = 1.0;
+
+/// Shows counters.
+pub(crate) fn run(args: &StatArgs, as_json: bool) -> Result<Code> {
+    let (step, dirs) = step_and_dirs(args)?;
+    if args.prometheus {
+        if as_json {
+            let message = "--prometheus and --json are two forms of one answer";
+            return Err(Failure::new(Code::Usage, message).hint("leave one of them out"));
+        }
+        print!("{}", prometheus::exposition(&scrapes(&dirs)?));
+        return Ok(Code::Done);
+    }
+    let [dir] = dirs.as_slice() else {
+        let message = match dirs.len() {
+            0 => "of which mount?",
+            _ => "only --prometheus takes several mounts at once",
+        };
+        return Err(Failure::new(Code::Usage, message).hint(
+            "write it as: stetfs stat DIR; findmnt -t fuse.stetfs,fuseblk.stetfs lists the mounts",
+        ));
+    };
+    let mount = find_mount(dir)?;
+    let client = connect(&mount)?;
+    if let Some(step) = step {
+        return watch::run(&mount, client, step, as_json);
+    }
+    let answer = ask(client)?;
+    match as_json {
+        true => print::value(&answer, true),
+        false => print::value(&text::readable(answer), false),
+    }
+    Ok(Code::Done)
+}
+
+/// What follows `--watch` is the time of a step, or already the mount.
+fn step_and_dirs(args: &StatArgs) -> Result<(Option<Duration>, Vec<PathBuf>)> {
+    let mut dirs = args.dirs.clone();
+    let Some(said) = &args.watch else {
+        return Ok((None, dirs));
+    };
+    let seconds = match said {
+        None => STEP,
+        Some(word) => match number(word) {
+            Some(seconds) => seconds,
+            None => {
+                dirs.insert(0, PathBuf::from(word));
+                STEP
+            }
+        },
+    };
+    if !(0.01..=86_400.0).contains(&seconds) {
+        let message = format!("a step of {seconds} s cannot be watched");
+        return Err(Failure::new(Code::Usage, message).hint("from 0.01 s to a day (86400) is"));
+    }
+    Ok((Some(Duration::from_secs_f64(seconds)), dirs))
+}
+
+fn number(word: &OsStr) -> Option<f64> {
+    word.to_str()?.parse().ok()
+}
+
+/// The counters of a server.
+fn ask(mut client: Client) -> Result<Value> {
+    let pid = client.pid();
+    let mut answer = client.request(&json!({ "op": "stat" }))?;
+    answer["pid"] = json!(pid);
+    Ok(answer)
+}
+
+/// The counters of these mounts; of all if there are none. One that was named must answer.
+fn scrapes(dirs: &[PathBuf]) -> Result<Vec<Scrape>> {
+    if !dirs.is_empty() {
+        return dirs.iter().map(|dir| named(dir)).collect();
+    }
+    let mounts = mountinfo::mounts()
+        .map_err(|e| Failure::new(Code::System, format!("cannot read the mounts: {e}")))?;
+    let mut seen: Vec<MountEntry> = Vec::new();
+    for mount in mounts.into_iter().filter(mountinfo::is_stetfs) {
+        // A mount that is bound elsewhere, too, has one server.
+        if !seen.iter().any(|other| other.dev == mount.dev) {
+            // What lies below another mount is not reached: a dead one, as a rule.
+            seen.retain(|other| other.dir != mount.dir);
+            seen.push(mount);
+        }
+    }
+    let scraped = seen.iter().map(|mount| Scrape {
+        dir: mount.dir.clone(),
+        source: PathBuf::from(&mount.source),
+        answer: connect(mount).and_then(ask).ok(),
+    });
+    Ok(scraped.collect())
+}
+
+fn named(dir: &Path) -> Result<Scrape> {
+    let mount = find_mount(dir)?;
+    let answer = ask(connect(&mount)?)?;
+    Ok(Scrape {
+        dir: mount.dir,
+        source: PathBuf::from(mount.source),
+        answer: Some(answer),
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn parsed(
+        watch: Option<Option<&str>>,
+        dirs: &[&str],
+    ) -> Result<(Option<Duration>, Vec<PathBuf>)> {
+        step_and_dirs(&StatArgs {
+            dirs: dirs.iter().map(PathBuf::from).collect(),
+            prometheus: false,
+            watch: watch.map(|word| word.map(Into::into)),
+        })
+    }
+
+    #[test]
+    fn what_follows_watch_is_a_number_or_the_mount() {
+        let second = Some(Duration::from_secs(1));
+        let dir = vec![PathBuf::from("/mnt")];
+        assert_eq!(parsed(None, &["/mnt"]).unwrap(), (None, dir.clone()));
+        assert_eq!(
+            parsed(Some(None), &["/mnt"]).unwrap(),
+            (second, dir.clone())
+        );
+        assert_eq!(
+            parsed(Some(Some("/mnt")), &[]).unwrap(),
+            (second, dir.clone())
+        );
+        let half = Some(Duration::from_millis(500));
+        assert_eq!(parsed(Some(Some("0.5")), &["/mnt"]).unwrap(), (half, dir));
+        for no in ["0", "-1", "nan", "1e9"] {
+            assert_eq!(parsed(Some(Some(no)), &[]).unwrap_err().code, Code::Usage);
+        }
+    }
+}

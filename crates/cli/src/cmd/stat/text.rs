@@ -1,0 +1,95 @@
+//! Counters in words and units.
+
+use serde_json::{Map, Value};
+
+use super::units;
+
+/// The answer of a server as people read it: times and sizes with units, a histogram as one line.
+pub(super) fn readable(mut answer: Value) -> Value {
+    if let Some(Value::Object(all)) = answer.get_mut("latency") {
+        for latency in all.values_mut() {
+            *latency = Value::String(summary(latency));
+        }
+    }
+    with_units(answer)
+}
+
+/// `12 times, 3 ms in the mean; p50 2 ms, …`
+fn summary(latency: &Value) -> String {
+    let number = |name: &str| latency[name].as_f64().unwrap_or_default();
+    let count = number("count");
+    if count == 0.0 {
+        return "never".into();
+    }
+    let mean = units::time(number("sum") / count);
+    let times = if count == 1.0 { "time" } else { "times" };
+    let shares = [
+        ("p50", "p50"),
+        ("p90", "p90"),
+        ("p99", "p99"),
+        ("p99_9", "p99.9"),
+        ("max", "max"),
+    ];
+    let shares = shares.map(|(name, shown)| format!("{shown} {}", units::time(number(name))));
+    format!("{count} {times}, {mean} in the mean; {}", shares.join(", "))
+}
+
+/// Numbers whose names say their units, with the units instead.
+fn with_units(value: Value) -> Value {
+    let Value::Object(fields) = value else {
+        return value;
+    };
+    let shown = fields
+        .into_iter()
+        .map(|(name, value)| match value.as_f64() {
+            Some(n) => shown(name, n, value),
+            None => (name, with_units(value)),
+        });
+    Value::Object(shown.collect::<Map<_, _>>())
+}
+
+fn shown(name: String, n: f64, value: Value) -> (String, Value) {
+    for (unit, seconds) in [("_micros", 1e-6), ("_ms", 1e-3)] {
+        if let Some((before, after)) = name.split_once(unit)
+            && (after.is_empty() || after.starts_with('_'))
+        {
+            return (format!("{before}{after}"), units::time(n * seconds).into());
+        }
+    }
+    match name.split('_').any(|word| word == "bytes") {
+        true => (name, units::bytes(n).into()),
+        false => (name, value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn names_that_say_units_lose_them() {
+        let shown = with_units(json!({
+            "commits": 3, "bytes_logged": 1536, "of_ms": 1500, "kept": "x",
+            "journal": { "commit_micros_mean": 250, "words_searched": 7 },
+        }));
+        let wanted = json!({
+            "commits": 3, "bytes_logged": "1.5 KiB", "of": "1.5 s", "kept": "x",
+            "journal": { "commit_mean": "250 µs", "words_searched": 7 },
+        });
+        assert_eq!(shown, wanted);
+    }
+
+    #[test]
+    fn a_histogram_is_one_line() {
+        let one = json!({
+            "count": 2, "sum": 0.004, "p50": 0.001, "p90": 0.003, "p99": 0.003, "p99_9": 0.003,
+            "max": 0.003, "buckets": [],
+        });
+        let shown = readable(json!({ "latency": { "sync": one, "read": { "count": 0 } } }));
+        let line = "2 times, 2 ms in the mean; p50 1 ms, p90 3 ms, p99 3 ms, p99.9 3 ms, max 3 ms";
+        assert_eq!(shown["latency"]["sync"], line);
+        assert_eq!(shown["latency"]["read"], "never");
+    }
+}
