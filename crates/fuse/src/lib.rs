@@ -69,4 +69,4 @@ pub use taken_over::taken_over;
 pub use uring_switch::mend_switch;
 pub use visit::{VISITOR, visitor};
 pub use volume_fs::{VolumeFs, VolumeFsOptions};
-pub use wire::{Answers, Offline, requests};
+pub use wire::{Answers, OPERATION, Offline, requests};

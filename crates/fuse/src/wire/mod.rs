@@ -27,6 +27,7 @@ use self::dispatch::Next;
 pub(crate) use self::negotiate::{Agreed, Use};
 pub use self::offline::{Answers, Offline};
 use self::port::Port;
+pub use self::ring::OPERATION;
 pub(crate) use self::ring::queues;
 pub(crate) use self::transport::Transport;
 use crate::awake::{Awake, Pulse};
