@@ -204,6 +204,13 @@ impl Early<'_> {
         if inode.flags().contains(InodeFlags::INLINE_DATA) {
             return Err(bad("its data is in the inode".into()));
         }
+        // What is said of one block again and again is no end of data.
+        if blocks > self.layout.blocks_count {
+            return Err(bad(format!(
+                "{blocks} blocks on a volume of {}",
+                self.layout.blocks_count
+            )));
+        }
         let extents = if inode.flags().contains(InodeFlags::EXTENTS) {
             let seed = inode.csum_seed(ino, &self.checksums);
             let expect = Expect::root(self.layout.valid_blocks());
@@ -229,6 +236,15 @@ impl Early<'_> {
         if at < blocks {
             return Err(bad(format!("{at} of {blocks} blocks are there")));
         }
+        let mut sorted = runs.clone();
+        sorted.sort_unstable();
+        if let Some([(start, len), (next, _)]) = sorted
+            .array_windows()
+            .find(|[(start, len), (next, _)]| start + len > *next)
+        {
+            let both = format!("{len} blocks from {start} on, and others from {next} on");
+            return Err(bad(format!("it has blocks more than once: {both}")));
+        }
         Ok(runs)
     }
 
@@ -252,6 +268,13 @@ impl Early<'_> {
             }
             at = e.logical_end();
             extents.push(e);
+            if extents.len() > MAX_EXTENTS {
+                return Err(FsError::corrupt(
+                    "block map",
+                    e.start,
+                    format!("inode {ino}: too many runs of blocks"),
+                ));
+            }
         }
         Ok(extents)
     }

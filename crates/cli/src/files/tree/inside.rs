@@ -73,6 +73,10 @@ impl Tree for Inside {
         Ok(names)
     }
 
+    fn names_dirs_once(&self) -> bool {
+        true
+    }
+
     fn link(&self, path: &Path) -> Result<PathBuf> {
         Ok(self.0.read_link(path)?)
     }

@@ -15,10 +15,12 @@ mod inline;
 mod linear;
 mod read;
 
+use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use stetfs_journal::{Block, Handle, Ino};
+use stetfs_journal::{Block, BlockNr, Handle, Ino};
 use stetfs_ondisk::OnDiskError;
 use stetfs_ondisk::ext4::checksum::inode_seed;
 use stetfs_ondisk::ext4::dirent::{self, DirLayout, FileType};
@@ -150,6 +152,35 @@ impl Fs {
             && !body.flags().contains(InodeFlags::CASEFOLD)
     }
 
+    /// Sees to it that a directory's map names no block twice: such a directory would have no end. Looked at when it is
+    /// first used; later blocks are new.
+    fn dir_has_blocks_once(&self, inode: &Inode, body: &InodeBody) -> Result<()> {
+        if body.is_inline() || inode.blocks_once.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        // Runs by their first block, with the block behind each.
+        let mut runs: BTreeMap<BlockNr, BlockNr> = BTreeMap::new();
+        let (mut at, blocks) = (0, u64::from(self.dir_blocks(body)));
+        loop {
+            let e = match self.next_extent(inode, body, at) {
+                Ok(Some(e)) if u64::from(e.block) < blocks => e,
+                Ok(_) => break,
+                // Who reads there is told; the rest of the directory may be whole.
+                Err(_) => return Ok(()),
+            };
+            let end = e.start + u64::from(e.len);
+            let before = runs.range(..end).next_back();
+            if before.is_some_and(|(_, behind)| *behind > e.start) {
+                let detail = format!("directory {} has it, or blocks behind it, twice", inode.ino);
+                return self.noted(Err(FsError::corrupt(WHAT, e.start, detail)));
+            }
+            runs.insert(e.start, end);
+            at = e.logical_end();
+        }
+        inode.blocks_once.store(true, Ordering::Release);
+        Ok(())
+    }
+
     /// Blocks of the directory.
     fn dir_blocks(&self, body: &InodeBody) -> u32 {
         u32::try_from(body.size() >> self.geo.block_bits).unwrap_or(u32::MAX)
@@ -169,6 +200,7 @@ impl Fs {
             return Ok(None);
         }
         body.check_key()?;
+        self.dir_has_blocks_once(inode, body)?;
         if body.is_inline() {
             self.inline_find(inode, body, name)
         } else if self.dir_is_indexed(body) {
