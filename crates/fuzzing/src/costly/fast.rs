@@ -7,7 +7,40 @@ use stetfs_ondisk::ext4::checksum::ext4_crc32c;
 use super::raw::{FILE, Raw};
 use super::{BLOCK, BLOCKS, Make, debugfs, log_at, make};
 
-pub(super) const ALL: [(&str, Make); 6] = [
+pub(super) const ALL: [(&str, Make); 9] = [
+    ("a run of blocks that comes and goes", |path| {
+        fill(path, |area, i| {
+            if i % 2 == 0 {
+                area.add(0, RUN, GROUP + 1000);
+            } else {
+                area.del(0, u32::from(RUN));
+            }
+        });
+    }),
+    ("a comb, and runs over it that come and go", |path| {
+        fill(path, |area, i| match i {
+            // They have two owners from then on, and end with one.
+            0..10_000 => area.add((1 << 20) + 2 * i as u32, 1, GROUP + 1000 + 2 * i),
+            _ if i % 2 == 0 => area.add(0, RUN, GROUP + 1000),
+            _ => area.del(0, u32::from(RUN)),
+        });
+    }),
+    ("runs over many small groups", |path| {
+        let small = [
+            "-O",
+            "^metadata_csum,uninit_bg,^64bit,fast_commit,flex_bg",
+            "-g",
+            "1024",
+        ];
+        let mut area = begin_with(path, AREA, &[&small[..], &["-G", "4096"]].concat());
+        let mut i = 0;
+        while (area.blocks.len() as u64) < AREA - 3 {
+            area.add(0, RUN, GROUP + GROUP * (i % 2));
+            i += 1;
+        }
+        area.tail();
+        end(path, &area);
+    }),
     ("a file of single blocks, from behind", |path| {
         fill(path, |area, i| {
             area.add(u32::MAX - 2 - 2 * i as u32, 1, 540_000 + 2 * (i % 130_000));
@@ -51,7 +84,13 @@ const FIRST: u32 = 12;
 /// Blocks of the area.
 const AREA: u64 = 10 << 8;
 
+/// Blocks of a run in a group that has nothing else.
+const RUN: u16 = 31_000;
+/// A group's first block.
+const GROUP: u64 = 17 << 15;
+
 const ADD_RANGE: u16 = 1;
+const DEL_RANGE: u16 = 2;
 const CREATE: u16 = 3;
 const LINK: u16 = 4;
 const UNLINK: u16 = 5;
@@ -141,6 +180,11 @@ impl Area {
         self.put(ADD_RANGE, &extent.concat());
     }
 
+    fn del(&mut self, block: u32, len: u32) {
+        let range = [FIRST, block, len].map(u32::to_le_bytes);
+        self.put(DEL_RANGE, &range.concat());
+    }
+
     fn inode(&mut self, ino: u32, bytes: &[u8]) {
         self.put(INODE, &[&ino.to_le_bytes()[..], bytes].concat());
     }
@@ -165,7 +209,11 @@ fn fill(path: &Path, next: fn(&mut Area, u64)) {
 
 /// A volume with a file, whose journal has so many blocks for fast commits.
 pub(super) fn begin(path: &Path, blocks: u64) -> Area {
-    make(path, 64, &["-O", "^metadata_csum,^64bit,fast_commit"]);
+    begin_with(path, blocks, &["-O", "^metadata_csum,^64bit,fast_commit"])
+}
+
+fn begin_with(path: &Path, blocks: u64, args: &[&str]) -> Area {
+    make(path, 64, args);
     debugfs(path, "write /dev/null file");
     let raw = Raw::open(path);
     raw.change(FIRST, |inode| inode.set_mode(FILE));
@@ -189,7 +237,9 @@ pub(super) fn end(path: &Path, area: &Area) {
     let sb = raw.block(log);
     let number = |at: usize| u64::from(u32::from_be_bytes(sb[at..at + 4].try_into().unwrap()));
     // One block behind the ring is never used.
-    let first = log + number(16) - number(84) + 1;
+    let at = number(16) - number(84) + 1;
+    let said = debugfs(path, &format!("bmap <8> {at}"));
+    let first: u64 = said.trim().parse().unwrap();
     for (nr, block) in (first..).zip(&area.blocks) {
         raw.put(nr, block);
     }

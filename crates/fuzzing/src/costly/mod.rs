@@ -47,6 +47,8 @@ fn make_sized(path: &Path, bytes: u64, journal_mib: u32, args: &[&str]) {
     let sparse = "lazy_itable_init=1,lazy_journal_init=1";
     let all = ["-b", &block, "-N", "1024", "-J", &size, "-E", sparse];
     mke2fs(path, &[&all[..], args].concat()).unwrap();
+    // Tables of inodes are written as zeroes.
+    cmd::run(Command::new("fallocate").arg("--dig-holes").arg(path)).unwrap();
 }
 
 /// What debugfs says to a request.

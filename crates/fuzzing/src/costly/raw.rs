@@ -88,12 +88,32 @@ impl Raw {
     pub(super) fn in_use(&self, blocks: std::ops::Range<u64>) {
         for nr in blocks {
             let group = self.layout.group_of_block(nr).unwrap();
-            let bit = self.layout.bit_of_block(nr).unwrap() as usize;
-            let bitmap = self.descriptor(group).block_bitmap();
-            let mut bytes = self.block(bitmap);
-            bytes[bit / 8] |= 1 << (bit % 8);
-            self.put(bitmap, &bytes);
+            let bit = self.layout.bit_of_block(nr).unwrap();
+            let mut desc = self.descriptor(group);
+            self.set_bit(desc.block_bitmap(), bit);
+            desc.set_free_clusters(desc.free_clusters() - 1);
+            self.put_descriptor(group, &desc);
         }
+    }
+
+    /// Marks inodes as in use, as [`in_use`](Self::in_use) does blocks.
+    pub(super) fn inodes_in_use(&self, inodes: std::ops::Range<u32>) {
+        for ino in inodes {
+            let (group, index) = self.layout.locate_inode(ino).unwrap();
+            let mut desc = self.descriptor(group);
+            self.set_bit(desc.inode_bitmap(), index);
+            desc.set_free_inodes(desc.free_inodes() - 1);
+            self.put_descriptor(group, &desc);
+        }
+    }
+
+    /// Sets a bit that is clear.
+    fn set_bit(&self, bitmap: u64, bit: u32) {
+        let mut bytes = self.block(bitmap);
+        let byte = &mut bytes[bit as usize / 8];
+        assert_eq!(*byte & 1 << (bit % 8), 0, "bit {bit} of block {bitmap}");
+        *byte |= 1 << (bit % 8);
+        self.put(bitmap, &bytes);
     }
 
     fn slot(&self, ino: u32) -> u64 {

@@ -10,13 +10,18 @@ use super::fast;
 use super::raw::{FILE, Raw};
 use super::{BLOCK, Make, debugfs, log_at, make};
 
-pub(super) const ALL: [(&str, Make); 7] = [
-    ("a file of 4 TiB of one block", |path| shared(path, false)),
-    ("a file of every other block of 4 TiB", |path| {
-        shared(path, true)
+pub(super) const ALL: [(&str, Make); 8] = [
+    ("a file of 4 TiB of one block", |path| {
+        shared(path, &[200_003]);
     }),
+    ("a file of every other block of 4 TiB", |path| {
+        shared(path, &[200_003, 0]);
+    }),
+    ("a file of 4 TiB of holes", |path| shared(path, &[0])),
     ("a node that is its own child", |path| node(path, 5, false)),
-    ("empty leaves that are the same", |path| node(path, 2, true)),
+    ("holes of empty leaves that are the same", |path| {
+        node(path, 2, true)
+    }),
     ("a log of the same blocks again and again", |path| {
         log(path, extents);
     }),
@@ -52,24 +57,19 @@ pub(super) fn indirect(raw: &Raw, ino: u32, first: u64) {
     });
 }
 
-/// A file whose indirect blocks are the same again and again; with holes between blocks.
-fn shared(path: &Path, holes: bool) {
+/// A file whose indirect blocks are the same again and again; the last of them names these blocks in turn.
+fn shared(path: &Path, blocks: &[u32]) {
     make(path, 64, &["-O", "^metadata_csum,^uninit_bg,^64bit"]);
     debugfs(path, "write /dev/null file");
     let raw = Raw::open(path);
     raw.change(12, |inode| inode.set_mode(FILE));
     indirect(&raw, 12, 200_000);
-    if holes {
-        let two = [200_003u32, 0];
-        let leaf: Vec<u8> = two
-            .iter()
-            .copied()
-            .cycle()
-            .take(BLOCK / 4)
-            .flat_map(u32::to_le_bytes)
-            .collect();
-        raw.put(200_000, &leaf);
-    }
+    let leaf = blocks.iter().copied().cycle().take(BLOCK / 4);
+    let bytes: Vec<u8> = leaf.flat_map(u32::to_le_bytes).collect();
+    raw.put(200_000, &bytes);
+    raw.change(12, |inode| {
+        inode.i_block_mut()[..48].copy_from_slice(&bytes[..48])
+    });
 }
 
 /// A file with an extent tree of this depth. All nodes but those above the leaves are the same.

@@ -15,12 +15,11 @@ mod inline;
 mod linear;
 mod read;
 
-use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use stetfs_journal::{Block, BlockNr, Handle, Ino};
+use stetfs_journal::{Block, Handle, Ino};
 use stetfs_ondisk::OnDiskError;
 use stetfs_ondisk::ext4::checksum::inode_seed;
 use stetfs_ondisk::ext4::dirent::{self, DirLayout, FileType};
@@ -158,25 +157,7 @@ impl Fs {
         if body.is_inline() || inode.blocks_once.load(Ordering::Acquire) {
             return Ok(());
         }
-        // Runs by their first block, with the block behind each.
-        let mut runs: BTreeMap<BlockNr, BlockNr> = BTreeMap::new();
-        let (mut at, blocks) = (0, u64::from(self.dir_blocks(body)));
-        loop {
-            let e = match self.next_extent(inode, body, at) {
-                Ok(Some(e)) if u64::from(e.block) < blocks => e,
-                Ok(_) => break,
-                // Who reads there is told; the rest of the directory may be whole.
-                Err(_) => return Ok(()),
-            };
-            let end = e.start + u64::from(e.len);
-            let before = runs.range(..end).next_back();
-            if before.is_some_and(|(_, behind)| *behind > e.start) {
-                let detail = format!("directory {} has it, or blocks behind it, twice", inode.ino);
-                return self.noted(Err(FsError::corrupt(WHAT, e.start, detail)));
-            }
-            runs.insert(e.start, end);
-            at = e.logical_end();
-        }
+        self.has_blocks_once(inode, body, u64::from(self.dir_blocks(body)))?;
         inode.blocks_once.store(true, Ordering::Release);
         Ok(())
     }
