@@ -1,23 +1,26 @@
-//! The server against requests that no kernel sends: a few seconds of rounds from fixed seeds, or `STETFS_FUZZ_SECONDS` from new
-//! ones (`./test --fuzz-requests SECONDS`). `STETFS_FUZZ_SEED` repeats one round.
+//! The server against requests that no kernel sends: a minute of rounds from fixed seeds, or `STETFS_FUZZ_SECONDS` from new
+//! ones (`./test --fuzz-requests SECONDS`). `STETFS_FUZZ_SEED` repeats one round, every fourth of which is of four threads.
 
 #![allow(clippy::unwrap_used)]
 
+use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use stetfs_fuzzing::requests::{Done, round, shown};
+use stetfs_fuzzing::requests::{Done, Fault, How, round, shown};
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap())
 }
 
-/// Rounds of the usual test, at most.
-const ROUNDS: u64 = 60;
-/// They take no longer than this by much.
-const USUAL: Duration = Duration::from_secs(6);
+/// The usual test goes on for so long. Most of that it waits: it takes less than a fifth of one processor.
+const USUAL: Duration = Duration::from_secs(60);
+
+/// Held by each test: panics are counted for the whole process.
+static ALONE: Mutex<()> = Mutex::new(());
 
 #[test]
 fn requests_that_no_kernel_sends_do_no_harm() {
+    let _alone = ALONE.lock();
     let seconds = number("STETFS_FUZZ_SECONDS");
     let first = match seconds {
         Some(_) => {
@@ -33,13 +36,21 @@ fn requests_that_no_kernel_sends_do_no_harm() {
     let time = seconds.map_or(USUAL, Duration::from_secs);
     let seeds = match number("STETFS_FUZZ_SEED") {
         Some(seed) => seed..seed + 1,
-        None if seconds.is_some() => first..u64::MAX,
-        None => 0..ROUNDS,
+        None => first..u64::MAX,
     };
     let mut all = Done::default();
     let mut rounds = 0;
     for seed in seeds {
-        match round(seed) {
+        // In turns, so that a seed stays what it is.
+        let threads = match seed % 4 {
+            3 => 4,
+            _ => 1,
+        };
+        let how = How {
+            threads,
+            ..How::default()
+        };
+        match round(seed, how) {
             Ok(done) => {
                 all.requests += done.requests;
                 all.succeeded += done.succeeded;
@@ -62,4 +73,30 @@ fn requests_that_no_kernel_sends_do_no_harm() {
     );
     // Requests of which nothing succeeds look at little.
     assert!(all.succeeded * 5 > all.requests, "{all:?}");
+}
+
+/// Whoever looks for faults has to find one that is there.
+#[test]
+fn faults_of_a_server_are_found() {
+    let _alone = ALONE.lock();
+    let faults = [
+        (Fault::Panic, "panicked"),
+        (Fault::Write, "is another"),
+        (Fault::Twice, "2 answers instead of 1"),
+        (Fault::Silence, "0 answers instead of 1"),
+    ];
+    for (fault, what) in faults {
+        for threads in [1, 4] {
+            let how = How {
+                threads,
+                fault: Some(fault),
+                patience: Duration::from_secs(3),
+            };
+            let found = (0..40).find_map(|seed| round(seed, how).err());
+            let found = found
+                .unwrap_or_else(|| panic!("{fault:?} was not found"))
+                .what;
+            assert!(found.contains(what), "{fault:?}: {found}");
+        }
+    }
 }

@@ -7,6 +7,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod compose;
+mod damage;
 mod direct;
 mod edges;
 mod engine;
@@ -25,6 +26,7 @@ pub mod stet;
 mod tx;
 
 pub use compose::{Composition, DataMode, Preset};
+pub use damage::Damage;
 pub use edges::{Dropped, valid_fronts};
 pub use engine::{Canary, Done, FileState, FlushMark, Journal, JournalConfig};
 pub use error::{JournalError, Result};

@@ -9,6 +9,7 @@ use stetfs_block::BlockDevice;
 use stetfs_cache::PageRef;
 use stetfs_ondisk::jbd2::fast_commit::{End, FastCommit};
 
+use crate::damage::Damage;
 use crate::edges::{Dropped, dropped, front, valid_fronts};
 use crate::engine::{Canary, no_lane};
 use crate::error::{JournalError, Result};
@@ -70,7 +71,7 @@ pub struct RecoveryReport {
     /// Why each lane ended.
     pub ends: Vec<EndReason>,
     /// What was damaged and left out ([`RecoveryOptions::salvage`]): blocks of the volume may be older than what refers to them.
-    pub damage: Vec<String>,
+    pub damage: Damage,
 }
 
 impl RecoveryReport {
@@ -79,7 +80,6 @@ impl RecoveryReport {
         if !how.salvage {
             return Err(stet::lost(why).into());
         }
-        tracing::error!("left out: {why}");
         self.damage.push(why);
         Ok(())
     }
@@ -156,7 +156,7 @@ pub(crate) fn replay(
     let log: u64 = scheme.media.iter().map(|medium| medium.capacity()).sum();
     let block_size = block_size(scheme)?;
     let home = chosen.len() as u64;
-    if !how.salvage && home > log.max(HOME / block_size) {
+    if home > log.max(HOME / block_size) {
         let mib = (home * block_size) >> 20;
         return Err(stet::lost(format!(
             "a log of {log} blocks says that {home} are to be written ({mib} MiB)"
@@ -343,7 +343,7 @@ fn choose(
     report: &mut RecoveryReport,
 ) -> Result<BTreeMap<BlockNr, Chosen>> {
     let mut chosen: BTreeMap<BlockNr, Chosen> = BTreeMap::new();
-    let mut revoked: HashMap<BlockNr, Stamp> = HashMap::new();
+    let mut revokes: Vec<(Stamp, &[BlockNr])> = Vec::new();
     for (i, scan) in scans.iter().enumerate() {
         let lane = Lane(i as u16);
         let front = front(fronts, lane)?;
@@ -355,10 +355,7 @@ fn choose(
         }
         report.ends.push(scan.end.clone());
         for tx in valid {
-            for nr in &tx.revokes {
-                let stamp = revoked.entry(*nr).or_default();
-                *stamp = (*stamp).max(tx.stamp);
-            }
+            revokes.push((tx.stamp, &tx.revokes));
             for (nr, image) in &tx.images {
                 let new = Chosen {
                     tx: tx.id,
@@ -381,15 +378,42 @@ fn choose(
     }
     if !canary.ignore_revokes {
         let before = chosen.len();
-        // jbd2's rule: a revoke voids images of its own and of older transactions.
-        chosen.retain(|nr, c| {
-            revoked
-                .get(nr)
-                .is_none_or(|stamp| c.stamp > *stamp && !canary.revoke_newer)
-        });
+        // jbd2's rule: a revoke voids images of its own and of older transactions. There may be far more revokes than images.
+        for (stamp, blocks) in revokes {
+            for nr in blocks {
+                let void = |c: &Chosen| c.stamp <= stamp || canary.revoke_newer;
+                if chosen.get(nr).is_some_and(void) {
+                    chosen.remove(nr);
+                }
+            }
+        }
         report.revoked = (before - chosen.len()) as u64;
     }
     Ok(chosen)
+}
+
+/// Those of a transaction's images, in the order of the log, that can be read. What stands in one place is read, and
+/// unpacked, once.
+fn salvaged(
+    refs: &[ImageRef],
+    read: &dyn Fn(&[ImageRef]) -> Result<Vec<PageRef>>,
+) -> Vec<Option<PageRef>> {
+    let mut order: Vec<usize> = (0..refs.len()).collect();
+    let place = |i: &usize| refs.get(*i).map(|image| (image.at, image.flags));
+    order.sort_by_key(place);
+    let mut pages = vec![None; refs.len()];
+    for group in order.chunk_by(|a, b| place(a) == place(b)) {
+        let images: Vec<ImageRef> = group.iter().filter_map(|i| refs.get(*i).copied()).collect();
+        let Ok(found) = read(&images) else {
+            continue;
+        };
+        for (i, page) in group.iter().zip(found) {
+            if let Some(to) = pages.get_mut(*i) {
+                *to = Some(page);
+            }
+        }
+    }
+    pages
 }
 
 /// Reads the images of a batch, each transaction's together.
@@ -419,8 +443,7 @@ fn load(
         let pages: Vec<Option<PageRef>> = match read(&refs) {
             Err(e @ JournalError::Format(_)) if how.salvage => {
                 report.damaged(how, e.to_string())?;
-                let one = |image: &ImageRef| read(&[*image]).ok()?.pop();
-                refs.iter().map(one).collect()
+                salvaged(&refs, &read)
             }
             read => read?.into_iter().map(Some).collect(),
         };

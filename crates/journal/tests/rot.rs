@@ -53,7 +53,7 @@ fn recovered(
         recover(&scheme, &*device, BLOCKS, how, &mut |_, _| {}).map_err(|e| e.to_string())?;
     scheme.media.iter().for_each(|m| m.retire().unwrap());
     let home = |nr| block(&*device, nr) == [7; BS];
-    Ok(((300..303).map(home).collect(), found.report.damage))
+    Ok(((300..303).map(home).collect(), found.report.damage.lines()))
 }
 
 /// What a recovery brings home, or its error, with a bit of this log block turned.

@@ -152,6 +152,16 @@ impl File {
             .map_err(self.failed("look for data in"))
     }
 
+    /// Looks through the map of the whole file: damage may name a block again and again, so that there is far more to be read than
+    /// the volume has. For who reads all of a file of a volume that is not trusted.
+    ///
+    /// # Errors
+    /// The map names a block twice.
+    pub fn check_map(&self) -> Result<()> {
+        let checked = self.fs().check_map(&self.open);
+        checked.map_err(self.failed("look through the map of"))
+    }
+
     fn data_from(&self, from: u64) -> low::Result<Option<Range<u64>>> {
         let fs = self.fs();
         let start = match fs.seek(&self.open, from, SeekWhat::Data) {

@@ -1,5 +1,6 @@
 //! Walking over trees.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -14,13 +15,16 @@ use crate::shared::{Shared, error_of};
 use crate::volume::Volume;
 
 /// All that lies below a directory, the directory itself left out: a directory before what is in it, and the names of each in the
-/// order of their bytes. Symbolic links are not followed. The names of the directories on the way are in memory.
+/// order of their bytes. Symbolic links are not followed. The names of the directories on the way are in memory, and the
+/// number of each directory. One that has two names, which is damage, is ELOOP the second time.
 pub struct Walk {
     volume: Arc<Shared>,
-    /// The directories on the way, by number, with the names to come.
-    stack: Vec<(Ino, vec::IntoIter<DirEntry>)>,
+    /// The names to come, of the directories on the way.
+    stack: Vec<vec::IntoIter<DirEntry>>,
     /// A directory that was given and comes next.
     below: Option<DirEntry>,
+    /// Directories that were gone into: each has one name.
+    entered: HashSet<Ino>,
 }
 
 impl fmt::Debug for Walk {
@@ -35,13 +39,13 @@ impl Walk {
     fn enter(&mut self, path: &Path) -> Result<()> {
         let dir = ReadDir::new(&self.volume, path)?;
         let ino = dir.ino();
-        // Only damage makes it so.
-        if self.stack.iter().any(|(above, _)| *above == ino) {
+        // Only damage makes it so; a tree could then have no end.
+        if !self.entered.insert(ino) {
             return Err(Error::new("walk below", path, error_of(Errno::LOOP)));
         }
         let mut names: Vec<DirEntry> = dir.collect::<Result<_>>()?;
         names.sort_unstable_by(|a, b| a.path().as_os_str().cmp(b.path().as_os_str()));
-        self.stack.push((ino, names.into_iter()));
+        self.stack.push(names.into_iter());
         Ok(())
     }
 
@@ -61,7 +65,7 @@ impl Iterator for Walk {
             return Some(Err(e));
         }
         loop {
-            let (_, names) = self.stack.last_mut()?;
+            let names = self.stack.last_mut()?;
             match names.next() {
                 Some(entry) => {
                     if entry.file_type().is_dir() {
@@ -103,6 +107,7 @@ impl Volume {
             volume: Arc::clone(&self.shared),
             stack: Vec::new(),
             below: None,
+            entered: HashSet::new(),
         };
         walk.enter(path.as_ref())?;
         Ok(walk)

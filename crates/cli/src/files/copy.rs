@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::args::CpArgs;
 use super::meter::Meter;
 use super::place::{Place, Use, Volumes};
-use super::tree::{Finish, Host, Inside, Item, Kind, Tree, runs};
+use super::tree::{Entered, Finish, Host, Inside, Item, Kind, Tree, runs};
 use crate::failure::{Code, Failure, Result};
 
 /// Bytes that are moved at a time.
@@ -60,6 +60,7 @@ fn copy_all(
             owner: args.owner,
             links: &mut links,
             top: None,
+            entered: Entered::default(),
             buf: &mut buf,
             meter,
         };
@@ -107,6 +108,7 @@ struct Copy<'a> {
     links: &'a mut HashMap<(u64, u64), PathBuf>,
     /// The directory into which all is copied.
     top: Option<(u64, u64)>,
+    entered: Entered,
     buf: &'a mut [u8],
     meter: &'a mut Meter,
 }
@@ -149,6 +151,9 @@ impl Copy<'_> {
     }
 
     fn dir(&mut self, from: &Path, to: &Path, item: &Item) -> Result {
+        if self.from.names_dirs_once() {
+            self.entered.add(from, item.id)?;
+        }
         match self.to.item(to)? {
             None => self.to.make_dir(to)?,
             Some(there) if there.kind == Kind::Dir => {}

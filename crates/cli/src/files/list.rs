@@ -11,7 +11,7 @@ use stetfs::{Metadata, Volume};
 use super::args::LsArgs;
 use super::output;
 use super::place::{Use, each};
-use super::tree::Kind;
+use super::tree::{Entered, Kind};
 use crate::failure::Result;
 
 /// What is listed of something.
@@ -61,8 +61,10 @@ fn list(
         give(None, &[line]);
         return Ok(());
     }
-    let mut dirs = vec![path.to_owned()];
-    while let Some(dir) = dirs.pop() {
+    let mut dirs = vec![(path.to_owned(), volume.metadata(path)?.ino())];
+    let mut entered = Entered::default();
+    while let Some((dir, ino)) = dirs.pop() {
+        entered.add(&dir, (0, ino))?;
         let mut lines = Vec::new();
         for entry in volume.read_dir(&dir)? {
             let entry = entry?;
@@ -76,7 +78,7 @@ fn list(
         give(args.recursive.then_some(&*dir), &lines);
         if args.recursive {
             let below = lines.iter().rev().filter(|line| line.metadata.is_dir());
-            dirs.extend(below.map(|line| line.path.clone()));
+            dirs.extend(below.map(|line| (line.path.clone(), line.metadata.ino())));
         }
     }
     Ok(())

@@ -17,6 +17,7 @@ pub(super) fn cat(args: &CatArgs) -> Result {
     let mut buf = vec![0; PART];
     each(&args.inside, Use::Read, |volume, path| {
         let file = volume.open_file(path)?;
+        file.check_map()?;
         let mut out = io::stdout().lock();
         let mut at = 0;
         loop {

@@ -35,6 +35,7 @@ mod lost;
 mod map;
 mod mapping;
 mod nodes;
+mod once;
 mod pages;
 mod precedence;
 mod read;

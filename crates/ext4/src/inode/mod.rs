@@ -81,6 +81,8 @@ pub(crate) struct Inode {
     pub(crate) lazy: AtomicBool,
     /// Somebody was told where its blocks lie.
     pub(crate) told: AtomicBool,
+    /// Of a directory: its map was looked through, and names no block twice.
+    pub(crate) blocks_once: AtomicBool,
     /// Being deleted or deleted: nothing may be added to it any more.
     pub(crate) dead: AtomicBool,
 }
@@ -111,6 +113,7 @@ impl Inode {
             orphaned: AtomicBool::new(false),
             lazy: AtomicBool::new(false),
             told: AtomicBool::new(false),
+            blocks_once: AtomicBool::new(false),
             dead: AtomicBool::new(false),
         })
     }

@@ -11,13 +11,18 @@ use stetfs_journal::Handle;
 use stetfs_ondisk::ext4::bitmap;
 
 use super::group::{Counts, GroupState};
-use super::scan::Overlay;
+use super::scan::{Overlay, bitmap_word, set_bitmap_word, words};
 use super::{AllocFor, BlockRun, credits};
 use crate::content;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, is_ordinary};
 use crate::types::Ino;
+
+/// Groups that runs of fast commits may touch beyond two each, and beyond four times what the volume has. Files of one
+/// transaction do not share blocks, so that none that was made by a file system comes near; but where groups are small and
+/// the same blocks are said again and again, there would be no end.
+const MORE_GROUPS: u64 = 1 << 17;
 
 impl Fs {
     /// From now on nothing that is freed is handed out again.
@@ -29,6 +34,23 @@ impl Fs {
     /// freed may be free already.
     pub(crate) fn trust_files(&self) {
         self.groups.trust_files.store(true, Ordering::Release);
+    }
+
+    /// Counts the groups of a run that is claimed, taken or freed, while files are trusted.
+    ///
+    /// # Errors
+    /// `Corrupt`: they are more than fast commits can say without saying the same again and again.
+    pub(super) fn count_groups(&self, run: BlockRun) -> Result<()> {
+        if !self.groups.trust_files.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let more = u64::from(run.len / self.geo.blocks_per_group.max(1)).saturating_sub(1);
+        let before = self.groups.more_groups.fetch_add(more, Ordering::Relaxed);
+        if before + more > MORE_GROUPS + 4 * u64::from(self.groups.count()) {
+            let detail = "they claim, take and free the same blocks again and again";
+            return Err(FsError::corrupt("fast commits", run.start, detail));
+        }
+        Ok(())
     }
 
     /// The clusters of a run: group, first bit, bits.
@@ -51,6 +73,7 @@ impl Fs {
     /// `Corrupt` if it leaves the volume or touches what is not for files.
     pub(crate) fn claim_blocks(&self, run: BlockRun) -> Result<()> {
         self.check_run(run)?;
+        self.count_groups(run)?;
         for (group, bit, len) in self.clusters_of(run)? {
             let h = self.journal.begin(credits::ALLOC_BLOCKS + 1)?;
             let mut guard = self.groups.lock(group)?;
@@ -60,8 +83,8 @@ impl Fs {
             let map = content::page(&block)?;
             let clusters = self.geo.layout.group_clusters(group);
             let pending = Overlay::of(&mut st.pending, clusters);
-            for bit in (bit..bit + len).filter(|bit| !bitmap::is_set(&map, *bit as usize)) {
-                pending.insert(bit, 1);
+            for (i, bits) in words(bit, len) {
+                pending.insert_in(i, bits & !bitmap_word(&map, i));
             }
             self.groups.publish(group, before, st)?;
         }
@@ -73,6 +96,7 @@ impl Fs {
     /// # Errors
     /// `Corrupt` if some of it is in use already.
     pub(crate) fn take_claimed(&self, h: &Handle<'_>, inode: &Inode, run: BlockRun) -> Result<()> {
+        self.count_groups(run)?;
         let mut at = run.start;
         for (group, bit, len) in self.clusters_of(run)? {
             {
@@ -113,11 +137,12 @@ impl Fs {
     ) -> Result<()> {
         let clusters = self.geo.layout.group_clusters(group);
         self.change_bits(h, group, st, |map, st| {
-            for bit in bit..bit + len {
-                if bitmap::is_set(map, bit as usize) {
-                    Overlay::of(&mut st.shared, clusters).insert(bit, 1);
+            for (i, bits) in words(bit, len) {
+                let before = bitmap_word(map, i);
+                if bits & before != 0 {
+                    Overlay::of(&mut st.shared, clusters).insert_in(i, bits & before);
                 }
-                bitmap::set(map, bit as usize);
+                set_bitmap_word(map, i, before | bits);
             }
         })
     }
@@ -132,14 +157,16 @@ impl Fs {
     ) -> Result<()> {
         let clusters = self.geo.layout.group_clusters(group);
         self.change_bits(h, group, st, |map, st| {
-            for bit in bit..bit + len {
-                let shared = st.shared.as_mut();
-                if let Some(shared) = shared.filter(|shared| shared.contains(bit)) {
-                    shared.remove(bit, 1);
-                } else if bitmap::is_set(map, bit as usize) {
-                    bitmap::clear_range(map, bit as usize..bit as usize + 1);
-                    Overlay::of(&mut st.pending, clusters).insert(bit, 1);
+            for (i, bits) in words(bit, len) {
+                let mut gone = bits & bitmap_word(map, i);
+                if let Some(shared) = &mut st.shared {
+                    let two = bits & shared.word(i);
+                    shared.remove_in(i, two);
+                    gone &= !two;
                 }
+                let left = bitmap_word(map, i) & !gone;
+                set_bitmap_word(map, i, left);
+                Overlay::of(&mut st.pending, clusters).insert_in(i, gone);
             }
         })
     }

@@ -26,6 +26,7 @@ impl Fs {
             let detail = format!("{} blocks from there on are no clusters", run.len);
             return Err(FsError::corrupt("block number", run.start, detail));
         }
+        self.count_groups(run)?;
         let mut at = run.start;
         while at < run.end() {
             let (group, bit) = self.group_of(at)?;

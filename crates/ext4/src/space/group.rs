@@ -71,6 +71,8 @@ pub(crate) struct Groups {
     pub(super) keep_freed: AtomicBool,
     /// What files are said to have counts whatever bitmaps say (`space/claims`).
     pub(super) trust_files: AtomicBool,
+    /// Groups that runs touched beyond two each, while files are trusted (`space/claims`).
+    pub(super) more_groups: AtomicU64,
 }
 
 impl Groups {
@@ -121,6 +123,7 @@ impl Groups {
             reserved: AtomicU64::new(0),
             keep_freed: AtomicBool::new(false),
             trust_files: AtomicBool::new(false),
+            more_groups: AtomicU64::new(0),
         }
     }
 

@@ -27,48 +27,58 @@ impl Overlay {
         self.count
     }
 
-    fn each_word(&mut self, start: u32, len: u32, mut f: impl FnMut(&mut u64, u64) -> i64) {
-        let end = start.saturating_add(len);
-        let mut at = start;
-        let mut delta = 0i64;
-        while at < end {
-            let word = (at / 64) as usize;
-            let lo = at % 64;
-            let n = (64 - lo).min(end - at);
-            let mask = (u64::MAX >> (64 - n)) << lo;
-            if let Some(w) = self.words.get_mut(word) {
-                delta += f(w, mask);
-            }
-            at += n;
+    /// Sets these bits of word `i`.
+    pub(super) fn insert_in(&mut self, i: usize, bits: u64) {
+        if let Some(word) = self.words.get_mut(i) {
+            self.count += (bits & !*word).count_ones();
+            *word |= bits;
         }
-        self.count = (i64::from(self.count) + delta).max(0) as u32;
+    }
+
+    /// Clears these bits of word `i`.
+    pub(super) fn remove_in(&mut self, i: usize, bits: u64) {
+        if let Some(word) = self.words.get_mut(i) {
+            self.count -= (bits & *word).count_ones();
+            *word &= !bits;
+        }
     }
 
     /// Sets a run of bits.
     pub(super) fn insert(&mut self, start: u32, len: u32) {
-        self.each_word(start, len, |w, mask| {
-            let new = (mask & !*w).count_ones();
-            *w |= mask;
-            i64::from(new)
-        });
+        words(start, len).for_each(|(i, bits)| self.insert_in(i, bits));
     }
 
     /// Clears a run of bits.
     pub(super) fn remove(&mut self, start: u32, len: u32) {
-        self.each_word(start, len, |w, mask| {
-            let gone = (mask & *w).count_ones();
-            *w &= !mask;
-            -i64::from(gone)
-        });
+        words(start, len).for_each(|(i, bits)| self.remove_in(i, bits));
     }
 
-    /// Whether a bit is set.
-    pub(super) fn contains(&self, bit: u32) -> bool {
-        self.word((bit / 64) as usize) >> (bit % 64) & 1 == 1
-    }
-
-    fn word(&self, i: usize) -> u64 {
+    /// Word `i`.
+    pub(super) fn word(&self, i: usize) -> u64 {
         self.words.get(i).copied().unwrap_or(0)
+    }
+}
+
+/// The words of 64 bits that a run of bits touches, each with those of its bits that belong to the run.
+pub(super) fn words(start: u32, len: u32) -> impl Iterator<Item = (usize, u64)> {
+    let (start, end) = (u64::from(start), u64::from(start) + u64::from(len));
+    (start / 64..end.div_ceil(64)).map(move |i| {
+        let from = start.saturating_sub(i * 64);
+        let behind = (i * 64 + 64).saturating_sub(end);
+        (i as usize, (u64::MAX << from) & (u64::MAX >> behind))
+    })
+}
+
+/// Word `i` of a bitmap; what lies behind its end is in use.
+pub(super) fn bitmap_word(map: &[u8], i: usize) -> u64 {
+    let bytes = map.get(i * 8..).and_then(<[u8]>::first_chunk);
+    bytes.map_or(u64::MAX, |bytes| u64::from_le_bytes(*bytes))
+}
+
+/// Makes word `i` of a bitmap this.
+pub(super) fn set_bitmap_word(map: &mut [u8], i: usize, word: u64) {
+    if let Some(bytes) = map.get_mut(i * 8..).and_then(<[u8]>::first_chunk_mut) {
+        *bytes = word.to_le_bytes();
     }
 }
 
@@ -100,11 +110,7 @@ impl<'a> FreeMap<'a> {
     /// Word `i`, a set bit for every free one.
     fn free_word(&self, i: usize) -> u64 {
         self.looked.set(self.looked.get() + 1);
-        let bytes = self
-            .bitmap
-            .get(i * 8..i * 8 + 8)
-            .and_then(|b| b.try_into().ok());
-        let used = bytes.map_or(u64::MAX, u64::from_le_bytes);
+        let used = bitmap_word(self.bitmap, i);
         let mut free = !(used | self.pending.map_or(0, |p| p.word(i)));
         let end = self.bits.saturating_sub((i as u32).saturating_mul(64));
         if end < 64 {

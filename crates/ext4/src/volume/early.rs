@@ -1,6 +1,8 @@
 //! Reading the volume before it is open: straight from the device, for what recovery needs and may
 //! still replace.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use stetfs_block::BlockDevice;
@@ -97,6 +99,13 @@ impl Indirect for EarlyMap<'_> {
     }
 }
 
+/// Bytes of blocks that are kept while many inodes are looked at.
+const HELD: usize = 8 << 20;
+
+/// Blocks that were read.
+#[derive(Default)]
+pub(super) struct Held(HashMap<u64, Vec<u8>>);
+
 impl<'a> Early<'a> {
     pub(super) fn new(device: &'a dyn BlockDevice, layout: &'a Layout, sb: &Superblock) -> Self {
         Early {
@@ -117,14 +126,25 @@ impl Early<'_> {
 
     /// All group descriptors, checked.
     pub(super) fn descriptors(&self) -> Result<Vec<GroupDesc>> {
-        let mut held = None;
+        let mut held = Held::default();
         (0..self.layout.group_count)
             .map(|group| self.descriptor(group, &mut held))
             .collect()
     }
 
-    /// One group descriptor, checked. `held` is the block that was read last.
-    fn descriptor(&self, group: u32, held: &mut Option<(u64, Vec<u8>)>) -> Result<GroupDesc> {
+    /// A block, which `held` keeps for the next time.
+    fn held<'h>(&self, nr: u64, held: &'h mut Held) -> Result<&'h [u8]> {
+        if !held.0.contains_key(&nr) && held.0.len() >= HELD / self.layout.block_size as usize {
+            held.0.clear();
+        }
+        Ok(match held.0.entry(nr) {
+            Entry::Occupied(block) => block.into_mut(),
+            Entry::Vacant(place) => place.insert(self.block(nr)?),
+        })
+    }
+
+    /// One group descriptor, checked.
+    fn descriptor(&self, group: u32, held: &mut Held) -> Result<GroupDesc> {
         let bad = |nr: u64, detail: &str| {
             FsError::corrupt("group descriptor", nr, format!("group {group}: {detail}"))
         };
@@ -132,10 +152,7 @@ impl Early<'_> {
             .layout
             .desc_position(group)
             .ok_or_else(|| bad(0, "lies outside the volume"))?;
-        let block = match held.take() {
-            Some((at, block)) if at == nr => block,
-            _ => self.block(nr)?,
-        };
+        let block = self.held(nr, held)?;
         let bytes = block
             .get(offset..offset + usize::from(self.layout.desc_size))
             .ok_or_else(|| bad(nr, "past the end of its block"))?;
@@ -151,21 +168,25 @@ impl Early<'_> {
         self.layout
             .check_group_desc(group, &desc)
             .map_err(|e| bad(nr, &e.to_string()))?;
-        *held = Some((nr, block));
         Ok(desc)
     }
 
     /// The bytes of an inode, checked.
     pub(super) fn inode(&self, ino: Ino) -> Result<InodeView<Box<[u8]>>> {
+        self.one_of_many(ino, &mut Held::default())
+    }
+
+    /// The bytes of an inode, checked, for who looks at many.
+    pub(super) fn one_of_many(&self, ino: Ino, held: &mut Held) -> Result<InodeView<Box<[u8]>>> {
         let bad =
             |nr: u64, detail: &str| FsError::corrupt("inode", nr, format!("inode {ino}: {detail}"));
         let (group, index) = self
             .layout
             .locate_inode(ino)
             .ok_or_else(|| bad(0, "no such inode"))?;
-        let desc = self.descriptor(group, &mut None)?;
+        let desc = self.descriptor(group, held)?;
         let (nr, offset) = self.layout.inode_position(desc.inode_table(), index);
-        let block = self.block(nr)?;
+        let block = self.held(nr, held)?;
         let slot = block
             .get(offset..offset + usize::from(self.layout.inode_size))
             .unwrap_or_default();
@@ -204,6 +225,13 @@ impl Early<'_> {
         if inode.flags().contains(InodeFlags::INLINE_DATA) {
             return Err(bad("its data is in the inode".into()));
         }
+        // What is said of one block again and again is no end of data.
+        if blocks > self.layout.blocks_count {
+            return Err(bad(format!(
+                "{blocks} blocks on a volume of {}",
+                self.layout.blocks_count
+            )));
+        }
         let extents = if inode.flags().contains(InodeFlags::EXTENTS) {
             let seed = inode.csum_seed(ino, &self.checksums);
             let expect = Expect::root(self.layout.valid_blocks());
@@ -229,6 +257,15 @@ impl Early<'_> {
         if at < blocks {
             return Err(bad(format!("{at} of {blocks} blocks are there")));
         }
+        let mut sorted = runs.clone();
+        sorted.sort_unstable();
+        if let Some([(start, len), (next, _)]) = sorted
+            .array_windows()
+            .find(|[(start, len), (next, _)]| start + len > *next)
+        {
+            let both = format!("{len} blocks from {start} on, and others from {next} on");
+            return Err(bad(format!("it has blocks more than once: {both}")));
+        }
         Ok(runs)
     }
 
@@ -252,6 +289,13 @@ impl Early<'_> {
             }
             at = e.logical_end();
             extents.push(e);
+            if extents.len() > MAX_EXTENTS {
+                return Err(FsError::corrupt(
+                    "block map",
+                    e.start,
+                    format!("inode {ino}: too many runs of blocks"),
+                ));
+            }
         }
         Ok(extents)
     }

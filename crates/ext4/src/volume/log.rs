@@ -170,7 +170,6 @@ impl VolumeLog {
             Err(e @ (FsError::Corrupt { .. } | FsError::Errno(_))) if opts.salvage => {
                 self.log.commit_images(Vec::new())?;
                 let why = format!("files that were synced after the last transaction: {e}");
-                tracing::error!("left out: {why}");
                 Ok(Some(why))
             }
             Err(e) => Err(e),

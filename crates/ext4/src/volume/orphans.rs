@@ -6,11 +6,15 @@ use std::sync::atomic::Ordering;
 use stetfs_ondisk::ext4::orphan_file;
 use stetfs_ondisk::ext4::superblock::{State, Superblock};
 
-use super::early::Early;
+use super::early::{Early, Held};
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{OrphanFile, OrphanPlace, Orphans};
 use crate::types::Ino;
+
+/// So many orphans may turn out to be damaged; what follows is left to e2fsck. A volume that was made to take long has no
+/// end of them.
+const DAMAGED: u64 = 100;
 
 /// What was found.
 pub(super) struct Found {
@@ -57,11 +61,11 @@ pub(super) fn find(early: &Early<'_>, sb: &Superblock) -> Result<(Orphans, Found
 /// Follows the list as far as it makes sense.
 fn read_list(early: &Early<'_>, sb: &Superblock) -> (Vec<Ino>, Option<FsError>) {
     let mut list = Vec::new();
-    let mut seen = HashSet::new();
+    let (mut seen, mut held) = (HashSet::new(), Held::default());
     let mut at = sb.last_orphan.get();
     while at != 0 {
         let ordinary = at >= early.layout.first_inode && at <= early.layout.inodes_count;
-        let inode = match early.inode(at) {
+        let inode = match early.one_of_many(at, &mut held) {
             Ok(inode) if ordinary && seen.insert(at) => inode,
             _ => {
                 let detail = format!("it leads to inode {at}, which is no orphan");
@@ -142,7 +146,14 @@ impl Fs {
             return Ok(());
         }
         let mut finished = OrphansFinished::default();
-        for (ino, place) in found.inodes {
+        let all = found.inodes.len();
+        for (i, (ino, place)) in found.inodes.into_iter().enumerate() {
+            if finished.left >= DAMAGED {
+                let more = all - i;
+                tracing::error!("{DAMAGED} orphans are damaged; {more} more are left to e2fsck");
+                finished.left += more as u64;
+                break;
+            }
             match self.work_off(ino, place) {
                 Ok(true) => finished.deleted += 1,
                 Ok(false) => finished.truncated += 1,

@@ -61,7 +61,6 @@ pub(super) fn apply(
             if !salvage {
                 return Err(wrong(0, why));
             }
-            tracing::error!("{why}");
             left_out.push(why);
             Ok(())
         }

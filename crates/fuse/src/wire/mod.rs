@@ -28,6 +28,7 @@ use self::dispatch::Next;
 pub(crate) use self::negotiate::{Agreed, Use};
 pub use self::offline::{Answers, Offline};
 use self::port::Port;
+pub use self::ring::OPERATION;
 pub(crate) use self::ring::queues;
 pub use self::times::{RequestLatency, request_latency};
 pub(crate) use self::times::{Timed, Timer};

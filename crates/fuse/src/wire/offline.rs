@@ -5,11 +5,13 @@ use std::io;
 use std::sync::Arc;
 
 use stetfs::low::{FsError, Ino, Volume};
-use zerocopy::IntoBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
-use super::abi::{NOTIFY_INVAL_INODE, NotifyInvalInode, OutHeader};
-use super::dispatch::{self, Next};
+use super::abi::{InHeader, NOTIFY_INVAL_INODE, NotifyInvalInode, OutHeader};
+use super::dispatch::{self, Body, Next};
 use super::port::{Port, Read};
+use super::reply::Reply;
+use super::ring::OPERATION;
 use super::{SessionOptions, agree, is_stateless, node_of};
 use crate::buffer;
 use crate::ops::{FileSystem, Invalidate};
@@ -113,12 +115,31 @@ impl Offline {
     pub fn serve(&self, request: &[u8], alone: bool) {
         patience::set(!alone, !alone);
         let port = || Port::Offline(self.sink.clone());
-        match dispatch::serve_bytes(&*self.fs, port, request) {
-            Next::GoOn => {}
-            Next::Destroy(reply) => {
-                self.fs.shutdown();
-                reply.empty();
-            }
+        self.ended(dispatch::serve_bytes(&*self.fs, port, request));
+    }
+
+    /// Serves one request as it comes by io_uring: its head, that of the operation with whatever lies behind it, and the rest
+    /// are apart. A head that is too short is none.
+    pub fn serve_parts(
+        &self,
+        head: &[u8],
+        operation: &[u8; OPERATION],
+        payload: &[u8],
+        alone: bool,
+    ) {
+        patience::set(!alone, !alone);
+        let Ok((head, _)) = InHeader::read_from_prefix(head) else {
+            return;
+        };
+        let reply = Reply::new(Port::Offline(self.sink.clone()), head.unique);
+        let body = Body::split(operation, payload);
+        self.ended(dispatch::serve(&*self.fs, &head, body, reply));
+    }
+
+    fn ended(&self, next: Next) {
+        if let Next::Destroy(reply) = next {
+            self.fs.shutdown();
+            reply.empty();
         }
     }
 

@@ -1,5 +1,9 @@
 //! Requests as bytes: `linux/fuse.h`, protocol 7.39, host byte order.
 
+use stetfs_fuse::OPERATION;
+
+use super::generate::op;
+
 /// Bytes of `struct fuse_in_header`.
 pub(super) const HEAD: usize = 40;
 
@@ -63,4 +67,30 @@ pub(super) fn long(bytes: &[u8], at: usize) -> Option<u64> {
 pub(super) fn word(bytes: &[u8], at: usize) -> Option<u32> {
     let bytes = bytes.get(at..)?.first_chunk::<4>()?;
     Some(u32::from_ne_bytes(*bytes))
+}
+
+/// A request as the kernel puts it into a ring: its head, that of the operation, and what follows.
+pub(super) fn parts(request: &[u8]) -> (&[u8], [u8; OPERATION], &[u8]) {
+    let (head, body) = request.split_at(HEAD.min(request.len()));
+    let len = word(head, 4).map_or(0, operation_len).min(body.len());
+    let mut operation = [0; OPERATION];
+    operation[..len].copy_from_slice(&body[..len]);
+    (head, operation, &body[len..])
+}
+
+/// Bytes of an operation's own head.
+fn operation_len(opcode: u32) -> usize {
+    match opcode {
+        op::MKDIR | op::RENAME | op::LINK | op::OPEN | op::OPENDIR => 8,
+        op::GETXATTR | op::LISTXATTR | op::INTERRUPT => 8,
+        op::MKNOD | op::CREATE | op::TMPFILE | op::RENAME2 | op::GETATTR | op::BMAP => 16,
+        op::FSYNC | op::FSYNCDIR | op::SETXATTR => 16,
+        op::RELEASE | op::RELEASEDIR | op::LSEEK => 24,
+        op::IOCTL | op::FALLOCATE => 32,
+        op::READ | op::READDIR | op::READDIRPLUS | op::WRITE => 40,
+        op::COPY_FILE_RANGE => 56,
+        op::INIT => 64,
+        op::SETATTR => 88,
+        _ => 0,
+    }
 }

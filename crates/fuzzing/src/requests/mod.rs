@@ -1,5 +1,6 @@
 //! Requests that no kernel sends, against the server: of lengths that lie, about nodes that were never looked up or are
-//! gone, forgotten too often, with names that cannot be. A round is a session in which a seed decides all. What must hold
+//! gone, forgotten too often, with names that cannot be; as they come by `/dev/fuse` and by io_uring, of one thread or of several
+//! at once. A round is a session in which a seed decides all, or, of several threads, what each asks. What must hold
 //! then: nothing panics; each request that wants an answer gets exactly one, soon; the volume can be closed and has no
 //! fault; and a directory that no request named is as it was.
 
@@ -19,7 +20,7 @@ use stetfs_crash::volume::{base, fsck, options};
 use stetfs_fuse::{Offline, Opens, VolumeFsOptions};
 use stetfs_testkit::Scratch;
 
-use self::encode::{Bytes, HEAD, Who, long, request, word};
+use self::encode::{Bytes, HEAD, Who, long, parts, request, word};
 use self::generate::{Known, Maker, op};
 
 /// Answers are waited for so long; others may keep the machine busy.
@@ -66,6 +67,24 @@ pub struct Failure {
 struct Answers(Mutex<BTreeMap<u64, Vec<Vec<u8>>>>);
 
 impl Answers {
+    fn put(&self, answer: &[u8]) {
+        // Notifications have the number 0.
+        if let Some(unique) = long(answer, 8).filter(|n| *n != 0) {
+            let mut all = self.0.lock().unwrap();
+            all.entry(unique).or_default().push(answer.to_vec());
+        }
+    }
+
+    fn last(&self, unique: u64) -> Option<Vec<u8>> {
+        self.0.lock().unwrap().get(&unique)?.last().cloned()
+    }
+
+    fn succeeded(&self) -> usize {
+        let all = self.0.lock().unwrap();
+        let whole = all.values().flatten().filter(|a| word(a, 4) == Some(0));
+        whole.count()
+    }
+
     fn counts(&self) -> BTreeMap<u64, usize> {
         let all = self.0.lock().unwrap();
         all.iter()
@@ -134,13 +153,15 @@ fn wants_answer(request: &[u8]) -> Option<u64> {
     }
 }
 
+/// A request of the kernel's own.
+const NOBODY: Who = Who {
+    uid: 0,
+    gid: 0,
+    pid: 0,
+};
+
 /// The request that a session begins with.
 fn init(unique: u64) -> Vec<u8> {
-    let who = Who {
-        uid: 0,
-        gid: 0,
-        pid: 0,
-    };
     let flags = u32::MAX;
     let body = Bytes::default()
         .u32(7)
@@ -149,23 +170,162 @@ fn init(unique: u64) -> Vec<u8> {
         .u32(flags)
         .u32(u32::MAX)
         .bytes(&[0; 44]);
-    request(op::INIT, unique, 0, who, &body)
+    request(op::INIT, unique, 0, NOBODY, &body)
+}
+
+/// A deliberate fault of the server, which a round finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A lookup of one name panics.
+    Panic,
+    /// What removes a name also makes one, in the directory that no request named.
+    Write,
+    /// A request to make a directory gets two answers.
+    Twice,
+    /// Attributes that are to be removed stay, and nobody says so.
+    Silence,
+}
+
+/// How a round is run.
+#[derive(Clone, Copy, Debug)]
+pub struct How {
+    /// Threads that make requests at the same time. With one, the seed decides all.
+    pub threads: usize,
+    /// Faults of the server.
+    pub fault: Option<Fault>,
+    /// Answers are waited for so long; others may keep the machine busy.
+    pub patience: Duration,
+}
+
+impl Default for How {
+    fn default() -> How {
+        How {
+            threads: 1,
+            fault: None,
+            patience: PATIENCE,
+        }
+    }
 }
 
 /// A session from a seed.
 ///
 /// # Errors
 /// What did not hold. After a request that hangs, its thread and the volume are left behind.
-pub fn round(seed: u64) -> Result<Done, Failure> {
+pub fn round(seed: u64, how: How) -> Result<Done, Failure> {
     count_panics();
-    let mut served = Vec::new();
-    session(seed, &mut served).map_err(|what| Failure {
+    let served = Mutex::default();
+    let done = session(seed, how, &served);
+    done.map_err(|what| Failure {
         what,
-        requests: served,
+        requests: served.into_inner().unwrap(),
     })
 }
 
-fn session(seed: u64, served: &mut Vec<Vec<u8>>) -> Result<Done, String> {
+/// Who serves: the server, with a fault or without.
+struct Served {
+    offline: Offline,
+    fault: Option<Fault>,
+    /// The node of the directory that no request names.
+    apart: u64,
+}
+
+/// Takes answers.
+type Sink = dyn Fn(&[u8]) + Send + Sync;
+
+impl Served {
+    /// Serves a request; with `ring` as it comes by io_uring.
+    fn serve(&self, request: &[u8], ring: bool, alone: bool) {
+        let (opcode, body) = (word(request, 4), request.get(HEAD..).unwrap_or_default());
+        match (self.fault, opcode) {
+            (Some(Fault::Panic), Some(op::LOOKUP)) if body == b"x1\0" => panic!("a fault"),
+            (Some(Fault::Write), Some(op::UNLINK)) => {
+                let name = Bytes::default().u32(0o755).u32(0).name(b"nobody asked");
+                // Answers to request 0 are nobody's.
+                let lookup = Bytes::default().name(APART.as_bytes());
+                let mkdir = encode::request(op::MKDIR, 0, self.apart, NOBODY, &name);
+                for more in [encode::request(op::LOOKUP, 0, 1, NOBODY, &lookup), mkdir] {
+                    self.offline.serve(&more, alone);
+                }
+            }
+            (Some(Fault::Twice), Some(op::MKDIR)) => self.offline.serve(request, alone),
+            (Some(Fault::Silence), Some(op::REMOVEXATTR)) => return,
+            _ => {}
+        }
+        // Those that get no answer never come by a ring.
+        if ring && wants_answer(request).is_some() {
+            let (head, operation, payload) = parts(request);
+            self.offline.serve_parts(head, &operation, payload, alone);
+        } else {
+            self.offline.serve(request, alone);
+        }
+    }
+}
+
+/// What all threads of a round know.
+struct Shared {
+    served: Arc<Served>,
+    known: Mutex<Known>,
+    answers: Arc<Answers>,
+    /// How many answers each request is to get.
+    wanted: Mutex<BTreeMap<u64, usize>>,
+    patience: Duration,
+}
+
+impl Shared {
+    /// Makes `count` requests one after the other, of which number `destroyed` ends the session.
+    fn run(
+        &self,
+        rng: &mut fastrand::Rng,
+        count: usize,
+        destroyed: Option<usize>,
+        log: &Mutex<Vec<Vec<u8>>>,
+    ) -> Result<(), String> {
+        // A thread serves, so that one that hangs is noticed.
+        let (give, take) = mpsc::channel::<(Vec<u8>, bool, bool)>();
+        let (tell, told) = mpsc::channel();
+        let served = Arc::clone(&self.served);
+        let server = thread::spawn(move || {
+            for (request, ring, alone) in take {
+                let whole = catch_unwind(AssertUnwindSafe(|| served.serve(&request, ring, alone)));
+                if tell.send(whole.is_ok()).is_err() {
+                    return;
+                }
+            }
+        });
+        for i in 0..count {
+            let mut known = self.known.lock().unwrap();
+            let mut request = Maker {
+                rng,
+                known: &mut known,
+            }
+            .next();
+            if destroyed == Some(i) && request.len() >= HEAD {
+                request[4..8].copy_from_slice(&op::DESTROY.to_ne_bytes());
+            }
+            log.lock().unwrap().push(request.clone());
+            let unique = wants_answer(&request);
+            if let Some(unique) = unique.filter(|n| *n != 0) {
+                *self.wanted.lock().unwrap().entry(unique).or_insert(0) += 1;
+            }
+            drop(known);
+            give.send((request.clone(), rng.bool(), rng.bool()))
+                .map_err(|e| e.to_string())?;
+            match told.recv_timeout(self.patience) {
+                Ok(true) => {}
+                Ok(false) => return Err("the request panicked".to_owned()),
+                Err(_) => return Err(format!("not served within {:?}", self.patience)),
+            }
+            let answer = unique.and_then(|n| self.answers.last(n));
+            let mut known = self.known.lock().unwrap();
+            known.learn(&request, &answer.unwrap_or_default());
+        }
+        drop(give);
+        let ended = server.join();
+        ended.map_err(|_| "the thread that serves panicked".to_owned())
+    }
+}
+
+fn session(seed: u64, how: How, log: &Mutex<Vec<Vec<u8>>>) -> Result<Done, String> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let image = volume(if rng.bool() { 1024 } else { 4096 });
     let before = kept(&image)?;
@@ -173,11 +333,11 @@ fn session(seed: u64, served: &mut Vec<Vec<u8>>) -> Result<Done, String> {
     let path = scratch.path().join("image");
     image.save(&path).map_err(|e| e.to_string())?;
     let presets = Preset::all();
-    let how = VolumeOptions {
+    let opening = VolumeOptions {
         fs: options(presets[rng.usize(..presets.len())]),
         ..VolumeOptions::default()
     };
-    let volume = Volume::open(&path, &how).map_err(|e| e.to_string())?;
+    let volume = Volume::open(&path, &opening).map_err(|e| e.to_string())?;
     let opens = if rng.bool() {
         Opens::Stateless
     } else {
@@ -189,79 +349,64 @@ fn session(seed: u64, served: &mut Vec<Vec<u8>>) -> Result<Done, String> {
         ..VolumeFsOptions::default()
     };
     let answers = Arc::new(Answers::default());
-    let sink = {
+    let sink: Arc<Sink> = {
         let answers = Arc::clone(&answers);
-        Arc::new(move |answer: &[u8]| {
-            // Notifications have the number 0.
-            if let Some(unique) = long(answer, 8).filter(|n| *n != 0) {
-                let mut all = answers.0.lock().unwrap();
-                all.entry(unique).or_default().push(answer.to_vec());
-            }
-        })
+        Arc::new(move |answer: &[u8]| answers.put(answer))
     };
     let panics = PANICS.load(Ordering::SeqCst);
-    let mut known = Known {
+    let offline =
+        Offline::start(volume, options, &init(1), sink).map_err(|e| format!("INIT: {e}"))?;
+    let apart = u64::from(*before.keys().next().ok_or("nothing is kept apart")?);
+    let served = Arc::new(Served {
+        offline,
+        fault: how.fault,
+        apart,
+    });
+    let known = Known {
         apart: before.keys().map(|ino| u64::from(*ino)).collect(),
         ..Known::default()
     };
-    let offline = Arc::new(
-        Offline::start(volume, options, &init(1), sink).map_err(|e| format!("INIT: {e}"))?,
-    );
-    let mut wanted = BTreeMap::from([(1, 1)]);
-    // One thread serves, as who made a request learns from its answer what to ask next.
-    let (give, take) = mpsc::channel::<(Vec<u8>, bool)>();
-    let (tell, told) = mpsc::channel();
-    let server = {
-        let offline = Arc::clone(&offline);
-        thread::spawn(move || {
-            for (request, alone) in take {
-                let served = catch_unwind(AssertUnwindSafe(|| offline.serve(&request, alone)));
-                if tell.send(served.is_ok()).is_err() {
-                    return;
-                }
-            }
-        })
+    let shared = Shared {
+        served,
+        known: Mutex::new(known),
+        answers,
+        wanted: Mutex::new(BTreeMap::from([(1, 1)])),
+        patience: how.patience,
     };
     let count = rng.usize(1..REQUESTS);
     let destroyed = (rng.u8(..8) == 0).then(|| rng.usize(..count));
-    for i in 0..count {
-        let mut maker = Maker {
-            rng: &mut rng,
-            known: &mut known,
-        };
-        let mut request = maker.next();
-        if destroyed == Some(i) && request.len() >= HEAD {
-            request[4..8].copy_from_slice(&op::DESTROY.to_ne_bytes());
-        }
-        served.push(request.clone());
-        let unique = wants_answer(&request);
-        if let Some(unique) = unique.filter(|n| *n != 0) {
-            *wanted.entry(unique).or_insert(0) += 1;
-        }
-        give.send((request.clone(), rng.bool()))
-            .map_err(|e| e.to_string())?;
-        match told.recv_timeout(PATIENCE) {
-            Ok(true) => {}
-            Ok(false) => return Err("the request panicked".to_owned()),
-            Err(_) => return Err(format!("not served within {PATIENCE:?}")),
-        }
-        let answer = unique.and_then(|n| answers.0.lock().unwrap().get(&n)?.last().cloned());
-        known.learn(&request, &answer.unwrap_or_default());
-    }
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..how.threads)
+            .map(|i| {
+                let (mut rng, shared) = (rng.fork(), &shared);
+                let destroyed = destroyed.filter(|_| i == 0);
+                scope.spawn(move || shared.run(&mut rng, count / how.threads + 1, destroyed, log))
+            })
+            .collect();
+        let all = threads
+            .into_iter()
+            .map(|t| t.join().map_err(|_| "it panicked")?);
+        all.collect::<Vec<_>>()
+            .into_iter()
+            .collect::<Result<(), String>>()
+    })?;
+    let Shared {
+        served,
+        answers,
+        wanted,
+        ..
+    } = shared;
+    let wanted = wanted.into_inner().unwrap();
     let begun = Instant::now();
     while answers.counts() != wanted {
-        if begun.elapsed() > PATIENCE {
+        if begun.elapsed() > how.patience {
             return Err(unlike(&wanted, &answers.counts()));
         }
         thread::sleep(Duration::from_millis(1));
     }
-    drop(give);
-    server
-        .join()
-        .map_err(|_| "the thread that serves panicked")?;
     let (tell, closed) = mpsc::channel();
     thread::spawn(move || {
-        let ended = Arc::into_inner(offline).map(Offline::end);
+        let ended = Arc::into_inner(served).map(|served| served.offline.end());
         let _ = tell.send(ended);
     });
     match closed.recv_timeout(PATIENCE) {
@@ -285,11 +430,9 @@ fn session(seed: u64, served: &mut Vec<Vec<u8>>) -> Result<Done, String> {
     if kept(&device)? != before {
         return Err("the directory that no request named is another".to_owned());
     }
-    let answers = answers.0.lock().unwrap();
-    let succeeded = answers.values().flatten().filter(|a| word(a, 4) == Some(0));
     Ok(Done {
-        requests: count,
-        succeeded: succeeded.count(),
+        requests: log.lock().unwrap().len(),
+        succeeded: answers.succeeded(),
     })
 }
 

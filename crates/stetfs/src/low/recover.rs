@@ -35,7 +35,7 @@ pub struct RecoveryInfo {
     /// Transactions that do not count, for something they depend on is not in the journal.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dropped: Vec<String>,
-    /// What of a damaged journal is left out.
+    /// What of a damaged journal is left out: a thousand things, and how many more.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub damage: Vec<String>,
     /// The volume is marked as one with errors afterwards: e2fsck has to look at it.
@@ -138,7 +138,7 @@ pub(crate) fn run(
             recovery.records = report.records;
             recovery.fast_commits = report.fast_commits;
             recovery.dropped = report.dropped.iter().map(ToString::to_string).collect();
-            recovery.damage.clone_from(&report.damage);
+            recovery.damage = report.damage.lines();
         }
         let orphans = fs.orphans_finished();
         recovery.deleted = orphans.deleted;

@@ -16,7 +16,7 @@ use crate::failure::{Code, Failure, Result};
 use crate::files::args::TarArgs;
 use crate::files::meter::Meter;
 use crate::files::output;
-use crate::files::tree::{Item, Kind, Tree, Xattr, runs};
+use crate::files::tree::{Entered, Item, Kind, Tree, Xattr, runs};
 
 /// Longest target in a header.
 const TARGET_MAX: usize = 100;
@@ -46,12 +46,16 @@ pub(super) fn create(
     {
         *name = last.into();
     }
+    let mut entered = Entered::default();
     while let Some((path, name, item)) = all.pop() {
         pack.meter.go_on()?;
         pack.add(&path, &name, &item)?;
         pack.meter.entry();
         if item.kind != Kind::Dir {
             continue;
+        }
+        if tree.names_dirs_once() {
+            entered.add(&path, item.id)?;
         }
         let dir = if name == Path::new("./") {
             PathBuf::new()

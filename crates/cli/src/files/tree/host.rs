@@ -189,6 +189,10 @@ impl Tree for Host {
         Ok(names)
     }
 
+    fn names_dirs_once(&self) -> bool {
+        false
+    }
+
     fn link(&self, path: &Path) -> Result<PathBuf> {
         fs::read_link(path).map_err(|e| host("read the symbolic link", path, e))
     }

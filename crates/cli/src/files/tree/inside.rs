@@ -73,6 +73,10 @@ impl Tree for Inside {
         Ok(names)
     }
 
+    fn names_dirs_once(&self) -> bool {
+        true
+    }
+
     fn link(&self, path: &Path) -> Result<PathBuf> {
         Ok(self.0.read_link(path)?)
     }
@@ -88,7 +92,9 @@ impl Tree for Inside {
     }
 
     fn open(&self, path: &Path) -> Result<Box<dyn Content>> {
-        Ok(Box::new(self.0.open_file(path)?))
+        let file = self.0.open_file(path)?;
+        file.check_map()?;
+        Ok(Box::new(file))
     }
 
     fn make_dir(&self, path: &Path) -> Result {

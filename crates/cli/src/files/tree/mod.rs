@@ -1,5 +1,6 @@
 //! One way to read and to make files, of the host and of volumes.
 
+mod entered;
 mod host;
 mod inside;
 
@@ -11,10 +12,11 @@ use std::time::SystemTime;
 use stetfs::low::FileType;
 use stetfs::{Metadata, Node};
 
+pub(super) use entered::Entered;
 pub(super) use host::Host;
 pub(super) use inside::Inside;
 
-use crate::failure::Result;
+use crate::failure::{Code, Failure, Result};
 
 /// What something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +118,9 @@ pub(super) trait Content {
     fn read_at(&self, buf: &mut [u8], at: u64) -> Result<usize>;
 }
 
+/// Runs of data that a file may have: a map that names its blocks again and again has no end of them.
+const MAX_RUNS: usize = 1 << 20;
+
 /// All runs of data of a file of `size` bytes; an empty one at the end stands for a hole there. To be asked for before anything is read:
 /// the kernel takes what it has read ahead for data.
 pub(super) fn runs(content: &dyn Content, size: u64) -> Result<Vec<Range<u64>>> {
@@ -128,6 +133,12 @@ pub(super) fn runs(content: &dyn Content, size: u64) -> Result<Vec<Range<u64>>> 
         }
         at = run.end;
         runs.push(run);
+        if runs.len() > MAX_RUNS {
+            let message = format!("a file of more than {MAX_RUNS} pieces with holes between them");
+            return Err(Failure::new(Code::Volume, message).hint(
+                "if it is to be so, mount the volume and copy it from there; else run e2fsck -f",
+            ));
+        }
     }
     // The end of a file that ends with a hole.
     if at < size {
@@ -152,6 +163,8 @@ pub(super) trait Tree {
     fn is_dir(&self, path: &Path) -> bool;
     /// The names in a directory, in the order of their bytes.
     fn names(&self, dir: &Path) -> Result<Vec<OsString>>;
+    /// Each directory has one name, if nothing is damaged. On the host, mounts give it more.
+    fn names_dirs_once(&self) -> bool;
     /// Where a symbolic link leads.
     fn link(&self, path: &Path) -> Result<PathBuf>;
     /// Extended attributes.

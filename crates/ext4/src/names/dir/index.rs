@@ -1,5 +1,6 @@
 //! Finding things through a directory's index.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use stetfs_journal::Block;
@@ -65,30 +66,32 @@ fn no_frame() -> FsError {
     FsError::corrupt("directory index", 0, "a way through it without a step")
 }
 
-/// Counts leaves that one operation reads. A damaged index may lead to the same ones again and again.
+/// Leaves that one operation reads. A damaged index may lead to the same ones again and again.
+#[derive(Default)]
 pub(super) struct Leaves {
-    left: u32,
+    /// Most operations read one.
+    first: Option<u32>,
+    more: HashSet<u32>,
 }
 
 impl Leaves {
-    /// At most as many as the directory has blocks.
-    pub(super) fn of(blocks: u32) -> Leaves {
-        Leaves { left: blocks }
-    }
-
-    /// One more is read.
-    pub(super) fn count(&mut self, inode: &Inode) -> Result<()> {
-        let again = || {
-            format!(
-                "the index of directory {} leads to its leaves more than once",
-                inode.ino
-            )
+    /// Another is read: this block of the directory.
+    pub(super) fn add(&mut self, inode: &Inode, leaf: u32) -> Result<()> {
+        let new = match self.first {
+            None => {
+                self.first = Some(leaf);
+                true
+            }
+            Some(first) => first != leaf && self.more.insert(leaf),
         };
-        self.left = self
-            .left
-            .checked_sub(1)
-            .ok_or_else(|| FsError::corrupt(INDEX, 0, again()))?;
-        Ok(())
+        if new {
+            return Ok(());
+        }
+        let detail = format!(
+            "the index of directory {} leads to its block {leaf} more than once",
+            inode.ino
+        );
+        Err(FsError::corrupt(INDEX, 0, detail))
     }
 }
 
@@ -263,9 +266,9 @@ impl Fs {
         name: &[u8],
     ) -> Result<Option<Found>> {
         let format = self.dir_format(inode, body);
-        let mut leaves = Leaves::of(self.dir_blocks(body));
+        let mut leaves = Leaves::default();
         loop {
-            leaves.count(inode)?;
+            self.noted(leaves.add(inode, path.leaf()?))?;
             let block = self.dir_leaf(inode, body, format, path.leaf()?)?;
             if let Some(found) = self.find_in(format, &block, name)? {
                 return Ok(Some(found));

@@ -17,6 +17,7 @@ mod read;
 
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use stetfs_journal::{Block, Handle, Ino};
 use stetfs_ondisk::OnDiskError;
@@ -150,6 +151,17 @@ impl Fs {
             && !body.flags().contains(InodeFlags::CASEFOLD)
     }
 
+    /// Sees to it that a directory's map names no block twice: such a directory would have no end. Looked at when it is
+    /// first used; later blocks are new.
+    fn dir_has_blocks_once(&self, inode: &Inode, body: &InodeBody) -> Result<()> {
+        if body.is_inline() || inode.blocks_once.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.has_blocks_once(inode, body, u64::from(self.dir_blocks(body)))?;
+        inode.blocks_once.store(true, Ordering::Release);
+        Ok(())
+    }
+
     /// Blocks of the directory.
     fn dir_blocks(&self, body: &InodeBody) -> u32 {
         u32::try_from(body.size() >> self.geo.block_bits).unwrap_or(u32::MAX)
@@ -169,6 +181,7 @@ impl Fs {
             return Ok(None);
         }
         body.check_key()?;
+        self.dir_has_blocks_once(inode, body)?;
         if body.is_inline() {
             self.inline_find(inode, body, name)
         } else if self.dir_is_indexed(body) {

@@ -31,6 +31,7 @@ impl Fs {
     /// The entries from `cookie` on, as many as one block (and its collisions) hold.
     pub(crate) fn dir_read(&self, inode: &Inode, body: &InodeBody, cookie: u64) -> Result<Piece> {
         body.check_key()?;
+        self.dir_has_blocks_once(inode, body)?;
         let hashed = body.is_inline()
             || self.dir_is_indexed(body)
             || (self.linear_blocks(inode, body)? == 1
@@ -100,9 +101,9 @@ impl Fs {
         } else if has_index(body) {
             let (mut path, _) = self.index_probe(inode, body, |_| from.hash())?;
             let first = path.begins();
-            let mut leaves = Leaves::of(self.dir_blocks(body));
+            let mut leaves = Leaves::default();
             let next = loop {
-                leaves.count(inode)?;
+                self.noted(leaves.add(inode, path.leaf()?))?;
                 self.collect(inode, body, format, path.leaf()?, path.version, &mut found)?;
                 match self.index_next(inode, body, &mut path)? {
                     // Names with the same hash are given their order together.
@@ -222,6 +223,7 @@ impl Fs {
         if body.is_inline() {
             return Ok(self.inline_look(inode, body)?.entries.is_empty());
         }
+        self.dir_has_blocks_once(inode, body)?;
         let format = self.dir_format(inode, body);
         let indexed = self.dir_is_indexed(body);
         for lblk in 0..self.linear_blocks(inode, body)? {

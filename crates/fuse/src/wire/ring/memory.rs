@@ -14,10 +14,10 @@ use crate::wire::abi::{InHeader, OutHeader, RingInOut};
 
 /// `FUSE_URING_IN_OUT_HEADER_SZ`: the common header comes first.
 const OP_AT: usize = 128;
-/// `FUSE_URING_OP_IN_OUT_SZ`: the operation's own comes second …
-pub(super) const OP_SIZE: usize = 128;
+/// Bytes of an operation's head (`FUSE_URING_OP_IN_OUT_SZ`), which comes second …
+pub const OPERATION: usize = 128;
 /// … and `struct fuse_uring_ent_in_out` third.
-const RING_AT: usize = OP_AT + OP_SIZE;
+const RING_AT: usize = OP_AT + OPERATION;
 /// `sizeof(struct fuse_uring_req_header)`.
 const HEADER_SIZE: usize = RING_AT + size_of::<RingInOut>();
 
@@ -84,8 +84,8 @@ impl Memory {
     }
 
     /// The operation's own head, by value: the answer may overwrite it.
-    pub(super) fn operation(&self) -> [u8; OP_SIZE] {
-        self.header::<OP_AT, OP_SIZE>()
+    pub(super) fn operation(&self) -> [u8; OPERATION] {
+        self.header::<OP_AT, OPERATION>()
     }
 
     /// What the ring says of the request.

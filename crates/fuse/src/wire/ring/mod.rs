@@ -23,6 +23,7 @@ use stetfs::low::FsError;
 
 use self::command::Command;
 use self::memory::Memory;
+pub use self::memory::OPERATION;
 use self::place::{Place, Where};
 use super::abi::OutHeader;
 use super::channel::Channel;

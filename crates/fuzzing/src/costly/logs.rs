@@ -1,31 +1,22 @@
-//! Volumes of a few MiB that claim to hold far more: sparse files, and logs that are well packed.
+//! Logs of both formats.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::Command;
 use std::sync::{Arc, mpsc};
 
 use stetfs::low::{Fs, MemDevice, preset};
-use stetfs_crash::volume::{mke2fs, options};
+use stetfs_crash::volume::options;
 use stetfs_ondisk::stet::frame::{Chunk, Frame, Kind, Stored};
 use stetfs_ondisk::stet::header::{COPY_BYTES, Lane, LogHeader, copy_at};
 use stetfs_ondisk::stet::{checksum, frame};
-use stetfs_testkit::cmd;
 
-const BLOCK: usize = 4096;
-/// Bytes of a volume: enough for whatever a log claims.
-const VOLUME: u64 = 16 << 30;
-/// Blocks of a volume.
-const BLOCKS: u64 = VOLUME / BLOCK as u64;
+use super::{BLOCK, BLOCKS, Make, log_at, make};
+
 /// Images of the longest chunk.
 const PER_CHUNK: usize = frame::MAX_CHUNK / BLOCK;
 
-/// Makes the volume at a path.
-pub type Make = fn(&Path);
-
-/// All of them, by what they claim.
-pub const ALL: [(&str, Make); 11] = [
+pub(super) const ALL: [(&str, Make); 13] = [
     ("a frame of 2 GiB", |path| {
         let homes = (0..128 * PER_CHUNK as u64).map(home).collect();
         packed(path, 64, &[homes]);
@@ -51,8 +42,12 @@ pub const ALL: [(&str, Make); 11] = [
     ("a frame of zeroes", zeroes),
     ("records of 4 GiB", |path| records(path, 256)),
     ("records as large as their lane", |path| records(path, 3)),
-    ("a jbd2 log of 1 GiB", holes),
-    ("an orphan that follows itself", orphan),
+    ("a jbd2 log of 1 GiB", |path| holes(path, home)),
+    ("a jbd2 log of 1 GiB of the same block", |path| {
+        holes(path, |_| home(0));
+    }),
+    ("revokes of 2.6 million blocks", revokes),
+    ("a frame of which every other chunk is damaged", rotten),
 ];
 
 /// A block that nothing else uses: behind what mke2fs put at the start of the volume.
@@ -184,21 +179,6 @@ fn zstd(len: usize) -> Vec<u8> {
     bytes
 }
 
-fn make(path: &Path, journal_mib: u32, args: &[&str]) {
-    File::create(path).unwrap().set_len(VOLUME).unwrap();
-    let (size, block) = (format!("size={journal_mib}"), BLOCK.to_string());
-    let sparse = "lazy_itable_init=1,lazy_journal_init=1";
-    let all = ["-b", &block, "-N", "1024", "-J", &size, "-E", sparse];
-    mke2fs(path, &[&all[..], args].concat()).unwrap();
-}
-
-/// The volume's block where its log begins.
-fn log_at(path: &Path) -> u64 {
-    let mut debugfs = Command::new("debugfs");
-    let said = cmd::run(debugfs.args(["-R", "bmap <8> 0"]).arg(path)).unwrap();
-    said.trim().parse().unwrap()
-}
-
 /// A log with a frame for each of these lists of blocks.
 fn packed(path: &Path, journal_mib: u32, frames: &[Vec<u64>]) {
     let mut log = Forged::new(path, journal_mib);
@@ -259,69 +239,110 @@ fn records(path: &Path, count: u64) {
     }
 }
 
-/// A log without checksums, whose images are holes of the file.
-fn holes(path: &Path) {
-    make(path, 1024, &["-O", "^metadata_csum,^64bit"]);
-    let first = log_at(path);
-    let file = File::options().read(true).write(true).open(path).unwrap();
-    let mut sb = vec![0; BLOCK];
-    let log_at = first * BLOCK as u64;
-    file.read_exact_at(&mut sb, log_at).unwrap();
-    let be = |value: u32| value.to_be_bytes();
-    // s_sequence, s_start.
-    sb[24..28].copy_from_slice(&be(1));
-    sb[28..32].copy_from_slice(&be(1));
-    file.write_all_at(&sb, log_at).unwrap();
-    let blocks = u64::from(u32::from_be_bytes(sb[16..20].try_into().unwrap()));
+/// A jbd2 log without checksums, from its first block on.
+struct Plain {
+    file: File,
+    at: u64,
+    blocks: u64,
+}
+
+impl Plain {
+    /// Of `mib` MiB, to be replayed.
+    fn new(path: &Path, mib: u32) -> Plain {
+        make(path, mib, &["-O", "^metadata_csum,^64bit"]);
+        let at = log_at(path) * BLOCK as u64;
+        let file = File::options().read(true).write(true).open(path).unwrap();
+        let mut sb = vec![0; BLOCK];
+        file.read_exact_at(&mut sb, at).unwrap();
+        // s_sequence, s_start.
+        sb[24..28].copy_from_slice(&be(1));
+        sb[28..32].copy_from_slice(&be(1));
+        // s_feature_incompat: revokes.
+        sb[40..44].copy_from_slice(&be(1));
+        file.write_all_at(&sb, at).unwrap();
+        let blocks = u64::from(u32::from_be_bytes(sb[16..20].try_into().unwrap()));
+        // s_feature_incompat: needs recovery.
+        let mut flags = [0; 4];
+        file.read_exact_at(&mut flags, 1024 + 96).unwrap();
+        let needs = u32::from_le_bytes(flags) | 4;
+        file.write_all_at(&needs.to_le_bytes(), 1024 + 96).unwrap();
+        Plain { file, at, blocks }
+    }
+
+    fn put(&self, log_block: u64, mut bytes: Vec<u8>) {
+        bytes.resize(BLOCK, 0);
+        let at = self.at + log_block * BLOCK as u64;
+        self.file.write_all_at(&bytes, at).unwrap();
+    }
+}
+
+fn be(value: u32) -> [u8; 4] {
+    value.to_be_bytes()
+}
+
+/// What a block of a jbd2 log begins with.
+fn head(kind: u32, tid: u32) -> Vec<u8> {
+    [be(0xc03b_3998), be(kind), be(tid)].concat()
+}
+
+/// A log whose images, of these blocks, are holes of the file.
+fn holes(path: &Path, block: fn(u64) -> u64) {
+    let log = Plain::new(path, 1024);
     // A tag is a block and flags: same UUID, last tag. The first has the UUID behind it.
     let tags = (BLOCK - 12 - 16) / 8;
     let (mut at, mut tid, mut next) = (1, 1, 0);
-    let head = |kind, tid: u32| [be(0xc03b_3998), be(kind), be(tid)].concat();
-    let put = |at: u64, bytes: &[u8]| {
-        file.write_all_at(bytes, log_at + at * BLOCK as u64)
-            .unwrap()
-    };
-    while at + tags as u64 + 2 < blocks {
-        let mut block = head(1, tid);
+    while at + tags as u64 + 2 < log.blocks {
+        let mut bytes = head(1, tid);
         for i in 0..tags {
-            block.extend(be((home(next)) as u32));
+            bytes.extend(be(block(next) as u32));
             let flags = (u32::from(i > 0) * 2) | (u32::from(i + 1 == tags) * 8);
-            block.extend(be(flags));
+            bytes.extend(be(flags));
             if i == 0 {
-                block.extend([0; 16]);
+                bytes.extend([0; 16]);
             }
             next += 1;
         }
-        put(at, &block);
+        log.put(at, bytes);
         at += 1 + tags as u64;
-        let mut commit = head(2, tid);
-        commit.resize(BLOCK, 0);
-        put(at, &commit);
+        log.put(at, head(2, tid));
         at += 1;
         tid += 1;
     }
-    // s_feature_incompat: needs recovery.
-    let mut flags = [0; 4];
-    file.read_exact_at(&mut flags, 1024 + 96).unwrap();
-    let needs = u32::from_le_bytes(flags) | 4;
-    file.write_all_at(&needs.to_le_bytes(), 1024 + 96).unwrap();
 }
 
-/// The list of orphans has no end.
-fn orphan(path: &Path) {
-    make(path, 64, &[]);
-    for request in [
-        "symlink /orphan target",
-        "set_inode_field <12> dtime 12",
-        "set_super_value last_orphan 12",
-    ] {
-        let mut debugfs = Command::new("debugfs");
-        cmd::run(debugfs.args(["-w", "-R", request]).arg(path)).unwrap();
+/// A transaction of nothing but revokes, each of another block.
+fn revokes(path: &Path) {
+    let log = Plain::new(path, 64);
+    let per_block = (BLOCK - 16) / 4;
+    let mut next = 0u32;
+    let blocks = 10 << 8;
+    for at in 1..blocks {
+        let mut bytes = head(5, 1);
+        bytes.extend(be(BLOCK as u32));
+        for _ in 0..per_block {
+            bytes.extend(be(next));
+            next += 1;
+        }
+        log.put(at, bytes);
     }
+    log.put(blocks, head(2, 1));
 }
 
-/// Bytes that the file takes.
-pub fn taken(path: &Path) -> u64 {
-    use std::os::unix::fs::MetadataExt;
-    fs::metadata(path).unwrap().blocks() * 512
+/// A frame of 256 MiB of which every other chunk is nothing that can be unpacked, though its checksum is right.
+fn rotten(path: &Path) {
+    let mut log = Forged::new(path, 512);
+    let lane = log.lane();
+    log.lanes(vec![lane], 0);
+    let mut frame = log.frame(0, 1, (0..16 * PER_CHUNK as u64).map(home).collect());
+    let mut bad = zstd(frame::MAX_CHUNK);
+    bad[0] = 0;
+    for chunk in frame.chunks.iter_mut().skip(1).step_by(2) {
+        chunk.sum = checksum(&bad);
+    }
+    log.put(lane.first, &frame);
+    let begin = (log.first + lane.first) * BLOCK as u64;
+    let places = frame.places(BLOCK);
+    for place in places[..frame.chunks.len()].iter().skip(1).step_by(2) {
+        log.file.write_all_at(&bad, begin + place).unwrap();
+    }
 }
