@@ -203,7 +203,17 @@ pub(crate) enum Flash {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Dump {
     /// The journal, record by record.
-    Journal(VolumeArg),
+    Journal(DumpJournalArgs),
+}
+
+/// Arguments of `dump journal`.
+#[derive(Debug, Args)]
+pub(crate) struct DumpJournalArgs {
+    #[command(flatten)]
+    pub(crate) volume: VolumeArg,
+    /// Draw the transactions into this file, as SVG, instead of telling the records.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) graph: Option<PathBuf>,
 }
 
 /// Arguments of `mount`.

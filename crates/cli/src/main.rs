@@ -78,7 +78,7 @@ fn run(cli: &Cli) -> Result<Code> {
         Command::Info(args) => cmd::volume::info(args, cli.json),
         Command::Man(args) => cmd::package::man(args, cli.json),
         Command::Completions(args) => cmd::package::completions(args, cli.json),
-        Command::Dump(Dump::Journal(args)) => cmd::volume::dump_journal(args, cli.json),
+        Command::Dump(Dump::Journal(args)) => cmd::journal::dump(args, cli.json),
     };
     done.map(|()| Code::Done)
 }

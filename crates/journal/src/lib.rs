@@ -34,7 +34,9 @@ pub use handle::{BlockMut, Handle};
 pub use head::{Block, Cache, JournalHead};
 pub use ids::{BlockNr, CommitPoint, Credits, Ino, Lane, Stamp, TxId};
 pub use log::{Log, LogFeatures, LogFormat, LogSummary, OpenLog, Record, RecordKind};
-pub use recovery::{CannotBe, MOST_MEMORY, Recovery, RecoveryOptions, RecoveryReport, recover};
+pub use recovery::{
+    CannotBe, MOST_MEMORY, Recovery, RecoveryOptions, RecoveryReport, Verdict, recover,
+};
 pub use share::ShareHome;
 pub use stats::{JournalLatency, JournalStats};
 pub use stet::{LoggedRecord, RecordPlace};

@@ -16,7 +16,7 @@ use crate::head::Cache;
 use crate::ids::BlockNr;
 use crate::jbd2::{Jbd2Format, Jbd2Log, LogArea};
 use crate::policy::{Home, Scheme};
-use crate::recovery::{Recovery, RecoveryOptions, replay};
+use crate::recovery::{Recovery, RecoveryOptions, Verdict, judge, replay};
 use crate::scan::scan;
 
 pub use crate::jbd2::{Features as LogFeatures, LogSummary, Record, RecordKind};
@@ -236,5 +236,14 @@ impl Log {
     /// The device's; `Corrupt` for damage that no crash explains.
     pub fn walk(&self, visit: &mut dyn FnMut(Record) -> Result<()>) -> Result<()> {
         self.open.walk(visit)
+    }
+
+    /// What [`recover`](Self::recover) would make of each transaction; of a damaged log, when it is to be salvaged. Images
+    /// are not read.
+    ///
+    /// # Errors
+    /// The device's; `Corrupt` for damage that no crash explains.
+    pub fn judge(&self) -> Result<Verdict> {
+        judge(&scan(&self.open.scheme(), &mut |_, _| {})?)
     }
 }

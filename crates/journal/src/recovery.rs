@@ -260,6 +260,32 @@ pub(crate) fn replay(
     Ok(recovery)
 }
 
+/// What a recovery makes of a log's transactions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// Of each transaction that counts, how many of its images go home: those that no later one replaces or frees.
+    pub home: BTreeMap<TxId, u64>,
+    /// Durable transactions that do not count, and what each lacks.
+    pub dropped: Vec<Dropped>,
+}
+
+/// Says what a recovery would make of the transactions of these lanes, damage left out.
+pub(crate) fn judge(scans: &[Scan]) -> Result<Verdict> {
+    let (fronts, dropped) = fronts(scans);
+    let none = Canary::default();
+    let chosen = choose(scans, &fronts, none, &mut RecoveryReport::default())?;
+    let mut home = BTreeMap::new();
+    for (scan, lane) in scans.iter().zip(0..) {
+        let front = front(&fronts, Lane(lane))?;
+        let valid = scan.txs.iter().filter(|tx| tx.id.seq <= front);
+        home.extend(valid.map(|tx| (tx.id, 0)));
+    }
+    for image in chosen.values() {
+        *home.entry(image.tx).or_default() += 1;
+    }
+    Ok(Verdict { home, dropped })
+}
+
 /// Bytes in a block of the log.
 fn block_size(scheme: &Scheme) -> Result<u64> {
     let Some(medium) = scheme.media.first() else {

@@ -5,10 +5,10 @@ mod common;
 
 use std::sync::Arc;
 
-use common::block;
 use common::lanes::{LONG, Volume, committing, tx};
+use common::{BS, LOG, block};
 use stetfs_block::BlockDevice;
-use stetfs_journal::{Canary, CommitPoint, RecoveryOptions, TxId};
+use stetfs_journal::{Canary, CommitPoint, Log, RecordKind, RecoveryOptions, TxId};
 
 /// The figure's blocks 0 and 1; one that (1,8) and (2,7) both change; and one that either has alone.
 const BLOCK_0: u64 = 400;
@@ -156,4 +156,36 @@ fn salvage_takes_of_other_lanes_only_what_depends_on_the_damage() {
     assert_eq!(report.damage.len(), 1, "{report:?}");
     let dropped: Vec<_> = report.dropped.iter().map(|d| (d.tx, d.needs)).collect();
     assert_eq!(dropped, [(tx(1, 8), tx(2, 7))]);
+}
+
+/// What `stetfs dump journal` shows of the figure: the walk finds (1,8) and its edge, the verdict says why it is dropped, and that of
+/// the others only the newest images go home.
+#[test]
+fn the_verdict_is_what_recovery_does() {
+    let v = log(Chain::BothWays);
+    let device = v.without(tx(2, 7));
+    let log = Log::open(device.clone(), BS as u32, &[(0, LOG)], Canary::default()).unwrap();
+    let verdict = log.judge().unwrap();
+    let home: Vec<(TxId, u64)> = verdict.home.into_iter().collect();
+    let expected = [(tx(0, 3), 0), (tx(0, 4), 1), (tx(1, 7), 0), (tx(2, 6), 1)];
+    assert_eq!(home, expected);
+    let dropped: Vec<_> = verdict.dropped.iter().map(|d| (d.tx, d.needs)).collect();
+    assert_eq!(dropped, [(tx(1, 8), tx(2, 7))]);
+    let mut chained = Vec::new();
+    let mut lanes = Vec::new();
+    log.walk(&mut |record| {
+        match record.kind {
+            RecordKind::Frame { edges, .. } if !edges.is_empty() => {
+                chained.push((record.lane, record.tid, edges));
+            }
+            RecordKind::End(_) => lanes.push(record.lane),
+            _ => {}
+        }
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(chained, [(Some(1), 8, vec![(2, 7)])]);
+    assert_eq!(lanes, [Some(0), Some(1), Some(2)]);
+    let done = v.recover(&device, RecoveryOptions::default()).unwrap();
+    assert_eq!(done.report.blocks, 2);
 }

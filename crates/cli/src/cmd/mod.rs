@@ -5,6 +5,7 @@ pub(crate) mod crash;
 pub(crate) mod device;
 pub(crate) mod fault;
 pub(crate) mod flash;
+pub(crate) mod journal;
 mod manual;
 pub(crate) mod mount;
 pub(crate) mod package;

@@ -1,10 +1,8 @@
-//! Commands on a volume that is not mounted: `info`, `recover`, `dump journal`.
-
-use std::io::{BufWriter, Write};
+//! Commands on a volume that is not mounted: `info` and `recover`.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use stetfs::low::{FastChange, FastName, JournalRecord, JournalRecordKind, RecoveryInfo};
+use stetfs::low::RecoveryInfo;
 
 use crate::args::{RecoverArgs, VolumeArg};
 use crate::failure::{Code, Failure, Result};
@@ -82,6 +80,7 @@ fn said(r: &RecoveryInfo) -> String {
         r.transactions, r.blocks, r.records, r.fast_commits, r.deleted, r.truncated
     )
 }
+<<<<<<< HEAD
 
 /// `stetfs dump journal`: a line per record; with `json` an object per line.
 pub(crate) fn dump_journal(args: &VolumeArg, json: bool) -> Result {
@@ -210,3 +209,5 @@ fn change(change: &FastChange) -> String {
         FastChange::Inode { inode } => format!("inode {inode}"),
     }
 }
+=======
+>>>>>>> 512fc5b77f850c254accad736d7fa2c142324692

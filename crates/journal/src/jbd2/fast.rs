@@ -52,6 +52,7 @@ impl Jbd2Log {
                     visit(Record {
                         at: first + commit.at,
                         tid: record.tid,
+                        lane: None,
                         kind: RecordKind::FastCommit(commit.changes),
                     })?;
                 }

@@ -24,6 +24,8 @@ pub struct Record {
     pub at: u64,
     /// Transaction: jbd2's tid, or a frame's sequence.
     pub tid: u64,
+    /// Lane of a StetFS log; none in jbd2's, and for what is said of all records of files.
+    pub lane: Option<u16>,
     /// What it is.
     pub kind: RecordKind,
 }
@@ -51,8 +53,6 @@ pub enum RecordKind {
     FastCommit(Vec<Change>),
     /// A whole transaction of the StetFS log.
     Frame {
-        /// Its lane.
-        lane: u16,
         /// Its place in the order of commits.
         stamp: u64,
         /// Log blocks it takes.
@@ -66,8 +66,6 @@ pub enum RecordKind {
     },
     /// A file-level record that no transaction supersedes.
     File {
-        /// Its lane.
-        lane: u16,
         /// Its place in the order of commits.
         stamp: u64,
         /// Log blocks it takes.
@@ -129,6 +127,7 @@ pub fn walk(
     let end = |at, tid: u32, why: String| Record {
         at,
         tid: tid.into(),
+        lane: None,
         kind: RecordKind::End(why),
     };
     let mut tid = tail.seq as u32;
@@ -210,6 +209,7 @@ pub fn walk(
                     visit(Record {
                         at,
                         tid: tid.into(),
+                        lane: None,
                         kind: RecordKind::Damaged(e.to_string()),
                     })?;
                     continue;
@@ -231,6 +231,7 @@ pub fn walk(
         visit(Record {
             at,
             tid: tid.into(),
+            lane: None,
             kind,
         })?;
         match state {
@@ -289,6 +290,7 @@ fn lost(tid: u32, at: u64, why: &str) -> Record {
     Record {
         at,
         tid: tid.into(),
+        lane: None,
         kind: RecordKind::Lost(why),
     }
 }

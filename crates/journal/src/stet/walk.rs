@@ -25,8 +25,8 @@ pub(crate) fn walk(scheme: &Scheme, visit: &mut dyn FnMut(Record) -> Result<()>)
             visit(Record {
                 at: tx.at,
                 tid: tx.id.seq,
+                lane: Some(tx.id.lane.0),
                 kind: RecordKind::Frame {
-                    lane: tx.id.lane.0,
                     stamp: tx.stamp,
                     blocks: tx.blocks,
                     images: tx.images.iter().map(|(nr, _)| *nr).collect(),
@@ -38,6 +38,7 @@ pub(crate) fn walk(scheme: &Scheme, visit: &mut dyn FnMut(Record) -> Result<()>)
         let end = |kind| Record {
             at,
             tid: scan.next_seq,
+            lane: Some(medium.lane().0),
             kind,
         };
         visit(end(match scan.end {
@@ -66,8 +67,8 @@ fn walk_files(
         visit(Record {
             at: logged.at,
             tid: logged.id.seq,
+            lane: Some(logged.id.lane.0),
             kind: RecordKind::File {
-                lane: logged.id.lane.0,
                 stamp: logged.stamp,
                 blocks: logged.blocks,
                 record: FileRecord::decode(&logged.body).ok().map(Box::new),
@@ -78,6 +79,7 @@ fn walk_files(
     visit(Record {
         at: last.0,
         tid: last.1,
+        lane: None,
         kind: match found.lost {
             Some(why) => RecordKind::Lost(why),
             None => RecordKind::End(format!(

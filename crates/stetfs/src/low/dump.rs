@@ -3,7 +3,7 @@
 use serde::Serialize;
 use stetfs_block::OpenOptions;
 use stetfs_ext4::{FsError, Result, find_log};
-use stetfs_journal::{Record, RecordKind};
+use stetfs_journal::{Lane, Record, RecordKind, TxId, Verdict};
 
 use super::external;
 use super::fast_commit::FastChange;
@@ -16,6 +16,9 @@ pub struct JournalRecord {
     pub log_block: u64,
     /// Transaction.
     pub transaction: u64,
+    /// Lane of a StetFS log; none in jbd2's, and for what is said of all records of files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lane: Option<u16>,
     /// What it is.
     #[serde(flatten)]
     pub kind: JournalRecordKind,
@@ -41,6 +44,8 @@ pub enum JournalRecordKind {
         time: f64,
         /// Whether its checksum is right.
         valid: bool,
+        /// Images of the transaction that recovery would write home; none: the transaction does not count.
+        home: Option<u64>,
     },
     /// A fast commit of Linux.
     #[serde(rename = "fast commit")]
@@ -50,8 +55,6 @@ pub enum JournalRecordKind {
     },
     /// A whole transaction of the StetFS log.
     Frame {
-        /// Its lane.
-        lane: u16,
         /// Its place in the order of commits.
         stamp: u64,
         /// Log blocks it takes.
@@ -62,11 +65,13 @@ pub enum JournalRecordKind {
         revokes: Vec<u64>,
         /// Lanes and transactions it depends on.
         edges: Vec<(u16, u64)>,
+        /// Images that recovery would write home: those that no later transaction replaces or frees.
+        home: u64,
+        /// Recovery would drop it, for this lane and transaction is not there, or does not count either.
+        dropped: Option<(u16, u64)>,
     },
     /// A file-level record that no transaction supersedes.
     File {
-        /// Its lane.
-        lane: u16,
         /// Its place in the order of commits.
         stamp: u64,
         /// Log blocks it takes.
@@ -87,6 +92,8 @@ pub enum JournalRecordKind {
     Damaged {
         /// What is wrong.
         why: String,
+        /// It had been durable, so no crash explains it: recovery refuses the log, unless it is to be salvaged.
+        lost: bool,
     },
     /// Here the log ends.
     End {
@@ -133,27 +140,27 @@ impl From<Record> for JournalRecord {
             } => JournalRecordKind::Commit {
                 time: sec as f64 + f64::from(nsec) / 1e9,
                 valid,
+                home: None,
             },
             RecordKind::FastCommit(changes) => JournalRecordKind::FastCommit {
                 changes: changes.into_iter().map(FastChange::from).collect(),
             },
             RecordKind::Frame {
-                lane,
                 stamp,
                 blocks,
                 images,
                 revokes,
                 edges,
             } => JournalRecordKind::Frame {
-                lane,
                 stamp,
                 blocks,
                 images,
                 revokes,
                 edges,
+                home: 0,
+                dropped: None,
             },
             RecordKind::File {
-                lane,
                 stamp,
                 blocks,
                 record,
@@ -162,7 +169,6 @@ impl From<Record> for JournalRecord {
                 let record = record.as_deref();
                 let name = record.and_then(|r| r.file.name.as_ref());
                 JournalRecordKind::File {
-                    lane,
                     stamp,
                     blocks,
                     inode: record.map_or(0, |r| r.file.ino),
@@ -175,24 +181,57 @@ impl From<Record> for JournalRecord {
                     data: pages,
                 }
             }
-            RecordKind::Damaged(why) | RecordKind::Lost(why) => JournalRecordKind::Damaged { why },
+            RecordKind::Damaged(why) => JournalRecordKind::Damaged { why, lost: false },
+            RecordKind::Lost(why) => JournalRecordKind::Damaged { why, lost: true },
             RecordKind::End(why) => JournalRecordKind::End { why },
         };
         JournalRecord {
             log_block: record.at,
             transaction: record.tid,
+            lane: record.lane,
             kind,
         }
     }
 }
 
+impl JournalRecord {
+    /// Says what recovery would make of it.
+    fn judged(mut self, verdict: &Verdict) -> JournalRecord {
+        let id = TxId {
+            lane: Lane(self.lane.unwrap_or(0)),
+            seq: self.transaction,
+        };
+        match &mut self.kind {
+            // A verdict counts on where the numbers of jbd2 begin anew.
+            JournalRecordKind::Commit {
+                home, valid: true, ..
+            } => {
+                let wrapped = TxId {
+                    seq: id.seq + (1 << 32),
+                    ..id
+                };
+                let known = verdict.home.get(&id).or(verdict.home.get(&wrapped));
+                *home = known.copied();
+            }
+            JournalRecordKind::Frame { home, dropped, .. } => {
+                *home = verdict.home.get(&id).copied().unwrap_or(0);
+                let lacks = verdict.dropped.binary_search_by_key(&id, |d| d.tx).ok();
+                let lacks = lacks.and_then(|at| verdict.dropped.get(at));
+                *dropped = lacks.map(|d| (d.needs.lane.0, d.needs.seq));
+            }
+            _ => {}
+        }
+        self
+    }
+}
+
 /// Shows the records of the journal of a volume, in order; changes nothing. The last
-/// one says why the log ends there.
+/// one says why the log ends there. Gives the format of the log: `jbd2` or `stetfs`.
 ///
 /// # Errors
 /// The volume is in use, cannot be read, is none or has no journal; the log contradicts itself in
 /// a way no crash explains.
-pub fn dump_journal(source: &Source, show: &mut dyn FnMut(JournalRecord)) -> Result<()> {
+pub fn dump_journal(source: &Source, show: &mut dyn FnMut(JournalRecord)) -> Result<&'static str> {
     let how = OpenOptions {
         read_only: true,
         ..Default::default()
@@ -200,9 +239,10 @@ pub fn dump_journal(source: &Source, show: &mut dyn FnMut(JournalRecord)) -> Res
     let (device, journal) = external::any(external::devices(source, how)?);
     let log = find_log(device, journal)?
         .ok_or_else(|| FsError::Unsupported("a volume without a journal".into()))?;
+    let verdict = log.judge()?;
     log.walk(&mut |record| {
-        show(record.into());
+        show(JournalRecord::from(record).judged(&verdict));
         Ok(())
     })?;
-    Ok(())
+    Ok(log.summary().format)
 }
