@@ -69,8 +69,4 @@ pub use taken_over::taken_over;
 pub use uring_switch::mend_switch;
 pub use visit::{VISITOR, visitor};
 pub use volume_fs::{VolumeFs, VolumeFsOptions};
-<<<<<<< HEAD
-pub use wire::{Answers, Offline, RequestLatency, request_latency, requests};
-=======
-pub use wire::{Answers, OPERATION, Offline, requests};
->>>>>>> 8496990a3667ea8796bcf0d5e802b234fb50a402
+pub use wire::{Answers, OPERATION, Offline, RequestLatency, request_latency, requests};

@@ -32,7 +32,10 @@ fn tell(args: &DumpJournalArgs, json: bool) -> Result {
     stetfs::low::dump_journal(&args.volume.source()?, &mut |record| {
         if written.is_ok() {
             written = if json {
-                writeln!(out, "{}", json!(record))
+                // As it goes: a value in memory takes many times what the record does.
+                serde_json::to_writer(&mut out, &record)
+                    .map_err(std::io::Error::from)
+                    .and_then(|()| writeln!(out))
             } else {
                 writeln!(out, "{}", text::line(&record))
             };
