@@ -602,7 +602,7 @@ fn describe(recording: &Recording, path: &Path) -> Result<Answer> {
         "fua": count(|e| matches!(e, Event::Write { fua: true, .. })),
         "flushes": count(|e| matches!(e, Event::Flush { .. })),
         "discards": count(|e| matches!(e, Event::Discard { .. })),
-        "shares": count(|e| matches!(e, Event::Share { .. })),
+        "shares": recording.shares(),
         "bytes": bytes,
     });
     let text = value.as_object().map_or(String::new(), |fields| {

@@ -98,6 +98,12 @@ impl Recording {
         self.work.event_after(&self.log, self.header.setup)
     }
 
+    /// Batches that the device shared.
+    pub fn shares(&self) -> u64 {
+        let shares = |e: &&Event| matches!(e, Event::Share { .. });
+        self.log.events.iter().filter(shares).count() as u64
+    }
+
     /// The case it is of.
     ///
     /// # Errors

@@ -44,6 +44,10 @@ impl Report {
              {} crashes inside recoveries\n",
             o.fscks, o.thorough, o.recovery_cuts
         ));
+        // Who shares nothing at all need not hear of it.
+        if o.shares > 0 || self.journal.contains("afs") || self.journal.contains("home=share") {
+            out.push_str(&format!("{} batches shared in the records\n", o.shares));
+        }
         if o.cases > 1 || o.cases_done < o.cases {
             out.push_str(&match (o.cases, o.cases_done) {
                 (1, _) => "the time was too short for one pass over the record\n".to_owned(),

@@ -147,49 +147,78 @@ fn afs_breaks_no_promise() {
     sound("afs", "smoke", 1024, 150);
 }
 
-/// Once round the log and more, in commits that are checkpointed by sharing: what is shared and not flushed before its log block is given
-/// up, or shared though a newer image is there, is found.
+/// Checkpoints happen in these workloads, and share: a search of them explores shares.
 #[test]
-fn faults_of_what_is_shared_are_found() {
-    let rounds = (1..12).map(|n| format!("write a 0 600000 {n}\nfsync a\n"));
-    let script: String = std::iter::once("create a\n".to_owned())
-        .chain(rounds)
-        .collect();
-    let cases = [Case {
-        name: "round".into(),
-        scripts: text::parse(&script).unwrap(),
-        setup: 0,
-        fail_flush: None,
-    }];
+fn named_workloads_share() {
+    let journal: JournalSpec = "afs".parse().unwrap();
     let shape = Shape {
         block: 4096,
         ..Shape::default()
     };
-    for (canary, is_found) in [
-        ("", false),
-        (",canary=home-volatile", true),
-        (",canary=older-home", true),
+    for workload in [
+        "smoke",
+        "random",
+        "threads",
+        "reuse",
+        "orphans",
+        "overwrites",
+        "appends",
+        "rounds",
     ] {
-        let journal: JournalSpec = format!("afs{canary}").parse().unwrap();
-        let recording = Recording::make(&journal, shape, &cases[0], SEED).unwrap();
-        let shares = |e: &&Event| matches!(e, Event::Share { .. });
-        let shares = recording.log.events.iter().filter(shares).count();
-        let source = Source::Cases {
-            journal: &journal,
-            shape,
-            cases: &cases,
+        let cases = cases(workload, SEED).unwrap();
+        let shares = Recording::make(&journal, shape, &cases[0], SEED)
+            .unwrap()
+            .shares();
+        println!("{workload}: {shares} batches");
+        assert!(shares > 0, "{workload}");
+    }
+    let config = Config {
+        states: Some(10),
+        ..Config::default()
+    };
+    let o = search("afs", "rounds", shape, config);
+    assert!(o.shares > 10, "{} batches", o.shares);
+    let ordered = search("ordered", "smoke", shape, config);
+    assert_eq!(ordered.shares, 0);
+}
+
+/// Once round the log and more, in commits that are checkpointed by sharing: what is shared and not flushed before its log block is given
+/// up, shared though a newer image is there, or too early, is found.
+#[test]
+fn faults_of_what_is_shared_are_found() {
+    let shape = Shape {
+        block: 4096,
+        ..Shape::default()
+    };
+    let sound = ("", false);
+    let faults = [
+        "home-volatile",
+        "older-home",
+        "share-volatile",
+        "share-early",
+        "share-older",
+    ];
+    let faults = faults.map(|name| (name, true));
+    for (name, is_found) in [sound].into_iter().chain(faults) {
+        let journal = match name {
+            "" => "afs".to_owned(),
+            name => format!("afs,canary={name}"),
         };
         let config = Config {
             seconds: Some(if is_found { 30.0 } else { 5.0 }),
             passes: Some(1),
+            failures: 1,
             ..Config::default()
         };
-        let o = explore(&source, &config, &mut Progress::default(), &|_| Ok(())).unwrap();
+        let o = search(&journal, "rounds", shape, config);
         println!(
-            "afs{canary}: {shares} batches, {} states, {} failures",
-            o.states, o.failures
+            "{journal}: {} batches, {} states, {} failures",
+            o.shares, o.states, o.failures
         );
-        assert!(shares > 10 && (o.failures > 0) == is_found, "afs{canary}");
+        for f in &o.findings {
+            println!("  {}", f.finding);
+        }
+        assert!(o.shares > 10 && (o.failures > 0) == is_found, "{journal}");
     }
 }
 

@@ -9,6 +9,7 @@
 //! took 10 % longer, since the kernel hands an fsync from a ring to a worker thread.
 
 mod claim;
+mod fragments;
 mod holders;
 mod open;
 mod outlook;
@@ -36,11 +37,11 @@ use rustix::io::Errno;
 
 use crate::device::{check_discard, check_range, write_zeros};
 use crate::{
-    AlignedBuf, BlockDevice, BlockError, Counters, Op, Read, Result, Share, ShareLimits, Span,
-    Stats, Write,
+    AlignedBuf, BlockDevice, BlockError, Counters, Op, Read, Result, Share, Span, Stats, Write,
 };
 use claim::Claim;
 use request::Request;
+pub use share::SharedBy;
 use unflushed::Unflushed;
 use uring::RingPool;
 
@@ -61,8 +62,8 @@ pub struct FileDevice {
     rmw: Mutex<()>,
     /// The host said that it cannot discard.
     no_discard: AtomicBool,
-    /// What the host can share of the file.
-    share: Option<ShareLimits>,
+    /// How the file's blocks are shared, or why they are not.
+    share: std::result::Result<share::Sharing, String>,
     counters: Counters,
     unflushed: Unflushed,
 }
@@ -511,7 +512,7 @@ impl BlockDevice for FileDevice {
     }
 
     fn share(&self) -> Option<&dyn Share> {
-        self.share.is_some().then_some(self as &dyn Share)
+        self.share.is_ok().then_some(self as &dyn Share)
     }
 
     fn stats(&self) -> Stats {

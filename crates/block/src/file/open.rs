@@ -114,9 +114,10 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> Result<FileDevice> {
     };
     tracing::debug!(path = %path.display(), size, sector, ?align, uring = rings.is_some(), "opened");
     // A device's driver may have another meaning for the number.
-    let share = (!is_block_device)
-        .then(|| share::limits(&file, options.read_only))
-        .flatten();
+    let share = match is_block_device || options.read_only {
+        true => Err("it is a block device, or was opened for reading".into()),
+        false => share::Sharing::of(&file),
+    };
     Ok(FileDevice {
         path: path.to_owned(),
         share,

@@ -1,49 +1,226 @@
-//! SHARE on a device that `stetfs device serve` serves, by its ioctls (`include/stetfs-share.h`).
+//! SHARE of what a file holds: by the ioctls of a device that `stetfs device serve` serves (`include/stetfs-share.h`), else by the file
+//! system that holds the image (FICLONERANGE, on XFS and btrfs).
 
 use std::fs::File;
+use std::io;
+use std::sync::OnceLock;
 
-use super::{FileDevice, sys};
+use super::{FileDevice, fragments::Fragments, sys};
 use crate::{BlockDevice, BlockError, Op, Result, Share, ShareLimits, SharePair, check_share};
 
-/// Pairs of one call at most: what the number of an ioctl has room for.
+/// Pairs of one call at most to a served device: what the number of an ioctl has room for.
 const PAIRS_MAX: u64 = 682;
 /// The only flag of the limits.
 const ATOMIC: u32 = 1;
+/// Units of a batch that the file system below shares, one call each pair: no longer than others wait for the image.
+const CLONES_MAX: u64 = 1024;
+/// Shares nothing.
+const NONE: ShareLimits = ShareLimits {
+    unit: 1,
+    pairs: 0,
+    references: 0,
+    atomic: false,
+};
 
-/// What the file's server can share, if it is one that can.
-pub(super) fn limits(file: &File, read_only: bool) -> Option<ShareLimits> {
-    let said = sys::share_limits(file).filter(|said| !read_only && said.unit > 0)?;
-    Some(ShareLimits {
-        unit: said.unit,
-        pairs: said.units.min(PAIRS_MAX),
-        references: said.references,
-        atomic: said.flags & ATOMIC != 0,
-    })
+/// Who shares blocks of an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedBy {
+    /// For messages.
+    pub who: &'static str,
+    /// Bytes that are shared as a whole.
+    pub unit: u32,
+}
+
+#[derive(Debug)]
+enum By {
+    /// The program that serves the file as a device.
+    Server,
+    /// The file system that holds the image.
+    Host(Fragments),
+}
+
+/// How a file's content is shared.
+#[derive(Debug)]
+pub(super) struct Sharing {
+    by: By,
+    limits: ShareLimits,
+    /// Why nothing is shared any more.
+    stopped: OnceLock<String>,
+}
+
+impl Sharing {
+    /// What can be shared of a file that is open for writing.
+    ///
+    /// # Errors
+    /// Why nothing can.
+    pub(super) fn of(file: &File) -> std::result::Result<Sharing, String> {
+        if let Some(said) = sys::share_limits(file).filter(|said| said.unit > 0) {
+            return Ok(Sharing {
+                by: By::Server,
+                limits: ShareLimits {
+                    unit: said.unit,
+                    pairs: said.units.min(PAIRS_MAX),
+                    references: said.references,
+                    atomic: said.flags & ATOMIC != 0,
+                },
+                stopped: OnceLock::new(),
+            });
+        }
+        let unit = clone_unit(file)
+            .map_err(|e| format!("the file system that holds the image shares no blocks ({e})"))?;
+        Ok(Sharing {
+            by: By::Host(Fragments::of(file).map_err(|e| format!("its size is unknown: {e}"))?),
+            limits: ShareLimits {
+                unit,
+                pairs: CLONES_MAX,
+                references: u64::MAX,
+                atomic: false,
+            },
+            stopped: OnceLock::new(),
+        })
+    }
+
+    /// # Errors
+    /// Why nothing is shared any more.
+    fn state(&self, file: &File) -> std::result::Result<SharedBy, String> {
+        self.look_at_fragments(file);
+        let who = match (self.stopped.get(), &self.by) {
+            (Some(why), _) => return Err(why.clone()),
+            (None, By::Server) => "the program that serves the device (SHARE)",
+            (None, By::Host(_)) => "the file system that holds the image (FICLONERANGE)",
+        };
+        let unit = self.limits.unit;
+        Ok(SharedBy { who, unit })
+    }
+
+    fn stop(&self, why: String) {
+        if self.stopped.set(why).is_ok()
+            && let Some(why) = self.stopped.get()
+        {
+            tracing::info!("nothing is shared any more: {why}");
+        }
+    }
+
+    fn look_at_fragments(&self, file: &File) {
+        if let By::Host(fragments) = &self.by
+            && let Some(why) = fragments.too_many(file)
+        {
+            self.stop(why);
+        }
+    }
+
+    fn limits(&self) -> ShareLimits {
+        match self.stopped.get() {
+            None => self.limits,
+            Some(_) => ShareLimits {
+                pairs: 0,
+                ..self.limits
+            },
+        }
+    }
+
+    /// Shares pairs of whole units, none of them empty.
+    fn share(&self, file: &File, pairs: &[SharePair]) -> Result<()> {
+        let By::Host(fragments) = &self.by else {
+            let fail = |e| self.served(pairs, e);
+            return sys::share(file, pairs).map_err(fail);
+        };
+        let units = || pairs.iter().map(|p| p.len).sum::<u64>() / u64::from(self.limits.unit);
+        let refused = || BlockError::ShareBatch {
+            units: units(),
+            limit: 0,
+        };
+        self.look_at_fragments(file);
+        if self.stopped.get().is_some() {
+            return Err(refused());
+        }
+        for pair in pairs {
+            match sys::clone_range(file, pair) {
+                Ok(()) => fragments.add(1),
+                Err(e) if is_refusal(&e) => {
+                    self.stop(format!("the file system that holds the image refused: {e}"));
+                    // What was shared of the batch is what a copy brings there.
+                    return Err(refused());
+                }
+                Err(e) => return Err(BlockError::io(Op::Share, pair.dst, pair.len, e)),
+            }
+        }
+        Ok(())
+    }
+
+    fn served(&self, pairs: &[SharePair], e: io::Error) -> BlockError {
+        let (dst, src) = pairs.first().map_or((0, 0), |first| (first.dst, first.src));
+        match e.raw_os_error() {
+            Some(libc::EMLINK) => BlockError::ShareReferences {
+                offset: src,
+                limit: self.limits.references,
+            },
+            _ => BlockError::io(Op::Share, dst, pairs.iter().map(|p| p.len).sum(), e),
+        }
+    }
+}
+
+/// Whether the file system says that it does not share at all, or not these.
+fn is_refusal(e: &io::Error) -> bool {
+    matches!(
+        e.raw_os_error(),
+        Some(libc::EOPNOTSUPP | libc::EXDEV | libc::EINVAL | libc::ENOTTY | libc::ENOSYS)
+    )
+}
+
+/// Bytes that the file system shares as a whole, if it shares: asked to share a unit to itself, which changes nothing, one that
+/// can says that source and destination overlap, and one that cannot that it cannot.
+fn clone_unit(file: &File) -> io::Result<u32> {
+    let unit = u32::try_from(rustix::fs::fstatfs(file)?.f_bsize)
+        .ok()
+        .filter(|unit| unit.is_power_of_two())
+        .ok_or(io::ErrorKind::Unsupported)?;
+    let itself = SharePair {
+        dst: 0,
+        src: 0,
+        len: unit.into(),
+    };
+    match sys::clone_range(file, &itself) {
+        Err(e) if e.raw_os_error() != Some(libc::EINVAL) => Err(e),
+        _ => Ok(unit),
+    }
+}
+
+impl FileDevice {
+    /// By whom blocks of the image are shared, or would be by one who may write it.
+    ///
+    /// # Errors
+    /// Why none are.
+    pub fn sharing(&self) -> std::result::Result<SharedBy, String> {
+        if self.is_block_device {
+            return Err("block devices share no blocks".into());
+        }
+        if !self.read_only {
+            return match &self.share {
+                Ok(sharing) => sharing.state(&self.file),
+                Err(why) => Err(why.clone()),
+            };
+        }
+        let (file, _) = super::open::open_file(&self.path, false).map_err(|e| e.to_string())?;
+        Sharing::of(&file)?.state(&file)
+    }
 }
 
 impl Share for FileDevice {
     fn limits(&self) -> ShareLimits {
-        self.share.unwrap_or(ShareLimits {
-            unit: 1,
-            pairs: 0,
-            references: 0,
-            atomic: false,
-        })
+        self.share.as_ref().map_or(NONE, Sharing::limits)
     }
 
     fn share_batch(&self, pairs: &[SharePair]) -> Result<()> {
-        let limits = Share::limits(self);
-        check_share(pairs, &limits, self.size())?;
+        check_share(pairs, &Share::limits(self), self.size())?;
+        self.check_whole()?;
         // Whole units, so there are no more pairs than those.
         let pairs: Vec<SharePair> = pairs.iter().filter(|p| p.len > 0).copied().collect();
-        if let Some(first) = pairs.first() {
-            sys::share(&self.file, &pairs).map_err(|e| match e.raw_os_error() {
-                Some(libc::EMLINK) => BlockError::ShareReferences {
-                    offset: first.src,
-                    limit: limits.references,
-                },
-                _ => BlockError::io(Op::Share, first.dst, pairs.iter().map(|p| p.len).sum(), e),
-            })?;
+        if let Ok(sharing) = &self.share
+            && !pairs.is_empty()
+        {
+            let _writing = self.unflushed.write();
+            sharing.share(&self.file, &pairs)?;
         }
         self.counters.share(&pairs);
         Ok(())

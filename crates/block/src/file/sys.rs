@@ -18,6 +18,33 @@ const LOOP_GET_STATUS64: c_ulong = 0x4c05;
 const SHARE_LIMITS: c_ulong = 0x8018_ef02;
 const SHARE: c_ulong = 0x4000_ef01;
 
+const FICLONERANGE: c_ulong = 0x4020_940d;
+const FS_IOC_FIEMAP: c_ulong = 0xc020_660b;
+
+/// `struct file_clone_range` of <linux/fs.h>.
+#[repr(C)]
+struct CloneRange {
+    from: i64,
+    src: u64,
+    len: u64,
+    dst: u64,
+}
+
+const _: () = assert!(mem::size_of::<CloneRange>() == 32);
+
+/// `struct fiemap` of <linux/fiemap.h>, without room for extents.
+#[repr(C)]
+struct Fiemap {
+    start: u64,
+    length: u64,
+    flags: u32,
+    mapped_extents: u32,
+    extent_count: u32,
+    reserved: u32,
+}
+
+const _: () = assert!(mem::size_of::<Fiemap>() == 32);
+
 /// `struct loop_info64` of <linux/loop.h>.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -75,6 +102,43 @@ pub(super) fn share(file: &File, pairs: &[SharePair]) -> io::Result<()> {
     // SAFETY: the number says how many bytes are read, which are as many as `batch` has.
     match unsafe { libc::ioctl(file.as_raw_fd(), number as _, batch.as_ptr()) } {
         0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Has the file system share a range of a file with another of it (FICLONERANGE).
+pub(super) fn clone_range(file: &File, pair: &SharePair) -> io::Result<()> {
+    let range = CloneRange {
+        from: file.as_raw_fd().into(),
+        src: pair.src,
+        len: pair.len,
+        dst: pair.dst,
+    };
+    loop {
+        // SAFETY: FICLONERANGE reads a `struct file_clone_range`, which `range` is.
+        match unsafe { libc::ioctl(file.as_raw_fd(), FICLONERANGE as _, &raw const range) } {
+            0 => return Ok(()),
+            _ => match io::Error::last_os_error() {
+                e if e.raw_os_error() == Some(libc::EINTR) => {}
+                e => return Err(e),
+            },
+        }
+    }
+}
+
+/// Extents of a file (FIEMAP).
+pub(super) fn extents(file: &File) -> io::Result<u64> {
+    let mut map = Fiemap {
+        start: 0,
+        length: u64::MAX,
+        flags: 0,
+        mapped_extents: 0,
+        extent_count: 0,
+        reserved: 0,
+    };
+    // SAFETY: FIEMAP reads and writes a `struct fiemap`, which `map` is, and with a count of 0 no extents behind it.
+    match unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FIEMAP as _, &raw mut map) } {
+        0 => Ok(map.mapped_extents.into()),
         _ => Err(io::Error::last_os_error()),
     }
 }

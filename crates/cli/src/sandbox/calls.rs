@@ -122,8 +122,17 @@ const NAMESPACES: u64 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWNET) as u32 as u64;
 const THREAD: u64 = libc::CLONE_THREAD as u64;
 
-/// ioctls: of `/dev/fuse` (FUSE_DEV_IOC_CLONE), of block devices (BLKDISCARD, BLKZEROOUT, BLKROGET), and of devices that share.
-const IOCTLS: [u64; 5] = [0x8004_e500, 0x1277, 0x127f, 0x125e, 0x8018_ef02];
+/// ioctls: of `/dev/fuse` (FUSE_DEV_IOC_CLONE), of block devices (BLKDISCARD, BLKZEROOUT, BLKROGET), of devices that share, and of images that
+/// do (FICLONERANGE, FS_IOC_FIEMAP).
+const IOCTLS: [u64; 7] = [
+    0x8004_e500,
+    0x1277,
+    0x127f,
+    0x125e,
+    0x8018_ef02,
+    0x4020_940d,
+    0xc020_660b,
+];
 /// `STETFS_IOC_SHARE` with any size of its argument.
 const SHARE: (u64, u64) = (0xc000_ffff, 0x4000_ef01);
 

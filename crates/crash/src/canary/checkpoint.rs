@@ -139,4 +139,28 @@ pub(super) const ALL: &[Fault] = &[
             "a_snapshot_has_no_later_change",
         )],
     },
+    Fault {
+        name: "share-volatile",
+        what: "the tail passes what was shared to its home before that is flushed, and the log block is used again",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.share_volatile = true,
+        trials: &[Lab::named("afs", "rounds").in_units().trial()],
+    },
+    Fault {
+        name: "share-early",
+        what: "images are shared to their homes before the commit block is durable",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.share_early = true,
+        trials: &[
+            Lab::named("afs", "smoke").in_units().trial(),
+            Lab::named("afs,codec=frames", "smoke").in_units().trial(),
+        ],
+    },
+    Fault {
+        name: "share-older",
+        what: "an older image of a block is shared to its home after the newest",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.share_older = true,
+        trials: &[Lab::named("afs", "rounds").in_units().trial()],
+    },
 ];

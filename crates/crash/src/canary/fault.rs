@@ -149,6 +149,12 @@ impl Lab {
         self
     }
 
+    /// In blocks of 4096 bytes, the units that the lab's volumes share.
+    pub(super) const fn in_units(mut self) -> Lab {
+        self.shape.block = 4096;
+        self
+    }
+
     /// Ends the setting.
     pub(super) const fn trial(self) -> Trial {
         Trial::Lab(self)

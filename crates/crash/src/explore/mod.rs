@@ -107,6 +107,8 @@ pub struct Outcome {
     pub thorough: u64,
     /// Crashes inside recoveries.
     pub recovery_cuts: u64,
+    /// Batches that the device shared, in all records that were made.
+    pub shares: u64,
     /// Records that were searched to the end of the first pass.
     pub cases_done: u64,
     /// Records there are.

@@ -25,6 +25,9 @@ pub struct Counts {
     pub thorough: u64,
     /// See [`super::Outcome`].
     pub recovery_cuts: u64,
+    /// See [`super::Outcome`].
+    #[serde(default)]
+    pub shares: u64,
 }
 
 /// Where a search stopped.

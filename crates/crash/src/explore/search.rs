@@ -74,6 +74,7 @@ pub struct Explorer {
     fscks: AtomicU64,
     thorough: AtomicU64,
     recovery_cuts: AtomicU64,
+    shares: AtomicU64,
     done: Mutex<Done>,
     images: Mutex<HashSet<u64>>,
     /// Images with what had been promised, judged already.
@@ -100,6 +101,7 @@ impl Explorer {
             fscks: number(counts.fscks),
             thorough: number(counts.thorough),
             recovery_cuts: number(counts.recovery_cuts),
+            shares: number(counts.shares),
             done: Mutex::new(Done {
                 pass: before.pass,
                 low: before.next,
@@ -127,6 +129,9 @@ impl Explorer {
     /// Searches pass by pass.
     pub(super) fn run(&self, source: &Source<'_>) -> Result<()> {
         let mut made = None;
+        if let Source::Record(recording) = source {
+            self.shares.store(recording.shares(), Ordering::Relaxed);
+        }
         for pass in self.before.pass.. {
             if self.over() || self.config.passes.is_some_and(|n| pass >= n) {
                 break;
@@ -150,7 +155,7 @@ impl Explorer {
                             let seed = self.config.seed.wrapping_add(round);
                             let mut case = make(seed)?;
                             case.name = format!("{}/{seed}", case.name);
-                            Recording::make(journal, *shape, &case, seed)?
+                            self.noted(Recording::make(journal, *shape, &case, seed)?)
                         }
                     };
                     self.record(&recording, pass % ROUND, pass, 0);
@@ -161,8 +166,12 @@ impl Explorer {
                     shape,
                     cases,
                 } => self.each(first, cases.len(), |unit| {
-                    let recording =
-                        Recording::make(journal, *shape, &cases[unit], self.config.seed)?;
+                    let case = &cases[unit];
+                    let recording = Recording::make(journal, *shape, case, self.config.seed)?;
+                    let recording = match pass {
+                        0 => self.noted(recording),
+                        _ => recording,
+                    };
                     self.alone(&recording, pass);
                     Ok(())
                 })?,
@@ -175,6 +184,12 @@ impl Explorer {
             }
         }
         Ok(())
+    }
+
+    /// Counts what a record shares.
+    fn noted(&self, recording: Recording) -> Recording {
+        self.shares.fetch_add(recording.shares(), Ordering::Relaxed);
+        recording
     }
 
     /// Gives units to the threads, in order; the first error stops all.
@@ -423,6 +438,7 @@ impl Explorer {
                 fscks: get(&self.fscks),
                 thorough: get(&self.thorough),
                 recovery_cuts: get(&self.recovery_cuts),
+                shares: get(&self.shares),
             },
             findings: self.findings.lock().clone(),
             images: self.images.lock().clone(),
@@ -446,6 +462,7 @@ impl Explorer {
             fscks: counts.fscks,
             thorough: counts.thorough,
             recovery_cuts: counts.recovery_cuts,
+            shares: counts.shares,
             cases_done: done,
             cases,
             passes: progress.pass,

@@ -24,7 +24,7 @@ pub struct Case {
 }
 
 /// Names and what they stand for.
-pub const NAMES: [(&str, &str); 12] = [
+pub const NAMES: [(&str, &str); 13] = [
     ("smoke", "every kind of operation, before and after syncs"),
     ("ace1", "all sequences of one operation and a sync"),
     (
@@ -60,6 +60,10 @@ pub const NAMES: [(&str, &str); 12] = [
     (
         "overwrites",
         "two threads that overwrite files in place and sync them, and one that makes, renames, syncs",
+    ),
+    (
+        "rounds",
+        "two files that are overwritten and synced until the log was gone round, with checkpoints, and small changes in between",
     ),
 ];
 
@@ -117,6 +121,7 @@ pub fn cases(name: &str, seed: u64) -> Result<Vec<Case>> {
             overwrites(seed * 4 + 1),
             Script::changing(seed * 4 + 2, 300, 4096, DataMode::Ordered).ops,
         ]),
+        "rounds" => one(vec![rounds(seed)]),
         _ => {
             let path = Path::new(name);
             if !path.exists() {
@@ -177,6 +182,23 @@ fn overwrites(seed: u64) -> Vec<Op> {
         }
     }
     ops
+}
+
+/// More than a log of 4 MiB holds, so that what is checkpointed is overwritten in the log: the same blocks in many transactions, and small
+/// changes of names and sizes in between.
+fn rounds(seed: u64) -> Vec<Op> {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut text = String::from("create a\ncreate b\n");
+    for n in 0..18 {
+        let (file, start) = (["a", "b"][n % 2], rng.u32(0..4) * 4096);
+        text.push_str(&format!("write {file} {start} 300000\nfsync {file}\n"));
+        if n % 3 == 2 {
+            text.push_str(&format!(
+                "create c{n}\nwrite c{n} 0 5000\nrename c{n} c\nfsync c\n"
+            ));
+        }
+    }
+    script(&text)
 }
 
 /// Every kind of operation, each before and after syncs.

@@ -46,6 +46,12 @@ pub struct Canary {
     pub pass_chained: bool,
     /// An image that another lane is about to log is not known to who frees its block.
     pub index_late: bool,
+    /// Nothing is flushed between what the device shared and the tail.
+    pub share_volatile: bool,
+    /// The device shares the images of a transaction before its commit block is durable.
+    pub share_early: bool,
+    /// An older image of a block is shared home after the newest.
+    pub share_older: bool,
     // Recovery.
     /// Recovery ignores revokes.
     pub ignore_revokes: bool,

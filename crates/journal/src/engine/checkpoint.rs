@@ -110,7 +110,8 @@ impl Inner {
             left = later;
             self.send_home(now, &mut sent)?;
         }
-        if !sent.is_empty() && !canary.home_volatile {
+        let is_volatile = canary.home_volatile || (canary.share_volatile && self.has_shared());
+        if !sent.is_empty() && !is_volatile {
             self.flush()?;
         }
         self.move_tails(&sent)?;
@@ -119,11 +120,17 @@ impl Inner {
         Ok(())
     }
 
+    fn has_shared(&self) -> bool {
+        self.counters.shared.load(Ordering::Relaxed) > 0
+    }
+
     /// Writes the images that these blocks have now, if they still have one.
     fn send_home(&self, blocks: &[BlockNr], sent: &mut Vec<(TxId, BlockNr)>) -> Result<()> {
         let mut images = Vec::with_capacity(blocks.len());
+        let older;
         {
             let mut log = self.log.lock();
+            older = std::mem::take(&mut log.older);
             for nr in blocks {
                 let Some(image) = log.pending.get(nr) else {
                     continue;
@@ -147,6 +154,10 @@ impl Inner {
             }
         }
         let sent_home = self.scheme.home.send(&*self.device, &images);
+        if !older.is_empty() {
+            let older: Vec<HomeImage> = older.into_values().collect();
+            self.scheme.home.send(&*self.device, &older)?;
+        }
         self.log.lock().inflight.clear();
         self.log_changed.notify_all();
         let Sent { shared, copied } = sent_home?;

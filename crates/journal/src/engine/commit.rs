@@ -14,7 +14,7 @@ use super::{Inner, Slot};
 use crate::edges::{front, valid_fronts};
 use crate::error::{JournalError, Result};
 use crate::ids::{CommitPoint, Ino, Lane, Stamp, TxId};
-use crate::policy::{Encoded, LogTail, Medium};
+use crate::policy::{Encoded, HomeImage, LogTail, Medium};
 use crate::stats::bump;
 use crate::tx::{AfterCommit, Phase, Snapshot, Tx, TxRest};
 
@@ -263,6 +263,9 @@ impl Inner {
             if let Some(medium) = media.first() {
                 medium.sent(list.bytes(), started.elapsed());
             }
+            if canary.share_early {
+                self.share_early(&group, &media, &placed)?;
+            }
             let sealing = if one_flush { 1 } else { media.len() };
             for ((at, tx), medium) in placed.iter().zip(&media).take(sealing) {
                 medium.seal(*at, tx, barrier)?;
@@ -271,6 +274,28 @@ impl Inner {
         })?;
         for ((tx, medium), (at, encoded)) in group.into_iter().zip(media).zip(placed) {
             self.note_durable(tx, medium, at, &encoded)?;
+        }
+        Ok(())
+    }
+
+    /// A deliberate fault: what stands verbatim in the log goes home though its transaction does not count yet.
+    fn share_early(
+        &self,
+        group: &[Committing],
+        media: &[&dyn Medium],
+        placed: &[(u64, Encoded)],
+    ) -> Result<()> {
+        for ((tx, medium), (at, encoded)) in group.iter().zip(media).zip(placed) {
+            let places = medium.places(*at, encoded)?;
+            let images = tx.snapshot.images.iter().zip(places);
+            let images = images.filter(|(_, place)| place.is_some());
+            let images = images.map(|(image, place)| HomeImage {
+                nr: image.nr,
+                page: Arc::clone(&image.page),
+                place,
+            });
+            let images: Vec<HomeImage> = images.collect();
+            self.scheme.home.send(&*self.device, &images)?;
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use crate::edges::front;
 use crate::error::{JournalError, Result};
 use crate::head::Block;
 use crate::ids::{BlockNr, CommitPoint, Lane, Stamp, TxId};
-use crate::policy::{LogTail, Medium, Place};
+use crate::policy::{HomeImage, LogTail, Medium, Place};
 use crate::tx::AfterCommit;
 
 /// A committed transaction whose log space is still needed.
@@ -131,6 +131,8 @@ pub(crate) struct Log {
     /// Newest transaction in the live log that holds an image of the block: who frees such a
     /// block must revoke it.
     index: HashMap<BlockNr, TxId>,
+    /// Images that were replaced before they went home, of the canary that sends them, too.
+    pub older: BTreeMap<BlockNr, HomeImage>,
     canary: Canary,
 }
 
@@ -154,6 +156,7 @@ impl Log {
             pending: BTreeMap::new(),
             inflight: HashSet::new(),
             index: HashMap::new(),
+            older: BTreeMap::new(),
             canary,
         }
     }
@@ -303,6 +306,10 @@ impl Log {
             if let Some(old) = self.pending.insert(nr, image) {
                 self.settle(old.id)?;
                 replaced += 1;
+                if self.canary.share_older && old.place.is_some() {
+                    let (page, place) = (old.page, old.place);
+                    self.older.insert(nr, HomeImage { nr, page, place });
+                }
             }
         }
         Ok((replaced, tx.after))

@@ -11,6 +11,7 @@ use stetfs_ondisk::ext4::superblock::{ErrorPolicy, State, Superblock};
 use stetfs_ondisk::uuid;
 
 use super::external::{self, Devices};
+use super::home::HomeInfo;
 use super::part::{PartInfo, Source};
 use super::recover::{self, RecoveryInfo};
 
@@ -57,6 +58,8 @@ pub struct VolumeInfo {
     /// The journal; absent on a volume without.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub journal: Option<JournalInfo>,
+    /// How a mount whose journal has `home=share` (`journal=afs`) would bring blocks home.
+    pub home_share: HomeInfo,
     /// What the next mount, or `recover`, will do.
     pub recovery: RecoveryInfo,
 }
@@ -165,6 +168,11 @@ pub fn info(source: &Source) -> Result<VolumeInfo> {
         },
         error_count: sb.error_count.get(),
         journal: found.log.as_ref().map(journal),
+        home_share: HomeInfo::of_sharing(
+            &devices.0,
+            devices.1.is_some(),
+            sb.geometry()?.block_size,
+        ),
         recovery,
     })
 }

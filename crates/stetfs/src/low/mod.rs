@@ -16,6 +16,7 @@
 mod dump;
 mod external;
 mod fast_commit;
+mod home;
 mod info;
 mod memory;
 mod own_options;
@@ -28,6 +29,7 @@ mod volume;
 pub use dump::{JournalImage, JournalRecord, JournalRecordKind, dump_journal};
 pub use external::is_write_protected;
 pub use fast_commit::{FastChange, FastName};
+pub use home::HomeInfo;
 pub use info::{JournalInfo, LeftBehind, VolumeInfo, info, left_behind};
 pub use memory::{default_cache_bytes, usable_memory};
 pub use own_options::own_options;

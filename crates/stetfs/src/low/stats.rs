@@ -7,6 +7,7 @@ use serde::Serialize;
 use stetfs_block::{BlockDevice, Latency};
 use stetfs_journal::compose::Axis;
 
+use super::home::HomeInfo;
 use super::part::PartInfo;
 use super::volume::Volume;
 
@@ -43,6 +44,8 @@ pub struct JournalStats {
     pub preset: String,
     /// What answers each question about a journal: of the preset, of the options, or what they need.
     pub parts: BTreeMap<&'static str, &'static str>,
+    /// How checkpoints bring blocks home.
+    pub home: HomeInfo,
     /// Transactions committed.
     pub commits: u64,
     /// Syncs that were asked for.
@@ -256,6 +259,7 @@ impl Volume {
                     .into_iter()
                     .map(|axis| (axis.name(), self.journal().part(axis).name))
                     .collect(),
+                home: self.home(),
                 commits: j.commits,
                 syncs: j.syncs,
                 plain_syncs: j.plain_syncs,

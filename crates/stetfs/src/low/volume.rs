@@ -7,8 +7,10 @@ use stetfs_block::{BlockDevice, BlockError, Direct, FileDevice, OpenOptions, Spa
 use stetfs_ext4::{Fs, FsError, FsOptions, Result};
 
 use stetfs_journal::Composition;
+use stetfs_journal::compose::Axis;
 
 use super::external::{self, is_write_protected};
+use super::home::HomeInfo;
 use super::part::{OpenDisk, Part, Source};
 
 /// How a volume is opened.
@@ -172,6 +174,18 @@ impl Volume {
     /// The options of the file system.
     pub(super) fn options(&self) -> &FsOptions {
         &self.options
+    }
+
+    /// How checkpoints bring blocks home.
+    pub(super) fn home(&self) -> HomeInfo {
+        match self.journal().part(Axis::Home).name {
+            "share" => HomeInfo::of_sharing(
+                &self.disk,
+                self.journal.is_some(),
+                self.fs.statfs().block_size,
+            ),
+            _ => HomeInfo::copy("so the journal says (home=)"),
+        }
     }
 
     /// The file or device below, as a whole.

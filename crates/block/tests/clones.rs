@@ -1,0 +1,69 @@
+//! Images whose file system shares blocks (FICLONERANGE): XFS and btrfs, by loop mount.
+#![allow(clippy::unwrap_used)]
+
+use std::fs::File;
+use std::process::Command;
+
+use stetfs_block::{BlockDevice, FileDevice, OpenOptions, suite};
+use stetfs_testkit::{Image, KernelMount, LoopDev, LoopOptions, cmd};
+
+/// An image of 4 MiB in a file system of this kind; not without root, or where it cannot be made.
+fn on(fstype: &str, mkfs: &[&str], test: impl FnOnce(&FileDevice)) {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: mounting {fstype} needs root");
+        return;
+    }
+    let disk = Image::sparse(512 << 20).unwrap();
+    let mut program = Command::new(format!("mkfs.{fstype}"));
+    match program.args(mkfs).arg(disk.path()).output() {
+        Ok(out) => assert!(out.status.success(), "{}", cmd::said(&out)),
+        Err(e) => return println!("skipped: mkfs.{fstype}: {e}"),
+    }
+    let device = LoopDev::attach(disk.path(), LoopOptions::default()).unwrap();
+    let mount = KernelMount::new(device, fstype, "").unwrap();
+    let path = mount.path().join("image");
+    File::create(&path).unwrap().set_len(4 << 20).unwrap();
+    let device = FileDevice::open(&path, OpenOptions::default()).unwrap();
+    test(&device);
+    drop(device);
+    mount.umount().unwrap();
+}
+
+/// What is shared is durable after a flush, so that is none that can be left out, though nothing was written since the last.
+fn shares(device: &FileDevice) {
+    println!("{:?}", device.sharing());
+    suite::shares(device, 5);
+    device.write(0, &[7; 4096]).unwrap();
+    device.flush().unwrap();
+    let before = device.stats().flushes;
+    let share = device.share().unwrap();
+    share.share_range(8192, 0, 4096).unwrap();
+    device.flush().unwrap();
+    assert_eq!(device.stats().flushes, before + 1);
+    let mut block = [0; 4096];
+    device.read(8192, &mut block).unwrap();
+    assert!(block == [7; 4096]);
+}
+
+#[test]
+fn an_image_on_xfs_shares() {
+    on("xfs", &["-q", "-m", "reflink=1"], shares);
+}
+
+#[test]
+fn an_image_on_btrfs_shares() {
+    on("btrfs", &["-q"], shares);
+}
+
+#[test]
+fn an_image_elsewhere_does_not() {
+    let none = |device: &FileDevice| {
+        let why = device.sharing().unwrap_err();
+        assert!(
+            device.share().is_none() && why.contains("shares no blocks"),
+            "{why}"
+        );
+    };
+    on("xfs", &["-q", "-m", "reflink=0"], none);
+    on("ext4", &["-q", "-F"], none);
+}
