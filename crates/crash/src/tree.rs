@@ -89,12 +89,7 @@ fn xattrs(fs: &Fs, ino: Ino) -> Result<BTreeMap<String, Vec<u8>>, FsError> {
     let list = fs.listxattr(ino)?;
     list.split(|b| *b == 0)
         .filter(|name| !name.is_empty())
-        .map(|name| {
-            Ok((
-                String::from_utf8_lossy(name).into_owned(),
-                fs.getxattr(ino, name)?,
-            ))
-        })
+        .map(|name| Ok((readable(name), fs.getxattr(ino, name)?)))
         .collect()
 }
 
@@ -223,6 +218,14 @@ impl Seen {
     }
 }
 
+/// A name for people, and another for another name: bytes that are no text are written as escapes.
+pub(crate) fn readable(name: &[u8]) -> String {
+    match std::str::from_utf8(name) {
+        Ok(text) => text.to_owned(),
+        Err(_) => format!("\u{fffd}{}", name.escape_ascii()),
+    }
+}
+
 /// The entries of a directory, checked against lookups and the inodes they name.
 fn list(fs: &Arc<Fs>, dir: Ino, parent: Ino) -> Result<Vec<(String, Ino, FileType)>, String> {
     let open = fs
@@ -231,7 +234,7 @@ fn list(fs: &Arc<Fs>, dir: Ino, parent: Ino) -> Result<Vec<(String, Ino, FileTyp
     let mut out = Vec::new();
     let mut seen = BTreeSet::new();
     for entry in entries(fs, &open).map_err(|e| e.to_string())? {
-        let name = String::from_utf8_lossy(&entry.name).into_owned();
+        let name = readable(&entry.name);
         if !seen.insert(entry.name.clone()) {
             return Err(format!("{name:?} is there twice"));
         }
@@ -255,4 +258,28 @@ fn list(fs: &Arc<Fs>, dir: Ino, parent: Ino) -> Result<Vec<(String, Ino, FileTyp
         return Err("`.` or `..` is missing".into());
     }
     Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use stetfs::low::preset;
+
+    use super::*;
+    use crate::volume::{base, options};
+
+    #[test]
+    fn names_that_are_no_text_are_told_apart() {
+        let device = Arc::new(base(1024).unwrap().image.fork());
+        let fs = Fs::open(device, options(preset::ORDERED)).unwrap();
+        let before = Seen::capture(&fs).unwrap().nodes.len();
+        let names: [&[u8]; 4] = [b"\xff\xfe", b"\xff\x90", "ü".as_bytes(), b"\xfc"];
+        for name in names {
+            let dir = fs.mkdir(&Ctx::default(), ROOT_INO, name, 0o755, 0).unwrap();
+            fs.forget(dir.ino, 1);
+        }
+        let seen = Seen::capture(&fs).unwrap();
+        assert_eq!(seen.nodes.len(), before + names.len());
+        fs.unmount().unwrap();
+    }
 }

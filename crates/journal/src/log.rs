@@ -244,6 +244,6 @@ impl Log {
     /// # Errors
     /// The device's; `Corrupt` for damage that no crash explains.
     pub fn judge(&self) -> Result<Verdict> {
-        judge(&scan(&self.open.scheme(), &mut |_, _| {})?)
+        judge(scan(&self.open.scheme(), &mut |_, _| {})?)
     }
 }

@@ -14,7 +14,9 @@ use crate::edges::{Dropped, dropped, front, valid_fronts};
 use crate::engine::{Canary, no_lane};
 use crate::error::{JournalError, Result};
 use crate::ids::{BlockNr, CommitPoint, Lane, Stamp, TxId};
-use crate::policy::{EndReason, HomeImage, ImageRef, LogTail, Medium, Scan, Scheme, set_tails};
+use crate::policy::{
+    EndReason, HomeImage, ImageRef, LogTail, Medium, Scan, ScannedTx, Scheme, set_tails,
+};
 use crate::scan::scan;
 use crate::stet::{self, LoggedRecord};
 
@@ -120,7 +122,7 @@ pub fn recover(
 /// as they are.
 pub(crate) fn replay(
     scheme: &Scheme,
-    scans: Vec<Scan>,
+    mut scans: Vec<Scan>,
     fast: Option<(Vec<FastCommit>, End)>,
     device: &dyn BlockDevice,
     blocks: u64,
@@ -146,7 +148,7 @@ pub(crate) fn replay(
             fronts.insert(Lane(lane), last);
         }
     }
-    let mut chosen = choose(&scans, &fronts, canary, &mut report)?;
+    let mut chosen = choose(&mut scans, &fronts, canary, &mut report)?;
     for nr in chosen.split_off(&blocks).into_keys() {
         report.damaged(
             how,
@@ -270,10 +272,10 @@ pub struct Verdict {
 }
 
 /// Says what a recovery would make of the transactions of these lanes, damage left out.
-pub(crate) fn judge(scans: &[Scan]) -> Result<Verdict> {
-    let (fronts, dropped) = fronts(scans);
+pub(crate) fn judge(mut scans: Vec<Scan>) -> Result<Verdict> {
+    let (fronts, dropped) = fronts(&scans);
     let none = Canary::default();
-    let chosen = choose(scans, &fronts, none, &mut RecoveryReport::default())?;
+    let chosen = choose(&mut scans, &fronts, none, &mut RecoveryReport::default())?;
     let mut home = BTreeMap::new();
     for (scan, lane) in scans.iter().zip(0..) {
         let front = front(&fronts, Lane(lane))?;
@@ -362,35 +364,45 @@ fn check_edges(scans: &[Scan], how: RecoveryOptions, report: &mut RecoveryReport
     Ok(())
 }
 
+/// Of each block the image that goes home. It takes the images from the scans, so that they are in memory once.
 fn choose(
-    scans: &[Scan],
+    scans: &mut [Scan],
     fronts: &HashMap<Lane, u64>,
     canary: Canary,
     report: &mut RecoveryReport,
 ) -> Result<BTreeMap<BlockNr, Chosen>> {
     let mut chosen: BTreeMap<BlockNr, Chosen> = BTreeMap::new();
     let mut revokes: Vec<(Stamp, &[BlockNr])> = Vec::new();
-    for (i, scan) in scans.iter().enumerate() {
+    for (i, scan) in scans.iter_mut().enumerate() {
         let lane = Lane(i as u16);
         let front = front(fronts, lane)?;
-        let valid: Vec<_> = scan.txs.iter().filter(|t| t.id.seq <= front).collect();
+        let count = scan.txs.len();
+        let valid = scan.txs.iter_mut().filter(|t| t.id.seq <= front);
+        let valid: Vec<&mut ScannedTx> = valid.collect();
         report.transactions += valid.len() as u64;
-        report.invalid += (scan.txs.len() - valid.len()) as u64;
+        report.invalid += (count - valid.len()) as u64;
         if let (Some(first), Some(last)) = (valid.first(), valid.last()) {
             report.range.push((lane, first.id.seq, last.id.seq));
         }
         report.ends.push(scan.end.clone());
         for tx in valid {
-            revokes.push((tx.stamp, &tx.revokes));
-            for (nr, image) in &tx.images {
+            let ScannedTx {
+                id,
+                stamp,
+                images,
+                revokes: revoked,
+                ..
+            } = tx;
+            revokes.push((*stamp, revoked.as_slice()));
+            for (nr, image) in std::mem::take(images) {
                 let new = Chosen {
-                    tx: tx.id,
-                    stamp: tx.stamp,
-                    image: *image,
+                    tx: *id,
+                    stamp: *stamp,
+                    image,
                 };
-                match chosen.get_mut(nr) {
+                match chosen.get_mut(&nr) {
                     None => {
-                        chosen.insert(*nr, new);
+                        chosen.insert(nr, new);
                     }
                     Some(old) => {
                         report.superseded += 1;

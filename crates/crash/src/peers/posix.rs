@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, CWD, FallocateFlags, RenameFlags, XattrFlags};
 use stetfs::low::{FileType, Ino, ROOT_INO};
 
 use super::mapped;
-use crate::tree::{Seen, SeenNode};
+use crate::tree::{Seen, SeenNode, readable};
 use crate::workload::op::{Op, bytes, held_number};
 
 /// A user of a mounted directory.
@@ -273,7 +273,7 @@ pub fn capture(root: &Path) -> Result<Seen, String> {
         } else if kind.is_dir() {
             for entry in fs::read_dir(&path).map_err(said)? {
                 let entry = entry.map_err(said)?;
-                let name = entry.file_name().to_string_lossy().into_owned();
+                let name = readable(entry.file_name().as_bytes());
                 if name == NOT_OURS {
                     continue;
                 }
@@ -306,7 +306,7 @@ fn xattrs(path: &Path) -> io::Result<BTreeMap<String, Vec<u8>>> {
         let mut value = vec![0u8; 65_536];
         let n = rustix::fs::lgetxattr(path.as_c_str(), name, &mut value)?;
         value.truncate(n);
-        out.insert(String::from_utf8_lossy(name).into_owned(), value);
+        out.insert(readable(name), value);
     }
     Ok(out)
 }
