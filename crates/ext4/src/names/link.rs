@@ -21,7 +21,7 @@ impl Fs {
     ///
     /// # Errors
     /// EEXIST, EXDEV (a directory with another project), EPERM (a directory; something immutable), EMLINK above 65000 links, ENOENT when the
-    /// last link is gone (and it was not made by [`tmpfile`](Self::tmpfile)), ENOSPC, EROFS.
+    /// last link is gone (and it was not made by [`tmpfile`](Self::tmpfile)), ESTALE when the file is deleted, ENOSPC, EROFS.
     pub fn link(&self, ctx: &Ctx, ino: Ino, new_parent: Ino, new_name: &[u8]) -> Result<Attr> {
         check_name(new_name)?;
         self.throttle()?;
@@ -31,6 +31,8 @@ impl Fs {
         if inode.is_dir() {
             return errno(libc::EPERM);
         }
+        // One without a name goes with its last user, even while this waits for a lock.
+        let _used = self.open_ref(inode.clone(), 0)?;
         self.dir_move_out(&dir)?;
         let mut dir_body = dir.body.write();
         may_add(&dir_body)?;
@@ -73,5 +75,48 @@ impl Fs {
         self.settle_names(&dir)
             .and_then(|()| self.attr(&inode))
             .inspect_err(|_| self.forget(ino, 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering;
+    use std::thread;
+
+    use stetfs_testkit::Mkfs;
+
+    use crate::testing::{ROOT, fsck, mkfs, open};
+    use crate::types::ROOT_INO;
+
+    /// Whoever links it uses it: it cannot go while the link waits for the directory, as no part of that could be done then.
+    #[test]
+    fn a_nameless_file_stays_while_it_is_linked() {
+        let device = mkfs(16, &Mkfs::blocks(1024));
+        let fs = open(&device);
+        let (attr, file) = fs.tmpfile(&ROOT, ROOT_INO, 0o600, 0, libc::O_RDWR).unwrap();
+        let root = fs.iget(ROOT_INO).unwrap();
+        let inode = fs.iget(attr.ino).unwrap();
+        let held = root.body.write();
+        let users = Arc::strong_count(&inode);
+        let linked = thread::scope(|scope| {
+            let link = scope.spawn(|| fs.link(&ROOT, attr.ino, ROOT_INO, b"name"));
+            while Arc::strong_count(&inode) <= users + 1 {
+                thread::yield_now();
+            }
+            drop(file);
+            fs.forget(attr.ino, 1);
+            let gone = inode.dead.load(Ordering::Acquire);
+            drop(held);
+            let linked = link.join().unwrap();
+            assert!(!gone);
+            linked
+        });
+        assert_eq!(linked.unwrap().nlink, 1);
+        fs.forget(attr.ino, 1);
+        drop((inode, root));
+        fs.unmount().unwrap();
+        fsck(&device);
     }
 }
