@@ -2,19 +2,13 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs::File;
-use std::process::Command;
 
 use stetfs_block::{BlockDevice, FileDevice, OpenOptions, suite};
-use stetfs_testkit::{Image, KernelMount, LoopDev, LoopOptions, cmd, tools};
+use stetfs_testkit::KernelMount;
 
 /// An image of 4 MiB in a file system of this kind.
 fn on(fstype: &str, mkfs: &[&str], test: impl FnOnce(&FileDevice)) {
-    let disk = Image::sparse(512 << 20).unwrap();
-    let package = format!("{fstype}-progs").replace("xfs-", "xfs");
-    let program = tools::system_tool(&format!("mkfs.{fstype}"), &package).unwrap();
-    cmd::run(Command::new(program).args(mkfs).arg(disk.path())).unwrap();
-    let device = LoopDev::attach(disk.path(), LoopOptions::default()).unwrap();
-    let mount = KernelMount::new(device, fstype, "").unwrap();
+    let (_disk, mount) = KernelMount::made(fstype, mkfs, 512 << 20).unwrap();
     let path = mount.path().join("image");
     File::create(&path).unwrap().set_len(4 << 20).unwrap();
     let device = FileDevice::open(&path, OpenOptions::default()).unwrap();

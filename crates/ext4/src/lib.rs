@@ -40,7 +40,7 @@ pub use inode::OpenInode;
 pub use quota::QuotaUsage;
 pub use stetfs_ondisk::ext4::quota::{Entry as QuotaEntry, Limits as QuotaLimits, QuotaKind};
 pub use stetfs_ondisk::foreign::{Foreign, Kind as ForeignKind};
-pub use stetfs_ondisk::partitions::{Disk, NoPartition, Partition, Partitions};
+pub use stetfs_ondisk::partitions::{NoPartition, Partition, Partitions, ReadBy};
 pub use types::*;
 pub use volume::{
     Inspection, OrphansFinished, find_log, inspect, journal_device, read_partitions,

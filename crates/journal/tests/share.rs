@@ -1,9 +1,12 @@
 //! `home=share`: what is home after checkpoints and recoveries is what `home=copy` brings there.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use common::superblock;
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use stetfs_block::{
@@ -17,9 +20,8 @@ use stetfs_journal::{
     Cache, Canary, CommitPoint, Composition, Journal, JournalConfig, JournalStats, Log,
     LogFeatures, RecoveryOptions, RecoveryReport,
 };
-use stetfs_ondisk::jbd2::block::{BlockHeader, BlockType, MAGIC};
-use stetfs_ondisk::jbd2::{IncompatFlags, JournalSuperblock};
-use zerocopy::{FromZeros, IntoBytes};
+use stetfs_ondisk::jbd2::MAGIC;
+use zerocopy::IntoBytes;
 
 /// What the device answers when a batch was torn.
 const EIO: i32 = 5;
@@ -42,18 +44,7 @@ fn journal(text: &str, home: &str) -> Composition {
 /// An empty volume in memory that shares batches of so many.
 fn format(pairs: u64, block: u64) -> MemDevice {
     let device = MemDevice::new(BLOCKS * BS).with_share(pairs, false);
-    let mut sb = JournalSuperblock::new_zeroed();
-    sb.header = BlockHeader {
-        h_magic: MAGIC.into(),
-        h_blocktype: (BlockType::SuperblockV2 as u32).into(),
-        h_sequence: 0.into(),
-    };
-    sb.s_blocksize = (block as u32).into();
-    sb.s_maxlen = (LOG as u32).into();
-    sb.s_first = 1.into();
-    sb.s_sequence = 1.into();
-    sb.s_uuid = *b"0123456789abcdef";
-    sb.set_incompat(IncompatFlags::empty());
+    let mut sb = superblock(block as u32, LOG as u32);
     sb.update_checksum();
     device.write(0, sb.as_bytes()).unwrap();
     device

@@ -14,9 +14,7 @@ use stetfs_crash::volume::mke2fs;
 use stetfs_testkit::Image;
 use stetfs_testkit::cmd;
 use stetfs_testkit::image::e2fsck;
-use stetfs_testkit::loopdev::{LoopDev, LoopOptions};
 use stetfs_testkit::mount::KernelMount;
-use stetfs_testkit::tools;
 
 const BLOCK: u64 = 4096;
 /// Blocks of the file that is overwritten.
@@ -38,12 +36,7 @@ struct Host {
 impl Host {
     /// With a volume of 64 MiB and a journal of 4 MiB.
     fn new(fstype: &str, mkfs: &[&str]) -> Host {
-        let disk = Image::sparse(512 << 20).unwrap();
-        let package = format!("{fstype}-progs").replace("xfs-", "xfs");
-        let program = tools::system_tool(&format!("mkfs.{fstype}"), &package).unwrap();
-        cmd::run(Command::new(program).args(mkfs).arg(disk.path())).unwrap();
-        let device = LoopDev::attach(disk.path(), LoopOptions::default()).unwrap();
-        let mount = KernelMount::new(device, fstype, "").unwrap();
+        let (_disk, mount) = KernelMount::made(fstype, mkfs, 512 << 20).unwrap();
         let image = mount.path().join("image");
         std::fs::File::create(&image).unwrap();
         if fstype == "btrfs" {
@@ -56,7 +49,7 @@ impl Host {
         Host {
             image,
             mount,
-            _disk: disk,
+            _disk,
         }
     }
 

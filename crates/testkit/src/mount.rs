@@ -11,9 +11,11 @@ use anyhow::{Context, Result};
 use rustix::mount::{UnmountFlags, unmount};
 
 use crate::cmd;
-use crate::loopdev::LoopDev;
+use crate::image::Image;
+use crate::loopdev::{LoopDev, LoopOptions};
 use crate::scratch::Scratch;
 use crate::sys::{self, Shutdown};
+use crate::tools;
 
 /// All mount points of this process's name space that lie in `dir` (not `dir` itself), innermost first.
 pub fn mounts_below(dir: &Path) -> Vec<PathBuf> {
@@ -120,6 +122,20 @@ impl KernelMount {
     /// Where it is mounted.
     pub fn path(&self) -> &Path {
         &self.dir
+    }
+
+    /// Makes a file system of `size` bytes by `mkfs.FSTYPE ARGUMENTS` (Debian's FSTYPEprogs or FSTYPE-progs), and mounts it. The image that
+    /// it is in goes when it is dropped.
+    pub fn made(fstype: &str, arguments: &[&str], size: u64) -> Result<(Image, Self)> {
+        let image = Image::sparse(size)?;
+        let package = match fstype {
+            "xfs" => "xfsprogs".to_owned(),
+            other => format!("{other}-progs"),
+        };
+        let program = tools::system_tool(&format!("mkfs.{fstype}"), &package)?;
+        cmd::run(Command::new(program).args(arguments).arg(image.path()))?;
+        let device = LoopDev::attach(image.path(), LoopOptions::default())?;
+        Ok((image, Self::new(device, fstype, "")?))
     }
 
     /// The loop device below it.

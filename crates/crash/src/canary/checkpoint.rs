@@ -29,8 +29,10 @@ const ROUND: &str = "
     fsync a
 ";
 
-/// Two threads go round the log, each in its lane, with changes of the same blocks in between.
-const TWO_LANES: &str = "
+/// One of two threads that go round the log, each in its lane, with changes of the same blocks in between.
+macro_rules! round_in_a_lane {
+    () => {
+        "
     create a
     create b
     write a 0 50000 1
@@ -47,24 +49,11 @@ const TWO_LANES: &str = "
     fsync b
     write a 0 50000 7
     fsync a
-    thread
-    create a
-    create b
-    write a 0 50000 1
-    fsync a
-    write b 0 50000 2
-    fsync b
-    write a 0 50000 3
-    sync
-    write b 0 50000 4
-    fsync b
-    write a 0 50000 5
-    fsync a
-    write b 0 50000 6
-    fsync b
-    write a 0 50000 7
-    fsync a
-";
+"
+    };
+}
+
+const TWO_LANES: &str = concat!(round_in_a_lane!(), "    thread", round_in_a_lane!());
 
 pub(super) const ALL: &[Fault] = &[
     Fault {

@@ -3,26 +3,16 @@
 use stetfs_block::BlockDevice;
 use stetfs_ondisk::ext4::superblock::{MAGIC, SUPERBLOCK_SIZE, Superblock};
 use stetfs_ondisk::foreign::Foreign;
-use stetfs_ondisk::partitions::{Disk, Partitions};
+use stetfs_ondisk::partitions::{Disk, Partitions, ReadBy};
 
 use crate::error::{FsError, Result};
 
 /// A device as what tables are read from.
-struct Whole<'a>(&'a dyn BlockDevice);
-
-impl Disk for Whole<'_> {
-    type Error = FsError;
-
-    fn size(&self) -> u64 {
-        self.0.size()
-    }
-
-    fn sector(&self) -> u32 {
-        self.0.sector_size()
-    }
-
-    fn read(&self, at: u64, buf: &mut [u8]) -> Result<()> {
-        Ok(self.0.read(at, buf)?)
+fn whole(device: &dyn BlockDevice) -> impl Disk<Error = FsError> {
+    ReadBy {
+        size: device.size(),
+        sector: device.sector_size(),
+        read: |at, buf: &mut [u8]| Ok(device.read(at, buf)?),
     }
 }
 
@@ -31,7 +21,7 @@ impl Disk for Whole<'_> {
 /// # Errors
 /// The device's.
 pub fn read_partitions(device: &dyn BlockDevice) -> Result<Option<Partitions>> {
-    Partitions::read(&Whole(device))
+    Partitions::read(&whole(device))
 }
 
 /// What is there instead.
@@ -39,7 +29,7 @@ pub fn read_partitions(device: &dyn BlockDevice) -> Result<Option<Partitions>> {
 /// # Errors
 /// The device's.
 pub(super) fn look(device: &dyn BlockDevice) -> Result<Foreign> {
-    match Foreign::look(&Whole(device))? {
+    match Foreign::look(&whole(device))? {
         found @ (Foreign::Zeroes | Foreign::Unknown) => Ok(backup(device)?.unwrap_or(found)),
         known => Ok(known),
     }

@@ -62,23 +62,30 @@ pub fn area(device: Arc<dyn BlockDevice>) -> LogArea {
     LogArea::new(device, BS as u32, &[(0, LOG)])
 }
 
-/// A formatted, empty volume.
-pub fn format(kind: Kind) -> MemDevice {
-    let device = MemDevice::new(BLOCKS * BS as u64);
-    if kind == Kind::Frame {
-        return device;
-    }
+/// The superblock of an empty log of so many blocks; without its checksum.
+pub fn superblock(block: u32, blocks: u32) -> JournalSuperblock {
     let mut sb = JournalSuperblock::new_zeroed();
     sb.header = BlockHeader {
         h_magic: MAGIC.into(),
         h_blocktype: (BlockType::SuperblockV2 as u32).into(),
         h_sequence: 0.into(),
     };
-    sb.s_blocksize = (BS as u32).into();
-    sb.s_maxlen = (LOG as u32).into();
+    sb.s_blocksize = block.into();
+    sb.s_maxlen = blocks.into();
     sb.s_first = 1.into();
     sb.s_sequence = 1.into();
     sb.s_uuid = *b"0123456789abcdef";
+    sb.set_incompat(IncompatFlags::empty());
+    sb
+}
+
+/// A formatted, empty volume.
+pub fn format(kind: Kind) -> MemDevice {
+    let device = MemDevice::new(BLOCKS * BS as u64);
+    if kind == Kind::Frame {
+        return device;
+    }
+    let mut sb = superblock(BS as u32, LOG as u32);
     sb.set_incompat(match kind {
         Kind::Jbd2V2 => IncompatFlags::CSUM_V2 | IncompatFlags::BIT64,
         _ => IncompatFlags::empty(),

@@ -13,19 +13,25 @@ pub fn ext4_crc32c(seed: u32, bytes: &[u8]) -> u32 {
 pub fn crc16(seed: u16, bytes: &[u8]) -> u16 {
     bytes.iter().fold(seed, |crc, &b| {
         let low = (crc ^ u16::from(b)) & 0xff;
-        (crc >> 8) ^ CRC16_TABLE.get(usize::from(low)).copied().unwrap_or(0)
+        (crc >> 8)
+            ^ CRC16_TABLE
+                .get(usize::from(low))
+                .map_or(0, |word| *word as u16)
     })
 }
 
-const CRC16_TABLE: [u16; 256] = {
-    let mut table = [0u16; 256];
+const CRC16_TABLE: [u32; 256] = reflected_table(0xA001);
+
+/// The table of a checksum whose polynomial is written with the least significant bit first, of 32 bits or fewer.
+pub(crate) const fn reflected_table(polynomial: u32) -> [u32; 256] {
+    let mut table = [0; 256];
     let mut i = 0;
     while i < 256 {
-        let mut crc = i as u16;
+        let mut crc = i as u32;
         let mut bit = 0;
         while bit < 8 {
             crc = if crc & 1 == 1 {
-                (crc >> 1) ^ 0xA001
+                (crc >> 1) ^ polynomial
             } else {
                 crc >> 1
             };
@@ -35,7 +41,7 @@ const CRC16_TABLE: [u16; 256] = {
         i += 1;
     }
     table
-};
+}
 
 /// CRC-32 with the most significant bit first (polynomial 0x04c11db7), as version 1 of jbd2's checksums uses it:
 /// `seed` is the raw register and the result is not inverted; chains like [`ext4_crc32c`].

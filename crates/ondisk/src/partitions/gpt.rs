@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::{Disk, Partition, Partitions};
 use crate::bytes::{array_at, le16, le32};
+use crate::ext4::checksum::reflected_table;
 
 /// Sizes of sectors that disks have.
 const SECTORS: [u64; 2] = [512, 4096];
@@ -183,27 +184,7 @@ fn kind_name(guid: &str) -> String {
 
 /// The checksum of ISO 3309 (CRC-32).
 pub(super) fn crc32(bytes: &[u8]) -> u32 {
-    const TABLE: [u32; 256] = table();
+    const TABLE: [u32; 256] = reflected_table(0xedb8_8320);
     let step = |crc: u32, byte: &u8| TABLE[((crc ^ u32::from(*byte)) & 0xff) as usize] ^ (crc >> 8);
     !bytes.iter().fold(u32::MAX, step)
-}
-
-const fn table() -> [u32; 256] {
-    let mut table = [0; 256];
-    let mut i = 0;
-    while i < 256 {
-        let mut crc = i as u32;
-        let mut bit = 0;
-        while bit < 8 {
-            crc = if crc & 1 == 1 {
-                (crc >> 1) ^ 0xedb8_8320
-            } else {
-                crc >> 1
-            };
-            bit += 1;
-        }
-        table[i] = crc;
-        i += 1;
-    }
-    table
 }

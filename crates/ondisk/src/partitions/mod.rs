@@ -53,6 +53,33 @@ pub trait Disk {
     }
 }
 
+/// What has its size, its sectors and a way to read it.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadBy<F> {
+    /// Bytes in all.
+    pub size: u64,
+    /// Bytes of a sector.
+    pub sector: u32,
+    /// [`Disk::read`].
+    pub read: F,
+}
+
+impl<E, F: Fn(u64, &mut [u8]) -> Result<(), E>> Disk for ReadBy<F> {
+    type Error = E;
+
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn sector(&self) -> u32 {
+        self.sector
+    }
+
+    fn read(&self, at: u64, buf: &mut [u8]) -> Result<(), E> {
+        (self.read)(at, buf)
+    }
+}
+
 /// Bytes in memory, with sectors of 512.
 impl Disk for &[u8] {
     type Error = std::convert::Infallible;

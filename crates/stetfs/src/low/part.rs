@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use stetfs_block::{BlockDevice, BlockError, FileDevice, OpenOptions, Peek, Span, Window};
-use stetfs_ext4::{Disk, Foreign, FsError, Partitions, Result, read_partitions};
+use stetfs_ext4::{Foreign, FsError, Partitions, ReadBy, Result, read_partitions};
 
 /// Which part of an image or a device a volume is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -168,7 +168,11 @@ fn find(path: &Path, part: &Part) -> Result<Option<Span>> {
         }
         Part::Partition(name) => {
             let disk = Peek::open(path)?;
-            let table = Partitions::read(&Looked(&disk))?;
+            let table = Partitions::read(&ReadBy {
+                size: disk.size(),
+                sector: disk.sector_size(),
+                read: |at, buf: &mut [u8]| Ok::<_, FsError>(disk.read(at, buf)?),
+            })?;
             let span = named(table, name).map_err(fail)?;
             (disk, span)
         }
@@ -187,23 +191,4 @@ fn named(table: Option<Partitions>, name: &str) -> Result<Span, String> {
         start: partition.offset,
         len: partition.size,
     })
-}
-
-/// A disk that is not locked yet, as what tables are read from.
-struct Looked<'a>(&'a Peek);
-
-impl Disk for Looked<'_> {
-    type Error = FsError;
-
-    fn size(&self) -> u64 {
-        self.0.size()
-    }
-
-    fn sector(&self) -> u32 {
-        self.0.sector_size()
-    }
-
-    fn read(&self, at: u64, buf: &mut [u8]) -> Result<()> {
-        Ok(self.0.read(at, buf)?)
-    }
 }
