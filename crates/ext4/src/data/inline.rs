@@ -91,6 +91,7 @@ impl Fs {
         offset: u64,
         data: &[u8],
     ) -> Result<bool> {
+        inode.check_alive()?;
         let mut inline = self.inline(inode, body)?;
         let end = offset.saturating_add(data.len() as u64);
         if end > inline.bytes.len() as u64 {
@@ -141,6 +142,7 @@ impl Fs {
         if !body.is_inline() {
             return Ok(());
         }
+        inode.check_alive()?;
         let inline = self.inline(inode, body)?;
         let entries = if body.is_dir() {
             Some(self.inline_entries(inode, body, &inline)?)

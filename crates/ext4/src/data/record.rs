@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use stetfs_cache::PageRef;
 use stetfs_journal::{BlockNr, JournalError, RecordPlace};
-use stetfs_ondisk::stet::record::{FileRecord, Name, Node, Range, Run};
+use stetfs_ondisk::stet::record::{FileRecord, MAX_RUNS, Name, Node, Range, Run};
 use stetfs_sync::MutexGuard;
 
 use super::map::Mapping;
@@ -22,8 +22,6 @@ use crate::types::{DataMode, FileType, Ino};
 const LOGGED_BYTES: usize = 128 << 10;
 /// The same while room for records is short.
 const SHORT_BYTES: usize = 16 << 10;
-/// Runs of blocks in one record, at most.
-const RUNS: usize = 1024;
 /// Directories that lead to the file and are not committed, at most.
 const DEPTH: usize = 32;
 /// Times that data is written home before a record, while others write more, at most.
@@ -449,7 +447,7 @@ impl Fs {
                     }
                 };
                 count += 1;
-                if count > RUNS {
+                if count > MAX_RUNS {
                     return Ok(None);
                 }
                 at += u64::from(len);

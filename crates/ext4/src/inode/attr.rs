@@ -139,9 +139,7 @@ impl Fs {
     fn set_attr(&self, ctx: &Ctx, inode: &Inode, set: &SetAttr) -> Result<Attr> {
         let mut body = inode.body.write();
         let body = &mut *body;
-        if body.links() == 0 && inode.dead.load(Ordering::Acquire) {
-            return errno(libc::ESTALE);
-        }
+        inode.check_alive()?;
         self.may_set(body, set)?;
         if let Some(size) = set.size {
             self.check_size(inode, body, size)?;

@@ -67,6 +67,7 @@ impl Fs {
         inode: &Inode,
         body: &mut InodeBody,
     ) -> Result<()> {
+        inode.deleted.store(true, Ordering::Release);
         let is_dir = body.is_dir();
         self.orphan_del(h, inode, body)?;
         body.set_size(0);

@@ -11,6 +11,8 @@ mod cache;
 mod changes;
 mod create;
 mod delete;
+#[cfg(test)]
+mod deleted_tests;
 mod open;
 mod orphan;
 mod settle;
@@ -18,7 +20,7 @@ mod settle;
 mod tests;
 mod write;
 
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use stetfs_journal::CommitPoint;
 use stetfs_sync::{Mutex, Rank, RwLock, RwLockWriteGuard};
@@ -83,8 +85,10 @@ pub(crate) struct Inode {
     pub(crate) told: AtomicBool,
     /// Of a directory: its map was looked through, and names no block twice.
     pub(crate) blocks_once: AtomicBool,
-    /// Being deleted or deleted: nothing may be added to it any more.
+    /// Being deleted or deleted: nobody gets it any more. Who has it may go on until it is [`deleted`](Self::deleted).
     pub(crate) dead: AtomicBool,
+    /// Deleted: nothing of it may change any more. Set under its lock (inode.I5).
+    pub(crate) deleted: AtomicBool,
 }
 
 impl Inode {
@@ -115,12 +119,24 @@ impl Inode {
             told: AtomicBool::new(false),
             blocks_once: AtomicBool::new(false),
             dead: AtomicBool::new(false),
+            deleted: AtomicBool::new(false),
         })
     }
 
     /// Whether it is a directory; needs no lock.
     pub(crate) fn is_dir(&self) -> bool {
         self.kind == FileType::Directory
+    }
+
+    /// To be asked by who changes it, first and with its lock.
+    ///
+    /// # Errors
+    /// ESTALE when it is deleted: whoever waited for its lock came too late (inode.I5).
+    pub(crate) fn check_alive(&self) -> Result<()> {
+        if self.deleted.load(Ordering::Acquire) {
+            return Err(FsError::Errno(libc::ESTALE));
+        }
+        Ok(())
     }
 
     /// Locks an inode that was just made. No name leads to it, so nobody holds its lock (who guesses

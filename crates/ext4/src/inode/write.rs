@@ -18,14 +18,14 @@ impl Fs {
     /// that the inode changed. The caller holds the inode's lock.
     ///
     /// # Errors
-    /// ESTALE when the inode was deleted meanwhile.
+    /// ESTALE when the inode is deleted. Who changes anything else before it asks first ([`Inode::check_alive`]).
     pub(crate) fn write_inode(
         &self,
         h: &Handle<'_>,
         inode: &Inode,
         body: &mut InodeBody,
     ) -> Result<()> {
-        self.check_alive(inode)?;
+        inode.check_alive()?;
         self.store_inode(h, inode, body)
     }
 
@@ -36,15 +36,8 @@ impl Fs {
         dir: &Inode,
         body: &mut InodeBody,
     ) -> Result<()> {
-        self.check_alive(dir)?;
+        dir.check_alive()?;
         self.put_inode(h, dir, body)
-    }
-
-    fn check_alive(&self, inode: &Inode) -> Result<()> {
-        if inode.dead.load(Ordering::Acquire) {
-            return Err(FsError::Errno(libc::ESTALE));
-        }
-        Ok(())
     }
 
     /// [`write_inode`](Self::write_inode) for a change without which the data could not be read back

@@ -67,6 +67,7 @@ impl Fs {
     fn change_project(&self, ctx: &Ctx, inode: &Inode, project: u32) -> Result<()> {
         let mut body = inode.body.write();
         let body = &mut *body;
+        inode.check_alive()?;
         if ctx.uid != 0 && !ctx.owns(body.uid()) {
             return errno(libc::EPERM);
         }

@@ -52,9 +52,7 @@ impl Fs {
         want: u32,
         purpose: AllocFor,
     ) -> Result<BlockRun> {
-        if inode.dead.load(Ordering::Acquire) {
-            return Err(FsError::Errno(libc::ESTALE));
-        }
+        inode.check_alive()?;
         let ask = Ask {
             inode,
             want: want.max(1),

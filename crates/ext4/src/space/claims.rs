@@ -5,9 +5,9 @@
 //! block may come to a file before the one that had it is told to have it no more; and an earlier replay, by somebody
 //! else, may have ended anywhere.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use stetfs_journal::Handle;
+use stetfs_journal::{BlockNr, Handle};
 use stetfs_ondisk::ext4::bitmap;
 
 use super::group::{Counts, GroupState};
@@ -19,10 +19,22 @@ use crate::fs::Fs;
 use crate::inode::{Inode, is_ordinary};
 use crate::types::Ino;
 
-/// Groups that runs of fast commits may touch beyond two each, and beyond four times what the volume has. Files of one
-/// transaction do not share blocks, so that none that was made by a file system comes near; but where groups are small and
-/// the same blocks are said again and again, there would be no end.
+/// Groups that runs of records or fast commits may touch beyond two each, and beyond four times what the volume has. Files
+/// of one transaction do not share blocks, so that none that was made by a file system comes near; but where groups are
+/// small and the same blocks are said again and again, there would be no end.
 const MORE_GROUPS: u64 = 1 << 17;
+/// Pieces of maps that are looked at beyond one for each run. A run is one extent, or becomes one; but a map that was made
+/// of single blocks can be gone over again and again.
+const MORE_PIECES: u64 = 1 << 19;
+
+/// Counts `more` of what there may be `most`.
+fn count(counted: &AtomicU64, more: u64, most: u64, nr: BlockNr) -> Result<()> {
+    if counted.fetch_add(more, Ordering::Relaxed) + more > most {
+        let detail = "the same blocks are claimed, taken, freed or mapped again and again";
+        return Err(FsError::corrupt("records or fast commits", nr, detail));
+    }
+    Ok(())
+}
 
 impl Fs {
     /// From now on nothing that is freed is handed out again.
@@ -36,21 +48,25 @@ impl Fs {
         self.groups.trust_files.store(true, Ordering::Release);
     }
 
-    /// Counts the groups of a run that is claimed, taken or freed, while files are trusted.
+    /// Counts the groups of a run that is claimed, taken or freed, while records or fast commits are applied.
     ///
     /// # Errors
-    /// `Corrupt`: they are more than fast commits can say without saying the same again and again.
+    /// `Corrupt`: they are more than these can say without saying the same again and again.
     pub(super) fn count_groups(&self, run: BlockRun) -> Result<()> {
-        if !self.groups.trust_files.load(Ordering::Acquire) {
+        if !self.groups.keep_freed.load(Ordering::Acquire) {
             return Ok(());
         }
         let more = u64::from(run.len / self.geo.blocks_per_group.max(1)).saturating_sub(1);
-        let before = self.groups.more_groups.fetch_add(more, Ordering::Relaxed);
-        if before + more > MORE_GROUPS + 4 * u64::from(self.groups.count()) {
-            let detail = "they claim, take and free the same blocks again and again";
-            return Err(FsError::corrupt("fast commits", run.start, detail));
-        }
-        Ok(())
+        let most = MORE_GROUPS + 4 * u64::from(self.groups.count());
+        count(&self.groups.more_groups, more, most, run.start)
+    }
+
+    /// Counts a piece of a map that is looked at beyond the first of a run which a record or fast commit names.
+    ///
+    /// # Errors
+    /// `Corrupt`: they are more than these can ask for without asking for the same again and again.
+    pub(crate) fn count_piece(&self, run: BlockNr) -> Result<()> {
+        count(&self.groups.more_pieces, 1, MORE_PIECES, run)
     }
 
     /// The clusters of a run: group, first bit, bits.

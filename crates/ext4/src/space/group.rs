@@ -71,8 +71,10 @@ pub(crate) struct Groups {
     pub(super) keep_freed: AtomicBool,
     /// What files are said to have counts whatever bitmaps say (`space/claims`).
     pub(super) trust_files: AtomicBool,
-    /// Groups that runs touched beyond two each, while files are trusted (`space/claims`).
+    /// What applying records and fast commits took beyond what they need (`space/claims`): groups that runs touched.
     pub(super) more_groups: AtomicU64,
+    /// And pieces of maps.
+    pub(super) more_pieces: AtomicU64,
 }
 
 impl Groups {
@@ -124,6 +126,7 @@ impl Groups {
             keep_freed: AtomicBool::new(false),
             trust_files: AtomicBool::new(false),
             more_groups: AtomicU64::new(0),
+            more_pieces: AtomicU64::new(0),
         }
     }
 

@@ -85,9 +85,11 @@ pub(super) fn apply(
         leave(decoded.map(|record| records.push((logged, record))))?;
     }
     fs.keep_freed();
+    let mut runs = Vec::new();
     for (_, record) in &records {
-        leave(fs.claim_record(record))?;
+        leave(fs.claim_inodes(record, &mut runs))?;
     }
+    fs.claim_all(runs)?;
     fs.work_off_orphans(orphans)?;
     let mut applied = 0;
     for (i, (logged, record)) in records.iter().enumerate() {
@@ -122,12 +124,29 @@ fn wrong(nr: BlockNr, detail: String) -> FsError {
 }
 
 impl Fs {
-    fn claim_record(&self, record: &FileRecord) -> Result<()> {
+    /// Claims the inodes of a record, and adds the blocks that it names to `runs`: each run's first and the one behind it.
+    fn claim_inodes(&self, record: &FileRecord, runs: &mut Vec<(u64, u64)>) -> Result<()> {
         for (start, len) in record.blocks() {
-            self.claim_blocks(BlockRun { start, len })?;
+            self.check_run(BlockRun { start, len })?;
         }
+        runs.extend(record.blocks().map(|(at, len)| (at, at + u64::from(len))));
         for node in record.dirs.iter().chain([&record.file]) {
             self.claim_inode(node.ino)?;
+        }
+        Ok(())
+    }
+
+    /// Claims these blocks, each once: many records may name the same.
+    fn claim_all(&self, mut runs: Vec<(u64, u64)>) -> Result<()> {
+        runs.sort_unstable();
+        let mut claimed = 0;
+        for (start, end) in runs {
+            let start = start.max(claimed);
+            if start < end {
+                let len = (end - start) as u32;
+                self.claim_blocks(BlockRun { start, len })?;
+                claimed = end;
+            }
         }
         Ok(())
     }
@@ -280,8 +299,9 @@ impl Fs {
             start: run.start + u64::from(from),
             unwritten: run.unwritten,
         };
-        let mut done = 0;
+        let mut done = self.map_exactly(h, inode, body, run)?;
         while done < run.len {
+            self.count_piece(run.start)?;
             let rest = piece(done, run.len - done);
             done += self.map_exactly(h, inode, body, rest)?;
         }

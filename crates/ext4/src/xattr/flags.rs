@@ -55,6 +55,7 @@ impl Fs {
 
     fn change_flags(&self, ctx: &Ctx, inode: &Inode, flags: u32) -> Result<()> {
         let mut body = inode.body.write();
+        inode.check_alive()?;
         if ctx.uid != 0 && !ctx.owns(body.uid()) {
             return Err(FsError::Errno(libc::EPERM));
         }

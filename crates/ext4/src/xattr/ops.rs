@@ -199,6 +199,7 @@ impl Fs {
         layout: &Layout,
         mode: Option<u32>,
     ) -> Result<()> {
+        inode.check_alive()?;
         let _room = self.reserve(layout.blocks(), self.privileged(ctx))?;
         let _quota = self.promise_attributes(ctx, body, layout)?;
         let h = self.journal.begin(layout.credits() + WRITE_INODE)?;

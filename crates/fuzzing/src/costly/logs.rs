@@ -62,7 +62,7 @@ fn frames(count: u64) -> Vec<Vec<u64>> {
 }
 
 /// A log on a volume: its superblock is the first of its blocks, which follow each other.
-struct Forged {
+pub(super) struct Forged {
     file: File,
     first: u64,
     header: LogHeader,
@@ -72,6 +72,11 @@ impl Forged {
     /// A volume with a StetFS log that its server left.
     fn new(path: &Path, journal_mib: u32) -> Forged {
         make(path, journal_mib, &[]);
+        Forged::on(path, journal_mib)
+    }
+
+    /// The same, on a volume that is there.
+    pub(super) fn on(path: &Path, journal_mib: u32) -> Forged {
         let device = Arc::new(MemDevice::load(path).unwrap());
         let fs = Fs::open(device.clone(), options(preset::LDJ)).unwrap();
         let made = fs.mkdir(&Default::default(), stetfs::low::ROOT_INO, b"dir", 0o755, 0);
@@ -150,8 +155,39 @@ impl Forged {
         }
     }
 
+    /// Makes all but the first blocks of the log a lane for records of files, and gives its first block.
+    pub(super) fn lane_of_records(&mut self) -> u64 {
+        let lane = self.lane();
+        let middle = lane.first + 2048;
+        let (first, last) = (
+            Lane {
+                end: middle,
+                tail_at: 0,
+                tail_seq: 1 << 40,
+                ..lane
+            },
+            Lane {
+                first: middle,
+                tail_at: 0,
+                ..lane
+            },
+        );
+        self.lanes(vec![first, last], 1);
+        middle
+    }
+
+    /// A record of a file for that lane.
+    pub(super) fn record(&self, seq: u64, images: Vec<u64>, body: Vec<u8>) -> Frame {
+        Frame {
+            kind: Kind::Record,
+            edges: vec![(1, 0)],
+            record: body,
+            ..self.frame(1, seq, images)
+        }
+    }
+
     /// Writes the frame with its chunks; gives the log block behind it.
-    fn put(&self, at: u64, frame: &Frame) -> u64 {
+    pub(super) fn put(&self, at: u64, frame: &Frame) -> u64 {
         let mut bytes = frame.encode(BLOCK);
         for chunk in &frame.chunks {
             bytes.extend(zstd(chunk.raw as usize));
@@ -209,33 +245,12 @@ fn zeroes(path: &Path) {
 /// All but the first blocks of the log are a lane for records of files. Each says that it holds 16 MiB.
 fn records(path: &Path, count: u64) {
     let mut log = Forged::new(path, 64);
-    let lane = log.lane();
-    let middle = lane.first + 64;
-    let (first, last) = (
-        Lane {
-            end: middle,
-            tail_at: 0,
-            tail_seq: 1 << 40,
-            ..lane
-        },
-        Lane {
-            first: middle,
-            tail_at: 0,
-            ..lane
-        },
-    );
-    log.lanes(vec![first, last], 1);
-    let mut at = middle;
+    let mut at = log.lane_of_records();
     for seq in 1..=count {
         let homes = (0..PER_CHUNK as u64)
             .map(|i| home((seq << 12) | i))
             .collect();
-        let frame = Frame {
-            kind: Kind::Record,
-            edges: vec![(1, 0)],
-            ..log.frame(1, seq, homes)
-        };
-        at = log.put(at, &frame);
+        at = log.put(at, &log.record(seq, homes, Vec::new()));
     }
 }
 

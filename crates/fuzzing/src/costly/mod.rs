@@ -8,6 +8,7 @@ mod layout;
 mod logs;
 mod orphans;
 mod raw;
+mod records;
 mod trees;
 
 use std::fs::{self, File};
@@ -27,9 +28,10 @@ const BLOCKS: u64 = VOLUME / BLOCK as u64;
 pub type Make = fn(&Path);
 
 /// All of them, by what they claim: name of the kind, and volumes of it.
-pub const ALL: [(&str, &[(&str, Make)]); 7] = [
+pub const ALL: [(&str, &[(&str, Make)]); 8] = [
     ("logs", &logs::ALL),
     ("fast commits", &fast::ALL),
+    ("records", &records::ALL),
     ("orphans", &orphans::ALL),
     ("trees", &trees::ALL),
     ("directories", &directories::ALL),

@@ -2,12 +2,15 @@
 //! (iJournaling, §5.2; here as operations, not as directory blocks). The body of a frame of kind 2.
 
 use crate::error::{Result, corrupt};
+use crate::ext4::extent::MAX_LEN;
 
 const WHAT: &str = "file record";
 /// Version of the encoding.
 const VERSION: u8 = 1;
 /// Longest name, bytes (`EXT4_NAME_LEN`).
 const NAME_MAX: usize = 255;
+/// Runs of a record, at most.
+pub const MAX_RUNS: usize = 1024;
 /// Bit of a run's length: allocated, and reads as zeroes.
 const UNWRITTEN: u32 = 1 << 31;
 
@@ -38,7 +41,7 @@ pub struct Node {
 pub struct Run {
     /// First file block.
     pub lblk: u32,
-    /// Number of blocks, below 2³¹.
+    /// Number of blocks, at most those of an extent (32,768).
     pub len: u32,
     /// First block on the volume.
     pub start: u64,
@@ -113,9 +116,7 @@ impl FileRecord {
             .collect::<Result<Vec<Node>>>()?;
         let file = input.node()?;
         let ranges = input.number::<4>()?;
-        let ranges = (0..ranges)
-            .map(|_| input.range())
-            .collect::<Result<Vec<Range>>>()?;
+        let ranges = input.ranges(ranges)?;
         let pages = input.number::<4>()?;
         let pages = (0..pages)
             .map(|_| input.u32())
@@ -191,6 +192,23 @@ impl<'a> Input<'a> {
         Ok(Node { ino, inode, name })
     }
 
+    fn ranges(&mut self, count: u64) -> Result<Vec<Range>> {
+        let (mut ranges, mut runs, mut from) = (Vec::new(), 0, 0);
+        for _ in 0..count {
+            let range = self.range()?;
+            runs += range.runs.len();
+            if u64::from(range.first) < from {
+                return Err(corrupt!(WHAT, "ranges that are over each other"));
+            }
+            if runs > MAX_RUNS {
+                return Err(corrupt!(WHAT, "{runs} runs"));
+            }
+            from = u64::from(range.first) + u64::from(range.count);
+            ranges.push(range);
+        }
+        Ok(ranges)
+    }
+
     fn range(&mut self) -> Result<Range> {
         let (first, count, runs) = (self.u32()?, self.u32()?, self.u32()?);
         let end = u64::from(first) + u64::from(count);
@@ -209,7 +227,7 @@ impl<'a> Input<'a> {
                 unwritten: len & UNWRITTEN != 0,
             };
             let to = u64::from(lblk) + u64::from(run.len);
-            if run.len == 0 || u64::from(lblk) < from || to > end {
+            if run.len == 0 || run.len > MAX_LEN || u64::from(lblk) < from || to > end {
                 return Err(corrupt!(
                     WHAT,
                     "blocks {lblk} to {to} in a range from {first} to {end}"
@@ -261,7 +279,10 @@ mod tests {
                         },
                     ],
                 },
-                Range::default(),
+                Range {
+                    first: u32::MAX,
+                    ..Range::default()
+                },
             ],
             pages: vec![3, 9],
         }
@@ -283,6 +304,34 @@ mod tests {
         assert!(FileRecord::decode(&wrong.encode()).is_err());
         wrong.ranges[0].count = 5;
         assert!(FileRecord::decode(&wrong.encode()).is_err());
+    }
+
+    #[test]
+    fn more_than_one_record_may_say_is_refused() {
+        let with = |change: fn(&mut FileRecord)| {
+            let mut record = record();
+            change(&mut record);
+            FileRecord::decode(&record.encode())
+        };
+        let said = |result: Result<FileRecord>| result.unwrap_err().to_string();
+        let over = with(|record| record.ranges[1].first -= 1);
+        assert!(said(over).contains("over each other"));
+        let long = with(|record| record.ranges[0].runs[1].len = MAX_LEN + 1);
+        assert!(said(long).contains("in a range"));
+        let runs = |count: u32| {
+            let run = |lblk| Run {
+                lblk,
+                len: 1,
+                start: 9,
+                unwritten: false,
+            };
+            (0..count).map(run).collect::<Vec<_>>()
+        };
+        let mut record = record();
+        record.ranges[0].runs = runs(MAX_RUNS as u32);
+        assert_eq!(FileRecord::decode(&record.encode()), Ok(record.clone()));
+        record.ranges[0].runs = runs(MAX_RUNS as u32 + 1);
+        assert!(said(FileRecord::decode(&record.encode())).contains("1025 runs"));
     }
 
     proptest! {

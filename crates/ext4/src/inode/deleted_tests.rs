@@ -1,0 +1,115 @@
+//! Operations that meet the deletion of what they work on. No kernel forgets what it still asks about, but a program
+//! that plays one can.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+
+use stetfs_testkit::Mkfs;
+
+use crate::error::Result;
+use crate::fs::Fs;
+use crate::testing::{ROOT, fsck, mkfs, open};
+use crate::types::{Caller, Ino, ROOT_INO, SetAttr, XattrSet};
+
+type Operation = fn(&Fs, Ino) -> Result<()>;
+
+const OPERATIONS: [Operation; 5] = [
+    |fs, ino| fs.setxattr(&ROOT, ino, b"user.a", b"value", XattrSet::Any),
+    |fs, ino| fs.set_flags(&ROOT, ino, 0x8_0040),
+    |fs, ino| fs.set_project(&ROOT, ino, 7),
+    |fs, ino| {
+        let mode = SetAttr {
+            mode: Some(0o640),
+            ..SetAttr::default()
+        };
+        fs.setattr(&ROOT, ino, &mode).map(drop)
+    },
+    |fs, ino| {
+        let size = SetAttr {
+            size: Some(9000),
+            ..SetAttr::default()
+        };
+        fs.setattr(&ROOT, ino, &size).map(drop)
+    },
+];
+
+/// The operation waits for the inode's lock when the last user lets go of it.
+#[test]
+fn a_change_of_what_is_being_deleted_is_whole_or_refused() {
+    let device = mkfs(16, &Mkfs::blocks(1024).feature("project"));
+    let fs = open(&device);
+    for operation in OPERATIONS {
+        let (attr, file) = fs.tmpfile(&ROOT, ROOT_INO, 0o600, 0, libc::O_RDWR).unwrap();
+        drop(file);
+        let inode = fs.iget(attr.ino).unwrap();
+        let held = inode.body.write();
+        let users = Arc::strong_count(&inode);
+        thread::scope(|scope| {
+            let fs = &fs;
+            let change = scope.spawn(move || operation(fs, attr.ino));
+            while Arc::strong_count(&inode) == users {
+                thread::yield_now();
+            }
+            scope.spawn(move || fs.forget(attr.ino, 1));
+            while !inode.dead.load(Ordering::Acquire) {
+                thread::yield_now();
+            }
+            drop(held);
+            let changed = change.join().unwrap().map_err(|e| e.errno());
+            assert!(matches!(changed, Ok(()) | Err(libc::ESTALE)), "{changed:?}");
+        });
+        assert!(inode.deleted.load(Ordering::Acquire));
+    }
+    fs.unmount().unwrap();
+    fsck(&device);
+}
+
+/// It has the file as the kernel has it open, and comes when that was forgotten.
+#[test]
+fn what_is_deleted_takes_no_writes() {
+    for features in ["inline_data", "^inline_data"] {
+        let device = mkfs(16, &Mkfs::blocks(1024).feature(features));
+        let fs = open(&device);
+        let (attr, file) = fs.tmpfile(&ROOT, ROOT_INO, 0o600, 0, libc::O_RDWR).unwrap();
+        drop(file);
+        let nobody = Caller {
+            pid: 0,
+            descriptor: |_| None,
+        };
+        let unheld = fs.unheld(attr.ino, libc::O_RDWR, nobody).unwrap();
+        fs.forget(attr.ino, 1);
+        for len in [10, 10_000] {
+            let written = fs.write(&ROOT, &unheld, 0, &vec![7; len], false);
+            assert_eq!(written.unwrap_err().errno(), libc::ESTALE);
+        }
+        drop(unheld);
+        fs.unmount().unwrap();
+        fsck(&device);
+    }
+}
+
+/// It was there first: the deletion waits for the lock, and takes away what was written.
+#[test]
+fn who_has_the_lock_goes_on_while_the_last_user_lets_go() {
+    for features in ["inline_data", "^inline_data"] {
+        let device = mkfs(16, &Mkfs::blocks(1024).feature(features));
+        let fs = open(&device);
+        let (attr, file) = fs.tmpfile(&ROOT, ROOT_INO, 0o600, 0, libc::O_RDWR).unwrap();
+        let inode = fs.iget(attr.ino).unwrap();
+        inode.dead.store(true, Ordering::Release);
+        for len in [10, 10_000] {
+            assert_eq!(
+                fs.write(&ROOT, &file, 0, &vec![7; len], false).unwrap(),
+                len
+            );
+        }
+        fs.delete_inode(&inode);
+        assert!(inode.deleted.load(Ordering::Acquire));
+        drop((file, inode));
+        fs.forget(attr.ino, 1);
+        fs.unmount().unwrap();
+        fsck(&device);
+    }
+}

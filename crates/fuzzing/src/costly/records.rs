@@ -1,0 +1,192 @@
+//! Records of a file that is there, in a log of StetFS.
+
+use std::path::Path;
+
+use stetfs_ondisk::ext4::extent::{Extent, Index, MAX_LEN, NodeMut, update_block_checksum};
+use stetfs_ondisk::stet::record::{FileRecord, Node, Range, Run};
+
+use super::logs::Forged;
+use super::raw::{FILE, Raw};
+use super::{BLOCK, Make, debugfs, make};
+
+pub(super) const ALL: [(&str, Make); 8] = [
+    ("runs of blocks that come and go", |path| {
+        many(path, &[], nothing, |i| range((i % 2) * RUNS, LONG, FREE));
+    }),
+    ("runs over many small groups that come and go", |path| {
+        many(path, &SMALL, nothing, |i| range((i % 2) * RUNS, LONG, FREE));
+    }),
+    ("runs over many small groups that wander", |path| {
+        many(path, &SMALL, nothing, |i| {
+            range(20, LONG, FREE + (i % 2) * (1 << 20))
+        });
+    }),
+    ("runs over single blocks, again and again", |path| {
+        many(path, &[], singles, |_| range(RUNS, MAX_LEN, FREE));
+    }),
+    (
+        "single blocks that are written and unwritten in turn",
+        |path| {
+            many(path, &[], singles, |i| {
+                let mut range = range(RUNS, LONG, FREE);
+                let runs = range.runs.iter_mut();
+                runs.for_each(|run| run.unwritten = i % 2 == 1);
+                range
+            });
+        },
+    ),
+    ("files in each other's place", replaced),
+    ("ranges over each other", |path| {
+        let ranges = vec![range(RUNS, LONG, FREE); 1000];
+        one(path, ranges);
+    }),
+    ("a run of 2^31 blocks, often", |path| {
+        many(path, &[], nothing, |i| {
+            let mut range = range(1, LONG, FREE);
+            range.count = (1 << 31) - 1;
+            range.runs[0].len = range.count - i as u32;
+            range
+        });
+    }),
+];
+
+/// The file.
+const FIRST: u32 = 12;
+/// Runs in most records.
+const RUNS: u64 = 50;
+/// Blocks of a run, written or not.
+const LONG: u32 = MAX_LEN - 8;
+/// Blocks that nothing has.
+const FREE: u64 = 70 << 15;
+/// Records, each of one block.
+const RECORDS: u64 = 2500;
+/// A file system of small groups.
+const SMALL: [&str; 2] = ["-g", "1024"];
+
+/// A range of so many runs, one behind the other; they cover it.
+fn range(runs: u64, len: u32, start: u64) -> Range {
+    let run = |i: u64| Run {
+        lblk: i as u32 * len,
+        len,
+        start: start + i * u64::from(len),
+        unwritten: false,
+    };
+    Range {
+        first: 0,
+        count: RUNS as u32 * len,
+        runs: (0..runs).map(run).collect(),
+    }
+}
+
+fn nothing(_: &Raw) {}
+
+/// The file's blocks, each an extent of its own: as many as are in those runs, or as there is room for.
+fn singles(raw: &Raw) {
+    const LEAVES: u64 = 800;
+    let seed = raw.seed(FIRST);
+    let first = FREE - 10_000;
+    let put = |nr: u64, depth: u16, count: u64, fill: &dyn Fn(&mut NodeMut<'_>, u64)| {
+        let mut block = vec![0; BLOCK];
+        let mut node = NodeMut::init(&mut block[..], depth).unwrap();
+        (0..count).for_each(|i| fill(&mut node, i));
+        update_block_checksum(seed, &mut block).unwrap();
+        raw.put(nr, &block);
+    };
+    let per_leaf = 340;
+    for leaf in 0..LEAVES {
+        put(first + 3 + leaf, 0, per_leaf, &|node, i| {
+            let nr = leaf * per_leaf + i;
+            let extent = Extent {
+                block: nr as u32,
+                len: 1,
+                start: FREE + nr,
+                unwritten: false,
+            };
+            node.insert_extent(i as usize, &extent).unwrap();
+        });
+    }
+    for middle in 0..LEAVES.div_ceil(per_leaf) {
+        let leaves = per_leaf.min(LEAVES - middle * per_leaf);
+        put(first + middle, 1, leaves, &|node, i| {
+            let leaf = middle * per_leaf + i;
+            let index = Index {
+                block: (leaf * per_leaf) as u32,
+                child: first + 3 + leaf,
+            };
+            node.insert_index(i as usize, &index).unwrap();
+        });
+    }
+    raw.change(FIRST, |inode| {
+        inode.set_size(LEAVES * per_leaf * BLOCK as u64);
+        let mut root = NodeMut::init(inode.i_block_mut(), 2).unwrap();
+        for middle in 0..LEAVES.div_ceil(per_leaf) {
+            let index = Index {
+                block: (middle * per_leaf * per_leaf) as u32,
+                child: first + middle,
+            };
+            root.insert_index(middle as usize, &index).unwrap();
+        }
+    });
+}
+
+/// A volume with the file, a log for its records, and the file's inode.
+fn begin(path: &Path, args: &[&str], prepare: fn(&Raw)) -> (Forged, Vec<u8>) {
+    // What is not for files lies at the start, but for the log.
+    let packed = ["-O", "sparse_super2,^resize_inode", "-G", "4096"];
+    make(path, 64, &[&packed, args].concat());
+    debugfs(path, "write /dev/null file");
+    let log = Forged::on(path, 64);
+    let raw = Raw::open(path);
+    raw.change(FIRST, |inode| inode.set_mode(FILE));
+    let inode = raw.inode(FIRST).bytes().to_vec();
+    prepare(&raw);
+    (log, inode)
+}
+
+fn record(ino: u32, inode: &[u8], ranges: Vec<Range>) -> FileRecord {
+    FileRecord {
+        dirs: Vec::new(),
+        file: Node {
+            ino,
+            inode: inode.to_vec(),
+            name: None,
+        },
+        ranges,
+        pages: Vec::new(),
+    }
+}
+
+/// Records of the file with a range each, which `next` makes from the number of those before.
+fn many(path: &Path, args: &[&str], prepare: fn(&Raw), next: fn(u64) -> Range) {
+    let (mut log, inode) = begin(path, args, prepare);
+    let mut at = log.lane_of_records();
+    for i in 0..RECORDS {
+        let body = record(FIRST, &inode, vec![next(i)]).encode();
+        at = log.put(at, &log.record(i + 1, Vec::new(), body));
+    }
+}
+
+/// One record with these ranges.
+fn one(path: &Path, ranges: Vec<Range>) {
+    let (mut log, inode) = begin(path, &[], nothing);
+    let at = log.lane_of_records();
+    let body = record(FIRST, &inode, ranges).encode();
+    log.put(at, &log.record(1, Vec::new(), body));
+}
+
+/// Each record makes a file, in the place of another.
+fn replaced(path: &Path) {
+    use stetfs_ondisk::stet::record::Name;
+    let (mut log, inode) = begin(path, &[], nothing);
+    let mut at = log.lane_of_records();
+    for i in 0..RECORDS {
+        let ino = FIRST + 2 + (i % 900) as u32;
+        let mut record = record(ino, &inode, vec![range(RUNS, LONG, FREE)]);
+        record.file.name = Some(Name {
+            parent: 2,
+            name: b"name".to_vec(),
+            replaces: true,
+        });
+        at = log.put(at, &log.record(i + 1, Vec::new(), record.encode()));
+    }
+}
