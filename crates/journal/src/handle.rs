@@ -93,16 +93,7 @@ impl<'j> Handle<'j> {
         if fresh {
             write.zero(inner.cache.block_size());
         } else {
-            if inner.config.always_copy
-                && let Some(copy) = write.page().map(|p| stetfs_cache::Page::copy_of(p))
-            {
-                write.set_page_keeping_verified(Arc::new(copy));
-                bump(&inner.counters.copies, 1);
-            }
-            match write.page_mut() {
-                Some((_, copied)) => bump(&inner.counters.copies, u64::from(copied)),
-                None => return Err(inner.no_content(block.nr())),
-            }
+            inner.open_page(&mut write)?;
         }
         Ok(BlockMut { write })
     }

@@ -86,6 +86,9 @@ impl Inner {
             run.locked = false;
             slot.changed.notify_all();
         }
+        for tx in &mut all {
+            self.copy_ahead(&mut tx.snapshot);
+        }
         self.write_group(all, data)?;
         for f in self.validate()? {
             f();

@@ -3,6 +3,16 @@
 
 use crate::ids::Lane;
 
+/// Who copies a page that a commit's snapshot holds. Nobody waits for it either way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Copies {
+    /// Whoever changes it while the snapshot holds it.
+    #[default]
+    OnWrite,
+    /// The commit, when its snapshot is taken: all pages of it (Z-Journal §3.2).
+    Proactive,
+}
+
 /// The ordering policy.
 pub trait Ordering: Send + Sync {
     /// Number of lanes, at least 1.
@@ -10,6 +20,10 @@ pub trait Ordering: Send + Sync {
     /// Whether fewer will do where the log has not the room for so many: nobody asked for this number.
     fn may_be_fewer(&self) -> bool {
         false
+    }
+    /// Who copies pages of snapshots.
+    fn copies(&self) -> Copies {
+        Copies::default()
     }
     /// The lane of the calling thread's next handle; one beyond those that the log has counts from the first again.
     fn lane(&self) -> Lane;
