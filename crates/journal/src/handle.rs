@@ -1,7 +1,7 @@
 //! Handles: the right to change blocks within the running transaction.
 
 use std::cell::Cell;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 
 use stetfs_sync::Held;
@@ -183,6 +183,24 @@ impl<'j> Handle<'j> {
     /// Credits not used yet, in blocks.
     pub fn credits_left(&self) -> Credits {
         self.left.get()
+    }
+
+    /// Of so many block groups, those in which changes of this lane look for space first, if lanes are to keep apart: from
+    /// ⌊groups / lanes⌋ · lane on (Z-Journal §3.5), the last lane's to the end. None of fewer groups than lanes.
+    pub fn part_of(&self, groups: u32) -> Option<Range<u32>> {
+        let inner = self.inner();
+        let lanes = inner.slots.len() as u32;
+        let each = groups.checked_div(lanes).filter(|each| *each > 0)?;
+        if lanes == 1 || !inner.scheme.ordering.keeps_apart() {
+            return None;
+        }
+        let lane = u32::from(self.tx.id.lane.0);
+        let end = if lane + 1 == lanes {
+            groups
+        } else {
+            each * (lane + 1)
+        };
+        Some(each * lane..end)
     }
 
     /// The transaction, as something to wait for.

@@ -53,6 +53,8 @@ counters! {
     checkpoints,
     /// Checkpoint rounds that somebody waited for.
     forced_checkpoints,
+    /// Transactions of other lanes that committed ones depend on.
+    edges,
     /// Times a handle waited for a transaction to be locked and its snapshot taken.
     waits_locked,
     /// Nanoseconds of those.

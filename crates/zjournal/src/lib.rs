@@ -12,6 +12,10 @@ use stetfs_sync::{processors, served_processor, thread_number};
 const ON_WRITE: &str = "on-write";
 const PROACTIVE: &str = "proactive";
 
+/// Values of `groups`.
+const CORE: &str = "core";
+const PLAIN: &str = "plain";
+
 /// Lanes, at most.
 const MOST: u16 = 64;
 
@@ -22,6 +26,8 @@ struct ByProcessor {
     /// Somebody said how many.
     asked: bool,
     copies: Copies,
+    /// Each lane has block groups of its own.
+    apart: bool,
 }
 
 impl Ordering for ByProcessor {
@@ -35,6 +41,10 @@ impl Ordering for ByProcessor {
 
     fn copies(&self) -> Copies {
         self.copies
+    }
+
+    fn keeps_apart(&self) -> bool {
+        self.apart
     }
 
     fn lane(&self) -> Lane {
@@ -54,6 +64,7 @@ impl ByProcessor {
                 Some(PROACTIVE) => Copies::Proactive,
                 _ => Copies::OnWrite,
             },
+            apart: journal.value("groups") == Some(CORE),
         }
     }
 }
@@ -68,6 +79,12 @@ static CORES: Part = Part {
             values: "on-write|proactive",
             help: "who copies a page that a commit holds: who changes it, or the commit ahead of him (on-write)",
             check: |value| one_of(&[ON_WRITE, PROACTIVE], value),
+        },
+        OptionDef {
+            name: "groups",
+            values: "plain|core",
+            help: "where space is looked for: anywhere, or first in block groups of the lane's own (plain)",
+            check: |value| one_of(&[PLAIN, CORE], value),
         },
         OptionDef {
             name: "lanes",
@@ -143,11 +160,19 @@ mod tests {
     }
 
     #[test]
+    fn lanes_keep_apart_where_they_are_to() {
+        let apart = |text: &str| journal(text).ordering().keeps_apart();
+        assert!(apart("zjournal,groups=core") && !apart("zjournal"));
+        assert!(!apart("zjournal,groups=plain"));
+    }
+
+    #[test]
     fn a_thread_keeps_its_lane() {
         let order = ByProcessor {
             lanes: 3,
             asked: true,
             copies: Copies::OnWrite,
+            apart: false,
         };
         let (first, again) = (order.lane(), order.lane());
         assert_eq!(first, again);

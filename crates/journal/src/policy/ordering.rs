@@ -25,6 +25,10 @@ pub trait Ordering: Send + Sync {
     fn copies(&self) -> Copies {
         Copies::default()
     }
+    /// Whether each lane takes space from a part of the volume of its own first, so that lanes share fewer blocks.
+    fn keeps_apart(&self) -> bool {
+        false
+    }
     /// The lane of the calling thread's next handle; one beyond those that the log has counts from the first again.
     fn lane(&self) -> Lane;
 }

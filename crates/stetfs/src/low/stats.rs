@@ -88,6 +88,8 @@ pub struct JournalStats {
     pub checkpoints: u64,
     /// Those that somebody waited for.
     pub forced_checkpoints: u64,
+    /// Transactions of other lanes that committed ones depend on.
+    pub edges: u64,
     /// Times a change waited for a transaction's snapshot.
     pub waits_locked: u64,
     /// How long in all, microseconds.
@@ -298,6 +300,7 @@ impl Volume {
                 bytes_home: j.bytes_home,
                 checkpoints: j.checkpoints,
                 forced_checkpoints: j.forced_checkpoints,
+                edges: j.edges,
                 waits_locked: j.waits_locked,
                 waiting_locked_micros: j.waiting_locked_nanos / 1000,
                 waits_room: j.waits_room,

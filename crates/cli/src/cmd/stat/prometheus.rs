@@ -126,6 +126,11 @@ const NUMBERS: &[Number] = &[
         "Checkpoint rounds that somebody waited for.",
     ),
     counter(
+        "journal_edges_total",
+        "/journal/edges",
+        "Transactions of other lanes that committed ones depend on.",
+    ),
+    counter(
         "journal_waits_locked_total",
         "/journal/waits_locked",
         "Times a change waited for a transaction's snapshot.",
