@@ -74,12 +74,17 @@ fn the_judge_agrees_with_filefrag_and_e2freefrag() {
 
 #[test]
 fn a_short_life_of_both() {
-    let peer = |name: &str, kind| PeerSpec {
+    let peer = |name: &str, kind, journal: &str| PeerSpec {
         name: name.into(),
         kind,
+        journal: journal.parse().unwrap(),
     };
     let config = AgeConfig {
-        peers: vec![peer("ext4", Kind::Kernel), peer("library", Kind::Library)],
+        peers: vec![
+            peer("ext4", Kind::Kernel, "ordered"),
+            peer("library", Kind::Library, "ordered"),
+            peer("lanes", Kind::Library, "zjournal,lanes=4,groups=core"),
+        ],
         image_bytes: 160 << 20,
         seed: 7,
         phases: [0.8, 0.95].map(|full| Phase { full, days: 3 }).into(),
@@ -87,16 +92,20 @@ fn a_short_life_of_both() {
         progress: false,
     };
     let report = run(&config).unwrap();
-    for (kernel, ours) in report.lives[0].stages.iter().zip(&report.lives[1].stages) {
-        assert_eq!(kernel.aged.files, ours.aged.files, "the same script");
-        assert!((kernel.aged.mib - ours.aged.mib).abs() < 0.01);
-        assert!(ours.aged.mib > kernel.full * 100.0, "as full as asked");
-        assert_eq!(ours.day_seconds.len(), 3);
-    }
-    // The promise, on a volume so small and young that it is the hardest to keep.
-    for phase in 0..2 {
-        let ratio = report.extents_ratio(1, phase).unwrap();
-        assert!((0.1..2.0).contains(&ratio), "{ratio} times the extents");
+    for life in 1..3 {
+        let both = report.lives[0]
+            .stages
+            .iter()
+            .zip(&report.lives[life].stages);
+        for (phase, (kernel, ours)) in both.enumerate() {
+            assert_eq!(kernel.aged.files, ours.aged.files, "the same script");
+            assert!((kernel.aged.mib - ours.aged.mib).abs() < 0.01);
+            assert!(ours.aged.mib > kernel.full * 100.0, "as full as asked");
+            assert_eq!(ours.day_seconds.len(), 3);
+            // The promise, on a volume so small and young that it is the hardest to keep.
+            let ratio = report.extents_ratio(life, phase).unwrap();
+            assert!((0.1..2.0).contains(&ratio), "{ratio} times the extents");
+        }
     }
     let out = tempfile::tempdir().unwrap();
     report.write(out.path()).unwrap();

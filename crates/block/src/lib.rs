@@ -1,5 +1,5 @@
 //! Block devices: file or raw device (io_uring, O_DIRECT), memory, a window on another, recorder, fault injector,
-//! and one with a volatile cache.
+//! one with a volatile cache, and a gate at which writes wait.
 //!
 //! Everything above reads and writes through [`BlockDevice`]. All offsets and lengths are bytes.
 //!
@@ -21,6 +21,7 @@ mod error;
 mod fail_stop;
 mod fault;
 mod file;
+mod gate;
 mod joined;
 mod latency;
 mod list;
@@ -45,6 +46,7 @@ pub use error::{BlockError, Op, Result};
 pub use fail_stop::FailStop;
 pub use fault::{Fault, FaultInjector};
 pub use file::{Direct, FileDevice, OpenOptions, Peek, SharedBy, Uring};
+pub use gate::{Gate, Shut};
 pub use joined::Joined;
 pub use latency::{Histogram, Latency};
 pub use list::{ReadList, WriteList};

@@ -135,11 +135,6 @@ impl<X> BlockWrite<'_, X> {
         self.block.set_verified(0);
     }
 
-    /// Replaces the page by an equal copy.
-    pub fn set_page_keeping_verified(&mut self, page: PageRef) {
-        self.inner.page = Some(page);
-    }
-
     /// Makes the content `len` zero bytes, reusing the page when nobody else holds it.
     pub fn zero(&mut self, len: usize) {
         match self.inner.page.as_mut().and_then(Arc::get_mut) {

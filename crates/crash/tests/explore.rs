@@ -134,6 +134,9 @@ fn zjournal_breaks_no_promise() {
             let journal = format!("zjournal,data={data},lanes={lanes}");
             sound_in(&journal, "threads", shape, 300);
             sound_in(&journal, "smoke", shape, 300);
+            for option in ["copies=proactive", "groups=core"] {
+                sound_in(&format!("{journal},{option}"), "threads", shape, 300);
+            }
         }
     }
 }

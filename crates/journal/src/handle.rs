@@ -1,7 +1,7 @@
 //! Handles: the right to change blocks within the running transaction.
 
 use std::cell::Cell;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 
 use stetfs_sync::Held;
@@ -93,16 +93,7 @@ impl<'j> Handle<'j> {
         if fresh {
             write.zero(inner.cache.block_size());
         } else {
-            if inner.config.always_copy
-                && let Some(copy) = write.page().map(|p| stetfs_cache::Page::copy_of(p))
-            {
-                write.set_page_keeping_verified(Arc::new(copy));
-                bump(&inner.counters.copies, 1);
-            }
-            match write.page_mut() {
-                Some((_, copied)) => bump(&inner.counters.copies, u64::from(copied)),
-                None => return Err(inner.no_content(block.nr())),
-            }
+            inner.open_page(&mut write)?;
         }
         Ok(BlockMut { write })
     }
@@ -192,6 +183,24 @@ impl<'j> Handle<'j> {
     /// Credits not used yet, in blocks.
     pub fn credits_left(&self) -> Credits {
         self.left.get()
+    }
+
+    /// Of so many block groups, those in which changes of this lane look for space first, if lanes are to keep apart: from
+    /// ⌊groups / lanes⌋ · lane on (Z-Journal §3.5), the last lane's to the end. None of fewer groups than lanes.
+    pub fn part_of(&self, groups: u32) -> Option<Range<u32>> {
+        let inner = self.inner();
+        let lanes = inner.slots.len() as u32;
+        let each = groups.checked_div(lanes).filter(|each| *each > 0)?;
+        if lanes == 1 || !inner.scheme.ordering.keeps_apart() {
+            return None;
+        }
+        let lane = u32::from(self.tx.id.lane.0);
+        let end = if lane + 1 == lanes {
+            groups
+        } else {
+            each * (lane + 1)
+        };
+        Some(each * lane..end)
     }
 
     /// The transaction, as something to wait for.

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use stetfs_block::{Histogram, Latency};
+use stetfs_sync::plain::Instant;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
@@ -52,12 +53,28 @@ counters! {
     checkpoints,
     /// Checkpoint rounds that somebody waited for.
     forced_checkpoints,
+    /// Transactions of other lanes that committed ones depend on.
+    edges,
     /// Times a handle waited for a transaction to be locked and its snapshot taken.
     waits_locked,
+    /// Nanoseconds of those.
+    waiting_locked_nanos,
     /// Times a handle waited for room in the transaction, the log or memory.
     waits_room,
-    /// Pages copied because a snapshot still held them.
+    /// Nanoseconds of those.
+    waiting_room_nanos,
+    /// Pages copied by who changed them, because a snapshot still held them.
     copies,
+    /// Bytes of those.
+    copies_bytes,
+    /// Nanoseconds of those.
+    copying_nanos,
+    /// Pages copied by commits, ahead of who may change them (`copies=proactive`).
+    copies_ahead,
+    /// Bytes of those.
+    copies_ahead_bytes,
+    /// Nanoseconds of those.
+    copying_ahead_nanos,
     /// Blocks revoked in the log.
     revokes,
     /// Microseconds spent in commits, from lock to durable.
@@ -95,6 +112,11 @@ impl Times {
             checkpoint: self.checkpoint.snapshot(),
         }
     }
+}
+
+/// Adds the nanoseconds since `begun`.
+pub(crate) fn add_time(nanos: &AtomicU64, begun: Instant) {
+    bump(nanos, begun.elapsed().as_nanos() as u64);
 }
 
 pub(crate) fn bump(counter: &AtomicU64, by: u64) {

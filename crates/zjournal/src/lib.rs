@@ -3,10 +3,18 @@
 
 use stetfs_journal::Lane;
 use stetfs_journal::compose::{
-    Ability, Composition, Make, OptionDef, PARTS, PRESETS, Part, Preset, PresetDef, between,
+    Ability, Composition, Make, OptionDef, PARTS, PRESETS, Part, Preset, PresetDef, between, one_of,
 };
-use stetfs_journal::policy::Ordering;
+use stetfs_journal::policy::{Copies, Ordering};
 use stetfs_sync::{processors, served_processor, thread_number};
+
+/// Values of `copies`.
+const ON_WRITE: &str = "on-write";
+const PROACTIVE: &str = "proactive";
+
+/// Values of `groups`.
+const CORE: &str = "core";
+const PLAIN: &str = "plain";
 
 /// Lanes, at most.
 const MOST: u16 = 64;
@@ -17,6 +25,9 @@ struct ByProcessor {
     lanes: u16,
     /// Somebody said how many.
     asked: bool,
+    copies: Copies,
+    /// Each lane has block groups of its own.
+    apart: bool,
 }
 
 impl Ordering for ByProcessor {
@@ -26,6 +37,14 @@ impl Ordering for ByProcessor {
 
     fn may_be_fewer(&self) -> bool {
         !self.asked
+    }
+
+    fn copies(&self) -> Copies {
+        self.copies
+    }
+
+    fn keeps_apart(&self) -> bool {
+        self.apart
     }
 
     fn lane(&self) -> Lane {
@@ -41,6 +60,11 @@ impl ByProcessor {
         ByProcessor {
             lanes: u16::try_from(wanted).map_or(MOST, |n| n.clamp(1, MOST)),
             asked: said.is_some(),
+            copies: match journal.value("copies") {
+                Some(PROACTIVE) => Copies::Proactive,
+                _ => Copies::OnWrite,
+            },
+            apart: journal.value("groups") == Some(CORE),
         }
     }
 }
@@ -49,12 +73,26 @@ impl ByProcessor {
 static CORES: Part = Part {
     name: "cores",
     help: "a lane of transactions for each processor",
-    options: &[OptionDef {
-        name: "lanes",
-        values: "N",
-        help: "lanes (the processors, or fewer where the journal is small)",
-        check: |value| between(1, u64::from(MOST), value),
-    }],
+    options: &[
+        OptionDef {
+            name: "copies",
+            values: "on-write|proactive",
+            help: "who copies a page that a commit holds: who changes it, or the commit ahead of him (on-write)",
+            check: |value| one_of(&[ON_WRITE, PROACTIVE], value),
+        },
+        OptionDef {
+            name: "groups",
+            values: "plain|core",
+            help: "where space is looked for: anywhere, or first in block groups of the lane's own (plain)",
+            check: |value| one_of(&[PLAIN, CORE], value),
+        },
+        OptionDef {
+            name: "lanes",
+            values: "N",
+            help: "lanes (the processors, or fewer where the journal is small)",
+            check: |value| between(1, u64::from(MOST), value),
+        },
+    ],
     offers: Ability::empty(),
     needs: Ability::LANES,
     make: Make::Order(|journal| Box::new(ByProcessor::of(journal))),
@@ -107,11 +145,34 @@ mod tests {
         );
     }
 
+    /// The paper's third, to wait for the log, is none of ours (decisions/0029).
+    #[test]
+    fn pages_are_copied_by_writers_or_ahead_of_them() {
+        let copies = |text: &str| journal(text).ordering().copies();
+        assert_eq!(copies("zjournal"), Copies::OnWrite);
+        assert_eq!(copies("zjournal,copies=on-write"), Copies::OnWrite);
+        assert_eq!(copies("zjournal,copies=proactive"), Copies::Proactive);
+        let refused = "zjournal,copies=wait".parse::<Composition>();
+        assert_eq!(
+            refused.map_err(|e| e.to_string()),
+            Err("copies must be on-write or proactive".into())
+        );
+    }
+
+    #[test]
+    fn lanes_keep_apart_where_they_are_to() {
+        let apart = |text: &str| journal(text).ordering().keeps_apart();
+        assert!(apart("zjournal,groups=core") && !apart("zjournal"));
+        assert!(!apart("zjournal,groups=plain"));
+    }
+
     #[test]
     fn a_thread_keeps_its_lane() {
         let order = ByProcessor {
             lanes: 3,
             asked: true,
+            copies: Copies::OnWrite,
+            apart: false,
         };
         let (first, again) = (order.lane(), order.lane());
         assert_eq!(first, again);

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
+use stetfs::low::Composition;
 
 use super::{AgeConfig, Kind, PeerSpec, Phase, Report, run};
 
@@ -24,6 +25,9 @@ pub struct AgeArgs {
     /// The file systems to age; ratios are to the first.
     #[arg(short, long = "peer", value_name = "NAME", default_values = ["ext4", "library", "mount"])]
     peers: Vec<Name>,
+    /// The journal of StetFS, as mount options have it (`zjournal,groups=core`); several are aged one after the other.
+    #[arg(long = "journal", value_name = "PRESET[,OPTION=VALUE…]")]
+    journals: Vec<Composition>,
     /// Size of each image in MiB (2048, or 512 with --quick).
     #[arg(long, value_name = "MIB")]
     image_size: Option<u64>,
@@ -57,19 +61,12 @@ impl AgeArgs {
         let mib = self
             .image_size
             .unwrap_or(if self.quick { 512 } else { 2048 });
-        let peer = |name: &Name| {
-            let (name, kind) = match name {
-                Name::Ext4 => ("ext4", Kind::Kernel),
-                Name::Library => ("stetfs library", Kind::Library),
-                Name::Mount => ("stetfs mount", Kind::Mount(stetfs.to_owned())),
-            };
-            PeerSpec {
-                name: name.to_owned(),
-                kind,
-            }
-        };
         let report = run(&AgeConfig {
-            peers: self.peers.iter().map(peer).collect(),
+            peers: self
+                .peers
+                .iter()
+                .flat_map(|name| self.specs(*name, stetfs))
+                .collect(),
             image_bytes: mib << 20,
             seed: self.seed,
             phases: self
@@ -87,6 +84,27 @@ impl AgeArgs {
             report.write(dir).context("writing the report")?;
         }
         Ok(report)
+    }
+
+    /// What is aged by that name: StetFS with each of the journals.
+    fn specs(&self, name: Name, stetfs: &Path) -> Vec<PeerSpec> {
+        let (name, kind) = match name {
+            Name::Ext4 => ("ext4", Kind::Kernel),
+            Name::Library => ("stetfs library", Kind::Library),
+            Name::Mount => ("stetfs mount", Kind::Mount(stetfs.to_owned())),
+        };
+        let spec = |journal: Option<&Composition>| PeerSpec {
+            name: match journal {
+                Some(journal) => format!("{name} {journal}"),
+                None => name.to_owned(),
+            },
+            kind: kind.clone(),
+            journal: journal.cloned().unwrap_or_default(),
+        };
+        if kind == Kind::Kernel || self.journals.is_empty() {
+            return vec![spec(None)];
+        }
+        self.journals.iter().map(|j| spec(Some(j))).collect()
     }
 }
 
@@ -109,6 +127,25 @@ mod tests {
         assert_eq!(parse("x").unwrap().full, [80.0, 95.0]);
         assert_eq!(parse("x --full 50,60,70").unwrap().full, [50.0, 60.0, 70.0]);
         assert!(parse("x -p nothing").is_err());
+        assert!(parse("x --journal nothing").is_err());
+        let names = |line: &str| {
+            let args = parse(line).unwrap();
+            let specs = args
+                .peers
+                .iter()
+                .flat_map(|p| args.specs(*p, Path::new("")));
+            specs.map(|spec| spec.name).collect::<Vec<_>>()
+        };
+        let plain = ["ext4", "stetfs library", "stetfs mount"];
+        assert_eq!(names("x"), plain);
+        assert_eq!(
+            names("x -p ext4 -p library --journal data --journal zjournal,groups=core"),
+            [
+                "ext4",
+                "stetfs library data",
+                "stetfs library zjournal,groups=core"
+            ]
+        );
         let refused = |line: &str| {
             let none = Path::new("none");
             parse(line).unwrap().run(none).unwrap_err().to_string()

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use stetfs::low::{Volume, VolumeOptions};
+use stetfs::low::{Composition, FsOptions, Volume, VolumeOptions};
 use stetfs_testkit::{Attach, Image, Mkfs, Mounter};
 
 use super::surface::{Directory, Library, Surface};
@@ -26,11 +26,14 @@ pub struct PeerSpec {
     pub name: String,
     /// Who writes.
     pub kind: Kind,
+    /// StetFS's journal.
+    pub journal: Composition,
 }
 
 pub(super) struct Peer {
     image: Image,
     kind: Kind,
+    journal: Composition,
 }
 
 impl Peer {
@@ -48,6 +51,7 @@ impl Peer {
         Ok(Self {
             image: Image::make(bytes, &mkfs)?,
             kind: spec.kind.clone(),
+            journal: spec.journal.clone(),
         })
     }
 
@@ -59,13 +63,21 @@ impl Peer {
     pub(super) fn start(&self) -> Result<Box<dyn Surface>> {
         let mounter = match &self.kind {
             Kind::Library => {
-                let volume = Volume::open(self.image.path(), &VolumeOptions::default())?;
+                let fs = FsOptions {
+                    journal: self.journal.clone(),
+                    ..FsOptions::default()
+                };
+                let options = VolumeOptions {
+                    fs,
+                    ..VolumeOptions::default()
+                };
+                let volume = Volume::open(self.image.path(), &options)?;
                 return Ok(Box::new(Library::new(volume)));
             }
             Kind::Kernel => Mounter::ext4(""),
             Kind::Mount(program) => Mounter::Stetfs {
                 binary: program.clone(),
-                options: String::new(),
+                options: format!("journal={}", self.journal),
                 attach: Attach::File,
                 deadline: None,
             },

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 
 use anyhow::{Context, Result, anyhow};
-use stetfs::low::{Attr, Ctx, Done, Ino, OpenRef, ROOT_INO, RenameFlags, SetAttr, Volume};
+use stetfs::low::{
+    Attr, Ctx, Done, Ino, OpenRef, ROOT_INO, RenameFlags, SetAttr, Volume, serve_processor,
+};
 use stetfs_testkit::Mounted;
 
 use super::script::WRITERS;
@@ -112,7 +114,8 @@ impl Surface for Directory {
     }
 }
 
-/// A volume that is open in this process.
+/// A volume that is open in this process. What has a slot is done as by the thread of a processor of that number, for journals with
+/// lanes.
 pub(super) struct Library {
     slots: [Option<OpenRef>; WRITERS],
     volume: Arc<Volume>,
@@ -177,6 +180,7 @@ impl Surface for Library {
     }
 
     fn create(&mut self, slot: usize, path: &str) -> Result<()> {
+        serve_processor(slot as u16);
         let (dir, name) = self.place(path)?;
         let fs = self.volume.fs();
         let (made, file) = fs.create(&ROOT, dir, name, 0o644, 0, libc::O_RDWR)?;
@@ -186,6 +190,7 @@ impl Surface for Library {
     }
 
     fn open(&mut self, slot: usize, path: &str) -> Result<()> {
+        serve_processor(slot as u16);
         let ino = self.look_up(path)?;
         let file = self.volume.fs().open_inode(&ROOT, ino, libc::O_RDWR)?;
         self.slots[slot] = Some(file);
@@ -193,6 +198,7 @@ impl Surface for Library {
     }
 
     fn write(&mut self, at_slot: usize, at: u64, bytes: &[u8]) -> Result<()> {
+        serve_processor(at_slot as u16);
         let file = slot(&mut self.slots, at_slot)?;
         let done = self.volume.fs().write(&ROOT, file, at, bytes, false)?;
         if done < bytes.len() {
@@ -207,6 +213,7 @@ impl Surface for Library {
     }
 
     fn close(&mut self, at_slot: usize) -> Result<()> {
+        serve_processor(at_slot as u16);
         slot(&mut self.slots, at_slot)?;
         self.slots[at_slot] = None;
         Ok(())

@@ -6,6 +6,7 @@ use stetfs_journal::Handle;
 use stetfs_ondisk::ext4::bitmap;
 
 use super::group::{Counts, GroupState};
+use super::parts::Around;
 use super::scan::{FreeMap, find_run};
 use super::window::Sizes;
 use super::{AllocFor, BlockRun};
@@ -38,7 +39,7 @@ impl Ask<'_> {
 
 impl Fs {
     /// Allocates up to `want` clusters (blocks, without `bigalloc`) in one run: at `goal` if that is free, else in the file's
-    /// window, else in the longest run near. The clusters are marked in use in `h`
+    /// window, else in the longest run near (`parts`). The clusters are marked in use in `h`
     /// (`credits::ALLOC_BLOCKS`, one more in a group never used before). The caller has reserved
     /// the space.
     ///
@@ -74,7 +75,9 @@ impl Fs {
             self.leave_window(inode);
         }
         let (group, bit) = goal.unwrap_or_else(|| (self.home_group(inode), 0));
-        self.alloc_near(h, group, bit, &ask)
+        let around = self.around(h, group);
+        let bit = if around.first == group { bit } else { 0 };
+        self.alloc_near(h, &around, bit, &ask)
     }
 
     /// Where a file without blocks begins: its inode's group.
@@ -115,10 +118,16 @@ impl Fs {
         })
     }
 
-    /// The best run near `(group, bit)`: one with room for a window; else half as long a one, and so on; at last any block,
+    /// The best run near `bit` of the first group: one with room for a window; else half as long a one, and so on; at last any block,
     /// also out of windows of others. Of long runs the nearest group's is taken, however far it is, but a file that has
     /// no window yet rather stays where its directory is.
-    fn alloc_near(&self, h: &Handle<'_>, group: u32, bit: u32, ask: &Ask<'_>) -> Result<BlockRun> {
+    fn alloc_near(
+        &self,
+        h: &Handle<'_>,
+        around: &Around,
+        bit: u32,
+        ask: &Ask<'_>,
+    ) -> Result<BlockRun> {
         let mut need = ask.want;
         if ask.purpose == AllocFor::Data {
             let window = ask.inode.window.lock();
@@ -126,14 +135,14 @@ impl Fs {
             if window.is_first() {
                 drop(window);
                 for need in [need, ask.want] {
-                    if let Some(run) = self.alloc_in(h, group, bit, need, ask)? {
+                    if let Some(run) = self.alloc_in(h, around.first, bit, need, ask)? {
                         return Ok(run);
                     }
                 }
             }
         }
         loop {
-            if let Some(run) = self.alloc_pass(h, group, bit, need, ask)? {
+            if let Some(run) = self.alloc_pass(h, around, bit, need, ask)? {
                 return Ok(run);
             }
             if need <= 1 {
@@ -141,7 +150,7 @@ impl Fs {
             }
             need = (need / 2).min(self.groups.longest_of_all()).max(1);
         }
-        self.alloc_stealing(h, group, ask)?
+        self.alloc_stealing(h, around, ask)?
             .ok_or(FsError::Errno(libc::ENOSPC))
     }
 
@@ -149,17 +158,17 @@ impl Fs {
         Sizes::new(self.geo.cluster_size(), self.groups.free_blocks())
     }
 
-    /// Looks for a run of `need` blocks in the groups that may have one, from `first` on and around.
+    /// Looks for a run of `need` blocks in the groups that may have one.
     fn alloc_pass(
         &self,
         h: &Handle<'_>,
-        first: u32,
+        around: &Around,
         bit: u32,
         need: u32,
         ask: &Ask<'_>,
     ) -> Result<Option<BlockRun>> {
         let mut looks = 0;
-        for groups in [first..self.groups.count(), 0..first] {
+        for groups in around.ranges() {
             let mut at = groups.start;
             while let Some(group) = self.groups.next_with_run(at, need)
                 && group < groups.end
@@ -168,7 +177,7 @@ impl Fs {
                     return Ok(None);
                 }
                 looks += 1;
-                let from = if group == first { bit } else { 0 };
+                let from = if group == around.first { bit } else { 0 };
                 if let Some(run) = self.alloc_in(h, group, from, need, ask)? {
                     return Ok(Some(run));
                 }
@@ -207,11 +216,10 @@ impl Fs {
     fn alloc_stealing(
         &self,
         h: &Handle<'_>,
-        first: u32,
+        around: &Around,
         ask: &Ask<'_>,
     ) -> Result<Option<BlockRun>> {
-        let count = self.groups.count();
-        for group in (first..count).chain(0..first) {
+        for group in around.ranges().into_iter().flatten() {
             if self.groups.available(group) == 0 {
                 continue;
             }

@@ -8,6 +8,7 @@ use stetfs_ondisk::ext4::group_desc::GroupFlags;
 use stetfs_ondisk::ext4::inode::{InodeFlags, InodeView};
 
 use super::group::Counts;
+use super::parts::Around;
 use super::scan::{FreeMap, Overlay};
 use crate::content;
 use crate::error::{FsError, Result};
@@ -17,7 +18,7 @@ use crate::types::{Ino, ROOT_INO};
 
 impl Fs {
     /// Allocates an inode number near `parent` (directories spread, Orlov's way; other files stay
-    /// with their directory) and a generation for it. The inode table block is made ready, its slot
+    /// with their directory; `parts`) and a generation for it. The inode table block is made ready, its slot
     /// is still to be written. Credits: part of `credits::NEW_INODE`.
     ///
     /// # Errors
@@ -36,23 +37,12 @@ impl Fs {
             .locate_inode(parent.ino)
             .map_or(0, |(g, _)| g);
         let spread = parent.ino == ROOT_INO || parent_flags.contains(InodeFlags::TOPDIR);
-        let first = if is_dir {
-            self.group_for_dir(home, spread)
-        } else {
-            home
-        };
-        let count = self.groups.count();
-        // The parent's flex group, then farther and farther away, then one after the other.
+        let mut around = self.around(h, home);
+        if is_dir {
+            around = around.at(self.group_for_dir(&around, spread));
+        }
         let flex = 1u32 << self.geo.log_groups_per_flex.min(31);
-        let base = first - first % flex;
-        let near = (first..base.saturating_add(flex).min(count)).chain(base..first);
-        let hashed = (0..31)
-            .map(|i| (u64::from(first) + (1u64 << i)) % u64::from(count))
-            .map(|g| g as u32);
-        for group in near
-            .chain(hashed.take_while(|g| *g != first))
-            .chain(0..count)
-        {
+        for group in around.for_inode(flex) {
             if self.groups.group_free_inodes(group) == 0 {
                 continue;
             }
@@ -66,7 +56,7 @@ impl Fs {
 
     /// A group for a new directory: one with more than average room, and few directories, when it is
     /// to be apart from its siblings; else one near the parent that is not crowded.
-    fn group_for_dir(&self, home: u32, spread: bool) -> u32 {
+    fn group_for_dir(&self, around: &Around, spread: bool) -> u32 {
         let groups = &self.groups;
         let count = groups.count();
         let avg_inodes = (groups.free_inodes() / u64::from(count)) as u32;
@@ -78,9 +68,10 @@ impl Fs {
         // Bounded looks: any group will do in the end.
         const LOOKS: usize = 256;
         if spread {
-            let start = ((u64::from(self.next_generation()) * u64::from(count)) >> 32) as u32;
-            let best = (0..count)
-                .map(|i| (start + i) % count)
+            let groups_of_part = u64::from(around.part_len());
+            let start = ((u64::from(self.next_generation()) * groups_of_part) >> 32) as u32;
+            let best = around
+                .round(start)
                 .filter(|g| roomy(*g))
                 .take(LOOKS)
                 .min_by_key(|g| groups.group_dirs(*g));
@@ -97,11 +88,8 @@ impl Fs {
                 && groups.group_free_inodes(*g) >= min_inodes
                 && groups.available(*g) >= min_blocks
         };
-        (0..count)
-            .map(|i| (home + i) % count)
-            .take(LOOKS)
-            .find(fits)
-            .unwrap_or(home)
+        let mut near = around.round(0).take(LOOKS);
+        near.find(fits).unwrap_or(around.first)
     }
 
     /// Allocates an inode number that was claimed, or that nobody has.

@@ -56,6 +56,7 @@ mod discard;
 mod free;
 mod group;
 mod inodes;
+mod parts;
 mod reserve;
 mod scan;
 mod summary;

@@ -9,7 +9,7 @@ use super::Inner;
 use crate::error::{JournalError, Result};
 use crate::ids::{Credits, Lane};
 use crate::policy::{Codec, Scheme};
-use crate::stats::bump;
+use crate::stats::{add_time, bump};
 use crate::tx::{Phase, Tx, TxState};
 
 /// Log blocks kept free beyond what transactions are known to need: revokes are not counted in
@@ -82,7 +82,9 @@ impl Inner {
             self.check()?;
             if run.locked {
                 bump(&self.counters.waits_locked, 1);
+                let begun = Instant::now();
                 slot.changed.wait(&mut run);
+                add_time(&self.counters.waiting_locked_nanos, begun);
                 continue;
             }
             let tx = run.tx.clone();
@@ -111,7 +113,9 @@ impl Inner {
             }
             // The timeout only bounds the cost of a missed cause; every cause signals.
             self.waiting.fetch_add(1, Ordering::AcqRel);
+            let begun = Instant::now();
             slot.changed.wait_for(&mut run, Duration::from_millis(50));
+            add_time(&self.counters.waiting_room_nanos, begun);
             self.waiting.fetch_sub(1, Ordering::AcqRel);
         }
     }
@@ -139,6 +143,7 @@ impl Inner {
             return self.check();
         }
         bump(&self.counters.waits_room, 1);
+        let begun = Instant::now();
         let mut log = self.log.lock();
         while self.pinned.load(Ordering::Relaxed) > limit {
             self.check()?;
@@ -146,6 +151,7 @@ impl Inner {
             self.log_changed
                 .wait_for(&mut log, Duration::from_millis(100));
         }
+        add_time(&self.counters.waiting_room_nanos, begun);
         self.check()
     }
 }

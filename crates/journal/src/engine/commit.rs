@@ -86,6 +86,9 @@ impl Inner {
             run.locked = false;
             slot.changed.notify_all();
         }
+        for tx in &mut all {
+            self.copy_ahead(&mut tx.snapshot);
+        }
         self.write_group(all, data)?;
         for f in self.validate()? {
             f();
@@ -367,6 +370,7 @@ impl Inner {
         let Committing { snapshot, rest, .. } = tx;
         let id = snapshot.id;
         bump(&self.counters.blocks_logged, encoded.blocks());
+        bump(&self.counters.edges, snapshot.edges.iter().count() as u64);
         let block_size = self.cache.block_size() as u64;
         bump(&self.counters.bytes_logged, encoded.blocks() * block_size);
         bump(

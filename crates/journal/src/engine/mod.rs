@@ -9,6 +9,7 @@ mod begin;
 mod canary;
 mod checkpoint;
 mod commit;
+mod copies;
 mod files;
 mod flush;
 mod gather;
@@ -73,9 +74,6 @@ pub struct JournalConfig {
     pub barrier: bool,
     /// Bound of the memory that transactions and pending checkpoints hold, bytes.
     pub memory: u64,
-    /// Copy a block at its first change in every transaction, needed or not (to measure what
-    /// copy on write saves).
-    pub always_copy: bool,
     /// Stamps go on from here: above those in a log that is gone on with.
     pub first_stamp: Stamp,
     /// File-level records above this stamp stay alive, whatever commits, until
@@ -91,7 +89,6 @@ impl Default for JournalConfig {
             commit_secs: 5,
             barrier: true,
             memory: 64 << 20,
-            always_copy: false,
             first_stamp: 0,
             hold_horizon: None,
             canary: Canary::default(),

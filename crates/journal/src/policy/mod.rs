@@ -17,7 +17,7 @@ pub use codec::{Codec, Early, Encoded, EndReason, ImageRef, Packing, Scan, Scann
 pub(crate) use home::copy;
 pub use home::{CopyHome, Home, HomeImage, Sent};
 pub use medium::{LogTail, Medium, set_tails};
-pub use ordering::{OneLane, Ordering};
+pub use ordering::{Copies, OneLane, Ordering};
 pub use place::Place;
 
 use crate::stet::FileLanes;

@@ -4,9 +4,9 @@ use std::cell::Cell;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use stetfs_block::{BlockDevice, MemDevice};
+use stetfs_block::{BlockDevice, Gate, MemDevice};
 use stetfs_cache::{CacheConfig, PolicyKind};
-use stetfs_journal::policy::{Ordering, ScannedTx, Scheme};
+use stetfs_journal::policy::{Copies, Ordering, ScannedTx, Scheme};
 use stetfs_journal::stet::{StetLog, StetOptions};
 use stetfs_journal::{
     Cache, Canary, CommitPoint, Journal, JournalConfig, Lane, Recovery, RecoveryOptions, Result,
@@ -23,11 +23,17 @@ pub fn on(lane: u16) {
     LANE.set(lane);
 }
 
-pub struct Lanes(u16);
+pub struct Lanes {
+    count: u16,
+    copies: Copies,
+}
 
 impl Ordering for Lanes {
     fn lanes(&self) -> u16 {
-        self.0
+        self.count
+    }
+    fn copies(&self) -> Copies {
+        self.copies
     }
     fn lane(&self) -> Lane {
         Lane(LANE.get())
@@ -36,6 +42,8 @@ impl Ordering for Lanes {
 
 pub struct Volume {
     pub device: Arc<MemDevice>,
+    /// What the journal writes comes through here to the device.
+    pub gate: Arc<Gate<Arc<MemDevice>>>,
     pub cache: Arc<Cache>,
     pub journal: Arc<Journal>,
     pub options: StetOptions,
@@ -60,17 +68,26 @@ impl Volume {
     }
 
     pub fn with_fault(count: u16, file_lanes: u16, canary: Canary) -> Volume {
+        Volume::made(count, file_lanes, canary, Copies::default())
+    }
+
+    pub fn with_copies(copies: Copies) -> Volume {
+        Volume::made(2, 0, Canary::default(), copies)
+    }
+
+    fn made(count: u16, file_lanes: u16, canary: Canary, copies: Copies) -> Volume {
         let options = StetOptions {
             lanes: count,
             file_lanes,
             ..StetOptions::default()
         };
         let device = Arc::new(format(Kind::Stet));
-        let as_device: Arc<dyn BlockDevice> = device.clone();
+        let gate = Arc::new(Gate::new(device.clone()));
+        let as_device: Arc<dyn BlockDevice> = gate.clone();
         let sb = superblock(&as_device);
         let log = StetLog::make(area(as_device.clone()), sb, &options, Canary::default());
         let mut scheme = log.unwrap().scheme(&options, true);
-        scheme.ordering = Box::new(Lanes(count));
+        scheme.ordering = Box::new(Lanes { count, copies });
         let cache = Arc::new(Cache::new(
             as_device,
             CacheConfig {
@@ -87,6 +104,7 @@ impl Volume {
         Volume {
             journal: Journal::start(cache.clone(), scheme, config).unwrap(),
             device,
+            gate,
             cache,
             options,
         }

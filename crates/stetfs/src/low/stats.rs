@@ -88,12 +88,28 @@ pub struct JournalStats {
     pub checkpoints: u64,
     /// Those that somebody waited for.
     pub forced_checkpoints: u64,
+    /// Transactions of other lanes that committed ones depend on.
+    pub edges: u64,
     /// Times a change waited for a transaction's snapshot.
     pub waits_locked: u64,
+    /// How long in all, microseconds.
+    pub waiting_locked_micros: u64,
     /// Times a change waited for room.
     pub waits_room: u64,
-    /// Pages copied because a snapshot held them.
+    /// How long in all, microseconds.
+    pub waiting_room_micros: u64,
+    /// Pages copied by who changed them, because a snapshot held them.
     pub copies: u64,
+    /// Bytes of those.
+    pub copies_bytes: u64,
+    /// How long that took in all, microseconds.
+    pub copying_micros: u64,
+    /// Pages copied by commits, ahead of who may change them.
+    pub copies_ahead: u64,
+    /// Bytes of those.
+    pub copies_ahead_bytes: u64,
+    /// How long that took in all, microseconds.
+    pub copying_ahead_micros: u64,
     /// Blocks revoked.
     pub revokes: u64,
     /// Mean time of a commit, microseconds.
@@ -284,9 +300,17 @@ impl Volume {
                 bytes_home: j.bytes_home,
                 checkpoints: j.checkpoints,
                 forced_checkpoints: j.forced_checkpoints,
+                edges: j.edges,
                 waits_locked: j.waits_locked,
+                waiting_locked_micros: j.waiting_locked_nanos / 1000,
                 waits_room: j.waits_room,
+                waiting_room_micros: j.waiting_room_nanos / 1000,
                 copies: j.copies,
+                copies_bytes: j.copies_bytes,
+                copying_micros: j.copying_nanos / 1000,
+                copies_ahead: j.copies_ahead,
+                copies_ahead_bytes: j.copies_ahead_bytes,
+                copying_ahead_micros: j.copying_ahead_nanos / 1000,
                 revokes: j.revokes,
                 commit_micros_mean: j.commit_micros.checked_div(j.commits).unwrap_or_default(),
             },

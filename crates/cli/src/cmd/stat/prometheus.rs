@@ -69,6 +69,14 @@ const fn counter(name: &'static str, at: &'static str, help: &'static str) -> Nu
     }
 }
 
+/// Microseconds, shown as seconds.
+const fn micros(name: &'static str, at: &'static str, help: &'static str) -> Number {
+    Number {
+        scale: 1e-6,
+        ..counter(name, at, help)
+    }
+}
+
 const fn gauge(name: &'static str, at: &'static str, help: &'static str) -> Number {
     Number {
         kind: "gauge",
@@ -118,6 +126,11 @@ const NUMBERS: &[Number] = &[
         "Checkpoint rounds that somebody waited for.",
     ),
     counter(
+        "journal_edges_total",
+        "/journal/edges",
+        "Transactions of other lanes that committed ones depend on.",
+    ),
+    counter(
         "journal_waits_locked_total",
         "/journal/waits_locked",
         "Times a change waited for a transaction's snapshot.",
@@ -127,14 +140,41 @@ const NUMBERS: &[Number] = &[
         "/journal/waits_room",
         "Times a change waited for room in the log.",
     ),
-    Number {
-        scale: 1e-6,
-        ..counter(
-            "journal_packing_seconds_total",
-            "/journal/packing_micros",
-            "Processor time of compressing the log.",
-        )
-    },
+    micros(
+        "journal_waiting_locked_seconds_total",
+        "/journal/waiting_locked_micros",
+        "How long changes waited for a transaction's snapshot.",
+    ),
+    micros(
+        "journal_waiting_room_seconds_total",
+        "/journal/waiting_room_micros",
+        "How long changes waited for room in the log.",
+    ),
+    counter(
+        "journal_copies_bytes_total",
+        "/journal/copies_bytes",
+        "Bytes of pages that a snapshot held, copied by who changed them.",
+    ),
+    micros(
+        "journal_copying_seconds_total",
+        "/journal/copying_micros",
+        "How long that took.",
+    ),
+    counter(
+        "journal_copies_ahead_bytes_total",
+        "/journal/copies_ahead_bytes",
+        "Bytes of pages of snapshots, copied by commits ahead of changes.",
+    ),
+    micros(
+        "journal_copying_ahead_seconds_total",
+        "/journal/copying_ahead_micros",
+        "How long that took.",
+    ),
+    micros(
+        "journal_packing_seconds_total",
+        "/journal/packing_micros",
+        "Processor time of compressing the log.",
+    ),
     counter(
         "device_reads_total",
         "/device/reads",

@@ -1,0 +1,144 @@
+//! A device whose writes can be made to wait, for tests of who waits for whom.
+
+use std::ops::Range;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::device::{BlockDevice, Read, Write};
+use crate::error::Result;
+use crate::share::{Share, ShareLimits, SharePair, sharing_of};
+use crate::stats::Stats;
+
+#[derive(Default)]
+struct State {
+    shut: bool,
+    /// Requests that wait.
+    waiting: usize,
+}
+
+/// Passes everything to another device; while it is shut, writes and flushes wait. Reads never do.
+pub struct Gate<D> {
+    inner: D,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// The gate is shut as long as this lives.
+pub struct Shut<'g, D>(&'g Gate<D>);
+
+impl<D: BlockDevice> Gate<D> {
+    /// An open gate.
+    pub fn new(inner: D) -> Self {
+        Gate {
+            inner,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Has requests wait that come from now on.
+    pub fn shut(&self) -> Shut<'_, D> {
+        self.state.lock().shut = true;
+        Shut(self)
+    }
+
+    fn pass(&self) {
+        let mut state = self.state.lock();
+        if !state.shut {
+            return;
+        }
+        state.waiting += 1;
+        self.changed.notify_all();
+        while state.shut {
+            self.changed.wait(&mut state);
+        }
+        state.waiting -= 1;
+    }
+}
+
+impl<D> Shut<'_, D> {
+    /// Returns when a request waits.
+    pub fn await_one(&self) {
+        let mut state = self.0.state.lock();
+        while state.waiting == 0 {
+            self.0.changed.wait(&mut state);
+        }
+    }
+}
+
+impl<D> Drop for Shut<'_, D> {
+    fn drop(&mut self) {
+        self.0.state.lock().shut = false;
+        self.0.changed.notify_all();
+    }
+}
+
+impl<D: BlockDevice> BlockDevice for Gate<D> {
+    crate::shape_of_inner!();
+
+    fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
+        self.inner.read_batch(reads)
+    }
+
+    fn write_batch(&self, writes: &[Write<'_>]) -> Result<()> {
+        self.pass();
+        self.inner.write_batch(writes)
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.pass();
+        self.inner.flush()
+    }
+
+    fn discard(&self, range: Range<u64>) -> Result<()> {
+        self.pass();
+        self.inner.discard(range)
+    }
+
+    fn stats(&self) -> Stats {
+        self.inner.stats()
+    }
+}
+
+impl<D: BlockDevice> Share for Gate<D> {
+    fn limits(&self) -> ShareLimits {
+        ShareLimits::of(&self.inner)
+    }
+
+    fn share_batch(&self, pairs: &[SharePair]) -> Result<()> {
+        self.pass();
+        sharing_of(&self.inner)?.share_batch(pairs)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+    use crate::mem::MemDevice;
+
+    #[test]
+    fn a_write_waits_until_the_gate_opens() {
+        let gate = Gate::new(MemDevice::new(4096));
+        std::thread::scope(|scope| {
+            let shut = gate.shut();
+            let (written, is_written) = channel();
+            let gate = &gate;
+            scope.spawn(move || {
+                gate.write(0, &[7; 512]).unwrap();
+                written.send(()).unwrap();
+            });
+            shut.await_one();
+            let mut bytes = [0; 512];
+            gate.read(0, &mut bytes).unwrap();
+            assert_eq!(bytes, [0; 512]);
+            assert!(is_written.try_recv().is_err());
+            drop(shut);
+            is_written.recv().unwrap();
+            gate.read(0, &mut bytes).unwrap();
+            assert_eq!(bytes, [7; 512]);
+        });
+    }
+}

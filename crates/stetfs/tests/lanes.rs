@@ -1,0 +1,381 @@
+//! Volumes whose changes are in several lanes of transactions.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use stetfs::low::{BlockDevice, Ctx, Fs, FsOptions, MemDevice, OpenRef, ROOT_INO, serve_processor};
+use stetfs_block::Gate;
+use stetfs_testkit::{Image, Mkfs};
+
+const ROOT: Ctx = Ctx {
+    uid: 0,
+    gid: 0,
+    pid: 1,
+};
+const BLOCK: usize = 4096;
+const LONG: Duration = Duration::from_secs(60);
+const NEVER: u32 = 24 * 3600;
+
+/// Nothing is committed or written home by itself.
+fn options(journal: &str) -> FsOptions {
+    FsOptions {
+        journal: journal.parse().unwrap(),
+        commit_secs: NEVER,
+        dirty_expire: Duration::from_secs(u64::from(NEVER)),
+        cache_bytes: 64 << 20,
+        ..FsOptions::default()
+    }
+}
+
+fn create(fs: &Fs, name: &str) -> OpenRef {
+    let made = fs.create(&ROOT, ROOT_INO, name.as_bytes(), 0o644, 0, libc::O_RDWR);
+    made.unwrap().1
+}
+
+/// Begins to sync all; gives the end.
+fn syncing(fs: &Fs) -> Receiver<stetfs::low::Result<()>> {
+    let (done, is_done) = channel();
+    fs.sync_all(Box::new(move |r| done.send(r).unwrap()));
+    is_done
+}
+
+/// The file as a power cut now leaves it; none if it is not there.
+fn left(mem: &MemDevice, name: &str) -> Option<Vec<u8>> {
+    let fs = Fs::open(Arc::new(mem.fork()), FsOptions::default()).unwrap();
+    let found = fs.lookup(ROOT_INO, name.as_bytes()).ok().map(|entry| {
+        let open = fs.open_inode(&ROOT, entry.ino, libc::O_RDONLY).unwrap();
+        let mut bytes = vec![0; fs.getattr(entry.ino).unwrap().size as usize];
+        assert_eq!(fs.read(&open, 0, &mut bytes).unwrap(), bytes.len());
+        bytes
+    });
+    fs.unmount().unwrap();
+    found
+}
+
+/// e2fsck finds nothing.
+fn checked(mem: &MemDevice) {
+    let end = Image::sparse(0).unwrap();
+    mem.save(end.path()).unwrap();
+    end.e2fsck_fn().unwrap();
+}
+
+/// A commit's write hangs. A file in it is written again, and another made, by its own lane and the other: nobody waits, who copies
+/// is as was asked for, and a crash leaves the same.
+#[test]
+fn a_hanging_commit_holds_no_writer() {
+    let image = Image::make(64 << 20, &Mkfs::blocks(BLOCK as u32).journal_mib(16)).unwrap();
+    let made = MemDevice::load(image.path()).unwrap();
+    for data in ["ordered", "journal"] {
+        for copies in ["on-write", "proactive"] {
+            let what = format!("zjournal,data={data},copies={copies},lanes=2");
+            let mem = Arc::new(made.fork());
+            let gate = Arc::new(Gate::new(mem.clone()));
+            let device: Arc<dyn BlockDevice> = gate.clone();
+            let fs = Fs::open(device, options(&what)).unwrap();
+            serve_processor(0);
+            let first = create(&fs, "first");
+            let old = vec![1; 10 * BLOCK];
+            fs.write(&ROOT, &first, 0, &old, false).unwrap();
+            let before = fs.stats().journal;
+            let shut = gate.shut();
+            let done = syncing(&fs);
+            shut.await_one();
+            let new = [vec![2; 10 * BLOCK], vec![3; 10 * BLOCK]];
+            for (lane, bytes) in new.iter().enumerate() {
+                serve_processor(lane as u16);
+                fs.write(&ROOT, &first, 0, bytes, false).unwrap();
+                create(&fs, ["second", "third"][lane]);
+            }
+            assert!(done.try_recv().is_err(), "{what}: nothing is written yet");
+            let after = fs.stats().journal;
+            let copied = after.copies - before.copies;
+            let ahead = after.copies_ahead - before.copies_ahead;
+            match copies {
+                "proactive" => assert!(copied == 0 && ahead > 0, "{what}: {copied}, {ahead}"),
+                _ => assert!(copied > 0 && ahead == 0, "{what}: {copied}, {ahead}"),
+            }
+            drop(shut);
+            done.recv_timeout(LONG).unwrap().unwrap();
+            assert!(left(&mem, "first") == Some(old), "{what}");
+            assert_eq!(left(&mem, "second"), None, "{what}");
+            syncing(&fs).recv_timeout(LONG).unwrap().unwrap();
+            assert!(left(&mem, "first").as_ref() == new.last(), "{what}");
+            assert_eq!(left(&mem, "third"), Some(Vec::new()), "{what}");
+            drop(first);
+            fs.unmount().unwrap();
+            checked(&mem);
+        }
+    }
+}
+
+/// Lanes of the volumes below.
+const LANES: u16 = 4;
+
+fn apart(groups: &str) -> String {
+    format!("zjournal,lanes={LANES},groups={groups}")
+}
+
+/// The sizes of groups.
+struct Groups {
+    inodes: u32,
+    blocks: u64,
+}
+
+impl Groups {
+    fn of(image: &Image) -> Groups {
+        let said = image.debugfs("stats -h").unwrap();
+        let number = |name: &str| {
+            let line = said.lines().find_map(|line| line.strip_prefix(name));
+            line.unwrap().trim().parse::<u64>().unwrap()
+        };
+        Groups {
+            inodes: number("Inodes per group:") as u32,
+            blocks: number("Blocks per group:"),
+        }
+    }
+
+    /// The groups of the inodes and blocks of these files.
+    fn used_by(&self, fs: &Fs, files: &[u32], block: u32) -> BTreeSet<u32> {
+        // With blocks of 1 KiB the first group begins behind block 0.
+        let first = u64::from(block == 1024);
+        let mut groups = BTreeSet::new();
+        for ino in files {
+            groups.insert((ino - 1) / self.inodes);
+            let blocks = (0..).map(|index| fs.bmap(*ino, index, block).unwrap());
+            let blocks = blocks.take_while(|nr| *nr > 0);
+            groups.extend(blocks.map(|nr| ((nr - first) / self.blocks) as u32));
+        }
+        groups
+    }
+}
+
+/// What one lane makes: directories of its own below the root, and files in them, synced now and then.
+fn make_files(fs: &Fs, dirs: &[u32], files: u32, mut made: impl FnMut(u32)) {
+    for dir in dirs {
+        for file in 0..files {
+            let name = format!("file{file}");
+            let (attr, open) = fs
+                .create(&ROOT, *dir, name.as_bytes(), 0o644, 0, libc::O_RDWR)
+                .unwrap();
+            fs.write(&ROOT, &open, 0, &[7; 5000], false).unwrap();
+            if file.is_multiple_of(3) {
+                let (done, is_done) = channel();
+                fs.fsync(&open, false, Box::new(move |r| done.send(r).unwrap()));
+                is_done.recv_timeout(LONG).unwrap().unwrap();
+            }
+            made(attr.ino);
+        }
+    }
+}
+
+/// Threads of four lanes make files. Where each lane has its part of the groups, no group holds anything of two, and no transaction
+/// depends on another lane's; else they share bitmaps and descriptors (Z-Journal §3.5).
+#[test]
+fn lanes_have_groups_of_their_own() {
+    const DIRS: u32 = 8;
+    const FILES: u32 = 6;
+    // 64 groups of 8 MiB, whose descriptors are in 4 blocks.
+    let mkfs = Mkfs::blocks(1024).journal_mib(16);
+    let image = Image::make(512 << 20, &mkfs).unwrap();
+    let sizes = Groups::of(&image);
+    let empty = MemDevice::load(image.path()).unwrap();
+    let mut edges = Vec::new();
+    for groups in ["plain", "core"] {
+        let mem = Arc::new(empty.fork());
+        let fs = Fs::open(mem.clone(), options(&apart(groups))).unwrap();
+        let dirs: Vec<Vec<u32>> = (0..LANES)
+            .map(|lane| {
+                serve_processor(lane);
+                let make = |dir| {
+                    let name = format!("lane{lane}-{dir}");
+                    let made = fs.mkdir(&ROOT, ROOT_INO, name.as_bytes(), 0o755, 0);
+                    made.unwrap().ino
+                };
+                (0..DIRS).map(make).collect()
+            })
+            .collect();
+        syncing(&fs).recv_timeout(LONG).unwrap().unwrap();
+        let before = fs.stats().journal.edges;
+        let made: Vec<Vec<u32>> = std::thread::scope(|scope| {
+            let lanes = dirs.iter().enumerate().map(|(lane, dirs)| {
+                let fs = &fs;
+                scope.spawn(move || {
+                    serve_processor(lane as u16);
+                    let mut files = Vec::new();
+                    make_files(fs, dirs, FILES, |ino| files.push(ino));
+                    files
+                })
+            });
+            let lanes: Vec<_> = lanes.collect();
+            lanes.into_iter().map(|t| t.join().unwrap()).collect()
+        });
+        syncing(&fs).recv_timeout(LONG).unwrap().unwrap();
+        edges.push(fs.stats().journal.edges - before);
+        if groups == "core" {
+            for (lane, files) in made.iter().enumerate() {
+                let part = lane as u32 * 16..(lane as u32 + 1) * 16;
+                for group in sizes.used_by(&fs, files, 1024) {
+                    assert!(part.contains(&group), "lane {lane} uses group {group}");
+                }
+            }
+        }
+        fs.unmount().unwrap();
+        checked(&mem);
+    }
+    let [plain, core] = edges[..] else { panic!() };
+    println!("edges between lanes: {plain} plain, {core} with groups of their own");
+    assert!(
+        plain > 0 && core == 0,
+        "{plain} edges, {core} with groups apart"
+    );
+}
+
+/// Blocks are of the lane that looks for them: of who writes to a file first, not of who made it. What goes on with the file goes on
+/// where it ends, whoever does.
+#[test]
+fn who_writes_first_has_the_blocks() {
+    let mut mkfs = Mkfs::blocks(BLOCK as u32).journal_mib(16);
+    mkfs.args.extend(["-g", "1024"].map(String::from));
+    let image = Image::make(64 << 20, &mkfs).unwrap();
+    let sizes = Groups::of(&image);
+    let mem = Arc::new(MemDevice::load(image.path()).unwrap());
+    let fs = Fs::open(mem.clone(), options(&apart("core"))).unwrap();
+    serve_processor(0);
+    let open = create(&fs, "file");
+    let home = sizes.used_by(&fs, &[open.ino()], BLOCK as u32);
+    for (lane, at) in [(1, 0), (3, 1)] {
+        serve_processor(lane);
+        let bytes = [7; BLOCK];
+        fs.write(&ROOT, &open, at * BLOCK as u64, &bytes, false)
+            .unwrap();
+    }
+    let used = sizes.used_by(&fs, &[open.ino()], BLOCK as u32);
+    let blocks: Vec<u32> = used.difference(&home).copied().collect();
+    // Of 16 groups lane 0 has the first four, lane 1 the next.
+    assert!(home.iter().all(|group| *group < 4), "{home:?}");
+    assert_eq!(blocks.len(), 1, "{blocks:?}");
+    assert!((4..8).contains(&blocks[0]), "{blocks:?}");
+    drop(open);
+    fs.unmount().unwrap();
+    checked(&mem);
+}
+
+/// One lane fills the volume, and takes all inodes: those in the parts of others, too.
+#[test]
+fn a_lane_can_have_the_whole_volume() {
+    let mut mkfs = Mkfs::blocks(1024).journal_mib(8);
+    mkfs.args.extend(["-N", "512", "-m", "0"].map(String::from));
+    let image = Image::make(64 << 20, &mkfs).unwrap();
+    let made = MemDevice::load(image.path()).unwrap();
+    let left = ["plain", "core"].map(|groups| {
+        let mem = Arc::new(made.fork());
+        let opts = options(&format!("zjournal,lanes=2,groups={groups}"));
+        let fs = Fs::open(mem.clone(), opts).unwrap();
+        serve_processor(1);
+        let mut files = 0;
+        let full = loop {
+            let name = format!("file{files}");
+            match fs.create(&ROOT, ROOT_INO, name.as_bytes(), 0o644, 0, libc::O_RDWR) {
+                Ok(_) => files += 1,
+                Err(e) => break e.errno(),
+            }
+        };
+        assert_eq!((full, fs.statfs().ffree), (libc::ENOSPC, 0), "{groups}");
+        let ino = fs.lookup(ROOT_INO, b"file0").unwrap().ino;
+        let open = fs.open_inode(&ROOT, ino, libc::O_RDWR).unwrap();
+        let mut at = 0;
+        for size in [64 << 10, 1 << 10] {
+            let full = loop {
+                match fs.write(&ROOT, &open, at, &vec![7; size], false) {
+                    Ok(n) => at += n as u64,
+                    Err(e) => break e.errno(),
+                }
+            };
+            assert_eq!(full, libc::ENOSPC, "{groups}");
+        }
+        let left = fs.statfs().bavail;
+        drop(open);
+        fs.forget(ino, 1);
+        fs.unmount().unwrap();
+        checked(&mem);
+        left
+    });
+    println!("{left:?} blocks are left");
+    assert!(
+        left[1] <= left[0] && left[0] < 8,
+        "{left:?} blocks are left"
+    );
+}
+
+/// Files of all lanes come and go on volumes of any shape, those with fewer groups than lanes included.
+#[test]
+fn any_volume_has_parts() {
+    let shape = |features: &str, group: Option<u32>| {
+        let mut mkfs = Mkfs::blocks(4096).feature(features).journal_mib(16);
+        let group = group.map(|blocks| ["-g".into(), blocks.to_string()]);
+        mkfs.args.extend(group.into_iter().flatten());
+        mkfs
+    };
+    let mut bigalloc = Mkfs::blocks(4096).feature("bigalloc").journal_mib(16);
+    bigalloc.args.extend(["-C", "16384"].map(String::from));
+    let volumes = [
+        ("one group", 64, shape("extent", None)),
+        ("three groups", 64 * 3, shape("extent", Some(16384))),
+        ("flex_bg", 64, shape("flex_bg", Some(1024))),
+        ("no flex_bg", 64, shape("^flex_bg", Some(1024))),
+        (
+            "uninit_bg",
+            64,
+            shape("^metadata_csum,uninit_bg", Some(1024)),
+        ),
+        (
+            "no checksums",
+            64,
+            shape("^metadata_csum,^uninit_bg", Some(1024)),
+        ),
+        ("meta_bg", 64, shape("meta_bg,^resize_inode", Some(1024))),
+        ("bigalloc", 1024, bigalloc),
+    ];
+    for (name, mib, mkfs) in volumes {
+        let image = Image::make(mib << 20, &mkfs).unwrap();
+        let mem = Arc::new(MemDevice::load(image.path()).unwrap());
+        let fs = Fs::open(mem.clone(), options(&apart("core"))).unwrap();
+        std::thread::scope(|scope| {
+            for lane in 0..LANES {
+                let fs = &fs;
+                scope.spawn(move || {
+                    serve_processor(lane);
+                    let dir = format!("lane{lane}");
+                    let dir = fs.mkdir(&ROOT, ROOT_INO, dir.as_bytes(), 0o755, 0);
+                    let dir = dir.unwrap().ino;
+                    make_files(fs, &[dir], 30, |_| {});
+                    for file in (0..30).step_by(2) {
+                        let name = format!("file{file}");
+                        fs.unlink(&ROOT, dir, name.as_bytes()).unwrap();
+                    }
+                });
+            }
+        });
+        fs.unmount().unwrap();
+        drop(fs);
+        checked(&mem);
+        let fs = Fs::open(mem.clone(), options(&apart("plain"))).unwrap();
+        for lane in 0..LANES {
+            let dir = fs
+                .lookup(ROOT_INO, format!("lane{lane}").as_bytes())
+                .unwrap();
+            for file in (1..30).step_by(2) {
+                let found = fs.lookup(dir.ino, format!("file{file}").as_bytes());
+                let ino = found.unwrap_or_else(|e| panic!("{name}: {e}")).ino;
+                let open = fs.open_inode(&ROOT, ino, libc::O_RDONLY).unwrap();
+                let mut bytes = [0; 6000];
+                assert_eq!(fs.read(&open, 0, &mut bytes).unwrap(), 5000, "{name}");
+                assert!(bytes[..5000] == [7; 5000], "{name}");
+            }
+        }
+        fs.unmount().unwrap();
+    }
+}
