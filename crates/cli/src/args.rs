@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use stetfs::low::Source;
+use stetfs::low::{RecoverOptions, Source};
 
 use crate::part;
 
@@ -364,11 +364,32 @@ impl VolumeArg {
 /// Arguments of `recover`.
 #[derive(Debug, Args)]
 pub(crate) struct RecoverArgs {
-    #[command(flatten)]
-    pub(crate) volume: VolumeArg,
+    /// An ext4 image file or block device.
+    pub(crate) volume: PathBuf,
+    /// Separated by commas: home=share, to have the device share what is logged to its home, where it can, instead of writing it there
+    /// (home=copy); and where the volume and its journal are (partition=N|NAME|UUID, or offset=BYTES and size=BYTES; journal_path=PATH).
+    #[arg(short, value_name = "OPTIONS")]
+    pub(crate) options: Vec<String>,
     /// Of a damaged journal, bring home what is whole and leave out the rest; run e2fsck -f afterwards.
     #[arg(long)]
     pub(crate) salvage: bool,
+}
+
+impl RecoverArgs {
+    /// Where the volume is, and how it is recovered.
+    pub(crate) fn read(&self) -> crate::failure::Result<(Source, RecoverOptions)> {
+        let mut how = RecoverOptions {
+            salvage: self.salvage,
+            ..RecoverOptions::default()
+        };
+        let take = &mut |name: &str, value: &str| {
+            let journal = how.journal.with(name, value).map_err(|bad| bad.0)?;
+            how.journal = journal;
+            Ok(())
+        };
+        let source = part::source_and(self.volume.clone(), &self.options, &["home"], take)?;
+        Ok((source, how))
+    }
 }
 
 /// Arguments of `stat`.

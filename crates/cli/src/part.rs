@@ -74,6 +74,19 @@ fn wrong(message: String) -> Failure {
 /// # Errors
 /// There is another option, or what it says makes no sense.
 pub(crate) fn source(path: PathBuf, text: &[String]) -> Result<Source> {
+    source_and(path, text, &[], &mut |_, _| Ok(()))
+}
+
+/// The same of a command that takes the options `more`, too: `take` gets name and value of each of them.
+///
+/// # Errors
+/// As [`source`], and those of `take`.
+pub(crate) fn source_and(
+    path: PathBuf,
+    text: &[String],
+    more: &[&'static str],
+    take: &mut dyn FnMut(&str, &str) -> std::result::Result<(), String>,
+) -> Result<Source> {
     const JOURNAL: &str = "journal_path";
     let mut part = PartOptions::default();
     let mut journal_path = None;
@@ -85,11 +98,14 @@ pub(crate) fn source(path: PathBuf, text: &[String]) -> Result<Source> {
         };
         match (name, value) {
             (JOURNAL, Some(value)) if !value.is_empty() => journal_path = Some(value.into()),
+            (name, value) if more.contains(&name) => take(name, value.unwrap_or_default())
+                .map_err(|why| wrong(format!("option {option}: {why}")))?,
             (JOURNAL, _) => return Err(wrong(format!("option {option}: {name} needs a value"))),
             _ => match part.set(name, value) {
                 Some(set) => set.map_err(|why| wrong(format!("option {option}: {name} {why}")))?,
                 None => {
-                    let meant = did_you_mean(name, NAMES.into_iter().chain([JOURNAL]));
+                    let known = NAMES.iter().chain(more).copied().chain([JOURNAL]);
+                    let meant = did_you_mean(name, known);
                     return Err(wrong(format!("unknown option {option:?}{meant}")).hint(
                         "partition=N|NAME|UUID, offset=BYTES, size=BYTES and journal_path=PATH say where a volume is; others are for mounts",
                     ));
@@ -144,5 +160,6 @@ mod tests {
         let said = read("partiton=2").unwrap_err();
         assert!(said.contains("did you mean partition?"), "{said}");
         assert!(read("ro").unwrap_err().contains("unknown option"));
+        assert!(read("home=share").unwrap_err().contains("unknown option"));
     }
 }

@@ -8,6 +8,7 @@
 //! The scheme is the engine's usual one with a log that takes no space: codec and medium share the
 //! images of the one commit under way, and the home policy has nothing left to do.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use stetfs_block::{BlockDevice, WriteList};
@@ -20,7 +21,7 @@ use crate::head::Cache;
 use crate::ids::{BlockNr, TxId};
 use crate::policy::{
     Codec, Early, Encoded, EndReason, Home, HomeImage, ImageRef, LogTail, Medium, OneLane, Place,
-    Scan, Scheme, Sent,
+    Scan, Scheme, Sent, Standing,
 };
 use crate::tx::Snapshot;
 
@@ -164,5 +165,14 @@ impl Home for AtHome {
     fn send(&self, _device: &dyn BlockDevice, images: &[HomeImage]) -> Result<Sent> {
         let copied = images.len() as u64;
         Ok(Sent { shared: 0, copied })
+    }
+
+    fn send_standing(
+        &self,
+        _device: &dyn BlockDevice,
+        _block: u64,
+        images: &[Standing],
+    ) -> Result<HashSet<BlockNr>> {
+        Ok(images.iter().map(|image| image.nr).collect())
     }
 }

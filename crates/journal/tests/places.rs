@@ -3,14 +3,14 @@
 
 mod common;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use common::{BLOCKS, BS, Kind};
 use parking_lot::Mutex;
 use stetfs_block::BlockDevice;
 use stetfs_cache::{CacheConfig, PolicyKind};
-use stetfs_journal::policy::{CopyHome, Home, HomeImage, Place, Scheme, Sent};
+use stetfs_journal::policy::{CopyHome, Home, HomeImage, Place, Scheme, Sent, Standing};
 use stetfs_journal::{Cache, Canary, Journal, JournalConfig, RecoveryOptions, Result, recover};
 
 type Places = BTreeMap<u64, Option<Place>>;
@@ -30,6 +30,15 @@ impl Home for Spy {
             self.0.lock().insert(image.nr, image.place);
         }
         CopyHome.send(device, images)
+    }
+
+    fn send_standing(
+        &self,
+        device: &dyn BlockDevice,
+        block: u64,
+        images: &[Standing],
+    ) -> Result<HashSet<u64>> {
+        CopyHome.send_standing(device, block, images)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use stetfs::low::RecoveryInfo;
+use stetfs::low::{Composition, RecoveryInfo};
 
 use crate::args::{RecoverArgs, VolumeArg};
 use crate::failure::{Code, Failure, Result};
@@ -29,7 +29,7 @@ fn outcome(recovery: &RecoveryInfo) -> Code {
 /// `stetfs recover`.
 pub(crate) fn recover(args: &RecoverArgs, json: bool) -> Result<Code> {
     log::to_stderr();
-    let source = args.volume.source()?;
+    let (source, how) = args.read()?;
     let bar = ProgressBar::new(0);
     if let Ok(style) =
         ProgressStyle::with_template("{bar:30} {pos}/{len} blocks, {elapsed}, {eta} left")
@@ -40,13 +40,20 @@ pub(crate) fn recover(args: &RecoverArgs, json: bool) -> Result<Code> {
         bar.set_length(of);
         bar.set_position(done);
     };
-    let done = stetfs::low::recover(&source, args.salvage, progress);
+    let done = stetfs::low::recover(&source, &how, progress);
     bar.finish_and_clear();
     let done = done?;
     if json {
         print::value(&json!(done), true);
     } else {
         println!("{}: {}", done.volume, said(&done.recovery));
+        if let Some(home) = done
+            .home
+            .as_ref()
+            .filter(|_| how.journal != Composition::default())
+        {
+            println!("home by {}: {}", home.by, home.why);
+        }
         for dropped in &done.recovery.dropped {
             println!("does not count: {dropped}");
         }
@@ -55,6 +62,14 @@ pub(crate) fn recover(args: &RecoverArgs, json: bool) -> Result<Code> {
         }
     }
     Ok(outcome(&done.recovery))
+}
+
+/// How many went home, and how.
+fn blocks(r: &RecoveryInfo) -> String {
+    match r.shared {
+        0 => format!("{} blocks", r.blocks),
+        shared => format!("{} blocks: {shared} shared, {} copied", r.blocks, r.copied),
+    }
 }
 
 /// What was done, and how the volume is now.
@@ -76,7 +91,12 @@ fn said(r: &RecoveryInfo) -> String {
         return now;
     }
     format!(
-        "replayed {} transactions ({} blocks), {} records of files and {} fast commits, deleted {} orphaned inodes and truncated {}; {now}",
-        r.transactions, r.blocks, r.records, r.fast_commits, r.deleted, r.truncated
+        "replayed {} transactions ({}), {} records of files and {} fast commits, deleted {} orphaned inodes and truncated {}; {now}",
+        r.transactions,
+        blocks(r),
+        r.records,
+        r.fast_commits,
+        r.deleted,
+        r.truncated
     )
 }

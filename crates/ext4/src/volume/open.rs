@@ -305,6 +305,7 @@ fn finish_first(
         return nothing;
     }
     let writing = FsOptions {
+        journal: opts.journal.way_home(),
         cache_bytes: opts.cache_bytes,
         on_error: opts.on_error,
         barrier: opts.barrier,

@@ -290,6 +290,14 @@ impl Composition {
         self
     }
 
+    /// The default preset with the way home of this one: how images of a log go home, whoever wrote it, and nothing else.
+    pub fn way_home(&self) -> Composition {
+        let home = self.part(Axis::Home).name.to_owned();
+        let mut new = Composition::default();
+        new.said.insert(Axis::Home.name(), home);
+        new
+    }
+
     /// How the log is written.
     pub fn format(&self) -> &'static dyn LogFormat {
         match self.part(Axis::Codec).make {

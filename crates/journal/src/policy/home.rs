@@ -1,5 +1,7 @@
 //! How committed images reach their home blocks.
 
+use std::collections::HashSet;
+
 use stetfs_block::{BlockDevice, WriteList};
 use stetfs_cache::PageRef;
 
@@ -15,6 +17,24 @@ pub struct HomeImage {
     pub page: PageRef,
     /// Where it stands verbatim in the log, if it does.
     pub place: Option<Place>,
+}
+
+/// A committed image on its way home by where it stands in the log: its content is not in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Where it belongs.
+    pub nr: BlockNr,
+    /// Where it stands verbatim in the log, if it does.
+    pub place: Option<Place>,
+}
+
+impl From<&HomeImage> for Standing {
+    fn from(image: &HomeImage) -> Standing {
+        Standing {
+            nr: image.nr,
+            place: image.place,
+        }
+    }
 }
 
 /// How images went home, in blocks.
@@ -34,6 +54,18 @@ pub trait Home: Send + Sync {
     /// # Errors
     /// The device's; the caller stops the journal.
     fn send(&self, device: &dyn BlockDevice, images: &[HomeImage]) -> Result<Sent>;
+
+    /// Brings home those of the images that need not be read for that, and says which these are; the others are to be
+    /// [`send`](Self::send). All were proven, in blocks of `block` bytes; they are sorted by block number, one for each block.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    fn send_standing(
+        &self,
+        device: &dyn BlockDevice,
+        block: u64,
+        images: &[Standing],
+    ) -> Result<HashSet<BlockNr>>;
 }
 
 /// Writes each image to its home.
@@ -44,6 +76,15 @@ impl Home for CopyHome {
     fn send(&self, device: &dyn BlockDevice, images: &[HomeImage]) -> Result<Sent> {
         let copied = copy(device, images)?;
         Ok(Sent { shared: 0, copied })
+    }
+
+    fn send_standing(
+        &self,
+        _: &dyn BlockDevice,
+        _: u64,
+        _: &[Standing],
+    ) -> Result<HashSet<BlockNr>> {
+        Ok(HashSet::new())
     }
 }
 

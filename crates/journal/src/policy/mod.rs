@@ -15,7 +15,7 @@ mod place;
 
 pub use codec::{Codec, Early, Encoded, EndReason, ImageRef, Packing, Scan, ScannedTx};
 pub(crate) use home::copy;
-pub use home::{CopyHome, Home, HomeImage, Sent};
+pub use home::{CopyHome, Home, HomeImage, Sent, Standing};
 pub use medium::{LogTail, Medium, set_tails};
 pub use ordering::{Copies, OneLane, Ordering};
 pub use place::Place;

@@ -4,71 +4,61 @@ use std::collections::HashSet;
 
 use stetfs_block::{ShareLimits, SharePair};
 
-use crate::policy::HomeImage;
+use crate::policy::Standing;
 
 /// A log block and its home are two places of one content.
 const REFERENCES: u64 = 2;
 
-/// How images go home.
+/// How images go home: those that are not to be shared can only be copied.
 pub(super) struct Plan<'i> {
     /// What is to be shared, in the order of the homes.
-    pub shares: Vec<&'i HomeImage>,
-    /// What can only be copied.
-    pub copies: Vec<&'i HomeImage>,
+    pub shares: Vec<&'i Standing>,
     /// Images of a batch.
     pub batch: usize,
 }
 
 impl<'i> Plan<'i> {
-    /// For images of blocks of one size.
-    pub(super) fn new(images: &'i [HomeImage], limits: &ShareLimits) -> Plan<'i> {
+    /// For images of blocks of so many bytes.
+    pub(super) fn new(images: &'i [Standing], block: u64, limits: &ShareLimits) -> Plan<'i> {
         let unit = u64::from(limits.unit.max(1));
-        let block = images.first().map_or(0, len);
         let batch = limits.pairs.checked_div(block / unit).unwrap_or(0);
-        let can_share = batch > 0 && limits.references >= REFERENCES && are_apart(images);
-        let fits = |image: &HomeImage| {
-            let bytes = [len(image), home(image)];
+        let can_share = batch > 0 && limits.references >= REFERENCES && are_apart(images, block);
+        let fits = |image: &&Standing| {
+            let bytes = [block, image.nr * block];
             let place = image.place.map(|place| place.offset());
             can_share && place.is_some_and(|p| [p].iter().chain(&bytes).all(|n| n % unit == 0))
         };
-        let (shares, copies) = images.iter().partition(|image| fits(image));
         Plan {
-            shares,
-            copies,
+            shares: images.iter().filter(fits).collect(),
             batch: usize::try_from(batch).unwrap_or(usize::MAX),
         }
     }
 }
 
-fn len(image: &HomeImage) -> u64 {
-    image.page.len() as u64
-}
-
-/// First byte of its home on the device.
-fn home(image: &HomeImage) -> u64 {
-    image.nr * len(image)
-}
-
 /// Whether no place is a home (share.S2). A log that was tampered with may say otherwise.
-fn are_apart(images: &[HomeImage]) -> bool {
+fn are_apart(images: &[Standing], block: u64) -> bool {
     let places = images.iter().filter_map(|image| image.place);
     let places: HashSet<u64> = places.map(|place| place.offset()).collect();
-    !images.iter().any(|image| places.contains(&home(image)))
+    !images.iter().any(|i| places.contains(&(i.nr * block)))
 }
 
-/// The pairs of a batch, neighbours in one.
-pub(super) fn pairs(images: &[&HomeImage]) -> Vec<SharePair> {
+/// The pairs of a batch of blocks of so many bytes, neighbours in one.
+pub(super) fn pairs(images: &[&Standing], block: u64) -> Vec<SharePair> {
     let mut pairs: Vec<SharePair> = Vec::new();
     for image in images {
         let Some(place) = image.place else {
             continue;
         };
-        let (dst, src, len) = (home(image), place.offset(), len(image));
+        let (dst, src) = (image.nr * block, place.offset());
         match pairs.last_mut() {
             Some(last) if (last.dst + last.len, last.src + last.len) == (dst, src) => {
-                last.len += len;
+                last.len += block;
             }
-            _ => pairs.push(SharePair { dst, src, len }),
+            _ => pairs.push(SharePair {
+                dst,
+                src,
+                len: block,
+            }),
         }
     }
     pairs
@@ -76,10 +66,6 @@ pub(super) fn pairs(images: &[&HomeImage]) -> Vec<SharePair> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use stetfs_cache::Page;
-
     use super::*;
     use crate::ids::Lane;
     use crate::policy::Place;
@@ -91,20 +77,18 @@ mod tests {
         atomic: true,
     };
 
-    /// Images of blocks of so many bytes: each home, and the byte where it stands in the log.
-    fn images(size: usize, of: &[(u64, Option<u64>)]) -> Vec<HomeImage> {
-        let image = |&(nr, at): &(u64, Option<u64>)| HomeImage {
+    /// Images: each home, and the byte where it stands in the log.
+    fn images(of: &[(u64, Option<u64>)]) -> Vec<Standing> {
+        let image = |&(nr, at): &(u64, Option<u64>)| Standing {
             nr,
-            page: Arc::new(Page::zeroed(size)),
             place: at.map(|at| Place::new(Lane(0), at)),
         };
         of.iter().map(image).collect()
     }
 
-    fn shared(size: usize, of: &[(u64, Option<u64>)], limits: ShareLimits) -> Vec<u64> {
-        let images = images(size, of);
-        let plan = Plan::new(&images, &limits);
-        assert_eq!(plan.shares.len() + plan.copies.len(), images.len());
+    fn shared(block: u64, of: &[(u64, Option<u64>)], limits: ShareLimits) -> Vec<u64> {
+        let images = images(of);
+        let plan = Plan::new(&images, block, &limits);
         plan.shares.iter().map(|image| image.nr).collect()
     }
 
@@ -146,14 +130,14 @@ mod tests {
         let page = |n: u64| n * 4096;
         let of = [(5, 0), (6, 1), (8, 2), (9, 4), (10, 5)];
         let of: Vec<_> = of.iter().map(|&(nr, at)| (nr, Some(page(at)))).collect();
-        let images = images(4096, &of);
-        let images: Vec<&HomeImage> = images.iter().collect();
+        let images = images(&of);
+        let images: Vec<&Standing> = images.iter().collect();
         let pair = |dst, src, len| SharePair {
             dst: page(dst),
             src: page(src),
             len: page(len),
         };
         let expected = [pair(5, 0, 2), pair(8, 2, 1), pair(9, 4, 2)];
-        assert_eq!(pairs(&images), expected);
+        assert_eq!(pairs(&images, 4096), expected);
     }
 }

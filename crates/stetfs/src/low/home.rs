@@ -1,6 +1,8 @@
 //! How checkpoints bring logged blocks to their homes, and why so.
 
 use serde::Serialize;
+use stetfs_journal::Composition;
+use stetfs_journal::compose::Axis;
 
 use super::part::OpenDisk;
 
@@ -14,10 +16,23 @@ pub struct HomeInfo {
 }
 
 impl HomeInfo {
-    pub(super) fn copy(why: impl Into<String>) -> HomeInfo {
+    fn copy(why: impl Into<String>) -> HomeInfo {
         HomeInfo {
             by: "copy",
             why: why.into(),
+        }
+    }
+
+    /// What `home=` of a journal comes to on this disk, with blocks of so many bytes.
+    pub(super) fn of(
+        journal: &Composition,
+        disk: &OpenDisk,
+        is_journal_elsewhere: bool,
+        block: u32,
+    ) -> HomeInfo {
+        match journal.part(Axis::Home).name {
+            "share" => HomeInfo::of_sharing(disk, is_journal_elsewhere, block),
+            _ => HomeInfo::copy("nobody asked for home=share"),
         }
     }
 

@@ -13,7 +13,7 @@ use stetfs_ondisk::uuid;
 use super::external::{self, Devices};
 use super::home::HomeInfo;
 use super::part::{PartInfo, Source};
-use super::recover::{self, RecoveryInfo};
+use super::recover::{self, RecoverOptions, RecoveryInfo};
 
 /// A volume that is not mounted. Sizes in bytes, counts as named.
 #[derive(Clone, Debug, Serialize)]
@@ -237,7 +237,7 @@ fn recovery((disk, journal): &Devices) -> Result<RecoveryInfo> {
         volume.clone() as Arc<dyn BlockDevice>,
         log.clone().map(|l| l as Arc<dyn BlockDevice>),
     );
-    let done = recover::run(dry, false, &mut |_, _| {})?;
+    let done = recover::run(dry, &RecoverOptions::default(), &mut |_, _| {})?;
     disk.check_room(&volume.changed())?;
     if let (Some(device), Some(log)) = (journal, log) {
         device.check_room(&log.changed())?;

@@ -35,7 +35,7 @@ pub use memory::{default_cache_bytes, usable_memory};
 pub use own_options::own_options;
 pub use part::{Part, PartInfo, Source};
 pub use quota::{QuotaIdInfo, QuotaInfo, QuotaKindInfo, quota, set_quota};
-pub use recover::{Recovered, RecoveryInfo, recover};
+pub use recover::{RecoverOptions, Recovered, RecoveryInfo, recover};
 pub use stats::{
     CacheStats, DeviceStats, InodeStats, JournalStats, LatencyBucket, LatencyStats, MemoryStats,
     SpaceStats, VolumeStats,

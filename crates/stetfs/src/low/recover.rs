@@ -5,13 +5,24 @@ use std::sync::Arc;
 use serde::Serialize;
 use stetfs_block::OpenOptions;
 use stetfs_ext4::{Fs, FsError, FsOptions, Result, inspect};
+use stetfs_journal::Composition;
 use stetfs_ondisk::ext4::superblock::State;
 
-use super::external::{self, Views, is_write_protected};
+use super::external::{self, Devices, Views, is_write_protected};
+use super::home::HomeInfo;
 use super::part::Source;
 
 /// Bytes of cache: what a recovery reads it hardly reads twice.
 const CACHE_BYTES: u64 = 32 << 20;
+
+/// How to recover.
+#[derive(Clone, Debug, Default)]
+pub struct RecoverOptions {
+    /// Of a damaged journal bring home what is whole.
+    pub salvage: bool,
+    /// `home=`, how blocks go home. What else it says is of no use here.
+    pub journal: Composition,
+}
 
 /// What recovery does, or would do.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -20,8 +31,12 @@ pub struct RecoveryInfo {
     pub needed: bool,
     /// Transactions replayed.
     pub transactions: u64,
-    /// Blocks of them written home.
+    /// Blocks of them brought home.
     pub blocks: u64,
+    /// Those of the blocks that the device shared.
+    pub shared: u64,
+    /// Those of the blocks that were written.
+    pub copied: u64,
     /// File-level records applied.
     pub records: u64,
     /// Fast commits of Linux carried out.
@@ -72,6 +87,9 @@ pub struct Recovered {
     pub volume: String,
     /// What was found to do, and done.
     pub recovery: RecoveryInfo,
+    /// How blocks went home, and why so; absent where there was nothing to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub home: Option<HomeInfo>,
 }
 
 /// Replays the journal of a volume, finishes what was interrupted, and leaves the
@@ -79,13 +97,13 @@ pub struct Recovered {
 ///
 /// # Errors
 /// The volume is in use, damaged, of an unknown kind, or a device failed: then the journal is as it
-/// was, and recovery can be tried again. With `salvage` what is whole of a damaged journal goes home, the rest is left out and told
+/// was, and recovery can be tried again. With [`RecoverOptions::salvage`] what is whole of a damaged journal goes home, the rest is left out and told
 /// ([`RecoveryInfo::damage`]), and the volume is marked as one with errors, for e2fsck to put in order.
 ///
 /// `progress` gets (done, of), first in blocks of the log, then in blocks that go home.
 pub fn recover(
     source: &Source,
-    salvage: bool,
+    how: &RecoverOptions,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Recovered> {
     let open = |read_only| {
@@ -93,22 +111,36 @@ pub fn recover(
             read_only,
             ..OpenOptions::default()
         };
-        external::devices(source, how).map(external::any)
+        external::devices(source, how)
     };
     let devices = match open(false) {
         // Where nothing is to be done nothing need be written.
-        Err(e) if is_write_protected(&e) => match open(true)? {
-            (device, journal) if inspect(device.clone(), journal.clone())?.unfinished => {
+        Err(e) if is_write_protected(&e) => {
+            let devices = open(true)?;
+            let (device, journal) = external::any(devices.clone());
+            if inspect(device, journal)?.unfinished {
                 return Err(e);
             }
-            devices => devices,
-        },
+            devices
+        }
         other => other?,
     };
+    let recovery = run(external::any(devices.clone()), how, progress)?;
+    let home = recovery.needed.then(|| home(&devices, how)).transpose()?;
     Ok(Recovered {
         volume: source.path.display().to_string(),
-        recovery: run(devices, salvage, progress)?,
+        recovery,
+        home,
     })
+}
+
+/// How a recovery of the volume on these devices brought blocks home.
+fn home((disk, journal): &Devices, how: &RecoverOptions) -> Result<HomeInfo> {
+    let block = inspect(disk.view(), None)?
+        .superblock
+        .geometry()?
+        .block_size;
+    Ok(HomeInfo::of(&how.journal, disk, journal.is_some(), block))
 }
 
 /// Recovers the volume on the first of the devices.
@@ -117,7 +149,7 @@ pub fn recover(
 /// As [`recover`].
 pub(crate) fn run(
     (device, journal): Views,
-    salvage: bool,
+    how: &RecoverOptions,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<RecoveryInfo> {
     let mut recovery = RecoveryInfo {
@@ -126,7 +158,8 @@ pub(crate) fn run(
     };
     if recovery.needed {
         let options = FsOptions {
-            salvage,
+            salvage: how.salvage,
+            journal: how.journal.way_home(),
             cache_bytes: CACHE_BYTES,
             ..FsOptions::default()
         };
@@ -135,6 +168,8 @@ pub(crate) fn run(
         if let Some(report) = fs.recovered() {
             recovery.transactions = report.transactions;
             recovery.blocks = report.blocks;
+            recovery.shared = report.shared;
+            recovery.copied = report.blocks - report.shared;
             recovery.records = report.records;
             recovery.fast_commits = report.fast_commits;
             recovery.dropped = report.dropped.iter().map(ToString::to_string).collect();

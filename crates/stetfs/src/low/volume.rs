@@ -7,7 +7,6 @@ use stetfs_block::{BlockDevice, BlockError, Direct, FileDevice, OpenOptions, Spa
 use stetfs_ext4::{Fs, FsError, FsOptions, Result};
 
 use stetfs_journal::Composition;
-use stetfs_journal::compose::Axis;
 
 use super::external::{self, is_write_protected};
 use super::home::HomeInfo;
@@ -178,14 +177,12 @@ impl Volume {
 
     /// How checkpoints bring blocks home.
     pub(super) fn home(&self) -> HomeInfo {
-        match self.journal().part(Axis::Home).name {
-            "share" => HomeInfo::of_sharing(
-                &self.disk,
-                self.journal.is_some(),
-                self.fs.statfs().block_size,
-            ),
-            _ => HomeInfo::copy("so the journal says (home=)"),
-        }
+        HomeInfo::of(
+            self.journal(),
+            &self.disk,
+            self.journal.is_some(),
+            self.fs.statfs().block_size,
+        )
     }
 
     /// The file or device below, as a whole.

@@ -246,7 +246,7 @@ fn ours(dirty: &Dirty, faulty: bool) -> Result<Outcome, String> {
         };
     }
     let foretold = stetfs::low::info(&path.into()).map(|info| info.recovery);
-    match stetfs::low::recover(&path.into(), false, &mut |_, _| {}) {
+    match stetfs::low::recover(&path.into(), &Default::default(), &mut |_, _| {}) {
         Err(e) => {
             if let Ok(info) = foretold
                 && info.problem.is_none()

@@ -3,26 +3,23 @@
 //! It changes nothing but homes until the last step empties the log, and it chooses the same
 //! images every time: interrupted anywhere, it can run again.
 
+mod home;
+
 use std::collections::{BTreeMap, HashMap};
 
 use stetfs_block::BlockDevice;
-use stetfs_cache::PageRef;
 use stetfs_ondisk::jbd2::fast_commit::{End, FastCommit};
 
 use crate::damage::Damage;
 use crate::edges::{Dropped, dropped, front, valid_fronts};
-use crate::engine::{Canary, no_lane};
-use crate::error::{JournalError, Result};
+use crate::engine::Canary;
+use crate::error::Result;
 use crate::ids::{BlockNr, CommitPoint, Lane, Stamp, TxId};
-use crate::policy::{
-    EndReason, HomeImage, ImageRef, LogTail, Medium, Scan, ScannedTx, Scheme, set_tails,
-};
+use crate::policy::{EndReason, ImageRef, LogTail, Medium, Scan, ScannedTx, Scheme, set_tails};
 use crate::scan::scan;
 use crate::stet::{self, LoggedRecord};
+use home::bring_home;
 
-/// Bytes of images read and written at once. More than that are taken in the order of the log, so that no chunk of it is
-/// unpacked for each of many batches.
-const BATCH: u64 = 32 << 20;
 /// The most that [`JournalConfig::memory`](crate::JournalConfig::memory) should be, bytes: what a recovery expects to find in
 /// a log, however well it is packed.
 pub const MOST_MEMORY: u64 = 512 << 20;
@@ -211,29 +208,19 @@ pub(crate) fn replay(
         recovery.last_stamp = recovery.last_stamp.max(found.last);
     }
     recovery.last_stamp = recovery.last_stamp.max(recovery.horizon);
-    let mut images: Vec<(BlockNr, Chosen)> = chosen.into_iter().collect();
-    let per_batch = (BATCH / block_size).max(1) as usize;
-    if images.len() > per_batch {
-        images.sort_unstable_by_key(|(_, c)| (c.tx, c.image.at, c.image.flags, c.image.check));
-    }
-    // A damaged image is to be found before the first one goes home.
-    if how.dry_run || (images.len() > per_batch && !how.salvage) {
-        for batch in images.chunks(per_batch) {
-            load(scheme, batch, how, &mut report)?;
-        }
-    }
+    let images: Vec<(BlockNr, Chosen)> = chosen.into_iter().collect();
+    bring_home(
+        scheme,
+        device,
+        images,
+        block_size,
+        how,
+        &mut report,
+        progress,
+    )?;
     if how.dry_run {
         recovery.report = report;
         return Ok(recovery);
-    }
-    report.blocks = 0;
-    let count = images.len() as u64;
-    for (i, batch) in images.chunks_mut(per_batch).enumerate() {
-        progress((i * per_batch) as u64, count);
-        batch.sort_unstable_by_key(|(nr, _)| *nr);
-        let images = load(scheme, batch, how, &mut report)?;
-        report.shared += scheme.home.send(device, &images)?.shared;
-        report.blocks += images.len() as u64;
     }
     if !canary.no_barrier && !canary.replay_volatile {
         device.flush()?;
@@ -430,87 +417,10 @@ fn choose(
     Ok(chosen)
 }
 
-/// Those of a transaction's images, in the order of the log, that can be read. What stands in one place is read, and
-/// unpacked, once.
-fn salvaged(
-    refs: &[ImageRef],
-    read: &dyn Fn(&[ImageRef]) -> Result<Vec<PageRef>>,
-) -> Vec<Option<PageRef>> {
-    let mut order: Vec<usize> = (0..refs.len()).collect();
-    let place = |i: &usize| refs.get(*i).map(|image| (image.at, image.flags));
-    order.sort_by_key(place);
-    let mut pages = vec![None; refs.len()];
-    for group in order.chunk_by(|a, b| place(a) == place(b)) {
-        let images: Vec<ImageRef> = group.iter().filter_map(|i| refs.get(*i).copied()).collect();
-        let Ok(found) = read(&images) else {
-            continue;
-        };
-        for (i, page) in group.iter().zip(found) {
-            if let Some(to) = pages.get_mut(*i) {
-                *to = Some(page);
-            }
-        }
-    }
-    pages
-}
-
-/// Reads the images of a batch, each transaction's together.
-fn load(
-    scheme: &Scheme,
-    batch: &[(BlockNr, Chosen)],
-    how: RecoveryOptions,
-    report: &mut RecoveryReport,
-) -> Result<Vec<HomeImage>> {
-    let mut order: Vec<usize> = (0..batch.len()).collect();
-    let key = |i: &usize| batch.get(*i).map(|(_, c)| (c.tx, c.image.at));
-    order.sort_unstable_by_key(key);
-    let mut out: Vec<(usize, HomeImage)> = Vec::with_capacity(batch.len());
-    for run in order.chunk_by(|a, b| key(a).map(|k| k.0) == key(b).map(|k| k.0)) {
-        let entries: Vec<(usize, &(BlockNr, Chosen))> = run
-            .iter()
-            .filter_map(|i| batch.get(*i).map(|e| (*i, e)))
-            .collect();
-        let Some((_, (_, first))) = entries.first() else {
-            continue;
-        };
-        let lane = first.tx.lane;
-        let medium = scheme.media.get(usize::from(lane.0));
-        let medium = medium.ok_or_else(|| no_lane(lane))?;
-        let refs: Vec<ImageRef> = entries.iter().map(|(_, (_, c))| c.image).collect();
-        let read = |refs: &[ImageRef]| scheme.codec.images(&**medium, first.tx, refs);
-        let pages: Vec<Option<PageRef>> = match read(&refs) {
-            Err(e @ JournalError::Format(_)) if how.salvage => {
-                report.damaged(how, e.to_string())?;
-                salvaged(&refs, &read)
-            }
-            read => read?.into_iter().map(Some).collect(),
-        };
-        for ((i, (nr, c)), page) in entries.iter().zip(pages) {
-            let Some(page) = page else {
-                report.damage.push(format!("the image of block {nr}"));
-                continue;
-            };
-            if let Some(why) = how.cannot_be.and_then(|wrong| wrong(*nr, &page)) {
-                report.damaged(how, format!("the image of block {nr}: {why}"))?;
-                continue;
-            }
-            out.push((
-                *i,
-                HomeImage {
-                    nr: *nr,
-                    page,
-                    place: c.image.place,
-                },
-            ));
-        }
-    }
-    out.sort_unstable_by_key(|(i, _)| *i);
-    Ok(out.into_iter().map(|(_, image)| image).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::JournalError;
 
     /// A transaction that depends on a lane that no log has cannot have been written: without a word it would be left out.
     #[test]
