@@ -162,7 +162,8 @@ fn try_volume(kind: &str, name: &str, make: fn(&Path)) -> (Vec<String>, u64) {
         let cost = run(&filled, scratch.path());
         costs.push((args.join(" "), cost));
     }
-    let mount = (kind != "logs").then(|| mounted(&volume)).flatten();
+    let by_recover = ["logs", "records"].contains(&kind);
+    let mount = (!by_recover).then(|| mounted(&volume)).flatten();
     costs.extend(mount.map(|cost| ("mounted".to_owned(), cost)));
     for (what, cost) in costs {
         let line = format!(

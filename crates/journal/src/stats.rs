@@ -55,6 +55,8 @@ counters! {
     forced_checkpoints,
     /// Transactions of other lanes that committed ones depend on.
     edges,
+    /// Handles that joined another lane than their thread's, for its log was full.
+    borrowed,
     /// Times a handle waited for a transaction to be locked and its snapshot taken.
     waits_locked,
     /// Nanoseconds of those.

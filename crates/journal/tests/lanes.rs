@@ -302,3 +302,34 @@ fn a_group_is_sealed_by_one_flush() {
         }
     }
 }
+
+/// One lane is busy, the others have never been used: it goes on in their logs, and what it wrote last counts.
+#[test]
+fn a_full_lane_goes_on_in_the_log_of_an_idle_one() {
+    let v = Volume::new();
+    let listed = v.journal.hold("checkpoint-listed");
+    let mut last = 0;
+    for i in 0..2000 {
+        last = (i % 251) as u8;
+        // What it changes is in the lane that is full.
+        for nr in 400..404 {
+            let point = v.put(0, nr, last);
+            if nr == 403 {
+                v.journal.commit(&point).unwrap();
+            }
+        }
+        if v.journal.stats().borrowed > 40 {
+            break;
+        }
+    }
+    let stats = v.journal.stats();
+    assert!(stats.borrowed > 40, "{stats:?}");
+    assert_eq!((stats.waits_room, stats.forced_checkpoints), (0, 0));
+    let (device, recovery) = v.cut();
+    assert_eq!(block(&*device, 400)[0], last);
+    assert_eq!(block(&*device, 403)[0], last);
+    assert!(recovery.report.dropped.is_empty(), "{recovery:?}");
+    drop(listed);
+    v.journal.checkpoint().unwrap();
+    assert_eq!(block(&*v.device, 403)[0], last);
+}

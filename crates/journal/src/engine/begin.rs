@@ -78,6 +78,7 @@ impl Inner {
         }
         let slot = self.slot(lane)?;
         let mut run = slot.run.lock();
+        let mut asked_others = false;
         loop {
             self.check()?;
             if run.locked {
@@ -90,12 +91,7 @@ impl Inner {
             let tx = run.tx.clone();
             let mut state = tx.state.lock();
             if self.fits(&tx, &state, need) {
-                state.handles += 1;
-                state.touched.get_or_insert_with(Instant::now);
-                state
-                    .opened
-                    .get_or_insert_with(|| self.stamp.load(Ordering::Acquire));
-                state.reserved += u64::from(need);
+                self.take_place(&mut state, need);
                 drop(state);
                 return Ok(tx);
             }
@@ -103,6 +99,16 @@ impl Inner {
             let log_short = !self.log_fits(&tx, &state, need);
             let something = !state.blocks.is_empty();
             drop(state);
+            if log_short && !asked_others {
+                asked_others = true;
+                drop(run);
+                if let Some(tx) = self.borrow_place(lane, need)? {
+                    return Ok(tx);
+                }
+                run = slot.run.lock();
+                continue;
+            }
+            asked_others = false;
             bump(&self.counters.waits_room, 1);
             if log_short {
                 bump(&self.counters.forced_checkpoints, 1);
@@ -118,6 +124,43 @@ impl Inner {
             add_time(&self.counters.waiting_room_nanos, begun);
             self.waiting.fetch_sub(1, Ordering::AcqRel);
         }
+    }
+
+    fn take_place(&self, state: &mut TxState, need: Credits) {
+        state.handles += 1;
+        state.touched.get_or_insert_with(Instant::now);
+        state
+            .opened
+            .get_or_insert_with(|| self.stamp.load(Ordering::Acquire));
+        state.reserved += u64::from(need);
+    }
+
+    /// Takes a place in the running transaction of the lane with the most room, if not half of that is used: the log of
+    /// the thread's lane is full until its images are home, but nobody need wait for them while another lane is idle.
+    /// Lanes share blocks whoever is in them, so that this one's transaction depends on the other's where it has to (tx.T4).
+    fn borrow_place(&self, own: Lane, need: Credits) -> Result<Option<Arc<Tx>>> {
+        let room = |lane: usize| self.free.get(lane).map_or(0, |f| f.load(Ordering::Acquire));
+        let others = (0..self.slots.len())
+            .filter(|lane| *lane != usize::from(own.0) && !self.is_half_full(*lane));
+        let Some(lane) = others.max_by_key(|lane| room(*lane)) else {
+            return Ok(None);
+        };
+        let Some(run) = self.slot(Lane(lane as u16))?.run.try_lock() else {
+            return Ok(None);
+        };
+        if run.locked {
+            return Ok(None);
+        }
+        let tx = run.tx.clone();
+        let mut state = tx.state.lock();
+        if !self.fits(&tx, &state, need) {
+            return Ok(None);
+        }
+        self.take_place(&mut state, need);
+        drop(state);
+        self.kick.ask();
+        bump(&self.counters.borrowed, 1);
+        Ok(Some(tx))
     }
 
     /// Gives a place back, with `left` unused credits.

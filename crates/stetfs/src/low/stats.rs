@@ -90,6 +90,8 @@ pub struct JournalStats {
     pub forced_checkpoints: u64,
     /// Transactions of other lanes that committed ones depend on.
     pub edges: u64,
+    /// Changes that went into another lane than their thread's, for its log was full.
+    pub borrowed: u64,
     /// Times a change waited for a transaction's snapshot.
     pub waits_locked: u64,
     /// How long in all, microseconds.
@@ -301,6 +303,7 @@ impl Volume {
                 checkpoints: j.checkpoints,
                 forced_checkpoints: j.forced_checkpoints,
                 edges: j.edges,
+                borrowed: j.borrowed,
                 waits_locked: j.waits_locked,
                 waiting_locked_micros: j.waiting_locked_nanos / 1000,
                 waits_room: j.waits_room,

@@ -131,6 +131,11 @@ const NUMBERS: &[Number] = &[
         "Transactions of other lanes that committed ones depend on.",
     ),
     counter(
+        "journal_borrowed_total",
+        "/journal/borrowed",
+        "Changes that went into another lane than their thread's, for its log was full.",
+    ),
+    counter(
         "journal_waits_locked_total",
         "/journal/waits_locked",
         "Times a change waited for a transaction's snapshot.",
