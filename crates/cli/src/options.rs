@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use stetfs::low::{
     Atime, Composition, Direct, FsOptions, OnDataError, OnError, PolicyKind, Preset, Source,
-    VolumeOptions, did_you_mean, preset,
+    VolumeOptions, did_you_mean,
 };
 use stetfs_fuse::{IoUring, LowLatency, MountOptions, Opens, ServeOptions, VolumeFsOptions};
 
@@ -250,8 +250,8 @@ fn apply(
             .map_err(|e: stetfs::low::BadJournal| e.to_string()),
         Some(v) if name == "cache_policy" => policy(v).map(|policy| o.cache_policy = policy),
         // Whether it goes with the others is seen when all are known.
-        Some(v) if stetfs::low::is_option(name) => Composition::new(preset::CUSTOM, [(name, v)])
-            .map(|_| o.journal.push((name.to_owned(), v.to_owned())))
+        Some(v) if stetfs::low::is_option(name) => stetfs::low::check_option(name, v)
+            .map(|()| o.journal.push((name.to_owned(), v.to_owned())))
             .map_err(|why| why.to_string()),
         _ => own(name, value, o)?.map_err(|why| format!("{name} {why}")),
     })
@@ -549,7 +549,7 @@ impl Options {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use stetfs::low::DataMode;
+    use stetfs::low::{DataMode, preset};
 
     use super::*;
 
@@ -756,6 +756,21 @@ mod tests {
         ] {
             assert_eq!(warned(sound), "", "{sound}");
         }
+    }
+
+    /// What a part of another order takes, too.
+    #[test]
+    fn lanes_go_with_the_order_of_the_preset() {
+        let journal = |text: &str| {
+            let options = read(text)?.volume().map_err(|e| e.to_string())?;
+            Ok(options.fs.journal.to_string())
+        };
+        let all = "journal=zjournal,lanes=2,groups=core,copies=proactive";
+        let said = "zjournal,copies=proactive,groups=core,lanes=2";
+        assert_eq!(journal(all), Ok(said.to_owned()));
+        let refused: std::result::Result<String, String> = journal("lanes=2");
+        assert!(refused.is_err_and(|why| why.contains("lanes needs order=cores or order=threads")));
+        assert!(journal("journal=zjournal,copies=wait").is_err());
     }
 
     #[test]

@@ -79,6 +79,14 @@ pub fn option_names() -> impl Iterator<Item = &'static str> {
     Axis::ALL.into_iter().map(Axis::name).chain(of_parts)
 }
 
+/// Whether an option exists and can have this value, whatever else is said.
+///
+/// # Errors
+/// Why not.
+pub fn check_option(name: &str, value: &str) -> Result<(), Bad> {
+    Composition::unsettled(Preset::default()).say(name, value)
+}
+
 /// An option: an axis, or one of a part.
 enum Found {
     Axis(Axis),

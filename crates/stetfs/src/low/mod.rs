@@ -50,7 +50,8 @@ pub use stetfs_block::{Share, ShareLimits, SharePair};
 pub use stetfs_cache::{PolicyKind, UnknownPolicy};
 pub use stetfs_ext4::*;
 pub use stetfs_journal::compose::{
-    Bad as BadJournal, did_you_mean, is_option, nearest, option_names, options_help, size,
+    Bad as BadJournal, check_option, did_you_mean, is_option, nearest, option_names, options_help,
+    size,
 };
 pub use stetfs_journal::{Composition, JournalError, Preset};
 pub use stetfs_ondisk::ext4::time::Timestamp;
