@@ -116,3 +116,24 @@ fn wrong_settings_are_explained() {
         fails(&line.split(' ').collect::<Vec<_>>(), 2, &[words]);
     }
 }
+
+/// What shares reads each image once and writes none; what copies reads them twice. A small log counts for no claim.
+#[test]
+fn a_recovery_that_shares_is_measured_beside_one_that_copies() {
+    let line = "bench figure afs-recovery --quick --device nvme-ssd";
+    let figure = json(&line.split(' ').collect::<Vec<_>>());
+    let parts = figure["parts"].as_array().unwrap();
+    assert_eq!(
+        parts.len(),
+        4,
+        "runs of two lengths, on a new and an aged device"
+    );
+    for part in parts {
+        let title = part["title"].as_str().unwrap();
+        assert!(title.ends_with("a small log: no claim"), "{title}");
+        let ratio = |title| metric(&part["report"], title)[1]["ratio"].as_f64().unwrap();
+        assert!(ratio("recovery") < 0.6, "{part:#}");
+        assert!((0.5..0.7).contains(&ratio("of it reads")), "{part:#}");
+        assert_eq!(ratio("blocks written home"), 0.0, "{part:#}");
+    }
+}

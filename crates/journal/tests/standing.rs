@@ -117,7 +117,7 @@ fn what_is_shared_is_read_once() {
     assert!(beside(2 * IMAGES).contains(&copied), "{read:?}");
 }
 
-/// Rot in the last image that would be shared: nothing goes home, or with salvage all but that.
+/// share.S5. Rot in the last image that would be shared: nothing goes home, or with salvage all but that.
 #[test]
 fn rot_is_found_before_anything_is_shared() {
     let crashed = crashed();

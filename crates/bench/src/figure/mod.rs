@@ -2,6 +2,8 @@
 //!
 //! A figure is a comparison of certain mounts on certain devices, or a measurement of its own, and what the paper says.
 
+mod afs;
+mod full_log;
 mod ijournal;
 mod latency;
 mod ldj;
@@ -31,6 +33,8 @@ pub enum Name {
     LdjJournalSize,
     /// LDJ, figure 9: the time of a recovery.
     LdjRecovery,
+    /// AFS, section 3.4.5: the time of a recovery of a full journal that shares, and of one that writes.
+    AfsRecovery,
     /// iJournaling, figures 6 to 8: fsync beside a writer that syncs nothing.
     IjournalFsync,
     /// iJournaling, figure 9: threads that append and sync.
@@ -46,13 +50,14 @@ pub enum Name {
 pub struct FigureArgs {
     /// Which one.
     name: Name,
-    /// Devices to run it on: sata-ssd, nvme-ssd, disk (simulated, in memory), or file (a loop device over a written file).
+    /// Devices to run it on: sata-ssd, nvme-ssd, disk (simulated, in memory), or file (a loop device over a written file; for afs-recovery an
+    /// image on an XFS in one).
     #[arg(long = "device", value_name = "NAME", value_parser = device)]
     devices: Vec<Device>,
     /// Rounds of each workload.
     #[arg(short, long, default_value_t = 3)]
     rounds: u32,
-    /// A first look: less work a round.
+    /// A first look: less work a round. What it shows counts for no claim.
     #[arg(long)]
     quick: bool,
     /// Also write the tables, JSON and SVG files into this directory.
@@ -161,6 +166,7 @@ impl FigureArgs {
             Name::LdjOltp => (ldj::APPLICATIONS, ldj::oltp()),
             Name::LdjJournalSize => (ldj::JOURNAL_SIZE, ldj::journal_size()),
             Name::LdjRecovery => return self.write(name, ldj::RECOVERY, recovery::measure(self)?),
+            Name::AfsRecovery => return self.write(name, afs::RECOVERY, afs::measure(self)?),
             Name::IjournalFsync => (ijournal::FSYNC, ijournal::fsync()),
             Name::IjournalThreads => (ijournal::THREADS, ijournal::threads()),
             Name::IjournalApplications => (ijournal::APPLICATIONS, ijournal::applications()),

@@ -1,0 +1,254 @@
+//! The time of a recovery that shares, beside one that writes: the same full log, on the same device.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use parking_lot::Mutex;
+use stetfs::low::{
+    BlockDevice, Composition, DeviceOptions, FileDevice, FsOptions, MemDevice, Preset,
+};
+use stetfs_block::{Read, Share, ShareLimits, SharePair, Stats, Write, sharing_of};
+use stetfs_flash::ftl::{Ageing, FtlKind, Geometry};
+use stetfs_flash::{Model, Ssd};
+use stetfs_testkit::KernelMount;
+
+use super::full_log::{self, BLOCK, FullLog};
+use super::{Device, FigureArgs, Part};
+use crate::compare::{Below, Better, Measured, Outcome, Report};
+
+pub(super) const RECOVERY: &str = "\
+section 3.4.5: \"it is quite obvious that AFS can recover much faster\", without a number; the aim here: ten times as fast as copying";
+
+/// MiB of the journal.
+const JOURNAL: u32 = 1024;
+/// With --quick.
+const SMALL: u32 = 64;
+/// Blocks that lie at home as they lie in the log, one behind the other: single pages, and 256 KiB.
+const RUNS: [usize; 2] = [1, 64];
+/// The ways home; ratios are to the first.
+const HOMES: [&str; 2] = ["copy", "share"];
+/// Bytes of an erase block, and the spare ones, per cent.
+const ERASE_BLOCK: u64 = 4 << 20;
+const SPARE: u32 = 15;
+
+pub(super) fn measure(args: &FigureArgs) -> Result<Vec<Part>> {
+    let journal = if args.quick { SMALL } else { JOURNAL };
+    let mut parts = Vec::new();
+    for run in RUNS {
+        let log = full_log::make(journal, run).context("filling a log")?;
+        for device in args.devices() {
+            for aged in [false, true] {
+                match device.0 {
+                    // It has no flash.
+                    Some(model) if model.seek.is_some() => continue,
+                    None if aged => continue,
+                    _ => {}
+                }
+                let mut title = format!("{}, {} KiB in a row", device.name(), run * 4);
+                if device.0.is_some() {
+                    title += if aged { ", aged" } else { ", new" };
+                }
+                if args.quick {
+                    title += ", a small log: no claim";
+                }
+                let report = one(args, device, aged, &log).with_context(|| title.clone())?;
+                parts.push(Part { title, report });
+            }
+        }
+    }
+    Ok(parts)
+}
+
+fn one(args: &FigureArgs, device: Device, aged: bool, log: &FullLog) -> Result<Report> {
+    // Simulated time is the same each time.
+    let rounds = if device.0.is_some() {
+        1
+    } else {
+        args.rounds.max(1)
+    };
+    let names = HOMES.map(|home| format!("{home}, {} blocks", log.images));
+    let mut outcomes: BTreeMap<usize, Vec<Outcome>> = BTreeMap::new();
+    for _ in 0..rounds {
+        for (i, home) in HOMES.into_iter().enumerate() {
+            crate::interrupt::check()?;
+            let outcome = match device.0 {
+                Some(model) => simulated(log, model, aged, home),
+                None => on_xfs(log, home),
+            };
+            outcomes
+                .entry(i)
+                .or_default()
+                .push(outcome.with_context(|| home.to_owned())?);
+        }
+    }
+    let mut report = Report::new(&names, rounds);
+    report.add("recovery", &outcomes);
+    Ok(report)
+}
+
+fn seconds(title: &str, value: f64) -> Measured {
+    measured(title, "s", value)
+}
+
+fn measured(title: &str, unit: &'static str, value: f64) -> Measured {
+    Measured {
+        title: title.into(),
+        unit,
+        better: Better::Lower,
+        value,
+        below: Below::default(),
+    }
+}
+
+/// Recovers; gives the blocks that were shared.
+fn recover(device: Arc<dyn BlockDevice>, home: &str, log: &FullLog) -> Result<u64> {
+    let options = FsOptions {
+        journal: Composition::new(Preset::default(), [("home", home)])?,
+        ..FsOptions::default()
+    };
+    let fs = stetfs::low::Fs::open(device, options)?;
+    let report = fs.recovered().context("there was nothing to recover")?;
+    ensure!(
+        report.blocks == log.images,
+        "{} of {} blocks went home",
+        report.blocks,
+        log.images
+    );
+    Ok(report.shared)
+}
+
+/// On a simulated SSD, in its own time.
+fn simulated(log: &FullLog, model: Model, aged: bool, home: &str) -> Result<Outcome> {
+    let volume = &log.volume;
+    let mut layer = FtlKind::Page.make(Geometry::new(volume.size(), ERASE_BLOCK, SPARE)?);
+    if aged {
+        Ageing::FULL.run(&mut *layer, &mut ())?;
+    }
+    let ssd = Ssd::new(layer, true).simulated(model);
+    for range in MemDevice::new(volume.size()).differences(volume) {
+        let mut page = vec![0; BLOCK as usize];
+        for at in range.step_by(page.len()) {
+            volume.read(at, &mut page)?;
+            ssd.write(at, &page)?;
+        }
+    }
+    ssd.flush()?;
+    let programmed = ssd.report().counters;
+    let device = Arc::new(Watched {
+        inner: ssd,
+        spent: Mutex::default(),
+    });
+    let begin = device.inner.now();
+    let shared = recover(device.clone(), home, log)?;
+    let whole = device.inner.now() - begin;
+    let spent = *device.spent.lock();
+    let counters = device.inner.report().counters;
+    let s = |nanos: u64| nanos as f64 / 1e9;
+    let pages = counters.programs - programmed.programs;
+    Ok(vec![
+        seconds("recovery", s(whole)),
+        seconds("of it reads", s(spent.reads)),
+        seconds("of it writes", s(spent.writes)),
+        seconds("of it shares", s(spent.shares)),
+        seconds("of it flushes", s(spent.flushes)),
+        measured("pages programmed", "pages", pages as f64),
+        measured(
+            "blocks written home",
+            "blocks",
+            (log.images - shared) as f64,
+        ),
+    ])
+}
+
+/// In a file on an XFS that is made for it, in a loop device, with the caches empty.
+fn on_xfs(log: &FullLog, home: &str) -> Result<Outcome> {
+    let size = log.volume.size() + log.volume.size() / 4 + (512 << 20);
+    let (disk, mount) = KernelMount::made("xfs", &["-q", "-m", "reflink=1"], size)?;
+    let path = mount.path().join("image");
+    log.volume.save(&path)?;
+    std::fs::File::open(&path)?.sync_all()?;
+    // Only root gets here.
+    crate::cold::try_drop_caches();
+    let device = FileDevice::open(&path, DeviceOptions::default())?;
+    let start = Instant::now();
+    let shared = recover(Arc::new(device), home, log)?;
+    let whole = start.elapsed().as_secs_f64();
+    mount.umount()?;
+    drop(disk);
+    Ok(vec![
+        seconds("recovery", whole),
+        measured(
+            "blocks written home",
+            "blocks",
+            (log.images - shared) as f64,
+        ),
+    ])
+}
+
+/// Simulated nanoseconds by kind of request.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spent {
+    reads: u64,
+    writes: u64,
+    shares: u64,
+    flushes: u64,
+}
+
+/// A device that tells what its time is spent on.
+struct Watched {
+    inner: Ssd,
+    spent: Mutex<Spent>,
+}
+
+impl Watched {
+    fn count<T>(&self, of: impl FnOnce(&mut Spent) -> &mut u64, work: impl FnOnce() -> T) -> T {
+        let begin = self.inner.now();
+        let done = work();
+        *of(&mut self.spent.lock()) += self.inner.now() - begin;
+        done
+    }
+}
+
+impl BlockDevice for Watched {
+    stetfs_block::shape_of_inner!();
+
+    fn read_batch(&self, reads: &mut [Read<'_>]) -> stetfs_block::Result<()> {
+        self.count(|s| &mut s.reads, || self.inner.read_batch(reads))
+    }
+
+    fn write_batch(&self, writes: &[Write<'_>]) -> stetfs_block::Result<()> {
+        self.count(|s| &mut s.writes, || self.inner.write_batch(writes))
+    }
+
+    fn flush(&self) -> stetfs_block::Result<()> {
+        self.count(|s| &mut s.flushes, || self.inner.flush())
+    }
+
+    fn discard(&self, range: Range<u64>) -> stetfs_block::Result<()> {
+        self.inner.discard(range)
+    }
+
+    fn zero(&self, range: Range<u64>) -> stetfs_block::Result<()> {
+        self.inner.zero(range)
+    }
+
+    fn stats(&self) -> Stats {
+        self.inner.stats()
+    }
+}
+
+impl Share for Watched {
+    fn limits(&self) -> ShareLimits {
+        ShareLimits::of(&self.inner)
+    }
+
+    fn share_batch(&self, pairs: &[SharePair]) -> stetfs_block::Result<()> {
+        self.count(
+            |s| &mut s.shares,
+            || sharing_of(&self.inner)?.share_batch(pairs),
+        )
+    }
+}
