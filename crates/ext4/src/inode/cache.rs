@@ -8,8 +8,8 @@
 //! * **inode.I3** An inode without names, on the orphan list, open, with dirty data or a lazy access time
 //!   stays in memory; and while the kernel knows it, one with failures that somebody may have to be told of.
 //! * **inode.I4** `dead` is set under the shard's lock by the one who deletes; nobody gets it after.
-//! * **inode.I5** `deleted` is set under the inode's lock. Who got the inode before it was dead, and locks it before it is
-//!   deleted, may change it as ever: it is deleted after that. Who locks it later is told ESTALE before anything changed.
+//! * **inode.I5** `deleted` is set under the inode's lock; who locks it later is told ESTALE before anything changes. Who got the
+//!   inode before it was dead, and locks it before it is deleted, may change it as ever: it is deleted after that.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;

@@ -35,7 +35,7 @@ const OPERATIONS: [Operation; 5] = [
     },
 ];
 
-/// The operation waits for the inode's lock when the last user lets go of it.
+/// The operation waits for the inode's lock when the last user lets go of it (inode.I5).
 #[test]
 fn a_change_of_what_is_being_deleted_is_whole_or_refused() {
     let device = mkfs(16, &Mkfs::blocks(1024).feature("project"));
@@ -90,7 +90,7 @@ fn what_is_deleted_takes_no_writes() {
     }
 }
 
-/// It was there first: the deletion waits for the lock, and takes away what was written.
+/// It was there first: the deletion waits for the lock, and takes away what was written (inode.I5).
 #[test]
 fn who_has_the_lock_goes_on_while_the_last_user_lets_go() {
     for features in ["inline_data", "^inline_data"] {
