@@ -53,7 +53,7 @@ impl Journal {
             codec: Box::new(Unlogged { images }),
             media: vec![Box::new(medium)],
             home: Box::new(AtHome),
-            files: None,
+            records: None,
         };
         Journal::start(cache, scheme, config)
     }

@@ -28,17 +28,17 @@ mod tx;
 pub use compose::{Composition, DataMode, Preset};
 pub use damage::Damage;
 pub use edges::{Dropped, valid_fronts};
-pub use engine::{Canary, Done, FileState, FlushMark, Journal, JournalConfig};
+pub use engine::{Canary, Done, FileState, FlushMark, Journal, JournalConfig, Records};
 pub use error::{JournalError, Result};
 pub use handle::{BlockMut, Handle};
 pub use head::{Block, Cache, JournalHead};
 pub use ids::{BlockNr, CommitPoint, Credits, Ino, Lane, Stamp, TxId};
 pub use log::{Log, LogFeatures, LogFormat, LogSummary, OpenLog, Record, RecordKind};
+pub use policy::{LoggedRecord, RecordPlace};
 pub use recovery::{
     CannotBe, MOST_MEMORY, Recovery, RecoveryOptions, RecoveryReport, Verdict, recover,
 };
 pub use share::ShareHome;
 pub use stats::{JournalLatency, JournalStats};
-pub use stet::{LoggedRecord, RecordPlace};
 pub use stetfs_ondisk::jbd2::fast_commit::{Change, Entry, FastCommit};
 pub use tx::{AfterCommit, Image, Snapshot};

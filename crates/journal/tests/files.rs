@@ -87,8 +87,12 @@ fn bodies(device: &MemDevice) -> Vec<Vec<u8>> {
 }
 
 fn sync(journal: &Journal, body: &[u8]) {
-    let place = journal.reserve_record(body.len(), 0, None).unwrap();
-    journal.write_record(&place, body, &[]).unwrap();
+    let place = journal
+        .records()
+        .unwrap()
+        .reserve(body.len(), 0, None)
+        .unwrap();
+    journal.records().unwrap().write(&place, body, &[]).unwrap();
 }
 
 /// Log blocks where a record begins.
@@ -109,9 +113,11 @@ fn records_live_until_a_transaction_holds_what_they_hold() {
     let point = put(&cache, &journal, 300, 1);
     sync(&journal, b"one");
     let page = Arc::new(Page::copy_of(&[7; BS]));
-    let place = journal.reserve_record(3, 1, None).unwrap();
+    let place = journal.records().unwrap().reserve(3, 1, None).unwrap();
     journal
-        .write_record(&place, b"two", &[(400, page.clone())])
+        .records()
+        .unwrap()
+        .write(&place, b"two", &[(400, page.clone())])
         .unwrap();
     let found = recovered(&device).unwrap();
     assert_eq!(found.records.len(), 2);
@@ -140,14 +146,22 @@ fn a_lane_has_room_again_after_a_commit() {
         put(&cache, &journal, 300, round);
         let mut full = 0;
         for i in 0..100 {
-            let place = journal.reserve_record(1500, 0, None).or_else(|| {
-                full += 1;
-                let point = put(&cache, &journal, 301, i);
-                journal.commit(&point).unwrap();
-                journal.reserve_record(1500, 0, None)
-            });
+            let place = journal
+                .records()
+                .unwrap()
+                .reserve(1500, 0, None)
+                .or_else(|| {
+                    full += 1;
+                    let point = put(&cache, &journal, 301, i);
+                    journal.commit(&point).unwrap();
+                    journal.records().unwrap().reserve(1500, 0, None)
+                });
             let body = [i; 1500];
-            journal.write_record(&place.unwrap(), &body, &[]).unwrap();
+            journal
+                .records()
+                .unwrap()
+                .write(&place.unwrap(), &body, &[])
+                .unwrap();
             // None are left if a transaction holds it already.
             if let Some(newest) = bodies(&device).last() {
                 assert_eq!(newest, &body, "round {round}");

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use stetfs_cache::PageRef;
-use stetfs_journal::{BlockNr, JournalError, RecordPlace};
+use stetfs_journal::{BlockNr, JournalError, RecordPlace, Records};
 use stetfs_ondisk::stet::record::{FileRecord, MAX_RUNS, Name, Node, Range, Run};
 use stetfs_sync::MutexGuard;
 
@@ -189,8 +189,8 @@ impl Fs {
                     return Ok(Alone::Commit);
                 }
                 Step::Record(ready) => {
-                    self.journal
-                        .write_record(&ready.place, &ready.bytes, &ready.pages)?;
+                    self.records()?
+                        .write(&ready.place, &ready.bytes, &ready.pages)?;
                     for (dir, naming) in &ready.dirs {
                         dir.changes.lock().name_recorded(naming);
                     }
@@ -286,8 +286,8 @@ impl Fs {
             };
         };
         let short = SHORT_BYTES / self.geo.block_size as usize;
-        let too_many =
-            || pages.len() > short && !unlogged.superseding && self.journal.record_room_is_short();
+        let is_room_short = || self.records().is_ok_and(|records| records.is_room_short());
+        let too_many = || pages.len() > short && !unlogged.superseding && is_room_short();
         if unlogged.unflushed || too_many() {
             return Step::Data { much, again: true };
         }
@@ -327,6 +327,12 @@ impl Fs {
             }
         }
         Ok(pages)
+    }
+
+    /// Records of files; who asks knows that there are some.
+    fn records(&self) -> Result<Records<'_>, JournalError> {
+        let none = || JournalError::Aborted("a record of a file for a log that has none".into());
+        self.journal.records().ok_or_else(none)
     }
 
     /// Builds the record and takes its place, under the inode's lock.
@@ -381,14 +387,12 @@ impl Fs {
         let bytes = record.encode();
         // Data that goes home by itself is to be there before what supersedes the record counts.
         let data_of = (!journaled && !pages.is_empty()).then_some(inode.ino);
-        let place = self
-            .journal
-            .reserve_record(bytes.len(), pages.len(), data_of);
-        let Some(place) = place else {
+        let records = self.records()?;
+        let Some(place) = records.reserve(bytes.len(), pages.len(), data_of) else {
             return Ok(Step::Commit(SyncReason::Full));
         };
         // Whoever syncs the file by a commit ends the record: its inode is in it, if nothing else.
-        let point = self.journal.superseding();
+        let point = records.superseding();
         {
             let mut sync = inode.sync.lock();
             sync.meta.merge(&point);

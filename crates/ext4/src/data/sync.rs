@@ -50,7 +50,11 @@ impl Fs {
             done(failed.map_or(result.map_err(FsError::from), Err));
         });
         let inode = f.inode.clone();
-        let Some(fs) = self.me.upgrade().filter(|_| self.journal.logs_files()) else {
+        let Some(fs) = self
+            .me
+            .upgrade()
+            .filter(|_| self.journal.records().is_some())
+        else {
             return self.sync_by_commit(&inode, datasync, here, answer);
         };
         // Not where others must end first. Where others sync, too, more of them share a flush if their threads go on.
@@ -74,7 +78,7 @@ impl Fs {
     /// # Errors
     /// A failure that this opener was not told of; nothing was committed or flushed.
     fn data_first(&self, inode: &Inode, told: &Opener) -> Result<()> {
-        if self.journal.logs_files() {
+        if self.journal.records().is_some() {
             return Ok(());
         }
         if !self.journal.is_valid(&inode.sync.lock().data) {

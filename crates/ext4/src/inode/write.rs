@@ -66,7 +66,7 @@ impl Fs {
         inode: &Inode,
         change: impl FnOnce(&mut Changes, CommitPoint),
     ) {
-        if self.journal.logs_files() {
+        if self.journal.records().is_some() {
             change(&mut inode.changes.lock(), h.point());
         }
     }

@@ -56,7 +56,7 @@ impl Inner {
             self.check_answer(point, &empty)?;
             return Ok(false);
         }
-        if self.scheme.files.is_some() {
+        if self.scheme.records.is_some() {
             chain(&group);
         }
         // What the group makes valid are no changes of others: records of those stay alive. Records since the snapshots are not in

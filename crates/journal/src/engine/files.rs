@@ -15,10 +15,10 @@ use stetfs_cache::PageRef;
 use stetfs_sync::plain::{Instant, Mutex, atomic::Ordering, mended};
 
 use super::{FlushMark, Inner, Journal};
-use crate::error::{JournalError, Result};
+use crate::error::Result;
 use crate::ids::{BlockNr, CommitPoint, Ino, Lane, Stamp, TxId};
+use crate::policy::{RecordLog, RecordPlace, RecordSize};
 use crate::stats::bump;
-use crate::stet::RecordPlace;
 
 /// Inodes whose data records hold, and whose homes may be older (record.F4).
 #[derive(Default)]
@@ -57,15 +57,24 @@ impl RecordedData {
     }
 }
 
+/// Records of files, of a journal that has a log for them.
+#[derive(Clone, Copy)]
+pub struct Records<'a> {
+    inner: &'a Inner,
+    log: &'a dyn RecordLog,
+}
+
 /// The lane that this thread tries first: its processor's.
 fn own_lane() -> usize {
     rustix::thread::sched_getcpu()
 }
 
 impl Journal {
-    /// Whether files are synced by records of their own.
-    pub fn logs_files(&self) -> bool {
-        self.inner().scheme.files.is_some()
+    /// Records of files, where files are synced by records of their own.
+    pub fn records(&self) -> Option<Records<'_>> {
+        let inner = self.inner();
+        let log = inner.scheme.records.as_deref()?;
+        Some(Records { inner, log })
     }
 
     /// Whether everything a point names is durable and valid.
@@ -78,99 +87,9 @@ impl Journal {
         self.inner().horizon()
     }
 
-    /// Takes a place for a record of so many bytes and pages. The file's lock is held, and everything that the record says is
-    /// at hand (record.F1). `data_of`: the inode whose dirty data the record holds beside its home (record.F4). `None`: there is no room, only
-    /// a commit makes some.
-    pub fn reserve_record(
-        &self,
-        bytes: usize,
-        pages: usize,
-        data_of: Option<Ino>,
-    ) -> Option<RecordPlace> {
-        let inner = self.inner();
-        let files = inner.scheme.files.as_ref()?;
-        let (lanes, own) = (files.count(), own_lane());
-        let horizon = inner.horizon();
-        let durable = inner.log.lock().newest_durable();
-        let stamp = || inner.stamp.fetch_add(1, Ordering::AcqRel) + 1;
-        let noted = |ino| (ino, inner.recorded.0.lock());
-        let mut recorded = data_of.filter(|_| mended("record.note")).map(noted);
-        // Another processor's lane is better than a commit.
-        let place = (own..own + lanes)
-            .find_map(|lane| files.reserve(lane, (bytes, pages), horizon, &durable, stamp))?;
-        if !mended("record.note") {
-            recorded = data_of.map(noted);
-        }
-        if let Some((ino, recorded)) = &mut recorded {
-            recorded.add(*ino, place.stamp());
-        }
-        Some(place)
-    }
-
     /// Whether a record may still be what recovery brings back: no valid transaction supersedes it.
     pub fn is_alive(&self, record: Stamp) -> bool {
         !self.inner().config.canary.forget_records && record > self.horizon()
-    }
-
-    /// What supersedes every record that was reserved before the call, once it is valid. What runs may have taken its snapshot, and
-    /// then only the next one does (record.F1).
-    pub fn superseding(&self) -> CommitPoint {
-        let mut point = CommitPoint::none();
-        for slot in &self.inner().slots {
-            let run = slot.run.lock();
-            let TxId { lane, seq } = run.tx.id;
-            let ends = run.tx.state.lock().phase.is_ended();
-            point.add(TxId {
-                lane,
-                seq: seq + u64::from(ends && mended("record.next")),
-            });
-        }
-        point
-    }
-
-    /// Whether records should be small, for room is short until a commit makes some.
-    pub fn record_room_is_short(&self) -> bool {
-        let inner = self.inner();
-        let files = inner.scheme.files.as_ref();
-        files.is_some_and(|files| files.is_half_full(own_lane(), inner.horizon()))
-    }
-
-    /// Writes a record with these data blocks, durably.
-    ///
-    /// # Errors
-    /// The device's; the journal has stopped then.
-    pub fn write_record(
-        &self,
-        place: &RecordPlace,
-        record: &[u8],
-        pages: &[(BlockNr, PageRef)],
-    ) -> Result<()> {
-        let inner = self.inner();
-        let Some(files) = &inner.scheme.files else {
-            return Err(JournalError::Aborted(
-                "a record was written to a log that has none".into(),
-            ));
-        };
-        let blocks = files.write(place, record, pages).inspect_err(|e| {
-            inner.stop(Some(e.clone()));
-        })?;
-        let canary = &inner.config.canary;
-        if canary.settle_early {
-            files.settle(place)?;
-        }
-        if !canary.record_volatile {
-            inner.flush_shared()?;
-        }
-        if !canary.settle_early {
-            files.settle(place)?;
-        }
-        bump(&inner.counters.file_records, 1);
-        bump(&inner.counters.file_pages, pages.len() as u64);
-        let bytes = blocks * inner.cache.block_size() as u64;
-        bump(&inner.counters.blocks_logged, blocks);
-        bump(&inner.counters.bytes_logged, bytes);
-        bump(&inner.counters.file_bytes, bytes);
-        Ok(())
     }
 
     /// A file was synced without a record, by a flush alone.
@@ -207,6 +126,77 @@ impl Journal {
             medium.set_horizon(horizon);
             medium.set_tail(medium.tail(), inner.barrier())?;
         }
+        Ok(())
+    }
+}
+
+impl Records<'_> {
+    /// Takes a place for a record of so many bytes and pages. The file's lock is held, and everything that the record says is
+    /// at hand (record.F1). `data_of`: the inode whose dirty data the record holds beside its home (record.F4). `None`: there is no room, only
+    /// a commit makes some.
+    pub fn reserve(&self, bytes: usize, pages: usize, data_of: Option<Ino>) -> Option<RecordPlace> {
+        let inner = self.inner;
+        let (lanes, own) = (self.log.lanes(), own_lane());
+        let size = RecordSize { bytes, pages };
+        let horizon = inner.horizon();
+        let durable = inner.log.lock().newest_durable();
+        let stamp = || inner.stamp.fetch_add(1, Ordering::AcqRel) + 1;
+        let noted = |ino| (ino, inner.recorded.0.lock());
+        let mut recorded = data_of.filter(|_| mended("record.note")).map(noted);
+        // Another processor's lane is better than a commit.
+        let place = (own..own + lanes)
+            .find_map(|lane| self.log.reserve(lane, size, horizon, &durable, &stamp))?;
+        if !mended("record.note") {
+            recorded = data_of.map(noted);
+        }
+        if let Some((ino, recorded)) = &mut recorded {
+            recorded.add(*ino, place.stamp());
+        }
+        Some(place)
+    }
+
+    /// What supersedes every record that was reserved before the call, once it is valid. What runs may have taken its snapshot, and
+    /// then only the next one does (record.F1).
+    pub fn superseding(&self) -> CommitPoint {
+        let mut point = CommitPoint::none();
+        for slot in &self.inner.slots {
+            let run = slot.run.lock();
+            let TxId { lane, seq } = run.tx.id;
+            let ends = run.tx.state.lock().phase.is_ended();
+            point.add(TxId {
+                lane,
+                seq: seq + u64::from(ends && mended("record.next")),
+            });
+        }
+        point
+    }
+
+    /// Whether records should be small, for room is short until a commit makes some.
+    pub fn is_room_short(&self) -> bool {
+        self.log.is_half_full(own_lane(), self.inner.horizon())
+    }
+
+    /// Writes a record with these data blocks, durably.
+    ///
+    /// # Errors
+    /// The device's; the journal has stopped then.
+    pub fn write(
+        &self,
+        place: &RecordPlace,
+        record: &[u8],
+        pages: &[(BlockNr, PageRef)],
+    ) -> Result<()> {
+        let inner = self.inner;
+        let written = self
+            .log
+            .write_durably(place, record, pages, &|| inner.flush_shared());
+        let blocks = written.inspect_err(|e| inner.stop(Some(e.clone())))?;
+        bump(&inner.counters.file_records, 1);
+        bump(&inner.counters.file_pages, pages.len() as u64);
+        let bytes = blocks * inner.cache.block_size() as u64;
+        bump(&inner.counters.blocks_logged, blocks);
+        bump(&inner.counters.bytes_logged, bytes);
+        bump(&inner.counters.file_bytes, bytes);
         Ok(())
     }
 }

@@ -21,6 +21,7 @@ mod spread;
 pub(crate) use begin::{max_tx, most_blocks};
 pub use canary::Canary;
 use files::RecordedData;
+pub use files::Records;
 pub use flush::FlushMark;
 use flush::SharedFlush;
 
@@ -290,7 +291,7 @@ impl Journal {
             codec: Box::new(codec),
             media: Vec::new(),
             home: Box::new(crate::policy::CopyHome),
-            files: None,
+            records: None,
         };
         Journal::start(cache, scheme, JournalConfig::default())
     }

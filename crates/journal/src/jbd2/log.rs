@@ -124,7 +124,7 @@ impl Jbd2Log {
             codec: Box::new(self.codec()),
             media: vec![Box::new(self.ring())],
             home: Box::new(CopyHome),
-            files: None,
+            records: None,
         }
     }
 

@@ -1,4 +1,4 @@
-//! The four policies that make a scheme (architecture, "The seam").
+//! The policies that make a scheme (architecture, "The seam").
 //!
 //! | policy | question | first choices |
 //! | --- | --- | --- |
@@ -6,12 +6,14 @@
 //! | [`Codec`] | how does a transaction look in the log? | `jbd2::Jbd2Codec` |
 //! | [`Medium`] | where is the log, and how is it sealed? | `jbd2::Jbd2Ring` |
 //! | [`Home`] | how does an image reach its home? | [`CopyHome`], [`ShareHome`](crate::ShareHome) |
+//! | [`RecordLog`] | where do records of files go, if there are any? | `stet::FileLanes` |
 
 mod codec;
 mod home;
 mod medium;
 mod ordering;
 mod place;
+mod records;
 
 pub use codec::{Codec, Early, Encoded, EndReason, ImageRef, Packing, Scan, ScannedTx};
 pub(crate) use home::copy;
@@ -19,8 +21,7 @@ pub use home::{CopyHome, Home, HomeImage, Sent, Standing};
 pub use medium::{LogTail, Medium, set_tails};
 pub use ordering::{Copies, OneLane, Ordering};
 pub use place::Place;
-
-use crate::stet::FileLanes;
+pub use records::{FoundRecords, LoggedRecord, RecordLog, RecordPlace, RecordSize};
 
 /// One combination of policies.
 pub struct Scheme {
@@ -32,6 +33,6 @@ pub struct Scheme {
     pub media: Vec<Box<dyn Medium>>,
     /// The way home.
     pub home: Box<dyn Home>,
-    /// Where file-level records go, if there are any.
-    pub files: Option<FileLanes>,
+    /// Where records of files go, if there are any.
+    pub records: Option<Box<dyn RecordLog>>,
 }

@@ -15,9 +15,11 @@ use crate::edges::{Dropped, dropped, front, valid_fronts};
 use crate::engine::Canary;
 use crate::error::Result;
 use crate::ids::{BlockNr, CommitPoint, Lane, Stamp, TxId};
-use crate::policy::{EndReason, ImageRef, LogTail, Medium, Scan, ScannedTx, Scheme, set_tails};
+use crate::policy::{
+    EndReason, ImageRef, LogTail, LoggedRecord, Medium, Scan, ScannedTx, Scheme, set_tails,
+};
 use crate::scan::scan;
-use crate::stet::{self, LoggedRecord};
+use crate::stet;
 use home::bring_home;
 
 /// The most that [`JournalConfig::memory`](crate::JournalConfig::memory) should be, bytes: what a recovery expects to find in
@@ -181,12 +183,12 @@ pub(crate) fn replay(
     for medium in &scheme.media {
         recovery.horizon = recovery.horizon.max(medium.horizon());
     }
-    if let Some(files) = &scheme.files {
+    if let Some(records) = &scheme.records {
         let horizon = match canary.ignore_horizon {
             true => 0,
             false => recovery.horizon,
         };
-        let found = files.scan(horizon)?;
+        let found = records.scan(horizon)?;
         if let Some(why) = found.lost {
             report.damaged(how, why)?;
         }

@@ -3,7 +3,7 @@
 //! A record's space is free again once the record is superseded, that is, once the transaction is valid that holds what it
 //! holds. Recovery looks at every block of these lanes, so they have no tail to keep.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use stetfs_cache::PageRef;
@@ -20,7 +20,7 @@ use super::ring::StetRing;
 use crate::engine::Canary;
 use crate::error::{JournalError, Result};
 use crate::ids::{BlockNr, Stamp, TxId};
-use crate::policy::Medium;
+use crate::policy::{FoundRecords, LoggedRecord, Medium, RecordLog, RecordPlace, RecordSize};
 
 /// The lanes.
 pub struct FileLanes {
@@ -68,61 +68,6 @@ impl State {
     }
 }
 
-/// Space and a place in the order of commits for one record. It must be written: a gap reads as damage.
-#[must_use]
-#[derive(Debug)]
-pub struct RecordPlace {
-    lane: usize,
-    at: u64,
-    seq: u64,
-    stamp: Stamp,
-    /// Stamp of the record before it in the lane.
-    before: Stamp,
-    settled: u64,
-    /// What was durable before, in all lanes.
-    durable: Vec<(u16, u64)>,
-}
-
-impl RecordPlace {
-    /// The record's place in the order of commits.
-    pub fn stamp(&self) -> Stamp {
-        self.stamp
-    }
-}
-
-/// A record that recovery found, and that no transaction holds.
-#[derive(Clone, Debug)]
-pub struct LoggedRecord {
-    /// Its lane, and its sequence there.
-    pub id: TxId,
-    /// Log block where it begins, and how many it takes.
-    pub at: u64,
-    /// See `at`.
-    pub blocks: u64,
-    /// Its place in the order of commits.
-    pub stamp: Stamp,
-    /// The record (`stetfs_ondisk::stet::record`).
-    pub body: Vec<u8>,
-    /// Data blocks, and what they are to hold.
-    pub pages: Vec<(BlockNr, PageRef)>,
-}
-
-/// What a scan of the lanes found.
-#[derive(Debug, Default)]
-pub(crate) struct FoundRecords {
-    /// By stamp.
-    pub records: Vec<LoggedRecord>,
-    /// Whole records that a transaction holds.
-    pub superseded: u64,
-    /// The highest stamp of all.
-    pub last: Stamp,
-    /// A record that was durable is not there any more.
-    pub lost: Option<String>,
-    /// What records say was durable: of each lane of transactions the highest sequence, while scanning also of each i-lane the
-    /// highest stamp.
-    pub durable: BTreeMap<u16, u64>,
-}
-
 impl FileLanes {
     pub(super) fn new(codec: StetCodec, rings: Vec<StetRing>) -> FileLanes {
         let lanes = rings.into_iter().map(|ring| FileLane {
@@ -143,13 +88,8 @@ impl FileLanes {
         }
     }
 
-    /// How many there are.
-    pub(crate) fn count(&self) -> usize {
-        self.lanes.len()
-    }
-
     /// Log blocks of a record of so many bytes, with so many pages, at most.
-    fn bound(&self, bytes: usize, pages: usize) -> u64 {
+    fn bound(&self, RecordSize { bytes, pages }: RecordSize) -> u64 {
         let chunks = pages.div_ceil(self.codec.per_chunk());
         let counts = Counts {
             chunks,
@@ -160,56 +100,6 @@ impl FileLanes {
         };
         // A block may stay unfilled between a packed chunk and one that is stored as it is.
         (counts.head_blocks(self.codec.size()) + pages + chunks.saturating_sub(1)) as u64
-    }
-
-    /// Takes space for a record of so many bytes, with so many pages, in a lane; `stamp` gives its place in the order.
-    /// Records up to `horizon` are superseded; these transactions are durable. `None` if there is no room.
-    pub(crate) fn reserve(
-        &self,
-        lane: usize,
-        (bytes, pages): (usize, usize),
-        horizon: Stamp,
-        transactions: &[TxId],
-        stamp: impl FnOnce() -> Stamp,
-    ) -> Option<RecordPlace> {
-        let lane = lane % self.lanes.len().max(1);
-        let FileLane { ring, state, .. } = self.lanes.get(lane)?;
-        let blocks = self.bound(bytes, pages);
-        let mut s = state.lock();
-        s.reclaim(horizon, &self.codec.canary);
-        if s.used + blocks > ring.capacity() {
-            return None;
-        }
-        let stamp = stamp();
-        let place = RecordPlace {
-            lane,
-            at: s.head,
-            seq: s.seq,
-            stamp,
-            before: s.last,
-            settled: s.settled,
-            durable: self.durable(horizon, transactions),
-        };
-        s.head = ring.advance(s.head, blocks);
-        s.seq += 1;
-        s.used += blocks;
-        s.last = stamp;
-        s.live.push_back(Live {
-            stamp,
-            blocks,
-            done: false,
-        });
-        Some(place)
-    }
-
-    /// Whether more than half of a lane is in use.
-    pub(crate) fn is_half_full(&self, lane: usize, horizon: Stamp) -> bool {
-        let lane = self.lanes.get(lane % self.lanes.len().max(1));
-        lane.is_some_and(|FileLane { ring, state, .. }| {
-            let mut s = state.lock();
-            s.reclaim(horizon, &self.codec.canary);
-            2 * s.used > ring.capacity()
-        })
     }
 
     /// What a record says of others: which of them the device must still have.
@@ -229,7 +119,7 @@ impl FileLanes {
     ///
     /// # Errors
     /// The device's.
-    pub(crate) fn write(
+    fn write(
         &self,
         place: &RecordPlace,
         record: &[u8],
@@ -266,7 +156,7 @@ impl FileLanes {
     ///
     /// # Errors
     /// The place is none of this log's.
-    pub(crate) fn settle(&self, place: &RecordPlace) -> Result<()> {
+    fn settle(&self, place: &RecordPlace) -> Result<()> {
         let Some(FileLane { state, durable, .. }) = self.lanes.get(place.lane) else {
             return Err(no_lane(place.lane));
         };
@@ -283,27 +173,6 @@ impl FileLanes {
             durable.store(newest.stamp, Ordering::Release);
         }
         Ok(())
-    }
-
-    /// Reads all lanes: the whole records above `horizon`.
-    ///
-    /// # Errors
-    /// The device's.
-    pub(crate) fn scan(&self, horizon: Stamp) -> Result<FoundRecords> {
-        let mut found = FoundRecords::default();
-        for lane in &self.lanes {
-            self.scan_lane(&lane.ring, horizon, &mut found)?;
-        }
-        found.records.sort_unstable_by_key(|r| r.stamp);
-        for (lane, stamp) in found.durable.split_off(&self.codec.lanes) {
-            let is_there = |r: &LoggedRecord| (r.id.lane.0, r.stamp) == (lane, stamp);
-            if stamp > horizon && !found.records.iter().any(is_there) {
-                found.lost.get_or_insert(format!(
-                    "the record with stamp {stamp} in lane {lane} was synced, for a later one says so, but it is damaged or missing"
-                ));
-            }
-        }
-        Ok(found)
     }
 
     fn scan_lane(&self, ring: &StetRing, horizon: Stamp, out: &mut FoundRecords) -> Result<()> {
@@ -402,6 +271,97 @@ impl FileLanes {
             body: frame.record,
             pages: frame.images.into_iter().zip(pages).collect(),
         })
+    }
+}
+
+impl RecordLog for FileLanes {
+    fn lanes(&self) -> usize {
+        self.lanes.len()
+    }
+
+    fn reserve(
+        &self,
+        lane: usize,
+        size: RecordSize,
+        horizon: Stamp,
+        transactions: &[TxId],
+        stamp: &dyn Fn() -> Stamp,
+    ) -> Option<RecordPlace> {
+        let lane = lane % self.lanes.len().max(1);
+        let FileLane { ring, state, .. } = self.lanes.get(lane)?;
+        let blocks = self.bound(size);
+        let mut s = state.lock();
+        s.reclaim(horizon, &self.codec.canary);
+        if s.used + blocks > ring.capacity() {
+            return None;
+        }
+        let stamp = stamp();
+        let place = RecordPlace {
+            lane,
+            at: s.head,
+            seq: s.seq,
+            stamp,
+            before: s.last,
+            settled: s.settled,
+            durable: self.durable(horizon, transactions),
+        };
+        s.head = ring.advance(s.head, blocks);
+        s.seq += 1;
+        s.used += blocks;
+        s.last = stamp;
+        s.live.push_back(Live {
+            stamp,
+            blocks,
+            done: false,
+        });
+        Some(place)
+    }
+
+    fn is_half_full(&self, lane: usize, horizon: Stamp) -> bool {
+        let lane = self.lanes.get(lane % self.lanes.len().max(1));
+        lane.is_some_and(|FileLane { ring, state, .. }| {
+            let mut s = state.lock();
+            s.reclaim(horizon, &self.codec.canary);
+            2 * s.used > ring.capacity()
+        })
+    }
+
+    fn write_durably(
+        &self,
+        place: &RecordPlace,
+        body: &[u8],
+        pages: &[(BlockNr, PageRef)],
+        flush: &dyn Fn() -> Result<()>,
+    ) -> Result<u64> {
+        let blocks = self.write(place, body, pages)?;
+        let canary = &self.codec.canary;
+        if canary.settle_early {
+            self.settle(place)?;
+        }
+        if !canary.record_volatile {
+            flush()?;
+        }
+        if !canary.settle_early {
+            self.settle(place)?;
+        }
+        Ok(blocks)
+    }
+
+    fn scan(&self, horizon: Stamp) -> Result<FoundRecords> {
+        let mut found = FoundRecords::default();
+        for lane in &self.lanes {
+            self.scan_lane(&lane.ring, horizon, &mut found)?;
+        }
+        found.records.sort_unstable_by_key(|r| r.stamp);
+        for (lane, stamp) in found.durable.split_off(&self.codec.lanes) {
+            let is_there = |r: &LoggedRecord| (r.id.lane.0, r.stamp) == (lane, stamp);
+            if stamp > horizon && !found.records.iter().any(is_there) {
+                found.lost.get_or_insert(format!(
+                    "the record with stamp {stamp} in lane {lane} was synced, for a later one says so, but it is damaged or missing"
+                ));
+            }
+        }
+        Ok(found)
     }
 }
 

@@ -24,7 +24,7 @@ use crate::error::Result;
 use crate::ids::Lane;
 use crate::jbd2::{Jbd2Ring, LogArea, LogSummary, Record};
 use crate::log::{LogFormat, OpenLog};
-use crate::policy::{CopyHome, Medium, OneLane, Scheme};
+use crate::policy::{CopyHome, Medium, OneLane, RecordLog, Scheme};
 
 /// How a log is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,7 +202,8 @@ impl StetLog {
         let rings: Vec<StetRing> = (lanes..all).filter_map(ring).collect();
         Scheme {
             ordering: Box::new(OneLane),
-            files: (!rings.is_empty()).then(|| FileLanes::new(codec.clone(), rings)),
+            records: (!rings.is_empty())
+                .then(|| Box::new(FileLanes::new(codec.clone(), rings)) as Box<dyn RecordLog>),
             codec: Box::new(codec),
             media,
             home: Box::new(CopyHome),

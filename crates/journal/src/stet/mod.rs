@@ -17,8 +17,8 @@ mod walk;
 
 pub use codec::StetCodec;
 pub use compress::Compression;
+pub use files::FileLanes;
 pub(crate) use files::lost;
-pub use files::{FileLanes, LoggedRecord, RecordPlace};
 pub use log::{StetFormat, StetLog, StetOptions};
 pub use parts::{IJOURNAL, LDJ};
 pub use ring::StetRing;

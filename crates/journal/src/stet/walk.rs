@@ -5,8 +5,7 @@ use stetfs_ondisk::stet::record::FileRecord;
 use crate::error::Result;
 use crate::ids::Stamp;
 use crate::jbd2::{Record, RecordKind};
-use crate::policy::{EndReason, Scheme};
-use crate::stet::FileLanes;
+use crate::policy::{EndReason, RecordLog, Scheme};
 
 /// Visits the frames of each lane from its tail on, [`RecordKind::End`] last.
 ///
@@ -48,19 +47,19 @@ pub(crate) fn walk(scheme: &Scheme, visit: &mut dyn FnMut(Record) -> Result<()>)
             EndReason::Lost(why) => RecordKind::Lost(why),
         }))?;
     }
-    match &scheme.files {
-        Some(files) => walk_files(files, horizon, visit),
+    match &scheme.records {
+        Some(records) => walk_records(&**records, horizon, visit),
         None => Ok(()),
     }
 }
 
 /// The file-level records above the horizon, by stamp.
-fn walk_files(
-    files: &FileLanes,
+fn walk_records(
+    records: &dyn RecordLog,
     horizon: Stamp,
     visit: &mut dyn FnMut(Record) -> Result<()>,
 ) -> Result<()> {
-    let found = files.scan(horizon)?;
+    let found = records.scan(horizon)?;
     let mut last = (0, 0);
     for logged in found.records {
         last = (logged.at, logged.id.seq);

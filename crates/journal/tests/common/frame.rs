@@ -251,6 +251,6 @@ pub fn scheme(device: &Arc<dyn BlockDevice>, lanes: u16) -> Scheme {
         codec: Box::new(Frames),
         media,
         home: Box::new(CopyHome),
-        files: None,
+        records: None,
     }
 }

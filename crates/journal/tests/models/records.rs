@@ -171,9 +171,14 @@ impl File {
                     let page = Arc::new(Page::copy_of(&[now.0; BS]));
                     let pages: Vec<_> = data.then_some((DATA, page)).into_iter().collect();
                     let data_of = data.then_some(INO);
-                    let place = self.v.journal.reserve_record(1, pages.len(), data_of);
+                    let place = self
+                        .v
+                        .journal
+                        .records()
+                        .unwrap()
+                        .reserve(1, pages.len(), data_of);
                     let place = place.expect("room for a record");
-                    let point = self.v.journal.superseding();
+                    let point = self.v.journal.records().unwrap().superseding();
                     {
                         let mut s = self.state.lock();
                         s.sync.merge(&point);
@@ -182,7 +187,12 @@ impl File {
                         }
                     }
                     drop(body);
-                    let written = self.v.journal.write_record(&place, &[now.1], &pages);
+                    let written = self
+                        .v
+                        .journal
+                        .records()
+                        .unwrap()
+                        .write(&place, &[now.1], &pages);
                     written.unwrap();
                     return self.synced(now);
                 }
