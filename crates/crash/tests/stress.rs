@@ -76,6 +76,8 @@ fn what_was_acknowledged_survives_kills() {
             "writeback,sync=file",
             "data,sync=file",
             "ldj,sync=file",
+            "zjournal,lanes=2",
+            "zjournal,data=journal,lanes=2",
         ],
     );
 }

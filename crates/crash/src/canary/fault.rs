@@ -248,6 +248,7 @@ impl Stress {
             writers: self.writers,
             changers: self.changers,
             files: self.files,
+            shared: false,
             syncs: self.syncs.to_vec(),
             millis: 150,
             failing: 1,

@@ -21,8 +21,8 @@ pub struct StressArgs {
     /// How rounds end [default: each in turn].
     #[arg(long, value_enum, value_delimiter = ',')]
     end: Vec<End>,
-    /// A journal: a preset, and options; can be given several times [default: all presets, and
-    /// sync=file].
+    /// A journal: a preset, and options; can be given several times [default: presets with and without sync=file, and
+    /// zjournal with two lanes in both data modes].
     #[arg(long, value_name = "PRESET[,OPTION…]")]
     journal: Vec<String>,
     /// Bytes in a block [default: 4096 and 1024].
@@ -40,6 +40,9 @@ pub struct StressArgs {
     /// Preallocated files that are overwritten, of two blocks each [default: 1500].
     #[arg(long, value_name = "N")]
     files: Option<usize>,
+    /// Two threads overwrite each file, a block each [default: false and true].
+    #[arg(long, value_name = "BOOL", value_delimiter = ',')]
+    shared: Vec<bool>,
     /// How is synced what was overwritten; each as often as it is named [default:
     /// fsync,fsync,fdatasync,osync,none].
     #[arg(long, value_enum, value_delimiter = ',')]
@@ -108,6 +111,7 @@ impl StressArgs {
             changers: or(&self.changers, all.changers),
             failing: or(&self.failing, all.failing),
             files: self.files.unwrap_or(all.files),
+            shared: or(&self.shared, all.shared),
             syncs: or(&self.sync, all.syncs),
             millis: self.millis.unwrap_or(all.millis),
         }

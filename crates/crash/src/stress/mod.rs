@@ -139,6 +139,8 @@ pub struct Settings {
     pub failing: Vec<u64>,
     /// Preallocated files.
     pub files: usize,
+    /// Whether threads share files.
+    pub shared: Vec<bool>,
     /// How is synced.
     pub syncs: Vec<SyncBy>,
     /// The longest time until the end, ms.
@@ -146,7 +148,7 @@ pub struct Settings {
 }
 
 /// All journals that are tried unless one is named.
-pub const JOURNALS: [&str; 8] = [
+pub const JOURNALS: [&str; 10] = [
     "ordered",
     "ijournal",
     "writeback",
@@ -155,6 +157,8 @@ pub const JOURNALS: [&str; 8] = [
     "data,sync=file",
     "ldj",
     "ldj,sync=file",
+    "zjournal,lanes=2",
+    "zjournal,data=journal,lanes=2",
 ];
 
 impl Default for Settings {
@@ -168,6 +172,7 @@ impl Default for Settings {
             changers: vec![1, 2],
             failing: vec![1, u64::MAX],
             files: 1500,
+            shared: vec![false, true],
             syncs: vec![
                 SyncBy::Fsync,
                 SyncBy::Fsync,
@@ -196,6 +201,7 @@ impl Settings {
         let journal_mib = self.journals_mib[turn(self.journals_mib.len())];
         let failing = self.failing[turn(self.failing.len())];
         let changers = self.changers[turn(self.changers.len())];
+        let shared = self.shared[turn(self.shared.len())];
         Round {
             end,
             journal,
@@ -204,6 +210,7 @@ impl Settings {
             writers,
             changers,
             files: self.files,
+            shared,
             syncs: self.syncs.clone(),
             millis: self.millis,
             failing,

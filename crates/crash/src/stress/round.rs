@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -69,6 +70,8 @@ pub struct Round {
     pub changers: usize,
     /// Preallocated files, of [`PER_FILE`] blocks each.
     pub files: usize,
+    /// [`PER_FILE`] threads overwrite each file, a block each; else each has files of its own.
+    pub shared: bool,
     /// How is synced; each as often as it is named.
     pub syncs: Vec<SyncBy>,
     /// The longest time until the end, ms.
@@ -87,7 +90,7 @@ impl fmt::Display for Round {
         write!(
             f,
             "--end {} --journal {} --block {} --journal-mib {} --writers {} --changers {} --files {} \
-             --sync {} --millis {} --failing {} --seed {}",
+             --shared {} --sync {} --millis {} --failing {} --seed {}",
             named(&self.end),
             self.journal,
             self.block,
@@ -95,6 +98,7 @@ impl fmt::Display for Round {
             self.writers,
             self.changers,
             self.files,
+            self.shared,
             syncs.join(","),
             self.millis,
             self.failing,
@@ -132,6 +136,17 @@ impl Round {
         Ok(JournalSpec::read(&self.journal, &defaults)
             .map_err(|e| anyhow!(e))?
             .options)
+    }
+
+    /// What an overwriting thread overwrites: its first file, how many files to its next, and which blocks of each.
+    /// No block is of two threads.
+    fn part(&self, thread: usize) -> (usize, usize, Range<usize>) {
+        if !self.shared {
+            return (thread, self.writers, 0..PER_FILE);
+        }
+        let block = thread % PER_FILE;
+        let step = self.writers.div_ceil(PER_FILE);
+        (thread / PER_FILE, step, block..block + 1)
     }
 
     /// What the changing threads do.
@@ -215,8 +230,9 @@ impl<N: Notes> Writer<'_, N> {
     fn run(&self, thread: usize) -> Result<(), FsError> {
         let round = self.round;
         let mut rng = fastrand::Rng::with_seed(round.seed ^ (thread as u64 + 1) << 40);
-        let files: Vec<(usize, OpenRef)> = (thread..round.files)
-            .step_by(round.writers)
+        let (first, step, blocks) = round.part(thread);
+        let files: Vec<(usize, OpenRef)> = (first..round.files)
+            .step_by(step)
             .map(|file| Ok((file, blocks::open(self.fs, file, libc::O_RDWR)?)))
             .collect::<Result<_, FsError>>()?;
         let mut versions: BTreeMap<Slot, u32> = BTreeMap::new();
@@ -226,7 +242,7 @@ impl<N: Notes> Writer<'_, N> {
             let Some((file, open)) = rng.choice(&files) else {
                 break;
             };
-            let slot = file * PER_FILE + rng.usize(0..PER_FILE);
+            let slot = file * PER_FILE + rng.usize(blocks.clone());
             let version = versions.entry(slot).or_insert(0);
             *version += 1;
             let by = *rng.choice(&round.syncs).unwrap_or(&SyncBy::Fsync);
@@ -288,5 +304,38 @@ impl<N: Notes> Writer<'_, N> {
             self.notes.note(self.slots + slot, false, version);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::super::Settings;
+
+    /// The notes of a block are those of one thread.
+    #[test]
+    fn every_block_is_of_one_thread() {
+        for (writers, shared) in [(1, true), (2, true), (5, true), (8, true), (4, false)] {
+            let settings = Settings {
+                writers: vec![writers],
+                shared: vec![shared],
+                ..Settings::default()
+            };
+            let round = settings.round(1, 0);
+            let mut slots = BTreeSet::new();
+            let mut files = BTreeSet::new();
+            for thread in 0..writers {
+                let (first, step, blocks) = round.part(thread);
+                for file in (first..round.files).step_by(step) {
+                    files.insert((file, thread));
+                    for block in blocks.clone() {
+                        assert!(slots.insert((file, block)), "{writers} threads, {shared}");
+                    }
+                }
+            }
+            let twice = files.len() > round.files;
+            assert_eq!(twice, shared && writers > 1, "{writers} threads, {shared}");
+        }
     }
 }
