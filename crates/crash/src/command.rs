@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::canary::command::CanariesArgs;
 use crate::explore::{Config, Failure, Often, Outcome, Progress, Source, explore};
 use crate::html;
-use crate::judge::{Checks, Finding, Oracle};
+use crate::judge::{Checks, Cuts, Finding, Oracle};
 use crate::peers::foreign::{Volume, foreign};
 use crate::peers::{Limits, System, compare_one};
 use crate::record::{Recording, failing};
@@ -22,6 +22,7 @@ use crate::setup::{JournalSpec, Shape};
 use crate::shrink::shrink;
 use crate::state::StateId;
 use crate::stress::command::StressArgs;
+use crate::volume::Batches;
 use crate::workload::{Case, cases, named, text};
 
 /// What to do.
@@ -67,6 +68,9 @@ pub struct WorkArgs {
     /// Blocks of the journal.
     #[arg(long, value_name = "N", default_value_t = 1024)]
     journal_blocks: u32,
+    /// What a crash leaves of a batch that the device shares (`home=share`) and has not flushed.
+    #[arg(long, value_enum, default_value_t)]
+    share: Batches,
 }
 
 impl WorkArgs {
@@ -74,6 +78,7 @@ impl WorkArgs {
         Shape {
             block: self.block,
             journal_blocks: self.journal_blocks,
+            batches: self.share,
         }
     }
 
@@ -558,6 +563,7 @@ impl ReportArgs {
             workload: recording.header.workload.clone(),
             block: recording.header.block,
             seed: recording.header.seed,
+            share: recording.header.batches,
             states_per_second: 0.0,
             outcome: Outcome {
                 states: 1,
@@ -628,6 +634,7 @@ impl ExploreArgs {
             seed: recording.header.seed,
             block: recording.header.block,
             journal_blocks: recording.header.journal_blocks,
+            share: recording.header.batches,
         };
         search(&Source::Record(&recording), &self.search, self.seed, &work)
     }
@@ -636,8 +643,15 @@ impl ExploreArgs {
 fn search(source: &Source<'_>, args: &SearchArgs, seed: u64, work: &WorkArgs) -> Result<Answer> {
     let config = args.config(seed)?;
     let what = format!(
-        "{}, {}, blocks of {}, journal of {}, seed {seed}",
-        work.journal, work.workload, work.block, work.journal_blocks
+        "{}, {}, blocks of {}, journal of {}, seed {seed}{}",
+        work.journal,
+        work.workload,
+        work.block,
+        work.journal_blocks,
+        match work.share {
+            Batches::Torn => "",
+            Batches::Atomic => ", atomic shares",
+        }
     );
     let mut progress = match &args.resume {
         Some(path) => Progress::load(path, &what)?,
@@ -658,6 +672,7 @@ fn search(source: &Source<'_>, args: &SearchArgs, seed: u64, work: &WorkArgs) ->
         workload: work.workload.clone(),
         block: work.block,
         seed,
+        share: work.share,
         states_per_second: outcome.states_per_second(),
         outcome,
     };
@@ -723,12 +738,12 @@ fn save(dir: &Path, case: &str, recording: &Recording) -> Result<String> {
     Ok(path.display().to_string())
 }
 
-/// The image that a crash leaves, and what all oracles say of it: the cuts of its recovery, or what is
+/// The image that a crash leaves, and what all oracles say of it: the crashes inside its recoveries, or what is
 /// broken.
 fn judged(
     recording: &Recording,
     state: &StateId,
-) -> Result<(stetfs::low::MemDevice, Result<u64, Finding>)> {
+) -> Result<(stetfs::low::MemDevice, Result<Cuts, Finding>)> {
     let (log, work) = (&recording.log, &recording.work);
     ensure!(
         state.event <= log.len(),
@@ -756,9 +771,14 @@ impl RepeatArgs {
             Ok(cuts) => {
                 return Answer::new(
                     format!(
-                        "no promise is broken, nor after any of {cuts} crashes inside the recovery\n"
+                        "no promise is broken, nor after any of {} crashes inside the recovery and {} inside the second\n",
+                        cuts.first, cuts.second
                     ),
-                    json!({ "broken": false, "recovery_cuts": cuts }),
+                    json!({
+                        "broken": false,
+                        "recovery_cuts": cuts.first,
+                        "second_recovery_cuts": cuts.second,
+                    }),
                 );
             }
             Err(finding) => finding,

@@ -15,7 +15,7 @@ use stetfs_block::{Event, Log, SharePair};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::setup::{JournalSpec, Shape, work};
-use crate::volume::{Base, sharing};
+use crate::volume::{Base, Batches, sharing};
 use crate::work::Work;
 use crate::workload::{Case, text};
 
@@ -42,6 +42,9 @@ pub struct Header {
     pub block: u32,
     /// Blocks of the journal.
     pub journal_blocks: u32,
+    /// What the device promises of batches that it shares.
+    #[serde(default)]
+    pub batches: Batches,
     /// The seed that the workload came from.
     pub seed: u64,
     /// Operations before which no crash is tried.
@@ -55,6 +58,17 @@ pub struct Header {
     volume: u64,
     /// Blocks and inodes, free and used.
     sums: (u64, u64),
+}
+
+impl Header {
+    /// The shape of the volume.
+    pub fn shape(&self) -> Shape {
+        Shape {
+            block: self.block,
+            journal_blocks: self.journal_blocks,
+            batches: self.batches,
+        }
+    }
 }
 
 /// A record with the work that it is of.
@@ -83,6 +97,7 @@ impl Recording {
             journal: journal.to_string(),
             block: shape.block,
             journal_blocks: shape.journal_blocks,
+            batches: shape.batches,
             seed,
             setup: case.setup,
             fail_flush: case.fail_flush,
@@ -233,7 +248,7 @@ impl Recording {
         let header: Header =
             serde_json::from_slice(&input.slice(HEADER_MAX)?).context("the header")?;
         ensure!(header.volume <= VOLUME_MAX, "the volume is too large");
-        let image = sharing(MemDevice::new(header.volume));
+        let image = sharing(MemDevice::new(header.volume), header.batches);
         loop {
             let at = input.number()?;
             if at == u64::MAX {
@@ -309,11 +324,7 @@ impl Recording {
             setup: header.setup,
             fail_flush: header.fail_flush,
         };
-        let shape = Shape {
-            block: header.block,
-            journal_blocks: header.journal_blocks,
-        };
-        let mut work = work(&journal, shape, &case)?;
+        let mut work = work(&journal, header.shape(), &case)?;
         // The volume as it was then.
         work.base = Base {
             image: Arc::new(image),

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::explore::Outcome;
+use crate::volume::Batches;
 
 /// A report.
 #[derive(Clone, Debug, Serialize)]
@@ -15,6 +16,8 @@ pub struct Report {
     pub block: u32,
     /// Decides all draws.
     pub seed: u64,
+    /// What the device promises of batches that it shares.
+    pub share: Batches,
     /// Rate.
     pub states_per_second: f64,
     /// What was done and found.
@@ -41,12 +44,19 @@ impl Report {
         );
         out.push_str(&format!(
             "{} images checked by e2fsck, {} used, recovered again and replayed by e2fsck, \
-             {} crashes inside recoveries\n",
-            o.fscks, o.thorough, o.recovery_cuts
+             {} crashes inside recoveries, {} inside second ones\n",
+            o.fscks, o.thorough, o.recovery_cuts, o.second_recovery_cuts
         ));
         // Who shares nothing at all need not hear of it.
         if o.shares > 0 || self.journal.contains("afs") || self.journal.contains("home=share") {
-            out.push_str(&format!("{} batches shared in the records\n", o.shares));
+            let batches = match self.share {
+                Batches::Torn => "of which a crash keeps any units",
+                Batches::Atomic => "which are whole or absent",
+            };
+            out.push_str(&format!(
+                "{} batches shared in the records, {batches}; {} crash states with shares that are not flushed, {} of them with a torn batch\n",
+                o.shares, o.share_states, o.torn_states
+            ));
         }
         if o.cases > 1 || o.cases_done < o.cases {
             out.push_str(&match (o.cases, o.cases_done) {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -9,7 +10,7 @@ use stetfs::low::{FsOptions, Preset};
 
 use crate::canary;
 use crate::judge::promise::Promise;
-use crate::volume::{base_with, options};
+use crate::volume::{Base, Batches, base_with, options, sharing};
 use crate::work::Work;
 use crate::workload::{Case, Script};
 
@@ -110,6 +111,8 @@ pub struct Shape {
     pub block: u32,
     /// Blocks of the journal.
     pub journal_blocks: u32,
+    /// What its device promises of batches that it shares.
+    pub batches: Batches,
 }
 
 impl Default for Shape {
@@ -117,6 +120,7 @@ impl Default for Shape {
         Shape {
             block: 1024,
             journal_blocks: 1024,
+            batches: Batches::Torn,
         }
     }
 }
@@ -137,8 +141,12 @@ pub fn work(journal: &JournalSpec, shape: Shape, case: &Case) -> Result<Work> {
             )
         })
         .collect();
+    let base = base_with(shape.block, shape.journal_blocks)?;
     Ok(Work {
-        base: base_with(shape.block, shape.journal_blocks)?,
+        base: Base {
+            image: Arc::new(sharing(base.image.fork(), shape.batches)),
+            ..base
+        },
         options: journal.options.clone(),
         scripts,
         promise: journal.promise,

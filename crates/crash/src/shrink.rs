@@ -49,10 +49,7 @@ pub fn shrink(
         .map_err(anyhow::Error::msg)?;
     let search = Search {
         journal: &journal,
-        shape: Shape {
-            block: recording.header.block,
-            journal_blocks: recording.header.journal_blocks,
-        },
+        shape: recording.header.shape(),
         seed: recording.header.seed,
         oracle: failure.finding.oracle,
         deadline,

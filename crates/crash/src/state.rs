@@ -4,7 +4,7 @@
 //! writes, hexadecimal, bit 0 the first), `~SEED` (a draw), or `-1,4-7` (all sectors but these, counted
 //! from the first that is uncertain).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::str::FromStr;
 
@@ -63,6 +63,17 @@ impl Uncertain {
             of,
             requests: numbers.len(),
         }
+    }
+
+    /// For each batch that was shared and not flushed its sectors, by their numbers here.
+    pub fn shared(&self, log: &Log) -> Vec<Vec<usize>> {
+        let mut batches: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (i, sector) in self.sectors.iter().enumerate() {
+            if matches!(log.events.get(sector.event), Some(Event::Share { .. })) {
+                batches.entry(sector.event).or_default().push(i);
+            }
+        }
+        batches.into_values().collect()
     }
 
     /// For each sector whether it arrived.
@@ -134,6 +145,15 @@ impl StateId {
             .collect();
         // What a later durable write hides changes nothing.
         replay.crash(|s| arrived.get(&(s.id, s.offset)).copied().unwrap_or(true))
+    }
+
+    /// Whether it keeps a part of one of these batches ([`Uncertain::shared`]) and not the rest.
+    pub fn tears(&self, uncertain: &Uncertain, batches: &[Vec<usize>]) -> bool {
+        let arrived = uncertain.arrived(self.event, &self.arrival);
+        batches.iter().any(|batch| {
+            let kept = batch.iter().filter(|i| arrived[**i]).count();
+            kept > 0 && kept < batch.len()
+        })
     }
 
     /// The same crash, told by the sectors that were lost.

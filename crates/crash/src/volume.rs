@@ -6,7 +6,9 @@ use std::process::Command;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use stetfs::low::{BlockDevice, Ctx, Fs, FsError, FsOptions, MemDevice, Preset, preset};
 use stetfs_testkit::image::{e2fsck, e2fsck_said};
 use stetfs_testkit::{Image, Scratch};
@@ -15,6 +17,17 @@ use crate::tree::Seen;
 
 /// Directories that scripts work in: one for each thread.
 pub const DIRS: [&str; 4] = ["w0", "w1", "w2", "w3"];
+
+/// What a crash leaves of a batch that the device shares and has not flushed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Batches {
+    /// Any units of it.
+    #[default]
+    Torn,
+    /// All of it, or nothing.
+    Atomic,
+}
 
 /// An empty volume as it was made, and what is used of it.
 #[derive(Clone, Debug)]
@@ -100,7 +113,7 @@ pub(crate) fn make(plan: Plan, fill: &mut dyn FnMut(&Arc<Fs>) -> Result<()>) -> 
         image.path(),
         &["-b", &block.to_string(), "-J", &journal, "-N", &inodes],
     )?;
-    let device = Arc::new(sharing(MemDevice::load(image.path())?));
+    let device = Arc::new(sharing(MemDevice::load(image.path())?, Batches::default()));
     let fs = open(&device, &options(preset::ORDERED))?;
     for dir in DIRS {
         let made = fs.mkdir(
@@ -126,9 +139,9 @@ pub(crate) fn make(plan: Plan, fill: &mut dyn FnMut(&Arc<Fs>) -> Result<()>) -> 
     })
 }
 
-/// The device with SHARE, of a few blocks of 4 KiB at a time: a crash may keep any of them.
-pub(crate) fn sharing(device: MemDevice) -> MemDevice {
-    device.with_share(16, false)
+/// The device with SHARE, of a few blocks of 4 KiB at a time.
+pub(crate) fn sharing(device: MemDevice, batches: Batches) -> MemDevice {
+    device.with_share(16, batches == Batches::Atomic)
 }
 
 /// Runs `mke2fs -t ext4 ARGS IMAGE`.

@@ -3,13 +3,15 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use stetfs_block::{Event, SharePair};
+use stetfs_block::{Event, Replay, Share, SharePair};
 use stetfs_crash::canary;
-use stetfs_crash::explore::{Config, Failure, Often, Outcome, Progress, Source, explore};
+use stetfs_crash::explore::{
+    Config, Failure, Often, Outcome, Progress, Source, explore, image_hash,
+};
 use stetfs_crash::faults::{self, Fault};
 use stetfs_crash::html;
 use stetfs_crash::judge::{Checks, Oracle};
@@ -17,7 +19,8 @@ use stetfs_crash::record::{Recording, failing};
 use stetfs_crash::report::Report;
 use stetfs_crash::setup::{JournalSpec, Shape};
 use stetfs_crash::shrink::shrink;
-use stetfs_crash::state::StateId;
+use stetfs_crash::state::{StateId, Uncertain, Why, first_pass, points};
+use stetfs_crash::volume::Batches;
 use stetfs_crash::workload::{Case, cases, text};
 
 const SEED: u64 = 1;
@@ -129,6 +132,7 @@ fn zjournal_breaks_no_promise() {
         let shape = Shape {
             block: 1024,
             journal_blocks,
+            ..Shape::default()
         };
         for data in ["ordered", "journal"] {
             let journal = format!("zjournal,data={data},lanes={lanes}");
@@ -183,6 +187,83 @@ fn named_workloads_share() {
     assert!(o.shares > 10, "{} batches", o.shares);
     let ordered = search("ordered", "smoke", shape, config);
     assert_eq!(ordered.shares, 0);
+}
+
+/// What the device promises of batches decides which crash states there are, and is kept with a record.
+#[test]
+fn batches_are_torn_or_atomic() {
+    let of = |batches| Shape {
+        block: 4096,
+        batches,
+        ..Shape::default()
+    };
+    let config = |states| Config {
+        states: Some(states),
+        recovery: Often::OneIn(25),
+        ..Config::default()
+    };
+    let torn = search("afs", "rounds", of(Batches::Torn), config(1500));
+    let atomic = search("afs", "rounds", of(Batches::Atomic), config(1500));
+    for o in [&torn, &atomic] {
+        println!(
+            "{} of {} states with shares, {} torn; {} and {} cuts of recoveries",
+            o.share_states, o.states, o.torn_states, o.recovery_cuts, o.second_recovery_cuts
+        );
+        assert_eq!(o.failures, 0, "{:?}", o.findings);
+        assert!(o.share_states > 0 && o.recovery_cuts > 0 && o.second_recovery_cuts > 0);
+    }
+    assert!(torn.torn_states > 0);
+    assert_eq!(atomic.torn_states, 0);
+
+    // Of one record images that a device with atomic batches never leaves.
+    let journal: JournalSpec = "afs".parse().unwrap();
+    let case = &cases("rounds", SEED).unwrap()[0];
+    let mut record = Recording::make(&journal, of(Batches::Torn), case, SEED).unwrap();
+    let images = |record: &Recording| -> BTreeSet<u64> {
+        let base = &record.work.base.image;
+        let mut replay = Replay::new(base, &record.log);
+        let all = points(&record.log, record.start());
+        let mut images = BTreeSet::new();
+        for (event, why) in all.into_iter().filter(|(_, why)| *why == Why::Flush) {
+            replay.advance_to(event);
+            let uncertain = Uncertain::at(&replay);
+            if !uncertain.shared(&record.log).is_empty() {
+                let states = first_pass(event, why, &uncertain, SEED);
+                let image = |s: StateId| image_hash(base, &s.make_of(&replay, &uncertain));
+                images.extend(states.into_iter().map(image));
+            }
+        }
+        images
+    };
+    let any_units = images(&record);
+    for event in &mut record.log.events {
+        if let Event::Share { atomic, .. } = event {
+            assert!(!*atomic, "the record is of a device that tears");
+            *atomic = true;
+        }
+    }
+    let whole = images(&record);
+    println!("{} images torn, {} whole", any_units.len(), whole.len());
+    assert!(any_units.difference(&whole).count() > 0);
+
+    let dir = stetfs_testkit::Scratch::new("record").unwrap();
+    let path = dir.path().join("record");
+    let record = Recording::make(&journal, of(Batches::Atomic), case, SEED).unwrap();
+    record.save(&path).unwrap();
+    let again = Recording::load(&path).unwrap();
+    assert_eq!(again.header.shape(), of(Batches::Atomic));
+    let promised = |r: &Recording| Share::limits(&*r.work.base.image).atomic;
+    assert!(promised(&record) && promised(&again));
+    let shares: Vec<bool> = again
+        .log
+        .events
+        .iter()
+        .filter_map(|e| match e {
+            Event::Share { atomic, .. } => Some(*atomic),
+            _ => None,
+        })
+        .collect();
+    assert!(!shares.is_empty() && shares.iter().all(|atomic| *atomic));
 }
 
 /// Once round the log and more, in commits that are checkpointed by sharing: what is shared and not flushed before its log block is given
@@ -375,6 +456,7 @@ fn page_shows(mut failure: Failure, recording: Recording) {
     failure.record = Some("here".into());
     let script = failure.script.clone().unwrap();
     let report = Report {
+        share: recording.header.batches,
         journal: recording.header.journal.clone(),
         workload: "<smoke>".into(),
         block: recording.header.block,

@@ -7,6 +7,7 @@ use stetfs::low::Preset;
 
 use crate::setup::{JournalSpec, Shape};
 use crate::stress::{End, Round, SyncBy};
+use crate::volume::Batches;
 use crate::workload::{Case, cases, text};
 
 /// A deliberate fault.
@@ -112,6 +113,7 @@ impl Lab {
             shape: Shape {
                 block: 1024,
                 journal_blocks: 1024,
+                batches: Batches::Torn,
             },
             in_recovery: false,
             cuts: false,

@@ -107,8 +107,14 @@ pub struct Outcome {
     pub thorough: u64,
     /// Crashes inside recoveries.
     pub recovery_cuts: u64,
+    /// Crashes inside the recoveries that came after such a crash.
+    pub second_recovery_cuts: u64,
     /// Batches that the device shared, in all records that were made.
     pub shares: u64,
+    /// Crash states in which something had been shared and not flushed: inside a checkpoint.
+    pub share_states: u64,
+    /// Of these, the ones that keep a part of a batch.
+    pub torn_states: u64,
     /// Records that were searched to the end of the first pass.
     pub cases_done: u64,
     /// Records there are.

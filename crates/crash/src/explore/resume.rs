@@ -28,6 +28,15 @@ pub struct Counts {
     /// See [`super::Outcome`].
     #[serde(default)]
     pub shares: u64,
+    /// See [`super::Outcome`].
+    #[serde(default)]
+    pub share_states: u64,
+    /// See [`super::Outcome`].
+    #[serde(default)]
+    pub torn_states: u64,
+    /// See [`super::Outcome`].
+    #[serde(default)]
+    pub second_recovery_cuts: u64,
 }
 
 /// Where a search stopped.

@@ -74,7 +74,10 @@ pub struct Explorer {
     fscks: AtomicU64,
     thorough: AtomicU64,
     recovery_cuts: AtomicU64,
+    second_recovery_cuts: AtomicU64,
     shares: AtomicU64,
+    share_states: AtomicU64,
+    torn_states: AtomicU64,
     done: Mutex<Done>,
     images: Mutex<HashSet<u64>>,
     /// Images with what had been promised, judged already.
@@ -101,7 +104,10 @@ impl Explorer {
             fscks: number(counts.fscks),
             thorough: number(counts.thorough),
             recovery_cuts: number(counts.recovery_cuts),
+            second_recovery_cuts: number(counts.second_recovery_cuts),
             shares: number(counts.shares),
+            share_states: number(counts.share_states),
+            torn_states: number(counts.torn_states),
             done: Mutex::new(Done {
                 pass: before.pass,
                 low: before.next,
@@ -300,9 +306,16 @@ impl Explorer {
     ) -> bool {
         replay.advance_to(event);
         let uncertain = Uncertain::at(replay);
+        let shared = uncertain.shared(&recording.log);
         for state in self.states_at(event, why, pass, &uncertain) {
             if self.over() {
                 return false;
+            }
+            if !shared.is_empty() {
+                let is_torn = state.tears(&uncertain, &shared);
+                self.share_states.fetch_add(1, Ordering::Relaxed);
+                self.torn_states
+                    .fetch_add(is_torn.into(), Ordering::Relaxed);
             }
             let image = state.make_of(replay, &uncertain);
             self.state(recording, &state, &image);
@@ -374,7 +387,9 @@ impl Explorer {
         recording.work.check(image, progress, checks)?;
         if new && config.recovery.hits(hash.rotate_left(16)) {
             let cuts = recording.work.check_cut_recovery(image, progress)?;
-            self.recovery_cuts.fetch_add(cuts, Ordering::Relaxed);
+            self.recovery_cuts.fetch_add(cuts.first, Ordering::Relaxed);
+            self.second_recovery_cuts
+                .fetch_add(cuts.second, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -438,7 +453,10 @@ impl Explorer {
                 fscks: get(&self.fscks),
                 thorough: get(&self.thorough),
                 recovery_cuts: get(&self.recovery_cuts),
+                second_recovery_cuts: get(&self.second_recovery_cuts),
                 shares: get(&self.shares),
+                share_states: get(&self.share_states),
+                torn_states: get(&self.torn_states),
             },
             findings: self.findings.lock().clone(),
             images: self.images.lock().clone(),
@@ -462,7 +480,10 @@ impl Explorer {
             fscks: counts.fscks,
             thorough: counts.thorough,
             recovery_cuts: counts.recovery_cuts,
+            second_recovery_cuts: counts.second_recovery_cuts,
             shares: counts.shares,
+            share_states: counts.share_states,
+            torn_states: counts.torn_states,
             cases_done: done,
             cases,
             passes: progress.pass,

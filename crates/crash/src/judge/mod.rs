@@ -25,6 +25,7 @@ use crate::work::{Progresses, Work};
 use crate::workload::op::{Op, bytes};
 use crate::workload::session::Session;
 use promise::Rules;
+pub use torn::Cuts;
 
 /// What a finding is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -287,8 +288,8 @@ impl Work {
         )))
     }
 
-    /// Cuts the recovery itself after every write: the next one has the same result. Gives the
-    /// number of cuts.
+    /// Cuts the recovery itself after every write: the next one has the same result. Then crashes lose what a recovery did
+    /// not flush, and what the one after that did not.
     ///
     /// # Errors
     /// The first cut after which it has not.
@@ -296,7 +297,7 @@ impl Work {
         &self,
         crashed: &MemDevice,
         progress: &Progresses,
-    ) -> Result<u64, Finding> {
+    ) -> Result<Cuts, Finding> {
         let replay = replay_only(&self.options);
         let whole = recovered(crashed, &replay)?;
         let mut cut = 0;
@@ -326,7 +327,9 @@ impl Work {
             }
             cut += 1;
         }
-        Ok(replays + cut + self.check_torn_recovery(crashed, progress)?)
+        let mut cuts = self.check_torn_recovery(crashed, progress)?;
+        cuts.first += replays + cut;
+        Ok(cuts)
     }
 }
 

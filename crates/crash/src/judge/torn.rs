@@ -1,17 +1,24 @@
-//! Crashes inside a recovery that lose what it did not flush.
-
-use std::sync::Arc;
+//! Crashes inside a recovery that lose what it did not flush, and inside the recovery that follows.
 
 use stetfs::low::MemDevice;
-use stetfs_block::{Recorder, Replay};
+use stetfs_block::Replay;
 
-use super::{Checks, Finding, Oracle, gone};
-use crate::state::{Uncertain, Why, first_pass, points};
-use crate::volume::open;
+use super::{Checks, Finding, record_recovery};
+use crate::state::{StateId, Uncertain, Why, first_pass, points};
 use crate::work::{Progresses, Work};
 
+/// Crashes inside recoveries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cuts {
+    /// Inside the first one.
+    pub first: u64,
+    /// Inside the one after such a crash.
+    pub second: u64,
+}
+
 impl Work {
-    /// Recovers the volume over a recorder, and checks what crashes before each of its flushes leave. Says how many.
+    /// Recovers the volume, and checks what crashes before each of its flushes leave. One of them at each flush is recovered
+    /// and crashes again, in a few ways.
     ///
     /// # Errors
     /// The first promise that is broken.
@@ -19,30 +26,50 @@ impl Work {
         &self,
         crashed: &MemDevice,
         progress: &Progresses,
-    ) -> Result<u64, Finding> {
-        let device = Arc::new(Recorder::new(crashed.fork()));
-        let fs = open(&device, &self.options)
-            .map_err(|e| Oracle::Opens.says(format!("cannot be opened: {e}")))?;
-        gone(fs)?;
-        let log = device.take_log();
-        let mut replay = Replay::new(crashed, &log);
-        let mut cuts = 0;
-        for (event, why) in points(&log, 0) {
-            if why != Why::Flush {
+    ) -> Result<Cuts, Finding> {
+        let sound = |image: &MemDevice, what: String| {
+            let result = self.check(image, progress, Checks::default());
+            result.map_err(|e| e.because(what))
+        };
+        let mut cuts = Cuts::default();
+        for (state, image, is_last) in self.crashes_of_recovery(crashed, Why::Flush)? {
+            sound(&image, format!("a recovery cut at {state}"))?;
+            cuts.first += 1;
+            if !is_last {
                 continue;
             }
-            replay.advance_to(event);
-            let uncertain = Uncertain::at(&replay);
-            for state in first_pass(event, why, &uncertain, 1) {
-                self.check(
-                    &state.make_of(&replay, &uncertain),
-                    progress,
-                    Checks::default(),
-                )
-                .map_err(|e| e.because(format!("a recovery cut at {state}")))?;
-                cuts += 1;
+            let again = self.crashes_of_recovery(&image, Why::Write);
+            let again = again.map_err(|e| e.because(format!("a recovery cut at {state}")))?;
+            for (second, image, _) in again {
+                let what = format!("a recovery cut at {state}, and the next at {second}");
+                sound(&image, what)?;
+                cuts.second += 1;
             }
         }
         Ok(cuts)
+    }
+
+    /// Recovers the volume over a recorder. Gives the crashes before each flush of that, as many as at a place of the kind
+    /// `why`, what each leaves, and whether it is the last at its flush.
+    fn crashes_of_recovery(
+        &self,
+        crashed: &MemDevice,
+        why: Why,
+    ) -> Result<Vec<(StateId, MemDevice, bool)>, Finding> {
+        let log = record_recovery(crashed, &self.options)?;
+        let mut replay = Replay::new(crashed, &log);
+        let mut all = Vec::new();
+        let flushes = points(&log, 0).into_iter();
+        for (event, _) in flushes.filter(|(_, why)| *why == Why::Flush) {
+            replay.advance_to(event);
+            let uncertain = Uncertain::at(&replay);
+            let states = first_pass(event, why, &uncertain, 1);
+            let last = states.len().saturating_sub(1);
+            for (i, state) in states.into_iter().enumerate() {
+                let image = state.make_of(&replay, &uncertain);
+                all.push((state, image, i == last));
+            }
+        }
+        Ok(all)
     }
 }
