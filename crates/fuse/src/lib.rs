@@ -19,6 +19,7 @@ mod buffer;
 mod caller;
 mod calls;
 mod connection;
+mod copying;
 #[cfg(test)]
 mod counting;
 mod device_fs;

@@ -12,6 +12,7 @@ use stetfs::low::{
 
 use crate::buffer;
 use crate::caller;
+use crate::copying;
 use crate::guarded::{self, Means};
 use crate::helper::{self, Order};
 use crate::ioctl;
@@ -30,8 +31,6 @@ use crate::wire::{Timed, Timer};
 const LIST_BATCH: usize = 64;
 /// The most that is copied at a time, bytes.
 const MAX_PART: usize = 1 << 20;
-/// The most that one request copies, bytes.
-const MAX_COPY: u64 = 8 << 20;
 /// Set-user-id and set-group-id.
 const SUID_SGID: u32 = 0o6000;
 
@@ -622,8 +621,11 @@ impl FileSystem for VolumeFs {
             Err(e) => return done(Err(e)),
         };
         let to_ino = args.to.ino;
-        // The kernel asks again for the rest.
-        let len = args.len.min(MAX_COPY) as usize;
+        let size = fs.getattr(from.ino()).map(|attr| attr.size);
+        let len = match size.and_then(|size| copying::length(&args, from.ino() == to.ino(), size)) {
+            Ok(len) => len,
+            Err(e) => return done(Err(e)),
+        };
         // As for writes, from which the kernel tells: who is not root clears the bits.
         let kill = ctx.uid != 0;
         let bits = self.bits(&fs, ctx, to_ino, kill);
