@@ -18,6 +18,7 @@ fn tiny() -> Sizes {
         stream_bytes: 8 << 20,
         git_files: 60,
         profile_seconds: 1,
+        threads: &[2],
         server_files: 200,
         transactions: 20,
         postmark: Postmark {

@@ -6,6 +6,7 @@
 //! * [`PageCache`]: the cache; its policies are those of mounted volumes (`stetfs_cache::Policy`);
 //! * [`Device`]: a translation layer of `stetfs_flash` with times;
 //! * [`run`]: both together;
+//! * [`saved`]: points of a figure, kept while it is computed;
 //! * [`command`]: `stetfs flash run` and its like.
 
 #![forbid(unsafe_code)]
@@ -16,6 +17,7 @@ mod device;
 pub mod figure;
 pub mod generate;
 mod run;
+pub mod saved;
 pub mod trace;
 
 pub use cache::{CacheCounters, PageCache, Storage};

@@ -5,16 +5,23 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
+use stetfs::low::Fs;
 
 use super::work::output;
 
 /// The counters that are used, as `stetfs stat --json` gives them below `journal`.
-#[derive(Clone, Copy, Debug, Deserialize)]
-pub(super) struct LogCounters {
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub(crate) struct LogCounters {
     commits: u64,
     bytes_logged: u64,
     bytes_packed: u64,
     packing_micros: u64,
+    waits_locked: u64,
+    waiting_locked_micros: u64,
+    waits_room: u64,
+    waiting_room_micros: u64,
+    copies: u64,
+    copying_micros: u64,
 }
 
 #[derive(Deserialize)]
@@ -31,8 +38,41 @@ impl LogCounters {
         Ok(stat.journal)
     }
 
+    /// Those of a volume that is open in this process.
+    pub(crate) fn of(fs: &Fs) -> Self {
+        let j = fs.stats().journal;
+        Self {
+            commits: j.commits,
+            bytes_logged: j.bytes_logged,
+            bytes_packed: j.bytes_packed,
+            packing_micros: j.packing_micros,
+            waits_locked: j.waits_locked,
+            waiting_locked_micros: j.waiting_locked_nanos / 1000,
+            waits_room: j.waits_room,
+            waiting_room_micros: j.waiting_room_nanos / 1000,
+            copies: j.copies,
+            copying_micros: j.copying_nanos / 1000,
+        }
+    }
+
+    /// What changes waited for and copied since `earlier`, in so many operations; none after a remount.
+    pub(crate) fn waits_since(self, earlier: Self, operations: f64) -> Option<Waits> {
+        let per = |field: fn(&Self) -> u64| {
+            let since = field(&self).checked_sub(field(&earlier))?;
+            Some(since as f64 / operations.max(1.0))
+        };
+        Some(Waits {
+            locked: per(|c| c.waits_locked)?,
+            locked_micros: per(|c| c.waiting_locked_micros)?,
+            room: per(|c| c.waits_room)?,
+            room_micros: per(|c| c.waiting_room_micros)?,
+            copies: per(|c| c.copies)?,
+            copying_micros: per(|c| c.copying_micros)?,
+        })
+    }
+
     /// What was done since `earlier`; none if nothing was committed.
-    pub(super) fn since(self, earlier: Self) -> Option<Packing> {
+    pub(crate) fn since(self, earlier: Self) -> Option<Packing> {
         // Counters start again with a remount.
         let since = |field: fn(&Self) -> u64| field(&self).checked_sub(field(&earlier));
         let commits = since(|c| c.commits)? as f64;
@@ -43,6 +83,30 @@ impl LogCounters {
             ratio: since(|c| c.bytes_logged)? as f64 / images,
             micros: since(|c| c.packing_micros)? as f64 / commits,
         })
+    }
+}
+
+/// What changes waited for, and copied, per operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Waits {
+    /// Waits for a transaction's snapshot.
+    pub locked: f64,
+    /// Microseconds of those.
+    pub locked_micros: f64,
+    /// Waits for room in the log.
+    pub room: f64,
+    /// Microseconds of those.
+    pub room_micros: f64,
+    /// Pages copied because a snapshot held them.
+    pub copies: f64,
+    /// Microseconds of that.
+    pub copying_micros: f64,
+}
+
+impl Waits {
+    /// Whether there was any of it.
+    pub(super) fn any(&self) -> bool {
+        self.locked + self.room + self.copies > 0.0
     }
 }
 
@@ -69,6 +133,7 @@ mod tests {
             bytes_logged,
             bytes_packed,
             packing_micros,
+            ..LogCounters::default()
         };
         let packing = at(14, 5_000, 9_000, 900)
             .since(at(10, 1_000, 1_000, 100))
@@ -81,5 +146,17 @@ mod tests {
         assert_eq!(packing, want);
         assert_eq!(at(3, 5, 5, 5).since(at(3, 5, 5, 5)), None);
         assert_eq!(at(1, 1, 1, 1).since(at(3, 5, 5, 5)), None, "mounted again");
+        let waited = |n| LogCounters {
+            waits_locked: n,
+            copying_micros: 10 * n,
+            ..LogCounters::default()
+        };
+        let want = Waits {
+            locked: 0.5,
+            copying_micros: 5.0,
+            ..Waits::default()
+        };
+        assert_eq!(waited(5).waits_since(waited(3), 4.0), Some(want));
+        assert_eq!(waited(3).waits_since(waited(5), 4.0), None, "mounted again");
     }
 }

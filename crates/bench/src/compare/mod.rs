@@ -9,6 +9,7 @@ mod device;
 pub(crate) mod figure;
 mod log;
 mod peers;
+mod points;
 mod report;
 mod sizes;
 mod stats;
@@ -24,12 +25,17 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 pub use command::CompareArgs;
 pub use device::Counters;
-pub use log::Packing;
+pub use log::{Packing, Waits};
 pub use peers::{Format, KernelFs, PeerSpec, Peers, PeersConfig};
 pub use report::{Better, Metric, Report, Value};
 pub use sizes::{Oltp, Postmark, Sizes};
 pub use target::Target;
 pub use work::{Beside, Workload};
+
+pub(crate) use log::LogCounters;
+pub(crate) use points::{Points, Run};
+pub(crate) use work::place::Place;
+pub(crate) use work::scaling::{Work, drive};
 
 use work::Shared;
 pub(crate) use work::{Below, Measured, Outcome, text};
@@ -49,6 +55,8 @@ pub struct CompareConfig {
     pub sizes: Sizes,
     /// The `sqlite3` program for the SQLite workloads.
     pub sqlite3: PathBuf,
+    /// Where each run of a workload is kept as soon as it is done, and looked for: an interrupted call goes on from there.
+    pub saved: Option<PathBuf>,
     /// Show a progress bar (on standard error, if that is a terminal).
     pub progress: bool,
 }
@@ -63,6 +71,7 @@ impl CompareConfig {
             rounds: 5,
             sizes: Sizes::normal(),
             sqlite3: "sqlite3".into(),
+            saved: None,
             progress: true,
         }
     }
@@ -87,6 +96,7 @@ pub fn run(config: &mut CompareConfig) -> Result<Report> {
         bail!("nothing to compare: there must be a target, a workload and a round");
     }
     config.sizes.check()?;
+    let points = Points::open(config.saved.as_deref(), &config.sizes)?;
     let shared = Shared::prepare(config)?;
     for target in &mut config.targets {
         target
@@ -120,8 +130,13 @@ pub fn run(config: &mut CompareConfig) -> Result<Report> {
                 let index = (round + step) % config.targets.len();
                 let target = &mut config.targets[index];
                 bar.set_message(format!("{} on {}", workload.name(), target.name()));
-                let outcome = workload
-                    .run(target, &config.sizes, &shared, beside)
+                let run = Run {
+                    workload: format!("{}, beside {beside}", workload.name()),
+                    target: target.name().to_owned(),
+                    round: round as u32,
+                };
+                let outcome = points
+                    .of(run, || workload.run(target, &config.sizes, &shared, beside))
                     .with_context(|| {
                         format!(
                             "{} on {}, round {}",

@@ -11,7 +11,7 @@ use super::figure;
 use super::stats::median;
 use super::table::{self, Table};
 use super::work::Outcome;
-use super::{Counters, Packing};
+use super::{Counters, Packing, Waits};
 use crate::files::write_all;
 
 /// Which direction is good.
@@ -38,6 +38,9 @@ pub struct Value {
     /// What the journal did (median over the rounds), for mounts of StetFS.
     #[serde(default)]
     pub log: Option<Packing>,
+    /// What its changes waited for and copied (median over the rounds), for StetFS.
+    #[serde(default)]
+    pub waits: Option<Waits>,
 }
 
 impl Value {
@@ -117,12 +120,14 @@ impl Report {
                     let counters: Vec<Counters> =
                         measured.iter().filter_map(|m| m.below.device).collect();
                     let logs: Vec<Packing> = measured.iter().filter_map(|m| m.below.log).collect();
+                    let waits: Vec<Waits> = measured.iter().filter_map(|m| m.below.waits).collect();
                     Value {
                         median: median(&rounds),
                         rounds,
                         ratio: 1.0,
                         device: median_counters(&counters),
                         log: median_packing(&logs),
+                        waits: median_waits(&waits),
                     }
                 })
                 .collect();
@@ -133,7 +138,7 @@ impl Report {
             self.metrics.push(Metric {
                 workload: workload.to_owned(),
                 title: sample.title.clone(),
-                unit: sample.unit.to_owned(),
+                unit: sample.unit.clone(),
                 better: sample.better,
                 values,
             });
@@ -162,6 +167,13 @@ impl Report {
                 out,
                 "\n{}\nBytes logged by bytes of the images (processor time of packing per transaction).\n",
                 table(&packing)
+            );
+        }
+        if let Some(waits) = self.waits() {
+            let _ = write!(
+                out,
+                "\n{}\nPer operation: microseconds that changes waited for a transaction's snapshot + for room in the log, and spent copying pages.\n",
+                table(&waits)
             );
         }
         out
@@ -206,16 +218,23 @@ impl Report {
 
     /// How each workload was packed, where any target says.
     fn packing(&self) -> Option<Table> {
-        let known = |m: &&Metric| m.values.iter().any(|v| v.log.is_some());
+        self.where_known(|v| v.log.as_ref().map(packed))
+    }
+
+    /// What changes waited for and copied, in the metrics where any did.
+    fn waits(&self) -> Option<Table> {
+        self.where_known(|v| v.waits.as_ref().filter(|w| w.any()).map(waited))
+    }
+
+    /// A cell for each value, of the metrics that have any.
+    fn where_known(&self, cell: impl Fn(&Value) -> Option<String>) -> Option<Table> {
         let rows: Table = self
             .metrics
             .iter()
-            .filter(known)
-            .map(|metric| {
-                let cells = metric
-                    .values
-                    .iter()
-                    .map(|v| v.log.as_ref().map_or("–".into(), packed));
+            .map(|metric| (metric, metric.values.iter().map(&cell).collect::<Vec<_>>()))
+            .filter(|(_, cells)| cells.iter().any(Option::is_some))
+            .map(|(metric, cells)| {
+                let cells = cells.into_iter().map(|c| c.unwrap_or_else(|| "–".into()));
                 std::iter::once(metric.title.clone()).chain(cells).collect()
             })
             .collect();
@@ -267,6 +286,12 @@ fn packed(log: &Packing) -> String {
     format!("{} ({})", number(log.ratio), time(log.micros))
 }
 
+/// For a snapshot + for room, copying.
+fn waited(w: &Waits) -> String {
+    let [locked, room, copying] = [w.locked_micros, w.room_micros, w.copying_micros].map(number);
+    format!("{locked} + {room}, {copying}")
+}
+
 fn time(micros: f64) -> String {
     match micros {
         v if v >= 1e6 => format!("{} s", number(v / 1e6)),
@@ -313,6 +338,21 @@ fn median_counters(all: &[Counters]) -> Option<Counters> {
         flushes: of(|c| c.flushes),
         written_kib: of(|c| c.written_kib),
         read_kib: of(|c| c.read_kib),
+    })
+}
+
+fn median_waits(all: &[Waits]) -> Option<Waits> {
+    if all.is_empty() {
+        return None;
+    }
+    let of = |field: fn(&Waits) -> f64| median(&all.iter().map(field).collect::<Vec<_>>());
+    Some(Waits {
+        locked: of(|w| w.locked),
+        locked_micros: of(|w| w.locked_micros),
+        room: of(|w| w.room),
+        room_micros: of(|w| w.room_micros),
+        copies: of(|w| w.copies),
+        copying_micros: of(|w| w.copying_micros),
     })
 }
 

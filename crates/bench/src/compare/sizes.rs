@@ -21,6 +21,8 @@ pub struct Sizes {
     pub transactions: u32,
     /// Seconds of a server profile.
     pub profile_seconds: u32,
+    /// Threads, one number after the other, of the workloads that are done by several.
+    pub threads: &'static [u32],
     /// Files of the file server.
     pub server_files: u64,
     /// Small files that come and go.
@@ -72,6 +74,7 @@ impl Sizes {
             git_files: 3_000,
             transactions: 500,
             profile_seconds: 4,
+            threads: &[1, 2, 4],
             server_files: 2_000,
             postmark: Postmark {
                 files: 5_000,
@@ -101,6 +104,7 @@ impl Sizes {
             git_files: 500,
             transactions: 80,
             profile_seconds: 1,
+            threads: normal.threads,
             server_files: 500,
             postmark: Postmark {
                 files: 1_000,
@@ -146,6 +150,11 @@ impl Sizes {
             "pgbench takes a scale of 1 to 10000 here, not {}",
             self.oltp.scale
         );
+        ensure!(
+            self.threads.iter().all(|n| (1..=1_000).contains(n)),
+            "1 to 1000 threads can work, not {:?}",
+            self.threads
+        );
         ensure!(self.oltp.seconds > 0, "pgbench needs a second at least");
         ensure!(
             self.copy_bytes >= 1 << 20,
@@ -174,6 +183,7 @@ mod tests {
         assert!(refusal(|s| s.postmark.most = 1 << 40).contains("64 MiB"));
         assert!(refusal(|s| s.postmark.directories = 0).contains("directory"));
         assert!(refusal(|s| s.oltp.clients = 0).contains("1 to 1000 clients"));
+        assert!(refusal(|s| s.threads = &[2, 0]).contains("1 to 1000 threads"));
         assert!(refusal(|s| s.oltp.scale = 0).contains("scale"));
         assert!(refusal(|s| s.oltp.seconds = 0).contains("second"));
         assert!(refusal(|s| s.copy_bytes = 7).contains("1 MiB"));

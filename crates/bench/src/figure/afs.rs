@@ -41,21 +41,25 @@ pub(super) fn measure(args: &FigureArgs) -> Result<Vec<Part>> {
         let log = full_log::make(journal, run).context("filling a log")?;
         for device in args.devices() {
             for aged in [false, true] {
-                match device.0 {
+                match device.model()? {
                     // It has no flash.
                     Some(model) if model.seek.is_some() => continue,
                     None if aged => continue,
                     _ => {}
                 }
                 let mut title = format!("{}, {} KiB in a row", device.name(), run * 4);
-                if device.0.is_some() {
+                if device.model()?.is_some() {
                     title += if aged { ", aged" } else { ", new" };
                 }
                 if args.quick {
                     title += ", a small log: no claim";
                 }
                 let report = one(args, device, aged, &log).with_context(|| title.clone())?;
-                parts.push(Part { title, report });
+                parts.push(Part {
+                    title,
+                    report,
+                    threads: None,
+                });
             }
         }
     }
@@ -64,7 +68,8 @@ pub(super) fn measure(args: &FigureArgs) -> Result<Vec<Part>> {
 
 fn one(args: &FigureArgs, device: Device, aged: bool, log: &FullLog) -> Result<Report> {
     // Simulated time is the same each time.
-    let rounds = if device.0.is_some() {
+    let model = device.model()?;
+    let rounds = if model.is_some() {
         1
     } else {
         args.rounds.max(1)
@@ -74,7 +79,7 @@ fn one(args: &FigureArgs, device: Device, aged: bool, log: &FullLog) -> Result<R
     for _ in 0..rounds {
         for (i, home) in HOMES.into_iter().enumerate() {
             crate::interrupt::check()?;
-            let outcome = match device.0 {
+            let outcome = match model {
                 Some(model) => simulated(log, model, aged, home),
                 None => on_xfs(log, home),
             };
@@ -96,7 +101,7 @@ fn seconds(title: &str, value: f64) -> Measured {
 fn measured(title: &str, unit: &'static str, value: f64) -> Measured {
     Measured {
         title: title.into(),
-        unit,
+        unit: unit.into(),
         better: Better::Lower,
         value,
         below: Below::default(),

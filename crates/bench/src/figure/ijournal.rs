@@ -60,6 +60,7 @@ pub(super) fn fsync() -> Spec {
         ],
         image_mib: 3072,
         profile_seconds: None,
+        threads: None,
     }
 }
 
@@ -71,6 +72,7 @@ pub(super) fn threads() -> Spec {
         beside: vec![Beside::ALONE],
         image_mib: 2048,
         profile_seconds: None,
+        threads: None,
     }
 }
 
@@ -89,5 +91,6 @@ pub(super) fn applications() -> Spec {
         beside: vec![Beside::ALONE, Beside::appending(200)],
         image_mib: 3072,
         profile_seconds: None,
+        threads: None,
     }
 }

@@ -31,5 +31,6 @@ pub(super) fn steady() -> Spec {
         beside: vec![Beside::ALONE],
         image_mib: 3072,
         profile_seconds: Some(SECONDS),
+        threads: None,
     }
 }

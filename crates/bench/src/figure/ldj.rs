@@ -71,6 +71,7 @@ fn steps(workloads: Vec<Workload>) -> Spec {
         beside: vec![Beside::ALONE],
         image_mib: 3072,
         profile_seconds: Some(STEADY),
+        threads: None,
     }
 }
 
@@ -122,5 +123,6 @@ pub(super) fn journal_size() -> Spec {
         beside: vec![Beside::ALONE],
         image_mib: 3072,
         profile_seconds: Some(STEADY),
+        threads: None,
     }
 }

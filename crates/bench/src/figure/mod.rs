@@ -8,17 +8,21 @@ mod ijournal;
 mod latency;
 mod ldj;
 mod recovery;
+mod zjournal;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use stetfs_flash::Model;
 
-use crate::compare::{Beside, CompareConfig, PeerSpec, Peers, PeersConfig, Report, Workload};
+use crate::compare::{
+    Beside, CompareConfig, PeerSpec, Peers, PeersConfig, Report, Sizes, Workload, table,
+};
 use crate::files::write_all;
+use crate::flash::claims_table;
 
 /// The figures there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -41,6 +45,8 @@ pub enum Name {
     IjournalThreads,
     /// iJournaling, figures 10 and 11: databases and a mail server, alone and beside a writer.
     IjournalApplications,
+    /// Z-Journal, figures 6 and 9 to 11: the same work by more and more threads, in the library and on a mount.
+    Zjournal,
     /// Of no paper: the time of requests just after a mount, and when the cache is full.
     Latency,
 }
@@ -51,7 +57,8 @@ pub struct FigureArgs {
     /// Which one.
     name: Name,
     /// Devices to run it on: sata-ssd, nvme-ssd, disk (simulated, in memory), or file (a loop device over a written file; for afs-recovery an
-    /// image on an XFS in one).
+    /// image on an XFS in one). zjournal is run in the library on the simulated ones and on memory, which takes no time, and mounted on
+    /// file.
     #[arg(long = "device", value_name = "NAME", value_parser = device)]
     devices: Vec<Device>,
     /// Rounds of each workload.
@@ -60,28 +67,50 @@ pub struct FigureArgs {
     /// A first look: less work a round. What it shows counts for no claim.
     #[arg(long)]
     quick: bool,
-    /// Also write the tables, JSON and SVG files into this directory.
+    /// Also write the tables, JSON and SVG files into this directory. Each run of a workload is kept there when it is done
+    /// (…-points.jsonl), and the same program goes on from there.
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
 
 /// What a figure is run on.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Device(Option<Model>);
+enum Device {
+    /// A file behind a loop device.
+    File,
+    /// Memory.
+    Memory,
+    /// A simulated device.
+    Simulated(Model),
+}
 
 impl Device {
     fn name(self) -> &'static str {
-        self.0.map_or("file", |model| model.name)
+        match self {
+            Device::File => "file",
+            Device::Memory => "memory",
+            Device::Simulated(model) => model.name,
+        }
+    }
+
+    /// The simulated device; none for a file.
+    fn model(self) -> Result<Option<Model>> {
+        match self {
+            Device::File => Ok(None),
+            Device::Memory => bail!("only zjournal is run on memory"),
+            Device::Simulated(model) => Ok(Some(model)),
+        }
     }
 }
 
 fn device(text: &str) -> std::result::Result<Device, String> {
     match text {
-        "file" => Ok(Device(None)),
+        "file" => Ok(Device::File),
+        "memory" => Ok(Device::Memory),
         _ => text
             .parse()
-            .map(|model| Device(Some(model)))
-            .map_err(|e: stetfs_flash::UnknownModel| format!("{e}, and file")),
+            .map(Device::Simulated)
+            .map_err(|e: stetfs_flash::UnknownModel| format!("{e}, file, and memory")),
     }
 }
 
@@ -92,6 +121,9 @@ pub struct Part {
     pub title: String,
     /// What was measured.
     pub report: Report,
+    /// The numbers of threads that the metrics of each workload are of, one after the other, where they make curves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threads: Option<&'static [u32]>,
 }
 
 /// A figure, measured.
@@ -101,9 +133,17 @@ pub struct Figure {
     pub name: String,
     /// What the paper says, or what is aimed at.
     pub paper: &'static str,
+    /// A first look, whose claims do not count.
+    pub quick: bool,
+    /// What is claimed, the goal, and ours.
+    pub claims: Vec<[String; 3]>,
     /// Our numbers.
     pub parts: Vec<Part>,
 }
+
+/// What a first look is worth.
+const QUICK: &str =
+    "A first look (--quick): less work a round. What it says of the claims does not count.";
 
 impl Figure {
     /// For a terminal.
@@ -111,6 +151,12 @@ impl Figure {
         let mut out = String::new();
         for part in &self.parts {
             let _ = writeln!(out, "{}\n{}", part.title, part.report.text());
+        }
+        if !self.claims.is_empty() {
+            let _ = writeln!(out, "{}", table::text(&claims_table("goal", &self.claims)));
+        }
+        if self.quick {
+            let _ = writeln!(out, "{QUICK}");
         }
         let _ = writeln!(out, "To compare with: {}", self.paper);
         out
@@ -131,7 +177,12 @@ impl Figure {
                 .chars()
                 .map(|c| if c.is_alphanumeric() { c } else { '-' })
                 .collect();
-            part.report.write(&dir.join(name))?;
+            let dir = dir.join(name);
+            part.report.write(&dir)?;
+            if let Some(threads) = part.threads {
+                let curves = zjournal::curves(self, part, threads)?;
+                write_all(&dir, &[("curves.svg", curves)])?;
+            }
         }
         let [text, json] = ["txt", "json"].map(|kind| format!("{}.{kind}", self.name));
         write_all(dir, &[(&text, self.text()), (&json, self.json()?)])
@@ -148,6 +199,8 @@ struct Spec {
     image_mib: u64,
     /// Seconds a round of a server profile, where the journals are to reach a steady state; none: as `compare` has it.
     profile_seconds: Option<u32>,
+    /// Numbers of threads, where they are others than those of `compare`.
+    threads: Option<&'static [u32]>,
 }
 
 impl FigureArgs {
@@ -165,18 +218,39 @@ impl FigureArgs {
             Name::LdjApplications => (ldj::APPLICATIONS, ldj::applications()),
             Name::LdjOltp => (ldj::APPLICATIONS, ldj::oltp()),
             Name::LdjJournalSize => (ldj::JOURNAL_SIZE, ldj::journal_size()),
-            Name::LdjRecovery => return self.write(name, ldj::RECOVERY, recovery::measure(self)?),
-            Name::AfsRecovery => return self.write(name, afs::RECOVERY, afs::measure(self)?),
+            Name::LdjRecovery => {
+                return self.write(name, ldj::RECOVERY, recovery::measure(self)?, vec![]);
+            }
+            Name::AfsRecovery => {
+                return self.write(name, afs::RECOVERY, afs::measure(self)?, vec![]);
+            }
+            Name::Zjournal => {
+                let parts = zjournal::measure(self, stetfs)?;
+                let claims = zjournal::claims(&parts);
+                return self.write(name, zjournal::PAPER, parts, claims);
+            }
             Name::IjournalFsync => (ijournal::FSYNC, ijournal::fsync()),
             Name::IjournalThreads => (ijournal::THREADS, ijournal::threads()),
             Name::IjournalApplications => (ijournal::APPLICATIONS, ijournal::applications()),
             Name::Latency => (latency::GOAL, latency::steady()),
         };
-        self.write(name, paper, self.compare(stetfs, &spec)?)
+        self.write(name, paper, self.compare(stetfs, &spec)?, vec![])
     }
 
-    fn write(&self, name: String, paper: &'static str, parts: Vec<Part>) -> Result<Figure> {
-        let figure = Figure { name, paper, parts };
+    fn write(
+        &self,
+        name: String,
+        paper: &'static str,
+        parts: Vec<Part>,
+        claims: Vec<[String; 3]>,
+    ) -> Result<Figure> {
+        let figure = Figure {
+            name,
+            paper,
+            quick: self.quick,
+            claims,
+            parts,
+        };
         if let Some(dir) = &self.out {
             figure.write(dir)?;
         }
@@ -187,39 +261,62 @@ impl FigureArgs {
         if !self.devices.is_empty() {
             return self.devices.clone();
         }
-        let simulated = Model::ALL.map(|model| Device(Some(model)));
-        [&[Device(None)][..], &simulated].concat()
+        let simulated = Model::ALL.map(Device::Simulated);
+        [&[Device::File][..], &simulated].concat()
     }
 
     fn compare(&self, stetfs: &Path, spec: &Spec) -> Result<Vec<Part>> {
-        let part = |device: Device| {
-            let title = device.name().to_owned();
-            let report = self
-                .one(stetfs, device, spec)
-                .with_context(|| format!("on {title}"))?;
-            Ok(Part { title, report })
-        };
+        let part = |device| self.part(stetfs, device, spec);
         self.devices().into_iter().map(part).collect()
+    }
+
+    fn part(&self, stetfs: &Path, device: Device, spec: &Spec) -> Result<Part> {
+        let title = device.name().to_owned();
+        let report = self
+            .one(stetfs, device, spec)
+            .with_context(|| format!("on {title}"))?;
+        Ok(Part {
+            title,
+            report,
+            threads: spec.threads,
+        })
+    }
+
+    /// How much work a round is.
+    fn sizes(&self, spec: &Spec) -> Sizes {
+        let sizes = match self.quick {
+            true => Sizes::quick(),
+            false => Sizes::normal(),
+        };
+        let seconds = spec.profile_seconds.filter(|_| !self.quick);
+        Sizes {
+            profile_seconds: seconds.unwrap_or(sizes.profile_seconds),
+            threads: spec.threads.unwrap_or(sizes.threads),
+            ..sizes
+        }
+    }
+
+    /// Where the runs on a device are kept.
+    fn points(&self, device: Device) -> Option<PathBuf> {
+        let name = self.name.to_possible_value()?;
+        let file = format!("{}-{}-points.jsonl", name.get_name(), device.name());
+        Some(self.out.as_ref()?.join(file))
     }
 
     fn one(&self, stetfs: &Path, device: Device, spec: &Spec) -> Result<Report> {
         let config = PeersConfig {
             image_bytes: spec.image_mib << 20,
-            model: device.0,
+            model: device.model()?,
             kernel: spec.kernel.clone(),
             ..PeersConfig::new(Some(stetfs.to_owned()), spec.stetfs.clone())
         };
-        Peers::compare(&config, |c| {
-            let mut c = if self.quick { c.quick() } else { c };
-            if let Some(seconds) = spec.profile_seconds.filter(|_| !self.quick) {
-                c.sizes.profile_seconds = seconds;
-            }
-            CompareConfig {
-                workloads: spec.workloads.clone(),
-                beside: spec.beside.clone(),
-                rounds: self.rounds,
-                ..c
-            }
+        Peers::compare(&config, |c| CompareConfig {
+            workloads: spec.workloads.clone(),
+            beside: spec.beside.clone(),
+            rounds: self.rounds,
+            sizes: self.sizes(spec),
+            saved: self.points(device),
+            ..c
         })
     }
 }

@@ -52,14 +52,15 @@ pub(super) fn measure(args: &FigureArgs) -> Result<Vec<Part>> {
 
 fn one(args: &FigureArgs, device: Device, crashed: &[(String, MemDevice)]) -> Result<Part> {
     let mut names: Vec<String> = crashed.iter().map(|(name, _)| name.clone()).collect();
-    let on_file = device.0.is_none();
+    let model = device.model()?;
+    let on_file = model.is_none();
     if on_file {
         names.push(E2FSCK.into());
     }
     let mut outcomes: BTreeMap<usize, Vec<Outcome>> = BTreeMap::new();
     for _ in 0..args.rounds.max(1) {
         for (i, (name, volume)) in crashed.iter().enumerate() {
-            let seconds = match device.0 {
+            let seconds = match model {
                 Some(model) => recover(Arc::new(Timed::new(volume.fork(), model))),
                 None => on_a_file(volume, |image| {
                     let device = FileDevice::open(image.path(), DeviceOptions::default())?;
@@ -86,13 +87,14 @@ fn one(args: &FigureArgs, device: Device, crashed: &[(String, MemDevice)]) -> Re
     Ok(Part {
         title: device.name().to_owned(),
         report,
+        threads: None,
     })
 }
 
 fn outcome(seconds: f64) -> Outcome {
     vec![Measured {
         title: "recovery".into(),
-        unit: "s",
+        unit: "s".into(),
         better: Better::Lower,
         value: seconds,
         below: Below::default(),

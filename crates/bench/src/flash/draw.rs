@@ -27,8 +27,19 @@ const CHARACTERS: usize = 150;
 
 /// Its title, what it was computed with, the paper's numbers, the names of the curves, then all panels.
 pub(super) fn draw(figure: &Figure) -> Result<String> {
-    let head = head(figure);
-    let panels = &figure.panels;
+    let mut title = vec![format!(
+        "Figure {} (Kang, 2017): {}",
+        figure.name, figure.setup
+    )];
+    if figure.quick {
+        title.push(super::QUICK.to_owned());
+    }
+    panels(title, figure.paper, &figure.panels)
+}
+
+/// Panels below lines of their title and what the paper says.
+pub(crate) fn panels(title: Vec<String>, paper: &str, panels: &[Panel]) -> Result<String> {
+    let head = head(title, paper);
     let rows = i32::try_from(panels.len().div_ceil(2))?;
     let above = LINE * (i32::try_from(head.len())? + 2);
     let size = (
@@ -46,16 +57,9 @@ pub(super) fn draw(figure: &Figure) -> Result<String> {
 }
 
 /// The lines above the panels.
-fn head(figure: &Figure) -> Vec<String> {
-    let mut lines = vec![format!(
-        "Figure {} (Kang, 2017): {}",
-        figure.name, figure.setup
-    )];
-    if figure.quick {
-        lines.push(super::QUICK.to_owned());
-    }
+fn head(mut lines: Vec<String>, paper: &str) -> Vec<String> {
     let mut line = "The paper:".to_owned();
-    for word in figure.paper.split_whitespace() {
+    for word in paper.split_whitespace() {
         if line.chars().count() + 1 + word.chars().count() > CHARACTERS {
             lines.push(std::mem::take(&mut line));
         }

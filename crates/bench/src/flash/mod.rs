@@ -1,6 +1,6 @@
 //! The flash laboratory's figures: computed by `stetfs_flashlab`, drawn here.
 
-mod draw;
+pub(crate) mod draw;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -115,6 +115,13 @@ fn rows(panel: &Panel) -> Option<table::Table> {
     )
 }
 
+/// What is claimed, by whom, and ours.
+pub(crate) fn claims_table(by: &str, claims: &[[String; 3]]) -> table::Table {
+    let head = ["claim", by, "ours"].map(str::to_owned).to_vec();
+    let claims = claims.iter().map(|c| c.to_vec());
+    [head].into_iter().chain(claims).collect()
+}
+
 /// For a terminal.
 fn text(figure: &Figure) -> String {
     let mut out = String::new();
@@ -123,9 +130,7 @@ fn text(figure: &Figure) -> String {
             let _ = writeln!(out, "{}\n{}", panel.title, table::text(&rows));
         }
     }
-    let head = ["claim", "paper", "ours"].map(str::to_owned).to_vec();
-    let claims = figure.claims.iter().map(|c| c.to_vec());
-    let claims: table::Table = [head].into_iter().chain(claims).collect();
+    let claims = claims_table("paper", &figure.claims);
     let _ = writeln!(out, "{}", table::text(&claims));
     if figure.quick {
         let _ = writeln!(out, "{QUICK}");

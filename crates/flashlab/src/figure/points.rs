@@ -1,11 +1,8 @@
 //! Runs of a matrix of traces, policies and sizes of the cache: each is kept in a file as soon as it is done.
 
-use std::fs::{File, OpenOptions};
-use std::io::Write as _;
 use std::path::Path;
-use std::sync::Mutex;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use stetfs_cache::PolicyKind;
 
@@ -14,6 +11,7 @@ use crate::command::bar;
 use crate::device::Device;
 use crate::generate::Workload;
 use crate::run::{Outcome, Setup, run_cut, steady};
+use crate::saved::Saved;
 use crate::trace::Trace;
 
 /// The devices.
@@ -118,80 +116,15 @@ fn thousandths(part: f64) -> u64 {
     (part.clamp(0.0, 1.0) * WHOLE as f64).round() as u64
 }
 
-/// Points that an earlier call of the same program left in a file, and where new ones go.
-struct Saved {
-    done: Vec<Point>,
-    file: Option<Mutex<File>>,
+/// The points of a directory.
+fn saved(dir: Option<&Path>) -> Result<Saved<Point>> {
+    Saved::open(dir.map(|dir| dir.join("flash-points.jsonl")).as_deref())
 }
 
-/// A line of the file.
-#[derive(Serialize, Deserialize)]
-struct Line {
-    /// The program: another one may come to something else.
-    program: String,
-    #[serde(flatten)]
-    point: Point,
-}
-
-/// What this program is: its length, and when it was made.
-fn program() -> Result<String> {
-    let file = std::env::current_exe()?.metadata()?;
-    let made = file.modified()?.duration_since(std::time::UNIX_EPOCH)?;
-    Ok(format!("{}-{}", file.len(), made.as_nanos()))
-}
-
-impl Saved {
-    fn open(dir: Option<&Path>) -> Result<Saved> {
-        let Some(dir) = dir else {
-            return Ok(Saved {
-                done: Vec::new(),
-                file: None,
-            });
-        };
-        let path = dir.join("flash-points.jsonl");
-        let told = || path.display().to_string();
-        std::fs::create_dir_all(dir).with_context(told)?;
-        let mut options = OpenOptions::new();
-        let file = options.create(true).append(true).open(&path);
-        let file = file.with_context(told)?;
-        let program = program()?;
-        // The last line may have been cut off.
-        let lines = std::fs::read_to_string(&path).with_context(told)?;
-        let lines = lines
-            .lines()
-            .filter_map(|line| serde_json::from_str::<Line>(line).ok());
-        let mine = lines.filter(|line| line.program == program);
-        Ok(Saved {
-            done: mine.map(|line| line.point).collect(),
-            file: Some(Mutex::new(file)),
-        })
-    }
-
-    fn find(&self, place: &Place, policy: PolicyKind) -> Option<Point> {
-        let mut done = self.done.iter();
-        done.find(|p| p.place == *place && p.policy == policy.name())
-            .cloned()
-    }
-
-    fn add(&self, points: &[Point]) -> Result<()> {
-        let Some(file) = &self.file else {
-            return Ok(());
-        };
-        let program = program()?;
-        let mut text = String::new();
-        for point in points {
-            let line = Line {
-                program: program.clone(),
-                point: point.clone(),
-            };
-            text += &serde_json::to_string(&line)?;
-            text.push('\n');
-        }
-        let mut file = file
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        Ok(file.write_all(text.as_bytes())?)
-    }
+fn find(saved: &Saved<Point>, place: &Place, policy: PolicyKind) -> Option<Point> {
+    saved
+        .find(|p| p.place == *place && p.policy == policy.name())
+        .cloned()
 }
 
 /// The part of the paper's length that a first look runs.
@@ -205,7 +138,7 @@ fn part(workload: Workload) -> f64 {
 
 /// All policies on all of `workloads`, at each size of the cache, seed and cut of `scale`.
 pub(super) fn points(card: Card, workloads: &[Workload], scale: &Scale) -> Result<Vec<Point>> {
-    let saved = Saved::open(scale.save.as_deref())?;
+    let saved = saved(scale.save.as_deref())?;
     let aged = card.setup(PolicyKind::default(), 0).device()?;
     let mut all = Vec::new();
     for seed in scale.seed..scale.seed + scale.seeds.max(1) {
@@ -233,7 +166,7 @@ fn of_trace(
     trace: &dyn Fn() -> Trace,
     scale: &Scale,
     aged: &Device,
-    saved: &Saved,
+    saved: &Saved<Point>,
 ) -> Result<Vec<Point>> {
     let mut cuts: Vec<u64> = scale.cuts.iter().map(|cut| thousandths(*cut)).collect();
     cuts.retain(|cut| (1..WHOLE).contains(cut));
@@ -251,7 +184,7 @@ fn of_trace(
     let mut jobs = Vec::new();
     for cache in card.sizes(scale.quick) {
         for policy in PolicyKind::ALL {
-            let done: Option<Vec<_>> = places(cache).map(|p| saved.find(&p, policy)).collect();
+            let done: Option<Vec<_>> = places(cache).map(|p| find(saved, &p, policy)).collect();
             match done {
                 Some(points) => found.extend(points),
                 None => jobs.push((policy, cache)),
@@ -323,15 +256,17 @@ mod tests {
             elapsed: 0.3,
             erases: 5,
         };
-        Saved::open(Some(dir.path()))?.add(&[point(4), point(8)])?;
+        saved(Some(dir.path()))?.add(&[point(4), point(8)])?;
         let text = std::fs::read_to_string(&path)?;
-        let other = text.replace(&program()?, "other").replace(":8", ":16");
+        let other = text
+            .replace(&crate::saved::program()?, "other")
+            .replace(":8", ":16");
         std::fs::write(&path, text.clone() + &other + &text[..20])?;
-        let saved = Saved::open(Some(dir.path()))?;
-        assert_eq!(saved.find(&place(4), PolicyKind::Lru), Some(point(4)));
-        assert_eq!(saved.find(&place(8), PolicyKind::Lru), Some(point(8)));
-        assert_eq!(saved.find(&place(16), PolicyKind::Lru), None);
-        assert_eq!(saved.find(&place(4), PolicyKind::Fab), None);
+        let saved = saved(Some(dir.path()))?;
+        assert_eq!(find(&saved, &place(4), PolicyKind::Lru), Some(point(4)));
+        assert_eq!(find(&saved, &place(8), PolicyKind::Lru), Some(point(8)));
+        assert_eq!(find(&saved, &place(16), PolicyKind::Lru), None);
+        assert_eq!(find(&saved, &place(4), PolicyKind::Fab), None);
         Ok(())
     }
 }

@@ -37,7 +37,7 @@ pub(super) fn open_read_close(target: &Target, dir: &Path, sizes: &Sizes) -> Res
     let value = f64::from(sizes.stats) / meter.seconds();
     Ok(vec![Measured {
         title: "open, read, close, cached".to_owned(),
-        unit: "/s",
+        unit: "/s".into(),
         better: Better::Higher,
         value,
         below: meter.below(f64::from(sizes.stats))?,
@@ -67,7 +67,7 @@ pub(super) fn listing(target: &Target, dir: &Path, sizes: &Sizes) -> Result<Outc
     let value = names / meter.seconds();
     Ok(vec![Measured {
         title: "list a directory again, names".to_owned(),
-        unit: "/s",
+        unit: "/s".into(),
         better: Better::Higher,
         value,
         below: meter.below(names)?,

@@ -102,7 +102,7 @@ pub(super) fn copy(target: &Target, dir: &Path, shared: &Shared) -> Result<Outco
     );
     Ok(vec![Measured {
         title: "copy, incompressible".to_owned(),
-        unit: "MB/s",
+        unit: "MB/s".into(),
         better: Better::Higher,
         value,
         below,

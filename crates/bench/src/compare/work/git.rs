@@ -65,7 +65,7 @@ pub(super) fn clone(target: &Target, dir: &Path, shared: &Shared) -> Result<Outc
     let value = meter.seconds();
     Ok(vec![Measured {
         title: "git clone".to_owned(),
-        unit: "s",
+        unit: "s".into(),
         better: Better::Lower,
         value,
         below: meter.below_settled(1.0)?,

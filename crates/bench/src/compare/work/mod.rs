@@ -7,8 +7,10 @@ mod database;
 mod git;
 mod names;
 mod oltp;
+pub(crate) mod place;
 mod postmark;
 mod profile;
+pub(crate) mod scaling;
 mod sqlite;
 mod steady;
 mod stream;
@@ -22,13 +24,15 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
+use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
 use super::log::LogCounters;
 use super::report::Better;
-use super::{CompareConfig, Counters, Packing, Sizes, Target};
+use super::{CompareConfig, Counters, Packing, Sizes, Target, Waits};
 pub use beside::Beside;
 use beside::Writer;
+use scaling::Work;
 
 /// One workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,6 +49,12 @@ pub enum Workload {
     PausedFsync,
     /// Append 4 KiB, `fsync`, in one, two and four threads.
     FsyncThreads,
+    /// Overwrite 4 KiB, `fsync`, in as many.
+    OverwriteThreads,
+    /// Create empty files, in as many.
+    CreateThreads,
+    /// Varmail, in as many.
+    VarmailThreads,
     /// Create, rename and unlink empty files, one thread.
     Names1,
     /// The same with two threads, each in a directory of its own.
@@ -93,13 +103,16 @@ pub enum Workload {
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 31] = [
         Self::AppendFsync,
         Self::AppendLibrary,
         Self::OverwriteFdatasync,
         Self::Steady,
         Self::PausedFsync,
         Self::FsyncThreads,
+        Self::OverwriteThreads,
+        Self::CreateThreads,
+        Self::VarmailThreads,
         Self::Names1,
         Self::Names2,
         Self::NamesLibrary,
@@ -133,6 +146,9 @@ impl Workload {
             Self::Steady => "steady",
             Self::PausedFsync => "paused-fsync",
             Self::FsyncThreads => "fsync-threads",
+            Self::OverwriteThreads => "overwrite-threads",
+            Self::CreateThreads => "create-threads",
+            Self::VarmailThreads => "varmail-threads",
             Self::Names1 => "names-1",
             Self::Names2 => "names-2",
             Self::NamesLibrary => "names-library",
@@ -218,7 +234,10 @@ impl Workload {
             Self::OverwriteFdatasync => sync::overwrite(target, &dir, sizes),
             Self::Steady => steady::steady(target, name, sizes),
             Self::PausedFsync => synced::paused(target, &dir, sizes),
-            Self::FsyncThreads => synced::threads(target, &dir, sizes),
+            Self::FsyncThreads => scaling::mounted(Work::Append, target, &dir, sizes),
+            Self::OverwriteThreads => scaling::mounted(Work::Overwrite, target, &dir, sizes),
+            Self::CreateThreads => scaling::mounted(Work::Create, target, &dir, sizes),
+            Self::VarmailThreads => scaling::mounted(Work::Varmail, target, &dir, sizes),
             Self::Names1 => names::names(target, &dir, sizes, 1),
             Self::Names2 => names::names(target, &dir, sizes, 2),
             Self::NamesLibrary => names::library(target, &dir, sizes),
@@ -258,10 +277,10 @@ use database::{Programs, mariadb, postgres};
 pub(crate) use profile::text;
 
 /// One number that a run gave.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Measured {
     pub(crate) title: String,
-    pub(crate) unit: &'static str,
+    pub(crate) unit: String,
     pub(crate) better: Better,
     pub(crate) value: f64,
     /// What happened below meanwhile.
@@ -269,12 +288,14 @@ pub(crate) struct Measured {
 }
 
 /// What happened below a target during a piece of work.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Below {
     /// What the block device got, per operation.
     pub(crate) device: Option<Counters>,
     /// What the journal did, of a mount of StetFS.
     pub(crate) log: Option<Packing>,
+    /// What its changes waited for, and copied.
+    pub(crate) waits: Option<Waits>,
 }
 
 /// What one run of a workload gave.
@@ -320,6 +341,9 @@ impl<'t> Meter<'t> {
                 .zip(self.device)
                 .map(|(now, then)| now.since(then, operations)),
             log: log.zip(self.log).and_then(|(now, then)| now.since(then)),
+            waits: log
+                .zip(self.log)
+                .and_then(|(now, then)| now.waits_since(then, operations)),
         })
     }
 }

@@ -122,7 +122,7 @@ fn work(target: Option<&Target>, dirs: &[&dyn Dir], each: u32, how: &str) -> Res
         })?;
         outcome.push(Measured {
             title: format!("{what}, {how}"),
-            unit: "/s",
+            unit: "/s".into(),
             better: Better::Higher,
             value: operations / seconds,
             below,
@@ -203,7 +203,7 @@ pub(super) fn stat(target: &Target, dir: &Path, sizes: &Sizes) -> Result<Outcome
     let value = f64::from(sizes.stats) / meter.seconds();
     Ok(vec![Measured {
         title: "stat, cached".to_owned(),
-        unit: "/s",
+        unit: "/s".into(),
         better: Better::Higher,
         value,
         below: Below::default(),

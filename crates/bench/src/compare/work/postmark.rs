@@ -128,7 +128,7 @@ fn part(
     let value = f64::from(times) / meter.seconds();
     Ok(Measured {
         title: title.to_owned(),
-        unit,
+        unit: unit.into(),
         better: Better::Higher,
         value,
         below: meter.below_settled(f64::from(times))?,

@@ -1,19 +1,19 @@
 //! Server profiles, after Filebench's `varmail.f`, `fileserver.f` and `webserver.f`: its parameters, with a driver of our own.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Read, Write};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::path::Path;
+use std::sync::Arc;
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 
+use super::place::{How, Opened, Place};
+use super::scaling::{Hand, drive};
 use super::{Measured, Meter, Outcome};
 use crate::compare::report::Better;
 use crate::compare::{Sizes, Target};
 
 /// The parameters of a profile.
-struct Profile {
+#[derive(Clone, Copy)]
+pub(super) struct Profile {
     title: &'static str,
     /// Files that exist, on average.
     files: u64,
@@ -30,7 +30,7 @@ struct Profile {
 }
 
 /// `nfiles=1000, meandirwidth=1000000, meanfilesize=16k, meanappendsize=16k, nthreads=16`.
-const VARMAIL: Profile = Profile {
+pub(super) const VARMAIL: Profile = Profile {
     title: "varmail, 16 threads",
     files: 1_000,
     names: 2,
@@ -76,23 +76,23 @@ const PAGES: u64 = 10;
 
 /// A thread at work.
 struct Worker<'a> {
-    profile: &'a Profile,
-    dir: &'a Path,
+    profile: Profile,
+    place: &'a Place<'a>,
     rng: fastrand::Rng,
     /// Text, as mail and documents are: it packs to about a third.
-    text: &'a [u8],
+    text: Arc<Vec<u8>>,
     buffer: Vec<u8>,
     /// The web server's log, which stays open.
-    log: Option<File>,
+    log: Option<Opened<'a>>,
     /// Bytes written to it since it was begun by this thread.
     logged: u64,
 }
 
 impl Worker<'_> {
     /// A file of the set, which may exist or not.
-    fn any(&mut self) -> PathBuf {
+    fn any(&mut self) -> String {
         let n = self.rng.u64(0..self.profile.files * self.profile.names);
-        path(self.dir, n, self.profile)
+        path(n, &self.profile)
     }
 
     /// So many bytes on average: from none to twice that, as Filebench's gamma distribution about does.
@@ -102,64 +102,57 @@ impl Worker<'_> {
         self.text.get(from..from + len).unwrap_or_default()
     }
 
+    // Another thread may have deleted what is looked for; that is an operation, too.
     fn delete(&mut self) -> Result<u64> {
-        gone_is_fine(fs::remove_file(self.any()))
+        self.place.remove(&self.any())?;
+        Ok(1)
     }
 
     fn make(&mut self, sync: bool) -> Result<u64> {
-        let mut file = File::create(self.any())?;
-        file.write_all(self.some(self.profile.file))?;
+        let place = self.place;
+        let mut file = place.must_open(&self.any(), How::Create)?;
+        file.append(self.some(self.profile.file))?;
         if sync {
-            file.sync_all()?;
+            file.sync()?;
         }
         Ok(if sync { 4 } else { 3 })
     }
 
     fn append(&mut self, read_first: bool, sync: bool) -> Result<u64> {
-        let opened = OpenOptions::new().read(true).append(true).open(self.any());
-        let mut file = match opened {
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(1),
-            file => file?,
+        let place = self.place;
+        let Some(mut file) = place.open(&self.any(), How::Append)? else {
+            return Ok(1);
         };
         if read_first {
-            self.read_whole(&mut file)?;
+            file.read_whole(&mut self.buffer)?;
         }
-        file.write_all(self.some(self.profile.append))?;
+        file.append(self.some(self.profile.append))?;
         if sync {
-            file.sync_all()?;
+            file.sync()?;
         }
         Ok(3 + u64::from(read_first) + u64::from(sync))
     }
 
     fn read(&mut self) -> Result<u64> {
-        let mut file = match File::open(self.any()) {
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(1),
-            file => file?,
+        let place = self.place;
+        let Some(mut file) = place.open(&self.any(), How::Read)? else {
+            return Ok(1);
         };
-        self.read_whole(&mut file)?;
+        file.read_whole(&mut self.buffer)?;
         Ok(3)
-    }
-
-    /// Reads until nothing comes, as Filebench does. `read_to_end` would ask for all attributes first, which FUSE does not keep.
-    fn read_whole(&mut self, file: &mut File) -> Result<()> {
-        while file.read(&mut self.buffer)? > 0 {}
-        Ok(())
     }
 
     /// To a log of all threads, which begins anew when it is large: it is not what is measured.
     fn append_to_log(&mut self) -> Result<u64> {
         let mut log = match self.log.take() {
             Some(log) => log,
-            None => OpenOptions::new()
-                .create(true)
-                .append(true)
-                .open(self.dir.join("log"))?,
+            None => self.place.must_open("log", How::Log)?,
         };
         let bytes = self.some(self.profile.append);
-        log.write_all(bytes)?;
+        log.append(bytes)?;
         self.logged += bytes.len() as u64;
         if self.logged > LARGEST_LOG {
-            log.set_len(0)?;
+            log.empty()?;
             self.logged = 0;
         }
         self.log = Some(log);
@@ -167,15 +160,8 @@ impl Worker<'_> {
     }
 
     fn stat(&mut self) -> Result<u64> {
-        gone_is_fine(fs::metadata(self.any()).map(drop))
-    }
-}
-
-/// Another thread may have deleted it; that is an operation, too.
-fn gone_is_fine(result: std::io::Result<()>) -> Result<u64> {
-    match result {
-        Err(e) if e.kind() != ErrorKind::NotFound => Err(e.into()),
-        _ => Ok(1),
+        self.place.stat(&self.any())?;
+        Ok(1)
     }
 }
 
@@ -195,9 +181,8 @@ fn answer(w: &mut Worker<'_>) -> Result<u64> {
     Ok(done + w.append_to_log()?)
 }
 
-fn path(dir: &Path, n: u64, profile: &Profile) -> PathBuf {
-    dir.join(format!("{}", n / profile.per_directory))
-        .join(format!("{n:08}"))
+fn path(n: u64, profile: &Profile) -> String {
+    format!("{}/{n:08}", n / profile.per_directory)
 }
 
 /// Words in random order.
@@ -219,57 +204,49 @@ pub(crate) fn text(bytes: usize) -> Vec<u8> {
     text
 }
 
-fn run(profile: &Profile, target: &Target, dir: &Path, sizes: &Sizes) -> Result<Outcome> {
-    let text = text(4 << 20);
+impl Profile {
+    /// With so many threads.
+    pub(super) fn by(self, threads: u64) -> Self {
+        Self { threads, ..self }
+    }
+}
+
+/// The threads of a profile, with its files made: as many of the set as exist on average later.
+pub(super) fn hands<'a>(profile: &Profile, place: &'a Place<'a>) -> Result<Vec<Hand<'a>>> {
+    let text = Arc::new(text(4 << 20));
     let names = profile.files * profile.names;
     for n in 0..names.div_ceil(profile.per_directory) {
-        fs::create_dir(dir.join(format!("{n}")))?;
+        place.make_dir(&format!("{n}"))?;
     }
     let worker = |seed| Worker {
-        profile,
-        dir,
+        profile: *profile,
+        place,
         rng: fastrand::Rng::with_seed(seed),
-        text: &text,
+        text: Arc::clone(&text),
         buffer: vec![0; READ],
         log: None,
         logged: 0,
     };
-    // As many files of the set exist as on average later.
     let mut first = worker(0);
     for n in (0..names).step_by(profile.names as usize) {
-        fs::write(path(dir, n, profile), first.some(profile.file))?;
+        let mut file = place.must_open(&path(n, profile), How::Create)?;
+        file.append(first.some(profile.file))?;
     }
+    let hands = (1..=profile.threads).map(|seed| -> Hand<'a> {
+        let mut worker = worker(seed);
+        Box::new(move || (worker.profile.step)(&mut worker).map(Some))
+    });
+    Ok(hands.collect())
+}
+
+fn run(profile: &Profile, target: &Target, dir: &Path, sizes: &Sizes) -> Result<Outcome> {
+    let place = Place::Mounted(dir.to_owned());
+    let hands = hands(profile, &place)?;
     let meter = Meter::start(target)?;
-    let (operations, over) = (AtomicU64::new(0), AtomicBool::new(false));
-    let mut seconds = 0.0;
-    std::thread::scope(|scope| -> Result<()> {
-        let threads: Vec<_> = (1..=profile.threads)
-            .map(|seed| {
-                let mut worker = worker(seed);
-                let (operations, over) = (&operations, &over);
-                scope.spawn(move || -> Result<()> {
-                    while !over.load(Ordering::Relaxed) {
-                        let done = (profile.step)(&mut worker)?;
-                        operations.fetch_add(done, Ordering::Relaxed);
-                    }
-                    Ok(())
-                })
-            })
-            .collect();
-        std::thread::sleep(Duration::from_secs(u64::from(sizes.profile_seconds)));
-        over.store(true, Ordering::Relaxed);
-        for thread in threads {
-            thread
-                .join()
-                .map_err(|_| anyhow!("a worker thread panicked"))??;
-        }
-        seconds = meter.seconds();
-        Ok(())
-    })?;
-    let operations = operations.load(Ordering::Relaxed) as f64;
+    let (operations, seconds) = drive(&place, hands, sizes.profile_seconds)?;
     Ok(vec![Measured {
         title: profile.title.to_owned(),
-        unit: "ops/s",
+        unit: "ops/s".into(),
         better: Better::Higher,
         value: operations / seconds,
         below: meter.below_settled(operations)?,

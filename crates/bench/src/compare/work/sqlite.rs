@@ -67,7 +67,7 @@ pub(super) fn transactions(
     );
     Ok(vec![Measured {
         title: format!("SQLite {journal_mode}, FULL"),
-        unit: "tx/s",
+        unit: "tx/s".into(),
         better: Better::Higher,
         value,
         below,

@@ -57,7 +57,7 @@ fn rows(title: &str, values: &[f64]) -> impl Iterator<Item = Measured> {
     [("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("max", 1.0)]
         .map(|(name, fraction)| Measured {
             title: format!("{title}, {name}"),
-            unit: "µs",
+            unit: "µs".into(),
             better: Better::Lower,
             value: percentile(values, fraction),
             below: Below::default(),

@@ -50,7 +50,7 @@ fn write(
 fn measured(title: &str, value: f64, below: Below) -> Measured {
     Measured {
         title: title.to_owned(),
-        unit: "MB/s",
+        unit: "MB/s".into(),
         better: Better::Higher,
         value,
         below,

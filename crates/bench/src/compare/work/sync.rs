@@ -130,7 +130,7 @@ fn latency(titles: [&'static str; 2], values: &[f64], below: Below) -> Outcome {
     let [p50, p99] = titles;
     let one = |title: &str, fraction, below| Measured {
         title: title.to_owned(),
-        unit: "µs",
+        unit: "µs".into(),
         better: Better::Lower,
         value: percentile(values, fraction),
         below,

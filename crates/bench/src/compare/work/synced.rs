@@ -1,15 +1,14 @@
-//! What a sync waits for: when some time passed since the write, beside other syncs (iJournaling, §6.2 and §6.3).
+//! What a sync waits for when some time passed since the write (iJournaling, §6.2).
 
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::{Below, Measured, Meter, Outcome};
+use super::{Below, Measured, Outcome};
 use crate::compare::report::Better;
 use crate::compare::stats::percentile;
 use crate::compare::{Sizes, Target};
@@ -18,10 +17,6 @@ use crate::compare::{Sizes, Target};
 const PIECE: usize = 80_000;
 /// Between writing and syncing.
 const PAUSE: Duration = Duration::from_millis(100);
-/// A write of those that sync side by side, bytes.
-const PAGE: usize = 4096;
-/// Threads that sync side by side.
-const THREADS: [usize; 3] = [1, 2, 4];
 
 /// The latency of fsync.
 pub(super) fn paused(target: &Target, dir: &Path, sizes: &Sizes) -> Result<Outcome> {
@@ -35,7 +30,7 @@ pub(super) fn paused(target: &Target, dir: &Path, sizes: &Sizes) -> Result<Outco
         .chain([("mean", mean)])
         .map(|(name, value)| Measured {
             title: format!("fsync of 80 KB after 0.1 s, {name}"),
-            unit: "µs",
+            unit: "µs".into(),
             better: Better::Lower,
             value,
             below: Below::default(),
@@ -57,50 +52,4 @@ fn latencies(path: &Path, sizes: &Sizes) -> Result<Vec<f64>> {
         latencies.push(start.elapsed().as_secs_f64() * 1e6);
     }
     Ok(latencies)
-}
-
-/// Threads that append 4 KiB and sync, each its own file.
-pub(super) fn threads(target: &Target, dir: &Path, sizes: &Sizes) -> Result<Outcome> {
-    let mut outcome = Outcome::new();
-    for threads in THREADS {
-        let meter = Meter::start(target)?;
-        let (stop, synced) = (AtomicBool::new(false), AtomicU64::new(0));
-        thread::scope(|scope| {
-            let workers: Vec<_> = (0..threads)
-                .map(|t| {
-                    let path = dir.join(format!("{threads}-{t}"));
-                    let (stop, synced) = (&stop, &synced);
-                    scope.spawn(move || append(&path, stop, synced))
-                })
-                .collect();
-            thread::sleep(Duration::from_secs(u64::from(sizes.profile_seconds.max(1))));
-            stop.store(true, Ordering::Relaxed);
-            workers.into_iter().try_for_each(|worker| {
-                worker
-                    .join()
-                    .map_err(|_| anyhow::anyhow!("a thread panicked"))?
-            })
-        })?;
-        let synced = synced.load(Ordering::Relaxed) as f64;
-        let rate = synced / meter.seconds();
-        outcome.push(Measured {
-            title: format!("append 4 KiB + fsync, {threads} threads"),
-            unit: "syncs/s",
-            better: Better::Higher,
-            value: rate,
-            below: meter.below(synced)?,
-        });
-    }
-    Ok(outcome)
-}
-
-fn append(path: &Path, stop: &AtomicBool, synced: &AtomicU64) -> Result<()> {
-    let mut file = File::create_new(path)?;
-    let page = [0x5A; PAGE];
-    while !stop.load(Ordering::Relaxed) {
-        file.write_all(&page)?;
-        file.sync_all()?;
-        synced.fetch_add(1, Ordering::Relaxed);
-    }
-    Ok(())
 }

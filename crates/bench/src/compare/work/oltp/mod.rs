@@ -36,7 +36,7 @@ fn protection(setting: &str, targets: &[Target]) -> String {
 fn done(title: &str, size: Oltp, per_second: f64, below: Below) -> Outcome {
     vec![Measured {
         title: format!("{title}, {} clients", size.clients),
-        unit: "tx/s",
+        unit: "tx/s".into(),
         better: Better::Higher,
         value: per_second,
         below,

@@ -1,0 +1,245 @@
+//! Where a workload works: a mounted directory, or a volume of StetFS that is open in this process.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::mpsc;
+
+use anyhow::{Context, Result, ensure};
+use stetfs::low::{Ctx, Fs, FsError, Ino, OpenRef, ROOT_INO, SetAttr, serve_processor};
+
+/// A place. Paths in it are relative, with `/` between the names.
+pub(crate) enum Place<'a> {
+    /// A directory of a mount.
+    Mounted(PathBuf),
+    /// A volume, from its root.
+    Library(&'a Fs),
+}
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum How {
+    /// To read it.
+    Read,
+    /// To write in its middle.
+    Write,
+    /// To read it and to write at its end.
+    Append,
+    /// It is made, or emptied.
+    Create,
+    /// To write at its end; it is made if lacking.
+    Log,
+}
+
+/// An open file of a place.
+pub(super) enum Opened<'a> {
+    /// Of a mount.
+    File(File),
+    /// Of a volume.
+    Library { fs: &'a Fs, ino: Ino, open: OpenRef },
+}
+
+/// What is there, or nothing if it is not.
+fn there<T>(found: std::result::Result<T, FsError>) -> Result<Option<T>> {
+    match found {
+        Err(e) if e.errno() == libc::ENOENT => Ok(None),
+        found => Ok(Some(found?)),
+    }
+}
+
+/// The same of the system.
+fn there_on_mount<T>(found: std::io::Result<T>) -> Result<Option<T>> {
+    match found {
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        found => Ok(Some(found?)),
+    }
+}
+
+/// The inode of a path, none if there is none.
+fn look_up(fs: &Fs, path: &str) -> Result<Option<Ino>> {
+    let mut at = ROOT_INO;
+    for name in path.split('/') {
+        let Some(found) = there(fs.lookup(at, name.as_bytes()))? else {
+            return Ok(None);
+        };
+        at = found.ino;
+        fs.forget(at, 1);
+    }
+    Ok(Some(at))
+}
+
+/// The directory of a path, and the name in it.
+fn parent<'p>(fs: &Fs, path: &'p str) -> Result<(Ino, &'p [u8])> {
+    let Some((dir, name)) = path.rsplit_once('/') else {
+        return Ok((ROOT_INO, path.as_bytes()));
+    };
+    let dir = look_up(fs, dir)?.with_context(|| format!("there is no {dir}"))?;
+    Ok((dir, name.as_bytes()))
+}
+
+/// Opens a file of a volume, as a program would with the kernel above: its name is looked for first.
+fn open_in<'a>(fs: &'a Fs, path: &str, how: How) -> Result<Option<Opened<'a>>> {
+    let ctx = Ctx::default();
+    let flags = match how {
+        How::Read => libc::O_RDONLY,
+        How::Write | How::Append | How::Log => libc::O_RDWR,
+        How::Create => libc::O_WRONLY | libc::O_TRUNC,
+    };
+    // Another thread may make or remove it in between.
+    loop {
+        if let Some(ino) = look_up(fs, path)?
+            && let Some(open) = there(fs.open_inode(&ctx, ino, flags))?
+        {
+            return Ok(Some(Opened::Library { fs, ino, open }));
+        }
+        if !matches!(how, How::Create | How::Log) {
+            return Ok(None);
+        }
+        let (dir, name) = parent(fs, path)?;
+        match fs.create(&ctx, dir, name, 0o644, 0, libc::O_RDWR) {
+            Ok((made, open)) => {
+                fs.forget(made.ino, 1);
+                let ino = made.ino;
+                return Ok(Some(Opened::Library { fs, ino, open }));
+            }
+            Err(e) if e.errno() == libc::EEXIST => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+}
+
+impl Place<'_> {
+    /// Makes a directory.
+    pub(super) fn make_dir(&self, path: &str) -> Result<()> {
+        match self {
+            Place::Mounted(root) => Ok(fs::create_dir(root.join(path))?),
+            Place::Library(fs) => {
+                let (dir, name) = parent(fs, path)?;
+                let made = fs.mkdir(&Ctx::default(), dir, name, 0o755, 0)?;
+                fs.forget(made.ino, 1);
+                Ok(())
+            }
+        }
+    }
+
+    /// Opens a file; none if there is none and it is not to be made.
+    pub(super) fn open(&self, path: &str, how: How) -> Result<Option<Opened<'_>>> {
+        let root = match self {
+            Place::Mounted(root) => root,
+            Place::Library(fs) => return open_in(fs, path, how),
+        };
+        let mut options = OpenOptions::new();
+        match how {
+            How::Read => options.read(true),
+            How::Write => options.write(true),
+            How::Append => options.read(true).append(true),
+            How::Create => options.write(true).create(true).truncate(true),
+            How::Log => options.append(true).create(true),
+        };
+        Ok(there_on_mount(options.open(root.join(path)))?.map(Opened::File))
+    }
+
+    /// As [`Place::open`], of a file that is made or must be there.
+    pub(super) fn must_open(&self, path: &str, how: How) -> Result<Opened<'_>> {
+        self.open(path, how)?
+            .with_context(|| format!("there is no {path}"))
+    }
+
+    /// Removes a file; false if there is none.
+    pub(super) fn remove(&self, path: &str) -> Result<bool> {
+        match self {
+            Place::Mounted(root) => Ok(there_on_mount(fs::remove_file(root.join(path)))?.is_some()),
+            Place::Library(fs) => {
+                let (dir, name) = parent(fs, path)?;
+                Ok(there(fs.unlink(&Ctx::default(), dir, name))?.is_some())
+            }
+        }
+    }
+
+    /// Asks for the attributes of a file; false if there is none.
+    pub(super) fn stat(&self, path: &str) -> Result<bool> {
+        match self {
+            Place::Mounted(root) => Ok(there_on_mount(fs::metadata(root.join(path)))?.is_some()),
+            Place::Library(fs) => Ok(look_up(fs, path)?.is_some()),
+        }
+    }
+
+    /// Says that this thread is one of several: in a volume it is then that of the processor of this number, for journals with
+    /// lanes.
+    pub(super) fn work_as(&self, thread: u16) {
+        if let Place::Library(_) = self {
+            serve_processor(thread);
+        }
+    }
+}
+
+impl Opened<'_> {
+    /// Writes all of it there.
+    pub(super) fn write_at(&self, at: u64, bytes: &[u8]) -> Result<()> {
+        match self {
+            Opened::File(file) => Ok(file.write_all_at(bytes, at)?),
+            Opened::Library { fs, open, .. } => {
+                let n = fs.write(&Ctx::default(), open, at, bytes, false)?;
+                ensure!(
+                    n == bytes.len(),
+                    "{n} bytes of {} were written",
+                    bytes.len()
+                );
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes at the end. In a volume two threads may both take the same place for it.
+    pub(super) fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        match self {
+            Opened::File(file) => Ok(file.write_all(bytes)?),
+            Opened::Library { fs, ino, .. } => {
+                let end = fs.getattr(*ino)?.size;
+                self.write_at(end, bytes)
+            }
+        }
+    }
+
+    /// Reads until nothing comes, as Filebench does. `read_to_end` would ask for all attributes first, which FUSE does not keep.
+    pub(super) fn read_whole(&mut self, buffer: &mut [u8]) -> Result<()> {
+        match self {
+            Opened::File(file) => while file.read(buffer)? > 0 {},
+            Opened::Library { fs, open, .. } => {
+                let mut at = 0;
+                while let n @ 1.. = fs.read(open, at, buffer)? {
+                    at += n as u64;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Empties it.
+    pub(super) fn empty(&self) -> Result<()> {
+        match self {
+            Opened::File(file) => Ok(file.set_len(0)?),
+            Opened::Library { fs, ino, .. } => {
+                let set = SetAttr {
+                    size: Some(0),
+                    ..SetAttr::default()
+                };
+                fs.setattr(&Ctx::default(), *ino, &set)?;
+                Ok(())
+            }
+        }
+    }
+
+    /// fsync(2).
+    pub(super) fn sync(&self) -> Result<()> {
+        match self {
+            Opened::File(file) => Ok(file.sync_all()?),
+            Opened::Library { fs, open, .. } => {
+                let (tell, told) = mpsc::channel();
+                fs.fsync_here(open, false, Box::new(move |done| drop(tell.send(done))));
+                Ok(told.recv().context("the sync was never answered")??)
+            }
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! The same work by more and more threads: whether they hold each other up (Z-Journal, §5).
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow};
+
+use super::place::{How, Place};
+use super::{Below, Measured, Meter, Outcome, profile};
+use crate::compare::report::Better;
+use crate::compare::{Sizes, Target};
+
+/// A write, bytes.
+const PAGE: usize = 4096;
+/// Pages of a file that is overwritten.
+const PAGES: u64 = 1024;
+/// All threads together make so many files for each that the workload on names has.
+const NAMES: u32 = 8;
+/// How often it is looked whether all threads have done their work.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// What each thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// Makes empty files in a directory of its own.
+    Create,
+    /// Appends a page to a file of its own, and syncs it.
+    Append,
+    /// Overwrites a page of a file of its own, and syncs it.
+    Overwrite,
+    /// Filebench's varmail, in one directory.
+    Varmail,
+}
+
+impl Work {
+    /// All of it.
+    pub(crate) const ALL: [Self; 4] = [Self::Create, Self::Append, Self::Overwrite, Self::Varmail];
+
+    /// What it is called in a report.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Append => "append 4 KiB + fsync",
+            Self::Overwrite => "overwrite 4 KiB + fsync",
+            Self::Varmail => "varmail",
+        }
+    }
+
+    fn unit(self) -> &'static str {
+        match self {
+            Self::Create => "/s",
+            Self::Append | Self::Overwrite => "syncs/s",
+            Self::Varmail => "ops/s",
+        }
+    }
+
+    /// The result of so many operations in so many seconds.
+    pub(crate) fn measured(
+        self,
+        threads: u32,
+        (done, seconds): (f64, f64),
+        below: Below,
+    ) -> Measured {
+        let s = if threads == 1 { "" } else { "s" };
+        Measured {
+            title: format!("{}, {threads} thread{s}", self.title()),
+            unit: self.unit().into(),
+            better: Better::Higher,
+            value: done / seconds,
+            below,
+        }
+    }
+
+    /// The threads of this work, with all made that they need.
+    pub(crate) fn hands<'a>(
+        self,
+        place: &'a Place<'a>,
+        threads: u32,
+        sizes: &Sizes,
+    ) -> Result<Vec<Hand<'a>>> {
+        if self == Self::Varmail {
+            return profile::hands(&profile::VARMAIL.by(threads.into()), place);
+        }
+        let each = (sizes.names * NAMES).div_ceil(threads);
+        (0..threads)
+            .map(|t| -> Result<Hand<'a>> {
+                let dir = format!("{t}");
+                place.make_dir(&dir)?;
+                match self {
+                    Self::Create => Ok(creating(place, dir, each)),
+                    Self::Append => appending(place, &dir),
+                    Self::Overwrite | Self::Varmail => overwriting(place, &dir),
+                }
+            })
+            .collect()
+    }
+}
+
+/// A step of a thread: operations done, none when its work is done.
+pub(crate) type Hand<'a> = Box<dyn FnMut() -> Result<Option<u64>> + Send + 'a>;
+
+fn creating<'a>(place: &'a Place<'a>, dir: String, files: u32) -> Hand<'a> {
+    let mut n = 0;
+    Box::new(move || {
+        if n == files {
+            return Ok(None);
+        }
+        place.must_open(&format!("{dir}/{n}"), How::Create)?;
+        n += 1;
+        Ok(Some(1))
+    })
+}
+
+fn appending<'a>(place: &'a Place<'a>, dir: &str) -> Result<Hand<'a>> {
+    let file = place.must_open(&format!("{dir}/log"), How::Create)?;
+    // That the file itself becomes durable is not what is measured.
+    file.sync()?;
+    let mut at = 0;
+    Ok(Box::new(move || {
+        file.write_at(at, &[0x5A; PAGE])?;
+        file.sync()?;
+        at += PAGE as u64;
+        Ok(Some(1))
+    }))
+}
+
+fn overwriting<'a>(place: &'a Place<'a>, dir: &str) -> Result<Hand<'a>> {
+    let path = format!("{dir}/table");
+    let made = place.must_open(&path, How::Create)?;
+    for page in 0..PAGES {
+        made.write_at(page * PAGE as u64, &[0xA5; PAGE])?;
+    }
+    made.sync()?;
+    let file = place.must_open(&path, How::Write)?;
+    let (mut n, mut page) = (0u64, [0; PAGE]);
+    Ok(Box::new(move || {
+        page[..8].copy_from_slice(&n.to_le_bytes());
+        // A fixed scatter over all pages: the multiplier is prime to their count.
+        let at = n.wrapping_mul(2_654_435_761) % PAGES * PAGE as u64;
+        file.write_at(at, &page)?;
+        file.sync()?;
+        n += 1;
+        Ok(Some(1))
+    }))
+}
+
+/// Lets each do its steps in a thread, for so many seconds or until all have done their work: operations, and seconds.
+pub(crate) fn drive(place: &Place<'_>, hands: Vec<Hand<'_>>, limit: u32) -> Result<(f64, f64)> {
+    let (operations, over) = (AtomicU64::new(0), AtomicBool::new(false));
+    let limit = Duration::from_secs(limit.max(1).into());
+    let start = Instant::now();
+    thread::scope(|scope| -> Result<()> {
+        let (operations, over) = (&operations, &over);
+        let threads: Vec<_> = (0..)
+            .zip(hands)
+            .map(|(t, mut hand)| {
+                scope.spawn(move || -> Result<()> {
+                    place.work_as(t);
+                    while !over.load(Ordering::Relaxed)
+                        && let Some(done) = hand()?
+                    {
+                        operations.fetch_add(done, Ordering::Relaxed);
+                    }
+                    Ok(())
+                })
+            })
+            .collect();
+        while start.elapsed() < limit && !threads.iter().all(|t| t.is_finished()) {
+            thread::sleep(LOOK);
+        }
+        over.store(true, Ordering::Relaxed);
+        threads.into_iter().try_for_each(|thread| {
+            thread
+                .join()
+                .map_err(|_| anyhow!("a worker thread panicked"))?
+        })
+    })?;
+    let seconds = start.elapsed().as_secs_f64();
+    Ok((operations.load(Ordering::Relaxed) as f64, seconds))
+}
+
+/// The work on a mount, by each number of threads.
+pub(super) fn mounted(work: Work, target: &Target, dir: &Path, sizes: &Sizes) -> Result<Outcome> {
+    let each = |&threads: &u32| {
+        let root = dir.join(format!("by-{threads}"));
+        std::fs::create_dir(&root)?;
+        let place = Place::Mounted(root);
+        let hands = work.hands(&place, threads, sizes)?;
+        let meter = Meter::start(target)?;
+        let done = drive(&place, hands, sizes.profile_seconds)?;
+        Ok(work.measured(threads, done, meter.below(done.0)?))
+    };
+    sizes.threads.iter().map(each).collect()
+}
