@@ -3,11 +3,15 @@
 //! A figure is a comparison of certain mounts on certain devices, or a measurement of its own, and what the paper says.
 
 mod afs;
+mod afs_servers;
+mod afs_writes;
 mod full_log;
 mod ijournal;
 mod latency;
 mod ldj;
+mod modes;
 mod recovery;
+mod simulated;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -35,6 +39,15 @@ pub enum Name {
     LdjRecovery,
     /// AFS, section 3.4.5: the time of a recovery of a full journal that shares, and of one that writes.
     AfsRecovery,
+    /// AFS, figure 3-5: random writes and fsync, a journal of 128 MiB, on simulated SSDs in their own time.
+    #[value(name = "afs-3-5")]
+    AfsSmallJournal,
+    /// AFS, figure 3-6: the same, a journal of 1 GiB.
+    #[value(name = "afs-3-6")]
+    AfsLargeJournal,
+    /// AFS, figure 3-7: a mail server and a web server, a journal of 128 MiB, on simulated SSDs in their own time.
+    #[value(name = "afs-3-7")]
+    AfsServers,
     /// iJournaling, figures 6 to 8: fsync beside a writer that syncs nothing.
     IjournalFsync,
     /// iJournaling, figure 9: threads that append and sync.
@@ -94,6 +107,15 @@ pub struct Part {
     pub report: Report,
 }
 
+impl Part {
+    /// Into a directory of its own in `dir`.
+    fn write(&self, dir: &Path) -> Result<()> {
+        let plain = |c: char| if c.is_alphanumeric() { c } else { '-' };
+        let name: String = self.title.chars().map(plain).collect();
+        self.report.write(&dir.join(name))
+    }
+}
+
 /// A figure, measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figure {
@@ -126,12 +148,7 @@ impl Figure {
 
     fn write(&self, dir: &Path) -> Result<()> {
         for part in &self.parts {
-            let name: String = part
-                .title
-                .chars()
-                .map(|c| if c.is_alphanumeric() { c } else { '-' })
-                .collect();
-            part.report.write(&dir.join(name))?;
+            part.write(dir)?;
         }
         let [text, json] = ["txt", "json"].map(|kind| format!("{}.{kind}", self.name));
         write_all(dir, &[(&text, self.text()), (&json, self.json()?)])
@@ -167,6 +184,23 @@ impl FigureArgs {
             Name::LdjJournalSize => (ldj::JOURNAL_SIZE, ldj::journal_size()),
             Name::LdjRecovery => return self.write(name, ldj::RECOVERY, recovery::measure(self)?),
             Name::AfsRecovery => return self.write(name, afs::RECOVERY, afs::measure(self)?),
+            Name::AfsSmallJournal => {
+                return self.write(
+                    name,
+                    afs_writes::SMALL_JOURNAL,
+                    afs_writes::measure(self, afs_writes::SMALL)?,
+                );
+            }
+            Name::AfsLargeJournal => {
+                return self.write(
+                    name,
+                    afs_writes::LARGE_JOURNAL,
+                    afs_writes::measure(self, afs_writes::LARGE)?,
+                );
+            }
+            Name::AfsServers => {
+                return self.write(name, afs_servers::SERVERS, afs_servers::measure(self)?);
+            }
             Name::IjournalFsync => (ijournal::FSYNC, ijournal::fsync()),
             Name::IjournalThreads => (ijournal::THREADS, ijournal::threads()),
             Name::IjournalApplications => (ijournal::APPLICATIONS, ijournal::applications()),
@@ -189,6 +223,17 @@ impl FigureArgs {
         }
         let simulated = Model::ALL.map(|model| Device(Some(model)));
         [&[Device(None)][..], &simulated].concat()
+    }
+
+    /// The devices of flash among those asked for; without a word all that are simulated.
+    fn flash(&self) -> Vec<Model> {
+        let models = self.devices().into_iter().filter_map(|device| device.0);
+        models.filter(|model| model.seek.is_none()).collect()
+    }
+
+    /// Saves what is done of a part, so that an end in the middle loses nothing of it.
+    fn save(&self, part: &Part) -> Result<()> {
+        self.out.as_deref().map_or(Ok(()), |dir| part.write(dir))
     }
 
     fn compare(&self, stetfs: &Path, spec: &Spec) -> Result<Vec<Part>> {
