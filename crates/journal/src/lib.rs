@@ -28,7 +28,9 @@ mod tx;
 pub use compose::{Composition, DataMode, Preset};
 pub use damage::Damage;
 pub use edges::{Dropped, valid_fronts};
-pub use engine::{Canary, Done, FileState, FlushMark, Journal, JournalConfig, Records};
+pub use engine::{
+    CHECKPOINT_THREAD, Canary, Done, FileState, FlushMark, Journal, JournalConfig, Records,
+};
 pub use error::{JournalError, Result};
 pub use handle::{BlockMut, Handle};
 pub use head::{Block, Cache, JournalHead};

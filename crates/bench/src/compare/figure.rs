@@ -103,8 +103,12 @@ fn paint(
     area.fill(&plotters::style::WHITE)?;
     let first = report.targets.first().map_or("", String::as_str);
     let caption = format!(
-        "Speed relative to {first} (longer is better; medians of {} rounds); KiB written per operation; packed to (time a transaction)",
-        report.rounds
+        "Speed relative to {first} (longer is better; medians of {} rounds); KiB written per operation; packed to (time a transaction){}",
+        report.rounds,
+        match report.paper.is_empty() {
+            true => "",
+            false => "; a black line: the paper's",
+        }
     );
     area.draw(&Text::new(
         caption,
@@ -162,6 +166,13 @@ fn paint(
                 style(10, HPos::Left),
             ))?;
         }
+    }
+    for mark in &report.paper {
+        let (row, bar) = (i32::try_from(mark.metric)?, i32::try_from(mark.target)?);
+        let y = head + row * group + GAP / 2 + bar * BAR;
+        let x = LEFT + length(mark.advantage);
+        let line = ShapeStyle::from(&BLACK).stroke_width(3);
+        area.draw(&PathElement::new([(x, y - 1), (x, y + BAR - 1)], line))?;
     }
     Ok(())
 }

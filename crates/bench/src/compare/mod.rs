@@ -27,7 +27,7 @@ pub use command::CompareArgs;
 pub use device::Counters;
 pub use log::{Packing, Waits};
 pub use peers::{Format, KernelFs, PeerSpec, Peers, PeersConfig};
-pub use report::{Better, Metric, Report, Value};
+pub use report::{Better, Mark, Metric, Report, Value};
 pub use sizes::{Oltp, Postmark, Sizes};
 pub use target::Target;
 pub use work::{Beside, Workload};

@@ -77,6 +77,17 @@ pub struct Metric {
     pub values: Vec<Value>,
 }
 
+/// What a paper says of a metric.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Mark {
+    /// The metric, by its number.
+    pub metric: usize,
+    /// The target, by its number.
+    pub target: usize,
+    /// How much better than the first target.
+    pub advantage: f64,
+}
+
 /// The result of a comparison.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
@@ -93,6 +104,9 @@ pub struct Report {
     /// What differs between the targets beside the file system.
     #[serde(default)]
     pub notes: Vec<String>,
+    /// What the paper says, for figures.
+    #[serde(default)]
+    pub paper: Vec<Mark>,
 }
 
 impl Report {
@@ -104,6 +118,7 @@ impl Report {
             metrics: Vec::new(),
             skipped: Vec::new(),
             notes: Vec::new(),
+            paper: Vec::new(),
         }
     }
 

@@ -1,21 +1,16 @@
 //! The time of a recovery that shares, beside one that writes: the same full log, on the same device.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use parking_lot::Mutex;
-use stetfs::low::{
-    BlockDevice, Composition, DeviceOptions, FileDevice, FsOptions, MemDevice, Preset,
-};
-use stetfs_block::{Read, Share, ShareLimits, SharePair, Stats, Write, sharing_of};
-use stetfs_flash::ftl::{Ageing, FtlKind, Geometry};
-use stetfs_flash::{Model, Ssd};
+use stetfs::low::{BlockDevice, Composition, DeviceOptions, FileDevice, FsOptions, Preset};
+use stetfs_flash::Model;
 use stetfs_testkit::KernelMount;
 
-use super::full_log::{self, BLOCK, FullLog};
+use super::full_log::{self, FullLog};
+use super::simulated::Watched;
 use super::{Device, FigureArgs, Part};
 use crate::compare::{Below, Better, Measured, Outcome, Report};
 
@@ -30,9 +25,6 @@ const SMALL: u32 = 64;
 const RUNS: [usize; 2] = [1, 64];
 /// The ways home; ratios are to the first.
 const HOMES: [&str; 2] = ["copy", "share"];
-/// Bytes of an erase block, and the spare ones, per cent.
-const ERASE_BLOCK: u64 = 4 << 20;
-const SPARE: u32 = 15;
 
 pub(super) fn measure(args: &FigureArgs) -> Result<Vec<Part>> {
     let journal = if args.quick { SMALL } else { JOURNAL };
@@ -127,30 +119,13 @@ fn recover(device: Arc<dyn BlockDevice>, home: &str, log: &FullLog) -> Result<u6
 
 /// On a simulated SSD, in its own time.
 fn simulated(log: &FullLog, model: Model, aged: bool, home: &str) -> Result<Outcome> {
-    let volume = &log.volume;
-    let mut layer = FtlKind::Page.make(Geometry::new(volume.size(), ERASE_BLOCK, SPARE)?);
-    if aged {
-        Ageing::FULL.run(&mut *layer, &mut ())?;
-    }
-    let ssd = Ssd::new(layer, true).simulated(model);
-    for range in MemDevice::new(volume.size()).differences(volume) {
-        let mut page = vec![0; BLOCK as usize];
-        for at in range.step_by(page.len()) {
-            volume.read(at, &mut page)?;
-            ssd.write(at, &page)?;
-        }
-    }
-    ssd.flush()?;
-    let programmed = ssd.report().counters;
-    let device = Arc::new(Watched {
-        inner: ssd,
-        spent: Mutex::default(),
-    });
-    let begin = device.inner.now();
+    let device = Arc::new(Watched::with(&log.volume, model, aged)?);
+    let programmed = device.ssd().report().counters;
+    let begin = device.ssd().now();
     let shared = recover(device.clone(), home, log)?;
-    let whole = device.inner.now() - begin;
-    let spent = *device.spent.lock();
-    let counters = device.inner.report().counters;
+    let whole = device.ssd().now() - begin;
+    let spent = device.spent();
+    let counters = device.ssd().report().counters;
     let s = |nanos: u64| nanos as f64 / 1e9;
     let pages = counters.programs - programmed.programs;
     Ok(vec![
@@ -191,69 +166,4 @@ fn on_xfs(log: &FullLog, home: &str) -> Result<Outcome> {
             (log.images - shared) as f64,
         ),
     ])
-}
-
-/// Simulated nanoseconds by kind of request.
-#[derive(Clone, Copy, Debug, Default)]
-struct Spent {
-    reads: u64,
-    writes: u64,
-    shares: u64,
-    flushes: u64,
-}
-
-/// A device that tells what its time is spent on.
-struct Watched {
-    inner: Ssd,
-    spent: Mutex<Spent>,
-}
-
-impl Watched {
-    fn count<T>(&self, of: impl FnOnce(&mut Spent) -> &mut u64, work: impl FnOnce() -> T) -> T {
-        let begin = self.inner.now();
-        let done = work();
-        *of(&mut self.spent.lock()) += self.inner.now() - begin;
-        done
-    }
-}
-
-impl BlockDevice for Watched {
-    stetfs_block::shape_of_inner!();
-
-    fn read_batch(&self, reads: &mut [Read<'_>]) -> stetfs_block::Result<()> {
-        self.count(|s| &mut s.reads, || self.inner.read_batch(reads))
-    }
-
-    fn write_batch(&self, writes: &[Write<'_>]) -> stetfs_block::Result<()> {
-        self.count(|s| &mut s.writes, || self.inner.write_batch(writes))
-    }
-
-    fn flush(&self) -> stetfs_block::Result<()> {
-        self.count(|s| &mut s.flushes, || self.inner.flush())
-    }
-
-    fn discard(&self, range: Range<u64>) -> stetfs_block::Result<()> {
-        self.inner.discard(range)
-    }
-
-    fn zero(&self, range: Range<u64>) -> stetfs_block::Result<()> {
-        self.inner.zero(range)
-    }
-
-    fn stats(&self) -> Stats {
-        self.inner.stats()
-    }
-}
-
-impl Share for Watched {
-    fn limits(&self) -> ShareLimits {
-        ShareLimits::of(&self.inner)
-    }
-
-    fn share_batch(&self, pairs: &[SharePair]) -> stetfs_block::Result<()> {
-        self.count(
-            |s| &mut s.shares,
-            || sharing_of(&self.inner)?.share_batch(pairs),
-        )
-    }
 }

@@ -3,11 +3,15 @@
 //! A figure is a comparison of certain mounts on certain devices, or a measurement of its own, and what the paper says.
 
 mod afs;
+mod afs_servers;
+mod afs_writes;
 mod full_log;
 mod ijournal;
 mod latency;
 mod ldj;
+mod modes;
 mod recovery;
+mod simulated;
 mod zjournal;
 
 use std::fmt::Write as _;
@@ -39,6 +43,15 @@ pub enum Name {
     LdjRecovery,
     /// AFS, section 3.4.5: the time of a recovery of a full journal that shares, and of one that writes.
     AfsRecovery,
+    /// AFS, figure 3-5: random writes and fsync, a journal of 128 MiB, on simulated SSDs in their own time.
+    #[value(name = "afs-3-5")]
+    AfsSmallJournal,
+    /// AFS, figure 3-6: the same, a journal of 1 GiB.
+    #[value(name = "afs-3-6")]
+    AfsLargeJournal,
+    /// AFS, figure 3-7: a mail server and a web server, a journal of 128 MiB, on simulated SSDs in their own time.
+    #[value(name = "afs-3-7")]
+    AfsServers,
     /// iJournaling, figures 6 to 8: fsync beside a writer that syncs nothing.
     IjournalFsync,
     /// iJournaling, figure 9: threads that append and sync.
@@ -126,6 +139,19 @@ pub struct Part {
     pub threads: Option<&'static [u32]>,
 }
 
+impl Part {
+    /// Its directory in `dir`.
+    fn place(&self, dir: &Path) -> PathBuf {
+        let plain = |c: char| if c.is_alphanumeric() { c } else { '-' };
+        let name: String = self.title.chars().map(plain).collect();
+        dir.join(name)
+    }
+
+    fn write(&self, dir: &Path) -> Result<()> {
+        self.report.write(&self.place(dir))
+    }
+}
+
 /// A figure, measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figure {
@@ -172,16 +198,10 @@ impl Figure {
 
     fn write(&self, dir: &Path) -> Result<()> {
         for part in &self.parts {
-            let name: String = part
-                .title
-                .chars()
-                .map(|c| if c.is_alphanumeric() { c } else { '-' })
-                .collect();
-            let dir = dir.join(name);
-            part.report.write(&dir)?;
+            part.write(dir)?;
             if let Some(threads) = part.threads {
                 let curves = zjournal::curves(self, part, threads)?;
-                write_all(&dir, &[("curves.svg", curves)])?;
+                write_all(&part.place(dir), &[("curves.svg", curves)])?;
             }
         }
         let [text, json] = ["txt", "json"].map(|kind| format!("{}.{kind}", self.name));
@@ -224,6 +244,18 @@ impl FigureArgs {
             Name::AfsRecovery => {
                 return self.write(name, afs::RECOVERY, afs::measure(self)?, vec![]);
             }
+            Name::AfsSmallJournal => {
+                let parts = afs_writes::measure(self, afs_writes::SMALL)?;
+                return self.write(name, afs_writes::SMALL_JOURNAL, parts, vec![]);
+            }
+            Name::AfsLargeJournal => {
+                let parts = afs_writes::measure(self, afs_writes::LARGE)?;
+                return self.write(name, afs_writes::LARGE_JOURNAL, parts, vec![]);
+            }
+            Name::AfsServers => {
+                let parts = afs_servers::measure(self)?;
+                return self.write(name, afs_servers::SERVERS, parts, vec![]);
+            }
             Name::Zjournal => {
                 let parts = zjournal::measure(self, stetfs)?;
                 let claims = zjournal::claims(&parts);
@@ -263,6 +295,21 @@ impl FigureArgs {
         }
         let simulated = Model::ALL.map(Device::Simulated);
         [&[Device::File][..], &simulated].concat()
+    }
+
+    /// The devices of flash among those asked for; without a word all that are simulated.
+    fn flash(&self) -> Vec<Model> {
+        let simulated = |device| match device {
+            Device::Simulated(model) => Some(model),
+            Device::File | Device::Memory => None,
+        };
+        let models = self.devices().into_iter().filter_map(simulated);
+        models.filter(|model| model.seek.is_none()).collect()
+    }
+
+    /// Saves what is done of a part, so that an end in the middle loses nothing of it.
+    fn save(&self, part: &Part) -> Result<()> {
+        self.out.as_deref().map_or(Ok(()), |dir| part.write(dir))
     }
 
     fn compare(&self, stetfs: &Path, spec: &Spec) -> Result<Vec<Part>> {

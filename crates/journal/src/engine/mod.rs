@@ -48,6 +48,9 @@ use log::Log;
 use queue::Queue;
 use spread::{Kick, SyncTime};
 
+/// The name of the thread that brings blocks home.
+pub const CHECKPOINT_THREAD: &str = "stet-ckpt";
+
 /// What the journal needs from the file system. All calls come from the journal's own threads,
 /// with no lock held.
 pub trait FileState: Send + Sync {
@@ -263,7 +266,7 @@ impl Journal {
         for (name, run) in [
             ("stet-commit", Inner::commit_loop as fn(&Inner)),
             ("stet-sync", Inner::plain_loop),
-            ("stet-ckpt", Inner::checkpoint_loop),
+            (CHECKPOINT_THREAD, Inner::checkpoint_loop),
         ] {
             let thread = spawn(name, run).map_err(|e| {
                 JournalError::Aborted(format!("cannot start the journal's thread {name}: {e}"))

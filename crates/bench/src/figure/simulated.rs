@@ -1,0 +1,119 @@
+//! Volumes on a simulated SSD, in its own time.
+
+use std::ops::Range;
+use std::thread;
+
+use anyhow::Result;
+use parking_lot::Mutex;
+use stetfs::low::{BlockDevice, CHECKPOINT_THREAD, MemDevice};
+use stetfs_block::{Read, Share, ShareLimits, SharePair, Stats, Write, sharing_of};
+use stetfs_flash::ftl::{Ageing, FtlKind, Geometry};
+use stetfs_flash::{Model, Ssd};
+
+use super::full_log::BLOCK;
+
+/// Bytes of an erase block, and the spare ones, per cent.
+const ERASE_BLOCK: u64 = 4 << 20;
+const SPARE: u32 = 15;
+
+/// Simulated nanoseconds that requests took, by their kind.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Spent {
+    pub reads: u64,
+    pub writes: u64,
+    pub shares: u64,
+    pub flushes: u64,
+    /// Of all of these: by the thread that brings blocks home.
+    pub checkpoints: u64,
+}
+
+/// An SSD that tells what its time is spent on.
+pub(super) struct Watched {
+    inner: Ssd,
+    spent: Mutex<Spent>,
+}
+
+impl Watched {
+    /// One that holds the volume, and nothing else. `aged`: after all of it was written once in sequence and once more in runs
+    /// and pages.
+    pub(super) fn with(volume: &MemDevice, model: Model, aged: bool) -> Result<Watched> {
+        let mut layer = FtlKind::Page.make(Geometry::new(volume.size(), ERASE_BLOCK, SPARE)?);
+        if aged {
+            Ageing::FULL.run(&mut *layer, &mut ())?;
+        }
+        let ssd = Ssd::new(layer, true).simulated(model);
+        for range in MemDevice::new(volume.size()).differences(volume) {
+            let mut page = vec![0; BLOCK as usize];
+            for at in range.step_by(page.len()) {
+                volume.read(at, &mut page)?;
+                ssd.write(at, &page)?;
+            }
+        }
+        ssd.flush()?;
+        Ok(Watched {
+            inner: ssd,
+            spent: Mutex::default(),
+        })
+    }
+
+    pub(super) fn ssd(&self) -> &Ssd {
+        &self.inner
+    }
+
+    pub(super) fn spent(&self) -> Spent {
+        *self.spent.lock()
+    }
+
+    fn count<T>(&self, of: impl FnOnce(&mut Spent) -> &mut u64, work: impl FnOnce() -> T) -> T {
+        let begin = self.inner.now();
+        let done = work();
+        let taken = self.inner.now() - begin;
+        let mut spent = self.spent.lock();
+        *of(&mut spent) += taken;
+        if thread::current().name() == Some(CHECKPOINT_THREAD) {
+            spent.checkpoints += taken;
+        }
+        done
+    }
+}
+
+impl BlockDevice for Watched {
+    stetfs_block::shape_of_inner!();
+
+    fn read_batch(&self, reads: &mut [Read<'_>]) -> stetfs_block::Result<()> {
+        self.count(|s| &mut s.reads, || self.inner.read_batch(reads))
+    }
+
+    fn write_batch(&self, writes: &[Write<'_>]) -> stetfs_block::Result<()> {
+        self.count(|s| &mut s.writes, || self.inner.write_batch(writes))
+    }
+
+    fn flush(&self) -> stetfs_block::Result<()> {
+        self.count(|s| &mut s.flushes, || self.inner.flush())
+    }
+
+    fn discard(&self, range: Range<u64>) -> stetfs_block::Result<()> {
+        self.inner.discard(range)
+    }
+
+    fn zero(&self, range: Range<u64>) -> stetfs_block::Result<()> {
+        self.inner.zero(range)
+    }
+
+    fn stats(&self) -> Stats {
+        self.inner.stats()
+    }
+}
+
+impl Share for Watched {
+    fn limits(&self) -> ShareLimits {
+        ShareLimits::of(&self.inner)
+    }
+
+    fn share_batch(&self, pairs: &[SharePair]) -> stetfs_block::Result<()> {
+        self.count(
+            |s| &mut s.shares,
+            || sharing_of(&self.inner)?.share_batch(pairs),
+        )
+    }
+}
