@@ -16,8 +16,9 @@ use crate::compare::{Sizes, Target};
 const PAGE: usize = 4096;
 /// Pages of a file that is overwritten.
 const PAGES: u64 = 1024;
-/// All threads together make so many files for each that the workload on names has.
-const NAMES: u32 = 8;
+/// All threads together make so many files for each that the workload on names has. Five numbers of threads then leave room in
+/// the 65,536 inodes of an image of 1 GiB.
+const NAMES: u32 = 2;
 /// How often it is looked whether all threads have done their work.
 const LOOK: Duration = Duration::from_millis(5);
 
