@@ -1,6 +1,7 @@
 //! New inodes.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use stetfs_journal::{CommitPoint, Handle};
 use stetfs_ondisk::ext4::inode::{InodeFlags, InodeView, NewInode};
@@ -106,8 +107,18 @@ impl Fs {
             data: h.point(),
         };
         let stored = Inode::new(ino, body, sync).and_then(|inode| {
-            self.store_inode(h, &inode, &mut inode.lock_new())?;
-            Ok(Arc::new(inode))
+            let inode = Arc::new(inode);
+            let mut body = inode.lock_new();
+            // Before the table says that it is there: who guesses its number is to find this one (inode.I1).
+            self.add_inode(inode.clone());
+            let stored = self.store_inode(h, &inode, &mut body);
+            drop(body);
+            if stored.is_err() {
+                inode.dead.store(true, Ordering::Release);
+                inode.deleted.store(true, Ordering::Release);
+                self.drop_inode(&inode);
+            }
+            stored.map(|()| inode)
         });
         // The device may fail to read the inode table: the number goes back.
         let inode = match stored {
@@ -122,7 +133,6 @@ impl Fs {
             true => CommitPoint::none(),
             false => h.point(),
         };
-        self.add_inode(inode.clone());
         Ok(inode)
     }
 

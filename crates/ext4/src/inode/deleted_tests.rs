@@ -113,3 +113,25 @@ fn who_has_the_lock_goes_on_while_the_last_user_lets_go() {
         fsck(&device);
     }
 }
+
+/// Who guesses the number of a file that is being made finds that file, or none (inode.I1).
+#[test]
+fn a_guessed_number_is_of_one_inode() {
+    let device = mkfs(16, &Mkfs::blocks(1024));
+    let fs = open(&device);
+    thread::scope(|scope| {
+        let fs = &fs;
+        let maker = scope.spawn(move || {
+            for _ in 0..3000 {
+                let (attr, file) = fs.tmpfile(&ROOT, ROOT_INO, 0o600, 0, libc::O_RDWR).unwrap();
+                drop(file);
+                fs.forget(attr.ino, 1);
+            }
+        });
+        while !maker.is_finished() {
+            (12..40).for_each(|ino| drop(fs.iget(ino)));
+        }
+    });
+    fs.unmount().unwrap();
+    fsck(&device);
+}
