@@ -101,10 +101,14 @@ impl Fs {
             ..Usage::default()
         };
         let is_dir = body.is_dir();
-        // Without this transaction the data of a new file cannot be read back.
+        // Without this transaction the data of a new file cannot be read back, and an fdatasync of one makes it durable, as
+        // in the kernel.
         let sync = SyncPoints {
             meta: h.point(),
-            data: h.point(),
+            data: match self.opts.canary.lax_create {
+                true => CommitPoint::none(),
+                false => h.point(),
+            },
         };
         let stored = Inode::new(ino, body, sync).and_then(|inode| {
             let inode = Arc::new(inode);
@@ -121,19 +125,10 @@ impl Fs {
             stored.map(|()| inode)
         });
         // The device may fail to read the inode table: the number goes back.
-        let inode = match stored {
-            Ok(inode) => inode,
-            Err(e) => {
-                self.whole(|| self.free_inode(h, ino, is_dir))?;
-                return Err(e);
-            }
-        };
-        // An fdatasync of a new file makes the file durable, as in the kernel.
-        inode.sync.lock().data = match self.opts.canary.lax_create {
-            true => CommitPoint::none(),
-            false => h.point(),
-        };
-        Ok(inode)
+        if stored.is_err() {
+            self.whole(|| self.free_inode(h, ino, is_dir))?;
+        }
+        stored
     }
 
     /// The group of a new inode in this directory.
