@@ -226,12 +226,7 @@ fn what_another_lane_frees_is_revoked() {
 fn a_record_lives_until_the_lane_commits_that_its_changes_are_in() {
     let v = Volume::with_records();
     let point = v.put(1, 400, 1);
-    let place = v.journal.records().unwrap().reserve(3, 0, None).unwrap();
-    v.journal
-        .records()
-        .unwrap()
-        .write(&place, b"one", &[])
-        .unwrap();
+    v.record(b"one");
     for value in 0..3 {
         let other = v.put(0, 401, value);
         v.journal.commit(&other).unwrap();
@@ -252,12 +247,7 @@ fn idle_lanes_hold_nothing_back() {
     v.journal.commit_all().unwrap();
     for i in 0..100 {
         let point = v.put(0, 400, i);
-        let place = v.journal.records().unwrap().reserve(1500, 0, None).unwrap();
-        v.journal
-            .records()
-            .unwrap()
-            .write(&place, &[i; 1500], &[])
-            .unwrap();
+        v.record(&[i; 1500]);
         v.journal.commit(&point).unwrap();
     }
 }
@@ -285,12 +275,7 @@ fn half_a_group_supersedes_no_records() {
         let v = Volume::with_records();
         v.put(0, 400, 1);
         v.put(1, 401, 1);
-        let place = v.journal.records().unwrap().reserve(3, 0, None).unwrap();
-        v.journal
-            .records()
-            .unwrap()
-            .write(&place, b"one", &[])
-            .unwrap();
+        v.record(b"one");
         v.journal.commit_all().unwrap();
         assert!(v.cut().1.records.is_empty());
         let device = v.without(tx(missing, 1));

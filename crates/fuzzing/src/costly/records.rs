@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use stetfs_ondisk::ext4::extent::{Extent, Index, MAX_LEN, NodeMut, update_block_checksum};
-use stetfs_ondisk::stet::record::{FileRecord, Node, Range, Run};
+use stetfs_ondisk::stet::record::{FileRecord, Name, Node, Range, Run};
 
 use super::logs::Forged;
 use super::raw::{FILE, Raw};
@@ -37,8 +37,7 @@ pub(super) const ALL: [(&str, Make); 8] = [
     ),
     ("files in each other's place", replaced),
     ("ranges over each other", |path| {
-        let ranges = vec![range(RUNS, LONG, FREE); 1000];
-        one(path, ranges);
+        one(path, &vec![range(RUNS, LONG, FREE); 1000]);
     }),
     ("a run of 2^31 blocks, often", |path| {
         many(path, &[], nothing, |i| {
@@ -156,37 +155,46 @@ fn record(ino: u32, inode: &[u8], ranges: Vec<Range>) -> FileRecord {
     }
 }
 
-/// Records of the file with a range each, which `next` makes from the number of those before.
-fn many(path: &Path, args: &[&str], prepare: fn(&Raw), next: fn(u64) -> Range) {
+/// A volume with so many records, which `next` makes from the number of those before and the file's inode.
+fn write(
+    path: &Path,
+    args: &[&str],
+    prepare: fn(&Raw),
+    count: u64,
+    next: impl Fn(u64, &[u8]) -> FileRecord,
+) {
     let (mut log, inode) = begin(path, args, prepare);
     let mut at = log.lane_of_records();
-    for i in 0..RECORDS {
-        let body = record(FIRST, &inode, vec![next(i)]).encode();
+    for i in 0..count {
+        let body = next(i, &inode).encode();
         at = log.put(at, &log.record(i + 1, Vec::new(), body));
     }
 }
 
+/// Records of the file with a range each, which `next` makes from the number of those before.
+fn many(path: &Path, args: &[&str], prepare: fn(&Raw), next: fn(u64) -> Range) {
+    write(path, args, prepare, RECORDS, |i, inode| {
+        record(FIRST, inode, vec![next(i)])
+    });
+}
+
 /// One record with these ranges.
-fn one(path: &Path, ranges: Vec<Range>) {
-    let (mut log, inode) = begin(path, &[], nothing);
-    let at = log.lane_of_records();
-    let body = record(FIRST, &inode, ranges).encode();
-    log.put(at, &log.record(1, Vec::new(), body));
+fn one(path: &Path, ranges: &[Range]) {
+    write(path, &[], nothing, 1, |_, inode| {
+        record(FIRST, inode, ranges.to_vec())
+    });
 }
 
 /// Each record makes a file, in the place of another.
 fn replaced(path: &Path) {
-    use stetfs_ondisk::stet::record::Name;
-    let (mut log, inode) = begin(path, &[], nothing);
-    let mut at = log.lane_of_records();
-    for i in 0..RECORDS {
+    write(path, &[], nothing, RECORDS, |i, inode| {
         let ino = FIRST + 2 + (i % 900) as u32;
-        let mut record = record(ino, &inode, vec![range(RUNS, LONG, FREE)]);
+        let mut record = record(ino, inode, vec![range(RUNS, LONG, FREE)]);
         record.file.name = Some(Name {
             parent: 2,
             name: b"name".to_vec(),
             replaces: true,
         });
-        at = log.put(at, &log.record(i + 1, Vec::new(), record.encode()));
-    }
+        record
+    });
 }

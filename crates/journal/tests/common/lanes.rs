@@ -115,6 +115,13 @@ impl Volume {
         put(&self.cache, &self.journal, nr, value)
     }
 
+    /// Writes a record of a file, durably.
+    pub fn record(&self, body: &[u8]) {
+        let records = self.journal.records().unwrap();
+        let place = records.reserve(body.len(), 0, None).unwrap();
+        records.write(&place, body, &[]).unwrap();
+    }
+
     pub fn free(&self, lane: u16, nr: u64) -> CommitPoint {
         on(lane);
         let handle = self.journal.begin(1).unwrap();
