@@ -173,11 +173,18 @@ impl<'a> Read<'a> {
     }
 }
 
-/// In an `impl BlockDevice` of a device around another, its field `inner`: the size, the alignment and the rights are the
-/// other's, and it shares, by its own [`Share`], where the other does.
+/// In an `impl BlockDevice` of a device around another, its field `inner`: the size, the alignment, the rights and FUA are
+/// the other's, and it shares, by its own [`Share`], where the other does.
 #[macro_export]
 macro_rules! shape_of_inner {
     () => {
+        $crate::shape_of_inner!(but fua);
+
+        fn has_fua(&self) -> bool {
+            self.inner.has_fua()
+        }
+    };
+    (but fua) => {
         fn size(&self) -> u64 {
             self.inner.size()
         }
@@ -222,6 +229,18 @@ pub trait BlockDevice: Send + Sync {
 
     /// True if writes and discards are refused.
     fn read_only(&self) -> bool;
+
+    /// True if a write with `fua` takes no flush of the whole device. Where that is not known it is false: such a write is durable in
+    /// any case.
+    fn has_fua(&self) -> bool {
+        false
+    }
+
+    /// True if a flush would find nothing: all that was written is known to be durable, and nothing is on its way. Of a device that
+    /// does not look, false.
+    fn is_flushed(&self) -> bool {
+        false
+    }
 
     /// Fills `buf` from `offset` on. On error `buf` holds unspecified bytes.
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
@@ -328,6 +347,12 @@ macro_rules! forward {
             }
             fn read_only(&self) -> bool {
                 (**self).read_only()
+            }
+            fn has_fua(&self) -> bool {
+                (**self).has_fua()
+            }
+            fn is_flushed(&self) -> bool {
+                (**self).is_flushed()
             }
             fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
                 (**self).read(offset, buf)

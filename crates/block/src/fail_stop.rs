@@ -9,6 +9,7 @@ use stetfs_sync::plain::{
     mended,
 };
 
+use crate::unflushed::{Unflushed, Writing};
 use crate::{
     BlockDevice, BlockError, Read, Result, Share, ShareLimits, SharePair, Stats, Write, sharing_of,
 };
@@ -22,10 +23,13 @@ use crate::{
 ///   with `fua`), every later change and flush is refused with that error.
 /// * **block.F2** A flush that succeeded counts only when every one that ran beside it has ended,
 ///   and none has failed: what a failing one dropped may have been this one's.
+/// * **block.F3** A flush is left out only if one that counted began after everything that was written had ended, but for writes
+///   with `fua`: it would find nothing. Where the device has FUA, a batch with a flush goes out with it then.
 ///
 /// Reads pass.
 pub struct FailStop<D> {
     inner: D,
+    unflushed: Unflushed,
     state: Mutex<State>,
     /// An attempt to make something durable has ended.
     ended: Condvar,
@@ -56,6 +60,7 @@ impl<D: BlockDevice> FailStop<D> {
     pub fn new(inner: D) -> Self {
         FailStop {
             inner,
+            unflushed: Unflushed::new(),
             state: Mutex::default(),
             ended: Condvar::new(),
             failed: AtomicBool::new(false),
@@ -69,6 +74,12 @@ impl<D: BlockDevice> FailStop<D> {
             forgiving: true,
             ..FailStop::new(inner)
         }
+    }
+
+    /// Writes are on their way, if a flush is to find any of them.
+    fn writing(&self, writes: &[Write<'_>]) -> Option<Writing<'_>> {
+        let volatile = writes.iter().any(|write| !write.fua && !write.is_empty());
+        volatile.then(|| self.unflushed.write())
     }
 
     fn check(&self) -> Result<()> {
@@ -125,12 +136,18 @@ impl<D: BlockDevice> BlockDevice for FailStop<D> {
         self.inner.read_batch(reads)
     }
 
+    fn is_flushed(&self) -> bool {
+        self.unflushed.is_none() && self.check().is_ok()
+    }
+
     fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
         self.check()?;
+        let _writing = self.unflushed.write();
         self.inner.write(offset, data)
     }
 
     fn write_batch(&self, writes: &[Write<'_>]) -> Result<()> {
+        let _writing = self.writing(writes);
         match writes.iter().any(|write| write.fua) {
             true => self.durably(|| self.inner.write_batch(writes)),
             false => {
@@ -141,20 +158,31 @@ impl<D: BlockDevice> BlockDevice for FailStop<D> {
     }
 
     fn flush(&self) -> Result<()> {
-        self.durably(|| self.inner.flush())
+        self.check()?;
+        self.unflushed.flush(|| self.durably(|| self.inner.flush()))
     }
 
     fn write_batch_flush(&self, writes: &[Write<'_>]) -> Result<()> {
-        self.durably(|| self.inner.write_batch_flush(writes))
+        if self.has_fua() && self.is_flushed() {
+            let writes: Vec<_> = writes.iter().map(|write| write.fua()).collect();
+            return self.write_batch(&writes);
+        }
+        self.durably(|| {
+            let _writing = self.writing(writes);
+            self.inner.write_batch(writes)
+        })?;
+        self.flush()
     }
 
     fn discard(&self, range: Range<u64>) -> Result<()> {
         self.check()?;
+        let _writing = self.unflushed.write();
         self.inner.discard(range)
     }
 
     fn zero(&self, range: Range<u64>) -> Result<()> {
         self.check()?;
+        let _writing = self.unflushed.write();
         self.inner.zero(range)
     }
 
@@ -170,6 +198,7 @@ impl<D: BlockDevice> Share for FailStop<D> {
 
     fn share_batch(&self, pairs: &[SharePair]) -> Result<()> {
         self.check()?;
+        let _writing = self.unflushed.write();
         sharing_of(&self.inner)?.share_batch(pairs)
     }
 }

@@ -37,6 +37,7 @@ mod stats;
 // A check panics; that is its answer.
 #[allow(clippy::unwrap_used)]
 pub mod suite;
+mod unflushed;
 mod volatile;
 mod window;
 

@@ -41,6 +41,7 @@ fn append(runs: &mut Vec<Run>, offset: u64, len: usize) {
 pub struct WriteList<'a> {
     slices: Vec<IoSlice<'a>>,
     runs: Vec<Run>,
+    fua: bool,
 }
 
 impl<'a> WriteList<'a> {
@@ -55,6 +56,11 @@ impl<'a> WriteList<'a> {
             append(&mut self.runs, offset, data.len());
             self.slices.push(IoSlice::new(data));
         }
+    }
+
+    /// Has all of it durable when it was written.
+    pub fn set_fua(&mut self) {
+        self.fua = true;
     }
 
     /// Adds everything of `other`, after what is here.
@@ -77,7 +83,10 @@ impl<'a> WriteList<'a> {
         for run in &self.runs {
             let (mine, others) = rest.split_at(run.slices);
             rest = others;
-            writes.push(Write::gathered(run.offset, mine));
+            writes.push(Write {
+                fua: self.fua,
+                ..Write::gathered(run.offset, mine)
+            });
         }
         writes
     }

@@ -39,6 +39,7 @@ pub struct MemDevice {
     /// Node `n` lies in shard `n % SHARDS`.
     shards: [RwLock<Nodes>; SHARDS],
     share: Option<ShareLimits>,
+    fua: bool,
     counters: Counters,
 }
 
@@ -75,6 +76,7 @@ impl MemDevice {
             sector: SECTOR,
             shards: std::array::from_fn(|_| RwLock::new(Nodes::new())),
             share: None,
+            fua: false,
             counters: Counters::default(),
         }
     }
@@ -94,6 +96,12 @@ impl MemDevice {
             references: u64::MAX,
             atomic,
         });
+        self
+    }
+
+    /// The same device, which says that it has FUA, for those who record it.
+    pub fn with_fua(mut self) -> Self {
+        self.fua = true;
         self
     }
 
@@ -165,6 +173,7 @@ impl MemDevice {
             sector: self.sector,
             shards: std::array::from_fn(|_| RwLock::new(copies.next().unwrap_or_default())),
             share: self.share,
+            fua: self.fua,
             counters: Counters::default(),
         }
     }
@@ -365,6 +374,10 @@ impl BlockDevice for MemDevice {
 
     fn zero(&self, range: Range<u64>) -> Result<()> {
         self.discard(range)
+    }
+
+    fn has_fua(&self) -> bool {
+        self.fua
     }
 
     fn share(&self) -> Option<&dyn Share> {

@@ -35,6 +35,8 @@ fn nothing_follows_a_failed_flush() {
         let device = FailStop::new(below.clone());
         device.write(4096, &[1; 512]).unwrap();
         device.flush().unwrap();
+        // Else there is nothing to flush.
+        device.write(8192, &[1; 512]).unwrap();
         below.add(Fault::fail(op, libc::EIO).once());
         assert_eq!(request(&device).unwrap_err().errno(), libc::EIO);
         let refused = [

@@ -71,6 +71,9 @@ pub struct WorkArgs {
     /// What a crash leaves of a batch that the device shares (`home=share`) and has not flushed.
     #[arg(long, value_enum, default_value_t)]
     share: Batches,
+    /// The device has FUA: what goes out with it is durable at once.
+    #[arg(long)]
+    fua: bool,
 }
 
 impl WorkArgs {
@@ -79,6 +82,7 @@ impl WorkArgs {
             block: self.block,
             journal_blocks: self.journal_blocks,
             batches: self.share,
+            fua: self.fua,
         }
     }
 
@@ -635,6 +639,7 @@ impl ExploreArgs {
             block: recording.header.block,
             journal_blocks: recording.header.journal_blocks,
             share: recording.header.batches,
+            fua: recording.header.fua,
         };
         search(&Source::Record(&recording), &self.search, self.seed, &work)
     }
@@ -643,7 +648,7 @@ impl ExploreArgs {
 fn search(source: &Source<'_>, args: &SearchArgs, seed: u64, work: &WorkArgs) -> Result<Answer> {
     let config = args.config(seed)?;
     let what = format!(
-        "{}, {}, blocks of {}, journal of {}, seed {seed}{}",
+        "{}, {}, blocks of {}, journal of {}, seed {seed}{}{}",
         work.journal,
         work.workload,
         work.block,
@@ -651,7 +656,8 @@ fn search(source: &Source<'_>, args: &SearchArgs, seed: u64, work: &WorkArgs) ->
         match work.share {
             Batches::Torn => "",
             Batches::Atomic => ", atomic shares",
-        }
+        },
+        if work.fua { ", FUA" } else { "" },
     );
     let mut progress = match &args.resume {
         Some(path) => Progress::load(path, &what)?,

@@ -15,7 +15,7 @@ use stetfs_block::{Event, Log, SharePair};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::setup::{JournalSpec, Shape, work};
-use crate::volume::{Base, Batches, sharing};
+use crate::volume::{Base, Batches, able};
 use crate::work::Work;
 use crate::workload::{Case, text};
 
@@ -45,6 +45,9 @@ pub struct Header {
     /// What the device promises of batches that it shares.
     #[serde(default)]
     pub batches: Batches,
+    /// The device has FUA.
+    #[serde(default)]
+    pub fua: bool,
     /// The seed that the workload came from.
     pub seed: u64,
     /// Operations before which no crash is tried.
@@ -67,6 +70,7 @@ impl Header {
             block: self.block,
             journal_blocks: self.journal_blocks,
             batches: self.batches,
+            fua: self.fua,
         }
     }
 }
@@ -98,6 +102,7 @@ impl Recording {
             block: shape.block,
             journal_blocks: shape.journal_blocks,
             batches: shape.batches,
+            fua: shape.fua,
             seed,
             setup: case.setup,
             fail_flush: case.fail_flush,
@@ -248,7 +253,7 @@ impl Recording {
         let header: Header =
             serde_json::from_slice(&input.slice(HEADER_MAX)?).context("the header")?;
         ensure!(header.volume <= VOLUME_MAX, "the volume is too large");
-        let image = sharing(MemDevice::new(header.volume), header.batches);
+        let image = able(MemDevice::new(header.volume), header.batches, header.fua);
         loop {
             let at = input.number()?;
             if at == u64::MAX {

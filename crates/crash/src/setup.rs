@@ -10,7 +10,7 @@ use stetfs::low::{FsOptions, Preset};
 
 use crate::canary;
 use crate::judge::promise::Promise;
-use crate::volume::{Base, Batches, base_with, options, sharing};
+use crate::volume::{Base, Batches, able, base_with, options};
 use crate::work::Work;
 use crate::workload::{Case, Script};
 
@@ -113,6 +113,8 @@ pub struct Shape {
     pub journal_blocks: u32,
     /// What its device promises of batches that it shares.
     pub batches: Batches,
+    /// Its device has FUA.
+    pub fua: bool,
 }
 
 impl Default for Shape {
@@ -121,6 +123,7 @@ impl Default for Shape {
             block: 1024,
             journal_blocks: 1024,
             batches: Batches::Torn,
+            fua: false,
         }
     }
 }
@@ -144,7 +147,7 @@ pub fn work(journal: &JournalSpec, shape: Shape, case: &Case) -> Result<Work> {
     let base = base_with(shape.block, shape.journal_blocks)?;
     Ok(Work {
         base: Base {
-            image: Arc::new(sharing(base.image.fork(), shape.batches)),
+            image: Arc::new(able(base.image.fork(), shape.batches, shape.fua)),
             ..base
         },
         options: journal.options.clone(),

@@ -113,7 +113,11 @@ pub(crate) fn make(plan: Plan, fill: &mut dyn FnMut(&Arc<Fs>) -> Result<()>) -> 
         image.path(),
         &["-b", &block.to_string(), "-J", &journal, "-N", &inodes],
     )?;
-    let device = Arc::new(sharing(MemDevice::load(image.path())?, Batches::default()));
+    let device = Arc::new(able(
+        MemDevice::load(image.path())?,
+        Batches::default(),
+        false,
+    ));
     let fs = open(&device, &options(preset::ORDERED))?;
     for dir in DIRS {
         let made = fs.mkdir(
@@ -139,9 +143,13 @@ pub(crate) fn make(plan: Plan, fill: &mut dyn FnMut(&Arc<Fs>) -> Result<()>) -> 
     })
 }
 
-/// The device with SHARE, of a few blocks of 4 KiB at a time.
-pub(crate) fn sharing(device: MemDevice, batches: Batches) -> MemDevice {
-    device.with_share(16, batches == Batches::Atomic)
+/// The device with SHARE, of a few blocks of 4 KiB at a time, and with FUA or without.
+pub(crate) fn able(device: MemDevice, batches: Batches, fua: bool) -> MemDevice {
+    let device = device.with_share(16, batches == Batches::Atomic);
+    match fua {
+        true => device.with_fua(),
+        false => device,
+    }
 }
 
 /// Runs `mke2fs -t ext4 ARGS IMAGE`.

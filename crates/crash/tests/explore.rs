@@ -145,6 +145,36 @@ fn zjournal_breaks_no_promise() {
     }
 }
 
+/// A device with FUA, which is used in place of flushes.
+#[test]
+fn devices_with_fua_lose_nothing() {
+    let shape = Shape {
+        fua: true,
+        ..Shape::default()
+    };
+    let of = |journal: &str, shape| {
+        let journal: JournalSpec = journal.parse().unwrap();
+        let case = &cases("smoke", SEED).unwrap()[0];
+        let record = Recording::make(&journal, shape, case, SEED).unwrap();
+        let of = |is: fn(&Event) -> bool| record.log.events.iter().filter(|e| is(e)).count();
+        let flushes = of(|e| matches!(e, Event::Flush { .. }));
+        (of(|e| matches!(e, Event::Write { fua: true, .. })), flushes)
+    };
+    for journal in [
+        "zjournal,lanes=2",
+        "zjournal,lanes=2,data=journal",
+        "ijournal",
+        "ordered",
+    ] {
+        let (without, with) = (of(journal, Shape::default()), of(journal, shape));
+        println!("{journal}: {without:?} without, {with:?} with FUA and flushes");
+        assert!(with.0 > without.0 && with.1 < without.1);
+        for workload in ["smoke", "threads", "overwrites"] {
+            sound_in(journal, workload, shape, 200);
+        }
+    }
+}
+
 /// The lab's volumes share blocks of 4096 bytes, in batches of which any may arrive. share.S4.
 #[test]
 fn afs_breaks_no_promise() {

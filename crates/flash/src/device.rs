@@ -34,7 +34,11 @@ impl<D: BlockDevice> Timed<D> {
 }
 
 impl<D: BlockDevice> BlockDevice for Timed<D> {
-    stetfs_block::shape_of_inner!();
+    stetfs_block::shape_of_inner!(but fua);
+
+    fn has_fua(&self) -> bool {
+        true
+    }
 
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
         let requests = reads.iter().map(|read| Request {

@@ -22,7 +22,8 @@ const fn options(file_lanes: u16) -> StetOptions {
         trim: stetfs_journal::stet::Trim::Off,
         file_lanes,
         least: 0,
-        fewer: None,
+        most: 0,
+        fewer: false,
     }
 }
 

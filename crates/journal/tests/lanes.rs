@@ -300,6 +300,25 @@ fn a_group_is_sealed_by_one_flush() {
     }
 }
 
+/// With FUA it takes none, if everything else that was written is durable.
+#[test]
+fn a_group_needs_no_flush_where_the_device_has_fua() {
+    for lanes in [1, 2, 3] {
+        let v = Volume::with_fua(lanes);
+        let commit = |expected: u64| {
+            let before = v.device.stats().flushes;
+            (0..lanes).for_each(|lane| drop(v.put(lane, 400 + u64::from(lane), 1)));
+            v.journal.commit_all().unwrap();
+            assert_eq!(v.device.stats().flushes - before, expected, "{lanes} lanes");
+        };
+        // The header, too.
+        commit(0);
+        v.seen.write(900 * BS as u64, &[1; BS]).unwrap();
+        commit(1);
+        commit(0);
+    }
+}
+
 /// One lane is busy, the others have never been used: it goes on in their logs, and what it wrote last counts.
 #[test]
 fn a_full_lane_goes_on_in_the_log_of_an_idle_one() {

@@ -483,6 +483,16 @@ fn torn_recovery(work: &Work, crashed: &MemDevice, progress: &Progresses) -> Res
 /// One write call of 1 MiB is one transaction where the journal is not tiny: it is whole or absent.
 #[test]
 fn large_writes_are_whole_or_absent() {
+    large_writes("data");
+}
+
+/// In lanes that are too small for it, too: one of them is not.
+#[test]
+fn large_writes_are_whole_or_absent_in_many_lanes() {
+    large_writes("zjournal,data=journal,lanes=8");
+}
+
+fn large_writes(journal: &str) {
     let preset = preset::DATA;
     let case = Case::new(preset, 4096, 0);
     let path = || String::from("large");
@@ -512,6 +522,7 @@ fn large_writes_are_whole_or_absent() {
     ];
     let mut work = work(case, vec![Script::of(ops, 4096, preset.data_mode())]);
     work.base = base_with(4096, 4096).unwrap();
+    work.options.journal = journal.parse().unwrap();
     cut_everywhere("large_writes", case, &work, 1, 10);
     tear(
         case,

@@ -10,6 +10,7 @@
 
 mod claim;
 mod fragments;
+mod fua;
 mod holders;
 mod open;
 mod outlook;
@@ -17,7 +18,6 @@ mod peek;
 mod request;
 mod share;
 mod sys;
-mod unflushed;
 mod uring;
 
 pub use open::{Direct, OpenOptions, Uring};
@@ -42,7 +42,6 @@ use crate::{
 use claim::Claim;
 use request::Request;
 pub use share::SharedBy;
-use unflushed::Unflushed;
 use uring::RingPool;
 
 /// A volume in an image file or on a block device of the host; see [`FileDevice::open`].
@@ -62,10 +61,11 @@ pub struct FileDevice {
     rmw: Mutex<()>,
     /// The host said that it cannot discard.
     no_discard: AtomicBool,
+    /// A durable write takes no flush of the disk below, as long as O_DIRECT is set.
+    fua: bool,
     /// How the file's blocks are shared, or why they are not.
     share: std::result::Result<share::Sharing, String>,
     counters: Counters,
-    unflushed: Unflushed,
 }
 
 impl Drop for FileDevice {
@@ -315,6 +315,10 @@ impl BlockDevice for FileDevice {
         self.read_only
     }
 
+    fn has_fua(&self) -> bool {
+        self.fua && self.is_direct()
+    }
+
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
         let (direct, align) = (self.is_direct(), self.align);
         let mut bytes = 0;
@@ -405,16 +409,10 @@ impl BlockDevice for FileDevice {
             let durable = write.fua && !flush_after;
             requests.push(Request::write(write.offset, write.data.slices(), durable));
         }
-        // What a flush would find: nothing of an empty batch, nor of writes that are durable by themselves.
-        let volatile = writes
-            .iter()
-            .any(|w| !w.is_empty() && (!w.fua || flush_after));
-        let writing = volatile.then(|| self.unflushed.write());
         let mut result = self.run(Op::Write, &mut requests);
         for write in writes.iter().filter(|w| !whole(w)) {
             result = result.and(self.write_partial(write));
         }
-        drop(writing);
         result?;
         self.counters.write(writes.len() as u64, bytes);
         if flush_after { self.flush() } else { Ok(()) }
@@ -425,18 +423,14 @@ impl BlockDevice for FileDevice {
             return Ok(());
         }
         self.check_whole()?;
-        let flushed = self.unflushed.flush(|| {
-            loop {
-                match rustix::fs::fdatasync(&self.file) {
-                    Ok(()) => return Ok(()),
-                    Err(Errno::INTR) => {}
-                    Err(e) => return Err(BlockError::io(Op::Flush, 0, 0, e.into())),
-                }
+        loop {
+            match rustix::fs::fdatasync(&self.file) {
+                Ok(()) => break,
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(BlockError::io(Op::Flush, 0, 0, e.into())),
             }
-        })?;
-        if flushed {
-            self.counters.flush();
         }
+        self.counters.flush();
         Ok(())
     }
 
@@ -455,7 +449,6 @@ impl BlockDevice for FileDevice {
         if len == 0 || self.no_discard.load(Relaxed) {
             return Ok(());
         }
-        let _writing = self.unflushed.write();
         let done = if self.is_block_device {
             sys::discard(
                 self.claim.exclusive().as_deref().unwrap_or(&self.file),
@@ -492,16 +485,13 @@ impl BlockDevice for FileDevice {
         if len == 0 || !range.start.is_multiple_of(sector) || !range.end.is_multiple_of(sector) {
             return write_zeros(self, range);
         }
-        let punched = {
-            let _writing = self.unflushed.write();
-            // Of a block device, too, this leaves zeros or fails, which a discard does not promise.
-            rustix::fs::fallocate(
-                self.claim.exclusive().as_deref().unwrap_or(&self.file),
-                FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
-                range.start,
-                len,
-            )
-        };
+        // Of a block device, too, this leaves zeros or fails, which a discard does not promise.
+        let punched = rustix::fs::fallocate(
+            self.claim.exclusive().as_deref().unwrap_or(&self.file),
+            FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+            range.start,
+            len,
+        );
         match punched {
             Ok(()) => {
                 self.counters.discard(len);

@@ -12,9 +12,8 @@ use rustix::io::Errno;
 
 use super::claim::Claim;
 use super::request::Request;
-use super::unflushed::Unflushed;
 use super::uring::RingPool;
-use super::{Align, FileDevice, share, sys};
+use super::{Align, FileDevice, fua, share, sys};
 use crate::{AlignedBuf, BlockError, Counters, Result, SECTOR, Span};
 
 /// Whether requests pass the host's page cache by (O_DIRECT).
@@ -120,6 +119,7 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> Result<FileDevice> {
     };
     Ok(FileDevice {
         path: path.to_owned(),
+        fua: !is_block_device && fua::is_cheap(&file),
         share,
         file,
         claim,
@@ -136,7 +136,6 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> Result<FileDevice> {
         rmw: Mutex::new(()),
         no_discard: AtomicBool::new(false),
         counters: Counters::default(),
-        unflushed: Unflushed::new(),
     })
 }
 

@@ -219,7 +219,6 @@ impl Share for FileDevice {
         if let Ok(sharing) = &self.share
             && !pairs.is_empty()
         {
-            let _writing = self.unflushed.write();
             sharing.share(&self.file, &pairs)?;
         }
         self.counters.share(&pairs);

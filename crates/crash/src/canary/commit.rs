@@ -86,6 +86,13 @@ pub(super) const ALL: &[Fault] = &[
         ],
     },
     Fault {
+        name: "fua-early",
+        what: "frames go out with FUA though what was written before is not durable",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.fua_early = true,
+        trials: &[Lab::named("lanes", "overwrites").fua().trial()],
+    },
+    Fault {
         name: "late-data",
         what: "where a commit is one flush, data goes out under it, and not before",
         from: Origin::Invented,

@@ -114,6 +114,7 @@ impl Lab {
                 block: 1024,
                 journal_blocks: 1024,
                 batches: Batches::Torn,
+                fua: false,
             },
             in_recovery: false,
             cuts: false,
@@ -134,6 +135,12 @@ impl Lab {
     /// A script on a journal.
     pub(super) const fn script(journal: &'static str, script: &'static str) -> Lab {
         Lab::new(Journals::One(journal), Workload::Script(script))
+    }
+
+    /// Its device has FUA.
+    pub(super) const fn fua(mut self) -> Lab {
+        self.shape.fua = true;
+        self
     }
 
     pub(super) const fn in_recovery(mut self) -> Lab {

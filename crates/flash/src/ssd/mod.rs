@@ -146,6 +146,10 @@ impl BlockDevice for Ssd {
         false
     }
 
+    fn has_fua(&self) -> bool {
+        true
+    }
+
     fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
         for read in reads.iter() {
             check_range(Op::Read, read.offset, read.len(), self.size)?;

@@ -25,6 +25,8 @@ pub struct Canary {
     pub unordered_data: bool,
     /// Who changes a block of another lane's running transaction depends on it, but that one not on him.
     pub chain_one_way: bool,
+    /// The frames of a commit go out with FUA though what was written before it is not durable.
+    pub fua_early: bool,
     /// Where a commit is one flush, data goes out under it, and not before.
     pub late_data: bool,
     // Checkpoint.

@@ -242,7 +242,8 @@ impl Inner {
         }
         data.sort_unstable();
         data.dedup();
-        if !data.is_empty() && one_flush && !canary.late_data {
+        let data_first = !data.is_empty() && one_flush && !canary.late_data;
+        if data_first {
             self.write_data(&data, &WriteList::new())?;
             self.flush()?;
             data.clear();
@@ -261,6 +262,14 @@ impl Inner {
             for of_lane in lists {
                 list.extend(&of_lane?);
             }
+            // What this commit promises of other writes is kept: they are durable. So the frames alone need to become so.
+            let flushed = data_first || self.device.is_flushed() || canary.fua_early;
+            let early = placed.iter().any(|(_, tx)| tx.early.1 > 0);
+            let fua = barrier && one_flush && flushed && !early && data.is_empty();
+            let fua = fua && self.device.has_fua();
+            if fua {
+                list.set_fua();
+            }
             let started = Instant::now();
             self.write_data(&data, &list)?;
             if let Some(medium) = media.first() {
@@ -269,7 +278,11 @@ impl Inner {
             if canary.share_early {
                 self.share_early(&group, &media, &placed)?;
             }
-            let sealing = if one_flush { 1 } else { media.len() };
+            let sealing = match (fua, one_flush) {
+                (true, _) => 0,
+                (_, true) => 1,
+                _ => media.len(),
+            };
             for ((at, tx), medium) in placed.iter().zip(&media).take(sealing) {
                 medium.seal(*at, tx, barrier)?;
             }

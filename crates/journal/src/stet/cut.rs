@@ -18,8 +18,23 @@ const FILE_LANE_BYTES: u64 = 8 << 20;
 /// … and has all of them in memory.
 pub(super) const FILE_LANES_BYTES: u64 = 64 << 20;
 
+/// The smallest ring of at most `room` blocks whose transactions can hold so many; `None` if none can.
+fn ring_for(codec: &StetCodec, transaction: u64, room: u64) -> Option<u64> {
+    let holds = |ring: u64| most_blocks(codec, ring) >= transaction;
+    let (mut short, mut long) = (0, room);
+    while holds(long) && long - short > 1 {
+        let between = short + (long - short) / 2;
+        match holds(between) {
+            true => long = between,
+            false => short = between,
+        }
+    }
+    holds(long).then_some(long)
+}
+
 /// Cuts the blocks from `first` to `end` into lanes of transactions and behind them lanes of records. Where the options leave their
-/// number to the log there are as many lanes of transactions as have room for what they should.
+/// number to the log there are as many lanes of transactions as can each hold the largest transaction; else the first is made wide enough
+/// for it.
 ///
 /// # Errors
 /// `Unsupported` if there are too few blocks, with the number of lanes that they would carry.
@@ -41,20 +56,32 @@ pub(super) fn cut(
     };
     let records_fit = file_lanes == 0 || file_lane >= MIN_FILE_LANE;
     let room = room - file_lanes * file_lane;
-    // One lane is as large as can be: what does not fit it fits no other.
-    let fits = |lanes: u64, transaction: u64| {
+    let all_hold = |lanes: u64, transaction: u64| {
         let each = room / lanes;
-        each >= MIN_LANE && (lanes == 1 || most_blocks(codec, each) >= transaction)
+        each >= MIN_LANE && most_blocks(codec, each) >= transaction
+    };
+    // The largest transaction need fit one lane only: the first is wider than the others then. What does not fit a log of one lane
+    // fits no other.
+    let wide = ring_for(codec, options.most, room);
+    let others = |lanes: u64, wide: u64| room.saturating_sub(wide) / (lanes - 1).max(1);
+    let widest = |lanes: u64| match wide {
+        Some(wide) if lanes > 1 && !all_hold(lanes, options.most) => wide,
+        _ => room / lanes,
+    };
+    let holds = |lanes: u64| {
+        let others = others(lanes, widest(lanes));
+        lanes == 1 && room >= MIN_LANE
+            || others >= MIN_LANE && most_blocks(codec, others) >= options.least
     };
     let wanted = u64::from(options.lanes.max(1));
-    let most = |transaction| (1..=wanted).rev().find(|n| fits(*n, transaction));
+    let most = |fits: &dyn Fn(u64) -> bool| (1..=wanted).rev().find(|n| fits(*n));
     let lanes = match options.fewer {
-        Some(transaction) => most(transaction),
-        None => Some(wanted).filter(|n| fits(*n, options.least)),
+        true => most(&|n| all_hold(n, options.most) || n == 1 && holds(n)),
+        false => Some(wanted).filter(|n| holds(*n)),
     };
     let fitting = lanes.filter(|n| records_fit && n + file_lanes <= MAX_LANES as u64);
     let Some(lanes) = fitting else {
-        let carries = most(options.least).filter(|n| records_fit && *n < wanted);
+        let carries = most(&holds).filter(|n| records_fit && *n < wanted);
         let instead = carries.map_or(String::new(), |n| format!(", or say lanes={n}"));
         let carried = carries.map_or("it is too small for any".into(), |n| {
             format!("it carries {n}")
@@ -67,7 +94,9 @@ pub(super) fn cut(
         }
         .into());
     };
-    let sizes = std::iter::repeat_n(room / lanes, lanes as usize)
+    let wide = widest(lanes);
+    let sizes = std::iter::once(wide)
+        .chain(std::iter::repeat_n(others(lanes, wide), lanes as usize - 1))
         .chain(std::iter::repeat_n(file_lane, file_lanes as usize));
     let lanes = sizes.scan(first, |at, blocks| {
         let lane = Lane {
@@ -85,6 +114,9 @@ pub(super) fn cut(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// An operation, and a write of 1 MiB.
+    const LARGEST: u64 = 82 + 257;
     use crate::engine::Canary;
     use crate::stet::compress::Compression;
 
@@ -100,11 +132,17 @@ mod tests {
             canary: Canary::default(),
         };
         let lanes = cut(9, blocks, options, &codec).map_err(|e| e.to_string())?;
-        for lane in &lanes[..lanes.len() - usize::from(options.file_lanes)] {
-            let most = most_blocks(&codec, lane.end - lane.first);
-            let wanted = options.fewer.unwrap_or(options.least);
-            assert!(lanes.len() == 1 || most >= wanted, "{blocks}: {most}");
+        let lanes = &lanes[..lanes.len() - usize::from(options.file_lanes)];
+        let ends = lanes.iter().map(|lane| lane.end).max();
+        assert!(ends.is_some_and(|end| end <= blocks && lanes[0].first == 9));
+        let hold = |lane: &Lane| most_blocks(&codec, lane.end - lane.first);
+        for lane in lanes {
+            assert!(lanes.len() == 1 || hold(lane) >= options.least);
+            assert!(lanes.len() == 1 || !options.fewer || hold(lane) >= options.most);
         }
+        // Some lane holds the largest if one of all blocks does.
+        let can = most_blocks(&codec, blocks - 9) >= options.most;
+        assert!(!can || lanes.iter().any(|lane| hold(lane) >= options.most));
         Ok(lanes.len())
     }
 
@@ -112,13 +150,15 @@ mod tests {
         StetOptions {
             lanes,
             least: 82,
+            most: 82,
             ..StetOptions::default()
         }
     }
 
-    fn by_default(lanes: u16, transaction: u64) -> StetOptions {
+    fn by_default(lanes: u16, most: u64) -> StetOptions {
         StetOptions {
-            fewer: Some(transaction),
+            fewer: true,
+            most,
             ..asked(lanes)
         }
     }
@@ -139,11 +179,34 @@ mod tests {
     }
 
     #[test]
+    fn one_lane_holds_the_largest_transaction() {
+        let asked = |lanes| StetOptions {
+            most: LARGEST,
+            ..asked(lanes)
+        };
+        // 16 MiB: two lanes could each hold a write of 1 MiB.
+        assert_eq!(lanes_of(4096, &by_default(8, LARGEST)), Ok(2));
+        for lanes in 1..=8 {
+            assert_eq!(lanes_of(4096, &asked(lanes)), Ok(usize::from(lanes)));
+        }
+        let refused = lanes_of(4096, &asked(9)).err().unwrap_or_default();
+        assert!(refused.contains("or say lanes=8"), "{refused}");
+        for blocks in (1400..40_000).step_by(777) {
+            for lanes in [1, 2, 3, 8, 17, 64] {
+                let said = lanes_of(blocks, &asked(lanes));
+                assert!(said.is_ok() || lanes > 1, "{blocks}: {said:?}");
+            }
+        }
+        // None does here, whatever their number.
+        assert_eq!(lanes_of(1024, &asked(2)), Ok(2));
+    }
+
+    #[test]
     fn a_default_takes_what_there_is() {
         assert_eq!(lanes_of(1024, &by_default(8, 82)), Ok(2));
         assert_eq!(lanes_of(100, &by_default(8, 82)), Ok(1));
         assert_eq!(lanes_of(16384, &by_default(8, 82)), Ok(8));
         // 64 MiB, and writes of 1 MiB.
-        assert_eq!(lanes_of(16384, &by_default(64, 82 + 257)), Ok(11));
+        assert_eq!(lanes_of(16384, &by_default(64, LARGEST)), Ok(11));
     }
 }

@@ -115,7 +115,8 @@ impl FileLanes {
         transactions.chain(records).collect()
     }
 
-    /// Writes the record to its place, without a flush. Gives the log blocks it took.
+    /// Writes the record to its place, without a flush. Gives the log blocks it took, and whether it is durable: where the device has
+    /// FUA. A record promises nothing of other writes; who writes one has flushed what it needs.
     ///
     /// # Errors
     /// The device's.
@@ -124,7 +125,7 @@ impl FileLanes {
         place: &RecordPlace,
         record: &[u8],
         pages: &[(BlockNr, PageRef)],
-    ) -> Result<u64> {
+    ) -> Result<(u64, bool)> {
         let Some(FileLane { ring, .. }) = self.lanes.get(place.lane) else {
             return Err(no_lane(place.lane));
         };
@@ -145,11 +146,17 @@ impl FileLanes {
         let encoded = codec.lay_out(frame, &images, &mut |from, blocks| {
             ring.write_early(ring.advance(place.at, from), blocks)
         })?;
-        let list = ring.blocks(place.at, &encoded, false)?;
+        let mut list = ring.blocks(place.at, &encoded, false)?;
+        let device = &**ring.area().device();
+        let wanted = !codec.unordered && !codec.canary.record_volatile && encoded.early.1 == 0;
+        let fua = wanted && device.has_fua();
+        if fua {
+            list.set_fua();
+        }
         let started = Instant::now();
-        list.submit(&**ring.area().device())?;
+        list.submit(device)?;
         ring.sent(list.bytes(), started.elapsed());
-        Ok(encoded.blocks())
+        Ok((encoded.blocks(), fua))
     }
 
     /// The record is durable.
@@ -333,12 +340,12 @@ impl RecordLog for FileLanes {
         pages: &[(BlockNr, PageRef)],
         flush: &dyn Fn() -> Result<()>,
     ) -> Result<u64> {
-        let blocks = self.write(place, body, pages)?;
+        let (blocks, is_durable) = self.write(place, body, pages)?;
         let canary = &self.codec.canary;
         if canary.settle_early {
             self.settle(place)?;
         }
-        if !canary.record_volatile {
+        if !canary.record_volatile && !is_durable {
             flush()?;
         }
         if !canary.settle_early {

@@ -41,8 +41,10 @@ pub struct StetOptions {
     pub file_lanes: u16,
     /// Blocks that a transaction of each lane must be able to hold, where there are several; else the log is refused.
     pub least: u64,
-    /// If the number of lanes was nobody's wish: there are fewer where a transaction could not hold so many blocks.
-    pub fewer: Option<u64>,
+    /// Blocks of the largest transaction: one of several lanes must be able to hold it if the log in one piece is.
+    pub most: u64,
+    /// The number of lanes was nobody's wish: there are fewer, so that each can hold the largest transaction.
+    pub fewer: bool,
 }
 
 impl Default for StetOptions {
@@ -54,7 +56,8 @@ impl Default for StetOptions {
             trim: Trim::Off,
             file_lanes: 0,
             least: 0,
-            fewer: None,
+            most: 0,
+            fewer: false,
         }
     }
 }

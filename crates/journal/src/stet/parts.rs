@@ -81,7 +81,7 @@ pub const IJOURNAL: Preset = Preset(&IJOURNAL_DEF);
 /// Blocks that the largest of the usual operations on names changes: making a directory where two blocks of its parent's index are
 /// split.
 const OPERATION: u64 = 82;
-/// Bytes that one write changes at once: with these in the log, too, a lane that nobody asked for holds them whole.
+/// Bytes that one write changes at once: where they go through the log, too, some lane holds them whole.
 const WRITE: u64 = 1 << 20;
 
 /// Lanes for file-level records: one per processor, up to this.
@@ -105,7 +105,8 @@ impl StetOptions {
         StetOptions {
             lanes: ordering.lanes(),
             least: OPERATION,
-            fewer: ordering.may_be_fewer().then_some(OPERATION + written),
+            most: OPERATION + written,
+            fewer: ordering.may_be_fewer(),
             compression: parsed(journal, "compress").unwrap_or(defaults.compression),
             chunk: journal
                 .value("chunk")

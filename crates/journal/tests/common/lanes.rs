@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use stetfs_block::{BlockDevice, Gate, MemDevice};
+use stetfs_block::{BlockDevice, FailStop, Gate, MemDevice};
 use stetfs_cache::{CacheConfig, PolicyKind};
 use stetfs_journal::policy::{Copies, Ordering, ScannedTx, Scheme};
 use stetfs_journal::stet::{StetLog, StetOptions};
@@ -44,6 +44,8 @@ pub struct Volume {
     pub device: Arc<MemDevice>,
     /// What the journal writes comes through here to the device.
     pub gate: Arc<Gate<Arc<MemDevice>>>,
+    /// The device as the journal sees it.
+    pub seen: Arc<dyn BlockDevice>,
     pub cache: Arc<Cache>,
     pub journal: Arc<Journal>,
     pub options: StetOptions,
@@ -68,28 +70,40 @@ impl Volume {
     }
 
     pub fn with_fault(count: u16, file_lanes: u16, canary: Canary) -> Volume {
-        Volume::made(count, file_lanes, canary, Copies::default())
+        let device = format(Kind::Stet);
+        Volume::made(device, count, file_lanes, canary, Copies::default())
     }
 
     pub fn with_copies(copies: Copies) -> Volume {
-        Volume::made(2, 0, Canary::default(), copies)
+        Volume::made(format(Kind::Stet), 2, 0, Canary::default(), copies)
     }
 
-    fn made(count: u16, file_lanes: u16, canary: Canary, copies: Copies) -> Volume {
+    pub fn with_fua(count: u16) -> Volume {
+        let device = format(Kind::Stet).with_fua();
+        Volume::made(device, count, 0, Canary::default(), Copies::default())
+    }
+
+    fn made(
+        device: MemDevice,
+        count: u16,
+        file_lanes: u16,
+        canary: Canary,
+        copies: Copies,
+    ) -> Volume {
         let options = StetOptions {
             lanes: count,
             file_lanes,
             ..StetOptions::default()
         };
-        let device = Arc::new(format(Kind::Stet));
+        let device = Arc::new(device);
         let gate = Arc::new(Gate::new(device.clone()));
-        let as_device: Arc<dyn BlockDevice> = gate.clone();
+        let as_device: Arc<dyn BlockDevice> = Arc::new(FailStop::new(gate.clone()));
         let sb = superblock(&as_device);
         let log = StetLog::make(area(as_device.clone()), sb, &options, Canary::default());
         let mut scheme = log.unwrap().scheme(&options, true);
         scheme.ordering = Box::new(Lanes { count, copies });
         let cache = Arc::new(Cache::new(
-            as_device,
+            as_device.clone(),
             CacheConfig {
                 block_size: BS,
                 capacity: 64 << 10,
@@ -105,6 +119,7 @@ impl Volume {
             journal: Journal::start(cache.clone(), scheme, config).unwrap(),
             device,
             gate,
+            seen: as_device,
             cache,
             options,
         }

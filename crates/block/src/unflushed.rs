@@ -28,19 +28,24 @@ impl Unflushed {
         Writing(self)
     }
 
-    /// Flushes if there is anything to; says whether.
-    pub(super) fn flush(&self, flush: impl FnOnce() -> Result<()>) -> Result<bool> {
+    /// Whether a flush would find nothing: what was written is durable, and nothing is on its way.
+    pub(super) fn is_none(&self) -> bool {
+        self.flushed.load(SeqCst) == self.begun.load(SeqCst)
+    }
+
+    /// Flushes if there is anything to.
+    pub(super) fn flush(&self, flush: impl FnOnce() -> Result<()>) -> Result<()> {
         // In this order: if they are equal, all that had begun at the second had ended at the first.
         let ended = self.ended.load(SeqCst);
         let begun = self.begun.load(SeqCst);
         if self.flushed.load(SeqCst) == begun {
-            return Ok(false);
+            return Ok(());
         }
         flush()?;
         if ended == begun {
             self.flushed.fetch_max(begun, SeqCst);
         }
-        Ok(true)
+        Ok(())
     }
 }
 
@@ -59,7 +64,15 @@ mod tests {
     use crate::{BlockError, Op};
 
     fn flushes(u: &Unflushed) -> bool {
-        u.flush(|| Ok(())).unwrap()
+        let is_none = u.is_none();
+        let mut flushed = false;
+        u.flush(|| {
+            flushed = true;
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(flushed, !is_none);
+        flushed
     }
 
     #[test]
