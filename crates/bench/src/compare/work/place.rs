@@ -56,26 +56,42 @@ fn there_on_mount<T>(found: std::io::Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// The inode of a path, none if there is none.
-fn look_up(fs: &Fs, path: &str) -> Result<Option<Ino>> {
-    let mut at = ROOT_INO;
-    for name in path.split('/') {
-        let Some(found) = there(fs.lookup(at, name.as_bytes()))? else {
-            return Ok(None);
-        };
-        at = found.ino;
-        fs.forget(at, 1);
-    }
-    Ok(Some(at))
+/// An inode that a lookup holds: it stays, whoever removes its name.
+struct Held<'a> {
+    fs: &'a Fs,
+    ino: Ino,
 }
 
-/// The directory of a path, and the name in it.
-fn parent<'p>(fs: &Fs, path: &'p str) -> Result<(Ino, &'p [u8])> {
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.fs.forget(self.ino, 1);
+    }
+}
+
+/// The inode of a path, none if there is none.
+fn look_up<'a>(fs: &'a Fs, path: &str) -> Result<Option<Held<'a>>> {
+    let mut held: Option<Held<'a>> = None;
+    for name in path.split('/') {
+        let Some(found) = there(fs.lookup(number(&held), name.as_bytes()))? else {
+            return Ok(None);
+        };
+        held = Some(Held { fs, ino: found.ino });
+    }
+    Ok(held)
+}
+
+/// The directory of a path, none for the root, and the name in it.
+fn parent<'a, 'p>(fs: &'a Fs, path: &'p str) -> Result<(Option<Held<'a>>, &'p [u8])> {
     let Some((dir, name)) = path.rsplit_once('/') else {
-        return Ok((ROOT_INO, path.as_bytes()));
+        return Ok((None, path.as_bytes()));
     };
-    let dir = look_up(fs, dir)?.with_context(|| format!("there is no {dir}"))?;
-    Ok((dir, name.as_bytes()))
+    let held = look_up(fs, dir)?.with_context(|| format!("there is no {dir}"))?;
+    Ok((Some(held), name.as_bytes()))
+}
+
+/// The number of such a directory.
+fn number(dir: &Option<Held<'_>>) -> Ino {
+    dir.as_ref().map_or(ROOT_INO, |dir| dir.ino)
 }
 
 /// Opens a file of a volume, as a program would with the kernel above: its name is looked for first.
@@ -88,16 +104,17 @@ fn open_in<'a>(fs: &'a Fs, path: &str, how: How) -> Result<Option<Opened<'a>>> {
     };
     // Another thread may make or remove it in between.
     loop {
-        if let Some(ino) = look_up(fs, path)?
-            && let Some(open) = there(fs.open_inode(&ctx, ino, flags))?
+        if let Some(found) = look_up(fs, path)?
+            && let Some(open) = there(fs.open_inode(&ctx, found.ino, flags))?
         {
+            let ino = found.ino;
             return Ok(Some(Opened::Library { fs, ino, open }));
         }
         if !matches!(how, How::Create | How::Log) {
             return Ok(None);
         }
         let (dir, name) = parent(fs, path)?;
-        match fs.create(&ctx, dir, name, 0o644, 0, libc::O_RDWR) {
+        match fs.create(&ctx, number(&dir), name, 0o644, 0, libc::O_RDWR) {
             Ok((made, open)) => {
                 fs.forget(made.ino, 1);
                 let ino = made.ino;
@@ -116,7 +133,7 @@ impl Place<'_> {
             Place::Mounted(root) => Ok(fs::create_dir(root.join(path))?),
             Place::Library(fs) => {
                 let (dir, name) = parent(fs, path)?;
-                let made = fs.mkdir(&Ctx::default(), dir, name, 0o755, 0)?;
+                let made = fs.mkdir(&Ctx::default(), number(&dir), name, 0o755, 0)?;
                 fs.forget(made.ino, 1);
                 Ok(())
             }
@@ -152,7 +169,7 @@ impl Place<'_> {
             Place::Mounted(root) => Ok(there_on_mount(fs::remove_file(root.join(path)))?.is_some()),
             Place::Library(fs) => {
                 let (dir, name) = parent(fs, path)?;
-                Ok(there(fs.unlink(&Ctx::default(), dir, name))?.is_some())
+                Ok(there(fs.unlink(&Ctx::default(), number(&dir), name))?.is_some())
             }
         }
     }
