@@ -6,6 +6,7 @@ mod args;
 mod cmd;
 mod control;
 mod daemon;
+mod date;
 mod failure;
 mod files;
 mod live;
