@@ -222,6 +222,9 @@ pub(crate) struct MountArgs {
     /// Stay in the foreground.
     #[arg(short, long)]
     pub(crate) foreground: bool,
+    /// Where messages go, behind what is there, instead of to syslog or the terminal; the same as -o log_file=PATH.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) log_file: Option<PathBuf>,
     /// Options, separated by commas.
     #[arg(short, value_name = "OPTIONS", long_help = mount_options())]
     pub(crate) options: Vec<String>,
@@ -264,6 +267,7 @@ Options, separated by commas:
   low_latency=auto|on|off   keep processors from sleeping while requests come one after another (auto)
   sandbox=auto|on|off       the server gives away what it does not need, as far as this system goes along,
                             or all of it (auto)
+  log_file=PATH             where messages go, behind what is there (in the background syslog)
   threads=N                 threads that take requests (the cores and a few)
   opens=stateless|handles   files are opened and closed without a request, or each open gets a handle
                             (stateless; with direct_io or writeback_cache handles)
