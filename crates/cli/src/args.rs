@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use stetfs::low::{RecoverOptions, Source};
 
-use crate::part;
+use crate::{ids, part};
 
 /// With the commit that was built, where that is known.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), env!("STETFS_COMMIT"));
@@ -48,7 +48,7 @@ pub(crate) enum Command {
     Recover(RecoverArgs),
     /// Describe an unmounted volume: features, sizes, journal, what recovery would do.
     Info(VolumeArg),
-    /// Show usage and limits of users, groups and projects of an unmounted volume, or set limits.
+    /// Show usage and limits of users, groups and projects of an unmounted volume, or of the mount at a directory; or set limits.
     Quota(QuotaArgs),
     /// Show structures of an unmounted volume.
     #[command(subcommand)]
@@ -319,7 +319,7 @@ pub(crate) struct UmountArgs {
 pub(crate) struct QuotaArgs {
     #[command(flatten)]
     pub(crate) volume: VolumeArg,
-    /// Whose limits are set, such as user:1000, group:100 or project:5. Those that are not given are none.
+    /// Whose limits are set, such as user:1000, user:alice, group:100 or project:5. Those that are not given are none.
     #[arg(long, value_name = "KIND:ID", value_parser = quota_id)]
     pub(crate) set: Option<(stetfs::low::QuotaKind, u32)>,
     /// Space that is never exceeded.
@@ -341,9 +341,11 @@ fn quota_id(text: &str) -> Result<(stetfs::low::QuotaKind, u32), String> {
     let kind = stetfs::low::QuotaKind::ALL
         .into_iter()
         .find(|k| k.name() == name);
-    match (kind, id.parse()) {
-        (Some(kind), Ok(id)) => Ok((kind, id)),
-        _ => Err("must be user:ID, group:ID or project:ID".into()),
+    let kind = kind.ok_or("must be user:ID, group:ID or project:ID, or a name in place of ID")?;
+    let number = id.parse().ok().or_else(|| ids::number(name, id));
+    match number {
+        Some(id) => Ok((kind, id)),
+        None => Err(format!("there is no {name} {id:?} here: give the number")),
     }
 }
 

@@ -9,6 +9,7 @@ mod daemon;
 mod date;
 mod failure;
 mod files;
+mod ids;
 mod live;
 mod log;
 mod notify;
