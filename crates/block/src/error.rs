@@ -23,15 +23,25 @@ pub enum Op {
     Share,
 }
 
-impl fmt::Display for Op {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Op {
+    /// All kinds.
+    pub const ALL: [Op; 5] = [Op::Read, Op::Write, Op::Flush, Op::Discard, Op::Share];
+
+    /// Its name, as errors have it.
+    pub fn name(self) -> &'static str {
+        match self {
             Op::Read => "read",
             Op::Write => "write",
             Op::Flush => "flush",
             Op::Discard => "discard",
             Op::Share => "share",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 
@@ -177,6 +187,31 @@ impl BlockError {
     /// Whether what is missing is room on the host.
     pub fn is_full(&self) -> bool {
         matches!(self, BlockError::NoSpace { .. })
+    }
+
+    /// What the device failed, of a request for `asked`: kind, first byte, bytes. `None` where it was not tried.
+    pub(crate) fn failed(&self, asked: Op) -> Option<(Op, u64, u64)> {
+        match self {
+            BlockError::Io {
+                op, offset, len, ..
+            } => Some((*op, *offset, *len)),
+            BlockError::NoSpace { offset, len, .. } => Some((Op::Write, *offset, *len)),
+            BlockError::Shrunk { offset, .. } => Some((asked, *offset, 0)),
+            _ => None,
+        }
+    }
+
+    /// The same error, told by who counts bytes from `start` on.
+    pub(crate) fn seen_from(mut self, start: u64) -> Self {
+        match &mut self {
+            BlockError::Io { op: Op::Flush, .. } => {}
+            BlockError::Io { offset, .. }
+            | BlockError::NoSpace { offset, .. }
+            | BlockError::ShareReferences { offset, .. }
+            | BlockError::Shrunk { offset, .. } => *offset = offset.saturating_sub(start),
+            _ => {}
+        }
+        self
     }
 
     /// The error of opening `path`.

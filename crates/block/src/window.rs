@@ -117,11 +117,11 @@ impl<D: BlockDevice> BlockDevice for Window<D> {
         for read in reads.iter_mut() {
             read.offset -= self.span.start;
         }
-        done
+        self.seen(done)
     }
 
     fn write_batch(&self, writes: &[Write<'_>]) -> Result<()> {
-        self.inner.write_batch(&self.moved(writes)?)
+        self.seen(self.inner.write_batch(&self.moved(writes)?))
     }
 
     fn flush(&self) -> Result<()> {
@@ -129,18 +129,18 @@ impl<D: BlockDevice> BlockDevice for Window<D> {
     }
 
     fn write_batch_flush(&self, writes: &[Write<'_>]) -> Result<()> {
-        self.inner.write_batch_flush(&self.moved(writes)?)
+        self.seen(self.inner.write_batch_flush(&self.moved(writes)?))
     }
 
     fn discard(&self, range: Range<u64>) -> Result<()> {
         check_discard(&range, self.span.len)?;
-        self.inner.discard(self.range(range))
+        self.seen(self.inner.discard(self.range(range)))
     }
 
     fn zero(&self, range: Range<u64>) -> Result<()> {
         let len = range.end.saturating_sub(range.start);
         self.check(Op::Write, range.start, len)?;
-        self.inner.zero(self.range(range))
+        self.seen(self.inner.zero(self.range(range)))
     }
 
     /// Where a unit of the window is one of the other device.
@@ -157,6 +157,11 @@ impl<D: BlockDevice> BlockDevice for Window<D> {
 }
 
 impl<D: BlockDevice> Window<D> {
+    /// The other device's answer: errors name the bytes of the window.
+    fn seen<T>(&self, answer: Result<T>) -> Result<T> {
+        answer.map_err(|e| e.seen_from(self.span.start))
+    }
+
     fn moved<'a>(&self, writes: &[Write<'a>]) -> Result<Vec<Write<'a>>> {
         let moved = writes.iter().map(|write| {
             self.check(Op::Write, write.offset, write.len())?;
@@ -189,7 +194,7 @@ impl<D: BlockDevice> Share for Window<D> {
             src: pair.src + start,
             len: pair.len,
         });
-        below.share_batch(&moved.collect::<Vec<_>>())
+        self.seen(below.share_batch(&moved.collect::<Vec<_>>()))
     }
 }
 

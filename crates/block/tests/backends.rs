@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use stetfs_block::{
     AlignedBuf, BlockDevice, BlockError, Direct, FailStop, FaultInjector, FileDevice, MemDevice,
-    OpenOptions, Overlay, Read, Recorder, Span, Uring, Window, Write, suite,
+    OpenOptions, Overlay, Read, Recorder, Span, Uring, Watched, Window, Write, suite,
 };
 use stetfs_testkit::loopdev::{LoopDev, LoopOptions};
 use tempfile::TempDir;
@@ -94,6 +94,7 @@ stamp! {
     shared_and_boxed: |_d| Arc::new(Box::new(MemDevice::new(SIZE)) as Box<dyn BlockDevice>);
     stacked_on_a_file: |d| FaultInjector::new(Recorder::new(open(&d, SIZE, Direct::Auto, Uring::Auto)));
     fail_stop: |_d| FailStop::new(MemDevice::new(SIZE));
+    watched: |_d| Watched::new(MemDevice::new(SIZE), "disk", Arc::default());
     memory: |_d| MemDevice::new(SIZE);
     memory_odd_size: |_d| MemDevice::new(300_001);
     overlay: |_d| Overlay::new(Arc::new(MemDevice::from_image(&[5; 300_001])));

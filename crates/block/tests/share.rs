@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use stetfs_block::{
     BlockDevice, BlockError, Event, FailStop, Fault, FaultInjector, Joined, MemDevice, Op, Overlay,
-    Recorder, Replay, SharePair, suite,
+    Recorder, Replay, SharePair, Watched, suite,
 };
 
 const PAGE: u64 = 4096;
@@ -41,7 +41,7 @@ fn fill(dev: &dyn BlockDevice, page: u64, value: u8) {
 fn every_device_that_stands_for_another_passes_it_on() {
     let twice = Joined::new(Arc::new(mem()), Arc::new(mem()));
     let base = twice.base() / PAGE;
-    let devices: [Box<dyn BlockDevice>; 8] = [
+    let devices: [Box<dyn BlockDevice>; 9] = [
         Box::new(mem()),
         Box::new(Arc::new(mem())),
         Box::new(Recorder::new(mem())),
@@ -49,6 +49,7 @@ fn every_device_that_stands_for_another_passes_it_on() {
         Box::new(Overlay::new(Arc::new(mem()))),
         Box::new(twice),
         Box::new(FailStop::new(mem())),
+        Box::new(Watched::new(mem(), "disk", Arc::default())),
         Box::new(Recorder::new(FaultInjector::new(Overlay::new(Arc::new(
             mem(),
         ))))),
@@ -70,6 +71,7 @@ fn every_device_that_stands_for_another_passes_it_on() {
         Box::new(FaultInjector::new(plain.clone())),
         Box::new(Overlay::new(plain.clone())),
         Box::new(FailStop::new(plain.clone())),
+        Box::new(Watched::new(plain.clone(), "disk", Arc::default())),
         Box::new(Joined::new(plain.clone(), Arc::new(mem()))),
     ] {
         assert!(device.share().is_none(), "not where the other cannot");

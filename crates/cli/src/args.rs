@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use stetfs::low::{RecoverOptions, Source};
 
-use crate::part;
+use crate::{ids, part};
 
 /// With the commit that was built, where that is known.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), env!("STETFS_COMMIT"));
@@ -48,7 +48,7 @@ pub(crate) enum Command {
     Recover(RecoverArgs),
     /// Describe an unmounted volume: features, sizes, journal, what recovery would do.
     Info(VolumeArg),
-    /// Show usage and limits of users, groups and projects of an unmounted volume, or set limits.
+    /// Show usage and limits of users, groups and projects of an unmounted volume, or of the mount at a directory; or set limits.
     Quota(QuotaArgs),
     /// Show structures of an unmounted volume.
     #[command(subcommand)]
@@ -222,6 +222,9 @@ pub(crate) struct MountArgs {
     /// Stay in the foreground.
     #[arg(short, long)]
     pub(crate) foreground: bool,
+    /// Where messages go, behind what is there, instead of to syslog or the terminal; the same as -o log_file=PATH.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) log_file: Option<PathBuf>,
     /// Options, separated by commas.
     #[arg(short, value_name = "OPTIONS", long_help = mount_options())]
     pub(crate) options: Vec<String>,
@@ -264,6 +267,7 @@ Options, separated by commas:
   low_latency=auto|on|off   keep processors from sleeping while requests come one after another (auto)
   sandbox=auto|on|off       the server gives away what it does not need, as far as this system goes along,
                             or all of it (auto)
+  log_file=PATH             where messages go, behind what is there (in the background syslog)
   threads=N                 threads that take requests (the cores and a few)
   opens=stateless|handles   files are opened and closed without a request, or each open gets a handle
                             (stateless; with direct_io or writeback_cache handles)
@@ -315,7 +319,7 @@ pub(crate) struct UmountArgs {
 pub(crate) struct QuotaArgs {
     #[command(flatten)]
     pub(crate) volume: VolumeArg,
-    /// Whose limits are set, such as user:1000, group:100 or project:5. Those that are not given are none.
+    /// Whose limits are set, such as user:1000, user:alice, group:100 or project:5. Those that are not given are none.
     #[arg(long, value_name = "KIND:ID", value_parser = quota_id)]
     pub(crate) set: Option<(stetfs::low::QuotaKind, u32)>,
     /// Space that is never exceeded.
@@ -337,9 +341,11 @@ fn quota_id(text: &str) -> Result<(stetfs::low::QuotaKind, u32), String> {
     let kind = stetfs::low::QuotaKind::ALL
         .into_iter()
         .find(|k| k.name() == name);
-    match (kind, id.parse()) {
-        (Some(kind), Ok(id)) => Ok((kind, id)),
-        _ => Err("must be user:ID, group:ID or project:ID".into()),
+    let kind = kind.ok_or("must be user:ID, group:ID or project:ID, or a name in place of ID")?;
+    let number = id.parse().ok().or_else(|| ids::number(name, id));
+    match number {
+        Some(id) => Ok((kind, id)),
+        None => Err(format!("there is no {name} {id:?} here: give the number")),
     }
 }
 

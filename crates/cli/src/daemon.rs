@@ -24,15 +24,27 @@ fn cannot_start(e: impl std::fmt::Display) -> Failure {
     Failure::new(Code::System, format!("cannot start the server: {e}"))
 }
 
+/// What the server is told besides where it is.
+#[derive(Clone, Copy)]
+pub(crate) struct Told<'a> {
+    /// `-o`.
+    pub(crate) options: &'a str,
+    /// Where messages go, if not as ever.
+    pub(crate) log_file: Option<&'a Path>,
+}
+
 /// The server: this program again, with a pipe as standard output on which it reports.
-fn server(options: &str) -> Result<Command> {
+fn server(told: Told<'_>) -> Result<Command> {
     let mut server = Command::new(std::env::current_exe().map_err(cannot_start)?);
     server
         .arg0("stetfs")
         .args(["mount", "--server", &std::process::id().to_string()])
-        .args(["-o", options])
+        .args(["-o", told.options])
         .stdin(Stdio::null())
         .stdout(Stdio::piped());
+    if let Some(path) = told.log_file {
+        server.arg("--log-file").arg(path);
+    }
     Ok(server)
 }
 
@@ -42,15 +54,15 @@ fn spawn(server: &mut Command, source: &Path, dir: &Path) -> Result<Child> {
 }
 
 /// Starts the server in the background and waits until the mount stands or failed. Gives what is not as it was asked for.
-pub(crate) fn start(source: &Path, dir: &Path, options: &str) -> Result<Option<String>> {
-    let mut server = spawn(&mut server(options)?, source, dir)?;
+pub(crate) fn start(source: &Path, dir: &Path, told: Told<'_>) -> Result<Option<String>> {
+    let mut server = spawn(&mut server(told)?, source, dir)?;
     wait_for_mount(&mut server).map(|mount| mount.warning)
 }
 
 /// Starts the server and stays until it ends: what it gets as signals is handed on, and its exit code is the answer.
-pub(crate) fn stay(source: &Path, dir: &Path, options: &str, json: bool) -> Result<Code> {
+pub(crate) fn stay(source: &Path, dir: &Path, told: Told<'_>, json: bool) -> Result<Code> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(cannot_start)?;
-    let mut command = server(options)?;
+    let mut command = server(told)?;
     command.arg("--foreground");
     if json {
         command.arg("--json");
@@ -128,22 +140,32 @@ fn wait_for_mount(server: &mut Child) -> Result<Standing> {
 pub(crate) fn run(job: &Job, parent: i32) -> Result {
     // Out of the terminal's session: its end, and Ctrl-C, are not ours. Fails only for a group leader.
     let _ = rustix::process::setsid();
-    if job.daemon {
-        log::to_syslog();
-    } else {
-        log::to_stderr();
+    let logs = match (&job.options.log_file, job.daemon) {
+        (Some(path), _) => log::to_file(path),
+        (None, true) => {
+            log::to_syslog();
+            Ok(())
+        }
+        (None, false) => {
+            log::to_stderr();
+            Ok(())
+        }
+    };
+    if !job.daemon {
         end_with(parent)?;
     }
     // The one who stays tells of the foreground.
     let manager = job.daemon.then(Manager::find);
     let mut reported = false;
-    let result = serve(job, |warning| {
-        reported = true;
-        report(&json!({ "mounted": true, "warning": warning }));
-        if let Some(manager) = &manager {
-            detach();
-            manager.ready();
-        }
+    let result = logs.and_then(|()| {
+        serve(job, |warning| {
+            reported = true;
+            report(&json!({ "mounted": true, "warning": warning }));
+            if let Some(manager) = &manager {
+                detach();
+                manager.ready();
+            }
+        })
     });
     match &result {
         Err(failure) if !reported => {
@@ -151,7 +173,9 @@ pub(crate) fn run(job: &Job, parent: i32) -> Result {
             report(&failure.to_json());
             detach();
         }
-        Err(failure) if job.daemon => tracing::error!("{failure}"),
+        Err(failure) if job.daemon || job.options.log_file.is_some() => {
+            tracing::error!("{failure}");
+        }
         _ => {}
     }
     result

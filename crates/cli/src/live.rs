@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use stetfs::low::{FsError, Preparer};
 use stetfs_fuse::{Connection, Mounted, Server, VolumeFs, is_root};
 
+use crate::cmd::mount::log_file_stays;
 use crate::failure::{Code, Failure, Result};
 use crate::options::{self, Options};
 use crate::sandbox::Sandbox;
@@ -59,6 +60,9 @@ impl Live {
             let message = "a remount cannot go to another part of the image";
             return Err(Failure::new(Code::Usage, message)
                 .hint("unmount it, and mount the other one, with its partition= or offset="));
+        }
+        if wanted.log_file != current.log_file {
+            return Err(log_file_stays());
         }
         let volume = wanted.volume()?;
         // The kernel first stops writers, or last lets them in.

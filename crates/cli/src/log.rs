@@ -1,11 +1,17 @@
-//! Where a server's messages go: standard error in the foreground, syslog in a daemon.
+//! Where a server's messages go: a file that was asked for, else standard error in the foreground, syslog in a daemon.
 
+use std::fs::File;
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::sync::Arc;
 
 use tracing::{Level, Metadata};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
+
+use crate::failure::{Code, Failure, Result};
 
 /// Which messages: the environment variable, in tracing's filter syntax.
 const FILTER: &str = "STETFS_LOG";
@@ -21,6 +27,33 @@ pub(crate) fn to_stderr() {
         .with_env_filter(filter())
         .with_writer(io::stderr)
         .try_init();
+}
+
+/// Messages to a file, behind what is in it. It stays open: who makes it short (logrotate's `copytruncate`) finds the next
+/// message at its beginning. Each message is one write, so that several servers may have the same file.
+///
+/// # Errors
+/// It cannot be opened or made.
+pub(crate) fn to_file(path: &Path) -> Result {
+    // What messages say of names is for those alone who may read them. Nobody is waited for (a pipe).
+    let opened = File::options()
+        .append(true)
+        .create(true)
+        .mode(0o640)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(path);
+    let file = opened.map_err(|e| {
+        let message = format!("cannot open the log file {}: {e}", path.display());
+        Failure::new(Code::Usage, message)
+            .hint("name a file in a directory that is there, and that you may write")
+    })?;
+    // Fails only if it was done before.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter())
+        .with_ansi(false)
+        .with_writer(Arc::new(file))
+        .try_init();
+    Ok(())
 }
 
 /// Messages to syslog, if there is one.

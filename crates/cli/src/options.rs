@@ -44,6 +44,8 @@ pub(crate) struct Options {
     pub(crate) io_uring: IoUring,
     pub(crate) low_latency: LowLatency,
     pub(crate) sandbox: Wanted,
+    /// Where messages go. Absolute.
+    pub(crate) log_file: Option<PathBuf>,
     pub(crate) noxattr: bool,
     pub(crate) direct_io: bool,
     pub(crate) writeback_cache: bool,
@@ -176,7 +178,7 @@ pub(crate) fn known_only(text: &str) -> String {
 }
 
 /// The options that mean something and are not the journal's.
-const NAMES: [&str; 45] = [
+const NAMES: [&str; 46] = [
     "ro",
     "rw",
     "remount",
@@ -219,6 +221,7 @@ const NAMES: [&str; 45] = [
     "opens",
     "low_latency",
     "sandbox",
+    "log_file",
     "threads",
     "errors",
     "data_err",
@@ -307,6 +310,7 @@ fn own(
             &mut o.journal_path,
             required(value, absolute_path).map(Some),
         ),
+        "log_file" => set(&mut o.log_file, required(value, absolute_path).map(Some)),
         "commit" => set(&mut o.commit_secs, required(value, whole_seconds).map(Some)),
         "dirty_expire" => set(&mut o.dirty_expire, required(value, seconds).map(Some)),
         "cache" => set(&mut o.cache_bytes, required(value, cache_size).map(Some)),

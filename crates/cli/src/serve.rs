@@ -14,6 +14,7 @@ use signal_hook::iterator::Signals;
 use stetfs::low::{FsError, LatencyStats, OpenedDevices, Preparer};
 use stetfs_fuse::{MountError, Origin, Server, is_root};
 
+use crate::cmd::quota;
 use crate::control::{self, server::Control};
 use crate::failure::{Code, Failure, Result};
 use crate::live::Live;
@@ -237,6 +238,10 @@ fn answer(live: &Live, request: &Value) -> Result<Value> {
                 stats["sandbox"] = json!(live.sandbox());
                 Ok(stats)
             }
+            None => Err(Failure::new(Code::NotFound, "the volume is being closed")),
+        },
+        Some("quota") => match live.fs.volume() {
+            Some(volume) => quota::answer(&volume, request),
             None => Err(Failure::new(Code::NotFound, "the volume is being closed")),
         },
         Some("remount") => {

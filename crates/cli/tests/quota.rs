@@ -4,9 +4,11 @@
 
 mod common;
 
+use std::fs::File;
 use std::path::Path;
 use std::process::Command;
 
+use common::daemon::{Daemon, fails, json, ok};
 use common::{stetfs, stetfs_with};
 use stetfs_testkit::{Image, Mkfs, cmd};
 
@@ -120,4 +122,80 @@ fn volumes_without_quota_say_so() {
     let said = cmd::run(command.args(["--set", "user:1", "--space", "1G"])).unwrap_err();
     assert!(said.to_string().contains("tune2fs -Q"), "{said}");
     image.e2fsck_fn().unwrap();
+}
+
+/// Shown and set while the volume is mounted, as of now; what was set stands.
+#[test]
+fn a_mounted_volume_shows_and_takes_limits() {
+    let d = Daemon::unmounted(image());
+    for (sandbox, hard) in [("sandbox=on", 1 << 20), ("sandbox=off", 2 << 20)] {
+        d.mount(sandbox);
+        let dir = d.file("mine");
+        std::fs::create_dir_all(&dir).unwrap();
+        std::os::unix::fs::chown(&dir, Some(12345), Some(12345)).unwrap();
+        let size = hard.to_string();
+        ok(&["quota", d.dir(), "--set", "user:12345", "--space", &size]);
+        let said = as_user(&dir, "dd if=/dev/zero of=1 bs=64k count=100 conv=fsync");
+        assert!(said.contains("quota exceeded"), "{said}");
+        let shown = json(&["quota", d.dir()]);
+        let users = shown["kinds"].as_array().unwrap();
+        let users = users.iter().find(|k| k["kind"] == "user").unwrap();
+        let of = |id: u64| {
+            let entries = users["entries"].as_array().unwrap().iter();
+            entries.clone().find(|e| e["id"] == id).unwrap()
+        };
+        assert_eq!(of(12345)["space_hard"], hard);
+        let used = of(12345)["space"].as_u64().unwrap();
+        assert!(used > hard / 2 && used <= hard, "{used}");
+        assert_eq!(of(0)["name"], "root");
+        assert!(of(12345).get("name").is_none());
+        let human = ok(&["quota", d.dir()]);
+        assert!(
+            human.lines().any(|l| l.trim().starts_with("root ")),
+            "{human}"
+        );
+        // What is said to be set is durable.
+        let more = 3 * hard;
+        let size = more.to_string();
+        ok(&["quota", d.dir(), "--set", "user:12345", "--space", &size]);
+        // Asked again for the root's attributes, the kernel meets the end of the server.
+        File::create(d.file("last")).unwrap();
+        d.crash();
+        ok(&["recover", d.image()]);
+        let entry = quota(&d.image, &[]).to_string();
+        let wanted = format!("\"space_hard\":{more}");
+        assert!(entry.contains(&wanted), "{entry}");
+    }
+    ok(&["quota", d.image(), "--set", "user:root", "--inodes", "900"]);
+    fails(
+        &[
+            "quota",
+            d.image(),
+            "--set",
+            "user:nobody-here",
+            "--inodes",
+            "9",
+        ],
+        1,
+        &["no user \"nobody-here\""],
+    );
+    d.mount("ro");
+    assert!(
+        json(&["quota", d.dir()])
+            .to_string()
+            .contains("\"inodes_hard\":900")
+    );
+    fails(
+        &["quota", d.dir(), "--set", "user:1", "--space", "1M"],
+        1,
+        &["Read-only"],
+    );
+    fails(
+        &["quota", "-o", "partition=1", d.dir()],
+        1,
+        &["is no image"],
+    );
+    ok(&["umount", d.dir()]);
+    fails(&["quota", d.dir()], 3, &[]);
+    d.image.e2fsck_fn().unwrap();
 }

@@ -6,12 +6,15 @@ mod common;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use common::daemon::{BINARY, Daemon, fails, json, ok, wait_until};
+use common::daemon::{BINARY, Daemon, fails, json, ok, stetfs, wait_until};
+use common::served::Served;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use stetfs_testkit::{Image, Mkfs};
+use stetfs_testkit::{Image, Mkfs, Scratch, cmd, mount};
 
 /// Writes, syncs and reads, so that the server is asked.
 fn work(d: &Daemon, name: &str, rounds: usize) {
@@ -379,4 +382,94 @@ fn on_a_terminal_the_lines_are_drawn_in_place() {
     let mut rest = String::new();
     let _ = out.read_to_string(&mut rest);
     assert_eq!(script.wait().unwrap().code(), Some(0));
+}
+
+/// A device that fails on command; what it failed is told with kind, time, place and error.
+#[test]
+fn errors_of_the_device_are_counted() {
+    let served = Served::new(&["--model", "nvme-ssd", "--size", "64M"]);
+    let mut mke2fs = Command::new("mke2fs");
+    cmd::run(
+        mke2fs
+            .args(["-q", "-F", "-t", "ext4", "-b", "4096"])
+            .arg(served.disk()),
+    )
+    .unwrap();
+    let scratch = Scratch::new("stat").unwrap();
+    let dir = scratch.path().to_str().unwrap();
+    ok(&["mount", served.disk().to_str().unwrap(), dir]);
+    let _mounted = Unmounting(dir);
+    let errors = || json(&["stat", dir])["device"]["errors"].clone();
+    let kinds = ["read", "write", "flush", "discard", "share"];
+    let counts = |all: &Value| kinds.map(|kind| all[kind]["count"].as_u64().unwrap());
+    let before = errors();
+    assert_eq!(counts(&before), [0; 5], "{before}");
+    assert!(before["write"].get("first").is_none(), "{before}");
+    let samples = parse(&ok(&["stat", "--prometheus", dir]));
+    assert_eq!(of(&samples, "stetfs_device_errors_total").len(), 5);
+    assert!(of(&samples, "stetfs_device_last_error_timestamp_seconds").is_empty());
+    assert!(ok(&["stat", dir]).contains("flush    none\n"));
+
+    let mut file = File::create_new(scratch.path().join("file")).unwrap();
+    file.write_all(&[1; 8192]).unwrap();
+    file.sync_all().unwrap();
+    let begin = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    served.fault(&["error-writes"]);
+    file.write_all(&[2; 8192]).unwrap();
+    assert!(file.sync_all().is_err());
+
+    let after = errors();
+    let failed = after["write"]["count"].as_u64().unwrap();
+    assert!(failed > 0, "{after}");
+    assert_eq!(after["read"]["count"], 0, "{after}");
+    for which in ["first", "last"] {
+        let one = &after["write"][which];
+        assert!(number(&one["time"]) >= begin.as_secs_f64(), "{one}");
+        assert_eq!(
+            (&one["device"], &one["errno"]),
+            (&"volume".into(), &libc::EIO.into())
+        );
+        let (block, offset) = (number(&one["block"]), number(&one["offset"]));
+        assert_eq!((offset / 4096.0).floor(), block, "{one}");
+        assert!(
+            offset < f64::from(64 << 20) && number(&one["bytes"]) > 0.0,
+            "{one}"
+        );
+    }
+    let human = ok(&["stat", dir]);
+    let mut lines = human.lines().skip_while(|line| line.trim() != "errors:");
+    let line = lines
+        .find(|line| line.trim().starts_with("write "))
+        .unwrap();
+    for word in [" UTC, block ", ": Input/output error (os error 5)"] {
+        assert!(line.contains(word), "{word:?} is not in {line}");
+    }
+    let samples = parse(&ok(&["stat", "--prometheus", dir]));
+    let real = scratch.path().canonicalize().unwrap();
+    let write = |name| {
+        at(
+            &samples,
+            name,
+            real.to_str().unwrap(),
+            Some(("kind", "write")),
+        )
+    };
+    assert!(write("stetfs_device_errors_total") >= failed as f64);
+    let first = write("stetfs_device_first_error_timestamp_seconds");
+    assert!(first >= begin.as_secs_f64());
+    assert!(write("stetfs_device_last_error_timestamp_seconds") >= first);
+    drop(file);
+    served.fault(&["pass"]);
+    drop(_mounted);
+    served.end();
+}
+
+/// Takes a mount down, which its device may not have left clean.
+struct Unmounting<'a>(&'a str);
+
+impl Drop for Unmounting<'_> {
+    fn drop(&mut self) {
+        let _ = stetfs(&["umount", self.0]);
+        mount::detach(Path::new(self.0));
+    }
 }

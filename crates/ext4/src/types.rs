@@ -260,6 +260,8 @@ pub struct FsStats {
     pub inodes: u64,
     /// Inodes that the kernel remembers.
     pub lookups: u64,
+    /// What the devices failed, by kind: `volume`, and `journal` if that is another.
+    pub failed: Vec<(stetfs_block::Op, stetfs_block::Failed)>,
 }
 
 /// What to do when damage is found (`errors=`).

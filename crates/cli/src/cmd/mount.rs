@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use crate::args::{HelperArgs, MountArgs};
+use crate::daemon::{self, Told};
 use crate::failure::{Code, Failure, Result};
 use crate::options::{self, Options};
+use crate::print;
 use crate::serve::Job;
-use crate::{daemon, print};
 
 /// `stetfs mount`.
 pub(crate) fn run(args: &MountArgs, json: bool) -> Result<Code> {
@@ -21,6 +22,9 @@ pub(crate) fn run(args: &MountArgs, json: bool) -> Result<Code> {
         warnings.iter().for_each(|warning| daemon::warn(warning));
     }
     if options.remount {
+        if args.log_file.is_some() {
+            return Err(log_file_stays());
+        }
         super::remount::run(&args.dir, &text)?;
         if json {
             let answer = json!({
@@ -33,8 +37,12 @@ pub(crate) fn run(args: &MountArgs, json: bool) -> Result<Code> {
     options.volume()?;
     let (source, dir) = (absolute(&args.source)?, absolute_dir(&args.dir)?);
     if let Some(parent) = args.server {
+        let mut options = options::of_volume(&source, &text)?;
+        if let Some(path) = &args.log_file {
+            options.log_file = Some(path.clone());
+        }
         let job = Job {
-            options: options::of_volume(&source, &text)?,
+            options,
             source,
             dir,
             daemon: !args.foreground,
@@ -43,10 +51,17 @@ pub(crate) fn run(args: &MountArgs, json: bool) -> Result<Code> {
         daemon::run(&job, parent)?;
         return Ok(Code::Done);
     }
+    let log_file = args.log_file.as_ref().map(std::path::absolute).transpose();
+    let log_file = log_file
+        .map_err(|e| Failure::new(Code::Usage, format!("--log-file must be a path ({e})")))?;
+    let told = Told {
+        options: &text,
+        log_file: log_file.as_deref(),
+    };
     let (code, state) = if args.foreground {
-        (daemon::stay(&source, &dir, &text, json)?, "unmounted")
+        (daemon::stay(&source, &dir, told, json)?, "unmounted")
     } else {
-        let warning = daemon::start(&source, &dir, &text)?;
+        let warning = daemon::start(&source, &dir, told)?;
         if let (Some(warning), false) = (&warning, json) {
             daemon::warn(warning);
         }
@@ -83,9 +98,19 @@ pub(crate) fn helper(args: &HelperArgs) -> Result {
     } else {
         text
     };
-    let warning = daemon::start(&absolute(&args.source)?, &absolute_dir(&args.dir)?, &known)?;
+    let told = Told {
+        options: &known,
+        log_file: None,
+    };
+    let warning = daemon::start(&absolute(&args.source)?, &absolute_dir(&args.dir)?, told)?;
     warning.iter().for_each(|warning| daemon::warn(warning));
     Ok(())
+}
+
+/// Of a remount that names another.
+pub(crate) fn log_file_stays() -> Failure {
+    Failure::new(Code::Usage, "a remount cannot change the log file")
+        .hint("unmount it, and mount it again with the other log_file=")
 }
 
 fn absolute(source: &Path) -> Result<PathBuf> {

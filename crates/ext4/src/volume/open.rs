@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use stetfs_block::{BlockDevice, FailStop};
+use stetfs_block::{BlockDevice, FailStop, Failures, Watched};
 use stetfs_cache::CacheConfig;
 use stetfs_journal::{Cache, Journal, RecoveryReport};
 use stetfs_ondisk::ext4::features::{Compat, Incompat, RoCompat};
@@ -140,6 +140,9 @@ impl Fs {
         if !opts.read_only && (device.read_only() || opts.no_recovery) {
             return Err(FsError::Errno(libc::EROFS));
         }
+        let failures = Arc::new(Failures::default());
+        let device = watched(device, "volume", &failures);
+        let journal = journal.map(|journal| watched(journal, "journal", &failures));
         let (mut recovered, mut earlier) = (None, OrphansFinished::default());
         if opts.read_only && !opts.no_recovery && !opts.leave_orphans {
             (recovered, earlier) = finish_first(&device, journal.as_ref(), &opts, progress);
@@ -182,6 +185,7 @@ impl Fs {
         let (fs, found_orphans) = parts.assemble(journal, opts, claim, recovered)?;
         *fs.orphans.finished.lock() = earlier;
         let _ = fs.sb.last_word.set(last_word);
+        let _ = fs.sb.failures.set(failures);
         if !read_only {
             fs.attach();
             if let Some(claim) = &fs.sb.claim {
@@ -234,6 +238,15 @@ impl Fs {
             nsec: nsec - nsec % TICK,
         }
     }
+}
+
+/// A device below [`fail_stop`]: what it fails itself is counted.
+fn watched(
+    device: Arc<dyn BlockDevice>,
+    name: &'static str,
+    failures: &Arc<Failures>,
+) -> Arc<dyn BlockDevice> {
+    Arc::new(Watched::new(device, name, Arc::clone(failures)))
 }
 
 /// The device as everything above is to see it: finished with the first flush that fails. What was acknowledged before stands;

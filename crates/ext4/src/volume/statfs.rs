@@ -39,6 +39,12 @@ impl Fs {
             dirty_bytes: self.data.dirty_bytes(),
             inodes,
             lookups,
+            failed: self
+                .sb
+                .failures
+                .get()
+                .map(|all| all.snapshot())
+                .unwrap_or_default(),
         }
     }
 }

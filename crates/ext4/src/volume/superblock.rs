@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use stetfs_block::BlockDevice;
+use stetfs_block::{BlockDevice, Failures};
 use stetfs_journal::{Block, Cache, Handle};
 use stetfs_ondisk::ext4::features::{Incompat, RoCompat};
 use stetfs_ondisk::ext4::superblock::{
@@ -49,6 +49,8 @@ pub(crate) struct SuperState {
     /// The volume's device as it was given, for a last word: the one that all else goes through takes no
     /// more writes once a flush has failed.
     pub(super) last_word: OnceLock<Arc<dyn BlockDevice>>,
+    /// What the devices failed.
+    pub(super) failures: OnceLock<Arc<Failures>>,
     /// Damage that was found.
     pub(super) notes: Mutex<ErrorNotes>,
     /// There are notes; so that nobody needs the lock to see that there are none.
@@ -104,6 +106,7 @@ impl SuperState {
             closed: AtomicBool::new(false),
             down: AtomicBool::new(false),
             last_word: OnceLock::new(),
+            failures: OnceLock::new(),
             notes: Mutex::new(Rank::Super, ErrorNotes::default()),
             noted: AtomicBool::new(false),
             claim,

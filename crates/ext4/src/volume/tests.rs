@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc;
 
-use stetfs_block::{BlockDevice, MemDevice};
+use stetfs_block::{BlockDevice, Fault, FaultInjector, MemDevice, Op};
 use stetfs_ondisk::ext4::features::{Compat, Incompat, RoCompat};
 use stetfs_ondisk::ext4::superblock::{State, Superblock};
 use stetfs_testkit::loopdev::{LoopDev, LoopOptions};
@@ -305,6 +305,30 @@ fn commits_and_checkpoints_are_timed() {
     let checkpoint = fs.stats().latency.checkpoint;
     assert!(checkpoint.count() > before.checkpoint.count());
     assert!(!checkpoint.total.is_zero());
+}
+
+/// What fail-stop refuses after a failure is not the device's.
+#[test]
+fn what_the_device_fails_is_counted() {
+    let device = Arc::new(FaultInjector::new(mkfs(32, &Mkfs::blocks(4096))));
+    let fs = Fs::open(device.clone(), FsOptions::default()).unwrap();
+    let counts = || {
+        let failed = fs.stats().failed.into_iter();
+        let all = failed.map(|(op, failed)| (op.name(), failed.count, failed.first));
+        all.filter(|(_, count, _)| *count > 0).collect::<Vec<_>>()
+    };
+    assert_eq!(counts(), []);
+    device.add(Fault::fail(Op::Flush, libc::EIO).once());
+    fs.mkdir(&ROOT, ROOT_INO, b"dir", 0o755, 0).unwrap();
+    assert!(fs.journal.commit_all().is_err());
+    assert!(fs.mkdir(&ROOT, ROOT_INO, b"more", 0o755, 0).is_err());
+    let all = counts();
+    let [("flush", 1, Some(first))] = all.as_slice() else {
+        panic!("{all:?}");
+    };
+    assert_eq!((first.device, first.offset), ("volume", None));
+    assert_eq!(first.errno, libc::EIO);
+    assert!(fs.unmount().is_err());
 }
 
 #[test]

@@ -37,8 +37,8 @@ pub use part::{Part, PartInfo, Source};
 pub use quota::{QuotaIdInfo, QuotaInfo, QuotaKindInfo, quota, set_quota};
 pub use recover::{RecoverOptions, Recovered, RecoveryInfo, recover};
 pub use stats::{
-    CacheStats, DeviceStats, InodeStats, JournalStats, LatencyBucket, LatencyStats, MemoryStats,
-    SpaceStats, VolumeStats,
+    CacheStats, DeviceError, DeviceErrors, DeviceStats, InodeStats, JournalStats, LatencyBucket,
+    LatencyStats, MemoryStats, SpaceStats, VolumeStats,
 };
 pub use stetfs_block::namespaces;
 pub use stetfs_block::{

@@ -1,13 +1,16 @@
-//! Usage and limits of a volume that is not mounted.
+//! Usage and limits of a volume.
 
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 
 use serde::Serialize;
 use stetfs_block::OpenOptions;
-use stetfs_ext4::{Fs, FsOptions, QuotaEntry, QuotaKind, QuotaLimits, QuotaUsage, Result};
+use stetfs_ext4::{Fs, FsError, FsOptions, QuotaEntry, QuotaKind, QuotaLimits, QuotaUsage, Result};
 
 use super::external;
 use super::part::Source;
+use super::volume::Volume;
 
 /// What a volume counts.
 #[derive(Clone, Debug, Serialize)]
@@ -100,11 +103,40 @@ fn open(source: &Source, read_only: bool) -> Result<Arc<Fs>> {
 /// # Errors
 /// The volume is in use, needs recovery, is damaged or of an unknown kind; a device failed.
 pub fn quota(source: &Source) -> Result<QuotaInfo> {
-    let usage = open(source, true)?.quota()?;
-    Ok(QuotaInfo {
-        volume: source.path.display().to_string(),
-        kinds: usage.iter().map(QuotaKindInfo::from).collect(),
-    })
+    QuotaInfo::read(&source.path, &*open(source, true)?)
+}
+
+impl QuotaInfo {
+    fn read(path: &Path, fs: &Fs) -> Result<QuotaInfo> {
+        Ok(QuotaInfo {
+            volume: path.display().to_string(),
+            kinds: fs.quota()?.iter().map(QuotaKindInfo::from).collect(),
+        })
+    }
+}
+
+impl Volume {
+    /// Usage and limits as of now.
+    ///
+    /// # Errors
+    /// Damage; the device's.
+    pub fn quota(&self) -> Result<QuotaInfo> {
+        QuotaInfo::read(self.path(), self.fs())
+    }
+
+    /// Sets the limits of an id. They are durable when this returns.
+    ///
+    /// # Errors
+    /// ESRCH when the volume does not count this kind; EROFS; ENOSPC; those of a sync.
+    pub fn set_quota(&self, kind: QuotaKind, id: u32, limits: QuotaLimits) -> Result<()> {
+        self.fs().set_limits(kind, id, limits)?;
+        let (tell, told) = channel();
+        // Whoever waits is there until it is called.
+        self.fs()
+            .sync_all(Box::new(move |synced| drop(tell.send(synced))));
+        let lost = FsError::Errno(rustix::io::Errno::IO.raw_os_error());
+        told.recv().unwrap_or(Err(lost))
+    }
 }
 
 /// Sets the limits of an id of a volume, which is recovered if it needs that.

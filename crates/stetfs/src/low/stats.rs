@@ -1,10 +1,10 @@
 //! Live counters of an open volume.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use serde::Serialize;
-use stetfs_block::{BlockDevice, Latency};
+use stetfs_block::{BlockDevice, Failed, FailedRequest, Latency};
 use stetfs_journal::compose::Axis;
 
 use super::home::HomeInfo;
@@ -169,7 +169,7 @@ impl From<&Latency> for LatencyStats {
 }
 
 /// Counters of the device.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct DeviceStats {
     /// Read requests.
     pub reads: u64,
@@ -191,6 +191,62 @@ pub struct DeviceStats {
     pub direct: bool,
     /// Batches go through io_uring.
     pub io_uring: bool,
+    /// What failed, by kind: `read`, `write`, `flush`, `discard`, `share`.
+    pub errors: BTreeMap<&'static str, DeviceErrors>,
+}
+
+/// Requests of one kind that the device failed. A batch counts once.
+#[derive(Clone, Debug, Serialize)]
+pub struct DeviceErrors {
+    /// How often.
+    pub count: u64,
+    /// The first one …
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first: Option<DeviceError>,
+    /// … and the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last: Option<DeviceError>,
+}
+
+/// A request that the device failed.
+#[derive(Clone, Debug, Serialize)]
+pub struct DeviceError {
+    /// Seconds since 1970 began (UTC).
+    pub time: f64,
+    /// `volume`, or `journal` if that is on a device of its own.
+    pub device: &'static str,
+    /// The first block of the request, counted in blocks of the volume from the device's beginning; a flush has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block: Option<u64>,
+    /// The first byte.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offset: Option<u64>,
+    /// Bytes of the request.
+    pub bytes: u64,
+    /// The device's answer.
+    pub errno: i32,
+}
+
+impl DeviceErrors {
+    fn new(failed: Failed, block_size: u32) -> Self {
+        let error = |request: FailedRequest| DeviceError {
+            time: request
+                .at
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default()
+                .as_secs_f64(),
+            device: request.device,
+            block: request.offset.map(|at| at / u64::from(block_size.max(1))),
+            offset: request.offset,
+            bytes: request.len,
+            errno: request.errno,
+        };
+        Self {
+            count: failed.count,
+            first: failed.first.map(error),
+            last: failed.last.map(error),
+        }
+    }
 }
 
 /// Counters of the block cache.
@@ -266,6 +322,7 @@ impl Volume {
     pub fn stats(&self) -> VolumeStats {
         let fs = self.fs().stats();
         let device = self.device().stats();
+        let block_size = self.fs().statfs().block_size;
         let j = fs.journal;
         VolumeStats {
             volume: self.path().display().to_string(),
@@ -332,6 +389,11 @@ impl Volume {
                 bytes_shared: device.bytes_shared,
                 direct: self.device().is_direct(),
                 io_uring: self.device().uses_uring(),
+                errors: fs
+                    .failed
+                    .into_iter()
+                    .map(|(op, failed)| (op.name(), DeviceErrors::new(failed, block_size)))
+                    .collect(),
             },
             cache: CacheStats {
                 policy: self.options().cache_policy.name(),

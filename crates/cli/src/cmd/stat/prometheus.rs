@@ -272,6 +272,20 @@ const HISTOGRAMS: [(&str, &str, &str, &[&str]); 2] = [
     ),
 ];
 
+/// When the device failed: metric, where it is in the answer, help.
+const ERROR_TIMES: [(&str, &str, &str); 2] = [
+    (
+        "device_first_error_timestamp_seconds",
+        "/first/time",
+        "When the device failed a request of this kind first, seconds since 1970; absent if it never did.",
+    ),
+    (
+        "device_last_error_timestamp_seconds",
+        "/last/time",
+        "When the device failed a request of this kind last, seconds since 1970; absent if it never did.",
+    ),
+];
+
 /// The text of all that these mounts say.
 pub(super) fn exposition(scrapes: &[Scrape]) -> String {
     let mut out = Exposition::default();
@@ -319,6 +333,23 @@ pub(super) fn exposition(scrapes: &[Scrape]) -> String {
         "Requests of the kernel, by kind.",
         requests,
     );
+    let errors = |at: &'static str| {
+        answers.iter().flat_map(move |(labels, answer)| {
+            let all = answer["device"]["errors"].as_object().into_iter().flatten();
+            all.filter_map(move |(kind, n)| {
+                Some((labels.and("kind", kind), n.pointer(at)?.as_f64()?))
+            })
+        })
+    };
+    out.metric(
+        "device_errors_total",
+        "counter",
+        "Requests that the device failed, by kind.",
+        errors("/count"),
+    );
+    for (name, at, help) in ERROR_TIMES {
+        out.metric(name, "gauge", help, errors(at));
+    }
     for (name, label, help, parts) in HISTOGRAMS {
         let of = |(labels, answer): &(Labels, &Value)| {
             let all = parts.iter().filter_map(|part| {

@@ -1,17 +1,50 @@
 //! Counters in words and units.
 
+use std::io;
+use std::time::{Duration, UNIX_EPOCH};
+
 use serde_json::{Map, Value};
 
 use super::units;
+use crate::date::utc;
 
-/// The answer of a server as people read it: times and sizes with units, a histogram as one line.
+/// The answer of a server as people read it: times and sizes with units, a histogram as one line, and the errors of a kind as one.
 pub(super) fn readable(mut answer: Value) -> Value {
     if let Some(Value::Object(all)) = answer.get_mut("latency") {
         for latency in all.values_mut() {
             *latency = Value::String(summary(latency));
         }
     }
+    if let Some(Value::Object(all)) = answer.pointer_mut("/device/errors") {
+        for errors in all.values_mut() {
+            *errors = Value::String(failed(errors));
+        }
+    }
     with_units(answer)
+}
+
+/// `3 times; first 2026-11-25 16:40:00 UTC, block 7: …; last …`
+fn failed(errors: &Value) -> String {
+    let one = |name: &str| error(&errors[name]);
+    match errors["count"].as_u64() {
+        None | Some(0) => "none".into(),
+        Some(1) => format!("once, {}", one("first")),
+        Some(n) => format!("{n} times; first {}; last {}", one("first"), one("last")),
+    }
+}
+
+/// `2026-11-25 16:40:00 UTC, block 7: Input/output error (os error 5)`
+fn error(error: &Value) -> String {
+    let time = Duration::try_from_secs_f64(error["time"].as_f64().unwrap_or_default());
+    let time = utc(UNIX_EPOCH + time.unwrap_or_default());
+    let journal = match error["device"] == "journal" {
+        true => ", journal device",
+        false => "",
+    };
+    let block = error["block"].as_u64().map(|n| format!(", block {n}"));
+    let errno = error["errno"].as_i64().and_then(|n| n.try_into().ok());
+    let what = io::Error::from_raw_os_error(errno.unwrap_or_default());
+    format!("{time} UTC{journal}{}: {what}", block.unwrap_or_default())
 }
 
 /// `12 times, 3 ms in the mean; p50 2 ms, …`
@@ -79,6 +112,25 @@ mod tests {
             "journal": { "commit_mean": "250 µs", "words_searched": 7 },
         });
         assert_eq!(shown, wanted);
+    }
+
+    #[test]
+    fn errors_of_a_kind_are_one_line() {
+        let flush = json!({ "time": 951_826_154.9, "device": "journal", "bytes": 0, "errno": 5 });
+        let write =
+            json!({ "time": 0, "device": "volume", "block": 7, "bytes": 4096, "errno": 28 });
+        let shown = readable(json!({ "device": { "errors": {
+            "read": { "count": 0 },
+            "write": { "count": 1, "first": write, "last": write },
+            "flush": { "count": 3, "first": flush, "last": write },
+        } } }));
+        let shown = &shown["device"]["errors"];
+        let write = "1970-01-01 00:00:00 UTC, block 7: No space left on device (os error 28)";
+        assert_eq!(shown["read"], "none");
+        assert_eq!(shown["write"], format!("once, {write}"));
+        let first = "2000-02-29 12:09:14 UTC, journal device: Input/output error (os error 5)";
+        let flush = format!("3 times; first {first}; last {write}");
+        assert_eq!(shown["flush"], flush);
     }
 
     #[test]

@@ -212,6 +212,17 @@ impl Screen {
     }
 }
 
+/// `, 3 errors`: all that the device failed so far; nothing if there is nothing to say.
+fn errors(answer: &Value) -> String {
+    let all = answer.pointer("/device/errors").and_then(Value::as_object);
+    let counts = all.into_iter().flatten();
+    match counts.filter_map(|(_, one)| one["count"].as_u64()).sum() {
+        0 => String::new(),
+        1 => ", 1 error".into(),
+        n => format!(", {n} errors"),
+    }
+}
+
 /// The time of day, UTC.
 fn clock() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -244,10 +255,11 @@ fn frame(mount: &MountEntry, step: &Step<'_>) -> String {
         ));
     }
     out.push_str(&format!(
-        "device      read {}, written {}, {} flushes/s\n",
+        "device      read {}, written {}, {} flushes/s{}\n",
         step.bytes_rate("/device/bytes_read"),
         step.bytes_rate("/device/bytes_written"),
         units::three(step.rate("/device/flushes")),
+        errors(step.now),
     ));
     let cached = step.now.pointer("/cache/bytes").and_then(Value::as_f64);
     let hits = step.hits().map_or_else(
@@ -270,10 +282,11 @@ fn line(step: &Step<'_>) -> String {
         out.push_str(&format!("  {name} {rate}/s p99 {}", latency.quantile(0.99)));
     }
     out.push_str(&format!(
-        "  device read {} written {} flushes {}/s",
+        "  device read {} written {} flushes {}/s{}",
         step.bytes_rate("/device/bytes_read"),
         step.bytes_rate("/device/bytes_written"),
         units::three(step.rate("/device/flushes")),
+        errors(step.now),
     ));
     out
 }
@@ -312,6 +325,13 @@ mod tests {
         let shown = line(&step);
         assert!(shown.contains("sync 2.5/s p99 2 ms"), "{shown}");
         assert!(shown.ends_with("flushes 10/s"), "{shown}");
+        let mut failing = answer([104, 8, 1], 30);
+        failing["device"]["errors"] = json!({ "read": { "count": 1 }, "write": { "count": 2 } });
+        let shown = line(&Step {
+            now: &failing,
+            ..step
+        });
+        assert!(shown.ends_with("flushes 10/s, 3 errors"), "{shown}");
     }
 
     #[test]
