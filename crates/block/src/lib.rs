@@ -45,7 +45,7 @@ pub use device::{BlockDevice, Gather, Read, Scatter, Write, check_range};
 pub use error::{BlockError, Op, Result};
 pub use fail_stop::FailStop;
 pub use fault::{Fault, FaultInjector};
-pub use file::{Direct, FileDevice, OpenOptions, Peek, SharedBy, Uring};
+pub use file::{Direct, FileDevice, OpenOptions, Peek, SharedBy, SpanLock, Uring};
 pub use gate::{Gate, Shut};
 pub use joined::Joined;
 pub use latency::{Histogram, Latency};
