@@ -83,6 +83,16 @@ pub enum BlockError {
         /// Size of the device in bytes.
         size: u64,
     },
+    /// A request that has to be aligned is not.
+    #[error("{op} at byte {offset}, which is no multiple of {unit}")]
+    Unaligned {
+        /// What was asked.
+        op: Op,
+        /// First byte of the request.
+        offset: u64,
+        /// What it has to be a multiple of.
+        unit: u32,
+    },
     /// A write or discard on a device that was opened read-only.
     #[error("{op} on a device that was opened read-only")]
     ReadOnly {
@@ -235,6 +245,7 @@ impl BlockError {
             BlockError::ShareReferences { .. } => libc::EMLINK,
             BlockError::ShareAcross { .. } => libc::EXDEV,
             BlockError::ShareUnit { .. }
+            | BlockError::Unaligned { .. }
             | BlockError::ShareOverlap { .. }
             | BlockError::Unsuitable { .. } => libc::EINVAL,
         }

@@ -48,7 +48,7 @@ pub use error::{BlockError, Op, Result};
 pub use fail_stop::FailStop;
 pub use failures::{Failed, FailedRequest, Failures, Watched};
 pub use fault::{Fault, FaultInjector};
-pub use file::{Direct, FileDevice, OpenOptions, Peek, SharedBy, Uring};
+pub use file::{Direct, FileDevice, OpenOptions, Peek, SharedBy, SpanLock, Uring};
 pub use gate::{Gate, Shut};
 pub use joined::Joined;
 pub use latency::{Histogram, Latency};

@@ -7,10 +7,11 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Who may import whom. `stetfs-` is left out.
-const MAY_IMPORT: [(&str, &[&str]); 17] = [
+const MAY_IMPORT: [(&str, &[&str]); 18] = [
     ("ondisk", &[]),
     ("sync", &[]),
     ("block", &["sync"]),
+    ("nvm", &["block"]),
     ("flash", &["block"]),
     ("cache", &["block", "sync"]),
     ("flashlab", &["block", "flash", "cache"]),

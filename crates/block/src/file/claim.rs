@@ -172,7 +172,7 @@ fn lock_part(path: &Path, file: &File, meta: &Metadata, exclusive: bool, part: S
 }
 
 /// The open-file-description lock; whether the host has such locks.
-fn ofd_lock(
+pub(super) fn ofd_lock(
     path: &Path,
     file: &File,
     meta: &Metadata,

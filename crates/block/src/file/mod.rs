@@ -17,11 +17,13 @@ mod outlook;
 mod peek;
 mod request;
 mod share;
+mod span_lock;
 mod sys;
 mod uring;
 
 pub use open::{Direct, OpenOptions, Uring};
 pub use peek::Peek;
+pub use span_lock::SpanLock;
 
 use std::fmt;
 use std::fs::File;

@@ -1,0 +1,250 @@
+//! A region in a mapped file.
+
+mod map;
+mod sync;
+
+use std::fmt;
+use std::fs::File;
+use std::io::Seek;
+use std::ops::Range;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use rustix::fs::{FallocateFlags, OFlags};
+use rustix::io::Errno;
+use stetfs_block::{BlockError, Op, Result, Span, SpanLock};
+
+use self::map::Mapping;
+use self::sync::{Dirty, Failure};
+use crate::cpu::LineFlush;
+use crate::region::check_flush;
+use crate::words::region_of_words;
+use crate::{Durability, LINE, Region, WORD};
+
+/// How a fence makes durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// The file is in persistent memory (DAX, mapped with MAP_SYNC): flushes of lines by the processor, and its fence.
+    Lines(&'static str),
+    /// The kernel writes pages to the disk behind the file (msync).
+    Pages,
+    /// There is nothing behind the file's pages in memory (tmpfs): what was stored is there as long as the machine runs.
+    Stores,
+}
+
+enum Means {
+    Lines(LineFlush),
+    Pages(Dirty),
+    Stores,
+}
+
+/// A region in a part of a file, or on a block device.
+///
+/// The part is locked against all others who open it so, or the whole file as a volume. Its space is allocated when it is opened,
+/// so that no store meets a full disk.
+///
+/// **If somebody makes the file shorter** while it is open, the next fence fails ([`BlockError::Shrunk`]), and all later ones. But
+/// whoever touches a page that is gone before that, to load, store or flush, is killed by the kernel (SIGBUS): for an ordinary file
+/// nothing can be asked to prevent it. What was stored there is lost all the same.
+pub struct FileRegion {
+    // Dropped in this order: nobody else gets the part while it is mapped.
+    map: Mapping,
+    _lock: SpanLock,
+    file: File,
+    path: PathBuf,
+    part: Span,
+    means: Means,
+    failure: Failure,
+}
+
+/// Magic numbers of statfs: file systems whose pages have nothing behind them, or of which that cannot be told.
+const MEMORY: [u32; 4] = [
+    0x0102_1994, // tmpfs
+    0x8584_58f6, // ramfs
+    0x9584_58f6, // hugetlbfs
+    0x794c_7630, // overlayfs: of the one that it lies over
+];
+
+impl FileRegion {
+    /// Opens `part` of the file, or of the block device, at `path`. Of a device others get no part meanwhile.
+    ///
+    /// # Errors
+    /// [`BlockError::Locked`] if somebody else has a byte of it; [`BlockError::Unsuitable`] if the part is not made of whole
+    /// lines, the file ends before it does, or its space cannot be allocated; [`BlockError::Open`].
+    pub fn open(path: &Path, part: Span) -> Result<Self> {
+        Self::open_as(path, part, LineFlush::detect())
+    }
+
+    fn open_as(path: &Path, part: Span, lines: Option<LineFlush>) -> Result<Self> {
+        let fail = |e: Errno| BlockError::open(path, e);
+        let end = part
+            .start
+            .checked_add(part.len)
+            .filter(|_| part.len > 0)
+            .filter(|_| part.start.is_multiple_of(LINE) && part.len.is_multiple_of(LINE))
+            .ok_or_else(|| unsuitable(path, "a region is made of whole lines of 64 bytes"))?;
+        let (file, is_device) = open_file(path)?;
+        let lock = SpanLock::take(path, &file, part)?;
+        let size = size_of(&file).map_err(fail)?;
+        if size < end {
+            let reason = format!("it has {size} bytes, and the region ends at byte {end}");
+            return Err(unsuitable(path, &reason));
+        }
+        if !is_device {
+            allocate(&file, part)
+                .map_err(|e| unsuitable(path, &format!("its space cannot be allocated: {e}")))?;
+        }
+        let (map, means) = match (Mapping::new(&file, part, true), lines) {
+            (Ok(map), Some(lines)) => (map, Means::Lines(lines)),
+            (Ok(map), None) => (map, Means::Pages(Dirty::default())),
+            (Err(_), _) => {
+                let map = Mapping::new(&file, part, false).map_err(fail)?;
+                let kind = rustix::fs::fstatfs(&file).map_err(fail)?.f_type as u32;
+                match !is_device && MEMORY.contains(&kind) {
+                    true => (map, Means::Stores),
+                    false => (map, Means::Pages(Dirty::default())),
+                }
+            }
+        };
+        let region = FileRegion {
+            map,
+            _lock: lock,
+            file,
+            path: path.to_owned(),
+            part,
+            means,
+            failure: Failure::default(),
+        };
+        tracing::debug!(?region, "opened");
+        Ok(region)
+    }
+
+    /// How a fence makes durable.
+    pub fn way(&self) -> Way {
+        match &self.means {
+            Means::Lines(lines) => Way::Lines(lines.name()),
+            Means::Pages(_) => Way::Pages,
+            Means::Stores => Way::Stores,
+        }
+    }
+
+    fn words(&self) -> &[AtomicU64] {
+        self.map.words()
+    }
+
+    /// Whether the file is as long as it was.
+    fn check_size(&self) -> Result<()> {
+        let io = |e: Errno| BlockError::io(Op::Flush, 0, self.part.len, e.into());
+        let size = size_of(&self.file).map_err(io)?;
+        match size < self.part.start + self.part.len {
+            true => Err(BlockError::Shrunk {
+                offset: size.saturating_sub(self.part.start),
+                size: self.part.len,
+            }),
+            false => Ok(()),
+        }
+    }
+
+    fn make_durable(&self) -> Result<()> {
+        match &self.means {
+            Means::Lines(lines) => lines.fence(),
+            Means::Stores => fence(Ordering::SeqCst),
+            Means::Pages(dirty) => dirty.sync(|bytes| {
+                self.failure.check()?;
+                let (offset, len) = (bytes.start as u64, bytes.len() as u64);
+                let synced = self.map.sync(bytes);
+                let failed = |e: Errno| BlockError::io(Op::Flush, offset, len, e.into());
+                self.failure.note(synced.map_err(failed))
+            })?,
+        }
+        self.check_size()
+    }
+}
+
+fn unsuitable(path: &Path, reason: &str) -> BlockError {
+    BlockError::Unsuitable {
+        path: path.to_owned(),
+        reason: reason.to_owned(),
+    }
+}
+
+/// Opens the file, and says whether it is a block device.
+fn open_file(path: &Path) -> Result<(File, bool)> {
+    let fail = |e| BlockError::open(path, e);
+    // Not opening a FIFO or a terminal before its type is known.
+    let kind = std::fs::metadata(path).map_err(fail)?.file_type();
+    let is_device = kind.is_block_device();
+    if !is_device && !kind.is_file() {
+        return Err(unsuitable(path, "neither a file nor a block device"));
+    }
+    let mut options = File::options();
+    options.read(true).write(true);
+    if is_device {
+        // Keeps the kernel's mounts out.
+        options.custom_flags(OFlags::EXCL.bits() as i32);
+    }
+    Ok((options.open(path).map_err(fail)?, is_device))
+}
+
+/// Size in bytes, now, of a file or a block device.
+fn size_of(mut file: &File) -> std::result::Result<u64, Errno> {
+    // No request uses the file's position.
+    let end = file.seek(std::io::SeekFrom::End(0));
+    end.map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))
+}
+
+/// Allocates what the file has not yet there; content stays.
+fn allocate(file: &File, part: Span) -> std::result::Result<(), Errno> {
+    loop {
+        match rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, part.start, part.len) {
+            Err(Errno::INTR) => {}
+            other => return other,
+        }
+    }
+}
+
+impl fmt::Debug for FileRegion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileRegion")
+            .field("path", &self.path)
+            .field("part", &self.part)
+            .field("way", &self.way())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Region for FileRegion {
+    region_of_words!();
+
+    fn durability(&self) -> Durability {
+        match self.means {
+            Means::Lines(_) | Means::Pages(_) => Durability::Power,
+            Means::Stores => Durability::Process,
+        }
+    }
+
+    fn flush(&self, range: Range<u64>) -> Result<()> {
+        check_flush(&range, self.part.len)?;
+        if range.start >= range.end {
+            return Ok(());
+        }
+        match &self.means {
+            Means::Lines(lines) => {
+                let first = range.start / LINE * (LINE / WORD);
+                let end = range.end.div_ceil(LINE) * (LINE / WORD);
+                lines.flush(&self.words()[first as usize..end as usize]);
+            }
+            Means::Pages(dirty) => dirty.note(range.start as usize..range.end as usize),
+            Means::Stores => {}
+        }
+        Ok(())
+    }
+
+    fn fence(&self) -> Result<()> {
+        self.failure.check()?;
+        // Somebody's that ran beside it and failed may have dropped what is this one's.
+        let durable = self.make_durable();
+        self.failure.note(durable)
+    }
+}

@@ -1,0 +1,139 @@
+//! Bytes over words that threads share.
+//!
+//! Each store of a word is a release: what was stored before it, by this thread, is in memory before it. On x86 that costs
+//! nothing, and it keeps the compiler from changing the order (3 of the crate's head).
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use stetfs_block::{Op, Result, check_range};
+
+use crate::WORD;
+use crate::region::word_at;
+
+/// The part of a word that a request touches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// The word's number.
+    pub(crate) word: usize,
+    /// Its bytes.
+    pub(crate) bytes: Range<usize>,
+}
+
+/// Splits `len` bytes at `offset`, which lie inside a region, into words, upwards.
+pub(crate) fn pieces(offset: u64, len: u64) -> impl Iterator<Item = Piece> {
+    let end = offset + len;
+    (offset / WORD..end.div_ceil(WORD)).map(move |word| {
+        let start = word * WORD;
+        Piece {
+            word: word as usize,
+            bytes: (offset.max(start) - start) as usize..(end.min(start + WORD) - start) as usize,
+        }
+    })
+}
+
+/// A word with some of its bytes replaced by the first of `from`.
+pub(crate) fn merge(word: u64, bytes: Range<usize>, from: &[u8]) -> u64 {
+    let mut all = word.to_ne_bytes();
+    for (to, from) in all.iter_mut().take(bytes.end).skip(bytes.start).zip(from) {
+        *to = *from;
+    }
+    u64::from_ne_bytes(all)
+}
+
+fn size(words: &[AtomicU64]) -> u64 {
+    words.len() as u64 * WORD
+}
+
+/// [`Region::read`](crate::Region::read).
+pub(crate) fn read(words: &[AtomicU64], offset: u64, mut buf: &mut [u8]) -> Result<()> {
+    check_range(Op::Read, offset, buf.len() as u64, size(words))?;
+    for piece in pieces(offset, buf.len() as u64) {
+        let (mine, rest) = buf.split_at_mut(piece.bytes.len());
+        buf = rest;
+        let word = words[piece.word].load(Ordering::Acquire).to_ne_bytes();
+        mine.copy_from_slice(&word[piece.bytes]);
+    }
+    Ok(())
+}
+
+/// [`Region::store`](crate::Region::store).
+pub(crate) fn store(words: &[AtomicU64], offset: u64, mut bytes: &[u8]) -> Result<()> {
+    check_range(Op::Write, offset, bytes.len() as u64, size(words))?;
+    for piece in pieces(offset, bytes.len() as u64) {
+        let (mine, rest) = bytes.split_at(piece.bytes.len());
+        bytes = rest;
+        let word = &words[piece.word];
+        match <[u8; WORD as usize]>::try_from(mine) {
+            Ok(whole) => word.store(u64::from_ne_bytes(whole), Ordering::Release),
+            // Somebody else may store to the rest of the word.
+            Err(_) => {
+                let mut old = word.load(Ordering::Relaxed);
+                while let Err(now) = word.compare_exchange_weak(
+                    old,
+                    merge(old, piece.bytes.clone(), mine),
+                    Ordering::Release,
+                    Ordering::Relaxed,
+                ) {
+                    old = now;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// [`Region::load_u64`](crate::Region::load_u64).
+pub(crate) fn load_u64(words: &[AtomicU64], offset: u64) -> Result<u64> {
+    let at = word_at(Op::Read, offset, size(words))?;
+    Ok(u64::from_le(words[at].load(Ordering::Acquire)))
+}
+
+/// [`Region::store_u64`](crate::Region::store_u64).
+pub(crate) fn store_u64(words: &[AtomicU64], offset: u64, value: u64) -> Result<()> {
+    let at = word_at(Op::Write, offset, size(words))?;
+    words[at].store(value.to_le(), Ordering::Release);
+    Ok(())
+}
+
+/// In an `impl Region` of a region with a method `words`: its loads and stores.
+macro_rules! region_of_words {
+    () => {
+        fn size(&self) -> u64 {
+            self.words().len() as u64 * $crate::WORD
+        }
+
+        fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+            $crate::words::read(self.words(), offset, buf)
+        }
+
+        fn store(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+            $crate::words::store(self.words(), offset, bytes)
+        }
+
+        fn load_u64(&self, offset: u64) -> Result<u64> {
+            $crate::words::load_u64(self.words(), offset)
+        }
+
+        fn store_u64(&self, offset: u64, value: u64) -> Result<()> {
+            $crate::words::store_u64(self.words(), offset, value)
+        }
+    };
+}
+
+pub(crate) use region_of_words;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_is_split_at_words_upwards() {
+        let of = |offset, len| pieces(offset, len).collect::<Vec<_>>();
+        let piece = |word, bytes| Piece { word, bytes };
+        assert_eq!(of(8, 0), []);
+        assert_eq!(of(11, 0).iter().map(|p| p.bytes.len()).sum::<usize>(), 0);
+        assert_eq!(of(9, 3), [piece(1, 1..4)]);
+        assert_eq!(of(7, 17), [piece(0, 7..8), piece(1, 0..8), piece(2, 0..8)]);
+    }
+}
