@@ -147,18 +147,24 @@ impl<R: Region> RegionRecorder<R> {
     fn stored(&self, offset: u64, bytes: &[u8], store: impl FnOnce() -> Result<()>) -> Result<()> {
         let data = Arc::from(bytes);
         let mut state = self.state.lock();
+        // Before it is seen: who answers to it with a write to the disk is behind it.
+        let at = (self.clock)();
         store()?;
-        state.push(&self.clock, What::Store { offset, data });
+        state.push_at(at, What::Store { offset, data });
         Ok(())
     }
 }
 
 impl State {
     fn push(&mut self, clock: &Clock, what: What) {
+        self.push_at(clock(), what);
+    }
+
+    fn push_at(&mut self, at: u64, what: What) {
         let next = self.threads.len() as u32;
         let thread = *self.threads.entry(thread::current().id()).or_insert(next);
         // The clock may have been set back with its own record.
-        let at = clock().max(self.log.events.last().map_or(0, |last| last.at));
+        let at = at.max(self.log.events.last().map_or(0, |last| last.at));
         self.log.events.push(RegionEvent { at, thread, what });
     }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use proptest::prelude::*;
 use stetfs_block::{BlockDevice, MemDevice, Recorder};
@@ -176,6 +177,21 @@ fn a_block_devices_record_is_the_clock() {
     // Before the write was done nothing more than the first store had happened.
     assert_eq!((log.position_at(1), log.position_at(2)), (1, 1));
     assert_eq!((log.position_at(3), log.position_at(5)), (4, 5));
+}
+
+/// A store is in the record before what is written to the disk by whoever saw it.
+#[test]
+fn a_store_is_not_behind_its_consequences() {
+    let seen = Arc::new(AtomicU64::new(0));
+    let memory = Arc::new(MemRegion::new(64));
+    let (shown, below) = (seen.clone(), memory.clone());
+    let clock = move || {
+        shown.store(below.load_u64(0).unwrap(), Ordering::Relaxed);
+        0
+    };
+    let region = RegionRecorder::beside(memory, clock);
+    region.store_u64(0, 1).unwrap();
+    assert_eq!(seen.load(Ordering::Relaxed), 0, "the clock was read first");
 }
 
 const LINES: u64 = 4;
