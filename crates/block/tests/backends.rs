@@ -118,7 +118,7 @@ stamp! {
     };
 }
 
-/// How many flushes reach the kernel for what, told by the device's own counter.
+/// How many flushes reach the kernel for what, told by the device's own counter. (block.F3)
 #[test]
 fn a_flush_that_would_find_nothing_is_left_out() {
     let flushes = |dev: &FailStop<&FileDevice>, work: &dyn Fn()| {
