@@ -113,7 +113,16 @@ pub fn find_clear_run(map: &[u8], bits: Range<usize>, max: usize) -> Option<Rang
 pub fn count_clear(map: &[u8], len: usize) -> usize {
     let len = len.min(map.len().saturating_mul(8));
     let (whole, rest) = map.split_at(len / 8);
-    let clear: usize = whole.iter().map(|b| b.count_zeros() as usize).sum();
+    let (words, bytes) = whole.as_chunks();
+    let in_words: u32 = words
+        .iter()
+        .map(|word| u64::from_ne_bytes(*word).count_zeros())
+        .sum();
+    let clear = in_words as usize
+        + bytes
+            .iter()
+            .map(|b| b.count_zeros() as usize)
+            .sum::<usize>();
     let tail = rest.first().map_or(0, |b| {
         (!b & !(0xffu16 << (len % 8)) as u8).count_ones() as usize
     });
