@@ -44,12 +44,6 @@ impl Inner {
         )
     }
 
-    /// The lane whose transactions may hold most, and how many blocks that is.
-    pub(crate) fn widest(&self) -> (Lane, u64) {
-        let lanes = (0..self.slots.len() as u16).map(|lane| (Lane(lane), self.max_tx(lane)));
-        lanes.max_by_key(|(_, max)| *max).unwrap_or_default()
-    }
-
     /// See [`Journal::set_margin`](super::Journal::set_margin).
     pub(crate) fn margin(&self) -> Credits {
         self.margin.load(Ordering::Acquire)
@@ -76,15 +70,15 @@ impl Inner {
         }
         let mut lane = Lane(self.scheme.ordering.lane().0 % self.slots.len() as u16);
         if u64::from(need) > self.max_tx(lane.0) {
-            // Whoever is in it, lanes share blocks (tx.T4).
-            let (widest, max) = self.widest();
+            // None is wider than the first (stet/cut.rs). Lanes share blocks, whoever is in them (tx.T4).
+            lane = Lane(0);
+            let max = self.max_tx(lane.0);
             if u64::from(need) > max {
                 return Err(JournalError::TooLarge {
                     need,
                     max: max as u32,
                 });
             }
-            lane = widest;
         }
         let slot = self.slot(lane)?;
         let mut run = slot.run.lock();

@@ -328,7 +328,7 @@ impl Journal {
 
     /// The most credits one handle can have, in blocks.
     pub fn max_credits(&self) -> Credits {
-        (self.inner.widest().1 as Credits).saturating_sub(self.inner.margin())
+        (self.inner.max_tx(0) as Credits).saturating_sub(self.inner.margin())
     }
 
     /// From now on every handle may change `margin` blocks more than it asks for, which its

@@ -56,16 +56,16 @@ pub(super) fn cut(
     };
     let records_fit = file_lanes == 0 || file_lane >= MIN_FILE_LANE;
     let room = room - file_lanes * file_lane;
-    let all_hold = |lanes: u64, transaction: u64| {
+    let all_hold = |lanes: u64| {
         let each = room / lanes;
-        each >= MIN_LANE && most_blocks(codec, each) >= transaction
+        each >= MIN_LANE && most_blocks(codec, each) >= options.most
     };
     // The largest transaction need fit one lane only: the first is wider than the others then. What does not fit a log of one lane
     // fits no other.
     let wide = ring_for(codec, options.most, room);
     let others = |lanes: u64, wide: u64| room.saturating_sub(wide) / (lanes - 1).max(1);
     let widest = |lanes: u64| match wide {
-        Some(wide) if lanes > 1 && !all_hold(lanes, options.most) => wide,
+        Some(wide) if lanes > 1 && !all_hold(lanes) => wide,
         _ => room / lanes,
     };
     let holds = |lanes: u64| {
@@ -76,7 +76,7 @@ pub(super) fn cut(
     let wanted = u64::from(options.lanes.max(1));
     let most = |fits: &dyn Fn(u64) -> bool| (1..=wanted).rev().find(|n| fits(*n));
     let lanes = match options.fewer {
-        true => most(&|n| all_hold(n, options.most) || n == 1 && holds(n)),
+        true => most(&|n| all_hold(n) || n == 1 && holds(n)),
         false => Some(wanted).filter(|n| holds(*n)),
     };
     let fitting = lanes.filter(|n| records_fit && n + file_lanes <= MAX_LANES as u64);
