@@ -158,7 +158,9 @@ impl Fs {
                 if bits & before != 0 {
                     Overlay::of(&mut st.shared, clusters).insert_in(i, bits & before);
                 }
-                set_bitmap_word(map, i, before | bits);
+                if bits & !before != 0 {
+                    set_bitmap_word(map, i, before | bits);
+                }
             }
         })
     }
@@ -173,16 +175,17 @@ impl Fs {
     ) -> Result<()> {
         let clusters = self.geo.layout.group_clusters(group);
         self.change_bits(h, group, st, |map, st| {
+            let pending = Overlay::of(&mut st.pending, clusters);
             for (i, bits) in words(bit, len) {
-                let mut gone = bits & bitmap_word(map, i);
+                let before = bitmap_word(map, i);
+                let mut gone = bits & before;
                 if let Some(shared) = &mut st.shared {
                     let two = bits & shared.word(i);
                     shared.remove_in(i, two);
                     gone &= !two;
                 }
-                let left = bitmap_word(map, i) & !gone;
-                set_bitmap_word(map, i, left);
-                Overlay::of(&mut st.pending, clusters).insert_in(i, gone);
+                set_bitmap_word(map, i, before & !gone);
+                pending.insert_in(i, gone);
             }
         })
     }

@@ -30,16 +30,23 @@ impl Overlay {
     /// Sets these bits of word `i`.
     pub(super) fn insert_in(&mut self, i: usize, bits: u64) {
         if let Some(word) = self.words.get_mut(i) {
-            self.count += (bits & !*word).count_ones();
-            *word |= bits;
+            let new = bits & !*word;
+            // Most often there is nothing to count.
+            if new != 0 {
+                self.count += new.count_ones();
+                *word |= new;
+            }
         }
     }
 
     /// Clears these bits of word `i`.
     pub(super) fn remove_in(&mut self, i: usize, bits: u64) {
         if let Some(word) = self.words.get_mut(i) {
-            self.count -= (bits & *word).count_ones();
-            *word &= !bits;
+            let gone = bits & *word;
+            if gone != 0 {
+                self.count -= gone.count_ones();
+                *word ^= gone;
+            }
         }
     }
 
