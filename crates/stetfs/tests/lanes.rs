@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use stetfs::low::{BlockDevice, Ctx, Fs, FsOptions, MemDevice, OpenRef, ROOT_INO, serve_processor};
-use stetfs_block::Gate;
+use stetfs_block::{Event, Gate, Recorder};
 use stetfs_testkit::{Image, Mkfs};
 
 const ROOT: Ctx = Ctx {
@@ -378,4 +378,48 @@ fn any_volume_has_parts() {
         }
         fs.unmount().unwrap();
     }
+}
+
+/// Blocks of each write of an appended page and its sync, from flush to flush.
+fn writes_of_a_sync(journal: &str) -> Vec<usize> {
+    let image = Image::make(64 << 20, &Mkfs::blocks(BLOCK as u32).journal_mib(16)).unwrap();
+    let device = Arc::new(Recorder::new(MemDevice::load(image.path()).unwrap()));
+    let fs = Fs::open(device.clone(), options(journal)).unwrap();
+    let file = create(&fs, "file");
+    let append = |at: u64| {
+        fs.write(&ROOT, &file, at, &[1; BLOCK], false).unwrap();
+        let (done, is_done) = channel();
+        fs.fsync_here(&file, false, Box::new(move |r| done.send(r).unwrap()));
+        is_done.recv().unwrap().unwrap();
+    };
+    append(0);
+    let from = device.position();
+    append(BLOCK as u64);
+    let log = device.take_log();
+    let mut written = vec![0];
+    for event in &log.events[from..] {
+        match event {
+            Event::Write { data, .. } => *written.last_mut().unwrap() += data.len() / BLOCK,
+            Event::Flush { .. } => written.push(0),
+            _ => {}
+        }
+    }
+    drop(file);
+    fs.unmount().unwrap();
+    written
+}
+
+/// What a frame holds goes out with the data, before the first flush, and its head alone between this and the second.
+#[test]
+fn only_the_head_of_a_frame_waits_for_the_data() {
+    for journal in ["zjournal", "zjournal,lanes=1"] {
+        let written = writes_of_a_sync(journal);
+        let [with_data, 1, 0] = written[..] else {
+            panic!("{journal}: {written:?}");
+        };
+        assert!(with_data > 2, "{journal}: {written:?}");
+    }
+    // Data that is in the frame has nothing to wait for.
+    let written = writes_of_a_sync("zjournal,data=journal");
+    assert!(written.len() == 2 && written[0] > 2, "{written:?}");
 }

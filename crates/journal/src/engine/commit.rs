@@ -42,6 +42,16 @@ fn chain(group: &[(&Slot, Arc<Tx>)]) {
     }
 }
 
+/// All of these in one list.
+fn joined<'a>(lists: impl Iterator<Item = Result<WriteList<'a>>>) -> Result<WriteList<'a>> {
+    let mut lists = lists;
+    let mut all = lists.next().transpose()?.unwrap_or_default();
+    for list in lists {
+        all.extend(&list?);
+    }
+    Ok(all)
+}
+
 impl Inner {
     /// Commits every lane's running transaction that `point` needs, with all that is chained to
     /// it, and makes the dirty data of `data` durable under the same flush.
@@ -243,38 +253,27 @@ impl Inner {
         data.sort_unstable();
         data.dedup();
         let data_first = !data.is_empty() && one_flush && !canary.late_data;
+        let placed = group.iter().map(|tx| self.place(tx));
+        let mut placed = placed.collect::<Result<Vec<_>>>()?;
         if data_first {
-            self.write_data(&data, &WriteList::new())?;
-            self.flush()?;
+            self.write_ahead(&data, &media, &mut placed)?;
             data.clear();
-        }
-        let mut placed = Vec::with_capacity(group.len());
-        for tx in &group {
-            placed.push(self.place(tx)?);
         }
         if !canary.unmarked_start {
             self.mark_starts(&group, &media, &placed)?;
         }
         self.timed(|barrier| {
             let lists = placed.iter().zip(&media);
-            let mut lists = lists.map(|((at, tx), medium)| medium.blocks(*at, tx, barrier));
-            let mut list = lists.next().transpose()?.unwrap_or_default();
-            for of_lane in lists {
-                list.extend(&of_lane?);
-            }
+            let lists = lists.map(|((at, tx), medium)| medium.blocks(*at, tx, barrier));
+            let mut list = joined(lists)?;
             // What this commit promises of other writes is kept: they are durable. So the frames alone need to become so.
             let flushed = data_first || self.device.is_flushed() || canary.fua_early;
-            let early = placed.iter().any(|(_, tx)| tx.early.1 > 0);
-            let fua = barrier && one_flush && flushed && !early && data.is_empty();
+            let fua = barrier && one_flush && flushed && data.is_empty();
             let fua = fua && self.device.has_fua();
             if fua {
                 list.set_fua();
             }
-            let started = Instant::now();
-            self.write_data(&data, &list)?;
-            if let Some(medium) = media.first() {
-                medium.sent(list.bytes(), started.elapsed());
-            }
+            self.write_timed(&data, &list, &media)?;
             if canary.share_early {
                 self.share_early(&group, &media, &placed)?;
             }
@@ -290,6 +289,32 @@ impl Inner {
         })?;
         for ((tx, medium), (at, encoded)) in group.into_iter().zip(media).zip(placed) {
             self.note_durable(tx, medium, at, &encoded)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the ordered data durable. What of the transactions does not make them count goes out beside it: it costs no time of its own.
+    fn write_ahead(
+        &self,
+        data: &[Ino],
+        media: &[&dyn Medium],
+        placed: &mut [(u64, Encoded)],
+    ) -> Result<()> {
+        let lists = placed.iter().zip(media);
+        let payload = joined(lists.map(|((at, tx), medium)| medium.payload(*at, tx)))?;
+        self.write_timed(data, &payload, media)?;
+        drop(payload);
+        self.flush()?;
+        placed.iter_mut().for_each(|(_, tx)| tx.payload_went_out());
+        Ok(())
+    }
+
+    /// Writes data home and blocks of a log, which is told how long that took.
+    fn write_timed(&self, data: &[Ino], list: &WriteList<'_>, media: &[&dyn Medium]) -> Result<()> {
+        let started = Instant::now();
+        self.write_data(data, list)?;
+        if let Some(medium) = media.first().filter(|_| !list.is_empty()) {
+            medium.sent(list.bytes(), started.elapsed());
         }
         Ok(())
     }

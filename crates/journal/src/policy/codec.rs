@@ -31,7 +31,8 @@ pub struct Packing {
 pub struct Encoded {
     /// The blocks in log order.
     pub body: Vec<PageRef>,
-    /// Blocks that went out early: they stand behind the first `early.0` of the body, `early.1` in number.
+    /// Blocks that went out early: they stand behind the first `early.0` of the body, `early.1` in number. Where these first ones
+    /// are any they are its head, without which the others say nothing.
     pub early: (usize, u64),
     /// The block that makes the body count, when the format wants it written after a flush of the
     /// body. `None`: the body proves itself and one flush is enough.
@@ -60,6 +61,21 @@ impl Encoded {
             let skip = if i < after { 0 } else { early };
             (i as u64 + skip, page)
         })
+    }
+
+    /// What of the [`body`](Self::body) stands behind its head; nothing where it has none.
+    pub fn payload(&self) -> impl Iterator<Item = (u64, &PageRef)> {
+        let (head, _) = self.early;
+        let all = if head == 0 { usize::MAX } else { head };
+        self.body().skip(all)
+    }
+
+    /// The [`payload`](Self::payload) went out.
+    pub fn payload_went_out(&mut self) {
+        self.early.1 += self.payload().count() as u64;
+        if self.early.0 > 0 {
+            self.body.truncate(self.early.0);
+        }
     }
 }
 

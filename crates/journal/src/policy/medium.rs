@@ -40,6 +40,15 @@ pub trait Medium: Send + Sync {
     /// # Errors
     /// It has no place in the log.
     fn blocks<'a>(&self, at: u64, tx: &'a Encoded, barrier: bool) -> Result<WriteList<'a>>;
+    /// What of [`blocks`](Self::blocks) may go out before that which must be durable ahead of the transaction (ordered data), and along with
+    /// it: the transaction does not count by it.
+    ///
+    /// # Errors
+    /// As [`blocks`](Self::blocks).
+    fn payload<'a>(&self, at: u64, tx: &'a Encoded) -> Result<WriteList<'a>> {
+        let _ = (at, tx);
+        Ok(WriteList::new())
+    }
     /// Makes a transaction at `at` durable by the rules of its format, once its [`blocks`](Self::blocks) are written; everything written to
     /// the device before is durable too on return (with `barrier`). Where [`one_flush`](Self::one_flush) says so, that holds for
     /// transactions of other lanes of the log as well, and one call is enough for all.

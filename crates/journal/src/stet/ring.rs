@@ -124,6 +124,11 @@ impl Medium for StetRing {
         self.area().list(placed)
     }
 
+    fn payload<'a>(&self, at: u64, tx: &'a Encoded) -> Result<WriteList<'a>> {
+        let placed = tx.payload().map(|(i, page)| (self.advance(at, i), page));
+        self.area().list(placed)
+    }
+
     fn seal(&self, _at: u64, _tx: &Encoded, barrier: bool) -> Result<()> {
         if barrier {
             self.area().device().flush()?;
