@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod age;
+mod aged;
 mod cold;
 pub mod compare;
 pub mod figure;

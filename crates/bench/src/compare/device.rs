@@ -5,6 +5,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use stetfs_block::Stats;
+use stetfs_flash::ftl;
 
 /// Requests at a block device, from its `stat` file in sysfs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -17,6 +19,40 @@ pub struct Counters {
     pub written_kib: f64,
     /// KiB read.
     pub read_kib: f64,
+}
+
+impl From<Stats> for Counters {
+    fn from(stats: Stats) -> Self {
+        Self {
+            writes: stats.writes as f64,
+            flushes: stats.flushes as f64,
+            written_kib: stats.bytes_written as f64 / 1024.0,
+            read_kib: stats.bytes_read as f64 / 1024.0,
+        }
+    }
+}
+
+/// What became of simulated flash during a piece of work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Worn {
+    /// Pages programmed for each that the host wrote.
+    pub waf: f64,
+    /// Blocks erased for a thousand operations.
+    pub erases: f64,
+    /// Pages shared per operation.
+    pub shares: f64,
+}
+
+impl Worn {
+    /// Between two readings of the counters, with so many operations.
+    pub(super) fn since(now: ftl::Counters, then: ftl::Counters, operations: f64) -> Self {
+        let grew = |of: fn(&ftl::Counters) -> u64| of(&now).saturating_sub(of(&then)) as f64;
+        Self {
+            waf: grew(|c| c.programs) / grew(|c| c.host_writes).max(1.0),
+            erases: grew(|c| c.erases + c.map_erases) * 1000.0 / operations.max(1.0),
+            shares: grew(|c| c.host_shares) / operations.max(1.0),
+        }
+    }
 }
 
 impl Counters {

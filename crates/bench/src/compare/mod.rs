@@ -24,7 +24,7 @@ use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 
 pub use command::CompareArgs;
-pub use device::Counters;
+pub use device::{Counters, Worn};
 pub use log::{Packing, Waits};
 pub use peers::{Format, KernelFs, PeerSpec, Peers, PeersConfig};
 pub use report::{Better, Mark, Metric, Report, Value};

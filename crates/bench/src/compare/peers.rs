@@ -9,13 +9,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, anyhow};
 use clap::ValueEnum;
-use stetfs::low::{Composition, DataMode, FsOptions, MemDevice, Preset, Volume, VolumeOptions};
-use stetfs_flash::{Model, Timed};
+use stetfs::low::{
+    BlockDevice, Composition, DataMode, FsOptions, MemDevice, Preset, Volume, VolumeOptions,
+};
+use stetfs_flash::{Model, Ssd, Timed};
 use stetfs_fuse::{DeviceFs, MountOptions, Service};
 use stetfs_testkit::{Attach, Image, LoopDev, LoopOptions, Mkfs, Mounted, Mounter, Scratch, cmd};
 
 use super::target::OnVolume;
 use super::{CompareConfig, Report, Target, run};
+use crate::aged::aged;
 
 /// What is made on the image of a peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,6 +84,8 @@ pub struct PeerSpec {
     pub journal_mib: Option<u32>,
     /// What is mounted.
     pub format: Format,
+    /// Whether database servers on it protect their pages from writes that a crash tears; none: where it may tear them.
+    pub protects: Option<bool>,
 }
 
 /// One of the kernel's file systems.
@@ -110,8 +115,8 @@ impl From<KernelFs> for PeerSpec {
         Self {
             name: name.into(),
             options: options.into(),
-            journal_mib: None,
             format,
+            ..Self::default()
         }
     }
 }
@@ -163,6 +168,8 @@ pub struct PeersConfig {
     pub journal_mib: u32,
     /// A simulated device below each, in memory; else a file.
     pub model: Option<Model>,
+    /// The simulated device has flash, aged, which tells what becomes of it, and can share pages; StetFS is given it as it is.
+    pub flash: bool,
     /// The kernel's mounts. The first is what ratios are to.
     pub kernel: Vec<PeerSpec>,
     /// The `stetfs` program, e.g. the running one.
@@ -178,6 +185,7 @@ impl PeersConfig {
             image_bytes: 2 << 30,
             journal_mib: 128,
             model: None,
+            flash: false,
             kernel: [KernelFs::Ordered, KernelFs::Journal]
                 .map(PeerSpec::from)
                 .into(),
@@ -194,8 +202,11 @@ struct Peer {
     mounted: Option<Mounted>,
     /// Serves the image, if it is on a simulated device.
     service: Option<Service>,
+    /// The device, if it has flash.
+    flash: Option<Arc<Ssd>>,
     image: Image,
     format: Format,
+    protects: Option<bool>,
     stetfs: Option<Stetfs>,
 }
 
@@ -283,7 +294,11 @@ impl Peers {
                 let mounter = Mounter::Stetfs {
                     binary: binary.clone(),
                     options: preset.options.clone(),
-                    attach: Attach::Loop { direct_io: true },
+                    // A loop device does not pass on what is to be shared.
+                    attach: match config.model.is_some() && config.flash {
+                        true => Attach::File,
+                        false => Attach::Loop { direct_io: true },
+                    },
                     deadline: None,
                 };
                 let journal = preset.journal()?;
@@ -322,7 +337,8 @@ impl Peers {
                     .ok_or_else(|| anyhow!("{name} is not mounted"))?;
                 let mut target = Target::new(name, mounted.path())
                     .with_remount(remount)
-                    .with_memory(peer.service.is_some());
+                    .with_memory(peer.service.is_some())
+                    .with_protection(peer.protects);
                 if let Some(stetfs) = &peer.stetfs {
                     let hook = Arc::clone(this);
                     target = target
@@ -332,6 +348,9 @@ impl Peers {
                 }
                 if let Some(device) = mounted.device() {
                     target = target.on_device(device);
+                }
+                if let Some(flash) = &peer.flash {
+                    target = target.on_flash(Arc::clone(flash));
                 }
                 Ok(target)
             })
@@ -374,12 +393,11 @@ fn lock(peer: &Mutex<Peer>) -> std::sync::MutexGuard<'_, Peer> {
     peer.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A simulated device with the content of `image`, served as a file.
-fn simulated(model: Model, image: &Image) -> Result<(Service, Image)> {
+/// A simulated device, served as a file.
+fn served<D: BlockDevice + 'static>(device: Arc<D>, model: Model) -> Result<(Service, Image)> {
     let scratch = Scratch::new("device")?;
     let dir = scratch.path().join("dev");
     std::fs::create_dir(&dir)?;
-    let device = Arc::new(Timed::new(MemDevice::load(image.path())?, model));
     let fs = Arc::new(DeviceFs::new(device));
     let service = Service::start(fs, &dir, &MountOptions::new(model.name), model.channels + 4)?;
     let disk = service.dir().join("disk");
@@ -395,22 +413,33 @@ fn set_up_one(
     let image = Image::sparse(config.image_bytes)?;
     let journal_mib = spec.journal_mib.unwrap_or(config.journal_mib);
     spec.format.make(&image, journal_mib)?;
-    let (service, image) = match config.model {
+    let (mut service, mut flash) = (None, None);
+    let image = match config.model {
         None => {
             image.fill()?;
-            (None, image)
+            image
         }
         Some(model) => {
-            let (service, image) = simulated(model, &image)?;
-            (Some(service), image)
+            let content = MemDevice::load(image.path())?;
+            let (serving, image) = match config.flash {
+                true => {
+                    let ssd = Arc::new(aged(&content)?.timed(model));
+                    served(Arc::clone(flash.insert(ssd)), model)?
+                }
+                false => served(Arc::new(Timed::new(content, model)), model)?,
+            };
+            service = Some(serving);
+            image
         }
     };
     let mut peer = Peer {
         mounter,
         mounted: None,
         service,
+        flash,
         image,
         format: spec.format,
+        protects: spec.protects,
         stetfs,
     };
     peer.mount()?;

@@ -11,7 +11,7 @@ use super::figure;
 use super::stats::median;
 use super::table::{self, Table};
 use super::work::Outcome;
-use super::{Counters, Packing, Waits};
+use super::{Counters, Packing, Waits, Worn};
 use crate::files::write_all;
 
 /// Which direction is good.
@@ -35,6 +35,9 @@ pub struct Value {
     pub ratio: f64,
     /// What the block device got per operation (median over the rounds), where there is one.
     pub device: Option<Counters>,
+    /// What became of its flash (median over the rounds), if it is simulated.
+    #[serde(default)]
+    pub worn: Option<Worn>,
     /// What the journal did (median over the rounds), for mounts of StetFS.
     #[serde(default)]
     pub log: Option<Packing>,
@@ -134,6 +137,7 @@ impl Report {
                     let rounds: Vec<f64> = measured.iter().map(|m| m.value).collect();
                     let counters: Vec<Counters> =
                         measured.iter().filter_map(|m| m.below.device).collect();
+                    let worn: Vec<Worn> = measured.iter().filter_map(|m| m.below.worn).collect();
                     let logs: Vec<Packing> = measured.iter().filter_map(|m| m.below.log).collect();
                     let waits: Vec<Waits> = measured.iter().filter_map(|m| m.below.waits).collect();
                     Value {
@@ -141,6 +145,7 @@ impl Report {
                         rounds,
                         ratio: 1.0,
                         device: median_counters(&counters),
+                        worn: median_worn(&worn),
                         log: median_packing(&logs),
                         waits: median_waits(&waits),
                     }
@@ -177,6 +182,13 @@ impl Report {
 
     fn lay_out(&self, table: fn(&Table) -> String) -> String {
         let mut out = format!("{}\n{}", table(&self.speeds()), self.explained());
+        if let Some(worn) = self.where_known(|v| v.worn.as_ref().map(worn)) {
+            let _ = write!(
+                out,
+                "\n{}\nPages programmed for each that the host wrote (WAF), blocks erased for 1,000 operations, pages shared per operation.\n",
+                table(&worn)
+            );
+        }
         if let Some(packing) = self.packing() {
             let _ = write!(
                 out,
@@ -301,6 +313,12 @@ fn packed(log: &Packing) -> String {
     format!("{} ({})", number(log.ratio), time(log.micros))
 }
 
+/// Write amplification, erasures, pages shared.
+fn worn(w: &Worn) -> String {
+    let [waf, erases, shares] = [w.waf, w.erases, w.shares].map(number);
+    format!("{waf}, {erases}, {shares}")
+}
+
 /// For a snapshot + for room, copying.
 fn waited(w: &Waits) -> String {
     let [locked, room, copying] = [w.locked_micros, w.room_micros, w.copying_micros].map(number);
@@ -353,6 +371,18 @@ fn median_counters(all: &[Counters]) -> Option<Counters> {
         flushes: of(|c| c.flushes),
         written_kib: of(|c| c.written_kib),
         read_kib: of(|c| c.read_kib),
+    })
+}
+
+fn median_worn(all: &[Worn]) -> Option<Worn> {
+    if all.is_empty() {
+        return None;
+    }
+    let of = |field: fn(&Worn) -> f64| median(&all.iter().map(field).collect::<Vec<_>>());
+    Some(Worn {
+        waf: of(|w| w.waf),
+        erases: of(|w| w.erases),
+        shares: of(|w| w.shares),
     })
 }
 

@@ -4,12 +4,14 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 
-use stetfs::low::Volume;
+use stetfs::low::{BlockDevice, Volume};
+use stetfs_flash::{Ssd, ftl};
 
-use super::device;
+use super::device::{self, Counters};
 use super::log::LogCounters;
 use super::work::checked;
 
@@ -34,6 +36,10 @@ pub struct Target {
     /// The program that knows the counters of the journal, of a mount of StetFS.
     stetfs: Option<PathBuf>,
     whole_writes: bool,
+    /// Whether servers on it protect their pages; none: where they have to.
+    protects: Option<bool>,
+    /// The simulated flash below it.
+    flash: Option<Arc<Ssd>>,
     /// Its device keeps what is written to it in our memory.
     in_memory: bool,
     /// The name of our directory in it, once made; removed when the target is dropped.
@@ -61,6 +67,8 @@ impl Target {
             library: None,
             stetfs: None,
             whole_writes: false,
+            protects: None,
+            flash: None,
             in_memory: false,
             work: None,
         }
@@ -103,6 +111,20 @@ impl Target {
         self
     }
 
+    /// Says whether database servers on it protect their pages from torn writes, whether or not they have to.
+    #[must_use]
+    pub(super) fn with_protection(mut self, protects: Option<bool>) -> Self {
+        self.protects = protects;
+        self
+    }
+
+    /// Says that it lies on this simulated flash.
+    #[must_use]
+    pub(super) fn on_flash(mut self, flash: Arc<Ssd>) -> Self {
+        self.flash = Some(flash);
+        self
+    }
+
     /// Says whether its device is a simulated one, which keeps what is written to it in our memory.
     #[must_use]
     pub(super) fn with_memory(mut self, in_memory: bool) -> Self {
@@ -114,6 +136,25 @@ impl Target {
     /// here, and then no.
     pub(super) fn whole_writes(&self) -> bool {
         self.whole_writes
+    }
+
+    /// Whether database servers on it protect their pages from torn writes.
+    pub(super) fn protects(&self) -> bool {
+        self.protects.unwrap_or(!self.whole_writes)
+    }
+
+    /// What its device got so far, where that is known.
+    pub(super) fn counters(&self) -> Option<Counters> {
+        match (&self.flash, &self.device) {
+            (Some(flash), _) => Some(Counters::from(flash.stats())),
+            (None, Some(sysfs)) => Counters::read(sysfs),
+            (None, None) => None,
+        }
+    }
+
+    /// What became of its flash so far.
+    pub(super) fn wear(&self) -> Option<ftl::Counters> {
+        self.flash.as_ref().map(|flash| flash.report().counters)
     }
 
     /// The counters of its journal, of a mount of StetFS.
@@ -142,11 +183,6 @@ impl Target {
     /// Its name in the report.
     pub fn name(&self) -> &str {
         &self.name
-    }
-
-    /// The sysfs directory of the block device below.
-    pub(super) fn device(&self) -> Option<&Path> {
-        self.device.as_deref()
     }
 
     pub(super) fn make_work_dir(&mut self) -> Result<()> {

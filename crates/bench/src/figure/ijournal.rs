@@ -61,6 +61,7 @@ pub(super) fn fsync() -> Spec {
         image_mib: 3072,
         profile_seconds: None,
         threads: None,
+        flash: false,
     }
 }
 
@@ -73,6 +74,7 @@ pub(super) fn threads() -> Spec {
         image_mib: 2048,
         profile_seconds: None,
         threads: None,
+        flash: false,
     }
 }
 
@@ -92,5 +94,6 @@ pub(super) fn applications() -> Spec {
         image_mib: 3072,
         profile_seconds: None,
         threads: None,
+        flash: false,
     }
 }

@@ -32,5 +32,6 @@ pub(super) fn steady() -> Spec {
         image_mib: 3072,
         profile_seconds: Some(SECONDS),
         threads: None,
+        flash: false,
     }
 }

@@ -72,6 +72,7 @@ fn steps(workloads: Vec<Workload>) -> Spec {
         image_mib: 3072,
         profile_seconds: Some(STEADY),
         threads: None,
+        flash: false,
     }
 }
 
@@ -124,5 +125,6 @@ pub(super) fn journal_size() -> Spec {
         image_mib: 3072,
         profile_seconds: Some(STEADY),
         threads: None,
+        flash: false,
     }
 }

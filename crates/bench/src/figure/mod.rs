@@ -3,6 +3,7 @@
 //! A figure is a comparison of certain mounts on certain devices, or a measurement of its own, and what the paper says.
 
 mod afs;
+mod afs_databases;
 mod afs_servers;
 mod afs_writes;
 mod full_log;
@@ -52,6 +53,9 @@ pub enum Name {
     /// AFS, figure 3-7: a mail server and a web server, a journal of 128 MiB, on simulated SSDs in their own time.
     #[value(name = "afs-3-7")]
     AfsServers,
+    /// AFS, figure 3-8: MariaDB with and without its double writes, mounted; simulated SSDs share.
+    #[value(name = "afs-3-8")]
+    AfsDatabases,
     /// iJournaling, figures 6 to 8: fsync beside a writer that syncs nothing.
     IjournalFsync,
     /// iJournaling, figure 9: threads that append and sync.
@@ -221,6 +225,8 @@ struct Spec {
     profile_seconds: Option<u32>,
     /// Numbers of threads, where they are others than those of `compare`.
     threads: Option<&'static [u32]>,
+    /// Simulated devices have flash and SHARE, as in [`PeersConfig::flash`].
+    flash: bool,
 }
 
 impl FigureArgs {
@@ -255,6 +261,11 @@ impl FigureArgs {
             Name::AfsServers => {
                 let parts = afs_servers::measure(self)?;
                 return self.write(name, afs_servers::SERVERS, parts, vec![]);
+            }
+            Name::AfsDatabases => {
+                let parts = self.compare(stetfs, &afs_databases::spec())?;
+                let claims = afs_databases::claims(&parts);
+                return self.write(name, afs_databases::DATABASES, parts, claims);
             }
             Name::Zjournal => {
                 let parts = zjournal::measure(self, stetfs)?;
@@ -354,6 +365,7 @@ impl FigureArgs {
         let config = PeersConfig {
             image_bytes: spec.image_mib << 20,
             model: device.model()?,
+            flash: spec.flash,
             kernel: spec.kernel.clone(),
             ..PeersConfig::new(Some(stetfs.to_owned()), spec.stetfs.clone())
         };

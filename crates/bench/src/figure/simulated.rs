@@ -7,14 +7,9 @@ use anyhow::Result;
 use parking_lot::Mutex;
 use stetfs::low::{BlockDevice, CHECKPOINT_THREAD, MemDevice};
 use stetfs_block::{Read, Share, ShareLimits, SharePair, Stats, Write, sharing_of};
-use stetfs_flash::ftl::{Ageing, FtlKind, Geometry};
 use stetfs_flash::{Model, Ssd};
 
-use super::full_log::BLOCK;
-
-/// Bytes of an erase block, and the spare ones, per cent.
-const ERASE_BLOCK: u64 = 4 << 20;
-const SPARE: u32 = 15;
+use crate::aged;
 
 /// Simulated nanoseconds that requests took, by their kind.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,21 +32,13 @@ impl Watched {
     /// One that holds the volume, and nothing else. `aged`: after all of it was written once in sequence and once more in runs
     /// and pages.
     pub(super) fn with(volume: &MemDevice, model: Model, aged: bool) -> Result<Watched> {
-        let mut layer = FtlKind::Page.make(Geometry::new(volume.size(), ERASE_BLOCK, SPARE)?);
-        if aged {
-            Ageing::FULL.run(&mut *layer, &mut ())?;
-        }
-        let ssd = Ssd::new(layer, true).simulated(model);
-        for range in MemDevice::new(volume.size()).differences(volume) {
-            let mut page = vec![0; BLOCK as usize];
-            for at in range.step_by(page.len()) {
-                volume.read(at, &mut page)?;
-                ssd.write(at, &page)?;
-            }
-        }
-        ssd.flush()?;
+        let ssd = if aged {
+            aged::aged(volume)?
+        } else {
+            aged::new(volume)?
+        };
         Ok(Watched {
-            inner: ssd,
+            inner: ssd.simulated(model),
             spent: Mutex::default(),
         })
     }

@@ -61,6 +61,7 @@ fn spec(quick: bool) -> Spec {
         image_mib: IMAGE_MIB,
         profile_seconds: Some(SECONDS),
         threads: Some(if quick { FEW_THREADS } else { THREADS }),
+        flash: false,
     }
 }
 

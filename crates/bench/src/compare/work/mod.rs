@@ -25,11 +25,12 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
+use stetfs_flash::ftl;
 use tempfile::TempDir;
 
 use super::log::LogCounters;
 use super::report::Better;
-use super::{CompareConfig, Counters, Packing, Sizes, Target, Waits};
+use super::{CompareConfig, Counters, Packing, Sizes, Target, Waits, Worn};
 pub use beside::Beside;
 use beside::Writer;
 use scaling::Work;
@@ -97,13 +98,15 @@ pub enum Workload {
     Tpcc,
     /// MariaDB under sysbench: its mix of reads and writes, of several clients.
     Sysbench,
+    /// The same with a load like LinkBench's: the nodes and links of a social graph.
+    Linkbench,
     /// Copy files that do not compress, and `syncfs`.
     Copy,
 }
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 32] = [
         Self::AppendFsync,
         Self::AppendLibrary,
         Self::OverwriteFdatasync,
@@ -134,6 +137,7 @@ impl Workload {
         Self::Ycsb,
         Self::Tpcc,
         Self::Sysbench,
+        Self::Linkbench,
         Self::Copy,
     ];
 
@@ -170,6 +174,7 @@ impl Workload {
             Self::Ycsb => "ycsb-a",
             Self::Tpcc => "tpcc",
             Self::Sysbench => "sysbench",
+            Self::Linkbench => "linkbench",
             Self::Copy => "copy",
         }
     }
@@ -183,7 +188,7 @@ impl Workload {
     pub(super) fn note(self, targets: &[Target]) -> Option<String> {
         match self {
             _ if self.is_pgbench() => Some(oltp::pgbench::note(targets)),
-            Self::Sysbench => Some(oltp::sysbench::note(targets)),
+            Self::Sysbench | Self::Linkbench => Some(oltp::sysbench::note(targets)),
             _ => None,
         }
     }
@@ -258,7 +263,8 @@ impl Workload {
             Self::Oltp => oltp::pgbench::run(target, &dir, sizes, shared, &oltp::TPCB),
             Self::Ycsb => oltp::pgbench::run(target, &dir, sizes, shared, &oltp::YCSB_A),
             Self::Tpcc => oltp::pgbench::run(target, &dir, sizes, shared, &oltp::TPCC),
-            Self::Sysbench => oltp::sysbench::run(target, &dir, sizes, shared),
+            Self::Sysbench => oltp::sysbench::run(target, &dir, sizes, shared, &oltp::READ_WRITE),
+            Self::Linkbench => oltp::sysbench::run(target, &dir, sizes, shared, &oltp::LINKBENCH),
             Self::Copy => copy::copy(target, &dir, shared),
         };
         // A remount may have moved it.
@@ -292,6 +298,9 @@ pub(crate) struct Measured {
 pub(crate) struct Below {
     /// What the block device got, per operation.
     pub(crate) device: Option<Counters>,
+    /// What became of its flash, if it is simulated.
+    #[serde(default)]
+    pub(crate) worn: Option<Worn>,
     /// What the journal did, of a mount of StetFS.
     pub(crate) log: Option<Packing>,
     /// What its changes waited for, and copied.
@@ -305,6 +314,7 @@ pub(crate) type Outcome = Vec<Measured>;
 pub(super) struct Meter<'t> {
     target: &'t Target,
     device: Option<Counters>,
+    wear: Option<ftl::Counters>,
     log: Option<LogCounters>,
     start: Instant,
 }
@@ -315,7 +325,8 @@ impl<'t> Meter<'t> {
         target.settle()?;
         Ok(Self {
             target,
-            device: target.device().and_then(Counters::read),
+            device: target.counters(),
+            wear: target.wear(),
             log: target.log()?,
             start: Instant::now(),
         })
@@ -334,12 +345,16 @@ impl<'t> Meter<'t> {
 
     /// What happened below since the start, with so many operations. Takes some time: look at the clock first.
     pub(super) fn below(&self, operations: f64) -> Result<Below> {
-        let device = self.target.device().and_then(Counters::read);
+        let device = self.target.counters();
+        let wear = self.target.wear();
         let log = self.target.log()?;
         Ok(Below {
             device: device
                 .zip(self.device)
                 .map(|(now, then)| now.since(then, operations)),
+            worn: wear
+                .zip(self.wear)
+                .map(|(now, then)| Worn::since(now, then, operations)),
             log: log.zip(self.log).and_then(|(now, then)| now.since(then)),
             waits: log
                 .zip(self.log)
@@ -402,7 +417,7 @@ impl Shared {
             Workload::SqliteDelete | Workload::SqliteTruncate | Workload::SqliteWal => {
                 self.sqlite.as_ref().err().cloned()
             }
-            Workload::Sysbench => cannot_serve(&self.mariadb, targets),
+            Workload::Sysbench | Workload::Linkbench => cannot_serve(&self.mariadb, targets),
             _ if workload.is_pgbench() => cannot_serve(&self.postgres, targets),
             _ => None,
         }
@@ -460,10 +475,14 @@ pub(super) fn output(command: &mut Command) -> Result<String> {
         .output()
         .with_context(|| format!("cannot run {}", command.get_program().display()))?;
     if !out.status.success() {
+        // sysbench says on its standard output what went wrong.
+        let said = [&out.stderr, &out.stdout]
+            .into_iter()
+            .find(|s| !s.is_empty());
         bail!(
             "{} failed: {}",
             command.get_program().display(),
-            String::from_utf8_lossy(&out.stderr)
+            said.map_or("".into(), |said| String::from_utf8_lossy(said))
         );
     }
     Ok(String::from_utf8_lossy(&out.stdout).into_owned())

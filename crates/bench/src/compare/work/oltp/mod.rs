@@ -8,26 +8,24 @@ use super::{Below, Measured, Outcome};
 use crate::compare::report::Better;
 use crate::compare::{Oltp, Target};
 pub(super) use loads::{TPCB, TPCC, YCSB_A};
+pub(super) use sysbench::{LINKBENCH, READ_WRITE};
 
-/// Whether a server has to protect its pages from writes that a crash tears.
-fn pages_can_tear(target: &Target) -> bool {
-    !target.whole_writes()
-}
-
-/// On which targets `setting`, a server's protection, is on.
+/// On which targets `setting`, a server's protection of its pages, is on.
 fn protection(setting: &str, targets: &[Target]) -> String {
-    let with = |on: bool| -> Vec<&str> {
-        let same = targets.iter().filter(|t| pages_can_tear(t) == on);
-        same.map(Target::name).collect()
+    let names = |wanted: fn(&Target) -> bool| -> String {
+        let same = targets.iter().filter(|t| wanted(t)).map(Target::name);
+        same.collect::<Vec<_>>().join(", ")
     };
-    let (on, off) = (with(true), with(false));
     let whole = "a write of a page is whole or absent after a crash";
-    match (on.is_empty(), off.is_empty()) {
-        (_, true) => format!("{setting} is on everywhere"),
-        (true, _) => format!("{setting} is off everywhere: {whole}"),
+    let on = names(Target::protects);
+    let off = names(|t| !t.protects() && t.whole_writes());
+    let torn = names(|t| !t.protects() && !t.whole_writes());
+    match (on.as_str(), off.as_str(), torn.as_str()) {
+        (_, "", "") => format!("{setting} is on everywhere"),
+        ("", _, "") => format!("{setting} is off everywhere: {whole}"),
+        (_, _, "") => format!("{setting} is off where {whole} ({off}), on elsewhere"),
         _ => format!(
-            "{setting} is off where {whole} ({}), on elsewhere",
-            off.join(", ")
+            "{setting} is on for {on}; off where {whole}: {off}; off to compare with, though a crash may tear pages: {torn}"
         ),
     }
 }
@@ -54,5 +52,9 @@ mod tests {
         assert!(text.contains("(ours), on elsewhere"), "{text}");
         assert!(protection("it", &[target("a", false)]).ends_with("it is on everywhere"));
         assert!(protection("it", &[target("a", true)]).contains("off everywhere"));
+        let unsafe_one = target("torn", false).with_protection(Some(false));
+        let text = protection("it", &[target("a", true), unsafe_one]);
+        assert!(text.contains("after a crash: a; off to compare"), "{text}");
+        assert!(text.ends_with("may tear pages: torn"), "{text}");
     }
 }

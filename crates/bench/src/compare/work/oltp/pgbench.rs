@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use super::super::database::{Server, postgres};
 use super::super::{Meter, Outcome, Shared, checked, output};
 use super::loads::Load;
-use super::{done, pages_can_tear, protection};
+use super::{done, protection};
 use crate::compare::{Oltp, Sizes, Target};
 
 /// The server's memory for pages: less than the tables, so that pages are written all the time.
@@ -122,7 +122,7 @@ pub(in super::super) fn run(
         ("fsync", on(true)),
         ("wal_sync_method", SYNC.to_owned()),
         ("synchronous_commit", on(true)),
-        ("full_page_writes", on(pages_can_tear(target))),
+        ("full_page_writes", on(target.protects())),
         // Rounds are to be alike.
         ("autovacuum", on(false)),
     ];

@@ -6,21 +6,89 @@ use anyhow::{Context, Result, ensure};
 
 use super::super::database::{Server, mariadb};
 use super::super::{Meter, Outcome, Shared, output};
-use super::{done, pages_can_tear, protection};
+use super::{done, protection};
 use crate::compare::{Oltp, Sizes, Target};
 
-/// Its best-known load: ten reads by key, four of ranges, two updates, a deletion and an insertion a transaction.
-const LOAD: &str = "oltp_read_write";
 const DATABASE: &str = "bench";
-const TABLES: u32 = 4;
-/// Rows of a table by the scale: 10 makes tables of about 50 MB in all, with their index.
-const ROWS: u32 = 5_000;
 /// The server's memory for pages: less than the tables, so that pages are written all the time.
 const BUFFERS: &str = "32M";
 /// Bytes of redo log: several times around in a round, as over hours with the default.
 const LOG: &str = "32M";
 /// How it writes its pages. The kernel's file systems are faster with their cache below the server than with the default, `O_DIRECT`.
 const FLUSH: &str = "fsync";
+
+/// What sysbench does.
+pub(in super::super) struct Load {
+    /// For the report.
+    title: &'static str,
+    script: Script,
+    /// Its tables, with their database.
+    tables: &'static [&'static str],
+    /// Rows of a table, of nodes with LinkBench, by the scale: 10 makes tables of about 50 MB in all, with their indexes.
+    rows: u32,
+    /// Fails unless the tables are as they must be after so many transactions, with that many commits.
+    check: fn(&Server<'_>, Oltp, u64, u64) -> Result<()>,
+}
+
+enum Script {
+    /// One of sysbench's, by its name.
+    Own(&'static str),
+    /// The text of one.
+    Lua(&'static str),
+}
+
+/// Its best-known load: ten reads by key, four of ranges, two updates, a deletion and an insertion a transaction.
+pub(in super::super) const READ_WRITE: Load = Load {
+    title: "MariaDB, sysbench",
+    script: Script::Own("oltp_read_write"),
+    tables: &[
+        "bench.sbtest1",
+        "bench.sbtest2",
+        "bench.sbtest3",
+        "bench.sbtest4",
+    ],
+    rows: 5_000,
+    check: |server, size, told, known| {
+        // Each client may end between a commit and counting it.
+        ensure!(
+            (told..=told + u64::from(size.clients)).contains(&known),
+            "sysbench ran {told} transactions, and the server knows of {known}"
+        );
+        // Each transaction deletes a row and puts one in its place.
+        let each = READ_WRITE.tables.iter();
+        let each: Vec<String> = each.map(|t| format!("SELECT id FROM {t}")).collect();
+        let all = each.join(" UNION ALL ");
+        let left = count(server, &format!("SELECT COUNT(*) FROM ({all}) a"))?;
+        let made = u64::from(READ_WRITE.tables.len() as u32 * READ_WRITE.rows * size.scale);
+        ensure!(left == made, "of {made} rows {left} are left");
+        Ok(())
+    },
+};
+
+/// One like LinkBench's: seven of ten operations read.
+pub(in super::super) const LINKBENCH: Load = Load {
+    title: "MariaDB, LinkBench mix",
+    script: Script::Lua(include_str!("linkbench.lua")),
+    tables: &["bench.nodetable", "bench.linktable", "bench.counttable"],
+    rows: 4_000,
+    check: |server, _, told, known| {
+        ensure!(
+            (1..=told).contains(&known),
+            "of {told} operations {known} were transactions"
+        );
+        // Whoever changes a link changes its count with it.
+        let wrong = count(
+            server,
+            "SELECT COUNT(*) FROM bench.counttable c LEFT JOIN (SELECT id1, COUNT(*) n FROM bench.linktable \
+             WHERE visibility = 1 GROUP BY id1) l ON c.id = l.id1 WHERE c.count <> COALESCE(l.n, 0)",
+        )?;
+        ensure!(
+            wrong == 0,
+            "{wrong} nodes have another number of links than is counted"
+        );
+        Ok(())
+    },
+};
 
 /// How the targets' servers are set.
 pub(in super::super) fn note(targets: &[Target]) -> String {
@@ -63,40 +131,35 @@ fn commits(server: &Server<'_>) -> Result<u64> {
     count(server, "SHOW GLOBAL STATUS LIKE 'Com_commit'")
 }
 
-/// All tables, each as `each` puts it.
-fn tables(each: impl Fn(u32) -> String, between: &str) -> String {
-    (1..=TABLES).map(each).collect::<Vec<_>>().join(between)
-}
-
-/// sysbench, for the tables of this size.
-fn sysbench(server: &Server<'_>, size: Oltp, extra: &[String]) -> Result<String> {
-    let mut command = mariadb::sysbench(server, LOAD, DATABASE);
+/// sysbench at its load, with tables of this size.
+fn sysbench(server: &Server<'_>, load: &Load, size: Oltp, extra: &[String]) -> Result<String> {
+    let script = match load.script {
+        Script::Own(name) => name.to_owned(),
+        Script::Lua(text) => server.place("load.lua", text)?.display().to_string(),
+    };
+    let mut command = mariadb::sysbench(server, &script, DATABASE);
     command
-        .arg(format!("--tables={TABLES}"))
-        .arg(format!("--table-size={}", rows(size)))
+        .arg(format!("--tables={}", load.tables.len()))
+        .arg(format!("--table-size={}", size.scale * load.rows))
         .args(extra);
     output(&mut command)
 }
 
-fn rows(size: Oltp) -> u32 {
-    size.scale * ROWS
-}
-
 /// Makes the tables, on the device when this returns.
-fn fill(server: &Server<'_>, size: Oltp) -> Result<()> {
+fn fill(server: &Server<'_>, load: &Load, size: Oltp) -> Result<()> {
     ask(server, &format!("CREATE DATABASE {DATABASE}"))?;
-    sysbench(server, size, &["prepare".to_owned()])?;
-    let all = tables(|i| format!("{DATABASE}.sbtest{i}"), ", ");
+    sysbench(server, load, size, &["prepare".to_owned()])?;
+    let all = load.tables.join(", ");
     ask(server, &format!("FLUSH TABLES {all} FOR EXPORT")).map(drop)
 }
 
-fn bench(server: &Server<'_>, size: Oltp) -> Result<Run> {
+fn bench(server: &Server<'_>, load: &Load, size: Oltp) -> Result<Run> {
     let options = [
         format!("--threads={}", size.clients),
         format!("--time={}", size.seconds),
         "run".to_owned(),
     ];
-    let printed = sysbench(server, size, &options)?;
+    let printed = sysbench(server, load, size, &options)?;
     Run::read(&printed).with_context(|| format!("sysbench printed: {printed}"))
 }
 
@@ -105,6 +168,7 @@ pub(in super::super) fn run(
     dir: &Path,
     sizes: &Sizes,
     shared: &Shared,
+    load: &Load,
 ) -> Result<Outcome> {
     let (programs, size) = (shared.mariadb()?, sizes.oltp);
     let data = dir.join("data");
@@ -114,34 +178,23 @@ pub(in super::super) fn run(
         ("innodb-log-file-size", LOG.to_owned()),
         ("innodb-flush-method", FLUSH.to_owned()),
         ("innodb-flush-log-at-trx-commit", "1".to_owned()),
-        ("innodb-doublewrite", on(pages_can_tear(target))),
+        ("innodb-doublewrite", on(target.protects())),
         ("max-connections", (size.clients + 10).to_string()),
     ];
     mariadb::init(programs, &data, &settings)?;
     let server = mariadb::start(programs, &data, &settings)?;
-    fill(&server, size)?;
+    fill(&server, load, size)?;
 
     let before = commits(&server)?;
     let meter = Meter::start(target)?;
-    let run = bench(&server, size)?;
+    let run = bench(&server, load, size)?;
     let below = meter.below(f64::from(run.transactions))?;
 
     let (told, known) = (u64::from(run.transactions), commits(&server)? - before);
-    // Each client may end between a commit and counting it.
-    ensure!(
-        told > 0 && (told..=told + u64::from(size.clients)).contains(&known),
-        "sysbench ran {told} transactions, and the server knows of {known}"
-    );
-    // Each transaction deletes a row and puts one in its place.
-    let all = tables(
-        |i| format!("SELECT id FROM {DATABASE}.sbtest{i}"),
-        " UNION ALL ",
-    );
-    let left = count(&server, &format!("SELECT COUNT(*) FROM ({all}) a"))?;
-    let made = u64::from(TABLES * rows(size));
-    ensure!(left == made, "of {made} rows {left} are left");
+    ensure!(told > 0, "sysbench ran nothing");
+    (load.check)(&server, size, told, known)?;
     server.stop()?;
-    Ok(done("MariaDB, sysbench", size, run.per_second, below))
+    Ok(done(load.title, size, run.per_second, below))
 }
 
 #[cfg(test)]

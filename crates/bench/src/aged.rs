@@ -1,0 +1,37 @@
+//! Simulated SSDs that were in use before.
+
+use anyhow::Result;
+use stetfs::low::{BlockDevice, MemDevice};
+use stetfs_flash::Ssd;
+use stetfs_flash::ftl::{Ageing, FtlKind, Geometry, PAGE};
+
+/// Bytes of an erase block, and the spare ones, per cent.
+const ERASE_BLOCK: u64 = 4 << 20;
+const SPARE: u32 = 15;
+
+/// An erased SSD that holds the volume and nothing else.
+pub(crate) fn new(volume: &MemDevice) -> Result<Ssd> {
+    holding(volume, false)
+}
+
+/// The same after all of it was written once in sequence and once more in runs and pages.
+pub(crate) fn aged(volume: &MemDevice) -> Result<Ssd> {
+    holding(volume, true)
+}
+
+fn holding(volume: &MemDevice, aged: bool) -> Result<Ssd> {
+    let mut layer = FtlKind::Page.make(Geometry::new(volume.size(), ERASE_BLOCK, SPARE)?);
+    if aged {
+        Ageing::FULL.run(&mut *layer, &mut ())?;
+    }
+    let ssd = Ssd::new(layer, true);
+    for range in MemDevice::new(volume.size()).differences(volume) {
+        let mut page = vec![0; PAGE as usize];
+        for at in range.step_by(page.len()) {
+            volume.read(at, &mut page)?;
+            ssd.write(at, &page)?;
+        }
+    }
+    ssd.flush()?;
+    Ok(ssd)
+}
