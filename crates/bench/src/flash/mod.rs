@@ -41,7 +41,7 @@ pub struct FlashFigureArgs {
 }
 
 /// Where traces are cut, beside their ends.
-const CUTS: [&str; 7] = [".25", ".28", ".33", ".4", ".5", ".65", ".8"];
+const CUTS: [&str; 7] = [".2", ".28", ".33", ".4", ".5", ".6", ".75"];
 
 impl FlashFigureArgs {
     /// Computes the figure: as text, and as JSON.

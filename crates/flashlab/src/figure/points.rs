@@ -132,7 +132,12 @@ fn part(workload: Workload) -> f64 {
     match workload {
         Workload::Video | Workload::Mixed | Workload::VideoB | Workload::MixedB => 0.5,
         Workload::Dbench => 0.05,
-        Workload::Tpcc | Workload::DbenchB | Workload::TpccB => 0.1,
+        Workload::Tpcc
+        | Workload::DbenchB
+        | Workload::TpccB
+        | Workload::Mail
+        | Workload::Build
+        | Workload::Wal => 0.1,
     }
 }
 
