@@ -34,8 +34,8 @@ pub struct FlashFigureArgs {
     /// longer shows. For 2-4, 2-6, 2-8, 2-9 and held-out.
     #[arg(long)]
     steady: bool,
-    /// Also write tables, JSON and SVG into this directory. Each run of 2-4, 2-6 to 2-9 and held-out is kept there when it is done
-    /// (flash-points.jsonl), and the same program goes on from there.
+    /// Also write tables, JSON and SVG into this directory. Each run of 2-4, 2-6 to 2-9, held-out and fitted is kept there when it
+    /// is done (flash-points.jsonl), and the same program goes on from there.
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
