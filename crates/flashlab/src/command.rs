@@ -26,7 +26,7 @@ pub struct Answer {
 #[derive(Clone, Debug, Args)]
 pub struct TraceArgs {
     /// A trace: a file, or one that is generated: video, mixed, dbench or tpcc, or one of those held out: video-b, mixed-b,
-    /// dbench-b or tpcc-b.
+    /// dbench-b, tpcc-b, mail, build or wal.
     trace: PathBuf,
     /// What the file is: csv, msr, blkparse or fiu. Without: a trace of StetFS, or csv.
     #[arg(long)]

@@ -27,8 +27,9 @@ const CHARACTERS: usize = 150;
 
 /// Its title, what it was computed with, the paper's numbers, the names of the curves, then all panels.
 pub(super) fn draw(figure: &Figure) -> Result<String> {
+    let whose = if figure.ours { "ours" } else { "Kang, 2017" };
     let mut title = vec![format!(
-        "Figure {} (Kang, 2017): {}",
+        "Figure {} ({whose}): {}",
         figure.name, figure.setup
     )];
     if figure.quick {

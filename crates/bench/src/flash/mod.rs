@@ -34,14 +34,14 @@ pub struct FlashFigureArgs {
     /// longer shows. For 2-4, 2-6, 2-8, 2-9 and held-out.
     #[arg(long)]
     steady: bool,
-    /// Also write tables, JSON and SVG into this directory. Each run of 2-4, 2-6 to 2-9 and held-out is kept there when it is done
-    /// (flash-points.jsonl), and the same program goes on from there.
+    /// Also write tables, JSON and SVG into this directory. Each run of 2-4, 2-6 to 2-9, held-out and fitted is kept there when it
+    /// is done (flash-points.jsonl), and the same program goes on from there.
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
 
 /// Where traces are cut, beside their ends.
-const CUTS: [&str; 7] = [".25", ".28", ".33", ".4", ".5", ".65", ".8"];
+const CUTS: [&str; 7] = [".2", ".28", ".33", ".4", ".5", ".6", ".75"];
 
 impl FlashFigureArgs {
     /// Computes the figure: as text, and as JSON.

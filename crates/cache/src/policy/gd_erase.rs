@@ -87,23 +87,18 @@ impl GdErase {
         (group.values / u128::from(group.blocks)) as u64 + visit + rest
     }
 
-    /// Adds a dirty block's value to its group, or takes it away.
-    fn regroup(&mut self, state: State, enters: bool) {
-        let block = self.erase.of(state.nr);
-        let mut group = self.groups.get(&block).copied().unwrap_or_default();
-        if group.blocks > 0 {
-            self.order.remove(&(self.value(group), block));
+    /// Changes the group that a dirty block is in, and puts it where its value says.
+    fn regroup(&mut self, nr: u64, change: impl FnOnce(&mut Group)) {
+        let block = self.erase.of(nr);
+        let group = self.groups.entry(block).or_default();
+        let before = *group;
+        change(group);
+        let after = *group;
+        if before.blocks > 0 {
+            self.order.remove(&(self.value(before), block));
         }
-        if enters {
-            group.blocks += 1;
-            group.values += u128::from(state.value);
-        } else {
-            group.blocks -= 1;
-            group.values -= u128::from(state.value);
-        }
-        if group.blocks > 0 {
-            self.order.insert((self.value(group), block));
-            self.groups.insert(block, group);
+        if after.blocks > 0 {
+            self.order.insert((self.value(after), block));
         } else {
             self.groups.remove(&block);
         }
@@ -113,7 +108,10 @@ impl GdErase {
     fn enter(&mut self, slot: u32, state: State) {
         if state.dirty {
             self.dirty.insert(state.nr, slot);
-            self.regroup(state, true);
+            self.regroup(state.nr, |group| {
+                group.blocks += 1;
+                group.values += u128::from(state.value);
+            });
         } else {
             self.clean.insert((state.value, slot));
         }
@@ -124,7 +122,10 @@ impl GdErase {
         let state = self.state.get(slot);
         if state.dirty {
             self.dirty.remove(state.nr);
-            self.regroup(state, false);
+            self.regroup(state.nr, |group| {
+                group.blocks -= 1;
+                group.values -= u128::from(state.value);
+            });
         } else {
             self.clean.remove(&(state.value, slot));
         }
@@ -172,9 +173,18 @@ impl Policy for GdErase {
     }
 
     fn used(&mut self, frame: Frame, access: Access) {
-        let state = self.leave(frame.slot);
-        let state = self.after_use(state, access);
-        self.enter(frame.slot, state);
+        let before = self.state.get(frame.slot);
+        if !before.dirty {
+            let state = self.leave(frame.slot);
+            let state = self.after_use(state, access);
+            return self.enter(frame.slot, state);
+        }
+        // A dirty one stays where it is; only its value is another.
+        let state = self.after_use(before, access);
+        *self.state.at(frame.slot) = state;
+        self.regroup(state.nr, |group| {
+            group.values = group.values - u128::from(before.value) + u128::from(state.value);
+        });
     }
 
     fn written(&mut self, frame: Frame) {

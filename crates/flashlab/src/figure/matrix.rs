@@ -34,7 +34,7 @@ pub(super) const HELD_OUT: &str = "nothing: these traces are ours";
 /// What the paper calls alike, percent: ours.
 const ALIKE: f64 = 5.0;
 
-fn elapsed(point: &Point) -> f64 {
+pub(super) fn elapsed(point: &Point) -> f64 {
     point.elapsed
 }
 
@@ -212,7 +212,7 @@ pub(super) fn erases(card: Card, scale: &Scale) -> Result<Parts> {
 /// How far each policy is from the best one on the traces that nothing was fitted to.
 pub(super) fn held_out(scale: &Scale) -> Result<Parts> {
     let (mut claims, mut panels) = (Vec::new(), Vec::new());
-    for card in [Card::Microsd, Card::Ssd] {
+    for card in Card::ALL {
         let points = points(card, &Workload::HELD_OUT, scale)?;
         let groups = Group::all(&points);
         for workload in Workload::HELD_OUT {

@@ -3,6 +3,7 @@
 mod amplification;
 mod cleaning;
 mod compare;
+mod fitted;
 mod matrix;
 mod patterns;
 mod points;
@@ -45,6 +46,8 @@ pub enum Name {
     Cleaning,
     /// Of no paper: elapsed time on both devices with traces that no policy was fitted to.
     HeldOut,
+    /// Of no paper: costs fitted to one half of the traces, and judged by the other.
+    Fitted,
 }
 
 /// One panel.
@@ -78,6 +81,8 @@ pub struct Figure {
     pub name: String,
     /// What it was computed with.
     pub setup: String,
+    /// It is of no paper.
+    pub ours: bool,
     /// A first look, whose claims do not count.
     pub quick: bool,
     /// What the paper has.
@@ -119,6 +124,7 @@ impl Name {
             Name::Patterns => "2-10",
             Name::Cleaning => "3-10",
             Name::HeldOut => "held-out",
+            Name::Fitted => "fitted",
         }
     }
 
@@ -142,9 +148,7 @@ impl Name {
             Name::Ssd | Name::ErasesPage | Name::Requests => card(points::Card::Ssd),
             Name::Utilisation | Name::Patterns => patterns::SETUP.to_owned(),
             Name::Cleaning => cleaning::SETUP.to_owned(),
-            Name::HeldOut => [points::Card::Microsd, points::Card::Ssd]
-                .map(card)
-                .join("; "),
+            Name::HeldOut | Name::Fitted => points::Card::ALL.map(card).join("; "),
         };
         let steady = if scale.steady { "; steady state" } else { "" };
         let quick = if scale.quick { "; a first look" } else { "" };
@@ -184,10 +188,12 @@ impl Name {
             Name::Patterns => (patterns::PATTERNS, patterns::patterns(scale)?),
             Name::Cleaning => (cleaning::PAPER, cleaning::compute(scale)?),
             Name::HeldOut => (matrix::HELD_OUT, matrix::held_out(scale)?),
+            Name::Fitted => (fitted::PAPER, fitted::compute(scale)?),
         };
         Ok(Figure {
             name: self.number().to_owned(),
             setup: self.setup(scale),
+            ours: matches!(self, Name::HeldOut | Name::Fitted),
             quick: scale.quick,
             paper,
             claims,

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
-use stetfs_cache::PolicyKind;
+use stetfs_cache::{Costs, PolicyKind};
 
 use super::{Scale, parallel};
 use crate::command::bar;
@@ -21,11 +21,48 @@ pub(super) enum Card {
     Ssd,
 }
 
+/// Who runs: a policy, with its device's costs or with others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Runner {
+    pub(super) policy: PolicyKind,
+    pub(super) costs: Option<Costs>,
+}
+
+impl Runner {
+    /// Every policy, as it is.
+    pub(super) fn all() -> Vec<Runner> {
+        let all = PolicyKind::ALL.into_iter();
+        all.map(|policy| Runner {
+            policy,
+            costs: None,
+        })
+        .collect()
+    }
+
+    pub(super) fn name(self) -> String {
+        match self.costs {
+            None => self.policy.name().to_owned(),
+            Some(Costs {
+                write, visit, rest, ..
+            }) => format!(
+                "{} (write {write}, visit {visit}, rest {rest})",
+                self.policy
+            ),
+        }
+    }
+}
+
 impl Card {
-    fn setup(self, policy: PolicyKind, cache: u64) -> Setup {
-        match self {
-            Card::Microsd => Setup::microsd(policy, cache),
-            Card::Ssd => Setup::ssd(policy, cache),
+    pub(super) const ALL: [Card; 2] = [Card::Microsd, Card::Ssd];
+
+    fn setup(self, runner: Runner, cache: u64) -> Setup {
+        let setup = match self {
+            Card::Microsd => Setup::microsd(runner.policy, cache),
+            Card::Ssd => Setup::ssd(runner.policy, cache),
+        };
+        Setup {
+            costs: runner.costs.unwrap_or(setup.costs),
+            ..setup
         }
     }
 
@@ -85,6 +122,7 @@ impl Place {
 pub(super) struct Point {
     #[serde(flatten)]
     pub(super) place: Place,
+    /// The policy, or which of its runners.
     pub(super) policy: String,
     pub(super) hit_ratio: f64,
     /// Pages.
@@ -96,10 +134,10 @@ pub(super) struct Point {
 }
 
 impl Point {
-    fn new(place: Place, outcome: &Outcome) -> Point {
+    fn new(place: Place, runner: Runner, outcome: &Outcome) -> Point {
         Point {
             place,
-            policy: outcome.policy.to_owned(),
+            policy: runner.name(),
             hit_ratio: outcome.hit_ratio,
             read: outcome.cache.reads,
             written: outcome.cache.writes,
@@ -121,9 +159,9 @@ fn saved(dir: Option<&Path>) -> Result<Saved<Point>> {
     Saved::open(dir.map(|dir| dir.join("flash-points.jsonl")).as_deref())
 }
 
-fn find(saved: &Saved<Point>, place: &Place, policy: PolicyKind) -> Option<Point> {
+fn find(saved: &Saved<Point>, place: &Place, policy: &str) -> Option<Point> {
     saved
-        .find(|p| p.place == *place && p.policy == policy.name())
+        .find(|p| p.place == *place && p.policy == policy)
         .cloned()
 }
 
@@ -132,14 +170,40 @@ fn part(workload: Workload) -> f64 {
     match workload {
         Workload::Video | Workload::Mixed | Workload::VideoB | Workload::MixedB => 0.5,
         Workload::Dbench => 0.05,
-        Workload::Tpcc | Workload::DbenchB | Workload::TpccB => 0.1,
+        Workload::Tpcc
+        | Workload::DbenchB
+        | Workload::TpccB
+        | Workload::Mail
+        | Workload::Build
+        | Workload::Wal => 0.1,
     }
 }
 
 /// All policies on all of `workloads`, at each size of the cache, seed and cut of `scale`.
 pub(super) fn points(card: Card, workloads: &[Workload], scale: &Scale) -> Result<Vec<Point>> {
+    let sizes = card.sizes(scale.quick);
+    runs(card, workloads, &Runner::all(), &sizes, scale)
+}
+
+/// The same of these runners, at these sizes of the cache, MiB.
+pub(super) fn runs(
+    card: Card,
+    workloads: &[Workload],
+    runners: &[Runner],
+    sizes: &[u64],
+    scale: &Scale,
+) -> Result<Vec<Point>> {
     let saved = saved(scale.save.as_deref())?;
-    let aged = card.setup(PolicyKind::default(), 0).device()?;
+    let runner = Runner {
+        policy: PolicyKind::default(),
+        costs: None,
+    };
+    let aged = card.setup(runner, 0).device()?;
+    let jobs = sizes.iter().flat_map(|cache| {
+        let runners = runners.iter().copied();
+        runners.map(move |runner| (runner, *cache))
+    });
+    let jobs: Vec<(Runner, u64)> = jobs.collect();
     let mut all = Vec::new();
     for seed in scale.seed..scale.seed + scale.seeds.max(1) {
         for workload in workloads.iter().copied() {
@@ -154,7 +218,7 @@ pub(super) fn points(card: Card, workloads: &[Workload], scale: &Scale) -> Resul
                 cache: 0,
             };
             let trace = || workload.generate(seed, part);
-            all.extend(of_trace(card, &place, &trace, scale, &aged, &saved)?);
+            all.extend(of_trace(card, &place, &trace, &jobs, scale, &aged, &saved)?);
         }
     }
     Ok(all)
@@ -164,6 +228,7 @@ fn of_trace(
     card: Card,
     place: &Place,
     trace: &dyn Fn() -> Trace,
+    all: &[(Runner, u64)],
     scale: &Scale,
     aged: &Device,
     saved: &Saved<Point>,
@@ -182,13 +247,12 @@ fn of_trace(
     };
     let mut found = Vec::new();
     let mut jobs = Vec::new();
-    for cache in card.sizes(scale.quick) {
-        for policy in PolicyKind::ALL {
-            let done: Option<Vec<_>> = places(cache).map(|p| find(saved, &p, policy)).collect();
-            match done {
-                Some(points) => found.extend(points),
-                None => jobs.push((policy, cache)),
-            }
+    for (runner, cache) in all {
+        let name = runner.name();
+        let done: Option<Vec<_>> = places(*cache).map(|p| find(saved, &p, &name)).collect();
+        match done {
+            Some(points) => found.extend(points),
+            None => jobs.push((*runner, *cache)),
         }
     }
     if jobs.is_empty() {
@@ -202,8 +266,8 @@ fn of_trace(
         .collect();
     let what = format!("{} seed {}", place.workload, place.seed);
     let bar = bar(pages * jobs.len() as u64, &what);
-    let new = parallel(&jobs, |(policy, cache)| {
-        let setup = card.setup(*policy, cache << 20);
+    let new = parallel(&jobs, |(runner, cache)| {
+        let setup = card.setup(*runner, cache << 20);
         let mut device = aged.duplicate();
         if scale.steady {
             device = steady(&trace, &setup, device)?;
@@ -219,13 +283,35 @@ fn of_trace(
         )?;
         outcomes.push(whole);
         let points = places(*cache).zip(&outcomes);
-        let points: Vec<Point> = points.map(|(p, o)| Point::new(p, o)).collect();
+        let points: Vec<Point> = points.map(|(p, o)| Point::new(p, *runner, o)).collect();
         saved.add(&points)?;
         Ok(points)
     })?;
     bar.finish_and_clear();
     found.extend(new.into_iter().flatten());
     Ok(found)
+}
+
+/// A runner's time with a whole trace, for tests.
+#[cfg(test)]
+pub(super) fn timed(workload: &str, cache: u64, policy: String, elapsed: f64) -> Point {
+    Point {
+        place: Place {
+            card: "ssd".into(),
+            workload: workload.into(),
+            seed: 1,
+            part: WHOLE,
+            steady: false,
+            cut: WHOLE,
+            cache,
+        },
+        policy,
+        hit_ratio: 0.1,
+        read: 2,
+        written: 3,
+        elapsed,
+        erases: 5,
+    }
 }
 
 #[cfg(test)]
@@ -238,24 +324,8 @@ mod tests {
     fn points_are_kept() -> Result<()> {
         let dir = tempfile::tempdir()?;
         let path = dir.path().join("flash-points.jsonl");
-        let place = |cache| Place {
-            card: "ssd".into(),
-            workload: "video".into(),
-            seed: 1,
-            part: 1000,
-            steady: false,
-            cut: 330,
-            cache,
-        };
-        let point = |cache| Point {
-            place: place(cache),
-            policy: "lru".into(),
-            hit_ratio: 0.1,
-            read: 2,
-            written: 3,
-            elapsed: 0.3,
-            erases: 5,
-        };
+        let point = |cache| timed("video", cache, "lru".into(), 0.3);
+        let place = |cache| point(cache).place;
         saved(Some(dir.path()))?.add(&[point(4), point(8)])?;
         let text = std::fs::read_to_string(&path)?;
         let other = text
@@ -263,10 +333,10 @@ mod tests {
             .replace(":8", ":16");
         std::fs::write(&path, text.clone() + &other + &text[..20])?;
         let saved = saved(Some(dir.path()))?;
-        assert_eq!(find(&saved, &place(4), PolicyKind::Lru), Some(point(4)));
-        assert_eq!(find(&saved, &place(8), PolicyKind::Lru), Some(point(8)));
-        assert_eq!(find(&saved, &place(16), PolicyKind::Lru), None);
-        assert_eq!(find(&saved, &place(4), PolicyKind::Fab), None);
+        assert_eq!(find(&saved, &place(4), "lru"), Some(point(4)));
+        assert_eq!(find(&saved, &place(8), "lru"), Some(point(8)));
+        assert_eq!(find(&saved, &place(16), "lru"), None);
+        assert_eq!(find(&saved, &place(4), "fab"), None);
         Ok(())
     }
 }

@@ -1,0 +1,147 @@
+//! The costs that gd-erase goes by, fitted to one half of the traces and judged by the other.
+
+use anyhow::Result;
+use stetfs_cache::{Costs, PolicyKind};
+
+use super::compare::{Group, nearness};
+use super::matrix::elapsed;
+use super::points::{Card, Point, Runner, runs};
+use super::{Panel, Parts, Scale, Series};
+use crate::generate::Workload;
+
+pub(super) const PAPER: &str = "nothing: the policy is ours";
+
+/// The costs that are tried, in reads of a page: each visit with each rest.
+const VISITS: [u32; 4] = [8, 50, 400, 2000];
+const RESTS: [u32; 4] = [0, 5, 12, 30];
+/// A page written; only the ratios count.
+const WRITE: u32 = 6;
+
+/// The halves: the paper's traces, and all others.
+const HALVES: [(&str, &[Workload]); 2] = [
+    ("the paper's", &Workload::ALL),
+    ("the others", &Workload::HELD_OUT),
+];
+
+fn runner(visit: u32, rest: u32) -> Runner {
+    Runner {
+        policy: PolicyKind::GdErase,
+        costs: Some(Costs {
+            read: 1,
+            write: WRITE,
+            visit,
+            rest,
+        }),
+    }
+}
+
+/// The geometric mean of a runner's times, in seconds.
+fn mean(points: &[Point], runner: Runner) -> f64 {
+    let name = runner.name();
+    let mine = points.iter().filter(|p| p.policy == name);
+    let logs: Vec<f64> = mine.map(|p| elapsed(p).ln()).collect();
+    (logs.iter().sum::<f64>() / logs.len().max(1) as f64).exp()
+}
+
+/// What was tried on a half: the best costs, and all as a panel.
+fn fit(points: &[Point], title: String) -> (Runner, Panel) {
+    let tried = VISITS.map(|visit| RESTS.map(|rest| (visit, rest)));
+    let tried = tried.as_flattened().iter();
+    let best = tried
+        .map(|(visit, rest)| runner(*visit, *rest))
+        .min_by(|a, b| mean(points, *a).total_cmp(&mean(points, *b)))
+        .unwrap_or(runner(VISITS[0], RESTS[0]));
+    let least = mean(points, best);
+    let series = RESTS.map(|rest| Series {
+        name: format!("rest {rest}"),
+        points: VISITS
+            .map(|visit| {
+                let behind = mean(points, runner(visit, rest)) / least - 1.0;
+                (f64::from(visit), 100.0 * behind)
+            })
+            .into(),
+    });
+    let panel = Panel {
+        title,
+        axes: ["visit, reads".into(), "behind the best costs, %".into()],
+        series: series.into(),
+        joined: true,
+        logarithmic: true,
+    };
+    (best, panel)
+}
+
+/// Every other policy and gd-erase with some costs, under its own name.
+fn judged(card: Card, half: &[Workload], chosen: Runner, scale: &Scale) -> Result<Vec<Point>> {
+    let mut runners = Runner::all();
+    runners.retain(|r| r.policy != PolicyKind::GdErase);
+    runners.push(chosen);
+    let mut points = runs(card, half, &runners, &card.sizes(scale.quick), scale)?;
+    for point in &mut points {
+        if point.policy == chosen.name() {
+            point.policy = chosen.policy.name().to_owned();
+        }
+    }
+    Ok(points)
+}
+
+pub(super) fn compute(scale: &Scale) -> Result<Parts> {
+    let candidates = VISITS.map(|visit| RESTS.map(|rest| runner(visit, rest)));
+    let (mut claims, mut panels) = (Vec::new(), Vec::new());
+    for card in Card::ALL {
+        // Two sizes are enough to choose by.
+        let sizes: Vec<u64> = card
+            .sizes(scale.quick)
+            .into_iter()
+            .skip(1)
+            .step_by(2)
+            .collect();
+        for ((fitted, traces), (other, unseen)) in HALVES.into_iter().zip(HALVES.into_iter().rev())
+        {
+            let tried = runs(card, traces, candidates.as_flattened(), &sizes, scale)?;
+            let (chosen, panel) = fit(&tried, format!("{}, fitted to {fitted}", card.name()));
+            panels.push(panel);
+            let what = format!("{}, fitted to {fitted}", card.name());
+            claims.push([format!("{what}: the best costs"), "-".into(), chosen.name()]);
+            let points = judged(card, unseen, chosen, scale)?;
+            let rows = nearness(&Group::all(&points), "time", elapsed);
+            let named = |[row, paper, ours]: [String; 3]| {
+                [format!("{what}, judged by {other}, {row}"), paper, ours]
+            };
+            claims.extend(rows.into_iter().map(named));
+        }
+    }
+    Ok((claims, panels))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figure::points::timed;
+
+    /// The costs with the least geometric mean are the best: one trace that takes long does not choose alone.
+    #[test]
+    fn each_trace_counts_alike() {
+        let mut points = Vec::new();
+        for visit in VISITS {
+            for rest in RESTS {
+                let best = (visit, rest) == (400, 12);
+                // On the long one the best costs lose 10 %, on the short one they win half.
+                for (workload, time) in [("dbench", 1000.0), ("video", 10.0)] {
+                    let factor = match (best, workload) {
+                        (true, "dbench") => 1.1,
+                        (true, _) => 0.5,
+                        (false, _) => 1.0,
+                    };
+                    let name = runner(visit, rest).name();
+                    points.push(timed(workload, 8, name, time * factor));
+                }
+            }
+        }
+        let (chosen, panel) = fit(&points, String::new());
+        assert_eq!(chosen, runner(400, 12));
+        let behind = panel.series.iter().flat_map(|s| &s.points);
+        let zero = behind.filter(|(_, percent)| *percent == 0.0).count();
+        assert_eq!((panel.series.len(), zero), (4, 1));
+    }
+}

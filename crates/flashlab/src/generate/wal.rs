@@ -1,0 +1,101 @@
+//! Databases with a write-ahead log each (SQLite): transactions append frames of a page and a head to the log; when it has a
+//! thousand of them the pages go to the database in order, and the log begins again. Some transactions append many rows.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use super::Maker;
+
+const DATABASES: u64 = 5;
+/// Frames of a log before they go home.
+const CHECKPOINT: u64 = 1000;
+/// Pages of a log's room.
+const LOG: u64 = 2560;
+/// Bytes of a frame's head, and of a page.
+const HEAD: u64 = 24;
+const PAGE: u64 = crate::PAGE;
+
+struct Database {
+    log: u64,
+    pages: Range<u64>,
+    /// Behind its last page that was ever used.
+    end: u64,
+    frames: u64,
+    /// Pages in the log.
+    logged: BTreeSet<u64>,
+}
+
+impl Database {
+    fn new(first: u64, end: u64) -> Database {
+        let pages = first + LOG..end;
+        Database {
+            log: first,
+            end: pages.start + (pages.end - pages.start) / 2,
+            pages,
+            frames: 0,
+            logged: BTreeSet::new(),
+        }
+    }
+
+    /// A row's page: the inner pages of its tree are few and hot.
+    fn page(&self, m: &mut Maker) -> u64 {
+        m.skewed(self.pages.start..self.end, 3.0)
+    }
+
+    /// Appends pages to the log: the page in which the last frame ended is written again.
+    fn commit(&mut self, m: &mut Maker, changed: &[u64]) {
+        let byte = |frames: u64| frames * (PAGE + HEAD);
+        let first = byte(self.frames) / PAGE;
+        self.frames += changed.len() as u64;
+        let last = (byte(self.frames) - 1) / PAGE;
+        m.write(self.log + first, last - first + 1);
+        self.logged.extend(changed);
+        if self.frames >= CHECKPOINT {
+            for page in std::mem::take(&mut self.logged) {
+                m.write(page, 1);
+            }
+            self.frames = 0;
+        }
+    }
+
+    fn update(&mut self, m: &mut Maker) {
+        let rows = m.skewed(1..9, 2.0);
+        let changed: Vec<u64> = (0..rows).map(|_| self.page(m)).collect();
+        self.commit(m, &changed);
+    }
+
+    /// Rows by the hundred go behind the end; at the end of its room the database is half as large again.
+    fn load(&mut self, m: &mut Maker) {
+        let rows = m.random.u64(64..1024).min(self.pages.end - self.end);
+        let changed: Vec<u64> = (self.end..self.end + rows).collect();
+        self.end += rows;
+        self.commit(m, &changed);
+        if self.end == self.pages.end {
+            self.end = self.pages.start + (self.pages.end - self.pages.start) / 2;
+        }
+    }
+}
+
+pub(super) fn make(m: &mut Maker) {
+    let width = m.range / DATABASES;
+    let mut databases: Vec<Database> = (0..DATABASES)
+        .map(|i| Database::new(i * width, (i + 1) * width))
+        .collect();
+    while !m.is_done() {
+        let reads = m.read_left as f64 / (m.read_left + m.write_left).max(1) as f64;
+        let which = m.skewed(0..DATABASES, 1.5) as usize;
+        let Some(database) = databases.get_mut(which) else {
+            continue;
+        };
+        if m.chance(reads) {
+            for _ in 0..m.random.u64(1..16) {
+                let page = database.page(m);
+                m.read(page, 1);
+            }
+        } else if m.chance(0.01) {
+            database.load(m);
+        } else {
+            database.update(m);
+        }
+    }
+}
