@@ -15,7 +15,7 @@ const MAY_IMPORT: [(&str, &[&str]); 18] = [
     ("flash", &["block"]),
     ("cache", &["block", "sync"]),
     ("flashlab", &["block", "flash", "cache"]),
-    ("journal", &["ondisk", "sync", "block", "cache"]),
+    ("journal", &["ondisk", "sync", "block", "nvm", "cache"]),
     ("ext4", &["ondisk", "sync", "block", "cache", "journal"]),
     ("lanes", &["journal", "sync"]),
     ("zjournal", &["journal", "sync"]),

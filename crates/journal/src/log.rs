@@ -152,7 +152,7 @@ impl Log {
         };
         let found = replay(&scheme, scans, fast, &**device, blocks, how, progress)?;
         if !how.dry_run && found.records.is_empty() && found.fast_commits.is_empty() {
-            scheme.media.iter().try_for_each(|m| m.retire())?;
+            scheme.retire()?;
         }
         Ok(found)
     }

@@ -13,6 +13,7 @@ mod home;
 mod medium;
 mod ordering;
 mod place;
+mod record_lane;
 mod records;
 
 pub use codec::{Codec, Early, Encoded, EndReason, ImageRef, Packing, Scan, ScannedTx};
@@ -21,7 +22,10 @@ pub use home::{CopyHome, Home, HomeImage, Sent, Standing};
 pub use medium::{LogTail, Medium, set_tails};
 pub use ordering::{Copies, OneLane, Ordering};
 pub use place::Place;
+pub(crate) use record_lane::{InLane, RecordLane};
 pub use records::{FoundRecords, LoggedRecord, RecordLog, RecordPlace, RecordSize};
+
+use crate::error::Result;
 
 /// One combination of policies.
 pub struct Scheme {
@@ -35,4 +39,12 @@ pub struct Scheme {
     pub home: Box<dyn Home>,
     /// Where records of files go, if there are any.
     pub records: Option<Box<dyn RecordLog>>,
+}
+
+impl Scheme {
+    /// Ends the use of the log, durably: there is nothing in it. Records first, for the media say where they are.
+    pub(crate) fn retire(&self) -> Result<()> {
+        self.records.iter().try_for_each(|log| log.retire())?;
+        self.media.iter().try_for_each(|medium| medium.retire())
+    }
 }

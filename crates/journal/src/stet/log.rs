@@ -271,7 +271,7 @@ impl OpenLog for StetLog {
     }
 
     fn walk(&self, visit: &mut dyn FnMut(Record) -> Result<()>) -> Result<()> {
-        walk(&OpenLog::scheme(self), visit)
+        walk(&OpenLog::scheme(self), self.header.block_size, visit)
     }
 }
 
