@@ -23,7 +23,8 @@ const MAY_IMPORT: [(&str, &[&str]); 18] = [
     (
         "stetfs",
         &[
-            "ondisk", "sync", "block", "cache", "journal", "lanes", "zjournal", "afs", "ext4",
+            "ondisk", "sync", "block", "nvm", "cache", "journal", "lanes", "zjournal", "afs",
+            "ext4",
         ],
     ),
     ("fuse", &["stetfs"]),

@@ -6,7 +6,7 @@
 //! | [`Codec`] | how does a transaction look in the log? | `jbd2::Jbd2Codec` |
 //! | [`Medium`] | where is the log, and how is it sealed? | `jbd2::Jbd2Ring` |
 //! | [`Home`] | how does an image reach its home? | [`CopyHome`], [`ShareHome`](crate::ShareHome) |
-//! | [`RecordLog`] | where do records of files go, if there are any? | `stet::FileLanes` |
+//! | [`RecordLog`] | where do records of files go, if there are any? | `stet::FileLanes`, `region::RegionLanes` |
 
 mod codec;
 mod home;
@@ -25,6 +25,8 @@ pub use place::Place;
 pub(crate) use record_lane::{InLane, RecordLane};
 pub use records::{FoundRecords, LoggedRecord, RecordLog, RecordPlace, RecordSize};
 
+use std::sync::Arc;
+
 use crate::error::Result;
 
 /// One combination of policies.
@@ -38,7 +40,7 @@ pub struct Scheme {
     /// The way home.
     pub home: Box<dyn Home>,
     /// Where records of files go, if there are any.
-    pub records: Option<Box<dyn RecordLog>>,
+    pub records: Option<Arc<dyn RecordLog>>,
 }
 
 impl Scheme {

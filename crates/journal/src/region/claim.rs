@@ -7,6 +7,7 @@ use stetfs_ondisk::stet::region::{COPIES, HEADER_BYTES, LANES_AT, RegionHeader, 
 use stetfs_ondisk::{OnDiskError, uuid};
 use stetfs_sync::plain::Mutex;
 
+use super::MOST_BYTES;
 use crate::error::Result;
 
 /// Whose records a region holds: one mount of one volume.
@@ -17,6 +18,9 @@ pub struct Owner {
     /// That of its log, drawn for the mount.
     pub epoch: u64,
 }
+
+/// What is left to do where there is no region.
+const GIVE_UP: &str = "where it is gone, a recovery without it (stetfs recover --without-nvm) makes the volume as of its last commit";
 
 /// Why a region cannot be used.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -45,8 +49,13 @@ pub enum RegionError {
         least: u64,
     },
     /// The records that the volume's log speaks of are not there.
-    #[error("the region with records of synced files is lost: {0}")]
+    #[error("the region with the records of files that were synced is lost: {0}; {GIVE_UP}")]
     Lost(String),
+    /// Nobody said where the records are that the volume's log speaks of.
+    #[error(
+        "records of files that were synced are in a region of persistent memory: name it with nvm=PATH; {GIVE_UP}"
+    )]
+    NotNamed,
 }
 
 impl From<RegionError> for crate::JournalError {
@@ -104,7 +113,7 @@ impl Claim {
         block_size: u32,
     ) -> Result<Claim> {
         let Owner { uuid, epoch } = owner;
-        let size = region.size();
+        let size = region.size().min(MOST_BYTES);
         if size < LANES_AT {
             let least = LANES_AT;
             return Err(RegionError::TooSmall { size, least }.into());

@@ -16,8 +16,6 @@ use crate::policy::{
     FoundRecords, InLane, LoggedRecord, RecordLane, RecordLog, RecordPlace, RecordSize,
 };
 
-/// Bytes of all lanes, at most: so much a recovery may have to hold in memory.
-const MOST: u64 = 512 << 20;
 /// Bytes of a lane, at least.
 const LEAST: u64 = 16 << 10;
 /// Bytes that a scan reads at once.
@@ -86,7 +84,8 @@ impl RegionLanes {
     fn of(region: Arc<dyn Region>, claim: Claim, first: u16, unordered: bool) -> RegionLanes {
         let header = claim.header();
         let lanes = u64::from(header.lanes);
-        let all = header.size.saturating_sub(LANES_AT).min(MOST);
+        // What a damaged header could claim is bounded by the region's size.
+        let all = header.size.saturating_sub(LANES_AT);
         let each = all / lanes / LINE as u64 * LINE as u64;
         let room = |i| LANES_AT + i * each..LANES_AT + (i + 1) * each;
         RegionLanes {

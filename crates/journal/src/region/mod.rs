@@ -10,8 +10,13 @@
 
 mod claim;
 mod lanes;
+mod source;
 #[cfg(test)]
 mod tests;
 
+/// Bytes of a region that are used, at most: a recovery may have to hold the records in memory.
+pub const MOST_BYTES: u64 = stetfs_ondisk::stet::region::LANES_AT + (512 << 20);
+
 pub use claim::{Owner, RegionError};
 pub use lanes::RegionLanes;
+pub use source::{RegionSource, RegionUse};
