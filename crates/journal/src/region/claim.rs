@@ -3,12 +3,17 @@
 use std::sync::Arc;
 
 use stetfs_nvm::Region;
-use stetfs_ondisk::stet::region::{COPIES, HEADER_BYTES, LANES_AT, RegionHeader, State};
+use stetfs_ondisk::stet::region::{
+    COPIES, HEADER_BYTES, HEADER_MAGIC, LANES_AT, RegionHeader, State,
+};
 use stetfs_ondisk::{OnDiskError, uuid};
 use stetfs_sync::plain::Mutex;
 
 use super::MOST_BYTES;
 use crate::error::Result;
+
+/// Bytes that are looked at at once.
+const PIECE: usize = 1 << 20;
 
 /// Whose records a region holds: one mount of one volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +73,8 @@ impl From<RegionError> for crate::JournalError {
 enum Found {
     /// Nothing: a new file.
     Blank,
+    /// A part of the first one: a crash while a new file was taken.
+    Torn,
     /// The newer of its copies.
     Header(RegionHeader),
     /// No copy is one.
@@ -76,6 +83,7 @@ enum Found {
 
 fn look(region: &dyn Region) -> Result<Found> {
     let (mut best, mut wrong): (Option<RegionHeader>, _) = (None, None);
+    let (mut blank, mut torn) = (false, false);
     for at in COPIES {
         let mut bytes = [0; HEADER_BYTES];
         region.read(at, &mut bytes)?;
@@ -84,15 +92,32 @@ fn look(region: &dyn Region) -> Result<Found> {
                 let newer = best.is_none_or(|b| header.generation > b.generation);
                 best = newer.then_some(header).or(best);
             }
-            Err(_) if bytes == [0; HEADER_BYTES] => {}
-            Err(e) => wrong = Some(e),
+            Err(_) if bytes == [0; HEADER_BYTES] => blank = true,
+            Err(e) => {
+                torn = bytes.starts_with(&HEADER_MAGIC);
+                wrong = Some(e);
+            }
         }
     }
     Ok(match (best, wrong) {
         (Some(header), _) => Found::Header(header),
+        (None, Some(OnDiskError::Corrupt { .. })) if blank && torn => Found::Torn,
         (None, Some(e)) => Found::Other(e),
         (None, None) => Found::Blank,
     })
+}
+
+/// Whether the first `size` bytes are zeroes.
+fn is_blank(region: &dyn Region, size: u64) -> Result<bool> {
+    let mut bytes = vec![0; PIECE];
+    for at in (0..size).step_by(PIECE) {
+        bytes.truncate((size - at) as usize);
+        region.read(at, &mut bytes)?;
+        if bytes.iter().any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// A region that belongs to a mount of a volume.
@@ -122,7 +147,9 @@ impl Claim {
             Found::Header(old) if old.state == State::Empty => old.generation + 1,
             Found::Header(old) if old.uuid == uuid => return Err(RegionError::Earlier.into()),
             Found::Header(old) => return Err(RegionError::InUse(old.uuid).into()),
-            Found::Blank => 1,
+            // Other formats may have zeroes where the header would be.
+            Found::Blank if !is_blank(&*region, size)? => return Err(RegionError::NotOurs.into()),
+            Found::Blank | Found::Torn => 1,
             Found::Other(OnDiskError::Corrupt { .. }) => return Err(RegionError::NotOurs.into()),
             Found::Other(e) => return Err(e.into()),
         };
@@ -155,6 +182,7 @@ impl Claim {
         let header = match look(&*region)? {
             Found::Header(header) => header,
             Found::Blank => return lost("there are only zeroes".into()),
+            Found::Torn => return lost("its header was never written whole".into()),
             Found::Other(e) => return lost(e.to_string()),
         };
         if header.uuid != owner.uuid {

@@ -326,7 +326,7 @@ fn a_header_is_old_or_new() {
     }
     let log = region.take_log();
     let mut replay = RegionReplay::new(&base, &log);
-    let mut begun = 0;
+    let (mut begun, mut refused) = (0, 0);
     for at in 0..=log.len() {
         replay.advance_to(at);
         if let Some(What::Mark { value, .. }) = at.checked_sub(1).map(|n| &log.events[n].what) {
@@ -336,6 +336,15 @@ fn a_header_is_old_or_new() {
             let state = || replay.state(1, n);
             let of = |epoch: u64| open(state(), owner(epoch)).is_ok();
             let owners: Vec<u64> = (1..4).filter(|epoch| of(*epoch)).collect();
+            let next = RegionLanes::make(Arc::new(state()), owner(9), 1, FIRST, BS as u32, true);
+            if let Err(e) = next {
+                assert_eq!(
+                    why(e),
+                    RegionError::Earlier.to_string(),
+                    "event {at}, state {n}"
+                );
+                refused += 1;
+            }
             let next = begun + 1;
             assert!(
                 owners == [begun] || owners == [next] || (begun == 0 && owners.is_empty()),
@@ -344,6 +353,7 @@ fn a_header_is_old_or_new() {
         }
     }
     assert_eq!(begun, 3);
+    assert!(refused > 0, "while it is in use");
 }
 
 #[test]
@@ -371,11 +381,18 @@ fn a_region_that_is_not_this_mounts_is_refused() {
     take(other).unwrap();
 
     let full = MemRegion::from_bytes(&[1; (LANES_AT + LANE) as usize]);
-    let taken = RegionLanes::make(Arc::new(full), MINE, 1, FIRST, BS as u32, true);
-    assert_eq!(
-        taken.map(drop).map_err(why).unwrap_err(),
-        RegionError::NotOurs.to_string()
-    );
+    let at_its_end = MemRegion::new(LANES_AT + LANE);
+    at_its_end.store(LANES_AT + LANE - 1, &[1]).unwrap();
+    for other in [full, at_its_end] {
+        let bytes = other.to_vec();
+        let other = Arc::new(other);
+        let taken = RegionLanes::make(other.clone(), MINE, 1, FIRST, BS as u32, true);
+        assert_eq!(
+            taken.map(drop).map_err(why).unwrap_err(),
+            RegionError::NotOurs.to_string()
+        );
+        assert!(other.to_vec() == bytes, "nothing changed");
+    }
     let small = Arc::new(MemRegion::new(LANES_AT + LANE - 64));
     let taken = RegionLanes::make(small, MINE, 1, FIRST, BS as u32, true);
     assert!(

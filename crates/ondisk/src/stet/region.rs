@@ -11,7 +11,8 @@ use crate::error::{OnDiskError, Result, corrupt};
 
 const HEADER: &str = "region header";
 const RECORD: &str = "region record";
-const HEADER_MAGIC: [u8; 8] = *b"stetnvm1";
+/// First word of a header.
+pub const HEADER_MAGIC: [u8; 8] = *b"stetnvm1";
 /// First word of a record.
 pub const RECORD_MAGIC: [u8; 8] = *b"stetnvr1";
 const VERSION: u16 = 1;
