@@ -257,6 +257,8 @@ Options, separated by commas:
   sync, dirsync             every write, or change of names, is durable when it returns
   norecovery, noload        do not replay the journal (with ro)
   journal_path=PATH         where the journal is, on a volume with it on another device
+  nvm=PATH                  file for records of synced files (with sync=file), in persistent memory or what stands in
+                            for it: syncs wait for no device
   partition=N|NAME|UUID     which partition of an image or a disk with a partition table it is
   offset=BYTES, size=BYTES  which part of an image or a disk it is (all of it)
   nobarrier, barrier=0      no flushes: fast, and not safe against power failure
@@ -354,8 +356,8 @@ fn quota_id(text: &str) -> Result<(stetfs::low::QuotaKind, u32), String> {
 pub(crate) struct VolumeArg {
     /// An ext4 image file or block device.
     pub(crate) volume: PathBuf,
-    /// Where the volume is in it, separated by commas: partition=N|NAME|UUID, or offset=BYTES and size=BYTES; and journal_path=PATH,
-    /// where the journal is, on a volume with it on another device.
+    /// Where the volume is in it, separated by commas: partition=N|NAME|UUID, or offset=BYTES and size=BYTES; journal_path=PATH,
+    /// where the journal is, on a volume with it on another device; nvm=PATH, where records of synced files are, of one that was mounted so.
     #[arg(short, value_name = "OPTIONS")]
     pub(crate) options: Vec<String>,
 }
@@ -373,12 +375,15 @@ pub(crate) struct RecoverArgs {
     /// An ext4 image file or block device.
     pub(crate) volume: PathBuf,
     /// Separated by commas: home=share, to have the device share what is logged to its home, where it can, instead of writing it there
-    /// (home=copy); and where the volume and its journal are (partition=N|NAME|UUID, or offset=BYTES and size=BYTES; journal_path=PATH).
+    /// (home=copy); and where the volume and its journal are (partition=N|NAME|UUID, or offset=BYTES and size=BYTES; journal_path=PATH, nvm=PATH).
     #[arg(short, value_name = "OPTIONS")]
     pub(crate) options: Vec<String>,
     /// Of a damaged journal, bring home what is whole and leave out the rest; run e2fsck -f afterwards.
     #[arg(long)]
     pub(crate) salvage: bool,
+    /// The file of nvm= is lost, and its records of synced files with it: bring the volume to its last commit.
+    #[arg(long)]
+    pub(crate) without_nvm: bool,
 }
 
 impl RecoverArgs {
@@ -386,6 +391,7 @@ impl RecoverArgs {
     pub(crate) fn read(&self) -> crate::failure::Result<(Source, RecoverOptions)> {
         let mut how = RecoverOptions {
             salvage: self.salvage,
+            without_nvm: self.without_nvm,
             ..RecoverOptions::default()
         };
         let take = &mut |name: &str, value: &str| {

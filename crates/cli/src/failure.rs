@@ -160,6 +160,7 @@ impl From<FsError> for Failure {
             FsError::Journal(JournalError::Device(block)) => Failure::from(block.as_ref()),
             FsError::JournalDevice(_) => Failure::new(Code::Volume, e.to_string())
                 .hint("name the device that holds it: -o journal_path=PATH (blkid shows its UUID)"),
+            FsError::Journal(JournalError::Region(_)) => Failure::new(Code::Volume, e.to_string()),
             FsError::InUse(_) => Failure::new(Code::InUse, e.to_string()),
             FsError::Journal(JournalError::Format(_))
             | FsError::Corrupt {

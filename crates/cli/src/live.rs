@@ -61,6 +61,11 @@ impl Live {
             return Err(Failure::new(Code::Usage, message)
                 .hint("unmount it, and mount the other one, with its partition= or offset="));
         }
+        if wanted.nvm != current.nvm {
+            let message = "a remount cannot change where records of files go";
+            return Err(Failure::new(Code::Usage, message)
+                .hint("unmount it, and mount it again with the other nvm="));
+        }
         if wanted.log_file != current.log_file {
             return Err(log_file_stays());
         }

@@ -39,6 +39,7 @@ pub(crate) struct Options {
     pub(crate) allow_other: Option<bool>,
     pub(crate) no_recovery: bool,
     pub(crate) journal_path: Option<PathBuf>,
+    pub(crate) nvm: Option<PathBuf>,
     pub(crate) part: PartOptions,
     pub(crate) threads: usize,
     pub(crate) io_uring: IoUring,
@@ -154,7 +155,7 @@ pub(crate) fn of_volume(path: &Path, text: &str) -> Result<Options> {
     let source = Source {
         path: path.to_owned(),
         part: said.part.part()?,
-        journal_path: None,
+        ..Source::default()
     };
     let mut options = Options::default();
     match stetfs::low::own_options(&source) {
@@ -178,7 +179,7 @@ pub(crate) fn known_only(text: &str) -> String {
 }
 
 /// The options that mean something and are not the journal's.
-const NAMES: [&str; 46] = [
+const NAMES: [&str; 47] = [
     "ro",
     "rw",
     "remount",
@@ -212,6 +213,7 @@ const NAMES: [&str; 46] = [
     "barrier",
     "journal",
     "journal_path",
+    "nvm",
     "commit",
     "dirty_expire",
     "cache",
@@ -310,6 +312,7 @@ fn own(
             &mut o.journal_path,
             required(value, absolute_path).map(Some),
         ),
+        "nvm" => set(&mut o.nvm, required(value, absolute_path).map(Some)),
         "log_file" => set(&mut o.log_file, required(value, absolute_path).map(Some)),
         "commit" => set(&mut o.commit_secs, required(value, whole_seconds).map(Some)),
         "dirty_expire" => set(&mut o.dirty_expire, required(value, seconds).map(Some)),
@@ -475,6 +478,10 @@ impl Options {
                     .into(),
             ));
         }
+        let journal = self.composition()?;
+        if self.nvm.is_some() && !self.read_only {
+            stetfs::low::check_region(&journal).map_err(bad)?;
+        }
         let defaults = FsOptions::default();
         let fs = FsOptions {
             read_only: self.read_only,
@@ -501,13 +508,14 @@ impl Options {
             bsd_groups: self.bsd_groups,
             async_commit: self.async_commit,
             barrier: !self.no_barrier,
-            journal: self.composition()?,
+            journal,
             ..defaults
         };
         Ok(VolumeOptions {
             fs,
             part: self.part.part()?,
             journal_path: self.journal_path.clone(),
+            nvm: self.nvm.clone(),
             direct: Direct::Auto,
             ..Default::default()
         })

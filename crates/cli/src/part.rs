@@ -89,7 +89,8 @@ pub(crate) fn source_and(
 ) -> Result<Source> {
     const JOURNAL: &str = "journal_path";
     let mut part = PartOptions::default();
-    let mut journal_path = None;
+    const NVM: &str = "nvm";
+    let (mut journal_path, mut nvm) = (None, None);
     let options = text.iter().flat_map(|text| text.split(','));
     for option in options.filter(|option| !option.is_empty()) {
         let (name, value) = match option.split_once('=') {
@@ -98,16 +99,19 @@ pub(crate) fn source_and(
         };
         match (name, value) {
             (JOURNAL, Some(value)) if !value.is_empty() => journal_path = Some(value.into()),
+            (NVM, Some(value)) if !value.is_empty() => nvm = Some(value.into()),
             (name, value) if more.contains(&name) => take(name, value.unwrap_or_default())
                 .map_err(|why| wrong(format!("option {option}: {why}")))?,
-            (JOURNAL, _) => return Err(wrong(format!("option {option}: {name} needs a value"))),
+            (JOURNAL | NVM, _) => {
+                return Err(wrong(format!("option {option}: {name} needs a value")));
+            }
             _ => match part.set(name, value) {
                 Some(set) => set.map_err(|why| wrong(format!("option {option}: {name} {why}")))?,
                 None => {
-                    let known = NAMES.iter().chain(more).copied().chain([JOURNAL]);
+                    let known = NAMES.iter().chain(more).copied().chain([JOURNAL, NVM]);
                     let meant = did_you_mean(name, known);
                     return Err(wrong(format!("unknown option {option:?}{meant}")).hint(
-                        "partition=N|NAME|UUID, offset=BYTES, size=BYTES and journal_path=PATH say where a volume is; others are for mounts",
+                        "partition=N|NAME|UUID, offset=BYTES, size=BYTES, journal_path=PATH and nvm=PATH say where a volume is; others are for mounts",
                     ));
                 }
             },
@@ -117,6 +121,7 @@ pub(crate) fn source_and(
         path,
         part: part.part()?,
         journal_path,
+        nvm,
     })
 }
 

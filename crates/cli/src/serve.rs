@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use stetfs::low::{FsError, LatencyStats, OpenedDevices, Preparer};
+use stetfs::low::{FsError, LatencyStats, OpenedDevices, Preparer, RegionInfo};
 use stetfs_fuse::{MountError, Origin, Server, is_root};
 
 use crate::cmd::quota;
@@ -49,7 +49,8 @@ pub(crate) fn serve(job: &Job, ready: impl FnOnce(Option<String>)) -> Result {
     // Before there are other threads.
     let origin = leave(job.options.sandbox)?;
     let journal = job.options.journal_path.as_deref();
-    let_go_of_mounts(&origin, &[Some(job.source.as_path()), journal]);
+    let nvm = job.options.nvm.as_deref();
+    let_go_of_mounts(&origin, &[Some(job.source.as_path()), journal, nvm]);
     let mut sandbox = Sandbox::prepare(job.options.sandbox)?;
     let (devices, job) = open(job)?;
     let job = &job;
@@ -78,6 +79,8 @@ pub(crate) fn serve(job: &Job, ready: impl FnOnce(Option<String>)) -> Result {
         let dir = dir.display();
         format!("{dir}: WARNING: source write-protected, mounted read-only.")
     });
+    let region = volume.region().filter(|_| !job.options.read_only);
+    let warning = warning.or_else(|| weak(&region?));
     let server = match Server::mount(
         Arc::clone(&volume),
         &dir,
@@ -132,6 +135,17 @@ pub(crate) fn serve(job: &Job, ready: impl FnOnce(Option<String>)) -> Result {
     result
 }
 
+/// What a region does not promise that a device does.
+fn weak(region: &RegionInfo) -> Option<String> {
+    let RegionInfo { path, survives, .. } = region;
+    tracing::info!("records of synced files go to {path}: they survive {survives}");
+    (!region.is_safe).then(|| {
+        format!(
+            "records of synced files go to {path}, which survives {survives}: a loss of power loses what was synced since the last commit"
+        )
+    })
+}
+
 /// Leaves the mount namespace in which the volume will be mounted, where that can be: the server must not be the last of it.
 fn leave(sandbox: Wanted) -> Result<Origin> {
     let stay = || match sandbox {
@@ -180,7 +194,8 @@ fn let_go_of_mounts(origin: &Origin, paths: &[Option<&Path>]) {
 /// The images as the user sees them, so that what holds them stays in use in his namespace, and cannot be unmounted.
 fn hold_hosts(job: &Job) -> Vec<File> {
     let journal = job.options.journal_path.as_deref();
-    let paths = [Some(job.source.as_path()), journal];
+    let nvm = job.options.nvm.as_deref();
+    let paths = [Some(job.source.as_path()), journal, nvm];
     let open = |path| {
         File::options()
             .read(true)

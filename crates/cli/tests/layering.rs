@@ -15,7 +15,7 @@ const MAY_IMPORT: [(&str, &[&str]); 18] = [
     ("flash", &["block"]),
     ("cache", &["block", "sync"]),
     ("flashlab", &["block", "flash", "cache"]),
-    ("journal", &["ondisk", "sync", "block", "cache"]),
+    ("journal", &["ondisk", "sync", "block", "nvm", "cache"]),
     ("ext4", &["ondisk", "sync", "block", "cache", "journal"]),
     ("lanes", &["journal", "sync"]),
     ("zjournal", &["journal", "sync"]),
@@ -23,7 +23,8 @@ const MAY_IMPORT: [(&str, &[&str]); 18] = [
     (
         "stetfs",
         &[
-            "ondisk", "sync", "block", "cache", "journal", "lanes", "zjournal", "afs", "ext4",
+            "ondisk", "sync", "block", "nvm", "cache", "journal", "lanes", "zjournal", "afs",
+            "ext4",
         ],
     ),
     ("fuse", &["stetfs"]),

@@ -254,6 +254,115 @@ fn a_journal_elsewhere_is_named_to_recover_and_info() {
     e2fsck_said(d.image.path(), &check, 0).unwrap();
 }
 
+/// A file of zeroes for records of synced files.
+fn region(dir: &Path) -> String {
+    let path = dir.join("region");
+    File::create(&path).unwrap().set_len(8 << 20).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// Appends and syncs, which takes a record each and no flush; gives what the file has then.
+fn append_and_sync(d: &Daemon) -> Vec<u8> {
+    let path = d.file("log");
+    let mut file = File::create(&path).unwrap();
+    file.sync_all().unwrap();
+    let counts = || {
+        let stat = json(&["stat", d.dir()]);
+        let count = |at: &str| stat.pointer(at).unwrap().as_u64().unwrap();
+        (count("/journal/file_records"), count("/device/flushes"))
+    };
+    let before = counts();
+    for i in 0..20u8 {
+        file.write_all(&[i; 4096]).unwrap();
+        file.sync_all().unwrap();
+    }
+    assert_eq!(counts(), (before.0 + 20, before.1));
+    std::fs::read(path).unwrap()
+}
+
+#[test]
+fn records_in_a_region_are_recovered_or_told() {
+    let scratch = Scratch::new("nvm").unwrap();
+    let here = region(scratch.path());
+    let d = Daemon::unmounted(Image::make(64 << 20, &Mkfs::new()).unwrap());
+    let nvm = format!("nvm={here}");
+    let mount = |options: &str| ["mount".into(), "-o".into(), options.to_owned()];
+    let refused = |options: &str, word: &str| {
+        let args = mount(options);
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        fails(&[&args[..], &[d.image(), d.dir()]].concat(), 1, &[word]);
+    };
+    refused(&nvm, "sync=file");
+    refused("journal=ijournal,nvm=/nonexistent", "truncate -s");
+    d.mount(&format!("commit=900,journal=ijournal,{nvm}"));
+    let stat = json(&["stat", d.dir()]);
+    let said = &stat["journal"]["region"];
+    assert_eq!(said["path"], json!(here));
+    assert_eq!(said["is_safe"], json!(said["way"] != "stores"), "{said}");
+    std::fs::write(d.file("old"), "old").unwrap();
+    rustix::fs::syncfs(File::open(&d.dir).unwrap()).unwrap();
+    let expected = append_and_sync(&d);
+    d.crash();
+
+    let before = std::fs::read(d.image.path()).unwrap();
+    let problem = |args: &[&str], word: &str| {
+        let args = [args, &[d.image()]].concat();
+        assert_eq!(as_predicted(word, &args).0, 5);
+        let recover = [&["recover"], &args[..]].concat();
+        fails(&recover, 5, &[word, "--without-nvm"]);
+    };
+    problem(&[], "name it with nvm=PATH");
+    let other = Scratch::new("nvm").unwrap();
+    let zeroes = format!("nvm={}", region(other.path()));
+    problem(&["-o", &zeroes], "there are only zeroes");
+    assert!(std::fs::read(d.image.path()).unwrap() == before);
+    assert!(ok(&["dump", "journal", d.image()]).contains("in a region"));
+    let (code, done) = as_predicted("with its region", &["-o", &nvm, d.image()]);
+    assert_eq!((code, &done["records"]), (0, &json!(21)), "{done}");
+    e2fsck_said(d.image.path(), &["-fn"], 0).unwrap();
+    d.mount("");
+    assert!(std::fs::read(d.file("log")).unwrap() == expected);
+    ok(&["umount", d.dir()]);
+
+    // The same, had the region been lost.
+    std::fs::write(d.image.path(), before).unwrap();
+    ok(&["recover", "--without-nvm", d.image()]);
+    e2fsck_said(d.image.path(), &["-fn"], 0).unwrap();
+    d.mount("");
+    assert!(!d.file("log").exists());
+    assert_eq!(std::fs::read(d.file("old")).unwrap(), b"old");
+    ok(&["umount", d.dir()]);
+}
+
+/// Memory without a disk behind it: the mount says so. The next mount recovers by itself, and a closed volume needs no region.
+#[test]
+fn a_region_on_tmpfs_survives_the_server() {
+    let scratch = tempfile::tempdir_in("/dev/shm").unwrap();
+    let nvm = format!("nvm={}", region(scratch.path()));
+    let options = format!("commit=900,journal=ijournal,{nvm}");
+    let d = Daemon::unmounted(Image::make(64 << 20, &Mkfs::new()).unwrap());
+    let out = stetfs(&["mount", "-o", &options, d.image(), d.dir()]);
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(out.status.success(), "{said}");
+    assert!(said.contains("the process, not the machine"), "{said}");
+    let expected = append_and_sync(&d);
+    d.crash();
+    d.mount(&options);
+    assert!(std::fs::read(d.file("log")).unwrap() == expected);
+    fails(
+        &["mount", "-o", "remount,nvm=/dev/shm/other", "none", d.dir()],
+        1,
+        &["cannot change where records"],
+    );
+    append_and_sync(&d);
+    ok(&["umount", d.dir()]);
+    drop(scratch);
+    e2fsck_said(d.image.path(), &["-fn"], 0).unwrap();
+    d.mount("");
+    assert!(std::fs::read(d.file("log")).unwrap() == expected);
+    ok(&["umount", d.dir()]);
+}
+
 /// The image is sparse, and its host has no room for what it has not written yet: none, or not enough.
 #[test]
 fn a_full_host_is_no_damage() {

@@ -320,6 +320,8 @@ pub struct FsOptions {
     pub leave_orphans: bool,
     /// The journal.
     pub journal: Composition,
+    /// The region of persistent memory for records of files, and what to do where an earlier mount had one.
+    pub region: stetfs_journal::region::RegionSource,
     /// Seconds between periodic commits.
     pub commit_secs: u32,
     /// Dirty file data older than this goes home by itself (the kernel: `vm.dirty_expire_centisecs`).
@@ -371,6 +373,7 @@ impl Default for FsOptions {
             leave_orphans: false,
             salvage: false,
             journal: Composition::default(),
+            region: stetfs_journal::region::RegionSource::default(),
             commit_secs: 5,
             dirty_expire: Duration::from_secs(30),
             cache_bytes: 128 << 20,

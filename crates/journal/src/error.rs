@@ -5,6 +5,8 @@ use std::sync::Arc;
 use stetfs_block::BlockError;
 use stetfs_ondisk::OnDiskError;
 
+use crate::region::RegionError;
+
 /// A journal error. Cloneable: one failed commit is reported to every caller it concerns.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum JournalError {
@@ -14,6 +16,9 @@ pub enum JournalError {
     /// The journal on disk is damaged or not of a kind we read.
     #[error("{0}")]
     Format(#[from] Arc<OnDiskError>),
+    /// The region of persistent memory cannot be used.
+    #[error("{0}")]
+    Region(Arc<RegionError>),
     /// The journal stopped after an earlier error; the volume is read-only now.
     #[error("the journal was stopped by an earlier error: {0}")]
     Aborted(String),

@@ -19,6 +19,7 @@ pub mod jbd2;
 mod log;
 pub mod policy;
 mod recovery;
+pub mod region;
 mod scan;
 mod share;
 mod stats;

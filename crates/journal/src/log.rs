@@ -17,6 +17,7 @@ use crate::ids::BlockNr;
 use crate::jbd2::{Jbd2Format, Jbd2Log, LogArea};
 use crate::policy::{Home, Scheme};
 use crate::recovery::{Recovery, RecoveryOptions, Verdict, judge, replay};
+use crate::region::{RegionSource, RegionUse};
 use crate::scan::scan;
 
 pub use crate::jbd2::{Features as LogFeatures, LogSummary, Record, RecordKind};
@@ -36,15 +37,17 @@ pub trait LogFormat: Sync {
         canary: Canary,
     ) -> Result<Box<dyn OpenLog>>;
     /// Makes an empty log in an area whose jbd2 log is empty, durably, and gives the policies for a journal in it. Ordering
-    /// and home are the composition's; what is put there for them does not count.
+    /// and home are the composition's; what is put there for them does not count. Where there are records of files, they go to
+    /// `region`, if there is one.
     ///
     /// # Errors
-    /// The device's; `Unsupported` if the area cannot hold it.
+    /// The device's; `Unsupported` if the area cannot hold it; `Region`.
     fn make(
         &self,
         area: LogArea,
         sb: &JournalSuperblock,
         journal: &Composition,
+        region: Option<&RegionUse>,
         barrier: bool,
         canary: Canary,
     ) -> Result<Scheme>;
@@ -56,6 +59,11 @@ pub trait OpenLog: Send + Sync {
     fn summary(&self, superblock: LogSummary) -> LogSummary;
     /// Whether there may be something to replay, or to put right.
     fn is_dirty(&self) -> bool;
+    /// Has the log find its records of files in the region of the volume with this UUID, if it says that they are in one.
+    ///
+    /// # Errors
+    /// The region's; `Region` if it is not the one.
+    fn attach(&mut self, region: &RegionSource, uuid: [u8; 16]) -> Result<()>;
     /// The policies for reading the log as it is.
     fn scheme(&self) -> Scheme;
     /// Fast commits that stand behind transactions of which the next would be `next_seq`, and why there is no further one; none where
@@ -76,6 +84,8 @@ pub struct Log {
     jbd2: Jbd2Log,
     /// The same in its format.
     open: Box<dyn OpenLog>,
+    /// The region, and the volume's UUID; none as long as the log is only looked at.
+    region: Option<(RegionSource, [u8; 16])>,
     canary: Canary,
 }
 
@@ -102,7 +112,21 @@ impl Log {
         let found = formats.into_iter().find(|f| f.detect(jbd2.superblock()));
         let format = found.unwrap_or(&Jbd2Format);
         let open = format.open(area, jbd2.superblock(), canary)?;
-        Ok(Log { jbd2, open, canary })
+        Ok(Log {
+            jbd2,
+            open,
+            region: None,
+            canary,
+        })
+    }
+
+    /// Gives the log of the volume with this UUID its region, for records of files that are there, and for those to come.
+    ///
+    /// # Errors
+    /// The region's; `Region` if records are in a region, and this is not it.
+    pub fn attach(&mut self, region: &RegionSource, uuid: [u8; 16]) -> Result<()> {
+        self.region = Some((region.clone(), uuid));
+        self.open.attach(region, uuid)
     }
 
     /// What the header says.
@@ -152,7 +176,7 @@ impl Log {
         };
         let found = replay(&scheme, scans, fast, &**device, blocks, how, progress)?;
         if !how.dry_run && found.records.is_empty() && found.fast_commits.is_empty() {
-            scheme.media.iter().try_for_each(|m| m.retire())?;
+            scheme.retire()?;
         }
         Ok(found)
     }
@@ -202,7 +226,11 @@ impl Log {
     /// # Errors
     /// As [`Log::open`].
     pub fn reopen(&self) -> Result<Log> {
-        Log::open_area(self.jbd2.area().clone(), self.canary)
+        let mut again = Log::open_area(self.jbd2.area().clone(), self.canary)?;
+        if let Some((region, uuid)) = &self.region {
+            again.attach(region, *uuid)?;
+        }
+        Ok(again)
     }
 
     /// Starts a journal in the empty log.
@@ -218,9 +246,23 @@ impl Log {
     ) -> Result<Arc<Journal>> {
         self.jbd2.align(features)?;
         let (area, sb) = (self.jbd2.area().clone(), self.jbd2.superblock());
-        let made = journal
-            .format()
-            .make(area, sb, journal, config.barrier, self.canary)?;
+        let region = match &self.region {
+            Some((RegionSource::Open(region), uuid)) => Some(RegionUse {
+                region: Arc::clone(region),
+                uuid: *uuid,
+                barrier: config.barrier,
+            }),
+            _ => None,
+        };
+        let format = journal.format();
+        let made = format.make(
+            area,
+            sb,
+            journal,
+            region.as_ref(),
+            config.barrier,
+            self.canary,
+        )?;
         let scheme = Scheme {
             ordering: journal.ordering(),
             home: journal.home(),

@@ -50,6 +50,7 @@ fn start_holding(
         area(device.clone()),
         superblock(&device),
         options,
+        None,
         Canary::default(),
     );
     let config = CacheConfig {

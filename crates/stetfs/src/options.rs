@@ -108,6 +108,15 @@ impl MountOptions {
         self
     }
 
+    /// The file for records of synced files: in persistent memory (DAX), or what stands in for that; its content is zeroes, or what a
+    /// volume left there. A sync stores its record in it and waits for no device. The journal has to have such records
+    /// (`sync=file`). After a crash the volume needs it; what it survives is said by
+    /// [`Volume::region`](crate::low::Volume::region).
+    pub fn nvm(&mut self, path: impl Into<PathBuf>) -> &mut MountOptions {
+        self.low.nvm = Some(path.into());
+        self
+    }
+
     /// Longest time until a change is committed by itself, in whole seconds (5 s).
     pub fn commit_interval(&mut self, time: Duration) -> &mut MountOptions {
         let seconds = u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
@@ -181,6 +190,9 @@ impl MountOptions {
             None => Preset::default(),
         };
         low.fs.journal = Composition::new(preset, said).map_err(|e| e.to_string())?;
+        if low.nvm.is_some() && !low.fs.read_only {
+            low::check_region(&low.fs.journal)?;
+        }
         Ok(low)
     }
 }

@@ -85,7 +85,7 @@ fn would(image: &Path) -> HomeInfo {
     let source = Source {
         path: image.to_owned(),
         part: Part::Whole,
-        journal_path: None,
+        ..Source::default()
     };
     info(&source).unwrap().home_share
 }

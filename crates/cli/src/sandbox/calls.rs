@@ -52,6 +52,7 @@ const ANY: &[libc::c_long] = &[
     libc::SYS_munmap,
     libc::SYS_mremap,
     libc::SYS_madvise,
+    libc::SYS_msync,
     libc::SYS_mincore,
     libc::SYS_brk,
     // Threads.

@@ -163,8 +163,9 @@ impl Fs {
             mmp::check(&device, &sb, &layout, opts.mmp_second)?;
         }
         if !opts.no_recovery
-            && let Some(found) = log.take()
+            && let Some(mut found) = log.take()
         {
+            found.log.attach(&opts.region, sb.uuid)?;
             let (found, (report, finished), now) = recover(found, &device, sb, &opts, progress)?;
             (log, sb) = (Some(found), now);
             recovered = report.or(recovered);
@@ -319,6 +320,7 @@ fn finish_first(
     }
     let writing = FsOptions {
         journal: opts.journal.way_home(),
+        region: opts.region.clone(),
         cache_bytes: opts.cache_bytes,
         on_error: opts.on_error,
         barrier: opts.barrier,

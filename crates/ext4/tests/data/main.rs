@@ -11,6 +11,7 @@ mod model;
 mod parallel;
 mod reading;
 mod records;
+mod region;
 mod rules;
 mod shapes;
 mod unheld;

@@ -25,25 +25,25 @@ fn volume(data: DataMode, lanes: u16) -> Volume {
     Volume::with(SHAPE, opts, |d| d)
 }
 
-fn sync(fs: &Fs, file: &OpenRef, datasync: bool) {
+pub fn sync(fs: &Fs, file: &OpenRef, datasync: bool) {
     let (send, wait) = mpsc::channel();
     fs.fsync(file, datasync, Box::new(move |r| send.send(r).unwrap()));
     wait.recv().unwrap().unwrap();
 }
 
-fn sync_all(fs: &Fs) {
+pub fn sync_all(fs: &Fs) {
     let (send, wait) = mpsc::channel();
     fs.sync_all(Box::new(move |r| send.send(r).unwrap()));
     wait.recv().unwrap().unwrap();
 }
 
 /// A file that is open.
-struct Open {
+pub struct Open {
     ino: Ino,
-    file: OpenRef,
+    pub file: OpenRef,
 }
 
-fn create(fs: &Fs, parent: Ino, name: &[u8]) -> Open {
+pub fn create(fs: &Fs, parent: Ino, name: &[u8]) -> Open {
     let (attr, file) = fs
         .create(&ROOT, parent, name, 0o640, 0, libc::O_RDWR)
         .unwrap();
@@ -58,13 +58,13 @@ fn directory(fs: &Fs, ino: Ino) -> OpenRef {
     fs.open_inode(&ROOT, ino, flags).unwrap()
 }
 
-fn bytes(seed: u8, len: usize) -> Vec<u8> {
+pub fn bytes(seed: u8, len: usize) -> Vec<u8> {
     (0..len)
         .map(|i| seed.wrapping_add((i / 97) as u8))
         .collect()
 }
 
-fn read(fs: &Fs, path: &[&[u8]]) -> Option<Vec<u8>> {
+pub fn read(fs: &Fs, path: &[&[u8]]) -> Option<Vec<u8>> {
     let mut at = ROOT_INO;
     let mut size = 0;
     for name in path {
@@ -84,7 +84,7 @@ fn counts(fs: &Fs) -> (u64, u64) {
     (stats.commits, stats.file_records)
 }
 
-fn reasons(fs: &Fs) -> Vec<(&'static str, u64)> {
+pub fn reasons(fs: &Fs) -> Vec<(&'static str, u64)> {
     let all = fs.stats().sync_reasons;
     all.into_iter().filter(|(_, n)| *n > 0).collect()
 }

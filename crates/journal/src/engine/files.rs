@@ -190,10 +190,10 @@ impl Records<'_> {
         let written = self
             .log
             .write_durably(place, record, pages, &|| inner.flush_shared());
-        let blocks = written.inspect_err(|e| inner.stop(Some(e.clone())))?;
+        let bytes = written.inspect_err(|e| inner.stop(Some(e.clone())))?;
         bump(&inner.counters.file_records, 1);
         bump(&inner.counters.file_pages, pages.len() as u64);
-        let bytes = blocks * inner.cache.block_size() as u64;
+        let blocks = bytes.div_ceil(inner.cache.block_size() as u64);
         bump(&inner.counters.blocks_logged, blocks);
         bump(&inner.counters.bytes_logged, bytes);
         bump(&inner.counters.file_bytes, bytes);

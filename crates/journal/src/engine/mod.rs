@@ -418,7 +418,7 @@ impl Journal {
         if !stopped {
             result = result
                 .and_then(|()| self.inner.empty_log())
-                .and_then(|()| self.inner.scheme.media.iter().try_for_each(|m| m.retire()));
+                .and_then(|()| self.inner.scheme.retire());
         }
         self.inner.stop(None);
         drop(commits);

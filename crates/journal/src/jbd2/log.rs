@@ -15,6 +15,7 @@ use crate::engine::Canary;
 use crate::error::Result;
 use crate::log::{LogFormat, OpenLog};
 use crate::policy::{CopyHome, OneLane, Scheme};
+use crate::region::{RegionSource, RegionUse};
 
 /// What the volume asks of its log.
 #[derive(Clone, Copy, Debug, Default)]
@@ -243,6 +244,7 @@ impl LogFormat for Jbd2Format {
         area: LogArea,
         sb: &JournalSuperblock,
         _journal: &Composition,
+        _region: Option<&RegionUse>,
         _barrier: bool,
         canary: Canary,
     ) -> Result<Scheme> {
@@ -257,6 +259,10 @@ impl OpenLog for Jbd2Log {
 
     fn is_dirty(&self) -> bool {
         Jbd2Log::is_dirty(self)
+    }
+
+    fn attach(&mut self, _region: &RegionSource, _uuid: [u8; 16]) -> Result<()> {
+        Ok(())
     }
 
     fn scheme(&self) -> Scheme {

@@ -6,13 +6,14 @@
 //! | [`Codec`] | how does a transaction look in the log? | `jbd2::Jbd2Codec` |
 //! | [`Medium`] | where is the log, and how is it sealed? | `jbd2::Jbd2Ring` |
 //! | [`Home`] | how does an image reach its home? | [`CopyHome`], [`ShareHome`](crate::ShareHome) |
-//! | [`RecordLog`] | where do records of files go, if there are any? | `stet::FileLanes` |
+//! | [`RecordLog`] | where do records of files go, if there are any? | `stet::FileLanes`, `region::RegionLanes` |
 
 mod codec;
 mod home;
 mod medium;
 mod ordering;
 mod place;
+mod record_lane;
 mod records;
 
 pub use codec::{Codec, Early, Encoded, EndReason, ImageRef, Packing, Scan, ScannedTx};
@@ -21,7 +22,12 @@ pub use home::{CopyHome, Home, HomeImage, Sent, Standing};
 pub use medium::{LogTail, Medium, set_tails};
 pub use ordering::{Copies, OneLane, Ordering};
 pub use place::Place;
+pub(crate) use record_lane::{InLane, RecordLane};
 pub use records::{FoundRecords, LoggedRecord, RecordLog, RecordPlace, RecordSize};
+
+use std::sync::Arc;
+
+use crate::error::Result;
 
 /// One combination of policies.
 pub struct Scheme {
@@ -34,5 +40,13 @@ pub struct Scheme {
     /// The way home.
     pub home: Box<dyn Home>,
     /// Where records of files go, if there are any.
-    pub records: Option<Box<dyn RecordLog>>,
+    pub records: Option<Arc<dyn RecordLog>>,
+}
+
+impl Scheme {
+    /// Ends the use of the log, durably: there is nothing in it. Records first, for the media say where they are.
+    pub(crate) fn retire(&self) -> Result<()> {
+        self.records.iter().try_for_each(|log| log.retire())?;
+        self.media.iter().try_for_each(|medium| medium.retire())
+    }
 }

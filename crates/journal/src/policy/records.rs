@@ -22,7 +22,7 @@ pub struct RecordSize {
 pub struct RecordPlace {
     /// Which of the log's lanes.
     pub(crate) lane: usize,
-    /// Where in the log it begins.
+    /// Where in the log it begins, in the log's own unit.
     pub(crate) at: u64,
     /// Its sequence in the lane.
     pub(crate) seq: u64,
@@ -48,10 +48,10 @@ impl RecordPlace {
 pub struct LoggedRecord {
     /// Its lane, and its sequence there.
     pub id: TxId,
-    /// Log block where it begins, and how many it takes.
+    /// Byte of the log where it begins, and how many it takes.
     pub at: u64,
     /// See `at`.
-    pub blocks: u64,
+    pub bytes: u64,
     /// Its place in the order of commits.
     pub stamp: Stamp,
     /// The record (`stetfs_ondisk::stet::record`).
@@ -97,7 +97,7 @@ pub trait RecordLog: Send + Sync {
     fn is_half_full(&self, lane: usize, horizon: Stamp) -> bool;
 
     /// Writes the record to its place, durably, and settles it: a later one may say that it was. `flush` makes durable what the
-    /// device has, for all who ask at once; a log that is durable by itself does not call it. Gives the log blocks it took.
+    /// device has, for all who ask at once; a log that is durable by itself does not call it. Gives the bytes it took.
     ///
     /// # Errors
     /// The log's, and those of `flush`; `Aborted` when the place is none of this log's.
@@ -114,4 +114,10 @@ pub trait RecordLog: Send + Sync {
     /// # Errors
     /// The log's.
     fn scan(&self, horizon: Stamp) -> Result<FoundRecords>;
+
+    /// Ends the use of the log, durably: no record in it is needed any more.
+    ///
+    /// # Errors
+    /// The log's.
+    fn retire(&self) -> Result<()>;
 }

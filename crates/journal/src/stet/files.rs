@@ -3,24 +3,21 @@
 //! A record's space is free again once the record is superseded, that is, once the transaction is valid that holds what it
 //! holds. Recovery looks at every block of these lanes, so they have no tail to keep.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use stetfs_cache::PageRef;
 use stetfs_ondisk::OnDiskError;
 use stetfs_ondisk::stet::frame::{self, Counts, Frame, Kind};
-use stetfs_sync::plain::{
-    Instant, Mutex,
-    atomic::{AtomicU64, Ordering},
-};
+use stetfs_sync::plain::Instant;
 
 use super::codec::StetCodec;
 use super::read::joined;
 use super::ring::StetRing;
-use crate::engine::Canary;
 use crate::error::{JournalError, Result};
 use crate::ids::{BlockNr, Stamp, TxId};
-use crate::policy::{FoundRecords, LoggedRecord, Medium, RecordLog, RecordPlace, RecordSize};
+use crate::policy::{
+    FoundRecords, InLane, LoggedRecord, Medium, RecordLane, RecordLog, RecordPlace, RecordSize,
+};
 
 /// The lanes.
 pub struct FileLanes {
@@ -30,57 +27,14 @@ pub struct FileLanes {
 
 struct FileLane {
     ring: StetRing,
-    state: Mutex<State>,
-    /// Stamp of the newest record of which it and all before it are durable; 0: there is none.
-    durable: AtomicU64,
-}
-
-struct State {
-    /// Where the next record goes, log block.
-    head: u64,
-    /// Sequence of the next record.
-    seq: u64,
-    /// Records whose space is taken, oldest first, with consecutive sequences.
-    live: VecDeque<Live>,
-    /// Blocks they take.
-    used: u64,
-    /// All records up to this sequence are durable.
-    settled: u64,
-    /// Stamp of the last record.
-    last: Stamp,
-}
-
-struct Live {
-    stamp: Stamp,
-    blocks: u64,
-    /// It is durable: nobody writes to its space any more.
-    done: bool,
-}
-
-impl State {
-    /// Gives back the space of records up to `horizon`: they are superseded.
-    fn reclaim(&mut self, horizon: Stamp, canary: &Canary) {
-        let is_over = |l: &&Live| l.done && (l.stamp <= horizon || canary.reuse_records);
-        while let Some(old) = self.live.front().filter(is_over) {
-            self.used -= old.blocks;
-            self.live.pop_front();
-        }
-    }
+    space: RecordLane,
 }
 
 impl FileLanes {
     pub(super) fn new(codec: StetCodec, rings: Vec<StetRing>) -> FileLanes {
         let lanes = rings.into_iter().map(|ring| FileLane {
-            state: Mutex::new(State {
-                head: ring.first(),
-                seq: 1,
-                live: VecDeque::new(),
-                used: 0,
-                settled: 0,
-                last: 0,
-            }),
+            space: RecordLane::new(ring.first()..ring.end()),
             ring,
-            durable: AtomicU64::new(0),
         });
         FileLanes {
             codec,
@@ -108,14 +62,14 @@ impl FileLanes {
             return Vec::new();
         }
         let records = self.lanes.iter().filter_map(|lane| {
-            let stamp = lane.durable.load(Ordering::Acquire);
-            (stamp > horizon).then_some((lane.ring.lane().0, stamp))
+            let stamp = lane.space.durable(horizon)?;
+            Some((lane.ring.lane().0, stamp))
         });
         let transactions = transactions.iter().map(|id| (id.lane.0, id.seq));
         transactions.chain(records).collect()
     }
 
-    /// Writes the record to its place, without a flush. Gives the log blocks it took, and whether it is durable: where the device has
+    /// Writes the record to its place, without a flush. Gives the bytes it took, and whether it is durable: where the device has
     /// FUA. A record promises nothing of other writes; who writes one has flushed what it needs.
     ///
     /// # Errors
@@ -156,7 +110,7 @@ impl FileLanes {
         let started = Instant::now();
         list.submit(device)?;
         ring.sent(list.bytes(), started.elapsed());
-        Ok((encoded.blocks(), fua))
+        Ok((encoded.blocks() * codec.size() as u64, fua))
     }
 
     /// The record is durable.
@@ -164,21 +118,9 @@ impl FileLanes {
     /// # Errors
     /// The place is none of this log's.
     fn settle(&self, place: &RecordPlace) -> Result<()> {
-        let Some(FileLane { state, durable, .. }) = self.lanes.get(place.lane) else {
-            return Err(no_lane(place.lane));
-        };
-        let mut s = state.lock();
-        let first = s.seq - s.live.len() as u64;
-        if let Some(live) = s.live.get_mut(place.seq.saturating_sub(first) as usize) {
-            live.done = true;
-        }
-        let from = (s.settled + 1).saturating_sub(first) as usize;
-        let done = s.live.iter().skip(from).take_while(|l| l.done).count() as u64;
-        s.settled = s.settled.max(first + from as u64 + done - 1);
-        let newest = s.settled.checked_sub(first);
-        if let Some(newest) = newest.and_then(|i| s.live.get(i as usize)) {
-            durable.store(newest.stamp, Ordering::Release);
-        }
+        let lane = self.lanes.get(place.lane);
+        let lane = lane.ok_or_else(|| no_lane(place.lane))?;
+        lane.space.settle(place.seq);
         Ok(())
     }
 
@@ -190,10 +132,7 @@ impl FileLanes {
                 continue;
             };
             out.last = out.last.max(frame.stamp);
-            for (lane, number) in frame.edges.iter().skip(1) {
-                let highest = out.durable.entry(*lane).or_default();
-                *highest = (*highest).max(*number);
-            }
+            out.note_durable(frame.edges.iter().skip(1).copied());
             if frame.stamp <= horizon {
                 out.superseded += 1;
             } else {
@@ -201,7 +140,6 @@ impl FileLanes {
             }
         }
         live.sort_unstable_by_key(|(_, frame)| frame.seq);
-        let settled = live.iter().map(|(_, f)| f.floor).max().unwrap_or(0);
         // Room was made for all of them unpacked, whatever they take.
         let images: u64 = live.iter().map(|(_, f)| f.images.len() as u64).sum();
         if images > ring.capacity() {
@@ -212,20 +150,13 @@ impl FileLanes {
             ));
             return Ok(());
         }
-        let mut before = None;
-        for (_, frame) in &live {
-            let follows = before == Some(frame.seq - 1);
-            let since = frame.edges.first().map_or(0, |(_, stamp)| *stamp);
-            if !follows && since > horizon && frame.seq - 1 <= settled {
-                out.lost = Some(format!(
-                    "record {} of lane {} was synced, for record {} follows it, but it is damaged or missing",
-                    frame.seq - 1,
-                    ring.lane().0,
-                    frame.seq
-                ));
-            }
-            before = Some(frame.seq);
-        }
+        let in_lane = |(_, frame): &(u64, Frame)| InLane {
+            seq: frame.seq,
+            before: frame.edges.first().map_or(0, |(_, stamp)| *stamp),
+            settled: frame.floor,
+        };
+        let in_lane: Vec<InLane> = live.iter().map(in_lane).collect();
+        out.check_lane(ring.lane().0, horizon, &in_lane);
         for (at, frame) in live {
             out.records.push(self.load(ring, at, frame)?);
         }
@@ -272,8 +203,8 @@ impl FileLanes {
                 lane: ring.lane(),
                 seq: frame.seq,
             },
-            at,
-            blocks: frame.blocks(self.codec.size()),
+            at: at * self.codec.size() as u64,
+            bytes: frame.blocks(self.codec.size()) * self.codec.size() as u64,
             stamp: frame.stamp,
             body: frame.record,
             pages: frame.images.into_iter().zip(pages).collect(),
@@ -295,42 +226,16 @@ impl RecordLog for FileLanes {
         stamp: &dyn Fn() -> Stamp,
     ) -> Option<RecordPlace> {
         let lane = lane % self.lanes.len().max(1);
-        let FileLane { ring, state, .. } = self.lanes.get(lane)?;
-        let blocks = self.bound(size);
-        let mut s = state.lock();
-        s.reclaim(horizon, &self.codec.canary);
-        if s.used + blocks > ring.capacity() {
-            return None;
-        }
-        let stamp = stamp();
-        let place = RecordPlace {
-            lane,
-            at: s.head,
-            seq: s.seq,
-            stamp,
-            before: s.last,
-            settled: s.settled,
-            durable: self.durable(horizon, transactions),
-        };
-        s.head = ring.advance(s.head, blocks);
-        s.seq += 1;
-        s.used += blocks;
-        s.last = stamp;
-        s.live.push_back(Live {
-            stamp,
-            blocks,
-            done: false,
-        });
-        Some(place)
+        let durable = || self.durable(horizon, transactions);
+        let reuse_all = self.codec.canary.reuse_records;
+        let space = &self.lanes.get(lane)?.space;
+        space.reserve(lane, self.bound(size), horizon, reuse_all, stamp, durable)
     }
 
     fn is_half_full(&self, lane: usize, horizon: Stamp) -> bool {
         let lane = self.lanes.get(lane % self.lanes.len().max(1));
-        lane.is_some_and(|FileLane { ring, state, .. }| {
-            let mut s = state.lock();
-            s.reclaim(horizon, &self.codec.canary);
-            2 * s.used > ring.capacity()
-        })
+        let reuse_all = self.codec.canary.reuse_records;
+        lane.is_some_and(|lane| lane.space.is_half_full(horizon, reuse_all))
     }
 
     fn write_durably(
@@ -340,7 +245,7 @@ impl RecordLog for FileLanes {
         pages: &[(BlockNr, PageRef)],
         flush: &dyn Fn() -> Result<()>,
     ) -> Result<u64> {
-        let (blocks, is_durable) = self.write(place, body, pages)?;
+        let (bytes, is_durable) = self.write(place, body, pages)?;
         let canary = &self.codec.canary;
         if canary.settle_early {
             self.settle(place)?;
@@ -351,7 +256,7 @@ impl RecordLog for FileLanes {
         if !canary.settle_early {
             self.settle(place)?;
         }
-        Ok(blocks)
+        Ok(bytes)
     }
 
     fn scan(&self, horizon: Stamp) -> Result<FoundRecords> {
@@ -359,16 +264,13 @@ impl RecordLog for FileLanes {
         for lane in &self.lanes {
             self.scan_lane(&lane.ring, horizon, &mut found)?;
         }
-        found.records.sort_unstable_by_key(|r| r.stamp);
-        for (lane, stamp) in found.durable.split_off(&self.codec.lanes) {
-            let is_there = |r: &LoggedRecord| (r.id.lane.0, r.stamp) == (lane, stamp);
-            if stamp > horizon && !found.records.iter().any(is_there) {
-                found.lost.get_or_insert(format!(
-                    "the record with stamp {stamp} in lane {lane} was synced, for a later one says so, but it is damaged or missing"
-                ));
-            }
-        }
+        found.check_between(self.codec.lanes, horizon);
         Ok(found)
+    }
+
+    /// The log's header goes with the media.
+    fn retire(&self) -> Result<()> {
+        Ok(())
     }
 }
 

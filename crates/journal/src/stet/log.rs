@@ -22,9 +22,10 @@ use crate::compose::Composition;
 use crate::engine::Canary;
 use crate::error::Result;
 use crate::ids::Lane;
-use crate::jbd2::{Jbd2Ring, LogArea, LogSummary, Record};
+use crate::jbd2::{Jbd2Ring, LogArea, LogSummary, Record, RecordKind};
 use crate::log::{LogFormat, OpenLog};
 use crate::policy::{CopyHome, Medium, OneLane, RecordLog, Scheme};
+use crate::region::{Owner, RegionError, RegionLanes, RegionSource, RegionUse};
 
 /// How a log is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +69,8 @@ pub struct StetLog {
     /// What block 0 says while the log is in use.
     sb: JournalSuperblock,
     header: LogHeader,
+    /// Records of files in a region, where the header says so and it was named.
+    records: Option<Arc<RegionLanes>>,
     canary: Canary,
 }
 
@@ -115,21 +118,32 @@ impl StetLog {
             area,
             sb,
             header,
+            records: None,
             canary,
         })
     }
 
     /// Makes an empty log in the area of an empty jbd2 log with superblock `sb`, durably. From then
-    /// on other programs refuse the volume, until the log is retired.
+    /// on other programs refuse the volume, until the log is retired. Its lanes for records of files are in `region`, if there is one.
     ///
     /// # Errors
-    /// The device's; `Unsupported` if the area is too small for the lanes.
+    /// The device's and the region's; `Unsupported` if the area is too small for the lanes; `Region`.
     pub fn make(
         area: LogArea,
         sb: JournalSuperblock,
         options: &StetOptions,
+        region: Option<&RegionUse>,
         canary: Canary,
     ) -> Result<StetLog> {
+        let region = region.filter(|_| options.file_lanes > 0);
+        let in_log = StetOptions {
+            file_lanes: if region.is_some() {
+                0
+            } else {
+                options.file_lanes
+            },
+            ..*options
+        };
         let size = area.block_size();
         let first = copy_at(1, size) + copy_blocks(size);
         // What fast commits use lies behind the ring, and stays.
@@ -145,14 +159,25 @@ impl StetLog {
             unordered: false,
             canary,
         };
+        let lanes = cut(first, end, &in_log, &codec)?;
+        let records = region.map(|used| {
+            let owner = Owner {
+                uuid: used.uuid,
+                epoch,
+            };
+            let (region, first) = (Arc::clone(&used.region), lanes.len() as u16);
+            RegionLanes::make(region, owner, options.file_lanes, first, size, used.barrier)
+        });
+        let records = records.transpose()?.map(Arc::new);
         let header = LogHeader {
             generation: 1,
             epoch,
             horizon: 0,
             uuid: sb.s_uuid,
             block_size: size,
-            lanes: cut(first, end, options, &codec)?,
-            file_lanes: options.file_lanes,
+            lanes,
+            file_lanes: in_log.file_lanes,
+            region: records.is_some(),
         };
         // An older log's copies must not outrank this one's: both are written.
         write_copy(&area, &header, true)?;
@@ -164,10 +189,13 @@ impl StetLog {
         let mut marked = sb;
         marked.set_incompat(sb.incompat() | IncompatFlags::STET);
         Jbd2Ring::write_superblock(&area, &mut marked, true)?;
+        // The log names the region by now.
+        records.iter().try_for_each(|records| records.begin())?;
         Ok(StetLog {
             area,
             sb: marked,
             header,
+            records,
             canary,
         })
     }
@@ -203,10 +231,12 @@ impl StetLog {
             canary: self.canary,
         };
         let rings: Vec<StetRing> = (lanes..all).filter_map(ring).collect();
+        let in_region = self.records.clone().map(|r| r as Arc<dyn RecordLog>);
+        let in_log = (!rings.is_empty())
+            .then(|| Arc::new(FileLanes::new(codec.clone(), rings)) as Arc<dyn RecordLog>);
         Scheme {
             ordering: Box::new(OneLane),
-            records: (!rings.is_empty())
-                .then(|| Box::new(FileLanes::new(codec.clone(), rings)) as Box<dyn RecordLog>),
+            records: in_region.or(in_log),
             codec: Box::new(codec),
             media,
             home: Box::new(CopyHome),
@@ -236,11 +266,12 @@ impl LogFormat for StetFormat {
         area: LogArea,
         sb: &JournalSuperblock,
         journal: &Composition,
+        region: Option<&RegionUse>,
         barrier: bool,
         canary: Canary,
     ) -> Result<Scheme> {
         let options = StetOptions::of(journal, area.block_size());
-        Ok(StetLog::make(area, *sb, &options, canary)?.scheme(&options, barrier))
+        Ok(StetLog::make(area, *sb, &options, region, canary)?.scheme(&options, barrier))
     }
 }
 
@@ -262,6 +293,27 @@ impl OpenLog for StetLog {
         true
     }
 
+    fn attach(&mut self, source: &RegionSource, uuid: [u8; 16]) -> Result<()> {
+        let owner = Owner {
+            uuid,
+            epoch: self.header.epoch,
+        };
+        let first = self.header.lanes.len() as u16;
+        self.records = match source {
+            _ if !self.header.region => None,
+            RegionSource::None => return Err(RegionError::NotNamed.into()),
+            RegionSource::GivenUp => {
+                tracing::warn!("records of files that were synced are given up with their region");
+                None
+            }
+            RegionSource::Open(region) => {
+                let records = RegionLanes::open(Arc::clone(region), owner, first)?;
+                Some(Arc::new(records))
+            }
+        };
+        Ok(())
+    }
+
     fn scheme(&self) -> Scheme {
         StetLog::scheme(self, &StetOptions::default(), true)
     }
@@ -271,7 +323,18 @@ impl OpenLog for StetLog {
     }
 
     fn walk(&self, visit: &mut dyn FnMut(Record) -> Result<()>) -> Result<()> {
-        walk(&OpenLog::scheme(self), visit)
+        walk(&OpenLog::scheme(self), self.header.block_size, visit)?;
+        match self.header.region && self.records.is_none() {
+            true => visit(Record {
+                at: 0,
+                tid: 0,
+                lane: None,
+                kind: RecordKind::End(
+                    "records of files are in a region of persistent memory".into(),
+                ),
+            }),
+            false => Ok(()),
+        }
     }
 }
 

@@ -7,11 +7,15 @@ use crate::ids::Stamp;
 use crate::jbd2::{Record, RecordKind};
 use crate::policy::{EndReason, RecordLog, Scheme};
 
-/// Visits the frames of each lane from its tail on, [`RecordKind::End`] last.
+/// Visits the frames of each lane from its tail on, [`RecordKind::End`] last. Blocks have `block_size` bytes.
 ///
 /// # Errors
 /// The device's.
-pub(crate) fn walk(scheme: &Scheme, visit: &mut dyn FnMut(Record) -> Result<()>) -> Result<()> {
+pub(crate) fn walk(
+    scheme: &Scheme,
+    block_size: u32,
+    visit: &mut dyn FnMut(Record) -> Result<()>,
+) -> Result<()> {
     let mut horizon = 0;
     for medium in &scheme.media {
         let tail = medium.tail();
@@ -48,7 +52,7 @@ pub(crate) fn walk(scheme: &Scheme, visit: &mut dyn FnMut(Record) -> Result<()>)
         }))?;
     }
     match &scheme.records {
-        Some(records) => walk_records(&**records, horizon, visit),
+        Some(records) => walk_records(&**records, horizon, block_size.into(), visit),
         None => Ok(()),
     }
 }
@@ -57,19 +61,21 @@ pub(crate) fn walk(scheme: &Scheme, visit: &mut dyn FnMut(Record) -> Result<()>)
 fn walk_records(
     records: &dyn RecordLog,
     horizon: Stamp,
+    block_size: u64,
     visit: &mut dyn FnMut(Record) -> Result<()>,
 ) -> Result<()> {
     let found = records.scan(horizon)?;
     let mut last = (0, 0);
     for logged in found.records {
-        last = (logged.at, logged.id.seq);
+        let at = logged.at / block_size.max(1);
+        last = (at, logged.id.seq);
         visit(Record {
-            at: logged.at,
+            at,
             tid: logged.id.seq,
             lane: Some(logged.id.lane.0),
             kind: RecordKind::File {
                 stamp: logged.stamp,
-                blocks: logged.blocks,
+                blocks: logged.bytes.div_ceil(block_size.max(1)),
                 record: FileRecord::decode(&logged.body).ok().map(Box::new),
                 pages: logged.pages.iter().map(|(nr, _)| *nr).collect(),
             },

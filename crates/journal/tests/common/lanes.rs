@@ -99,7 +99,13 @@ impl Volume {
         let gate = Arc::new(Gate::new(device.clone()));
         let as_device: Arc<dyn BlockDevice> = Arc::new(FailStop::new(gate.clone()));
         let sb = superblock(&as_device);
-        let log = StetLog::make(area(as_device.clone()), sb, &options, Canary::default());
+        let log = StetLog::make(
+            area(as_device.clone()),
+            sb,
+            &options,
+            None,
+            Canary::default(),
+        );
         let mut scheme = log.unwrap().scheme(&options, true);
         scheme.ordering = Box::new(Lanes { count, copies });
         let cache = Arc::new(Cache::new(

@@ -126,7 +126,7 @@ fn stet(
     let bytes = area.read(std::iter::once(0)).unwrap();
     let sb = JournalSuperblock::decode(&bytes[0], BS as u32, LOG).unwrap();
     let log = if fresh && !sb.incompat().contains(IncompatFlags::STET) {
-        StetLog::make(area, sb, options, canary)
+        StetLog::make(area, sb, options, None, canary)
     } else {
         StetLog::open(area, sb, canary)
     };

@@ -71,7 +71,7 @@ impl Volume {
         let disk = Arc::new(Disk::new(format(Kind::Stet), acks.clone()));
         let device: Arc<dyn BlockDevice> = disk.clone();
         let sb = superblock(&device);
-        let log = StetLog::make(area(device.clone()), sb, &options, Canary::default());
+        let log = StetLog::make(area(device.clone()), sb, &options, None, Canary::default());
         let mut scheme = log.unwrap().scheme(&options, true);
         scheme.ordering = Box::new(Lanes(lanes));
         let cache = CacheConfig {

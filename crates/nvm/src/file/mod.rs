@@ -76,6 +76,22 @@ impl FileRegion {
         Self::open_as(path, part, LineFlush::detect())
     }
 
+    /// Opens all of it, but for what is no whole line at its end.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_all(path: &Path) -> Result<Self> {
+        let (file, _) = open_file(path)?;
+        let size = size_of(&file).map_err(|e| BlockError::open(path, e))?;
+        let len = size / LINE * LINE;
+        Self::open(path, Span { start: 0, len })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     fn open_as(path: &Path, part: Span, lines: Option<LineFlush>) -> Result<Self> {
         let fail = |e: Errno| BlockError::open(path, e);
         let end = part

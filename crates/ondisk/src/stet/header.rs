@@ -12,6 +12,8 @@ pub const COPY_BYTES: usize = 4096;
 pub const MAX_LANES: usize = (COPY_BYTES - size_of::<Fixed>()) / size_of::<RawLane>();
 
 const MAGIC: [u8; 8] = *b"stetlog1";
+/// The same, where records of files are in a region: who does not know of these must not leave them out.
+const MAGIC_REGION: [u8; 8] = *b"stetlog2";
 /// Offset of `sum`.
 const SUM_AT: usize = 8;
 
@@ -72,6 +74,8 @@ pub struct LogHeader {
     pub lanes: Vec<Lane>,
     /// How many of them, the last ones, hold file-level records (i-lanes). At least one does not.
     pub file_lanes: u16,
+    /// File-level records are in a region of persistent memory with the log's epoch, not in lanes.
+    pub region: bool,
 }
 
 impl LogHeader {
@@ -80,7 +84,7 @@ impl LogHeader {
     pub fn encode(&self) -> Vec<u8> {
         let lanes = self.lanes.len().min(MAX_LANES);
         let fixed = Fixed {
-            magic: MAGIC,
+            magic: if self.region { MAGIC_REGION } else { MAGIC },
             sum: 0.into(),
             generation: self.generation.into(),
             epoch: self.epoch.into(),
@@ -117,7 +121,8 @@ impl LogHeader {
             .ok_or_else(|| corrupt!(WHAT, "{} bytes", bytes.len()))?;
         let (fixed, rest) =
             Fixed::read_from_prefix(bytes).map_err(|_| corrupt!(WHAT, "too short"))?;
-        if fixed.magic != MAGIC {
+        let region = fixed.magic == MAGIC_REGION;
+        if fixed.magic != MAGIC && !region {
             return Err(corrupt!(WHAT, "magic {:02x?}", fixed.magic));
         }
         let mut blank = bytes.to_vec();
@@ -160,6 +165,7 @@ impl LogHeader {
             block_size: fixed.block_size.get(),
             lanes,
             file_lanes,
+            region,
         })
     }
 }
@@ -197,12 +203,18 @@ mod tests {
             block_size: 4096,
             lanes: vec![lane(0), lane(1)],
             file_lanes: 1,
+            region: false,
         }
     }
 
     #[test]
     fn round_trip() {
         assert_eq!(LogHeader::decode(&header().encode(), 300), Ok(header()));
+        let elsewhere = LogHeader {
+            region: true,
+            ..header()
+        };
+        assert_eq!(LogHeader::decode(&elsewhere.encode(), 300), Ok(elsewhere));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 pub mod frame;
 pub mod header;
 pub mod record;
+pub mod region;
 
 use xxhash_rust::xxh3::xxh3_64;
 

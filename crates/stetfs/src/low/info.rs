@@ -14,6 +14,7 @@ use super::external::{self, Devices};
 use super::home::HomeInfo;
 use super::part::{PartInfo, Source};
 use super::recover::{self, RecoverOptions, RecoveryInfo};
+use super::region;
 
 /// A volume that is not mounted. Sizes in bytes, counts as named.
 #[derive(Clone, Debug, Serialize)]
@@ -135,7 +136,7 @@ pub fn info(source: &Source) -> Result<VolumeInfo> {
     let found = inspect(device, on)?;
     let sb = &found.superblock;
     let recovery = match found.unfinished {
-        true => recovery(&devices).unwrap_or_else(RecoveryInfo::refused),
+        true => recovery(&devices, source).unwrap_or_else(RecoveryInfo::refused),
         false => RecoveryInfo {
             has_errors: sb.state().contains(State::ERROR_FS),
             ..RecoveryInfo::default()
@@ -226,7 +227,7 @@ const TRIAL: u64 = 4 << 30;
 ///
 /// # Errors
 /// Those of the recovery.
-fn recovery((disk, journal): &Devices) -> Result<RecoveryInfo> {
+fn recovery((disk, journal): &Devices, source: &Source) -> Result<RecoveryInfo> {
     let over = |file: &FileDevice, view: Arc<dyn BlockDevice>| {
         file.check_writable()?;
         Ok::<_, BlockError>(Arc::new(Overlay::with_room(view, TRIAL_MEMORY, TRIAL)))
@@ -237,7 +238,9 @@ fn recovery((disk, journal): &Devices) -> Result<RecoveryInfo> {
         volume.clone() as Arc<dyn BlockDevice>,
         log.clone().map(|l| l as Arc<dyn BlockDevice>),
     );
-    let done = recover::run(dry, &RecoverOptions::default(), &mut |_, _| {})?;
+    let region = source.nvm.as_deref().map(region::copy).transpose()?;
+    let region = region.unwrap_or_default();
+    let done = recover::run(dry, region, &RecoverOptions::default(), &mut |_, _| {})?;
     disk.check_room(&volume.changed())?;
     if let (Some(device), Some(log)) = (journal, log) {
         device.check_room(&log.changed())?;

@@ -23,6 +23,7 @@ mod own_options;
 mod part;
 mod quota;
 mod recover;
+mod region;
 mod stats;
 mod volume;
 
@@ -36,6 +37,7 @@ pub use own_options::own_options;
 pub use part::{Part, PartInfo, Source};
 pub use quota::{QuotaIdInfo, QuotaInfo, QuotaKindInfo, quota, set_quota};
 pub use recover::{RecoverOptions, Recovered, RecoveryInfo, recover};
+pub use region::{RegionInfo, check_region};
 pub use stats::{
     CacheStats, DeviceError, DeviceErrors, DeviceStats, InodeStats, JournalStats, LatencyBucket,
     LatencyStats, MemoryStats, SpaceStats, VolumeStats,

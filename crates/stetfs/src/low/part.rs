@@ -33,6 +33,8 @@ pub struct Source {
     pub part: Part,
     /// Where the journal is, if on another device and not where udev links it.
     pub journal_path: Option<PathBuf>,
+    /// The file with records of synced files: a region of persistent memory, or what stands in for one.
+    pub nvm: Option<PathBuf>,
 }
 
 impl<P: AsRef<Path> + ?Sized> From<&P> for Source {

@@ -7,9 +7,11 @@ use std::sync::mpsc::channel;
 use serde::Serialize;
 use stetfs_block::OpenOptions;
 use stetfs_ext4::{Fs, FsError, FsOptions, QuotaEntry, QuotaKind, QuotaLimits, QuotaUsage, Result};
+use stetfs_journal::region::RegionSource;
 
 use super::external;
 use super::part::Source;
+use super::region;
 use super::volume::Volume;
 
 /// What a volume counts.
@@ -91,8 +93,10 @@ fn open(source: &Source, read_only: bool) -> Result<Arc<Fs>> {
         ..OpenOptions::default()
     };
     let (device, journal) = external::any(external::devices(source, how)?);
+    let region = source.nvm.as_deref().map(region::open).transpose()?;
     let options = FsOptions {
         read_only,
+        region: region.map_or(RegionSource::None, |region| RegionSource::Open(region)),
         ..FsOptions::default()
     };
     Fs::open_with(device, journal, options, &mut |_, _| {})

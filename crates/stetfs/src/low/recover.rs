@@ -6,11 +6,13 @@ use serde::Serialize;
 use stetfs_block::OpenOptions;
 use stetfs_ext4::{Fs, FsError, FsOptions, Result, inspect};
 use stetfs_journal::Composition;
+use stetfs_journal::region::RegionSource;
 use stetfs_ondisk::ext4::superblock::State;
 
 use super::external::{self, Devices, Views, is_write_protected};
 use super::home::HomeInfo;
 use super::part::Source;
+use super::region;
 
 /// Bytes of cache: what a recovery reads it hardly reads twice.
 const CACHE_BYTES: u64 = 32 << 20;
@@ -20,6 +22,8 @@ const CACHE_BYTES: u64 = 32 << 20;
 pub struct RecoverOptions {
     /// Of a damaged journal bring home what is whole.
     pub salvage: bool,
+    /// Records of synced files that are in a region ([`Source::nvm`]) are given up: it is lost. Files are as of the last commit then.
+    pub without_nvm: bool,
     /// `home=`, how blocks go home. What else it says is of no use here.
     pub journal: Composition,
 }
@@ -125,7 +129,12 @@ pub fn recover(
         }
         other => other?,
     };
-    let recovery = run(external::any(devices.clone()), how, progress)?;
+    let region = match (&source.nvm, how.without_nvm) {
+        (_, true) => RegionSource::GivenUp,
+        (None, false) => RegionSource::None,
+        (Some(path), false) => RegionSource::Open(region::open(path)?),
+    };
+    let recovery = run(external::any(devices.clone()), region, how, progress)?;
     let home = recovery.needed.then(|| home(&devices, how)).transpose()?;
     Ok(Recovered {
         volume: source.path.display().to_string(),
@@ -149,6 +158,7 @@ fn home((disk, journal): &Devices, how: &RecoverOptions) -> Result<HomeInfo> {
 /// As [`recover`].
 pub(crate) fn run(
     (device, journal): Views,
+    region: RegionSource,
     how: &RecoverOptions,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<RecoveryInfo> {
@@ -160,6 +170,7 @@ pub(crate) fn run(
         let options = FsOptions {
             salvage: how.salvage,
             journal: how.journal.way_home(),
+            region,
             cache_bytes: CACHE_BYTES,
             ..FsOptions::default()
         };

@@ -9,6 +9,7 @@ use stetfs_journal::compose::Axis;
 
 use super::home::HomeInfo;
 use super::part::PartInfo;
+use super::region::RegionInfo;
 use super::volume::Volume;
 
 /// Counters since the volume was opened.
@@ -46,6 +47,9 @@ pub struct JournalStats {
     pub parts: BTreeMap<&'static str, &'static str>,
     /// How checkpoints bring blocks home.
     pub home: HomeInfo,
+    /// The region of persistent memory that records of files go to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub region: Option<RegionInfo>,
     /// Transactions committed.
     pub commits: u64,
     /// Syncs that were asked for.
@@ -335,6 +339,7 @@ impl Volume {
                     .map(|axis| (axis.name(), self.journal().part(axis).name))
                     .collect(),
                 home: self.home(),
+                region: self.region(),
                 commits: j.commits,
                 syncs: j.syncs,
                 plain_syncs: j.plain_syncs,

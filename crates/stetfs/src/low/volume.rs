@@ -7,10 +7,13 @@ use stetfs_block::{BlockDevice, BlockError, Direct, FileDevice, OpenOptions, Spa
 use stetfs_ext4::{Fs, FsError, FsOptions, Result};
 
 use stetfs_journal::Composition;
+use stetfs_journal::region::RegionSource;
+use stetfs_nvm::FileRegion;
 
 use super::external::{self, is_write_protected};
 use super::home::HomeInfo;
 use super::part::{OpenDisk, Part, Source};
+use super::region::{self, RegionInfo};
 
 /// How a volume is opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,6 +24,9 @@ pub struct VolumeOptions {
     pub part: Part,
     /// Where the journal is, on a volume that has it on another device.
     pub journal_path: Option<PathBuf>,
+    /// The file for records of synced files: a region of persistent memory, or what stands in for one. The journal has to have such
+    /// records ([`check_region`](super::check_region)).
+    pub nvm: Option<PathBuf>,
     /// Whether requests pass the host's page cache by.
     pub direct: Direct,
     /// Whether io_uring is used.
@@ -34,6 +40,7 @@ pub struct Volume {
     disk: OpenDisk,
     /// The journal's, if that is another.
     journal: Option<Arc<FileDevice>>,
+    region: Option<Arc<FileRegion>>,
     fs: Arc<Fs>,
 }
 
@@ -42,6 +49,7 @@ pub struct OpenedDevices {
     path: PathBuf,
     disk: OpenDisk,
     journal: Option<Arc<FileDevice>>,
+    region: Option<Arc<FileRegion>>,
 }
 
 impl OpenedDevices {
@@ -54,6 +62,7 @@ impl OpenedDevices {
             path: path.as_ref().to_owned(),
             part: options.part.clone(),
             journal_path: options.journal_path.clone(),
+            nvm: options.nvm.clone(),
         };
         let open = |read_only| {
             let how = OpenOptions {
@@ -69,10 +78,13 @@ impl OpenedDevices {
             Err(e) if options.fs.read_only && is_write_protected(&e) => open(true)?,
             other => other?,
         };
+        let used = source.nvm.as_deref().filter(|_| !options.fs.no_recovery);
+        let region = used.map(region::open).transpose()?;
         Ok(OpenedDevices {
             path: source.path,
             disk,
             journal,
+            region,
         })
     }
 
@@ -89,7 +101,7 @@ impl OpenedDevices {
     /// # Errors
     /// Those of [`Fs::open`].
     pub fn start(self, options: &VolumeOptions) -> Result<Arc<Volume>> {
-        Volume::start(self.path, self.disk, self.journal, options)
+        Volume::start(self.path, self.disk, self.journal, self.region, options)
     }
 }
 
@@ -107,12 +119,17 @@ impl Volume {
         path: PathBuf,
         disk: OpenDisk,
         journal: Option<Arc<FileDevice>>,
+        region: Option<Arc<FileRegion>>,
         options: &VolumeOptions,
     ) -> Result<Arc<Volume>> {
+        let mut opts = options.fs.clone();
+        if let Some(region) = &region {
+            opts.region = RegionSource::Open(region.clone());
+        }
         let fs = Fs::open_with(
             disk.view(),
             journal.clone().map(|j| j as Arc<dyn BlockDevice>),
-            options.fs.clone(),
+            opts,
             &mut |_, _| {},
         )?;
         disk.fit_granularity(fs.statfs().block_size)?;
@@ -124,6 +141,7 @@ impl Volume {
             options: options.fs.clone(),
             disk,
             journal,
+            region,
             fs,
         }))
     }
@@ -140,6 +158,7 @@ impl Volume {
             self.path.clone(),
             self.disk.clone(),
             self.journal.clone(),
+            self.region.clone(),
             options,
         )
     }
@@ -173,6 +192,11 @@ impl Volume {
     /// The options of the file system.
     pub(super) fn options(&self) -> &FsOptions {
         &self.options
+    }
+
+    /// The region for records of synced files.
+    pub fn region(&self) -> Option<RegionInfo> {
+        self.region.as_deref().map(RegionInfo::of)
     }
 
     /// How checkpoints bring blocks home.

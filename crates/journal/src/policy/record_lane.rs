@@ -1,0 +1,207 @@
+//! The space of a lane of records: a ring whose space comes back when records are superseded, so that it has no tail to keep.
+//! Units are the log's own: blocks of a log, bytes of a region.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use stetfs_sync::plain::{
+    Mutex,
+    atomic::{AtomicU64, Ordering},
+};
+
+use super::{FoundRecords, RecordPlace};
+use crate::ids::Stamp;
+
+/// A lane of records.
+pub(crate) struct RecordLane {
+    room: Range<u64>,
+    state: Mutex<State>,
+    /// Stamp of the newest record of which it and all before it are durable; 0: there is none.
+    durable: AtomicU64,
+}
+
+struct State {
+    /// Where the next record goes.
+    head: u64,
+    /// Sequence of the next record.
+    seq: u64,
+    /// Records whose space is taken, oldest first, with consecutive sequences.
+    live: VecDeque<Live>,
+    /// What they take.
+    used: u64,
+    /// All records up to this sequence are durable.
+    settled: u64,
+    /// Stamp of the last record.
+    last: Stamp,
+}
+
+struct Live {
+    stamp: Stamp,
+    len: u64,
+    /// It is durable: nobody writes to its space any more.
+    done: bool,
+}
+
+impl State {
+    /// Gives back the space of records up to `horizon`: they are superseded.
+    fn reclaim(&mut self, horizon: Stamp, reuse_all: bool) {
+        let is_over = |l: &&Live| l.done && (l.stamp <= horizon || reuse_all);
+        while let Some(old) = self.live.front().filter(is_over) {
+            self.used -= old.len;
+            self.live.pop_front();
+        }
+    }
+}
+
+impl RecordLane {
+    /// An empty one in this room.
+    pub(crate) fn new(room: Range<u64>) -> RecordLane {
+        let state = State {
+            head: room.start,
+            seq: 1,
+            live: VecDeque::new(),
+            used: 0,
+            settled: 0,
+            last: 0,
+        };
+        RecordLane {
+            room,
+            state: Mutex::new(state),
+            durable: AtomicU64::new(0),
+        }
+    }
+
+    /// What the ring lies in.
+    pub(crate) fn room(&self) -> Range<u64> {
+        self.room.clone()
+    }
+
+    fn capacity(&self) -> u64 {
+        self.room.end - self.room.start
+    }
+
+    /// The place that is `len` behind `at`.
+    pub(crate) fn advance(&self, at: u64, len: u64) -> u64 {
+        self.room.start + (at - self.room.start + len) % self.capacity().max(1)
+    }
+
+    /// Takes space for a record of `len` in lane number `lane`, where there is some; `stamp` gives its place in the order, and
+    /// `durable` what it says of others. A canary has all space used again.
+    pub(crate) fn reserve(
+        &self,
+        lane: usize,
+        len: u64,
+        horizon: Stamp,
+        reuse_all: bool,
+        stamp: &dyn Fn() -> Stamp,
+        durable: impl FnOnce() -> Vec<(u16, u64)>,
+    ) -> Option<RecordPlace> {
+        let mut s = self.state.lock();
+        s.reclaim(horizon, reuse_all);
+        if s.used + len > self.capacity() {
+            return None;
+        }
+        let stamp = stamp();
+        let place = RecordPlace {
+            lane,
+            at: s.head,
+            seq: s.seq,
+            stamp,
+            before: s.last,
+            settled: s.settled,
+            durable: durable(),
+        };
+        s.head = self.advance(s.head, len);
+        s.seq += 1;
+        s.used += len;
+        s.last = stamp;
+        s.live.push_back(Live {
+            stamp,
+            len,
+            done: false,
+        });
+        Some(place)
+    }
+
+    /// Whether more than half of it is in use.
+    pub(crate) fn is_half_full(&self, horizon: Stamp, reuse_all: bool) -> bool {
+        let mut s = self.state.lock();
+        s.reclaim(horizon, reuse_all);
+        2 * s.used > self.capacity()
+    }
+
+    /// The record with this sequence is durable.
+    pub(crate) fn settle(&self, seq: u64) {
+        let mut s = self.state.lock();
+        let first = s.seq - s.live.len() as u64;
+        if let Some(live) = s.live.get_mut(seq.saturating_sub(first) as usize) {
+            live.done = true;
+        }
+        let from = (s.settled + 1).saturating_sub(first) as usize;
+        let done = s.live.iter().skip(from).take_while(|l| l.done).count() as u64;
+        s.settled = s.settled.max(first + from as u64 + done - 1);
+        let newest = s.settled.checked_sub(first);
+        if let Some(newest) = newest.and_then(|i| s.live.get(i as usize)) {
+            self.durable.store(newest.stamp, Ordering::Release);
+        }
+    }
+
+    /// Stamp of the newest record of which it and all before it are durable, if no transaction holds it.
+    pub(crate) fn durable(&self, horizon: Stamp) -> Option<Stamp> {
+        let stamp = self.durable.load(Ordering::Acquire);
+        (stamp > horizon).then_some(stamp)
+    }
+}
+
+/// What a record that was found says of its lane.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InLane {
+    pub(crate) seq: u64,
+    /// Stamp of the record before it.
+    pub(crate) before: Stamp,
+    /// Up to this sequence the records of the lane were durable.
+    pub(crate) settled: u64,
+}
+
+impl FoundRecords {
+    /// Notes what a record says was durable in other lanes.
+    pub(crate) fn note_durable(&mut self, durable: impl IntoIterator<Item = (u16, u64)>) {
+        for (lane, number) in durable {
+            let highest = self.durable.entry(lane).or_default();
+            *highest = (*highest).max(number);
+        }
+    }
+
+    /// Of a lane whose records above `horizon` are these, by sequence: whether one was durable and is not among them.
+    pub(crate) fn check_lane(&mut self, lane: u16, horizon: Stamp, records: &[InLane]) {
+        let settled = records.iter().map(|r| r.settled).max().unwrap_or(0);
+        let mut before = None;
+        for InLane {
+            seq, before: since, ..
+        } in records
+        {
+            let follows = before == Some(seq - 1);
+            if !follows && *since > horizon && seq - 1 <= settled {
+                self.lost = Some(format!(
+                    "record {} of lane {lane} was synced, for record {seq} follows it, but it is damaged or missing",
+                    seq - 1
+                ));
+            }
+            before = Some(*seq);
+        }
+    }
+
+    /// Sorts the records of all lanes by stamp. What a record says was durable in a lane of records, from number `first` on,
+    /// must be among them; what it says of transactions stays for who knows these.
+    pub(crate) fn check_between(&mut self, first: u16, horizon: Stamp) {
+        self.records.sort_unstable_by_key(|r| r.stamp);
+        for (lane, stamp) in self.durable.split_off(&first) {
+            let is_there = |r: &super::LoggedRecord| (r.id.lane.0, r.stamp) == (lane, stamp);
+            if stamp > horizon && !self.records.iter().any(is_there) {
+                self.lost.get_or_insert(format!(
+                    "the record with stamp {stamp} in lane {lane} was synced, for a later one says so, but it is damaged or missing"
+                ));
+            }
+        }
+    }
+}

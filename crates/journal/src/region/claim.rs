@@ -1,0 +1,236 @@
+//! Whose region it is: its header.
+
+use std::sync::Arc;
+
+use stetfs_nvm::Region;
+use stetfs_ondisk::stet::region::{
+    COPIES, HEADER_BYTES, HEADER_MAGIC, LANES_AT, RegionHeader, State,
+};
+use stetfs_ondisk::{OnDiskError, uuid};
+use stetfs_sync::plain::Mutex;
+
+use super::MOST_BYTES;
+use crate::error::Result;
+
+/// Bytes that are looked at at once.
+const PIECE: usize = 1 << 20;
+
+/// Whose records a region holds: one mount of one volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// The volume's.
+    pub uuid: [u8; 16],
+    /// That of its log, drawn for the mount.
+    pub epoch: u64,
+}
+
+/// What is left to do where there is no region.
+const GIVE_UP: &str = "where it is gone, a recovery without it (stetfs recover --without-nvm) makes the volume as of its last commit";
+
+/// Why a region cannot be used.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum RegionError {
+    /// It holds records of another volume.
+    #[error(
+        "the region may hold records of volume {}: recover or unmount that volume with it first, or name another region",
+        uuid::text(.0)
+    )]
+    InUse([u8; 16]),
+    /// It holds records of another mount of the same volume.
+    #[error(
+        "the region is of another mount of this volume, and its records no longer count: empty it \
+         (truncate it to 0 and to its size again), or name another region"
+    )]
+    Earlier,
+    /// There are bytes in it that are none of ours.
+    #[error("the region is not empty and holds no records: name a new file, or one full of zeroes")]
+    NotOurs,
+    /// It is too small.
+    #[error("a region of {size} bytes is too small: it takes at least {least}")]
+    TooSmall {
+        /// Its bytes.
+        size: u64,
+        /// What it needs.
+        least: u64,
+    },
+    /// The records that the volume's log speaks of are not there.
+    #[error("the region with the records of files that were synced is lost: {0}; {GIVE_UP}")]
+    Lost(String),
+    /// Nobody said where the records are that the volume's log speaks of.
+    #[error(
+        "records of files that were synced are in a region of persistent memory: name it with nvm=PATH; {GIVE_UP}"
+    )]
+    NotNamed,
+}
+
+impl From<RegionError> for crate::JournalError {
+    fn from(e: RegionError) -> Self {
+        crate::JournalError::Region(Arc::new(e))
+    }
+}
+
+/// What the header of a region says.
+enum Found {
+    /// Nothing: a new file.
+    Blank,
+    /// A part of the first one: a crash while a new file was taken.
+    Torn,
+    /// The newer of its copies.
+    Header(RegionHeader),
+    /// No copy is one.
+    Other(OnDiskError),
+}
+
+fn look(region: &dyn Region) -> Result<Found> {
+    let (mut best, mut wrong): (Option<RegionHeader>, _) = (None, None);
+    let (mut blank, mut torn) = (false, false);
+    for at in COPIES {
+        let mut bytes = [0; HEADER_BYTES];
+        region.read(at, &mut bytes)?;
+        match RegionHeader::decode(&bytes) {
+            Ok(header) => {
+                let newer = best.is_none_or(|b| header.generation > b.generation);
+                best = newer.then_some(header).or(best);
+            }
+            Err(_) if bytes == [0; HEADER_BYTES] => blank = true,
+            Err(e) => {
+                torn = bytes.starts_with(&HEADER_MAGIC);
+                wrong = Some(e);
+            }
+        }
+    }
+    Ok(match (best, wrong) {
+        (Some(header), _) => Found::Header(header),
+        (None, Some(OnDiskError::Corrupt { .. })) if blank && torn => Found::Torn,
+        (None, Some(e)) => Found::Other(e),
+        (None, None) => Found::Blank,
+    })
+}
+
+/// Whether the first `size` bytes are zeroes.
+fn is_blank(region: &dyn Region, size: u64) -> Result<bool> {
+    let mut bytes = vec![0; PIECE];
+    for at in (0..size).step_by(PIECE) {
+        bytes.truncate((size - at) as usize);
+        region.read(at, &mut bytes)?;
+        if bytes.iter().any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// A region that belongs to a mount of a volume.
+pub(super) struct Claim {
+    region: Arc<dyn Region>,
+    header: Mutex<RegionHeader>,
+}
+
+impl Claim {
+    /// Takes an empty region, durably. It may still be taken by others.
+    ///
+    /// # Errors
+    /// The region's; [`RegionError`].
+    pub(super) fn take(
+        region: Arc<dyn Region>,
+        owner: Owner,
+        lanes: u16,
+        block_size: u32,
+    ) -> Result<Claim> {
+        let Owner { uuid, epoch } = owner;
+        let size = region.size().min(MOST_BYTES);
+        if size < LANES_AT {
+            let least = LANES_AT;
+            return Err(RegionError::TooSmall { size, least }.into());
+        }
+        let generation = match look(&*region)? {
+            Found::Header(old) if old.state == State::Empty => old.generation + 1,
+            Found::Header(old) if old.uuid == uuid => return Err(RegionError::Earlier.into()),
+            Found::Header(old) => return Err(RegionError::InUse(old.uuid).into()),
+            // Other formats may have zeroes where the header would be.
+            Found::Blank if !is_blank(&*region, size)? => return Err(RegionError::NotOurs.into()),
+            Found::Blank | Found::Torn => 1,
+            Found::Other(OnDiskError::Corrupt { .. }) => return Err(RegionError::NotOurs.into()),
+            Found::Other(e) => return Err(e.into()),
+        };
+        let header = RegionHeader {
+            generation,
+            epoch,
+            uuid,
+            size,
+            state: State::Empty,
+            lanes,
+            block_size,
+        };
+        let claim = Claim {
+            region,
+            header: Mutex::new(header),
+        };
+        claim.write(&header)?;
+        Ok(claim)
+    }
+
+    /// The region of a mount that ended in a crash.
+    ///
+    /// # Errors
+    /// The region's; [`RegionError::Lost`] if it is none of this mount's.
+    pub(super) fn find(region: Arc<dyn Region>, owner: Owner) -> Result<Claim> {
+        let lost = |why: String| Err(RegionError::Lost(why).into());
+        if region.size() < LANES_AT {
+            return lost(format!("it has {} bytes", region.size()));
+        }
+        let header = match look(&*region)? {
+            Found::Header(header) => header,
+            Found::Blank => return lost("there are only zeroes".into()),
+            Found::Torn => return lost("its header was never written whole".into()),
+            Found::Other(e) => return lost(e.to_string()),
+        };
+        if header.uuid != owner.uuid {
+            return lost(format!(
+                "this one is of volume {}",
+                uuid::text(&header.uuid)
+            ));
+        }
+        if header.epoch != owner.epoch {
+            return lost("this one is of another mount of the volume".into());
+        }
+        if header.size > region.size() {
+            return lost(format!("it has {} bytes of {}", region.size(), header.size));
+        }
+        Ok(Claim {
+            region,
+            header: Mutex::new(header),
+        })
+    }
+
+    /// What the header says.
+    pub(super) fn header(&self) -> RegionHeader {
+        *self.header.lock()
+    }
+
+    /// Says, durably, whether there may be records.
+    pub(super) fn set_state(&self, state: State) -> Result<()> {
+        let mut header = self.header.lock();
+        let new = RegionHeader {
+            generation: header.generation + 1,
+            state,
+            ..*header
+        };
+        self.write(&new)?;
+        *header = new;
+        Ok(())
+    }
+
+    /// Over the older copy, so that a torn one leaves the newer.
+    fn write(&self, header: &RegionHeader) -> Result<()> {
+        let [even, odd] = COPIES;
+        let at = if header.generation.is_multiple_of(2) {
+            even
+        } else {
+            odd
+        };
+        self.region.store(at, &header.encode())?;
+        self.region.persist(at..at + HEADER_BYTES as u64)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,393 @@
+//! Lanes of records in a region: rings of lines that the threads that sync files write to themselves.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use stetfs_cache::{Page, PageRef};
+use stetfs_nvm::Region;
+use stetfs_ondisk::stet::region::{
+    Counts, HEAD_BYTES, LANES_AT, LINE, RECORD_MAGIC, RecordHead, RestSum, SEAL_AT, State, Table,
+};
+
+use super::claim::{Claim, Owner, RegionError};
+use crate::error::{JournalError, Result};
+use crate::ids::{BlockNr, Lane, Stamp, TxId};
+use crate::policy::{
+    FoundRecords, InLane, LoggedRecord, RecordLane, RecordLog, RecordPlace, RecordSize,
+};
+
+/// Bytes of a lane, at least.
+const LEAST: u64 = 16 << 10;
+/// Bytes that a scan reads at once.
+const PIECE: u64 = 1 << 20;
+
+/// Records of files in a region.
+pub struct RegionLanes {
+    region: Arc<dyn Region>,
+    claim: Claim,
+    /// Number of the first lane; those below are of transactions.
+    first: u16,
+    lanes: Vec<RecordLane>,
+    block_size: usize,
+    /// Without barriers nobody knows what is durable of transactions.
+    unordered: bool,
+    pub(super) faults: Faults,
+}
+
+/// Deliberate faults, for tests to find.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Faults {
+    /// The seal is stored with the record.
+    pub(super) seal_early: bool,
+    /// Nothing is fenced before the seal.
+    pub(super) rest_volatile: bool,
+    /// The seal is not fenced.
+    pub(super) seal_volatile: bool,
+    /// Records of other epochs count.
+    pub(super) any_epoch: bool,
+}
+
+impl RegionLanes {
+    /// Takes an empty region for a mount, durably, with at most so many lanes, numbered from `first` on. Pages have `block_size`
+    /// bytes.
+    ///
+    /// # Errors
+    /// The region's; [`RegionError`] if it is not empty, or too small.
+    pub fn make(
+        region: Arc<dyn Region>,
+        owner: Owner,
+        lanes: u16,
+        first: u16,
+        block_size: u32,
+        barrier: bool,
+    ) -> Result<RegionLanes> {
+        let size = region.size();
+        let room = size.saturating_sub(LANES_AT);
+        if room < LEAST {
+            let least = LANES_AT + LEAST;
+            return Err(RegionError::TooSmall { size, least }.into());
+        }
+        let fit = u16::try_from(room / LEAST).unwrap_or(u16::MAX);
+        let claim = Claim::take(Arc::clone(&region), owner, lanes.clamp(1, fit), block_size)?;
+        Ok(RegionLanes::of(region, claim, first, !barrier))
+    }
+
+    /// The region of a mount that ended in a crash, to be read.
+    ///
+    /// # Errors
+    /// The region's; [`RegionError::Lost`] if it is none of this mount's.
+    pub fn open(region: Arc<dyn Region>, owner: Owner, first: u16) -> Result<RegionLanes> {
+        let claim = Claim::find(Arc::clone(&region), owner)?;
+        Ok(RegionLanes::of(region, claim, first, false))
+    }
+
+    fn of(region: Arc<dyn Region>, claim: Claim, first: u16, unordered: bool) -> RegionLanes {
+        let header = claim.header();
+        let lanes = u64::from(header.lanes);
+        // What a damaged header could claim is bounded by the region's size.
+        let all = header.size.saturating_sub(LANES_AT);
+        let each = all / lanes / LINE as u64 * LINE as u64;
+        let room = |i| LANES_AT + i * each..LANES_AT + (i + 1) * each;
+        RegionLanes {
+            region,
+            claim,
+            first,
+            lanes: (0..lanes).map(|i| RecordLane::new(room(i))).collect(),
+            block_size: header.block_size as usize,
+            unordered,
+            faults: Faults::default(),
+        }
+    }
+
+    /// Says, durably, that there may be records. The volume says by then that they are here.
+    ///
+    /// # Errors
+    /// The region's.
+    pub fn begin(&self) -> Result<()> {
+        self.claim.set_state(State::InUse)
+    }
+
+    /// The lane that a place is in.
+    fn lane_of(&self, place: &RecordPlace) -> Result<&RecordLane> {
+        self.lanes.get(place.lane).ok_or_else(|| {
+            let lane = place.lane;
+            JournalError::Aborted(format!(
+                "a record for lane {lane}, which the region does not have"
+            ))
+        })
+    }
+
+    fn number(&self, lane: usize) -> u16 {
+        self.first + lane as u16
+    }
+
+    /// What a record says of others: which of them must still be there.
+    fn durable(&self, horizon: Stamp, transactions: &[TxId]) -> Vec<(u16, u64)> {
+        if self.unordered {
+            return Vec::new();
+        }
+        let records = self.lanes.iter().enumerate().filter_map(|(i, lane)| {
+            let stamp = lane.durable(horizon)?;
+            Some((self.number(i), stamp))
+        });
+        let transactions = transactions.iter().map(|id| (id.lane.0, id.seq));
+        transactions.chain(records).collect()
+    }
+
+    /// Stores all of a record but its seal, which it gives with the record's bytes (region.R1).
+    fn store(
+        &self,
+        lane: &RecordLane,
+        place: &RecordPlace,
+        body: &[u8],
+        pages: &[(BlockNr, PageRef)],
+    ) -> Result<(u64, u64)> {
+        let table = Table {
+            durable: place.durable.clone(),
+            blocks: pages.iter().map(|(nr, _)| *nr).collect(),
+            body: body.to_vec(),
+        };
+        let counts = table.counts();
+        let table = table.encode();
+        let rest = || std::iter::once(&table[..]).chain(pages.iter().map(|(_, page)| &page[..]));
+        let mut sum = RestSum::default();
+        rest().for_each(|part| sum.add(part));
+        let head = RecordHead {
+            epoch: self.claim.header().epoch,
+            seq: place.seq,
+            stamp: place.stamp,
+            at: place.at,
+            lane: self.number(place.lane),
+            before: place.before,
+            settled: if self.unordered { 0 } else { place.settled },
+            counts,
+            rest_sum: sum.sum(),
+        };
+        let (head, seal) = head.encode();
+        self.store_at(lane, place.at, &head)?;
+        if self.faults.seal_early {
+            self.seal(place.at, seal)?;
+        }
+        let mut stored = head.len() as u64;
+        for part in rest() {
+            self.store_at(lane, lane.advance(place.at, stored), part)?;
+            stored += part.len() as u64;
+        }
+        Ok((stored, seal))
+    }
+
+    fn seal(&self, at: u64, seal: u64) -> Result<()> {
+        Ok(self.region.store_u64(at + SEAL_AT as u64, seal)?)
+    }
+
+    /// Stores what may go round the lane's end.
+    fn store_at(&self, lane: &RecordLane, at: u64, bytes: &[u8]) -> Result<()> {
+        let mut rest = bytes;
+        for piece in pieces(lane, at, bytes.len() as u64) {
+            let (now, later) = rest.split_at((piece.end - piece.start) as usize);
+            self.region.store(piece.start, now)?;
+            rest = later;
+        }
+        Ok(())
+    }
+
+    fn read_at(&self, lane: &RecordLane, at: u64, len: u64) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; len as usize];
+        let mut rest = &mut bytes[..];
+        for piece in pieces(lane, at, len) {
+            let (now, later) = rest.split_at_mut((piece.end - piece.start) as usize);
+            self.region.read(piece.start, now)?;
+            rest = later;
+        }
+        Ok(bytes)
+    }
+
+    /// The heads of sealed records of this log in a lane: a look at every line.
+    fn heads(&self, number: u16, lane: &RecordLane) -> Result<Vec<RecordHead>> {
+        let room = lane.room();
+        let epoch = self.claim.header().epoch;
+        let mut found = Vec::new();
+        let mut piece = Vec::new();
+        for start in room.clone().step_by(PIECE as usize) {
+            piece.resize(PIECE.min(room.end - start) as usize, 0);
+            self.region.read(start, &mut piece)?;
+            for (line, at) in piece.chunks(LINE).zip((start..).step_by(LINE)) {
+                if !line.starts_with(&RECORD_MAGIC) {
+                    continue;
+                }
+                let bytes = self.read_at(lane, at, HEAD_BYTES as u64)?;
+                let head = <&[u8; HEAD_BYTES]>::try_from(&bytes[..]);
+                let Some(Ok((head, true))) = head.ok().map(RecordHead::decode) else {
+                    continue;
+                };
+                let is_ours = head.epoch == epoch || self.faults.any_epoch;
+                if is_ours && (head.lane, head.at) == (number, at) {
+                    found.push(head);
+                }
+            }
+        }
+        found.sort_unstable_by_key(|head| head.seq);
+        Ok(found)
+    }
+
+    fn scan_lane(
+        &self,
+        number: u16,
+        lane: &RecordLane,
+        horizon: Stamp,
+        out: &mut FoundRecords,
+    ) -> Result<()> {
+        let mut live = self.heads(number, lane)?;
+        out.last = live.iter().map(|head| head.stamp).fold(out.last, u64::max);
+        let all = live.len();
+        live.retain(|head| head.stamp > horizon);
+        out.superseded += (all - live.len()) as u64;
+        let room = lane.room();
+        let taken: u64 = live.iter().map(|h| h.counts.bytes(self.block_size)).sum();
+        if taken > room.end - room.start {
+            out.lost = Some(format!(
+                "records of {taken} bytes in lane {number}, which has {}",
+                room.end - room.start
+            ));
+            return Ok(());
+        }
+        let in_lane: Vec<InLane> = live
+            .iter()
+            .map(|head| InLane {
+                seq: head.seq,
+                before: head.before,
+                settled: head.settled,
+            })
+            .collect();
+        out.check_lane(number, horizon, &in_lane);
+        for head in live {
+            match self.load(lane, &head)? {
+                Some((record, durable)) => {
+                    out.note_durable(durable);
+                    out.records.push(record);
+                }
+                None => {
+                    // region.R3
+                    out.lost = Some(format!(
+                        "record {} of lane {number} was synced, but does not match its checksum",
+                        head.seq
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The record with this head, if all of it proves itself, and what it says was durable.
+    #[allow(clippy::type_complexity)]
+    fn load(
+        &self,
+        lane: &RecordLane,
+        head: &RecordHead,
+    ) -> Result<Option<(LoggedRecord, Vec<(u16, u64)>)>> {
+        let bytes = head.counts.bytes(self.block_size);
+        let rest = lane.advance(head.at, HEAD_BYTES as u64);
+        let rest = self.read_at(lane, rest, bytes - HEAD_BYTES as u64)?;
+        let mut sum = RestSum::default();
+        sum.add(&rest);
+        if sum.sum() != head.rest_sum {
+            return Ok(None);
+        }
+        let (table, pages) = rest.split_at(head.counts.table_bytes().min(rest.len()));
+        let Ok(table) = Table::decode(table, head.counts) else {
+            return Ok(None);
+        };
+        let pages = pages.chunks(self.block_size.max(1));
+        let pages = pages.map(|page| Arc::new(Page::copy_of(page)));
+        let record = LoggedRecord {
+            id: TxId {
+                lane: Lane(head.lane),
+                seq: head.seq,
+            },
+            at: head.at,
+            bytes,
+            stamp: head.stamp,
+            body: table.body,
+            pages: table.blocks.into_iter().zip(pages).collect(),
+        };
+        Ok(Some((record, table.durable)))
+    }
+}
+
+/// What `len` bytes from `at` on are in a lane: the second part goes round its end.
+fn pieces(lane: &RecordLane, at: u64, len: u64) -> impl Iterator<Item = Range<u64>> {
+    let Range { start, end } = lane.room();
+    let first = len.min(end - at);
+    [at..at + first, start..start + (len - first)]
+        .into_iter()
+        .filter(|piece| !piece.is_empty())
+}
+
+impl RecordLog for RegionLanes {
+    fn lanes(&self) -> usize {
+        self.lanes.len()
+    }
+
+    fn reserve(
+        &self,
+        lane: usize,
+        size: RecordSize,
+        horizon: Stamp,
+        transactions: &[TxId],
+        stamp: &dyn Fn() -> Stamp,
+    ) -> Option<RecordPlace> {
+        let lane = lane % self.lanes.len().max(1);
+        let counts = Counts {
+            durable: transactions.len() + self.lanes.len(),
+            pages: size.pages,
+            body: size.bytes,
+        };
+        let durable = || self.durable(horizon, transactions);
+        let space = self.lanes.get(lane)?;
+        let bytes = counts.bytes(self.block_size);
+        space.reserve(lane, bytes, horizon, false, stamp, durable)
+    }
+
+    fn is_half_full(&self, lane: usize, horizon: Stamp) -> bool {
+        let lane = self.lanes.get(lane % self.lanes.len().max(1));
+        lane.is_some_and(|lane| lane.is_half_full(horizon, false))
+    }
+
+    /// Calls no flush: what the record needs of the device is durable (record.F2).
+    fn write_durably(
+        &self,
+        place: &RecordPlace,
+        body: &[u8],
+        pages: &[(BlockNr, PageRef)],
+        _flush: &dyn Fn() -> Result<()>,
+    ) -> Result<u64> {
+        let lane = self.lane_of(place)?;
+        let (bytes, seal) = self.store(lane, place, body, pages)?;
+        for piece in pieces(lane, place.at, bytes) {
+            self.region.flush(piece)?;
+        }
+        if !self.faults.rest_volatile {
+            self.region.fence()?;
+        }
+        self.seal(place.at, seal)?;
+        self.region.flush(place.at..place.at + LINE as u64)?;
+        if !self.faults.seal_volatile {
+            self.region.fence()?;
+        }
+        lane.settle(place.seq);
+        Ok(bytes)
+    }
+
+    fn scan(&self, horizon: Stamp) -> Result<FoundRecords> {
+        let mut found = FoundRecords::default();
+        for (i, lane) in self.lanes.iter().enumerate() {
+            self.scan_lane(self.number(i), lane, horizon, &mut found)?;
+        }
+        found.check_between(self.first, horizon);
+        Ok(found)
+    }
+
+    fn retire(&self) -> Result<()> {
+        self.claim.set_state(State::Empty)
+    }
+}
