@@ -62,7 +62,7 @@ pub(crate) enum Command {
     Bench(Bench),
     /// Try what power cuts can leave behind, and judge it.
     #[command(subcommand)]
-    Crash(stetfs_crash::command::CrashCommand),
+    Crash(Box<stetfs_crash::command::CrashCommand>),
     /// Simulated devices.
     #[command(subcommand)]
     Device(Device),
