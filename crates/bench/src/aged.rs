@@ -9,17 +9,9 @@ use stetfs_flash::ftl::{Ageing, FtlKind, Geometry, PAGE};
 const ERASE_BLOCK: u64 = 4 << 20;
 const SPARE: u32 = 15;
 
-/// An erased SSD that holds the volume and nothing else.
-pub(crate) fn new(volume: &MemDevice) -> Result<Ssd> {
-    holding(volume, false)
-}
-
-/// The same after all of it was written once in sequence and once more in runs and pages.
-pub(crate) fn aged(volume: &MemDevice) -> Result<Ssd> {
-    holding(volume, true)
-}
-
-fn holding(volume: &MemDevice, aged: bool) -> Result<Ssd> {
+/// An SSD that holds the volume and nothing else. `aged`: after all of it was written once in sequence and once more in runs and
+/// pages.
+pub(crate) fn ssd(volume: &MemDevice, aged: bool) -> Result<Ssd> {
     let mut layer = FtlKind::Page.make(Geometry::new(volume.size(), ERASE_BLOCK, SPARE)?);
     if aged {
         Ageing::FULL.run(&mut *layer, &mut ())?;

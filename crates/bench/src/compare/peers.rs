@@ -18,7 +18,7 @@ use stetfs_testkit::{Attach, Image, LoopDev, LoopOptions, Mkfs, Mounted, Mounter
 
 use super::target::OnVolume;
 use super::{CompareConfig, Report, Target, run};
-use crate::aged::aged;
+use crate::aged;
 
 /// What is made on the image of a peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -423,7 +423,7 @@ fn set_up_one(
             let content = MemDevice::load(image.path())?;
             let (serving, image) = match config.flash {
                 true => {
-                    let ssd = Arc::new(aged(&content)?.timed(model));
+                    let ssd = Arc::new(aged::ssd(&content, true)?.timed(model));
                     served(Arc::clone(flash.insert(ssd)), model)?
                 }
                 false => served(Arc::new(Timed::new(content, model)), model)?,

@@ -361,12 +361,14 @@ fn number(value: f64) -> String {
     }
 }
 
+/// The medians of fields, put together again; none of nothing.
+fn medians<T>(all: &[T], build: impl FnOnce(&dyn Fn(fn(&T) -> f64) -> f64) -> T) -> Option<T> {
+    let of = |field: fn(&T) -> f64| median(&all.iter().map(field).collect::<Vec<_>>());
+    (!all.is_empty()).then(|| build(&of))
+}
+
 fn median_counters(all: &[Counters]) -> Option<Counters> {
-    if all.is_empty() {
-        return None;
-    }
-    let of = |field: fn(&Counters) -> f64| median(&all.iter().map(field).collect::<Vec<_>>());
-    Some(Counters {
+    medians(all, |of| Counters {
         writes: of(|c| c.writes),
         flushes: of(|c| c.flushes),
         written_kib: of(|c| c.written_kib),
@@ -375,11 +377,7 @@ fn median_counters(all: &[Counters]) -> Option<Counters> {
 }
 
 fn median_worn(all: &[Worn]) -> Option<Worn> {
-    if all.is_empty() {
-        return None;
-    }
-    let of = |field: fn(&Worn) -> f64| median(&all.iter().map(field).collect::<Vec<_>>());
-    Some(Worn {
+    medians(all, |of| Worn {
         waf: of(|w| w.waf),
         erases: of(|w| w.erases),
         shares: of(|w| w.shares),
@@ -387,11 +385,7 @@ fn median_worn(all: &[Worn]) -> Option<Worn> {
 }
 
 fn median_waits(all: &[Waits]) -> Option<Waits> {
-    if all.is_empty() {
-        return None;
-    }
-    let of = |field: fn(&Waits) -> f64| median(&all.iter().map(field).collect::<Vec<_>>());
-    Some(Waits {
+    medians(all, |of| Waits {
         locked: of(|w| w.locked),
         locked_micros: of(|w| w.locked_micros),
         room: of(|w| w.room),
@@ -402,11 +396,7 @@ fn median_waits(all: &[Waits]) -> Option<Waits> {
 }
 
 fn median_packing(all: &[Packing]) -> Option<Packing> {
-    if all.is_empty() {
-        return None;
-    }
-    let of = |field: fn(&Packing) -> f64| median(&all.iter().map(field).collect::<Vec<_>>());
-    Some(Packing {
+    medians(all, |of| Packing {
         commits: of(|p| p.commits),
         ratio: of(|p| p.ratio),
         micros: of(|p| p.micros),

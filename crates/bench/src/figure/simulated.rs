@@ -29,16 +29,10 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    /// One that holds the volume, and nothing else. `aged`: after all of it was written once in sequence and once more in runs
-    /// and pages.
+    /// As [`aged::ssd`].
     pub(super) fn with(volume: &MemDevice, model: Model, aged: bool) -> Result<Watched> {
-        let ssd = if aged {
-            aged::aged(volume)?
-        } else {
-            aged::new(volume)?
-        };
         Ok(Watched {
-            inner: ssd.simulated(model),
+            inner: aged::ssd(volume, aged)?.simulated(model),
             spent: Mutex::default(),
         })
     }

@@ -64,6 +64,13 @@ pub fn bytes(seed: u8, len: usize) -> Vec<u8> {
         .collect()
 }
 
+/// Writes a piece behind all that is expected of a file, and expects it from then on.
+pub fn append(fs: &Fs, file: &OpenRef, expected: &mut Vec<u8>, piece: &[u8]) {
+    let end = expected.len() as u64;
+    fs.write(&ROOT, file, end, piece, false).unwrap();
+    expected.extend(piece);
+}
+
 pub fn read(fs: &Fs, path: &[&[u8]]) -> Option<Vec<u8>> {
     let mut at = ROOT_INO;
     let mut size = 0;
@@ -99,9 +106,7 @@ fn appends_and_syncs_take_a_record_each_and_no_commit() {
         let mut expected = Vec::new();
         for i in 0..20u8 {
             let piece = bytes(i, 1500);
-            fs.write(&ROOT, &open.file, expected.len() as u64, &piece, false)
-                .unwrap();
-            expected.extend(piece);
+            append(&fs, &open.file, &mut expected, &piece);
             sync(&fs, &open.file, i % 2 == 0);
         }
         assert_eq!(counts(&fs), (before, 20), "{data:?} {:?}", reasons(&fs));
@@ -475,9 +480,7 @@ fn a_lane_that_fills_up_takes_commits_and_goes_on() {
     let mut expected = Vec::new();
     for i in 0..400u32 {
         let piece = bytes(i as u8, 5000);
-        fs.write(&ROOT, &open.file, expected.len() as u64, &piece, false)
-            .unwrap();
-        expected.extend(piece);
+        append(&fs, &open.file, &mut expected, &piece);
         sync(&fs, &open.file, false);
     }
     let all = reasons(&fs);

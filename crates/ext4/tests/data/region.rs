@@ -9,7 +9,7 @@ use stetfs_nvm::{MemRegion, Region, RegionLog, RegionRecorder, RegionReplay};
 use stetfs_testkit::Scratch;
 use stetfs_testkit::image::e2fsck;
 
-use crate::records::{bytes, create, read, reasons, sync, sync_all};
+use crate::records::{append, bytes, create, read, reasons, sync, sync_all};
 use crate::volume::{ROOT, Shape, fresh};
 
 const SHAPE: Shape = Shape {
@@ -76,9 +76,7 @@ fn appends_and_syncs_wait_for_no_device() {
             let mut expected = Vec::new();
             for i in 0..50u8 {
                 let piece = bytes(i, 4096);
-                fs.write(&ROOT, &open.file, expected.len() as u64, &piece, false)
-                    .unwrap();
-                expected.extend(piece);
+                append(&fs, &open.file, &mut expected, &piece);
                 sync(&fs, &open.file, i % 2 == 0);
             }
             let stats = fs.stats().journal;
@@ -202,9 +200,7 @@ fn a_region_that_is_full_has_room_again_after_a_commit() {
     let mut expected = Vec::new();
     for i in 0..100u8 {
         let piece = bytes(i, 50_000);
-        fs.write(&ROOT, &open.file, expected.len() as u64, &piece, false)
-            .unwrap();
-        expected.extend(piece);
+        append(&fs, &open.file, &mut expected, &piece);
         sync(&fs, &open.file, false);
     }
     assert!(fs.stats().journal.file_records > 20);

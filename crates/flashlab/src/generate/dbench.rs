@@ -100,8 +100,7 @@ fn step(m: &mut Maker, c: &mut Client, params: &Params) {
         metadata(m, c.group);
     }
     // As many reads as writes are left to do, each of the file just done or of one near it.
-    let reads = m.read_left as f64 / (m.read_left + m.write_left).max(1) as f64;
-    if m.chance(reads) {
+    if m.reads() {
         c.doing = Doing::Reading;
         if m.chance(0.5) {
             let back = m.skewed(0..files as u64, 3.0) as usize;

@@ -105,12 +105,11 @@ pub(super) fn make(m: &mut Maker) {
         .map(|i| Mailbox::new(i * width, (i + 1) * width))
         .collect();
     while !m.is_done() {
-        let reads = m.read_left as f64 / (m.read_left + m.write_left).max(1) as f64;
         let which = m.skewed(0..MAILBOXES, 1.5) as usize;
         let Some(mailbox) = boxes.get_mut(which) else {
             continue;
         };
-        if m.chance(reads) {
+        if m.reads() {
             mailbox.read(m);
             continue;
         }

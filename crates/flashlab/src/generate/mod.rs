@@ -210,6 +210,12 @@ impl Maker {
         self.random.f64() < probability
     }
 
+    /// Whether to read next: as likely as reads are among what is left to do.
+    fn reads(&mut self) -> bool {
+        let left = (self.read_left + self.write_left).max(1);
+        self.chance(self.read_left as f64 / left as f64)
+    }
+
     /// A range of `pages` pages that begins at `*next`, which moves behind it.
     fn region(next: &mut u64, pages: u64) -> Range<u64> {
         let start = *next;

@@ -82,12 +82,11 @@ pub(super) fn make(m: &mut Maker) {
         .map(|i| Database::new(i * width, (i + 1) * width))
         .collect();
     while !m.is_done() {
-        let reads = m.read_left as f64 / (m.read_left + m.write_left).max(1) as f64;
         let which = m.skewed(0..DATABASES, 1.5) as usize;
         let Some(database) = databases.get_mut(which) else {
             continue;
         };
-        if m.chance(reads) {
+        if m.reads() {
             for _ in 0..m.random.u64(1..16) {
                 let page = database.page(m);
                 m.read(page, 1);

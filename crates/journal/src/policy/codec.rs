@@ -72,10 +72,9 @@ impl Encoded {
 
     /// The [`payload`](Self::payload) went out.
     pub fn payload_went_out(&mut self) {
-        self.early.1 += self.payload().count() as u64;
-        if self.early.0 > 0 {
-            self.body.truncate(self.early.0);
-        }
+        let count = self.payload().count();
+        self.early.1 += count as u64;
+        self.body.truncate(self.body.len() - count);
     }
 }
 
