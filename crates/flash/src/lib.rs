@@ -25,5 +25,6 @@ pub use clock::{Clock, Kind, Request};
 pub use device::Timed;
 pub use faults::{Effect, Failing, Intervals, Order, Place, Plan, UnknownWord, Word, failing};
 pub use model::{Access, Model, Seek, UnknownModel};
+pub use pace::took;
 pub use ssd::{Report, Ssd};
 pub use volatile::{Kept, PowerCut, Volatile};

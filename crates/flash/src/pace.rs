@@ -1,5 +1,6 @@
 //! Requests that return when they would have finished on a device of some model.
 
+use std::cell::Cell;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,17 @@ impl Time {
             Time::Simulated(now) => *now.lock(),
         }
     }
+}
+
+thread_local! {
+    /// Nanoseconds that this thread's last request takes.
+    static TOOK: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Nanoseconds from when this thread's last request to a device with a model came until it was done, by that device's time: what
+/// others let pass meanwhile does not count.
+pub fn took() -> u64 {
+    TOOK.get()
 }
 
 /// A model's clock, and what it goes by.
@@ -56,7 +68,10 @@ impl Pace {
     pub(crate) fn ask(&self, ask: impl FnOnce(&mut Clock, u64) -> u64) -> u64 {
         // Under the lock, so that the clock's time does not go back.
         let mut clock = self.clock.lock();
-        ask(&mut clock, self.time.now())
+        let now = self.time.now();
+        let done = ask(&mut clock, now);
+        TOOK.set(done.saturating_sub(now));
+        done
     }
 
     /// Returns `nanos` after the start.

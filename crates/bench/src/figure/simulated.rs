@@ -7,7 +7,7 @@ use anyhow::Result;
 use parking_lot::Mutex;
 use stetfs::low::{BlockDevice, CHECKPOINT_THREAD, MemDevice};
 use stetfs_block::{Read, Share, ShareLimits, SharePair, Stats, Write, sharing_of};
-use stetfs_flash::{Model, Ssd};
+use stetfs_flash::{Model, Ssd, took};
 
 use crate::aged;
 
@@ -46,9 +46,8 @@ impl Watched {
     }
 
     fn count<T>(&self, of: impl FnOnce(&mut Spent) -> &mut u64, work: impl FnOnce() -> T) -> T {
-        let begin = self.inner.now();
         let done = work();
-        let taken = self.inner.now() - begin;
+        let taken = took();
         let mut spent = self.spent.lock();
         *of(&mut spent) += taken;
         if thread::current().name() == Some(CHECKPOINT_THREAD) {
