@@ -90,7 +90,7 @@ fn info_predicts_what_recover_does() {
     let (code, done) = as_predicted("clean", &[&path(&plain)]);
     assert_eq!((code, &done["needed"]), (0, &json!(false)));
 
-    for preset in ["ordered", "data", "writeback", "ldj", "ijournal"] {
+    for preset in ["ordered", "data", "writeback", "ldj", "ijournal", "stet"] {
         for features in ["^orphan_file", "orphan_file"] {
             let what = format!("{preset}, {features}");
             let mkfs = Mkfs::new().feature(features);
@@ -99,7 +99,8 @@ fn info_predicts_what_recover_does() {
             assert_eq!(code, 0, "{what}: {done}");
             let count = |name: &str| done[name].as_u64().unwrap();
             assert!(count("transactions") > 0 && count("blocks") > 0, "{done}");
-            assert_eq!(count("records") > 0, preset == "ijournal", "{what}: {done}");
+            let has_records = ["ijournal", "stet"].contains(&preset);
+            assert_eq!(count("records") > 0, has_records, "{what}: {done}");
             // The file that was replaced too, if the kernel had not let go of it yet.
             assert!(matches!(count("deleted"), 3 | 4), "{what}: {done}");
             assert_eq!(count("orphans_left"), 0, "{what}: {done}");

@@ -125,6 +125,15 @@ fn ijournal_breaks_no_promise() {
     sound("ldj,records=2", "threads", 4096, 225);
 }
 
+/// record.F2.
+#[test]
+fn stet_breaks_no_promise() {
+    sound("stet", "smoke", 1024, 300);
+    sound("stet", "appends", 4096, 300);
+    sound("stet,records=8", "threads", 1024, 300);
+    sound("stet,compress=auto", "overwrites", 4096, 225);
+}
+
 /// Journals large enough for the largest operations of each lane.
 #[test]
 fn zjournal_breaks_no_promise() {
@@ -352,6 +361,7 @@ fn flushes_that_fail_break_no_promise() {
         ("writeback", "overwrites"),
         ("ijournal", "smoke"),
         ("ldj", "appends"),
+        ("stet", "appends"),
     ] {
         let journal: JournalSpec = journal.parse().unwrap();
         let cases = failing_of(&journal, workload, if long() { usize::MAX } else { 8 });

@@ -75,7 +75,7 @@ fn what_was_acknowledged_survives_kills() {
             "ijournal",
             "writeback,sync=file",
             "data,sync=file",
-            "ldj,sync=file",
+            "stet",
             "zjournal,lanes=2",
             "zjournal,data=journal,lanes=2",
         ],
@@ -86,18 +86,18 @@ fn what_was_acknowledged_survives_kills() {
 fn what_was_acknowledged_survives_failing_flushes() {
     holds(
         End::Flush,
-        &["ordered", "writeback", "data", "ldj", "ijournal"],
+        &["ordered", "writeback", "data", "ldj", "ijournal", "stet"],
     );
 }
 
 #[test]
 fn what_was_acknowledged_survives_failing_writes() {
-    holds(End::Write, &["ordered", "data", "ijournal"]);
+    holds(End::Write, &["ordered", "data", "ijournal", "stet"]);
 }
 
 #[test]
 fn what_was_acknowledged_survives_cuts() {
-    holds(End::Cut, &["ordered", "data", "ldj"]);
+    holds(End::Cut, &["ordered", "data", "ldj", "stet"]);
 }
 
 /// Faults that lose what was acknowledged: a stress that did not see them would see nothing.

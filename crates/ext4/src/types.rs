@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use stetfs_journal::Composition;
 pub use stetfs_journal::DataMode;
-pub use stetfs_journal::{BlockNr, Ino};
+pub use stetfs_journal::{BlockNr, Ino, Wait};
 use stetfs_ondisk::ext4::time::Timestamp;
 
 use crate::error::Result;

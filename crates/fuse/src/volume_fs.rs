@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use stetfs::low::{
     Attr, Ctx, DirEntry, Done, FallocateMode, FileType, Fs, FsError, Ino, OpenRef, RenameFlags,
-    SeekWhat, SetAttr, StatFs, Volume, VolumeOptions, XattrSet,
+    SeekWhat, SetAttr, StatFs, Volume, VolumeOptions, Wait, XattrSet,
 };
 
 use crate::buffer;
@@ -439,11 +439,12 @@ fn take_sgid(fs: &Fs, ctx: &Ctx, ino: Ino) -> Result<(), FsError> {
 
 /// Makes a file durable, in this thread if that may wait.
 fn sync(fs: &Fs, file: &OpenRef, datasync: bool, done: Done) {
-    if patience::may_wait() {
-        fs.fsync_here(file, datasync, done);
+    let wait = if patience::may_wait() {
+        Wait::Inline
     } else {
-        fs.fsync(file, datasync, done);
-    }
+        Wait::Deferred
+    };
+    fs.fsync(file, datasync, wait, done);
 }
 
 /// The file system, held until the end of the operation; or the answer that the volume is closed, and

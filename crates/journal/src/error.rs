@@ -37,6 +37,14 @@ pub enum JournalError {
     ReadOnly,
 }
 
+/// The error for a log that lost what it promised.
+pub(crate) fn lost(why: String) -> OnDiskError {
+    OnDiskError::Corrupt {
+        what: "journal",
+        detail: why,
+    }
+}
+
 impl From<BlockError> for JournalError {
     fn from(e: BlockError) -> Self {
         JournalError::Device(Arc::new(e))

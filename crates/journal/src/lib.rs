@@ -30,7 +30,8 @@ pub use compose::{Composition, DataMode, Preset};
 pub use damage::Damage;
 pub use edges::{Dropped, valid_fronts};
 pub use engine::{
-    CHECKPOINT_THREAD, Canary, Done, FileState, FlushMark, Journal, JournalConfig, Records,
+    CHECKPOINT_THREAD, Canary, Done, FileState, FlushMark, Journal, JournalConfig, Records, Submit,
+    Wait,
 };
 pub use error::{JournalError, Result};
 pub use handle::{BlockMut, Handle};

@@ -7,12 +7,15 @@
 //!   another is in that one, which commits with this one; if it names none the block was freed: skipped. A block is listed again where
 //!   it was listed elsewhere, or freed, meanwhile; one image of it is taken.
 //! * **tx.T3** The snapshot's pages are never written again (cache.C1).
-//! * **tx.T4** Who changes a block that another lane's transaction lists waits for nothing, for he may hold what that one's handles
-//!   need. While that one runs or is locked both are chained; the group that commits grows by that, up to the moment when the
-//!   transactions of all of it go from locked to snapshot together. During the snapshot he takes the image for it, if it was not
-//!   taken yet; from then on his transaction depends on it.
-//! * **tx.T5** Whoever depends on a transaction for its image of a block knows that image as one of the live log from then on, though it
-//!   stands there later: should he free the block, he revokes it.
+//! * **tx.T4** A thread that changes a block which another lane's transaction lists never waits: it
+//!   may hold a lock that a handle of that transaction needs to finish. While that transaction runs or
+//!   is locked, the two transactions are chained to each other, and a commit takes both: its group
+//!   grows by such chains until all its transactions go from locked to snapshot together. During the
+//!   snapshot the thread takes the image of the block for that transaction, unless it was taken
+//!   before; from then on the thread's own transaction depends on that one.
+//! * **tx.T5** A transaction that depends on another for its image of a block treats that image as
+//!   one of the live log from then on, though it is written there later: if it frees the block, it
+//!   revokes the image.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;

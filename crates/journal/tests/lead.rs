@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use common::{ALL, BS, Kind, block, crashed, put, start};
 use stetfs_block::{BlockDevice, MemDevice, Read, Stats, Write};
+use stetfs_journal::Wait;
 
 /// A device whose flushes take a while.
 struct Slow {
@@ -67,10 +68,8 @@ fn who_comes_again_soon_shares_the_next_commit() {
                         let point = put(cache, journal, 300 + t, value);
                         let (answer, answered) = channel();
                         let done = Box::new(move |r| answer.send(r).unwrap());
-                        match here {
-                            true => journal.commit_here(point, Vec::new(), done),
-                            false => journal.commit_then(point, Vec::new(), done),
-                        }
+                        let wait = if here { Wait::Inline } else { Wait::Deferred };
+                        journal.sync(point, Vec::new(), wait, done);
                         answered.recv().unwrap().unwrap();
                     }
                 });
@@ -98,9 +97,10 @@ fn who_may_wait_has_the_answer_on_return() {
             // The second has nothing to commit any more.
             for upto in [point.clone(), point] {
                 let (answer, me) = (answer.clone(), thread::current().id());
-                journal.commit_here(
+                journal.sync(
                     upto,
                     Vec::new(),
+                    Wait::Inline,
                     Box::new(move |r| {
                         answer
                             .send(r.is_ok() && thread::current().id() == me)
@@ -113,7 +113,7 @@ fn who_may_wait_has_the_answer_on_return() {
         }
         journal.shutdown().unwrap();
         let refused = Box::new(move |r: Result<(), _>| answer.send(r.is_err()).unwrap());
-        journal.commit_here(journal.everything(), Vec::new(), refused);
+        journal.sync(journal.everything(), Vec::new(), Wait::Inline, refused);
         assert!(answered.try_recv().unwrap(), "{kind:?}");
     }
 }
@@ -136,7 +136,7 @@ fn leaders_and_the_commit_thread_take_turns() {
                         }
                         let (answer, answered) = channel();
                         let done = Box::new(move |r| answer.send(r).unwrap());
-                        journal.commit_here(point.clone(), Vec::new(), done);
+                        journal.sync(point.clone(), Vec::new(), Wait::Inline, done);
                         answered.recv().unwrap().unwrap();
                         assert!(journal.is_valid(&point), "{kind:?}");
                     }
@@ -157,9 +157,10 @@ fn an_answer_may_end_the_journal() {
         let (cache, journal) = start(kind, device.clone());
         let point = put(&cache, &journal, 300, 1);
         let last = Arc::clone(&journal);
-        journal.commit_here(
+        journal.sync(
             point,
             Vec::new(),
+            Wait::Inline,
             Box::new(move |r| {
                 r.unwrap();
                 last.shutdown().unwrap();

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use crate::error::{Error, Result};
-use crate::low::{self, FallocateMode, Fs, FsError, OpenRef, SeekWhat, SetAttr};
+use crate::low::{self, FallocateMode, Fs, FsError, OpenRef, SeekWhat, SetAttr, Wait};
 use crate::metadata::{Metadata, SetMetadata};
 use crate::open_options::OpenOptions;
 use crate::shared::{ROOT, Shared, errno, error_of, is, wait};
@@ -131,7 +131,8 @@ impl File {
     /// The device or the journal failed. Once, also after data of the file could not be written home: what was written since the
     /// last sync may be lost.
     pub fn sync_all(&self) -> Result<()> {
-        wait(|done| self.fs().fsync_here(&self.open, false, done)).map_err(self.failed("sync"))
+        wait(|done| self.fs().fsync(&self.open, false, Wait::Inline, done))
+            .map_err(self.failed("sync"))
     }
 
     /// Makes the file's data durable, and what is needed to read it back.
@@ -139,7 +140,8 @@ impl File {
     /// # Errors
     /// As [`sync_all`](Self::sync_all).
     pub fn sync_data(&self) -> Result<()> {
-        wait(|done| self.fs().fsync_here(&self.open, true, done)).map_err(self.failed("sync"))
+        wait(|done| self.fs().fsync(&self.open, true, Wait::Inline, done))
+            .map_err(self.failed("sync"))
     }
 
     /// The next run of data at or after `from`, in bytes; `None` if nothing but holes follows. A run may be cut off by the end of the

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, mpsc};
 
 use stetfs::low::{
-    BlockDevice, Ctx, FsOptions, HomeInfo, OpenRef, Part, Source, Volume, VolumeOptions, info,
+    BlockDevice, Ctx, FsOptions, HomeInfo, OpenRef, Part, Source, Volume, VolumeOptions, Wait, info,
 };
 use stetfs_crash::volume::mke2fs;
 use stetfs_testkit::Image;
@@ -106,7 +106,9 @@ fn file(volume: &Volume) -> OpenRef {
 fn sync(volume: &Volume, file: &OpenRef) {
     let (done, told) = mpsc::channel();
     let tell = move |result| done.send(result).unwrap();
-    volume.fs().fsync(file, false, Box::new(tell));
+    volume
+        .fs()
+        .fsync(file, false, Wait::Deferred, Box::new(tell));
     told.recv().unwrap().unwrap();
 }
 

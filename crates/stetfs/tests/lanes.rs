@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use stetfs::low::{BlockDevice, Ctx, Fs, FsOptions, MemDevice, OpenRef, ROOT_INO, serve_processor};
+use stetfs::low::{
+    BlockDevice, Ctx, Fs, FsOptions, MemDevice, OpenRef, ROOT_INO, Wait, serve_processor,
+};
 use stetfs_block::{Event, Gate, Recorder};
 use stetfs_testkit::{Image, Mkfs};
 
@@ -163,7 +165,12 @@ fn make_files(fs: &Fs, dirs: &[u32], files: u32, mut made: impl FnMut(u32)) {
             fs.write(&ROOT, &open, 0, &[7; 5000], false).unwrap();
             if file.is_multiple_of(3) {
                 let (done, is_done) = channel();
-                fs.fsync(&open, false, Box::new(move |r| done.send(r).unwrap()));
+                fs.fsync(
+                    &open,
+                    false,
+                    Wait::Deferred,
+                    Box::new(move |r| done.send(r).unwrap()),
+                );
                 is_done.recv_timeout(LONG).unwrap().unwrap();
             }
             made(attr.ino);
@@ -389,7 +396,12 @@ fn writes_of_a_sync(journal: &str) -> Vec<usize> {
     let append = |at: u64| {
         fs.write(&ROOT, &file, at, &[1; BLOCK], false).unwrap();
         let (done, is_done) = channel();
-        fs.fsync_here(&file, false, Box::new(move |r| done.send(r).unwrap()));
+        fs.fsync(
+            &file,
+            false,
+            Wait::Inline,
+            Box::new(move |r| done.send(r).unwrap()),
+        );
         is_done.recv().unwrap().unwrap();
     };
     append(0);

@@ -8,7 +8,7 @@ use std::sync::{Arc, mpsc};
 
 use anyhow::{Context, Result, anyhow};
 use stetfs::low::{
-    Attr, Ctx, Done, Ino, OpenRef, ROOT_INO, RenameFlags, SetAttr, Volume, serve_processor,
+    Attr, Ctx, Done, Ino, OpenRef, ROOT_INO, RenameFlags, SetAttr, Volume, Wait, serve_processor,
 };
 use stetfs_testkit::Mounted;
 
@@ -209,7 +209,7 @@ impl Surface for Library {
 
     fn sync(&mut self, at_slot: usize) -> Result<()> {
         let file = slot(&mut self.slots, at_slot)?;
-        wait(|done| self.volume.fs().fsync_here(file, false, done))
+        wait(|done| self.volume.fs().fsync(file, false, Wait::Inline, done))
     }
 
     fn close(&mut self, at_slot: usize) -> Result<()> {

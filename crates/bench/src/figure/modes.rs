@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use stetfs::low::{
-    BlockDevice, Composition, Ctx, Fs, FsOptions, MemDevice, OpenRef, Preset, preset,
+    BlockDevice, Composition, Ctx, Fs, FsOptions, MemDevice, OpenRef, Preset, Wait, preset,
 };
 use stetfs_flash::Model;
 use stetfs_testkit::{Image, Mkfs};
@@ -217,7 +217,12 @@ pub(super) fn sync_all<'f>(fs: &Fs, files: impl IntoIterator<Item = &'f OpenRef>
     let mut waits = 0;
     for file in files {
         let send = send.clone();
-        fs.fsync(file, false, Box::new(move |r| drop(send.send(r))));
+        fs.fsync(
+            file,
+            false,
+            Wait::Deferred,
+            Box::new(move |r| drop(send.send(r))),
+        );
         waits += 1;
     }
     for _ in 0..waits {

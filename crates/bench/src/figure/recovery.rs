@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use stetfs::low::{
     BlockDevice, Composition, Ctx, DeviceOptions, FileDevice, FsOptions, MemDevice, Preset,
-    ROOT_INO, SetAttr, preset,
+    ROOT_INO, SetAttr, Wait, preset,
 };
 use stetfs_flash::Timed;
 use stetfs_testkit::{Image, Mkfs};
@@ -150,7 +150,12 @@ fn crash(
         fs.write(&ctx, &file, at, data, false)?;
         if i % 8 == 7 {
             let (send, done) = std::sync::mpsc::channel();
-            fs.fsync(&file, false, Box::new(move |r| drop(send.send(r))));
+            fs.fsync(
+                &file,
+                false,
+                Wait::Deferred,
+                Box::new(move |r| drop(send.send(r))),
+            );
             done.recv().context("no answer to fsync")??;
         }
     }

@@ -156,7 +156,7 @@ pub const JOURNALS: [&str; 10] = [
     "data",
     "data,sync=file",
     "ldj",
-    "ldj,sync=file",
+    "stet",
     "zjournal,lanes=2",
     "zjournal,data=journal,lanes=2",
 ];

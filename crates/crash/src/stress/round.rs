@@ -10,7 +10,7 @@ use std::thread;
 use anyhow::{Result, anyhow, ensure};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
-use stetfs::low::{Ctx, Fs, FsError, FsOptions, OpenRef};
+use stetfs::low::{Ctx, Fs, FsError, FsOptions, OpenRef, Wait};
 
 use super::blocks::{self, PER_FILE, Slot};
 use crate::setup::JournalSpec;
@@ -292,12 +292,16 @@ impl<N: Notes> Writer<'_, N> {
         };
         match by {
             SyncBy::Syncfs => awaited(|done| fs.sync_all(done)),
-            SyncBy::Fsync if rng.bool() => awaited(|done| fs.fsync_here(open, false, done)),
-            SyncBy::Fsync => awaited(|done| fs.fsync(open, false, done)),
-            SyncBy::Fdatasync if rng.bool() => awaited(|done| fs.fsync_here(open, true, done)),
-            SyncBy::Fdatasync => awaited(|done| fs.fsync(open, true, done)),
+            SyncBy::Fsync if rng.bool() => {
+                awaited(|done| fs.fsync(open, false, Wait::Inline, done))
+            }
+            SyncBy::Fsync => awaited(|done| fs.fsync(open, false, Wait::Deferred, done)),
+            SyncBy::Fdatasync if rng.bool() => {
+                awaited(|done| fs.fsync(open, true, Wait::Inline, done))
+            }
+            SyncBy::Fdatasync => awaited(|done| fs.fsync(open, true, Wait::Deferred, done)),
             // The kernel follows such a write with an fsync.
-            SyncBy::Osync => awaited(|done| fs.fsync_here(to, false, done)),
+            SyncBy::Osync => awaited(|done| fs.fsync(to, false, Wait::Inline, done)),
             SyncBy::None => Ok(()),
         }?;
         for (slot, version) in covered {

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use stetfs::low::{
-    Attr, Ctx, FallocateMode, Fs, FsError, Ino, OpenRef, RenameFlags, SetAttr, XattrSet,
+    Attr, Ctx, FallocateMode, Fs, FsError, Ino, OpenRef, RenameFlags, SetAttr, Wait, XattrSet,
 };
 
 use super::op::{Op, bytes, held_number};
@@ -225,11 +225,11 @@ impl Session {
             Op::RemoveXattr { path, name } => fs.removexattr(ctx, self.ino(path)?, name.as_bytes()),
             Op::Fsync { path } => {
                 let file = self.open(path, libc::O_RDONLY)?;
-                awaited(|done| fs.fsync_here(&file, false, done))
+                awaited(|done| fs.fsync(&file, false, Wait::Inline, done))
             }
             Op::Fdatasync { path } => {
                 let file = self.open(path, libc::O_RDONLY)?;
-                awaited(|done| fs.fsync(&file, true, done))
+                awaited(|done| fs.fsync(&file, true, Wait::Deferred, done))
             }
             Op::SyncAll => awaited(|done| fs.sync_all(done)),
         }

@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 use parking_lot::Condvar;
 use stetfs_block::{BlockError, WriteList};
 use stetfs_cache::PageRef;
-use stetfs_journal::{Block, BlockNr, CommitPoint, FlushMark, Handle, JournalError, Stamp};
+use stetfs_journal::{Block, BlockNr, CommitPoint, FlushMark, Handle, JournalError, Stamp, Submit};
 use stetfs_sync::{Mutex, MutexGuard, Rank};
 
 use super::failures::Failures;
 use super::pages::Changed;
-use super::precedence::Haste;
+use super::precedence::WritebackPriority;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::Inode;
@@ -414,7 +414,7 @@ impl Fs {
         // An earlier transaction that allocated these blocks may commit without this one, and then
         // they are reachable with what they held before.
         if other {
-            match self.flush_files_and(&[inode], &WriteList::new(), Haste::Awaited) {
+            match self.flush_and_tell(&[inode]) {
                 // It is to be gone anyway.
                 Ok(()) | Err(HomeError::Data(_)) => {}
                 Err(HomeError::Journal(e)) => return Err(e.into()),
@@ -487,15 +487,22 @@ impl Fs {
     /// # Errors
     /// A failed write. Each file remembers its own for its openers.
     pub(super) fn flush_files(&self, files: &[&Inode]) -> Result<()> {
-        Ok(self.flush_files_and(files, &WriteList::new(), Haste::Awaited)?)
+        Ok(self.flush_and_tell(files)?)
     }
 
-    /// The same, with other writes in the last batch. The journal stops where it cannot go on without what failed.
-    fn flush_files_and(
+    fn flush_and_tell(&self, files: &[&Inode]) -> Result<(), HomeError> {
+        let device = &**self.cache.device();
+        self.flush_by(files, WritebackPriority::Awaited, &mut |batch| {
+            batch.submit(device)
+        })
+    }
+
+    /// Has `send` give what is dirty now in these files to the device. The journal stops where it cannot go on without what failed.
+    fn flush_by(
         &self,
         files: &[&Inode],
-        also: &WriteList<'_>,
-        haste: Haste,
+        priority: WritebackPriority,
+        send: &mut Submit<'_>,
     ) -> Result<(), HomeError> {
         let mut batch = Batch::default();
         let mut result = Ok(());
@@ -516,7 +523,7 @@ impl Fs {
             };
             let mut from = Some(0);
             while let Some(at) = from {
-                let gives_way = self.gives_way(haste);
+                let gives_way = self.gives_way(priority);
                 if gives_way && batch.locks.is_empty() {
                     self.data.precedence.give_way();
                 }
@@ -524,11 +531,11 @@ impl Fs {
                 batch.lock(inode);
                 from = batch.take(at, last, room.saturating_sub(batch.blocks.len()));
                 if batch.blocks.len() >= room {
-                    result = HomeError::and(result, self.submit(&mut batch, &WriteList::new()));
+                    result = HomeError::and(result, self.submit(&mut batch, send));
                 }
             }
         }
-        result = HomeError::and(result, self.submit(&mut batch, also));
+        result = HomeError::and(result, self.submit(&mut batch, send));
         if let Err(HomeError::Journal(e)) = &result {
             self.journal.abort(e.clone());
         }
@@ -545,16 +552,15 @@ impl Fs {
         (bytes / self.geo.block_size as usize).max(1)
     }
 
-    /// Writes a batch, with `also`, and lets its files go. What could not be written is not dirty any more (as in the kernel): the
+    /// Has `send` write a batch, and lets its files go. What could not be written is not dirty any more (as in the kernel): the
     /// file remembers the failure.
-    fn submit(&self, batch: &mut Batch<'_>, also: &WriteList<'_>) -> Result<(), HomeError> {
+    fn submit(&self, batch: &mut Batch<'_>, send: &mut Submit<'_>) -> Result<(), HomeError> {
         let Batch { locks, mut blocks } = std::mem::take(batch);
         blocks.sort_unstable_by_key(|taken| taken.dirty.block.nr());
-        let mut list = self.home_writes(blocks.iter());
-        list.extend(also);
+        let list = self.home_writes(blocks.iter());
         let written = match list.is_empty() {
             true => Ok(()),
-            false => list.submit(&**self.cache.device()),
+            false => send(&list),
         };
         if written.is_ok() {
             let home = blocks.iter().map(|taken| taken.dirty.block.nr());
@@ -564,12 +570,7 @@ impl Fs {
         for taken in &blocks {
             each[taken.file] += 1;
         }
-        let mut result = match &written {
-            Err(e) if !also.is_empty() => self
-                .again(e, also, &list)
-                .map_err(|e| HomeError::Journal(e.into())),
-            _ => Ok(()),
-        };
+        let mut result = Ok(());
         for ((at, (inode, _lock)), count) in locks.iter().enumerate().zip(each) {
             let own = || blocks.iter().filter(move |taken| taken.file == at);
             let home = match &written {
@@ -655,16 +656,29 @@ impl Fs {
         }
     }
 
-    /// Writes home the dirty data of these inodes, and `also` in the last batch of it. The device has
-    /// it on return; no flush. Of data that could not be written its file remembers that.
+    /// Writes home the dirty data of these inodes. The device has it on return; no flush. Of data that
+    /// could not be written its file remembers that.
     ///
     /// # Errors
     /// What the journal cannot go on without; it has stopped.
     pub(crate) fn write_home(
         &self,
         inos: &[Ino],
-        also: &WriteList<'_>,
-        haste: Haste,
+        priority: WritebackPriority,
+    ) -> Result<(), JournalError> {
+        let device = &**self.cache.device();
+        self.hand_out_data(inos, priority, &mut |batch| batch.submit(device))
+    }
+
+    /// The same by `send` ([`FileState::hand_out`](stetfs_journal::FileState::hand_out)).
+    ///
+    /// # Errors
+    /// As [`write_home`](Self::write_home).
+    pub(crate) fn hand_out_data(
+        &self,
+        inos: &[Ino],
+        priority: WritebackPriority,
+        send: &mut Submit<'_>,
     ) -> Result<(), JournalError> {
         let inos: BTreeSet<Ino> = inos.iter().copied().collect();
         let files: Vec<Arc<Inode>> = inos
@@ -672,7 +686,7 @@ impl Fs {
             .filter_map(|ino| self.inodes.find(ino))
             .collect();
         let files: Vec<&Inode> = files.iter().map(|f| &**f).collect();
-        match self.flush_files_and(&files, also, haste) {
+        match self.flush_by(&files, priority, send) {
             Ok(()) | Err(HomeError::Data(_)) => Ok(()),
             Err(HomeError::Journal(e)) => Err(e),
         }
@@ -692,7 +706,7 @@ impl Fs {
                 None => self.forget_clean(ino),
             }
         }
-        self.write_home(&old, &WriteList::new(), Haste::Background)
+        self.write_home(&old, WritebackPriority::Background)
     }
 
     /// Writes home, in the background, what files have got that are written as streams.
@@ -702,7 +716,7 @@ impl Fs {
     pub(super) fn flush_streams(&self) -> Result<(), JournalError> {
         let streams = std::mem::take(&mut *self.data.dirty.streams.lock());
         for ino in streams {
-            self.write_home(&[ino], &WriteList::new(), Haste::Background)?;
+            self.write_home(&[ino], WritebackPriority::Background)?;
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use crate::error::FsError;
 use crate::types::{Caller, Descriptor};
 
-/// So many descriptors are remembered that were told; one that is forgotten is told again.
+/// The number of descriptors that are remembered as told, at most. One that is forgotten is told again.
 const MOST_TOLD: usize = 256;
 
 /// Failures of one file, or of all.
@@ -25,9 +25,10 @@ struct State {
     last: Option<FsError>,
     /// Somebody was told of the last.
     told: bool,
-    /// So many failures need those descriptors not be told of that are not below.
+    /// The number of failures of which a descriptor that is not in `descriptors` need not be told: they
+    /// happened before it was opened, or somebody was told of them.
     settled: u64,
-    /// How many failures these descriptors were told of.
+    /// Each descriptor that was told of a failure, and how many failures it has been told of so far.
     descriptors: VecDeque<(Descriptor, u64)>,
 }
 

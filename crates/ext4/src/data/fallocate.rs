@@ -139,7 +139,7 @@ impl Fs {
                 if range.end > body.size() => {}
             _ => return Ok(()),
         }
-        let mut pages = Pages::new(self, self.way(h, body));
+        let mut pages = Pages::new(self, self.data_path(h, body));
         let zeroed = self.zero_behind(&mut pages, inode, body, body.size());
         pages.done(inode);
         body.set_size(range.end);
@@ -219,7 +219,7 @@ impl Fs {
     ) -> Result<()> {
         let size = u64::from(self.geo.block_size);
         let whole = self.whole_blocks(range);
-        let mut pages = Pages::new(self, self.way(h, body));
+        let mut pages = Pages::new(self, self.data_path(h, body));
         let result = if whole.start > whole.end {
             // Inside one block.
             self.zero_within(&mut pages, inode, body, range.clone())

@@ -168,7 +168,7 @@ impl Fs {
                 self.dir_fill(&h, inode, body, &entries)?;
             } else if size > 0 {
                 let nr = self.add_meta_block(&h, inode, body, 0)?;
-                let mut pages = Pages::new(self, self.way(&h, body));
+                let mut pages = Pages::new(self, self.data_path(&h, body));
                 let put = pages.put(0, nr, 0, inline.content()?, true);
                 pages.done(inode);
                 put?;

@@ -39,15 +39,15 @@ pub(crate) enum Mapping {
 
 /// How an inode says where its blocks are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum MapKind {
     /// `EXTENTS`.
     Extents,
     /// Direct and indirect blocks, as in ext2 and ext3.
     Blocks,
 }
 
-impl Way {
-    fn of(inode: &Inode, body: &InodeBody) -> Result<Way> {
+impl MapKind {
+    fn of(inode: &Inode, body: &InodeBody) -> Result<MapKind> {
         if body.is_inline() {
             Err(FsError::corrupt(
                 "inode",
@@ -55,9 +55,9 @@ impl Way {
                 format!("inode {} has its data in itself, not in blocks", inode.ino),
             ))
         } else if body.flags().contains(InodeFlags::EXTENTS) {
-            Ok(Way::Extents)
+            Ok(MapKind::Extents)
         } else {
-            Ok(Way::Blocks)
+            Ok(MapKind::Blocks)
         }
     }
 }
@@ -66,9 +66,9 @@ impl Fs {
     /// What maps file block `lblk`; of a block map at most `max` blocks are told.
     fn find(&self, inode: &Inode, body: &InodeBody, lblk: u32, max: u32) -> Result<Found> {
         let root = body.i_block();
-        match Way::of(inode, body)? {
-            Way::Extents => extents::find(&extents::Stored::new(self, inode, body), root, lblk),
-            Way::Blocks => blockmap::find(&blockmap::Stored::new(self, inode), root, lblk, max),
+        match MapKind::of(inode, body)? {
+            MapKind::Extents => extents::find(&extents::Stored::new(self, inode, body), root, lblk),
+            MapKind::Blocks => blockmap::find(&blockmap::Stored::new(self, inode), root, lblk, max),
         }
     }
 
@@ -178,19 +178,19 @@ impl Fs {
         body: &mut InodeBody,
         f: impl FnOnce(&mut dyn EditMap) -> Result<R>,
     ) -> Result<R> {
-        let (delta, result) = match Way::of(inode, body)? {
-            Way::Extents => {
+        let (delta, result) = match MapKind::of(inode, body)? {
+            MapKind::Extents => {
                 let nodes = extents::Changing::new(self, h, inode, body);
                 let result = Tree::open(&nodes, body.i_block_mut()).and_then(|mut map| f(&mut map));
                 (nodes.blocks.delta(), result)
             }
-            Way::Blocks if self.ratio() > 1 => {
+            MapKind::Blocks if self.ratio() > 1 => {
                 return Err(FsError::Unsupported(format!(
                     "changing inode {}, which has a block map, on a volume with clusters (bigalloc)",
                     inode.ino
                 )));
             }
-            Way::Blocks => {
+            MapKind::Blocks => {
                 let nodes = blockmap::Changing::new(self, h, inode);
                 let result = f(&mut BlockMap::open(&nodes, body.i_block_mut()));
                 (nodes.blocks.delta(), result)

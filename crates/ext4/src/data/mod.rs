@@ -56,5 +56,5 @@ pub(crate) use flusher::DataState;
 pub(crate) use inline::Inline;
 pub(crate) use map::Mapping;
 pub(crate) use mapping::Found;
-pub(crate) use precedence::Haste;
+pub(crate) use precedence::WritebackPriority;
 pub(crate) use read::ReadAhead;

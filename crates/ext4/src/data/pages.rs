@@ -12,7 +12,7 @@ use crate::inode::Inode;
 
 /// How changed data gets home.
 #[derive(Clone, Copy)]
-pub(super) enum Way<'a> {
+pub(super) enum DataPath<'a> {
     /// Directly; blocks become dirty data, with the handle that makes them reachable if there is one.
     Home(Option<&'a Handle<'a>>),
     /// As journaled blocks of this handle.
@@ -30,15 +30,15 @@ pub(super) struct Changed {
 /// Changes data blocks of one file; [`done`](Pages::done) makes them dirty.
 pub(super) struct Pages<'a> {
     fs: &'a Fs,
-    way: Way<'a>,
+    path: DataPath<'a>,
     dirty: Vec<Changed>,
 }
 
 impl<'a> Pages<'a> {
-    pub(super) fn new(fs: &'a Fs, way: Way<'a>) -> Pages<'a> {
+    pub(super) fn new(fs: &'a Fs, path: DataPath<'a>) -> Pages<'a> {
         Pages {
             fs,
-            way,
+            path,
             dirty: Vec::new(),
         }
     }
@@ -70,10 +70,10 @@ impl<'a> Pages<'a> {
             }
             None => Err(FsError::Errno(libc::EINVAL)),
         };
-        match self.way {
-            Way::Journal(h) if whole || fresh => put(&mut h.create(&block)?)?,
-            Way::Journal(h) => put(&mut h.modify(&block)?)?,
-            Way::Home(_) => {
+        match self.path {
+            DataPath::Journal(h) if whole || fresh => put(&mut h.create(&block)?)?,
+            DataPath::Journal(h) => put(&mut h.modify(&block)?)?,
+            DataPath::Home(_) => {
                 let is_stale =
                     fresh && self.fs.opts.canary.show_stale && self.fs.cache.read(nr).is_ok();
                 let mut write = block.write();
@@ -123,9 +123,9 @@ impl<'a> Pages<'a> {
                 b.fill(0);
             }
         };
-        match self.way {
-            Way::Journal(h) => zero(&mut h.modify(&block)?),
-            Way::Home(_) => {
+        match self.path {
+            DataPath::Journal(h) => zero(&mut h.modify(&block)?),
+            DataPath::Home(_) => {
                 if let Some((page, _)) = block.write().page_mut() {
                     zero(page);
                 }
@@ -138,15 +138,15 @@ impl<'a> Pages<'a> {
 
     /// The handle, if the blocks go through the journal.
     pub(super) fn journaled(&self) -> Option<&'a Handle<'a>> {
-        match self.way {
-            Way::Journal(h) => Some(h),
-            Way::Home(_) => None,
+        match self.path {
+            DataPath::Journal(h) => Some(h),
+            DataPath::Home(_) => None,
         }
     }
 
     /// The blocks changed so far become dirty data of the file.
     pub(super) fn done(self, inode: &Inode) {
-        if let Way::Home(h) = self.way {
+        if let DataPath::Home(h) = self.path {
             self.fs.add_dirty(inode, self.dirty, h);
         }
     }

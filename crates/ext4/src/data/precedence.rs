@@ -14,7 +14,7 @@ const LONGEST: Duration = Duration::from_millis(5);
 
 /// For whom data is written home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Haste {
+pub(crate) enum WritebackPriority {
     /// Somebody waits for it.
     Awaited,
     /// A commit, which somebody may wait for.
@@ -25,11 +25,11 @@ pub(crate) enum Haste {
 
 impl Fs {
     /// Whether syncs that are to be expected go before, so that little is given to the device at once.
-    pub(super) fn gives_way(&self, haste: Haste) -> bool {
-        let may = match haste {
-            Haste::Awaited => false,
-            Haste::Commit => !self.journal.is_awaited(),
-            Haste::Background => true,
+    pub(super) fn gives_way(&self, priority: WritebackPriority) -> bool {
+        let may = match priority {
+            WritebackPriority::Awaited => false,
+            WritebackPriority::Commit => !self.journal.is_awaited(),
+            WritebackPriority::Background => true,
         };
         may && self.data.precedence.is_claimed()
     }

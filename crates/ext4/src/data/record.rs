@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use stetfs_cache::PageRef;
-use stetfs_journal::{BlockNr, JournalError, RecordPlace, Records};
+use stetfs_journal::{BlockNr, JournalError, RecordPlace, Records, Wait};
 use stetfs_ondisk::stet::record::{FileRecord, MAX_RUNS, Name, Node, Range, Run};
 use stetfs_sync::MutexGuard;
 
 use super::map::Mapping;
-use super::precedence::Haste;
+use super::precedence::WritebackPriority;
 use crate::error::Result;
 use crate::fs::Fs;
 use crate::inode::{Before, Inode, InodeBody, Naming};
@@ -68,24 +68,15 @@ impl SyncReason {
 #[derive(Debug, Default)]
 pub(crate) struct SyncReasons([AtomicU64; SyncReason::ALL.len()]);
 
-/// How much a thread that syncs a file may write for it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Patience {
-    /// What a record holds.
-    Short,
-    /// All there is.
-    Long,
-}
-
 /// How the sync of a file went without a commit.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Alone {
+pub(super) enum SyncOutcome {
     /// It is durable.
     Synced,
     /// That takes a commit.
-    Commit,
-    /// There is more to write than the thread has patience for.
-    Long,
+    NeedsCommit,
+    /// There is more to write than a record holds, and the thread that asked is not to do that.
+    TooLarge,
 }
 
 /// What is to be done next.
@@ -148,7 +139,7 @@ impl Fs {
         }
     }
 
-    /// Makes a file durable without a commit, in its turn.
+    /// Makes a file durable without a commit, in its turn. With [`Wait::Inline`] it writes no more than a record holds.
     ///
     /// # Errors
     /// The journal's and the device's; the journal has stopped then.
@@ -157,14 +148,14 @@ impl Fs {
         inode: &Inode,
         datasync: bool,
         _turn: MutexGuard<'_, ()>,
-        patience: Patience,
-    ) -> Result<Alone, JournalError> {
+        wait: Wait,
+    ) -> Result<SyncOutcome, JournalError> {
         if inode.kind == FileType::Directory && self.names_are_durable(inode) {
-            return Ok(Alone::Synced);
+            return Ok(SyncOutcome::Synced);
         }
         if inode.kind != FileType::Regular {
             self.count_reason(SyncReason::Kind);
-            return Ok(Alone::Commit);
+            return Ok(SyncOutcome::NeedsCommit);
         }
         let _sync = self.data.precedence.begin();
         for _ in 0..TRIES {
@@ -173,20 +164,20 @@ impl Fs {
                     if flush {
                         self.journal.flush_shared()?;
                     }
-                    return Ok(Alone::Synced);
+                    return Ok(SyncOutcome::Synced);
                 }
-                Step::Data { much: true, .. } if patience == Patience::Short => {
-                    return Ok(Alone::Long);
+                Step::Data { much: true, .. } if wait == Wait::Inline => {
+                    return Ok(SyncOutcome::TooLarge);
                 }
                 Step::Data { again, .. } => {
                     self.data_durable(inode)?;
                     if !again {
-                        return Ok(Alone::Synced);
+                        return Ok(SyncOutcome::Synced);
                     }
                 }
                 Step::Commit(reason) => {
                     self.count_reason(reason);
-                    return Ok(Alone::Commit);
+                    return Ok(SyncOutcome::NeedsCommit);
                 }
                 Step::Record(ready) => {
                     self.records()?
@@ -198,12 +189,12 @@ impl Fs {
                         let mut changes = made.dir.changes.lock();
                         changes.name_is_recorded(&made.name.name, made.version);
                     }
-                    return Ok(Alone::Synced);
+                    return Ok(SyncOutcome::Synced);
                 }
             }
         }
         self.count_reason(SyncReason::Busy);
-        Ok(Alone::Commit)
+        Ok(SyncOutcome::NeedsCommit)
     }
 
     /// Whether nothing but names changed in a directory, and records that are durable hold them.
@@ -219,11 +210,7 @@ impl Fs {
     }
 
     fn data_durable(&self, inode: &Inode) -> Result<(), JournalError> {
-        self.write_home(
-            &[inode.ino],
-            &stetfs_block::WriteList::new(),
-            Haste::Awaited,
-        )?;
+        self.write_home(&[inode.ino], WritebackPriority::Awaited)?;
         self.journal.flush_shared()
     }
 
@@ -263,7 +250,7 @@ impl Fs {
                 };
             }
             let made = matches!(changes.naming(), Naming::Made { .. });
-            if matches!(changes.naming(), Naming::Entangled(_)) || body.links() == 0 {
+            if matches!(changes.naming(), Naming::NeedsCommit(_)) || body.links() == 0 {
                 return Step::Commit(SyncReason::Name);
             }
             if changes.has_attributes() || (made && body.file_acl() != 0) {
@@ -464,8 +451,8 @@ impl Fs {
     /// The name to be made again, if it is not committed.
     fn name_of(&self, naming: &Naming) -> Result<Option<MadeName>, SyncReason> {
         let (parent, name) = match naming {
-            Naming::Settled => return Ok(None),
-            Naming::Entangled(_) => return Err(SyncReason::Name),
+            Naming::Durable => return Ok(None),
+            Naming::NeedsCommit(_) => return Err(SyncReason::Name),
             Naming::Made { parent, name, .. } => (*parent, name),
         };
         let dir = self.iget(parent).map_err(|_| SyncReason::Name)?;
@@ -514,7 +501,7 @@ impl Fs {
         };
         while let Naming::Made { parent, .. } = naming {
             let (dir, next) = self.dir_naming(parent)?;
-            if next == Naming::Settled {
+            if next == Naming::Durable {
                 break;
             }
             if chain.dirs.len() >= DEPTH {
@@ -536,7 +523,7 @@ impl Fs {
             chain.dirs.push((dir, next.clone()));
             naming = next;
         }
-        if matches!(naming, Naming::Entangled(_)) {
+        if matches!(naming, Naming::NeedsCommit(_)) {
             return Err(SyncReason::Name);
         }
         Ok(chain)
@@ -571,7 +558,12 @@ mod tests {
                 .unwrap();
             let sync = || {
                 let (done, is_done) = channel();
-                fs.fsync(&file, datasync, Box::new(move |r| done.send(r).unwrap()));
+                fs.fsync(
+                    &file,
+                    datasync,
+                    Wait::Deferred,
+                    Box::new(move |r| done.send(r).unwrap()),
+                );
                 is_done.recv().unwrap().unwrap();
             };
             fs.write(&ROOT, &file, 0, &[1; 4096], false).unwrap();
@@ -642,7 +634,7 @@ mod tests {
         fn sync(&self, datasync: bool) {
             let (done, is_done) = channel();
             let done = Box::new(move |r| done.send(r).unwrap());
-            self.fs.fsync(&self.file, datasync, done);
+            self.fs.fsync(&self.file, datasync, Wait::Deferred, done);
             is_done.recv().unwrap().unwrap();
         }
 

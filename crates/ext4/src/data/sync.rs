@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use stetfs_block::WriteList;
-use stetfs_journal::{Done as Answer, JournalError};
+use stetfs_journal::{Done as Answer, JournalError, Wait};
 
 use super::failures::Opener;
-use super::precedence::Haste;
-use super::record::{Alone, Patience};
+use super::precedence::WritebackPriority;
+use super::record::SyncOutcome;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::Inode;
@@ -15,22 +14,12 @@ use crate::types::{Done, FileType, OpenRef};
 
 impl Fs {
     /// Makes durable what was written to the file and, unless `datasync`, every change of its inode;
-    /// `done` is told when it is, from the journal's side. With `datasync` a transaction commits only
+    /// `done` is told when it is. With `datasync` a transaction commits only
     /// if the data could not be read back without it. Of a directory it covers the entries.
     ///
     /// `done` gets the error once for every opener after data of the file could not be written home, also
     /// if that was in the background. That data is lost then; what is written later is not.
-    pub fn fsync(&self, f: &OpenRef, datasync: bool, done: Done) {
-        self.sync_file(f, datasync, false, done);
-    }
-
-    /// As [`fsync`](Self::fsync), by a thread that has nothing else to do: it may wait for the device itself, which is quicker
-    /// than to have another thread do so.
-    pub fn fsync_here(&self, f: &OpenRef, datasync: bool, done: Done) {
-        self.sync_file(f, datasync, true, done);
-    }
-
-    fn sync_file(&self, f: &OpenRef, datasync: bool, here: bool, done: Done) {
+    pub fn fsync(&self, f: &OpenRef, datasync: bool, wait: Wait, done: Done) {
         let inode = f.inode.clone();
         let told = f.opener.clone();
         if self.writable().is_err() {
@@ -40,7 +29,9 @@ impl Fs {
         if !datasync && let Err(e) = self.write_lazy_time(&inode) {
             return done(Err(e));
         }
-        if here && let Err(e) = self.data_first(&inode, &told) {
+        if wait == Wait::Inline
+            && let Err(e) = self.data_first(&inode, &told)
+        {
             return done(Err(e));
         }
         let answer: Answer = Box::new(move |result| {
@@ -55,18 +46,18 @@ impl Fs {
             .upgrade()
             .filter(|_| self.journal.records().is_some())
         else {
-            return self.sync_by_commit(&inode, datasync, here, answer);
+            return self.sync_by_commit(&inode, datasync, wait, answer);
         };
         // Not where others must end first. Where others sync, too, more of them share a flush if their threads go on.
-        let here = here && !self.data.precedence.is_running();
-        let turn = here.then(|| inode.turn.try_lock()).flatten();
-        let synced = turn.map(|turn| self.sync_alone(&inode, datasync, turn, Patience::Short));
+        let inline = wait == Wait::Inline && !self.data.precedence.is_running();
+        let turn = inline.then(|| inode.turn.try_lock()).flatten();
+        let synced = turn.map(|turn| self.sync_alone(&inode, datasync, turn, Wait::Inline));
         match synced {
-            Some(Ok(Alone::Long)) | None => {}
+            Some(Ok(SyncOutcome::TooLarge)) | None => {}
             Some(synced) => return fs.synced_alone(inode, datasync, synced, answer),
         }
         self.data.syncers.run(move || {
-            let synced = fs.sync_alone(&inode, datasync, inode.turn.lock(), Patience::Long);
+            let synced = fs.sync_alone(&inode, datasync, inode.turn.lock(), Wait::Deferred);
             fs.synced_alone(inode, datasync, synced, answer);
         });
     }
@@ -86,7 +77,7 @@ impl Fs {
         }
         let home = match inode.dirty.is_clean() {
             true => Ok(()),
-            false => self.write_home(&[inode.ino], &WriteList::new(), Haste::Awaited),
+            false => self.write_home(&[inode.ino], WritebackPriority::Awaited),
         };
         let failed = inode.dirty.failures.tell_opener(told);
         failed.map_or(home.map_err(FsError::from), Err)
@@ -109,12 +100,12 @@ impl Fs {
         self: Arc<Self>,
         inode: Arc<Inode>,
         datasync: bool,
-        synced: Result<Alone, JournalError>,
+        synced: Result<SyncOutcome, JournalError>,
         answer: Answer,
     ) {
-        if let Ok(Alone::Commit | Alone::Long) = synced {
+        if let Ok(SyncOutcome::NeedsCommit | SyncOutcome::TooLarge) = synced {
             // By a commit of others, if one is under way.
-            return self.sync_by_commit(&inode, datasync, true, answer);
+            return self.sync_by_commit(&inode, datasync, Wait::Inline, answer);
         }
         // Whoever hears of it may close the volume at once.
         drop((self, inode));
@@ -122,7 +113,7 @@ impl Fs {
     }
 
     /// Makes a file durable with all that its last transactions hold.
-    fn sync_by_commit(&self, inode: &Inode, datasync: bool, here: bool, answer: Answer) {
+    fn sync_by_commit(&self, inode: &Inode, datasync: bool, wait: Wait, answer: Answer) {
         let upto = {
             let points = inode.sync.lock();
             // What fdatasync makes readable of a directory is its entries, and they are metadata.
@@ -137,10 +128,7 @@ impl Fs {
         } else {
             vec![inode.ino]
         };
-        match here {
-            true => self.journal.commit_here(upto, data, answer),
-            false => self.journal.commit_then(upto, data, answer),
-        }
+        self.journal.sync(upto, data, wait, answer);
     }
 }
 
@@ -169,7 +157,12 @@ mod tests {
         let sync = || {
             fs.write(&ROOT, &file, 0, &[1; 4096], false).unwrap();
             let (done, is_done) = channel();
-            fs.fsync_here(&file, false, Box::new(move |r| done.send(r).unwrap()));
+            fs.fsync(
+                &file,
+                false,
+                Wait::Inline,
+                Box::new(move |r| done.send(r).unwrap()),
+            );
             is_done
         };
         assert!(sync().try_recv().unwrap().is_ok());
@@ -333,7 +326,12 @@ mod tests {
                 let commit = scope.spawn(|| fs.journal.commit_all());
                 device.await_that(|s| s.has_failed);
                 let (done, is_done) = channel();
-                fs.fsync(&file, true, Box::new(move |r| done.send(r).unwrap()));
+                fs.fsync(
+                    &file,
+                    true,
+                    Wait::Deferred,
+                    Box::new(move |r| done.send(r).unwrap()),
+                );
                 let told = is_done.recv().unwrap();
                 device.set(|s| s.waits = false);
                 assert!(commit.join().unwrap().is_err());

@@ -7,7 +7,7 @@ use stetfs_ondisk::ext4::extent::{LOGICAL_END, MAX_LEN};
 
 use super::map::Mapping;
 use super::mapping::Removed;
-use super::pages::{Pages, Way};
+use super::pages::{DataPath, Pages};
 use super::whole::Steps;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
@@ -43,8 +43,8 @@ impl Fs {
             // What lies behind the end in its block must read as zeroes should the file grow again.
             let end = old_size.min(new_size);
             if new_size > 0 && !self.opts.canary.keep_tail {
-                let way = self.way(h, body);
-                let mut pages = Pages::new(self, way);
+                let path = self.data_path(h, body);
+                let mut pages = Pages::new(self, path);
                 let zeroed = self.zero_behind(&mut pages, inode, body, end);
                 pages.done(inode);
                 zeroed?;
@@ -58,11 +58,11 @@ impl Fs {
     }
 
     /// How changes of this file's data in `h` get home.
-    pub(super) fn way<'a>(&self, h: &'a Handle<'a>, body: &InodeBody) -> Way<'a> {
+    pub(super) fn data_path<'a>(&self, h: &'a Handle<'a>, body: &InodeBody) -> DataPath<'a> {
         if self.journals_data(body) {
-            Way::Journal(h)
+            DataPath::Journal(h)
         } else {
-            Way::Home(Some(h))
+            DataPath::Home(Some(h))
         }
     }
 

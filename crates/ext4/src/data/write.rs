@@ -10,7 +10,7 @@ use stetfs_journal::{BlockNr, Credits, Handle};
 use stetfs_ondisk::ext4::inode::InodeFlags;
 
 use super::map::Mapping;
-use super::pages::{Pages, Way};
+use super::pages::{DataPath, Pages};
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody, without_suidgid};
@@ -300,7 +300,7 @@ impl Fs {
         if let Some(written) = written
             && !(chunk.journaled || gap || grows || stamp || lost.is_some())
         {
-            let mut pages = Pages::new(self, Way::Home(None));
+            let mut pages = Pages::new(self, DataPath::Home(None));
             let put = written
                 .iter()
                 .try_for_each(|s| self.put_segment(&mut pages, chunk, s, end));
@@ -347,16 +347,16 @@ impl Fs {
         };
         // What the inode says of the data after this transaction needs the data to be there.
         let order = chunk.journaled || fresh || gap || grows;
-        let way = if chunk.journaled {
-            Way::Journal(&h)
+        let path = if chunk.journaled {
+            DataPath::Journal(&h)
         } else {
             let canary = &self.opts.canary;
             let is_prepared = |s: &Segment| matches!(s.kind, Kind::Unwritten(_));
             let skips = (canary.convert_early && segments.iter().any(is_prepared))
                 || (canary.size_early && !fresh);
-            Way::Home((order && !skips).then_some(&h))
+            DataPath::Home((order && !skips).then_some(&h))
         };
-        let mut pages = Pages::new(self, way);
+        let mut pages = Pages::new(self, path);
         let result = if gap {
             self.zero_behind(&mut pages, inode, body, size)
         } else {

@@ -16,7 +16,7 @@ const NAMES: usize = 1024;
 pub(crate) enum Naming {
     /// By what is durable.
     #[default]
-    Settled,
+    Durable,
     /// It was made here.
     Made {
         parent: Ino,
@@ -25,7 +25,7 @@ pub(crate) enum Naming {
         point: CommitPoint,
     },
     /// It was linked, renamed or unlinked: more than one file changed, so only a commit will do.
-    Entangled(CommitPoint),
+    NeedsCommit(CommitPoint),
 }
 
 /// Changes since the last record, of transactions that are not valid.
@@ -52,24 +52,24 @@ pub(crate) struct Changes {
 #[derive(Debug, Default)]
 struct NameChange {
     point: CommitPoint,
-    /// What had it lost it.
+    /// An inode that had this name lost it.
     gone: bool,
-    /// And not in every case by an unlink of its last name.
+    /// At least one inode that lost the name still had another one, or was renamed.
     moved: bool,
-    /// Counts the changes.
+    /// The number of changes of this name so far.
     version: u64,
-    /// A record that is durable says what has the name now.
+    /// A durable record says which inode has the name now.
     recorded: bool,
 }
 
 /// What became of a directory's name before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Before {
-    /// Nothing that is not committed.
+    /// No inode lost the name in a transaction that is not durable yet.
     Free,
-    /// What had it was unlinked.
+    /// The inode that had the name was unlinked, and had no other name.
     Unlinked,
-    /// More than that.
+    /// Something else happened to the name, so a record cannot say what: only a commit can.
     Unclear,
 }
 
@@ -125,10 +125,10 @@ impl Changes {
 
     /// Its names changed in another way.
     pub(crate) fn entangled(&mut self, mut point: CommitPoint) {
-        if let Naming::Made { point: made, .. } | Naming::Entangled(made) = &self.name {
+        if let Naming::Made { point: made, .. } | Naming::NeedsCommit(made) = &self.name {
             point.merge(made);
         }
-        self.name = Naming::Entangled(point);
+        self.name = Naming::NeedsCommit(point);
     }
 
     /// Its block of extended attributes changed.
@@ -219,10 +219,10 @@ impl Changes {
                 *point = CommitPoint::none();
             }
         }
-        if let Naming::Made { point, .. } | Naming::Entangled(point) = &self.name
+        if let Naming::Made { point, .. } | Naming::NeedsCommit(point) = &self.name
             && journal.is_valid(point)
         {
-            self.name = Naming::Settled;
+            self.name = Naming::Durable;
         }
     }
 
@@ -231,7 +231,7 @@ impl Changes {
     pub(crate) fn any(&self, datasync: bool) -> bool {
         !self.ranges.is_empty()
             || !self.needed.is_none()
-            || self.name != Naming::Settled
+            || self.name != Naming::Durable
             || !self.forgotten.is_none()
             || !(datasync || (self.inode.is_none() && self.attributes.is_none()))
     }
@@ -270,13 +270,13 @@ impl Changes {
         self.ranges.clear();
         self.inode = CommitPoint::none();
         self.needed = CommitPoint::none();
-        self.name = Naming::Settled;
+        self.name = Naming::Durable;
     }
 
     /// A record that is durable says where this directory hangs, if it is still there.
     pub(crate) fn name_recorded(&mut self, naming: &Naming) {
         if self.name == *naming {
-            self.name = Naming::Settled;
+            self.name = Naming::Durable;
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::mpsc;
 
-use stetfs_journal::JournalError;
+use stetfs_journal::{JournalError, Wait};
 use stetfs_ondisk::ext4::inode::InodeFlags;
 
 use super::{Inode, InodeBody};
@@ -36,7 +36,12 @@ impl Fs {
             return Ok(());
         }
         let (done, is_done) = mpsc::sync_channel(1);
-        self.fsync_here(f, true, Box::new(move |synced| drop(done.send(synced))));
+        self.fsync(
+            f,
+            true,
+            Wait::Inline,
+            Box::new(move |synced| drop(done.send(synced))),
+        );
         is_done.recv().unwrap_or_else(|_| Err(self.why_stopped()))
     }
 
@@ -74,7 +79,7 @@ impl Fs {
         };
         let (done, is_done) = mpsc::sync_channel(1);
         let answer = Box::new(move |synced| drop(done.send(synced)));
-        self.journal.commit_here(upto, data, answer);
+        self.journal.sync(upto, data, Wait::Inline, answer);
         let synced: std::result::Result<(), JournalError> = match is_done.recv() {
             Ok(synced) => synced,
             Err(_) => return Err(self.why_stopped()),

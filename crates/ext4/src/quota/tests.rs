@@ -13,7 +13,7 @@ use crate::error::FsError;
 use crate::fs::Fs;
 use crate::testing::{ROOT, fsck, image, mkfs, open};
 use crate::types::{
-    Ctx, FallocateMode, FsOptions, Ino, OpenRef, ROOT_INO, RenameFlags, SetAttr, XattrSet,
+    Ctx, FallocateMode, FsOptions, Ino, OpenRef, ROOT_INO, RenameFlags, SetAttr, Wait, XattrSet,
 };
 
 const ANNA: Ctx = Ctx {
@@ -459,7 +459,12 @@ fn syncs_by_record_take_a_commit() {
     let f = file(&fs, &ANNA, ROOT_INO, "file");
     fs.write(&ANNA, &f, 0, &[1; 9000], false).unwrap();
     let (send, wait) = std::sync::mpsc::channel();
-    fs.fsync(&f, false, Box::new(move |r| send.send(r).unwrap()));
+    fs.fsync(
+        &f,
+        false,
+        Wait::Deferred,
+        Box::new(move |r| send.send(r).unwrap()),
+    );
     wait.recv().unwrap().unwrap();
     let stats = fs.stats();
     assert_eq!(stats.journal.file_records, 0);

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use stetfs_journal::JournalError;
+use stetfs_journal::{JournalError, Wait};
 
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
@@ -38,7 +38,7 @@ impl Fs {
             tracing::warn!("access times are lost: {e}");
         }
         self.journal
-            .commit_then(self.journal.everything(), data, answer);
+            .sync(self.journal.everything(), data, Wait::Deferred, answer);
     }
 
     fn stop_all(&self) {

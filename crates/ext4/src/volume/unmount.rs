@@ -3,23 +3,22 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use stetfs_block::WriteList;
-use stetfs_journal::{FileState, JournalError};
+use stetfs_journal::{FileState, JournalError, Submit, Wait};
 use stetfs_ondisk::ext4::features::{Incompat, RoCompat};
 use stetfs_ondisk::ext4::superblock::State;
 
-use crate::data::Haste;
+use crate::data::WritebackPriority;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::types::{Done, Ino};
 
 impl FileState for Fs {
-    fn write_data(
+    fn hand_out(
         &self,
         inos: &[Ino],
-        also: &WriteList<'_>,
+        send: &mut Submit<'_>,
     ) -> std::result::Result<(), JournalError> {
-        self.write_home(inos, also, Haste::Commit)
+        self.hand_out_data(inos, WritebackPriority::Commit, send)
     }
 
     fn aborted(&self, why: &JournalError) {
@@ -60,8 +59,12 @@ impl Fs {
             let lost = fs.upgrade().and_then(|fs| fs.untold_failure());
             done(r.map_err(FsError::from).and(lost.map_or(Ok(()), Err)));
         });
-        self.journal
-            .commit_then(self.journal.everything(), self.dirty_inodes(), answer);
+        self.journal.sync(
+            self.journal.everything(),
+            self.dirty_inodes(),
+            Wait::Deferred,
+            answer,
+        );
     }
 
     /// Makes durable every change of names and inodes that was made before the call, with the data that they make reachable;
@@ -74,7 +77,8 @@ impl Fs {
             done(r.map_err(FsError::from));
         });
         let everything = self.journal.everything();
-        self.journal.commit_then(everything, Vec::new(), answer);
+        self.journal
+            .sync(everything, Vec::new(), Wait::Deferred, answer);
     }
 
     /// Writes all dirty data home. Of what could not be written the files remember that.
@@ -85,7 +89,7 @@ impl Fs {
         if self.writable().is_err() {
             return Ok(());
         }
-        Ok(self.write_home(&self.dirty_inodes(), &WriteList::new(), Haste::Awaited)?)
+        Ok(self.write_home(&self.dirty_inodes(), WritebackPriority::Awaited)?)
     }
 
     /// Data of some file could not be written home, and no sync of all told of it; now it is told.
@@ -164,7 +168,7 @@ impl Fs {
         self.untold_failure();
         let home = match self.journal.aborted() {
             Some(why) => Err(why),
-            None => self.write_home(&self.dirty_inodes(), &WriteList::new(), Haste::Awaited),
+            None => self.write_home(&self.dirty_inodes(), WritebackPriority::Awaited),
         };
         self.hide_lost();
         if let Err(e) = home {

@@ -134,7 +134,7 @@ impl Failing {
     fn fsync_here(&self, f: &OpenRef) -> i32 {
         let (tx, rx) = mpsc::channel();
         let done = Box::new(move |r: Result<()>| tx.send(r).unwrap());
-        self.vol.fs().fsync_here(f, false, done);
+        self.vol.fs().fsync(f, false, Wait::Inline, done);
         rx.recv().unwrap().map_or_else(|e| e.errno(), |()| 0)
     }
 

@@ -27,7 +27,12 @@ fn volume(data: DataMode, lanes: u16) -> Volume {
 
 pub fn sync(fs: &Fs, file: &OpenRef, datasync: bool) {
     let (send, wait) = mpsc::channel();
-    fs.fsync(file, datasync, Box::new(move |r| send.send(r).unwrap()));
+    fs.fsync(
+        file,
+        datasync,
+        Wait::Deferred,
+        Box::new(move |r| send.send(r).unwrap()),
+    );
     wait.recv().unwrap().unwrap();
 }
 

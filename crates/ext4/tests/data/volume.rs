@@ -169,8 +169,12 @@ impl Volume {
 
     pub fn fsync(&self, f: &OpenRef, datasync: bool) -> Result<()> {
         let (tx, rx) = mpsc::channel();
-        self.fs()
-            .fsync(f, datasync, Box::new(move |r| tx.send(r).unwrap()));
+        self.fs().fsync(
+            f,
+            datasync,
+            Wait::Deferred,
+            Box::new(move |r| tx.send(r).unwrap()),
+        );
         rx.recv().unwrap()
     }
 }

@@ -116,7 +116,7 @@ impl Inner {
             bump(&self.counters.waits_room, 1);
             if log_short {
                 bump(&self.counters.forced_checkpoints, 1);
-                self.kick.ask();
+                self.checkpoint_signal.ask();
             }
             if something {
                 self.commits.want_commit();
@@ -162,7 +162,7 @@ impl Inner {
         }
         self.take_place(&mut state, need);
         drop(state);
-        self.kick.ask();
+        self.checkpoint_signal.ask();
         bump(&self.counters.borrowed, 1);
         Ok(Some(tx))
     }
@@ -194,7 +194,7 @@ impl Inner {
         let mut log = self.log.lock();
         while self.pinned.load(Ordering::Relaxed) > limit {
             self.check()?;
-            self.kick.ask();
+            self.checkpoint_signal.ask();
             self.log_changed
                 .wait_for(&mut log, Duration::from_millis(100));
         }

@@ -37,7 +37,7 @@ impl Inner {
     /// The checkpoint thread: on request, when the log is half full, when images are old.
     pub(crate) fn checkpoint_loop(&self) {
         while !self.quit.load(Ordering::Acquire) {
-            let asked = self.kick.wait(TICK);
+            let asked = self.checkpoint_signal.wait(TICK);
             if self.has_stopped() {
                 // Nothing more goes home after a stop; just wait for the end.
                 if !self.quit.load(Ordering::Acquire) {
@@ -76,7 +76,7 @@ impl Inner {
     /// Brings home every valid image there is now, and moves the tails, as fast as it can: somebody waits. A checkpoint that takes
     /// its time does not any more.
     pub(crate) fn checkpoint_all(&self) -> Result<()> {
-        let _hurry = self.kick.hurry();
+        let _hurry = self.checkpoint_signal.hurry();
         self.checkpoint(None)
     }
 
@@ -100,7 +100,7 @@ impl Inner {
                 && done > 0
             {
                 let before = Instant::now();
-                self.kick.pause(pause.time);
+                self.checkpoint_signal.pause(pause.time);
                 paused += before.elapsed();
             }
             // Nothing goes home after a stop.

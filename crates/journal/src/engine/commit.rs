@@ -111,7 +111,7 @@ impl Inner {
             .iter()
             .any(|(slot, _)| self.is_half_full(usize::from(slot.lane.0)))
         {
-            self.kick.look();
+            self.checkpoint_signal.look();
         }
         bump(&self.counters.commits, group.len() as u64);
         let took = started.elapsed();

@@ -46,7 +46,7 @@ use crate::tx::{Image, Phase, Tx};
 
 use log::Log;
 use queue::Queue;
-use spread::{Kick, SyncTime};
+use spread::{CheckpointSignal, SyncTime};
 
 /// The name of the thread that brings blocks home.
 pub const CHECKPOINT_THREAD: &str = "stet-ckpt";
@@ -54,20 +54,34 @@ pub const CHECKPOINT_THREAD: &str = "stet-ckpt";
 /// What the journal needs from the file system. All calls come from the journal's own threads,
 /// with no lock held.
 pub trait FileState: Send + Sync {
-    /// Writes home all dirty data of these inodes, and `also` in the last batch of it. The device
-    /// has it all on return; no flush. Takes nothing that ranks before `Rank::DataFlush` and opens
-    /// no handle.
+    /// Hands out all dirty data of these inodes, in batches: `send` gives each to the device, and says
+    /// what became of it. No flush. Takes nothing that ranks before `Rank::DataFlush` and opens no
+    /// handle; `send` is called with the files' flush locks held.
     ///
     /// # Errors
-    /// `also` was not written, or data that the journal cannot go on without; it stops. Of other data the file system remembers who
-    /// is to be told.
-    fn write_data(&self, inos: &[Ino], also: &WriteList<'_>) -> Result<()>;
+    /// Of data that the journal cannot go on without; it stops. Of other data that is not home the
+    /// file system remembers who is to be told.
+    fn hand_out(&self, inos: &[Ino], send: &mut Submit<'_>) -> Result<()>;
     /// The journal stopped: the file system turns read-only.
     fn aborted(&self, why: &JournalError);
 }
 
+/// Gives a batch of dirty data to the device: its places are bytes of the volume, in ascending order. When it returns
+/// the device has them, or the error tells that some of them may not be there.
+pub type Submit<'a> = dyn FnMut(&WriteList<'_>) -> stetfs_block::Result<()> + 'a;
+
 /// An answer that is given once, from a thread of the journal.
 pub type Done = Box<dyn FnOnce(Result<()>) + Send>;
+
+/// How somebody waits for what he wants durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// By his own thread, which does the work if no other does: that is quicker than to have another do
+    /// it. He is answered before the call returns, mostly, and holds no lock that a commit takes.
+    Inline,
+    /// His thread goes on, and a thread of the journal answers.
+    Deferred,
+}
 
 /// How a journal runs.
 #[derive(Clone, Debug)]
@@ -159,7 +173,7 @@ pub(crate) struct Inner {
     /// Sync requests that need data and a flush only.
     pub plain: Queue,
     /// Wakes the checkpoint thread.
-    pub kick: Kick,
+    pub checkpoint_signal: CheckpointSignal,
     /// What a flush takes, with the writes of its commit.
     pub sync_time: SyncTime,
     /// One checkpoint round at a time.
@@ -241,7 +255,7 @@ impl Journal {
             waiting: AtomicU64::new(0),
             commits: Queue::new(Inner::commit_for),
             plain: Queue::new(Inner::flush_for),
-            kick: Kick::default(),
+            checkpoint_signal: CheckpointSignal::default(),
             sync_time: SyncTime::default(),
             home_io: Mutex::new(()),
             tails: Mutex::new(()),
@@ -343,9 +357,10 @@ impl Journal {
     /// The commit failed: nothing can be said about what it held.
     pub fn commit(&self, upto: &CommitPoint) -> Result<()> {
         let (tx, rx) = mpsc::sync_channel(1);
-        self.commit_then(
+        self.sync(
             upto.clone(),
             Vec::new(),
+            Wait::Deferred,
             Box::new(move |r| {
                 let _ = tx.send(r);
             }),
@@ -354,16 +369,10 @@ impl Journal {
     }
 
     /// Writes home the dirty data of `data`, commits up to `upto` if that is not durable yet,
-    /// flushes the device, then calls `done` from a thread of the journal. Requests that come
-    /// while another is under way share the next commit and flush.
-    pub fn commit_then(&self, upto: CommitPoint, data: Vec<Ino>, done: Done) {
-        self.inner.sync(upto, data, false, done);
-    }
-
-    /// As [`commit_then`](Self::commit_then), by a thread that may wait: if no other commits it does so itself, and calls `done`.
-    /// No lock is held that a commit takes.
-    pub fn commit_here(&self, upto: CommitPoint, data: Vec<Ino>, done: Done) {
-        self.inner.sync(upto, data, true, done);
+    /// flushes the device, then calls `done`. Requests that come while another is under way share
+    /// the next commit and flush.
+    pub fn sync(&self, upto: CommitPoint, data: Vec<Ino>, wait: Wait, done: Done) {
+        self.inner.sync(upto, data, wait, done);
     }
 
     /// Commits everything that was changed before the call.
@@ -476,7 +485,7 @@ impl Journal {
         self.inner.quit.store(true, Ordering::Release);
         self.inner.commits.wake();
         self.inner.plain.wake();
-        self.inner.kick.ask();
+        self.inner.checkpoint_signal.ask();
         let me = thread::current().id();
         for thread in std::mem::take(&mut *self.threads.lock()) {
             // The last Arc may be dropped by one of our own threads, through a callback.
@@ -634,13 +643,32 @@ impl Inner {
         Ok(())
     }
 
-    /// Writes home the dirty data of these inodes, and `also` with it.
-    pub(crate) fn write_data(&self, inos: &[Ino], also: &WriteList<'_>) -> Result<()> {
-        match self.fs.get().and_then(Weak::upgrade) {
-            Some(fs) if !inos.is_empty() => fs.write_data(inos, also),
-            _ if also.is_empty() => Ok(()),
-            _ => Ok(also.submit(&*self.device)?),
+    /// Writes home the dirty data of these inodes, and blocks of the log beside its first batch. The device has all of it on
+    /// return; no flush.
+    pub(crate) fn write_data(&self, inos: &[Ino], log: &WriteList<'_>) -> Result<()> {
+        let device = &*self.device;
+        let mut unsent = (!log.is_empty()).then_some(log);
+        let mut logged = Ok(());
+        let fs = self.fs.get().and_then(Weak::upgrade);
+        if let Some(fs) = fs.filter(|_| !inos.is_empty()) {
+            fs.hand_out(inos, &mut |batch| {
+                let Some(log) = unsent.take() else {
+                    return batch.submit(device);
+                };
+                let mut both = WriteList::new();
+                both.extend(batch);
+                both.extend(log);
+                // One error tells of both, so each is written once more.
+                both.submit(device).or_else(|_| {
+                    logged = log.submit(device);
+                    batch.submit(device)
+                })
+            })?;
         }
+        if let Some(log) = unsent {
+            logged = log.submit(device);
+        }
+        Ok(logged?)
     }
 
     pub(crate) fn has_stopped(&self) -> bool {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use stetfs_sync::plain::{Condvar, Instant, Mutex, mended};
 
 use super::gather::Gather;
-use super::{Done, Inner};
+use super::{Done, Inner, Wait};
 use crate::error::Result;
 use crate::ids::{CommitPoint, Ino};
 
@@ -116,22 +116,23 @@ impl Queue {
         }
     }
 
-    /// Puts a request into the queue. `here`: the thread may wait.
+    /// Puts a request into the queue. With [`Wait::Inline`] the thread may wait.
     pub(super) fn ask(
         &self,
         upto: CommitPoint,
         data: Vec<Ino>,
-        here: bool,
+        wait: Wait,
         done: Done,
     ) -> Role<'_> {
         let now = Instant::now();
         let mut state = self.state.lock();
         state.gather.comes(now);
-        let leads = here && !state.led && state.wait_until(now).is_none();
+        let may_wait = wait == Wait::Inline;
+        let leads = may_wait && !state.led && state.wait_until(now).is_none();
         let (answer, role) = if leads {
             state.led = true;
             (Answer::Call(done), Role::Lead(Lead(self)))
-        } else if here && state.callers().count() < CALLERS {
+        } else if may_wait && state.callers().count() < CALLERS {
             let caller = Arc::<Caller>::default();
             (Answer::Caller(caller.clone()), Role::Wait(caller, done))
         } else {

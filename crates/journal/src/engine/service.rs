@@ -7,7 +7,7 @@ use stetfs_block::WriteList;
 use stetfs_sync::plain::{Instant, atomic::Ordering};
 
 use super::queue::{Lead, Queue, Requests, Role, Waiter};
-use super::{Done, Inner};
+use super::{Done, Inner, Wait};
 use crate::error::Result;
 use crate::ids::{CommitPoint, Ino};
 use crate::stats::bump;
@@ -25,8 +25,8 @@ fn union(waiters: &[Waiter]) -> (CommitPoint, Vec<Ino>) {
 }
 
 impl Inner {
-    /// `here`: this thread may wait.
-    pub(crate) fn sync(&self, upto: CommitPoint, data: Vec<Ino>, here: bool, done: Done) {
+    /// As [`Journal::sync`](super::Journal::sync).
+    pub(crate) fn sync(&self, upto: CommitPoint, data: Vec<Ino>, wait: Wait, done: Done) {
         bump(&self.counters.syncs, 1);
         if let Err(e) = self.check() {
             return done(Err(e));
@@ -37,7 +37,7 @@ impl Inner {
             &self.commits
         };
         self.waiting.fetch_add(1, Ordering::AcqRel);
-        match queue.ask(upto, data, here, done) {
+        match queue.ask(upto, data, wait, done) {
             Role::Lead(lead) => self.serve(queue, lead),
             Role::Wait(caller, done) => {
                 while let Some(lead) = queue.wait(&caller) {

@@ -43,13 +43,13 @@ impl SyncTime {
 
 /// Calls the checkpoint thread, and keeps it from pausing.
 #[derive(Default)]
-pub(crate) struct Kick {
-    state: Mutex<KickState>,
+pub(crate) struct CheckpointSignal {
+    state: Mutex<SignalState>,
     signal: Condvar,
 }
 
 #[derive(Default)]
-struct KickState {
+struct SignalState {
     /// A checkpoint is asked for.
     asked: bool,
     /// One may be due.
@@ -59,7 +59,7 @@ struct KickState {
 }
 
 /// While it lives no checkpoint pauses.
-pub(crate) struct Hurry<'a>(&'a Kick);
+pub(crate) struct Hurry<'a>(&'a CheckpointSignal);
 
 impl Drop for Hurry<'_> {
     fn drop(&mut self) {
@@ -67,7 +67,7 @@ impl Drop for Hurry<'_> {
     }
 }
 
-impl Kick {
+impl CheckpointSignal {
     /// Asks for a checkpoint now.
     pub(crate) fn ask(&self) {
         self.state.lock().asked = true;
@@ -148,7 +148,9 @@ impl Spread {
     /// How to go on when `done` images of `all` were sent; none: as fast as it goes, for somebody waits, or room is used up faster
     /// than this makes some.
     pub(super) fn pause(&self, inner: &Inner, done: usize, all: usize) -> Option<Pause> {
-        if inner.kick.is_urgent() || self.is_late(&room(inner), done as u64, all as u64) {
+        if inner.checkpoint_signal.is_urgent()
+            || self.is_late(&room(inner), done as u64, all as u64)
+        {
             return None;
         }
         Some(Pause::between(inner.sync_time.mean(), all))
@@ -203,22 +205,22 @@ mod tests {
 
     #[test]
     fn who_waits_ends_a_pause() {
-        let kick = Kick::default();
+        let checkpoint_signal = CheckpointSignal::default();
         let long = Duration::from_secs(3600);
         std::thread::scope(|scope| {
-            let pausing = scope.spawn(|| kick.pause(long));
-            let hurry = kick.hurry();
+            let pausing = scope.spawn(|| checkpoint_signal.pause(long));
+            let hurry = checkpoint_signal.hurry();
             assert!(pausing.join().is_ok());
-            kick.pause(long);
+            checkpoint_signal.pause(long);
             drop(hurry);
         });
-        assert!(!kick.is_urgent());
-        kick.ask();
-        kick.pause(long);
-        assert!(kick.wait(long), "it is still asked for");
-        kick.look();
-        kick.pause(Duration::from_millis(1));
-        assert!(!kick.wait(long), "nobody waits for it");
-        assert!(!kick.is_urgent());
+        assert!(!checkpoint_signal.is_urgent());
+        checkpoint_signal.ask();
+        checkpoint_signal.pause(long);
+        assert!(checkpoint_signal.wait(long), "it is still asked for");
+        checkpoint_signal.look();
+        checkpoint_signal.pause(Duration::from_millis(1));
+        assert!(!checkpoint_signal.wait(long), "nobody waits for it");
+        assert!(!checkpoint_signal.is_urgent());
     }
 }

@@ -13,13 +13,12 @@ use stetfs_ondisk::jbd2::fast_commit::{End, FastCommit};
 use crate::damage::Damage;
 use crate::edges::{Dropped, dropped, front, valid_fronts};
 use crate::engine::Canary;
-use crate::error::Result;
+use crate::error::{Result, lost};
 use crate::ids::{BlockNr, CommitPoint, Lane, Stamp, TxId};
 use crate::policy::{
     EndReason, ImageRef, LogTail, LoggedRecord, Medium, Scan, ScannedTx, Scheme, set_tails,
 };
 use crate::scan::scan;
-use crate::stet;
 use home::bring_home;
 
 /// The most that [`JournalConfig::memory`](crate::JournalConfig::memory) should be, bytes: what a recovery expects to find in
@@ -79,7 +78,7 @@ impl RecoveryReport {
     /// Damage: an error, or something to leave out.
     fn damaged(&mut self, how: RecoveryOptions, why: String) -> Result<()> {
         if !how.salvage {
-            return Err(stet::lost(why).into());
+            return Err(lost(why).into());
         }
         self.damage.push(why);
         Ok(())
@@ -159,7 +158,7 @@ pub(crate) fn replay(
     let home = chosen.len() as u64;
     if home > log.max(HOME / block_size) {
         let mib = (home * block_size) >> 20;
-        return Err(stet::lost(format!(
+        return Err(lost(format!(
             "a log of {log} blocks says that {home} are to be written ({mib} MiB)"
         ))
         .into());

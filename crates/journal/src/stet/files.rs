@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use stetfs_cache::PageRef;
-use stetfs_ondisk::OnDiskError;
 use stetfs_ondisk::stet::frame::{self, Counts, Frame, Kind};
 use stetfs_sync::plain::Instant;
 
@@ -279,12 +278,4 @@ fn no_lane(lane: usize) -> JournalError {
     JournalError::Aborted(format!(
         "a record for lane {lane}, which the log does not have"
     ))
-}
-
-/// The error for records that were lost.
-pub(crate) fn lost(why: String) -> OnDiskError {
-    OnDiskError::Corrupt {
-        what: "journal",
-        detail: why,
-    }
 }

@@ -73,10 +73,25 @@ static IJOURNAL_DEF: PresetDef = PresetDef {
     set: &[("data", "ordered"), ("codec", "frames"), ("sync", "file")],
 };
 
+#[linkme::distributed_slice(PRESETS)]
+static STET_DEF: PresetDef = PresetDef {
+    name: "stet",
+    help: "as ldj, with a record of its own, data included, for each file that is synced",
+    rank: 55,
+    set: &[
+        ("data", "journal"),
+        ("codec", "frames"),
+        ("compress", "lz4"),
+        ("sync", "file"),
+    ],
+};
+
 /// The StetFS log, data and metadata in one compressed frame and one flush a commit (LDJ, Kang's dissertation ch. 4).
 pub const LDJ: Preset = Preset(&LDJ_DEF);
 /// The StetFS log, ordered data, and a record of its own for each file that is synced (iJournaling, ATC 2017).
 pub const IJOURNAL: Preset = Preset(&IJOURNAL_DEF);
+/// LDJ's log with iJournaling's records: one write and one flush for a synced file, whole, whatever others write.
+pub const STET: Preset = Preset(&STET_DEF);
 
 /// Blocks that the largest of the usual operations on names changes: making a directory where two blocks of its parent's index are
 /// split.

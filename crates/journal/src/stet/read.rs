@@ -12,7 +12,7 @@ use stetfs_ondisk::{OnDiskError, error::Result as OnDiskResult};
 
 use super::codec::StetCodec;
 use super::compress::unpack;
-use crate::error::Result;
+use crate::error::{Result, lost};
 use crate::policy::{ImageRef, Medium};
 
 /// Threads that unpack chunks, at most …
@@ -164,10 +164,7 @@ impl StetCodec {
         let mut pieces: Vec<Piece<'f>> = Vec::new();
         for ((at, index), images) in chunks {
             let Some(Head { frame, places }) = heads.get(&at) else {
-                return Err(super::files::lost(format!(
-                    "the frame at log block {at} was not read"
-                ))
-                .into());
+                return Err(lost(format!("the frame at log block {at} was not read")).into());
             };
             let index = index as usize;
             let Some((place, chunk)) = places.get(index).zip(frame.chunks.get(index)) else {

@@ -8,7 +8,9 @@ use std::sync::{Arc, Weak};
 
 use stetfs_block::{BlockDevice, WriteList};
 use stetfs_cache::Page;
-use stetfs_journal::{Canary, CommitPoint, FileState, FlushMark, Ino, JournalError, Result, Stamp};
+use stetfs_journal::{
+    Canary, CommitPoint, FileState, FlushMark, Ino, JournalError, Result, Stamp, Submit,
+};
 use stetfs_sync::plain::{Mutex, MutexGuard};
 
 use super::common::{BS, block};
@@ -45,23 +47,20 @@ struct State {
 }
 
 impl FileState for File {
-    fn write_data(&self, inos: &[Ino], also: &WriteList<'_>) -> Result<()> {
+    fn hand_out(&self, inos: &[Ino], send: &mut Submit<'_>) -> Result<()> {
         if !inos.contains(&INO) {
-            return Ok(also.submit(&*self.v.disk)?);
+            return Ok(());
         }
         let _flush = self.flush.lock();
         let taken = {
             let mut s = self.state.lock();
             std::mem::take(&mut s.dirty).then_some(s.version)
         };
-        let page = [taken.unwrap_or(0); BS];
-        let mut list = WriteList::new();
-        if taken.is_some() {
+        if let Some(version) = taken {
+            let page = [version; BS];
+            let mut list = WriteList::new();
             list.push(DATA * BS as u64, &page);
-        }
-        list.extend(also);
-        list.submit(&*self.v.disk)?;
-        if taken.is_some() {
+            send(&list)?;
             self.state.lock().unflushed = Some(self.v.journal.flush_mark());
         }
         Ok(())
@@ -161,7 +160,8 @@ impl File {
                 }
                 Step::Home { again } => {
                     drop(body);
-                    self.write_data(&[INO], &WriteList::new()).unwrap();
+                    self.hand_out(&[INO], &mut |list| list.submit(&*self.v.disk))
+                        .unwrap();
                     self.v.journal.flush_shared().unwrap();
                     if !again {
                         return self.synced(now);

@@ -9,7 +9,7 @@ use stetfs_journal::policy::Ordering;
 use stetfs_journal::stet::{StetLog, StetOptions};
 use stetfs_journal::{
     Cache, Canary, CommitPoint, Handle, Journal, JournalConfig, Lane, Recovery, RecoveryOptions,
-    Result, recover,
+    Result, Wait, recover,
 };
 use stetfs_ondisk::jbd2::JournalSuperblock;
 use stetfs_sync::plain::{mpsc, thread, thread_local};
@@ -53,10 +53,8 @@ fn superblock(device: &Arc<dyn BlockDevice>) -> JournalSuperblock {
 pub fn sync(journal: &Journal, point: CommitPoint, data: Vec<u32>, here: bool) -> Result<()> {
     let (answer, answered) = mpsc::sync_channel(1);
     let done = Box::new(move |result| answer.send(result).expect("somebody waits"));
-    match here {
-        true => journal.commit_here(point, data, done),
-        false => journal.commit_then(point, data, done),
-    }
+    let wait = if here { Wait::Inline } else { Wait::Deferred };
+    journal.sync(point, data, wait, done);
     answered.recv().expect("an answer")
 }
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::mpsc;
 
 use anyhow::{Context, Result, ensure};
-use stetfs::low::{Ctx, Fs, FsError, Ino, OpenRef, ROOT_INO, SetAttr, serve_processor};
+use stetfs::low::{Ctx, Fs, FsError, Ino, OpenRef, ROOT_INO, SetAttr, Wait, serve_processor};
 
 /// A place. Paths in it are relative, with `/` between the names.
 pub(crate) enum Place<'a> {
@@ -254,7 +254,12 @@ impl Opened<'_> {
             Opened::File(file) => Ok(file.sync_all()?),
             Opened::Library { fs, open, .. } => {
                 let (tell, told) = mpsc::channel();
-                fs.fsync_here(open, false, Box::new(move |done| drop(tell.send(done))));
+                fs.fsync(
+                    open,
+                    false,
+                    Wait::Inline,
+                    Box::new(move |done| drop(tell.send(done))),
+                );
                 Ok(told.recv().context("the sync was never answered")??)
             }
         }

@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use stetfs::low::{Ctx, ROOT_INO};
+use stetfs::low::{Ctx, ROOT_INO, Wait};
 
 use super::{Below, Measured, Meter, Outcome};
 use crate::compare::report::Better;
@@ -56,9 +56,10 @@ pub(super) fn append_library(target: &mut Target, dir: &Path, sizes: &Sizes) -> 
         let (attr, file) = fs.create(&ctx, ROOT_INO, NAME, 0o666, 0, libc::O_WRONLY)?;
         let sync = || {
             let (tell, told) = mpsc::channel();
-            fs.fsync_here(
+            fs.fsync(
                 &file,
                 false,
+                Wait::Inline,
                 Box::new(move |synced| drop(tell.send(synced))),
             );
             told.recv()
