@@ -189,9 +189,9 @@ impl<'j> Handle<'j> {
     /// ⌊groups / lanes⌋ · lane on (Z-Journal §3.5), the last lane's to the end. None of fewer groups than lanes.
     pub fn part_of(&self, groups: u32) -> Option<Range<u32>> {
         let inner = self.inner();
-        let lanes = inner.slots.len() as u32;
+        let lanes = inner.lanes.len() as u32;
         let each = groups.checked_div(lanes).filter(|each| *each > 0)?;
-        if lanes == 1 || !inner.scheme.ordering.keeps_apart() {
+        if lanes == 1 || !inner.ordering.keeps_apart() {
             return None;
         }
         let lane = u32::from(self.tx.id.lane.0);

@@ -213,12 +213,10 @@ impl Log {
     /// The most blocks that one transaction of a journal in this log may hold: what one write call
     /// can change at once.
     pub fn max_transaction(&self, config: &JournalConfig) -> u64 {
-        max_tx(
-            &self.open.scheme(),
-            0,
-            config.memory,
-            u64::from(self.summary().block_size),
-        )
+        let scheme = self.open.scheme();
+        let ring = scheme.media.first().map_or(0, |m| m.capacity());
+        let block_size = u64::from(self.summary().block_size);
+        max_tx(&*scheme.codec, ring, config.memory, block_size)
     }
 
     /// The log again, after a replay changed it.

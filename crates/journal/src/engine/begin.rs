@@ -8,7 +8,7 @@ use stetfs_sync::plain::{Instant, atomic::Ordering};
 use super::Inner;
 use crate::error::{JournalError, Result};
 use crate::ids::{Credits, Lane};
-use crate::policy::{Codec, Scheme};
+use crate::policy::Codec;
 use crate::stats::{add_time, bump};
 use crate::tx::{Phase, Tx, TxState};
 
@@ -18,10 +18,9 @@ const SLACK: u64 = 8;
 
 /// The most blocks one transaction may hold: a quarter of its ring (jbd2:
 /// `j_max_transaction_buffers`) less what the log needs around the images, and a quarter of
-/// the memory, given in bytes as the block size.
-pub(crate) fn max_tx(scheme: &Scheme, lane: u16, memory: u64, block_size: u64) -> u64 {
-    let medium = scheme.media.get(usize::from(lane));
-    let blocks = most_blocks(&*scheme.codec, medium.map_or(0, |m| m.capacity()));
+/// the memory. The ring has `ring` blocks of `block_size` bytes; `memory` is in bytes.
+pub(crate) fn max_tx(codec: &dyn Codec, ring: u64, memory: u64, block_size: u64) -> u64 {
+    let blocks = most_blocks(codec, ring);
     let memory = memory / 4 / block_size;
     blocks.min(memory.max(64)).max(8)
 }
@@ -36,9 +35,10 @@ pub(crate) fn most_blocks(codec: &dyn Codec, ring: u64) -> u64 {
 impl Inner {
     /// See [`max_tx`].
     pub(crate) fn max_tx(&self, lane: u16) -> u64 {
+        let ring = self.lanes.get(usize::from(lane));
         max_tx(
-            &self.scheme,
-            lane,
+            &*self.codec,
+            ring.map_or(0, |lane| lane.medium.capacity()),
             self.config.memory,
             self.cache.block_size() as u64,
         )
@@ -57,18 +57,16 @@ impl Inner {
 
     fn log_fits(&self, tx: &Tx, state: &TxState, more: Credits) -> bool {
         let total = state.blocks.len() as u64 + state.reserved + u64::from(more);
-        let need = self.scheme.codec.bound(total, state.revokes.len() as u64) + SLACK;
-        self.free
-            .get(usize::from(tx.id.lane.0))
-            .is_some_and(|f| f.load(Ordering::Acquire) >= need)
+        let need = self.codec.bound(total, state.revokes.len() as u64) + SLACK;
+        self.lane(tx.id.lane).is_ok_and(|lane| lane.room() >= need)
     }
 
     /// Takes a place in the running transaction of the thread's lane.
     pub(crate) fn enter(&self, need: Credits) -> Result<Arc<Tx>> {
-        if self.slots.is_empty() {
+        if self.lanes.is_empty() {
             return Err(JournalError::ReadOnly);
         }
-        let mut lane = Lane(self.scheme.ordering.lane().0 % self.slots.len() as u16);
+        let mut lane = Lane(self.ordering.lane().0 % self.lanes.len() as u16);
         if u64::from(need) > self.max_tx(lane.0) {
             // None is wider than the first (stet/cut.rs). Lanes share blocks, whoever is in them (tx.T4).
             lane = Lane(0);
@@ -80,15 +78,15 @@ impl Inner {
                 });
             }
         }
-        let slot = self.slot(lane)?;
-        let mut run = slot.run.lock();
+        let lane = self.lane(lane)?;
+        let mut run = lane.run.lock();
         let mut asked_others = false;
         loop {
             self.check()?;
             if run.locked {
                 bump(&self.counters.waits_locked, 1);
                 let begun = Instant::now();
-                slot.changed.wait(&mut run);
+                lane.changed.wait(&mut run);
                 add_time(&self.counters.waiting_locked_nanos, begun);
                 continue;
             }
@@ -106,10 +104,10 @@ impl Inner {
             if log_short && !asked_others {
                 asked_others = true;
                 drop(run);
-                if let Some(tx) = self.borrow_place(lane, need)? {
+                if let Some(tx) = self.borrow_place(lane.lane, need) {
                     return Ok(tx);
                 }
-                run = slot.run.lock();
+                run = lane.run.lock();
                 continue;
             }
             asked_others = false;
@@ -124,7 +122,7 @@ impl Inner {
             // The timeout only bounds the cost of a missed cause; every cause signals.
             self.waiting.fetch_add(1, Ordering::AcqRel);
             let begun = Instant::now();
-            slot.changed.wait_for(&mut run, Duration::from_millis(50));
+            lane.changed.wait_for(&mut run, Duration::from_millis(50));
             add_time(&self.counters.waiting_room_nanos, begun);
             self.waiting.fetch_sub(1, Ordering::AcqRel);
         }
@@ -142,29 +140,23 @@ impl Inner {
     /// Takes a place in the running transaction of the lane with the most room, if not half of that is used: the log of
     /// the thread's lane is full until its images are home, but nobody need wait for them while another lane is idle.
     /// Lanes share blocks whoever is in them, so that this one's transaction depends on the other's where it has to (tx.T4).
-    fn borrow_place(&self, own: Lane, need: Credits) -> Result<Option<Arc<Tx>>> {
-        let room = |lane: usize| self.free.get(lane).map_or(0, |f| f.load(Ordering::Acquire));
-        let others = (0..self.slots.len())
-            .filter(|lane| *lane != usize::from(own.0) && !self.is_half_full(*lane));
-        let Some(lane) = others.max_by_key(|lane| room(*lane)) else {
-            return Ok(None);
-        };
-        let Some(run) = self.slot(Lane(lane as u16))?.run.try_lock() else {
-            return Ok(None);
-        };
+    fn borrow_place(&self, own: Lane, need: Credits) -> Option<Arc<Tx>> {
+        let others = self.lanes.iter();
+        let others = others.filter(|lane| lane.lane != own && !lane.is_half_full());
+        let run = others.max_by_key(|lane| lane.room())?.run.try_lock()?;
         if run.locked {
-            return Ok(None);
+            return None;
         }
         let tx = run.tx.clone();
         let mut state = tx.state.lock();
         if !self.fits(&tx, &state, need) {
-            return Ok(None);
+            return None;
         }
         self.take_place(&mut state, need);
         drop(state);
         self.checkpoint_signal.ask();
         bump(&self.counters.borrowed, 1);
-        Ok(Some(tx))
+        Some(tx)
     }
 
     /// Gives a place back, with `left` unused credits.

@@ -18,7 +18,8 @@ use std::time::Duration;
 use stetfs_sync::plain::{Instant, atomic::Ordering, mended, thread};
 
 use super::Inner;
-use super::log::{Log, Reaped};
+use super::checkpoint_list::{CheckpointList, Reaped};
+use super::lane::LaneState;
 use super::spread::Spread;
 use crate::error::{JournalError, Result};
 use crate::ids::{BlockNr, TxId};
@@ -57,20 +58,13 @@ impl Inner {
     }
 
     fn checkpoint_is_due(&self) -> bool {
-        (0..self.slots.len()).any(|lane| self.is_half_full(lane))
+        self.lanes.iter().any(LaneState::is_half_full)
             || self.pinned.load(Ordering::Relaxed) * 2 > self.pinned_limit()
             || self
                 .log
                 .lock()
                 .oldest()
                 .is_some_and(|t| Instant::now().duration_since(t) >= AGE)
-    }
-
-    pub(super) fn is_half_full(&self, lane: usize) -> bool {
-        let (medium, free) = (self.scheme.media.get(lane), self.free.get(lane));
-        medium
-            .zip(free)
-            .is_some_and(|(medium, free)| free.load(Ordering::Relaxed) * 2 < medium.capacity())
     }
 
     /// Brings home every valid image there is now, and moves the tails, as fast as it can: somebody waits. A checkpoint that takes
@@ -153,10 +147,10 @@ impl Inner {
                 log.inflight.insert(*nr);
             }
         }
-        let sent_home = self.scheme.home.send(&*self.device, &images);
+        let sent_home = self.home.send(&*self.device, &images);
         if !older.is_empty() {
             let older: Vec<HomeImage> = older.into_values().collect();
-            self.scheme.home.send(&*self.device, &older)?;
+            self.home.send(&*self.device, &older)?;
         }
         self.log.lock().inflight.clear();
         self.log_changed.notify_all();
@@ -181,24 +175,25 @@ impl Inner {
             }
         }
         let reaped: Vec<Reaped> = log.reap();
-        let forget = |log: &mut Log| reaped.iter().for_each(|space| log.forget(&space.homes));
+        let forget =
+            |log: &mut CheckpointList| reaped.iter().for_each(|space| log.forget(&space.homes));
         if !mended("checkpoint.index") {
             forget(&mut log);
         }
         self.log_changed.notify_all();
         drop(log);
-        let rings = reaped.iter().map(|space| self.ring(space.lane));
-        let rings = rings.collect::<Result<Vec<_>>>()?;
-        let tails = rings.iter().zip(&reaped);
-        self.set_tails(tails.map(|((medium, _), space)| (*medium, space.tail)))?;
+        let lanes = reaped.iter().map(|space| self.lane(space.lane));
+        let lanes = lanes.collect::<Result<Vec<_>>>()?;
+        let tails = lanes.iter().zip(&reaped);
+        self.set_tails(tails.map(|(lane, space)| (&*lane.medium, space.tail)))?;
         forget(&mut self.log.lock());
-        for ((medium, free), space) in rings.iter().zip(&reaped) {
-            medium.trim(space.at, space.blocks)?;
-            free.fetch_add(space.blocks, Ordering::AcqRel);
+        for (lane, space) in lanes.iter().zip(&reaped) {
+            lane.medium.trim(space.at, space.blocks)?;
+            lane.free.fetch_add(space.blocks, Ordering::AcqRel);
         }
         bump(&self.counters.checkpoints, 1);
-        for slot in &self.slots {
-            slot.wake();
+        for lane in &self.lanes {
+            lane.wake();
         }
         Ok(())
     }
@@ -208,7 +203,7 @@ impl Inner {
         self.checkpoint_all()?;
         self.flush()?;
         let tails: Vec<u64> = self.log.lock().lanes.iter().map(|l| l.next_seq).collect();
-        let media = self.scheme.media.iter().map(|medium| &**medium);
+        let media = self.lanes.iter().map(|lane| &*lane.medium);
         self.set_tails(media.zip(tails.into_iter().map(|seq| LogTail { seq, at: None })))
     }
 

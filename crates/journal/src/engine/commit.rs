@@ -9,8 +9,9 @@ use std::sync::Arc;
 use stetfs_block::WriteList;
 use stetfs_sync::plain::{Instant, MutexGuard, atomic::Ordering, mended};
 
-use super::log::{Durable, Log, Pending};
-use super::{Inner, Slot};
+use super::Inner;
+use super::checkpoint_list::{CheckpointList, Durable, Pending};
+use super::lane::LaneState;
 use crate::edges::{front, valid_fronts};
 use crate::error::{JournalError, Result};
 use crate::ids::{CommitPoint, Ino, Lane, Stamp, TxId};
@@ -28,13 +29,13 @@ struct Committing {
 
 /// What commits together, and what there was nothing of to commit.
 struct Group<'s> {
-    members: Vec<(&'s Slot, Arc<Tx>)>,
+    members: Vec<(&'s LaneState, Arc<Tx>)>,
     /// Transactions that were asked for and hold nothing.
     empty: Vec<TxId>,
 }
 
 /// Has a group count only whole: each of its transactions supersedes records whose changes the others hold (record.F3).
-fn chain(group: &[(&Slot, Arc<Tx>)]) {
+fn chain(group: &[(&LaneState, Arc<Tx>)]) {
     for (_, tx) in group {
         let others = group.iter().filter(|(_, other)| other.id != tx.id);
         let mut state = tx.state.lock();
@@ -66,19 +67,19 @@ impl Inner {
             self.check_answer(point, &empty)?;
             return Ok(false);
         }
-        if self.scheme.records.is_some() {
+        if self.records.is_some() {
             chain(&group);
         }
         // What the group makes valid are no changes of others: records of those stay alive. Records since the snapshots are not in
         // them either.
-        let grouped = |lane| group.iter().any(|(slot, _)| slot.lane == lane);
+        let grouped = |nr| group.iter().any(|(lane, _)| lane.lane == nr);
         let floor = self
             .held
             .lock()
             .unwrap_or_else(|| self.oldest_opening(|lane| !grouped(lane)));
         let mut all = Vec::with_capacity(group.len());
-        for (slot, tx) in &group {
-            all.push(self.take_snapshot(slot, tx, floor)?);
+        for (lane, tx) in &group {
+            all.push(self.take_snapshot(lane, tx, floor)?);
         }
         self.point("snapshots-taken");
         // After the floor is known (record.F4).
@@ -86,15 +87,15 @@ impl Inner {
         if !self.config.canary.leave_recorded {
             data.append(&mut self.recorded.take(floor));
         }
-        for (slot, tx) in &group {
-            let mut run = slot.run.lock();
+        for (lane, tx) in &group {
+            let mut run = lane.run.lock();
             let next = TxId {
-                lane: slot.lane,
+                lane: lane.lane,
                 seq: tx.id.seq + 1,
             };
             run.tx = Arc::new(Tx::new(next));
             run.locked = false;
-            slot.changed.notify_all();
+            lane.changed.notify_all();
         }
         for tx in &mut all {
             self.copy_ahead(&mut tx.snapshot);
@@ -107,10 +108,7 @@ impl Inner {
             self.check_answer(&CommitPoint::from(tx.id), &[])?;
         }
         self.check_answer(point, &empty)?;
-        if group
-            .iter()
-            .any(|(slot, _)| self.is_half_full(usize::from(slot.lane.0)))
-        {
+        if group.iter().any(|(lane, _)| lane.is_half_full()) {
             self.checkpoint_signal.look();
         }
         bump(&self.counters.commits, group.len() as u64);
@@ -136,7 +134,7 @@ impl Inner {
     /// Locks the running transactions that must commit together, waits for their handles, and ends their changes all at once (tx.T4).
     /// No lane opens before all their snapshots are taken.
     fn lock_group(&self, point: &CommitPoint) -> Result<Group<'_>> {
-        let mut group: Vec<(&Slot, Arc<Tx>)> = Vec::new();
+        let mut group: Vec<(&LaneState, Arc<Tx>)> = Vec::new();
         let mut empty = Vec::new();
         // One without changes supersedes records, too.
         let supersedes = self.recorded.since().is_some();
@@ -148,11 +146,11 @@ impl Inner {
                     *entry = (*entry).max(seq);
                 }
             }
-            for slot in &self.slots {
-                let Some(seq) = want.get(&slot.lane) else {
+            for lane in &self.lanes {
+                let Some(seq) = want.get(&lane.lane) else {
                     continue;
                 };
-                let mut run = slot.run.lock();
+                let mut run = lane.run.lock();
                 if run.tx.id.seq > *seq || run.locked {
                     continue;
                 }
@@ -162,7 +160,7 @@ impl Inner {
                 }
                 run.locked = true;
                 run.tx.state.lock().phase = Phase::Locked;
-                group.push((slot, run.tx.clone()));
+                group.push((lane, run.tx.clone()));
             }
             self.point("group-locked");
             for (_, tx) in &group {
@@ -182,16 +180,16 @@ impl Inner {
     }
 
     /// Ends the changes of a group whose handles have stopped, unless something is chained to it that is not in it.
-    fn end_changes(&self, group: &[(&Slot, Arc<Tx>)]) -> bool {
+    fn end_changes(&self, group: &[(&LaneState, Arc<Tx>)]) -> bool {
         // Only who commits opens transactions, so these stay the running ones.
         let running: HashMap<Lane, u64> = self
-            .slots
+            .lanes
             .iter()
-            .map(|slot| (slot.lane, slot.run.lock().tx.id.seq))
+            .map(|lane| (lane.lane, lane.run.lock().tx.id.seq))
             .collect();
         let mut states: Vec<_> = group.iter().map(|(_, tx)| tx.state.lock()).collect();
         let missing = |edge: TxId| {
-            let grouped = group.iter().any(|(slot, _)| slot.lane == edge.lane);
+            let grouped = group.iter().any(|(lane, _)| lane.lane == edge.lane);
             !grouped && running.get(&edge.lane).is_some_and(|seq| edge.seq >= *seq)
         };
         if states.iter().any(|s| s.edges.iter().any(missing)) && mended("tx.group") {
@@ -203,7 +201,7 @@ impl Inner {
         true
     }
 
-    fn take_snapshot(&self, slot: &Slot, tx: &Tx, floor: Stamp) -> Result<Committing> {
+    fn take_snapshot(&self, lane: &LaneState, tx: &Tx, floor: Stamp) -> Result<Committing> {
         let stamp = self.stamp.fetch_add(1, Ordering::AcqRel) + 1;
         let opened = tx.state.lock().opened.unwrap_or(stamp);
         self.point("snapshot-begins");
@@ -220,12 +218,11 @@ impl Inner {
         self.point("snapshot-not-indexed");
         let homes: Vec<u64> = snapshot.images.iter().map(|i| i.nr).collect();
         let reserved = self
-            .scheme
             .codec
             .bound(homes.len() as u64, snapshot.revokes.len() as u64);
         let mut log = self.log.lock();
         log.index_images(tx.id, &homes);
-        let lane_log = log.lane(slot.lane)?;
+        let lane_log = log.lane(lane.lane)?;
         lane_log.committing = Some((tx.id.seq, lane_log.head));
         lane_log.next_seq = tx.id.seq + 1;
         lane_log.opened.get_or_insert(opened);
@@ -242,8 +239,8 @@ impl Inner {
     /// allows. What must be durable before they count has a flush before.
     fn write_group(&self, group: Vec<Committing>, mut data: Vec<Ino>) -> Result<()> {
         let canary = &self.config.canary;
-        let rings = group.iter().map(|tx| self.ring(tx.snapshot.id.lane));
-        let media = rings.map(|ring| Ok(ring?.0));
+        let lanes = group.iter().map(|tx| self.lane(tx.snapshot.id.lane));
+        let media = lanes.map(|lane| Ok(&*lane?.medium));
         let media: Vec<&dyn Medium> = media.collect::<Result<_>>()?;
         let one_flush = media.iter().all(|medium| medium.one_flush());
         if !canary.unordered_data {
@@ -336,7 +333,7 @@ impl Inner {
                 place,
             });
             let images: Vec<HomeImage> = images.collect();
-            self.scheme.home.send(&*self.device, &images)?;
+            self.home.send(&*self.device, &images)?;
         }
         Ok(())
     }
@@ -345,7 +342,7 @@ impl Inner {
     fn place(&self, tx: &Committing) -> Result<(u64, Encoded)> {
         let id = tx.snapshot.id;
         let reserved = tx.reserved;
-        let (medium, free) = self.ring(id.lane)?;
+        let LaneState { medium, free, .. } = self.lane(id.lane)?;
         // Only older, valid transactions hold space, so a checkpoint always gets it. Revokes can
         // exceed what `begin` foresaw; then this is where the wait is.
         while free.load(Ordering::Acquire) < reserved {
@@ -355,12 +352,9 @@ impl Inner {
         free.fetch_sub(reserved, Ordering::AcqRel);
         // Nobody else moves the head.
         let at = self.log.lock().lane(id.lane)?.head;
-        let encoded = self
-            .scheme
-            .codec
-            .encode(&tx.snapshot, &mut |from, blocks| {
-                medium.write_early(medium.advance(at, from), blocks)
-            })?;
+        let encoded = self.codec.encode(&tx.snapshot, &mut |from, blocks| {
+            medium.write_early(medium.advance(at, from), blocks)
+        })?;
         let unused = reserved.checked_sub(encoded.blocks()).ok_or_else(|| {
             let blocks = encoded.blocks();
             JournalError::Aborted(format!(
@@ -466,7 +460,7 @@ impl Inner {
     /// A lane is not there, or a transaction left the log before its images.
     fn validate(&self) -> Result<Vec<AfterCommit>> {
         let mut log = self.log.lock();
-        let valid = self.slots.iter().map(|s| {
+        let valid = self.lanes.iter().map(|s| {
             let seq = self.valid_seq(s.lane)?;
             Ok((s.lane, seq))
         });
@@ -474,7 +468,7 @@ impl Inner {
         let durable = log
             .lanes
             .iter()
-            .zip(&self.slots)
+            .zip(&self.lanes)
             .map(|(l, s)| {
                 (
                     s.lane,
@@ -496,16 +490,17 @@ impl Inner {
             let TxId { lane, seq } = tx.id;
             let (replaced, mut callbacks) = log.accept(tx)?;
             // What may go home counts (checkpoint.K1): the next of the group may let go of the log while it waits.
-            self.valid_of(lane)?.fetch_max(seq, Ordering::AcqRel);
+            self.lane(lane)?.valid.fetch_max(seq, Ordering::AcqRel);
             self.pinned.fetch_sub(dropped + replaced, Ordering::Relaxed);
             after.append(&mut callbacks);
         }
         self.superseded.fetch_max(floor, Ordering::AcqRel);
-        for (lane, valid) in log.lanes.iter_mut().zip(&self.valid) {
-            if lane.durable.is_empty() && lane.committing.is_none() {
-                lane.opened = None;
+        for (log, lane) in log.lanes.iter_mut().zip(&self.lanes) {
+            if log.durable.is_empty() && log.committing.is_none() {
+                log.opened = None;
             }
-            valid.fetch_max(front(&fronts, lane.lane)?, Ordering::AcqRel);
+            lane.valid
+                .fetch_max(front(&fronts, lane.lane)?, Ordering::AcqRel);
         }
         Ok(after)
     }
@@ -515,7 +510,7 @@ impl Inner {
     /// waits the transaction stays listed, for the tail may not pass it (checkpoint.K2).
     fn next_valid(
         &self,
-        log: &mut MutexGuard<'_, Log>,
+        log: &mut MutexGuard<'_, CheckpointList>,
         fronts: &HashMap<Lane, u64>,
     ) -> Result<Option<Durable>> {
         loop {

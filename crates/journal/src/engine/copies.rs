@@ -37,7 +37,7 @@ impl Inner {
     /// Gives a snapshot pages of its own, if the scheme has it so: who changes those blocks from now on need not copy. He who comes
     /// earlier copies himself, and leaves the snapshot its page.
     pub(super) fn copy_ahead(&self, snapshot: &mut Snapshot) {
-        if self.scheme.ordering.copies() == Copies::OnWrite {
+        if self.ordering.copies() == Copies::OnWrite {
             return;
         }
         self.point("copies-ahead");

@@ -14,6 +14,7 @@ use std::collections::HashMap;
 use stetfs_cache::PageRef;
 use stetfs_sync::plain::{Instant, Mutex, atomic::Ordering, mended};
 
+use super::lane::LaneState;
 use super::{FlushMark, Inner, Journal};
 use crate::error::Result;
 use crate::ids::{BlockNr, CommitPoint, Ino, Lane, Stamp, TxId};
@@ -73,7 +74,7 @@ impl Journal {
     /// Records of files, where files are synced by records of their own.
     pub fn records(&self) -> Option<Records<'_>> {
         let inner = self.inner();
-        let log = inner.scheme.records.as_deref()?;
+        let log = inner.records.as_deref()?;
         Some(Records { inner, log })
     }
 
@@ -121,7 +122,7 @@ impl Journal {
         *inner.held.lock() = None;
         let horizon = inner.now();
         inner.superseded.fetch_max(horizon, Ordering::AcqRel);
-        for medium in inner.scheme.media.iter().take(1) {
+        for LaneState { medium, .. } in inner.lanes.iter().take(1) {
             let _alone = inner.tails.lock();
             medium.set_horizon(horizon);
             medium.set_tail(medium.tail(), inner.barrier())?;
@@ -159,8 +160,8 @@ impl Records<'_> {
     /// then only the next one does (record.F1).
     pub fn superseding(&self) -> CommitPoint {
         let mut point = CommitPoint::none();
-        for slot in &self.inner.slots {
-            let run = slot.run.lock();
+        for lane in &self.inner.lanes {
+            let run = lane.run.lock();
             let TxId { lane, seq } = run.tx.id;
             let ends = run.tx.state.lock().phase.is_ended();
             point.add(TxId {
@@ -218,8 +219,8 @@ impl Inner {
     pub(crate) fn oldest_opening(&self, of_lane: impl Fn(Lane) -> bool) -> Stamp {
         // First: what opens from here on opens later.
         let now = self.now();
-        let slots = self.slots.iter().filter(|slot| of_lane(slot.lane));
-        let running = slots.filter_map(|slot| slot.run.lock().tx.state.lock().opened);
+        let lanes = self.lanes.iter().filter(|lane| of_lane(lane.lane));
+        let running = lanes.filter_map(|lane| lane.run.lock().tx.state.lock().opened);
         // What leaves its lane for the log is there before it has left.
         let oldest = running.min();
         let committing = self.log.lock().oldest_opening();

@@ -1,19 +1,20 @@
 //! The engine that runs every block-journal scheme: lanes with a running transaction each, one
 //! commit thread, one sync thread, one checkpoint thread.
 //!
-//! Locks inside the engine, first to last: `Slot::run` → `Tx::state` → `Inner::log`. Block guards
-//! are held while `Slot::run`, `Tx::state` or `log` is taken, never the other way round: the
+//! Locks inside the engine, first to last: `LaneState::run` → `Tx::state` → `Inner::log`. Block guards
+//! are held while `LaneState::run`, `Tx::state` or `log` is taken, never the other way round: the
 //! snapshot looks at blocks with none of them held.
 
 mod begin;
 mod canary;
 mod checkpoint;
+mod checkpoint_list;
 mod commit;
 mod copies;
 mod files;
 mod flush;
 mod gather;
-mod log;
+mod lane;
 mod queue;
 mod service;
 mod spread;
@@ -40,11 +41,12 @@ use crate::error::{JournalError, Result};
 use crate::handle::Handle;
 use crate::head::{Block, BlockWrite, Cache};
 use crate::ids::{BlockNr, CommitPoint, Credits, Ino, Lane, Stamp, TxId};
-use crate::policy::{Medium, Scheme};
+use crate::policy::{self, Codec, Home, RecordLog, Scheme};
 use crate::stats::{Counters, JournalLatency, JournalStats, Times};
 use crate::tx::{Image, Phase, Tx};
 
-use log::Log;
+use checkpoint_list::CheckpointList;
+use lane::LaneState;
 use queue::Queue;
 use spread::{CheckpointSignal, SyncTime};
 
@@ -114,39 +116,19 @@ impl Default for JournalConfig {
     }
 }
 
-/// The running transaction of a lane.
-pub(crate) struct Run {
-    pub tx: Arc<Tx>,
-    /// No new handles until the snapshot is taken (tx.T1).
-    pub locked: bool,
-}
-
-/// A lane.
-pub(crate) struct Slot {
-    pub lane: Lane,
-    pub run: Mutex<Run>,
-    /// Signalled when a snapshot was taken or room was made.
-    pub changed: Condvar,
-}
-
-impl Slot {
-    /// Wakes handles that wait for the lane.
-    pub(crate) fn wake(&self) {
-        let _run = self.run.lock();
-        self.changed.notify_all();
-    }
-}
-
 pub(crate) struct Inner {
     pub device: Arc<dyn BlockDevice>,
     pub cache: Arc<Cache>,
-    pub scheme: Scheme,
+    pub ordering: Box<dyn policy::Ordering>,
+    pub codec: Box<dyn Codec>,
+    pub home: Box<dyn Home>,
+    pub records: Option<Arc<dyn RecordLog>>,
     pub config: JournalConfig,
     /// `commit=` may change at a remount.
     pub commit_millis: AtomicU64,
     /// Credits of every handle on top of what it asks for.
     pub margin: AtomicU32,
-    pub slots: Vec<Slot>,
+    pub lanes: Vec<LaneState>,
     /// The last stamp drawn ([`Stamp`]): the one order of commits, over all lanes.
     pub stamp: AtomicU64,
     /// Up to where valid transactions supersede file-level records.
@@ -157,13 +139,9 @@ pub(crate) struct Inner {
     pub recorded: RecordedData,
     /// Flushes that syncs in the callers' threads share.
     pub flushes: SharedFlush,
-    pub log: Mutex<Log>,
+    pub log: Mutex<CheckpointList>,
     /// Signalled when the log's state changed: home writes done, tail moved.
     pub log_changed: Condvar,
-    /// Free log blocks per lane, after reservations of committing transactions.
-    pub free: Vec<AtomicU64>,
-    /// Newest valid sequence per lane.
-    pub valid: Vec<AtomicU64>,
     /// Blocks held by committing transactions and pending checkpoints.
     pub pinned: AtomicU64,
     /// Threads and requests that wait for durability or for room.
@@ -204,43 +182,22 @@ impl Journal {
     /// Thread creation, or a ring too small for any transaction.
     pub fn start(cache: Arc<Cache>, scheme: Scheme, config: JournalConfig) -> Result<Arc<Journal>> {
         let device = cache.device().clone();
-        let slots: Vec<Slot> = scheme
-            .media
-            .iter()
-            .enumerate()
-            .map(|(i, medium)| {
-                let lane = Lane(i as u16);
-                let id = TxId {
-                    lane,
-                    seq: medium.tail().seq,
-                };
-                Slot {
-                    lane,
-                    run: Mutex::new(Run {
-                        tx: Arc::new(Tx::new(id)),
-                        locked: false,
-                    }),
-                    changed: Condvar::new(),
-                }
-            })
-            .collect();
-        let free = scheme
-            .media
-            .iter()
-            .map(|m| AtomicU64::new(m.capacity()))
-            .collect();
-        let valid = scheme
-            .media
-            .iter()
-            .map(|m| AtomicU64::new(m.tail().seq.saturating_sub(1)))
-            .collect();
-        let log = Log::new(&scheme.media, config.canary);
+        let Scheme {
+            ordering,
+            codec,
+            media,
+            home,
+            records,
+        } = scheme;
+        let log = CheckpointList::new(&media, config.canary);
+        let lanes = (0..).map(Lane).zip(media);
+        let lanes = lanes.map(|(lane, medium)| LaneState::new(lane, medium));
         let inner = Arc::new(Inner {
             device,
             cache,
             margin: AtomicU32::new(0),
             commit_millis: AtomicU64::new(u64::from(config.commit_secs.max(1)) * 1000),
-            slots,
+            lanes: lanes.collect(),
             stamp: AtomicU64::new(config.first_stamp),
             superseded: AtomicU64::new(0),
             held: Mutex::new(config.hold_horizon),
@@ -249,8 +206,6 @@ impl Journal {
             flushes: SharedFlush::default(),
             log: Mutex::new(log),
             log_changed: Condvar::new(),
-            free,
-            valid,
             pinned: AtomicU64::new(0),
             waiting: AtomicU64::new(0),
             commits: Queue::new(Inner::commit_for),
@@ -265,7 +220,10 @@ impl Journal {
             quit: AtomicBool::new(false),
             counters: Counters::default(),
             times: Times::default(),
-            scheme,
+            ordering,
+            codec,
+            home,
+            records,
         });
         let journal = Journal {
             inner: inner.clone(),
@@ -391,8 +349,8 @@ impl Journal {
     /// A point that covers every change made before the call.
     pub fn everything(&self) -> CommitPoint {
         let mut point = CommitPoint::none();
-        for slot in &self.inner.slots {
-            point.add(slot.run.lock().tx.id);
+        for lane in &self.inner.lanes {
+            point.add(lane.run.lock().tx.id);
         }
         point
     }
@@ -427,7 +385,7 @@ impl Journal {
         if !stopped {
             result = result
                 .and_then(|()| self.inner.empty_log())
-                .and_then(|()| self.inner.scheme.retire());
+                .and_then(|()| self.inner.retire());
         }
         self.inner.stop(None);
         drop(commits);
@@ -454,7 +412,7 @@ impl Journal {
 
     /// For people: what the codec decides, and why.
     pub fn codec_note(&self) -> Option<String> {
-        self.inner.scheme.codec.note()
+        self.inner.codec.note()
     }
 
     /// Counters.
@@ -469,16 +427,10 @@ impl Journal {
 
     /// Log blocks that are free and in all, over all lanes.
     pub fn log_space(&self) -> (u64, u64) {
-        let free = self
-            .inner
-            .free
-            .iter()
-            .map(|f| f.load(Ordering::Relaxed))
-            .sum();
-        (
-            free,
-            self.inner.scheme.media.iter().map(|m| m.capacity()).sum(),
-        )
+        let lanes = &self.inner.lanes;
+        let free = lanes.iter().map(LaneState::room);
+        let all = lanes.iter().map(|lane| lane.medium.capacity());
+        (free.sum(), all.sum())
     }
 
     fn join_threads(&self) {
@@ -520,11 +472,17 @@ impl Inner {
         stetfs_sync::point(self, name);
     }
 
+    /// Ends the use of the log, durably.
+    fn retire(&self) -> Result<()> {
+        let media = self.lanes.iter().map(|lane| &*lane.medium);
+        policy::retire(self.records.as_deref(), media)
+    }
+
     /// # Errors
     /// The journal has no such lane: whoever asks has a transaction of another one.
-    pub(crate) fn slot(&self, lane: Lane) -> Result<&Slot> {
-        let slot = self.slots.get(usize::from(lane.0));
-        slot.ok_or_else(|| no_lane(lane))
+    pub(crate) fn lane(&self, lane: Lane) -> Result<&LaneState> {
+        let state = self.lanes.get(usize::from(lane.0));
+        state.ok_or_else(|| no_lane(lane))
     }
 
     /// Up to where the transactions of a lane are valid.
@@ -532,27 +490,7 @@ impl Inner {
     /// # Errors
     /// The journal has no such lane.
     pub(crate) fn valid_seq(&self, lane: Lane) -> Result<u64> {
-        Ok(self.valid_of(lane)?.load(Ordering::Acquire))
-    }
-
-    /// Up to which sequence the lane's transactions are valid.
-    ///
-    /// # Errors
-    /// The journal has no such lane.
-    fn valid_of(&self, lane: Lane) -> Result<&AtomicU64> {
-        let valid = self.valid.get(usize::from(lane.0));
-        valid.ok_or_else(|| no_lane(lane))
-    }
-
-    /// A lane's ring, and its free blocks.
-    ///
-    /// # Errors
-    /// The journal has no such lane.
-    fn ring(&self, lane: Lane) -> Result<(&dyn Medium, &AtomicU64)> {
-        let at = usize::from(lane.0);
-        let parts = self.scheme.media.get(at).zip(self.free.get(at));
-        let (medium, free) = parts.ok_or_else(|| no_lane(lane))?;
-        Ok((&**medium, free))
+        Ok(self.lane(lane)?.valid.load(Ordering::Acquire))
     }
 
     /// Whether everything a point names is durable and valid. Nothing is of a lane that is not there: a commit up to it
@@ -578,7 +516,7 @@ impl Inner {
             return Ok(Shared::Nothing);
         }
         let theirs = {
-            let run = self.slot(other.lane)?.run.lock();
+            let run = self.lane(other.lane)?.run.lock();
             (run.tx.id == other).then(|| Arc::clone(&run.tx))
         };
         let mut shared = Shared::Depends;
@@ -690,8 +628,8 @@ impl Inner {
                 fs.aborted(&why);
             }
         }
-        for slot in &self.slots {
-            slot.wake();
+        for lane in &self.lanes {
+            lane.wake();
         }
         self.commits.wake();
         self.plain.wake();
@@ -724,7 +662,7 @@ impl Inner {
                 continue;
             }
             *seen = tx.seq;
-            let run = self.slot(tx.lane)?.run.lock();
+            let run = self.lane(tx.lane)?.run.lock();
             if run.tx.id.seq <= tx.seq {
                 let state = run.tx.state.lock();
                 todo.extend(state.edges.iter());

@@ -137,8 +137,8 @@ impl Inner {
     pub(crate) fn commit_for(&self, requests: &Requests) -> Result<bool> {
         let (mut point, inos) = union(&requests.waiters);
         if requests.commit || self.next_periodic().is_zero() {
-            for slot in &self.slots {
-                point.add(slot.run.lock().tx.id);
+            for lane in &self.lanes {
+                point.add(lane.run.lock().tx.id);
             }
         }
         let committed = !self.is_valid(&point) && self.commit_group(&point, &inos)?;
@@ -158,8 +158,8 @@ impl Inner {
     fn next_periodic(&self) -> Duration {
         let period = Duration::from_millis(self.commit_millis.load(Ordering::Relaxed));
         let now = Instant::now();
-        let touched = self.slots.iter().filter_map(|slot| {
-            let run = slot.run.lock();
+        let touched = self.lanes.iter().filter_map(|lane| {
+            let run = lane.run.lock();
             let touched = run.tx.state.lock().touched;
             touched.filter(|_| !run.tx.is_untouched())
         });

@@ -9,6 +9,7 @@ use stetfs_sync::plain::{
 };
 
 use super::Inner;
+use super::lane::LaneState;
 
 /// What a checkpoint that nobody waits for takes at most, about.
 const SPREAD: Duration = Duration::from_secs(4);
@@ -167,7 +168,7 @@ impl Spread {
 fn room(inner: &Inner) -> Vec<u64> {
     let pinned = inner.pinned.load(Ordering::Relaxed);
     let memory = inner.pinned_limit().saturating_sub(pinned);
-    let lanes = inner.free.iter().map(|f| f.load(Ordering::Relaxed));
+    let lanes = inner.lanes.iter().map(LaneState::room);
     lanes.chain([memory]).collect()
 }
 

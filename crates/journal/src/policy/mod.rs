@@ -44,9 +44,17 @@ pub struct Scheme {
 }
 
 impl Scheme {
-    /// Ends the use of the log, durably: there is nothing in it. Records first, for the media say where they are.
+    /// See [`retire`].
     pub(crate) fn retire(&self) -> Result<()> {
-        self.records.iter().try_for_each(|log| log.retire())?;
-        self.media.iter().try_for_each(|medium| medium.retire())
+        retire(self.records.as_deref(), self.media.iter().map(|m| &**m))
     }
+}
+
+/// Ends the use of a log, durably: there is nothing in it. Records first, for the media say where they are.
+pub(crate) fn retire<'m>(
+    records: Option<&dyn RecordLog>,
+    mut media: impl Iterator<Item = &'m dyn Medium>,
+) -> Result<()> {
+    records.map_or(Ok(()), RecordLog::retire)?;
+    media.try_for_each(Medium::retire)
 }

@@ -122,7 +122,7 @@ impl LaneLog {
     }
 }
 
-pub(crate) struct Log {
+pub(crate) struct CheckpointList {
     pub lanes: Vec<LaneLog>,
     /// Newest valid image per block that must still go home.
     pub pending: BTreeMap<BlockNr, Pending>,
@@ -136,8 +136,8 @@ pub(crate) struct Log {
     canary: Canary,
 }
 
-impl Log {
-    pub(crate) fn new(media: &[Box<dyn Medium>], canary: Canary) -> Log {
+impl CheckpointList {
+    pub(crate) fn new(media: &[Box<dyn Medium>], canary: Canary) -> CheckpointList {
         let lanes = media
             .iter()
             .zip(0..)
@@ -151,7 +151,7 @@ impl Log {
                 next_seq: m.tail().seq,
             })
             .collect();
-        Log {
+        CheckpointList {
             lanes,
             pending: BTreeMap::new(),
             inflight: HashSet::new(),
