@@ -48,6 +48,9 @@ pub(crate) enum Command {
     Recover(RecoverArgs),
     /// Describe an unmounted volume: features, sizes, journal, what recovery would do.
     Info(VolumeArg),
+    /// Say how a volume, or the mount at a directory, is best mounted for a program, and what of the volume and the machine is in
+    /// the way. Changes nothing.
+    Advise(AdviseArgs),
     /// Show usage and limits of users, groups and projects of an unmounted volume, or of the mount at a directory; or set limits.
     Quota(QuotaArgs),
     /// Show structures of an unmounted volume.
@@ -367,6 +370,16 @@ impl VolumeArg {
     pub(crate) fn source(&self) -> crate::failure::Result<Source> {
         part::source(self.volume.clone(), &self.options)
     }
+}
+
+/// Arguments of `advise`.
+#[derive(Debug, Args)]
+pub(crate) struct AdviseArgs {
+    #[command(flatten)]
+    pub(crate) volume: VolumeArg,
+    /// What it is for.
+    #[arg(long = "for", value_name = "USE", value_enum, default_value_t)]
+    pub(crate) program: crate::cmd::advise::Use,
 }
 
 /// Arguments of `recover`.

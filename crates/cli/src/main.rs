@@ -78,6 +78,7 @@ fn run(cli: &Cli) -> Result<Code> {
         Command::Files(command) => files::run(command, cli.json),
         Command::Quota(args) => cmd::quota::run(args, cli.json),
         Command::Info(args) => cmd::volume::info(args, cli.json),
+        Command::Advise(args) => cmd::advise::run(args, cli.json),
         Command::Man(args) => cmd::package::man(args, cli.json),
         Command::Completions(args) => cmd::package::completions(args, cli.json),
         Command::Dump(Dump::Journal(args)) => cmd::journal::dump(args, cli.json),

@@ -705,3 +705,71 @@ fn options_that_contradict_each_other_are_warned_of() {
         assert_eq!(said.is_empty(), warning.is_empty(), "{options}: {said}");
     }
 }
+
+/// What `advise` has to say of a volume: each text, and the command with it.
+fn hints(args: &[&str]) -> Vec<(String, Option<String>)> {
+    let advice = json(&[&["advise"], args].concat());
+    let hints = advice["hints"].as_array().unwrap().iter();
+    let text = |hint: &Value, name: &str| hint[name].as_str().map(str::to_owned);
+    hints
+        .map(|hint| (text(hint, "what").unwrap(), text(hint, "command")))
+        .collect()
+}
+
+/// What advice tells to run works, and then there is less of it.
+#[test]
+fn what_advise_says_helps() {
+    let mkfs = Mkfs::new()
+        .feature("^has_journal,^metadata_csum,^dir_index")
+        .inode_size(128);
+    let image = Image::make(64 << 20, &mkfs).unwrap();
+    let path = image.path().to_str().unwrap();
+    let of_volume = || {
+        let all = hints(&[path]).into_iter();
+        all.filter(|(_, command)| command.as_ref().is_some_and(|c| c.contains(path)))
+    };
+    let said: Vec<String> = of_volume().map(|(what, _)| what).collect();
+    for word in ["no journal", "no checksums", "no index"] {
+        assert!(said.iter().any(|what| what.contains(word)), "{said:?}");
+    }
+    assert!(hints(&[path]).iter().any(|(what, _)| what.contains("2038")));
+    for (_, command) in of_volume() {
+        cmd::run(Command::new("sh").args(["-c", &command.unwrap()])).unwrap();
+    }
+    assert_eq!(of_volume().count(), 0);
+    image.e2fsck_fn().unwrap();
+}
+
+#[test]
+fn advise_follows_the_program_and_looks_at_mounts() {
+    let d = Daemon::new("journal=ijournal");
+    let advice = json(&["advise", "--for", "log", d.dir()]);
+    assert_eq!(advice["options"], "journal=stet");
+    assert_eq!(advice["mounted_with"], "ijournal");
+    let text = ok(&["advise", "--for", "mariadb", d.dir()]);
+    assert!(text.contains("journal=ldj,direct_io") && text.contains("innodb_doublewrite=OFF"));
+    std::fs::write(d.file("f"), "x").unwrap();
+    std::fs::File::open(d.file("f"))
+        .unwrap()
+        .sync_all()
+        .unwrap();
+    d.kill9();
+    fails(&["umount", d.dir()], 6, &["stetfs recover"]);
+    let dirty = hints(&[d.image()]);
+    let recover = format!("stetfs recover {}", d.image());
+    assert!(
+        dirty.iter().any(|(_, c)| c.as_ref() == Some(&recover)),
+        "{dirty:?}"
+    );
+    fails(
+        &["advise", "--for", "nothing", d.image()],
+        1,
+        &["possible values"],
+    );
+    let elsewhere = Scratch::new("advise").unwrap();
+    fails(
+        &["advise", elsewhere.path().to_str().unwrap()],
+        3,
+        &["findmnt"],
+    );
+}

@@ -1,5 +1,6 @@
 //! The commands.
 
+pub(crate) mod advise;
 pub(crate) mod bench;
 pub(crate) mod crash;
 pub(crate) mod device;

@@ -1,0 +1,33 @@
+//! What of the machine stands in the way.
+
+use std::fs;
+use std::path::Path;
+
+use super::Hint;
+
+const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
+/// `f_type` of what is in memory: tmpfs and ramfs (statfs(2)).
+const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
+
+/// For a volume, or a mount, at this path.
+pub(super) fn hints(volume: &Path) -> Vec<Hint> {
+    let mut hints = Vec::new();
+    match fs::read_to_string(SWITCH).as_deref().map(str::trim) {
+        Ok("N" | "0") => hints.push(
+            Hint::new("FUSE over io_uring is switched off: each call takes longer; root can mount with -o io_uring=on")
+                .by(format!("echo Y > {SWITCH}")),
+        ),
+        Ok(_) => {}
+        Err(_) => hints.push(Hint::new(
+            "this kernel has no FUSE over io_uring (Linux 6.14 or newer has, once the module fuse is loaded): each call takes longer",
+        )),
+    }
+    let in_memory =
+        rustix::fs::statfs(volume).is_ok_and(|s| IN_MEMORY.contains(&(s.f_type as i64)));
+    if in_memory {
+        hints.push(Hint::new(
+            "it lies in memory (tmpfs): what is synced survives the programs, and no loss of power",
+        ));
+    }
+    hints
+}
