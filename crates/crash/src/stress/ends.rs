@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
-use stetfs::low::{BlockDevice, FsOptions, MemDevice, Volume, VolumeOptions};
+use stetfs::low::{BlockDevice, FsOptions, MemDevice, RegionFile, Volume, VolumeOptions};
 use stetfs_block::{Fault, FaultInjector, Op, Recorder, Volatile};
 use stetfs_nvm::{MemRegion, Region};
 use stetfs_testkit::Scratch;
@@ -138,7 +138,7 @@ pub fn child(task: &str) -> Result<()> {
     let task: Task = serde_json::from_str(task).context("what is to be done")?;
     let options = VolumeOptions {
         fs: task.round.options()?,
-        nvm: task.region,
+        nvm: task.region.clone().map(RegionFile::from),
         ..VolumeOptions::default()
     };
     let scripts = task.round.scripts(&options.fs);

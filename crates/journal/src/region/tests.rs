@@ -367,6 +367,32 @@ fn a_header_is_old_or_new() {
     assert!(refused > 0, "while it is in use");
 }
 
+/// Behind the part that a closed volume had there may be another's.
+#[test]
+fn a_region_takes_only_zeroes_to_what_it_had() {
+    let of = |lanes: u64| Arc::new(MemRegion::new(LANES_AT + lanes * LANE));
+    let small = of(1);
+    let lanes = make(small.clone(), MINE, 1);
+    lanes.begin().unwrap();
+    let begun = small.fork();
+    lanes.retire().unwrap();
+    let within = |bytes: &MemRegion, other: &[u8]| {
+        let large = of(2);
+        large.store(0, &bytes.to_vec()).unwrap();
+        large.store(LANES_AT + LANE, other).unwrap();
+        large
+    };
+    let take = |region| make_with(region, owner(8), 1, Canary::default());
+    let refused = |region| take(region).map(drop).map_err(why).unwrap_err();
+    let grown = RegionError::Grown(LANES_AT + LANE).to_string();
+    assert_eq!(refused(within(&small, &[1])), grown);
+    take(within(&small, &[])).unwrap();
+    assert_eq!(
+        refused(within(&begun, &[1])),
+        RegionError::Earlier.to_string()
+    );
+}
+
 #[test]
 fn a_region_that_is_not_this_mounts_is_refused() {
     let region = Arc::new(MemRegion::new(LANES_AT + LANE));

@@ -37,7 +37,7 @@ pub use own_options::own_options;
 pub use part::{Part, PartInfo, Source};
 pub use quota::{QuotaIdInfo, QuotaInfo, QuotaKindInfo, quota, set_quota};
 pub use recover::{RecoverOptions, Recovered, RecoveryInfo, recover};
-pub use region::{RegionInfo, check_region};
+pub use region::{RegionFile, RegionInfo, check_region};
 pub use stats::{
     CacheStats, DeviceError, DeviceErrors, DeviceStats, InodeStats, JournalStats, LatencyBucket,
     LatencyStats, MemoryStats, SpaceStats, VolumeStats,
