@@ -379,7 +379,7 @@ fn volumes_share_a_file_for_records() {
     for (n, d) in all.iter().enumerate() {
         d.mount(&how(&part(n)));
         let stat = json(&["stat", d.dir()]);
-        assert_eq!(stat["journal"]["region"]["offset"], json!(n * 4 << 20));
+        assert_eq!(stat["journal"]["region"]["offset"], json!((n * 4) << 20));
         synced.push(append_and_sync(d));
     }
     let third = make();
