@@ -262,6 +262,7 @@ Options, separated by commas:
   journal_path=PATH         where the journal is, on a volume with it on another device
   nvm=PATH                  file for records of synced files (with sync=file), in persistent memory or what stands in
                             for it: syncs wait for no device
+  nvm_offset=BYTES, nvm_size=BYTES  which part of that file it is: several volumes share one
   partition=N|NAME|UUID     which partition of an image or a disk with a partition table it is
   offset=BYTES, size=BYTES  which part of an image or a disk it is (all of it)
   nobarrier, barrier=0      no flushes: fast, and not safe against power failure
@@ -388,7 +389,7 @@ pub(crate) struct RecoverArgs {
     /// An ext4 image file or block device.
     pub(crate) volume: PathBuf,
     /// Separated by commas: home=share, to have the device share what is logged to its home, where it can, instead of writing it there
-    /// (home=copy); and where the volume and its journal are (partition=N|NAME|UUID, or offset=BYTES and size=BYTES; journal_path=PATH, nvm=PATH).
+    /// (home=copy); and where the volume and its journal are (partition=N|NAME|UUID, or offset=BYTES and size=BYTES; journal_path=PATH, nvm=PATH, nvm_offset=BYTES, nvm_size=BYTES).
     #[arg(short, value_name = "OPTIONS")]
     pub(crate) options: Vec<String>,
     /// Of a damaged journal, bring home what is whole and leave out the rest; run e2fsck -f afterwards.

@@ -11,7 +11,7 @@ use stetfs::low::{
 use stetfs_fuse::{IoUring, LowLatency, MountOptions, Opens, ServeOptions, VolumeFsOptions};
 
 use crate::failure::{Code, Failure, Result};
-use crate::part::{self, PartOptions};
+use crate::part::{self, NvmOptions, PartOptions};
 use crate::sandbox::Wanted;
 
 /// All that `-o` says.
@@ -39,7 +39,7 @@ pub(crate) struct Options {
     pub(crate) allow_other: Option<bool>,
     pub(crate) no_recovery: bool,
     pub(crate) journal_path: Option<PathBuf>,
-    pub(crate) nvm: Option<PathBuf>,
+    pub(crate) nvm: NvmOptions,
     pub(crate) part: PartOptions,
     pub(crate) threads: usize,
     pub(crate) io_uring: IoUring,
@@ -179,7 +179,7 @@ pub(crate) fn known_only(text: &str) -> String {
 }
 
 /// The options that mean something and are not the journal's.
-const NAMES: [&str; 47] = [
+const NAMES: [&str; 49] = [
     "ro",
     "rw",
     "remount",
@@ -214,6 +214,8 @@ const NAMES: [&str; 47] = [
     "journal",
     "journal_path",
     "nvm",
+    "nvm_offset",
+    "nvm_size",
     "commit",
     "dirty_expire",
     "cache",
@@ -312,7 +314,9 @@ fn own(
             &mut o.journal_path,
             required(value, absolute_path).map(Some),
         ),
-        "nvm" => set(&mut o.nvm, required(value, absolute_path).map(Some)),
+        "nvm" => set(&mut o.nvm.path, required(value, absolute_path).map(Some)),
+        "nvm_offset" => set(&mut o.nvm.offset, required(value, part::bytes).map(Some)),
+        "nvm_size" => set(&mut o.nvm.size, required(value, part::bytes).map(Some)),
         "log_file" => set(&mut o.log_file, required(value, absolute_path).map(Some)),
         "commit" => set(&mut o.commit_secs, required(value, whole_seconds).map(Some)),
         "dirty_expire" => set(&mut o.dirty_expire, required(value, seconds).map(Some)),
@@ -479,7 +483,8 @@ impl Options {
             ));
         }
         let journal = self.composition()?;
-        if self.nvm.is_some() && !self.read_only {
+        let nvm = self.nvm.region()?;
+        if nvm.is_some() && !self.read_only {
             stetfs::low::check_region(&journal).map_err(bad)?;
         }
         let defaults = FsOptions::default();
@@ -515,7 +520,7 @@ impl Options {
             fs,
             part: self.part.part()?,
             journal_path: self.journal_path.clone(),
-            nvm: self.nvm.clone(),
+            nvm,
             direct: Direct::Auto,
             ..Default::default()
         })

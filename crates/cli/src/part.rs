@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use stetfs::low::{Part, Source, did_you_mean, size};
+use stetfs::low::{Part, RegionFile, Source, did_you_mean, size};
 
 use crate::failure::{Code, Failure, Result};
 
@@ -60,8 +60,39 @@ impl PartOptions {
     }
 }
 
+/// The options that say which file, and which part of it, is for records of synced files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NvmOptions {
+    pub(crate) path: Option<PathBuf>,
+    pub(crate) offset: Option<u64>,
+    pub(crate) size: Option<u64>,
+}
+
+impl NvmOptions {
+    /// What they say together.
+    ///
+    /// # Errors
+    /// A part of no file.
+    pub(crate) fn region(&self) -> Result<Option<RegionFile>> {
+        let Some(path) = self.path.clone() else {
+            return match (self.offset, self.size) {
+                (None, None) => Ok(None),
+                _ => Err(wrong(
+                    "nvm_offset= and nvm_size= say which part of a file: name it with nvm=PATH"
+                        .into(),
+                )),
+            };
+        };
+        Ok(Some(RegionFile {
+            offset: self.offset.unwrap_or(0),
+            size: self.size,
+            path,
+        }))
+    }
+}
+
 /// Bytes from none on.
-fn bytes(text: &str) -> std::result::Result<u64, String> {
+pub(crate) fn bytes(text: &str) -> std::result::Result<u64, String> {
     size::bytes(text).map_err(|_| "must be a number of bytes, such as 1048576 or 1M".into())
 }
 
@@ -89,8 +120,8 @@ pub(crate) fn source_and(
 ) -> Result<Source> {
     const JOURNAL: &str = "journal_path";
     let mut part = PartOptions::default();
-    const NVM: &str = "nvm";
-    let (mut journal_path, mut nvm) = (None, None);
+    const NVM: [&str; 3] = ["nvm", "nvm_offset", "nvm_size"];
+    let (mut journal_path, mut nvm) = (None, NvmOptions::default());
     let options = text.iter().flat_map(|text| text.split(','));
     for option in options.filter(|option| !option.is_empty()) {
         let (name, value) = match option.split_once('=') {
@@ -99,19 +130,33 @@ pub(crate) fn source_and(
         };
         match (name, value) {
             (JOURNAL, Some(value)) if !value.is_empty() => journal_path = Some(value.into()),
-            (NVM, Some(value)) if !value.is_empty() => nvm = Some(value.into()),
+            ("nvm", Some(value)) if !value.is_empty() => nvm.path = Some(value.into()),
+            ("nvm_offset" | "nvm_size", Some(value)) if !value.is_empty() => {
+                let bytes = bytes(value);
+                let bytes = bytes.map_err(|why| wrong(format!("option {option}: {name} {why}")))?;
+                let field = match name {
+                    "nvm_offset" => &mut nvm.offset,
+                    _ => &mut nvm.size,
+                };
+                *field = Some(bytes);
+            }
             (name, value) if more.contains(&name) => take(name, value.unwrap_or_default())
                 .map_err(|why| wrong(format!("option {option}: {why}")))?,
-            (JOURNAL | NVM, _) => {
+            (name, _) if name == JOURNAL || NVM.contains(&name) => {
                 return Err(wrong(format!("option {option}: {name} needs a value")));
             }
             _ => match part.set(name, value) {
                 Some(set) => set.map_err(|why| wrong(format!("option {option}: {name} {why}")))?,
                 None => {
-                    let known = NAMES.iter().chain(more).copied().chain([JOURNAL, NVM]);
+                    let known = NAMES
+                        .iter()
+                        .chain(more)
+                        .copied()
+                        .chain([JOURNAL])
+                        .chain(NVM);
                     let meant = did_you_mean(name, known);
                     return Err(wrong(format!("unknown option {option:?}{meant}")).hint(
-                        "partition=N|NAME|UUID, offset=BYTES, size=BYTES, journal_path=PATH and nvm=PATH say where a volume is; others are for mounts",
+                        "partition=N|NAME|UUID, offset=BYTES, size=BYTES, journal_path=PATH, and nvm=PATH with nvm_offset=BYTES and nvm_size=BYTES say where a volume is; others are for mounts",
                     ));
                 }
             },
@@ -121,7 +166,7 @@ pub(crate) fn source_and(
         path,
         part: part.part()?,
         journal_path,
-        nvm,
+        nvm: nvm.region()?,
     })
 }
 

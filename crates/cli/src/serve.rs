@@ -49,7 +49,7 @@ pub(crate) fn serve(job: &Job, ready: impl FnOnce(Option<String>)) -> Result {
     // Before there are other threads.
     let origin = leave(job.options.sandbox)?;
     let journal = job.options.journal_path.as_deref();
-    let nvm = job.options.nvm.as_deref();
+    let nvm = job.options.nvm.path.as_deref();
     let_go_of_mounts(&origin, &[Some(job.source.as_path()), journal, nvm]);
     let mut sandbox = Sandbox::prepare(job.options.sandbox)?;
     let (devices, job) = open(job)?;
@@ -194,7 +194,7 @@ fn let_go_of_mounts(origin: &Origin, paths: &[Option<&Path>]) {
 /// The images as the user sees them, so that what holds them stays in use in his namespace, and cannot be unmounted.
 fn hold_hosts(job: &Job) -> Vec<File> {
     let journal = job.options.journal_path.as_deref();
-    let nvm = job.options.nvm.as_deref();
+    let nvm = job.options.nvm.path.as_deref();
     let paths = [Some(job.source.as_path()), journal, nvm];
     let open = |path| {
         File::options()

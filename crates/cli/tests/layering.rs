@@ -34,7 +34,9 @@ const MAY_IMPORT: [(&str, &[&str]); 18] = [
     ),
     (
         "crash",
-        &["stetfs", "fuse", "ondisk", "block", "flash", "testkit"],
+        &[
+            "stetfs", "fuse", "ondisk", "block", "nvm", "flash", "testkit",
+        ],
     ),
     (
         "fuzzing",

@@ -364,6 +364,70 @@ fn a_region_on_tmpfs_survives_the_server() {
     ok(&["umount", d.dir()]);
 }
 
+/// Two volumes have their records in parts of one file: neither gets a byte of the other's, while both are mounted, after a
+/// kill, and while they are recovered.
+#[test]
+fn volumes_share_a_file_for_records() {
+    let scratch = tempfile::tempdir_in("/dev/shm").unwrap();
+    let file = region(scratch.path());
+    let half = File::options().write(true).open(&file).unwrap();
+    half.set_len(8 << 20).unwrap();
+    let make = || Daemon::unmounted(Image::make(64 << 20, &Mkfs::new()).unwrap());
+    let all = [make(), make()];
+    let part = |n: usize| format!("nvm={file},nvm_offset={}M,nvm_size=4M", 4 * n);
+    let how = |place: &str| format!("commit=900,journal=ijournal,{place}");
+    let mut synced = Vec::new();
+    for (n, d) in all.iter().enumerate() {
+        d.mount(&how(&part(n)));
+        let stat = json(&["stat", d.dir()]);
+        assert_eq!(stat["journal"]["region"]["offset"], json!((n * 4) << 20));
+        synced.push(append_and_sync(d));
+    }
+    let third = make();
+    for over in [
+        "nvm_offset=4032K,nvm_size=128K",
+        "nvm_offset=2M",
+        "nvm_size=64K",
+    ] {
+        let options = how(&format!("nvm={file},{over}"));
+        let args = ["mount", "-o", &options, third.image(), third.dir()];
+        fails(&args, 4, &["is in use", &file]);
+    }
+    let nothing = ["mount", "-o", "nvm_offset=4M", third.image(), third.dir()];
+    fails(&nothing, 1, &["name it with nvm=PATH"]);
+    let beyond = how(&format!("nvm={file},nvm_offset=8M"));
+    fails(
+        &["mount", "-o", &beyond, third.image(), third.dir()],
+        1,
+        &["begins at byte"],
+    );
+    all[0].crash();
+    // Recovered beside the other, which goes on.
+    let other = part(1);
+    fails(
+        &["recover", "-o", &other, all[0].image()],
+        4,
+        &["is in use"],
+    );
+    synced[1] = append_and_sync(&all[1]);
+    all[1].crash();
+    fails(
+        &["recover", "-o", &other, all[0].image()],
+        5,
+        &["of volume"],
+    );
+    for (n, d) in all.iter().enumerate() {
+        ok(&["recover", "-o", &part(n), d.image()]);
+        e2fsck_said(d.image.path(), &["-fn"], 0).unwrap();
+        d.mount("");
+        assert!(
+            std::fs::read(d.file("log")).unwrap() == synced[n],
+            "volume {n}"
+        );
+        ok(&["umount", d.dir()]);
+    }
+}
+
 /// The image is sparse, and its host has no room for what it has not written yet: none, or not enough.
 #[test]
 fn a_full_host_is_no_damage() {

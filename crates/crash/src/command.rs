@@ -14,6 +14,7 @@ use crate::canary::command::CanariesArgs;
 use crate::explore::{Config, Failure, Often, Outcome, Progress, Source, explore};
 use crate::html;
 use crate::judge::{Checks, Cuts, Finding, Oracle};
+use crate::machine::Crashed;
 use crate::peers::foreign::{Volume, foreign};
 use crate::peers::{Limits, System, compare_one};
 use crate::record::{Recording, failing};
@@ -74,6 +75,10 @@ pub struct WorkArgs {
     /// The device has FUA: what goes out with it is durable at once.
     #[arg(long)]
     fua: bool,
+    /// Records of files go to a region of persistent memory of so many bytes, such as 64K, and crashes cut it, too. The journal
+    /// has to have such records (`ijournal`, `sync=file`).
+    #[arg(long, value_name = "BYTES", value_parser = stetfs::low::size::bytes)]
+    region: Option<u64>,
 }
 
 impl WorkArgs {
@@ -83,6 +88,7 @@ impl WorkArgs {
             journal_blocks: self.journal_blocks,
             batches: self.share,
             fua: self.fua,
+            region: self.region,
         }
     }
 
@@ -225,7 +231,7 @@ pub struct RepeatArgs {
     /// The crash, as a failure names it, e.g. 120:~7.
     #[arg(allow_hyphen_values = true)]
     state: StateId,
-    /// Keep the image that the crash left.
+    /// Keep the image that the crash left, and beside it its region, if it has one, with the extension `region`.
     #[arg(long, value_name = "FILE")]
     keep: Option<PathBuf>,
     /// Look for the shortest workload and the smallest loss, for so many seconds.
@@ -512,6 +518,10 @@ impl ForeignArgs {
 
 impl FaultsArgs {
     fn run(&self) -> Result<Answer> {
+        ensure!(
+            self.work.region.is_none(),
+            "the faults are those of devices: leave --region out"
+        );
         let case = self.work.case(None)?;
         let recording =
             Recording::make(&self.work.journal, self.work.shape(), &case, self.work.seed)?;
@@ -568,6 +578,7 @@ impl ReportArgs {
             block: recording.header.block,
             seed: recording.header.seed,
             share: recording.header.batches,
+            region: recording.header.region,
             states_per_second: 0.0,
             outcome: Outcome {
                 states: 1,
@@ -589,8 +600,13 @@ impl ReportArgs {
 
 fn describe(recording: &Recording, path: &Path) -> Result<Answer> {
     use stetfs_block::Event;
+    use stetfs_nvm::What;
     let events = &recording.log.events;
     let count = |f: fn(&Event) -> bool| events.iter().filter(|e| f(e)).count();
+    let count_region = |f: fn(&What) -> bool| {
+        let events = recording.region.events.iter();
+        events.filter(|e| f(&e.what)).count()
+    };
     let bytes: usize = events
         .iter()
         .map(|e| match e {
@@ -614,6 +630,9 @@ fn describe(recording: &Recording, path: &Path) -> Result<Answer> {
         "discards": count(|e| matches!(e, Event::Discard { .. })),
         "shares": recording.shares(),
         "bytes": bytes,
+        "region": recording.header.region,
+        "region_stores": count_region(|what| matches!(what, What::Store { .. })),
+        "region_fences": count_region(|what| matches!(what, What::Fence)),
     });
     let text = value.as_object().map_or(String::new(), |fields| {
         let line = |(name, value): (&String, &Value)| match value {
@@ -640,6 +659,7 @@ impl ExploreArgs {
             journal_blocks: recording.header.journal_blocks,
             share: recording.header.batches,
             fua: recording.header.fua,
+            region: recording.header.region,
         };
         search(&Source::Record(&recording), &self.search, self.seed, &work)
     }
@@ -648,7 +668,7 @@ impl ExploreArgs {
 fn search(source: &Source<'_>, args: &SearchArgs, seed: u64, work: &WorkArgs) -> Result<Answer> {
     let config = args.config(seed)?;
     let what = format!(
-        "{}, {}, blocks of {}, journal of {}, seed {seed}{}{}",
+        "{}, {}, blocks of {}, journal of {}, seed {seed}{}{}{}",
         work.journal,
         work.workload,
         work.block,
@@ -658,6 +678,8 @@ fn search(source: &Source<'_>, args: &SearchArgs, seed: u64, work: &WorkArgs) ->
             Batches::Atomic => ", atomic shares",
         },
         if work.fua { ", FUA" } else { "" },
+        work.region
+            .map_or(String::new(), |bytes| format!(", region of {bytes}")),
     );
     let mut progress = match &args.resume {
         Some(path) => Progress::load(path, &what)?,
@@ -679,6 +701,7 @@ fn search(source: &Source<'_>, args: &SearchArgs, seed: u64, work: &WorkArgs) ->
         block: work.block,
         seed,
         share: work.share,
+        region: work.region,
         states_per_second: outcome.states_per_second(),
         outcome,
     };
@@ -746,17 +769,19 @@ fn save(dir: &Path, case: &str, recording: &Recording) -> Result<String> {
 
 /// The image that a crash leaves, and what all oracles say of it: the crashes inside its recoveries, or what is
 /// broken.
-fn judged(
-    recording: &Recording,
-    state: &StateId,
-) -> Result<(stetfs::low::MemDevice, Result<Cuts, Finding>)> {
+fn judged(recording: &Recording, state: &StateId) -> Result<(Crashed, Result<Cuts, Finding>)> {
     let (log, work) = (&recording.log, &recording.work);
     ensure!(
         state.event <= log.len(),
         "the record has only {} events",
         log.len()
     );
-    let image = state.make(&mut stetfs_block::Replay::new(&work.base.image, log));
+    let most = recording.region.len();
+    ensure!(
+        state.region.is_none_or(|region| region.event <= most),
+        "the record of the region has only {most} events"
+    );
+    let image = recording.crashed(state);
     let progress = work.progress_at(log, state.event);
     let result = work
         .check(&image, &progress, Checks::ALL)
@@ -769,9 +794,13 @@ impl RepeatArgs {
         let recording = Recording::load(&self.record)?;
         let (image, result) = judged(&recording, &self.state)?;
         if let Some(path) = &self.keep {
-            image
-                .save(path)
-                .with_context(|| format!("writing {}", path.display()))?;
+            let written = || format!("writing {}", path.display());
+            image.device.save(path).with_context(written)?;
+            if let Some(region) = &image.region {
+                let path = path.with_extension("region");
+                std::fs::write(&path, region.to_vec())
+                    .with_context(|| format!("writing {}", path.display()))?;
+            }
         }
         let finding = match result {
             Ok(cuts) => {

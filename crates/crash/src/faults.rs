@@ -13,6 +13,7 @@ use stetfs_block::{Event, Log, Replay};
 
 use crate::judge::space::{self, Owner};
 use crate::judge::{gone, tree, use_it};
+use crate::machine::Crashed;
 use crate::newest;
 use crate::record::Recording;
 use crate::state::{Why, points};
@@ -326,7 +327,7 @@ impl Stage<'_> {
             read_only: true,
             ..work.options.clone()
         };
-        match tree(&device, &options) {
+        match tree(&Crashed::of(device.fork()), &options) {
             Ok(_) => Fate::Correct,
             Err(e) => blame(e.detail),
         }

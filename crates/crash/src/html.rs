@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use stetfs_block::{Event, Replay};
+use stetfs_block::Event;
 
 use crate::explore::Failure;
 use crate::judge::tree;
 use crate::record::Recording;
 use crate::report::Report;
-use crate::state::{StateId, Uncertain};
+use crate::state::StateId;
 use crate::tree::Seen;
 use crate::volume::DIRS;
 use crate::work::{ACKED, BEGUN};
@@ -101,9 +101,10 @@ fn timeline(out: &mut String, recording: &Recording, state: &StateId) {
     let events = &recording.log.events;
     let first = state.event.saturating_sub(BEFORE);
     let last = (state.event + BEHIND).min(events.len());
-    let mut replay = Replay::new(&recording.work.base.image, &recording.log);
-    replay.advance_to(state.event);
-    let uncertain = Uncertain::at(&replay);
+    let base = recording.work.machine();
+    let mut walk = recording.walk(&base);
+    walk.advance_to_state(state);
+    let uncertain = walk.uncertain();
     let lost = crate::explore::lost(recording, state, &uncertain);
     let x = |event: usize| (event - first) as f64 / (last - first).max(1) as f64 * WIDTH;
     // Written places in order, so that distant parts of the device take no room.
@@ -187,9 +188,7 @@ fn timeline(out: &mut String, recording: &Recording, state: &StateId) {
 /// What was there when the power went, beside what is there after recovery.
 fn trees(out: &mut String, recording: &Recording, state: &StateId) {
     let work = &recording.work;
-    let mut replay = Replay::new(&work.base.image, &recording.log);
-    let image = state.make(&mut replay);
-    let found = tree(&image, &work.options);
+    let found = tree(&recording.crashed(state), &work.options);
     let progress = work.progress_at(&recording.log, state.event);
     for ((script, progress), dir) in work.scripts.iter().zip(progress).zip(DIRS) {
         let Some(model) = script.states.get(progress.acked) else {

@@ -2,13 +2,13 @@
 //!
 //! * [`workload`]: operations, a model of what they do, scripts;
 //! * [`work`]: scripts at work on a volume over a recording device;
-//! * [`record`]: records of that, also as files; [`state`]: the crashes that a record allows;
+//! * [`record`]: records of that, also as files; [`state`], [`walk`]: the crashes that a record allows;
 //! * [`judge`]: whether a state that a crash could leave is one that was promised;
 //! * [`explore`]: the search; [`shrink`], [`report`], [`html`]: what it found, made small and shown;
 //! * [`canary`]: planted faults; [`faults`]: misbehaving devices;
 //! * [`stress`]: many threads, and kills, failing flushes and cuts in the middle of it;
 //! * [`peers`]: real programs, and the kernel's file systems, recorded over FUSE;
-//! * [`tree`], [`volume`]: what a volume shows, and volumes in memory; [`setup`]: what is under test;
+//! * [`tree`], [`volume`], [`machine`]: what a volume shows, and volumes in memory; [`setup`]: what is under test;
 //! * [`command`]: the command line.
 //!
 //! docs/crash.md is the manual, and tells the model of crashes and the oracles.
@@ -19,6 +19,7 @@ pub mod explore;
 pub mod faults;
 pub mod html;
 pub mod judge;
+pub mod machine;
 mod newest;
 pub mod peers;
 mod progress;
@@ -30,5 +31,6 @@ pub mod state;
 pub mod stress;
 pub mod tree;
 pub mod volume;
+pub mod walk;
 pub mod work;
 pub mod workload;

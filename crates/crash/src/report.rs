@@ -18,6 +18,8 @@ pub struct Report {
     pub seed: u64,
     /// What the device promises of batches that it shares.
     pub share: Batches,
+    /// Bytes of the region for records of files; none without one.
+    pub region: Option<u64>,
     /// Rate.
     pub states_per_second: f64,
     /// What was done and found.
@@ -56,6 +58,12 @@ impl Report {
             out.push_str(&format!(
                 "{} batches shared in the records, {batches}; {} crash states with shares that are not flushed, {} of them with a torn batch\n",
                 o.shares, o.share_states, o.torn_states
+            ));
+        }
+        if let Some(bytes) = self.region {
+            out.push_str(&format!(
+                "a region of {bytes} bytes; {} crash states with lines of it that are not fenced\n",
+                o.line_states
             ));
         }
         if o.cases > 1 || o.cases_done < o.cases {

@@ -5,8 +5,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
-use stetfs::low::{FsOptions, Preset};
+use anyhow::{Error, Result, ensure};
+use stetfs::low::{FsOptions, Preset, check_region};
 
 use crate::canary;
 use crate::judge::promise::Promise;
@@ -115,6 +115,8 @@ pub struct Shape {
     pub batches: Batches,
     /// Its device has FUA.
     pub fua: bool,
+    /// Bytes of a region of persistent memory for records of files; none without one.
+    pub region: Option<u64>,
 }
 
 impl Default for Shape {
@@ -124,14 +126,18 @@ impl Default for Shape {
             journal_blocks: 1024,
             batches: Batches::Torn,
             fua: false,
+            region: None,
         }
     }
 }
 
+/// Largest region, bytes: each crash state has a copy.
+const REGION_MAX: u64 = 64 << 20;
+
 /// A case as work on a fresh volume.
 ///
 /// # Errors
-/// mke2fs failed.
+/// mke2fs failed; the journal has no use for the region, or it is too large.
 pub fn work(journal: &JournalSpec, shape: Shape, case: &Case) -> Result<Work> {
     let scripts = case
         .scripts
@@ -144,8 +150,16 @@ pub fn work(journal: &JournalSpec, shape: Shape, case: &Case) -> Result<Work> {
             )
         })
         .collect();
+    if let Some(bytes) = shape.region {
+        check_region(&journal.options.journal).map_err(Error::msg)?;
+        ensure!(
+            bytes <= REGION_MAX,
+            "a region has at most {REGION_MAX} bytes here"
+        );
+    }
     let base = base_with(shape.block, shape.journal_blocks)?;
     Ok(Work {
+        region: shape.region,
         base: Base {
             image: Arc::new(able(base.image.fork(), shape.batches, shape.fua)),
             ..base

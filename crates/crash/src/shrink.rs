@@ -3,13 +3,13 @@
 use std::time::Instant;
 
 use anyhow::Result;
-use stetfs_block::Replay;
 
 use crate::explore::Failure;
 use crate::judge::{Checks, Finding, Oracle};
 use crate::record::Recording;
 use crate::setup::{JournalSpec, Shape};
-use crate::state::{Arrival, StateId, Uncertain, first_pass, points};
+use crate::state::{Arrival, InRegion, StateId, Uncertain};
+use crate::walk::{EVERYTHING, Walk, but_line};
 use crate::workload::model::State;
 use crate::workload::{Case, Op, text};
 
@@ -83,11 +83,11 @@ impl Search<'_> {
     fn shows(
         &self,
         recording: &Recording,
-        replay: &Replay<'_>,
+        walk: &Walk<'_>,
         uncertain: &Uncertain,
         state: &StateId,
     ) -> Option<Finding> {
-        let image = state.make_of(replay, uncertain);
+        let image = walk.make_of(state, uncertain);
         let progress = recording.work.progress_at(&recording.log, state.event);
         let finding = recording
             .work
@@ -100,23 +100,24 @@ impl Search<'_> {
     fn find(&self, case: &Case) -> Option<Shown> {
         let recording = Recording::make(self.journal, self.shape, case, self.seed).ok()?;
         let mut found = None;
-        let mut replay = Replay::new(&recording.work.base.image, &recording.log);
+        let base = recording.work.machine();
+        let mut walk = recording.walk(&base);
         let mut tried = 0;
-        'places: for (event, why) in points(&recording.log, 0) {
-            replay.advance_to(event);
-            let uncertain = Uncertain::at(&replay);
-            for state in first_pass(event, why, &uncertain, self.seed) {
+        'places: for (place, why) in recording.places(0) {
+            walk.advance_to(place);
+            let uncertain = walk.uncertain();
+            for state in walk.first_pass(place, why, &uncertain, self.seed) {
                 if tried >= STATES || self.over() {
                     break 'places;
                 }
                 tried += 1;
-                if let Some(finding) = self.shows(&recording, &replay, &uncertain, &state) {
+                if let Some(finding) = self.shows(&recording, &walk, &uncertain, &state) {
                     found = Some((state, finding));
                     break 'places;
                 }
             }
         }
-        drop(replay);
+        drop(walk);
         let (state, finding) = found?;
         Some(Shown {
             recording,
@@ -192,31 +193,46 @@ impl Search<'_> {
     /// Lets lost writes arrive, whole ones first, then sectors, as long as it still shows.
     fn loss(&self, best: &mut Shown) {
         let recording = &best.recording;
-        let mut replay = Replay::new(&recording.work.base.image, &recording.log);
-        replay.advance_to(best.state.event);
-        let uncertain = Uncertain::at(&replay);
+        let base = recording.work.machine();
+        let mut walk = recording.walk(&base);
+        walk.advance_to_state(&best.state);
+        let uncertain = walk.uncertain();
         let Arrival::Without(mut lost) = best.state.without(&uncertain).arrival else {
             return;
         };
         let event = best.state.event;
+        let mut region = best.state.region;
         let mut finding = None;
-        let mut shows = |lost: &[u32]| {
+        let mut shows = |lost: &[u32], region: Option<InRegion>| {
             let state = StateId {
                 event,
                 arrival: Arrival::Without(lost.to_vec()),
+                region,
             };
-            let found = self.shows(recording, &replay, &uncertain, &state);
+            let found = self.shows(recording, &walk, &uncertain, &state);
             let shown = found.is_some();
             finding = found.or(finding.take());
             shown
         };
+        // All lines of the region arrive, or all but one.
+        let but_one = (0..uncertain.lines.len()).map(but_line);
+        for state in std::iter::once(EVERYTHING).chain(but_one) {
+            let fewer = region.map(|region| InRegion { state, ..region });
+            if fewer.is_none() || self.over() {
+                break;
+            }
+            if shows(&lost, fewer) {
+                region = fewer;
+                break;
+            }
+        }
         let mut chunk = lost.len();
         while chunk > 0 && !self.over() {
             let mut at = 0;
             while at < lost.len() && !self.over() {
                 let mut fewer = lost.clone();
                 fewer.drain(at..(at + chunk).min(lost.len()));
-                if shows(&fewer) {
+                if shows(&fewer, region) {
                     lost = fewer;
                 } else {
                     at += chunk;
@@ -225,6 +241,7 @@ impl Search<'_> {
             chunk /= 2;
         }
         best.state.arrival = Arrival::Without(lost);
+        best.state.region = region;
         best.finding = finding.unwrap_or_else(|| best.finding.clone());
     }
 }

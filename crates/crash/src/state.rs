@@ -2,7 +2,8 @@
 //!
 //! As text, `EVENT:ARRIVAL`: the number of events before the crash, and `none`, `all`, `=MASK` (whole
 //! writes, hexadecimal, bit 0 the first), `~SEED` (a draw), or `-1,4-7` (all sectors but these, counted
-//! from the first that is uncertain).
+//! from the first that is uncertain). Where there is a region of persistent memory, `@EVENT~N` follows: the number of its
+//! events before the crash, and a number that says which of its lines arrived (`RegionReplay::state`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -10,6 +11,7 @@ use std::str::FromStr;
 
 use stetfs::low::MemDevice;
 use stetfs_block::{Event, Log, PendingSector, Replay};
+use stetfs_nvm::PendingLine;
 
 /// What of the writes that no flush covered arrived.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -33,6 +35,17 @@ pub struct StateId {
     pub event: usize,
     /// What arrived.
     pub arrival: Arrival,
+    /// The crash of the region beside the device; without it all that was stored to it until then is there.
+    pub region: Option<InRegion>,
+}
+
+/// A crash of a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct InRegion {
+    /// Events of the region that came before it.
+    pub event: usize,
+    /// Which of its states there (`RegionReplay::state` with seed 0).
+    pub state: u64,
 }
 
 /// The uncertain sectors at one place of a record, and the writes they are of.
@@ -44,6 +57,8 @@ pub struct Uncertain {
     of: Vec<usize>,
     /// Number of requests.
     pub requests: usize,
+    /// Lines of the region that are not fenced.
+    pub lines: Vec<PendingLine>,
 }
 
 impl Uncertain {
@@ -62,6 +77,7 @@ impl Uncertain {
             sectors,
             of,
             requests: numbers.len(),
+            lines: Vec::new(),
         }
     }
 
@@ -124,7 +140,7 @@ fn draw(of: &[usize], requests: usize, event: usize, seed: u64) -> Vec<bool> {
 }
 
 impl StateId {
-    /// The device that this crash leaves. `replay` is moved there; it must not be past it.
+    /// The device that this crash leaves, of a machine without a region. `replay` is moved there; it must not be past it.
     pub fn make(&self, replay: &mut Replay<'_>) -> MemDevice {
         replay.advance_to(self.event);
         match self.arrival {
@@ -134,7 +150,7 @@ impl StateId {
         }
     }
 
-    /// The same, with what is uncertain there at hand.
+    /// The device, with what is uncertain there at hand.
     pub fn make_of(&self, replay: &Replay<'_>, uncertain: &Uncertain) -> MemDevice {
         let arrived = uncertain.arrived(self.event, &self.arrival);
         let arrived: HashMap<(u64, u64), bool> = uncertain
@@ -163,6 +179,7 @@ impl StateId {
         StateId {
             event: self.event,
             arrival: Arrival::Without(lost.map(|(i, _)| i as u32).collect()),
+            region: self.region,
         }
     }
 }
@@ -176,6 +193,8 @@ pub enum Why {
     Acked,
     /// A flush, or a write with FUA, is about to be done.
     Flush,
+    /// A fence of the region is about to end.
+    Fence,
 }
 
 /// The places of a record to crash at, from event `from` on.
@@ -230,7 +249,7 @@ pub fn first_pass(event: usize, why: Why, uncertain: &Uncertain, seed: u64) -> V
             all.extend((0..DRAWS).map(|i| Arrival::Drawn(seed.wrapping_add(i))));
             all
         }
-        (Why::Write | Why::Acked, _) => {
+        (Why::Write | Why::Acked | Why::Fence, _) => {
             vec![Arrival::None, Arrival::All, Arrival::Drawn(seed)]
         }
     };
@@ -239,14 +258,27 @@ pub fn first_pass(event: usize, why: Why, uncertain: &Uncertain, seed: u64) -> V
     }
     arrivals
         .into_iter()
-        .map(|arrival| StateId { event, arrival })
+        .map(|arrival| StateId {
+            event,
+            arrival,
+            region: None,
+        })
         .collect()
 }
 
 impl fmt::Display for StateId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:", self.event)?;
-        match &self.arrival {
+        write!(f, "{}:{}", self.event, self.arrival)?;
+        match self.region {
+            Some(InRegion { event, state }) => write!(f, "@{event}~{state}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Arrival {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             Arrival::None => f.write_str("none"),
             Arrival::All => f.write_str("all"),
             Arrival::Whole(mask) => write!(f, "={mask:x}"),
@@ -282,10 +314,24 @@ impl FromStr for StateId {
     fn from_str(text: &str) -> Result<StateId, String> {
         let bad = || {
             format!(
-                "{text:?} is no crash: it is written EVENT:ARRIVAL, e.g. 120:none, 120:~7 or 120:-0,4-6"
+                "{text:?} is no crash: it is written EVENT:ARRIVAL, e.g. 120:none, 120:~7 or 120:-0,4-6, with @EVENT~N \
+                 behind it where there is a region"
             )
         };
-        let (event, arrival) = text.split_once(':').ok_or_else(bad)?;
+        let (device, region) = match text.split_once('@') {
+            Some((device, region)) => (device, Some(region)),
+            None => (text, None),
+        };
+        let (event, arrival) = device.split_once(':').ok_or_else(bad)?;
+        let number = |text: &str| text.parse().map_err(|_| bad());
+        let region = region.map(|region| -> Result<InRegion, String> {
+            let (event, state) = region.split_once('~').ok_or_else(bad)?;
+            Ok(InRegion {
+                event: number(event)? as usize,
+                state: number(state)?,
+            })
+        });
+        let region = region.transpose()?;
         let event = event.parse().map_err(|_| bad())?;
         let arrival = match arrival.split_at_checked(1) {
             _ if arrival == "none" => Arrival::None,
@@ -309,7 +355,11 @@ impl FromStr for StateId {
             }
             _ => return Err(bad()),
         };
-        Ok(StateId { event, arrival })
+        Ok(StateId {
+            event,
+            arrival,
+            region,
+        })
     }
 }
 
@@ -328,6 +378,7 @@ mod tests {
             "3:-",
             "3:-1",
             "3:-0,4-7,9",
+            "120:all@45~3",
         ] {
             let state: StateId = text.parse().unwrap();
             assert_eq!(state.to_string(), text);
@@ -338,6 +389,9 @@ mod tests {
             "4",
             "4:",
             "4:=g",
+            "4:all@",
+            "4:all@5",
+            "4:all@5~x",
             "4:-1-9999999999",
             "4:-0-4294967295",
         ] {

@@ -1,16 +1,17 @@
 //! Scripts at work on a volume.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use stetfs::low::{BlockDevice, FsError, FsOptions, MemDevice};
-use stetfs_block::{Fault, FaultInjector, Log, Op, Recorder};
+use stetfs_block::{Fault, FaultInjector, Log, Op};
+use stetfs_nvm::{MemRegion, Region, RegionLog};
 
 use crate::judge::gone;
 use crate::judge::promise::Promise;
-use crate::volume::{Base, DIRS, open};
+use crate::machine::{Crashed, Machine};
+use crate::volume::{Base, DIRS};
 use crate::workload::script::{Progress, Script};
 use crate::workload::session::Session;
 
@@ -19,6 +20,8 @@ use crate::workload::session::Session;
 pub struct Work {
     /// The volume before.
     pub base: Base,
+    /// Bytes of the region of persistent memory for records of files, which is new; none without one.
+    pub region: Option<u64>,
     /// How the volume is opened, to work on it and to recover it.
     pub options: FsOptions,
     /// One for each thread, in the directory of that number.
@@ -40,14 +43,24 @@ pub(crate) fn number(thread: usize, op: usize) -> u64 {
 }
 
 impl Work {
-    /// Does it all on `device`, each script until its first error, and unmounts. `mark` is told (thread,
+    /// The machine before.
+    pub fn machine(&self) -> Crashed {
+        Machine::new(self.base.image.fork(), self.region.map(MemRegion::new))
+    }
+
+    /// Does it all on `machine`, each script until its first error, and unmounts. `mark` is told (thread,
     /// operation begun?, its number). The last result is that of the unmount.
-    fn run<D, M>(&self, device: &Arc<D>, mark: M) -> Result<Vec<Result<(), String>>, FsError>
+    fn run<D, R, M>(
+        &self,
+        machine: &Machine<D, R>,
+        mark: M,
+    ) -> Result<Vec<Result<(), String>>, FsError>
     where
         D: BlockDevice + 'static,
+        R: Region + 'static,
         M: Fn(usize, bool, usize) + Sync,
     {
-        let fs = open(device, &self.options)?;
+        let fs = machine.open(&self.options)?;
         let mut results: Vec<Result<(), String>> = thread::scope(|scope| {
             let threads: Vec<_> = self
                 .scripts
@@ -82,17 +95,19 @@ impl Work {
         Ok(results)
     }
 
-    /// Does it with the power cut after `cut` writes. Gives what is on the device then, how far it
+    /// Does it, without a region, with the power cut after `cut` writes. Gives what is on the device then, how far it
     /// came, and whether it was finished before the cut.
     ///
     /// # Errors
     /// An operation failed while the power was on.
     pub fn cut_after(&self, cut: u64) -> Result<(MemDevice, Progresses, bool)> {
-        let device = Arc::new(FaultInjector::new(self.base.image.fork()));
+        let machine: Machine<_, MemRegion> =
+            Machine::new(FaultInjector::new(self.base.image.fork()), None);
+        let device = &machine.device;
         device.power_off_after(cut);
         let counts: Vec<[AtomicUsize; 2]> =
             self.scripts.iter().map(|_| Default::default()).collect();
-        let result = self.run(&device, |thread, begun, n| {
+        let result = self.run(&machine, |thread, begun, n| {
             counts[thread][usize::from(begun)].store(n, Ordering::Release);
         });
         let progress = counts
@@ -114,24 +129,25 @@ impl Work {
         ))
     }
 
-    /// Does it once, recording all writes. Flush number `fail_flush` of the device fails, counted
+    /// Does it once, recording all that is done to device and region. Flush number `fail_flush` of the device fails, counted
     /// from 0, and only that one; each script then ends with its first error.
     ///
     /// # Errors
     /// The first operation that failed on a sound device, or a volume that was closed without an
     /// error after a flush had failed.
-    pub fn record(&self, fail_flush: Option<u64>) -> Result<Log> {
-        let device = FaultInjector::new(self.base.image.fork());
+    pub fn record(&self, fail_flush: Option<u64>) -> Result<(Log, RegionLog)> {
+        let machine = self.machine().recorded(FaultInjector::new);
+        let device = &machine.device;
         if let Some(n) = fail_flush {
-            device.add(Fault::fail(Op::Flush, libc::EIO).after(n).once());
+            let fault = Fault::fail(Op::Flush, libc::EIO).after(n).once();
+            device.inner().add(fault);
         }
-        let device = Arc::new(Recorder::new(device));
-        let results = self.run(&device, |thread, begun, n| {
+        let results = self.run(&machine, |thread, begun, n| {
             device.mark(if begun { BEGUN } else { ACKED }, number(thread, n));
         });
         let has_failed = device.inner().hits() > 0;
         let results = match results {
-            Err(_) if has_failed => return Ok(device.take_log()),
+            Err(_) if has_failed => return Ok(machine.take_logs()),
             results => results.context("opening the volume to be worked on")?,
         };
         if has_failed {
@@ -146,7 +162,7 @@ impl Work {
                 result.map_err(|e| anyhow!("the workload fails on a sound device: {e}"))?;
             }
         }
-        Ok(device.take_log())
+        Ok(machine.take_logs())
     }
 
     /// How far it had come at an event of the record.

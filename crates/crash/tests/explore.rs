@@ -50,7 +50,7 @@ fn sound(journal: &str, workload: &str, block: u32, states: u64) {
 }
 
 /// The same in a journal of some size.
-fn sound_in(journal: &str, workload: &str, shape: Shape, states: u64) {
+fn sound_in(journal: &str, workload: &str, shape: Shape, states: u64) -> Outcome {
     let config = Config {
         seconds: long().then_some(120.0),
         states: (!long()).then_some(states),
@@ -82,6 +82,7 @@ fn sound_in(journal: &str, workload: &str, shape: Shape, states: u64) {
         shape.journal_blocks
     );
     assert!(o.states > 100 && o.distinct > 20, "hardly anything tried");
+    o
 }
 
 #[test]
@@ -132,6 +133,26 @@ fn stet_breaks_no_promise() {
     sound("stet", "appends", 4096, 300);
     sound("stet,records=8", "threads", 1024, 300);
     sound("stet,compress=auto", "overwrites", 4096, 225);
+}
+
+/// Records in a region: device and region are cut at one moment, each has what it has of what was not durable.
+#[test]
+fn records_in_a_region_break_no_promise() {
+    for (journal, workload, block, kib, states) in [
+        ("ijournal", "smoke", 1024, 64, 450),
+        ("ijournal,records=1", "appends", 4096, 64, 450),
+        ("ijournal", "overwrites", 1024, 128, 300),
+        ("ldj,sync=file", "threads", 4096, 256, 225),
+        ("writeback,sync=file", "ace2", 1024, 64, 300),
+    ] {
+        let shape = Shape {
+            block,
+            region: Some(kib << 10),
+            ..Shape::default()
+        };
+        let o = sound_in(journal, workload, shape, states);
+        assert!(o.line_states * 4 > o.states, "{} with lines", o.line_states);
+    }
 }
 
 /// Journals large enough for the largest operations of each lane.
@@ -459,8 +480,7 @@ fn a_promise_that_nobody_gave_is_found_repeated_and_shrunk() {
     assert_eq!(failure.finding.oracle, Oracle::Promise);
 
     let state: StateId = failure.state.parse().unwrap();
-    let mut replay = stetfs_block::Replay::new(&recording.work.base.image, &recording.log);
-    let image = state.make(&mut replay);
+    let image = recording.crashed(&state);
     let progress = recording.work.progress_at(&recording.log, state.event);
     let again = recording.work.check(&image, &progress, Checks::default());
     assert_eq!(
@@ -497,6 +517,7 @@ fn page_shows(mut failure: Failure, recording: Recording) {
     let script = failure.script.clone().unwrap();
     let report = Report {
         share: recording.header.batches,
+        region: recording.header.region,
         journal: recording.header.journal.clone(),
         workload: "<smoke>".into(),
         block: recording.header.block,
@@ -519,6 +540,44 @@ fn page_shows(mut failure: Failure, recording: Recording) {
     ] {
         assert!(page.contains(part), "{part} is not in {page}");
     }
+}
+
+#[test]
+fn a_record_with_a_region_survives_its_file() {
+    let journal: JournalSpec = "ijournal".parse().unwrap();
+    let shape = Shape {
+        region: Some(64 << 10),
+        ..Shape::default()
+    };
+    let case = &cases("smoke", SEED).unwrap()[0];
+    let recording = Recording::make(&journal, shape, case, SEED).unwrap();
+    assert!(!recording.region.is_empty());
+    let dir = stetfs_testkit::Scratch::new("record").unwrap();
+    let path = dir.path().join("record");
+    recording.save(&path).unwrap();
+    let loaded = Recording::load(&path).unwrap();
+    assert_eq!(loaded.header, recording.header);
+    assert_eq!(loaded.log, recording.log);
+    assert_eq!(loaded.region, recording.region);
+    // Each state is the same again, and different ones of the region are.
+    let places = recording.places(0);
+    let base = recording.work.machine();
+    let mut walk = recording.walk(&base);
+    let fences = places.into_iter().filter(|(_, why)| *why == Why::Fence);
+    let place = fences.map(|(place, _)| place).find(|place| {
+        walk.advance_to(*place);
+        walk.uncertain().lines.len() > 4
+    });
+    let place = place.unwrap();
+    let states = walk.first_pass(place, Why::Fence, &walk.uncertain(), SEED);
+    let mut images = BTreeSet::new();
+    for state in &states {
+        let text = state.to_string();
+        let left = recording.crashed(state);
+        assert_eq!(left.differs(&loaded.crashed(&text.parse().unwrap())), None);
+        images.insert(left.region.unwrap().to_vec());
+    }
+    assert!(images.len() > 3, "{} of {}", images.len(), states.len());
 }
 
 /// Rot in what checksums cover is never silent; what cannot be noticed is counted as such.

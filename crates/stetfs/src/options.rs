@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::low::{self, Atime, Composition, Ctx, Part, Preset, Source, VolumeOptions};
+use crate::low::{self, Atime, Composition, Ctx, Part, Preset, RegionFile, Source, VolumeOptions};
 
 /// How a volume is opened: built step by step, as [`std::fs::OpenOptions`].
 ///
@@ -113,7 +113,22 @@ impl MountOptions {
     /// (`sync=file`). After a crash the volume needs it; what it survives is said by
     /// [`Volume::region`](crate::low::Volume::region).
     pub fn nvm(&mut self, path: impl Into<PathBuf>) -> &mut MountOptions {
-        self.low.nvm = Some(path.into());
+        self.low.nvm = Some(RegionFile::from(path.into()));
+        self
+    }
+
+    /// The same in a part of a file, from byte `offset` on, of `size` bytes, both multiples of 64. Other parts are for other volumes.
+    pub fn nvm_part(
+        &mut self,
+        path: impl Into<PathBuf>,
+        offset: u64,
+        size: u64,
+    ) -> &mut MountOptions {
+        self.low.nvm = Some(RegionFile {
+            path: path.into(),
+            offset,
+            size: Some(size),
+        });
         self
     }
 

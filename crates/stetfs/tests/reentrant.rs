@@ -16,6 +16,7 @@ use common::{long, number, watchdog};
 use stetfs::low::{FsOptions, MemDevice, Preset, preset};
 use stetfs_block::{Event, Log, PendingSector, Replay};
 use stetfs_crash::judge::{Checks, record_recovery};
+use stetfs_crash::machine::Crashed;
 use stetfs_crash::volume::{base, base_with, options};
 use stetfs_crash::work::{Progresses, Work};
 use stetfs_crash::workload::{Op, Script};
@@ -74,6 +75,7 @@ impl Case {
 fn work(case: Case, scripts: Vec<Script>) -> Work {
     Work {
         base: base(case.block).unwrap(),
+        region: None,
         options: options(case.preset),
         scripts,
         promise: Default::default(),
@@ -91,7 +93,7 @@ fn check(
     } else {
         Checks::default()
     };
-    work.check(crashed, progress, checks)
+    work.check(&Crashed::of(crashed.fork()), progress, checks)
         .map_err(|e| e.to_string())
 }
 
@@ -338,7 +340,7 @@ fn tear(
     points: usize,
     mut found: impl FnMut(Case, &MemDevice, Result<(), String>),
 ) {
-    let log = work.record(None).unwrap();
+    let (log, _) = work.record(None).unwrap();
     let mut replay = Replay::new(&work.base.image, &log);
     let points = match number("STETFS_CUT") {
         Some(cut) => vec![cut as usize],
@@ -429,7 +431,7 @@ fn recovery_cut(preset: Preset) {
             case,
             vec![Script::of(ops, block.into(), preset.data_mode())],
         );
-        let log = work.record(None).unwrap();
+        let (log, _) = work.record(None).unwrap();
         let mut replay = Replay::new(&work.base.image, &log);
         let done = 1 + log
             .events
@@ -448,7 +450,7 @@ fn recovery_cut(preset: Preset) {
             let crashed = replay.only_durable();
             let progress = work.progress_at(&log, point);
             let result = work
-                .check_cut_recovery(&crashed, &progress)
+                .check_cut_recovery(&Crashed::of(crashed.fork()), &progress)
                 .map_err(|e| e.to_string());
             let cuts = case.expect("recovery_cut", &crashed, result);
             let result = torn_recovery(&work, &crashed, &progress);
@@ -461,7 +463,8 @@ fn recovery_cut(preset: Preset) {
 
 /// Crashes with torn writes at every event of a recovery: the next one has the same result.
 fn torn_recovery(work: &Work, crashed: &MemDevice, progress: &Progresses) -> Result<u64, String> {
-    let log = record_recovery(crashed, &work.options).map_err(|e| e.to_string())?;
+    let recovery = record_recovery(&Crashed::of(crashed.fork()), &work.options);
+    let (log, _) = recovery.map_err(|e| e.to_string())?;
     let mut replay = Replay::new(crashed, &log);
     let mut tried = 0;
     for point in 0..=log.len() {
@@ -590,6 +593,7 @@ fn canary(name: &str, work: &Work, case: Case, points: usize) {
             ..work.options.clone()
         },
         base: work.base.clone(),
+        region: None,
         scripts: Vec::new(),
         promise: work.promise,
     };
@@ -598,7 +602,7 @@ fn canary(name: &str, work: &Work, case: Case, points: usize) {
     tear(case, work, points, |case, crashed, result| {
         crashes += 1;
         if let Err(why) = result
-            && (work.options.canary.no_barrier || silent.opens(crashed))
+            && (work.options.canary.no_barrier || silent.opens(&Crashed::of(crashed.fork())))
         {
             caught.push((case, why));
         }

@@ -142,11 +142,12 @@ fn same_replays(preset: Preset) {
         let base = base(block).unwrap();
         let work = Work {
             base: base.clone(),
+            region: None,
             options: options(preset),
             scripts: vec![script(seed, block, preset)],
             promise: Default::default(),
         };
-        let log = work.record(None).unwrap();
+        let (log, _) = work.record(None).unwrap();
         let at = boundaries(&log);
         let count = if long() { 40 } else { 3 };
         // Spread over the work, the end of it included; not the unmount behind it.

@@ -146,7 +146,15 @@ fn list(faults: &[&Fault]) -> Result<Answer> {
 
 fn settings(trial: &Trial) -> Vec<String> {
     let what = match trial {
-        Trial::Lab(lab) => format!("{}, blocks of {}", lab.work(), lab.shape.block),
+        Trial::Lab(lab) => format!(
+            "{}, blocks of {}{}",
+            lab.work(),
+            lab.shape.block,
+            match lab.shape.region {
+                Some(_) => ", a region",
+                None => "",
+            }
+        ),
         Trial::Stress(stress) => format!("stress, {:?}", stress.end).to_lowercase(),
         Trial::Suite(file, name) => return vec![format!("the test {name} in crates/{file}")],
     };

@@ -115,6 +115,7 @@ impl Lab {
                 journal_blocks: 1024,
                 batches: Batches::Torn,
                 fua: false,
+                region: None,
             },
             in_recovery: false,
             cuts: false,
@@ -155,6 +156,12 @@ impl Lab {
 
     pub(super) const fn slow(mut self) -> Lab {
         self.slow = true;
+        self
+    }
+
+    /// Its records of files are in a region, which goes round often.
+    pub(super) const fn in_region(mut self) -> Lab {
+        self.shape.region = Some(64 << 10);
         self
     }
 
@@ -254,6 +261,7 @@ impl Stress {
             journal,
             block: if n.is_multiple_of(2) { 4096 } else { 1024 },
             journal_mib: 4,
+            region: None,
             writers: self.writers,
             changers: self.changers,
             files: self.files,

@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use serde::Serialize;
-use stetfs_block::Replay;
 
 pub use self::fault::{Fault, Lab, Origin, Stress, Trial};
 use crate::explore::{Config, Often, Outcome, Progress, Source, explore};
@@ -185,7 +184,7 @@ fn is_sound_without(outcome: &Outcome) -> Result<bool> {
     let mut work = recording.work.clone();
     work.options.canary = Default::default();
     let state: StateId = failure.state.parse().map_err(anyhow::Error::msg)?;
-    let image = state.make(&mut Replay::new(&work.base.image, &recording.log));
+    let image = recording.crashed(&state);
     let progress = work.progress_at(&recording.log, state.event);
     Ok(work.check(&image, &progress, Checks::default()).is_ok())
 }

@@ -1,7 +1,7 @@
 //! Faults of records of files.
 
 use super::fault::MIXED;
-use super::{Fault, Lab, Origin, Stress};
+use super::{Fault, Lab, Origin, Stress, Trial};
 use crate::stress::End;
 
 pub(super) const ALL: &[Fault] = &[
@@ -34,14 +34,20 @@ pub(super) const ALL: &[Fault] = &[
         what: "a record is not durable when the sync ends",
         from: Origin::Invented,
         set: |spec| spec.options.canary.record_volatile = true,
-        trials: &[Lab::named("ijournal", "smoke").trial()],
+        trials: &[
+            Lab::named("ijournal", "smoke").trial(),
+            Lab::named("ijournal", "smoke").in_region().trial(),
+        ],
     },
     Fault {
         name: "reuse-records",
         what: "the space of records is used again though no transaction supersedes them",
         from: Origin::Invented,
         set: |spec| spec.options.canary.reuse_records = true,
-        trials: &[Lab::named("ijournal", "appends").slow().trial()],
+        trials: &[
+            Lab::named("ijournal", "appends").slow().trial(),
+            Lab::named("ijournal", "appends").in_region().slow().trial(),
+        ],
     },
     Fault {
         name: "no-floor",
@@ -100,5 +106,36 @@ pub(super) const ALL: &[Fault] = &[
             .few_files()
             .by(MIXED)
             .trial()],
+    },
+    Fault {
+        name: "region-seal-early",
+        what: "the word that seals a record in a region is stored with its head, before the rest",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.region_seal_early = true,
+        trials: &[Lab::named("ijournal", "smoke").in_region().trial()],
+    },
+    Fault {
+        name: "region-unfenced",
+        what: "nothing is fenced between a record in a region and the word that seals it",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.region_unfenced = true,
+        trials: &[Lab::named("ijournal", "smoke").in_region().trial()],
+    },
+    Fault {
+        name: "region-any-epoch",
+        what: "records that an earlier mount left in a region count",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.region_any_epoch = true,
+        trials: &[Trial::Suite(
+            "journal/src/region/tests.rs",
+            "an_earlier_mounts_records_are_found_where_the_epoch_is_not_looked_at",
+        )],
+    },
+    Fault {
+        name: "region-late",
+        what: "a region's header is written after the log says that records are in it",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.region_late = true,
+        trials: &[Lab::named("ijournal", "smoke").in_region().trial()],
     },
 ];

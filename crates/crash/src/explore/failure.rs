@@ -1,7 +1,7 @@
 //! A broken promise, told so that it can be understood and repeated.
 
 use serde::{Deserialize, Serialize};
-use stetfs_block::{Event, Replay};
+use stetfs_block::Event;
 
 use crate::judge::Finding;
 use crate::record::Recording;
@@ -35,6 +35,9 @@ pub struct Failure {
     pub around: Vec<String>,
     /// The writes that were lost.
     pub lost: Vec<LostWrite>,
+    /// Lines of the region that are not as they were stored last, and that were not fenced.
+    #[serde(default)]
+    pub lost_lines: (usize, usize),
     /// The file with the record, once it was saved.
     pub record: Option<String>,
     /// The shortest workload and smallest loss that still shows it, once it was sought.
@@ -47,9 +50,11 @@ impl Failure {
     /// Describes a state of a recording.
     pub fn describe(recording: &Recording, state: &StateId, finding: Finding) -> Failure {
         let (log, work) = (&recording.log, &recording.work);
-        let mut replay = Replay::new(&work.base.image, log);
-        replay.advance_to(state.event);
-        let uncertain = Uncertain::at(&replay);
+        let base = work.machine();
+        let mut walk = recording.walk(&base);
+        walk.advance_to_state(state);
+        let uncertain = walk.uncertain();
+        let lost_lines = walk.lost_lines(&walk.make_of(state, &uncertain));
         let progress = work.progress_at(log, state.event);
         let around = work
             .scripts
@@ -75,6 +80,7 @@ impl Failure {
             progress: progress.iter().map(|p| (p.begun, p.acked)).collect(),
             around,
             lost: lost(recording, state, &uncertain),
+            lost_lines: (lost_lines, uncertain.lines.len()),
             record: None,
             shrunk: None,
             script: None,
@@ -101,6 +107,11 @@ impl Failure {
                     out.push_str(&format!("    and {} more\n", n - 8));
                 }
             }
+        }
+        if let (lines @ 1.., uncertain) = self.lost_lines {
+            out.push_str(&format!(
+                "  lost of the region: {lines} of {uncertain} lines that were not fenced\n"
+            ));
         }
         if let Some(record) = &self.record {
             out.push_str(&format!(

@@ -11,7 +11,9 @@ mod search;
 pub(crate) use failure::lost;
 pub use failure::{Failure, LostWrite};
 pub use resume::Progress;
-pub use search::{Explorer, image_hash};
+pub use search::Explorer;
+
+pub use crate::machine::image_hash;
 
 use std::time::{Duration, Instant};
 
@@ -115,6 +117,8 @@ pub struct Outcome {
     pub share_states: u64,
     /// Of these, the ones that keep a part of a batch.
     pub torn_states: u64,
+    /// Crash states in which lines of the region were stored to and not fenced.
+    pub line_states: u64,
     /// Records that were searched to the end of the first pass.
     pub cases_done: u64,
     /// Records there are.

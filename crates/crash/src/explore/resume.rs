@@ -36,6 +36,9 @@ pub struct Counts {
     pub torn_states: u64,
     /// See [`super::Outcome`].
     #[serde(default)]
+    pub line_states: u64,
+    /// See [`super::Outcome`].
+    #[serde(default)]
     pub second_recovery_cuts: u64,
 }
 

@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use parking_lot::{Condvar, Mutex};
-use stetfs::low::{BlockDevice, MemDevice};
-use stetfs_block::Replay;
-use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::resume::Counts;
 use super::{Config, Failure, Outcome, Progress, Source};
 use crate::judge::{Checks, Finding, promise};
+use crate::machine::Crashed;
 use crate::progress::Teller;
 use crate::record::Recording;
-use crate::state::{Arrival, StateId, Uncertain, Why, first_pass, points};
+use crate::state::{StateId, Uncertain, Why};
+use crate::walk::{Place, Walk};
 
 /// Passes over a record before it is made anew.
 const ROUND: u64 = 3;
@@ -27,21 +27,6 @@ const SHOW: Duration = Duration::from_millis(200);
 const SAVE: Duration = Duration::from_secs(5);
 /// A state that takes longer is told of.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// What an image differs in from `base`, as one number.
-pub fn image_hash(base: &MemDevice, image: &MemDevice) -> u64 {
-    let mut hash = Xxh3::new();
-    let mut bytes = Vec::new();
-    for range in base.differences(image) {
-        hash.update(&range.start.to_le_bytes());
-        bytes.resize((range.end - range.start) as usize, 0);
-        // Memory does not fail, and the range is of the device.
-        if image.read(range.start, &mut bytes).is_ok() {
-            hash.update(&bytes);
-        }
-    }
-    hash.digest()
-}
 
 /// Units of a pass that are done, though not in order.
 #[derive(Default)]
@@ -78,6 +63,7 @@ pub struct Explorer {
     shares: AtomicU64,
     share_states: AtomicU64,
     torn_states: AtomicU64,
+    line_states: AtomicU64,
     done: Mutex<Done>,
     images: Mutex<HashSet<u64>>,
     /// Images with what had been promised, judged already.
@@ -108,6 +94,7 @@ impl Explorer {
             shares: number(counts.shares),
             share_states: number(counts.share_states),
             torn_states: number(counts.torn_states),
+            line_states: number(counts.line_states),
             done: Mutex::new(Done {
                 pass: before.pass,
                 low: before.next,
@@ -231,8 +218,8 @@ impl Explorer {
     }
 
     /// The places of a pass: in order at first, then some that are drawn.
-    fn places(&self, recording: &Recording, pass: u64) -> Vec<(usize, Why)> {
-        let mut all = points(&recording.log, recording.start());
+    fn places(&self, recording: &Recording, pass: u64) -> Vec<(Place, Why)> {
+        let mut all = recording.places(recording.start());
         if pass > 0 {
             let mut rng = fastrand::Rng::with_seed(self.config.seed ^ pass << 40);
             rng.shuffle(&mut all);
@@ -243,18 +230,22 @@ impl Explorer {
         all
     }
 
-    fn states_at(&self, event: usize, why: Why, pass: u64, uncertain: &Uncertain) -> Vec<StateId> {
+    fn states_at(
+        &self,
+        walk: &Walk<'_>,
+        (place, why): (Place, Why),
+        pass: u64,
+        uncertain: &Uncertain,
+    ) -> Vec<StateId> {
         if pass == 0 {
-            return first_pass(event, why, uncertain, self.config.seed);
+            return walk.first_pass(place, why, uncertain, self.config.seed);
         }
         let seed = (self.config.seed << 32)
             .wrapping_add(pass.wrapping_mul(DRAWS))
-            .wrapping_add(event as u64);
-        (0..DRAWS)
-            .map(|i| StateId {
-                event,
-                arrival: Arrival::Drawn(seed.wrapping_add(i)),
-            })
+            .wrapping_add((place.event + place.region) as u64);
+        let draws = 0..DRAWS;
+        draws
+            .map(|i| walk.drawn(place, seed.wrapping_add(i)))
             .collect()
     }
 
@@ -266,16 +257,17 @@ impl Explorer {
         };
         let pass = if pass == 0 { 0 } else { draw };
         let next = AtomicUsize::new(first);
+        let base = recording.work.machine();
         std::thread::scope(|scope| {
             for _ in 0..self.config.threads.max(1) {
                 scope.spawn(|| {
-                    let mut replay = Replay::new(&recording.work.base.image, &recording.log);
+                    let mut walk = recording.walk(&base);
                     loop {
                         let unit = next.fetch_add(1, Ordering::Relaxed);
-                        let Some(&(event, why)) = places.get(unit) else {
+                        let Some(place) = places.get(unit) else {
                             return;
                         };
-                        if !self.place(recording, &mut replay, event, why, pass) {
+                        if !self.place(recording, &mut walk, *place, pass) {
                             return;
                         }
                         self.done.lock().add(unit);
@@ -287,9 +279,10 @@ impl Explorer {
 
     /// One record, by this thread.
     fn alone(&self, recording: &Recording, pass: u64) {
-        let mut replay = Replay::new(&recording.work.base.image, &recording.log);
-        for (event, why) in self.places(recording, pass) {
-            if !self.place(recording, &mut replay, event, why, pass) {
+        let base = recording.work.machine();
+        let mut walk = recording.walk(&base);
+        for place in self.places(recording, pass) {
+            if !self.place(recording, &mut walk, place, pass) {
                 return;
             }
         }
@@ -299,15 +292,14 @@ impl Explorer {
     fn place(
         &self,
         recording: &Recording,
-        replay: &mut Replay<'_>,
-        event: usize,
-        why: Why,
+        walk: &mut Walk<'_>,
+        place: (Place, Why),
         pass: u64,
     ) -> bool {
-        replay.advance_to(event);
-        let uncertain = Uncertain::at(replay);
+        walk.advance_to(place.0);
+        let uncertain = walk.uncertain();
         let shared = uncertain.shared(&recording.log);
-        for state in self.states_at(event, why, pass, &uncertain) {
+        for state in self.states_at(walk, place, pass, &uncertain) {
             if self.over() {
                 return false;
             }
@@ -317,17 +309,20 @@ impl Explorer {
                 self.torn_states
                     .fetch_add(is_torn.into(), Ordering::Relaxed);
             }
-            let image = state.make_of(replay, &uncertain);
+            let has_lines = !uncertain.lines.is_empty();
+            self.line_states
+                .fetch_add(has_lines.into(), Ordering::Relaxed);
+            let image = walk.make_of(&state, &uncertain);
             self.state(recording, &state, &image);
         }
         true
     }
 
     /// Judges a state, unless one like it was.
-    fn state(&self, recording: &Recording, state: &StateId, image: &MemDevice) {
+    fn state(&self, recording: &Recording, state: &StateId, image: &Crashed) {
         self.states.fetch_add(1, Ordering::Relaxed);
         let work = &recording.work;
-        let hash = image_hash(&work.base.image, image);
+        let hash = image.hash(&work.base.image);
         let new = self.images.lock().insert(hash);
         let progress = work.progress_at(&recording.log, state.event);
         let mut key = Vec::from(hash.to_le_bytes());
@@ -366,7 +361,7 @@ impl Explorer {
     fn check(
         &self,
         recording: &Recording,
-        image: &MemDevice,
+        image: &Crashed,
         progress: &crate::work::Progresses,
         new: bool,
         hash: u64,
@@ -457,6 +452,7 @@ impl Explorer {
                 shares: get(&self.shares),
                 share_states: get(&self.share_states),
                 torn_states: get(&self.torn_states),
+                line_states: get(&self.line_states),
             },
             findings: self.findings.lock().clone(),
             images: self.images.lock().clone(),
@@ -484,6 +480,7 @@ impl Explorer {
             shares: counts.shares,
             share_states: counts.share_states,
             torn_states: counts.torn_states,
+            line_states: counts.line_states,
             cases_done: done,
             cases,
             passes: progress.pass,

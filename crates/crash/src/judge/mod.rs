@@ -4,6 +4,7 @@
 
 pub mod promise;
 mod records;
+mod recovery;
 pub mod space;
 mod torn;
 
@@ -13,18 +14,21 @@ use std::thread;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use stetfs::low::{Ctx, Fs, FsError, FsOptions, MemDevice, SetAttr};
-use stetfs_block::{FaultInjector, Log, Recorder};
+use stetfs::low::{Ctx, Fs, FsError, MemDevice, SetAttr};
 use stetfs_ondisk::ext4::superblock::Superblock;
 use stetfs_ondisk::jbd2::block::read_header;
 use stetfs_ondisk::jbd2::{BlockType, commit};
 
+use crate::machine::{Crashed, Machine};
 use crate::tree::{Seen, read};
-use crate::volume::{DIRS, by_e2fsck, fsck, open, sums};
+use crate::volume::{DIRS, by_e2fsck, fsck, sums};
 use crate::work::{Progresses, Work};
 use crate::workload::op::{Op, bytes};
 use crate::workload::session::Session;
 use promise::Rules;
+pub use recovery::record_recovery;
+pub(crate) use recovery::tree;
+use recovery::{cut_recovery, opened, recovered, replay_only};
 pub use torn::Cuts;
 
 /// What a finding is about.
@@ -126,7 +130,7 @@ impl Work {
     /// The first promise that is broken.
     pub fn check(
         &self,
-        crashed: &MemDevice,
+        crashed: &Crashed,
         progress: &Progresses,
         checks: Checks,
     ) -> Result<(), Finding> {
@@ -139,26 +143,27 @@ impl Work {
     /// The first promise that is broken.
     pub(crate) fn check_with(
         &self,
-        crashed: &MemDevice,
+        crashed: &Crashed,
         progress: &Progresses,
         checks: Checks,
         also: &mut dyn FnMut(&Seen) -> Result<(), Finding>,
     ) -> Result<(), Finding> {
-        let device = Arc::new(crashed.fork());
-        let fs = open(&device, &self.options)
-            .map_err(|e| Oracle::Opens.says(format!("cannot be opened: {e}")))?;
+        let machine = crashed.fork();
+        let fs = opened(&machine, &self.options)?;
         // A mount whose device failed has noted that, and then orphans are e2fsck's, as with the kernel. Their space is
         // accounted for after it.
         let is_left_to_e2fsck = fs.orphans_finished().left > 0;
         let result = self.check_open(&fs, progress, checks, also);
         gone(fs).and(result)?;
         if is_left_to_e2fsck {
-            let (repaired, _) = by_e2fsck(&device, &["-fy"]).map_err(|e| Oracle::Fsck.says(e))?;
+            let repaired = by_e2fsck(&machine.device, &["-fy"]);
+            let (repaired, _) = repaired.map_err(|e| Oracle::Fsck.says(e))?;
+            let repaired = Machine::new(repaired, machine.fork_region());
             return self.check_with(&repaired, progress, checks, also);
         }
-        space::check(&device).map_err(|e| Oracle::Space.says(e))?;
+        space::check(&machine.device).map_err(|e| Oracle::Space.says(e))?;
         if checks.fsck {
-            fsck(&device).map_err(|e| Oracle::Fsck.says(e))?;
+            fsck(&machine.device).map_err(|e| Oracle::Fsck.says(e))?;
         }
         if checks.again {
             self.check_again(crashed)?;
@@ -220,7 +225,7 @@ impl Work {
     }
 
     /// Whether the volume can be opened at all.
-    pub fn opens(&self, crashed: &MemDevice) -> bool {
+    pub fn opens(&self, crashed: &Crashed) -> bool {
         recovered(crashed, &self.options).is_ok()
     }
 
@@ -228,7 +233,7 @@ impl Work {
     ///
     /// # Errors
     /// Where they differ.
-    pub fn check_again(&self, crashed: &MemDevice) -> Result<(), Finding> {
+    pub fn check_again(&self, crashed: &Crashed) -> Result<(), Finding> {
         let replay = replay_only(&self.options);
         let once = recovered(crashed, &replay)?;
         let twice = recovered(&once, &replay)?;
@@ -245,26 +250,23 @@ impl Work {
     ///
     /// # Errors
     /// e2fsck cannot replay it, or something else comes out.
-    pub fn check_replay(&self, crashed: &MemDevice) -> Result<(), Finding> {
+    pub fn check_replay(&self, crashed: &Crashed) -> Result<(), Finding> {
         let ours = tree(crashed, &self.options)?;
         let Some(differs) = self.differs_by_e2fsck(crashed, &ours)? else {
             return Ok(());
         };
-        match with_whole_commits(crashed).map_err(|e| Oracle::Replay.says(e))? {
+        let mended = with_whole_commits(&crashed.device).map_err(|e| Oracle::Replay.says(e))?;
+        match mended.map(Crashed::of) {
             Some(mended) if self.differs_by_e2fsck(&mended, &ours)?.is_none() => Ok(()),
             _ => Err(Oracle::Replay.says(differs)),
         }
     }
 
     /// What e2fsck's replay has that is not as in `ours`.
-    fn differs_by_e2fsck(
-        &self,
-        crashed: &MemDevice,
-        ours: &Seen,
-    ) -> Result<Option<String>, Finding> {
+    fn differs_by_e2fsck(&self, crashed: &Crashed, ours: &Seen) -> Result<Option<String>, Finding> {
         let (by_e2fsck, truncated) =
-            replayed_by_e2fsck(crashed).map_err(|e| Oracle::Replay.says(e))?;
-        let mut theirs = tree(&by_e2fsck, &self.options)?;
+            replayed_by_e2fsck(&crashed.device).map_err(|e| Oracle::Replay.says(e))?;
+        let mut theirs = tree(&Crashed::of(by_e2fsck), &self.options)?;
         // e2fsck 1.47 takes the block of attributes away from a file whose truncation it finishes; the kernel does not.
         for ino in truncated {
             if let (Some(our), Some(their)) = (ours.nodes.get(&ino), theirs.nodes.get_mut(&ino)) {
@@ -295,7 +297,7 @@ impl Work {
     /// The first cut after which it has not.
     pub fn check_cut_recovery(
         &self,
-        crashed: &MemDevice,
+        crashed: &Crashed,
         progress: &Progresses,
     ) -> Result<Cuts, Finding> {
         let replay = replay_only(&self.options);
@@ -333,51 +335,6 @@ impl Work {
     }
 }
 
-/// Options under which opening replays the journal and does nothing else.
-fn replay_only(options: &FsOptions) -> FsOptions {
-    FsOptions {
-        read_only: true,
-        leave_orphans: true,
-        ..options.clone()
-    }
-}
-
-/// What the recovery of a crashed volume writes.
-///
-/// # Errors
-/// The volume cannot be opened.
-pub fn record_recovery(crashed: &MemDevice, options: &FsOptions) -> Result<Log, Finding> {
-    let device = Arc::new(Recorder::new(crashed.fork()));
-    let fs =
-        open(&device, options).map_err(|e| Oracle::Opens.says(format!("cannot be opened: {e}")))?;
-    gone(fs)?;
-    Ok(device.take_log())
-}
-
-fn cut_recovery(
-    crashed: &MemDevice,
-    options: &FsOptions,
-    cut: u64,
-) -> Result<(MemDevice, bool), Finding> {
-    let device = Arc::new(FaultInjector::new(crashed.fork()));
-    device.power_off_after(cut);
-    let opened = open(&device, options);
-    let finished = opened.is_ok() && !device.is_off();
-    if let Ok(fs) = opened {
-        gone(fs)?;
-    }
-    Ok((device.inner().fork(), finished))
-}
-
-/// The device after the volume was opened, and dropped as in a crash.
-fn recovered(crashed: &MemDevice, options: &FsOptions) -> Result<MemDevice, Finding> {
-    let device = Arc::new(crashed.fork());
-    let fs =
-        open(&device, options).map_err(|e| Oracle::Opens.says(format!("cannot be opened: {e}")))?;
-    gone(fs)?;
-    Ok(device.fork())
-}
-
 /// The volume, and the inodes with names that e2fsck found on the orphan list.
 fn replayed_by_e2fsck(crashed: &MemDevice) -> Result<(MemDevice, Vec<u32>), String> {
     let (volume, told) = by_e2fsck(crashed, &["-fy", "-E", "journal_only"])?;
@@ -407,22 +364,11 @@ fn with_whole_commits(crashed: &MemDevice) -> Result<Option<MemDevice>, String> 
     Ok(cut.then(|| MemDevice::from_image(&image)))
 }
 
-/// What is in the volume once it is recovered.
-pub(crate) fn tree(crashed: &MemDevice, options: &FsOptions) -> Result<Seen, Finding> {
-    let fs = open(&Arc::new(crashed.fork()), options)
-        .map_err(|e| Oracle::Opens.says(format!("cannot be opened: {e}")))?;
-    let seen = Seen::capture(&fs).map_err(|e| Oracle::Opens.says(e));
-    gone(fs)?;
-    seen
-}
-
-fn same(a: &MemDevice, b: &MemDevice, what: &str) -> Result<(), Finding> {
-    match a.differences(b).as_slice() {
-        [] => Ok(()),
-        ranges => Err(Oracle::Again.says(format!(
-            "{what} gives another image: bytes {ranges:?} differ"
-        ))),
-    }
+fn same(a: &Crashed, b: &Crashed, what: &str) -> Result<(), Finding> {
+    let Some(how) = a.differs(b) else {
+        return Ok(());
+    };
+    Err(Oracle::Again.says(format!("{what} gives another image: {how}")))
 }
 
 /// Drops a volume as a crash does, and sees that nothing of it stays behind.

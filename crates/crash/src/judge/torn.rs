@@ -1,10 +1,9 @@
 //! Crashes inside a recovery that lose what it did not flush, and inside the recovery that follows.
 
-use stetfs::low::MemDevice;
-use stetfs_block::Replay;
-
 use super::{Checks, Finding, record_recovery};
-use crate::state::{StateId, Uncertain, Why, first_pass, points};
+use crate::machine::Crashed;
+use crate::state::{StateId, Why};
+use crate::walk::{Walk, places};
 use crate::work::{Progresses, Work};
 
 /// Crashes inside recoveries.
@@ -24,10 +23,10 @@ impl Work {
     /// The first promise that is broken.
     pub(super) fn check_torn_recovery(
         &self,
-        crashed: &MemDevice,
+        crashed: &Crashed,
         progress: &Progresses,
     ) -> Result<Cuts, Finding> {
-        let sound = |image: &MemDevice, what: String| {
+        let sound = |image: &Crashed, what: String| {
             let result = self.check(image, progress, Checks::default());
             result.map_err(|e| e.because(what))
         };
@@ -49,24 +48,24 @@ impl Work {
         Ok(cuts)
     }
 
-    /// Recovers the volume over a recorder. Gives the crashes before each flush of that, as many as at a place of the kind
+    /// Recovers the volume over a recorder. Gives the crashes before each flush of that and each fence, as many as at a place of the kind
     /// `why`, what each leaves, and whether it is the last at its flush.
     fn crashes_of_recovery(
         &self,
-        crashed: &MemDevice,
+        crashed: &Crashed,
         why: Why,
-    ) -> Result<Vec<(StateId, MemDevice, bool)>, Finding> {
-        let log = record_recovery(crashed, &self.options)?;
-        let mut replay = Replay::new(crashed, &log);
+    ) -> Result<Vec<(StateId, Crashed, bool)>, Finding> {
+        let (log, region) = record_recovery(crashed, &self.options)?;
+        let mut walk = Walk::new(crashed, &log, &region);
         let mut all = Vec::new();
-        let flushes = points(&log, 0).into_iter();
-        for (event, _) in flushes.filter(|(_, why)| *why == Why::Flush) {
-            replay.advance_to(event);
-            let uncertain = Uncertain::at(&replay);
-            let states = first_pass(event, why, &uncertain, 1);
+        let ends = places(&log, &region, 0).into_iter();
+        for (place, _) in ends.filter(|(_, why)| matches!(why, Why::Flush | Why::Fence)) {
+            walk.advance_to(place);
+            let uncertain = walk.uncertain();
+            let states = walk.first_pass(place, why, &uncertain, 1);
             let last = states.len().saturating_sub(1);
             for (i, state) in states.into_iter().enumerate() {
-                let image = state.make_of(&replay, &uncertain);
+                let image = walk.make_of(&state, &uncertain);
                 all.push((state, image, i == last));
             }
         }

@@ -31,6 +31,10 @@ pub struct StressArgs {
     /// Size of the journal, MiB [default: 4 and 64].
     #[arg(long, value_name = "N", value_delimiter = ',')]
     journal_mib: Vec<u64>,
+    /// Bytes of a region of persistent memory for the records of journals that have them; 0: there is none [default: 0 and
+    /// 1M].
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = stetfs::low::size::bytes)]
+    region: Vec<u64>,
     /// Threads that overwrite blocks in place and sync [default: 1, 4 and 8].
     #[arg(long, value_name = "N", value_delimiter = ',')]
     writers: Vec<usize>,
@@ -107,6 +111,7 @@ impl StressArgs {
             journals: or(&self.journal, all.journals),
             blocks: or(&self.block, all.blocks),
             journals_mib: or(&self.journal_mib, all.journals_mib),
+            regions: or(&self.region, all.regions),
             writers: or(&self.writers, all.writers),
             changers: or(&self.changers, all.changers),
             failing: or(&self.failing, all.failing),

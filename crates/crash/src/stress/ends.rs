@@ -12,15 +12,17 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
-use stetfs::low::{BlockDevice, FsOptions, MemDevice, Volume, VolumeOptions};
-use stetfs_block::{Fault, FaultInjector, Op, Recorder, Replay, Volatile};
+use stetfs::low::{BlockDevice, FsOptions, MemDevice, RegionFile, Volume, VolumeOptions};
+use stetfs_block::{Fault, FaultInjector, Op, Recorder, Volatile};
+use stetfs_nvm::{MemRegion, Region};
 use stetfs_testkit::Scratch;
 
 use super::blocks::{PER_FILE, Stage};
 use super::round::{End, Notes, Round};
 use crate::judge::gone;
-use crate::state::{Arrival, StateId};
-use crate::volume::open;
+use crate::machine::{Crashed, Machine};
+use crate::state::{Arrival, InRegion, StateId};
+use crate::walk::Walk;
 use crate::work::{ACKED, BEGUN, number};
 use crate::workload::script::{Progress, Script};
 
@@ -29,11 +31,11 @@ const CUTS: usize = 6;
 /// What the child says when it works.
 const READY: &str = "READY";
 
-/// What an end left: an image, what was noted of each slot until then, and a name for the moment.
+/// What an end left: a machine, what was noted of each slot until then, and a name for the moment.
 #[derive(Debug)]
 pub(super) struct Left {
-    /// The image, not recovered.
-    pub(super) image: MemDevice,
+    /// Image and region, not recovered.
+    pub(super) crashed: Crashed,
     /// By slot.
     pub(super) noted: Vec<Progress>,
     /// Which of several.
@@ -123,6 +125,8 @@ fn moment(round: &Round) -> Duration {
 struct Task {
     round: Round,
     image: PathBuf,
+    /// The region's file, if there is one.
+    region: Option<PathBuf>,
     notes: PathBuf,
 }
 
@@ -134,6 +138,7 @@ pub fn child(task: &str) -> Result<()> {
     let task: Task = serde_json::from_str(task).context("what is to be done")?;
     let options = VolumeOptions {
         fs: task.round.options()?,
+        nvm: task.region.clone().map(RegionFile::from),
         ..VolumeOptions::default()
     };
     let scripts = task.round.scripts(&options.fs);
@@ -162,9 +167,13 @@ fn kill(round: &Round, stage: &Stage, scripts: usize, reexec: Reexec<'_>) -> Res
     let task = Task {
         round: round.clone(),
         image: scratch.path().join("image"),
+        region: round.region.map(|_| scratch.path().join("region")),
         notes: scratch.path().join("notes"),
     };
     stage.base.image.save(&task.image)?;
+    if let (Some(path), Some(bytes)) = (&task.region, round.region) {
+        File::create(path)?.set_len(bytes)?;
+    }
     let notes = NoteFile::make(&task.notes)?;
     let mut command = reexec(&serde_json::to_string(&task)?)?;
     let command = command
@@ -188,24 +197,26 @@ fn kill(round: &Round, stage: &Stage, scripts: usize, reexec: Reexec<'_>) -> Res
         bail!("the working process ended by itself: {why}");
     }
     drop(child);
+    let region = task.region.map(std::fs::read).transpose()?;
+    let region = region.map(|bytes| MemRegion::from_bytes(&bytes));
     Ok(Left {
-        image: MemDevice::load(&task.image)?,
+        crashed: Machine::new(MemDevice::load(&task.image)?, region),
         noted: notes.read(scripts + round.files * PER_FILE)?,
         moment: "after the kill".into(),
         hit: true,
     })
 }
 
-/// Works on a device for the time of a round; `fault` is called at a random moment of it.
-fn on_device<D: BlockDevice + 'static, N: Notes>(
+/// Works on a machine for the time of a round; `fault` is called at a random moment of it.
+fn on_machine<D: BlockDevice + 'static, R: Region + 'static, N: Notes>(
     round: &Round,
-    device: &Arc<D>,
+    machine: &Machine<D, R>,
     options: &FsOptions,
     scripts: &[Script],
     notes: &N,
     fault: &dyn Fn(),
 ) -> Result<Result<(), String>> {
-    let fs = open(device, options)?;
+    let fs = machine.open(options)?;
     let stop = AtomicBool::new(false);
     let worked = thread::scope(|scope| {
         let work = scope.spawn(|| round.work(&fs, scripts, notes, &stop));
@@ -233,14 +244,15 @@ fn fail(round: &Round, stage: &Stage, options: &FsOptions, scripts: &[Script]) -
     if round.seed.is_multiple_of(2) {
         disk = disk.failing_for(Duration::from_millis(round.millis / 10));
     }
-    let device = Arc::new(FaultInjector::new(disk));
+    let machine = Machine::new(FaultInjector::new(disk), round.region.map(MemRegion::new));
+    let device = &machine.device;
     let fault = || match round.end {
         End::Write => {
             device.add(Fault::fail(Op::Write, libc::EIO).times(round.failing));
         }
         _ => device.inner().fail_flushes(round.failing),
     };
-    let worked = on_device(round, &device, options, scripts, &notes, &fault)?;
+    let worked = on_machine(round, &machine, options, scripts, &notes, &fault)?;
     let hit = device.hits() + device.inner().drops() > 0;
     if let (Err(e), false) = (worked, hit) {
         bail!("an operation failed on a sound device: {e}");
@@ -250,8 +262,9 @@ fn fail(round: &Round, stage: &Stage, options: &FsOptions, scripts: &[Script]) -
         true => device.inner().now(),
         false => device.inner().kept(),
     };
+    let region = machine.region.as_ref().map(|region| region.fork());
     Ok(Left {
-        image,
+        crashed: Machine::new(image, region),
         noted: notes.read(slots(round))?,
         moment: "after the device failed".into(),
         hit,
@@ -266,15 +279,15 @@ impl Notes for Arc<Recorder<Volatile>> {
 }
 
 fn cut(round: &Round, stage: &Stage, options: &FsOptions, scripts: &[Script]) -> Result<Vec<Left>> {
-    let disk = Volatile::new(stage.base.image.fork(), delay(round));
-    let device = Arc::new(Recorder::new(disk));
-    let worked = on_device(round, &device, options, scripts, &device, &|| {})?;
+    let base = Machine::new(stage.base.image.fork(), round.region.map(MemRegion::new));
+    let machine = base.recorded(|image| Volatile::new(image, delay(round)));
+    let worked = on_machine(round, &machine, options, scripts, &machine.device, &|| {})?;
     worked.map_err(|e| anyhow!("an operation failed on a sound device: {e}"))?;
-    let log = device.take_log();
+    let (log, region) = machine.take_logs();
     let mut rng = fastrand::Rng::with_seed(round.seed);
     let mut events: Vec<usize> = (0..CUTS).map(|_| rng.usize(0..=log.len())).collect();
     events.sort_unstable();
-    let mut replay = Replay::new(&stage.base.image, &log);
+    let mut walk = Walk::new(&base, &log, &region);
     let mut left = Vec::new();
     for event in events {
         let arrival = match rng.u8(0..4) {
@@ -282,7 +295,16 @@ fn cut(round: &Round, stage: &Stage, options: &FsOptions, scripts: &[Script]) ->
             1 => Arrival::All,
             _ => Arrival::Drawn(rng.u64(0..1000)),
         };
-        let state = StateId { event, arrival };
+        let at = region.position_at(event as u64)..=region.position_at(event as u64 + 1);
+        let region = round.region.map(|_| InRegion {
+            event: rng.usize(at),
+            state: rng.u64(..1000),
+        });
+        let state = StateId {
+            event,
+            arrival,
+            region,
+        };
         let mut noted = vec![Progress::default(); slots(round)];
         for (label, value) in log.marks(event) {
             let Some(p) = noted.get_mut((value >> 32) as usize) else {
@@ -295,7 +317,7 @@ fn cut(round: &Round, stage: &Stage, options: &FsOptions, scripts: &[Script]) ->
             }
         }
         left.push(Left {
-            image: state.make(&mut replay),
+            crashed: walk.make(&state),
             noted,
             moment: format!("cut at {state}"),
             hit: true,

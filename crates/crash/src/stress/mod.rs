@@ -20,6 +20,7 @@ pub use self::ends::{Reexec, child};
 pub use self::round::{End, Round, SyncBy};
 use crate::judge::promise::Promise;
 use crate::judge::{Checks, Oracle};
+use crate::setup::JournalSpec;
 use crate::work::Work;
 
 /// What was broken in a round.
@@ -33,7 +34,7 @@ pub struct Broken {
     pub detail: String,
     /// Blocks that lost an acknowledged version, or hold one that was never written.
     pub lost: Vec<LostBlock>,
-    /// The image that was left, if it was kept.
+    /// The image that was left, if it was kept; its region is beside it, with the extension `region`.
     pub image: Option<String>,
 }
 
@@ -68,6 +69,7 @@ pub fn round(
     let whole = options.journal.data() == DataMode::Journal;
     let work = Work {
         base: stage.base.clone(),
+        region: round.region,
         // As it is opened again; nothing commits by itself meanwhile.
         options: FsOptions {
             commit_secs: 3600,
@@ -87,8 +89,8 @@ pub fn round(
         told.images += 1;
         told.hit |= left.hit;
         let mut lost = Vec::new();
-        let judged = work.check_with(&left.image, &scripts.to_vec(), checks, &mut |seen| {
-            lost = stage.judge(seen, &left.image, blocks, whole);
+        let judged = work.check_with(&left.crashed, &scripts.to_vec(), checks, &mut |seen| {
+            lost = stage.judge(seen, &left.crashed.device, blocks, whole);
             match lost.first() {
                 None => Ok(()),
                 Some(first) => Err(Oracle::Promise.says(format!(
@@ -104,7 +106,10 @@ pub fn round(
             .map(|dir| -> Result<String> {
                 std::fs::create_dir_all(dir)?;
                 let path = dir.join(format!("{}-{}.img", round.seed, told.images));
-                left.image.save(&path)?;
+                left.crashed.device.save(&path)?;
+                if let Some(region) = &left.crashed.region {
+                    std::fs::write(path.with_extension("region"), region.to_vec())?;
+                }
                 Ok(path.display().to_string())
             })
             .transpose()
@@ -131,6 +136,8 @@ pub struct Settings {
     pub blocks: Vec<u32>,
     /// Sizes of journals, MiB.
     pub journals_mib: Vec<u64>,
+    /// Bytes of regions for records of files, of journals that have them; 0: there is none.
+    pub regions: Vec<u64>,
     /// Overwriting threads.
     pub writers: Vec<usize>,
     /// Changing threads.
@@ -168,6 +175,7 @@ impl Default for Settings {
             journals: JOURNALS.map(String::from).to_vec(),
             blocks: vec![4096, 1024],
             journals_mib: vec![4, 64],
+            regions: vec![0, 1 << 20],
             writers: vec![1, 4, 8],
             changers: vec![1, 2],
             failing: vec![1, u64::MAX],
@@ -202,11 +210,15 @@ impl Settings {
         let failing = self.failing[turn(self.failing.len())];
         let changers = self.changers[turn(self.changers.len())];
         let shared = self.shared[turn(self.shared.len())];
+        let region = self.regions[turn(self.regions.len())];
+        let has_records = |spec: JournalSpec| spec.options.journal.has_records();
+        let has_records = journal.parse().is_ok_and(has_records);
         Round {
             end,
             journal,
             block,
             journal_mib,
+            region: (has_records && region > 0).then_some(region),
             writers,
             changers,
             files: self.files,

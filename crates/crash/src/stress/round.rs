@@ -64,6 +64,9 @@ pub struct Round {
     pub block: u32,
     /// Size of the journal, MiB.
     pub journal_mib: u64,
+    /// Bytes of the region for records of files; none without one.
+    #[serde(default)]
+    pub region: Option<u64>,
     /// Threads that overwrite.
     pub writers: usize,
     /// Threads that change names, sizes and content.
@@ -89,12 +92,13 @@ impl fmt::Display for Round {
         let syncs: Vec<String> = self.syncs.iter().map(|s| named(s)).collect();
         write!(
             f,
-            "--end {} --journal {} --block {} --journal-mib {} --writers {} --changers {} --files {} \
+            "--end {} --journal {} --block {} --journal-mib {} --region {} --writers {} --changers {} --files {} \
              --shared {} --sync {} --millis {} --failing {} --seed {}",
             named(&self.end),
             self.journal,
             self.block,
             self.journal_mib,
+            self.region.unwrap_or(0),
             self.writers,
             self.changers,
             self.files,

@@ -104,6 +104,15 @@ pub struct Canary {
     pub record_dataless: bool,
     /// A sync leaves it at an older record where newer data went home by itself.
     pub trust_older_record: bool,
+    // Records in a region.
+    /// The seal of a record is stored with its head, and the rest after it.
+    pub region_seal_early: bool,
+    /// Nothing is fenced between a record and its seal.
+    pub region_unfenced: bool,
+    /// Records of other mounts count.
+    pub region_any_epoch: bool,
+    /// The region's header is written after the log says that records are in it.
+    pub region_late: bool,
     // Space.
     /// Blocks are handed out again before the transaction that freed them is valid.
     pub reuse_early: bool,

@@ -1,5 +1,6 @@
 //! Whose region it is: its header.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use stetfs_nvm::Region;
@@ -45,6 +46,12 @@ pub enum RegionError {
     /// There are bytes in it that are none of ours.
     #[error("the region is not empty and holds no records: name a new file, or one full of zeroes")]
     NotOurs,
+    /// It was smaller, and there are bytes in what it has now.
+    #[error(
+        "the region had {0} bytes when it was used last, and what lies behind them is not empty: it may be another \
+         volume's part of the file; say which part is this one's with nvm_offset= and nvm_size="
+    )]
+    Grown(u64),
     /// It is too small.
     #[error("a region of {size} bytes is too small: it takes at least {least}")]
     TooSmall {
@@ -107,11 +114,11 @@ fn look(region: &dyn Region) -> Result<Found> {
     })
 }
 
-/// Whether the first `size` bytes are zeroes.
-fn is_blank(region: &dyn Region, size: u64) -> Result<bool> {
+/// Whether these bytes are zeroes.
+fn is_blank(region: &dyn Region, range: Range<u64>) -> Result<bool> {
     let mut bytes = vec![0; PIECE];
-    for at in (0..size).step_by(PIECE) {
-        bytes.truncate((size - at) as usize);
+    for at in range.clone().step_by(PIECE) {
+        bytes.truncate((range.end - at) as usize);
         region.read(at, &mut bytes)?;
         if bytes.iter().any(|byte| *byte != 0) {
             return Ok(false);
@@ -144,11 +151,19 @@ impl Claim {
             return Err(RegionError::TooSmall { size, least }.into());
         }
         let generation = match look(&*region)? {
+            // What it did not have before may be another volume's.
+            Found::Header(old)
+                if old.state == State::Empty && !is_blank(&*region, old.size..size)? =>
+            {
+                return Err(RegionError::Grown(old.size).into());
+            }
             Found::Header(old) if old.state == State::Empty => old.generation + 1,
             Found::Header(old) if old.uuid == uuid => return Err(RegionError::Earlier.into()),
             Found::Header(old) => return Err(RegionError::InUse(old.uuid).into()),
             // Other formats may have zeroes where the header would be.
-            Found::Blank if !is_blank(&*region, size)? => return Err(RegionError::NotOurs.into()),
+            Found::Blank if !is_blank(&*region, 0..size)? => {
+                return Err(RegionError::NotOurs.into());
+            }
             Found::Blank | Found::Torn => 1,
             Found::Other(OnDiskError::Corrupt { .. }) => return Err(RegionError::NotOurs.into()),
             Found::Other(e) => return Err(e.into()),

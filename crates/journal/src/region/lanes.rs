@@ -10,6 +10,7 @@ use stetfs_ondisk::stet::region::{
 };
 
 use super::claim::{Claim, Owner, RegionError};
+use crate::engine::Canary;
 use crate::error::{JournalError, Result};
 use crate::ids::{BlockNr, Lane, Stamp, TxId};
 use crate::policy::{
@@ -31,20 +32,7 @@ pub struct RegionLanes {
     block_size: usize,
     /// Without barriers nobody knows what is durable of transactions.
     unordered: bool,
-    pub(super) faults: Faults,
-}
-
-/// Deliberate faults, for tests to find.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Faults {
-    /// The seal is stored with the record.
-    pub(super) seal_early: bool,
-    /// Nothing is fenced before the seal.
-    pub(super) rest_volatile: bool,
-    /// The seal is not fenced.
-    pub(super) seal_volatile: bool,
-    /// Records of other epochs count.
-    pub(super) any_epoch: bool,
+    canary: Canary,
 }
 
 impl RegionLanes {
@@ -60,6 +48,7 @@ impl RegionLanes {
         first: u16,
         block_size: u32,
         barrier: bool,
+        canary: Canary,
     ) -> Result<RegionLanes> {
         let size = region.size();
         let room = size.saturating_sub(LANES_AT);
@@ -69,19 +58,30 @@ impl RegionLanes {
         }
         let fit = u16::try_from(room / LEAST).unwrap_or(u16::MAX);
         let claim = Claim::take(Arc::clone(&region), owner, lanes.clamp(1, fit), block_size)?;
-        Ok(RegionLanes::of(region, claim, first, !barrier))
+        Ok(RegionLanes::of(region, claim, first, !barrier, canary))
     }
 
     /// The region of a mount that ended in a crash, to be read.
     ///
     /// # Errors
     /// The region's; [`RegionError::Lost`] if it is none of this mount's.
-    pub fn open(region: Arc<dyn Region>, owner: Owner, first: u16) -> Result<RegionLanes> {
+    pub fn open(
+        region: Arc<dyn Region>,
+        owner: Owner,
+        first: u16,
+        canary: Canary,
+    ) -> Result<RegionLanes> {
         let claim = Claim::find(Arc::clone(&region), owner)?;
-        Ok(RegionLanes::of(region, claim, first, false))
+        Ok(RegionLanes::of(region, claim, first, false, canary))
     }
 
-    fn of(region: Arc<dyn Region>, claim: Claim, first: u16, unordered: bool) -> RegionLanes {
+    fn of(
+        region: Arc<dyn Region>,
+        claim: Claim,
+        first: u16,
+        unordered: bool,
+        canary: Canary,
+    ) -> RegionLanes {
         let header = claim.header();
         let lanes = u64::from(header.lanes);
         // What a damaged header could claim is bounded by the region's size.
@@ -95,7 +95,7 @@ impl RegionLanes {
             lanes: (0..lanes).map(|i| RecordLane::new(room(i))).collect(),
             block_size: header.block_size as usize,
             unordered,
-            faults: Faults::default(),
+            canary,
         }
     }
 
@@ -165,7 +165,7 @@ impl RegionLanes {
         };
         let (head, seal) = head.encode();
         self.store_at(lane, place.at, &head)?;
-        if self.faults.seal_early {
+        if self.canary.region_seal_early {
             self.seal(place.at, seal)?;
         }
         let mut stored = head.len() as u64;
@@ -220,7 +220,7 @@ impl RegionLanes {
                 let Some(Ok((head, true))) = head.ok().map(RecordHead::decode) else {
                     continue;
                 };
-                let is_ours = head.epoch == epoch || self.faults.any_epoch;
+                let is_ours = head.epoch == epoch || self.canary.region_any_epoch;
                 if is_ours && (head.lane, head.at) == (number, at) {
                     found.push(head);
                 }
@@ -345,12 +345,13 @@ impl RecordLog for RegionLanes {
         let durable = || self.durable(horizon, transactions);
         let space = self.lanes.get(lane)?;
         let bytes = counts.bytes(self.block_size);
-        space.reserve(lane, bytes, horizon, false, stamp, durable)
+        let reuse_all = self.canary.reuse_records;
+        space.reserve(lane, bytes, horizon, reuse_all, stamp, durable)
     }
 
     fn is_half_full(&self, lane: usize, horizon: Stamp) -> bool {
         let lane = self.lanes.get(lane % self.lanes.len().max(1));
-        lane.is_some_and(|lane| lane.is_half_full(horizon, false))
+        lane.is_some_and(|lane| lane.is_half_full(horizon, self.canary.reuse_records))
     }
 
     /// Calls no flush: what the record needs of the device is durable (record.F2).
@@ -366,12 +367,12 @@ impl RecordLog for RegionLanes {
         for piece in pieces(lane, place.at, bytes) {
             self.region.flush(piece)?;
         }
-        if !self.faults.rest_volatile {
+        if !self.canary.region_unfenced {
             self.region.fence()?;
         }
         self.seal(place.at, seal)?;
         self.region.flush(place.at..place.at + LINE as u64)?;
-        if !self.faults.seal_volatile {
+        if !self.canary.record_volatile {
             self.region.fence()?;
         }
         lane.settle(place.seq);

@@ -8,8 +8,8 @@ use stetfs_cache::{Page, PageRef};
 use stetfs_nvm::{MemRegion, Region, RegionLog, RegionRecorder, RegionReplay, What};
 use stetfs_ondisk::stet::region::LANES_AT;
 
-use super::lanes::Faults;
 use super::{Owner, RegionError, RegionLanes};
+use crate::engine::Canary;
 use crate::error::JournalError;
 use crate::ids::{Lane, TxId};
 use crate::policy::{RecordLog, RecordSize};
@@ -26,12 +26,25 @@ const fn owner(epoch: u64) -> Owner {
     }
 }
 
+fn make_with(
+    region: Arc<dyn Region>,
+    owner: Owner,
+    lanes: u16,
+    canary: Canary,
+) -> Result<RegionLanes, JournalError> {
+    RegionLanes::make(region, owner, lanes, FIRST, BS as u32, true, canary)
+}
+
 fn make(region: Arc<dyn Region>, owner: Owner, lanes: u16) -> RegionLanes {
-    RegionLanes::make(region, owner, lanes, FIRST, BS as u32, true).unwrap()
+    make_with(region, owner, lanes, Canary::default()).unwrap()
 }
 
 fn open(region: MemRegion, owner: Owner) -> Result<RegionLanes, JournalError> {
-    RegionLanes::open(Arc::new(region), owner, FIRST)
+    open_with(region, owner, Canary::default())
+}
+
+fn open_with(region: MemRegion, owner: Owner, canary: Canary) -> Result<RegionLanes, JournalError> {
+    RegionLanes::open(Arc::new(region), owner, FIRST, canary)
 }
 
 fn why(e: JournalError) -> String {
@@ -69,7 +82,7 @@ struct Run {
 }
 
 /// Writes `count` records a thread, a lane each. Each has a transaction hold all records but the last few, from time to time.
-fn run(faults: Faults, threads: u16, count: u64) -> Run {
+fn run(canary: Canary, threads: u16, count: u64) -> Run {
     let region = Arc::new(RegionRecorder::new(MemRegion::new(
         LANES_AT + LANE * u64::from(threads),
     )));
@@ -116,8 +129,7 @@ fn run(faults: Faults, threads: u16, count: u64) -> Run {
     before.retire().unwrap();
     drop(before);
     written.lock().unwrap().clear();
-    let mut lanes = make(region.clone(), MINE, threads);
-    lanes.faults = faults;
+    let lanes = make_with(region.clone(), MINE, threads, canary).unwrap();
     lanes.begin().unwrap();
     region.take_log();
     let base = region.inner().fork();
@@ -140,7 +152,7 @@ fn run(faults: Faults, threads: u16, count: u64) -> Run {
 }
 
 /// Crashes behind every event, `mixtures` times beside the special states, and says what does not hold. Also how many states there were.
-fn crash(run: &Run, faults: Faults, mixtures: u64) -> Result<u64, String> {
+fn crash(run: &Run, canary: Canary, mixtures: u64) -> Result<u64, String> {
     let mut replay = RegionReplay::new(&run.base, &run.log);
     let mut states = 0;
     let mut synced = Vec::new();
@@ -157,9 +169,8 @@ fn crash(run: &Run, faults: Faults, mixtures: u64) -> Result<u64, String> {
         }
         for n in 0..replay.special_states() + mixtures {
             states += 1;
-            let lanes = open(replay.state(at as u64, n), MINE);
-            let mut lanes = lanes.map_err(|e| format!("event {at}, state {n}: {e}"))?;
-            lanes.faults = faults;
+            let lanes = open_with(replay.state(at as u64, n), MINE, canary);
+            let lanes = lanes.map_err(|e| format!("event {at}, state {n}: {e}"))?;
             let found = lanes.scan(horizon).unwrap();
             if let Some(why) = found.lost {
                 return Err(format!("damage at event {at}, state {n}: {why}"));
@@ -181,49 +192,49 @@ fn crash(run: &Run, faults: Faults, mixtures: u64) -> Result<u64, String> {
     Ok(states)
 }
 
-fn caught(faults: Faults, mixtures: u64) -> String {
-    crash(&run(faults, 1, 40), faults, mixtures).unwrap_err()
+fn caught(canary: Canary, mixtures: u64) -> String {
+    crash(&run(canary, 1, 40), canary, mixtures).unwrap_err()
 }
 
 /// region.R1, region.R2: after several laps.
 #[test]
 fn a_record_is_whole_or_absent_and_there_once_it_is_synced() {
-    let run = run(Faults::default(), 1, 120);
+    let run = run(Canary::default(), 1, 120);
     let bytes: usize = run.written.values().map(|(body, _)| body.len()).sum();
     assert!(bytes > 0 && run.written.len() >= 120);
     let laps = |what: &What| matches!(what, What::Mark { label, .. } if label == "horizon");
     assert!(run.log.events.iter().filter(|e| laps(&e.what)).count() > 3);
-    let states = crash(&run, Faults::default(), 2).unwrap();
+    let states = crash(&run, Canary::default(), 2).unwrap();
     assert!(states > 10_000, "{states}");
 }
 
 #[test]
 fn lanes_of_several_threads_know_of_each_other() {
-    let run = run(Faults::default(), 3, 30);
-    crash(&run, Faults::default(), 1).unwrap();
+    let run = run(Canary::default(), 3, 30);
+    crash(&run, Canary::default(), 1).unwrap();
 }
 
 /// region.R1.
 #[test]
 fn a_seal_before_its_record_is_found() {
-    let faults = Faults {
-        seal_early: true,
-        ..Faults::default()
+    let canary = Canary {
+        region_seal_early: true,
+        ..Canary::default()
     };
-    assert!(caught(faults, 4).starts_with("damage"));
+    assert!(caught(canary, 4).starts_with("damage"));
 }
 
 /// region.R1.
 #[test]
 fn a_fence_that_is_left_out_is_found() {
-    let before_the_seal = Faults {
-        rest_volatile: true,
-        ..Faults::default()
+    let before_the_seal = Canary {
+        region_unfenced: true,
+        ..Canary::default()
     };
     assert!(caught(before_the_seal, 4).starts_with("damage"));
-    let behind_it = Faults {
-        seal_volatile: true,
-        ..Faults::default()
+    let behind_it = Canary {
+        record_volatile: true,
+        ..Canary::default()
     };
     assert!(caught(behind_it, 4).starts_with("missing"));
 }
@@ -231,17 +242,17 @@ fn a_fence_that_is_left_out_is_found() {
 /// region.R2.
 #[test]
 fn an_earlier_mounts_records_are_found_where_the_epoch_is_not_looked_at() {
-    let faults = Faults {
-        any_epoch: true,
-        ..Faults::default()
+    let canary = Canary {
+        region_any_epoch: true,
+        ..Canary::default()
     };
-    assert!(caught(faults, 0).starts_with("foreign"));
+    assert!(caught(canary, 0).starts_with("foreign"));
 }
 
 /// region.R3: also the newest of a lane, that no other record speaks of.
 #[test]
 fn what_changed_in_a_synced_record_is_damage() {
-    let run = run(Faults::default(), 1, 3);
+    let run = run(Canary::default(), 1, 3);
     let mut replay = RegionReplay::new(&run.base, &run.log);
     replay.advance_to(usize::MAX);
     let whole = replay.everything();
@@ -258,7 +269,7 @@ fn what_changed_in_a_synced_record_is_damage() {
 /// A copy of a record is none: it is not where it says.
 #[test]
 fn a_record_in_another_place_does_not_count() {
-    let run = run(Faults::default(), 1, 1);
+    let run = run(Canary::default(), 1, 1);
     let mut replay = RegionReplay::new(&run.base, &run.log);
     replay.advance_to(usize::MAX);
     let region = replay.everything();
@@ -336,7 +347,7 @@ fn a_header_is_old_or_new() {
             let state = || replay.state(1, n);
             let of = |epoch: u64| open(state(), owner(epoch)).is_ok();
             let owners: Vec<u64> = (1..4).filter(|epoch| of(*epoch)).collect();
-            let next = RegionLanes::make(Arc::new(state()), owner(9), 1, FIRST, BS as u32, true);
+            let next = make_with(Arc::new(state()), owner(9), 1, Canary::default());
             if let Err(e) = next {
                 assert_eq!(
                     why(e),
@@ -356,10 +367,36 @@ fn a_header_is_old_or_new() {
     assert!(refused > 0, "while it is in use");
 }
 
+/// Behind the part that a closed volume had there may be another's.
+#[test]
+fn a_region_takes_only_zeroes_to_what_it_had() {
+    let of = |lanes: u64| Arc::new(MemRegion::new(LANES_AT + lanes * LANE));
+    let small = of(1);
+    let lanes = make(small.clone(), MINE, 1);
+    lanes.begin().unwrap();
+    let begun = small.fork();
+    lanes.retire().unwrap();
+    let within = |bytes: &MemRegion, other: &[u8]| {
+        let large = of(2);
+        large.store(0, &bytes.to_vec()).unwrap();
+        large.store(LANES_AT + LANE, other).unwrap();
+        large
+    };
+    let take = |region| make_with(region, owner(8), 1, Canary::default());
+    let refused = |region| take(region).map(drop).map_err(why).unwrap_err();
+    let grown = RegionError::Grown(LANES_AT + LANE).to_string();
+    assert_eq!(refused(within(&small, &[1])), grown);
+    take(within(&small, &[])).unwrap();
+    assert_eq!(
+        refused(within(&begun, &[1])),
+        RegionError::Earlier.to_string()
+    );
+}
+
 #[test]
 fn a_region_that_is_not_this_mounts_is_refused() {
     let region = Arc::new(MemRegion::new(LANES_AT + LANE));
-    let take = |owner| RegionLanes::make(region.clone(), owner, 1, FIRST, BS as u32, true);
+    let take = |owner| make_with(region.clone(), owner, 1, Canary::default());
     let other = Owner {
         uuid: [9; 16],
         epoch: 7,
@@ -386,7 +423,7 @@ fn a_region_that_is_not_this_mounts_is_refused() {
     for other in [full, at_its_end] {
         let bytes = other.to_vec();
         let other = Arc::new(other);
-        let taken = RegionLanes::make(other.clone(), MINE, 1, FIRST, BS as u32, true);
+        let taken = make_with(other.clone(), MINE, 1, Canary::default());
         assert_eq!(
             taken.map(drop).map_err(why).unwrap_err(),
             RegionError::NotOurs.to_string()
@@ -394,7 +431,7 @@ fn a_region_that_is_not_this_mounts_is_refused() {
         assert!(other.to_vec() == bytes, "nothing changed");
     }
     let small = Arc::new(MemRegion::new(LANES_AT + LANE - 64));
-    let taken = RegionLanes::make(small, MINE, 1, FIRST, BS as u32, true);
+    let taken = make_with(small, MINE, 1, Canary::default());
     assert!(
         taken
             .map(drop)

@@ -160,15 +160,18 @@ impl StetLog {
             canary,
         };
         let lanes = cut(first, end, &in_log, &codec)?;
-        let records = region.map(|used| {
+        let first = lanes.len() as u16;
+        let take = |used: &RegionUse| -> Result<Arc<RegionLanes>> {
             let owner = Owner {
                 uuid: used.uuid,
                 epoch,
             };
-            let (region, first) = (Arc::clone(&used.region), lanes.len() as u16);
-            RegionLanes::make(region, owner, options.file_lanes, first, size, used.barrier)
-        });
-        let records = records.transpose()?.map(Arc::new);
+            let (region, count) = (Arc::clone(&used.region), options.file_lanes);
+            let made = RegionLanes::make(region, owner, count, first, size, used.barrier, canary);
+            made.map(Arc::new)
+        };
+        let before = region.filter(|_| !canary.region_late);
+        let mut records = before.map(take).transpose()?;
         let header = LogHeader {
             generation: 1,
             epoch,
@@ -177,7 +180,7 @@ impl StetLog {
             block_size: size,
             lanes,
             file_lanes: in_log.file_lanes,
-            region: records.is_some(),
+            region: region.is_some(),
         };
         // An older log's copies must not outrank this one's: both are written.
         write_copy(&area, &header, true)?;
@@ -189,6 +192,9 @@ impl StetLog {
         let mut marked = sb;
         marked.set_incompat(sb.incompat() | IncompatFlags::STET);
         Jbd2Ring::write_superblock(&area, &mut marked, true)?;
+        if canary.region_late {
+            records = region.map(take).transpose()?;
+        }
         // The log names the region by now.
         records.iter().try_for_each(|records| records.begin())?;
         Ok(StetLog {
@@ -307,7 +313,7 @@ impl OpenLog for StetLog {
                 None
             }
             RegionSource::Open(region) => {
-                let records = RegionLanes::open(Arc::clone(region), owner, first)?;
+                let records = RegionLanes::open(Arc::clone(region), owner, first, self.canary)?;
                 Some(Arc::new(records))
             }
         };

@@ -76,15 +76,24 @@ impl FileRegion {
         Self::open_as(path, part, LineFlush::detect())
     }
 
-    /// Opens all of it, but for what is no whole line at its end.
+    /// Opens all of it from byte `start` on, but for what is no whole line at its end.
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub fn open_all(path: &Path) -> Result<Self> {
+    pub fn open_from(path: &Path, start: u64) -> Result<Self> {
         let (file, _) = open_file(path)?;
         let size = size_of(&file).map_err(|e| BlockError::open(path, e))?;
-        let len = size / LINE * LINE;
-        Self::open(path, Span { start: 0, len })
+        let len = size.saturating_sub(start) / LINE * LINE;
+        if start > 0 && len == 0 {
+            let reason = format!("it has {size} bytes, and the region begins at byte {start}");
+            return Err(unsuitable(path, &reason));
+        }
+        Self::open(path, Span { start, len })
+    }
+
+    /// Which part of the file it is.
+    pub fn part(&self) -> Span {
+        self.part
     }
 
     /// Where it is.

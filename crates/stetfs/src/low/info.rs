@@ -238,7 +238,7 @@ fn recovery((disk, journal): &Devices, source: &Source) -> Result<RecoveryInfo> 
         volume.clone() as Arc<dyn BlockDevice>,
         log.clone().map(|l| l as Arc<dyn BlockDevice>),
     );
-    let region = source.nvm.as_deref().map(region::copy).transpose()?;
+    let region = source.nvm.as_ref().map(region::copy).transpose()?;
     let region = region.unwrap_or_default();
     let done = recover::run(dry, region, &RecoverOptions::default(), &mut |_, _| {})?;
     disk.check_room(&volume.changed())?;

@@ -37,7 +37,7 @@ pub use own_options::own_options;
 pub use part::{Part, PartInfo, Source};
 pub use quota::{QuotaIdInfo, QuotaInfo, QuotaKindInfo, quota, set_quota};
 pub use recover::{RecoverOptions, Recovered, RecoveryInfo, recover};
-pub use region::{RegionInfo, check_region};
+pub use region::{RegionFile, RegionInfo, check_region};
 pub use stats::{
     CacheStats, DeviceError, DeviceErrors, DeviceStats, InodeStats, JournalStats, LatencyBucket,
     LatencyStats, MemoryStats, SpaceStats, VolumeStats,
@@ -55,6 +55,7 @@ pub use stetfs_journal::compose::{
     Bad as BadJournal, check_option, did_you_mean, is_option, nearest, option_names, options_help,
     size,
 };
+pub use stetfs_journal::region::RegionSource;
 pub use stetfs_journal::{CHECKPOINT_THREAD, Composition, JournalError, Preset};
 pub use stetfs_ondisk::ext4::time::Timestamp;
 // Schemes from outside of the journal register themselves where they are linked.

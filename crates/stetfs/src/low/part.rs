@@ -7,6 +7,8 @@ use serde::Serialize;
 use stetfs_block::{BlockDevice, BlockError, FileDevice, OpenOptions, Peek, Span, Window};
 use stetfs_ext4::{Foreign, FsError, Partitions, ReadBy, Result, read_partitions};
 
+use super::region::RegionFile;
+
 /// Which part of an image or a device a volume is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Part {
@@ -33,8 +35,8 @@ pub struct Source {
     pub part: Part,
     /// Where the journal is, if on another device and not where udev links it.
     pub journal_path: Option<PathBuf>,
-    /// The file with records of synced files: a region of persistent memory, or what stands in for one.
-    pub nvm: Option<PathBuf>,
+    /// The file, or the part of one, with records of synced files: a region of persistent memory, or what stands in for one.
+    pub nvm: Option<RegionFile>,
 }
 
 impl<P: AsRef<Path> + ?Sized> From<&P> for Source {

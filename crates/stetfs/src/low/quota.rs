@@ -93,7 +93,7 @@ fn open(source: &Source, read_only: bool) -> Result<Arc<Fs>> {
         ..OpenOptions::default()
     };
     let (device, journal) = external::any(external::devices(source, how)?);
-    let region = source.nvm.as_deref().map(region::open).transpose()?;
+    let region = source.nvm.as_ref().map(region::open).transpose()?;
     let options = FsOptions {
         read_only,
         region: region.map_or(RegionSource::None, |region| RegionSource::Open(region)),

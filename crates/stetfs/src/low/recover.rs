@@ -132,7 +132,7 @@ pub fn recover(
     let region = match (&source.nvm, how.without_nvm) {
         (_, true) => RegionSource::GivenUp,
         (None, false) => RegionSource::None,
-        (Some(path), false) => RegionSource::Open(region::open(path)?),
+        (Some(at), false) => RegionSource::Open(region::open(at)?),
     };
     let recovery = run(external::any(devices.clone()), region, how, progress)?;
     let home = recovery.needed.then(|| home(&devices, how)).transpose()?;

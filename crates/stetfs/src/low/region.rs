@@ -1,20 +1,44 @@
 //! The region of persistent memory for records of synced files.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::Serialize;
-use stetfs_block::BlockError;
+use stetfs_block::{BlockError, Span};
 use stetfs_ext4::{FsError, Result};
 use stetfs_journal::Composition;
 use stetfs_journal::region::{MOST_BYTES, RegionSource};
 use stetfs_nvm::{Durability, FileRegion, MemRegion, Region, Way};
+
+/// Where a region is: a file, or a part of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegionFile {
+    /// The file.
+    pub path: PathBuf,
+    /// The first byte, a multiple of 64.
+    pub offset: u64,
+    /// Bytes, a multiple of 64; all up to the file's end if nothing is said.
+    pub size: Option<u64>,
+}
+
+impl<P: Into<PathBuf>> From<P> for RegionFile {
+    /// All of a file.
+    fn from(path: P) -> RegionFile {
+        RegionFile {
+            path: path.into(),
+            offset: 0,
+            size: None,
+        }
+    }
+}
 
 /// A region that is in use.
 #[derive(Clone, Debug, Serialize)]
 pub struct RegionInfo {
     /// The file.
     pub path: String,
+    /// Its first byte there.
+    pub offset: u64,
     /// Its bytes.
     pub size: u64,
     /// How a sync makes durable: `lines` (the processor's flushes), `pages` (msync) or `stores`.
@@ -29,6 +53,7 @@ impl RegionInfo {
     pub(crate) fn of(region: &FileRegion) -> RegionInfo {
         RegionInfo {
             path: region.path().display().to_string(),
+            offset: region.part().start,
             size: region.size(),
             way: match region.way() {
                 Way::Lines(_) => "lines",
@@ -48,24 +73,34 @@ impl RegionInfo {
 /// Opens and locks it.
 ///
 /// # Errors
-/// As [`FileRegion::open_all`]; `Unsuitable` where there is no file.
-pub(crate) fn open(path: &Path) -> Result<Arc<FileRegion>> {
+/// As [`FileRegion::open`]; `Unsuitable` where there is no file.
+pub(crate) fn open(at: &RegionFile) -> Result<Arc<FileRegion>> {
+    let path = &at.path;
     if !path.exists() {
         let reason =
             "there is no such file for records of files; make one, such as with truncate -s 64M";
-        let path = path.to_owned();
         let reason = reason.to_owned();
-        return Err(FsError::from(BlockError::Unsuitable { path, reason }));
+        return Err(FsError::from(BlockError::Unsuitable {
+            path: path.clone(),
+            reason,
+        }));
     }
-    Ok(Arc::new(FileRegion::open_all(path)?))
+    let region = match at.size {
+        None => FileRegion::open_from(path, at.offset)?,
+        Some(len) => {
+            let start = at.offset;
+            FileRegion::open(path, Span { start, len })?
+        }
+    };
+    Ok(Arc::new(region))
 }
 
 /// A copy of it in memory, for a recovery on trial. The file is not changed.
 ///
 /// # Errors
 /// As [`open`].
-pub(crate) fn copy(path: &Path) -> Result<RegionSource> {
-    let region = open(path)?;
+pub(crate) fn copy(at: &RegionFile) -> Result<RegionSource> {
+    let region = open(at)?;
     let mut bytes = vec![0; region.size().min(MOST_BYTES) as usize];
     region.read(0, &mut bytes)?;
     Ok(RegionSource::Open(Arc::new(MemRegion::from_bytes(&bytes))))

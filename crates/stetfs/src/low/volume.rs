@@ -13,7 +13,7 @@ use stetfs_nvm::FileRegion;
 use super::external::{self, is_write_protected};
 use super::home::HomeInfo;
 use super::part::{OpenDisk, Part, Source};
-use super::region::{self, RegionInfo};
+use super::region::{self, RegionFile, RegionInfo};
 
 /// How a volume is opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,9 +24,9 @@ pub struct VolumeOptions {
     pub part: Part,
     /// Where the journal is, on a volume that has it on another device.
     pub journal_path: Option<PathBuf>,
-    /// The file for records of synced files: a region of persistent memory, or what stands in for one. The journal has to have such
+    /// The file, or the part of one, for records of synced files: a region of persistent memory, or what stands in for one. The journal has to have such
     /// records ([`check_region`](super::check_region)).
-    pub nvm: Option<PathBuf>,
+    pub nvm: Option<RegionFile>,
     /// Whether requests pass the host's page cache by.
     pub direct: Direct,
     /// Whether io_uring is used.
@@ -78,7 +78,7 @@ impl OpenedDevices {
             Err(e) if options.fs.read_only && is_write_protected(&e) => open(true)?,
             other => other?,
         };
-        let used = source.nvm.as_deref().filter(|_| !options.fs.no_recovery);
+        let used = source.nvm.as_ref().filter(|_| !options.fs.no_recovery);
         let region = used.map(region::open).transpose()?;
         Ok(OpenedDevices {
             path: source.path,

@@ -51,7 +51,8 @@ fn tell(args: &DumpJournalArgs, json: bool) -> Result {
 fn draw(args: &DumpJournalArgs, file: &Path, json: bool) -> Result {
     let source = args.volume.source()?;
     let beside = source.journal_path.as_deref();
-    may_write(file, &[Some(&source.path), beside, source.nvm.as_deref()])?;
+    let nvm = source.nvm.as_ref().map(|nvm| nvm.path.as_path());
+    may_write(file, &[Some(&source.path), beside, nvm])?;
     let mut graph = Graph::default();
     let add = &mut |record| graph.add(&record);
     let format = stetfs::low::dump_journal(&source, add)?;

@@ -1,7 +1,9 @@
 //! Records: a volume, what was written to it, and what the workload was told meanwhile.
 //!
 //! As a file: a magic number, a header in JSON, the pages of the volume that are not zero, the
-//! events, and a checksum (XXH3) of all that. Numbers are little-endian.
+//! events, those of the region where there is one, and a checksum (XXH3) of all that. Numbers are little-endian.
+
+mod region;
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
@@ -12,10 +14,14 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
 use stetfs::low::{BlockDevice, MemDevice};
 use stetfs_block::{Event, Log, SharePair};
+use stetfs_nvm::RegionLog;
 use xxhash_rust::xxh3::Xxh3;
 
+use crate::machine::Crashed;
 use crate::setup::{JournalSpec, Shape, work};
+use crate::state::{StateId, Why};
 use crate::volume::{Base, Batches, able};
+use crate::walk::{Place, Walk, places};
 use crate::work::Work;
 use crate::workload::{Case, text};
 
@@ -48,6 +54,9 @@ pub struct Header {
     /// The device has FUA.
     #[serde(default)]
     pub fua: bool,
+    /// Bytes of the region for records of files; none without one.
+    #[serde(default)]
+    pub region: Option<u64>,
     /// The seed that the workload came from.
     pub seed: u64,
     /// Operations before which no crash is tried.
@@ -71,6 +80,7 @@ impl Header {
             journal_blocks: self.journal_blocks,
             batches: self.batches,
             fua: self.fua,
+            region: self.region,
         }
     }
 }
@@ -84,6 +94,8 @@ pub struct Recording {
     pub work: Work,
     /// What happened to the device.
     pub log: Log,
+    /// What happened to the region meanwhile; nothing without one.
+    pub region: RegionLog,
 }
 
 impl Recording {
@@ -93,7 +105,7 @@ impl Recording {
     /// The workload failed on a sound device.
     pub fn make(journal: &JournalSpec, shape: Shape, case: &Case, seed: u64) -> Result<Recording> {
         let work = work(journal, shape, case)?;
-        let log = work
+        let (log, region) = work
             .record(case.fail_flush)
             .with_context(|| format!("recording {} on {journal}", case.name))?;
         let header = Header {
@@ -103,6 +115,7 @@ impl Recording {
             journal_blocks: shape.journal_blocks,
             batches: shape.batches,
             fua: shape.fua,
+            region: shape.region,
             seed,
             setup: case.setup,
             fail_flush: case.fail_flush,
@@ -110,12 +123,32 @@ impl Recording {
             volume: work.base.image.size(),
             sums: (work.base.blocks, work.base.inodes),
         };
-        Ok(Recording { header, work, log })
+        Ok(Recording {
+            header,
+            work,
+            log,
+            region,
+        })
     }
 
     /// The first event after the setup.
     pub fn start(&self) -> usize {
         self.work.event_after(&self.log, self.header.setup)
+    }
+
+    /// A walk through it, from what the machine was before ([`Work::machine`]).
+    pub fn walk<'l>(&'l self, base: &Crashed) -> Walk<'l> {
+        Walk::new(base, &self.log, &self.region)
+    }
+
+    /// The places to crash at from this event on.
+    pub fn places(&self, from: usize) -> Vec<(Place, Why)> {
+        places(&self.log, &self.region, from)
+    }
+
+    /// What a crash leaves.
+    pub fn crashed(&self, state: &StateId) -> Crashed {
+        self.walk(&self.work.machine()).make(state)
     }
 
     /// Batches that the device shared.
@@ -222,7 +255,10 @@ impl Recording {
                 }
             }
         }
-        Ok(())
+        match self.header.region {
+            Some(_) => region::write(&self.region, out),
+            None => Ok(()),
+        }
     }
 
     /// Reads a file.
@@ -320,6 +356,8 @@ impl Recording {
             };
             log.events.push(event);
         }
+        let size = header.region;
+        let region = size.map(|size| region::read(input, size)).transpose()?;
         let sum = input.sum.digest();
         ensure!(input.number()? == sum, "its checksum is wrong");
         let journal: JournalSpec = header.journal.parse().map_err(anyhow::Error::msg)?;
@@ -337,7 +375,12 @@ impl Recording {
             blocks: header.sums.0,
             inodes: header.sums.1,
         };
-        Ok(Recording { header, work, log })
+        Ok(Recording {
+            header,
+            work,
+            log,
+            region: region.unwrap_or_default(),
+        })
     }
 }
 
