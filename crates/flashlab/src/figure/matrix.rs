@@ -212,7 +212,7 @@ pub(super) fn erases(card: Card, scale: &Scale) -> Result<Parts> {
 /// How far each policy is from the best one on the traces that nothing was fitted to.
 pub(super) fn held_out(scale: &Scale) -> Result<Parts> {
     let (mut claims, mut panels) = (Vec::new(), Vec::new());
-    for card in Card::ALL {
+    for card in scale.cards().iter().copied() {
         let points = points(card, &Workload::HELD_OUT, scale)?;
         let groups = Group::all(&points);
         for workload in Workload::HELD_OUT {
