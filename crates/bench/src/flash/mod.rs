@@ -37,7 +37,8 @@ pub struct FlashFigureArgs {
     /// Only this device. For held-out and fitted.
     #[arg(long, value_name = "NAME")]
     device: Option<Card>,
-    /// Also judge by what was recorded (stetfs flash trace record): each file *.trace in this directory. For fitted.
+    /// What was recorded (stetfs flash trace record), each file *.trace in this directory: in place of the generated traces of
+    /// held-out; of fitted a judge beside them.
     #[arg(long, value_name = "DIR")]
     recorded: Option<PathBuf>,
     /// Also write tables, JSON and SVG into this directory. Each run of 2-4, 2-6 to 2-9, held-out and fitted is kept there when it
@@ -59,11 +60,9 @@ impl FlashFigureArgs {
         if matrix && !self.name.has_cuts() {
             bail!("--cuts, --seeds and --steady are for figures 2-4, 2-6, 2-8, 2-9 and held-out");
         }
-        if self.device.is_some() && !self.name.has_devices() {
-            bail!("--device is for held-out and fitted: the others have theirs");
-        }
-        if self.recorded.is_some() && self.name != Name::Fitted {
-            bail!("--recorded is for fitted");
+        let ours = self.device.is_some() || self.recorded.is_some();
+        if ours && !self.name.has_devices() {
+            bail!("--device and --recorded are for held-out and fitted");
         }
         let seeds = if self.cuts.is_some() { 3 } else { 1 };
         let scale = Scale {

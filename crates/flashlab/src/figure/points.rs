@@ -59,7 +59,8 @@ impl Source {
         paths.iter().map(load).collect()
     }
 
-    fn name(&self) -> &str {
+    /// Its name.
+    pub(super) fn name(&self) -> &str {
         match self {
             Source::Made(workload) => workload.name(),
             Source::Recorded(name, _) => name,
