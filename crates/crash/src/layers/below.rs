@@ -38,8 +38,8 @@ const STEPS: u64 = 40;
 const PART: u64 = 64 << 10;
 
 enum Device {
-    Ssd(Ssd),
-    Log(LogDevice<Ssd>),
+    Ssd(Box<Ssd>),
+    Log(Box<LogDevice<Ssd>>),
 }
 
 impl Device {
@@ -59,29 +59,29 @@ impl Device {
             Ok(Ssd::new(ftl, true))
         };
         Ok(match layer {
-            Layer::Page | Layer::Fast => Device::Ssd(ssd(size)?),
+            Layer::Page | Layer::Fast => Device::Ssd(Box::new(ssd(size)?)),
             Layer::Log => {
                 let options = LogOptions {
                     segment: SEGMENT,
                     ..LogOptions::new(size)
                 };
                 let below = ssd(size + size / 8 + 32 * SEGMENT)?;
-                Device::Log(LogDevice::format(below, options)?)
+                Device::Log(Box::new(LogDevice::format(below, options)?))
             }
         })
     }
 
     fn duplicate(&self) -> Device {
         match self {
-            Device::Ssd(ssd) => Device::Ssd(ssd.duplicate()),
-            Device::Log(log) => Device::Log(log.duplicate_on(log.inner().duplicate())),
+            Device::Ssd(ssd) => Device::Ssd(Box::new(ssd.duplicate())),
+            Device::Log(log) => Device::Log(Box::new(log.duplicate_on(log.inner().duplicate()))),
         }
     }
 
     fn device(&self) -> &dyn BlockDevice {
         match self {
-            Device::Ssd(ssd) => ssd,
-            Device::Log(log) => log,
+            Device::Ssd(ssd) => &**ssd,
+            Device::Log(log) => &**log,
         }
     }
 

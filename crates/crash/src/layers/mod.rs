@@ -240,7 +240,7 @@ impl Search<'_> {
             .with_context(|| format!("making {}", self.out.display()))?;
         recording.save(&at.with_extension("record"))?;
         if let Some(image) = image {
-            image.save(&at.with_extension("img"))?;
+            image.save(at.with_extension("img"))?;
         }
         let told = format!(
             "{} seed {}, {state}: {what} ({})",
