@@ -38,6 +38,7 @@ mod stats;
 // A check panics; that is its answer.
 #[allow(clippy::unwrap_used)]
 pub mod suite;
+mod tap;
 mod unflushed;
 mod volatile;
 mod window;
@@ -60,6 +61,7 @@ pub use record::{Event, Log, Recorder};
 pub use replay::{PendingSector, Replay};
 pub use share::{Share, ShareLimits, SharePair, check_share, sharing_of};
 pub use stats::{Counters, Stats};
+pub use tap::{Asked, Layer, Taken, Tap, Tapped};
 pub use volatile::Volatile;
 pub use window::{Span, Window};
 

@@ -53,6 +53,12 @@ impl Code {
     }
 }
 
+impl From<Code> for ExitCode {
+    fn from(code: Code) -> ExitCode {
+        ExitCode::from(code as u8)
+    }
+}
+
 /// Why a command failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -112,7 +118,7 @@ impl Failure {
         } else {
             eprintln!("stetfs: {self}");
         }
-        ExitCode::from(self.code as u8)
+        self.code.into()
     }
 }
 

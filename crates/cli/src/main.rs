@@ -10,6 +10,7 @@ mod date;
 mod failure;
 mod files;
 mod ids;
+mod interrupt;
 mod live;
 mod log;
 mod notify;
@@ -46,7 +47,7 @@ fn main() -> ExitCode {
     }
     if HELPERS.iter().any(|helper| name == *helper) || called_by_mount_fuse() {
         return match HelperArgs::try_parse() {
-            Ok(args) => finish(cmd::mount::helper(&args).map(|()| Code::Done), false),
+            Ok(args) => finish(cmd::mount::helper(&args).map(|()| Code::Done.into()), false),
             Err(e) => usage::report(&e, false),
         };
     }
@@ -64,17 +65,17 @@ fn called_by_mount_fuse() -> bool {
         && Cli::command().find_subcommand(source).is_none())
 }
 
-fn run(cli: &Cli) -> Result<Code> {
+fn run(cli: &Cli) -> Result<ExitCode> {
     let done = match &cli.command {
-        Command::Mount(args) => return cmd::mount::run(args, cli.json),
+        Command::Mount(args) => return Ok(cmd::mount::run(args, cli.json)?.into()),
         Command::Umount(args) => cmd::umount::run(args, cli.json),
-        Command::Stat(args) => return cmd::stat::run(args, cli.json),
+        Command::Stat(args) => return Ok(cmd::stat::run(args, cli.json)?.into()),
         Command::Bench(command) => cmd::bench::run(command, cli.json),
         Command::Crash(command) => cmd::crash::run(command, cli.json),
-        Command::Flash(command) => cmd::flash::run(command, cli.json),
+        Command::Flash(command) => return cmd::flash::run(command, cli.json),
         Command::Device(Device::Serve(args)) => cmd::device::serve(args, cli.json),
         Command::Device(Device::Fault(args)) => cmd::fault::fault(args, cli.json),
-        Command::Recover(args) => return cmd::volume::recover(args, cli.json),
+        Command::Recover(args) => return Ok(cmd::volume::recover(args, cli.json)?.into()),
         Command::Files(command) => files::run(command, cli.json),
         Command::Quota(args) => cmd::quota::run(args, cli.json),
         Command::Info(args) => cmd::volume::info(args, cli.json),
@@ -83,12 +84,12 @@ fn run(cli: &Cli) -> Result<Code> {
         Command::Completions(args) => cmd::package::completions(args, cli.json),
         Command::Dump(Dump::Journal(args)) => cmd::journal::dump(args, cli.json),
     };
-    done.map(|()| Code::Done)
+    done.map(|()| Code::Done.into())
 }
 
-fn finish(result: Result<Code>, json: bool) -> ExitCode {
+fn finish(result: Result<ExitCode>, json: bool) -> ExitCode {
     match result {
-        Ok(code) => ExitCode::from(code as u8),
+        Ok(code) => code,
         Err(failure) => failure.report(json),
     }
 }

@@ -14,7 +14,7 @@ use signal_hook::iterator::Signals;
 use stetfs::low::{FsError, LatencyStats, OpenedDevices, Preparer, RegionInfo};
 use stetfs_fuse::{MountError, Origin, Server, is_root};
 
-use crate::cmd::quota;
+use crate::cmd::{quota, record};
 use crate::control::{self, server::Control};
 use crate::failure::{Code, Failure, Result};
 use crate::live::Live;
@@ -236,29 +236,26 @@ fn unreplayed(source: &Path) -> Failure {
 }
 
 fn answer(live: &Live, request: &Value) -> Result<Value> {
+    let closing = || Failure::new(Code::NotFound, "the volume is being closed");
+    let volume = || live.fs.volume().ok_or_else(closing);
     match request["op"].as_str() {
-        Some("stat") => match live.fs.volume() {
-            Some(volume) => {
-                let mut stats = json!(volume.stats());
-                stats["requests"] = json!(stetfs_fuse::requests());
-                let latency = stetfs_fuse::request_latency();
-                for (name, latency) in [
-                    ("sync", latency.sync),
-                    ("write", latency.write),
-                    ("read", latency.read),
-                ] {
-                    stats["latency"][name] = json!(LatencyStats::from(&latency));
-                }
-                stats["connection"] = json!(live.connection.stats());
-                stats["sandbox"] = json!(live.sandbox());
-                Ok(stats)
+        Some("stat") => {
+            let mut stats = json!(volume()?.stats());
+            stats["requests"] = json!(stetfs_fuse::requests());
+            let latency = stetfs_fuse::request_latency();
+            for (name, latency) in [
+                ("sync", latency.sync),
+                ("write", latency.write),
+                ("read", latency.read),
+            ] {
+                stats["latency"][name] = json!(LatencyStats::from(&latency));
             }
-            None => Err(Failure::new(Code::NotFound, "the volume is being closed")),
-        },
-        Some("quota") => match live.fs.volume() {
-            Some(volume) => quota::answer(&volume, request),
-            None => Err(Failure::new(Code::NotFound, "the volume is being closed")),
-        },
+            stats["connection"] = json!(live.connection.stats());
+            stats["sandbox"] = json!(live.sandbox());
+            Ok(stats)
+        }
+        Some("quota") => quota::answer(&*volume()?, request),
+        Some("record") => record::answer(&*volume()?, request),
         Some("remount") => {
             live.remount(request["options"].as_str().unwrap_or_default())?;
             Ok(json!({ "remounted": true }))

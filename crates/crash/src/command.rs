@@ -14,6 +14,7 @@ use crate::canary::command::CanariesArgs;
 use crate::explore::{Config, Failure, Often, Outcome, Progress, Source, explore};
 use crate::html;
 use crate::judge::{Checks, Cuts, Finding, Oracle};
+use crate::layers::{self, Layer};
 use crate::machine::Crashed;
 use crate::peers::foreign::{Volume, foreign};
 use crate::peers::{Limits, System, compare_one};
@@ -195,6 +196,10 @@ pub struct RunArgs {
     /// last good one may be lost, and nothing is acknowledged any more.
     #[arg(long)]
     fail_flushes: bool,
+    /// With a translation layer of simulated flash below the volume, whose power is cut: page (a page-level SSD), fast (FAST, as on
+    /// cards) or log (a log of segments on such an SSD). Blocks of a volume may be smaller than the flash's pages.
+    #[arg(long, value_enum, value_name = "LAYER", conflicts_with_all = ["fail_flushes", "resume", "passes", "no_shrink"])]
+    device: Option<Layer>,
     #[command(flatten)]
     search: SearchArgs,
 }
@@ -375,6 +380,9 @@ impl CrashCommand {
 impl RunArgs {
     fn run(&self) -> Result<Answer> {
         let work = &self.work;
+        if let Some(layer) = self.device {
+            return self.below(layer);
+        }
         let cases = cases(&work.workload, work.seed)?;
         if self.fail_flushes {
             return self.failing(&cases);
@@ -401,6 +409,25 @@ impl RunArgs {
             return search(&Source::Record(&recording), &self.search, work.seed, work);
         }
         self.all(&cases, work)
+    }
+
+    fn below(&self, layer: Layer) -> Result<Answer> {
+        let (work, search) = (&self.work, &self.search);
+        let config = search.config(work.seed)?;
+        let how = layers::How {
+            layer,
+            seed: work.seed,
+            seconds: search.seconds,
+            threads: config.threads,
+            failures: config.failures,
+        };
+        let make = |seed| cases(&work.workload, seed);
+        let out = search.out.clone().unwrap_or_else(|| "stetfs-crash".into());
+        let outcome = layers::explore(how, &work.journal, work.shape(), &make, &out)?;
+        let mut answer = Answer::new(outcome.text(), &outcome)?;
+        answer.broken = outcome.failures > 0;
+        answer.json_file.clone_from(&search.json_file);
+        Ok(answer)
     }
 
     fn failing(&self, cases: &[Case]) -> Result<Answer> {

@@ -5,6 +5,7 @@
 //! * [`record`]: records of that, also as files; [`state`], [`walk`]: the crashes that a record allows;
 //! * [`judge`]: whether a state that a crash could leave is one that was promised;
 //! * [`explore`]: the search; [`shrink`], [`report`], [`html`]: what it found, made small and shown;
+//! * [`layers`]: the same search with a flash translation layer, or a log, below the volume;
 //! * [`canary`]: planted faults; [`faults`]: misbehaving devices;
 //! * [`stress`]: many threads, and kills, failing flushes and cuts in the middle of it;
 //! * [`peers`]: real programs, and the kernel's file systems, recorded over FUSE;
@@ -19,6 +20,7 @@ pub mod explore;
 pub mod faults;
 pub mod html;
 pub mod judge;
+pub mod layers;
 pub mod machine;
 mod newest;
 pub mod peers;

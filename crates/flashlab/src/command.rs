@@ -11,7 +11,7 @@ use stetfs_flash::ftl::{Ageing, FtlKind};
 
 use crate::generate::Workload;
 use crate::run::{Outcome, Setup, run};
-use crate::trace::{self, Dialect, Trace};
+use crate::trace::{self, Dialect, Summary, Trace};
 
 /// What to say.
 #[derive(Clone, Debug)]
@@ -202,7 +202,7 @@ fn table(outcomes: &[Outcome]) -> Vec<Vec<String>> {
     [head].into_iter().chain(outcomes.iter().map(row)).collect()
 }
 
-/// What to do with traces. Recording one on a mount (`record DIR -o FILE`) will be here.
+/// What to do with traces.
 #[derive(Clone, Debug, Subcommand)]
 pub enum TraceCommand {
     /// Say how much a trace reads and writes.
@@ -236,25 +236,34 @@ impl TraceCommand {
             }
         };
         let summary = trace.summary();
-        let head = [
-            "requests",
-            "read MiB",
-            "written MiB",
-            "range MiB",
-            "pages written once MiB",
-        ];
-        let row = vec![
-            summary.requests.to_string(),
-            format!("{:.1}", summary.read_mib),
-            format!("{:.1}", summary.written_mib),
-            format!("{:.1}", summary.write_range_mib),
-            format!("{:.1}", summary.write_footprint_mib),
-        ];
         Ok(Answer {
-            table: vec![head.map(str::to_owned).to_vec(), row],
+            table: vec![summary_head(), summary_row(&summary)],
             json: json!(summary),
         })
     }
+}
+
+/// The head of a table of summaries.
+pub fn summary_head() -> Vec<String> {
+    let head = [
+        "requests",
+        "read MiB",
+        "written MiB",
+        "range MiB",
+        "pages written once MiB",
+    ];
+    head.map(str::to_owned).to_vec()
+}
+
+/// A row of it.
+pub fn summary_row(summary: &Summary) -> Vec<String> {
+    vec![
+        summary.requests.to_string(),
+        format!("{:.1}", summary.read_mib),
+        format!("{:.1}", summary.written_mib),
+        format!("{:.1}", summary.write_range_mib),
+        format!("{:.1}", summary.write_footprint_mib),
+    ]
 }
 
 fn save(trace: &Trace, out: &Path) -> Result<()> {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use clap::Args;
-use stetfs_flashlab::figure::{Figure, Name, Panel, Scale};
+use stetfs_flashlab::figure::{Card, Figure, Name, Panel, Scale};
 
 use crate::compare::table;
 use crate::files::write_all;
@@ -34,6 +34,13 @@ pub struct FlashFigureArgs {
     /// longer shows. For 2-4, 2-6, 2-8, 2-9 and held-out.
     #[arg(long)]
     steady: bool,
+    /// Only this device. For held-out and fitted.
+    #[arg(long, value_name = "NAME")]
+    device: Option<Card>,
+    /// What was recorded (stetfs flash trace record), each file *.trace in this directory: in place of the generated traces of
+    /// held-out; of fitted a judge beside them.
+    #[arg(long, value_name = "DIR")]
+    recorded: Option<PathBuf>,
     /// Also write tables, JSON and SVG into this directory. Each run of 2-4, 2-6 to 2-9, held-out and fitted is kept there when it
     /// is done (flash-points.jsonl), and the same program goes on from there.
     #[arg(short, long, value_name = "DIR")]
@@ -53,6 +60,10 @@ impl FlashFigureArgs {
         if matrix && !self.name.has_cuts() {
             bail!("--cuts, --seeds and --steady are for figures 2-4, 2-6, 2-8, 2-9 and held-out");
         }
+        let ours = self.device.is_some() || self.recorded.is_some();
+        if ours && !self.name.has_devices() {
+            bail!("--device and --recorded are for held-out and fitted");
+        }
         let seeds = if self.cuts.is_some() { 3 } else { 1 };
         let scale = Scale {
             quick: self.quick,
@@ -60,6 +71,8 @@ impl FlashFigureArgs {
             seeds: self.seeds.unwrap_or(seeds),
             cuts: self.cuts.clone().unwrap_or_default(),
             steady: self.steady,
+            cards: self.device.into_iter().collect(),
+            recorded: self.recorded.clone(),
             save: self.out.clone(),
         };
         let figure = self.name.compute(&scale)?;

@@ -11,6 +11,7 @@ mod manual;
 pub(crate) mod mount;
 pub(crate) mod package;
 pub(crate) mod quota;
+pub(crate) mod record;
 pub(crate) mod remount;
 pub(crate) mod ssd;
 pub(crate) mod stat;

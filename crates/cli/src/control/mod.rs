@@ -1,4 +1,4 @@
-//! The control socket of a mount: how `umount`, `stat` and `remount` talk to its server.
+//! The control socket of a mount: how `umount`, `stat`, `remount` and `flash trace record` talk to its server.
 //!
 //! One JSON object per line each way. Requests: `{"op":"stat"}`, `{"op":"watch"}`,
 //! `{"op":"remount", …}`. Each gets one line; a connection that is still open when the volume has

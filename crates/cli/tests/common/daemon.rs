@@ -125,7 +125,10 @@ impl Daemon {
     pub(crate) fn kill9(&self) {
         let pid = self.pid();
         self.signal(rustix::process::Signal::KILL);
-        wait_until("the end of the connection", || self.dir.metadata().is_err());
+        // Not by its attributes, which the kernel may have.
+        wait_until("the end of the connection", || {
+            rustix::fs::statfs(&self.dir).is_err()
+        });
         wait_until("the end of the server", || {
             let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
             stat.map_or(true, |stat| stat.contains(") Z "))

@@ -120,6 +120,15 @@ impl Fs {
             let (part, others) = rest.split_at_mut(bytes);
             rest = others;
             at += bytes as u64;
+            if let Mapping::Mapped {
+                start,
+                unwritten: false,
+                ..
+            } = mapping
+            {
+                let touched = (skip + bytes).div_ceil(self.geo.block_size as usize);
+                self.note_asked(false, start, touched as u64);
+            }
             match mapping {
                 Mapping::Mapped {
                     start,

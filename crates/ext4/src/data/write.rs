@@ -426,6 +426,7 @@ impl Fs {
         end: u64,
     ) -> Result<()> {
         let bits = self.geo.block_bits;
+        self.note_asked(true, run.start, u64::from(run.len));
         for i in 0..run.len {
             let lblk = run.lblk + i;
             let base = u64::from(lblk) << bits;

@@ -1,5 +1,6 @@
 //! Opening, recovery, superblock state, damage, statfs, unmount.
 
+mod asked;
 mod early;
 mod errors;
 mod external;

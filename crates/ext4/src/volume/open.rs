@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use stetfs_block::{BlockDevice, FailStop, Failures, Watched};
+use stetfs_block::{BlockDevice, FailStop, Failures, Tap, Tapped, Watched};
 use stetfs_cache::CacheConfig;
 use stetfs_journal::{Cache, Journal, RecoveryReport};
 use stetfs_ondisk::ext4::features::{Compat, Incompat, RoCompat};
@@ -142,6 +142,8 @@ impl Fs {
         }
         let failures = Arc::new(Failures::default());
         let device = watched(device, "volume", &failures);
+        let tap = Arc::new(Tap::default());
+        let device: Arc<dyn BlockDevice> = Arc::new(Tapped::new(device, Arc::clone(&tap)));
         let journal = journal.map(|journal| watched(journal, "journal", &failures));
         let (mut recovered, mut earlier) = (None, OrphansFinished::default());
         if opts.read_only && !opts.no_recovery && !opts.leave_orphans {
@@ -187,6 +189,7 @@ impl Fs {
         *fs.orphans.finished.lock() = earlier;
         let _ = fs.sb.last_word.set(last_word);
         let _ = fs.sb.failures.set(failures);
+        let _ = fs.sb.tap.set(tap);
         if !read_only {
             fs.attach();
             if let Some(claim) = &fs.sb.claim {

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use stetfs_block::{BlockDevice, Failures};
+use stetfs_block::{BlockDevice, Failures, Tap};
 use stetfs_journal::{Block, Cache, Handle};
 use stetfs_ondisk::ext4::features::{Incompat, RoCompat};
 use stetfs_ondisk::ext4::superblock::{
@@ -51,6 +51,8 @@ pub(crate) struct SuperState {
     pub(super) last_word: OnceLock<Arc<dyn BlockDevice>>,
     /// What the devices failed.
     pub(super) failures: OnceLock<Arc<Failures>>,
+    /// Where requests come by.
+    pub(super) tap: OnceLock<Arc<Tap>>,
     /// Damage that was found.
     pub(super) notes: Mutex<ErrorNotes>,
     /// There are notes; so that nobody needs the lock to see that there are none.
@@ -107,6 +109,7 @@ impl SuperState {
             down: AtomicBool::new(false),
             last_word: OnceLock::new(),
             failures: OnceLock::new(),
+            tap: OnceLock::new(),
             notes: Mutex::new(Rank::Super, ErrorNotes::default()),
             noted: AtomicBool::new(false),
             claim,

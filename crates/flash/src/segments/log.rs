@@ -34,6 +34,7 @@ pub(super) enum Found<'a> {
     Nowhere,
 }
 
+#[derive(Clone)]
 pub(super) struct Log {
     pub(super) shape: Shape,
     pub(super) options: LogOptions,

@@ -184,6 +184,15 @@ impl<D: BlockDevice> LogDevice<D> {
         })
     }
 
+    /// The log in the same state on a copy of its device, as that is now. Nothing may run meanwhile.
+    pub fn duplicate_on<C: BlockDevice>(&self, inner: C) -> LogDevice<C> {
+        LogDevice {
+            inner,
+            log: RwLock::new(self.log.read().clone()),
+            counters: Counters::default(),
+        }
+    }
+
     /// The device below.
     pub fn inner(&self) -> &D {
         &self.inner

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::format::{NONE, Shape};
 
 /// The map, the references back, and the segments.
+#[derive(Clone)]
 pub(super) struct Space {
     segment_blocks: u32,
     forth: Vec<u32>,

@@ -9,6 +9,7 @@ use crate::ftl::{Geometry, PAGE, PhysOp, Sink, Tally};
 pub(super) type Page = [u8; PAGE as usize];
 
 /// The content of each physical page; `None`: zeros. Pages that are moved are not copied here.
+#[derive(Clone)]
 pub(super) struct Content {
     pages: Vec<Option<Arc<Page>>>,
     block_pages: u32,

@@ -67,6 +67,23 @@ impl Ssd {
         self
     }
 
+    /// Another one in the same state, which takes no time, and whose requests are counted from 0.
+    pub fn duplicate(&self) -> Ssd {
+        Ssd {
+            size: self.size,
+            state: Mutex::new(self.state.lock().duplicate()),
+            share: self.share,
+            pace: None,
+            counters: Counters::default(),
+        }
+    }
+
+    /// Lets the flash do so many more steps. Then the power is gone, inside of a request perhaps, though nobody is told before
+    /// it is [cut](PowerCut::cut_power). For tests.
+    pub fn cut_after(&self, steps: u64) {
+        self.state.lock().ftl.cut_after(steps);
+    }
+
     /// Nanoseconds since the device began to take time; 0 without a model.
     pub fn now(&self) -> u64 {
         self.pace.as_ref().map_or(0, |(pace, _)| pace.now())

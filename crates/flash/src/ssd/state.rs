@@ -71,6 +71,16 @@ impl State {
         }
     }
 
+    /// Another one in the same state.
+    pub(super) fn duplicate(&self) -> State {
+        State {
+            ftl: self.ftl.duplicate(),
+            content: self.content.clone(),
+            buffer: self.buffer.clone(),
+            volatile: self.volatile,
+        }
+    }
+
     /// The current content of a logical page; `None`: zeros.
     fn page(&self, lpn: u32) -> Option<&Arc<Page>> {
         let programmed = || self.content.get(self.ftl.lookup(u64::from(lpn))?);

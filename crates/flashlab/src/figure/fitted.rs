@@ -5,7 +5,7 @@ use stetfs_cache::{Costs, PolicyKind};
 
 use super::compare::{Group, nearness};
 use super::matrix::elapsed;
-use super::points::{Card, Point, Runner, runs};
+use super::points::{Card, Point, Runner, Source, runs};
 use super::{Panel, Parts, Scale, Series};
 use crate::generate::Workload;
 
@@ -71,47 +71,70 @@ fn fit(points: &[Point], title: String) -> (Runner, Panel) {
     (best, panel)
 }
 
-/// Every other policy and gd-erase with some costs, under its own name.
-fn judged(card: Card, half: &[Workload], chosen: Runner, scale: &Scale) -> Result<Vec<Point>> {
+/// How near each policy comes to the best of all on some traces, where gd-erase has the costs of `chosen`.
+fn judged(
+    card: Card,
+    sources: &[Source],
+    chosen: Runner,
+    scale: &Scale,
+) -> Result<Vec<[String; 3]>> {
     let mut runners = Runner::all();
     runners.retain(|r| r.policy != PolicyKind::GdErase);
     runners.push(chosen);
-    let mut points = runs(card, half, &runners, &card.sizes(scale.quick), scale)?;
+    let mut points = runs(card, sources, &runners, &card.sizes(scale.quick), scale)?;
     for point in &mut points {
         if point.policy == chosen.name() {
             point.policy = chosen.policy.name().to_owned();
         }
     }
-    Ok(points)
+    Ok(nearness(&Group::all(&points), "time", elapsed))
 }
 
 pub(super) fn compute(scale: &Scale) -> Result<Parts> {
-    let candidates = VISITS.map(|visit| RESTS.map(|rest| runner(visit, rest)));
+    let recorded = match &scale.recorded {
+        Some(dir) => Source::recorded(dir)?,
+        None => Vec::new(),
+    };
     let (mut claims, mut panels) = (Vec::new(), Vec::new());
-    for card in Card::ALL {
-        // Two sizes are enough to choose by.
-        let sizes: Vec<u64> = card
-            .sizes(scale.quick)
-            .into_iter()
-            .skip(1)
-            .step_by(2)
-            .collect();
-        for ((fitted, traces), (other, unseen)) in HALVES.into_iter().zip(HALVES.into_iter().rev())
-        {
-            let tried = runs(card, traces, candidates.as_flattened(), &sizes, scale)?;
-            let (chosen, panel) = fit(&tried, format!("{}, fitted to {fitted}", card.name()));
-            panels.push(panel);
-            let what = format!("{}, fitted to {fitted}", card.name());
-            claims.push([format!("{what}: the best costs"), "-".into(), chosen.name()]);
-            let points = judged(card, unseen, chosen, scale)?;
-            let rows = nearness(&Group::all(&points), "time", elapsed);
+    for card in scale.cards().iter().copied() {
+        let name = card.name();
+        let mut judge = |how: &str, by: &str, sources: &[Source], runner: Runner| -> Result<()> {
             let named = |[row, paper, ours]: [String; 3]| {
-                [format!("{what}, judged by {other}, {row}"), paper, ours]
+                [format!("{name}, {how}, judged by {by}, {row}"), paper, ours]
             };
+            let rows = judged(card, sources, runner, scale)?;
             claims.extend(rows.into_iter().map(named));
+            Ok(())
+        };
+        let halves = HALVES.map(|(name, traces)| (name, Source::made(traces)));
+        for ((fitted, traces), (other, unseen)) in halves.iter().zip(halves.iter().rev()) {
+            let (chosen, panel) = tried(card, fitted, traces, scale)?;
+            panels.push(panel);
+            let how = format!("fitted to {fitted} ({})", chosen.name());
+            judge(&how, other, unseen, chosen)?;
+            if !recorded.is_empty() {
+                judge(&how, "what was recorded", &recorded, chosen)?;
+            }
+        }
+        if !recorded.is_empty() {
+            let usual = Runner {
+                policy: PolicyKind::GdErase,
+                costs: None,
+            };
+            judge("the usual costs", "what was recorded", &recorded, usual)?;
         }
     }
     Ok((claims, panels))
+}
+
+/// All costs on one half: the best of them, and a panel of how far the others are behind.
+fn tried(card: Card, name: &str, half: &[Source], scale: &Scale) -> Result<(Runner, Panel)> {
+    let candidates = VISITS.map(|visit| RESTS.map(|rest| runner(visit, rest)));
+    // Two sizes are enough to choose by.
+    let sizes = card.sizes(scale.quick).into_iter();
+    let sizes: Vec<u64> = sizes.skip(1).step_by(2).collect();
+    let points = runs(card, half, candidates.as_flattened(), &sizes, scale)?;
+    Ok(fit(&points, format!("{}, fitted to {name}", card.name())))
 }
 
 #[cfg(test)]

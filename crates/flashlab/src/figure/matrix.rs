@@ -4,7 +4,7 @@ use anyhow::Result;
 use stetfs_cache::PolicyKind;
 
 use super::compare::{Group, RIVALS, Says, Value, below, beyond, nearness, row};
-use super::points::{Card, Point, points};
+use super::points::{Card, Point, Runner, Source, points, runs};
 use super::{Panel, Parts, Scale, Series};
 use crate::generate::Workload;
 
@@ -43,10 +43,9 @@ fn erased(point: &Point) -> f64 {
 }
 
 /// A panel of what was found at the first seed with whole traces.
-fn panel(workload: Workload, groups: &[Group<'_>], seed: u64, what: &str, value: Value) -> Panel {
-    let shown = |g: &&Group<'_>| {
-        g.place.workload == workload.name() && g.place.seed == seed && g.place.is_whole()
-    };
+fn panel(workload: &str, groups: &[Group<'_>], seed: u64, what: &str, value: Value) -> Panel {
+    let shown =
+        |g: &&Group<'_>| g.place.workload == workload && g.place.seed == seed && g.place.is_whole();
     let mut groups: Vec<&Group<'_>> = groups.iter().filter(shown).collect();
     groups.sort_by_key(|g| g.place.cache);
     let series = PolicyKind::ALL.map(|policy| Series {
@@ -57,7 +56,7 @@ fn panel(workload: Workload, groups: &[Group<'_>], seed: u64, what: &str, value:
             .collect(),
     });
     Panel {
-        title: format!("{}: {what}", workload.name()),
+        title: format!("{workload}: {what}"),
         axes: ["cache, MiB".into(), what.to_owned()],
         series: series.into(),
         joined: true,
@@ -87,14 +86,20 @@ pub(super) fn times(card: Card, scale: &Scale) -> Result<Parts> {
     let mut panels = Vec::new();
     for workload in Workload::ALL {
         panels.push(panel(
-            workload,
+            workload.name(),
             &groups,
             scale.seed,
             "elapsed time, s",
             elapsed,
         ));
         let hits = |p: &Point| 100.0 * p.hit_ratio;
-        panels.push(panel(workload, &groups, scale.seed, "hit ratio, %", hits));
+        panels.push(panel(
+            workload.name(),
+            &groups,
+            scale.seed,
+            "hit ratio, %",
+            hits,
+        ));
     }
     let ours = |g: &Group<'_>| g.of(PolicyKind::TsClock, elapsed);
     let sp_clock = |g: &Group<'_>| below(ours(g), g.of(PolicyKind::SpClock, elapsed));
@@ -152,7 +157,7 @@ pub(super) fn requests(scale: &Scale) -> Result<Parts> {
     let groups = Group::all(&points);
     let read = |p: &Point| p.read as f64 / 256.0;
     let written = |p: &Point| p.written as f64 / 256.0;
-    let one = |what, value| panel(Workload::Dbench, &groups, scale.seed, what, value);
+    let one = |what, value| panel(Workload::Dbench.name(), &groups, scale.seed, what, value);
     let panels = vec![one("read, MiB", read), one("written, MiB", written)];
     let whole = |g: &&Group<'_>| g.place.seed == scale.seed && g.place.is_whole();
     let order = groups.iter().filter(whole).map(|group| {
@@ -174,7 +179,7 @@ pub(super) fn requests(scale: &Scale) -> Result<Parts> {
 pub(super) fn erases(card: Card, scale: &Scale) -> Result<Parts> {
     let points = points(card, &Workload::ALL, scale)?;
     let groups = Group::all(&points);
-    let one = |workload| panel(workload, &groups, scale.seed, "erases", erased);
+    let one = |workload: Workload| panel(workload.name(), &groups, scale.seed, "erases", erased);
     let panels = Workload::ALL.map(one).into();
     let ours = |g: &Group<'_>| g.of(PolicyKind::TsClock, erased);
     let life = |theirs: PolicyKind| {
@@ -209,14 +214,25 @@ pub(super) fn erases(card: Card, scale: &Scale) -> Result<Parts> {
     Ok((claims, panels))
 }
 
-/// How far each policy is from the best one on the traces that nothing was fitted to.
+/// How far each policy is from the best one on the traces that nothing was fitted to, or on those that were recorded.
 pub(super) fn held_out(scale: &Scale) -> Result<Parts> {
+    let sources = match &scale.recorded {
+        Some(dir) => Source::recorded(dir)?,
+        None => Source::made(&Workload::HELD_OUT),
+    };
     let (mut claims, mut panels) = (Vec::new(), Vec::new());
-    for card in Card::ALL {
-        let points = points(card, &Workload::HELD_OUT, scale)?;
+    for card in scale.cards().iter().copied() {
+        let sizes = card.sizes(scale.quick);
+        let points = runs(card, &sources, &Runner::all(), &sizes, scale)?;
         let groups = Group::all(&points);
-        for workload in Workload::HELD_OUT {
-            let mut panel = panel(workload, &groups, scale.seed, "elapsed time, s", elapsed);
+        for source in &sources {
+            let mut panel = panel(
+                source.name(),
+                &groups,
+                scale.seed,
+                "elapsed time, s",
+                elapsed,
+            );
             panel.title = format!("{}, {}", card.name(), panel.title);
             panels.push(panel);
         }

@@ -14,6 +14,8 @@ use anyhow::Result;
 use clap::ValueEnum;
 use serde::Serialize;
 
+pub use points::Card;
+
 /// The figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Name {
@@ -106,8 +108,22 @@ pub struct Scale {
     pub cuts: Vec<f64>,
     /// Whether a trace is first run until its device is in a steady state.
     pub steady: bool,
+    /// The devices of figures that run on both; none are all.
+    pub cards: Vec<Card>,
+    /// A directory of recorded traces: those of held-out, in place of what is generated; for the fitted costs to be judged by, too.
+    pub recorded: Option<PathBuf>,
     /// Where each point of a matrix is kept as soon as it is done, and looked for.
     pub save: Option<PathBuf>,
+}
+
+impl Scale {
+    /// The devices of a figure that runs on both.
+    fn cards(&self) -> &[Card] {
+        match self.cards.as_slice() {
+            [] => &Card::ALL,
+            some => some,
+        }
+    }
 }
 
 impl Name {
@@ -136,6 +152,11 @@ impl Name {
         )
     }
 
+    /// Whether it runs on both devices.
+    pub fn has_devices(self) -> bool {
+        matches!(self, Name::HeldOut | Name::Fitted)
+    }
+
     /// What it is computed with.
     fn setup(self, scale: &Scale) -> String {
         let card = |card: points::Card| {
@@ -148,7 +169,10 @@ impl Name {
             Name::Ssd | Name::ErasesPage | Name::Requests => card(points::Card::Ssd),
             Name::Utilisation | Name::Patterns => patterns::SETUP.to_owned(),
             Name::Cleaning => cleaning::SETUP.to_owned(),
-            Name::HeldOut | Name::Fitted => points::Card::ALL.map(card).join("; "),
+            Name::HeldOut | Name::Fitted => {
+                let cards: Vec<String> = scale.cards().iter().copied().map(card).collect();
+                cards.join("; ")
+            }
         };
         let steady = if scale.steady { "; steady state" } else { "" };
         let quick = if scale.quick { "; a first look" } else { "" };
@@ -193,7 +217,7 @@ impl Name {
         Ok(Figure {
             name: self.number().to_owned(),
             setup: self.setup(scale),
-            ours: matches!(self, Name::HeldOut | Name::Fitted),
+            ours: self.has_devices(),
             quick: scale.quick,
             paper,
             claims,

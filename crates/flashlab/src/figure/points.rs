@@ -1,8 +1,10 @@
 //! Runs of a matrix of traces, policies and sizes of the cache: each is kept in a file as soon as it is done.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use stetfs_cache::{Costs, PolicyKind};
 
@@ -15,10 +17,70 @@ use crate::saved::Saved;
 use crate::trace::Trace;
 
 /// The devices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Card {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Card {
+    /// FAST with the times of a microSD card.
     Microsd,
+    /// A page-level layer with the times of an SSD.
     Ssd,
+}
+
+/// Where a trace comes from.
+#[derive(Clone, Debug)]
+pub(super) enum Source {
+    Made(Workload),
+    /// Recorded, under a name; whatever the seed.
+    Recorded(String, Arc<Trace>),
+}
+
+impl Source {
+    pub(super) fn made(workloads: &[Workload]) -> Vec<Source> {
+        workloads.iter().copied().map(Source::Made).collect()
+    }
+
+    /// The traces in a directory, by their names.
+    ///
+    /// # Errors
+    /// It cannot be read, or holds what is no trace.
+    pub(super) fn recorded(dir: &Path) -> Result<Vec<Source>> {
+        let told = || dir.display().to_string();
+        let entries = std::fs::read_dir(dir).with_context(told)?;
+        let mut paths = Vec::new();
+        for entry in entries {
+            paths.push(entry.with_context(told)?.path());
+        }
+        paths.retain(|path| path.extension().is_some_and(|e| e == "trace"));
+        paths.sort();
+        let load = |path: &PathBuf| {
+            let trace = Trace::load(path, None).with_context(|| path.display().to_string())?;
+            let name = path.file_stem().unwrap_or_default().to_string_lossy();
+            Ok(Source::Recorded(name.into_owned(), Arc::new(trace)))
+        };
+        paths.iter().map(load).collect()
+    }
+
+    /// Its name.
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Source::Made(workload) => workload.name(),
+            Source::Recorded(name, _) => name,
+        }
+    }
+
+    /// The part of the paper's length that is run.
+    fn part(&self, quick: bool) -> f64 {
+        match self {
+            Source::Made(workload) if quick => part(*workload),
+            _ => 1.0,
+        }
+    }
+
+    fn trace(&self, seed: u64, part: f64) -> Arc<Trace> {
+        match self {
+            Source::Made(workload) => Arc::new(workload.generate(seed, part)),
+            Source::Recorded(_, trace) => Arc::clone(trace),
+        }
+    }
 }
 
 /// Who runs: a policy, with its device's costs or with others.
@@ -182,13 +244,14 @@ fn part(workload: Workload) -> f64 {
 /// All policies on all of `workloads`, at each size of the cache, seed and cut of `scale`.
 pub(super) fn points(card: Card, workloads: &[Workload], scale: &Scale) -> Result<Vec<Point>> {
     let sizes = card.sizes(scale.quick);
-    runs(card, workloads, &Runner::all(), &sizes, scale)
+    let sources = Source::made(workloads);
+    runs(card, &sources, &Runner::all(), &sizes, scale)
 }
 
 /// The same of these runners, at these sizes of the cache, MiB.
 pub(super) fn runs(
     card: Card,
-    workloads: &[Workload],
+    sources: &[Source],
     runners: &[Runner],
     sizes: &[u64],
     scale: &Scale,
@@ -206,18 +269,18 @@ pub(super) fn runs(
     let jobs: Vec<(Runner, u64)> = jobs.collect();
     let mut all = Vec::new();
     for seed in scale.seed..scale.seed + scale.seeds.max(1) {
-        for workload in workloads.iter().copied() {
-            let part = if scale.quick { part(workload) } else { 1.0 };
+        for source in sources {
+            let part = source.part(scale.quick);
             let place = Place {
                 card: card.name().to_owned(),
-                workload: workload.name().to_owned(),
+                workload: source.name().to_owned(),
                 seed,
                 part: thousandths(part),
                 steady: scale.steady,
                 cut: WHOLE,
                 cache: 0,
             };
-            let trace = || workload.generate(seed, part);
+            let trace = || source.trace(seed, part);
             all.extend(of_trace(card, &place, &trace, &jobs, scale, &aged, &saved)?);
         }
     }
@@ -227,7 +290,7 @@ pub(super) fn runs(
 fn of_trace(
     card: Card,
     place: &Place,
-    trace: &dyn Fn() -> Trace,
+    trace: &dyn Fn() -> Arc<Trace>,
     all: &[(Runner, u64)],
     scale: &Scale,
     aged: &Device,

@@ -2,7 +2,6 @@
 
 use clap::ValueEnum;
 
-use super::format::MOST_PAGES;
 use super::{Op, Request, Trace, TraceError};
 use crate::PAGE;
 
@@ -81,16 +80,8 @@ impl Dialect {
 }
 
 fn pages(bytes: &Bytes, first: u64) -> Option<Request> {
-    let end = bytes.offset.checked_add(bytes.len.max(1))?.div_ceil(PAGE);
-    let page = bytes.offset / PAGE;
-    Some(Request {
-        time: bytes.micros.saturating_sub(first),
-        op: bytes.op,
-        page,
-        pages: u32::try_from(end - page)
-            .ok()
-            .filter(|_| end <= MOST_PAGES)?,
-    })
+    let time = bytes.micros.saturating_sub(first);
+    Request::of_bytes(time, bytes.op, bytes.offset, bytes.len)
 }
 
 fn op(text: &str) -> Option<Op> {

@@ -33,6 +33,22 @@ pub struct Request {
     pub pages: u32,
 }
 
+impl Request {
+    /// For `len` bytes from `offset` on: pages that are touched in part count as whole, and a request for nothing touches one.
+    /// `None` beyond what a volume can have.
+    pub fn of_bytes(time: u64, op: Op, offset: u64, len: u64) -> Option<Request> {
+        let end = offset.checked_add(len.max(1))?.div_ceil(crate::PAGE);
+        let page = offset / crate::PAGE;
+        let pages = u32::try_from(end - page).ok();
+        Some(Request {
+            time,
+            op,
+            page,
+            pages: pages.filter(|_| end <= format::MOST_PAGES)?,
+        })
+    }
+}
+
 /// Requests in the order of time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {

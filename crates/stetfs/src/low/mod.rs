@@ -44,8 +44,8 @@ pub use stats::{
 };
 pub use stetfs_block::namespaces;
 pub use stetfs_block::{
-    AlignedBuf, BlockDevice, BlockError, Direct, FileDevice, Histogram, Latency, MemDevice,
-    Preparer, Span, Uring,
+    AlignedBuf, Asked, BlockDevice, BlockError, Direct, FileDevice, Histogram, Latency, MemDevice,
+    Preparer, Span, Taken, Tap, Uring,
 };
 pub use stetfs_block::{OpenOptions as DeviceOptions, Write as BlockWrite};
 pub use stetfs_block::{Share, ShareLimits, SharePair};

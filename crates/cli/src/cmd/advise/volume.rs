@@ -55,7 +55,8 @@ pub(super) fn hints(info: &VolumeInfo) -> Vec<Hint> {
     }
     if !has("dir_index") {
         let what = "its directories have no index: large ones are searched from the beginning";
-        hints.push(Hint::new(what).by(format!("tune2fs -O dir_index {name} && e2fsck -fD {name}")));
+        hints
+            .push(Hint::new(what).by(format!("tune2fs -O dir_index {name} && e2fsck -fDy {name}")));
     }
     hints
 }

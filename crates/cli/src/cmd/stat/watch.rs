@@ -1,18 +1,15 @@
 //! `stetfs stat --watch`: what happens, step by step.
 
 use std::io::{self, IsTerminal, Write};
-use std::os::unix::net::UnixStream;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
-use signal_hook::consts::{SIGINT, SIGTERM};
 use stetfs_fuse::mountinfo::MountEntry;
 
 use super::units;
 use crate::control::client::Client;
 use crate::failure::{Code, Failure, Result};
+use crate::interrupt::Interrupt;
 
 /// What is timed, in the order in which it is shown.
 const TIMED: [&str; 5] = ["read", "write", "sync", "commit", "checkpoint"];
@@ -24,8 +21,7 @@ pub(super) fn run(
     step: Duration,
     as_json: bool,
 ) -> Result<Code> {
-    let interrupt = Interrupt::watch()
-        .map_err(|e| Failure::new(Code::System, format!("cannot handle signals: {e}")))?;
+    let interrupt = Interrupt::watch()?;
     let mut screen = Screen::new(as_json);
     let pid = client.pid();
     let mut before: Option<(Instant, Value)> = None;
@@ -75,30 +71,6 @@ pub(super) fn run(
                 break;
             }
         }
-    }
-}
-
-/// Ctrl-C, to be waited for beside other things.
-struct Interrupt {
-    came: Arc<AtomicBool>,
-    /// Can be read when it came.
-    pipe: UnixStream,
-}
-
-impl Interrupt {
-    fn watch() -> io::Result<Interrupt> {
-        let came = Arc::new(AtomicBool::new(false));
-        let (pipe, tell) = UnixStream::pair()?;
-        for signal in [SIGINT, SIGTERM] {
-            // In this order: the pipe wakes who then looks at the flag.
-            signal_hook::flag::register(signal, Arc::clone(&came))?;
-            signal_hook::low_level::pipe::register(signal, tell.try_clone()?)?;
-        }
-        Ok(Interrupt { came, pipe })
-    }
-
-    fn came(&self) -> bool {
-        self.came.load(Ordering::Acquire)
     }
 }
 
