@@ -198,7 +198,7 @@ pub struct RunArgs {
     fail_flushes: bool,
     /// With a translation layer of simulated flash below the volume, whose power is cut: page (a page-level SSD), fast (FAST, as on
     /// cards) or log (a log of segments on such an SSD). Blocks of a volume may be smaller than the flash's pages.
-    #[arg(long, value_enum, value_name = "LAYER", conflicts_with_all = ["fail_flushes", "resume", "passes", "no_shrink"])]
+    #[arg(long, value_enum, value_name = "LAYER", conflicts_with_all = ["fail_flushes", "resume", "passes", "no_shrink", "region"])]
     device: Option<Layer>,
     #[command(flatten)]
     search: SearchArgs,
