@@ -1,4 +1,5 @@
-//! Names the commit that is built, for `--version`: of git, or what STETFS_COMMIT says (for those who build from an archive).
+//! Names the commit that is built, for `--version`: of git, or what STETFS_COMMIT says (for those
+//! who build from an archive).
 
 use std::process::Command;
 

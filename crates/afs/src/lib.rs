@@ -1,5 +1,5 @@
-//! AFS (`journal=afs`), first half: data journaling whose checkpoint writes nothing, for the device shares what stands in the log
-//! (SDJ: Kang's dissertation, ch. 3; `docs/schemes/afs.md`).
+//! AFS (`journal=afs`), first half: data journaling whose checkpoint writes nothing, for the device
+//! shares what stands in the log (SDJ: Kang's dissertation, ch. 3; `docs/schemes/afs.md`).
 
 use stetfs_journal::compose::{PRESETS, Preset, PresetDef};
 

@@ -9,8 +9,8 @@ use stetfs_flash::ftl::{Ageing, FtlKind, Geometry, PAGE};
 const ERASE_BLOCK: u64 = 4 << 20;
 const SPARE: u32 = 15;
 
-/// An SSD that holds the volume and nothing else. `aged`: after all of it was written once in sequence and once more in runs and
-/// pages.
+/// An SSD that holds the volume and nothing else. `aged`: after all of it was written once in
+/// sequence and once more in runs and pages.
 pub(crate) fn ssd(volume: &MemDevice, aged: bool) -> Result<Ssd> {
     let mut layer = FtlKind::Page.make(Geometry::new(volume.size(), ERASE_BLOCK, SPARE)?);
     if aged {

@@ -24,7 +24,8 @@ pub(crate) fn try_drop_caches() {
 /// Has the kernel drop what it caches. Only root may.
 ///
 /// # Errors
-/// Not root; or the kernel does not answer, as when a mount of somebody's is stuck in it: then the caches stay as they are.
+/// Not root; or the kernel does not answer, as when a mount of somebody's is stuck in it: then the
+/// caches stay as they are.
 fn drop_caches() -> Result<()> {
     // In a process of its own: whoever asks a kernel that is stuck cannot be ended.
     let mut child = Command::new("sh")

@@ -1,5 +1,6 @@
-//! Ctrl-C: what runs comes to its end, and all is taken down. (A process that ended at once would leave mounts behind, and
-//! where it serves a simulated device itself, a kernel that waits for it for ever.)
+//! Ctrl-C: what runs comes to its end, and all is taken down. (A process that ended at once would
+//! leave mounts behind, and where it serves a simulated device itself, a kernel that waits for it
+//! for ever.)
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,5 @@
-//! Workloads, peers and figures: how fast StetFS is beside other file systems, and how well its volumes age.
+//! Workloads, peers and figures: how fast StetFS is beside other file systems, and how well its
+//! volumes age.
 //!
 //! * [`compare`]: any mounted directories against each other;
 //! * [`figure`]: the figures of the papers, with their numbers beside ours;

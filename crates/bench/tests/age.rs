@@ -1,4 +1,5 @@
-//! Ageing, run for real: the judge against e2fsprogs, and the kernel beside StetFS (needs root and loop devices).
+//! Ageing, run for real: the judge against e2fsprogs, and the kernel beside StetFS (needs root and
+//! loop devices).
 
 #![allow(clippy::unwrap_used)]
 

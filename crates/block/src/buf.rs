@@ -77,8 +77,8 @@ impl AlignedBuf {
         Self::by(take, len)
     }
 
-    /// As [`scratch`](Self::scratch), for what is kept and used by a device again and again: its memory is there, in pages as large
-    /// as the kernel has. To be called where nobody waits.
+    /// As [`scratch`](Self::scratch), for what is kept and used by a device again and again: its
+    /// memory is there, in pages as large as the kernel has. To be called where nobody waits.
     pub fn prepared(len: usize) -> Self {
         Self::by(memory::take_prepared, len)
     }
@@ -114,7 +114,8 @@ impl Deref for AlignedBuf {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the chunk has at least `len` bytes, initialised by (1), and is borrowed with self.
+        // SAFETY: the chunk has at least `len` bytes, initialised by (1), and is borrowed with
+        // self.
         unsafe { slice::from_raw_parts(self.chunk.ptr().as_ptr(), self.len) }
     }
 }

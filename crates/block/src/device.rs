@@ -173,8 +173,8 @@ impl<'a> Read<'a> {
     }
 }
 
-/// In an `impl BlockDevice` of a device around another, its field `inner`: the size, the alignment, the rights and FUA are
-/// the other's, and it shares, by its own [`Share`], where the other does.
+/// In an `impl BlockDevice` of a device around another, its field `inner`: the size, the alignment,
+/// the rights and FUA are the other's, and it shares, by its own [`Share`], where the other does.
 #[macro_export]
 macro_rules! shape_of_inner {
     () => {
@@ -230,14 +230,14 @@ pub trait BlockDevice: Send + Sync {
     /// True if writes and discards are refused.
     fn read_only(&self) -> bool;
 
-    /// True if a write with `fua` takes no flush of the whole device. Where that is not known it is false: such a write is durable in
-    /// any case.
+    /// True if a write with `fua` takes no flush of the whole device. Where that is not known it is
+    /// false: such a write is durable in any case.
     fn has_fua(&self) -> bool {
         false
     }
 
-    /// True if a flush would find nothing: all that was written is known to be durable, and nothing is on its way. Of a device that
-    /// does not look, false.
+    /// True if a flush would find nothing: all that was written is known to be durable, and nothing
+    /// is on its way. Of a device that does not look, false.
     fn is_flushed(&self) -> bool {
         false
     }
@@ -277,7 +277,8 @@ pub trait BlockDevice: Send + Sync {
         write_zeros(self, range)
     }
 
-    /// What shares content, if this device can. Those that pass requests on to another pass this on as well.
+    /// What shares content, if this device can. Those that pass requests on to another pass this on
+    /// as well.
     fn share(&self) -> Option<&dyn Share> {
         None
     }

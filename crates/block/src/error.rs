@@ -199,7 +199,8 @@ impl BlockError {
         matches!(self, BlockError::NoSpace { .. })
     }
 
-    /// What the device failed, of a request for `asked`: kind, first byte, bytes. `None` where it was not tried.
+    /// What the device failed, of a request for `asked`: kind, first byte, bytes. `None` where it
+    /// was not tried.
     pub(crate) fn failed(&self, asked: Op) -> Option<(Op, u64, u64)> {
         match self {
             BlockError::Io {

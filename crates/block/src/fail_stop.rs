@@ -23,8 +23,9 @@ use crate::{
 ///   with `fua`), every later change and flush is refused with that error.
 /// * **block.F2** A flush that succeeded counts only when every one that ran beside it has ended,
 ///   and none has failed: what a failing one dropped may have been this one's.
-/// * **block.F3** A flush is left out only if one that counted began after everything that was written had ended, but for writes
-///   with `fua`: it would find nothing. Where the device has FUA, a batch with a flush goes out with it then.
+/// * **block.F3** A flush is left out only if one that counted began after everything that was
+///   written had ended, but for writes with `fua`: it would find nothing. Where the device has FUA,
+///   a batch with a flush goes out with it then.
 ///
 /// Reads pass.
 pub struct FailStop<D> {

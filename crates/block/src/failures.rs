@@ -37,8 +37,8 @@ pub struct Failed {
     pub last: Option<FailedRequest>,
 }
 
-/// What devices failed, by kind. What was refused without being tried is not among it: requests beyond the end, changes of what is
-/// opened read-only, shares that the device does not take.
+/// What devices failed, by kind. What was refused without being tried is not among it: requests
+/// beyond the end, changes of what is opened read-only, shares that the device does not take.
 #[derive(Debug, Default)]
 pub struct Failures([Mutex<Failed>; Op::ALL.len()]);
 
@@ -72,7 +72,8 @@ impl Failures {
     }
 }
 
-/// A device whose failures are counted. To be below what refuses requests by itself ([`FailStop`](crate::FailStop)).
+/// A device whose failures are counted. To be below what refuses requests by itself
+/// ([`FailStop`](crate::FailStop)).
 pub struct Watched<D> {
     inner: D,
     name: &'static str,

@@ -74,8 +74,9 @@ impl Fault {
         )
     }
 
-    /// Of a batch to be shared, only those units arrive for whose (destination, length) `arrives` says so: what a device that
-    /// promises no atomicity leaves. Then it fails with `errno`, or claims success.
+    /// Of a batch to be shared, only those units arrive for whose (destination, length) `arrives`
+    /// says so: what a device that promises no atomicity leaves. Then it fails with `errno`, or
+    /// claims success.
     pub fn tear_share(
         arrives: impl FnMut(u64, u64) -> bool + Send + 'static,
         errno: Option<i32>,
@@ -121,7 +122,8 @@ impl Fault {
         self.times(1)
     }
 
-    /// Only requests that touch one of these bytes (flushes touch none, what is shared its destinations).
+    /// Only requests that touch one of these bytes (flushes touch none, what is shared its
+    /// destinations).
     pub fn within(self, bytes: Range<u64>) -> Self {
         Fault {
             within: Some(bytes),
@@ -129,7 +131,8 @@ impl Fault {
         }
     }
 
-    /// Only requests of whose (offset, length) `filter` says so; of a batch to be shared one pair is enough.
+    /// Only requests of whose (offset, length) `filter` says so; of a batch to be shared one pair
+    /// is enough.
     pub fn when(self, filter: impl FnMut(u64, u64) -> bool + Send + 'static) -> Self {
         Fault {
             filter: Some(Box::new(filter)),
@@ -341,8 +344,8 @@ impl<D: BlockDevice> FaultInjector<D> {
         self.state.lock().faults.clear();
     }
 
-    /// Lets `n` more writes through (in a batch each counts, in its order; what is shared counts as one); every request after
-    /// them fails with EIO, and nothing more reaches the device.
+    /// Lets `n` more writes through (in a batch each counts, in its order; what is shared counts as
+    /// one); every request after them fails with EIO, and nothing more reaches the device.
     pub fn power_off_after(&self, n: u64) {
         self.state.lock().power = Some(n);
     }

@@ -1,7 +1,8 @@
 //! How long things took: histograms that threads fill without waiting for each other.
 //!
-//! Buckets are quarters of the spans between powers of two, so that each ends at most 1.25 times as late as the one before. The
-//! first ends at 1.024 µs, the last at 137 s; what took longer is in one of its own.
+//! Buckets are quarters of the spans between powers of two, so that each ends at most 1.25 times as
+//! late as the one before. The first ends at 1.024 µs, the last at 137 s; what took longer is in
+//! one of its own.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -123,7 +124,8 @@ impl Latency {
         self.counts.iter().sum()
     }
 
-    /// What the shortest `share` (0 to 1) of them took at most, to a bucket's width; nothing if there are none.
+    /// What the shortest `share` (0 to 1) of them took at most, to a bucket's width; nothing if
+    /// there are none.
     pub fn quantile(&self, share: f64) -> Duration {
         let count = self.count();
         let rank = ((count as f64 * share).ceil() as u64).clamp(1, count.max(1));
@@ -137,7 +139,8 @@ impl Latency {
         Duration::ZERO
     }
 
-    /// Buckets, shortest first: where each ends (that time is in it; the last has no end), and how often that was.
+    /// Buckets, shortest first: where each ends (that time is in it; the last has no end), and how
+    /// often that was.
     pub fn buckets(&self) -> impl Iterator<Item = (Option<Duration>, u64)> {
         let counts = self.counts.iter().enumerate();
         counts.map(|(index, count)| (end(index).map(Duration::from_nanos), *count))

@@ -1,5 +1,5 @@
-//! Block devices: file or raw device (io_uring, O_DIRECT), memory, a window on another, recorder, fault injector,
-//! one with a volatile cache, and a gate at which writes wait.
+//! Block devices: file or raw device (io_uring, O_DIRECT), memory, a window on another, recorder,
+//! fault injector, one with a volatile cache, and a gate at which writes wait.
 //!
 //! Everything above reads and writes through [`BlockDevice`]. All offsets and lengths are bytes.
 //!

@@ -87,8 +87,8 @@ impl MemDevice {
         self
     }
 
-    /// The same device, which shares content: pages of 4 KiB, at most so many in a batch. It does not count references.
-    /// `atomic` is what it says of crashes, for those who record it.
+    /// The same device, which shares content: pages of 4 KiB, at most so many in a batch. It does
+    /// not count references. `atomic` is what it says of crashes, for those who record it.
     pub fn with_share(mut self, pairs: u64, atomic: bool) -> Self {
         self.share = Some(ShareLimits {
             unit: PAGE as u32,
@@ -161,9 +161,9 @@ impl MemDevice {
         })
     }
 
-    /// A copy as it is now, in time proportional to the nodes in use, sharing all pages until either
-    /// side writes them. Requests that run meanwhile are in it wholly, partly or not at all. Its
-    /// counters begin at zero.
+    /// A copy as it is now, in time proportional to the nodes in use, sharing all pages until
+    /// either side writes them. Requests that run meanwhile are in it wholly, partly or not at
+    /// all. Its counters begin at zero.
     pub fn fork(&self) -> Self {
         // All locks first: the copy is of one moment.
         let locked: Vec<_> = self.shards.iter().map(|s| s.read()).collect();
@@ -185,8 +185,9 @@ impl MemDevice {
         all
     }
 
-    /// The ranges, in whole 4 KiB pages cut to the size, in which the two devices differ. Pages that
-    /// two forks still share cost nothing. Devices of different size are compared up to the smaller.
+    /// The ranges, in whole 4 KiB pages cut to the size, in which the two devices differ. Pages
+    /// that two forks still share cost nothing. Devices of different size are compared up to
+    /// the smaller.
     pub fn differences(&self, other: &MemDevice) -> Vec<Range<u64>> {
         const ZERO: Page = [0; PAGE];
         let (a, b) = (self.fork(), other.fork());

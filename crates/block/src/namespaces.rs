@@ -1,4 +1,5 @@
-//! Who sees a mount from another mount namespace: a container, a service with `PrivateMounts=`, `unshare -m`.
+//! Who sees a mount from another mount namespace: a container, a service with `PrivateMounts=`,
+//! `unshare -m`.
 //!
 //! Such a namespace has copies of the mounts there were when it was made. They keep a volume in use
 //! after it has been unmounted everywhere else, and only `/proc` tells of them.
@@ -43,8 +44,8 @@ pub fn own_namespace() -> std::io::Result<u64> {
     Ok(fs::metadata("/proc/thread-self/ns/mnt")?.ino())
 }
 
-/// Who has the device `dev` (`major:minor`) mounted in other mount namespaces than the caller's: one process each, as
-/// far as the caller may look at them.
+/// Who has the device `dev` (`major:minor`) mounted in other mount namespaces than the caller's:
+/// one process each, as far as the caller may look at them.
 pub fn viewers(dev: &str) -> Vec<Viewer> {
     let mut found: Vec<Viewer> = Vec::new();
     let Ok(own) = own_namespace() else {

@@ -17,7 +17,8 @@ use crate::{
     Stats, Write, check_share,
 };
 
-/// Shows `base` with changes that never reach it. They are kept in memory, and beyond a bound in a file without a name.
+/// Shows `base` with changes that never reach it. They are kept in memory, and beyond a bound in a
+/// file without a name.
 pub struct Overlay {
     base: Arc<dyn BlockDevice>,
     /// The pages that were written, whole, in the order in which they were written first.
@@ -109,8 +110,8 @@ impl Overlay {
         Overlay::with_room(base, u64::MAX, u64::MAX)
     }
 
-    /// The same, with room for changes of so many bytes in memory, rounded up to pages, and of `most` in all: writes beyond
-    /// that fail (`NoSpace`).
+    /// The same, with room for changes of so many bytes in memory, rounded up to pages, and of
+    /// `most` in all: writes beyond that fail (`NoSpace`).
     pub fn with_room(base: Arc<dyn BlockDevice>, memory: u64, most: u64) -> Overlay {
         let size = base.size().checked_next_multiple_of(PAGE as u64);
         let memory = memory.min(size.unwrap_or(u64::MAX)).div_ceil(PAGE as u64);

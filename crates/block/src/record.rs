@@ -52,8 +52,8 @@ pub enum Event {
     Done {
         /// Number of the request.
         id: u64,
-        /// False if it failed, or was part of a batch that did; then any part of it may have reached
-        /// the device.
+        /// False if it failed, or was part of a batch that did; then any part of it may have
+        /// reached the device.
         ok: bool,
     },
     /// A note of the test's, e.g. "this fsync returned".

@@ -3,13 +3,13 @@
 //! 1. A flush that succeeded makes durable what was done before it was submitted; a write with FUA
 //!    is durable when it is done.
 //! 2. Of everything else submitted before the crash, each 512-byte sector may have reached the
-//!    device or not. What failed stays uncertain for ever, and so does all that was not durable when
-//!    a flush failed: no later flush covers it (rule 5 of the crate's head).
+//!    device or not. What failed stays uncertain for ever, and so does all that was not durable
+//!    when a flush failed: no later flush covers it (rule 5 of the crate's head).
 //! 3. What reached the device did so in the order of submission: of two writes to one sector that
 //!    both arrived, the later stands. So a durable write hides all earlier ones to its sectors.
 //! 4. A discard that arrived left zeros.
-//! 5. What was shared is what the sources held when the batch was submitted. Where the device promises atomicity the batch
-//!    arrived or not; else each of its units did or not.
+//! 5. What was shared is what the sources held when the batch was submitted. Where the device
+//!    promises atomicity the batch arrived or not; else each of its units did or not.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
@@ -18,8 +18,9 @@ use std::sync::Arc;
 use crate::record::{Event, Log};
 use crate::{BlockDevice, MemDevice, SECTOR, SharePair};
 
-/// One sector of a request of which it is uncertain whether it reached the device. Of what was shared the first sector of a
-/// unit stands for it, and where batches are atomic the first of all for the batch.
+/// One sector of a request of which it is uncertain whether it reached the device. Of what was
+/// shared the first sector of a unit stands for it, and where batches are atomic the first of all
+/// for the batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PendingSector {
     /// The request's number.

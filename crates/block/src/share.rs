@@ -1,4 +1,5 @@
-//! SHARE: a device that lets two places have one content without copying it (Oh et al., SIGMOD 2016).
+//! SHARE: a device that lets two places have one content without copying it (Oh et al., SIGMOD
+//! 2016).
 
 use crate::device::check_range;
 use crate::{BlockError, Op, Result};
@@ -23,7 +24,8 @@ pub struct ShareLimits {
     pub pairs: u64,
     /// Places that may have one content; [`u64::MAX`] where there is no limit.
     pub references: u64,
-    /// Whether a batch is there as a whole or not after a crash. If not, each unit of it may be there or not.
+    /// Whether a batch is there as a whole or not after a crash. If not, each unit of it may be
+    /// there or not.
     pub atomic: bool,
 }
 
@@ -40,18 +42,20 @@ impl ShareLimits {
     }
 }
 
-/// The capability of a [`BlockDevice`](crate::BlockDevice) to share ([`BlockDevice::share`](crate::BlockDevice::share)).
+/// The capability of a [`BlockDevice`](crate::BlockDevice) to share
+/// ([`BlockDevice::share`](crate::BlockDevice::share)).
 pub trait Share: Send + Sync {
     /// How much it can.
     fn limits(&self) -> ShareLimits;
 
-    /// Makes each `dst` read as its `src`, from what all sources are before the batch. What is written to one of the two later
-    /// leaves the other as it was. Durable as writes are: after a flush.
+    /// Makes each `dst` read as its `src`, from what all sources are before the batch. What is
+    /// written to one of the two later leaves the other as it was. Durable as writes are: after
+    /// a flush.
     ///
     /// # Errors
     /// The batch is too long ([`BlockError::ShareBatch`]), a content would be in too many places
-    /// ([`BlockError::ShareReferences`]), the pairs are no units of the device or a destination occurs twice; then nothing was
-    /// done. Else the device's.
+    /// ([`BlockError::ShareReferences`]), the pairs are no units of the device or a destination
+    /// occurs twice; then nothing was done. Else the device's.
     fn share_batch(&self, pairs: &[SharePair]) -> Result<()>;
 
     /// A batch of one pair.
@@ -72,7 +76,8 @@ impl SharePair {
     }
 }
 
-/// Fails unless a device of `size` bytes with these limits can share this batch; the references are not looked at.
+/// Fails unless a device of `size` bytes with these limits can share this batch; the references are
+/// not looked at.
 ///
 /// # Errors
 /// What is wrong with it.

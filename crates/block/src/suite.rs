@@ -1,6 +1,7 @@
 //! What every [`BlockDevice`] has to do, as checks that any backend's tests can call.
 //!
-//! A check panics when the device is wrong. All are repeatable: the same seed makes the same requests.
+//! A check panics when the device is wrong. All are repeatable: the same seed makes the same
+//! requests.
 
 use std::io::{IoSlice, IoSliceMut};
 
@@ -407,7 +408,8 @@ pub fn parallel_writers(dev: &dyn BlockDevice, seed: u64) {
     }
 }
 
-/// What is shared reads as its source did, and changes on its own from then on; what is refused changes nothing.
+/// What is shared reads as its source did, and changes on its own from then on; what is refused
+/// changes nothing.
 pub fn shares(dev: &dyn BlockDevice, seed: u64) {
     let share = dev.share().unwrap();
     let limits = share.limits();

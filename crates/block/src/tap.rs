@@ -135,8 +135,8 @@ impl Tap {
         Some(id)
     }
 
-    /// What was asked since the last call; `None` if there is no such recording any more. With `end` it is over: nothing more is
-    /// kept, and it is gone when all was taken.
+    /// What was asked since the last call; `None` if there is no such recording any more. With
+    /// `end` it is over: nothing more is kept, and it is gone when all was taken.
     pub fn take(&self, id: u64, end: bool) -> Option<Taken> {
         let mut state = self.state.lock();
         let recording = state.recording.as_mut().filter(|r| r.id == id)?;

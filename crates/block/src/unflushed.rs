@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use crate::Result;
 
-/// Writes since the last flush. A flush after none is left out: syncs of what did not change are common.
+/// Writes since the last flush. A flush after none is left out: syncs of what did not change are
+/// common.
 pub(super) struct Unflushed {
     begun: AtomicU64,
     ended: AtomicU64,
@@ -35,7 +36,8 @@ impl Unflushed {
 
     /// Flushes if there is anything to.
     pub(super) fn flush(&self, flush: impl FnOnce() -> Result<()>) -> Result<()> {
-        // In this order: if they are equal, all that had begun at the second had ended at the first.
+        // In this order: if they are equal, all that had begun at the second had ended at the
+        // first.
         let ended = self.ended.load(SeqCst);
         let begun = self.begun.load(SeqCst);
         if self.flushed.load(SeqCst) == begun {

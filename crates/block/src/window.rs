@@ -29,8 +29,8 @@ impl Span {
         self.start < other.end() && other.start < self.end()
     }
 
-    /// Whether this is a place for a volume on a device of `size` bytes with such sectors. A sector that is written as a whole
-    /// must be one on the device, too.
+    /// Whether this is a place for a volume on a device of `size` bytes with such sectors. A sector
+    /// that is written as a whole must be one on the device, too.
     ///
     /// # Errors
     /// Why not, as a sentence.
@@ -64,7 +64,8 @@ impl<D: BlockDevice> Window<D> {
     /// The bytes of `span`. `path` names the device in errors.
     ///
     /// # Errors
-    /// [`BlockError::Unsuitable`] unless the span lies on the device and begins and ends with sectors of it.
+    /// [`BlockError::Unsuitable`] unless the span lies on the device and begins and ends with
+    /// sectors of it.
     pub fn new(inner: D, span: Span, path: &Path) -> Result<Window<D>> {
         span.check(inner.size(), inner.sector_size())
             .map_err(|reason| BlockError::Unsuitable {

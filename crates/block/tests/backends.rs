@@ -217,7 +217,8 @@ fn block_device_4096_with_1k_blocks_turns_o_direct_off() {
     suite::check_all(&disk.dev, 4);
 }
 
-/// Blocks of 1 KiB that begin at odd multiples of 512 pass O_DIRECT with no copy where sectors have 512 bytes.
+/// Blocks of 1 KiB that begin at odd multiples of 512 pass O_DIRECT with no copy where sectors have
+/// 512 bytes.
 #[test]
 fn half_kilobyte_offsets_are_direct() {
     let d = dir();
@@ -397,7 +398,8 @@ fn forks_share_until_written() {
     assert_eq!(byte, [0]);
 }
 
-/// The kernel does not let us drop dirty pages of a device we no longer claim: a discard is then skipped.
+/// The kernel does not let us drop dirty pages of a device we no longer claim: a discard is then
+/// skipped.
 #[test]
 fn discards_work_without_the_exclusive_claim() {
     let d = dir();

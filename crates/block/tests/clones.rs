@@ -17,7 +17,8 @@ fn on(fstype: &str, mkfs: &[&str], test: impl FnOnce(&FileDevice)) {
     mount.umount().unwrap();
 }
 
-/// What is shared is durable after a flush, so that is none that can be left out, though nothing was written since the last.
+/// What is shared is durable after a flush, so that is none that can be left out, though nothing
+/// was written since the last.
 fn shares(device: &FileDevice) {
     println!("{:?}", device.sharing());
     suite::shares(device, 5);

@@ -231,12 +231,13 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// At every point each sector holds one of the values that a plain model allows: what stands, or
-    /// anything newer; and both extremes are what they should be.
+    /// At every point each sector holds one of the values that a plain model allows: what stands,
+    /// or anything newer; and both extremes are what they should be.
     #[test]
     fn crashes_agree_with_a_model(steps in prop::collection::vec(step(), 1..40), seed: u64, skip in 0..200usize) {
         let (base, dev) = recorder(SECTORS);
-        // Per sector: the values since the last durable one, that one first. Batches do not overlap themselves.
+        // Per sector: the values since the last durable one, that one first. Batches do not
+        // overlap themselves.
         let mut model: BTreeMap<u64, Vec<u8>> = (0..SECTORS).map(|s| (s, vec![0])).collect();
         // The model after each step, by the position in the log.
         let mut points = vec![(0, model.clone())];

@@ -221,7 +221,8 @@ fn the_kernel_and_e2fsprogs_keep_off_a_claimed_device() {
     );
     // A mount of type fuseblk needs the claim; then only the lock keeps a second StetFS out.
     dev.release_exclusive_claim();
-    // A child that another test forks holds a copy of what was given up, until it executes its program.
+    // A child that another test forks holds a copy of what was given up, until it executes its
+    // program.
     let mut mounted = mount();
     for _ in 0..50 {
         if mounted.status.success() {

@@ -78,7 +78,8 @@ fn every_device_that_stands_for_another_passes_it_on() {
     }
 }
 
-/// Pages 0 to 3 hold 1 to 4, and pages 10 to 13 11 to 14, all durable; then two batches are shared and one page written.
+/// Pages 0 to 3 hold 1 to 4, and pages 10 to 13 11 to 14, all durable; then two batches are shared
+/// and one page written.
 fn recorded(atomic: bool) -> (MemDevice, stetfs_block::Log) {
     let device = MemDevice::new(64 * PAGE).with_share(16, atomic);
     for page in 0..4 {

@@ -1,4 +1,5 @@
-//! What a hit and a miss cost in a mounted volume's cache (CLOCK): nanoseconds, the best of five rounds. Run with `--release`.
+//! What a hit and a miss cost in a mounted volume's cache (CLOCK): nanoseconds, the best of five
+//! rounds. Run with `--release`.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,4 +1,5 @@
-//! What a step of each policy costs in caches of rising size: nanoseconds a use, most of which make room. Run with `--release`.
+//! What a step of each policy costs in caches of rising size: nanoseconds a use, most of which make
+//! room. Run with `--release`.
 
 use std::time::Instant;
 

@@ -72,7 +72,8 @@ impl<X> Block<X> {
         self.verified.store(what, Ordering::Release);
     }
 
-    /// Loads the content from `device` unless it is there already. Concurrent callers wait for one read.
+    /// Loads the content from `device` unless it is there already. Concurrent callers wait for one
+    /// read.
     pub(crate) fn load(&self, device: &dyn BlockDevice, block_size: usize) -> Result<bool> {
         if self.inner.read().page.is_some() {
             return Ok(false);

@@ -1,4 +1,5 @@
-//! One shard of the cache: blocks in numbered slots, a map to find them, and a policy that chooses victims.
+//! One shard of the cache: blocks in numbered slots, a map to find them, and a policy that chooses
+//! victims.
 
 use hashbrown::HashMap;
 use std::sync::Arc;
@@ -50,7 +51,8 @@ impl<X: Default> Shard<X> {
         self.slots.get(at)?.as_ref()
     }
 
-    /// The block for use, new and empty if it was not there. Also: how many blocks were evicted for it.
+    /// The block for use, new and empty if it was not there. Also: how many blocks were evicted for
+    /// it.
     pub(crate) fn get_or_insert(&mut self, nr: u64) -> (Arc<Block<X>>, u64) {
         if let Some(block) = self.get(nr) {
             return (block.clone(), 0);

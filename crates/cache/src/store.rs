@@ -16,7 +16,8 @@ use crate::shard::Shard;
 pub struct CacheConfig {
     /// Bytes in a block (and a page): 1, 2 or 4 KiB … 64 KiB.
     pub block_size: usize,
-    /// Upper bound of clean pages, in bytes. Held (dirty, pinned) pages may exceed it for a moment.
+    /// Upper bound of clean pages, in bytes. Held (dirty, pinned) pages may exceed it for a
+    /// moment.
     pub capacity: u64,
     /// Which block leaves when room is needed.
     pub policy: PolicyKind,
@@ -49,7 +50,8 @@ const ERASE_BLOCKS: usize = 8;
 /// Bytes of an erase block, unless the user says something else.
 const ERASE_BLOCK: u64 = 4 << 20;
 
-/// A buffer cache over a device, sharded by block number, or by erase block where the policy goes by these.
+/// A buffer cache over a device, sharded by block number, or by erase block where the policy goes
+/// by these.
 pub struct Cache<X> {
     device: Arc<dyn BlockDevice>,
     block_size: usize,
@@ -164,7 +166,8 @@ impl<X: Default> Cache<X> {
         self.shard(nr).lock().find(nr).cloned()
     }
 
-    /// Reads ahead: loads those of the `count` blocks from `first` that are not cached, in one batch.
+    /// Reads ahead: loads those of the `count` blocks from `first` that are not cached, in one
+    /// batch.
     ///
     /// # Errors
     /// What the device says; nothing is cached then.

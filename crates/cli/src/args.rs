@@ -48,10 +48,11 @@ pub(crate) enum Command {
     Recover(RecoverArgs),
     /// Describe an unmounted volume: features, sizes, journal, what recovery would do.
     Info(VolumeArg),
-    /// Say how a volume, or the mount at a directory, is best mounted for a program, and what of the volume and the machine is in
-    /// the way. Changes nothing.
+    /// Say how a volume, or the mount at a directory, is best mounted for a program, and what of
+    /// the volume and the machine is in the way. Changes nothing.
     Advise(AdviseArgs),
-    /// Show usage and limits of users, groups and projects of an unmounted volume, or of the mount at a directory; or set limits.
+    /// Show usage and limits of users, groups and projects of an unmounted volume, or of the mount
+    /// at a directory; or set limits.
     Quota(QuotaArgs),
     /// Show structures of an unmounted volume.
     #[command(subcommand)]
@@ -95,7 +96,8 @@ pub(crate) struct CompletionsArgs {
 /// What to do with a simulated device.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Device {
-    /// Serve one as a file, for loop devices and `stetfs mount`. Runs until it is interrupted or unmounted; needs root.
+    /// Serve one as a file, for loop devices and `stetfs mount`. Runs until it is interrupted or
+    /// unmounted; needs root.
     Serve(DeviceServeArgs),
     /// Make a served device fail, or show how it does.
     Fault(DeviceFaultArgs),
@@ -142,15 +144,17 @@ pub(crate) struct DeviceServeArgs {
     pub(crate) volatile: bool,
     #[command(flatten)]
     pub(crate) flash: FlashArgs,
-    /// Where: the device is the file `disk` in it, its counters the file `stats`, what makes it fail the file `control`.
+    /// Where: the device is the file `disk` in it, its counters the file `stats`, what makes it
+    /// fail the file `control`.
     pub(crate) dir: PathBuf,
 }
 
 /// The flash of a served device.
 #[derive(Debug, Args)]
 pub(crate) struct FlashArgs {
-    /// With simulated flash behind a translation layer: page (page-level mapping, and SHARE) or fast (log blocks). The model's
-    /// times are then those of what it moves and erases, too. The content is in memory.
+    /// With simulated flash behind a translation layer: page (page-level mapping, and SHARE) or
+    /// fast (log blocks). The model's times are then those of what it moves and erases, too.
+    /// The content is in memory.
     #[arg(long, value_name = "NAME")]
     pub(crate) ftl: Option<stetfs_flash::ftl::FtlKind>,
     /// Percent of erase blocks beyond those that the size takes.
@@ -160,10 +164,12 @@ pub(crate) struct FlashArgs {
     /// Bytes of an erase block, e.g. 24M.
     #[arg(long, value_name = "SIZE", default_value = "4M", requires = "ftl", value_parser = stetfs::low::size::bytes)]
     pub(crate) erase_block: u64,
-    /// Every page is written once before it is served, then as many again, half in runs and half at random places.
+    /// Every page is written once before it is served, then as many again, half in runs and half
+    /// at random places.
     #[arg(long, requires = "ftl")]
     pub(crate) aged: bool,
-    /// With a layer above the flash: log writes segments of 2 MiB one after the other, and cleans them.
+    /// With a layer above the flash: log writes segments of 2 MiB one after the other, and cleans
+    /// them.
     #[arg(long, value_name = "NAME", requires = "ftl", value_parser = ["log"])]
     pub(crate) layer: Option<String>,
     /// How that layer cleans: share, without copying where the flash can, or copy.
@@ -186,14 +192,16 @@ pub(crate) enum Bench {
     Compare(Box<stetfs_bench::compare::CompareArgs>),
     /// Run a figure of a paper again, with the paper's numbers beside ours. Needs root.
     Figure(stetfs_bench::figure::FigureArgs),
-    /// Age volumes: months of use, simulated, of StetFS and of the kernel's ext4, and then count extents and free runs.
+    /// Age volumes: months of use, simulated, of StetFS and of the kernel's ext4, and then count
+    /// extents and free runs.
     Age(stetfs_bench::age::AgeArgs),
 }
 
 /// What to do in the flash laboratory.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Flash {
-    /// Run a trace through a cache with each replacement policy, and what the cache writes through a flash device.
+    /// Run a trace through a cache with each replacement policy, and what the cache writes through
+    /// a flash device.
     Run(stetfs_flashlab::command::RunArgs),
     /// Record traces, look at them, and convert them.
     #[command(subcommand)]
@@ -207,7 +215,8 @@ pub(crate) enum Flash {
 pub(crate) enum FlashTrace {
     #[command(flatten)]
     Other(stetfs_flashlab::command::TraceCommand),
-    /// Record what programs ask of a mounted volume: until Ctrl-C, for some time, or while a command runs.
+    /// Record what programs ask of a mounted volume: until Ctrl-C, for some time, or while a
+    /// command runs.
     Record(RecordArgs),
 }
 
@@ -216,8 +225,9 @@ pub(crate) enum FlashTrace {
 pub(crate) struct RecordArgs {
     /// Where it is mounted.
     pub(crate) dir: PathBuf,
-    /// Where to: blocks of files that are read and written, as the requests come to the server, cached or not. What the kernel's
-    /// page cache answers does not come to it; with the mount option direct_io all does.
+    /// Where to: blocks of files that are read and written, as the requests come to the server,
+    /// cached or not. What the kernel's page cache answers does not come to it; with the mount
+    /// option direct_io all does.
     #[arg(short, long, value_name = "FILE", required_unless_present = "below")]
     pub(crate) out: Option<PathBuf>,
     /// Where to: what the volume's device is asked for, below the server's cache.
@@ -254,7 +264,8 @@ pub(crate) struct MountArgs {
     /// Stay in the foreground.
     #[arg(short, long)]
     pub(crate) foreground: bool,
-    /// Where messages go, behind what is there, instead of to syslog or the terminal; the same as -o log_file=PATH.
+    /// Where messages go, behind what is there, instead of to syslog or the terminal; the same as
+    /// -o log_file=PATH.
     #[arg(long, value_name = "PATH")]
     pub(crate) log_file: Option<PathBuf>,
     /// Options, separated by commas.
@@ -264,8 +275,8 @@ pub(crate) struct MountArgs {
     pub(crate) source: PathBuf,
     /// Where.
     pub(crate) dir: PathBuf,
-    /// This is the server, started by the process of that number: it reports on standard output, and in the background
-    /// then detaches.
+    /// This is the server, started by the process of that number: it reports on standard output,
+    /// and in the background then detaches.
     #[arg(long, hide = true, value_name = "PID")]
     pub(crate) server: Option<i32>,
 }
@@ -354,7 +365,8 @@ pub(crate) struct UmountArgs {
 pub(crate) struct QuotaArgs {
     #[command(flatten)]
     pub(crate) volume: VolumeArg,
-    /// Whose limits are set, such as user:1000, user:alice, group:100 or project:5. Those that are not given are none.
+    /// Whose limits are set, such as user:1000, user:alice, group:100 or project:5. Those that are
+    /// not given are none.
     #[arg(long, value_name = "KIND:ID", value_parser = quota_id)]
     pub(crate) set: Option<(stetfs::low::QuotaKind, u32)>,
     /// Space that is never exceeded.
@@ -389,8 +401,9 @@ fn quota_id(text: &str) -> Result<(stetfs::low::QuotaKind, u32), String> {
 pub(crate) struct VolumeArg {
     /// An ext4 image file or block device.
     pub(crate) volume: PathBuf,
-    /// Where the volume is in it, separated by commas: partition=N|NAME|UUID, or offset=BYTES and size=BYTES; journal_path=PATH,
-    /// where the journal is, on a volume with it on another device; nvm=PATH, where records of synced files are, of one that was mounted so.
+    /// Where the volume is in it, separated by commas: partition=N|NAME|UUID, or offset=BYTES and
+    /// size=BYTES; journal_path=PATH, where the journal is, on a volume with it on another
+    /// device; nvm=PATH, where records of synced files are, of one that was mounted so.
     #[arg(short, value_name = "OPTIONS")]
     pub(crate) options: Vec<String>,
 }
@@ -417,14 +430,18 @@ pub(crate) struct AdviseArgs {
 pub(crate) struct RecoverArgs {
     /// An ext4 image file or block device.
     pub(crate) volume: PathBuf,
-    /// Separated by commas: home=share, to have the device share what is logged to its home, where it can, instead of writing it there
-    /// (home=copy); and where the volume and its journal are (partition=N|NAME|UUID, or offset=BYTES and size=BYTES; journal_path=PATH, nvm=PATH, nvm_offset=BYTES, nvm_size=BYTES).
+    /// Separated by commas: home=share, to have the device share what is logged to its home, where
+    /// it can, instead of writing it there (home=copy); and where the volume and its journal
+    /// are (partition=N|NAME|UUID, or offset=BYTES and size=BYTES; journal_path=PATH, nvm=PATH,
+    /// nvm_offset=BYTES, nvm_size=BYTES).
     #[arg(short, value_name = "OPTIONS")]
     pub(crate) options: Vec<String>,
-    /// Of a damaged journal, bring home what is whole and leave out the rest; run e2fsck -f afterwards.
+    /// Of a damaged journal, bring home what is whole and leave out the rest; run e2fsck -f
+    /// afterwards.
     #[arg(long)]
     pub(crate) salvage: bool,
-    /// The file of nvm= is lost, and its records of synced files with it: bring the volume to its last commit.
+    /// The file of nvm= is lost, and its records of synced files with it: bring the volume to its
+    /// last commit.
     #[arg(long)]
     pub(crate) without_nvm: bool,
 }
@@ -450,19 +467,22 @@ impl RecoverArgs {
 /// Arguments of `stat`.
 #[derive(Debug, Args)]
 pub(crate) struct StatArgs {
-    /// Where it is mounted. With --prometheus there can be several, and without any it is all mounts.
+    /// Where it is mounted. With --prometheus there can be several, and without any it is all
+    /// mounts.
     #[arg(value_name = "DIR")]
     pub(crate) dirs: Vec<PathBuf>,
     /// In Prometheus' text format, for the node exporter's textfile collector or whatever scrapes.
     #[arg(long)]
     pub(crate) prometheus: bool,
-    /// Again and again, each step with what happened in it, until Ctrl-C or the end of the mount: in place on a terminal, else
-    /// one line a step. A step is a second unless a number of them is said.
+    /// Again and again, each step with what happened in it, until Ctrl-C or the end of the mount:
+    /// in place on a terminal, else one line a step. A step is a second unless a number of
+    /// them is said.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, conflicts_with = "prometheus")]
     pub(crate) watch: Option<Option<OsString>>,
 }
 
-/// What mount(8) gives a helper (`mount.fuse.stetfs SOURCE DIR [-sfnv] [-N NS] [-o OPTIONS] [-t TYPE]`).
+/// What mount(8) gives a helper (`mount.fuse.stetfs SOURCE DIR [-sfnv] [-N NS] [-o OPTIONS] [-t
+/// TYPE]`).
 #[derive(Debug, Parser)]
 #[command(name = "mount.fuse.stetfs", version = VERSION)]
 pub(crate) struct HelperArgs {

@@ -1,8 +1,9 @@
 //! The server of a mount is a process of its own: the command that starts it waits until the mount
 //! stands, then ends, or in the foreground stays as long as the server.
 //!
-//! The server leaves the mount namespace that it is started in (decisions/0025), the command does not: in the foreground
-//! it keeps that alive, as the first process of a container or a service has to.
+//! The server leaves the mount namespace that it is started in (decisions/0025), the command does
+//! not: in the foreground it keeps that alive, as the first process of a container or a service has
+//! to.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::AsFd;
@@ -53,13 +54,15 @@ fn spawn(server: &mut Command, source: &Path, dir: &Path) -> Result<Child> {
     server.spawn().map_err(cannot_start)
 }
 
-/// Starts the server in the background and waits until the mount stands or failed. Gives what is not as it was asked for.
+/// Starts the server in the background and waits until the mount stands or failed. Gives what is
+/// not as it was asked for.
 pub(crate) fn start(source: &Path, dir: &Path, told: Told<'_>) -> Result<Option<String>> {
     let mut server = spawn(&mut server(told)?, source, dir)?;
     wait_for_mount(&mut server).map(|mount| mount.warning)
 }
 
-/// Starts the server and stays until it ends: what it gets as signals is handed on, and its exit code is the answer.
+/// Starts the server and stays until it ends: what it gets as signals is handed on, and its exit
+/// code is the answer.
 pub(crate) fn stay(source: &Path, dir: &Path, told: Told<'_>, json: bool) -> Result<Code> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(cannot_start)?;
     let mut command = server(told)?;
@@ -135,10 +138,11 @@ fn wait_for_mount(server: &mut Child) -> Result<Standing> {
     }
 }
 
-/// The server: reports on standard output. In the background it then lets go of the terminal; in the foreground it ends with
-/// the command that stays.
+/// The server: reports on standard output. In the background it then lets go of the terminal; in
+/// the foreground it ends with the command that stays.
 pub(crate) fn run(job: &Job, parent: i32) -> Result {
-    // Out of the terminal's session: its end, and Ctrl-C, are not ours. Fails only for a group leader.
+    // Out of the terminal's session: its end, and Ctrl-C, are not ours. Fails only for a group
+    // leader.
     let _ = rustix::process::setsid();
     let logs = match (&job.options.log_file, job.daemon) {
         (Some(path), _) => log::to_file(path),
@@ -191,7 +195,8 @@ fn end_with(parent: i32) -> Result {
     Ok(())
 }
 
-/// Tells the user who mounts of something that is not as he asked for, or may not be as he meant it.
+/// Tells the user who mounts of something that is not as he asked for, or may not be as he meant
+/// it.
 pub(crate) fn warn(warning: &str) {
     eprintln!("stetfs: {warning}");
 }

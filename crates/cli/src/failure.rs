@@ -193,7 +193,8 @@ impl From<FsError> for Failure {
     }
 }
 
-/// What to do with something that is no ext4 volume. Only where nothing is there anything to be made anew.
+/// What to do with something that is no ext4 volume. Only where nothing is there anything to be
+/// made anew.
 fn way_to(foreign: &Foreign) -> String {
     match foreign {
         Foreign::Zeroes => "if there is nothing to lose on it, make a volume with mke2fs -t ext4".into(),

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-/// Where the names of a kind (`user`, `group`, `project`) are, and which field of a line is the number.
+/// Where the names of a kind (`user`, `group`, `project`) are, and which field of a line is the
+/// number.
 fn table(kind: &str) -> Option<(&'static str, usize)> {
     match kind {
         "user" => Some(("/etc/passwd", 2)),

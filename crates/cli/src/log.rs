@@ -1,4 +1,5 @@
-//! Where a server's messages go: a file that was asked for, else standard error in the foreground, syslog in a daemon.
+//! Where a server's messages go: a file that was asked for, else standard error in the foreground,
+//! syslog in a daemon.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -29,13 +30,15 @@ pub(crate) fn to_stderr() {
         .try_init();
 }
 
-/// Messages to a file, behind what is in it. It stays open: who makes it short (logrotate's `copytruncate`) finds the next
-/// message at its beginning. Each message is one write, so that several servers may have the same file.
+/// Messages to a file, behind what is in it. It stays open: who makes it short (logrotate's
+/// `copytruncate`) finds the next message at its beginning. Each message is one write, so that
+/// several servers may have the same file.
 ///
 /// # Errors
 /// It cannot be opened or made.
 pub(crate) fn to_file(path: &Path) -> Result {
-    // What messages say of names is for those alone who may read them. Nobody is waited for (a pipe).
+    // What messages say of names is for those alone who may read them. Nobody is waited for (a
+    // pipe).
     let opened = File::options()
         .append(true)
         .create(true)

@@ -130,7 +130,8 @@ pub(crate) fn parse(text: &str, sloppy: bool, all: &mut Options) -> Result {
                 return Err(bad(format!("unknown option {option:?}{meant}")));
             }
         }
-        // mount(8) puts the options of fstab before those of its command line, so the last one counts.
+        // mount(8) puts the options of fstab before those of its command line, so the last one
+        // counts.
         let topic = match option {
             "nobarrier" => "barrier",
             // Another than the journal's of that name.
@@ -147,8 +148,8 @@ pub(crate) fn parse(text: &str, sloppy: bool, all: &mut Options) -> Result {
     Ok(())
 }
 
-/// The options of the volume at `path`: those that it has of its own, and after them those of `text`. Why it has none is told by
-/// whoever opens it.
+/// The options of the volume at `path`: those that it has of its own, and after them those of
+/// `text`. Why it has none is told by whoever opens it.
 pub(crate) fn of_volume(path: &Path, text: &str) -> Result<Options> {
     let mut said = Options::default();
     parse(text, false, &mut said)?;
@@ -264,7 +265,8 @@ fn apply(
     })
 }
 
-/// Options that are neither the journal's nor a name. What is wrong is a sentence without its subject, the option.
+/// Options that are neither the journal's nor a name. What is wrong is a sentence without its
+/// subject, the option.
 fn own(
     name: &str,
     value: Option<&str>,

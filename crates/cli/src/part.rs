@@ -18,7 +18,8 @@ pub(crate) struct PartOptions {
 }
 
 impl PartOptions {
-    /// Reads one of the options; `None` if it is another. What is wrong is a sentence without its subject, the option.
+    /// Reads one of the options; `None` if it is another. What is wrong is a sentence without its
+    /// subject, the option.
     pub(crate) fn set(
         &mut self,
         name: &str,
@@ -100,7 +101,8 @@ fn wrong(message: String) -> Failure {
     Failure::new(Code::Usage, message)
 }
 
-/// The volume at `path` with the options `text`, of a command that takes those that say where a volume is.
+/// The volume at `path` with the options `text`, of a command that takes those that say where a
+/// volume is.
 ///
 /// # Errors
 /// There is another option, or what it says makes no sense.
@@ -108,7 +110,8 @@ pub(crate) fn source(path: PathBuf, text: &[String]) -> Result<Source> {
     source_and(path, text, &[], &mut |_, _| Ok(()))
 }
 
-/// The same of a command that takes the options `more`, too: `take` gets name and value of each of them.
+/// The same of a command that takes the options `more`, too: `take` gets name and value of each of
+/// them.
 ///
 /// # Errors
 /// As [`source`], and those of `take`.

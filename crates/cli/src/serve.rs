@@ -21,8 +21,8 @@ use crate::live::Live;
 use crate::options::Options;
 use crate::sandbox::{Sandbox, Wanted};
 
-/// Threads that may use the device at once, beside one for each processor: more requests than that are under way when some wait,
-/// and journal and caches have threads of their own.
+/// Threads that may use the device at once, beside one for each processor: more requests than that
+/// are under way when some wait, and journal and caches have threads of their own.
 const OTHERS: usize = 12;
 
 /// What to serve, where.
@@ -39,8 +39,8 @@ pub(crate) struct Job {
     pub(crate) protected: bool,
 }
 
-/// Serves until the volume is unmounted and closed. `ready` is called once the mount stands, with a warning if it is not as
-/// it was asked for.
+/// Serves until the volume is unmounted and closed. `ready` is called once the mount stands, with a
+/// warning if it is not as it was asked for.
 pub(crate) fn serve(job: &Job, ready: impl FnOnce(Option<String>)) -> Result {
     abort_on_panic();
     // Before a journal is replayed for a mount that cannot be.
@@ -146,14 +146,16 @@ fn weak(region: &RegionInfo) -> Option<String> {
     })
 }
 
-/// Leaves the mount namespace in which the volume will be mounted, where that can be: the server must not be the last of it.
+/// Leaves the mount namespace in which the volume will be mounted, where that can be: the server
+/// must not be the last of it.
 fn leave(sandbox: Wanted) -> Result<Origin> {
     let stay = || match sandbox {
         Wanted::Off => Ok(Origin::stay()),
         _ => Origin::stay_beside()
             .map_err(|e| Failure::new(Code::System, format!("no thread to mount: {e}"))),
     };
-    // Without root fusermount3 mounts, with a type whose end the kernel does not ask the server for.
+    // Without root fusermount3 mounts, with a type whose end the kernel does not ask the server
+    // for.
     if !is_root() {
         return stay();
     }
@@ -191,7 +193,8 @@ fn let_go_of_mounts(origin: &Origin, paths: &[Option<&Path>]) {
     }
 }
 
-/// The images as the user sees them, so that what holds them stays in use in his namespace, and cannot be unmounted.
+/// The images as the user sees them, so that what holds them stays in use in his namespace, and
+/// cannot be unmounted.
 fn hold_hosts(job: &Job) -> Vec<File> {
     let journal = job.options.journal_path.as_deref();
     let nvm = job.options.nvm.path.as_deref();
@@ -210,7 +213,8 @@ fn hold_hosts(job: &Job) -> Vec<File> {
         .collect()
 }
 
-/// Opens the devices of a job: read-only if it is write-protected, as mount(8) does. Gives the job as it is then.
+/// Opens the devices of a job: read-only if it is write-protected, as mount(8) does. Gives the job
+/// as it is then.
 fn open(job: &Job) -> Result<(OpenedDevices, Job)> {
     let options = job.options.volume()?;
     match OpenedDevices::open(&job.source, &options) {

@@ -1,4 +1,5 @@
-//! `stetfs bench compare --setup` as a user runs it, on what only mounts of StetFS have: packing, and whole writes for databases.
+//! `stetfs bench compare --setup` as a user runs it, on what only mounts of StetFS have: packing,
+//! and whole writes for databases.
 
 #![allow(clippy::unwrap_used)]
 
@@ -73,7 +74,8 @@ fn packing_and_full_pages_are_told() {
     assert!(svg.contains("packed "), "the figure has table 2");
 }
 
-/// The bench serves the simulated devices itself: gone at once, it would leave mounts that nobody can take down.
+/// The bench serves the simulated devices itself: gone at once, it would leave mounts that nobody
+/// can take down.
 #[test]
 fn an_interrupted_run_takes_everything_down() {
     let line = "bench compare --setup --model sata-ssd --image-size 256 --journal-size 16 --quick -r 1000 -w append-fsync \
@@ -117,7 +119,8 @@ fn wrong_settings_are_explained() {
     }
 }
 
-/// What shares reads each image once and writes none; what copies reads them twice. A small log counts for no claim.
+/// What shares reads each image once and writes none; what copies reads them twice. A small log
+/// counts for no claim.
 #[test]
 fn a_recovery_that_shares_is_measured_beside_one_that_copies() {
     let line = "bench figure afs-recovery --quick --device nvme-ssd";

@@ -60,8 +60,8 @@ const CHANGES: [Change; 9] = [
 fn as_user(groups: &[u32], work: impl FnOnce() + Send) {
     thread::scope(|scope| {
         let done = scope.spawn(|| {
-            // SAFETY: system calls with numbers and a list that outlives them; unlike the functions of libc they change
-            // this thread alone.
+            // SAFETY: system calls with numbers and a list that outlives them; unlike the functions
+            // of libc they change this thread alone.
             unsafe {
                 let n = groups.len();
                 assert_eq!(libc::syscall(libc::SYS_setgroups, n, groups.as_ptr()), 0);

@@ -13,7 +13,8 @@ use common::{kernel, stetfs_with};
 use rustix::fs::FallocateFlags;
 use stetfs_testkit::{Attach, Image, Mkfs, Mounted, cmd, sys};
 
-/// The unit that places of files are told in (FIGETBSZ), bytes: a block, or what Linux makes of it for a FUSE server.
+/// The unit that places of files are told in (FIGETBSZ), bytes: a block, or what Linux makes of it
+/// for a FUSE server.
 fn unit(dir: &Path) -> u64 {
     let mut bytes = [0; 4];
     sys::file_ioctl(File::open(dir).unwrap().as_fd(), 2, &mut bytes).unwrap();

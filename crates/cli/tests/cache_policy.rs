@@ -7,7 +7,8 @@ use std::os::unix::fs::FileExt;
 
 use common::daemon::{Daemon, json, ok};
 
-/// Every policy keeps what was written, under a cache that is much smaller: new files, changes in place, and reading all back.
+/// Every policy keeps what was written, under a cache that is much smaller: new files, changes in
+/// place, and reading all back.
 #[test]
 fn every_policy_serves_a_volume() {
     for policy in stetfs::low::PolicyKind::ALL {

@@ -1,4 +1,5 @@
-//! Single calls that the trees of `interop` do not show: each does what it does on the kernel's ext4.
+//! Single calls that the trees of `interop` do not show: each does what it does on the kernel's
+//! ext4.
 
 #![allow(clippy::unwrap_used)]
 
@@ -274,7 +275,8 @@ fn copies_between_files_arrive(site: &Site<'_>) -> impl FnOnce(&Site<'_>) + use<
 fn free_space_is_given_back(site: &Site<'_>) -> impl FnOnce(&Site<'_>) + use<> {
     let used = |site: &Site<'_>| site.image.metadata().unwrap().blocks() * 512;
     let path = site.path("large");
-    // Several times the journal, in which some of it may still be with data journaling; and noise, lest it be packed.
+    // Several times the journal, in which some of it may still be with data journaling; and noise,
+    // lest it be packed.
     let mut data = vec![0; 20 << 20];
     fastrand::Rng::with_seed(7).fill(&mut data);
     std::fs::write(&path, data).unwrap();
@@ -285,7 +287,8 @@ fn free_space_is_given_back(site: &Site<'_>) -> impl FnOnce(&Site<'_>) + use<> {
     let free = || rustix::fs::statvfs(site.root).unwrap().f_bfree * 4096;
     let before = free();
     std::fs::remove_file(&path).unwrap();
-    // The kernel says that it forgets a file when it likes, also after a sync, and waits for no answer.
+    // The kernel says that it forgets a file when it likes, also after a sync, and waits for no
+    // answer.
     wait_until("the file's space is free", || free() >= before + (20 << 20));
     rustix::fs::syncfs(site.open_root()).unwrap();
     let mut fstrim = Command::new("fstrim");
@@ -409,7 +412,8 @@ fn shut_down(site: &Site<'_>, how: u32) -> std::io::Result<()> {
     file_ioctl(site.open_root().as_fd(), SHUTDOWN, &mut how.to_ne_bytes())
 }
 
-/// Writes and syncs one file, writes another, shuts down; all that follows fails, and unmounting does not.
+/// Writes and syncs one file, writes another, shuts down; all that follows fails, and unmounting
+/// does not.
 fn write_and_shut_down(site: &Site<'_>, how: u32) {
     std::fs::write(site.path("synced"), vec![1; 100_000]).unwrap();
     File::open(site.path("synced")).unwrap().sync_all().unwrap();
@@ -509,7 +513,8 @@ fn handles_lead_to_files_the_kernel_forgot(site: &Site<'_>) -> impl FnOnce(&Site
     }
 }
 
-/// A page that is read into the cache while a direct write is under way is not what later reads get.
+/// A page that is read into the cache while a direct write is under way is not what later reads
+/// get.
 fn direct_writes_are_seen_by_cached_reads(site: &Site<'_>) -> impl FnOnce(&Site<'_>) + use<> {
     use io_uring::{IoUring, opcode, types};
     const LEN: usize = 64 << 10;
@@ -542,7 +547,8 @@ fn direct_writes_are_seen_by_cached_reads(site: &Site<'_>) -> impl FnOnce(&Site<
             let buf = &room[skip..skip + LEN];
             let fd = types::Fd(direct.as_raw_fd());
             let write = opcode::Write::new(fd, buf.as_ptr(), LEN as u32).build();
-            // SAFETY: buffer and descriptor live, unchanged, until the completion is waited for below.
+            // SAFETY: buffer and descriptor live, unchanged, until the completion is waited for
+            // below.
             unsafe { ring.submission().push(&write) }.unwrap();
             ring.submit_and_wait(1).unwrap();
             assert_eq!(ring.completion().next().unwrap().result(), LEN as i32);
@@ -556,11 +562,13 @@ fn direct_writes_are_seen_by_cached_reads(site: &Site<'_>) -> impl FnOnce(&Site<
     |_| {}
 }
 
-/// Whoever may write a set-user-id program, but is not root, makes it an ordinary one; also without a write.
+/// Whoever may write a set-user-id program, but is not root, makes it an ordinary one; also without
+/// a write.
 fn allocating_takes_privileges_away(site: &Site<'_>) -> impl FnOnce(&Site<'_>) + use<> {
     let mode = |name: &str| site.path(name).metadata().unwrap().mode() & 0o7777;
     for (name, how) in [("a", "-l"), ("p", "-pl"), ("z", "-zl")] {
-        // Without execution by the group, its bit means something else (locks), and a member may keep it.
+        // Without execution by the group, its bit means something else (locks), and a member may
+        // keep it.
         for (user, group, before, left) in [
             ("65534", "65534", 0o6777, 0o777),
             ("65534", "0", 0o6777, 0o777),
@@ -597,7 +605,8 @@ fn deleted_files_make_room_at_once(site: &Site<'_>) -> impl FnOnce(&Site<'_>) + 
             if !site.by_kernel || filled.is_ok() {
                 break;
             }
-            // It has freed blocks back some time after the journal has committed that; it waits for this, but under load not enough.
+            // It has freed blocks back some time after the journal has committed that; it waits for
+            // this, but under load not enough.
             rustix::fs::syncfs(&file).unwrap();
             std::thread::sleep(std::time::Duration::from_millis(20));
             filled = fill();

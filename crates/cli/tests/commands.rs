@@ -359,7 +359,8 @@ fn memory_is_there_before_it_is_needed_and_goes_when_nobody_needs_it() {
     let mut file = std::fs::File::create(d.file("log")).unwrap();
     for _ in 0..200 {
         file.write_all(&[7; 80 << 10]).unwrap();
-        // As programs do that are to wait for no memory; the thread that prepares has to have its turn.
+        // As programs do that are to wait for no memory; the thread that prepares has to have its
+        // turn.
         std::thread::sleep(Duration::from_millis(2));
     }
     assert!(memory("regions_prepared") >= 7, "16 MB were written");
@@ -552,8 +553,8 @@ fn mbr() -> Vec<u8> {
     disk
 }
 
-/// What is no ext4 volume is told as what it is by every command that opens one, left as it was, and nobody is told to
-/// format it.
+/// What is no ext4 volume is told as what it is by every command that opens one, left as it was,
+/// and nobody is told to format it.
 #[test]
 fn other_file_systems_and_files_are_named_and_left_alone() {
     let scratch = Scratch::new("foreign").unwrap();

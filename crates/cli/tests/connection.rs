@@ -1,4 +1,5 @@
-//! The connection to the kernel: what is agreed on and shown, io_uring's switch, processors kept awake, `noxattr`.
+//! The connection to the kernel: what is agreed on and shown, io_uring's switch, processors kept
+//! awake, `noxattr`.
 
 #![allow(clippy::unwrap_used)]
 
@@ -35,7 +36,8 @@ fn alone() -> MutexGuard<'static, ()> {
         .unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The switch as it is, under its lock: while a mount holds that, it is on. None: this kernel has none.
+/// The switch as it is, under its lock: while a mount holds that, it is on. None: this kernel has
+/// none.
 fn switch() -> Option<String> {
     let before = std::fs::read_to_string(SWITCH).ok()?;
     let Ok(lock) = File::open(SWITCH_LOCK) else {
@@ -45,7 +47,8 @@ fn switch() -> Option<String> {
     std::fs::read_to_string(SWITCH).ok()
 }
 
-/// What the kernel keeps to: how long waking may take, µs. Only while it is open with a value of its own does it differ.
+/// What the kernel keeps to: how long waking may take, µs. Only while it is open with a value of
+/// its own does it differ.
 fn allowed_latency() -> i32 {
     let mut bytes = [0; 4];
     File::open(LATENCY).unwrap().read_exact(&mut bytes).unwrap();

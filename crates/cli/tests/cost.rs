@@ -1,5 +1,5 @@
-//! A volume costs no more than it holds: what commands take of memory and time for images of up to 16 MiB that claim far
-//! more.
+//! A volume costs no more than it holds: what commands take of memory and time for images of up to
+//! 16 MiB that claim far more.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -61,8 +61,8 @@ fn run(args: &[String], scratch: &Path) -> Cost {
     }
 }
 
-/// The most memory that a process had so far, bytes; none when it has ended, or does not run the binary yet: until then it is
-/// this process whose memory it has, and that makes the volumes.
+/// The most memory that a process had so far, bytes; none when it has ended, or does not run the
+/// binary yet: until then it is this process whose memory it has, and that makes the volumes.
 fn peak(pid: u32) -> Option<u64> {
     let runs = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
     if runs != Path::new(BINARY) {
@@ -77,13 +77,15 @@ fn peak(pid: u32) -> Option<u64> {
 /// What a process used so far, of all its threads.
 fn processor_time(pid: u32) -> Option<Duration> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // Behind the name, which is in parentheses: utime and stime are the 12th and 13th field, in hundredths of a second.
+    // Behind the name, which is in parentheses: utime and stime are the 12th and 13th field, in
+    // hundredths of a second.
     let fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11).take(2);
     let ticks = fields.filter_map(|f| f.parse::<u64>().ok()).sum::<u64>();
     Some(Duration::from_millis(10 * ticks))
 }
 
-/// What is run on each volume; what follows `IMAGE` in an argument stays. `TO` is a place for what is copied.
+/// What is run on each volume; what follows `IMAGE` in an argument stays. `TO` is a place for what
+/// is copied.
 const COMMANDS: [&[&str]; 9] = [
     &["info", "IMAGE"],
     &["dump", "journal", "IMAGE"],
@@ -96,8 +98,8 @@ const COMMANDS: [&[&str]; 9] = [
     &["recover", "--salvage", "IMAGE"],
 ];
 
-/// Mounts a copy of the volume and walks over it: all names, attributes, and the beginning of a file. What the server took, if
-/// it mounted it.
+/// Mounts a copy of the volume and walks over it: all names, attributes, and the beginning of a
+/// file. What the server took, if it mounted it.
 fn mounted(volume: &Path) -> Option<Cost> {
     let image = Image::sparse(0).unwrap();
     copy(volume, image.path());
@@ -136,8 +138,8 @@ fn copy(from: &Path, to: &Path) {
     cmd::run(cp.arg("--sparse=always").args([from, to])).unwrap();
 }
 
-/// Runs something, and once more if it took too long: who shares a processor's core, or its host, counts the same work half as long
-/// again at times.
+/// Runs something, and once more if it took too long: who shares a processor's core, or its host,
+/// counts the same work half as long again at times.
 fn less_of_two(run: impl Fn() -> Option<Cost>) -> Option<Cost> {
     let first = run()?;
     match first.code.is_some() && first.time > TIME {
@@ -148,7 +150,8 @@ fn less_of_two(run: impl Fn() -> Option<Cost>) -> Option<Cost> {
     }
 }
 
-/// Runs all commands on a volume, those that may change it on a copy. Gives what cost too much, and the most memory.
+/// Runs all commands on a volume, those that may change it on a copy. Gives what cost too much, and
+/// the most memory.
 fn try_volume(kind: &str, name: &str, make: fn(&Path)) -> (Vec<String>, u64) {
     let scratch = Scratch::new("cost").unwrap();
     let (volume, copy) = (scratch.path().join("image"), scratch.path().join("copy"));

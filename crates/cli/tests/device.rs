@@ -185,7 +185,8 @@ fn overwrite(path: &Path, byte: u8) -> std::fs::File {
     file
 }
 
-/// As xfstests generic/484: the device fails as a whole while data is written over, and works again before anybody asks.
+/// As xfstests generic/484: the device fails as a whole while data is written over, and works again
+/// before anybody asks.
 #[test]
 fn syncfs_tells_once_of_data_that_was_lost() {
     for mounter in [kernel(), stetfs()] {
@@ -216,8 +217,8 @@ fn syncfs_tells_once_of_data_that_was_lost() {
     }
 }
 
-/// As xfstests generic/252, by one thread: who writes past the page cache is told at once, and what was not written does not
-/// show later. Over written blocks and unwritten ones.
+/// As xfstests generic/252, by one thread: who writes past the page cache is told at once, and what
+/// was not written does not show later. Over written blocks and unwritten ones.
 #[test]
 fn direct_writes_are_told_of_their_failure() {
     use std::os::unix::fs::OpenOptionsExt;

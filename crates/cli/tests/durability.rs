@@ -1,7 +1,8 @@
-//! What each call that promises durability makes durable: the server is killed right after it returned.
+//! What each call that promises durability makes durable: the server is killed right after it
+//! returned.
 //!
-//! Each case is one that a user-space ext4 got wrong: fsync of a directory or of a read-only descriptor, syncfs,
-//! data that nobody synced and that is never written back.
+//! Each case is one that a user-space ext4 got wrong: fsync of a directory or of a read-only
+//! descriptor, syncfs, data that nobody synced and that is never written back.
 
 #![allow(clippy::unwrap_used)]
 
@@ -19,7 +20,8 @@ use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
 use stetfs_testkit::sys::Shutdown;
 use stetfs_testkit::{Image, Mkfs, Mounter};
 
-/// Does `work` on a fresh volume, crashes while what it returns is still alive, recovers, and lets `check` look.
+/// Does `work` on a fresh volume, crashes while what it returns is still alive, recovers, and lets
+/// `check` look.
 fn crash_after<K>(mounter: &Mounter, work: impl FnOnce(&Path) -> K, check: impl FnOnce(&Path)) {
     let image = Image::make(256 << 20, &Mkfs::new()).unwrap();
     let mounted = mounter.mount(image.path()).unwrap();
@@ -250,7 +252,8 @@ fn msync_of_a_mapping(m: &Mounter) {
                 .write(true)
                 .open(root.join("old"))
                 .unwrap();
-            // SAFETY: a new mapping at an address that the kernel chooses; the file is not truncated while it exists.
+            // SAFETY: a new mapping at an address that the kernel chooses; the file is not
+            // truncated while it exists.
             unsafe {
                 let at = rustix::mm::mmap(
                     std::ptr::null_mut(),
@@ -280,8 +283,9 @@ fn msync_of_a_mapping(m: &Mounter) {
     );
 }
 
-/// Nobody synced, but the commit interval has passed several times. (The kernel writes data back up to half a minute later, unless it
-/// is journalled; StetFS allocates at write time, so that every commit brings the data with it.)
+/// Nobody synced, but the commit interval has passed several times. (The kernel writes data back up
+/// to half a minute later, unless it is journalled; StetFS allocates at write time, so that every
+/// commit brings the data with it.)
 fn what_nobody_synced(m: &Mounter) {
     let mut with_commit = m.clone();
     match &mut with_commit {
@@ -314,7 +318,8 @@ fn what_nobody_synced(m: &Mounter) {
     );
 }
 
-/// A file that replaces another by rename, the way editors and package managers do: old or new, never empty.
+/// A file that replaces another by rename, the way editors and package managers do: old or new,
+/// never empty.
 fn replaced_by_rename(m: &Mounter) {
     crash_after(
         m,

@@ -1,5 +1,5 @@
-//! Fast commits of the kernel, replayed by StetFS: what was synced by them is there, also where the kernel's own replay and
-//! e2fsck's leave something out.
+//! Fast commits of the kernel, replayed by StetFS: what was synced by them is there, also where the
+//! kernel's own replay and e2fsck's leave something out.
 
 #![allow(clippy::unwrap_used)]
 
@@ -17,8 +17,8 @@ use rustix::fs::{AtFlags, CWD, FallocateFlags};
 use serde_json::Value;
 use stetfs_testkit::{Image, Mkfs, tree};
 
-/// A volume with fast commits, worked on by the kernel: first `before`, synced as a whole, then `work`. Its image as it was
-/// then, with what these gave still held open.
+/// A volume with fast commits, worked on by the kernel: first `before`, synced as a whole, then
+/// `work`. Its image as it was then, with what these gave still held open.
 fn crashed<T, U>(
     mkfs: &Mkfs,
     before: impl FnOnce(&Path) -> T,
@@ -65,7 +65,8 @@ fn after_recovery(image: &Image, look: impl FnOnce(&Path)) {
     mounted.umount().unwrap();
 }
 
-/// What the issue was found with: five files, each synced, are there, as after the kernel's own replay; a mount does the same.
+/// What the issue was found with: five files, each synced, are there, as after the kernel's own
+/// replay; a mount does the same.
 #[test]
 fn synced_files_come_back() {
     for block in [1024, 4096] {
@@ -191,8 +192,8 @@ fn files_that_began_without_a_name_are_there() {
     });
 }
 
-/// Ranges: written, cut, punched, allocated and not written, by extents and by block maps; attributes; inline data.
-/// (fast.F2)
+/// Ranges: written, cut, punched, allocated and not written, by extents and by block maps;
+/// attributes; inline data. (fast.F2)
 #[test]
 fn blocks_and_attributes_are_as_they_were() {
     let kinds = [

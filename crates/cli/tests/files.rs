@@ -167,7 +167,8 @@ fn archives_are_those_of_gnu_tar_both_ways() {
     let plain = |tree: &Tree| {
         let mut tree = tree.clone();
         for entry in tree.entries.values_mut() {
-            // This format has neither attributes nor parts of seconds, and GNU tar packs a pipe once for each name.
+            // This format has neither attributes nor parts of seconds, and GNU tar packs a pipe
+            // once for each name.
             entry.xattrs.clear();
             entry.mtime = entry.mtime.map(|t| tree::Time(t.0, 0));
             if entry.kind == tree::Kind::Fifo {

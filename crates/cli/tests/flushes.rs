@@ -1,7 +1,8 @@
 //! How many flushes reach the device for what programs sync, beside the kernel's ext4.
 //!
-//! A flush is what a sync waits for on a disk. Each case counts those of several rounds on a loop device of its own: that has no
-//! forced unit access, so a commit block takes one, too, as the kernel's does.
+//! A flush is what a sync waits for on a disk. Each case counts those of several rounds on a loop
+//! device of its own: that has no forced unit access, so a commit block takes one, too, as the
+//! kernel's does.
 
 #![allow(clippy::unwrap_used)]
 

@@ -10,7 +10,8 @@ use serde_json::Value;
 use stetfs::{MountOptions, Volume};
 use stetfs_testkit::{Image, Mkfs, Scratch};
 
-/// The image as a crash leaves it, after work by two processors that shared a directory, synced twice.
+/// The image as a crash leaves it, after work by two processors that shared a directory, synced
+/// twice.
 fn crashed(journal: &str, options: &[(&str, &str)]) -> Image {
     let image = Image::make(64 << 20, &Mkfs::new()).unwrap();
     let mut how = MountOptions::new();
@@ -76,8 +77,8 @@ fn lose_newest(image: &Image, lane: u16) {
     fs::write(image.path(), bytes).unwrap();
 }
 
-/// Two lanes that share a directory commit together; where the crash took one of them, recovery drops the other, and so say the records
-/// and the picture.
+/// Two lanes that share a directory commit together; where the crash took one of them, recovery
+/// drops the other, and so say the records and the picture.
 #[test]
 fn what_recovery_drops_is_marked() {
     let image = crashed("zjournal", &[("lanes", "2")]);

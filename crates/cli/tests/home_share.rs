@@ -1,4 +1,5 @@
-//! `home=share` as users have it: mounts, kills and recoveries of an image that XFS holds, and of a served device that shares.
+//! `home=share` as users have it: mounts, kills and recoveries of an image that XFS holds, and of a
+//! served device that shares.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -142,7 +143,8 @@ fn number(value: &Value, name: &str) -> u64 {
         .unwrap_or_else(|| panic!("{name}: {value}"))
 }
 
-/// A volume whose server was killed after checkpoints that shared and a sync; its log waits for a recovery.
+/// A volume whose server was killed after checkpoints that shared and a sync; its log waits for a
+/// recovery.
 fn killed(below: &Below, options: &str) -> (Daemon, Overwritten) {
     let d = below.volume();
     d.mount(options);

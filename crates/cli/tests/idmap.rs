@@ -116,7 +116,8 @@ fn a_mapped_mount_shows_and_makes_other_owners() {
         assert_eq!(owner(&work.join(name)), (5, 5), "{name}");
         assert_eq!(owner(&there.join(name)), (10_005, 10_005), "{name}");
     }
-    // Who is somebody on the volume is nobody here, and the other way round; who is not in the map makes nothing.
+    // Who is somebody on the volume is nobody here, and the other way round; who is not in the map
+    // makes nothing.
     for stranger in [5, 10_007, 20_000] {
         sh_as(stranger, &there, "echo x >>made").unwrap_err();
         sh_as(stranger, &there, "chattr -A made").unwrap_err();

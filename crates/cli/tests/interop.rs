@@ -1,4 +1,5 @@
-//! Volumes go back and forth between StetFS and the kernel: what one writes the other reads, to the last attribute.
+//! Volumes go back and forth between StetFS and the kernel: what one writes the other reads, to the
+//! last attribute.
 
 #![allow(clippy::unwrap_used)]
 
@@ -41,7 +42,8 @@ fn written_by_one_read_by_the_other(writer: &Mounter, reader: &Mounter, mkfs: &M
         .unwrap_or_else(|e| panic!("{what}, after the reader: {e:#}"));
 }
 
-/// SEEK_DATA on a live file finds cached pages of unwritten extents, too, which after a remount are holes.
+/// SEEK_DATA on a live file finds cached pages of unwritten extents, too, which after a remount are
+/// holes.
 fn without_data_runs(mut tree: Tree) -> Tree {
     for entry in tree.entries.values_mut() {
         entry.data = None;
@@ -109,8 +111,9 @@ fn block_mapped() -> Mkfs {
     Mkfs::blocks(4096).feature("^extents").feature("^64bit")
 }
 
-/// A volume that got extents later (`tune2fs -O extents`): its older files, directories and journal stay block-mapped,
-/// and both kinds are read and changed side by side, by StetFS and the kernel in turns.
+/// A volume that got extents later (`tune2fs -O extents`): its older files, directories and journal
+/// stay block-mapped, and both kinds are read and changed side by side, by StetFS and the kernel in
+/// turns.
 #[test]
 fn extents_that_came_later() {
     let image = Image::make(256 << 20, &block_mapped()).unwrap();
@@ -149,7 +152,8 @@ fn extents_that_came_later() {
     assert!(flags("/new").contains("EXTENTS"));
 }
 
-/// A journal on a device of its own: found by `journal_path=`, missed by name, and the kernel's again afterwards.
+/// A journal on a device of its own: found by `journal_path=`, missed by name, and the kernel's
+/// again afterwards.
 #[test]
 fn a_journal_on_another_device() {
     let journal = Image::make(16 << 20, &Mkfs::blocks(4096).feature("journal_dev")).unwrap();
@@ -180,7 +184,8 @@ fn a_journal_on_another_device() {
     );
 }
 
-/// The same calls have the same effect as in the kernel, not only the same bytes on disk for both readers.
+/// The same calls have the same effect as in the kernel, not only the same bytes on disk for both
+/// readers.
 #[test]
 fn posix_calls_do_what_they_do_in_the_kernel() {
     let options = CaptureOptions {

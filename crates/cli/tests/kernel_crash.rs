@@ -20,12 +20,14 @@ struct Crashed {
     what: String,
     image: Image,
     work: Mutator,
-    /// Whether what was synced is sure to be there. Linux 6.18 with `data=journal` loses synced writes to files that had a range zeroed
-    /// (FALLOC_FL_ZERO_RANGE) in the same transaction, e.g. with the seed 410777: there only the recoveries are compared.
+    /// Whether what was synced is sure to be there. Linux 6.18 with `data=journal` loses synced
+    /// writes to files that had a range zeroed (FALLOC_FL_ZERO_RANGE) in the same transaction,
+    /// e.g. with the seed 410777: there only the recoveries are compared.
     keeps_synced: bool,
 }
 
-/// Works on a volume in a way that fills the journal with everything it can hold, and stops in the middle.
+/// Works on a volume in a way that fills the journal with everything it can hold, and stops in the
+/// middle.
 fn crash(mounter: &Mounter, how: Shutdown, mkfs: &Mkfs, seed: u64) -> Crashed {
     let what = format!("{} {how:?}, {mkfs:?}, seed {seed}", mounter.name());
     let image = Image::make(256 << 20, mkfs).unwrap();
@@ -62,7 +64,8 @@ fn crash(mounter: &Mounter, how: Shutdown, mkfs: &Mkfs, seed: u64) -> Crashed {
     }
 }
 
-/// Directory blocks that are freed and used for data: without revoke records a replay would overwrite the data.
+/// Directory blocks that are freed and used for data: without revoke records a replay would
+/// overwrite the data.
 fn revokes(root: &Path) {
     let dir = root.join("short-lived");
     fs::create_dir(&dir).unwrap();
@@ -90,7 +93,8 @@ fn orphans(root: &Path) -> Vec<fs::File> {
         .collect()
 }
 
-/// True if the superblock says that the journal has to be replayed (`needs_recovery`, EXT4_FEATURE_INCOMPAT_RECOVER).
+/// True if the superblock says that the journal has to be replayed (`needs_recovery`,
+/// EXT4_FEATURE_INCOMPAT_RECOVER).
 fn is_dirty(image: &Path) -> bool {
     use std::os::unix::fs::FileExt;
     let mut incompat = [0; 4];
@@ -101,7 +105,8 @@ fn is_dirty(image: &Path) -> bool {
     u32::from_le_bytes(incompat) & 0x4 != 0
 }
 
-/// What the image holds after `recover`, seen by the kernel. With `complete`, e2fsck must find it clean at once.
+/// What the image holds after `recover`, seen by the kernel. With `complete`, e2fsck must find it
+/// clean at once.
 fn recovered(crashed: &Crashed, by: &str, complete: bool, recover: impl Fn(&Image)) -> Tree {
     let what = format!("{}, recovered by {by}", crashed.what);
     let image = crashed.image.copy().unwrap();
@@ -156,8 +161,8 @@ fn by_e2fsck(crashed: &Crashed) -> Tree {
     })
 }
 
-/// The kernel cuts what it finds on the orphan list to the file's size, preallocated blocks beyond it included; e2fsck leaves those.
-/// So in comparisons with e2fsck allocated blocks do not count.
+/// The kernel cuts what it finds on the orphan list to the file's size, preallocated blocks beyond
+/// it included; e2fsck leaves those. So in comparisons with e2fsck allocated blocks do not count.
 fn without_blocks(tree: &Tree) -> Tree {
     let mut tree = tree.clone();
     for entry in tree.entries.values_mut() {

@@ -1,4 +1,5 @@
-//! The StetFS log and other programs: a dirty volume is theirs to refuse, a clean one is plain ext4.
+//! The StetFS log and other programs: a dirty volume is theirs to refuse, a clean one is plain
+//! ext4.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -57,7 +58,8 @@ fn other_programs_refuse_a_dirty_volume_and_take_a_clean_one() {
             fs::read(d.image.path()).unwrap() == before,
             "a program that refused it changed it"
         );
-        // Asked to preen, e2fsck notes in the superblock that it should be run by hand, and does nothing else.
+        // Asked to preen, e2fsck notes in the superblock that it should be run by hand, and does
+        // nothing else.
         let preened = d.image.copy().unwrap();
         e2fsck(preened.path(), &["-p"], 1).expect_err("e2fsck takes it");
         ok(&["recover", preened.path().to_str().unwrap()]);

@@ -96,7 +96,8 @@ fn messages_go_behind_what_is_in_the_file() {
     }
 }
 
-/// What logrotate does with `copytruncate`: the next message is at the beginning, not behind a hole.
+/// What logrotate does with `copytruncate`: the next message is at the beginning, not behind a
+/// hole.
 #[test]
 fn the_file_may_be_made_short() {
     let volume = Failing::new();

@@ -1,4 +1,5 @@
-//! Mount options that change when and what is written: each means what it means to the kernel's ext4.
+//! Mount options that change when and what is written: each means what it means to the kernel's
+//! ext4.
 
 #![allow(clippy::unwrap_used)]
 
@@ -211,7 +212,8 @@ fn lazytime_commits_nothing_for_reads() {
     });
 }
 
-/// What nobody syncs is on the device when it has its age: overwrites in place, and new data of files whose size a commit told.
+/// What nobody syncs is on the device when it has its age: overwrites in place, and new data of
+/// files whose size a commit told.
 #[test]
 fn dirty_expire_is_the_age_at_which_data_is_written() {
     for preset in ["ordered", "writeback", "ijournal"] {

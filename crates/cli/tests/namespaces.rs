@@ -1,8 +1,9 @@
-//! Mount namespaces (decisions/0025): the server is in one of its own, so that it is never the last process of the one in which
-//! its volume is mounted, and who holds a volume from another is named.
+//! Mount namespaces (decisions/0025): the server is in one of its own, so that it is never the last
+//! process of the one in which its volume is mounted, and who holds a volume from another is named.
 //!
-//! A server that is killed as the last process of its mount's namespace hangs in the kernel for good, and sync(2) of the
-//! machine with it. So nothing is killed here before [`assert_apart`] has looked.
+//! A server that is killed as the last process of its mount's namespace hangs in the kernel for
+//! good, and sync(2) of the machine with it. So nothing is killed here before [`assert_apart`] has
+//! looked.
 
 #![allow(clippy::unwrap_used)]
 
@@ -41,8 +42,8 @@ fn is_running(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-/// No thread of the server at `pid` is in the namespace of process `user`, has the volume on `dir` mounted where it is, or
-/// another volume of ours.
+/// No thread of the server at `pid` is in the namespace of process `user`, has the volume on `dir`
+/// mounted where it is, or another volume of ours.
 #[track_caller]
 fn assert_apart(pid: u32, user: u32, dir: &Path) {
     let users = namespace(Path::new(&format!("/proc/{user}"))).unwrap();
@@ -224,7 +225,8 @@ fn a_volume_without_users_is_closed() {
     assert_eq!(d.image.debugfs("cat /a").unwrap(), "kept\n");
 }
 
-/// In the foreground the command stays with the users, as a service or a container wants it, and the server goes with it.
+/// In the foreground the command stays with the users, as a service or a container wants it, and
+/// the server goes with it.
 #[test]
 fn a_foreground_mount_is_the_last_of_its_namespace() {
     let _alone = alone();

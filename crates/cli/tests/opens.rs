@@ -1,5 +1,6 @@
-//! Files that are open while StetFS is not told of it: what an open file promises holds, and opening sends no request
-//! (decisions/0017). Each check also runs with handles, and on the kernel's ext4 as proof of itself.
+//! Files that are open while StetFS is not told of it: what an open file promises holds, and
+//! opening sends no request (decisions/0017). Each check also runs with handles, and on the
+//! kernel's ext4 as proof of itself.
 
 #![allow(clippy::unwrap_used)]
 

@@ -17,7 +17,8 @@ fn contrib(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// Every command has a page, with all that is below it, that man(1) formats at 80 columns without complaint.
+/// Every command has a page, with all that is below it, that man(1) formats at 80 columns without
+/// complaint.
 #[test]
 fn manual_pages_are_made_for_every_command() {
     let scratch = Scratch::new("man").unwrap();
@@ -121,7 +122,8 @@ fn the_mount_unit_is_one_and_its_options_are_ours() {
     mounts_with(value(&text, "Options"));
 }
 
-/// What the timer's service runs writes the numbers whole, and the dashboard asks for none that are not among them.
+/// What the timer's service runs writes the numbers whole, and the dashboard asks for none that are
+/// not among them.
 #[test]
 fn the_numbers_that_the_dashboard_shows_are_those_that_the_timer_writes() {
     assert!(unit("stetfs-metrics.timer").contains("OnUnitActiveSec="));

@@ -1,8 +1,9 @@
 //! POSIX conformance: pjdfstest on a real mount.
 //!
-//! The configuration is `pjdfstest.toml` beside this file. Two runs: pjdfstest's tests of read-only file systems (EROFS) remount
-//! the file system, which is busy while a descriptor that another of its tests leaked is open for writing; so they
-//! have a run of their own. Every one of the 398 tests must pass in one of the two.
+//! The configuration is `pjdfstest.toml` beside this file. Two runs: pjdfstest's tests of read-only
+//! file systems (EROFS) remount the file system, which is busy while a descriptor that another of
+//! its tests leaked is open for writing; so they have a run of their own. Every one of the 398
+//! tests must pass in one of the two.
 
 #![allow(clippy::unwrap_used)]
 
@@ -18,7 +19,8 @@ use stetfs_testkit::{Image, Mkfs, Mounter, cmd, tools};
 /// Tests of version 0.2.2 on Linux.
 const TESTS: usize = 398;
 
-/// Tests that do not pass on StetFS, with the reason. One that passes all the same must be taken off.
+/// Tests that do not pass on StetFS, with the reason. One that passes all the same must be taken
+/// off.
 const EXPECTED_FAILURES: &[(&str, &str)] = &[(
     "link::link_count_max",
     "skipped on any FUSE mount: glibc derives LINK_MAX from the type of the file system and does not know FUSE's",
@@ -61,8 +63,9 @@ fn parse(output: &str) -> BTreeMap<String, (Verdict, String)> {
     results
 }
 
-/// A directory with a `mount` program that remounts through `stetfs`, for the tests that call `mount -o remount,ro DIR`: mount(8)
-/// would need the helper `/sbin/mount.fuse.stetfs`, which an installed StetFS has and a test must not put there.
+/// A directory with a `mount` program that remounts through `stetfs`, for the tests that call
+/// `mount -o remount,ro DIR`: mount(8) would need the helper `/sbin/mount.fuse.stetfs`, which an
+/// installed StetFS has and a test must not put there.
 fn remount_helper(mounter: &Mounter, dir: &Path) {
     let Mounter::Stetfs { binary, .. } = mounter else {
         return;
@@ -123,7 +126,8 @@ fn conforms(mounter: &Mounter, expected: &[(&str, &str)]) {
     let other_image = Image::make(64 << 20, &Mkfs::new()).unwrap();
     let mounted = mounter.mount(image.path()).unwrap();
     let other = kernel().mount(other_image.path()).unwrap();
-    // Other users must get in. The root itself: paths of sockets may have 107 bytes, so each counts.
+    // Other users must get in. The root itself: paths of sockets may have 107 bytes, so each
+    // counts.
     std::fs::set_permissions(
         mounted.path(),
         std::os::unix::fs::PermissionsExt::from_mode(0o777),

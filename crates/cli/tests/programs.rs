@@ -1,7 +1,7 @@
 //! Programs that people run: git, SQLite, tar; and the server killed under each.
 //!
-//! After a kill the volume is mounted again: what was synced must be there, the program's own check must find its data
-//! in order, and e2fsck must find nothing.
+//! After a kill the volume is mounted again: what was synced must be there, the program's own check
+//! must find its data in order, and e2fsck must find nothing.
 
 #![allow(clippy::unwrap_used)]
 
@@ -42,7 +42,8 @@ impl Base {
         }
     }
 
-    /// Remounts (which recovers), checks what was synced, lets `check` look at the rest, and unmounts for e2fsck.
+    /// Remounts (which recovers), checks what was synced, lets `check` look at the rest, and
+    /// unmounts for e2fsck.
     fn survives(&self, mounter: &Mounter, image: &Image, check: impl FnOnce(&Path)) {
         let mounted = mounter.mount(image.path()).unwrap();
         let found =
@@ -69,7 +70,8 @@ fn crash_under(mounted: Mounted, release: impl FnOnce()) {
 }
 
 fn reap(mut child: Child) {
-    // It fails by itself now that its file system is gone; not to wait for what it may still try, it is killed.
+    // It fails by itself now that its file system is gone; not to wait for what it may still try,
+    // it is killed.
     let _ = child.kill();
     child.wait().unwrap();
 }
@@ -90,7 +92,8 @@ fn git(dir: &Path) -> Command {
         "-c",
         "init.defaultBranch=main",
     ]);
-    // Each object and ref durable when git says so; without it there is nothing to hold a file system to.
+    // Each object and ref durable when git says so; without it there is nothing to hold a file
+    // system to.
     command.args(["-c", "core.fsync=all", "-c", "core.fsyncMethod=fsync"]);
     command
 }
@@ -221,8 +224,8 @@ fn git_survives_a_kill(mounter: &Mounter) {
         cmd::run(git(&repo).args(["fsck", "--full", "--strict", "--no-dangling"])).unwrap();
         let count = cmd::run(git(&repo).args(["rev-list", "--count", "HEAD"])).unwrap();
         let count: u32 = count.trim().parse().unwrap();
-        // git fsyncs what it writes but not the rename of the branch's file: the last may be missing, the one before
-        // was made durable with the fsyncs of the last.
+        // git fsyncs what it writes but not the rename of the branch's file: the last may be
+        // missing, the one before was made durable with the fsyncs of the last.
         assert!(
             count + 1 >= last,
             "{last} commits were acknowledged, {count} are there"
@@ -244,7 +247,8 @@ fn sqlite(database: &Path, sql: &str) -> String {
     .unwrap()
 }
 
-/// Inserts rows, one a transaction, durable when acknowledged; the server is killed after some were acknowledged.
+/// Inserts rows, one a transaction, durable when acknowledged; the server is killed after some were
+/// acknowledged.
 fn sqlite_survives_a_kill(mounter: &Mounter, journal_mode: &str) {
     let (image, mounted) = volume(mounter);
     let base = Base::make(&mounted);
@@ -267,8 +271,8 @@ fn sqlite_survives_a_kill(mounter: &Mounter, journal_mode: &str) {
         .unwrap();
     let mut input = child.stdin.take().unwrap();
     let feeder = std::thread::spawn(move || {
-        // EXTRA: with FULL, SQLite does not sync the directory after it has removed the rollback journal, and the last
-        // transaction may be rolled back.
+        // EXTRA: with FULL, SQLite does not sync the directory after it has removed the rollback
+        // journal, and the last transaction may be rolled back.
         let _ = writeln!(input, "PRAGMA synchronous=EXTRA;");
         for i in 1..1_000_000 {
             // Two tables' worth of pages a transaction, so that half of one would show.
@@ -339,7 +343,8 @@ fn sqlite_works(mounter: &Mounter, journal_mode: &str) {
 
 // --- tar ---
 
-/// All that tar can carry. It leaves sockets out, knows no inode flags, and stores times as it likes before 1970.
+/// All that tar can carry. It leaves sockets out, knows no inode flags, and stores times as it
+/// likes before 1970.
 fn tar_plan() -> Plan {
     [Section::Special, Section::Flags]
         .into_iter()
@@ -438,7 +443,8 @@ fn tar_survives_a_kill(mounter: &Mounter) {
 
 // --- programs on the volume ---
 
-/// Opening a running program for writing is refused (ETXTBSY) and changes nothing, with O_TRUNC too.
+/// Opening a running program for writing is refused (ETXTBSY) and changes nothing, with O_TRUNC
+/// too.
 fn a_running_program_is_left_alone(mounter: &Mounter) {
     let (_image, mounted) = volume(mounter);
     let program = mounted.path().join("sleep");

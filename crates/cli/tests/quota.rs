@@ -78,7 +78,8 @@ fn limits_hold_for_users() {
     // A directory, a file that fills what is left but for a block, and a block for another file.
     let write = "dd if=/dev/zero of=1 bs=64k count=40; truncate -s 1M 1; truncate -s 100k 1";
     fill("", write);
-    // The kernel's cache does not say who wrote: the owner, and where fsync(2) or close(2) hear of it.
+    // The kernel's cache does not say who wrote: the owner, and where fsync(2) or close(2) hear of
+    // it.
     fill(
         "writeback_cache",
         "dd if=/dev/zero of=1 bs=64k count=40 conv=fsync; truncate -s 100k 1",

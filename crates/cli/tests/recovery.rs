@@ -1,4 +1,5 @@
-//! What the commands say of recovery: each count and sentence is true, and what `info` predicts happens.
+//! What the commands say of recovery: each count and sentence is true, and what `info` predicts
+//! happens.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -19,7 +20,8 @@ use stetfs_testkit::{
     Image, KernelMount, LoopDev, Mkfs, Scratch, cmd, loopdev::LoopOptions, mount,
 };
 
-/// Recovers the volume after asking what that will do; both are to agree. Gives the exit code and what was done.
+/// Recovers the volume after asking what that will do; both are to agree. Gives the exit code and
+/// what was done.
 fn as_predicted(what: &str, args: &[&str]) -> (i32, Value) {
     let (code, info) = answer(&[&["info"], args].concat());
     assert_eq!(code, 0, "{what}: {info}");
@@ -34,7 +36,8 @@ fn as_predicted(what: &str, args: &[&str]) -> (i32, Value) {
     (code, done["recovery"].clone())
 }
 
-/// Keeps a mount busy, with all that a log may hold at its end; gives what is to stay open meanwhile.
+/// Keeps a mount busy, with all that a log may hold at its end; gives what is to stay open
+/// meanwhile.
 fn work(d: &Daemon) -> Vec<File> {
     std::fs::create_dir(d.file("dir")).unwrap();
     for i in 0..40u8 {
@@ -69,7 +72,8 @@ fn work(d: &Daemon) -> Vec<File> {
     open.into()
 }
 
-/// An image of these features, with what is left when the server of its mount is killed in the middle.
+/// An image of these features, with what is left when the server of its mount is killed in the
+/// middle.
 fn crashed(mkfs: &Mkfs, options: &str) -> Image {
     let d = Daemon::unmounted(Image::make(64 << 20, mkfs).unwrap());
     d.mount(options);
@@ -222,7 +226,8 @@ fn a_journal_elsewhere_is_named_to_recover_and_info() {
     let open = work(&d);
     d.kill9();
     drop(open);
-    // It looks for the journal where udev would link it: that there is something to do shows without.
+    // It looks for the journal where udev would link it: that there is something to do shows
+    // without.
     fails(&["umount", d.dir()], 6, &["was gone", "stetfs recover"]);
 
     let refused = |option: &[&str], word: &str| {
@@ -335,7 +340,8 @@ fn records_in_a_region_are_recovered_or_told() {
     ok(&["umount", d.dir()]);
 }
 
-/// Memory without a disk behind it: the mount says so. The next mount recovers by itself, and a closed volume needs no region.
+/// Memory without a disk behind it: the mount says so. The next mount recovers by itself, and a
+/// closed volume needs no region.
 #[test]
 fn a_region_on_tmpfs_survives_the_server() {
     let scratch = tempfile::tempdir_in("/dev/shm").unwrap();
@@ -364,8 +370,8 @@ fn a_region_on_tmpfs_survives_the_server() {
     ok(&["umount", d.dir()]);
 }
 
-/// Two volumes have their records in parts of one file: neither gets a byte of the other's, while both are mounted, after a
-/// kill, and while they are recovered.
+/// Two volumes have their records in parts of one file: neither gets a byte of the other's, while
+/// both are mounted, after a kill, and while they are recovered.
 #[test]
 fn volumes_share_a_file_for_records() {
     let scratch = tempfile::tempdir_in("/dev/shm").unwrap();
@@ -428,7 +434,8 @@ fn volumes_share_a_file_for_records() {
     }
 }
 
-/// The image is sparse, and its host has no room for what it has not written yet: none, or not enough.
+/// The image is sparse, and its host has no room for what it has not written yet: none, or not
+/// enough.
 #[test]
 fn a_full_host_is_no_damage() {
     for (preset, pages) in [("data", 0), ("data", 12), ("ijournal", 12)] {
@@ -662,7 +669,8 @@ fn a_write_protected_source_is_mounted_read_only() {
     protected(program, &["mount", there.to_str().unwrap(), fs], &dir);
     cmd::run(Command::new("umount").arg(&host)).unwrap();
 
-    // Without a word of its own where the journal is dirty: nothing is shown that may be inconsistent.
+    // Without a word of its own where the journal is dirty: nothing is shown that may be
+    // inconsistent.
     let image = crashed(&Mkfs::new(), "commit=900");
     let device = LoopDev::attach(image.path(), options).unwrap();
     let dev = device.path().to_str().unwrap();
@@ -677,7 +685,8 @@ fn a_write_protected_source_is_mounted_read_only() {
 /// `FS_IOC_SETFSLABEL`.
 const SETFSLABEL: u32 = 0x4100_9432;
 
-/// Who looks at the device of a mounted volume sees its name as soon as it is synced, and so the rest of the superblock.
+/// Who looks at the device of a mounted volume sees its name as soon as it is synced, and so the
+/// rest of the superblock.
 #[test]
 fn a_label_set_online_is_on_the_device_after_a_sync() {
     let d = Daemon::new("commit=900");

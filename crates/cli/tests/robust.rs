@@ -1,5 +1,5 @@
-//! What goes wrong below a mount or around it: the server says what, does not panic and does not hang; what was
-//! synced stands after recovery, and e2fsck finds nothing.
+//! What goes wrong below a mount or around it: the server says what, does not panic and does not
+//! hang; what was synced stands after recovery, and e2fsck finds nothing.
 
 #![allow(clippy::unwrap_used)]
 
@@ -37,7 +37,8 @@ fn write_synced(dir: &Path, i: u64) -> std::io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
-/// Files `f0` … as [`write_synced`] makes them, until one fails; those that are durable, and the error.
+/// Files `f0` … as [`write_synced`] makes them, until one fails; those that are durable, and the
+/// error.
 fn write_until_it_fails(dir: &Path, most: u64) -> (u64, Option<std::io::Error>) {
     for i in 0..most {
         if let Err(e) = write_synced(dir, i) {
@@ -67,7 +68,8 @@ fn take_down(mount: StetMount) -> String {
     log
 }
 
-/// Recovers the volume, has e2fsck look at it, and finds the first `synced` files as they were written.
+/// Recovers the volume, has e2fsck look at it, and finds the first `synced` files as they were
+/// written.
 fn recovered(volume: &Path, synced: u64, what: &str) {
     cmd::run(Command::new(BINARY).arg("recover").arg(volume)).unwrap();
     e2fsck(volume, &["-fn"], 0).unwrap_or_else(|e| panic!("{what}: {e}"));
@@ -168,8 +170,8 @@ fn fail_at(image: &Image, op: Op, after: u64, times: u64) -> bool {
     failed
 }
 
-/// The places where two files lie fail, for writes alone: who syncs is told, once for each descriptor, and all else goes on
-/// (xfstests' generic/441, 484 and 487).
+/// The places where two files lie fail, for writes alone: who syncs is told, once for each
+/// descriptor, and all else goes on (xfstests' generic/441, 484 and 487).
 #[test]
 fn file_data_that_cannot_be_written_stops_nothing() {
     let image = Image::make(64 << 20, &Mkfs::blocks(4096)).unwrap();
@@ -279,8 +281,8 @@ fn the_device_fails_at_any_request() {
     }
 }
 
-/// Somebody truncates the image of a mounted volume, and gives it its length back later: what was cut off reads
-/// as an error, never as something else.
+/// Somebody truncates the image of a mounted volume, and gives it its length back later: what was
+/// cut off reads as an error, never as something else.
 #[test]
 fn the_image_shrinks_while_it_is_mounted() {
     const FILES: u64 = 900;

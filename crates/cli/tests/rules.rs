@@ -305,3 +305,47 @@ fn the_scanner_sees_what_it_is_to_see() {
     };
     assert!(holds(&source, 0) && !holds(&source, 3) && holds(&source, 5));
 }
+
+/// Columns of a document or a comment.
+const COLUMNS: usize = 100;
+
+/// Whether a line could have been broken before the last column. A row of a table could not.
+fn is_too_long(line: &str) -> bool {
+    let text = line.trim_start_matches([' ', '/', '!', '*', '-']);
+    line.chars().count() > COLUMNS && text.contains(' ') && !text.starts_with('|')
+}
+
+/// Lines of a document that are wrapped: code is not.
+fn prose(lines: &[String]) -> impl Iterator<Item = (usize, &String)> {
+    let mut code = false;
+    lines.iter().enumerate().filter(move |(_, line)| {
+        let fence = line.trim_start().starts_with("```");
+        code ^= fence;
+        !code && !fence
+    })
+}
+
+#[test]
+fn documents_and_comments_are_wrapped() {
+    let mut long = String::new();
+    let mut found = |source: &Source, at: usize| {
+        let _ = write!(long, "\n{}:{}", source.path, at + 1);
+    };
+    let pages = [
+        "README.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+        "SECURITY.md",
+    ];
+    for source in sources(&[&pages[..], &["docs", "crates"]].concat(), ".md") {
+        let lines = prose(&source.lines).filter(|(_, line)| is_too_long(line));
+        lines.for_each(|(at, _)| found(&source, at));
+    }
+    for source in sources(&["crates", "fuzz/targets"], ".rs") {
+        let comments = source.lines.iter().enumerate();
+        let comments = comments.filter(|(_, line)| line.trim_start().starts_with("//"));
+        let long = comments.filter(|(_, line)| is_too_long(line));
+        long.for_each(|(at, _)| found(&source, at));
+    }
+    assert!(long.is_empty(), "longer than {COLUMNS} columns:{long}");
+}

@@ -1,5 +1,5 @@
-//! What the server of a mount gives away (decisions/0028): it plays one that was taken over, and everything it tries is refused,
-//! as root and as a user; while the mount does all that it should.
+//! What the server of a mount gives away (decisions/0028): it plays one that was taken over, and
+//! everything it tries is refused, as root and as a user; while the mount does all that it should.
 
 #![allow(clippy::unwrap_used)]
 
@@ -226,7 +226,8 @@ fn a_server_without_its_helper_goes_on() {
     d.image.e2fsck_fn().unwrap();
 }
 
-/// A user's mount: where he may not open `/dev/fuse` he is told, for fusermount3 opens it with his rights.
+/// A user's mount: where he may not open `/dev/fuse` he is told, for fusermount3 opens it with his
+/// rights.
 const USERS: &str = r#"
 set -eu
 mkdir -m 755 "$T/dev"

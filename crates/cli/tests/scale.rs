@@ -1,5 +1,6 @@
-//! The largest that ext4 with blocks of 4 KiB has, on a real mount: volume, file, extents of a file, entries
-//! of a directory. Sparse, so that a small disk holds it; memory of the server stays flat.
+//! The largest that ext4 with blocks of 4 KiB has, on a real mount: volume, file, extents of a
+//! file, entries of a directory. Sparse, so that a small disk holds it; memory of the server stays
+//! flat.
 //!
 //! `STETFS_LONG=1` has a million entries in a directory.
 
@@ -54,7 +55,8 @@ fn sixteen_tebibytes_take_no_more_memory_than_a_small_volume() {
         let resident = resident(&mount);
         let stat = json(&["stat", mount.dir()]);
         let read = stat["device"]["bytes_read"].as_u64().unwrap() - opened.unwrap();
-        // Each of 100 directories has a group of its own, with two bitmaps; there are 131,072 groups.
+        // Each of 100 directories has a group of its own, with two bitmaps; there are 131,072
+        // groups.
         assert!(read < 4 << 20, "{read} bytes were read for 500 files");
         let searched = stat["space"]["groups_searched"].as_u64().unwrap();
         assert!(searched < 5 * 700, "{searched} looks into groups");

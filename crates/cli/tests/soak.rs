@@ -1,8 +1,9 @@
-//! Hours of use: fsx, random trees on several threads with their contents checked, a compiler; meanwhile the
-//! memory of the server is sampled, and must stay flat.
+//! Hours of use: fsx, random trees on several threads with their contents checked, a compiler;
+//! meanwhile the memory of the server is sampled, and must stay flat.
 //!
-//! `STETFS_SOAK_HOURS` says how long (a fraction is fine; without it half a minute), as does `./test --soak HOURS`;
-//! `STETFS_TEST_OPTIONS` the mount's options. Prints the samples' summary as JSON.
+//! `STETFS_SOAK_HOURS` says how long (a fraction is fine; without it half a minute), as does
+//! `./test --soak HOURS`; `STETFS_TEST_OPTIONS` the mount's options. Prints the samples' summary as
+//! JSON.
 
 #![allow(clippy::unwrap_used)]
 

@@ -128,8 +128,9 @@ fn labels(text: &str) -> (BTreeMap<String, String>, &str) {
     }
 }
 
-/// Reads the text exposition format, by its rules (version 0.0.4): HELP and TYPE once a metric and before its samples, those
-/// together, none twice; histograms with buckets that add up to `+Inf`, which is the count.
+/// Reads the text exposition format, by its rules (version 0.0.4): HELP and TYPE once a metric and
+/// before its samples, those together, none twice; histograms with buckets that add up to `+Inf`,
+/// which is the count.
 fn parse(text: &str) -> Vec<Sample> {
     assert!(text.ends_with('\n'), "the last line has an end");
     let mut helped = BTreeSet::new();

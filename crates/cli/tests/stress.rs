@@ -65,7 +65,8 @@ fn side_by_side(mounter: &Mounter) {
     }
 }
 
-/// The same, killed in the middle, time and again on one volume: what each thread had synced is there.
+/// The same, killed in the middle, time and again on one volume: what each thread had synced is
+/// there.
 fn killed(mounter: &Mounter) {
     let seed = seed("STETFS_STRESS_SEED");
     let (image, mounted) = start(mounter, &small_journal(4096));
@@ -120,7 +121,8 @@ fn killed(mounter: &Mounter) {
     }
 }
 
-/// Fills the volume to the last block. What was written before stays; ENOSPC is told, not lost; space comes back.
+/// Fills the volume to the last block. What was written before stays; ENOSPC is told, not lost;
+/// space comes back.
 fn full(mounter: &Mounter) {
     let image = Image::make(48 << 20, &small_journal(1024)).unwrap();
     let mounted = mounter.mount(image.path()).unwrap();

@@ -1,7 +1,7 @@
 //! StetFS as part of a system: by mount(8) and fstab, and by users without root.
 //!
-//! Each test is a shell script, as an administrator or user would type it, in a mount name space of its own: what it
-//! puts into `/sbin` and `/dev` nobody else sees, and its mounts go with it.
+//! Each test is a shell script, as an administrator or user would type it, in a mount name space of
+//! its own: what it puts into `/sbin` and `/dev` nobody else sees, and its mounts go with it.
 
 #![allow(clippy::unwrap_used)]
 

@@ -42,11 +42,13 @@ pub enum CrashCommand {
     Report(ReportArgs),
     /// StetFS beside the kernel's file systems: what their crashes lose. Needs root.
     Compare(CompareArgs),
-    /// Crashes of the kernel's ext4, recovered by StetFS, e2fsck and the kernel, side by side. Needs root.
+    /// Crashes of the kernel's ext4, recovered by StetFS, e2fsck and the kernel, side by side.
+    /// Needs root.
     Foreign(ForeignArgs),
     /// Let the device misbehave, and see that nothing is silently wrong that checksums cover.
     Faults(FaultsArgs),
-    /// Many threads at work, then a kill, a failing device or a power cut: nothing acknowledged is lost.
+    /// Many threads at work, then a kill, a failing device or a power cut: nothing acknowledged is
+    /// lost.
     Stress(StressArgs),
     /// Put deliberate faults into the journal, and see that each is found.
     Canaries(CanariesArgs),
@@ -76,8 +78,8 @@ pub struct WorkArgs {
     /// The device has FUA: what goes out with it is durable at once.
     #[arg(long)]
     fua: bool,
-    /// Records of files go to a region of persistent memory of so many bytes, such as 64K, and crashes cut it, too. The journal
-    /// has to have such records (`ijournal`, `sync=file`).
+    /// Records of files go to a region of persistent memory of so many bytes, such as 64K, and
+    /// crashes cut it, too. The journal has to have such records (`ijournal`, `sync=file`).
     #[arg(long, value_name = "BYTES", value_parser = stetfs::low::size::bytes)]
     region: Option<u64>,
 }
@@ -152,7 +154,8 @@ pub struct SearchArgs {
     /// Go on where an earlier search stopped, and keep here how far this one is.
     #[arg(long, value_name = "FILE")]
     resume: Option<PathBuf>,
-    /// Where the records and reports of failures go [default: stetfs-crash, made when there is one].
+    /// Where the records and reports of failures go [default: stetfs-crash, made when there is
+    /// one].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Do not look for the shortest workload and the smallest loss.
@@ -196,8 +199,9 @@ pub struct RunArgs {
     /// last good one may be lost, and nothing is acknowledged any more.
     #[arg(long)]
     fail_flushes: bool,
-    /// With a translation layer of simulated flash below the volume, whose power is cut: page (a page-level SSD), fast (FAST, as on
-    /// cards) or log (a log of segments on such an SSD). Blocks of a volume may be smaller than the flash's pages.
+    /// With a translation layer of simulated flash below the volume, whose power is cut: page (a
+    /// page-level SSD), fast (FAST, as on cards) or log (a log of segments on such an SSD).
+    /// Blocks of a volume may be smaller than the flash's pages.
     #[arg(long, value_enum, value_name = "LAYER", conflicts_with_all = ["fail_flushes", "resume", "passes", "no_shrink", "region"])]
     device: Option<Layer>,
     #[command(flatten)]
@@ -236,7 +240,8 @@ pub struct RepeatArgs {
     /// The crash, as a failure names it, e.g. 120:~7.
     #[arg(allow_hyphen_values = true)]
     state: StateId,
-    /// Keep the image that the crash left, and beside it its region, if it has one, with the extension `region`.
+    /// Keep the image that the crash left, and beside it its region, if it has one, with the
+    /// extension `region`.
     #[arg(long, value_name = "FILE")]
     keep: Option<PathBuf>,
     /// Look for the shortest workload and the smallest loss, for so many seconds.
@@ -250,7 +255,8 @@ pub struct CompareArgs {
     /// stetfs:PRESET, ext4:MOUNT-OPTIONS, xfs or btrfs.
     #[arg(value_name = "SYSTEM", default_values = ["stetfs:ordered", "stetfs:data", "ext4:data=ordered", "ext4:data=journal"])]
     systems: Vec<System>,
-    /// A workload with one case and one thread, or a program: sqlite-wal, sqlite-delete, git, maildir, tar.
+    /// A workload with one case and one thread, or a program: sqlite-wal, sqlite-delete, git,
+    /// maildir, tar.
     #[arg(short, long = "workload", value_name = "NAME|FILE", default_values = ["smoke"])]
     workloads: Vec<String>,
     #[command(flatten)]
@@ -285,7 +291,8 @@ pub struct ForeignArgs {
     /// Bytes in a block.
     #[arg(short, long, value_name = "BYTES", default_value_t = 4096)]
     block: u32,
-    /// A workload with one case and one thread, or a program: sqlite-wal, sqlite-delete, git, maildir, tar.
+    /// A workload with one case and one thread, or a program: sqlite-wal, sqlite-delete, git,
+    /// maildir, tar.
     #[arg(short, long = "workload", value_name = "NAME|FILE", default_values = ["random"])]
     workloads: Vec<String>,
     #[command(flatten)]
@@ -794,8 +801,8 @@ fn save(dir: &Path, case: &str, recording: &Recording) -> Result<String> {
     Ok(path.display().to_string())
 }
 
-/// The image that a crash leaves, and what all oracles say of it: the crashes inside its recoveries, or what is
-/// broken.
+/// The image that a crash leaves, and what all oracles say of it: the crashes inside its
+/// recoveries, or what is broken.
 fn judged(recording: &Recording, state: &StateId) -> Result<(Crashed, Result<Cuts, Finding>)> {
     let (log, work) = (&recording.log, &recording.work);
     ensure!(

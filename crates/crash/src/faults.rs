@@ -31,8 +31,8 @@ pub enum Fault {
     Misdirected,
     /// A bit of the log changed while the power was off.
     RotInLog,
-    /// A bit of the newest commit block did; of the whole transaction with async_commit, and in the StetFS log of a frame
-    /// that no later one vouches for.
+    /// A bit of the newest commit block did; of the whole transaction with async_commit, and in the
+    /// StetFS log of a frame that no later one vouches for.
     RotInLastCommit,
     /// A bit of metadata did.
     RotInMetadata,
@@ -187,8 +187,8 @@ impl Stage<'_> {
         }
     }
 
-    /// One volume with the fault: what was done to it, and what became of it. None where it does not
-    /// apply.
+    /// One volume with the fault: what was done to it, and what became of it. None where it does
+    /// not apply.
     fn play(&self, fault: Fault, rng: &mut fastrand::Rng) -> Option<(String, Fate)> {
         let log = &self.recording.log;
         let event = *rng.choice(&self.acked)?;

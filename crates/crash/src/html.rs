@@ -1,5 +1,5 @@
-//! A failure as a page: the log as a timeline, the writes that were lost, the tree as promised and as
-//! found.
+//! A failure as a page: the log as a timeline, the writes that were lost, the tree as promised and
+//! as found.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -2,14 +2,17 @@
 //!
 //! * [`workload`]: operations, a model of what they do, scripts;
 //! * [`work`]: scripts at work on a volume over a recording device;
-//! * [`record`]: records of that, also as files; [`state`], [`walk`]: the crashes that a record allows;
+//! * [`record`]: records of that, also as files; [`state`], [`walk`]: the crashes that a record
+//!   allows;
 //! * [`judge`]: whether a state that a crash could leave is one that was promised;
-//! * [`explore`]: the search; [`shrink`], [`report`], [`html`]: what it found, made small and shown;
+//! * [`explore`]: the search; [`shrink`], [`report`], [`html`]: what it found, made small and
+//!   shown;
 //! * [`layers`]: the same search with a flash translation layer, or a log, below the volume;
 //! * [`canary`]: planted faults; [`faults`]: misbehaving devices;
 //! * [`stress`]: many threads, and kills, failing flushes and cuts in the middle of it;
 //! * [`peers`]: real programs, and the kernel's file systems, recorded over FUSE;
-//! * [`tree`], [`volume`], [`machine`]: what a volume shows, and volumes in memory; [`setup`]: what is under test;
+//! * [`tree`], [`volume`], [`machine`]: what a volume shows, and volumes in memory; [`setup`]: what
+//!   is under test;
 //! * [`command`]: the command line.
 //!
 //! docs/crash.md is the manual, and tells the model of crashes and the oracles.

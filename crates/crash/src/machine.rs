@@ -1,4 +1,5 @@
-//! A machine with a volume: its device, and the region of persistent memory for records of files, where it has one.
+//! A machine with a volume: its device, and the region of persistent memory for records of files,
+//! where it has one.
 
 use std::sync::Arc;
 
@@ -66,7 +67,8 @@ impl Crashed {
         self.region.as_ref().map(|region| region.fork())
     }
 
-    /// A copy that writes down what is done to it, in one order; `wrap` gives the device below the recorder.
+    /// A copy that writes down what is done to it, in one order; `wrap` gives the device below the
+    /// recorder.
     pub fn recorded<D: BlockDevice + 'static>(
         &self,
         wrap: impl FnOnce(MemDevice) -> D,
@@ -93,7 +95,8 @@ impl Crashed {
         hash.digest()
     }
 
-    /// The bytes that differ from another's with as large a region: of the device, and whether any of the region do.
+    /// The bytes that differ from another's with as large a region: of the device, and whether any
+    /// of the region do.
     pub fn differs(&self, other: &Crashed) -> Option<String> {
         let ranges = self.device.differences(&other.device);
         if !ranges.is_empty() {
@@ -122,7 +125,8 @@ pub fn image_hash(base: &MemDevice, image: &MemDevice) -> u64 {
 impl<D: BlockDevice> Recorded<D> {
     /// Takes both records. The region's is empty where there is none.
     pub fn take_logs(&self) -> (Log, RegionLog) {
-        // A store is behind what it follows on the device: the device's record must not be the shorter one.
+        // A store is behind what it follows on the device: the device's record must not be the
+        // shorter one.
         let region = self.region.as_ref().map(|region| region.take_log());
         (self.device.take_log(), region.unwrap_or_default())
     }

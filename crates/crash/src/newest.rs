@@ -1,4 +1,5 @@
-//! What of a log a device can lose unnoticed: the newest that was committed, of which nothing behind it says that it was.
+//! What of a log a device can lose unnoticed: the newest that was committed, of which nothing
+//! behind it says that it was.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,7 +13,8 @@ use stetfs_ondisk::stet::header::{COPY_BYTES, LogHeader, copy_at, copy_blocks};
 use crate::judge::space::Owner;
 use crate::work::Work;
 
-/// The blocks of the volume with that: a commit block; the whole transaction with async_commit; frames of the StetFS log.
+/// The blocks of the volume with that: a commit block; the whole transaction with async_commit;
+/// frames of the StetFS log.
 pub(crate) fn unvouched(
     image: &MemDevice,
     owners: &BTreeMap<u64, Owner>,

@@ -1,9 +1,10 @@
 //! One crash of a record: when, and what of the unflushed writes arrived.
 //!
-//! As text, `EVENT:ARRIVAL`: the number of events before the crash, and `none`, `all`, `=MASK` (whole
-//! writes, hexadecimal, bit 0 the first), `~SEED` (a draw), or `-1,4-7` (all sectors but these, counted
-//! from the first that is uncertain). Where there is a region of persistent memory, `@EVENT~N` follows: the number of its
-//! events before the crash, and a number that says which of its lines arrived (`RegionReplay::state`).
+//! As text, `EVENT:ARRIVAL`: the number of events before the crash, and `none`, `all`, `=MASK`
+//! (whole writes, hexadecimal, bit 0 the first), `~SEED` (a draw), or `-1,4-7` (all sectors but
+//! these, counted from the first that is uncertain). Where there is a region of persistent memory,
+//! `@EVENT~N` follows: the number of its events before the crash, and a number that says which of
+//! its lines arrived (`RegionReplay::state`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -35,7 +36,8 @@ pub struct StateId {
     pub event: usize,
     /// What arrived.
     pub arrival: Arrival,
-    /// The crash of the region beside the device; without it all that was stored to it until then is there.
+    /// The crash of the region beside the device; without it all that was stored to it until then
+    /// is there.
     pub region: Option<InRegion>,
 }
 
@@ -140,7 +142,8 @@ fn draw(of: &[usize], requests: usize, event: usize, seed: u64) -> Vec<bool> {
 }
 
 impl StateId {
-    /// The device that this crash leaves, of a machine without a region. `replay` is moved there; it must not be past it.
+    /// The device that this crash leaves, of a machine without a region. `replay` is moved there;
+    /// it must not be past it.
     pub fn make(&self, replay: &mut Replay<'_>) -> MemDevice {
         replay.advance_to(self.event);
         match self.arrival {

@@ -1,7 +1,8 @@
-//! A walk through the records of a device and of the region beside it, in their one order, and the crashes that both allow.
+//! A walk through the records of a device and of the region beside it, in their one order, and the
+//! crashes that both allow.
 //!
-//! A place is behind so many events of the one and so many of the other. An event of the region that shows `n` on its clock
-//! is behind the first `n` of the device, and before the next one.
+//! A place is behind so many events of the one and so many of the other. An event of the region
+//! that shows `n` on its clock is behind the first `n` of the device, and before the next one.
 
 use stetfs_block::{Log, Replay};
 use stetfs_nvm::{MemRegion, RegionLog, RegionReplay, What};
@@ -18,13 +19,14 @@ pub struct Place {
     pub region: usize,
 }
 
-/// At a fence with at most so many special states of the region ([`RegionReplay::special_states`]) each of them is tried.
+/// At a fence with at most so many special states of the region ([`RegionReplay::special_states`])
+/// each of them is tried.
 const SPECIAL: u64 = 24;
 /// Mixtures of lines at a fence; all that is tried if there are more special states.
 const MIXTURES: u64 = 6;
 
-/// The places to crash at, from event `from` of the device on: those of the device alone, and behind each store to the region
-/// and before each of its fences ends.
+/// The places to crash at, from event `from` of the device on: those of the device alone, and
+/// behind each store to the region and before each of its fences ends.
 pub fn places(log: &Log, region: &RegionLog, from: usize) -> Vec<(Place, Why)> {
     let of_device = points(log, from).into_iter().map(|(event, why)| {
         let region = region.position_at(event as u64);
@@ -105,7 +107,8 @@ impl<'l> Walk<'l> {
         self.make_of(state, &self.uncertain())
     }
 
-    /// Of the lines that are uncertain at the place reached those that are not as they were stored last.
+    /// Of the lines that are uncertain at the place reached those that are not as they were stored
+    /// last.
     pub fn lost_lines(&self, crashed: &Crashed) -> usize {
         let (Some(walk), Some(left)) = (&self.region, &crashed.region) else {
             return 0;

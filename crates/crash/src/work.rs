@@ -20,7 +20,8 @@ use crate::workload::session::Session;
 pub struct Work {
     /// The volume before.
     pub base: Base,
-    /// Bytes of the region of persistent memory for records of files, which is new; none without one.
+    /// Bytes of the region of persistent memory for records of files, which is new; none without
+    /// one.
     pub region: Option<u64>,
     /// How the volume is opened, to work on it and to recover it.
     pub options: FsOptions,
@@ -48,8 +49,8 @@ impl Work {
         Machine::new(self.base.image.fork(), self.region.map(MemRegion::new))
     }
 
-    /// Does it all on `machine`, each script until its first error, and unmounts. `mark` is told (thread,
-    /// operation begun?, its number). The last result is that of the unmount.
+    /// Does it all on `machine`, each script until its first error, and unmounts. `mark` is told
+    /// (thread, operation begun?, its number). The last result is that of the unmount.
     fn run<D, R, M>(
         &self,
         machine: &Machine<D, R>,
@@ -95,8 +96,8 @@ impl Work {
         Ok(results)
     }
 
-    /// Does it, without a region, with the power cut after `cut` writes. Gives what is on the device then, how far it
-    /// came, and whether it was finished before the cut.
+    /// Does it, without a region, with the power cut after `cut` writes. Gives what is on the
+    /// device then, how far it came, and whether it was finished before the cut.
     ///
     /// # Errors
     /// An operation failed while the power was on.
@@ -129,8 +130,9 @@ impl Work {
         ))
     }
 
-    /// Does it once, recording all that is done to device and region. Flush number `fail_flush` of the device fails, counted
-    /// from 0, and only that one; each script then ends with its first error.
+    /// Does it once, recording all that is done to device and region. Flush number `fail_flush` of
+    /// the device fails, counted from 0, and only that one; each script then ends with its
+    /// first error.
     ///
     /// # Errors
     /// The first operation that failed on a sound device, or a volume that was closed without an

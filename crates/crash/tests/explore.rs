@@ -1,5 +1,5 @@
-//! The lab at work: sound presets break no promise, every planted fault is found, and what was found
-//! can be repeated and shrunk. `STETFS_LONG=1` searches for minutes.
+//! The lab at work: sound presets break no promise, every planted fault is found, and what was
+//! found can be repeated and shrunk. `STETFS_LONG=1` searches for minutes.
 
 #![allow(clippy::unwrap_used)]
 
@@ -135,7 +135,8 @@ fn stet_breaks_no_promise() {
     sound("stet,compress=auto", "overwrites", 4096, 225);
 }
 
-/// Records in a region: device and region are cut at one moment, each has what it has of what was not durable.
+/// Records in a region: device and region are cut at one moment, each has what it has of what was
+/// not durable.
 #[test]
 fn records_in_a_region_break_no_promise() {
     for (journal, workload, block, kib, states) in [
@@ -249,7 +250,8 @@ fn named_workloads_share() {
     assert_eq!(ordered.shares, 0);
 }
 
-/// What the device promises of batches decides which crash states there are, and is kept with a record.
+/// What the device promises of batches decides which crash states there are, and is kept with a
+/// record.
 #[test]
 fn batches_are_torn_or_atomic() {
     let of = |batches| Shape {
@@ -326,8 +328,9 @@ fn batches_are_torn_or_atomic() {
     assert!(!shares.is_empty() && shares.iter().all(|atomic| *atomic));
 }
 
-/// Once round the log and more, in commits that are checkpointed by sharing: what is shared and not flushed before its log block is given
-/// up, shared though a newer image is there, or too early, is found.
+/// Once round the log and more, in commits that are checkpointed by sharing: what is shared and not
+/// flushed before its log block is given up, shared though a newer image is there, or too early, is
+/// found.
 #[test]
 fn faults_of_what_is_shared_are_found() {
     let shape = Shape {
@@ -419,7 +422,8 @@ fn every_canary_is_found() {
     let no_stress = |_: &str| anyhow::bail!("only the lab is asked");
     let mut faults = 0;
     for fault in canary::all() {
-        // What threads do is another thing each time they are recorded: not each record has what a fault takes.
+        // What threads do is another thing each time they are recorded: not each record has what a
+        // fault takes.
         let told = (0..4).find_map(|again| {
             let bounds = canary::Bounds {
                 seed: SEED + again,

@@ -1,5 +1,5 @@
-//! Crashes of the kernel's ext4 with fast commits, recovered by all, and recoveries that are cut. Needs root.
-//! `STETFS_LONG=1` tries ten times as many, on more kinds of volumes.
+//! Crashes of the kernel's ext4 with fast commits, recovered by all, and recoveries that are cut.
+//! Needs root. `STETFS_LONG=1` tries ten times as many, on more kinds of volumes.
 
 #![allow(clippy::unwrap_used)]
 

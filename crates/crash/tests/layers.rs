@@ -47,7 +47,8 @@ fn what_is_not_flushed_is_lost_on_every_layer() {
     }
 }
 
-/// A page-level SSD shares what checkpoints bring home; the others are asked only by journals that do not.
+/// A page-level SSD shares what checkpoints bring home; the others are asked only by journals that
+/// do not.
 #[test]
 fn a_page_level_device_shares() {
     let outcome = search(Layer::Page, "afs", 4096, 4.0);

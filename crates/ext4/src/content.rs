@@ -1,4 +1,5 @@
-//! Content of blocks that were read or made: there is some, and where there is none somebody let go of it.
+//! Content of blocks that were read or made: there is some, and where there is none somebody let go
+//! of it.
 
 use std::ops::Deref;
 

@@ -25,7 +25,8 @@ pub struct Ctx {
 }
 
 impl Ctx {
-    /// In place of a user id: whoever asked for the caller has made sure that he owns what he changes. Nobody has this id.
+    /// In place of a user id: whoever asked for the caller has made sure that he owns what he
+    /// changes. Nobody has this id.
     pub const OWNER: u32 = u32::MAX;
 
     /// Whether the caller is the user `uid`, to whom something belongs.
@@ -119,8 +120,8 @@ pub struct Attr {
     pub crtime: Timestamp,
     /// Inode flags (`EXT4_*_FL`).
     pub flags: u32,
-    /// It may be refused to open the file for other reasons than its mode: its flags, or a volume that has stopped
-    /// ([`Fs::may_open`](crate::Fs::may_open)).
+    /// It may be refused to open the file for other reasons than its mode: its flags, or a volume
+    /// that has stopped ([`Fs::may_open`](crate::Fs::may_open)).
     pub guarded: bool,
 }
 
@@ -316,15 +317,18 @@ pub struct FsOptions {
     pub read_only: bool,
     /// Do not replay the journal (`noload`); only with `read_only`.
     pub no_recovery: bool,
-    /// A read-only opening replays the journal and leaves orphans alone: for looking at what a replay does.
+    /// A read-only opening replays the journal and leaves orphans alone: for looking at what a
+    /// replay does.
     pub leave_orphans: bool,
     /// The journal.
     pub journal: Composition,
-    /// The region of persistent memory for records of files, and what to do where an earlier mount had one.
+    /// The region of persistent memory for records of files, and what to do where an earlier mount
+    /// had one.
     pub region: stetfs_journal::region::RegionSource,
     /// Seconds between periodic commits.
     pub commit_secs: u32,
-    /// Dirty file data older than this goes home by itself (the kernel: `vm.dirty_expire_centisecs`).
+    /// Dirty file data older than this goes home by itself (the kernel:
+    /// `vm.dirty_expire_centisecs`).
     pub dirty_expire: Duration,
     /// Bound of the cache, bytes.
     pub cache_bytes: u64,
@@ -355,7 +359,8 @@ pub struct FsOptions {
     pub async_commit: bool,
     /// Flush the device at commits (`barrier=`). Off loses the promise on power failure.
     pub barrier: bool,
-    /// Of a damaged journal, bring home what is whole, and leave out the rest; the volume is one with errors then.
+    /// Of a damaged journal, bring home what is whole, and leave out the rest; the volume is one
+    /// with errors then.
     pub salvage: bool,
     /// How long a second of multiple mount protection takes. Only tests may have it shorter.
     #[doc(hidden)]
@@ -399,7 +404,8 @@ impl Default for FsOptions {
 /// An owned, exactly-once answer: called from whichever thread finishes the work.
 pub type Done<T = ()> = Box<dyn FnOnce(Result<T>) + Send>;
 
-/// A descriptor through which a file is synced: the program (thread group), and its number there if that is known.
+/// A descriptor through which a file is synced: the program (thread group), and its number there if
+/// that is known.
 pub type Descriptor = (u32, Option<u32>);
 
 /// Who uses a file that nobody here holds open.

@@ -1,8 +1,10 @@
-//! Write amplification over utilisation and range (dissertation, figure 2-1), and how fast the simulation is.
+//! Write amplification over utilisation and range (dissertation, figure 2-1), and how fast the
+//! simulation is.
 //!
-//! `waf [filled|new|mixed|full] [GIB…]`: how the 16 GiB device was used before (every page written once in sequence, not at all,
-//! as much as it holds in runs and single pages, or the first and the third), and ranges; by default all. What is old and never
-//! written again keeps dead pages that greedy collection does not come to: after `mixed` and `full` narrow ranges do badly.
+//! `waf [filled|new|mixed|full] [GIB…]`: how the 16 GiB device was used before (every page written
+//! once in sequence, not at all, as much as it holds in runs and single pages, or the first and the
+//! third), and ranges; by default all. What is old and never written again keeps dead pages that
+//! greedy collection does not come to: after `mixed` and `full` narrow ranges do badly.
 
 use std::time::Instant;
 
@@ -49,8 +51,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The write amplification of a trace that writes this percentage of the pages of one block after the other, in order, and how
-/// many requests of a page were made. The first half of the trace, as much as the device holds, is not measured.
+/// The write amplification of a trace that writes this percentage of the pages of one block after
+/// the other, in order, and how many requests of a page were made. The first half of the trace, as
+/// much as the device holds, is not measured.
 fn measured(
     kind: FtlKind,
     geometry: Geometry,

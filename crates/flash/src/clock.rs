@@ -27,7 +27,8 @@ pub struct Request {
     pub offset: u64,
     /// Bytes.
     pub len: u64,
-    /// Nanoseconds that the medium takes for it beyond its own bytes: what it moves and erases to make room.
+    /// Nanoseconds that the medium takes for it beyond its own bytes: what it moves and erases to
+    /// make room.
     pub extra: u64,
 }
 
@@ -40,7 +41,8 @@ pub struct Clock {
     channels: Vec<u64>,
     /// When the interface is.
     interface: u64,
-    /// What is in the cache: extents by offset, with their length. Only with heads; else only the bytes count.
+    /// What is in the cache: extents by offset, with their length. Only with heads; else only the
+    /// bytes count.
     cached: BTreeMap<u64, u64>,
     bytes: u64,
     /// Nanoseconds of extra work that the medium has before it.
@@ -79,7 +81,8 @@ impl Clock {
     /// When a flush that comes at `now` has finished.
     pub fn flush(&mut self, now: u64) -> u64 {
         self.drain(now);
-        // It covers what was acknowledged before it; what is under way meanwhile may wait behind it.
+        // It covers what was acknowledged before it; what is under way meanwhile may wait behind
+        // it.
         let idle = self.empty(now);
         let done = idle + self.model.flush;
         self.medium = done;
@@ -158,8 +161,8 @@ impl Clock {
         self.bytes = self.cached.values().sum();
     }
 
-    /// Nanoseconds from `begin` on until the head is at `offset`: it moves to the track, if it is not there, and waits until
-    /// the place comes by.
+    /// Nanoseconds from `begin` on until the head is at `offset`: it moves to the track, if it is
+    /// not there, and waits until the place comes by.
     fn way(&self, begin: u64, offset: u64) -> u64 {
         let Some(seek) = self.model.seek else {
             return 0;

@@ -10,8 +10,8 @@ use crate::clock::{Clock, Kind, PAGE, Request};
 use crate::model::Model;
 use crate::pace::Pace;
 
-/// A device with another's content that takes the time of a model: requests return when they would have finished there.
-/// What they really take is part of that.
+/// A device with another's content that takes the time of a model: requests return when they would
+/// have finished there. What they really take is part of that.
 pub struct Timed<D> {
     inner: D,
     pace: Pace,

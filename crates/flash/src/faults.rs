@@ -11,8 +11,9 @@
 //! | `suspend`, `resume` | requests wait; no longer |
 //! | `power-cut=lose`, `=keep`, `=SEED` | what was written since the last flush is lost or not, or some of it; then `error-all` |
 //!
-//! Behind a fault's name `=FIRST+COUNT` limits it to sectors of 512 bytes; of a write that is partly inside, the rest
-//! arrives. Flushes have no place: only a fault of the whole device hits them.
+//! Behind a fault's name `=FIRST+COUNT` limits it to sectors of 512 bytes; of a write that is
+//! partly inside, the rest arrives. Flushes have no place: only a fault of the whole device hits
+//! them.
 
 use std::fmt;
 use std::ops::Range;

@@ -4,7 +4,8 @@
 //! * [`Clock`]: when requests finish on a device of some model, as pure arithmetic on nanoseconds;
 //! * [`Timed`]: a block device that takes that time;
 //! * [`Volatile`]: one whose cache a power cut empties;
-//! * [`Ssd`]: one with a translation layer and simulated flash, which shares content, wears, and can lose its power;
+//! * [`Ssd`]: one with a translation layer and simulated flash, which shares content, wears, and
+//!   can lose its power;
 //! * [`Order`]: faults on request, in words;
 //! * [`ftl`]: flash translation layers, as simulators and as devices;
 //! * [`segments`]: a device that writes segments one after the other, and cleans them.

@@ -21,8 +21,8 @@ pub struct Seek {
     pub short: u64,
     /// From one end of the disk to the other, nanoseconds.
     pub full: u64,
-    /// One rotation, nanoseconds: a request waits until its place comes by, the whole of one for a place just passed. A track is
-    /// what is written in this time.
+    /// One rotation, nanoseconds: a request waits until its place comes by, the whole of one for a
+    /// place just passed. A track is what is written in this time.
     pub rotation: u64,
 }
 
@@ -47,9 +47,10 @@ pub struct Model {
     pub seek: Option<Seek>,
 }
 
-/// A SATA SSD with a volatile cache, after the data sheet of the paper's (Samsung 850 PRO, 256 GB: 550 and 520 MB/s, 10k
-/// and 36k IOPS of 4 KiB one at a time, 100k and 90k many at a time). The flush is set so that syncing every 4 KiB write
-/// costs about what the paper's figure 3 shows (a factor of 7 at a queue depth of 64 with a sync every 100 writes).
+/// A SATA SSD with a volatile cache, after the data sheet of the paper's (Samsung 850 PRO, 256 GB:
+/// 550 and 520 MB/s, 10k and 36k IOPS of 4 KiB one at a time, 100k and 90k many at a time). The
+/// flush is set so that syncing every 4 KiB write costs about what the paper's figure 3 shows (a
+/// factor of 7 at a queue depth of 64 with a sync every 100 writes).
 const SATA_SSD: Model = Model {
     name: "sata-ssd",
     read: Access {
@@ -67,8 +68,8 @@ const SATA_SSD: Model = Model {
     seek: None,
 };
 
-/// An NVMe SSD with a volatile cache, after the data sheet of the paper's (Samsung 960 PRO, 1 TB: 3.5 and 2.1 GB/s, 14k
-/// and 50k IOPS of 4 KiB one at a time, 440k and 360k many at a time).
+/// An NVMe SSD with a volatile cache, after the data sheet of the paper's (Samsung 960 PRO, 1 TB:
+/// 3.5 and 2.1 GB/s, 14k and 50k IOPS of 4 KiB one at a time, 440k and 360k many at a time).
 const NVME_SSD: Model = Model {
     name: "nvme-ssd",
     read: Access {
@@ -86,7 +87,8 @@ const NVME_SSD: Model = Model {
     seek: None,
 };
 
-/// A disk of 7200 rotations a minute, after the data sheet of the paper's (Seagate Barracuda, 2 TB: 210 MB/s at most).
+/// A disk of 7200 rotations a minute, after the data sheet of the paper's (Seagate Barracuda, 2 TB:
+/// 210 MB/s at most).
 const DISK: Model = Model {
     name: "disk",
     read: Access {
@@ -110,16 +112,17 @@ const DISK: Model = Model {
 
 /// A page read takes this part of one programmed …
 const READS_A_PROGRAM: u64 = 10;
-/// … and this many blocks erased as long as all pages of 128 blocks: ten programs for a block of 128 pages. Both are the
-/// paper's (dissertation, 2.2.1).
+/// … and this many blocks erased as long as all pages of 128 blocks: ten programs for a block of
+/// 128 pages. Both are the paper's (dissertation, 2.2.1).
 const ERASES_A_BLOCK: (u64, u64) = (10, 128);
 
 impl Model {
     /// All models.
     pub const ALL: [Model; 3] = [SATA_SSD, NVME_SSD, DISK];
 
-    /// Nanoseconds that the flash of this device takes for what a translation layer did beside programming the host's pages,
-    /// in blocks of so many pages. Blocks are as wide as the device: larger ones take no longer for a page.
+    /// Nanoseconds that the flash of this device takes for what a translation layer did beside
+    /// programming the host's pages, in blocks of so many pages. Blocks are as wide as the
+    /// device: larger ones take no longer for a page.
     pub fn beside(&self, tally: &Tally, block_pages: u32) -> u64 {
         let block = u64::from(block_pages) * self.program;
         let copies = tally.copies * (self.program + self.program / READS_A_PROGRAM);

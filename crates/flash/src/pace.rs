@@ -30,8 +30,8 @@ thread_local! {
     static TOOK: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Nanoseconds from when this thread's last request to a device with a model came until it was done, by that device's time: what
-/// others let pass meanwhile does not count.
+/// Nanoseconds from when this thread's last request to a device with a model came until it was
+/// done, by that device's time: what others let pass meanwhile does not count.
 pub fn took() -> u64 {
     TOOK.get()
 }

@@ -44,8 +44,9 @@ impl<P: PowerCut + ?Sized> PowerCut for std::sync::Arc<P> {
     }
 }
 
-/// A device with another's content that remembers, for each sector written since the last flush, what is sure to stand there,
-/// so that a power cut can bring it back. Discards and zeroing are kept. Without a cache it passes everything on.
+/// A device with another's content that remembers, for each sector written since the last flush,
+/// what is sure to stand there, so that a power cut can bring it back. Discards and zeroing are
+/// kept. Without a cache it passes everything on.
 pub struct Volatile<D> {
     inner: D,
     /// By number; `None`: no cache. Held while a request runs, so that a flush divides them.

@@ -134,7 +134,8 @@ impl World {
         self.compare();
     }
 
-    /// The power goes within a request, after so many steps. Of what `request` changes each page is old or new.
+    /// The power goes within a request, after so many steps. Of what `request` changes each page is
+    /// old or new.
     fn cut(
         &mut self,
         steps: u64,
@@ -365,7 +366,8 @@ fn what_fast_merges_is_counted_by_kind() {
         (fast.counters().merges.partial, fast.counters().moved),
         (1, 2)
     );
-    // A page beyond the next one ends a sequence: the other three are moved, and the page itself goes to the log.
+    // A page beyond the next one ends a sequence: the other three are moved, and the page itself
+    // goes to the log.
     fast.write(10, 1, &mut ()).unwrap();
     assert_eq!(
         (fast.counters().merges.partial, fast.counters().moved),

@@ -189,8 +189,8 @@ mod tests {
         }
     }
 
-    /// Whatever the policy, a page that was dirty is never read back old, none is written that was clean, and in the end
-    /// all is written.
+    /// Whatever the policy, a page that was dirty is never read back old, none is written that was
+    /// clean, and in the end all is written.
     #[test]
     fn no_policy_loses_a_write() {
         for policy in PolicyKind::ALL {

@@ -25,8 +25,8 @@ pub struct Answer {
 /// Where a trace comes from.
 #[derive(Clone, Debug, Args)]
 pub struct TraceArgs {
-    /// A trace: a file, or one that is generated: video, mixed, dbench or tpcc, or one of those held out: video-b, mixed-b,
-    /// dbench-b, tpcc-b, mail, build or wal.
+    /// A trace: a file, or one that is generated: video, mixed, dbench or tpcc, or one of those
+    /// held out: video-b, mixed-b, dbench-b, tpcc-b, mail, build or wal.
     trace: PathBuf,
     /// What the file is: csv, msr, blkparse or fiu. Without: a trace of StetFS, or csv.
     #[arg(long)]
@@ -57,7 +57,8 @@ impl TraceArgs {
 pub struct RunArgs {
     #[command(flatten)]
     trace: TraceArgs,
-    /// Replacement policies: lru, clock, clock-68, linux2q, cflru, fab, lb-clock, sp-clock, ts-clock, gd-erase; or all.
+    /// Replacement policies: lru, clock, clock-68, linux2q, cflru, fab, lb-clock, sp-clock,
+    /// ts-clock, gd-erase; or all.
     #[arg(long, value_name = "NAME", default_value = "all", value_delimiter = ',', value_parser = policies)]
     policy: Vec<Policies>,
     /// The translation layer: page or fast.

@@ -11,7 +11,8 @@ use crate::cache::Storage;
 /// Most pages of a request: 512 KiB.
 const LONGEST: u64 = 128;
 
-/// How long a device takes, in nanoseconds. Parallel ways are in the numbers: a page takes what a page of a long request takes.
+/// How long a device takes, in nanoseconds. Parallel ways are in the numbers: a page takes what a
+/// page of a long request takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Medium {
     /// Its name.
@@ -36,7 +37,8 @@ impl Medium {
         erase: 10_000_000,
     };
 
-    /// A SATA SSD of TLC flash: 510 MB/s read, 160 MB/s written where no faster flash stands before it; requests overlap.
+    /// A SATA SSD of TLC flash: 510 MB/s read, 160 MB/s written where no faster flash stands before
+    /// it; requests overlap.
     pub const SSD: Medium = Medium {
         name: "ssd",
         request: 20_000,
@@ -115,7 +117,8 @@ impl Runs {
     }
 }
 
-/// Groups: pages written one after the other in the same erase block, with rising numbers (figure 2-5).
+/// Groups: pages written one after the other in the same erase block, with rising numbers (figure
+/// 2-5).
 #[derive(Clone, Debug)]
 struct Groups {
     erase_block: u64,
@@ -291,7 +294,8 @@ mod tests {
         let geometry = Geometry::new(64 << 20, 40 * crate::PAGE, 15)?;
         let mut device = Device::new(FtlKind::Page.make(geometry), Medium::SSD);
         device.keep_log();
-        // Erase blocks of 40 pages: 4, 5, 6 and 9 are one group in two runs; 8 goes back; 80 to 119 fill one.
+        // Erase blocks of 40 pages: 4, 5, 6 and 9 are one group in two runs; 8 goes back; 80 to 119
+        // fill one.
         for page in [4, 5, 6, 9, 8].into_iter().chain(80..120) {
             device.write(page);
         }

@@ -1,5 +1,5 @@
-//! The flash laboratory: traces of reads and writes run through a page cache with some replacement policy, and what the cache
-//! writes through a simulated flash device with some translation layer.
+//! The flash laboratory: traces of reads and writes run through a page cache with some replacement
+//! policy, and what the cache writes through a simulated flash device with some translation layer.
 //!
 //! * [`trace`]: traces, their format, and readers of others';
 //! * [`generate`]: traces by seed, like those of the paper (Kang, dissertation ch. 2, table 2-2);

@@ -138,8 +138,8 @@ pub struct Outcome {
 /// Pages between two calls of the progress.
 const STEP: u64 = 1 << 16;
 
-/// Runs a trace through an empty cache onto a device of `setup`, which it gives back; what is dirty at the end is written.
-/// `progress` hears of pages that were done.
+/// Runs a trace through an empty cache onto a device of `setup`, which it gives back; what is dirty
+/// at the end is written. `progress` hears of pages that were done.
 ///
 /// # Errors
 /// The trace goes beyond the end of the device.
@@ -152,8 +152,8 @@ pub fn run(
     run_cut(trace, setup, device, &[], &mut |_| (), progress)
 }
 
-/// The same, and `at` hears what would have come out if the trace had ended after so many pages as each of `cuts`, which rise,
-/// says.
+/// The same, and `at` hears what would have come out if the trace had ended after so many pages as
+/// each of `cuts`, which rise, says.
 ///
 /// # Errors
 /// The trace goes beyond the end of the device.
@@ -216,8 +216,9 @@ pub fn run_cut(
 /// Times that a trace is run at most to bring a device into a steady state.
 const MOST_PASSES: u32 = 100;
 
-/// The device after the trace was run on it until its layer has emptied as many blocks as it has spare ones, or a hundred times:
-/// what an earlier use left in a log of FAST costs merges until then, each policy at another moment. Nothing of that counts.
+/// The device after the trace was run on it until its layer has emptied as many blocks as it has
+/// spare ones, or a hundred times: what an earlier use left in a log of FAST costs merges until
+/// then, each policy at another moment. Nothing of that counts.
 ///
 /// # Errors
 /// The trace goes beyond the end of the device.

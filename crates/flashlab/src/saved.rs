@@ -1,4 +1,5 @@
-//! Points of a figure, each kept in a file as soon as it is done: an interrupted call goes on from there.
+//! Points of a figure, each kept in a file as soon as it is done: an interrupted call goes on from
+//! there.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;

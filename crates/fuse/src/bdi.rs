@@ -1,13 +1,14 @@
-//! What the kernel allows the backing device of a mount: how far it reads ahead, and how much memory may wait to be written.
-//! Root only, and no harm where it fails.
+//! What the kernel allows the backing device of a mount: how far it reads ahead, and how much
+//! memory may wait to be written. Root only, and no harm where it fails.
 
 use std::fs::File;
 use std::io::Write;
 
 use crate::mountinfo::MountEntry;
 
-/// Share of the memory for dirty pages that a mount may take, percent: all of it, as other file systems. FUSE begins with 1, so
-/// that a program that maps files, or writes with the write-back cache, soon waits for each page.
+/// Share of the memory for dirty pages that a mount may take, percent: all of it, as other file
+/// systems. FUSE begins with 1, so that a program that maps files, or writes with the write-back
+/// cache, soon waits for each page.
 const MAX_RATIO: u32 = 100;
 
 /// The knobs of a mount, open: by who may, to be turned once the kernel has our answer to INIT.
@@ -15,8 +16,8 @@ const MAX_RATIO: u32 = 100;
 pub(crate) struct Knobs(Vec<(String, u32, File)>);
 
 impl Knobs {
-    /// Opens those of a mount, for so many KiB to be read ahead. FUSE's own request for that is bounded by this knob, which
-    /// starts at 128 KiB.
+    /// Opens those of a mount, for so many KiB to be read ahead. FUSE's own request for that is
+    /// bounded by this knob, which starts at 128 KiB.
     pub(crate) fn open(entry: &MountEntry, readahead_kib: u32) -> Knobs {
         let kind = if entry.fstype.starts_with("fuseblk") {
             "-fuseblk"
@@ -25,7 +26,8 @@ impl Knobs {
         };
         let knobs = [
             ("read_ahead_kb", readahead_kib),
-            // FUSE keeps to its share also while there is memory enough (Linux 6.2 lets that be changed).
+            // FUSE keeps to its share also while there is memory enough (Linux 6.2 lets that be
+            // changed).
             ("strict_limit", 0),
             ("max_ratio", MAX_RATIO),
         ];

@@ -4,7 +4,8 @@ use std::hint::black_box;
 
 use stetfs::low::AlignedBuf;
 
-/// Pieces up to the first have memory of this size, longer ones of the second: sizes that are used again.
+/// Pieces up to the first have memory of this size, longer ones of the second: sizes that are used
+/// again.
 const SIZES: [usize; 2] = [64 << 10, 1 << 20];
 /// What usual requests take of a buffer; what streams take they touch as they come.
 const USUAL: usize = 128 << 10;
@@ -17,7 +18,8 @@ pub(crate) fn with<T>(len: usize, work: impl FnOnce(&mut [u8]) -> T) -> T {
     work(buf.get_mut(..len).unwrap_or_default())
 }
 
-/// Makes zero bytes at the beginning of `buffer`, as many as usual requests take, so that no request waits for the memory.
+/// Makes zero bytes at the beginning of `buffer`, as many as usual requests take, so that no
+/// request waits for the memory.
 pub(crate) fn touch(buffer: &mut [u8]) {
     let usual = buffer.len().min(USUAL);
     for at in (0..usual).step_by(PAGE) {

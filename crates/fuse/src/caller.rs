@@ -1,4 +1,5 @@
-//! What the kernel does not say of who asks. A server that has given away the right to look asks its helper.
+//! What the kernel does not say of who asks. A server that has given away the right to look asks
+//! its helper.
 
 use std::path::Path;
 
@@ -45,7 +46,8 @@ pub(crate) fn is_capable(pid: u32, capability: u32) -> bool {
 /// Nobody, as Linux calls the ids of who has none.
 const NOBODY: u32 = 65_534;
 
-/// A caller of whom the kernel gives the process alone. One that is gone, or whom we cannot see, is nobody.
+/// A caller of whom the kernel gives the process alone. One that is gone, or whom we cannot see, is
+/// nobody.
 pub(crate) fn identified(pid: u32) -> Ctx {
     let (uid, gid) = ids(pid);
     Ctx { uid, gid, pid }

@@ -1,7 +1,8 @@
-//! The system call in which a caller waits for an answer: what its request leaves out where files are opened without asking.
+//! The system call in which a caller waits for an answer: what its request leaves out where files
+//! are opened without asking.
 //!
-//! Who waits cannot change it meanwhile. It shows for a caller whom this server may trace: with root, or of the same user.
-//! A server that has given that away asks its helper.
+//! Who waits cannot change it meanwhile. It shows for a caller whom this server may trace: with
+//! root, or of the same user. A server that has given that away asks its helper.
 
 use std::time::Duration;
 
@@ -53,7 +54,8 @@ impl Call {
             #[cfg(target_arch = "x86_64")]
             libc::SYS_creat => Intent::Opens(libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC),
             libc::SYS_openat | libc::SYS_open_by_handle_at => opens(2),
-            // `struct open_how` begins with them; flags beyond 32 bits say nothing of what is asked here.
+            // `struct open_how` begins with them; flags beyond 32 bits say nothing of what is asked
+            // here.
             libc::SYS_openat2 => {
                 let low = if cfg!(target_endian = "little") { 0 } else { 4 };
                 let word = self.args[2].checked_add(low);
@@ -68,7 +70,8 @@ impl Call {
             #[cfg(target_arch = "x86_64")]
             libc::SYS_access => asks(1),
             libc::SYS_faccessat | libc::SYS_faccessat2 => asks(2),
-            // The number is also that of open(2) of 32-bit programs, whose first argument is the address of a name.
+            // The number is also that of open(2) of 32-bit programs, whose first argument is the
+            // address of a name.
             libc::SYS_fstat if self.args[0] < LEAST_ADDRESS => Intent::Looks,
             #[cfg(target_arch = "x86_64")]
             libc::SYS_stat | libc::SYS_lstat => Intent::Looks,
@@ -97,7 +100,8 @@ impl Call {
     }
 }
 
-/// `257 0xffffff9c 0x7ffd2 …`: number, six arguments, stack and place. Of who waits outside of a call, `-1` and two places.
+/// `257 0xffffff9c 0x7ffd2 …`: number, six arguments, stack and place. Of who waits outside of a
+/// call, `-1` and two places.
 fn parse(text: &str) -> Option<Call> {
     let mut words = text.split_ascii_whitespace();
     let number = words.next()?.parse().ok()?;
@@ -152,8 +156,8 @@ pub(crate) fn intent(pid: u32) -> Intent {
     }
 }
 
-/// The word at `address` in the memory of thread `pid`, which asks for ioctl `command` with that as its argument; `None` if it
-/// cannot be read.
+/// The word at `address` in the memory of thread `pid`, which asks for ioctl `command` with that as
+/// its argument; `None` if it cannot be read.
 pub(crate) fn ioctl_word(pid: u32, command: u32, address: u64) -> Option<u32> {
     match helper::ours() {
         Some(helper) => helper
@@ -171,7 +175,8 @@ pub(crate) fn waiting_ioctl_word(pid: u32, command: u32) -> Option<u32> {
         .flatten()
 }
 
-/// The flags (`O_*`) of the descriptor through which thread `pid` changes file `ino`; `None` if they cannot be found out.
+/// The flags (`O_*`) of the descriptor through which thread `pid` changes file `ino`; `None` if
+/// they cannot be found out.
 pub(crate) fn target_flags(pid: u32, ino: Ino) -> Option<i32> {
     if let Some(helper) = helper::ours() {
         return helper

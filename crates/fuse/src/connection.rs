@@ -51,11 +51,13 @@ pub struct ConnectionStats {
     pub threads: usize,
     /// The largest write request, bytes.
     pub max_write: u32,
-    /// What the kernel was told at the mount, and what of the mount's options changes what it does.
+    /// What the kernel was told at the mount, and what of the mount's options changes what it
+    /// does.
     pub mount_options: Vec<&'static str>,
     /// Keeping processors awake.
     pub low_latency: LowLatencyStats,
-    /// Each capability of the protocol that kernel or server have: `yes`; `not offered` by this kernel; `not wanted` here.
+    /// Each capability of the protocol that kernel or server have: `yes`; `not offered` by this
+    /// kernel; `not wanted` here.
     pub capabilities: BTreeMap<&'static str, &'static str>,
     /// Flags of capabilities that the kernel offers and this program has no names for.
     #[serde(skip_serializing_if = "Option::is_none")]

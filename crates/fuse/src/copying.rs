@@ -7,11 +7,12 @@ use crate::ops::CopyArgs;
 /// The kernel asks again for the rest, bytes.
 const MAX_COPY: u64 = 8 << 20;
 
-/// Bytes to copy of the source, which has `size` now. What is copied may make it longer, if it is its own target: that is not
-/// copied, too.
+/// Bytes to copy of the source, which has `size` now. What is copied may make it longer, if it is
+/// its own target: that is not copied, too.
 ///
 /// # Errors
-/// EINVAL when the ranges overlap in one file, as the kernel says before it asks (`generic_copy_file_checks`).
+/// EINVAL when the ranges overlap in one file, as the kernel says before it asks
+/// (`generic_copy_file_checks`).
 pub(crate) fn length(args: &CopyArgs, one_file: bool, size: u64) -> Result<usize, FsError> {
     let (from, to) = (args.from_offset, args.to_offset);
     let len = args.len.min(size.saturating_sub(from));
@@ -40,7 +41,8 @@ mod tests {
             };
             super::length(&args, one_file, size).map_err(|e| e.errno())
         };
-        // Five bytes before the end, to the end: without a look at the size each part copied makes the next.
+        // Five bytes before the end, to the end: without a look at the size each part copied makes
+        // the next.
         assert_eq!(length(95, 100, u64::MAX, true, 100), Ok(5));
         assert_eq!(length(95, 99, u64::MAX, true, 100), Err(libc::EINVAL));
         assert_eq!(length(95, 91, u64::MAX, true, 100), Err(libc::EINVAL));

@@ -17,7 +17,8 @@ fn count() {
     let _ = ALLOCATIONS.try_with(|n| n.set(n.get() + 1));
 }
 
-// SAFETY: everything is the system allocator's; the counter is a plain cell of the thread, which allocates nothing.
+// SAFETY: everything is the system allocator's; the counter is a plain cell of the thread, which
+// allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();

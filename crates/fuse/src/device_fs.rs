@@ -1,9 +1,11 @@
-//! A block device as the one file `disk` of a mount: what a loop device, or a `stetfs mount`, can be put on. The file
-//! `stats` tells what the device has done. With a [`Control`] the file `control` switches it while it is served, and with a
-//! [`Report`] there are more counters, and the file `blocks.svg`, a picture of what it is now. Where the device can share
-//! content ioctls do (`include/stetfs-share.h`).
+//! A block device as the one file `disk` of a mount: what a loop device, or a `stetfs mount`, can
+//! be put on. The file `stats` tells what the device has done. With a [`Control`] the file
+//! `control` switches it while it is served, and with a [`Report`] there are more counters, and the
+//! file `blocks.svg`, a picture of what it is now. Where the device can share content ioctls do
+//! (`include/stetfs-share.h`).
 //!
-//! Nothing of the device is kept in the kernel's page cache: what it loses, or refuses to read, is seen at once.
+//! Nothing of the device is kept in the kernel's page cache: what it loses, or refuses to read, is
+//! seen at once.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -108,8 +110,8 @@ impl<D: BlockDevice + 'static> DeviceFs<D> {
         }
     }
 
-    /// Runs a request to the device. One that has to wait does so in a thread of its own: those that serve are needed for
-    /// the order that ends the wait.
+    /// Runs a request to the device. One that has to wait does so in a thread of its own: those
+    /// that serve are needed for the order that ends the wait.
     fn run(&self, request: impl FnOnce(&D) + Send + 'static) {
         let Some(control) = &self.control else {
             return request(&self.device);

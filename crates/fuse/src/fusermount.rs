@@ -46,7 +46,8 @@ pub(crate) fn mount(dir: &Path, options: &MountOptions) -> Result<OwnedFd, Mount
         .output()
         .map_err(fail)?;
     if !out.status.success() {
-        // It opens the device as the user, unless it was built otherwise: what to do about that is known.
+        // It opens the device as the user, unless it was built otherwise: what to do about that is
+        // known.
         drop(mount::open_fuse()?);
         let said = String::from_utf8_lossy(&out.stderr).trim().to_owned();
         return Err(fail(io::Error::other(said)));

@@ -1,6 +1,6 @@
-//! Files that must not be changed, or only be appended to (`chattr +i`, `+a`). The kernel never learns these flags from us: who
-//! opens, or asks whether he may, is refused here, and what was stored through a mapping and refused is to be seen by nobody
-//! (decisions/0017).
+//! Files that must not be changed, or only be appended to (`chattr +i`, `+a`). The kernel never
+//! learns these flags from us: who opens, or asks whether he may, is refused here, and what was
+//! stored through a mapping and refused is to be seen by nobody (decisions/0017).
 
 use stetfs::low::{Attr, Ctx, Fs, FsError, Ino};
 
@@ -31,8 +31,8 @@ pub(crate) struct Means {
 }
 
 impl Means {
-    /// Whether `ino` may be opened with `flags`. Where the kernel would map it whatever we say, an append-only file is not
-    /// opened so that it can be mapped and written.
+    /// Whether `ino` may be opened with `flags`. Where the kernel would map it whatever we say, an
+    /// append-only file is not opened so that it can be mapped and written.
     ///
     /// # Errors
     /// As [`Fs::open_inode`].
@@ -45,8 +45,8 @@ impl Means {
         }
     }
 
-    /// `attr` as its caller may know them: the kernel asks for the mode of a guarded file when somebody opens it or asks
-    /// whether he may, and says no more.
+    /// `attr` as its caller may know them: the kernel asks for the mode of a guarded file when
+    /// somebody opens it or asks whether he may, and says no more.
     ///
     /// # Errors
     /// He may not.

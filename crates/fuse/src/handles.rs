@@ -1,4 +1,5 @@
-//! The table of open files: from the number the kernel sends to what it stands for. Empty where files are opened without asking.
+//! The table of open files: from the number the kernel sends to what it stands for. Empty where
+//! files are opened without asking.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -73,7 +74,8 @@ impl<T: Clone> Handles<T> {
         self.shards.iter().any(one)
     }
 
-    /// Replaces every value by what `with` makes of it; stops at the first error, with the rest taken out.
+    /// Replaces every value by what `with` makes of it; stops at the first error, with the rest
+    /// taken out.
     pub(crate) fn replace_all<E>(&self, mut with: impl FnMut(T) -> Result<T, E>) -> Result<(), E> {
         let mut result = Ok(());
         for shard in &self.shards {

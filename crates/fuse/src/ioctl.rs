@@ -154,8 +154,8 @@ pub(crate) fn guards(args: &IoctlArgs<'_>) -> bool {
     }
 }
 
-/// Runs an ioctl. `changed` is called when attributes that the kernel remembers changed, `renamed` when the volume has
-/// another name.
+/// Runs an ioctl. `changed` is called when attributes that the kernel remembers changed, `renamed`
+/// when the volume has another name.
 pub(crate) fn run(
     fs: &Fs,
     ctx: &Ctx,

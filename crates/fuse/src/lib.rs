@@ -1,16 +1,21 @@
 //! Adapter from FUSE requests to the stetfs library.
 //!
 //! * `ops`: the trait between the transport and the file system, with owned, exactly-once answers;
-//! * `wire`: the FUSE protocol on `/dev/fuse`, as calls of that trait; `patience`: whether a call may wait;
-//! * `volume_fs`: a [`stetfs::low::Volume`] as an implementation of it, with `opens`, `handles`, `ioctl` and `room`;
+//! * `wire`: the FUSE protocol on `/dev/fuse`, as calls of that trait; `patience`: whether a call
+//!   may wait;
+//! * `volume_fs`: a [`stetfs::low::Volume`] as an implementation of it, with `opens`, `handles`,
+//!   `ioctl` and `room`;
 //! * `guarded`: files that must not be changed; `stale`: what the kernel must not go on showing;
 //! * `caller`, `calls`: what the kernel does not say of who asks;
 //! * `mount`, `mounted`, `mountinfo`, `fusermount`, `loopdev`: the mount itself;
 //! * `namespace`: a mount namespace of the server's own; `visit`: changes in another than that;
 //! * `helper`: a process that keeps the privileges which the server gives away;
-//! * `service`: any other file system on a directory; `device_fs`: a block device as one, with `gate` and `share_ioctl`;
-//! * `awake`: keeps processors from sleeping between requests; `uring_switch`: the kernel's, for a moment;
-//! * `bdi`: what the kernel allows the mount; `connection`: what was agreed on with the kernel, to be shown;
+//! * `service`: any other file system on a directory; `device_fs`: a block device as one, with
+//!   `gate` and `share_ioctl`;
+//! * `awake`: keeps processors from sleeping between requests; `uring_switch`: the kernel's, for a
+//!   moment;
+//! * `bdi`: what the kernel allows the mount; `connection`: what was agreed on with the kernel, to
+//!   be shown;
 //! * `server`: all of it together, and closing the volume when the session ends.
 
 mod awake;

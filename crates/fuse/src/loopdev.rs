@@ -1,8 +1,8 @@
 //! A loop device over an image, as what the kernel mounts.
 //!
-//! Linux passes sync(2) and syncfs(2) on to a FUSE server, and lets umount(2) wait for it, only where a
-//! block device is mounted (`fuseblk`). So an image gets a loop device: the kernel mounts that, and
-//! nothing is read or written through it.
+//! Linux passes sync(2) and syncfs(2) on to a FUSE server, and lets umount(2) wait for it, only
+//! where a block device is mounted (`fuseblk`). So an image gets a loop device: the kernel mounts
+//! that, and nothing is read or written through it.
 
 use std::fs::File;
 use std::io;
@@ -64,7 +64,8 @@ impl LoopDevice {
     }
 }
 
-/// What the kernel holds of the content of the loop device at `path` is read from the image again: that changes past the device.
+/// What the kernel holds of the content of the loop device at `path` is read from the image again:
+/// that changes past the device.
 pub(crate) fn forget_content(path: &Path) -> io::Result<()> {
     let device = File::open(path)?;
     Ok(rustix::fs::fadvise(

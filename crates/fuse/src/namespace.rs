@@ -1,4 +1,5 @@
-//! A mount namespace of the server's own, which never has the mount that it serves (decisions/0025).
+//! A mount namespace of the server's own, which never has the mount that it serves
+//! (decisions/0025).
 //!
 //! The last process of a mount namespace takes its mounts down in its own exit, before its
 //! `/dev/fuse` is closed, and for `fuseblk` waits there for an answer that only it could give.
@@ -15,12 +16,14 @@ use crate::sys;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// What a server looks at by path once it serves, as its user has it: with what is mounted within, such as a container's masks.
+/// What a server looks at by path once it serves, as its user has it: with what is mounted within,
+/// such as a container's masks.
 const SYSTEM: [&str; 3] = ["/proc", "/sys", "/dev"];
 
 /// The mount namespace that a server was started in, where it mounts.
 pub struct Origin {
-    /// A thread that stays there, with the privileges that the process had then; none if the caller does it all.
+    /// A thread that stays there, with the privileges that the process had then; none if the
+    /// caller does it all.
     left_behind: Option<(mpsc::Sender<Job>, JoinHandle<()>)>,
     /// The process has left it.
     elsewhere: bool,
@@ -35,8 +38,8 @@ impl Origin {
         }
     }
 
-    /// The same, with a thread that mounts: it has the privileges that the calling thread has now. That must be the only one of
-    /// its process.
+    /// The same, with a thread that mounts: it has the privileges that the calling thread has now.
+    /// That must be the only one of its process.
     ///
     /// # Errors
     /// There are no more threads.
@@ -47,12 +50,14 @@ impl Origin {
         })
     }
 
-    /// Moves the calling thread, which must be the only one of its process, and the threads that it starts, to a namespace
-    /// of their own. One thread stays behind until the volume is mounted. Takes CAP_SYS_ADMIN.
+    /// Moves the calling thread, which must be the only one of its process, and the threads that it
+    /// starts, to a namespace of their own. One thread stays behind until the volume is
+    /// mounted. Takes CAP_SYS_ADMIN.
     ///
     /// # Errors
-    /// `Unsupported` in a chroot(2) whose root is no mount, where nothing can be kept from arriving, and
-    /// `PermissionDenied`: the caller has not moved. After others it cannot go on.
+    /// `Unsupported` in a chroot(2) whose root is no mount, where nothing can be kept from
+    /// arriving, and `PermissionDenied`: the caller has not moved. After others it cannot go
+    /// on.
     pub fn leave() -> io::Result<Origin> {
         let root = Path::new("/");
         if mountinfo::mount_at(root)?.is_none() {
@@ -92,7 +97,8 @@ impl Origin {
         answered.recv().map_err(gone)
     }
 
-    /// Does `job` there. Afterwards no thread of this process is left there, if it moved, nor one with the privileges from before.
+    /// Does `job` there. Afterwards no thread of this process is left there, if it moved, nor one
+    /// with the privileges from before.
     pub(crate) fn last<T: Send + 'static>(
         self,
         job: impl FnOnce() -> T + Send + 'static,
@@ -115,8 +121,9 @@ fn leave_behind() -> io::Result<(mpsc::Sender<Job>, JoinHandle<()>)> {
     Ok((jobs, thread))
 }
 
-/// Takes every mount out of the calling thread's namespace, which [`Origin::leave`] made, but the system's own and those that the
-/// paths in `needed` lie on. What is open stays open. Else the copies would keep volumes in use that their users unmount.
+/// Takes every mount out of the calling thread's namespace, which [`Origin::leave`] made, but the
+/// system's own and those that the paths in `needed` lie on. What is open stays open. Else the
+/// copies would keep volumes in use that their users unmount.
 ///
 /// # Errors
 /// When `/proc` cannot be read.

@@ -1,7 +1,8 @@
-//! Open files: those that have a handle, and those that the kernel opens without asking (decisions/0017).
+//! Open files: those that have a handle, and those that the kernel opens without asking
+//! (decisions/0017).
 //!
-//! The table of handles stays for what only a request to open can say: `direct_io`, and the write-back cache, which must not
-//! hold back what `chattr +S` makes durable at once.
+//! The table of handles stays for what only a request to open can say: `direct_io`, and the
+//! write-back cache, which must not hold back what `chattr +S` makes durable at once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,7 +16,8 @@ use crate::ops::{Fh, OpenFile};
 /// How files are opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Opens {
-    /// Without asking, where the kernel can and nothing else needs to know: opening and closing send no request.
+    /// Without asking, where the kernel can and nothing else needs to know: opening and closing
+    /// send no request.
     #[default]
     Stateless,
     /// Each open gets a handle of its own.
@@ -71,7 +73,8 @@ impl OpenFiles {
         held.is_some_and(|held| held.direct)
     }
 
-    /// Whether somebody may store into the kernel's pages of `ino` by a mapping: a mapping holds its handle.
+    /// Whether somebody may store into the kernel's pages of `ino` by a mapping: a mapping holds
+    /// its handle.
     pub(crate) fn is_mapped(&self, ino: Ino) -> bool {
         self.handles.any(|held| {
             !held.direct && held.file.ino() == ino && guarded::can_be_mapped(held.file.flags)

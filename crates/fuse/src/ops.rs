@@ -2,8 +2,8 @@
 //!
 //! Whatever speaks to the kernel (`wire`) calls [`FileSystem`]; whatever is mounted implements
 //! it. Each operation gets a [`Done`]: owned, `Send`, called exactly once, from any thread. So an
-//! fsync is answered by the thread that made it durable while the one that read the request goes on.
-//! A `Done` that is dropped instead answers EIO.
+//! fsync is answered by the thread that made it durable while the one that read the request goes
+//! on. A `Done` that is dropped instead answers EIO.
 
 use std::num::NonZeroU64;
 
@@ -21,7 +21,8 @@ pub struct Fh(pub NonZeroU64);
 pub struct OpenFile {
     /// Its inode.
     pub ino: Ino,
-    /// Its handle, if [`FileSystem::open`] gave one: where files are opened without asking, there is none.
+    /// Its handle, if [`FileSystem::open`] gave one: where files are opened without asking, there
+    /// is none.
     pub fh: Option<Fh>,
 }
 
@@ -35,8 +36,8 @@ impl OpenFile {
     }
 }
 
-/// Answer of a read: calls what it is given with the memory that the answer is sent from, as long as was asked for, and sends
-/// as many bytes as that says.
+/// Answer of a read: calls what it is given with the memory that the answer is sent from, as long
+/// as was asked for, and sends as many bytes as that says.
 pub type ReadDone = Box<dyn FnOnce(&mut dyn FnMut(&mut [u8]) -> Result<usize, FsError>) + Send>;
 
 /// What the kernel wants to know attributes for.
@@ -59,9 +60,9 @@ pub struct Opened {
 
 /// Where a directory listing goes: the reply's buffer. Answers once, by [`Listing::finish`].
 pub trait Listing: Send {
-    /// Adds an entry, with its type if that is known, and its attributes if they were asked for; without, the kernel
-    /// learns the name alone. False if it does not fit: then the listing is full and the entry's lookup, if it counted
-    /// one, is not the kernel's.
+    /// Adds an entry, with its type if that is known, and its attributes if they were asked for;
+    /// without, the kernel learns the name alone. False if it does not fit: then the listing is
+    /// full and the entry's lookup, if it counted one, is not the kernel's.
     fn add(
         &mut self,
         entry: &stetfs::low::DirEntry,
@@ -179,7 +180,8 @@ pub trait FileSystem: Send + Sync + 'static {
         flags: RenameFlags,
         done: Done,
     );
-    /// Opens a file; O_TRUNC among `flags` truncates it. ENOSYS where the kernel need not ask, also for the next.
+    /// Opens a file; O_TRUNC among `flags` truncates it. ENOSYS where the kernel need not ask, also
+    /// for the next.
     fn open(&self, ctx: &Ctx, ino: Ino, flags: i32, done: Done<Opened>);
     /// Makes and opens a file.
     fn create(
@@ -224,13 +226,14 @@ pub trait FileSystem: Send + Sync + 'static {
     );
     /// lseek(2) to data or a hole.
     fn seek(&self, ctx: &Ctx, file: OpenFile, offset: u64, what: SeekWhat, done: Done<u64>);
-    /// Where unit `index` of a file lies on the block device below, in units of `unit` bytes; 0 where it lies nowhere
-    /// (FIBMAP, swapon). Asked for on mounts of block devices only.
+    /// Where unit `index` of a file lies on the block device below, in units of `unit` bytes; 0
+    /// where it lies nowhere (FIBMAP, swapon). Asked for on mounts of block devices only.
     fn bmap(&self, ino: Ino, index: u64, unit: u32, done: Done<u64>);
     /// Opens a directory. ENOSYS where the kernel need not ask.
     fn opendir(&self, ctx: &Ctx, ino: Ino, flags: i32, done: Done<Opened>);
-    /// Lists the entries from `cookie` on until the listing is full. With `attrs`, each entry that was added
-    /// with attributes counts one lookup: all but `.`, `..` and what cannot be looked up.
+    /// Lists the entries from `cookie` on until the listing is full. With `attrs`, each entry that
+    /// was added with attributes counts one lookup: all but `.`, `..` and what cannot be looked
+    /// up.
     fn readdir(&self, ctx: &Ctx, dir: OpenFile, cookie: u64, attrs: bool, list: Box<dyn Listing>);
     /// Counts of blocks and inodes.
     fn statfs(&self, done: Done<StatFs>);
@@ -263,8 +266,8 @@ pub trait FileSystem: Send + Sync + 'static {
 pub trait Invalidate: Send + Sync {
     /// Attributes of `ino` changed other than by a request that says so.
     fn attributes(&self, ino: Ino);
-    /// Content of `ino` is not what the kernel has in its pages. It writes home what is changed there, and drops them; waits
-    /// for requests of its own meanwhile. `len` 0: to the end.
+    /// Content of `ino` is not what the kernel has in its pages. It writes home what is changed
+    /// there, and drops them; waits for requests of its own meanwhile. `len` 0: to the end.
     fn content(&self, ino: Ino, offset: u64, len: u64);
 }
 

@@ -1,5 +1,5 @@
-//! Whether the thread that serves a request may wait for the device in it: that saves two changes of threads, but what comes to
-//! this thread meanwhile waits, too.
+//! Whether the thread that serves a request may wait for the device in it: that saves two changes
+//! of threads, but what comes to this thread meanwhile waits, too.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};

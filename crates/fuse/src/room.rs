@@ -1,5 +1,6 @@
-//! Room that deleted files still take: the kernel tells of what it has forgotten or closed (FORGET, RELEASE) after the call
-//! that did so has returned, so an operation that finds the volume full may be ahead of it.
+//! Room that deleted files still take: the kernel tells of what it has forgotten or closed (FORGET,
+//! RELEASE) after the call that did so has returned, so an operation that finds the volume full may
+//! be ahead of it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -42,9 +43,9 @@ impl Room {
         }
     }
 
-    /// Does `operation`, and again after a pause while it finds no room (ENOSPC, EDQUOT) and there are files without a
-    /// name: some of them may be deleted by then. Takes 512 ms at most, if another thread serves meanwhile. An operation
-    /// that fails so has changed nothing.
+    /// Does `operation`, and again after a pause while it finds no room (ENOSPC, EDQUOT) and there
+    /// are files without a name: some of them may be deleted by then. Takes 512 ms at most, if
+    /// another thread serves meanwhile. An operation that fails so has changed nothing.
     ///
     /// # Errors
     /// Those of the operation.
@@ -58,7 +59,8 @@ impl Room {
         loop {
             let changes = fs.nameless_changes();
             match operation() {
-                // Once more also if there are none: the last one may have gone since the look for room.
+                // Once more also if there are none: the last one may have gone since the look for
+                // room.
                 Err(FsError::Errno(libc::ENOSPC | libc::EDQUOT)) if !last => {
                     last = !wait.again(changes, || fs.has_nameless());
                 }
@@ -67,7 +69,8 @@ impl Room {
         }
     }
 
-    /// What statfs(2) shows, without what has been deleted if that is a matter of a few milliseconds.
+    /// What statfs(2) shows, without what has been deleted if that is a matter of a few
+    /// milliseconds.
     pub(crate) fn look(&self, fs: &Fs) -> StatFs {
         let mut wait = self.for_looks.wait(LAST_FOR_A_LOOK);
         while wait.again(fs.nameless_changes(), || fs.has_closed_nameless()) {}
@@ -86,7 +89,8 @@ impl Vain {
 }
 
 impl Wait<'_> {
-    /// Pauses while that may be of use. `changes` is from before the look at `any`, which takes long.
+    /// Pauses while that may be of use. `changes` is from before the look at `any`, which takes
+    /// long.
     fn again(&mut self, changes: u64, any: impl FnOnce() -> bool) -> bool {
         let Vain(vain) = self.vain;
         if vain.load(Ordering::Relaxed) == changes || !patience::others_serve() {

@@ -1,4 +1,5 @@
-//! A volume being served: the mount, the session with the kernel, and closing the volume at its end.
+//! A volume being served: the mount, the session with the kernel, and closing the volume at its
+//! end.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -63,7 +64,8 @@ impl ServeOptions {
 /// Whether requests come by io_uring: a queue per processor instead of one for all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IoUring {
-    /// If the kernel has it and lets us: as root its switch is turned on for the moment that takes, else it must be on.
+    /// If the kernel has it and lets us: as root its switch is turned on for the moment that takes,
+    /// else it must be on.
     #[default]
     Auto,
     /// Yes; the switch is turned on if need be (which takes root).
@@ -128,7 +130,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Mounts `volume` on `dir`, which [`crate::check_dir`] gave, in `origin`. Requests wait until [`Server::run`].
+    /// Mounts `volume` on `dir`, which [`crate::check_dir`] gave, in `origin`. Requests wait until
+    /// [`Server::run`].
     ///
     /// # Errors
     /// See [`MountError`]; nothing stays mounted then. [`MountError::Gone`] is no failure.
@@ -152,7 +155,8 @@ impl Server {
             let (volume, dir, options) = (Arc::clone(&volume), dir.to_owned(), options.clone());
             move || mount_here(&volume, &dir, &options, moved)
         };
-        // Before the kernel has our answer to INIT: until then it asks for none at the end of the mount.
+        // Before the kernel has our answer to INIT: until then it asks for none at the end of the
+        // mount.
         let Attached {
             fuse,
             loop_device,
@@ -297,7 +301,8 @@ fn mount_here(
     })
 }
 
-/// Mounts with mount(2): as a block device where that is possible. Gives the connection, and the loop device if one was made.
+/// Mounts with mount(2): as a block device where that is possible. Gives the connection, and the
+/// loop device if one was made.
 fn mount_by_kernel(
     volume: &Volume,
     dir: &Path,

@@ -23,7 +23,8 @@ impl Service {
     /// Mounts `fs` on `dir` (root only) and serves it with `threads` threads.
     ///
     /// # Errors
-    /// See [`MountError`]; nothing stays mounted then. [`MountError::Gone`]: somebody unmounted it at once.
+    /// See [`MountError`]; nothing stays mounted then. [`MountError::Gone`]: somebody unmounted it
+    /// at once.
     pub fn start<F: FileSystem>(
         fs: Arc<F>,
         dir: &Path,
@@ -65,7 +66,8 @@ impl Service {
         &self.mounted
     }
 
-    /// Waits until it is off its directory, whoever does that, the last user is gone and the last request is answered.
+    /// Waits until it is off its directory, whoever does that, the last user is gone and the last
+    /// request is answered.
     ///
     /// # Errors
     /// The connection broke.

@@ -1,5 +1,6 @@
-//! Pages of the kernel's that do not have what the file has: those that a write was refused for, and all of a file that is not
-//! to be changed from now on. They are dropped by a thread of their own, for the kernel waits meanwhile for requests about them.
+//! Pages of the kernel's that do not have what the file has: those that a write was refused for,
+//! and all of a file that is not to be changed from now on. They are dropped by a thread of their
+//! own, for the kernel waits meanwhile for requests about them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;

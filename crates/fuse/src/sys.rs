@@ -53,11 +53,13 @@ pub(crate) fn ignore_signals(signals: &[libc::c_int]) {
 /// Makes the calling thread run only where a processor would else be idle (`SCHED_IDLE`).
 pub(crate) fn be_idle_class() -> io::Result<()> {
     let none = libc::sched_param { sched_priority: 0 };
-    // SAFETY: sched_setscheduler(2) reads one `sched_param` from the pointer, which is valid for it.
+    // SAFETY: sched_setscheduler(2) reads one `sched_param` from the pointer, which is valid for
+    // it.
     checked(unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const none) }).map(drop)
 }
 
-/// How often another thread has got the processor though the calling thread had use for it (`ru_nivcsw`); 0 if that is not told.
+/// How often another thread has got the processor though the calling thread had use for it
+/// (`ru_nivcsw`); 0 if that is not told.
 pub(crate) fn times_preempted() -> u64 {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: getrusage(2) writes one `rusage` to the pointer, which is valid for it.
@@ -99,8 +101,8 @@ pub(crate) fn word_of(pid: u32, address: u64) -> io::Result<u32> {
         iov_base: address as *mut libc::c_void,
         iov_len: word.len(),
     };
-    // SAFETY: the kernel writes at most `iov_len` bytes to `word`; the remote address is looked up in
-    // the other process only.
+    // SAFETY: the kernel writes at most `iov_len` bytes to `word`; the remote address is looked up
+    // in the other process only.
     let n = unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
     match n {
         4 => Ok(u32::from_ne_bytes(word)),

@@ -1,4 +1,5 @@
-//! What a server that somebody has taken over would try: in debug builds alone, for the tests of what it has given away.
+//! What a server that somebody has taken over would try: in debug builds alone, for the tests of
+//! what it has given away.
 
 use std::fs::{self, File};
 use std::io;
@@ -17,9 +18,10 @@ use crate::helper::{self, Order};
 use crate::mountinfo::bytes;
 use crate::sys;
 
-/// Tries each, and gives its name and the errno that it ended with; 0 if it was let. `pid` is a process that may be bothered.
-/// In `dir` there are: `secret`, a file; `gone`, a file that may be removed; `there`, a directory. In the end it has
-/// the mount's flags taken back, as far as they are.
+/// Tries each, and gives its name and the errno that it ended with; 0 if it was let. `pid` is a
+/// process that may be bothered. In `dir` there are: `secret`, a file; `gone`, a file that may be
+/// removed; `there`, a directory. In the end it has the mount's flags taken back, as far as they
+/// are.
 pub fn taken_over(pid: u32, dir: &Path) -> Vec<(&'static str, i32)> {
     let secret = dir.join("secret");
     let there = dir.join("there");

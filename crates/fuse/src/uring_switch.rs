@@ -1,9 +1,10 @@
 //! The kernel's switch for FUSE over io_uring.
 //!
-//! The kernel looks at it when it offers the transport (mount(2) sends INIT) and when it takes the answer to that offer; a
-//! connection that has it keeps it (decisions/0018). So it is turned on for that moment, and put back. It is the whole
-//! machine's: a lock keeps mounts from undoing each other's, and a note in the lock's file says what it was, for the next
-//! one, should a server be killed in between.
+//! The kernel looks at it when it offers the transport (mount(2) sends INIT) and when it takes the
+//! answer to that offer; a connection that has it keeps it (decisions/0018). So it is turned on for
+//! that moment, and put back. It is the whole machine's: a lock keeps mounts from undoing each
+//! other's, and a note in the lock's file says what it was, for the next one, should a server be
+//! killed in between.
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, Read, Seek, Write};
@@ -33,7 +34,8 @@ struct Switch {
 #[derive(Debug)]
 pub(crate) struct Moment {
     path: PathBuf,
-    /// It was off, and is put back: the switch, open, as this process may not be allowed to open it then, and its lock.
+    /// It was off, and is put back: the switch, open, as this process may not be allowed to open
+    /// it then, and its lock.
     back: Option<(File, File)>,
 }
 

@@ -1,7 +1,8 @@
 //! Changes of a mount in a mount namespace that the server is not in, by a process of its own.
 //!
-//! It has none of the server's descriptors: whatever becomes of it and of the namespace meanwhile, the server's `/dev/fuse`
-//! is closed when the server ends. umount(2) waits for the server (`fuseblk`), so no thread of that may be in it.
+//! It has none of the server's descriptors: whatever becomes of it and of the namespace meanwhile,
+//! the server's `/dev/fuse` is closed when the server ends. umount(2) waits for the server
+//! (`fuseblk`), so no thread of that may be in it.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -50,7 +51,8 @@ pub(crate) fn visit(pid: u32, mount: &MountEntry, change: Change) -> io::Result<
     }
 }
 
-/// The visitor's main function: its arguments are those of the visit, its exit code the error number.
+/// The visitor's main function: its arguments are those of the visit, its exit code the error
+/// number.
 pub fn visitor(args: impl Iterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.collect();
     let errno = match pay(&args) {

@@ -43,24 +43,28 @@ const FORGET_PAUSE: Duration = Duration::from_millis(2);
 pub struct VolumeFsOptions {
     /// Every file passes the kernel's page cache by.
     pub direct_io: bool,
-    /// The kernel keeps written data back (faster small writes, dearer fsync), but of files that are to be durable at once.
+    /// The kernel keeps written data back (faster small writes, dearer fsync), but of files that
+    /// are to be durable at once.
     pub writeback_cache: bool,
-    /// The mount can be mapped to other ids (Linux 6.12): what ids a caller has then says nothing of the volume's.
+    /// The mount can be mapped to other ids (Linux 6.12): what ids a caller has then says nothing
+    /// of the volume's.
     pub idmap: bool,
     /// How files are opened.
     pub opens: Opens,
-    /// Extended attributes are neither shown nor changed, and ACLs only heeded where something is made; the kernel then asks
-    /// for none, and judges by mode bits alone.
+    /// Extended attributes are neither shown nor changed, and ACLs only heeded where something is
+    /// made; the kernel then asks for none, and judges by mode bits alone.
     pub noxattr: bool,
 }
 
 impl VolumeFsOptions {
-    /// Whether files that pass the kernel's page cache by can be mapped shared. That holds for all of a mount.
+    /// Whether files that pass the kernel's page cache by can be mapped shared. That holds for all
+    /// of a mount.
     pub(crate) fn maps_past_cache(&self) -> bool {
         self.direct_io || self.writeback_cache
     }
 
-    /// Whether files are to be opened without asking: with neither of the other two, which have something to answer.
+    /// Whether files are to be opened without asking: with neither of the other two, which have
+    /// something to answer.
     pub(crate) fn stateless(&self) -> bool {
         self.opens == Opens::Stateless && !self.direct_io && !self.writeback_cache
     }
@@ -79,8 +83,8 @@ const CLOSED: FsError = FsError::Errno(libc::ESHUTDOWN);
 pub struct VolumeFs {
     /// Itself, for what is done later.
     this: Weak<VolumeFs>,
-    /// Held shared by every operation, from before it looks at `open` to its end; exclusively while
-    /// the volume is opened again with other options, or closed for good.
+    /// Held shared by every operation, from before it looks at `open` to its end; exclusively
+    /// while the volume is opened again with other options, or closed for good.
     volume: RwLock<Option<Arc<Volume>>>,
     /// Why it was not closed clean.
     failed: Mutex<Option<FsError>>,
@@ -123,7 +127,8 @@ impl VolumeFs {
         self.failed.lock().clone().map_or(Ok(()), Err)
     }
 
-    /// The kernel opens files without asking from now on: they get no handles. To be said before it does.
+    /// The kernel opens files without asking from now on: they get no handles. To be said before it
+    /// does.
     pub(crate) fn open_without_handles(&self) {
         self.open.without_handles();
     }
@@ -132,9 +137,9 @@ impl VolumeFs {
     /// remount is. Operations wait meanwhile.
     ///
     /// # Errors
-    /// EBUSY, and nothing changed, while a file without a name is in use: closing would delete it, and its number could be
-    /// that of another. EROFS, and nothing changed, for a device that cannot be written. After other errors the
-    /// volume is closed and every operation fails.
+    /// EBUSY, and nothing changed, while a file without a name is in use: closing would delete it,
+    /// and its number could be that of another. EROFS, and nothing changed, for a device that
+    /// cannot be written. After other errors the volume is closed and every operation fails.
     pub fn reopen(&self, options: &VolumeOptions) -> Result<(), FsError> {
         let mut open = self.without_nameless()?;
         let old = open.as_ref().ok_or(CLOSED)?;
@@ -164,8 +169,8 @@ impl VolumeFs {
         Ok(())
     }
 
-    /// The volume to oneself, when it has no files without a name. What was closed or deleted just now the kernel forgets after
-    /// the call has returned.
+    /// The volume to oneself, when it has no files without a name. What was closed or deleted just
+    /// now the kernel forgets after the call has returned.
     ///
     /// # Errors
     /// EBUSY when somebody uses one.
@@ -234,8 +239,9 @@ impl VolumeFs {
         }
     }
 
-    /// Whether a file that is being opened has nothing to do with the kernel's pages: who may append to it could map it, and
-    /// who reads would see what others store who have mapped it since before it was guarded.
+    /// Whether a file that is being opened has nothing to do with the kernel's pages: who may
+    /// append to it could map it, and who reads would see what others store who have mapped it
+    /// since before it was guarded.
     fn is_kept_from_pages(&self, fs: &Fs, file: &OpenRef) -> bool {
         self.means().refuses_maps
             && fs.get_flags(file.ino()).unwrap_or(0) & guarded::GUARDS != 0
@@ -254,8 +260,8 @@ impl VolumeFs {
         }
     }
 
-    /// Before `done`, the kernel is told to ask again for what it knows of every inode: the volume is about to be shut down, and
-    /// who opens a file then is to be refused.
+    /// Before `done`, the kernel is told to ask again for what it knows of every inode: the volume
+    /// is about to be shut down, and who opens a file then is to be refused.
     fn asks_again(&self, fs: &Fs, done: Done<IoctlReply>) -> Done<IoctlReply> {
         let Some(kernel) = self.kernel.get().cloned() else {
             return done;
@@ -275,8 +281,8 @@ impl VolumeFs {
         }
     }
 
-    /// Takes the capabilities of a program whose content is about to change, also where root changes it. Else the kernel sees
-    /// to that, but here it does not know of them.
+    /// Takes the capabilities of a program whose content is about to change, also where root
+    /// changes it. Else the kernel sees to that, but here it does not know of them.
     fn lose_capabilities(&self, fs: &Fs, ino: Ino) -> Result<(), FsError> {
         if !self.options.noxattr || fs.getxattr(ino, CAPABILITY).is_err() {
             return Ok(());
@@ -284,9 +290,10 @@ impl VolumeFs {
         fs.removexattr(&Ctx::default(), ino, CAPABILITY)
     }
 
-    /// Writes `data`, with the room that deleted files give back. Answers the bytes written, fewer if the volume has no room for
-    /// more.
-    /// What set-user-id and set-group-id mean for a change by this caller, before it is made; nothing unless they are to be taken.
+    /// Writes `data`, with the room that deleted files give back. Answers the bytes written, fewer
+    /// if the volume has no room for more.
+    /// What set-user-id and set-group-id mean for a change by this caller, before it is made;
+    /// nothing unless they are to be taken.
     fn bits(&self, fs: &Fs, ctx: &Ctx, ino: Ino, kill: bool) -> Bits {
         let attr = match kill {
             true => fs.getattr(ino).ok(),
@@ -330,8 +337,8 @@ impl VolumeFs {
     }
 }
 
-/// Fills `list` from `cookie` on. An error is told only where nothing was listed before it: else the
-/// kernel comes back for what follows, and meets it then.
+/// Fills `list` from `cookie` on. An error is told only where nothing was listed before it: else
+/// the kernel comes back for what follows, and meets it then.
 fn fill(
     fs: &Fs,
     file: &OpenRef,
@@ -363,8 +370,8 @@ fn fill(
     }
 }
 
-/// Adds an entry of `dir` to `list`, with the attributes of what it names if they are asked for. What
-/// cannot be looked at is listed by its name alone: who asks for it then is told why.
+/// Adds an entry of `dir` to `list`, with the attributes of what it names if they are asked for.
+/// What cannot be looked at is listed by its name alone: who asks for it then is told why.
 fn add(fs: &Fs, dir: Ino, entry: &DirEntry, attrs: bool, list: &mut dyn Listing) -> bool {
     let untold = |e: FsError| {
         tracing::warn!(dir, ino = entry.ino, "an entry without attributes: {e}");
@@ -409,8 +416,9 @@ fn visible(ctx: &Ctx, names: Vec<u8>) -> Vec<u8> {
 struct Bits {
     /// The file has one of them: the kernel has to look again.
     any: bool,
-    /// It has set-group-id, nobody of the group may execute it, and who changes it is not of the group. Then the file system
-    /// itself, which does not know groups, leaves the bit, and Linux takes it (`setattr_should_drop_sgid`, since 6.2).
+    /// It has set-group-id, nobody of the group may execute it, and who changes it is not of the
+    /// group. Then the file system itself, which does not know groups, leaves the bit, and
+    /// Linux takes it (`setattr_should_drop_sgid`, since 6.2).
     outside: bool,
 }
 
@@ -447,8 +455,8 @@ fn sync(fs: &Fs, file: &OpenRef, datasync: bool, done: Done) {
     fs.fsync(file, datasync, wait, done);
 }
 
-/// The file system, held until the end of the operation; or the answer that the volume is closed, and
-/// return.
+/// The file system, held until the end of the operation; or the answer that the volume is closed,
+/// and return.
 macro_rules! open {
     ($self:ident, $done:ident) => {
         match $self.fs() {
@@ -481,7 +489,8 @@ impl FileSystem for VolumeFs {
 
     fn setattr(&self, ctx: &Ctx, ino: Ino, set: &SetAttr, done: Done<Attr>) {
         let fs = open!(self, done);
-        // Of truncation the kernel says whether it is to be done; of a new owner only that there is one.
+        // Of truncation the kernel says whether it is to be done; of a new owner only that there is
+        // one.
         let owned = set.uid.is_some() || set.gid.is_some();
         let kill = set.kill_suidgid && set.mode.is_none() && !(owned && caller::may_keep_sgid(ctx));
         let bits = self.bits(&fs, ctx, ino, kill);
@@ -617,7 +626,8 @@ impl FileSystem for VolumeFs {
             .and_then(|f| Ok((f, self.open.find_target(&fs, ctx, args.to)?)));
         let (from, to) = match files {
             Ok((from, Target::Known(to))) => (from, to),
-            // Then the kernel copies by reading and writing, and writes say what must be durable at once.
+            // Then the kernel copies by reading and writing, and writes say what must be durable at
+            // once.
             Ok((_, Target::Unknown)) => return done(Err(FsError::Errno(libc::EOPNOTSUPP))),
             Err(e) => return done(Err(e)),
         };
@@ -705,7 +715,8 @@ impl FileSystem for VolumeFs {
             Ok(n) if n > 0 => bits.lose(&fs, ctx, ino).map(|()| n),
             other => other,
         };
-        // What the kernel has in its pages by now is not to be seen, nor what it read beside a write that went past them.
+        // What the kernel has in its pages by now is not to be seen, nor what it read beside a
+        // write that went past them.
         if written.as_ref().is_err_and(|e| e.errno() == libc::EPERM) || self.is_past_pages(open) {
             self.forget_content(ino, args.offset, args.data.len());
         }
@@ -892,8 +903,8 @@ impl FileSystem for VolumeFs {
 }
 
 impl VolumeFs {
-    /// An ioctl that guards a file. What was stored through mappings until now is written home before, as the kernel's ext4
-    /// does it, and nobody sees what is stored later.
+    /// An ioctl that guards a file. What was stored through mappings until now is written home
+    /// before, as the kernel's ext4 does it, and nobody sees what is stored later.
     fn guard(
         &self,
         stale: &Stale,

@@ -1,5 +1,5 @@
-//! Blocks of directories and of extended attributes, as bytes. What is accepted stays acceptable whatever is
-//! done to it.
+//! Blocks of directories and of extended attributes, as bytes. What is accepted stays acceptable
+//! whatever is done to it.
 
 use stetfs_ondisk::ext4::acl::Acl;
 use stetfs_ondisk::ext4::dirent::{self, DirLayout, FileType};
@@ -15,7 +15,8 @@ fn block(input: &mut Input<'_>, size: usize) -> Vec<u8> {
     block
 }
 
-/// Reads a directory's block as entries and as an index; then adds and removes names, as the bytes say.
+/// Reads a directory's block as entries and as an index; then adds and removes names, as the bytes
+/// say.
 pub fn directory(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let how = input.byte();

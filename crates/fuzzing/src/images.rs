@@ -214,8 +214,8 @@ impl BlockDevice for Watched {
     }
 }
 
-/// Finds the metadata by looking at what is read: by an open (superblock, descriptors, journal), by a
-/// look at all inodes and names, by a write (bitmaps).
+/// Finds the metadata by looking at what is read: by an open (superblock, descriptors, journal), by
+/// a look at all inodes and names, by a write (bitmaps).
 fn targets(device: &MemDevice, block: u64) -> Vec<Vec<u64>> {
     let watched = Arc::new(Watched {
         inner: device.fork(),

@@ -1,8 +1,8 @@
 //! What fuzzing runs.
 //!
-//! [`TARGETS`] are functions of any bytes that must not panic, hang, or take memory without bound. The fuzzers
-//! of `fuzz/` call them with bytes that they make up (`./test --fuzz SECONDS`); a test of this crate calls them
-//! with the corpus, so each crash that was found stays found.
+//! [`TARGETS`] are functions of any bytes that must not panic, hang, or take memory without bound.
+//! The fuzzers of `fuzz/` call them with bytes that they make up (`./test --fuzz SECONDS`); a test
+//! of this crate calls them with the corpus, so each crash that was found stays found.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]

@@ -1,5 +1,5 @@
-//! Logs of both formats: read record by record, and replayed. Checksums are not looked at, as the fuzzer could not
-//! get past them.
+//! Logs of both formats: read record by record, and replayed. Checksums are not looked at, as the
+//! fuzzer could not get past them.
 
 use std::sync::{Arc, OnceLock};
 
@@ -37,7 +37,8 @@ fn base(preset: Preset) -> Base {
     }
 }
 
-/// The bytes choose a format, and then places in the log and what is put there: block, offset, length, content.
+/// The bytes choose a format, and then places in the log and what is put there: block, offset,
+/// length, content.
 pub fn run(bytes: &[u8]) {
     static BASES: OnceLock<[Base; 2]> = OnceLock::new();
     let bases = BASES.get_or_init(|| [base(preset::DATA), base(preset::LDJ)]);

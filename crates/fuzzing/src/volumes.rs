@@ -12,8 +12,8 @@ use crate::visit::{change, wander};
 /// Places that are damaged, at most.
 const PATCHES: usize = 64;
 
-/// The bytes choose a volume and how it is opened, and then places in its metadata and what is put there:
-/// kind of block, which of them, offset, length, content.
+/// The bytes choose a volume and how it is opened, and then places in its metadata and what is put
+/// there: kind of block, which of them, offset, length, content.
 pub fn run(bytes: &[u8]) {
     static IMAGES: OnceLock<Vec<Image>> = OnceLock::new();
     let images = IMAGES.get_or_init(images);

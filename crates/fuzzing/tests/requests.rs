@@ -1,5 +1,6 @@
-//! The server against requests that no kernel sends: a minute of rounds from fixed seeds, or `STETFS_FUZZ_SECONDS` from new
-//! ones (`./test --fuzz-requests SECONDS`). `STETFS_FUZZ_SEED` repeats one round, every fourth of which is of four threads.
+//! The server against requests that no kernel sends: a minute of rounds from fixed seeds, or
+//! `STETFS_FUZZ_SECONDS` from new ones (`./test --fuzz-requests SECONDS`). `STETFS_FUZZ_SEED`
+//! repeats one round, every fourth of which is of four threads.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,7 +13,8 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap())
 }
 
-/// The usual test goes on for so long. Most of that it waits: it takes less than a fifth of one processor.
+/// The usual test goes on for so long. Most of that it waits: it takes less than a fifth of one
+/// processor.
 const USUAL: Duration = Duration::from_secs(60);
 
 /// Held by each test: panics are counted for the whole process.

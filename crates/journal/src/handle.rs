@@ -121,8 +121,9 @@ impl<'j> Handle<'j> {
         Ok(())
     }
 
-    /// Takes a block off the list of the transaction that has it, whichever it is: none may log it any more (tx.T2). To free what a
-    /// transaction of another lane changed is to change it too. Whether an image of it is on its way into the log.
+    /// Takes a block off the list of the transaction that has it, whichever it is: none may log it
+    /// any more (tx.T2). To free what a transaction of another lane changed is to change it
+    /// too. Whether an image of it is on its way into the log.
     fn delist(&self, block: &Arc<Block>) -> Result<bool> {
         let mut write = block.write();
         let Some(listed) = write.head().tx.take() else {
@@ -185,8 +186,9 @@ impl<'j> Handle<'j> {
         self.left.get()
     }
 
-    /// Of so many block groups, those in which changes of this lane look for space first, if lanes are to keep apart: from
-    /// ⌊groups / lanes⌋ · lane on (Z-Journal §3.5), the last lane's to the end. None of fewer groups than lanes.
+    /// Of so many block groups, those in which changes of this lane look for space first, if lanes
+    /// are to keep apart: from ⌊groups / lanes⌋ · lane on (Z-Journal §3.5), the last lane's to
+    /// the end. None of fewer groups than lanes.
     pub fn part_of(&self, groups: u32) -> Option<Range<u32>> {
         let inner = self.inner();
         let lanes = inner.lanes.len() as u32;

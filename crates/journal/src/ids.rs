@@ -6,7 +6,8 @@ use smallvec::SmallVec;
 pub type Ino = u32;
 /// A block number on the volume.
 pub type BlockNr = u64;
-/// A place in the one order of all commits, over all lanes, drawn when a snapshot is taken. 0 is before everything.
+/// A place in the one order of all commits, over all lanes, drawn when a snapshot is taken. 0 is
+/// before everything.
 pub type Stamp = u64;
 /// How many blocks a handle may change.
 pub type Credits = u32;

@@ -1,8 +1,9 @@
 //! Transactions, lanes, commit, checkpoint, recovery; one folder per scheme.
 //!
 //! The file system uses the façade: [`Journal`], [`Handle`], [`CommitPoint`]. Schemes are made of
-//! four policies ([`policy`]) below it; [`jbd2`] is the first; `direct` is for volumes without a log. Files are the phases of a
-//! transaction's life: `handle`, `tx`, `engine/commit`, `engine/checkpoint`, `recovery`.
+//! four policies ([`policy`]) below it; [`jbd2`] is the first; `direct` is for volumes without a
+//! log. Files are the phases of a transaction's life: `handle`, `tx`, `engine/commit`,
+//! `engine/checkpoint`, `recovery`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

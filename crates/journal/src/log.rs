@@ -22,7 +22,8 @@ use crate::scan::scan;
 
 pub use crate::jbd2::{Features as LogFeatures, LogSummary, Record, RecordKind};
 
-/// A format of logs. All lie behind a jbd2 superblock, in which one that is not jbd2's own has left its mark.
+/// A format of logs. All lie behind a jbd2 superblock, in which one that is not jbd2's own has left
+/// its mark.
 pub trait LogFormat: Sync {
     /// Whether the log behind this superblock is written so.
     fn detect(&self, sb: &JournalSuperblock) -> bool;
@@ -36,9 +37,9 @@ pub trait LogFormat: Sync {
         sb: &JournalSuperblock,
         canary: Canary,
     ) -> Result<Box<dyn OpenLog>>;
-    /// Makes an empty log in an area whose jbd2 log is empty, durably, and gives the policies for a journal in it. Ordering
-    /// and home are the composition's; what is put there for them does not count. Where there are records of files, they go to
-    /// `region`, if there is one.
+    /// Makes an empty log in an area whose jbd2 log is empty, durably, and gives the policies for a
+    /// journal in it. Ordering and home are the composition's; what is put there for them does
+    /// not count. Where there are records of files, they go to `region`, if there is one.
     ///
     /// # Errors
     /// The device's; `Unsupported` if the area cannot hold it; `Region`.
@@ -59,15 +60,16 @@ pub trait OpenLog: Send + Sync {
     fn summary(&self, superblock: LogSummary) -> LogSummary;
     /// Whether there may be something to replay, or to put right.
     fn is_dirty(&self) -> bool;
-    /// Has the log find its records of files in the region of the volume with this UUID, if it says that they are in one.
+    /// Has the log find its records of files in the region of the volume with this UUID, if it says
+    /// that they are in one.
     ///
     /// # Errors
     /// The region's; `Region` if it is not the one.
     fn attach(&mut self, region: &RegionSource, uuid: [u8; 16]) -> Result<()>;
     /// The policies for reading the log as it is.
     fn scheme(&self) -> Scheme;
-    /// Fast commits that stand behind transactions of which the next would be `next_seq`, and why there is no further one; none where
-    /// the format has none.
+    /// Fast commits that stand behind transactions of which the next would be `next_seq`, and why
+    /// there is no further one; none where the format has none.
     ///
     /// # Errors
     /// The device's.
@@ -90,7 +92,8 @@ pub struct Log {
 }
 
 impl Log {
-    /// Reads and checks the log's header. The log lies in `runs` of blocks (first, count), in order.
+    /// Reads and checks the log's header. The log lies in `runs` of blocks (first, count), in
+    /// order.
     ///
     /// # Errors
     /// The device's; `Corrupt` or `Unsupported` for what the header says.
@@ -120,7 +123,8 @@ impl Log {
         })
     }
 
-    /// Gives the log of the volume with this UUID its region, for records of files that are there, and for those to come.
+    /// Gives the log of the volume with this UUID its region, for records of files that are there,
+    /// and for those to come.
     ///
     /// # Errors
     /// The region's; `Region` if records are in a region, and this is not it.
@@ -147,9 +151,10 @@ impl Log {
         self.jbd2.clear_errno()
     }
 
-    /// Replays the log into the volume of `blocks` blocks, and empties it: it is a plain, empty jbd2
-    /// log then, unless there are file-level records to be applied, which stay in it ([`Log::resume`]), or fast commits,
-    /// which do so too ([`Log::commit_images`]). Images reach their homes by `home`. `progress` gets (done, of) in log blocks and images.
+    /// Replays the log into the volume of `blocks` blocks, and empties it: it is a plain, empty
+    /// jbd2 log then, unless there are file-level records to be applied, which stay in it
+    /// ([`Log::resume`]), or fast commits, which do so too ([`Log::commit_images`]). Images
+    /// reach their homes by `home`. `progress` gets (done, of) in log blocks and images.
     ///
     /// # Errors
     /// Those of [`recover`](crate::recover); `Unsupported` for fast commits of later writers.
@@ -181,9 +186,10 @@ impl Log {
         Ok(found)
     }
 
-    /// Puts the transaction that fast commits are part of into the log that [`recover`](Self::recover) left them in, as
-    /// `images` of blocks by number; they count no longer, and [`recover`](Self::recover) has to be called again. The log
-    /// must have been opened again since.
+    /// Puts the transaction that fast commits are part of into the log that
+    /// [`recover`](Self::recover) left them in, as `images` of blocks by number; they count no
+    /// longer, and [`recover`](Self::recover) has to be called again. The log must have been
+    /// opened again since.
     ///
     /// # Errors
     /// The device's; `Unsupported`, and nothing changed, if it is larger than the log.
@@ -191,8 +197,8 @@ impl Log {
         self.jbd2.commit_images(images)
     }
 
-    /// Starts a journal in the log that [`recover`](Self::recover) left records in, which stay alive until
-    /// [`Journal::release_horizon`].
+    /// Starts a journal in the log that [`recover`](Self::recover) left records in, which stay
+    /// alive until [`Journal::release_horizon`].
     ///
     /// # Errors
     /// Thread creation.
@@ -269,8 +275,8 @@ impl Log {
         Journal::start(cache, scheme, config)
     }
 
-    /// Visits the records of the log from its tail on, [`RecordKind::End`] last; images are read and
-    /// checked.
+    /// Visits the records of the log from its tail on, [`RecordKind::End`] last; images are read
+    /// and checked.
     ///
     /// # Errors
     /// The device's; `Corrupt` for damage that no crash explains.
@@ -278,8 +284,8 @@ impl Log {
         self.open.walk(visit)
     }
 
-    /// What [`recover`](Self::recover) would make of each transaction; of a damaged log, when it is to be salvaged. Images
-    /// are not read.
+    /// What [`recover`](Self::recover) would make of each transaction; of a damaged log, when it is
+    /// to be salvaged. Images are not read.
     ///
     /// # Errors
     /// The device's; `Corrupt` for damage that no crash explains.

@@ -15,7 +15,8 @@ const THREADS: usize = 4;
 /// What each lane holds. `progress` gets (done, of) in log blocks.
 ///
 /// # Errors
-/// The device's, or a log that contradicts itself in a way no crash explains: of the first lane that has one.
+/// The device's, or a log that contradicts itself in a way no crash explains: of the first lane
+/// that has one.
 pub(crate) fn scan(scheme: &Scheme, progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<Scan>> {
     let lane = |medium: &dyn Medium, progress: &mut dyn FnMut(u64, u64)| {
         scheme.codec.scan(medium, medium.tail(), progress)

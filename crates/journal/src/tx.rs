@@ -3,16 +3,17 @@
 //! Invariants:
 //! * **tx.T1** While running it takes handles; locked it takes none and waits for the last to stop;
 //!   its snapshot is taken with no handle open, so every operation is in it whole or not at all.
-//! * **tx.T2** [`crate::JournalHead`] names the transaction that listed a block last. At the snapshot a listed block whose head names
-//!   another is in that one, which commits with this one; if it names none the block was freed: skipped. A block is listed again where
-//!   it was listed elsewhere, or freed, meanwhile; one image of it is taken.
+//! * **tx.T2** [`crate::JournalHead`] names the transaction that listed a block last. At the
+//!   snapshot a listed block whose head names another is in that one, which commits with this one;
+//!   if it names none the block was freed: skipped. A block is listed again where it was listed
+//!   elsewhere, or freed, meanwhile; one image of it is taken.
 //! * **tx.T3** The snapshot's pages are never written again (cache.C1).
 //! * **tx.T4** A thread that changes a block which another lane's transaction lists never waits: it
-//!   may hold a lock that a handle of that transaction needs to finish. While that transaction runs or
-//!   is locked, the two transactions are chained to each other, and a commit takes both: its group
-//!   grows by such chains until all its transactions go from locked to snapshot together. During the
-//!   snapshot the thread takes the image of the block for that transaction, unless it was taken
-//!   before; from then on the thread's own transaction depends on that one.
+//!   may hold a lock that a handle of that transaction needs to finish. While that transaction runs
+//!   or is locked, the two transactions are chained to each other, and a commit takes both: its
+//!   group grows by such chains until all its transactions go from locked to snapshot together.
+//!   During the snapshot the thread takes the image of the block for that transaction, unless it
+//!   was taken before; from then on the thread's own transaction depends on that one.
 //! * **tx.T5** A transaction that depends on another for its image of a block treats that image as
 //!   one of the live log from then on, though it is written there later: if it frees the block, it
 //!   revokes the image.
@@ -59,11 +60,13 @@ pub(crate) struct TxState {
     /// What transactions of other lanes this one depends on.
     pub edges: CommitPoint,
     pub after: Vec<AfterCommit>,
-    /// Images that others took of blocks that they were to change before the snapshot came to them (tx.T4).
+    /// Images that others took of blocks that they were to change before the snapshot came to them
+    /// (tx.T4).
     pub captured: Vec<Image>,
     /// When the first handle came: the periodic commit counts from here.
     pub touched: Option<Instant>,
-    /// The stamp counter then, for the file-record horizon: no record has a lower stamp that says what this transaction holds.
+    /// The stamp counter then, for the file-record horizon: no record has a lower stamp that says
+    /// what this transaction holds.
     pub opened: Option<Stamp>,
 }
 

@@ -1,4 +1,5 @@
-//! Who copies a page that a snapshot holds: the next writer, or the commit ahead of him. Neither waits, and the log is the same.
+//! Who copies a page that a snapshot holds: the next writer, or the commit ahead of him. Neither
+//! waits, and the log is the same.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -39,8 +40,8 @@ fn change(v: &Volume, lane: u16, value: u8) -> stetfs_journal::CommitPoint {
     handle.stop()
 }
 
-/// The log's write hangs. Writers of the same lane and of another change the blocks in it, and come to their end meanwhile; what is
-/// committed then is what stood there before (tx.T3, tx.T4).
+/// The log's write hangs. Writers of the same lane and of another change the blocks in it, and come
+/// to their end meanwhile; what is committed then is what stood there before (tx.T3, tx.T4).
 #[test]
 fn nobody_waits_while_the_log_is_written() {
     let mut recovered = Vec::new();
@@ -76,7 +77,8 @@ fn nobody_waits_while_the_log_is_written() {
     assert!(recovered[0] == recovered[1], "the logs say the same");
 }
 
-/// Who comes between the snapshot and the commit's copies makes his own; the commit then leaves that page as it is.
+/// Who comes between the snapshot and the commit's copies makes his own; the commit then leaves
+/// that page as it is.
 #[test]
 fn a_page_is_copied_once() {
     let v = Volume::with_copies(Copies::Proactive);

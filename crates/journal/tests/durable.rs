@@ -16,7 +16,8 @@ fn home(n: u64) -> u64 {
     400 + n % BLOCKS
 }
 
-/// All that was committed is there, whatever the log went through since: several times round it, with checkpoints.
+/// All that was committed is there, whatever the log went through since: several times round it,
+/// with checkpoints.
 #[test]
 fn what_was_committed_is_kept_at_every_moment() {
     for kind in ALL {

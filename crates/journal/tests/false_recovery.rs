@@ -1,7 +1,8 @@
-//! LDJ's false recovery (TOS 2019, §4.3): a stale block completes a torn frame, and what comes out decompresses.
+//! LDJ's false recovery (TOS 2019, §4.3): a stale block completes a torn frame, and what comes out
+//! decompresses.
 //!
-//! Here the stale block is the worst that there can be: from a frame of the same epoch, lane, sequence and stamp,
-//! whose LZ4 stream has the same shape and other literals. Nothing is trimmed.
+//! Here the stale block is the worst that there can be: from a frame of the same epoch, lane,
+//! sequence and stamp, whose LZ4 stream has the same shape and other literals. Nothing is trimmed.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -16,8 +17,9 @@ const KIND: Kind = Kind::StetLz4;
 /// Homes of the images.
 const HOMES: std::ops::Range<u64> = 400..412;
 
-/// What version `v` of the transaction puts into a home block: noise that LZ4 keeps as literals, then a run. Around
-/// the noise both versions have the same, so that no match reaches into it in one of them only.
+/// What version `v` of the transaction puts into a home block: noise that LZ4 keeps as literals,
+/// then a run. Around the noise both versions have the same, so that no match reaches into it in
+/// one of them only.
 fn image(v: u64, nr: u64) -> Vec<u8> {
     let mut rng = fastrand::Rng::with_seed(v * 1000 + nr);
     let noise = 1..BS / 2 - 1;

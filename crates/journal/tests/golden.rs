@@ -1,4 +1,5 @@
-//! The figure of the Z-Journal paper that shows a recovery (USENIX ATC 2021, fig. 5), by the real log: "(lane, transaction)".
+//! The figure of the Z-Journal paper that shows a recovery (USENIX ATC 2021, fig. 5), by the real
+//! log: "(lane, transaction)".
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -10,7 +11,8 @@ use common::{BS, LOG, block};
 use stetfs_block::BlockDevice;
 use stetfs_journal::{Canary, CommitPoint, Log, RecordKind, RecoveryOptions, TxId};
 
-/// The figure's blocks 0 and 1; one that (1,8) and (2,7) both change; and one that either has alone.
+/// The figure's blocks 0 and 1; one that (1,8) and (2,7) both change; and one that either has
+/// alone.
 const BLOCK_0: u64 = 400;
 const BLOCK_1: u64 = 401;
 const SHARED: u64 = 402;
@@ -93,7 +95,8 @@ fn the_log_is_that_of_the_figure() {
     }
 }
 
-/// (1,8) must follow (2,7), which is not there: it is dropped. Block 0 comes from (0,4), block 1 from (2,6).
+/// (1,8) must follow (2,7), which is not there: it is dropped. Block 0 comes from (0,4), block 1
+/// from (2,6).
 #[test]
 fn the_figure_recovers_as_the_paper_says() {
     for chain in [Chain::BothWays, Chain::OneWay] {
@@ -139,8 +142,8 @@ fn an_edge_holds_back_only_what_it_points_from() {
     }
 }
 
-/// Damage in one lane, with a later frame that tells of it, is an error. Salvage leaves out what follows in that lane, and of the others
-/// what depends on that, and no more.
+/// Damage in one lane, with a later frame that tells of it, is an error. Salvage leaves out what
+/// follows in that lane, and of the others what depends on that, and no more.
 #[test]
 fn salvage_takes_of_other_lanes_only_what_depends_on_the_damage() {
     let v = log(Chain::BothWays);
@@ -158,8 +161,8 @@ fn salvage_takes_of_other_lanes_only_what_depends_on_the_damage() {
     assert_eq!(dropped, [(tx(1, 8), tx(2, 7))]);
 }
 
-/// What `stetfs dump journal` shows of the figure: the walk finds (1,8) and its edge, the verdict says why it is dropped, and that of
-/// the others only the newest images go home.
+/// What `stetfs dump journal` shows of the figure: the walk finds (1,8) and its edge, the verdict
+/// says why it is dropped, and that of the others only the newest images go home.
 #[test]
 fn the_verdict_is_what_recovery_does() {
     let v = log(Chain::BothWays);

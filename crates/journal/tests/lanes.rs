@@ -1,4 +1,5 @@
-//! Transactions of several lanes that share blocks: what the engine owes them whatever happens between two of its steps.
+//! Transactions of several lanes that share blocks: what the engine owes them whatever happens
+//! between two of its steps.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -11,8 +12,8 @@ use common::{BS, block};
 use stetfs_block::BlockDevice;
 use stetfs_journal::{Canary, RecoveryOptions};
 
-/// A lane is locked and waits for a handle. Who changes a block that it lists does not wait, for that handle may need what he holds; and
-/// the commit goes on only with both (tx.T4).
+/// A lane is locked and waits for a handle. Who changes a block that it lists does not wait, for
+/// that handle may need what he holds; and the commit goes on only with both (tx.T4).
 #[test]
 fn who_touches_a_locked_lane_joins_its_commit() {
     let v = Volume::new();
@@ -48,7 +49,8 @@ fn who_touches_a_locked_lane_joins_its_commit() {
     assert_eq!(block(&*v.cut().0, 400)[..2], [1, 2]);
 }
 
-/// What another lane does with a block whose image is being taken, or is taken and known to nobody yet.
+/// What another lane does with a block whose image is being taken, or is taken and known to nobody
+/// yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
     Changes,
@@ -56,8 +58,9 @@ enum Then {
     ChangesAndFrees,
 }
 
-/// A snapshot is under way. Who changes a block that it holds does not wait, and his change is not in it; who frees it keeps the image
-/// from being replayed over what is there next (tx.T3, tx.T4, tx.T5).
+/// A snapshot is under way. Who changes a block that it holds does not wait, and his change is not
+/// in it; who frees it keeps the image from being replayed over what is there next (tx.T3, tx.T4,
+/// tx.T5).
 #[test]
 fn a_snapshot_has_no_later_change() {
     for then in [Then::Changes, Then::Frees, Then::ChangesAndFrees] {
@@ -99,8 +102,8 @@ fn beside_a_snapshot(then: Then, place: &'static str, canary: Canary) -> u8 {
     block(&*v.cut().0, 400)[0]
 }
 
-/// A checkpoint brings the newest image of a block home, but not all of an older transaction that has one, too. As long as that one
-/// stands in its log, so does the newer (checkpoint.K3).
+/// A checkpoint brings the newest image of a block home, but not all of an older transaction that
+/// has one, too. As long as that one stands in its log, so does the newer (checkpoint.K3).
 #[test]
 fn an_older_image_is_not_left_alone_in_the_log() {
     assert_eq!(after_a_checkpoint(Canary::default()), [3, 2]);
@@ -140,8 +143,8 @@ fn after_a_checkpoint(canary: Canary) -> [u8; 2] {
     is
 }
 
-/// Threads in lanes of their own change blocks of all; each block counts its changes, and so does a block of the thread. What a cut leaves
-/// has all changes or none of each handle (tx.T1).
+/// Threads in lanes of their own change blocks of all; each block counts its changes, and so does a
+/// block of the thread. What a cut leaves has all changes or none of each handle (tx.T1).
 #[test]
 fn threads_that_share_blocks_lose_nothing() {
     const THREADS: u16 = 6;
@@ -190,8 +193,8 @@ fn counts(device: &dyn BlockDevice, nr: u64) -> u64 {
     u64::from_le_bytes(block(device, nr)[..8].try_into().unwrap())
 }
 
-/// What one lane changed and another frees belongs to neither's log, and the two stand or fall together.
-/// (tx.T2)
+/// What one lane changed and another frees belongs to neither's log, and the two stand or fall
+/// together. (tx.T2)
 #[test]
 fn what_another_lane_frees_is_not_logged() {
     for first in [0, 1] {
@@ -267,8 +270,8 @@ fn what_is_chained_commits_together() {
     }
 }
 
-/// Two lanes commit at once and a crash leaves the one without the other: a record lives on whose changes are in the one that is missing
-/// (record.F3).
+/// Two lanes commit at once and a crash leaves the one without the other: a record lives on whose
+/// changes are in the one that is missing (record.F3).
 #[test]
 fn half_a_group_supersedes_no_records() {
     for missing in 0..2 {
@@ -284,7 +287,8 @@ fn half_a_group_supersedes_no_records() {
     }
 }
 
-/// A commit takes one flush, whatever the number of its lanes; with the first of them one more, for the header.
+/// A commit takes one flush, whatever the number of its lanes; with the first of them one more, for
+/// the header.
 #[test]
 fn a_group_is_sealed_by_one_flush() {
     for lanes in [1, 2, 3] {
@@ -319,7 +323,8 @@ fn a_group_needs_no_flush_where_the_device_has_fua() {
     }
 }
 
-/// One lane is busy, the others have never been used: it goes on in their logs, and what it wrote last counts.
+/// One lane is busy, the others have never been used: it goes on in their logs, and what it wrote
+/// last counts.
 #[test]
 fn a_full_lane_goes_on_in_the_log_of_an_idle_one() {
     let v = Volume::new();

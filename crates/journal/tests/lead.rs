@@ -53,7 +53,8 @@ impl BlockDevice for Slow {
     }
 }
 
-/// Threads that sync again as soon as they may: each commit is for all of them, whether they lead or are called back.
+/// Threads that sync again as soon as they may: each commit is for all of them, whether they lead
+/// or are called back.
 #[test]
 fn who_comes_again_soon_shares_the_next_commit() {
     const SYNCS: u8 = 16;

@@ -1,4 +1,5 @@
-//! Places say where an image stands verbatim, at a checkpoint and at recovery; what is not there byte for byte has none.
+//! Places say where an image stands verbatim, at a checkpoint and at recovery; what is not there
+//! byte for byte has none.
 #![allow(clippy::unwrap_used)]
 
 mod common;

@@ -275,7 +275,8 @@ fn a_torn_transaction_hides_no_damage() {
     assert!(why.contains("was committed, but"), "{why}");
 }
 
-/// What a log says of an older log that was here: a commit block that was written earlier than the one before it ends it.
+/// What a log says of an older log that was here: a commit block that was written earlier than the
+/// one before it ends it.
 #[test]
 fn a_commit_block_of_an_older_log_ends_the_log() {
     let kind = Kind::Jbd2;

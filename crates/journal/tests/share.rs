@@ -156,7 +156,8 @@ fn sent(stats: JournalStats) -> (u64, u64) {
     (stats.shared, stats.copied)
 }
 
-/// Checkpoint and recovery bring home the same bytes by either way, and both count what they shared.
+/// Checkpoint and recovery bring home the same bytes by either way, and both count what they
+/// shared.
 #[test]
 fn shared_homes_are_those_of_copying() {
     for text in JOURNALS {
@@ -194,7 +195,8 @@ fn shared_homes_are_those_of_copying() {
     }
 }
 
-/// What the device cannot share is written: it takes no pair, its unit is larger than a block, or it has no SHARE.
+/// What the device cannot share is written: it takes no pair, its unit is larger than a block, or
+/// it has no SHARE.
 #[test]
 fn what_cannot_be_shared_is_copied() {
     let how = journal("data,codec=frames", "share");
@@ -309,7 +311,8 @@ fn a_refused_batch_is_shared_in_smaller_ones_and_copied_where_that_is_not_enough
     }
 }
 
-/// share.S4: a part of a batch arrives, then the power goes: in the checkpoint, in recovery, in the next one. The last brings all home.
+/// share.S4: a part of a batch arrives, then the power goes: in the checkpoint, in recovery, in the
+/// next one. The last brings all home.
 #[test]
 fn recovery_repeats_what_a_cut_left_of_a_batch() {
     for text in JOURNALS {
@@ -349,7 +352,8 @@ fn recovery_repeats_what_a_cut_left_of_a_batch() {
     }
 }
 
-/// Log space that was used again too early: some request to what was shared from, before the share was flushed, and then the tail.
+/// Log space that was used again too early: some request to what was shared from, before the share
+/// was flushed, and then the tail.
 fn released_early(text: &str, canary: Canary) -> Option<String> {
     let how = journal(text, "share");
     let device = Arc::new(Recorder::new(format(32, BS)));
@@ -396,7 +400,8 @@ fn released_early(text: &str, canary: Canary) -> Option<String> {
     None
 }
 
-/// share.S3, checkpoint.K2: the share, a flush, the tail durably, and only then a trim or another use of what was shared from.
+/// share.S3, checkpoint.K2: the share, a flush, the tail durably, and only then a trim or another
+/// use of what was shared from.
 #[test]
 fn a_log_block_is_released_after_the_flush_that_follows_its_share() {
     let trimmed = "data,codec=frames,trim=discard";
@@ -407,7 +412,8 @@ fn a_log_block_is_released_after_the_flush_that_follows_its_share() {
         home_volatile: true,
         ..Canary::default()
     };
-    // Where nothing is trimmed, the flush of a later commit makes the tail durable before its space is used again.
+    // Where nothing is trimmed, the flush of a later commit makes the tail durable before its space
+    // is used again.
     let tail_volatile = Canary {
         tail_volatile: true,
         ..Canary::default()
@@ -432,7 +438,8 @@ fn ssd() -> Arc<Ssd> {
     Arc::new(ssd)
 }
 
-/// The simulated SSD's references keep what is shared when the log is trimmed and used again, and when its power goes.
+/// The simulated SSD's references keep what is shared when the log is trimmed and used again, and
+/// when its power goes.
 #[test]
 fn the_simulated_ssd_keeps_what_is_shared() {
     for text in [
@@ -509,8 +516,9 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Runs operations by both ways home, and compares what is there after each checkpoint, recovery and the end. What is home of a
-/// freed block says nothing: the checkpoint thread, which goes by the time of day, may have brought it home before or not.
+/// Runs operations by both ways home, and compares what is there after each checkpoint, recovery
+/// and the end. What is home of a freed block says nothing: the checkpoint thread, which goes by
+/// the time of day, may have brought it home before or not.
 fn compare(text: &str, pairs: u64, ops: &[Op]) {
     let ways = ["copy", "share"].map(|home| {
         let (device, how) = (Arc::new(format(pairs, BS)), journal(text, home));

@@ -1,5 +1,5 @@
-//! A recovery of more than is in memory at once: all is proven before the first block goes home, and what the device shares is
-//! not read again (share.S5).
+//! A recovery of more than is in memory at once: all is proven before the first block goes home,
+//! and what the device shares is not read again (share.S5).
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -110,14 +110,16 @@ fn what_is_shared_is_read_once() {
             assert!(at_home(&*device, nr) == content(nr), "{home}: block {nr}");
         }
     }
-    // Beside the images: descriptors and commit blocks, with what is around them, and what is looked at behind the end.
+    // Beside the images: descriptors and commit blocks, with what is around them, and what is
+    // looked at behind the end.
     let beside = |most: u64| most..most + 1024;
     let [copied, shared] = read[..] else { panic!() };
     assert!(beside(IMAGES).contains(&shared), "{read:?}");
     assert!(beside(2 * IMAGES).contains(&copied), "{read:?}");
 }
 
-/// share.S5. Rot in the last image that would be shared: nothing goes home, or with salvage all but that.
+/// share.S5. Rot in the last image that would be shared: nothing goes home, or with salvage all but
+/// that.
 #[test]
 fn rot_is_found_before_anything_is_shared() {
     let crashed = crashed();

@@ -87,9 +87,9 @@ impl BlockDevice for Holding {
     }
 }
 
-/// A transaction frees a block whose home write is under way: it is durable, and waits for the write
-/// before it counts as valid. When the write is done the checkpoint moves the tail; not past the one
-/// that waited, for its own images are not home (checkpoint.K2).
+/// A transaction frees a block whose home write is under way: it is durable, and waits for the
+/// write before it counts as valid. When the write is done the checkpoint moves the tail; not past
+/// the one that waited, for its own images are not home (checkpoint.K2).
 #[test]
 fn the_tail_stays_before_a_transaction_that_waited_for_home_writes() {
     for kind in ALL {
@@ -115,7 +115,8 @@ fn the_tail_stays_before_a_transaction_that_waited_for_home_writes() {
                 );
                 std::thread::sleep(Duration::from_millis(1));
             }
-            // Now it is durable. It lets go of the log, which the checkpoint takes next, when it waits.
+            // Now it is durable. It lets go of the log, which the checkpoint takes next, when it
+            // waits.
             waits.await_one();
             drop(waits);
             device.hold(false);
@@ -130,9 +131,9 @@ fn the_tail_stays_before_a_transaction_that_waited_for_home_writes() {
     }
 }
 
-/// Of two lanes that commit together one frees a block whose home write is under way. While it waits for the write the other is in the
-/// list of what goes home already: so it counts as valid from then on (checkpoint.K1), and a checkpoint that comes between may
-/// take it.
+/// Of two lanes that commit together one frees a block whose home write is under way. While it
+/// waits for the write the other is in the list of what goes home already: so it counts as valid
+/// from then on (checkpoint.K1), and a checkpoint that comes between may take it.
 #[test]
 fn what_waits_to_go_home_is_valid() {
     let device = Arc::new(Holding::new(common::format(Kind::Frame), 300));

@@ -1,7 +1,8 @@
-//! A scheme for tests (`journal=lanes`): several lanes of transactions over the StetFS log, a lane for each thread.
+//! A scheme for tests (`journal=lanes`): several lanes of transactions over the StetFS log, a lane
+//! for each thread.
 //!
-//! It shows that a scheme is a folder that registers itself, and it makes the engine meet the rules for blocks that lanes share.
-//! For use there is `zjournal`.
+//! It shows that a scheme is a folder that registers itself, and it makes the engine meet the rules
+//! for blocks that lanes share. For use there is `zjournal`.
 
 use stetfs_journal::Lane;
 use stetfs_journal::compose::{

@@ -15,7 +15,8 @@ pub(crate) enum LineFlush {
 }
 
 impl LineFlush {
-    /// Looks what this processor has. `None` where no such instruction is used: then memory needs the kernel's help (msync).
+    /// Looks what this processor has. `None` where no such instruction is used: then memory needs
+    /// the kernel's help (msync).
     pub(crate) fn detect() -> Option<Self> {
         #[cfg(target_arch = "x86_64")]
         return Some(x86::detect());
@@ -34,7 +35,8 @@ impl LineFlush {
         match self {}
     }
 
-    /// Sends the lines of these words to memory: done when [`LineFlush::fence`] returns on the same thread.
+    /// Sends the lines of these words to memory: done when [`LineFlush::fence`] returns on the same
+    /// thread.
     pub(crate) fn flush(self, words: &[std::sync::atomic::AtomicU64]) {
         #[cfg(target_arch = "x86_64")]
         x86::flush(self, words);
@@ -80,8 +82,9 @@ mod x86 {
         for line in words.chunks((LINE / WORD) as usize) {
             let at = line.as_ptr().cast::<u8>();
             match how {
-                // SAFETY: the address lies in `words`, which is mapped; the instruction changes no content, and `detect` saw it.
-                // Without `nomem` it stays behind the stores before it.
+                // SAFETY: the address lies in `words`, which is mapped; the instruction changes no
+                // content, and `detect` saw it. Without `nomem` it stays behind the
+                // stores before it.
                 LineFlush::Clwb => unsafe {
                     asm!("clwb [{}]", in(reg) at, options(nostack, preserves_flags));
                 },

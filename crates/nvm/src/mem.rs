@@ -10,7 +10,8 @@ use crate::region::check_flush;
 use crate::words::{region_of_words, store};
 use crate::{Durability, LINE, Region, WORD};
 
-/// A region in memory, for tests. What a crash may lose is the [`RegionRecorder`](crate::RegionRecorder)'s subject.
+/// A region in memory, for tests. What a crash may lose is the
+/// [`RegionRecorder`](crate::RegionRecorder)'s subject.
 pub struct MemRegion {
     words: Box<[AtomicU64]>,
 }

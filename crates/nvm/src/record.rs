@@ -67,9 +67,9 @@ impl RegionLog {
         self.events.is_empty()
     }
 
-    /// How many events had happened when the clock went on to `at`: with a clock that is the position in a block device's log, a
-    /// crash behind the first `at` events of that one comes behind as many of this, or any more up to
-    /// `position_at(at + 1)`.
+    /// How many events had happened when the clock went on to `at`: with a clock that is the
+    /// position in a block device's log, a crash behind the first `at` events of that one comes
+    /// behind as many of this, or any more up to `position_at(at + 1)`.
     pub fn position_at(&self, at: u64) -> usize {
         self.events.partition_point(|event| event.at < at)
     }
@@ -99,9 +99,10 @@ impl<R: Region> RegionRecorder<R> {
         Self::beside(inner, || 0)
     }
 
-    /// Records what goes to `inner` from now on, with what `clock` shows. With the position of a block device's recorder
-    /// (`move || disk.position() as u64`) both records have one order: an event here at `n` is behind the first `n` there and
-    /// before the next one, and so a crash can cut both at one moment. Take both logs together.
+    /// Records what goes to `inner` from now on, with what `clock` shows. With the position of a
+    /// block device's recorder (`move || disk.position() as u64`) both records have one order:
+    /// an event here at `n` is behind the first `n` there and before the next one, and so a
+    /// crash can cut both at one moment. Take both logs together.
     pub fn beside(inner: R, clock: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         RegionRecorder {
             inner,
@@ -133,8 +134,8 @@ impl<R: Region> RegionRecorder<R> {
         self.state.lock().log.len()
     }
 
-    /// Takes the record and begins a new one. Take it when all that was stored is durable: a flush of the one counts not for the
-    /// other.
+    /// Takes the record and begins a new one. Take it when all that was stored is durable: a flush
+    /// of the one counts not for the other.
     pub fn take_log(&self) -> RegionLog {
         std::mem::take(&mut self.state.lock().log)
     }

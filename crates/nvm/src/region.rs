@@ -15,8 +15,9 @@ pub enum Durability {
     Nothing,
     /// The end of the process, also by a kill; neither a crash of the kernel nor a loss of power.
     Process,
-    /// A crash of the kernel and a loss of power, as far as the memory or the disk behind the file keeps its word. (Memory that
-    /// the kernel was told to call persistent, with `memmap=`, does not.)
+    /// A crash of the kernel and a loss of power, as far as the memory or the disk behind the file
+    /// keeps its word. (Memory that the kernel was told to call persistent, with `memmap=`,
+    /// does not.)
     Power,
 }
 
@@ -46,8 +47,8 @@ pub trait Region: Send + Sync {
     /// Stores `bytes` at `offset`: visible when it returns, durable after a flush and a fence.
     fn store(&self, offset: u64, bytes: &[u8]) -> Result<()>;
 
-    /// Loads the little-endian word at `offset`, a multiple of 8. What was stored before it by whoever stored it is seen
-    /// afterwards (acquire).
+    /// Loads the little-endian word at `offset`, a multiple of 8. What was stored before it by
+    /// whoever stored it is seen afterwards (acquire).
     ///
     /// # Errors
     /// [`BlockError::Unaligned`].
@@ -65,7 +66,8 @@ pub trait Region: Send + Sync {
     /// Makes durable what this thread has flushed before.
     ///
     /// # Errors
-    /// That of the file; [`BlockError::Shrunk`] if it was made shorter. All later fences fail then, too.
+    /// That of the file; [`BlockError::Shrunk`] if it was made shorter. All later fences fail then,
+    /// too.
     fn fence(&self) -> Result<()>;
 
     /// A flush and a fence.

@@ -1,8 +1,9 @@
 //! What a crash could have left of a region, made from a [`RegionLog`].
 //!
-//! 1. What a thread had flushed before its own fence stands once the fence has returned, as it was at the flush.
-//! 2. Of everything else any line may be newer: it then holds the first so many of the words that were stored to it since, in the
-//!    order of the record.
+//! 1. What a thread had flushed before its own fence stands once the fence has returned, as it was
+//!    at the flush.
+//! 2. Of everything else any line may be newer: it then holds the first so many of the words that
+//!    were stored to it since, in the order of the record.
 //! 3. Lines know nothing of each other.
 
 use std::collections::{BTreeMap, HashMap};
@@ -16,7 +17,8 @@ use crate::{LINE, MemRegion, Region, WORD};
 pub struct PendingLine {
     /// First byte of the line.
     pub offset: u64,
-    /// Stores of a word, or of a part of one, that may have arrived: none, or so many of the first of them.
+    /// Stores of a word, or of a part of one, that may have arrived: none, or so many of the first
+    /// of them.
     pub stores: usize,
 }
 
@@ -47,7 +49,8 @@ pub struct RegionReplay<'l> {
     settled: MemRegion,
     /// By number; those that all stands of may be missing nothing.
     lines: BTreeMap<u64, Line>,
-    /// By thread: what it flushed and did not fence, a line's number and how many stores to it there had been.
+    /// By thread: what it flushed and did not fence, a line's number and how many stores to it
+    /// there had been.
     flushed: HashMap<u32, Vec<(u64, usize)>>,
 }
 
@@ -133,8 +136,8 @@ impl<'l> RegionReplay<'l> {
         .collect()
     }
 
-    /// The region if of each pending line so many of its stores arrived, in their order, as `arrived` says (at most all of them).
-    /// It is asked by offset.
+    /// The region if of each pending line so many of its stores arrived, in their order, as
+    /// `arrived` says (at most all of them). It is asked by offset.
     pub fn crash(&self, mut arrived: impl FnMut(&PendingLine) -> usize) -> MemRegion {
         let region = self.settled.fork();
         for pending in self.pending() {
@@ -158,8 +161,9 @@ impl<'l> RegionReplay<'l> {
         self.crash(|_| 0)
     }
 
-    /// State `n` of those that a crash here could leave, the same for the same seed. First nothing arrived (0), then everything
-    /// (1); then for each pending line it alone arrived, and it alone did not; then any mixture.
+    /// State `n` of those that a crash here could leave, the same for the same seed. First nothing
+    /// arrived (0), then everything (1); then for each pending line it alone arrived, and it
+    /// alone did not; then any mixture.
     pub fn state(&self, seed: u64, n: u64) -> MemRegion {
         let special = match n {
             0 => return self.only_durable(),

@@ -8,8 +8,8 @@ use stetfs_block::BlockError;
 
 use crate::{LINE, Region, WORD};
 
-/// All checks. The region's content before is unspecified, and after too. It should have at least 4 KiB and not much more than some
-/// MiB, as all of it is read often.
+/// All checks. The region's content before is unspecified, and after too. It should have at least 4
+/// KiB and not much more than some MiB, as all of it is read often.
 pub fn check_all(region: &dyn Region, seed: u64) {
     random_calls(region, seed, 400);
     words_are_little_endian(region);
@@ -18,7 +18,8 @@ pub fn check_all(region: &dyn Region, seed: u64) {
     a_flag_shows_what_was_stored_before_it(region);
 }
 
-/// Random loads and stores of any size, aligned and not, with flushes and fences between, against a model in memory.
+/// Random loads and stores of any size, aligned and not, with flushes and fences between, against a
+/// model in memory.
 pub fn random_calls(region: &dyn Region, seed: u64, rounds: u32) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let size = region.size();

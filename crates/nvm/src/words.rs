@@ -1,7 +1,8 @@
 //! Bytes over words that threads share.
 //!
-//! Each store of a word is a release: what was stored before it, by this thread, is in memory before it. On x86 that costs
-//! nothing, and it keeps the compiler from changing the order (3 of the crate's head).
+//! Each store of a word is a release: what was stored before it, by this thread, is in memory
+//! before it. On x86 that costs nothing, and it keeps the compiler from changing the order (3 of
+//! the crate's head).
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};

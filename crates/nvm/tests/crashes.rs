@@ -228,7 +228,8 @@ impl Model {
         let flushed = &mut self.flushed[event.thread as usize];
         match &event.what {
             What::Store { offset, data } => {
-                // Byte by byte; a content counts when the next byte is in another word, or there is none.
+                // Byte by byte; a content counts when the next byte is in another word, or there is
+                // none.
                 for (n, byte) in (*offset as usize..).zip(data.iter()) {
                     let contents = &mut self.contents[n / LINE as usize];
                     let begins = n as u64 == *offset || n % 8 == 0;
@@ -272,7 +273,7 @@ proptest! {
             let line_of = |state: &MemRegion, line: usize| {
                 state.to_vec()[line * LINE as usize..][..LINE as usize].to_vec()
             };
-            // Every prefix of every line is what the model has there, so none is missing and none too many.
+            // Every prefix of every line is what the model has there: none missing, none too many.
             let pending = replay.pending();
             for line in 0..LINES as usize {
                 let mine = pending.iter().find(|p| p.offset == line as u64 * LINE);

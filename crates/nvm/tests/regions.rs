@@ -47,7 +47,8 @@ fn part(dir: &TempDir) -> FileRegion {
     FileRegion::open(&file(dir, 2 * SIZE), part).unwrap()
 }
 
-/// One test per region: its name, and an expression for it in a directory on a disk and one in memory.
+/// One test per region: its name, and an expression for it in a directory on a disk and one in
+/// memory.
 macro_rules! stamp {
     ($($name:ident: |$disk:ident, $shm:ident| $make:expr;)*) => {$(
         #[test]
@@ -171,7 +172,8 @@ fn what_cannot_be_a_region_is_refused() {
     assert_eq!(path.metadata().unwrap().len(), SIZE);
 }
 
-/// A file that was made shorter is an error at the next fence, and stays one when it is long again: its bytes are gone.
+/// A file that was made shorter is an error at the next fence, and stays one when it is long again:
+/// its bytes are gone.
 #[test]
 fn a_shortened_file_is_an_error_for_ever() {
     for dir in [disk(), shm()] {
@@ -200,7 +202,8 @@ fn the_mapping_is_shared() {
     assert_eq!(region.load_u64(4096).unwrap(), u64::from_le_bytes([5; 8]));
 }
 
-/// Threads store, flush and fence lines of their own at once; what the disk is asked for is right for each.
+/// Threads store, flush and fence lines of their own at once; what the disk is asked for is right
+/// for each.
 #[test]
 fn fences_of_several_threads() {
     for dir in [disk(), shm()] {

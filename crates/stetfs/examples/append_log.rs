@@ -1,5 +1,5 @@
-//! A log whose entries stand once they are acknowledged, whatever happens to the process or the machine. Each line of the standard
-//! input becomes an entry:
+//! A log whose entries stand once they are acknowledged, whatever happens to the process or the
+//! machine. Each line of the standard input becomes an entry:
 //!
 //! ```text
 //! seq 10 | cargo run --example append_log -- disk.img /log

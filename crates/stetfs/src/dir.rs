@@ -19,8 +19,8 @@ use crate::volume::Volume;
 /// Names that are read at a time.
 const BATCH: usize = 64;
 
-/// The names in a directory, in no order that means something, without `.` and `..`. What is there throughout comes once, whatever
-/// comes or goes meanwhile.
+/// The names in a directory, in no order that means something, without `.` and `..`. What is there
+/// throughout comes once, whatever comes or goes meanwhile.
 pub struct ReadDir {
     // Goes before the volume does.
     open: OpenRef,
@@ -101,7 +101,8 @@ pub(crate) fn batch(
     Ok((batch, next.flatten()))
 }
 
-/// Whether a path may end with this name, so that it leads into the directory: only damage makes others.
+/// Whether a path may end with this name, so that it leads into the directory: only damage makes
+/// others.
 fn is_name(name: &[u8]) -> bool {
     !name.is_empty() && !name.iter().any(|b| matches!(b, 0 | b'/'))
 }

@@ -16,7 +16,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// # let volume = stetfs::Volume::open(image.path(), &stetfs::MountOptions::new())?;
 /// let error = volume.open_file("/no/such/file").unwrap_err();
 /// assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
-/// assert_eq!(error.to_string(), "cannot open /no/such/file: No such file or directory (os error 2)");
+/// let said = "cannot open /no/such/file: No such file or directory (os error 2)";
+/// assert_eq!(error.to_string(), said);
 ///
 /// // `?` makes an `io::Error` of it, which says the same.
 /// let error = std::io::Error::from(error);
@@ -68,7 +69,8 @@ impl Error {
         error
     }
 
-    /// The path that it is about: one of the volume's, or the image's if the volume could not be opened or closed.
+    /// The path that it is about: one of the volume's, or the image's if the volume could not be
+    /// opened or closed.
     pub fn path(&self) -> &Path {
         &self.0.path
     }

@@ -17,10 +17,12 @@ use crate::open_options::OpenOptions;
 use crate::shared::{ROOT, Shared, errno, error_of, is, wait};
 use crate::volume::Volume;
 
-/// An open file, as [`std::fs::File`]: [`Read`], [`Write`] and [`Seek`], also of `&File`, and [`FileExt`].
+/// An open file, as [`std::fs::File`]: [`Read`], [`Write`] and [`Seek`], also of `&File`, and
+/// [`FileExt`].
 ///
-/// It lives until it is dropped, with or without a name, and holds its [`Volume`] open. Nothing is buffered here: a write is
-/// in the volume's cache when it returns, and durable after [`sync_all`](Self::sync_all).
+/// It lives until it is dropped, with or without a name, and holds its [`Volume`] open. Nothing is
+/// buffered here: a write is in the volume's cache when it returns, and durable after
+/// [`sync_all`](Self::sync_all).
 pub struct File {
     // Goes before the volume does.
     open: OpenRef,
@@ -128,8 +130,8 @@ impl File {
     /// Makes the file durable: its data, and all that is known of it. Of a directory, its names.
     ///
     /// # Errors
-    /// The device or the journal failed. Once, also after data of the file could not be written home: what was written since the
-    /// last sync may be lost.
+    /// The device or the journal failed. Once, also after data of the file could not be written
+    /// home: what was written since the last sync may be lost.
     pub fn sync_all(&self) -> Result<()> {
         wait(|done| self.fs().fsync(&self.open, false, Wait::Inline, done))
             .map_err(self.failed("sync"))
@@ -144,8 +146,8 @@ impl File {
             .map_err(self.failed("sync"))
     }
 
-    /// The next run of data at or after `from`, in bytes; `None` if nothing but holes follows. A run may be cut off by the end of the
-    /// file only, or by a hole.
+    /// The next run of data at or after `from`, in bytes; `None` if nothing but holes follows. A
+    /// run may be cut off by the end of the file only, or by a hole.
     ///
     /// # Errors
     /// It is no regular file; the volume is damaged.
@@ -154,8 +156,9 @@ impl File {
             .map_err(self.failed("look for data in"))
     }
 
-    /// Looks through the map of the whole file: damage may name a block again and again, so that there is far more to be read than
-    /// the volume has. For who reads all of a file of a volume that is not trusted.
+    /// Looks through the map of the whole file: damage may name a block again and again, so that
+    /// there is far more to be read than the volume has. For who reads all of a file of a
+    /// volume that is not trusted.
     ///
     /// # Errors
     /// The map names a block twice.
@@ -174,8 +177,8 @@ impl File {
         Ok(Some(start..end))
     }
 
-    /// Takes space for `range` (bytes), so that writing there does not fail for want of it. The size does not change; what was not written reads as
-    /// zeroes.
+    /// Takes space for `range` (bytes), so that writing there does not fail for want of it. The
+    /// size does not change; what was not written reads as zeroes.
     ///
     /// # Errors
     /// Not opened for writing; no room.
@@ -204,8 +207,8 @@ impl File {
         }
     }
 
-    /// Reads from `offset` (bytes) into `buf`, and gives the number of bytes, fewer only at the end of the file. Where the next
-    /// [`read`](Read::read) begins does not change.
+    /// Reads from `offset` (bytes) into `buf`, and gives the number of bytes, fewer only at the end
+    /// of the file. Where the next [`read`](Read::read) begins does not change.
     ///
     /// # Errors
     /// Not opened for reading; a directory; the device failed.
@@ -217,8 +220,9 @@ impl File {
         read.map_err(self.failed("read"))
     }
 
-    /// Writes at `offset` (bytes), and gives the number of bytes, fewer where the room ends. Where the next [`write`](Write::write) begins
-    /// does not change. A file opened for appending is written at its end, as Linux does.
+    /// Writes at `offset` (bytes), and gives the number of bytes, fewer where the room ends. Where
+    /// the next [`write`](Write::write) begins does not change. A file opened for appending is
+    /// written at its end, as Linux does.
     ///
     /// # Errors
     /// Not opened for writing; no room; the device failed.

@@ -1,5 +1,5 @@
-//! StetFS as a library: ext4 volumes in image files and on block devices, with paths and the habits of [`std::fs`], without a
-//! mount, a server or rights of an administrator.
+//! StetFS as a library: ext4 volumes in image files and on block devices, with paths and the habits
+//! of [`std::fs`], without a mount, a server or rights of an administrator.
 //!
 //! ```
 //! # let image = stetfs_testkit::Image::make(16 << 20, &Default::default()).unwrap();
@@ -30,24 +30,28 @@
 //!
 //! # Paths
 //!
-//! A path is one of the volume's, `/` is its root, and a path that does not begin with `/` begins there as well. Symbolic links are
-//! followed inside of the volume, 40 at most; absolute ones begin at its root, and `..` does not lead out of it.
+//! A path is one of the volume's, `/` is its root, and a path that does not begin with `/` begins
+//! there as well. Symbolic links are followed inside of the volume, 40 at most; absolute ones begin
+//! at its root, and `..` does not lead out of it.
 //!
 //! # Who asks
 //!
-//! There are no users here: whoever may write the image may do all with what is in it, and no mode stands in the way. New files belong
-//! to root, unless [`MountOptions::owner`] says otherwise, and have the modes that a umask of 022 leaves.
+//! There are no users here: whoever may write the image may do all with what is in it, and no mode
+//! stands in the way. New files belong to root, unless [`MountOptions::owner`] says otherwise, and
+//! have the modes that a umask of 022 leaves.
 //!
 //! # What stands
 //!
-//! As with a mount: what was synced ([`File::sync_all`], [`Volume::sync_all`]) is there after a crash, other changes are at most a few
-//! seconds behind, and what is there is consistent. The journal is the one that [`MountOptions::journal`] names.
+//! As with a mount: what was synced ([`File::sync_all`], [`Volume::sync_all`]) is there after a
+//! crash, other changes are at most a few seconds behind, and what is there is consistent. The
+//! journal is the one that [`MountOptions::journal`] names.
 //!
 //! # The end
 //!
-//! [`Volume::close`] brings everything home and says how that went. A volume that is dropped does the same, and tells of a failure
-//! through [`tracing`]; then, as after a crash, the journal keeps what was synced, and the next opening replays it. Files, directory
-//! listings and clones of a [`Volume`] hold it open.
+//! [`Volume::close`] brings everything home and says how that went. A volume that is dropped does
+//! the same, and tells of a failure through [`tracing`]; then, as after a crash, the journal keeps
+//! what was synced, and the next opening replays it. Files, directory listings and clones of a
+//! [`Volume`] hold it open.
 //!
 //! # Threads
 //!

@@ -128,7 +128,8 @@ impl SetMetadata {
         SetMetadata::default()
     }
 
-    /// Permissions, 12 bits. A new owner takes set-user-id and set-group-id away, unless the mode is given with it.
+    /// Permissions, 12 bits. A new owner takes set-user-id and set-group-id away, unless the mode
+    /// is given with it.
     pub fn mode(&mut self, mode: u32) -> &mut SetMetadata {
         self.0.mode = Some(mode & PERMISSIONS);
         self

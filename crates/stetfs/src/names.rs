@@ -167,10 +167,12 @@ impl Volume {
             .map_err(|e| Error::new("make", path, e))
     }
 
-    /// Gives the file at `path` another name, `link`. Of a symbolic link, that gets another name itself.
+    /// Gives the file at `path` another name, `link`. Of a symbolic link, that gets another name
+    /// itself.
     ///
     /// # Errors
-    /// It is not there, or a directory; there is something named `link`; too many names; no room; a read-only volume.
+    /// It is not there, or a directory; there is something named `link`; too many names; no room; a
+    /// read-only volume.
     pub fn hard_link(&self, path: impl AsRef<Path>, link: impl AsRef<Path>) -> Result<()> {
         let (fs, path, link) = (self.fs(), path.as_ref(), link.as_ref());
         let done = find(fs, path, Last::Keep).and_then(|found| {
@@ -181,12 +183,12 @@ impl Volume {
             .map_err(|e| Error::on_two("link", path, link, e))
     }
 
-    /// Moves `from` to `to`, in place of what is there: of a file, or of an empty directory if a directory moves. There is no moment without
-    /// one of both, also in a crash.
+    /// Moves `from` to `to`, in place of what is there: of a file, or of an empty directory if a
+    /// directory moves. There is no moment without one of both, also in a crash.
     ///
     /// # Errors
-    /// It is not there; a directory in place of a file, or the other way round; a directory that is not empty; into itself; a read-only
-    /// volume.
+    /// It is not there; a directory in place of a file, or the other way round; a directory that is
+    /// not empty; into itself; a read-only volume.
     pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
         let (from, to) = (from.as_ref(), to.as_ref());
         self.move_to(from, to)
@@ -214,7 +216,8 @@ impl Volume {
         )
     }
 
-    /// Removes the name of a file, or of anything else but a directory. What is open lives on until it is closed.
+    /// Removes the name of a file, or of anything else but a directory. What is open lives on until
+    /// it is closed.
     ///
     /// # Errors
     /// It is not there; a directory; an immutable file; a read-only volume.
@@ -240,10 +243,12 @@ impl Volume {
         done.map_err(|e| Error::new("remove the directory", path, e))
     }
 
-    /// Removes a directory with all that is in it, or a file. Symbolic links are removed, not followed.
+    /// Removes a directory with all that is in it, or a file. Symbolic links are removed, not
+    /// followed.
     ///
     /// # Errors
-    /// As [`remove_dir`](Self::remove_dir) and [`remove_file`](Self::remove_file), of anything in it; then some of it is left.
+    /// As [`remove_dir`](Self::remove_dir) and [`remove_file`](Self::remove_file), of anything in
+    /// it; then some of it is left.
     pub fn remove_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let fs = self.fs();

@@ -104,8 +104,9 @@ impl OpenOptions {
     /// Opens `path` in `volume`.
     ///
     /// # Errors
-    /// As [`std::fs::OpenOptions::open`]: not found, there already (`create_new`), a directory that is to be written, options that
-    /// do not go together; a read-only volume, and one without room.
+    /// As [`std::fs::OpenOptions::open`]: not found, there already (`create_new`), a directory that
+    /// is to be written, options that do not go together; a read-only volume, and one without
+    /// room.
     pub fn open(&self, volume: &Volume, path: impl AsRef<Path>) -> Result<File> {
         let path = path.as_ref();
         let opened = self.open_in(&volume.shared, path);

@@ -38,41 +38,46 @@ pub struct MountOptions {
 const UMASK: u32 = 0o022;
 
 impl MountOptions {
-    /// For reading and writing, with the journal that the volume asks for, or jbd2's in ordered mode.
+    /// For reading and writing, with the journal that the volume asks for, or jbd2's in ordered
+    /// mode.
     pub fn new() -> MountOptions {
         MountOptions::default()
     }
 
-    /// Whether nothing may be changed. The journal is replayed all the same, if the image can be written.
+    /// Whether nothing may be changed. The journal is replayed all the same, if the image can be
+    /// written.
     pub fn read_only(&mut self, read_only: bool) -> &mut MountOptions {
         self.low.fs.read_only = read_only;
         self
     }
 
-    /// Whether the journal is replayed (yes). Without, the volume is [read-only](Self::read_only), and as it was before what the
-    /// journal holds.
+    /// Whether the journal is replayed (yes). Without, the volume is [read-only](Self::read_only),
+    /// and as it was before what the journal holds.
     pub fn recovery(&mut self, recovery: bool) -> &mut MountOptions {
         self.low.fs.no_recovery = !recovery;
         self
     }
 
-    /// The journal, by the name of a preset: `ordered`, `data`, `writeback`, `ldj`, `ijournal` ([`Preset::all`] lists them). A name
-    /// that is none is told by [`Volume::open`](crate::Volume::open).
+    /// The journal, by the name of a preset: `ordered`, `data`, `writeback`, `ldj`, `ijournal`
+    /// ([`Preset::all`] lists them). A name that is none is told by
+    /// [`Volume::open`](crate::Volume::open).
     pub fn journal(&mut self, preset: &str) -> &mut MountOptions {
         self.preset = Some(preset.to_owned());
         self.composed = false;
         self
     }
 
-    /// An option of the journal, as `stetfs mount -o` takes it, beside its [preset](Self::journal) or in place of a part of it.
+    /// An option of the journal, as `stetfs mount -o` takes it, beside its [preset](Self::journal)
+    /// or in place of a part of it.
     pub fn journal_option(&mut self, name: &str, value: &str) -> &mut MountOptions {
         self.journal.push((name.to_owned(), value.to_owned()));
         self.composed = false;
         self
     }
 
-    /// Of an image or a device the bytes from `offset` on, and all up to its end or `size` bytes. Both are multiples of the size of
-    /// its sectors, 512 of an image. Several parts of one image can be open at once.
+    /// Of an image or a device the bytes from `offset` on, and all up to its end or `size` bytes.
+    /// Both are multiples of the size of its sectors, 512 of an image. Several parts of one
+    /// image can be open at once.
     ///
     /// ```
     /// # let image = stetfs_testkit::Image::make(16 << 20, &Default::default()).unwrap();
@@ -95,8 +100,9 @@ impl MountOptions {
         self
     }
 
-    /// A partition of an image or a device with a GPT or an MBR: a number, else a UUID or a name, of the partition or of the
-    /// volume in it. One that is not there is told by [`Volume::open`](crate::Volume::open).
+    /// A partition of an image or a device with a GPT or an MBR: a number, else a UUID or a name,
+    /// of the partition or of the volume in it. One that is not there is told by
+    /// [`Volume::open`](crate::Volume::open).
     pub fn partition(&mut self, name: &str) -> &mut MountOptions {
         self.low.part = Part::Partition(name.to_owned());
         self
@@ -108,16 +114,18 @@ impl MountOptions {
         self
     }
 
-    /// The file for records of synced files: in persistent memory (DAX), or what stands in for that; its content is zeroes, or what a
-    /// volume left there. A sync stores its record in it and waits for no device. The journal has to have such records
-    /// (`sync=file`). After a crash the volume needs it; what it survives is said by
+    /// The file for records of synced files: in persistent memory (DAX), or what stands in for
+    /// that; its content is zeroes, or what a volume left there. A sync stores its record in it
+    /// and waits for no device. The journal has to have such records (`sync=file`). After a
+    /// crash the volume needs it; what it survives is said by
     /// [`Volume::region`](crate::low::Volume::region).
     pub fn nvm(&mut self, path: impl Into<PathBuf>) -> &mut MountOptions {
         self.low.nvm = Some(RegionFile::from(path.into()));
         self
     }
 
-    /// The same in a part of a file, from byte `offset` on, of `size` bytes, both multiples of 64. Other parts are for other volumes.
+    /// The same in a part of a file, from byte `offset` on, of `size` bytes, both multiples of 64.
+    /// Other parts are for other volumes.
     pub fn nvm_part(
         &mut self,
         path: impl Into<PathBuf>,
@@ -157,13 +165,15 @@ impl MountOptions {
         self
     }
 
-    /// Whose new files are (root's). In a directory with set-group-id, the group is the directory's.
+    /// Whose new files are (root's). In a directory with set-group-id, the group is the
+    /// directory's.
     pub fn owner(&mut self, uid: u32, gid: u32) -> &mut MountOptions {
         self.maker = Ctx { uid, gid, pid: 0 };
         self
     }
 
-    /// Permissions that new files do not have (022). Where a directory has a default ACL, that counts in its place.
+    /// Permissions that new files do not have (022). Where a directory has a default ACL, that
+    /// counts in its place.
     pub fn umask(&mut self, mask: u32) -> &mut MountOptions {
         self.umask = Some(mask & 0o777);
         self
@@ -212,7 +222,8 @@ impl MountOptions {
     }
 }
 
-/// What the volume itself asks the journal to do with data. Why that cannot be seen is told by whoever opens it.
+/// What the volume itself asks the journal to do with data. Why that cannot be seen is told by
+/// whoever opens it.
 fn data_of(source: &Source) -> Option<&'static str> {
     let own = low::own_options(source).unwrap_or_default();
     own.iter()

@@ -129,7 +129,8 @@ impl<'a, 'p> Way<'a, 'p> {
         })
     }
 
-    /// Goes to the directory of the last name, and gives that. `None` if there is none: the way ends at the root.
+    /// Goes to the directory of the last name, and gives that. `None` if there is none: the way
+    /// ends at the root.
     pub(crate) fn reach_last(&mut self) -> Result<Option<Cow<'p, [u8]>>> {
         while let Some(name) = self.rest.pop() {
             if self.rest.is_empty() {

@@ -11,10 +11,12 @@ use crate::open_options::OpenOptions;
 use crate::options::MountOptions;
 use crate::shared::{Shared, wait};
 
-/// An open volume: its files by path. See the [crate] for what paths mean, and for what stands after a crash.
+/// An open volume: its files by path. See the [crate] for what paths mean, and for what stands
+/// after a crash.
 ///
-/// A clone is the same volume. It is open, and locked against everybody else in this process and in others, as a mount is, until the
-/// last clone, [`File`], [`ReadDir`](crate::ReadDir) and [`Walk`](crate::Walk) of it is gone.
+/// A clone is the same volume. It is open, and locked against everybody else in this process and in
+/// others, as a mount is, until the last clone, [`File`], [`ReadDir`](crate::ReadDir) and
+/// [`Walk`](crate::Walk) of it is gone.
 #[derive(Clone)]
 pub struct Volume {
     pub(crate) shared: Arc<Shared>,
@@ -44,11 +46,13 @@ pub struct Space {
 }
 
 impl Volume {
-    /// Opens the image file or block device at `path`, replays its journal, and finishes what a crash interrupted.
+    /// Opens the image file or block device at `path`, replays its journal, and finishes what a
+    /// crash interrupted.
     ///
     /// # Errors
-    /// It is not there, or not ext4; somebody has it open or mounted ([`ResourceBusy`](std::io::ErrorKind::ResourceBusy), and the text
-    /// says who); it is damaged, or has features that are not supported; options that make no sense
+    /// It is not there, or not ext4; somebody has it open or mounted
+    /// ([`ResourceBusy`](std::io::ErrorKind::ResourceBusy), and the text says who); it is
+    /// damaged, or has features that are not supported; options that make no sense
     /// ([`InvalidInput`](std::io::ErrorKind::InvalidInput)).
     pub fn open(path: impl AsRef<Path>, options: &MountOptions) -> Result<Volume> {
         let path = path.as_ref();
@@ -61,11 +65,13 @@ impl Volume {
         })
     }
 
-    /// Brings everything home and marks the volume clean. Dropping does the same, and has nobody to tell of failures.
+    /// Brings everything home and marks the volume clean. Dropping does the same, and has nobody to
+    /// tell of failures.
     ///
     /// # Errors
-    /// [`ResourceBusy`](std::io::ErrorKind::ResourceBusy) while there are clones, files or listings: the volume is closed when the last of them
-    /// goes. The device or the journal failed: what was synced is in the journal, for the next opening to replay. Data of some file
+    /// [`ResourceBusy`](std::io::ErrorKind::ResourceBusy) while there are clones, files or
+    /// listings: the volume is closed when the last of them goes. The device or the journal
+    /// failed: what was synced is in the journal, for the next opening to replay. Data of some file
     /// could not be written home, and nobody was told before.
     pub fn close(self) -> Result<()> {
         let path = self.path().to_owned();
@@ -82,7 +88,8 @@ impl Volume {
     /// Makes durable all that was done before.
     ///
     /// # Errors
-    /// The device or the journal failed. Once, also after data of any file could not be written home.
+    /// The device or the journal failed. Once, also after data of any file could not be written
+    /// home.
     pub fn sync_all(&self) -> Result<()> {
         wait(|done| self.shared.fs().sync_all(done)).map_err(|e| Error::new("sync", self.path(), e))
     }
@@ -135,7 +142,8 @@ impl Volume {
     /// All that is in a file, as text.
     ///
     /// # Errors
-    /// As [`read`](Self::read); [`InvalidInput`](std::io::ErrorKind::InvalidInput) if it is not UTF-8.
+    /// As [`read`](Self::read); [`InvalidInput`](std::io::ErrorKind::InvalidInput) if it is not
+    /// UTF-8.
     pub fn read_to_string(&self, path: impl AsRef<Path>) -> Result<String> {
         let path = path.as_ref();
         let text = String::from_utf8(self.read(path)?);

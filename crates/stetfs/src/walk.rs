@@ -14,9 +14,10 @@ use crate::low::Ino;
 use crate::shared::{Shared, error_of};
 use crate::volume::Volume;
 
-/// All that lies below a directory, the directory itself left out: a directory before what is in it, and the names of each in the
-/// order of their bytes. Symbolic links are not followed. The names of the directories on the way are in memory, and the
-/// number of each directory. One that has two names, which is damage, is ELOOP the second time.
+/// All that lies below a directory, the directory itself left out: a directory before what is in
+/// it, and the names of each in the order of their bytes. Symbolic links are not followed. The
+/// names of the directories on the way are in memory, and the number of each directory. One that
+/// has two names, which is damage, is ELOOP the second time.
 pub struct Walk {
     volume: Arc<Shared>,
     /// The names to come, of the directories on the way.

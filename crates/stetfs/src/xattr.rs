@@ -29,7 +29,8 @@ fn with<T>(
 }
 
 impl Volume {
-    /// The value of an extended attribute of what `path` leads to, such as `user.comment`; `None` if it has none of this name.
+    /// The value of an extended attribute of what `path` leads to, such as `user.comment`; `None`
+    /// if it has none of this name.
     ///
     /// # Errors
     /// The path leads nowhere; a name with a prefix that ext4 does not have.
@@ -89,8 +90,9 @@ impl Volume {
     /// Sets an extended attribute of what `path` leads to.
     ///
     /// # Errors
-    /// The path leads nowhere; no room for it; more than 64 KiB; a prefix that ext4 does not have; `user.` on what is neither a file nor a
-    /// directory; an immutable file; a read-only volume.
+    /// The path leads nowhere; no room for it; more than 64 KiB; a prefix that ext4 does not have;
+    /// `user.` on what is neither a file nor a directory; an immutable file; a read-only
+    /// volume.
     pub fn set_xattr(
         &self,
         path: impl AsRef<Path>,
@@ -119,7 +121,8 @@ impl Volume {
         })
     }
 
-    /// Takes an extended attribute away from what `path` leads to. Without such an attribute nothing happens.
+    /// Takes an extended attribute away from what `path` leads to. Without such an attribute
+    /// nothing happens.
     ///
     /// # Errors
     /// As [`set_xattr`](Self::set_xattr).

@@ -1,4 +1,5 @@
-//! `home=share` on images that XFS and btrfs hold: their file system shares the blocks (FICLONERANGE).
+//! `home=share` on images that XFS and btrfs hold: their file system shares the blocks
+//! (FICLONERANGE).
 
 #![allow(clippy::unwrap_used)]
 
@@ -112,7 +113,8 @@ fn sync(volume: &Volume, file: &OpenRef) {
     told.recv().unwrap().unwrap();
 }
 
-/// Overwrites some blocks, others in each round, and syncs them; the first round writes all. `model`: which round each block is of.
+/// Overwrites some blocks, others in each round, and syncs them; the first round writes all.
+/// `model`: which round each block is of.
 fn round(volume: &Volume, file: &OpenRef, n: u64, model: &mut [u64]) {
     for at in blocks_of(n) {
         write(volume, file, at, n);
@@ -157,7 +159,8 @@ fn rounds(volume: &Volume, file: &OpenRef) -> Vec<u64> {
     (0..BLOCKS).map(&mut of).collect()
 }
 
-/// Content is right while it is shared, and the image does not fall into too many pieces: then it is copied.
+/// Content is right while it is shared, and the image does not fall into too many pieces: then it
+/// is copied.
 fn overwritten(host: &Host) {
     let before = would(&host.image);
     println!("{before:?}, {} extents", host.extents());
@@ -205,7 +208,8 @@ fn overwritten(host: &Host) {
     assert_eq!(would(&host.image).by, "copy");
 }
 
-/// A process that is killed among its checkpoints: what it synced is there, after a recovery that shares.
+/// A process that is killed among its checkpoints: what it synced is there, after a recovery that
+/// shares.
 fn killed(host: &Host) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args([

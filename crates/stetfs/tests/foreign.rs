@@ -1,8 +1,8 @@
-//! The oracle of foreign journals: what the kernel or debugfs left in a journal is recovered by StetFS, by the kernel and by
-//! e2fsck. The same tree comes out, or a refusal that changes nothing.
+//! The oracle of foreign journals: what the kernel or debugfs left in a journal is recovered by
+//! StetFS, by the kernel and by e2fsck. The same tree comes out, or a refusal that changes nothing.
 //!
-//! `STETFS_FOREIGN_SECS` says how long to look (seconds, 15 by default; `./test --foreign SECONDS`), `STETFS_SEED` where
-//! to begin. A failure prints the seed that repeats it.
+//! `STETFS_FOREIGN_SECS` says how long to look (seconds, 15 by default; `./test --foreign
+//! SECONDS`), `STETFS_SEED` where to begin. A failure prints the seed that repeats it.
 //!
 //! Needs root, loop devices and e2fsprogs.
 
@@ -111,7 +111,8 @@ impl Base {
                 let maker = debugfs::Maker::random(&mut rng);
                 let mut counts: Vec<usize> =
                     (0..rng.usize(1..5)).map(|_| rng.usize(1..20)).collect();
-                // Behind a transaction of several descriptors debugfs leaves a gap before the next one.
+                // Behind a transaction of several descriptors debugfs leaves a gap before the next
+                // one.
                 counts.push(maker.full() + rng.usize(0..3));
                 Base::Journal(Box::new(maker.make(&counts, rng.bool(), number)))
             }

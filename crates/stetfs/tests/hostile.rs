@@ -47,7 +47,8 @@ fn catch_panics() {
     }));
 }
 
-/// Cases in which the volume could be opened; in which a look at it met damage, or its recovery did.
+/// Cases in which the volume could be opened; in which a look at it met damage, or its recovery
+/// did.
 static OPENED: AtomicU64 = AtomicU64::new(0);
 static MET: AtomicU64 = AtomicU64::new(0);
 
@@ -115,7 +116,8 @@ fn damaged_volumes_give_errors() {
     let first = next.load(Ordering::Relaxed);
     memory::reset();
     thread::scope(|scope| {
-        // Two at a time: a panic of a volume's thread may then be blamed on the other case, no more.
+        // Two at a time: a panic of a volume's thread may then be blamed on the other case, no
+        // more.
         for _ in 0..if seconds == 0 { 1 } else { 2 } {
             scope.spawn(|| {
                 loop {

@@ -64,8 +64,8 @@ fn checked(mem: &MemDevice) {
     end.e2fsck_fn().unwrap();
 }
 
-/// A commit's write hangs. A file in it is written again, and another made, by its own lane and the other: nobody waits, who copies
-/// is as was asked for, and a crash leaves the same.
+/// A commit's write hangs. A file in it is written again, and another made, by its own lane and the
+/// other: nobody waits, who copies is as was asked for, and a crash leaves the same.
 #[test]
 fn a_hanging_commit_holds_no_writer() {
     let image = Image::make(64 << 20, &Mkfs::blocks(BLOCK as u32).journal_mib(16)).unwrap();
@@ -154,7 +154,8 @@ impl Groups {
     }
 }
 
-/// What one lane makes: directories of its own below the root, and files in them, synced now and then.
+/// What one lane makes: directories of its own below the root, and files in them, synced now and
+/// then.
 fn make_files(fs: &Fs, dirs: &[u32], files: u32, mut made: impl FnMut(u32)) {
     for dir in dirs {
         for file in 0..files {
@@ -178,8 +179,9 @@ fn make_files(fs: &Fs, dirs: &[u32], files: u32, mut made: impl FnMut(u32)) {
     }
 }
 
-/// Threads of four lanes make files. Where each lane has its part of the groups, no group holds anything of two, and no transaction
-/// depends on another lane's; else they share bitmaps and descriptors (Z-Journal §3.5).
+/// Threads of four lanes make files. Where each lane has its part of the groups, no group holds
+/// anything of two, and no transaction depends on another lane's; else they share bitmaps and
+/// descriptors (Z-Journal §3.5).
 #[test]
 fn lanes_have_groups_of_their_own() {
     const DIRS: u32 = 8;
@@ -240,8 +242,8 @@ fn lanes_have_groups_of_their_own() {
     );
 }
 
-/// Blocks are of the lane that looks for them: of who writes to a file first, not of who made it. What goes on with the file goes on
-/// where it ends, whoever does.
+/// Blocks are of the lane that looks for them: of who writes to a file first, not of who made it.
+/// What goes on with the file goes on where it ends, whoever does.
 #[test]
 fn who_writes_first_has_the_blocks() {
     let mut mkfs = Mkfs::blocks(BLOCK as u32).journal_mib(16);
@@ -317,7 +319,8 @@ fn a_lane_can_have_the_whole_volume() {
     );
 }
 
-/// Files of all lanes come and go on volumes of any shape, those with fewer groups than lanes included.
+/// Files of all lanes come and go on volumes of any shape, those with fewer groups than lanes
+/// included.
 #[test]
 fn any_volume_has_parts() {
     let shape = |features: &str, group: Option<u32>| {
@@ -421,7 +424,8 @@ fn writes_of_a_sync(journal: &str) -> Vec<usize> {
     written
 }
 
-/// What a frame holds goes out with the data, before the first flush, and its head alone between this and the second.
+/// What a frame holds goes out with the data, before the first flush, and its head alone between
+/// this and the second.
 #[test]
 fn only_the_head_of_a_frame_waits_for_the_data() {
     for journal in ["zjournal", "zjournal,lanes=1"] {

@@ -302,7 +302,8 @@ fn arrivals(cut: usize, torn: u64) -> impl FnMut(&PendingSector) -> bool {
     }
 }
 
-/// Points of a record to crash at: after acknowledged operations, before flushes are done, anywhere.
+/// Points of a record to crash at: after acknowledged operations, before flushes are done,
+/// anywhere.
 fn crash_points(log: &Log, count: usize, seed: u64) -> Vec<usize> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let flushes: BTreeSet<u64> = log
@@ -584,8 +585,8 @@ for_each_preset! {
     ldj: preset::LDJ;
 }
 
-/// The suite must find the deliberate fault that is planted in `work`. What shows without it too does not count,
-/// where the fault is one of reading.
+/// The suite must find the deliberate fault that is planted in `work`. What shows without it too
+/// does not count, where the fault is one of reading.
 fn canary(name: &str, work: &Work, case: Case, points: usize) {
     let silent = Work {
         options: FsOptions {

@@ -92,8 +92,8 @@ fn boundaries(log: &Log) -> Vec<usize> {
     at
 }
 
-/// All kinds of changes, freed directories whose blocks become data, and orphans; then more, so that the log
-/// ends in the middle of things.
+/// All kinds of changes, freed directories whose blocks become data, and orphans; then more, so
+/// that the log ends in the middle of things.
 fn script(seed: u64, block: u32, preset: Preset) -> Script {
     let mut script = Script::random(seed, 250, block.into(), preset.data_mode());
     let dir = |i: u32| format!("short-lived/{i}-{}", "n".repeat(120));
@@ -167,9 +167,10 @@ fn same_replays(preset: Preset) {
             let durable = replay.only_durable();
             dirty += u32::from(is_dirty(&durable));
             compare(&image_of(&durable), &what);
-            // On the way to the next: any sectors of what is written meanwhile. A commit block is left
-            // whole: of one whose first sector alone arrived the kernel (from 6.12 on) takes the rest for
-            // zeroes and replays the transaction, e2fsck 1.47 does not; nobody was promised it.
+            // On the way to the next: any sectors of what is written meanwhile. A commit block is
+            // left whole: of one whose first sector alone arrived the kernel (from 6.12
+            // on) takes the rest for zeroes and replays the transaction, e2fsck 1.47
+            // does not; nobody was promised it.
             let between = point + rng.usize(0..6);
             replay.advance_to(between);
             let commits = rng.bool();

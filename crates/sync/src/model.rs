@@ -1,8 +1,9 @@
-//! What `plain` is in a model: Shuttle's locks, atomics and threads, in the shape of those they stand for. Each step of theirs is a place
-//! where another thread may go on, and a run of a model is one order of these steps.
+//! What `plain` is in a model: Shuttle's locks, atomics and threads, in the shape of those they
+//! stand for. Each step of theirs is a place where another thread may go on, and a run of a model
+//! is one order of these steps.
 //!
-//! Time stands still. Nothing is ever late, and who waits with a limit waits without one: a signal that is missing is a deadlock, which
-//! Shuttle tells.
+//! Time stands still. Nothing is ever late, and who waits with a limit waits without one: a signal
+//! that is missing is a deadlock, which Shuttle tells.
 
 use std::cell::Cell;
 use std::ops::{Add, AddAssign, Deref, DerefMut};

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use rustix::process::getpid;
 use rustix::thread::{sched_getaffinity, sched_setaffinity};
 
-/// Lets the calling thread run wherever the process's first thread may. It had that from the thread that started it, which may
-/// be one that serves the requests of one processor.
+/// Lets the calling thread run wherever the process's first thread may. It had that from the thread
+/// that started it, which may be one that serves the requests of one processor.
 pub fn run_anywhere() {
     if let Ok(all) = sched_getaffinity(Some(getpid())) {
         // Else it stays where it is, which is slower at worst.
@@ -16,7 +16,8 @@ pub fn run_anywhere() {
     }
 }
 
-/// Threads that can run at once, as it was when this was first asked: the standard library reads a dozen files to tell.
+/// Threads that can run at once, as it was when this was first asked: the standard library reads a
+/// dozen files to tell.
 pub fn processors() -> usize {
     static COUNT: OnceLock<usize> = OnceLock::new();
     *COUNT.get_or_init(|| {

@@ -8,10 +8,12 @@ use anyhow::{Context, Result, bail};
 
 /// A command whose process gets `signal` when the thread that started it ends, however it ends.
 ///
-/// The kernel ties the signal to the *thread*: start such a child from the thread that also keeps it.
+/// The kernel ties the signal to the *thread*: start such a child from the thread that also keeps
+/// it.
 pub fn tied(program: impl AsRef<OsStr>, signal: libc::c_int) -> Command {
     let mut command = Command::new(program);
-    // SAFETY: prctl(PR_SET_PDEATHSIG) is a plain system call, which is allowed between fork and exec.
+    // SAFETY: prctl(PR_SET_PDEATHSIG) is a plain system call, which is allowed between fork and
+    // exec.
     unsafe {
         command.pre_exec(move || {
             if libc::prctl(libc::PR_SET_PDEATHSIG, signal) == 0 {

@@ -125,9 +125,10 @@ impl Image {
         Ok(Self { path, scratch })
     }
 
-    /// Writes every block that was never written, with zeroes, so that later writes allocate nothing and the host has no state
-    /// of blocks to change: what benchmarks need. To be called after the file system was made, for mke2fs leaves what it
-    /// zeroes (the journal, inode tables) unwritten. The host's page cache forgets the file.
+    /// Writes every block that was never written, with zeroes, so that later writes allocate
+    /// nothing and the host has no state of blocks to change: what benchmarks need. To be
+    /// called after the file system was made, for mke2fs leaves what it zeroes (the journal,
+    /// inode tables) unwritten. The host's page cache forgets the file.
     pub fn fill(&self) -> Result<()> {
         let file = File::options().read(true).write(true).open(&self.path)?;
         let end = file.metadata()?.len();

@@ -34,7 +34,8 @@ pub struct LoopDev {
     path: PathBuf,
 }
 
-/// How long others may hold it after its end: a server that just started has copies of all mounts for a moment.
+/// How long others may hold it after its end: a server that just started has copies of all mounts
+/// for a moment.
 const HELD: Duration = Duration::from_secs(5);
 
 impl LoopDev {
@@ -122,7 +123,8 @@ impl Drop for LoopDev {
             return;
         };
         let file = self.backing();
-        // Fails only if it is detached already; a user that still has it open delays it (autoclear).
+        // Fails only if it is detached already; a user that still has it open delays it
+        // (autoclear).
         let _ = sys::loop_clear(dev.as_fd());
         drop(dev);
         let until = Instant::now() + HELD;

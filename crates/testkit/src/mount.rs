@@ -17,7 +17,8 @@ use crate::scratch::Scratch;
 use crate::sys::{self, Shutdown};
 use crate::tools;
 
-/// All mount points of this process's name space that lie in `dir` (not `dir` itself), innermost first.
+/// All mount points of this process's name space that lie in `dir` (not `dir` itself), innermost
+/// first.
 pub fn mounts_below(dir: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = mount_points()
         .into_iter()
@@ -124,8 +125,8 @@ impl KernelMount {
         &self.dir
     }
 
-    /// Makes a file system of `size` bytes by `mkfs.FSTYPE ARGUMENTS` (Debian's FSTYPEprogs or FSTYPE-progs), and mounts it. The image that
-    /// it is in goes when it is dropped.
+    /// Makes a file system of `size` bytes by `mkfs.FSTYPE ARGUMENTS` (Debian's FSTYPEprogs or
+    /// FSTYPE-progs), and mounts it. The image that it is in goes when it is dropped.
     pub fn made(fstype: &str, arguments: &[&str], size: u64) -> Result<(Image, Self)> {
         let image = Image::sparse(size)?;
         let package = match fstype {
@@ -150,8 +151,8 @@ impl KernelMount {
         Ok(())
     }
 
-    /// Stops the mounted ext4 as a power cut would, then unmounts it: the image stays dirty. Before the unmount
-    /// `release` must end whatever uses it.
+    /// Stops the mounted ext4 as a power cut would, then unmounts it: the image stays dirty. Before
+    /// the unmount `release` must end whatever uses it.
     pub fn crash(self, how: Shutdown, release: impl FnOnce()) -> Result<()> {
         {
             let root = File::open(&self.dir)?;

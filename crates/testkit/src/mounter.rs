@@ -47,7 +47,8 @@ pub enum Mounter {
         options: String,
         /// What it is given to mount.
         attach: Attach,
-        /// The server is killed if a mount stands longer than this, so that one that hangs fails its test.
+        /// The server is killed if a mount stands longer than this, so that one that hangs fails
+        /// its test.
         deadline: Option<Duration>,
     },
 }
@@ -72,7 +73,8 @@ impl Mounter {
         }
     }
 
-    /// The same on the image as `attach` says, not on the file itself. The kernel always has a loop device.
+    /// The same on the image as `attach` says, not on the file itself. The kernel always has a loop
+    /// device.
     #[must_use]
     pub fn attached(mut self, to: Attach) -> Self {
         if let Self::Stetfs { attach, .. } = &mut self {
@@ -193,14 +195,15 @@ impl Mounted {
         }
     }
 
-    /// Stops it in the middle: the kernel's ext4 by its shutdown ioctl without a log flush, StetFS by killing the
-    /// server with SIGKILL. The image stays dirty. Nothing may be in use on the kernel's mount.
+    /// Stops it in the middle: the kernel's ext4 by its shutdown ioctl without a log flush, StetFS
+    /// by killing the server with SIGKILL. The image stays dirty. Nothing may be in use on the
+    /// kernel's mount.
     pub fn crash(self) -> Result<()> {
         self.crash_with(Shutdown::NoLogFlush, || {})
     }
 
-    /// [`Mounted::crash`] under its users: `release` is called once nothing reaches the image any more, to end
-    /// what still has files open there. `how` is for the kernel.
+    /// [`Mounted::crash`] under its users: `release` is called once nothing reaches the image any
+    /// more, to end what still has files open there. `how` is for the kernel.
     pub fn crash_with(self, how: Shutdown, release: impl FnOnce()) -> Result<()> {
         match self {
             Self::Kernel(m) => m.crash(how, release),

@@ -1,9 +1,9 @@
 //! Temporary directories that leave nothing behind.
 //!
 //! One directory per process, `stetfs-test-PID-…`, holds all scratch directories of its tests. A
-//! *guardian* (a small shell process that only waits for this process to end) takes down mounts that
-//! are still there and removes it: so a `kill -9` of the test leaves nothing either. What even the
-//! guardian could not take down, [`reap`] finds by its name at the next start.
+//! *guardian* (a small shell process that only waits for this process to end) takes down mounts
+//! that are still there and removes it: so a `kill -9` of the test leaves nothing either. What even
+//! the guardian could not take down, [`reap`] finds by its name at the next start.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -18,8 +18,8 @@ use crate::mount;
 /// What the names of all our temporary directories begin with.
 pub const PREFIX: &str = "stetfs-test-";
 
-/// Waits until standard input ends (this process is gone), then takes down all mounts below `$1` and
-/// removes it. `umount -l` is the last resort for a mount whose server is dead.
+/// Waits until standard input ends (this process is gone), then takes down all mounts below `$1`
+/// and removes it. `umount -l` is the last resort for a mount whose server is dead.
 const GUARDIAN: &str = r#"
 cat >/dev/null
 for try in 1 2 3 4 5; do
@@ -94,8 +94,8 @@ fn open(root: &'static Root, base: fn() -> PathBuf) -> Result<&'static Path> {
     }
 }
 
-/// Takes down what earlier processes of ours left in `base`: directories named after a process that no longer
-/// runs. Errors are ignored: the next run tries again.
+/// Takes down what earlier processes of ours left in `base`: directories named after a process that
+/// no longer runs. Errors are ignored: the next run tries again.
 pub fn reap(base: &Path) {
     let Ok(entries) = fs::read_dir(base) else {
         return;
@@ -113,7 +113,8 @@ pub fn reap(base: &Path) {
         }
         mount::detach_below(&entry.path());
         // A mount that is still there makes this fail with EBUSY before anything in it is touched:
-        // its mount point is a directory that cannot be removed, and we removed none of its content.
+        // its mount point is a directory that cannot be removed, and we removed none of its
+        // content.
         if mount::mounts_below(&entry.path()).is_empty() {
             let _ = fs::remove_dir_all(entry.path());
         }

@@ -14,11 +14,12 @@ use crate::cmd;
 use crate::mount::{self, is_mounted};
 use crate::scratch::Scratch;
 
-/// How long a mount may take (it may have a journal to replay), and an unmount (all must be written back).
+/// How long a mount may take (it may have a journal to replay), and an unmount (all must be written
+/// back).
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long a mount may be in use before its unmount: a child that another test of this process just forked has
-/// all its descriptors until it runs its program.
+/// How long a mount may be in use before its unmount: a child that another test of this process
+/// just forked has all its descriptors until it runs its program.
 const BUSY: Duration = Duration::from_secs(2);
 
 /// The exit code of `stetfs` for that.
@@ -38,7 +39,8 @@ pub struct StetMount {
     _scratch: Scratch,
 }
 
-/// Kills the server if the mount still stands after `deadline`: what waits for a reply that never comes then gets an error.
+/// Kills the server if the mount still stands after `deadline`: what waits for a reply that never
+/// comes then gets an error.
 fn watch(server: &Child, deadline: Duration) -> Result<mpsc::Sender<()>> {
     let pid = Pid::from_child(server);
     let (alive, ended) = mpsc::channel::<()>();
@@ -56,8 +58,9 @@ fn watch(server: &Child, deadline: Duration) -> Result<mpsc::Sender<()>> {
 }
 
 impl StetMount {
-    /// Runs `BINARY mount -f [-o OPTIONS] VOLUME DIR` and waits until DIR is mounted. `volume` is an image
-    /// or a block device. The server's output goes to a file that errors quote. After `deadline` it is killed.
+    /// Runs `BINARY mount -f [-o OPTIONS] VOLUME DIR` and waits until DIR is mounted. `volume` is
+    /// an image or a block device. The server's output goes to a file that errors quote. After
+    /// `deadline` it is killed.
     pub fn new(
         binary: &Path,
         volume: &Path,
@@ -198,8 +201,8 @@ impl StetMount {
         }
     }
 
-    /// Kills the server with SIGKILL, as a crash of it would, and removes the dead mount. What the server
-    /// had written to the volume stays.
+    /// Kills the server with SIGKILL, as a crash of it would, and removes the dead mount. What the
+    /// server had written to the volume stays.
     pub fn kill9(mut self) -> Result<()> {
         self.watchdog = None;
         let (Some(mut command), Some(server)) = (self.command.take(), self.server) else {

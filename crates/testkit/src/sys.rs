@@ -1,4 +1,5 @@
-//! The few kernel interfaces that no safe crate wraps: ioctls of loop devices and files, idmapped mounts, and paging out.
+//! The few kernel interfaces that no safe crate wraps: ioctls of loop devices and files, idmapped
+//! mounts, and paging out.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -63,7 +64,8 @@ pub(crate) fn loop_get_free(control: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(n.unsigned_abs())
 }
 
-/// Binds `backing` to the loop device `dev` with logical blocks of `block_size` bytes (0: the default).
+/// Binds `backing` to the loop device `dev` with logical blocks of `block_size` bytes (0: the
+/// default).
 pub(crate) fn loop_configure(
     dev: BorrowedFd<'_>,
     backing: BorrowedFd<'_>,
@@ -75,7 +77,8 @@ pub(crate) fn loop_configure(
     config.fd = backing.as_raw_fd().unsigned_abs();
     config.block_size = block_size;
     config.info.flags = flags;
-    // SAFETY: the kernel reads one `struct loop_config`, which `config` is, and keeps no pointer to it.
+    // SAFETY: the kernel reads one `struct loop_config`, which `config` is, and keeps no pointer to
+    // it.
     check(unsafe { libc::ioctl(dev.as_raw_fd(), LOOP_CONFIGURE, &config) })?;
     Ok(())
 }
@@ -87,7 +90,8 @@ pub(crate) fn loop_clear(dev: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Where block `index` of a file lies on its volume, in units of the file system's blocks (FIBMAP); 0: nowhere.
+/// Where block `index` of a file lies on its volume, in units of the file system's blocks (FIBMAP);
+/// 0: nowhere.
 pub fn fibmap(file: BorrowedFd<'_>, index: u32) -> io::Result<u32> {
     const FIBMAP: libc::Ioctl = 1;
     let mut block = index;
@@ -114,7 +118,8 @@ pub fn file_ioctl(file: BorrowedFd<'_>, number: u32, argument: &mut [u8]) -> io:
     if argument.len() < (number >> 16 & 0x3fff) as usize {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    // SAFETY: the kernel reads and writes no more than the size in the number, which `argument` has.
+    // SAFETY: the kernel reads and writes no more than the size in the number, which `argument`
+    // has.
     let ret = unsafe {
         libc::ioctl(
             file.as_raw_fd(),
@@ -128,7 +133,8 @@ pub fn file_ioctl(file: BorrowedFd<'_>, number: u32, argument: &mut [u8]) -> io:
 /// How `EXT4_IOC_SHUTDOWN` treats the journal before the file system stops writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shutdown {
-    /// `EXT4_GOING_FLAGS_LOGFLUSH`: commit the running transaction, leave everything un-checkpointed.
+    /// `EXT4_GOING_FLAGS_LOGFLUSH`: commit the running transaction, leave everything
+    /// un-checkpointed.
     LogFlush,
     /// `EXT4_GOING_FLAGS_NOLOGFLUSH`: stop at once; the running transaction is lost.
     NoLogFlush,
@@ -149,7 +155,8 @@ pub fn ext4_shutdown(fd: BorrowedFd<'_>, how: Shutdown) -> io::Result<()> {
 /// `MOUNT_ATTR_IDMAP`.
 const ATTR_IDMAP: u64 = 0x0010_0000;
 
-/// Maps the ids of a mount that is not attached yet (open_tree(2)) as the user namespace `users` does (mount_setattr(2)).
+/// Maps the ids of a mount that is not attached yet (open_tree(2)) as the user namespace `users`
+/// does (mount_setattr(2)).
 pub fn map_ids(mount: BorrowedFd<'_>, users: BorrowedFd<'_>) -> io::Result<()> {
     let attr = libc::mount_attr {
         attr_set: ATTR_IDMAP,
@@ -195,8 +202,8 @@ pub fn file_handle(path: &Path) -> io::Result<FileHandle> {
         handle: [0; 128],
     };
     let mut mount = 0;
-    // SAFETY: the kernel writes to `handle` no more than `bytes` says it has, and to `mount`; it reads
-    // the path up to its NUL.
+    // SAFETY: the kernel writes to `handle` no more than `bytes` says it has, and to `mount`; it
+    // reads the path up to its NUL.
     check(unsafe {
         libc::name_to_handle_at(
             libc::AT_FDCWD,

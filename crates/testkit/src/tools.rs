@@ -9,7 +9,8 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::cmd;
 
-/// Where the programs are kept: `$STETFS_TEST_TOOLS`, else `test-tools` in the build directory of the running test.
+/// Where the programs are kept: `$STETFS_TEST_TOOLS`, else `test-tools` in the build directory of
+/// the running test.
 fn home() -> Result<PathBuf> {
     if let Some(dir) = std::env::var_os("STETFS_TEST_TOOLS") {
         return Ok(dir.into());
@@ -23,7 +24,8 @@ fn home() -> Result<PathBuf> {
         .join("test-tools"))
 }
 
-/// The path of the program `name` of the crate of that name and version; `cargo install`s it if it is not there.
+/// The path of the program `name` of the crate of that name and version; `cargo install`s it if it
+/// is not there.
 pub fn cargo_tool(name: &str, version: &str) -> Result<PathBuf> {
     let root = home()?.join(format!("{name}-{version}"));
     let program = root.join("bin").join(name);

@@ -1,5 +1,5 @@
-//! Z-Journal (`journal=zjournal`): a lane of transactions for each processor, in a log that recovers what it promised
-//! (Kim et al., USENIX ATC 2021; `docs/schemes/zjournal.md`).
+//! Z-Journal (`journal=zjournal`): a lane of transactions for each processor, in a log that
+//! recovers what it promised (Kim et al., USENIX ATC 2021; `docs/schemes/zjournal.md`).
 
 use stetfs_journal::Lane;
 use stetfs_journal::compose::{
@@ -19,8 +19,9 @@ const PLAIN: &str = "plain";
 /// Lanes, at most.
 const MOST: u16 = 64;
 
-/// A lane for each processor. A thread that serves the requests of one (FUSE over io_uring) is in its lane; others, whose
-/// processor changes as it pleases the scheduler, stay in the lane of their number.
+/// A lane for each processor. A thread that serves the requests of one (FUSE over io_uring) is in
+/// its lane; others, whose processor changes as it pleases the scheduler, stay in the lane of their
+/// number.
 struct ByProcessor {
     lanes: u16,
     /// Somebody said how many.

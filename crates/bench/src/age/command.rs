@@ -25,7 +25,8 @@ pub struct AgeArgs {
     /// The file systems to age; ratios are to the first.
     #[arg(short, long = "peer", value_name = "NAME", default_values = ["ext4", "library", "mount"])]
     peers: Vec<Name>,
-    /// The journal of StetFS, as mount options have it (`zjournal,groups=core`); several are aged one after the other.
+    /// The journal of StetFS, as mount options have it (`zjournal,groups=core`); several are aged
+    /// one after the other.
     #[arg(long = "journal", value_name = "PRESET[,OPTION=VALUE…]")]
     journals: Vec<Composition>,
     /// Size of each image in MiB (2048, or 512 with --quick).

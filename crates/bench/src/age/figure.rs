@@ -1,4 +1,5 @@
-//! The figure: for each phase, how many files have so many extents, and what lengths the free space comes in.
+//! The figure: for each phase, how many files have so many extents, and what lengths the free space
+//! comes in.
 
 use anyhow::{Result, anyhow};
 use plotters::backend::SVGBackend;

@@ -1,4 +1,5 @@
-//! How a volume has aged, from the bytes of its image: one judge for all file systems, that uses none of them.
+//! How a volume has aged, from the bytes of its image: one judge for all file systems, that uses
+//! none of them.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -15,8 +16,8 @@ use stetfs_ondisk::ext4::group_desc::{GroupDesc, GroupFlags};
 use stetfs_ondisk::ext4::inode::{InodeFlags, InodeView};
 use stetfs_ondisk::ext4::superblock::{Geometry, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
 
-/// What is counted of a volume. An extent is a run of blocks that follow each other in the file and on the volume,
-/// however the map describes it.
+/// What is counted of a volume. An extent is a run of blocks that follow each other in the file and
+/// on the volume, however the map describes it.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Aged {
     /// Regular files with blocks.
@@ -43,8 +44,8 @@ pub struct Aged {
     pub with_directory: f64,
     /// Mean distance between a file's first block and its directory's first block, MiB.
     pub distance_mib: f64,
-    /// Mean distance between the first blocks of files that follow each other in a directory (by their first blocks), MiB: what
-    /// reading a whole directory skips.
+    /// Mean distance between the first blocks of files that follow each other in a directory (by
+    /// their first blocks), MiB: what reading a whole directory skips.
     pub spread_mib: f64,
 }
 

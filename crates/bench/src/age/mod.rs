@@ -1,9 +1,9 @@
-//! How well a volume ages: the same months of use (`script`) on the kernel's ext4 and on StetFS, and then the same
-//! judge ([`judge`]) on both images.
+//! How well a volume ages: the same months of use (`script`) on the kernel's ext4 and on StetFS,
+//! and then the same judge ([`judge`]) on both images.
 //!
-//! Each peer has an image of its own, made alike. A life has phases: the volume is filled, used for simulated days
-//! while it stays as full, filled further, used again. After each phase it is unmounted, checked with `e2fsck -fn`
-//! and judged.
+//! Each peer has an image of its own, made alike. A life has phases: the volume is filled, used for
+//! simulated days while it stays as full, filled further, used again. After each phase it is
+//! unmounted, checked with `e2fsck -fn` and judged.
 
 mod command;
 mod figure;

@@ -41,8 +41,8 @@ impl Peer {
         if spec.kind != Kind::Library && !rustix::process::geteuid().is_root() {
             bail!("mounting {} needs root", spec.name);
         }
-        // Nothing kept for root, so that "95 % full" is of what there is. Not lazily: the kernel would write inode
-        // tables meanwhile.
+        // Nothing kept for root, so that "95 % full" is of what there is. Not lazily: the kernel
+        // would write inode tables meanwhile.
         let mut mkfs = Mkfs::new()
             .journal_mib(32)
             .extended("lazy_itable_init=0")

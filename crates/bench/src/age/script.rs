@@ -1,7 +1,8 @@
-//! The life of a volume, from a seed: which files are made, grown by several writers at a time, cut, overwritten and
-//! deleted, day by day, at a given fullness.
+//! The life of a volume, from a seed: which files are made, grown by several writers at a time,
+//! cut, overwritten and deleted, day by day, at a given fullness.
 //!
-//! The script knows nothing of the file system that it runs on, so every file system gets the very same calls.
+//! The script knows nothing of the file system that it runs on, so every file system gets the very
+//! same calls.
 
 use std::f64::consts::TAU;
 
@@ -109,8 +110,8 @@ impl Script {
         this
     }
 
-    /// The calls of one day; the volume is at most `target` full (0 to 1) all through it. A day ends when enough was
-    /// written, or (`fill`) when the target is reached.
+    /// The calls of one day; the volume is at most `target` full (0 to 1) all through it. A day
+    /// ends when enough was written, or (`fill`) when the target is reached.
     pub(super) fn day(&mut self, target: f64, fill: bool) -> Vec<Op> {
         let limit = (target * self.shape.capacity as f64) as u64;
         let quota = (self.shape.churn * (self.shape.capacity * self.shape.block) as f64) as u64;

@@ -1,4 +1,5 @@
-//! A file system that a script is run on: a mounted directory, or a volume that is open as a library.
+//! A file system that a script is run on: a mounted directory, or a volume that is open as a
+//! library.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -105,7 +106,8 @@ impl Surface for Directory {
 
     fn sync_all(&mut self) -> Result<()> {
         rustix::fs::syncfs(File::open(&self.root)?)?;
-        // The kernel keeps syncfs from FUSE servers; a synced directory commits all that came before.
+        // The kernel keeps syncfs from FUSE servers; a synced directory commits all that came
+        // before.
         Ok(File::open(&self.root)?.sync_all()?)
     }
 
@@ -114,8 +116,8 @@ impl Surface for Directory {
     }
 }
 
-/// A volume that is open in this process. What has a slot is done as by the thread of a processor of that number, for journals with
-/// lanes.
+/// A volume that is open in this process. What has a slot is done as by the thread of a processor
+/// of that number, for journals with lanes.
 pub(super) struct Library {
     slots: [Option<OpenRef>; WRITERS],
     volume: Arc<Volume>,

@@ -16,14 +16,16 @@ pub struct CompareArgs {
     /// Mounted directories with their names in the report. Ratios are to the first.
     #[arg(value_name = "NAME=DIR", value_parser = target)]
     targets: Vec<(String, PathBuf)>,
-    /// Compare StetFS with the kernel's ext4, set up from nothing: each on an image of its own behind a loop device (needs
-    /// root); everything is taken down again.
+    /// Compare StetFS with the kernel's ext4, set up from nothing: each on an image of its own
+    /// behind a loop device (needs root); everything is taken down again.
     #[arg(long, conflicts_with = "targets")]
     setup: bool,
-    /// With --setup: StetFS mounts to compare, each given by its mount options, e.g. `journal=data`.
+    /// With --setup: StetFS mounts to compare, each given by its mount options, e.g.
+    /// `journal=data`.
     #[arg(long = "stetfs", value_name = "OPTIONS", default_values = ["journal=ordered,io_uring=off", "journal=ordered,io_uring=on", "journal=data,io_uring=off"])]
     stetfs: Vec<String>,
-    /// With --setup: mounts of the kernel's to compare with (ordered, journal and writeback are ext4's). Ratios are to the first.
+    /// With --setup: mounts of the kernel's to compare with (ordered, journal and writeback are
+    /// ext4's). Ratios are to the first.
     #[arg(
         long,
         value_name = "NAME",
@@ -37,14 +39,16 @@ pub struct CompareArgs {
     /// With --setup: size of the journals in MiB.
     #[arg(long, value_name = "MIB", default_value_t = 128)]
     journal_size: u32,
-    /// With --setup: put each image on a simulated device (sata-ssd, nvme-ssd or disk) in memory instead of a file.
+    /// With --setup: put each image on a simulated device (sata-ssd, nvme-ssd or disk) in memory
+    /// instead of a file.
     #[arg(long, value_name = "NAME", requires = "setup")]
     model: Option<stetfs_flash::Model>,
     /// Run only these workloads.
     #[arg(short, long = "workload", value_name = "NAME", value_parser = workload, long_help = workload_help())]
     workloads: Vec<Workload>,
-    /// Run them beside a writer of so many MB/s that syncs nothing, one after the other for each rate; 0: alone. It appends, and
-    /// empties its file when that is long; `500-in-place`: then it writes the file again instead.
+    /// Run them beside a writer of so many MB/s that syncs nothing, one after the other for each
+    /// rate; 0: alone. It appends, and empties its file when that is long; `500-in-place`:
+    /// then it writes the file again instead.
     #[arg(long, value_name = "MB/S", value_delimiter = ',', default_value = "0")]
     beside: Vec<Beside>,
     /// Rounds of each workload on each target (5, or 3 with --quick).

@@ -84,8 +84,8 @@ impl Counters {
     }
 }
 
-/// The sysfs directory of the block device that holds `dir`: of its own device, or (for a FUSE mount) of the device
-/// that the mount table names as its source.
+/// The sysfs directory of the block device that holds `dir`: of its own device, or (for a FUSE
+/// mount) of the device that the mount table names as its source.
 pub(super) fn below(dir: &Path) -> Option<PathBuf> {
     let number = fs::metadata(dir).ok()?.dev();
     let sysfs = PathBuf::from(format!(

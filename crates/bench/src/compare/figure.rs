@@ -38,7 +38,8 @@ const LONGEST: f64 = 3.0;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 
-/// One group of bars per metric: how much better each target is than the first (1 is equal, longer is better).
+/// One group of bars per metric: how much better each target is than the first (1 is equal, longer
+/// is better).
 pub(super) fn draw(report: &Report) -> Result<String> {
     let targets = i32::try_from(report.targets.len())?;
     let group = targets * BAR + GAP;

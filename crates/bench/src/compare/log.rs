@@ -55,7 +55,8 @@ impl LogCounters {
         }
     }
 
-    /// What changes waited for and copied since `earlier`, in so many operations; none after a remount.
+    /// What changes waited for and copied since `earlier`, in so many operations; none after a
+    /// remount.
     pub(crate) fn waits_since(self, earlier: Self, operations: f64) -> Option<Waits> {
         let per = |field: fn(&Self) -> u64| {
             let since = field(&self).checked_sub(field(&earlier))?;
@@ -115,7 +116,8 @@ impl Waits {
 pub struct Packing {
     /// Transactions committed.
     pub commits: f64,
-    /// Bytes written to the log by bytes of the images in it. Heads, tables and padding to whole blocks count.
+    /// Bytes written to the log by bytes of the images in it. Heads, tables and padding to whole
+    /// blocks count.
     pub ratio: f64,
     /// Processor time of packing, microseconds per transaction.
     pub micros: f64,

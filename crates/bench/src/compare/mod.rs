@@ -1,8 +1,8 @@
 //! Compares mounted file systems: the same workloads on each, in interleaved rounds.
 //!
-//! A round runs one workload once on every target; the order of the targets rotates from round to round,
-//! so that no target always comes first, and what else the machine does hits all alike. Reported
-//! are medians over the rounds and ratios to the first target.
+//! A round runs one workload once on every target; the order of the targets rotates from round to
+//! round, so that no target always comes first, and what else the machine does hits all alike.
+//! Reported are medians over the rounds and ratios to the first target.
 
 mod command;
 mod device;
@@ -55,7 +55,8 @@ pub struct CompareConfig {
     pub sizes: Sizes,
     /// The `sqlite3` program for the SQLite workloads.
     pub sqlite3: PathBuf,
-    /// Where each run of a workload is kept as soon as it is done, and looked for: an interrupted call goes on from there.
+    /// Where each run of a workload is kept as soon as it is done, and looked for: an interrupted
+    /// call goes on from there.
     pub saved: Option<PathBuf>,
     /// Show a progress bar (on standard error, if that is a terminal).
     pub progress: bool,

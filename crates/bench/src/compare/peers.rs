@@ -1,7 +1,9 @@
-//! The standard comparison, set up from nothing: kernel ext4 and StetFS, each on an equal image of its own.
+//! The standard comparison, set up from nothing: kernel ext4 and StetFS, each on an equal image of
+//! its own.
 //!
-//! Needs root. Images are fully written files behind loop devices with direct I/O, so that writes reach the disk
-//! below as they would a disk of their own and never allocate, or mark blocks as written, in the host file system.
+//! Needs root. Images are fully written files behind loop devices with direct I/O, so that writes
+//! reach the disk below as they would a disk of their own and never allocate, or mark blocks as
+//! written, in the host file system.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -84,7 +86,8 @@ pub struct PeerSpec {
     pub journal_mib: Option<u32>,
     /// What is mounted.
     pub format: Format,
-    /// Whether database servers on it protect their pages from writes that a crash tears; none: where it may tear them.
+    /// Whether database servers on it protect their pages from writes that a crash tears; none:
+    /// where it may tear them.
     pub protects: Option<bool>,
 }
 
@@ -122,8 +125,8 @@ impl From<KernelFs> for PeerSpec {
 }
 
 impl PeerSpec {
-    /// Whether one write call up to 1 MiB is one transaction of StetFS: data is journaled, and the kernel passes writes on as
-    /// they come.
+    /// Whether one write call up to 1 MiB is one transaction of StetFS: data is journaled, and the
+    /// kernel passes writes on as they come.
     fn whole_writes(&self, journal: &Composition) -> bool {
         let option = |name: &str| self.options.split(',').any(|o| o == name);
         journal.data() == DataMode::Journal && option("direct_io") && !option("writeback_cache")
@@ -168,7 +171,8 @@ pub struct PeersConfig {
     pub journal_mib: u32,
     /// A simulated device below each, in memory; else a file.
     pub model: Option<Model>,
-    /// The simulated device has flash, aged, which tells what becomes of it, and can share pages; StetFS is given it as it is.
+    /// The simulated device has flash, aged, which tells what becomes of it, and can share pages;
+    /// StetFS is given it as it is.
     pub flash: bool,
     /// The kernel's mounts. The first is what ratios are to.
     pub kernel: Vec<PeerSpec>,
@@ -179,7 +183,8 @@ pub struct PeersConfig {
 }
 
 impl PeersConfig {
-    /// Kernel ext4 with ordered and with journalled data, and StetFS with the presets of these options.
+    /// Kernel ext4 with ordered and with journalled data, and StetFS with the presets of these
+    /// options.
     pub fn new(stetfs: Option<PathBuf>, presets: Vec<PeerSpec>) -> Self {
         Self {
             image_bytes: 2 << 30,
@@ -357,7 +362,8 @@ impl Peers {
             .collect()
     }
 
-    /// The whole comparison: sets up, measures, takes down. `tune` chooses workloads, sizes and rounds.
+    /// The whole comparison: sets up, measures, takes down. `tune` chooses workloads, sizes and
+    /// rounds.
     pub fn compare(
         config: &PeersConfig,
         tune: impl FnOnce(CompareConfig) -> CompareConfig,
@@ -371,8 +377,8 @@ impl Peers {
         Ok(report)
     }
 
-    /// Unmounts all, and checks (`e2fsck -fn`, `xfs_repair -n`) that every image is in order: a file system that is fast because it is
-    /// broken is no peer.
+    /// Unmounts all, and checks (`e2fsck -fn`, `xfs_repair -n`) that every image is in order: a
+    /// file system that is fast because it is broken is no peer.
     pub fn take_down(self) -> Result<()> {
         for (name, peer) in &self.peers {
             let mut peer = lock(peer);

@@ -268,7 +268,8 @@ impl Report {
         (!rows.is_empty()).then(|| std::iter::once(self.header()).chain(rows).collect())
     }
 
-    /// Writes `compare.txt`, `compare.md`, `compare.json` and `compare.svg` into `dir`, which is made if lacking.
+    /// Writes `compare.txt`, `compare.md`, `compare.json` and `compare.svg` into `dir`, which is
+    /// made if lacking.
     pub fn write(&self, dir: &Path) -> Result<()> {
         let files = [
             ("compare.txt", self.text()),

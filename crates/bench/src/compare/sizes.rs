@@ -55,7 +55,8 @@ pub struct Oltp {
     pub clients: u32,
     /// pgbench's scale factor: so many times 100 000 accounts, about 15 MB.
     pub scale: u32,
-    /// Seconds: long enough for several checkpoints of the server, of which a shorter round has one by chance.
+    /// Seconds: long enough for several checkpoints of the server, of which a shorter round has
+    /// one by chance.
     pub seconds: u32,
 }
 

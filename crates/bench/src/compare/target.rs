@@ -15,14 +15,15 @@ use super::device::{self, Counters};
 use super::log::LogCounters;
 use super::work::checked;
 
-/// Mounts the file system again; gives its directory and (where there is one) its block device node.
+/// Mounts the file system again; gives its directory and (where there is one) its block device
+/// node.
 pub(super) type Remount = Box<dyn FnMut() -> Result<(PathBuf, Option<PathBuf>)> + Send>;
 
 /// What is done to a volume that is open as a library.
 pub(super) type OnVolume<'w> = dyn FnMut(&Volume) -> Result<()> + 'w;
 
-/// Unmounts the file system, opens its volume as a library for a piece of work, and mounts it again; answers
-/// as [`Remount`] does.
+/// Unmounts the file system, opens its volume as a library for a piece of work, and mounts it
+/// again; answers as [`Remount`] does.
 pub(super) type Library =
     Box<dyn FnMut(&mut OnVolume<'_>) -> Result<(PathBuf, Option<PathBuf>)> + Send>;
 
@@ -56,7 +57,8 @@ impl fmt::Debug for Target {
 }
 
 impl Target {
-    /// A directory on the file system to measure. Its block device is found by itself where there is one.
+    /// A directory on the file system to measure. Its block device is found by itself where there
+    /// is one.
     pub fn new(name: impl Into<String>, dir: impl Into<PathBuf>) -> Self {
         let dir = dir.into();
         Self {
@@ -111,7 +113,8 @@ impl Target {
         self
     }
 
-    /// Says whether database servers on it protect their pages from torn writes, whether or not they have to.
+    /// Says whether database servers on it protect their pages from torn writes, whether or not
+    /// they have to.
     #[must_use]
     pub(super) fn with_protection(mut self, protects: Option<bool>) -> Self {
         self.protects = protects;
@@ -132,8 +135,8 @@ impl Target {
         self
     }
 
-    /// Whether one write call up to 1 MiB is whole or absent after a crash. Not known of directories that were not set up
-    /// here, and then no.
+    /// Whether one write call up to 1 MiB is whole or absent after a crash. Not known of
+    /// directories that were not set up here, and then no.
     pub(super) fn whole_writes(&self) -> bool {
         self.whole_writes
     }
@@ -206,15 +209,16 @@ impl Target {
     pub(super) fn settle(&self) -> Result<()> {
         let dir = fs::File::open(&self.dir)?;
         rustix::fs::syncfs(&dir).with_context(|| format!("syncfs {}", self.dir.display()))?;
-        // The kernel keeps syncfs from FUSE servers; a synced change makes most commit all that came before.
+        // The kernel keeps syncfs from FUSE servers; a synced change makes most commit all that
+        // came before.
         let path = self.work_dir().join("settle");
         let settled = fs::File::create(&path).and_then(|file| file.sync_all());
         settled.with_context(|| format!("fsync {}", path.display()))?;
         fs::remove_file(&path).with_context(|| format!("removing {}", path.display()))
     }
 
-    /// Gives back the memory of a simulated device that holds nothing any more. Several of them with all that was ever written
-    /// to them would not fit.
+    /// Gives back the memory of a simulated device that holds nothing any more. Several of them
+    /// with all that was ever written to them would not fit.
     pub(super) fn give_back(&self) -> Result<()> {
         if !self.in_memory {
             return Ok(());

@@ -1,4 +1,5 @@
-//! The time of a recovery that shares, beside one that writes: the same full log, on the same device.
+//! The time of a recovery that shares, beside one that writes: the same full log, on the same
+//! device.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

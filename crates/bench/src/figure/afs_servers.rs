@@ -1,7 +1,7 @@
 //! AFS, figure 3-7: a mail server, which syncs what it writes, and a web server, which reads.
 //!
-//! After Filebench's `varmail.f` and `webserver.f`. Threads are simulated: each step is done by all of them, one behind the other, and
-//! what they sync they sync at the same time.
+//! After Filebench's `varmail.f` and `webserver.f`. Threads are simulated: each step is done by all
+//! of them, one behind the other, and what they sync they sync at the same time.
 
 use anyhow::{Context, Result};
 use stetfs::low::{Fs, FsError, Ino, MemDevice, OpenRef, ROOT_INO, SetAttr};
@@ -30,7 +30,8 @@ struct Server {
     names: u64,
     /// Of each thread.
     steps: u64,
-    /// MiB of the cache. Of the mail server's files it holds all, of the web server's a quarter: reads cost something.
+    /// MiB of the cache. Of the mail server's files it holds all, of the web server's a quarter:
+    /// reads cost something.
     cache_mib: u64,
     step: fn(&mut Work<'_>) -> Result<u64>,
 }
@@ -196,7 +197,8 @@ impl<'a> Work<'a> {
         Ok(3)
     }
 
-    /// Each thread deletes a file, makes one and syncs it, reads one, appends to it and syncs it, and reads one.
+    /// Each thread deletes a file, makes one and syncs it, reads one, appends to it and syncs it,
+    /// and reads one.
     fn mail(&mut self) -> Result<u64> {
         let mut done = 0;
         let mut files = Vec::new();

@@ -1,6 +1,7 @@
 //! AFS, figures 3-5 and 3-6: random writes of 8 KiB by threads that sync after every so many.
 //!
-//! Threads are simulated: all of them write and then sync at the same time, for the device's time is its own and the host's costs none.
+//! Threads are simulated: all of them write and then sync at the same time, for the device's time
+//! is its own and the host's costs none.
 
 use anyhow::{Result, ensure};
 use stetfs::low::{Fs, MemDevice, OpenRef, ROOT_INO};
@@ -122,7 +123,8 @@ impl Point {
         title: &str,
         mode: &Mode,
     ) -> Result<Outcome> {
-        // Files and all that waits for a checkpoint stay in memory: no read, and no other reason to checkpoint than the log.
+        // Files and all that waits for a checkpoint stay in memory: no read, and no other reason to
+        // checkpoint than the log.
         let cache = (size.files_mib + 2 * size.journal_mib) << 20;
         mode.run(volume, model, cache, (title, "IOPS"), |fs| {
             let files = (0..self.threads).map(|n| {

@@ -1,6 +1,7 @@
 //! A volume whose journal is full: each block of a file once, logged and not home.
 //!
-//! No journal of ours leaves one: it brings home what is half a log, or more than its memory. The kernel's may.
+//! No journal of ours leaves one: it brings home what is half a log, or more than its memory. The
+//! kernel's may.
 
 use anyhow::{Context, Result, ensure};
 use stetfs::low::{BlockDevice, Ctx, FsOptions, MemDevice, ROOT_INO};
@@ -26,8 +27,8 @@ pub(super) struct FullLog {
     pub images: u64,
 }
 
-/// Makes a volume with a journal of `journal_mib` and a file as large, blocks of which are logged in runs of `run`, in random
-/// order, none twice.
+/// Makes a volume with a journal of `journal_mib` and a file as large, blocks of which are logged
+/// in runs of `run`, in random order, none twice.
 pub(super) fn make(journal_mib: u32, run: usize) -> Result<FullLog> {
     let image = Image::sparse(u64::from(journal_mib) << 22)?;
     image.mkfs(&Mkfs::blocks(BLOCK as u32).journal_mib(journal_mib))?;
@@ -42,8 +43,9 @@ pub(super) fn make(journal_mib: u32, run: usize) -> Result<FullLog> {
     Ok(FullLog { volume, images })
 }
 
-/// Blocks of the volume by their number in the journal, of debugfs' list of its extents: lines of level and depth, number and count,
-/// first and last block of the file, first and last of the volume, and more.
+/// Blocks of the volume by their number in the journal, of debugfs' list of its extents: lines of
+/// level and depth, number and count, first and last block of the file, first and last of the
+/// volume, and more.
 fn journal_blocks(extents: &str) -> Result<Vec<u64>> {
     let mut blocks = Vec::new();
     for line in extents.lines() {

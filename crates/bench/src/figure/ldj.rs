@@ -28,7 +28,8 @@ figure 9: a recovery under LDJ takes up to 47 times that of the other modes (126
 const DEFAULT: u32 = 128;
 const LARGE: u32 = 1024;
 
-/// Seconds of a server profile: in shorter rounds checkpoints of what a profile begins with are much of what is written.
+/// Seconds of a server profile: in shorter rounds checkpoints of what a profile begins with are
+/// much of what is written.
 const STEADY: u32 = 15;
 
 pub(super) fn peer(name: &str, options: &str, journal_mib: u32) -> PeerSpec {
@@ -40,8 +41,8 @@ pub(super) fn peer(name: &str, options: &str, journal_mib: u32) -> PeerSpec {
     }
 }
 
-/// A mount of StetFS, over io_uring. Images that wait to go home take half the cache at most: a large journal needs a large one
-/// to be of use.
+/// A mount of StetFS, over io_uring. Images that wait to go home take half the cache at most: a
+/// large journal needs a large one to be of use.
 fn stetfs(name: &str, options: &str, journal_mib: u32) -> PeerSpec {
     let cache = if journal_mib >= LARGE {
         ",cache=1G"
@@ -94,8 +95,8 @@ pub(super) fn applications() -> Spec {
     ])
 }
 
-/// With `direct_io`: a database is promised whole writes of pages only where they pass the kernel's page cache by, and then its
-/// server need not write them twice or log images of them.
+/// With `direct_io`: a database is promised whole writes of pages only where they pass the kernel's
+/// page cache by, and then its server need not write them twice or log images of them.
 pub(super) fn oltp() -> Spec {
     let mut oltp = steps(vec![Workload::Oltp, Workload::Sysbench]);
     let by_file = stetfs(

@@ -1,6 +1,7 @@
 //! Figures of the papers, run again.
 //!
-//! A figure is a comparison of certain mounts on certain devices, or a measurement of its own, and what the paper says.
+//! A figure is a comparison of certain mounts on certain devices, or a measurement of its own, and
+//! what the paper says.
 
 mod afs;
 mod afs_databases;
@@ -42,15 +43,18 @@ pub enum Name {
     LdjJournalSize,
     /// LDJ, figure 9: the time of a recovery.
     LdjRecovery,
-    /// AFS, section 3.4.5: the time of a recovery of a full journal that shares, and of one that writes.
+    /// AFS, section 3.4.5: the time of a recovery of a full journal that shares, and of one that
+    /// writes.
     AfsRecovery,
-    /// AFS, figure 3-5: random writes and fsync, a journal of 128 MiB, on simulated SSDs in their own time.
+    /// AFS, figure 3-5: random writes and fsync, a journal of 128 MiB, on simulated SSDs in their
+    /// own time.
     #[value(name = "afs-3-5")]
     AfsSmallJournal,
     /// AFS, figure 3-6: the same, a journal of 1 GiB.
     #[value(name = "afs-3-6")]
     AfsLargeJournal,
-    /// AFS, figure 3-7: a mail server and a web server, a journal of 128 MiB, on simulated SSDs in their own time.
+    /// AFS, figure 3-7: a mail server and a web server, a journal of 128 MiB, on simulated SSDs in
+    /// their own time.
     #[value(name = "afs-3-7")]
     AfsServers,
     /// AFS, figure 3-8: MariaDB with and without its double writes, mounted; simulated SSDs share.
@@ -62,7 +66,8 @@ pub enum Name {
     IjournalThreads,
     /// iJournaling, figures 10 and 11: databases and a mail server, alone and beside a writer.
     IjournalApplications,
-    /// Z-Journal, figures 6 and 9 to 11: the same work by more and more threads, in the library and on a mount.
+    /// Z-Journal, figures 6 and 9 to 11: the same work by more and more threads, in the library and
+    /// on a mount.
     Zjournal,
     /// Of no paper: the time of requests just after a mount, and when the cache is full.
     Latency,
@@ -73,22 +78,24 @@ pub enum Name {
 pub struct FigureArgs {
     /// Which one.
     name: Name,
-    /// Devices to run it on: sata-ssd, nvme-ssd, disk (simulated, in memory), or file (a loop device over a written file; for afs-recovery an
-    /// image on an XFS in one). zjournal is run in the library on the simulated ones and on memory, which takes no time, and mounted on
+    /// Devices to run it on: sata-ssd, nvme-ssd, disk (simulated, in memory), or file (a loop
+    /// device over a written file; for afs-recovery an image on an XFS in one). zjournal is
+    /// run in the library on the simulated ones and on memory, which takes no time, and mounted on
     /// file.
     #[arg(long = "device", value_name = "NAME", value_parser = device)]
     devices: Vec<Device>,
     /// Rounds of each workload.
     #[arg(short, long, default_value_t = 3)]
     rounds: u32,
-    /// Only these numbers of threads, of those that the figure has (afs-3-5 and afs-3-6: 1 and 10).
+    /// Only these numbers of threads, of those that the figure has (afs-3-5 and afs-3-6: 1 and
+    /// 10).
     #[arg(long, value_name = "N", value_delimiter = ',')]
     threads: Vec<u64>,
     /// A first look: less work a round. What it shows counts for no claim.
     #[arg(long)]
     quick: bool,
-    /// Also write the tables, JSON and SVG files into this directory. Each run of a workload is kept there when it is done
-    /// (…-points.jsonl), and the same program goes on from there.
+    /// Also write the tables, JSON and SVG files into this directory. Each run of a workload is
+    /// kept there when it is done (…-points.jsonl), and the same program goes on from there.
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
@@ -141,7 +148,8 @@ pub struct Part {
     pub title: String,
     /// What was measured.
     pub report: Report,
-    /// The numbers of threads that the metrics of each workload are of, one after the other, where they make curves.
+    /// The numbers of threads that the metrics of each workload are of, one after the other, where
+    /// they make curves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<&'static [u32]>,
 }
@@ -224,7 +232,8 @@ struct Spec {
     /// What they run beside, as in [`CompareConfig::beside`].
     beside: Vec<Beside>,
     image_mib: u64,
-    /// Seconds a round of a server profile, where the journals are to reach a steady state; none: as `compare` has it.
+    /// Seconds a round of a server profile, where the journals are to reach a steady state; none:
+    /// as `compare` has it.
     profile_seconds: Option<u32>,
     /// Numbers of threads, where they are others than those of `compare`.
     threads: Option<&'static [u32]>,

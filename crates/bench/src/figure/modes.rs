@@ -1,4 +1,5 @@
-//! The journaling modes that AFS's figures compare, on an aged simulated SSD: how long some work takes, and what it costs the flash.
+//! The journaling modes that AFS's figures compare, on an aged simulated SSD: how long some work
+//! takes, and what it costs the flash.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +18,8 @@ use super::simulated::Watched;
 use super::{FigureArgs, Part};
 use crate::compare::{Below, Better, Mark, Measured, Metric, Outcome, Report};
 
-/// A mode: its name in tables, the preset, and how checkpoints bring blocks home where the preset does not say.
+/// A mode: its name in tables, the preset, and how checkpoints bring blocks home where the preset
+/// does not say.
 pub(super) struct Mode {
     pub name: &'static str,
     preset: Preset,
@@ -62,8 +64,9 @@ pub(super) const CHECKPOINTS: usize = 3;
 pub(super) const NUMBERS: usize = 7;
 
 impl Mode {
-    /// Does `work` on the volume, and closes it. `work` says how many operations it did: they are rated until it ends, everything
-    /// else is counted until all is home. The titles begin with `title`.
+    /// Does `work` on the volume, and closes it. `work` says how many operations it did: they are
+    /// rated until it ends, everything else is counted until all is home. The titles begin with
+    /// `title`.
     pub(super) fn run(
         &self,
         volume: &MemDevice,
@@ -154,8 +157,8 @@ impl Points<'_> {
         })
     }
 
-    /// Measures a point in all modes, and saves what there is. `paper`: how much faster AFS is there than ordered mode, if the paper
-    /// says so.
+    /// Measures a point in all modes, and saves what there is. `paper`: how much faster AFS is
+    /// there than ordered mode, if the paper says so.
     pub(super) fn add(
         &mut self,
         workload: &str,

@@ -1,4 +1,5 @@
-//! Z-Journal: Kim, Kim, Hwang, Park and Lee, USENIX ATC 2021. The same work by more and more threads.
+//! Z-Journal: Kim, Kim, Hwang, Park and Lee, USENIX ATC 2021. The same work by more and more
+//! threads.
 
 use std::collections::BTreeMap;
 use std::path::Path;

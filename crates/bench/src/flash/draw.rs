@@ -25,7 +25,8 @@ const BELOW: i32 = 42;
 const LINE: i32 = 15;
 const CHARACTERS: usize = 150;
 
-/// Its title, what it was computed with, the paper's numbers, the names of the curves, then all panels.
+/// Its title, what it was computed with, the paper's numbers, the names of the curves, then all
+/// panels.
 pub(super) fn draw(figure: &Figure) -> Result<String> {
     let whose = if figure.ours { "ours" } else { "Kang, 2017" };
     let mut title = vec![format!(
@@ -106,7 +107,8 @@ fn paint(area: &Area<'_>, head: &[String], panels: &[Panel]) -> Drawn {
     Ok(())
 }
 
-/// The step from tick to tick, 1, 2 or 5 of some power of ten, so that there are at most `most` of them in `width`.
+/// The step from tick to tick, 1, 2 or 5 of some power of ten, so that there are at most `most` of
+/// them in `width`.
 fn step(width: f64, most: f64) -> f64 {
     // A little less, so that what is rounded to a step has the same step.
     let least = width.max(f64::MIN_POSITIVE) / most * (1.0 - 1e-9);

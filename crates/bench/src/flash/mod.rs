@@ -23,26 +23,28 @@ pub struct FlashFigureArgs {
     /// The seed of the traces.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Compare the policies where the traces are cut, too, and with more seeds (three, if --seeds does not say): medians and
-    /// ranges beside what the paper claims. For 2-4, 2-6, 2-8, 2-9 and held-out.
+    /// Compare the policies where the traces are cut, too, and with more seeds (three, if --seeds
+    /// does not say): medians and ranges beside what the paper claims. For 2-4, 2-6, 2-8, 2-9
+    /// and held-out.
     #[arg(long, value_name = "PART,…", num_args = 0.., value_delimiter = ',', default_missing_values = CUTS)]
     cuts: Option<Vec<f64>>,
     /// How many seeds, from --seed on.
     #[arg(long, value_name = "N")]
     seeds: Option<u64>,
-    /// Run each trace first until the device's spare blocks were turned over once, and measure then: what the ageing left no
-    /// longer shows. For 2-4, 2-6, 2-8, 2-9 and held-out.
+    /// Run each trace first until the device's spare blocks were turned over once, and measure
+    /// then: what the ageing left no longer shows. For 2-4, 2-6, 2-8, 2-9 and held-out.
     #[arg(long)]
     steady: bool,
     /// Only this device. For held-out and fitted.
     #[arg(long, value_name = "NAME")]
     device: Option<Card>,
-    /// What was recorded (stetfs flash trace record), each file *.trace in this directory: in place of the generated traces of
-    /// held-out; of fitted a judge beside them.
+    /// What was recorded (stetfs flash trace record), each file *.trace in this directory: in
+    /// place of the generated traces of held-out; of fitted a judge beside them.
     #[arg(long, value_name = "DIR")]
     recorded: Option<PathBuf>,
-    /// Also write tables, JSON and SVG into this directory. Each run of 2-4, 2-6 to 2-9, held-out and fitted is kept there when it
-    /// is done (flash-points.jsonl), and the same program goes on from there.
+    /// Also write tables, JSON and SVG into this directory. Each run of 2-4, 2-6 to 2-9, held-out
+    /// and fitted is kept there when it is done (flash-points.jsonl), and the same program
+    /// goes on from there.
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
 }

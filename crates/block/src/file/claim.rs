@@ -1,14 +1,16 @@
 //! What keeps a volume from being opened twice.
 //!
-//! * Everywhere: flock, and an open-file-description lock for programs that look only at those. Both
-//!   belong to the inode, so that hard links and other paths meet.
-//! * A block device opened for writing: O_EXCL too, which keeps out the kernel's mount, mke2fs and e2fsck.
+//! * Everywhere: flock, and an open-file-description lock for programs that look only at those.
+//!   Both belong to the inode, so that hard links and other paths meet.
+//! * A block device opened for writing: O_EXCL too, which keeps out the kernel's mount, mke2fs and
+//!   e2fsck.
 //! * An image opened for writing: no loop device may have it; and whoever opens a loop device locks
 //!   the image behind it as well.
 //!
-//! * Of a part of an image: flock shared, so that others may have other parts, and the open-file-description lock on that part
-//!   alone. Whoever is the first to open a part makes sure, by the locks for the whole, that nobody has that. A shared lock on the
-//!   first bytes stays, for programs that look for locks there.
+//! * Of a part of an image: flock shared, so that others may have other parts, and the
+//!   open-file-description lock on that part alone. Whoever is the first to open a part makes sure,
+//!   by the locks for the whole, that nobody has that. A shared lock on the first bytes stays, for
+//!   programs that look for locks there.
 //!
 //! A read-only open takes shared locks.
 

@@ -11,8 +11,9 @@ const MEAN: u64 = 16 << 10;
 /// … in images that are not small.
 const FEW: u64 = 4096;
 
-/// Extents of an image, counted now and then. They stay below one for each 16 KiB of the image (or 4096): sharing ends at half of that, for
-/// until what was shared has been written again, some extents more can come of it.
+/// Extents of an image, counted now and then. They stay below one for each 16 KiB of the image (or
+/// 4096): sharing ends at half of that, for until what was shared has been written again, some
+/// extents more can come of it.
 #[derive(Debug)]
 pub(super) struct Fragments {
     /// Sharing ends at so many.

@@ -3,8 +3,9 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-/// ext4 and XFS (`f_type` of statfs(2)): what O_DIRECT writes over written blocks goes to the disk with FUA there, where that has it.
-/// On a block device the kernel follows RWF_DSYNC with a flush whatever the disk can do.
+/// ext4 and XFS (`f_type` of statfs(2)): what O_DIRECT writes over written blocks goes to the disk
+/// with FUA there, where that has it. On a block device the kernel follows RWF_DSYNC with a flush
+/// whatever the disk can do.
 const FILE_SYSTEMS: [i64; 2] = [0xef53, 0x5846_5342];
 
 /// Whether it does in this file, if that is open with O_DIRECT.

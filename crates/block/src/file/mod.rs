@@ -5,8 +5,8 @@
 //!    bytes. (A whole-sector write beside them overlaps them, and has no order anyway.)
 //! 3. Locks are taken before the first byte is read, and held until the device is dropped.
 //!
-//! A batch that ends with a flush is the batch, then fdatasync: linked in one io_uring submission it
-//! took 10 % longer, since the kernel hands an fsync from a ring to a worker thread.
+//! A batch that ends with a flush is the batch, then fdatasync: linked in one io_uring submission
+//! it took 10 % longer, since the kernel hands an fsync from a ring to a worker thread.
 
 mod claim;
 mod fragments;
@@ -156,8 +156,8 @@ impl FileDevice {
         self.rings.is_some()
     }
 
-    /// Makes the rings that `threads` threads need at once, for a process that then gives up making any: who finds none later
-    /// uses system calls. No harm where there are none.
+    /// Makes the rings that `threads` threads need at once, for a process that then gives up making
+    /// any: who finds none later uses system calls. No harm where there are none.
     pub fn prepare_rings(&self, threads: usize) {
         if let Some(rings) = &self.rings {
             rings.prepare(threads);
@@ -176,8 +176,8 @@ impl FileDevice {
         Ok(())
     }
 
-    /// Says that only `span` will be used, and turns O_DIRECT off if that cuts what it reads and writes at once: others may
-    /// write the rest.
+    /// Says that only `span` will be used, and turns O_DIRECT off if that cuts what it reads and
+    /// writes at once: others may write the rest.
     ///
     /// # Errors
     /// The host's.
@@ -198,8 +198,8 @@ impl FileDevice {
 
     /// Runs requests together and returns when all are done, with the first error.
     fn run(&self, op: Op, requests: &mut [Request<'_>]) -> Result<()> {
-        // A buffered write is a copy, which io_uring would hand to a kernel thread. A single request
-        // takes as long with a ring as without.
+        // A buffered write is a copy, which io_uring would hand to a kernel thread. A single
+        // request takes as long with a ring as without.
         let worth_it = requests.len() > 1 && (op == Op::Read || self.is_direct());
         match self
             .rings
@@ -277,8 +277,8 @@ fn copy_in(write: &Write<'_>, mut to: &mut [u8]) {
 }
 
 impl FileDevice {
-    /// Refuses to go on with an image that somebody made shorter: a write behind its end would make it long
-    /// again, and what was cut off would read as zeroes.
+    /// Refuses to go on with an image that somebody made shorter: a write behind its end would make
+    /// it long again, and what was cut off would read as zeroes.
     fn check_whole(&self) -> Result<()> {
         if self.is_block_device {
             return Ok(());
@@ -382,8 +382,9 @@ impl BlockDevice for FileDevice {
             bytes += write.len();
         }
         self.check_whole()?;
-        // On a block device the kernel follows RWF_DSYNC with a flush whatever the device can do, and
-        // where FUA is emulated that makes two: one flush after the batch is never more.
+        // On a block device the kernel follows RWF_DSYNC with a flush whatever the device can do,
+        // and where FUA is emulated that makes two: one flush after the batch is never
+        // more.
         let flush_after = self.is_block_device && writes.iter().any(|w| w.fua);
         let whole = |w: &Write<'_>| !direct || align.range(w.offset, w.len());
         let fits = |w: &Write<'_>| !direct || w.data.slices().iter().all(|s| align.slice(s));

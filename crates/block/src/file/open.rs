@@ -38,7 +38,8 @@ pub enum Uring {
     Off,
 }
 
-/// How to open a [`FileDevice`]. The default is for writing, with O_DIRECT and io_uring where they work.
+/// How to open a [`FileDevice`]. The default is for writing, with O_DIRECT and io_uring where they
+/// work.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OpenOptions {
     /// Refuse writes; share with other readers.
@@ -47,7 +48,8 @@ pub struct OpenOptions {
     pub direct: Direct,
     /// io_uring.
     pub uring: Uring,
-    /// The part of an image that will be used: others may have what is beside it. All of it else, and always of a block device.
+    /// The part of an image that will be used: others may have what is beside it. All of it else,
+    /// and always of a block device.
     pub span: Option<Span>,
 }
 
@@ -155,7 +157,7 @@ fn direct_align(file: &File, size: u64, sector: Option<u32>) -> Option<Align> {
             && a.memory.is_power_of_two()
             && a.offset <= MAX_ALIGN
             && a.memory <= MAX_ALIGN as usize
-            // An image that ends inside a sector: O_DIRECT could not write its end without growing it.
+            // An image that ends inside a sector: O_DIRECT would have to make it longer.
             && size.is_multiple_of(u64::from(a.offset))
     });
     if usable.is_none() {

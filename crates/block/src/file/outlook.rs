@@ -18,8 +18,9 @@ impl FileDevice {
         open::open_file(&self.path, false).map(drop)
     }
 
-    /// Whether the file system that holds the image has room for writes to these ranges of bytes, as far as it can be told:
-    /// what they cover of the image's holes is not more than is free. A block device always has.
+    /// Whether the file system that holds the image has room for writes to these ranges of bytes,
+    /// as far as it can be told: what they cover of the image's holes is not more than is free.
+    /// A block device always has.
     ///
     /// # Errors
     /// [`BlockError::NoSpace`]; [`BlockError::Io`] if the image cannot be looked at.

@@ -140,7 +140,8 @@ impl<'r> Request<'r> {
         };
         let (fd, count) = (file.as_raw_fd(), count as c_int);
         let offset = (self.offset + self.done as u64) as libc::off_t;
-        // SAFETY: `count` segments name memory that is alive and, for a read, exclusively ours for 'r.
+        // SAFETY: `count` segments name memory that is alive and, for a read, exclusively ours for
+        // 'r.
         unsafe {
             match (self.write, self.durable) {
                 (false, _) => libc::preadv(fd, segments, count, offset),

@@ -1,5 +1,6 @@
-//! SHARE of what a file holds: by the ioctls of a device that `stetfs device serve` serves (`include/stetfs-share.h`), else by the file
-//! system that holds the image (FICLONERANGE, on XFS and btrfs).
+//! SHARE of what a file holds: by the ioctls of a device that `stetfs device serve` serves
+//! (`include/stetfs-share.h`), else by the file system that holds the image (FICLONERANGE, on XFS
+//! and btrfs).
 
 use std::fs::File;
 use std::io;
@@ -12,7 +13,8 @@ use crate::{BlockDevice, BlockError, Op, Result, Share, ShareLimits, SharePair, 
 const PAIRS_MAX: u64 = 682;
 /// The only flag of the limits.
 const ATOMIC: u32 = 1;
-/// Units of a batch that the file system below shares, one call each pair: no longer than others wait for the image.
+/// Units of a batch that the file system below shares, one call each pair: no longer than others
+/// wait for the image.
 const CLONES_MAX: u64 = 1024;
 /// Shares nothing.
 const NONE: ShareLimits = ShareLimits {
@@ -168,8 +170,9 @@ fn is_refusal(e: &io::Error) -> bool {
     )
 }
 
-/// Bytes that the file system shares as a whole, if it shares: asked to share a unit to itself, which changes nothing, one that
-/// can says that source and destination overlap, and one that cannot that it cannot.
+/// Bytes that the file system shares as a whole, if it shares: asked to share a unit to itself,
+/// which changes nothing, one that can says that source and destination overlap, and one that
+/// cannot that it cannot.
 fn clone_unit(file: &File) -> io::Result<u32> {
     let unit = u32::try_from(rustix::fs::fstatfs(file)?.f_bsize)
         .ok()

@@ -136,7 +136,8 @@ pub(super) fn extents(file: &File) -> io::Result<u64> {
         extent_count: 0,
         reserved: 0,
     };
-    // SAFETY: FIEMAP reads and writes a `struct fiemap`, which `map` is, and with a count of 0 no extents behind it.
+    // SAFETY: FIEMAP reads and writes a `struct fiemap`, which `map` is, and with a count of 0 no
+    // extents behind it.
     match unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FIEMAP as _, &raw mut map) } {
         0 => Ok(map.mapped_extents.into()),
         _ => Err(io::Error::last_os_error()),

@@ -18,7 +18,8 @@ use super::request::Request;
 
 /// Requests in flight per ring.
 const DEPTH: u32 = 64;
-/// Bytes of writes in flight per ring: what keeps a device busy. A sync in another thread waits behind them.
+/// Bytes of writes in flight per ring: what keeps a device busy. A sync in another thread waits
+/// behind them.
 const WRITTEN_AHEAD: u64 = 4 << 20;
 /// Rings of one device; further threads use system calls.
 const MAX_RINGS: usize = 32;
@@ -50,8 +51,8 @@ fn make() -> io::Result<IoUring> {
     bound().or_else(|_| IoUring::new(DEPTH))
 }
 
-/// Lets a ring take reads and writes of what is open and nothing else: a process that may make no other (a sandbox) then can
-/// open nothing by it.
+/// Lets a ring take reads and writes of what is open and nothing else: a process that may make no
+/// other (a sandbox) then can open nothing by it.
 fn bind(ring: IoUring) -> io::Result<IoUring> {
     let submitter = ring.submitter();
     submitter.register_restrictions(&mut [
@@ -71,7 +72,8 @@ impl RingPool {
         })
     }
 
-    /// Makes `n` rings in all, or as many as the kernel gives, for a process that will not be given any later.
+    /// Makes `n` rings in all, or as many as the kernel gives, for a process that will not be given
+    /// any later.
     pub(super) fn prepare(&self, n: usize) {
         while self.made.load(Relaxed) < n.min(MAX_RINGS)
             && let Ok(ring) = make()

@@ -78,17 +78,19 @@ impl Drop for Chunk {
     }
 }
 
-/// Gives `list` `most` chunks of a class of [`CLASSES`], or fewer when there is no memory for a pool.
+/// Gives `list` `most` chunks of a class of [`CLASSES`], or fewer when there is no memory for a
+/// pool.
 pub(crate) fn take(class: usize, most: usize, list: &mut Vec<Chunk>) {
     POOL.take(class, most, |Piece { ptr, region }| {
-        // A piece is handed out once until it is given back, and what a region maps is initialised: zero, or what was left.
+        // A piece is handed out once until it is given back, and what a region maps is initialised:
+        // zero, or what was left.
         let kib = (CLASSES[class] >> 10) as u32;
         list.push(Chunk { ptr, region, kib });
     });
 }
 
-/// A chunk of a class of [`CLASSES`] whose memory is there, in huge pages where the kernel has them; takes as long as the kernel
-/// needs to find it.
+/// A chunk of a class of [`CLASSES`] whose memory is there, in huge pages where the kernel has
+/// them; takes as long as the kernel needs to find it.
 pub(crate) fn take_prepared(class: usize) -> Option<Chunk> {
     let mut list = Vec::new();
     take(class, 1, &mut list);

@@ -1,7 +1,8 @@
 //! Memory for blocks, found and cleared by the kernel before it is needed.
 //!
-//! What a request touches first it waits for: 0.2 ms for a huge page, and 5 to 8 on a virtual machine whose host has to find
-//! it. So a thread prepares some of it ahead of its use (`prepare`), and what was used is used again (`pool`).
+//! What a request touches first it waits for: 0.2 ms for a huge page, and 5 to 8 on a virtual
+//! machine whose host has to find it. So a thread prepares some of it ahead of its use (`prepare`),
+//! and what was used is used again (`pool`).
 
 mod chunk;
 mod pool;

@@ -1,8 +1,8 @@
 //! Which regions there are, and which pieces of them are free.
 //!
-//! A region is *bare* (no memory), *ready* (memory, no piece in use), or cut into pieces of one class. What was used and is
-//! free again is taken first, then what is ready. Where nothing is, a bare region is cut: its user touches it first, and
-//! nobody waits for the thread that prepares.
+//! A region is *bare* (no memory), *ready* (memory, no piece in use), or cut into pieces of one
+//! class. What was used and is free again is taken first, then what is ready. Where nothing is, a
+//! bare region is cut: its user touches it first, and nobody waits for the thread that prepares.
 
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -101,7 +101,8 @@ impl Pool {
         }
     }
 
-    /// Gives `put` up to `most` pieces of `class`: fewer, perhaps none, only when the kernel gives no address space.
+    /// Gives `put` up to `most` pieces of `class`: fewer, perhaps none, only when the kernel gives
+    /// no address space.
     pub(super) fn take(&self, class: usize, most: usize, mut put: impl FnMut(Piece)) {
         let mut state = self.state.lock();
         let before = state.taken();
@@ -138,7 +139,8 @@ impl Pool {
         let regions: Vec<Region> = spare.iter().map(|nr| state.region(*nr)).collect();
         drop(state);
         for region in regions {
-            // SAFETY: no piece of a ready region is in use, and it is in no list now, so none will be.
+            // SAFETY: no piece of a ready region is in use, and it is in no list now, so none will
+            // be.
             unsafe { region.give_back() };
         }
         self.state.lock().bare.extend(spare);
@@ -279,7 +281,8 @@ impl State {
             self.preparing -= usize::from(bare.is_none());
             return bare;
         }
-        // What is free may stay while there is use of it; a little always may, so that it does not come and go.
+        // What is free may stay while there is use of it; a little always may, so that it does not
+        // come and go.
         let (bound, idle) = match self.bound {
             0 => (0, 0),
             bound => (bound, IDLE),

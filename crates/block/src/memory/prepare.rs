@@ -13,8 +13,8 @@ pub fn memory_stats() -> MemoryStats {
     POOL.stats()
 }
 
-/// A thread that prepares memory for blocks ahead of its use, until this is dropped: up to 64 MiB for who uses much, 4 MiB on an
-/// idle system. Without one who touches memory first waits for it.
+/// A thread that prepares memory for blocks ahead of its use, until this is dropped: up to 64 MiB
+/// for who uses much, 4 MiB on an idle system. Without one who touches memory first waits for it.
 #[derive(Debug)]
 pub struct Preparer {
     bound: u64,
@@ -23,8 +23,8 @@ pub struct Preparer {
 }
 
 impl Preparer {
-    /// Starts it. It prepares nothing while more than `bound` bytes are in use or ready: the size of the cache. The bounds of
-    /// several add up.
+    /// Starts it. It prepares nothing while more than `bound` bytes are in use or ready: the size
+    /// of the cache. The bounds of several add up.
     ///
     /// # Errors
     /// No thread could be made.

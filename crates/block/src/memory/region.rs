@@ -1,7 +1,8 @@
-//! Memory from the kernel in regions of 2 MiB, each a huge page where the system has them and it was prepared.
+//! Memory from the kernel in regions of 2 MiB, each a huge page where the system has them and it
+//! was prepared.
 //!
-//! Addresses are kept for ever, so that a pointer into a region never leads to something else; only the memory behind them is
-//! given back.
+//! Addresses are kept for ever, so that a pointer into a region never leads to something else; only
+//! the memory behind them is given back.
 
 use std::ptr::NonNull;
 
@@ -51,21 +52,22 @@ impl Region {
         let _ = unsafe { madvise(self.0.as_ptr().cast(), REGION, advice) };
     }
 
-    /// Has the kernel find all memory of it now, huge if it can. Takes 0.1 ms, and up to 8 ms on a virtual machine whose host
-    /// has to find it. Content stays. Says whether it is there.
+    /// Has the kernel find all memory of it now, huge if it can. Takes 0.1 ms, and up to 8 ms on a
+    /// virtual machine whose host has to find it. Content stays. Says whether it is there.
     pub(super) fn prepare(self) -> bool {
         self.advise(Advice::LinuxHugepage);
         // SAFETY: as in `advise`.
         unsafe { madvise(self.0.as_ptr().cast(), REGION, Advice::LinuxPopulateWrite) }.is_ok()
     }
 
-    /// Gives the memory back to the kernel; the content is zero then. What is not prepared comes in small pages: whoever
-    /// touches it first then waits for 4 KiB and not for 2 MiB.
+    /// Gives the memory back to the kernel; the content is zero then. What is not prepared comes in
+    /// small pages: whoever touches it first then waits for 4 KiB and not for 2 MiB.
     ///
     /// # Safety
     /// Nobody holds a pointer into it that will be used again.
     pub(super) unsafe fn give_back(self) {
-        // SAFETY: the region is a private anonymous mapping, so it reads as zeroes then; nobody uses it by the caller's word.
+        // SAFETY: the region is a private anonymous mapping, so it reads as zeroes then; nobody
+        // uses it by the caller's word.
         let _ = unsafe { madvise(self.0.as_ptr().cast(), REGION, Advice::LinuxDontNeed) };
         self.advise(Advice::LinuxNoHugepage);
     }

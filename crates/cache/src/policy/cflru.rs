@@ -1,7 +1,7 @@
 //! CFLRU: LRU that lets clean blocks go first (Park, Jung, Kang, Kim and Lee, CASES 2006).
 //!
-//! The least recently used quarter is the clean-first region (the static window). The least recently used clean block in it
-//! leaves; without one, the least recently used block.
+//! The least recently used quarter is the clean-first region (the static window). The least
+//! recently used clean block in it leaves; without one, the least recently used block.
 
 use std::collections::BTreeMap;
 
@@ -160,8 +160,9 @@ mod tests {
     use super::super::desk::Desk;
     use super::*;
 
-    /// The paper's figure: P1…P4 in the working region, then P5 clean, P6 dirty, P7 clean, P8 dirty in the clean-first
-    /// region, P8 the least recently used. LRU lets P8 P7 P6 P5 go; CFLRU P7 P5 P8 P6.
+    /// The paper's figure: P1…P4 in the working region, then P5 clean, P6 dirty, P7 clean, P8 dirty
+    /// in the clean-first region, P8 the least recently used. LRU lets P8 P7 P6 P5 go; CFLRU P7
+    /// P5 P8 P6.
     #[test]
     fn the_papers_example() {
         let mut desk = Desk::new(

@@ -1,8 +1,9 @@
-//! CLOCK: the slots stand in a ring; the hand gives each block a second chance if it was used again.
+//! CLOCK: the slots stand in a ring; the hand gives each block a second chance if it was used
+//! again.
 //!
-//! A new block takes the place of one that left, behind the hand, so it has one full turn. In a mounted volume's cache it
-//! comes without a second chance: what is used only once does not drive out what is used often. In the textbook's its first
-//! use counts too.
+//! A new block takes the place of one that left, behind the hand, so it has one full turn. In a
+//! mounted volume's cache it comes without a second chance: what is used only once does not drive
+//! out what is used often. In the textbook's its first use counts too.
 
 use super::lists::PerSlot;
 use super::{Access, Choice, Frame, Patience, Policy, dirty_of};

@@ -1,4 +1,5 @@
-//! FAB: the erase block with the most blocks in the cache leaves as a whole (Jo, Kang, Park, Kim and Lee, 2006).
+//! FAB: the erase block with the most blocks in the cache leaves as a whole (Jo, Kang, Park, Kim
+//! and Lee, 2006).
 //!
 //! Of equally full ones the least recently used leaves.
 
@@ -104,7 +105,8 @@ mod tests {
         // Erase block 1 holds 4, 5 and 6.
         assert_eq!(desk.gone(), [4, 5, 6]);
         assert_eq!(desk.written(), [4, 6]);
-        // Blocks 0 and 2 have two each after 8 came; 0 was used less recently, though 9 was before 1.
+        // Blocks 0 and 2 have two each after 8 came; 0 was used less recently, though 9 was before
+        // 1.
         desk.run("w8 w21 r40");
         assert_eq!(desk.gone(), [4, 5, 6, 0, 1]);
     }

@@ -1,14 +1,16 @@
-//! GreedyDual by erase block: what leaves is what costs least to bring back, or to write, for the time that it was not used.
+//! GreedyDual by erase block: what leaves is what costs least to bring back, or to write, for the
+//! time that it was not used.
 //!
-//! GreedyDual (Young 1994, with frequencies: Cherkasova 1998) gives a block that is used the value `L + f·cost`; the least
-//! value leaves, and `L` rises to it. Here a clean block costs a read. Dirty blocks of one erase block are a group: writing
-//! it costs a write each, a visit to the erase block, divided among them, and what has to be moved for the rest that is not
-//! written. The group's value is the mean of its blocks' values and that. When it is the least, all of the group but what is
-//! used often and lately is written, in order, and stays as clean blocks of their own age: nobody leaves early for being in a
-//! full erase block.
+//! GreedyDual (Young 1994, with frequencies: Cherkasova 1998) gives a block that is used the value
+//! `L + f·cost`; the least value leaves, and `L` rises to it. Here a clean block costs a read.
+//! Dirty blocks of one erase block are a group: writing it costs a write each, a visit to the erase
+//! block, divided among them, and what has to be moved for the rest that is not written. The
+//! group's value is the mean of its blocks' values and that. When it is the least, all of the group
+//! but what is used often and lately is written, in order, and stays as clean blocks of their own
+//! age: nobody leaves early for being in a full erase block.
 //!
-//! A use that follows the one before closely does not count for the frequency: a sequential writer comes back to the page
-//! where its last call ended.
+//! A use that follows the one before closely does not count for the frequency: a sequential writer
+//! comes back to the page where its last call ended.
 
 use std::collections::BTreeSet;
 
@@ -149,7 +151,8 @@ impl GdErase {
         state
     }
 
-    /// What is written of an erase block: all if it is nearly full, else all but what is used often and younger than the mean.
+    /// What is written of an erase block: all if it is nearly full, else all but what is used often
+    /// and younger than the mean.
     fn due(&self, block: u64) -> impl Iterator<Item = (u64, u32)> + '_ {
         let group = self.groups.get(&block).copied().unwrap_or_default();
         let mean = (group.values / u128::from(group.blocks.max(1))) as u64;
@@ -285,7 +288,8 @@ mod tests {
         Desk::new(GdErase::new(shape), capacity)
     }
 
-    /// Worked by hand: without a visit's cost a clean block leaves before dirty ones, until these are older by a write's cost.
+    /// Worked by hand: without a visit's cost a clean block leaves before dirty ones, until these
+    /// are older by a write's cost.
     #[test]
     fn clean_blocks_are_cheaper() {
         let mut desk = desk(3, 0);
@@ -297,8 +301,8 @@ mod tests {
         assert_eq!(desk.written(), [0, 8]);
     }
 
-    /// Worked by hand: of dirty ones the fuller erase block is written, all of it at once, and what was written stays until
-    /// it is the oldest.
+    /// Worked by hand: of dirty ones the fuller erase block is written, all of it at once, and what
+    /// was written stays until it is the oldest.
     #[test]
     fn a_fuller_erase_block_is_cheaper() {
         let mut desk = desk(5, 12);

@@ -19,8 +19,8 @@ use super::ts_clock::TsClock;
 pub enum PolicyKind {
     /// Least recently used.
     Lru,
-    /// Second chance, one reference bit (Corbató 1968); the first use gives none, so that streams do not drive out what is
-    /// used often.
+    /// Second chance, one reference bit (Corbató 1968); the first use gives none, so that streams
+    /// do not drive out what is used often.
     #[default]
     Clock,
     /// The same as the textbooks have it: the first use counts.
@@ -50,8 +50,8 @@ pub struct Costs {
     pub write: u32,
     /// Writing any pages of an erase block, beside the pages: divided among them.
     pub visit: u32,
-    /// Writing a page when nothing else of its erase block is written, beside the page: what has to be moved for it. Less as
-    /// more of the erase block is written, nothing when all is.
+    /// Writing a page when nothing else of its erase block is written, beside the page: what has
+    /// to be moved for it. Less as more of the erase block is written, nothing when all is.
     pub rest: u32,
 }
 

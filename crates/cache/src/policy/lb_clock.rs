@@ -1,9 +1,9 @@
-//! LB-CLOCK: a clock over erase blocks; of those that were not used lately the fullest leaves as a whole (Debnath, Subramanya,
-//! Du and Lilja, MASCOTS 2009).
+//! LB-CLOCK: a clock over erase blocks; of those that were not used lately the fullest leaves as a
+//! whole (Debnath, Subramanya, Du and Lilja, MASCOTS 2009).
 //!
-//! Each erase block has a recency bit, set by every use. When room is needed the hand clears bits until it comes to an erase
-//! block whose bit is clear already; all whose bit is clear are candidates, and the one with the most blocks in the cache
-//! leaves.
+//! Each erase block has a recency bit, set by every use. When room is needed the hand clears bits
+//! until it comes to an erase block whose bit is clear already; all whose bit is clear are
+//! candidates, and the one with the most blocks in the cache leaves.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -144,10 +144,12 @@ mod tests {
     #[test]
     fn the_fullest_of_those_not_used_lately_leaves() {
         let mut desk = Desk::new(LbClock::new(4), 6);
-        // Blocks 0 (one page), 1 (three), 2 (two), all used lately: the hand clears all, and the fullest leaves.
+        // Blocks 0 (one page), 1 (three), 2 (two), all used lately: the hand clears all, and the
+        // fullest leaves.
         desk.run("w0 w4 w5 w6 w8 w9 r20");
         assert_eq!(desk.gone(), [4, 5, 6]);
-        // Block 2 is used, so 0 leaves although 2 is fuller; the hand stands on 0 and clears nothing.
+        // Block 2 is used, so 0 leaves although 2 is fuller; the hand stands on 0 and clears
+        // nothing.
         desk.run("w8 r21 r22 r40");
         assert_eq!(desk.gone(), [4, 5, 6, 0]);
         // The hand clears 2, 5 and 10: 5 has the most.

@@ -1,8 +1,9 @@
 //! Linux's two lists: what was used once is inactive, what was used again is active.
 //!
-//! As the kernel does with pages of files that nobody has mapped (`mark_page_accessed`, `shrink_active_list`): a block comes
-//! to the front of the inactive list; its second use makes it active, and further ones change nothing; the end of the
-//! inactive list leaves. While the active list is longer than the inactive one its end moves over, used or not.
+//! As the kernel does with pages of files that nobody has mapped (`mark_page_accessed`,
+//! `shrink_active_list`): a block comes to the front of the inactive list; its second use makes it
+//! active, and further ones change nothing; the end of the inactive list leaves. While the active
+//! list is longer than the inactive one its end moves over, used or not.
 
 use super::lists::{Lists, PerSlot};
 use super::{Access, Choice, Frame, Policy, Queue, choose_from_back, dirty_of};
@@ -68,7 +69,8 @@ impl Policy for Linux2q {
 
     fn used(&mut self, frame: Frame, access: Access) {
         self.state.at(frame.slot).dirty |= access == Access::Write;
-        // An active block stays where it is: the active list is in the order in which blocks became active.
+        // An active block stays where it is: the active list is in the order in which blocks became
+        // active.
         if !self.state.get(frame.slot).active {
             self.take(frame.slot);
             self.put(frame.slot, true);
@@ -113,7 +115,8 @@ mod tests {
         // 1 and 2 become active; 3 and 4 stay inactive, and a stream replaces only them.
         desk.run("r1 r2 r3 r4 r2 r1 r5 r6 r7");
         assert_eq!(desk.gone(), [3, 4, 5]);
-        // 6 makes three active ones: the oldest of them, 2, moves to the inactive list, in front of 7.
+        // 6 makes three active ones: the oldest of them, 2, moves to the inactive list, in front of
+        // 7.
         desk.run("r6 r8 r9");
         assert_eq!(desk.gone(), [3, 4, 5, 7, 2]);
     }

@@ -1,8 +1,10 @@
-//! Doubly linked lists of slots, as indices in two vectors: every step is O(1), nothing is allocated but for new slots.
+//! Doubly linked lists of slots, as indices in two vectors: every step is O(1), nothing is
+//! allocated but for new slots.
 
 /// `N` circular lists. A slot is in one of them at most.
 pub(super) struct Lists<const N: usize> {
-    /// The first `N` places are the heads; slot `s` is at `N + s`. A slot that is in no list points at itself.
+    /// The first `N` places are the heads; slot `s` is at `N + s`. A slot that is in no list
+    /// points at itself.
     links: Vec<Link>,
 }
 

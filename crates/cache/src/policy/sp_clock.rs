@@ -1,4 +1,5 @@
-//! Sp.Clock: CLOCK whose ring is in the order of block numbers (Kim, Ryu and Ramachandran, SIGMETRICS 2012).
+//! Sp.Clock: CLOCK whose ring is in the order of block numbers (Kim, Ryu and Ramachandran,
+//! SIGMETRICS 2012).
 
 use super::blocks::Sorted;
 use super::lists::{Lists, PerSlot};

@@ -1,13 +1,15 @@
 //! TS-CLOCK: time and space (Kang, dissertation ch. 2, figure 2-2).
 //!
-//! All blocks stand in a ring in the order of time; the t-hand counts them down. A clean block that is used counts 1, a dirty
-//! one 1 to 4 by the share of its erase block that is dirty and counts. A clean block that counts 0 under the t-hand leaves.
-//! When it is dirty the s-hand chooses: it goes over dirty blocks of one erase block by number, without counting down, and
-//! takes the first that counts 0; at the end of the erase block it goes on in the one of the block under the t-hand.
+//! All blocks stand in a ring in the order of time; the t-hand counts them down. A clean block that
+//! is used counts 1, a dirty one 1 to 4 by the share of its erase block that is dirty and counts. A
+//! clean block that counts 0 under the t-hand leaves. When it is dirty the s-hand chooses: it goes
+//! over dirty blocks of one erase block by number, without counting down, and takes the first that
+//! counts 0; at the end of the erase block it goes on in the one of the block under the t-hand.
 //!
-//! Mended against the printed pseudo-code: line 46 lowers the count of the erase block of the block under the t-hand; only
-//! dirty blocks are counted there, up and down; a clean block that is dirtied by a hit joins the sorted list. A search takes
-//! O(log n) for the s-hand, since dirty blocks that count 0 have a sorted list of their own.
+//! Mended against the printed pseudo-code: line 46 lowers the count of the erase block of the block
+//! under the t-hand; only dirty blocks are counted there, up and down; a clean block that is
+//! dirtied by a hit joins the sorted list. A search takes O(log n) for the s-hand, since dirty
+//! blocks that count 0 have a sorted list of their own.
 
 use hashbrown::HashMap;
 
@@ -263,7 +265,8 @@ mod tests {
         }
     }
 
-    /// Figure 2-3, erase blocks of four: E1 uses 16, E2 brings 53 (the text's "new page 31" is this one), E3 28, E4 29.
+    /// Figure 2-3, erase blocks of four: E1 uses 16, E2 brings 53 (the text's "new page 31" is this
+    /// one), E3 28, E4 29.
     #[test]
     fn figure_2_3() {
         let mut desk = Desk::new(TsClock::new(4), 9);
@@ -301,7 +304,8 @@ mod tests {
         assert_eq!(ring(&desk), t2);
         assert_eq!(desk.policy.s_hand, None);
 
-        // 67 is dirty: the s-hand begins at 65 (S1), passes it, takes 66 (S2); 28 stands behind the t-hand.
+        // 67 is dirty: the s-hand begins at 65 (S1), passes it, takes 66 (S2); 28 stands behind the
+        // t-hand.
         desk.run("r28");
         assert_eq!(desk.gone(), [31, 66]);
         let t3 = [
@@ -310,7 +314,8 @@ mod tests {
         assert_eq!(ring(&desk), t3);
         assert_eq!(desk.policy.s_hand, Some(67), "S3");
 
-        // The t-hand counts 65, 16 and 17 down and comes to 14 (T4); the s-hand is still in erase block 16.
+        // The t-hand counts 65, 16 and 17 down and comes to 14 (T4); the s-hand is still in erase
+        // block 16.
         desk.run("r29");
         assert_eq!(desk.gone(), [31, 66, 67], "S4");
         let t5 = [
@@ -336,7 +341,8 @@ mod tests {
                 "0d1", "1d1", "2d2", "3d2", "4d3", "5d3", "6d4", "7d4", "9c1"
             ]
         );
-        // Clean blocks are not counted in their erase block, and a clean one that is dirtied joins it.
+        // Clean blocks are not counted in their erase block, and a clean one that is dirtied joins
+        // it.
         desk.run("r10 w9");
         assert_eq!(desk.policy.hot.get(&1), Some(&1));
         assert!(desk.policy.dirty.first(9..10).is_some());

@@ -1,4 +1,5 @@
-//! Every policy against a slow obvious version of itself, over random uses, writes home and removals.
+//! Every policy against a slow obvious version of itself, over random uses, writes home and
+//! removals.
 #![allow(clippy::unwrap_used, unreachable_pub, missing_docs)]
 
 mod slow_blocks;
@@ -165,8 +166,8 @@ proptest! {
     }
 }
 
-/// Blocks that may not go are never chosen, dirty ones among them are suggested, and a search over many of them ends soon.
-/// (policy.P4)
+/// Blocks that may not go are never chosen, dirty ones among them are suggested, and a search over
+/// many of them ends soon. (policy.P4)
 #[test]
 fn what_may_not_go_stays() {
     for kind in PolicyKind::ALL {

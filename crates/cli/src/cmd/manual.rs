@@ -143,8 +143,8 @@ fn escaped(text: &str) -> String {
     text.replace('\\', "\\e").replace('-', "\\-")
 }
 
-/// Columns in which help that is set out by hand has names on the left and what they mean on the right become lists,
-/// which are filled to any width.
+/// Columns in which help that is set out by hand has names on the left and what they mean on the
+/// right become lists, which are filled to any width.
 fn lists(roff: &str) -> String {
     let mut out = String::new();
     let (mut in_list, mut in_option) = (false, false);

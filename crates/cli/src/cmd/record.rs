@@ -1,7 +1,7 @@
 //! `stetfs flash trace record`: what programs ask of a mounted volume, as traces.
 //!
-//! The server keeps what comes until it is taken over the control socket, some times a second: it can open no files, and a
-//! client that is gone costs nothing for long.
+//! The server keeps what comes until it is taken over the control socket, some times a second: it
+//! can open no files, and a client that is gone costs nothing for long.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -139,7 +139,8 @@ impl Recording {
         }
     }
 
-    /// Until what ends it. Gives the files to fill, by layer, which are there once it records, and the code to end with.
+    /// Until what ends it. Gives the files to fill, by layer, which are there once it records, and
+    /// the code to end with.
     fn record(
         &mut self,
         args: &RecordArgs,
@@ -250,7 +251,8 @@ impl Running {
         Ok(Running { child, pidfd })
     }
 
-    /// Its exit code if it has ended, as shells have it: 128 and the number of the signal that ended it.
+    /// Its exit code if it has ended, as shells have it: 128 and the number of the signal that
+    /// ended it.
     fn ended(&mut self) -> Result<Option<ExitCode>> {
         let status = self.child.try_wait();
         let status = status

@@ -92,8 +92,8 @@ fn down(args: &UmountArgs, mount: &MountEntry) -> Result {
     }
 }
 
-/// Who of those that saw the mount from other mount namespaces before it was taken down still does after a while. A server that
-/// starts sees the mounts of all others for a moment.
+/// Who of those that saw the mount from other mount namespaces before it was taken down still does
+/// after a while. A server that starts sees the mounts of all others for a moment.
 fn remaining(mount: &MountEntry, before: &[Viewer]) -> Option<Viewer> {
     const TRIES: u32 = 20;
     let saw_it = |v: &Viewer| before.iter().any(|b| b.namespace == v.namespace);
@@ -109,9 +109,9 @@ fn remaining(mount: &MountEntry, before: &[Viewer]) -> Option<Viewer> {
     found
 }
 
-/// Whether the server of the mount at `dir`, which does not answer, is gone. One that was there and was
-/// killed a moment ago has threads that still end, and the kernel may know attributes of it for a
-/// second.
+/// Whether the server of the mount at `dir`, which does not answer, is gone. One that was there and
+/// was killed a moment ago has threads that still end, and the kernel may know attributes of it for
+/// a second.
 fn is_dead(dir: &Path, was_there: bool) -> bool {
     const TRIES: u32 = 15;
     for n in 0..if was_there { TRIES } else { 1 } {
@@ -162,8 +162,8 @@ fn recover_command(volume: &Source) -> String {
     }
 }
 
-/// Waits for the loop device of a mount to go, as it does when nobody has it open any more: until then the image cannot be
-/// opened for writing. Not for long: somebody may keep it.
+/// Waits for the loop device of a mount to go, as it does when nobody has it open any more: until
+/// then the image cannot be opened for writing. Not for long: somebody may keep it.
 fn wait_detached(mount: &MountEntry, volume: &Source) {
     const TRIES: u32 = 50;
     for _ in 0..TRIES {

@@ -53,7 +53,8 @@ impl Client {
         })
     }
 
-    /// Waits for so long at most, or until `also` can be read, or the server says something unasked: that it ends. Whether it does.
+    /// Waits for so long at most, or until `also` can be read, or the server says something
+    /// unasked: that it ends. Whether it does.
     pub(crate) fn rest(&self, also: &impl AsFd, time: Duration) -> io::Result<bool> {
         let time = Timespec::try_from(time).map_err(io::Error::other)?;
         let mut poll = [
@@ -75,7 +76,8 @@ impl Client {
         let is_end = |answer: &Value| answer["closed"] == true;
         match self.request(request) {
             Ok(answer) => Ok((!is_end(&answer)).then_some(answer)),
-            // The volume is being closed, or the server's last words came before it could read ours.
+            // The volume is being closed, or the server's last words came before it could read
+            // ours.
             Err(failure) if failure.code == Code::NotFound => match self.line() {
                 Ok(Some(last)) if is_end(&last) => Ok(None),
                 Ok(Some(last)) => Err(Failure::from_json(&last).unwrap_or(failure)),

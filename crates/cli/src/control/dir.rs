@@ -1,7 +1,8 @@
 //! The directory of the sockets: this user's own, closed to all others, and kept open.
 //!
-//! It may have to be made where everybody can make directories (`/tmp`). So what is there already counts only if it is this
-//! user's, no link, and closed to others; and what is in it is named by the open directory, which nobody can replace.
+//! It may have to be made where everybody can make directories (`/tmp`). So what is there already
+//! counts only if it is this user's, no link, and closed to others; and what is in it is named by
+//! the open directory, which nobody can replace.
 
 use std::fs::File;
 use std::io;
@@ -36,8 +37,8 @@ fn refused(what: String) -> io::Error {
 /// The open directory.
 pub(super) struct Dir(OwnedFd);
 
-/// Held while sockets come and go: a device number may belong to another mount as soon as its own is
-/// taken down, before the server has removed its socket.
+/// Held while sockets come and go: a device number may belong to another mount as soon as its own
+/// is taken down, before the server has removed its socket.
 pub(super) struct Turn(#[expect(dead_code, reason = "unlocks when it is closed")] OwnedFd);
 
 impl Dir {
@@ -113,7 +114,8 @@ impl Dir {
         Ok(listener)
     }
 
-    /// Connects to the socket of this name, if it is one of this user's processes that listens there.
+    /// Connects to the socket of this name, if it is one of this user's processes that listens
+    /// there.
     pub(super) fn connect(&self, name: &str) -> io::Result<UnixStream> {
         let stream = UnixStream::connect(self.path(name))?;
         check_peer(&stream)?;

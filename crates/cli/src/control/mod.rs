@@ -1,11 +1,12 @@
-//! The control socket of a mount: how `umount`, `stat`, `remount` and `flash trace record` talk to its server.
+//! The control socket of a mount: how `umount`, `stat`, `remount` and `flash trace record` talk to
+//! its server.
 //!
 //! One JSON object per line each way. Requests: `{"op":"stat"}`, `{"op":"watch"}`,
 //! `{"op":"remount", …}`. Each gets one line; a connection that is still open when the volume has
 //! been closed gets a last one, `{"closed":true}` or an error.
 //!
-//! Both ends ask the kernel who the other is: nobody but the user who mounted it, and root, is answered, and no other's answer
-//! is believed.
+//! Both ends ask the kernel who the other is: nobody but the user who mounted it, and root, is
+//! answered, and no other's answer is believed.
 
 pub(crate) mod client;
 mod dir;

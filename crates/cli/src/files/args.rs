@@ -139,7 +139,8 @@ pub(crate) struct TarArgs {
     /// Whose it all is: UID:GID.
     #[arg(long, value_name = "UID:GID", value_parser = owner)]
     pub(crate) owner: Option<(u32, u32)>,
-    /// The archive is a layer of an OCI image: .wh.NAME removes NAME, and .wh..wh..opq what its directory had before.
+    /// The archive is a layer of an OCI image: .wh.NAME removes NAME, and .wh..wh..opq what its
+    /// directory had before.
     #[arg(long, requires = "extract")]
     pub(crate) whiteouts: bool,
     #[command(flatten)]

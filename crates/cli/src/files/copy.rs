@@ -69,7 +69,8 @@ fn copy_all(
     Ok(())
 }
 
-/// The name that a copy gets in a directory; none of what ends in `.` or `..`, and of a root: what is in it is copied.
+/// The name that a copy gets in a directory; none of what ends in `.` or `..`, and of a root: what
+/// is in it is copied.
 fn last_name(path: &Path) -> Option<&OsStr> {
     let text = path.as_os_str().as_encoded_bytes();
     match text.ends_with(b"/.") || text == b"." {

@@ -1,5 +1,5 @@
-//! Commands on the files of a volume that is not mounted: `ls`, `cat`, `mkdir`, `rm`, `cp`, `tar`. They are made of the library's
-//! paths.
+//! Commands on the files of a volume that is not mounted: `ls`, `cat`, `mkdir`, `rm`, `cp`, `tar`.
+//! They are made of the library's paths.
 //!
 //! * `place`: what an argument names, and the volumes that are open for it;
 //! * `tree`: one way to read and make files, of the host and of volumes;

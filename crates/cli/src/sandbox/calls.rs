@@ -1,5 +1,6 @@
-//! System calls, by seccomp: those that a server makes while it serves, and what the run-time libraries make for it. All others
-//! answer EPERM, so that one that was forgotten here fails, and nothing hangs.
+//! System calls, by seccomp: those that a server makes while it serves, and what the run-time
+//! libraries make for it. All others answer EPERM, so that one that was forgotten here fails, and
+//! nothing hangs.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -35,7 +36,8 @@ const ANY: &[libc::c_long] = &[
     libc::SYS_dup,
     libc::SYS_dup3,
     libc::SYS_close,
-    // The rings that there are, which take what they were made for; a filter cannot look into them.
+    // The rings that there are, which take what they were made for; a filter cannot look into
+    // them.
     libc::SYS_io_uring_enter,
     // Names: which ones is Landlock's business.
     libc::SYS_openat,
@@ -85,7 +87,8 @@ const ANY: &[libc::c_long] = &[
     // Waiting.
     libc::SYS_ppoll,
     libc::SYS_eventfd2,
-    // The control socket, and those to the helper, to syslog and to the service manager, which are open.
+    // The control socket, and those to the helper, to syslog and to the service manager, which are
+    // open.
     libc::SYS_accept4,
     libc::SYS_accept,
     libc::SYS_recvfrom,
@@ -123,8 +126,8 @@ const NAMESPACES: u64 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWNET) as u32 as u64;
 const THREAD: u64 = libc::CLONE_THREAD as u64;
 
-/// ioctls: of `/dev/fuse` (FUSE_DEV_IOC_CLONE), of block devices (BLKDISCARD, BLKZEROOUT, BLKROGET), of devices that share, and of images that
-/// do (FICLONERANGE, FS_IOC_FIEMAP).
+/// ioctls: of `/dev/fuse` (FUSE_DEV_IOC_CLONE), of block devices (BLKDISCARD, BLKZEROOUT,
+/// BLKROGET), of devices that share, and of images that do (FICLONERANGE, FS_IOC_FIEMAP).
 const IOCTLS: [u64; 7] = [
     0x8004_e500,
     0x1277,

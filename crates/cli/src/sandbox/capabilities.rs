@@ -5,12 +5,14 @@ use std::io;
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-/// What is kept: io_uring counts the memory of its rings against a bound that without it is a user's, for all his processes.
+/// What is kept: io_uring counts the memory of its rings against a bound that without it is a
+/// user's, for all his processes.
 const KEPT: CapabilitySet = CapabilitySet::IPC_LOCK;
 
 /// Gives all others away, for good, and says what is left.
 pub(super) fn give_away() -> io::Result<String> {
-    // What programs could get that are executed. It takes CAP_SETPCAP, so this comes first; without it none of them gets more.
+    // What programs could get that are executed. It takes CAP_SETPCAP, so this comes first; without
+    // it none of them gets more.
     for bit in 0..u64::BITS {
         let one = CapabilitySet::from_bits_retain(1 << bit);
         match rustix::thread::remove_capability_from_bounding_set(one) {

@@ -1,5 +1,6 @@
-//! Files, by Landlock: the server opens next to none once those of the volume are open. Its rules also keep it from TCP, from
-//! abstract sockets, from signals to others, from changing mounts, and from looking into other processes.
+//! Files, by Landlock: the server opens next to none once those of the volume are open. Its rules
+//! also keep it from TCP, from abstract sockets, from signals to others, from changing mounts, and
+//! from looking into other processes.
 
 use std::fs::File;
 use std::io;
@@ -31,11 +32,13 @@ pub(super) struct Restricted {
     pub(super) version: String,
     /// What this kernel cannot restrict.
     pub(super) lacking: Vec<&'static str>,
-    /// `/proc` may forget a process' directory that nobody has open, and then makes another that the rules do not know.
+    /// `/proc` may forget a process' directory that nobody has open, and then makes another that
+    /// the rules do not know.
     _own: Option<File>,
 }
 
-/// Restricts the calling thread, and those that it starts, to what a server opens while it serves: its control socket is in `control`.
+/// Restricts the calling thread, and those that it starts, to what a server opens while it serves:
+/// its control socket is in `control`.
 ///
 /// # Errors
 /// The kernel has no Landlock, or it is turned off.
@@ -47,7 +50,8 @@ pub(super) fn restrict(control: &Path) -> io::Result<Restricted> {
             control,
             AccessFs::ReadDir | AccessFs::MakeSock | AccessFs::RemoveFile,
         ),
-        // Its control groups and their bounds, and the processors there are: for the size of the cache, and threads.
+        // Its control groups and their bounds, and the processors there are: for the size of the
+        // cache, and threads.
         (Path::new("/proc/self"), read),
         (Path::new("/sys/fs/cgroup"), read),
         (Path::new("/sys/devices/system/cpu"), read),

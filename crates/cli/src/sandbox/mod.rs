@@ -1,10 +1,10 @@
-//! What the server of a mount gives away, so that who takes it over by a damaged volume, or by a request, has little
-//! (decisions/0028).
+//! What the server of a mount gives away, so that who takes it over by a damaged volume, or by a
+//! request, has little (decisions/0028).
 //!
-//! Capabilities and the like belong to threads, and a thread that is started has its starter's: so they are given away by the
-//! first thread, once the volume's devices are open and before there are others. One other there is: it mounts, with the
-//! privileges from before, and ends before the first request is taken. System calls are taken from all threads at once, when
-//! the mount stands.
+//! Capabilities and the like belong to threads, and a thread that is started has its starter's: so
+//! they are given away by the first thread, once the volume's devices are open and before there are
+//! others. One other there is: it mounts, with the privileges from before, and ends before the
+//! first request is taken. System calls are taken from all threads at once, when the mount stands.
 
 mod calls;
 mod capabilities;
@@ -70,8 +70,8 @@ impl Sandbox {
         }
     }
 
-    /// Prepares it: what will not be possible later is left to another process. To be called by the only thread there is, but
-    /// for the one that mounts.
+    /// Prepares it: what will not be possible later is left to another process. To be called by the
+    /// only thread there is, but for the one that mounts.
     ///
     /// # Errors
     /// It must be, and cannot.
@@ -89,8 +89,8 @@ impl Sandbox {
         self.helper_pid.is_some()
     }
 
-    /// Gives away what belongs to threads: for the calling one, and those that it starts later. The control
-    /// socket is to be in `control`.
+    /// Gives away what belongs to threads: for the calling one, and those that it starts later. The
+    /// control socket is to be in `control`.
     ///
     /// # Errors
     /// It must be, and cannot.
@@ -125,7 +125,8 @@ impl Sandbox {
         Ok(())
     }
 
-    /// The result of an attempt `to` do something; where that failed, `None` and a note if the mount goes on without.
+    /// The result of an attempt `to` do something; where that failed, `None` and a note if the
+    /// mount goes on without.
     fn try_to<T>(&mut self, to: &str, tried: std::io::Result<T>) -> Result<Option<T>> {
         match tried {
             Ok(done) => Ok(Some(done)),

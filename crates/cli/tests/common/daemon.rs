@@ -121,7 +121,8 @@ impl Daemon {
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
-    /// Kills the server and waits until the kernel has noticed, and no thread of it answers anybody.
+    /// Kills the server and waits until the kernel has noticed, and no thread of it answers
+    /// anybody.
     pub(crate) fn kill9(&self) {
         let pid = self.pid();
         self.signal(rustix::process::Signal::KILL);

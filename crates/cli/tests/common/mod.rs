@@ -1,6 +1,8 @@
-//! What the integration tests share. They need root, /dev/fuse, loop devices and e2fsprogs, and fail without.
+//! What the integration tests share. They need root, /dev/fuse, loop devices and e2fsprogs, and
+//! fail without.
 //!
-//! Each test is a function over a [`Mounter`], stamped for StetFS and (as a proof of the test itself) for the kernel's ext4.
+//! Each test is a function over a [`Mounter`], stamped for StetFS and (as a proof of the test
+//! itself) for the kernel's ext4.
 
 #![allow(dead_code, reason = "each test program uses its own part")]
 
@@ -12,8 +14,8 @@ use std::process::Command;
 
 use stetfs_testkit::{CaptureOptions, Mounter, Scratch, Tree, cmd, mount, tree};
 
-/// The `stetfs` program of this build. `$STETFS_TEST_OPTIONS` is given to `-o`, so that the whole suite can run with any
-/// preset; `$STETFS_TEST_BINARY` names another program.
+/// The `stetfs` program of this build. `$STETFS_TEST_OPTIONS` is given to `-o`, so that the whole
+/// suite can run with any preset; `$STETFS_TEST_BINARY` names another program.
 pub(crate) fn stetfs() -> Mounter {
     stetfs_with("")
 }
@@ -63,8 +65,8 @@ pub(crate) fn assert_no_differences(what: &str, lines: &[String]) {
 
 /// A snapshot for comparing two readings of one image.
 ///
-/// Synced first: in block-mapped files Linux 6.18 does not find data with SEEK_DATA that still waits for its
-/// (delayed) allocation.
+/// Synced first: in block-mapped files Linux 6.18 does not find data with SEEK_DATA that still
+/// waits for its (delayed) allocation.
 pub(crate) fn capture(root: &Path) -> Tree {
     rustix::fs::syncfs(std::fs::File::open(root).unwrap()).unwrap();
     Tree::capture(root, &CaptureOptions::same_image()).unwrap()

@@ -108,13 +108,14 @@ fn run(dir: &Path, script: &str) -> (bool, Vec<u8>) {
     (is_well(&out), out.stdout)
 }
 
-/// Whether a program ended well, and did not say that something is wrong: getfattr, and ls of access lists, complain and
-/// go on.
+/// Whether a program ended well, and did not say that something is wrong: getfattr, and ls of
+/// access lists, complain and go on.
 fn is_well(out: &Output) -> bool {
     out.status.success() && out.stderr.is_empty()
 }
 
-/// Lets all programs look at `dir`, of which `good` is a copy with the outputs `right`. `scratch` is for copies.
+/// Lets all programs look at `dir`, of which `good` is a copy with the outputs `right`. `scratch`
+/// is for copies.
 pub(crate) fn look(dir: &Path, good: &Path, right: &[Vec<u8>], scratch: &Path) -> Look {
     let commands = COMMANDS.iter().zip(right);
     let mut verdicts: Vec<_> = commands

@@ -1,9 +1,10 @@
-//! Damaged volumes: whatever is hit, no program that lists, reads or copies ends well with something missing or wrong that
-//! a checksum covers, and none that fails on the kernel's ext4; and what is written onto a damaged volume changes no good file.
+//! Damaged volumes: whatever is hit, no program that lists, reads or copies ends well with
+//! something missing or wrong that a checksum covers, and none that fails on the kernel's ext4; and
+//! what is written onto a damaged volume changes no good file.
 //!
-//! In the standing suite one kind of volume with checksums and one without. With `STETFS_LONG=1` all kinds of volumes, damage
-//! and mounts; a table (`--nocapture`) shows what each program made of each structure on the kernel's ext4 and on StetFS: `=`
-//! right, `x` it said so, `!` silent.
+//! In the standing suite one kind of volume with checksums and one without. With `STETFS_LONG=1`
+//! all kinds of volumes, damage and mounts; a table (`--nocapture`) shows what each program made of
+//! each structure on the kernel's ext4 and on StetFS: `=` right, `x` it said so, `!` silent.
 
 #![allow(clippy::unwrap_used)]
 
@@ -46,7 +47,8 @@ impl Volume {
     }
 }
 
-/// A volume with all cases, whole and damaged; a copy of its tree on the host, and what programs say of it.
+/// A volume with all cases, whole and damaged; a copy of its tree on the host, and what programs
+/// say of it.
 struct Prepared {
     damaged: Image,
     good: Scratch,
@@ -106,7 +108,8 @@ fn looked_at(volume: &Volume, prepared: &Prepared, root: &Path) -> Vec<Look> {
     looks.collect()
 }
 
-/// Creates, changes and removes in every case's directory what can be; the number of calls that went well.
+/// Creates, changes and removes in every case's directory what can be; the number of calls that
+/// went well.
 fn write_around(volume: &Volume, root: &Path) -> usize {
     let mut done = 0;
     for case in &volume.cases {
@@ -125,7 +128,8 @@ fn write_around(volume: &Volume, root: &Path) -> usize {
     done
 }
 
-/// What is left after e2fsck, as the kernel sees it; `None` if e2fsck (1.47 gives up on some damage) leaves errors.
+/// What is left after e2fsck, as the kernel sees it; `None` if e2fsck (1.47 gives up on some
+/// damage) leaves errors.
 fn repaired(image: &Image, beyond_repair: &[(u64, Vec<u8>)]) -> Option<looks::Plain> {
     for (at, bytes) in beyond_repair {
         let file = File::options().write(true).open(image.path()).unwrap();

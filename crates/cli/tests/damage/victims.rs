@@ -1,5 +1,5 @@
-//! What is damaged: a directory for each structure, with that structure in it and good files around it; and where on the
-//! image the structure lies.
+//! What is damaged: a directory for each structure, with that structure in it and good files around
+//! it; and where on the image the structure lies.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, symlink};
@@ -114,8 +114,8 @@ impl Case {
         format!("{:?}-{:?}", self.kind, self.how)
     }
 
-    /// Whether a checksum covers the structure, on a volume with or without `metadata_csum`. Values of attributes in
-    /// inodes of their own have one of their own.
+    /// Whether a checksum covers the structure, on a volume with or without `metadata_csum`. Values
+    /// of attributes in inodes of their own have one of their own.
     pub(crate) fn covered(self, csum: bool) -> bool {
         match self.kind {
             Kind::Value => true,

@@ -1,5 +1,6 @@
-//! Damage of what the whole volume rests on: superblock, descriptors, bitmaps, journal, quota files and the volume's own inodes.
-//! A mount refuses it, or whatever is then removed and written, until the volume is full, changes no good file.
+//! Damage of what the whole volume rests on: superblock, descriptors, bitmaps, journal, quota files
+//! and the volume's own inodes. A mount refuses it, or whatever is then removed and written, until
+//! the volume is full, changes no good file.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +17,8 @@ const KEEP: &str = "keep";
 /// Files that are removed.
 const GONE: &str = "gone";
 
-/// A structure: what it is called, where it lies, and bytes in it (offset, mask) of which bits are flipped.
+/// A structure: what it is called, where it lies, and bytes in it (offset, mask) of which bits are
+/// flipped.
 struct Place {
     name: &'static str,
     at: u64,
@@ -222,8 +224,8 @@ fn kept(tree: &Plain) -> Plain {
         .collect()
 }
 
-/// What became of the volume under `mounter`, and the good files that are lost with it beyond those that e2fsck alone does not
-/// bring back.
+/// What became of the volume under `mounter`, and the good files that are lost with it beyond those
+/// that e2fsck alone does not bring back.
 fn outcome(mounter: &Mounter, damaged: &Image, whole: &Plain) -> (String, Vec<String>) {
     let image = damaged.copy().unwrap();
     let mut said = String::from("written");

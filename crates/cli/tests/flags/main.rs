@@ -1,8 +1,9 @@
-//! The flag matrix: every inode flag, mount option and feature that promises or refuses something, with every operation
-//! that has to honour it, and with a crash where durability is the promise.
+//! The flag matrix: every inode flag, mount option and feature that promises or refuses something,
+//! with every operation that has to honour it, and with a crash where durability is the promise.
 //!
-//! What is expected is what the kernel did when `scripts/flag-matrix` asked it (`kernel.txt`). `exceptions.txt` has the cells that
-//! may differ, each with its reason; one that does not differ any more fails the test.
+//! What is expected is what the kernel did when `scripts/flag-matrix` asked it (`kernel.txt`).
+//! `exceptions.txt` has the cells that may differ, each with its reason; one that does not differ
+//! any more fails the test.
 
 #![allow(clippy::unwrap_used)]
 
@@ -25,7 +26,8 @@ use table::Table;
 const KERNEL: &str = include_str!("kernel.txt");
 const EXCEPTIONS: &str = include_str!("exceptions.txt");
 
-/// Rows with these names (`*` at the end: whose names begin so), of those that are run always or, with `STETFS_FLAGS=all`, of all.
+/// Rows with these names (`*` at the end: whose names begin so), of those that are run always or,
+/// with `STETFS_FLAGS=all`, of all.
 fn rows(names: &str) -> Vec<Row> {
     let long = std::env::var_os("STETFS_FLAGS").is_some_and(|rows| rows == "all");
     let all = rows::all().into_iter();
@@ -58,7 +60,8 @@ fn matches(list: &str, name: &str) -> bool {
     })
 }
 
-/// Runs the rows on StetFS with these options, and fails with all cells that fall short of the kernel's.
+/// Runs the rows on StetFS with these options, and fails with all cells that fall short of the
+/// kernel's.
 #[track_caller]
 fn honours(rows: &[Row], options: &'static str) {
     let subject = Subject {

@@ -1,7 +1,8 @@
 //! The columns of the matrix: operations on what a cell holds.
 //!
-//! A cell is a directory with `f` and `g` (20000 bytes each), the directories `d` (with `x`, `sub` and, of group 77, nothing else) and `e`
-//! (with `y`), a link `l`, and a pipe `p`. A row says what is special about `f` or `d`.
+//! A cell is a directory with `f` and `g` (20000 bytes each), the directories `d` (with `x`, `sub`
+//! and, of group 77, nothing else) and `e` (with `y`), a link `l`, and a pipe `p`. A row says what
+//! is special about `f` or `d`.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
@@ -39,7 +40,8 @@ pub(crate) enum Group {
     Flags,
 }
 
-/// What is looked at besides names, types, owners, modes, links, sizes, content, attributes and flags.
+/// What is looked at besides names, types, owners, modes, links, sizes, content, attributes and
+/// flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sees {
     Plain,
@@ -95,8 +97,9 @@ impl Cell {
     }
 }
 
-/// `EXT4_EXTENTS_FL` and `EXT4_INLINE_DATA_FL`, which cannot be taken away, and `EXT4_JOURNAL_DATA_FL`, for which root needs a
-/// privilege that it has not everywhere (CAP_SYS_RESOURCE).
+/// `EXT4_EXTENTS_FL` and `EXT4_INLINE_DATA_FL`, which cannot be taken away, and
+/// `EXT4_JOURNAL_DATA_FL`, for which root needs a privilege that it has not everywhere
+/// (CAP_SYS_RESOURCE).
 const KEPT: u32 = 0x1008_0000 | JOURNAL_DATA;
 pub(crate) const JOURNAL_DATA: u32 = 0x4000;
 
@@ -451,7 +454,8 @@ fn access(all: &mut Vec<Op>) {
     });
 }
 
-/// Each flag set on a regular file, a directory and a pipe, in ext4's terms and in those of `struct fsxattr`.
+/// Each flag set on a regular file, a directory and a pipe, in ext4's terms and in those of `struct
+/// fsxattr`.
 fn each_flag(all: &mut Vec<Op>) {
     for it in ["f", "d", "p"] {
         for flag in (0..32)

@@ -1,5 +1,5 @@
-//! What the kernel did, in a file: one section a row, one line a cell. A section holds only cells whose outcome is not that
-//! of the section `plain`.
+//! What the kernel did, in a file: one section a row, one line a cell. A section holds only cells
+//! whose outcome is not that of the section `plain`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -83,7 +83,8 @@ impl Outcome {
             && (!asked || self.survival == other.survival)
     }
 
-    /// How this falls short of what the kernel did; `None` if it does not. More may survive a crash.
+    /// How this falls short of what the kernel did; `None` if it does not. More may survive a
+    /// crash.
     pub(crate) fn falls_short_of(&self, kernel: &Outcome) -> Option<String> {
         let lost = kernel.survival == Survival::Kept
             && !matches!(self.survival, Survival::Kept | Survival::Unasked);

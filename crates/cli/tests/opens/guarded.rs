@@ -46,7 +46,8 @@ fn unmap(place: *mut u8) {
     unsafe { rustix::mm::munmap(place.cast(), LEN) }.unwrap();
 }
 
-/// Appending works, reading and mapping to read too; nothing that is there can be mapped to be written.
+/// Appending works, reading and mapping to read too; nothing that is there can be mapped to be
+/// written.
 pub(super) fn append_only_files_are_not_forged(root: &Path) {
     let path = root.join("log");
     make(&path);
@@ -87,7 +88,8 @@ pub(super) fn append_only_files_are_not_forged(root: &Path) {
     });
 }
 
-/// Somebody who has mapped a file, and stores there when he is told: in a process of his own, which may end by that (SIGBUS).
+/// Somebody who has mapped a file, and stores there when he is told: in a process of his own, which
+/// may end by that (SIGBUS).
 struct Mapper {
     child: Child,
     said: BufReader<std::process::ChildStdout>,

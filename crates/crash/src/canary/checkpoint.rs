@@ -29,7 +29,8 @@ const ROUND: &str = "
     fsync a
 ";
 
-/// One of two threads that go round the log, each in its lane, with changes of the same blocks in between.
+/// One of two threads that go round the log, each in its lane, with changes of the same blocks in
+/// between.
 macro_rules! round_in_a_lane {
     () => {
         "

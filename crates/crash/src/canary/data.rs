@@ -11,7 +11,8 @@ const CUT: &str = "
     truncate a 2000
     fsync a
 ";
-/// Another file's sync commits the map of a file whose blocks were allocated before they were written.
+/// Another file's sync commits the map of a file whose blocks were allocated before they were
+/// written.
 const PREALLOCATED: &str = "
     create a
     allocate a 0 20000

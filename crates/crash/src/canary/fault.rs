@@ -1,4 +1,5 @@
-//! What a deliberate fault is: how it is switched on, where it is from, and the settings that show it.
+//! What a deliberate fault is: how it is switched on, where it is from, and the settings that show
+//! it.
 
 use std::fmt;
 
@@ -53,7 +54,8 @@ pub enum Trial {
     Lab(Lab),
     /// Threads, then an end.
     Stress(Stress),
-    /// A test that holds threads at the point, or has what the lab has not: a file below `crates`, its function.
+    /// A test that holds threads at the point, or has what the lab has not: a file below `crates`,
+    /// its function.
     Suite(&'static str, &'static str),
 }
 

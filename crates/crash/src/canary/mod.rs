@@ -1,7 +1,7 @@
 //! Deliberate faults: the lab is only worth something if it finds them.
 //!
-//! [`all`] is the one table of them: `canary=NAME` takes its names from it, `stetfs crash canaries` runs
-//! it.
+//! [`all`] is the one table of them: `canary=NAME` takes its names from it, `stetfs crash canaries`
+//! runs it.
 
 mod checkpoint;
 pub mod command;

@@ -1,8 +1,8 @@
 //! The search: crashes made from records, each judged once, on all cores, until time is up.
 //!
-//! Passes: the first visits every place of the record in order (`state::first_pass`); later ones draw
-//! further states at places in random order. A family of many small records is searched record by
-//! record, one core each; a long record place by place, by all cores.
+//! Passes: the first visits every place of the record in order (`state::first_pass`); later ones
+//! draw further states at places in random order. A family of many small records is searched record
+//! by record, one core each; a long record place by place, by all cores.
 
 mod failure;
 mod resume;

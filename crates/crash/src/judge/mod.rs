@@ -150,8 +150,8 @@ impl Work {
     ) -> Result<(), Finding> {
         let machine = crashed.fork();
         let fs = opened(&machine, &self.options)?;
-        // A mount whose device failed has noted that, and then orphans are e2fsck's, as with the kernel. Their space is
-        // accounted for after it.
+        // A mount whose device failed has noted that, and then orphans are e2fsck's, as with the
+        // kernel. Their space is accounted for after it.
         let is_left_to_e2fsck = fs.orphans_finished().left > 0;
         let result = self.check_open(&fs, progress, checks, also);
         gone(fs).and(result)?;
@@ -168,10 +168,10 @@ impl Work {
         if checks.again {
             self.check_again(crashed)?;
         }
-        // With async_commit a crash may leave a commit block whose transaction is torn. StetFS looks at
-        // the blocks' checksums before it replays anything; e2fsck 1.47 and the kernel look when it
-        // is too late, fail with EIO, and leave the whole journal unreplayed. StetFS's own log is
-        // replayed by StetFS alone.
+        // With async_commit a crash may leave a commit block whose transaction is torn. StetFS
+        // looks at the blocks' checksums before it replays anything; e2fsck 1.47 and the
+        // kernel look when it is too late, fail with EIO, and leave the whole journal
+        // unreplayed. StetFS's own log is replayed by StetFS alone.
         if checks.replay && !self.options.async_commit && self.options.journal.is_jbd2() {
             self.check_replay(crashed)?;
         }
@@ -245,8 +245,9 @@ impl Work {
         Ok(())
     }
 
-    /// e2fsck's replay of the journal leaves the same tree as ours. A commit block of which only the sector with the record was
-    /// written ends the log for e2fsck 1.47, but not for the kernel and us: e2fsck is asked again with the rest of it.
+    /// e2fsck's replay of the journal leaves the same tree as ours. A commit block of which only
+    /// the sector with the record was written ends the log for e2fsck 1.47, but not for the
+    /// kernel and us: e2fsck is asked again with the rest of it.
     ///
     /// # Errors
     /// e2fsck cannot replay it, or something else comes out.
@@ -267,7 +268,8 @@ impl Work {
         let (by_e2fsck, truncated) =
             replayed_by_e2fsck(&crashed.device).map_err(|e| Oracle::Replay.says(e))?;
         let mut theirs = tree(&Crashed::of(by_e2fsck), &self.options)?;
-        // e2fsck 1.47 takes the block of attributes away from a file whose truncation it finishes; the kernel does not.
+        // e2fsck 1.47 takes the block of attributes away from a file whose truncation it finishes;
+        // the kernel does not.
         for ino in truncated {
             if let (Some(our), Some(their)) = (ours.nodes.get(&ino), theirs.nodes.get_mut(&ino)) {
                 their.xattrs.clone_from(&our.xattrs);
@@ -290,8 +292,8 @@ impl Work {
         )))
     }
 
-    /// Cuts the recovery itself after every write: the next one has the same result. Then crashes lose what a recovery did
-    /// not flush, and what the one after that did not.
+    /// Cuts the recovery itself after every write: the next one has the same result. Then crashes
+    /// lose what a recovery did not flush, and what the one after that did not.
     ///
     /// # Errors
     /// The first cut after which it has not.
@@ -310,7 +312,8 @@ impl Work {
             if !self.rules().records {
                 same(&whole, &again, &what)?;
             } else if tree(&whole, &self.options)? != tree(&again, &self.options)? {
-                // Records are applied as operations, which find other places when some are done already.
+                // Records are applied as operations, which find other places when some are done
+                // already.
                 return Err(Oracle::Again.says(format!("{what} gives another tree")));
             }
             if finished {
@@ -387,7 +390,8 @@ pub(crate) fn gone(fs: Arc<Fs>) -> Result<(), Finding> {
     Err(Oracle::Opens.says("a closed volume stays in memory"))
 }
 
-/// A recovered volume is as good as any: files grow with zeroes, new ones can be written and synced.
+/// A recovered volume is as good as any: files grow with zeroes, new ones can be written and
+/// synced.
 pub(crate) fn use_it(fs: &Arc<Fs>, seen: &Seen) -> Result<(), String> {
     let ctx = Ctx::default();
     let said = |e: FsError| e.to_string();

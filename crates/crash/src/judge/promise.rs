@@ -6,8 +6,8 @@
 //! records, the state may be older, with each synced file as it was then on it (`records`). File
 //! content then depends on the preset:
 //! * data: it is exactly what it was after that operation;
-//! * ordered: each sector was there at some time: not before the file was last synced, nor (for
-//!   a block that was allocated since) before it was first written;
+//! * ordered: each sector was there at some time: not before the file was last synced, nor (for a
+//!   block that was allocated since) before it was first written;
 //! * writeback: the same, but a block allocated since the last sync may hold anything.
 
 use std::collections::BTreeMap;
@@ -291,8 +291,9 @@ impl Case<'_> {
         record.copied().unwrap_or(self.k)
     }
 
-    /// A record of an fdatasync need not hold what is not needed to find the data, and one that makes a directory has it as it
-    /// was at some time since: of these any state until then will do.
+    /// A record of an fdatasync need not hold what is not needed to find the data, and one that
+    /// makes a directory has it as it was at some time since: of these any state until then
+    /// will do.
     fn attributes_of(&self, id: NodeId, node: &Node, seen: &SeenNode) -> Result<(), String> {
         let exact = self.attributes(node, seen);
         if exact.is_ok() || self.over.is_none_or(|over| !over.contains_key(&id)) {

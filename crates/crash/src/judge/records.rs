@@ -1,5 +1,5 @@
-//! What comes back where files are synced by records of their own: the state after some operation, and on it each file as
-//! it was when it was synced last, with what leads to it.
+//! What comes back where files are synced by records of their own: the state after some operation,
+//! and on it each file as it was when it was synced last, with what leads to it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,8 +16,9 @@ pub(super) struct Overlaid {
     pub(super) at: BTreeMap<NodeId, usize>,
 }
 
-/// The state after operation `k`, and on it what the syncs up to operation `upto` made durable; those after `acked` only
-/// if they can be without a commit. `None`: there was a sync that takes a commit, so this state cannot come back.
+/// The state after operation `k`, and on it what the syncs up to operation `upto` made durable;
+/// those after `acked` only if they can be without a commit. `None`: there was a sync that takes a
+/// commit, so this state cannot come back.
 pub(super) fn overlay(script: &Script, k: usize, acked: usize, upto: usize) -> Option<Overlaid> {
     let mut over = Overlaid {
         state: script.states[k].clone(),
@@ -49,8 +50,8 @@ pub(super) fn overlay(script: &Script, k: usize, acked: usize, upto: usize) -> O
 }
 
 impl Overlaid {
-    /// Whether a directory that was synced by operation `j` is as it was then: a sync of it takes no commit if all that changed
-    /// are names that records made.
+    /// Whether a directory that was synced by operation `j` is as it was then: a sync of it takes
+    /// no commit if all that changed are names that records made.
     fn is_synced(&self, script: &Script, k: usize, j: usize, id: NodeId) -> bool {
         let promised = &script.states[j].nodes[&id];
         if promised.changed <= k {
@@ -97,8 +98,8 @@ impl Overlaid {
         Some(())
     }
 
-    /// Makes a file or directory that was made since, under the only name that it ever had, and the directories that lead
-    /// to it.
+    /// Makes a file or directory that was made since, under the only name that it ever had, and the
+    /// directories that lead to it.
     fn make(&mut self, script: &Script, k: usize, j: usize, id: NodeId) -> Option<()> {
         let names = script.links[j].get(&id)?;
         let [(parent, name)] = &names[..] else {

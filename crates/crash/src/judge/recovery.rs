@@ -41,7 +41,8 @@ pub fn record_recovery(
     Ok(machine.take_logs())
 }
 
-/// What a recovery leaves whose power is cut after so many writes to the device, and whether it was finished by then.
+/// What a recovery leaves whose power is cut after so many writes to the device, and whether it was
+/// finished by then.
 pub(super) fn cut_recovery(
     crashed: &Crashed,
     options: &FsOptions,

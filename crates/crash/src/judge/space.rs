@@ -1,4 +1,5 @@
-//! Oracle 7, from the bytes: each block has one owner, and bitmaps, counts and the orphan list agree.
+//! Oracle 7, from the bytes: each block has one owner, and bitmaps, counts and the orphan list
+//! agree.
 //!
 //! Reads a volume that was closed, without the file system under test: only the layouts are shared.
 

@@ -16,8 +16,8 @@ pub struct Cuts {
 }
 
 impl Work {
-    /// Recovers the volume, and checks what crashes before each of its flushes leave. One of them at each flush is recovered
-    /// and crashes again, in a few ways.
+    /// Recovers the volume, and checks what crashes before each of its flushes leave. One of them
+    /// at each flush is recovered and crashes again, in a few ways.
     ///
     /// # Errors
     /// The first promise that is broken.
@@ -48,8 +48,9 @@ impl Work {
         Ok(cuts)
     }
 
-    /// Recovers the volume over a recorder. Gives the crashes before each flush of that and each fence, as many as at a place of the kind
-    /// `why`, what each leaves, and whether it is the last at its flush.
+    /// Recovers the volume over a recorder. Gives the crashes before each flush of that and each
+    /// fence, as many as at a place of the kind `why`, what each leaves, and whether it is the
+    /// last at its flush.
     fn crashes_of_recovery(
         &self,
         crashed: &Crashed,

@@ -1,4 +1,5 @@
-//! A record's requests on a device with a translation layer, up to some event, and what a power cut leaves there.
+//! A record's requests on a device with a translation layer, up to some event, and what a power cut
+//! leaves there.
 
 use std::collections::HashMap;
 use std::io::IoSlice;
@@ -195,8 +196,9 @@ impl<'a> Below<'a> {
             .any(|e| matches!(e, Event::Done { id: done, .. } if Some(*done) == id))
     }
 
-    /// What a crash here leaves: nothing or everything of what waited in caches; or, by a draw, some pages of it, and the power
-    /// goes inside of the last request, unless that had been answered.
+    /// What a crash here leaves: nothing or everything of what waited in caches; or, by a draw,
+    /// some pages of it, and the power goes inside of the last request, unless that had been
+    /// answered.
     ///
     /// # Errors
     /// The layer does not come up again.
@@ -205,7 +207,8 @@ impl<'a> Below<'a> {
         self.left_by(arrival, inside)
     }
 
-    /// The same, where the power goes inside of the request of event `inside`, which must be the last.
+    /// The same, where the power goes inside of the request of event `inside`, which must be the
+    /// last.
     pub(super) fn left_by(&self, arrival: &Arrival, inside: Option<usize>) -> Result<MemDevice> {
         let device = match (arrival, inside) {
             (Arrival::Drawn(seed), Some(last)) => {
@@ -244,8 +247,8 @@ impl<'a> Below<'a> {
     }
 }
 
-/// Whether each sector of an image is what stands there for sure at this place of a record, or what one of the requests wrote of
-/// which nobody knows.
+/// Whether each sector of an image is what stands there for sure at this place of a record, or what
+/// one of the requests wrote of which nobody knows.
 ///
 /// # Errors
 /// The first that is neither.
@@ -291,7 +294,8 @@ mod tests {
     use crate::state::points;
     use crate::workload::cases;
 
-    /// The power may not go inside of a flush that was answered: what such a cut would lose is seen.
+    /// The power may not go inside of a flush that was answered: what such a cut would lose is
+    /// seen.
     #[test]
     fn a_flush_that_was_answered_and_is_lost_is_seen() {
         let journal: JournalSpec = "ordered".parse().unwrap();

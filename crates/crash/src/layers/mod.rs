@@ -1,12 +1,13 @@
 //! `stetfs crash run --device`: power cuts below StetFS and below a flash translation layer.
 //!
-//! A workload is recorded as ever. Its requests then go to a device of the layer, event by event, and at each place of the record
-//! copies of that lose their power: what waited in caches is lost in part, and the flash may stop at any step inside the request
-//! under way. The layer comes up again by itself. What it then shows must be what the model of a crash allows, sector by sector:
+//! A workload is recorded as ever. Its requests then go to a device of the layer, event by event,
+//! and at each place of the record copies of that lose their power: what waited in caches is lost
+//! in part, and the flash may stop at any step inside the request under way. The layer comes up
+//! again by itself. What it then shows must be what the model of a crash allows, sector by sector:
 //! what was flushed stands. And it is recovered and judged as any other crash.
 //!
-//! It is no part of the search of [`explore`](crate::explore()), whose states are subsets of sectors: which there can be is the
-//! layer's to say here, and a state is a place with a draw.
+//! It is no part of the search of [`explore`](crate::explore()), whose states are subsets of
+//! sectors: which there can be is the layer's to say here, and a state is a place with a draw.
 
 mod below;
 
@@ -85,8 +86,8 @@ struct Search<'a> {
     outcome: Mutex<Outcome>,
 }
 
-/// Searches until time is up. `make` makes the case of a seed; a workload without one is the same each time. Failures leave their
-/// records and images in `out`.
+/// Searches until time is up. `make` makes the case of a seed; a workload without one is the same
+/// each time. Failures leave their records and images in `out`.
 ///
 /// # Errors
 /// A workload failed on a sound device; a journal that shares, with a layer that does not.

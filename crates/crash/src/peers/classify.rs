@@ -1,7 +1,7 @@
 //! What a crash did to a tree, by measures that fit any file system.
 //!
-//! * lost: a file that was synced, and not renamed or removed since, is gone, or holds a sector that it
-//!   did not hold since it was synced;
+//! * lost: a file that was synced, and not renamed or removed since, is gone, or holds a sector
+//!   that it did not hold since it was synced;
 //! * names: the names are those of no single moment;
 //! * versions: a file's content is none that its path ever had.
 

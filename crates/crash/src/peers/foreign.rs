@@ -1,4 +1,5 @@
-//! Crashes of the kernel's ext4, recovered by StetFS, by e2fsck and by the kernel: what one of them brings back, StetFS must.
+//! Crashes of the kernel's ext4, recovered by StetFS, by e2fsck and by the kernel: what one of them
+//! brings back, StetFS must.
 //!
 //! The journals are of others: their compound transactions, and their fast commits.
 
@@ -63,7 +64,8 @@ pub struct ForeignRow {
     pub differ: (usize, usize),
     /// Images with which StetFS did worse than another.
     pub worse: usize,
-    /// Recoveries of StetFS that were cut, and of these, those after which another one did not come to the same.
+    /// Recoveries of StetFS that were cut, and of these, those after which another one did not
+    /// come to the same.
     pub cut: (usize, usize),
     /// The same with mounts of the kernel that were cut while they carried out fast commits.
     pub kernel_cut: (usize, usize),
@@ -134,7 +136,8 @@ impl Reader {
     }
 }
 
-/// Records `workload` on a mount of the kernel, and has crash states of it recovered by all readers.
+/// Records `workload` on a mount of the kernel, and has crash states of it recovered by all
+/// readers.
 ///
 /// # Errors
 /// Not root, something is not installed, or the workload failed.
@@ -312,7 +315,8 @@ fn kernel_recovery(image: &MemDevice, volume: &Volume) -> Result<Log, String> {
     Ok(device.take_log())
 }
 
-/// Cuts a recovery, and lets StetFS recover what it left. Gives how often, and what came to be otherwise.
+/// Cuts a recovery, and lets StetFS recover what it left. Gives how often, and what came to be
+/// otherwise.
 fn cut(image: &MemDevice, log: &Log, whole: &Seen, mut rng: fastrand::Rng) -> (usize, Vec<String>) {
     let mut states = candidates(image, log, rng.u64(..));
     rng.shuffle(&mut states);
@@ -346,7 +350,8 @@ fn fast_commits(image: &MemDevice) -> bool {
     walked.is_ok() && any
 }
 
-/// The first thing in which two trees differ, by path; times and what directories say of themselves do not count.
+/// The first thing in which two trees differ, by path; times and what directories say of themselves
+/// do not count.
 fn difference(a: &Seen, b: &Seen) -> Option<String> {
     let (a, b) = (paths(a), paths(b));
     for path in a.keys().chain(b.keys()) {

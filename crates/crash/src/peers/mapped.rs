@@ -10,9 +10,9 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 /// Bytes that are mapped: the page of most machines, or several.
 const PAGE: u64 = 65_536;
 
-/// Writes `data` at `offset` through a mapping that is gone on return; when the bytes reach the file
-/// system is the kernel's choice, until the file is synced. They must lie within the file and within
-/// 4096 bytes.
+/// Writes `data` at `offset` through a mapping that is gone on return; when the bytes reach the
+/// file system is the kernel's choice, until the file is synced. They must lie within the file and
+/// within 4096 bytes.
 ///
 /// # Errors
 /// The file cannot be mapped.

@@ -48,8 +48,8 @@ pub const PROGRAMS: [Program; 5] = [
     },
     Program {
         name: "sqlite-delete",
-        // FULL does not sync the directory after the journal is deleted: then the transaction may be
-        // rolled back, on any file system.
+        // FULL does not sync the directory after the journal is deleted: then the transaction may
+        // be rolled back, on any file system.
         about: "SQLite transactions, rollback journal, synchronous=EXTRA",
         run: |dir, step| sqlite(dir, "DELETE", "EXTRA", step),
         check: sqlite_check,

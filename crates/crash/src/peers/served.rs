@@ -1,5 +1,5 @@
-//! A block device as the one file `disk` of a FUSE mount: what a loop device, or a `stetfs mount`, can
-//! be put on, with every write and flush passing through a recorder.
+//! A block device as the one file `disk` of a FUSE mount: what a loop device, or a `stetfs mount`,
+//! can be put on, with every write and flush passing through a recorder.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! Records: a volume, what was written to it, and what the workload was told meanwhile.
 //!
 //! As a file: a magic number, a header in JSON, the pages of the volume that are not zero, the
-//! events, those of the region where there is one, and a checksum (XXH3) of all that. Numbers are little-endian.
+//! events, those of the region where there is one, and a checksum (XXH3) of all that. Numbers are
+//! little-endian.
 
 mod region;
 

@@ -21,8 +21,8 @@ pub struct StressArgs {
     /// How rounds end [default: each in turn].
     #[arg(long, value_enum, value_delimiter = ',')]
     end: Vec<End>,
-    /// A journal: a preset, and options; can be given several times [default: presets with and without sync=file, and
-    /// zjournal with two lanes in both data modes].
+    /// A journal: a preset, and options; can be given several times [default: presets with and
+    /// without sync=file, and zjournal with two lanes in both data modes].
     #[arg(long, value_name = "PRESET[,OPTION…]")]
     journal: Vec<String>,
     /// Bytes in a block [default: 4096 and 1024].
@@ -31,8 +31,8 @@ pub struct StressArgs {
     /// Size of the journal, MiB [default: 4 and 64].
     #[arg(long, value_name = "N", value_delimiter = ',')]
     journal_mib: Vec<u64>,
-    /// Bytes of a region of persistent memory for the records of journals that have them; 0: there is none [default: 0 and
-    /// 1M].
+    /// Bytes of a region of persistent memory for the records of journals that have them; 0: there
+    /// is none [default: 0 and 1M].
     #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = stetfs::low::size::bytes)]
     region: Vec<u64>,
     /// Threads that overwrite blocks in place and sync [default: 1, 4 and 8].

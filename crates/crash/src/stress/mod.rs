@@ -34,7 +34,8 @@ pub struct Broken {
     pub detail: String,
     /// Blocks that lost an acknowledged version, or hold one that was never written.
     pub lost: Vec<LostBlock>,
-    /// The image that was left, if it was kept; its region is beside it, with the extension `region`.
+    /// The image that was left, if it was kept; its region is beside it, with the extension
+    /// `region`.
     pub image: Option<String>,
 }
 

@@ -142,8 +142,8 @@ impl Round {
             .options)
     }
 
-    /// What an overwriting thread overwrites: its first file, how many files to its next, and which blocks of each.
-    /// No block is of two threads.
+    /// What an overwriting thread overwrites: its first file, how many files to its next, and which
+    /// blocks of each. No block is of two threads.
     fn part(&self, thread: usize) -> (usize, usize, Range<usize>) {
         if !self.shared {
             return (thread, self.writers, 0..PER_FILE);

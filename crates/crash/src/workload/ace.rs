@@ -1,12 +1,12 @@
 //! All short sequences of operations over a few files, in the manner of CrashMonkey's ACE
 //! (Mohan et al., OSDI 2018, section 5.2).
 //!
-//! A fixed tree is made and synced first. Then come one, two or three operations of [`mod@core`], each
-//! followed by one of the ways to make it durable (or none, but not after the last one: what
+//! A fixed tree is made and synced first. Then come one, two or three operations of [`mod@core`],
+//! each followed by one of the ways to make it durable (or none, but not after the last one: what
 //! nobody synced was promised to nobody).
 //!
-//! ACE's writes through mappings are left out here, for in the library they are writes; the workload
-//! `mapped` has them, for mounts.
+//! ACE's writes through mappings are left out here, for in the library they are writes; the
+//! workload `mapped` has them, for mounts.
 
 use super::model::State;
 use super::op::{Op, held_path};

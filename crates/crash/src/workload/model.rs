@@ -505,7 +505,8 @@ impl State {
                 len,
             } => {
                 let value = bytes(*key, *len);
-                // ext4 does nothing where the value stays, so there is nothing that a sync could make durable.
+                // ext4 does nothing where the value stays, so there is nothing that a sync could
+                // make durable.
                 if self.node(path).and_then(|n| n.xattrs.get(name)) != Some(&value) {
                     self.change(path, at).xattrs.insert(name.clone(), value);
                 }
@@ -591,7 +592,8 @@ impl State {
             data.resize(end, 0);
         }
         data[offset as usize..end].copy_from_slice(new);
-        // An overwrite in place may leave the inode alone (its mtime has the kernel's coarse clock).
+        // An overwrite in place may leave the inode alone (its mtime has the kernel's coarse
+        // clock).
         if allocates || journaled {
             (node.changed, node.data_changed) = (at, at);
         }

@@ -184,8 +184,8 @@ fn overwrites(seed: u64) -> Vec<Op> {
     ops
 }
 
-/// More than a log of 4 MiB holds, so that what is checkpointed is overwritten in the log: the same blocks in many transactions, and small
-/// changes of names and sizes in between.
+/// More than a log of 4 MiB holds, so that what is checkpointed is overwritten in the log: the same
+/// blocks in many transactions, and small changes of names and sizes in between.
 fn rounds(seed: u64) -> Vec<Op> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut text = String::from("create a\ncreate b\n");
@@ -292,7 +292,8 @@ pub fn reuse() -> Vec<Op> {
     script(&text)
 }
 
-/// Random work that ends with files unlinked while open, and used then: recovery has orphans to delete.
+/// Random work that ends with files unlinked while open, and used then: recovery has orphans to
+/// delete.
 fn orphans(seed: u64) -> Vec<Op> {
     let mut ops = Script::random(seed, 60, 4096, DataMode::Ordered).ops;
     ops.extend(script(

@@ -2,8 +2,9 @@
 
 use stetfs_ondisk::jbd2::MAGIC;
 
-/// One change, or one sync. Paths are relative to the directory that the script works in; `@N` is the
-/// open file that was held under this number, whether it has a name or not. Sizes and offsets are bytes.
+/// One change, or one sync. Paths are relative to the directory that the script works in; `@N` is
+/// the open file that was held under this number, whether it has a name or not. Sizes and offsets
+/// are bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the fields are the arguments of the calls")]
 pub enum Op {
@@ -20,8 +21,9 @@ pub enum Op {
         len: usize,
         key: u64,
     },
-    /// The same through a shared mapping, where the workload runs on a mount; in the library it is a write.
-    /// It stays within the file and within 4096 bytes, so that it is written back whole.
+    /// The same through a shared mapping, where the workload runs on a mount; in the library it is
+    /// a write. It stays within the file and within 4096 bytes, so that it is written back
+    /// whole.
     MapWrite {
         path: String,
         offset: u64,
@@ -102,8 +104,8 @@ pub fn held_number(path: &str) -> Option<u32> {
     path.strip_prefix('@')?.parse().ok()
 }
 
-/// Bytes that no other key gives, none of them zero. One in eight keys gives what begins as a block of the journal does, which
-/// has to be hidden where data goes through it.
+/// Bytes that no other key gives, none of them zero. One in eight keys gives what begins as a block
+/// of the journal does, which has to be hidden where data goes through it.
 pub fn bytes(key: u64, len: usize) -> Vec<u8> {
     let mut rng = fastrand::Rng::with_seed(key.wrapping_mul(0x9E37_79B9_7F4A_7C15));
     let mut bytes: Vec<u8> = std::iter::repeat_with(|| rng.u8(1..)).take(len).collect();

@@ -30,7 +30,8 @@ impl Script {
         script
     }
 
-    /// `len` operations made from a seed, of those that Linux' fast commits can hold, and many syncs of files.
+    /// `len` operations made from a seed, of those that Linux' fast commits can hold, and many
+    /// syncs of files.
     pub fn random_files(seed: u64, len: usize, block: u64, data: DataMode) -> Script {
         let mut generator = Generator::new(seed);
         let mut script = Script::begin(block, data);
@@ -55,7 +56,8 @@ impl Script {
         script
     }
 
-    /// `len` operations made from a seed: files are made, grow, get other names, go, and are synced.
+    /// `len` operations made from a seed: files are made, grow, get other names, go, and are
+    /// synced.
     pub fn changing(seed: u64, len: usize, block: u64, data: DataMode) -> Script {
         let mut generator = Generator::new(seed);
         let mut script = Script::begin(block, data);

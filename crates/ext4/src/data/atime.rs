@@ -47,8 +47,8 @@ impl Fs {
         }
     }
 
-    /// Whether the inode may be written later, and if so, remembers that it must. The caller holds its
-    /// lock.
+    /// Whether the inode may be written later, and if so, remembers that it must. The caller holds
+    /// its lock.
     fn put_off(&self, inode: &Inode) -> bool {
         let lazy = &self.data.lazy;
         if inode.lazy.load(Ordering::Acquire) {
@@ -69,8 +69,8 @@ impl Fs {
         }
     }
 
-    /// Puts the inode into the journal if its access time is not there yet. No lock and no handle may
-    /// be held.
+    /// Puts the inode into the journal if its access time is not there yet. No lock and no handle
+    /// may be held.
     ///
     /// # Errors
     /// The device or the journal failed.

@@ -1,9 +1,9 @@
-//! Telling where a file's blocks lie (FIBMAP), to whoever may go on to use them behind our back: Linux swaps to a file by
-//! what it is told here.
+//! Telling where a file's blocks lie (FIBMAP), to whoever may go on to use them behind our back:
+//! Linux swaps to a file by what it is told here.
 //!
-//! Blocks of a file never move while they are its blocks. What is told therefore stays true until the file is truncated or
-//! punched, which Linux refuses for a file it swaps to. What remains is that nothing of what was written before may still
-//! be on its way to them.
+//! Blocks of a file never move while they are its blocks. What is told therefore stays true until
+//! the file is truncated or punched, which Linux refuses for a file it swaps to. What remains is
+//! that nothing of what was written before may still be on its way to them.
 
 use std::sync::atomic::Ordering;
 
@@ -14,9 +14,10 @@ use crate::inode::{Inode, InodeBody};
 use crate::types::Ino;
 
 impl Fs {
-    /// Where unit `index` of a regular file lies on the volume, both counted in units of `unit` bytes; 0 where it lies nowhere
-    /// (a hole, unwritten blocks, content in the inode itself), or in pieces, or not at a multiple of `unit`. What was
-    /// written is home on return, and no log will write it there again.
+    /// Where unit `index` of a regular file lies on the volume, both counted in units of `unit`
+    /// bytes; 0 where it lies nowhere (a hole, unwritten blocks, content in the inode itself),
+    /// or in pieces, or not at a multiple of `unit`. What was written is home on return, and no
+    /// log will write it there again.
     ///
     /// # Errors
     /// EINVAL for what is no regular file; what could not be brought home.
@@ -51,7 +52,8 @@ impl Fs {
         Ok(if whole { at / unit } else { 0 })
     }
 
-    /// What lies at file block `lblk`, for up to `need` blocks, if they lie there in a row, whatever says so.
+    /// What lies at file block `lblk`, for up to `need` blocks, if they lie there in a row,
+    /// whatever says so.
     fn map_run(&self, inode: &Inode, body: &InodeBody, lblk: u32, need: u64) -> Result<Mapping> {
         let need = u32::try_from(need).unwrap_or(u32::MAX);
         let mut all = self.map(inode, body, lblk, need)?;
@@ -80,8 +82,9 @@ impl Fs {
         Ok(all)
     }
 
-    /// After a write of what somebody's page cache held: brings it home at once if somebody was told where the file's blocks
-    /// lie. Linux writes its cache of a file back as it begins to swap to it, when the blocks are told already.
+    /// After a write of what somebody's page cache held: brings it home at once if somebody was
+    /// told where the file's blocks lie. Linux writes its cache of a file back as it begins to
+    /// swap to it, when the blocks are told already.
     ///
     /// # Errors
     /// What could not be brought home.
@@ -94,7 +97,8 @@ impl Fs {
         self.bring_home(&inode, &body)
     }
 
-    /// Brings home what is newer than its home of a file's content. The caller holds the inode's lock and no handle.
+    /// Brings home what is newer than its home of a file's content. The caller holds the inode's
+    /// lock and no handle.
     fn bring_home(&self, inode: &Inode, body: &InodeBody) -> Result<()> {
         if self.writable().is_err() {
             return Ok(());

@@ -1,10 +1,12 @@
-//! Space for file blocks, where it is given out in clusters (`bigalloc`; else a cluster is a block).
+//! Space for file blocks, where it is given out in clusters (`bigalloc`; else a cluster is a
+//! block).
 //!
 //! Invariants:
-//! * **cluster.C1** A file's blocks keep their places in clusters: block `l` lies at block `l` mod the ratio of a cluster, and all
-//!   blocks of a logical cluster that are mapped lie in the same cluster of the volume.
-//! * **cluster.C2** A cluster belongs to a file while one of its blocks is mapped: mapping further ones takes no space, and
-//!   unmapping frees the cluster with the last one.
+//! * **cluster.C1** A file's blocks keep their places in clusters: block `l` lies at block `l` mod
+//!   the ratio of a cluster, and all blocks of a logical cluster that are mapped lie in the same
+//!   cluster of the volume.
+//! * **cluster.C2** A cluster belongs to a file while one of its blocks is mapped: mapping further
+//!   ones takes no space, and unmapping frees the cluster with the last one.
 //! * **cluster.C3** A block of a map, and an attribute block, has a cluster for itself.
 
 use std::ops::Range;
@@ -22,7 +24,8 @@ use crate::space::{AllocFor, BlockRun, Freed};
 pub(super) struct Space {
     /// Where they will lie.
     pub(super) run: BlockRun,
-    /// The clusters that were allocated for them: none when they come to lie in one that the file has (cluster.C2).
+    /// The clusters that were allocated for them: none when they come to lie in one that the file
+    /// has (cluster.C2).
     pub(super) new: Option<BlockRun>,
 }
 
@@ -55,7 +58,8 @@ impl Fs {
         start..start + ratio
     }
 
-    /// Where the logical cluster of `lblk` lies (its first block), if one of its blocks is mapped (cluster.C1).
+    /// Where the logical cluster of `lblk` lies (its first block), if one of its blocks is mapped
+    /// (cluster.C1).
     ///
     /// # Errors
     /// EUCLEAN when that is at no place that cluster.C1 allows, or the map is damaged.
@@ -119,9 +123,9 @@ impl Fs {
         Ok(clusters)
     }
 
-    /// Space for up to `want` file blocks from `lblk` on, none of which is mapped: in the cluster that the file has
-    /// there, or in up to `limit` new ones; `None` when the limit is zero and one would be needed.
-    /// `credits::ALLOC_BLOCKS`; the caller has reserved the space.
+    /// Space for up to `want` file blocks from `lblk` on, none of which is mapped: in the cluster
+    /// that the file has there, or in up to `limit` new ones; `None` when the limit is zero and
+    /// one would be needed. `credits::ALLOC_BLOCKS`; the caller has reserved the space.
     ///
     /// # Errors
     /// ENOSPC; EUCLEAN.
@@ -170,8 +174,8 @@ impl Fs {
         }))
     }
 
-    /// Takes the beginning of a claimed run, as much as lies in one piece, for file blocks from `lblk` on, none of which
-    /// is mapped.
+    /// Takes the beginning of a claimed run, as much as lies in one piece, for file blocks from
+    /// `lblk` on, none of which is mapped.
     ///
     /// # Errors
     /// `Corrupt` when it is not free, or lies at no place that cluster.C1 allows.
@@ -213,8 +217,8 @@ impl Fs {
         Ok(Space { run, new })
     }
 
-    /// Frees what an extent that was just unmapped had for itself (cluster.C2), and no longer counts it.
-    /// `credits::FREE_BLOCKS` for every group that it touches.
+    /// Frees what an extent that was just unmapped had for itself (cluster.C2), and no longer
+    /// counts it. `credits::FREE_BLOCKS` for every group that it touches.
     ///
     /// # Errors
     /// EUCLEAN, see [`free_blocks`](Self::free_blocks).

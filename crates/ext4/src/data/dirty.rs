@@ -29,8 +29,9 @@ const BATCH_BYTES: usize = 8 << 20;
 /// The same where syncs go before: one that comes waits behind no more.
 const SMALL_BATCH_BYTES: usize = 1 << 20;
 
-/// A file that has got so many bytes of new dirty data goes home behind its writer (BSD: clustered writes): the device works
-/// while there is more to come, and whoever commits finds little left to do.
+/// A file that has got so many bytes of new dirty data goes home behind its writer (BSD: clustered
+/// writes): the device works while there is more to come, and whoever commits finds little left to
+/// do.
 const BEHIND_BYTES: u64 = 16 << 20;
 
 /// The dirty data of one file (data.D2, data.D3).
@@ -58,7 +59,8 @@ struct State {
     ordered: Option<CommitPoint>,
     /// So did an earlier one, which may be committing and still wait for its part of the map.
     ordered_before: bool,
-    /// Blocks that a file-level record holds, and the record's stamp. `true`: what is dirty there is what it holds.
+    /// Blocks that a file-level record holds, and the record's stamp. `true`: what is dirty there
+    /// is what it holds.
     logged: BTreeMap<u32, (Stamp, bool)>,
     /// Blocks went home since the device was last known to be flushed.
     unflushed: Option<FlushMark>,
@@ -108,13 +110,14 @@ impl DirtyData {
         s.blocks.is_empty() && s.in_flight == 0
     }
 
-    /// Whether nothing would be lost with the inode: no dirty block, no lost one to hide, and no failure to tell of.
+    /// Whether nothing would be lost with the inode: no dirty block, no lost one to hide, and no
+    /// failure to tell of.
     pub(crate) fn may_leave(&self) -> bool {
         self.is_clean() && self.state.lock().lost.is_empty() && !self.failures.is_pending()
     }
 
-    /// The new blocks whose data could not be written, but for those that have newer data. The inode's lock is held, so there will be
-    /// no more of that.
+    /// The new blocks whose data could not be written, but for those that have newer data. The
+    /// inode's lock is held, so there will be no more of that.
     pub(super) fn take_lost(&self) -> BTreeSet<u32> {
         let mut s = self.state.lock();
         let mut lost = std::mem::take(&mut s.lost);
@@ -172,8 +175,9 @@ impl From<HomeError> for FsError {
 pub(super) struct Unlogged {
     /// File block, and its content; `None` if it is too much.
     pub(super) pages: Option<Vec<(u32, BlockNr, PageRef)>>,
-    /// A record that is still alive holds older content of one of them, or of these blocks, which are not dirty any more: they
-    /// went home for a transaction that is not valid, and a recovery would put the older content there.
+    /// A record that is still alive holds older content of one of them, or of these blocks, which
+    /// are not dirty any more: they went home for a transaction that is not valid, and a
+    /// recovery would put the older content there.
     pub(super) superseding: bool,
     /// See `superseding`.
     pub(super) stale: Vec<u32>,
@@ -307,8 +311,8 @@ impl<'a> Batch<'a> {
 }
 
 impl Fs {
-    /// Makes blocks dirty that were just changed, given in ascending order. With `h`: they were just
-    /// allocated, or converted from unwritten, in that handle (data.D4).
+    /// Makes blocks dirty that were just changed, given in ascending order. With `h`: they were
+    /// just allocated, or converted from unwritten, in that handle (data.D4).
     pub(super) fn add_dirty(&self, inode: &Inode, blocks: Vec<Changed>, h: Option<&Handle<'_>>) {
         if blocks.is_empty() {
             return;
@@ -369,14 +373,16 @@ impl Fs {
         }
     }
 
-    /// The age at which data goes home that has waited elsewhere, or that a commit may get ahead of.
+    /// The age at which data goes home that has waited elsewhere, or that a commit may get ahead
+    /// of.
     pub(super) fn early_age(&self) -> Duration {
         let commit = Duration::from_secs(u64::from(self.opts.commit_secs));
         commit.min(self.opts.dirty_expire)
     }
 
-    /// What was written to the file last had been dirty for a while before it came here, in the kernel's page cache: it goes
-    /// home no later than with the next commit, in place of waiting for its full age again.
+    /// What was written to the file last had been dirty for a while before it came here, in the
+    /// kernel's page cache: it goes home no later than with the next commit, in place of
+    /// waiting for its full age again.
     pub fn write_back_early(&self, f: &OpenRef) {
         let due = Instant::now().checked_add(self.early_age());
         let mut s = f.inode.dirty.state.lock();
@@ -439,8 +445,8 @@ impl Fs {
         Ok(())
     }
 
-    /// The dirty data of the file that no record holds, up to `most` blocks. Nothing becomes dirty meanwhile: the caller
-    /// holds the inode's lock.
+    /// The dirty data of the file that no record holds, up to `most` blocks. Nothing becomes dirty
+    /// meanwhile: the caller holds the inode's lock.
     pub(super) fn unlogged(&self, inode: &Inode, most: usize) -> Unlogged {
         // Nothing is on its way home.
         let _flush = inode.dirty.flush.lock();
@@ -481,8 +487,8 @@ impl Fs {
         s.logged.extend(blocks.map(|lblk| (lblk, (record, true))));
     }
 
-    /// Writes home what is dirty now in these files, in ascending order of their numbers. The device
-    /// has it on return; no flush.
+    /// Writes home what is dirty now in these files, in ascending order of their numbers. The
+    /// device has it on return; no flush.
     ///
     /// # Errors
     /// A failed write. Each file remembers its own for its openers.
@@ -497,7 +503,8 @@ impl Fs {
         })
     }
 
-    /// Has `send` give what is dirty now in these files to the device. The journal stops where it cannot go on without what failed.
+    /// Has `send` give what is dirty now in these files to the device. The journal stops where it
+    /// cannot go on without what failed.
     fn flush_by(
         &self,
         files: &[&Inode],
@@ -552,8 +559,8 @@ impl Fs {
         (bytes / self.geo.block_size as usize).max(1)
     }
 
-    /// Has `send` write a batch, and lets its files go. What could not be written is not dirty any more (as in the kernel): the
-    /// file remembers the failure.
+    /// Has `send` write a batch, and lets its files go. What could not be written is not dirty any
+    /// more (as in the kernel): the file remembers the failure.
     fn submit(&self, batch: &mut Batch<'_>, send: &mut Submit<'_>) -> Result<(), HomeError> {
         let Batch { locks, mut blocks } = std::mem::take(batch);
         blocks.sort_unstable_by_key(|taken| taken.dirty.block.nr());
@@ -603,8 +610,8 @@ impl Fs {
             .collect()
     }
 
-    /// After a batch failed: what became of a part of it. One error tells of a whole batch, so the part is written once more, unless
-    /// it was all.
+    /// After a batch failed: what became of a part of it. One error tells of a whole batch, so the
+    /// part is written once more, unless it was all.
     fn again(
         &self,
         failed: &BlockError,
@@ -630,7 +637,8 @@ impl Fs {
         {
             let mut s = inode.dirty.state.lock();
             for taken in blocks {
-                // The next commit ends a record that is alive, and with it the only copy of what was synced.
+                // The next commit ends a record that is alive, and with it the only copy of what
+                // was synced.
                 let record = s.logged.get(&taken.lblk);
                 is_promised |= record.is_some_and(|(stamp, _)| self.journal.is_alive(*stamp));
                 if taken.dirty.fresh {
@@ -656,8 +664,8 @@ impl Fs {
         }
     }
 
-    /// Writes home the dirty data of these inodes. The device has it on return; no flush. Of data that
-    /// could not be written its file remembers that.
+    /// Writes home the dirty data of these inodes. The device has it on return; no flush. Of data
+    /// that could not be written its file remembers that.
     ///
     /// # Errors
     /// What the journal cannot go on without; it has stopped.
@@ -774,8 +782,8 @@ mod tests {
         assert_eq!(fs.data.dirty.bytes(), BEHIND_BYTES);
     }
 
-    /// An earlier transaction may have made blocks reachable, so their data goes home before they are freed. That it cannot is no
-    /// reason not to free them.
+    /// An earlier transaction may have made blocks reachable, so their data goes home before they
+    /// are freed. That it cannot is no reason not to free them.
     #[test]
     fn what_cannot_be_written_can_be_freed() {
         let device = Arc::new(FaultInjector::new(mkfs(32, &Mkfs::blocks(4096))));

@@ -1,7 +1,8 @@
 //! Failures of writes that nobody waited for: each opener is told once (the kernel: `errseq_t`).
 //!
-//! Where files are open without a handle here (decisions/0017), an opener is a descriptor of a program that syncs, and is first
-//! seen when it does: it is told of every failure since the file was last not in use at all.
+//! Where files are open without a handle here (decisions/0017), an opener is a descriptor of a
+//! program that syncs, and is first seen when it does: it is told of every failure since the file
+//! was last not in use at all.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,7 +13,8 @@ use parking_lot::Mutex;
 use crate::error::FsError;
 use crate::types::{Caller, Descriptor};
 
-/// The number of descriptors that are remembered as told, at most. One that is forgotten is told again.
+/// The number of descriptors that are remembered as told, at most. One that is forgotten is told
+/// again.
 const MOST_TOLD: usize = 256;
 
 /// Failures of one file, or of all.
@@ -25,10 +27,11 @@ struct State {
     last: Option<FsError>,
     /// Somebody was told of the last.
     told: bool,
-    /// The number of failures of which a descriptor that is not in `descriptors` need not be told: they
-    /// happened before it was opened, or somebody was told of them.
+    /// The number of failures of which a descriptor that is not in `descriptors` need not be told:
+    /// they happened before it was opened, or somebody was told of them.
     settled: u64,
-    /// Each descriptor that was told of a failure, and how many failures it has been told of so far.
+    /// Each descriptor that was told of a failure, and how many failures it has been told of so
+    /// far.
     descriptors: VecDeque<(Descriptor, u64)>,
 }
 
@@ -100,8 +103,8 @@ impl Failures {
         }
     }
 
-    /// The last failure, if this descriptor of the caller was not told of it; now it is. A caller whom nobody can see is told
-    /// again each time.
+    /// The last failure, if this descriptor of the caller was not told of it; now it is. A caller
+    /// whom nobody can see is told again each time.
     fn tell_caller(&self, caller: &Caller) -> Option<FsError> {
         if !self.concerns_callers() {
             return None;
@@ -136,7 +139,8 @@ impl Failures {
         s.count != s.settled
     }
 
-    /// The file is not in use any more: who opens it from now on is an opener as [`opener`](Self::opener) has them.
+    /// The file is not in use any more: who opens it from now on is an opener as
+    /// [`opener`](Self::opener) has them.
     pub(crate) fn not_in_use(&self) {
         let mut s = self.0.lock();
         s.descriptors.clear();

@@ -16,8 +16,9 @@ use crate::space::{AllocFor, credits};
 use crate::types::{Ctx, FallocateMode, OpenRef};
 
 impl Fs {
-    /// Allocates, punches or zeroes `len` bytes from `offset` on. A range whose change no transaction
-    /// can hold takes several; after a crash on the way the part done stands. Of a file opened with O_DSYNC it is durable on return.
+    /// Allocates, punches or zeroes `len` bytes from `offset` on. A range whose change no
+    /// transaction can hold takes several; after a crash on the way the part done stands. Of a
+    /// file opened with O_DSYNC it is durable on return.
     ///
     /// # Errors
     /// EINVAL for an empty range, EFBIG, EPERM (immutable, append-only), ENOSPC (known before
@@ -101,7 +102,8 @@ impl Fs {
         result
     }
 
-    /// Changes the map, the content and the size. Credits to write the inode are left, whatever comes of it.
+    /// Changes the map, the content and the size. Credits to write the inode are left, whatever
+    /// comes of it.
     fn change_blocks(
         &self,
         h: &mut Handle<'_>,

@@ -1,5 +1,5 @@
-//! Background write-back: old dirty data goes home, what is written as a stream behind its writer, and all of it when there
-//! is much.
+//! Background write-back: old dirty data goes home, what is written as a stream behind its writer,
+//! and all of it when there is much.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -107,8 +107,8 @@ impl Wanted {
         self.signal.notify_all();
     }
 
-    /// Waits until there may be something to write home: until it is told so or, while it watches, for this time. Says no at the
-    /// end.
+    /// Waits until there may be something to write home: until it is told so or, while it watches,
+    /// for this time. Says no at the end.
     fn next(&self, look: Duration) -> bool {
         let mut state = self.state.lock();
         while !state.flush && !state.quit {

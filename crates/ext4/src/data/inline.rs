@@ -1,5 +1,5 @@
-//! Content in the inode itself (feature `inline_data`): in `i_block`, and what does not fit there in
-//! the attribute `system.data` behind the inode's fields.
+//! Content in the inode itself (feature `inline_data`): in `i_block`, and what does not fit there
+//! in the attribute `system.data` behind the inode's fields.
 //!
 //! It is read where it is, and written there while it fits in the room it has. What needs more (a
 //! longer file, a hole, any change of a directory's entries) moves it out into blocks first, in a
@@ -133,8 +133,8 @@ impl Fs {
         Ok(true)
     }
 
-    /// Moves inline content out into a block, if there is any. The caller holds the inode's lock and
-    /// no handle.
+    /// Moves inline content out into a block, if there is any. The caller holds the inode's lock
+    /// and no handle.
     ///
     /// # Errors
     /// ENOSPC; EUCLEAN.

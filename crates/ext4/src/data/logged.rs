@@ -41,7 +41,8 @@ impl Fs {
         self.unmap(h, inode, body, 0..LOGICAL_END)
     }
 
-    /// Makes the beginning of `run` what the file maps there, whatever it maps now. Gives the blocks done.
+    /// Makes the beginning of `run` what the file maps there, whatever it maps now. Gives the
+    /// blocks done.
     ///
     /// # Errors
     /// `Corrupt` when the blocks belong to somebody else.

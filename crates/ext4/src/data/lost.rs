@@ -1,5 +1,6 @@
-//! New blocks whose data could not be written. What lies in them is what somebody deleted, so they must not be read: they become
-//! unwritten again, or holes where a file has no such blocks. (In the kernel extents are unwritten until their data is there.)
+//! New blocks whose data could not be written. What lies in them is what somebody deleted, so they
+//! must not be read: they become unwritten again, or holes where a file has no such blocks. (In the
+//! kernel extents are unwritten until their data is there.)
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -25,8 +26,8 @@ fn runs(blocks: &BTreeSet<u32>) -> Vec<Range<u64>> {
 }
 
 impl Fs {
-    /// Sees to it that what lies in lost blocks is not read. A file that somebody works on comes later: he may wait for what the
-    /// caller writes home.
+    /// Sees to it that what lies in lost blocks is not read. A file that somebody works on comes
+    /// later: he may wait for what the caller writes home.
     pub(crate) fn hide_lost(&self) {
         let files = std::mem::take(&mut *self.data.dirty.lost.lock());
         for ino in files {

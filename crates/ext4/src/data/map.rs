@@ -228,8 +228,8 @@ impl Fs {
         }
     }
 
-    /// Appends a zeroed block to a directory and writes the inode (`credits::APPEND_DIR_BLOCK`). The
-    /// caller has reserved the space.
+    /// Appends a zeroed block to a directory and writes the inode (`credits::APPEND_DIR_BLOCK`).
+    /// The caller has reserved the space.
     ///
     /// # Errors
     /// ENOSPC, EFBIG; the directory is then as before.

@@ -46,7 +46,8 @@ pub(crate) trait EditMap {
     /// Maps `new`, where nothing is mapped yet.
     ///
     /// # Errors
-    /// ENOSPC when a node had to be allocated: nothing is mapped then. EUCLEAN if the place is taken.
+    /// ENOSPC when a node had to be allocated: nothing is mapped then. EUCLEAN if the place is
+    /// taken.
     fn insert(&mut self, new: Extent) -> Result<()>;
 
     /// Unmaps the last piece of `range` that is mapped.

@@ -3,20 +3,22 @@
 //! * `extents` and `blockmap`: the two ways of mapping, behind `mapping`; `map`: what lies at a
 //!   place of a file; `clusters`: space for it;
 //! * `inline`: content that lies in the inode;
-//! * `dirty`: data blocks newer than their homes, and their way there; `flusher`: in the background; `precedence`: who gives way;
-//!   `failures`: who is told when they do not get there; `lost`: what becomes of new ones then;
+//! * `dirty`: data blocks newer than their homes, and their way there; `flusher`: in the
+//!   background; `precedence`: who gives way; `failures`: who is told when they do not get there;
+//!   `lost`: what becomes of new ones then;
 //! * `whole`: which changes no crash may split;
-//! * `read`, `write`, `truncate`, `fallocate`, `seek`, `symlink`, `value`, `sync`, `bmap`: the operations.
+//! * `read`, `write`, `truncate`, `fallocate`, `seek`, `symlink`, `value`, `sync`, `bmap`: the
+//!   operations.
 //!
 //! Invariants:
-//! * **data.D1** A mapped, written block's latest content is in the cache, or the cache has none of it
-//!   and the device has it. So a read that finds a block not cached may go to the device.
-//! * **data.D2** A block is in its file's [`DirtyData`] from its change until it was written home; from
-//!   being taken out for writing until the write has returned, the file's flush lock is held.
-//! * **data.D3** Blocks are freed only after they left the dirty data with the flush lock held: nothing
-//!   is ever written to a block that may belong to somebody else.
-//! * **data.D4** Data of blocks that a transaction makes reachable is in the dirty data, and the inode is
-//!   named with `Handle::order_data`, before the handle stops.
+//! * **data.D1** A mapped, written block's latest content is in the cache, or the cache has none of
+//!   it and the device has it. So a read that finds a block not cached may go to the device.
+//! * **data.D2** A block is in its file's [`DirtyData`] from its change until it was written home;
+//!   from being taken out for writing until the write has returned, the file's flush lock is held.
+//! * **data.D3** Blocks are freed only after they left the dirty data with the flush lock held:
+//!   nothing is ever written to a block that may belong to somebody else.
+//! * **data.D4** Data of blocks that a transaction makes reachable is in the dirty data, and the
+//!   inode is named with `Handle::order_data`, before the handle stops.
 
 mod atime;
 pub(crate) mod blockmap;

@@ -35,8 +35,9 @@ impl Runs {
 }
 
 impl Fs {
-    /// Sees to it that the map of a file names no block twice, so that there is no more to be read than the volume has.
-    /// Goes through all of the map. On volumes with shared blocks, which are read-only, it may.
+    /// Sees to it that the map of a file names no block twice, so that there is no more to be read
+    /// than the volume has. Goes through all of the map. On volumes with shared blocks, which
+    /// are read-only, it may.
     ///
     /// # Errors
     /// EUCLEAN: it does. Damage that hides a part of the map is told when that part is read.

@@ -13,7 +13,8 @@ use crate::inode::Inode;
 /// How changed data gets home.
 #[derive(Clone, Copy)]
 pub(super) enum DataPath<'a> {
-    /// Directly; blocks become dirty data, with the handle that makes them reachable if there is one.
+    /// Directly; blocks become dirty data, with the handle that makes them reachable if there is
+    /// one.
     Home(Option<&'a Handle<'a>>),
     /// As journaled blocks of this handle.
     Journal(&'a Handle<'a>),
@@ -43,8 +44,8 @@ impl<'a> Pages<'a> {
         }
     }
 
-    /// Puts `bytes` into file block `lblk`, which lies in block `nr`, from byte `at` on. The rest of
-    /// a `fresh` block becomes zeroes; of another it stays.
+    /// Puts `bytes` into file block `lblk`, which lies in block `nr`, from byte `at` on. The rest
+    /// of a `fresh` block becomes zeroes; of another it stays.
     ///
     /// # Errors
     /// A read that failed; cannot happen for fresh or whole blocks, or for those in the cache.
@@ -105,7 +106,8 @@ impl<'a> Pages<'a> {
         Ok(())
     }
 
-    /// Makes bytes of file block `lblk`, which lies in block `nr`, zeroes. Does nothing if they are.
+    /// Makes bytes of file block `lblk`, which lies in block `nr`, zeroes. Does nothing if they
+    /// are.
     ///
     /// # Errors
     /// A read that failed.

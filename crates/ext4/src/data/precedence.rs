@@ -1,5 +1,5 @@
-//! Writing in the background gives way to syncs of single files: a device works on what it has in order, so a sync waits behind
-//! what was given to it before.
+//! Writing in the background gives way to syncs of single files: a device works on what it has in
+//! order, so a sync waits behind what was given to it before.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,8 @@ pub(crate) enum WritebackPriority {
 }
 
 impl Fs {
-    /// Whether syncs that are to be expected go before, so that little is given to the device at once.
+    /// Whether syncs that are to be expected go before, so that little is given to the device at
+    /// once.
     pub(super) fn gives_way(&self, priority: WritebackPriority) -> bool {
         let may = match priority {
             WritebackPriority::Awaited => false,
@@ -66,13 +67,15 @@ impl Precedence {
         s.began != s.ended
     }
 
-    /// Whether syncs are to be expected, so that no more should be given to the device at once than they can wait behind.
+    /// Whether syncs are to be expected, so that no more should be given to the device at once than
+    /// they can wait behind.
     fn is_claimed(&self) -> bool {
         let s = self.state.lock();
         s.began != s.ended || s.last.is_some_and(|last| last.elapsed() < RECENT)
     }
 
-    /// Waits until as many syncs have ended as began before, at most [`LONGEST`]. No lock is held that a sync takes.
+    /// Waits until as many syncs have ended as began before, at most [`LONGEST`]. No lock is held
+    /// that a sync takes.
     pub(super) fn give_way(&self) {
         let until = Instant::now() + LONGEST;
         let mut s = self.state.lock();

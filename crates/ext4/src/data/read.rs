@@ -60,7 +60,8 @@ impl ReadAhead {
 }
 
 impl Fs {
-    /// Reads from `offset` into `buf`. Returns the number of bytes, fewer only at the end of the file.
+    /// Reads from `offset` into `buf`. Returns the number of bytes, fewer only at the end of the
+    /// file.
     ///
     /// # Errors
     /// EISDIR, EINVAL for what is no regular file; EIO; EUCLEAN.
@@ -174,8 +175,8 @@ impl Fs {
         Ok(())
     }
 
-    /// Copies what is cached of a run, and lists the rest to be read from the device (data.D1). Pieces of
-    /// blocks go through the cache.
+    /// Copies what is cached of a run, and lists the rest to be read from the device (data.D1).
+    /// Pieces of blocks go through the cache.
     fn read_run_past_cache<'b>(
         &self,
         start: BlockNr,

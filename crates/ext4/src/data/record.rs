@@ -1,5 +1,5 @@
-//! Making one file durable by a record of its own, in the thread that asks, while the running transaction stays open
-//! (iJournaling, §5; the rules are in `journal/src/engine/files.rs`).
+//! Making one file durable by a record of its own, in the thread that asks, while the running
+//! transaction stays open (iJournaling, §5; the rules are in `journal/src/engine/files.rs`).
 //!
 //! What a record cannot say safely is left to a commit, and counted.
 
@@ -139,7 +139,8 @@ impl Fs {
         }
     }
 
-    /// Makes a file durable without a commit, in its turn. With [`Wait::Inline`] it writes no more than a record holds.
+    /// Makes a file durable without a commit, in its turn. With [`Wait::Inline`] it writes no more
+    /// than a record holds.
     ///
     /// # Errors
     /// The journal's and the device's; the journal has stopped then.
@@ -215,8 +216,8 @@ impl Fs {
     }
 
     fn next_sync_step(&self, inode: &Inode, datasync: bool) -> Step {
-        // Directories lock before what is in them, so they are looked at first; what leads to the file cannot change
-        // under its own lock.
+        // Directories lock before what is in them, so they are looked at first; what leads to the
+        // file cannot change under its own lock.
         let chain = match self.chain(inode) {
             Ok(chain) => chain,
             Err(reason) => return Step::Commit(reason),
@@ -541,8 +542,8 @@ mod tests {
     use crate::testing::{ROOT, mkfs};
     use crate::types::{FsOptions, ROOT_INO};
 
-    /// A page is in a record; newer data of its block goes home for a transaction that never becomes valid, so the
-    /// record stays alive. The next sync must not leave it at that.
+    /// A page is in a record; newer data of its block goes home for a transaction that never
+    /// becomes valid, so the record stays alive. The next sync must not leave it at that.
     #[test]
     fn data_that_went_home_by_itself_is_synced_over_an_older_record() {
         for datasync in [false, true] {
@@ -638,7 +639,8 @@ mod tests {
             is_done.recv().unwrap().unwrap();
         }
 
-        /// Has the transactions commit, and the file synced when their snapshots are taken and the next ones have not begun.
+        /// Has the transactions commit, and the file synced when their snapshots are taken and the
+        /// next ones have not begun.
         fn sync_beside_a_commit(&self) {
             let held = self.fs.journal.hold("snapshots-taken");
             std::thread::scope(|scope| {
@@ -665,8 +667,9 @@ mod tests {
 
     const WITH_RECORDS: [&str; 3] = ["ijournal", "writeback,sync=file", "ordered,records=1"];
 
-    /// A record is written while a transaction commits that does not hold what the record says, but seems to run still. The next one
-    /// ends the record: what it holds of the data must be home by then (record.F4).
+    /// A record is written while a transaction commits that does not hold what the record says, but
+    /// seems to run still. The next one ends the record: what it holds of the data must be home
+    /// by then (record.F4).
     #[test]
     fn data_synced_beside_a_commit_outlives_the_next() {
         let after_next = |journal: &str, canary| {
@@ -689,8 +692,8 @@ mod tests {
         assert_eq!(after_next("ijournal", canary), 1, "it was lost");
     }
 
-    /// The same record, after the transaction has become valid that does not supersede it: it is alive, and newer data does not go
-    /// home beside it.
+    /// The same record, after the transaction has become valid that does not supersede it: it is
+    /// alive, and newer data does not go home beside it.
     #[test]
     fn data_synced_after_that_is_not_taken_back() {
         let after_newer = |journal: &str, canary| {

@@ -6,8 +6,8 @@ use crate::fs::Fs;
 use crate::types::{OpenRef, SeekWhat};
 
 impl Fs {
-    /// The next place at or behind `offset` with data, or with a hole; the end of the file counts as
-    /// a hole. Unwritten blocks are holes: what reads as zeroes without lying anywhere.
+    /// The next place at or behind `offset` with data, or with a hole; the end of the file counts
+    /// as a hole. Unwritten blocks are holes: what reads as zeroes without lying anywhere.
     ///
     /// # Errors
     /// ENXIO behind the end, or when no data follows; EINVAL for what is no regular file.

@@ -13,12 +13,13 @@ use crate::inode::Inode;
 use crate::types::{Done, FileType, OpenRef};
 
 impl Fs {
-    /// Makes durable what was written to the file and, unless `datasync`, every change of its inode;
-    /// `done` is told when it is. With `datasync` a transaction commits only
+    /// Makes durable what was written to the file and, unless `datasync`, every change of its
+    /// inode; `done` is told when it is. With `datasync` a transaction commits only
     /// if the data could not be read back without it. Of a directory it covers the entries.
     ///
-    /// `done` gets the error once for every opener after data of the file could not be written home, also
-    /// if that was in the background. That data is lost then; what is written later is not.
+    /// `done` gets the error once for every opener after data of the file could not be written
+    /// home, also if that was in the background. That data is lost then; what is written later
+    /// is not.
     pub fn fsync(&self, f: &OpenRef, datasync: bool, wait: Wait, done: Done) {
         let inode = f.inode.clone();
         let told = f.opener.clone();
@@ -35,8 +36,8 @@ impl Fs {
             return done(Err(e));
         }
         let answer: Answer = Box::new(move |result| {
-            // Looked at after the data went home, so that this very failure is included. It comes first: where it stopped the
-            // journal, too, it is the reason.
+            // Looked at after the data went home, so that this very failure is included. It comes
+            // first: where it stopped the journal, too, it is the reason.
             let failed = inode.dirty.failures.tell_opener(&told);
             done(failed.map_or(result.map_err(FsError::from), Err));
         });
@@ -48,7 +49,8 @@ impl Fs {
         else {
             return self.sync_by_commit(&inode, datasync, wait, answer);
         };
-        // Not where others must end first. Where others sync, too, more of them share a flush if their threads go on.
+        // Not where others must end first. Where others sync, too, more of them share a flush if
+        // their threads go on.
         let inline = wait == Wait::Inline && !self.data.precedence.is_running();
         let turn = inline.then(|| inode.turn.try_lock()).flatten();
         let synced = turn.map(|turn| self.sync_alone(&inode, datasync, turn, Wait::Inline));
@@ -62,9 +64,10 @@ impl Fs {
         });
     }
 
-    /// Of a file that was only written over: writes its data home before its times are committed and the device is flushed, as the
-    /// kernel does. A device that takes nothing for a while then costs the file its data, not the volume its journal, which a
-    /// flush that fails stops. Data in new blocks goes with the log.
+    /// Of a file that was only written over: writes its data home before its times are committed
+    /// and the device is flushed, as the kernel does. A device that takes nothing for a while
+    /// then costs the file its data, not the volume its journal, which a flush that fails
+    /// stops. Data in new blocks goes with the log.
     ///
     /// # Errors
     /// A failure that this opener was not told of; nothing was committed or flushed.
@@ -83,8 +86,9 @@ impl Fs {
         failed.map_or(home.map_err(FsError::from), Err)
     }
 
-    /// What was written to the file last passes the cache by (O_DIRECT): it goes home at once, without a flush, so that who wrote it
-    /// is told of a failure. Data that goes through the journal stays for that, as in the kernel.
+    /// What was written to the file last passes the cache by (O_DIRECT): it goes home at once,
+    /// without a flush, so that who wrote it is told of a failure. Data that goes through the
+    /// journal stays for that, as in the kernel.
     ///
     /// # Errors
     /// The device's. The file and the volume remember it, too.
@@ -184,8 +188,8 @@ mod tests {
         });
     }
 
-    /// A device whose flush fails once: then it has dropped what was written since the last good one, and says so only when another
-    /// flush has succeeded.
+    /// A device whose flush fails once: then it has dropped what was written since the last good
+    /// one, and says so only when another flush has succeeded.
     struct Drops {
         inner: stetfs_block::MemDevice,
         /// What it keeps.
@@ -287,8 +291,8 @@ mod tests {
         }
     }
 
-    /// A commit's flush fails and drops the data that a sync beside it makes durable by a flush of its own, which succeeds. The sync is
-    /// not told that all is well.
+    /// A commit's flush fails and drops the data that a sync beside it makes durable by a flush of
+    /// its own, which succeeds. The sync is not told that all is well.
     #[test]
     fn a_flush_that_fails_concerns_who_flushes_beside_it() {
         let beside = |journal: &str, canary: stetfs_journal::Canary| {

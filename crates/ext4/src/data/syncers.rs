@@ -1,4 +1,5 @@
-//! Threads that make files durable by records: they wait for the device, so that whoever asks need not.
+//! Threads that make files durable by records: they wait for the device, so that whoever asks need
+//! not.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

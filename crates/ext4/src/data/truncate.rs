@@ -150,8 +150,8 @@ impl Fs {
         Ok(())
     }
 
-    /// Sees to it that `need` credits are left; if the transaction has no more, writes the inode and
-    /// goes on in the next. The inode's state must be one that may stand after a crash.
+    /// Sees to it that `need` credits are left; if the transaction has no more, writes the inode
+    /// and goes on in the next. The inode's state must be one that may stand after a crash.
     pub(super) fn more_credits(
         &self,
         h: &mut Handle<'_>,

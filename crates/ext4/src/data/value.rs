@@ -11,14 +11,15 @@ use crate::space::{AllocFor, credits};
 const RUN: u32 = 64;
 
 impl Fs {
-    /// Clusters to reserve for [`write_value`](Self::write_value) of `len` bytes. However they lie, two levels of the
-    /// map are enough.
+    /// Clusters to reserve for [`write_value`](Self::write_value) of `len` bytes. However they lie,
+    /// two levels of the map are enough.
     pub(crate) fn value_space(&self, len: usize) -> u64 {
         let cluster = u64::from(self.geo.block_size) * u64::from(self.ratio());
         (len as u64).div_ceil(cluster) + 4
     }
 
-    /// Writes the content of a new inode, in as many transactions as it takes: the inode is an orphan.
+    /// Writes the content of a new inode, in as many transactions as it takes: the inode is an
+    /// orphan.
     ///
     /// # Errors
     /// ENOSPC; the device's.

@@ -1,8 +1,10 @@
-//! Changes of a file that no crash may leave half made: they are in one transaction, if one can hold them.
+//! Changes of a file that no crash may leave half made: they are in one transaction, if one can
+//! hold them.
 //!
-//! A handle that runs out of credits goes on in the next transaction when its own has no room, which may be after any step. So the
-//! credits for all steps are asked for before the first one changes anything that a reader could see. Only what no transaction of
-//! this journal could hold is done in parts, and after a crash the parts done stand.
+//! A handle that runs out of credits goes on in the next transaction when its own has no room,
+//! which may be after any step. So the credits for all steps are asked for before the first one
+//! changes anything that a reader could see. Only what no transaction of this journal could hold is
+//! done in parts, and after a crash the parts done stand.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -18,8 +20,8 @@ use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
 use crate::space::credits;
 
-/// Entries that a leaf surely takes after it was split: a leaf of the smallest block has 84, half of them move, and a place that
-/// changes adds two at most.
+/// Entries that a leaf surely takes after it was split: a leaf of the smallest block has 84, half
+/// of them move, and a place that changes adds two at most.
 const PLACES_A_SPLIT: Credits = 16;
 
 /// How the steps of a change follow each other.
@@ -39,8 +41,8 @@ struct Pieces {
 }
 
 impl Fs {
-    /// Sees to it that the handle has the credits for a whole change, in another transaction if its own has no room. Nothing that
-    /// must not stand alone was changed yet.
+    /// Sees to it that the handle has the credits for a whole change, in another transaction if its
+    /// own has no room. Nothing that must not stand alone was changed yet.
     ///
     /// # Errors
     /// The journal's.
@@ -75,8 +77,8 @@ impl Fs {
         Ok(2 + credits::WRITE_INODE + map.saturating_add(frees))
     }
 
-    /// Credits to make a range of blocks unwritten, with what is zeroed at its ends and behind the old end of the file, and the
-    /// inode.
+    /// Credits to make a range of blocks unwritten, with what is zeroed at its ends and behind the
+    /// old end of the file, and the inode.
     ///
     /// # Errors
     /// A damaged map.
@@ -89,7 +91,8 @@ impl Fs {
         let long = (blocks.end.saturating_sub(blocks.start)) / u64::from(MAX_UNWRITTEN_LEN);
         let pieces = self.pieces(inode, body, blocks)?;
         let places = Credits::try_from(long).unwrap_or(Credits::MAX);
-        // Pieces are cut at the ends of the range, and where they are longer than what may be unwritten.
+        // Pieces are cut at the ends of the range, and where they are longer than what may be
+        // unwritten.
         let cuts = places.saturating_add(2);
         let map = self.edits(body, pieces.count.saturating_add(places), cuts);
         Ok((3 + credits::WRITE_INODE).saturating_add(map))
@@ -101,15 +104,15 @@ impl Fs {
         self.edits(body, runs, runs).saturating_add(allocated)
     }
 
-    /// Credits to change the map in `places` of one range, `grow` of which may leave more entries than there were; the inode is
-    /// among them.
+    /// Credits to change the map in `places` of one range, `grow` of which may leave more entries
+    /// than there were; the inode is among them.
     fn edits(&self, body: &InodeBody, places: Credits, grow: Credits) -> Credits {
         if !body.flags().contains(InodeFlags::EXTENTS) {
             return places.max(1).saturating_mul(blockmap::EDIT_CREDITS);
         }
         let depth = self.tree_depth(body);
-        // Of a run of full leaves only those at the ends of the range hold less than they can: leaves between them are split for
-        // many places each.
+        // Of a run of full leaves only those at the ends of the range hold less than they can:
+        // leaves between them are split for many places each.
         let splits = grow.min(2 + grow / PLACES_A_SPLIT);
         let first = edit_credits(depth);
         let more = splits.saturating_sub(1) * edit_credits(depth.saturating_add(1));
@@ -259,15 +262,16 @@ mod tests {
         }
     }
 
-    /// Does it where the running transaction has `room` for so many blocks more, and gives what a crash leaves of the file when
-    /// that transaction is the last one that is durable.
+    /// Does it where the running transaction has `room` for so many blocks more, and gives what a
+    /// crash leaves of the file when that transaction is the last one that is durable.
     fn cut_after_the_first(base: &MemDevice, op: Operation, room: u32) -> Vec<u8> {
         let device = Arc::new(base.fork());
         let fs = open(&device);
         let file = find(&fs, b"file");
         let (is_held, is_done) = (AtomicBool::new(false), AtomicBool::new(false));
         let first = std::thread::scope(|scope| {
-            // While its handle is open nothing commits; it gives way when the operation waits for room.
+            // While its handle is open nothing commits; it gives way when the operation waits for
+            // room.
             scope.spawn(|| {
                 let h = fs.journal.begin(1).unwrap();
                 is_held.store(true, Ordering::Release);

@@ -20,8 +20,8 @@ use crate::xattr::Layout;
 
 /// Bytes of one chunk: what one transaction takes whole when data is journaled.
 const CHUNK: usize = 1 << 20;
-/// Runs of new blocks that a handle is asked for at once beside one for each hole, which may have to be filled with several; for
-/// more it is extended.
+/// Runs of new blocks that a handle is asked for at once beside one for each hole, which may have
+/// to be filled with several; for more it is extended.
 const SPARE_RUNS: u32 = 3;
 
 /// A run of file blocks of one kind.
@@ -100,12 +100,13 @@ impl Chunk<'_> {
 }
 
 impl Fs {
-    /// Writes `data` at `offset`; space is allocated now. Returns the bytes written: fewer when space
-    /// ran out or the largest file size was reached on the way. With `kill_suidgid` the set-user-id and set-group-id
-    /// bits go.
+    /// Writes `data` at `offset`; space is allocated now. Returns the bytes written: fewer when
+    /// space ran out or the largest file size was reached on the way. With `kill_suidgid` the
+    /// set-user-id and set-group-id bits go.
     ///
     /// # Errors
-    /// ENOSPC, EDQUOT, EFBIG; EPERM for immutable files, and append-only ones before their end; EIO; EROFS.
+    /// ENOSPC, EDQUOT, EFBIG; EPERM for immutable files, and append-only ones before their end;
+    /// EIO; EROFS.
     pub fn write(
         &self,
         ctx: &Ctx,
@@ -314,7 +315,8 @@ impl Fs {
             0
         };
         let (promised, promise, _quota) = match holes {
-            // What a hole needs in a cluster that the file has, it has; for the map's blocks some are kept.
+            // What a hole needs in a cluster that the file has, it has; for the map's blocks some
+            // are kept.
             None | Some(0) => (0, None, None),
             Some(n) => {
                 let (n, quota) = self.promise_clusters(chunk.ctx, body, n)?;

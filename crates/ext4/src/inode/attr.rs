@@ -178,8 +178,8 @@ impl Fs {
         }
     }
 
-    /// Gives the file another size. What is cut off is gone after a crash, too, or the file is as it
-    /// was: it is an orphan until its blocks are freed.
+    /// Gives the file another size. What is cut off is gone after a crash, too, or the file is as
+    /// it was: it is an orphan until its blocks are freed.
     fn resize(&self, ctx: &Ctx, inode: &Inode, body: &mut InodeBody, size: u64) -> Result<()> {
         let old = body.size();
         let now = self.now();
@@ -319,8 +319,8 @@ impl Fs {
         Ok(open)
     }
 
-    /// A file that was open with `flags` when the volume was closed, to go on with: what has become of its flags since it was
-    /// opened matters to nobody who has it open.
+    /// A file that was open with `flags` when the volume was closed, to go on with: what has become
+    /// of its flags since it was opened matters to nobody who has it open.
     ///
     /// # Errors
     /// The inode cannot be read.

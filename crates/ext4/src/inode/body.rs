@@ -21,7 +21,8 @@ pub(crate) struct InodeBody {
     /// Bytes.
     cluster_size: u32,
     huge_file: bool,
-    /// The volume has values in inodes of their own, which count in `i_blocks` of those who refer to them.
+    /// The volume has values in inodes of their own, which count in `i_blocks` of those who refer
+    /// to them.
     values: bool,
     /// What quota knows of it.
     pub(crate) tally: Tally,
@@ -43,7 +44,8 @@ impl DerefMut for InodeBody {
 }
 
 impl InodeBody {
-    /// A body from the bytes of an inode table slot (`Geometry::inode_size` of them), which is taken to be counted as it is.
+    /// A body from the bytes of an inode table slot (`Geometry::inode_size` of them), which is
+    /// taken to be counted as it is.
     pub(crate) fn new(raw: Box<[u8]>, geo: &Geometry) -> Result<InodeBody> {
         let mut body = InodeBody {
             view: InodeView::new(raw)?,

@@ -1,15 +1,19 @@
 //! The inode cache: which inodes are in memory, who uses them, and who may leave.
 //!
 //! Invariants:
-//! * **inode.I1** At most one [`Inode`] exists per number; who holds its `Arc` keeps it in the cache.
-//! * **inode.I2** The inode table block equals the body whenever the inode's lock is free (but for a lazy
-//!   access time), so an inode can be dropped and loaded again; the new one's sync points cover the
-//!   old one's (`evicted`).
-//! * **inode.I3** An inode without names, on the orphan list, open, with dirty data or a lazy access time
-//!   stays in memory; and while the kernel knows it, one with failures that somebody may have to be told of.
-//! * **inode.I4** `dead` is set under the shard's lock by the one who deletes; nobody gets it after.
-//! * **inode.I5** `deleted` is set under the inode's lock; who locks it later is told ESTALE before anything changes. Who got the
-//!   inode before it was dead, and locks it before it is deleted, may change it as ever: it is deleted after that.
+//! * **inode.I1** At most one [`Inode`] exists per number; who holds its `Arc` keeps it in the
+//!   cache.
+//! * **inode.I2** The inode table block equals the body whenever the inode's lock is free (but for
+//!   a lazy access time), so an inode can be dropped and loaded again; the new one's sync points
+//!   cover the old one's (`evicted`).
+//! * **inode.I3** An inode without names, on the orphan list, open, with dirty data or a lazy
+//!   access time stays in memory; and while the kernel knows it, one with failures that somebody
+//!   may have to be told of.
+//! * **inode.I4** `dead` is set under the shard's lock by the one who deletes; nobody gets it
+//!   after.
+//! * **inode.I5** `deleted` is set under the inode's lock; who locks it later is told ESTALE before
+//!   anything changes. Who got the inode before it was dead, and locks it before it is deleted, may
+//!   change it as ever: it is deleted after that.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -167,7 +171,8 @@ impl Shard {
         false
     }
 
-    /// If nobody uses the nameless inode any more, marks it dead and returns it to be deleted (inode.I4).
+    /// If nobody uses the nameless inode any more, marks it dead and returns it to be deleted
+    /// (inode.I4).
     fn claim(&mut self, ino: Ino) -> Option<Arc<Inode>> {
         let inode = &self.inodes.get(&ino)?.inode;
         let gone = inode.unlinked.load(Ordering::Acquire) && self.take(inode);
@@ -305,8 +310,8 @@ impl Fs {
         all
     }
 
-    /// Whether there are files without a name: held open, known to the kernel or just being deleted. What they have of the
-    /// volume becomes free when the last of that is over.
+    /// Whether there are files without a name: held open, known to the kernel or just being
+    /// deleted. What they have of the volume becomes free when the last of that is over.
     pub fn has_nameless(&self) -> bool {
         self.inodes.any_nameless(|_| true)
     }
@@ -361,8 +366,9 @@ impl Fs {
         }
     }
 
-    /// Marks an inode dead that nobody uses, so that it can be deleted in the transaction that takes its last name away;
-    /// says whether that is so. The caller holds its lock and deletes it, or the journal has stopped.
+    /// Marks an inode dead that nobody uses, so that it can be deleted in the transaction that
+    /// takes its last name away; says whether that is so. The caller holds its lock and deletes
+    /// it, or the journal has stopped.
     pub(crate) fn take_unused(&self, inode: &Inode) -> bool {
         self.inodes.shard(inode.ino).lock().take(inode)
     }
@@ -396,9 +402,10 @@ impl Fs {
         }))
     }
 
-    /// A file that is open in the kernel and not held here, for one operation by `caller`. It stays, also without a name, until
-    /// the kernel [forgets](Self::forget) it, which is after its last close and the end of its last request. `flags` of open(2)
-    /// as far as they are known.
+    /// A file that is open in the kernel and not held here, for one operation by `caller`. It
+    /// stays, also without a name, until the kernel [forgets](Self::forget) it, which is after
+    /// its last close and the end of its last request. `flags` of open(2) as far as they are
+    /// known.
     ///
     /// # Errors
     /// ESTALE when there is no such inode; ENOKEY for one that can be read with a key only.
@@ -416,14 +423,16 @@ impl Fs {
         }))
     }
 
-    /// What those who use files are still to be told of failed home writes, for another opening of the volume.
+    /// What those who use files are still to be told of failed home writes, for another opening of
+    /// the volume.
     pub fn kept_failures(&self) -> Vec<(Ino, KeptFailures)> {
         let inodes = self.inodes.all();
         let kept = |inode: &Arc<Inode>| Some((inode.ino, inode.dirty.failures.keep()?));
         inodes.iter().filter_map(kept).collect()
     }
 
-    /// Goes on with [`kept_failures`](Self::kept_failures). What they are of and is gone needs none.
+    /// Goes on with [`kept_failures`](Self::kept_failures). What they are of and is gone needs
+    /// none.
     pub fn adopt_failures(&self, kept: Vec<(Ino, KeptFailures)>) {
         for (ino, failures) in kept {
             match self.iget(ino) {

@@ -1,4 +1,5 @@
-//! What of an inode is in no valid transaction yet, and in no record: what a file-level record of it must say.
+//! What of an inode is in no valid transaction yet, and in no record: what a file-level record of
+//! it must say.
 
 use std::collections::BTreeMap;
 
@@ -175,7 +176,8 @@ impl Changes {
         change
     }
 
-    /// Of a directory: what became of a name, and the number of its last change, for [`name_is_recorded`](Self::name_is_recorded).
+    /// Of a directory: what became of a name, and the number of its last change, for
+    /// [`name_is_recorded`](Self::name_is_recorded).
     pub(crate) fn before(&self, name: &[u8], journal: &Journal) -> (Before, u64) {
         if !journal.is_valid(&self.many_names) {
             return (Before::Unclear, 0);
@@ -191,15 +193,16 @@ impl Changes {
         (before, change.version)
     }
 
-    /// Of a directory: a record that is durable says what has the name, if it did not change since it had this number.
+    /// Of a directory: a record that is durable says what has the name, if it did not change since
+    /// it had this number.
     pub(crate) fn name_is_recorded(&mut self, name: &[u8], version: u64) {
         if let Some(change) = self.names.get_mut(name).filter(|c| c.version == version) {
             change.recorded = true;
         }
     }
 
-    /// Whether a sync of this directory has nothing to do: all that changed are names, and records that are durable hold
-    /// them. After [`prune`](Self::prune).
+    /// Whether a sync of this directory has nothing to do: all that changed are names, and records
+    /// that are durable hold them. After [`prune`](Self::prune).
     pub(crate) fn names_are_durable(&self, journal: &Journal) -> bool {
         let durable = |c: &NameChange| c.recorded || journal.is_valid(&c.point);
         !self.any(false) && journal.is_valid(&self.many_names) && self.names.values().all(durable)
@@ -226,8 +229,8 @@ impl Changes {
         }
     }
 
-    /// Whether a sync has to do something about the inode; with `datasync`, about what is needed to find its data.
-    /// After [`prune`](Self::prune), as the others below.
+    /// Whether a sync has to do something about the inode; with `datasync`, about what is needed to
+    /// find its data. After [`prune`](Self::prune), as the others below.
     pub(crate) fn any(&self, datasync: bool) -> bool {
         !self.ranges.is_empty()
             || !self.needed.is_none()

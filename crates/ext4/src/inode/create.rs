@@ -60,8 +60,8 @@ impl Fs {
         self.store_new(h, ino, body)
     }
 
-    /// A new inode for the value of an attribute of `owner`, checksum `hash`: without references and links. The caller
-    /// makes it an orphan. `credits::NEW_INODE`.
+    /// A new inode for the value of an attribute of `owner`, checksum `hash`: without references
+    /// and links. The caller makes it an orphan. `credits::NEW_INODE`.
     ///
     /// # Errors
     /// ENOSPC when no inode is free.
@@ -101,8 +101,8 @@ impl Fs {
             ..Usage::default()
         };
         let is_dir = body.is_dir();
-        // Without this transaction the data of a new file cannot be read back, and an fdatasync of one makes it durable, as
-        // in the kernel.
+        // Without this transaction the data of a new file cannot be read back, and an fdatasync of
+        // one makes it durable, as in the kernel.
         let sync = SyncPoints {
             meta: h.point(),
             data: match self.opts.canary.lax_create {
@@ -113,7 +113,8 @@ impl Fs {
         let stored = Inode::new(ino, body, sync).and_then(|inode| {
             let inode = Arc::new(inode);
             let mut body = inode.lock_new();
-            // Before the table says that it is there: who guesses its number is to find this one (inode.I1).
+            // Before the table says that it is there: who guesses its number is to find this one
+            // (inode.I1).
             self.add_inode(inode.clone());
             let stored = self.store_inode(h, &inode, &mut body);
             drop(body);
@@ -195,8 +196,8 @@ impl Fs {
         Ok(body)
     }
 
-    /// Undoes [`new_inode`](Self::new_inode) when its operation failed: the inode has no links and is
-    /// an orphan; `iput`, once locks and handle are gone, deletes it. `credits::ORPHAN`.
+    /// Undoes [`new_inode`](Self::new_inode) when its operation failed: the inode has no links and
+    /// is an orphan; `iput`, once locks and handle are gone, deletes it. `credits::ORPHAN`.
     pub(crate) fn abandon_inode(
         &self,
         h: &Handle<'_>,

@@ -15,9 +15,9 @@ use crate::space::credits;
 const LAST_STEP: u32 = credits::ORPHAN + credits::FREE_INODE;
 
 impl Fs {
-    /// Deletes an inode that was claimed (`dead` is set, nobody uses it): its blocks, attributes and
-    /// number become free. On a read-only volume, or after an error, it stays an orphan and goes
-    /// when the volume is opened next.
+    /// Deletes an inode that was claimed (`dead` is set, nobody uses it): its blocks, attributes
+    /// and number become free. On a read-only volume, or after an error, it stays an orphan and
+    /// goes when the volume is opened next.
     pub(super) fn delete_inode(&self, inode: &Arc<Inode>) {
         self.release_window(inode);
         if self.writable().is_err() {
@@ -48,7 +48,8 @@ impl Fs {
             // It became an orphan with its last name; this is for those that never had one.
             self.orphan_add(&h, inode, body)?;
             self.store_inode(&h, inode, body)?;
-            // A value has no attributes of its own: a volume that says so could make us go in circles.
+            // A value has no attributes of its own: a volume that says so could make us go in
+            // circles.
             if !inode.value && (body.file_acl() != 0 || self.holds_values(body)) {
                 self.xattr_drop(&mut h, inode, body)?;
             }
@@ -60,7 +61,8 @@ impl Fs {
         Ok(())
     }
 
-    /// The last step: off the orphan list, marked deleted, number freed. `credits::ORPHAN + credits::FREE_INODE`.
+    /// The last step: off the orphan list, marked deleted, number freed. `credits::ORPHAN +
+    /// credits::FREE_INODE`.
     pub(crate) fn free_now(
         &self,
         h: &Handle<'_>,

@@ -1,5 +1,5 @@
-//! Operations that meet the deletion of what they work on. No kernel forgets what it still asks about, but a program
-//! that plays one can.
+//! Operations that meet the deletion of what they work on. No kernel forgets what it still asks
+//! about, but a program that plays one can.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;

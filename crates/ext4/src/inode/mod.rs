@@ -85,7 +85,8 @@ pub(crate) struct Inode {
     pub(crate) told: AtomicBool,
     /// Of a directory: its map was looked through, and names no block twice.
     pub(crate) blocks_once: AtomicBool,
-    /// Being deleted or deleted: nobody gets it any more. Who has it may go on until it is [`deleted`](Self::deleted).
+    /// Being deleted or deleted: nobody gets it any more. Who has it may go on until it is
+    /// [`deleted`](Self::deleted).
     pub(crate) dead: AtomicBool,
     /// Deleted: nothing of it may change any more. Set under its lock (inode.I5).
     pub(crate) deleted: AtomicBool,
@@ -139,8 +140,8 @@ impl Inode {
         Ok(())
     }
 
-    /// Locks an inode that was just made. No name leads to it, so nobody holds its lock (who guesses
-    /// its number, for a moment at most): it may be taken with a handle open.
+    /// Locks an inode that was just made. No name leads to it, so nobody holds its lock (who
+    /// guesses its number, for a moment at most): it may be taken with a handle open.
     pub(crate) fn lock_new(&self) -> RwLockWriteGuard<'_, InodeBody> {
         loop {
             match self.body.try_write() {

@@ -8,8 +8,9 @@ use crate::fs::Fs;
 use crate::inode::Inode;
 use crate::types::Ino;
 
-/// A file held open: what an open file description is to the kernel. While it lives the inode stays,
-/// with or without a name. Dropping it releases the inode; no lock and no handle may be held then.
+/// A file held open: what an open file description is to the kernel. While it lives the inode
+/// stays, with or without a name. Dropping it releases the inode; no lock and no handle may be held
+/// then.
 ///
 /// Or a file that is open in the kernel alone, for one operation ([`Fs::unheld`]).
 pub struct OpenInode {

@@ -1,5 +1,5 @@
-//! Orphans: inodes to be deleted or truncated when the volume is opened next, should that not happen
-//! now ("Orphan inodes" and "Orphan file" in the ext4 documentation).
+//! Orphans: inodes to be deleted or truncated when the volume is opened next, should that not
+//! happen now ("Orphan inodes" and "Orphan file" in the ext4 documentation).
 //!
 //! With the orphan file a slot of it names the inode; without, or when it is full, a list does that
 //! begins in the superblock and goes on through `i_dtime`. The list is linked both ways in memory;
@@ -75,7 +75,8 @@ impl State {
 }
 
 impl Orphans {
-    /// With the list as found on the volume (head first), and the file with its free slots per block.
+    /// With the list as found on the volume (head first), and the file with its free slots per
+    /// block.
     pub(crate) fn new(list: &[Ino], file: Option<(OrphanFile, Vec<u32>)>) -> Orphans {
         let mut links = HashMap::new();
         for (i, ino) in list.iter().enumerate() {
@@ -125,7 +126,8 @@ impl Orphans {
 
 impl Fs {
     /// Remembers on the volume that the inode is to be deleted (no links) or truncated to its size
-    /// (links). The caller holds its lock, and writes the inode in the same transaction. `credits::ORPHAN`.
+    /// (links). The caller holds its lock, and writes the inode in the same transaction.
+    /// `credits::ORPHAN`.
     pub(crate) fn orphan_add(
         &self,
         h: &Handle<'_>,
@@ -144,7 +146,8 @@ impl Fs {
         Ok(())
     }
 
-    /// Forgets what [`orphan_add`](Self::orphan_add) remembered. The caller writes the inode. `credits::ORPHAN`.
+    /// Forgets what [`orphan_add`](Self::orphan_add) remembered. The caller writes the inode.
+    /// `credits::ORPHAN`.
     pub(crate) fn orphan_del(
         &self,
         h: &Handle<'_>,

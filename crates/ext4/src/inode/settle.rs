@@ -1,5 +1,6 @@
-//! Changes that are durable when the operation returns: of volumes opened with `sync` or `dirsync`, and of inodes with `chattr +S` or
-//! `+D`. Every operation that changes something ends here, with no lock and no handle held.
+//! Changes that are durable when the operation returns: of volumes opened with `sync` or `dirsync`,
+//! and of inodes with `chattr +S` or `+D`. Every operation that changes something ends here, with
+//! no lock and no handle held.
 
 use std::sync::mpsc;
 

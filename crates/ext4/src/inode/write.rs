@@ -18,7 +18,8 @@ impl Fs {
     /// that the inode changed. The caller holds the inode's lock.
     ///
     /// # Errors
-    /// ESTALE when the inode is deleted. Who changes anything else before it asks first ([`Inode::check_alive`]).
+    /// ESTALE when the inode is deleted. Who changes anything else before it asks first
+    /// ([`Inode::check_alive`]).
     pub(crate) fn write_inode(
         &self,
         h: &Handle<'_>,
@@ -29,7 +30,8 @@ impl Fs {
         self.store_inode(h, inode, body)
     }
 
-    /// [`write_inode`](Self::write_inode) of a directory of which names changed alone: records of files know of these.
+    /// [`write_inode`](Self::write_inode) of a directory of which names changed alone: records of
+    /// files know of these.
     pub(crate) fn write_listing(
         &self,
         h: &Handle<'_>,
@@ -40,8 +42,8 @@ impl Fs {
         self.put_inode(h, dir, body)
     }
 
-    /// [`write_inode`](Self::write_inode) for a change without which the data could not be read back
-    /// (size, extents): fdatasync waits for it, too.
+    /// [`write_inode`](Self::write_inode) for a change without which the data could not be read
+    /// back (size, extents): fdatasync waits for it, too.
     pub(crate) fn write_inode_data(
         &self,
         h: &Handle<'_>,

@@ -75,8 +75,8 @@ pub(super) fn may_unname(victim: &InodeBody) -> Result<()> {
     }
 }
 
-/// An entry must not name the directory it is in or another inode that is locked already: locking it would
-/// wait forever. Only damage makes such entries.
+/// An entry must not name the directory it is in or another inode that is locked already: locking
+/// it would wait forever. Only damage makes such entries.
 pub(super) fn check_distinct(dirs: &[Ino], child: Ino) -> Result<()> {
     match dirs.iter().find(|d| **d == child) {
         Some(dir) => Err(FsError::corrupt(

@@ -50,7 +50,8 @@ impl Fs {
     /// `umask` is applied unless the directory has a default ACL.
     ///
     /// # Errors
-    /// EEXIST, ENOENT (directory removed), ENOSPC, EPERM (immutable directory), EROFS, ENAMETOOLONG.
+    /// EEXIST, ENOENT (directory removed), ENOSPC, EPERM (immutable directory), EROFS,
+    /// ENAMETOOLONG.
     pub fn create(
         &self,
         ctx: &Ctx,

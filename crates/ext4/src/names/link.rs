@@ -20,8 +20,9 @@ impl Fs {
     /// Gives `ino` another name. It counts one more lookup.
     ///
     /// # Errors
-    /// EEXIST, EXDEV (a directory with another project), EPERM (a directory; something immutable), EMLINK above 65000 links, ENOENT when the
-    /// last link is gone (and it was not made by [`tmpfile`](Self::tmpfile)), ESTALE when the file is deleted, ENOSPC, EROFS.
+    /// EEXIST, EXDEV (a directory with another project), EPERM (a directory; something immutable),
+    /// EMLINK above 65000 links, ENOENT when the last link is gone (and it was not made by
+    /// [`tmpfile`](Self::tmpfile)), ESTALE when the file is deleted, ENOSPC, EROFS.
     pub fn link(&self, ctx: &Ctx, ino: Ino, new_parent: Ino, new_name: &[u8]) -> Result<Attr> {
         check_name(new_name)?;
         self.throttle()?;
@@ -90,7 +91,8 @@ mod tests {
     use crate::testing::{ROOT, fsck, mkfs, open};
     use crate::types::ROOT_INO;
 
-    /// Whoever links it uses it: it cannot go while the link waits for the directory, as no part of that could be done then.
+    /// Whoever links it uses it: it cannot go while the link waits for the directory, as no part of
+    /// that could be done then.
     #[test]
     fn a_nameless_file_stays_while_it_is_linked() {
         let device = mkfs(16, &Mkfs::blocks(1024));

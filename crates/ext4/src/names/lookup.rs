@@ -11,8 +11,8 @@ use crate::types::{Attr, Ino};
 
 impl Fs {
     /// Finds `name` in the directory `parent`. On success the inode counts one more lookup, which
-    /// [`Fs::forget`] takes back. `.` and `..` work too, `.` of any inode: so the kernel finds again what
-    /// it has a file handle of.
+    /// [`Fs::forget`] takes back. `.` and `..` work too, `.` of any inode: so the kernel finds
+    /// again what it has a file handle of.
     ///
     /// # Errors
     /// ENOENT, ENOTDIR, ENAMETOOLONG; EUCLEAN for damage.

@@ -3,8 +3,8 @@
 //! Every operation here follows one pattern: throttle with no lock held; lock the directories (and
 //! then what their entries name); look up, check and plan; reserve the space and open a journal
 //! handle big enough for the worst case; change; note; release. Whatever can be refused is refused
-//! before the first change, so an error leaves nothing changed. At the end, what is to be durable at
-//! once is made so.
+//! before the first change, so an error leaves nothing changed. At the end, what is to be durable
+//! at once is made so.
 //!
 //! Locks: a directory before what its entries name. Two directories are locked by a rename only:
 //! the upper one first when one lies below the other, else by inode number; for that, a rename

@@ -6,9 +6,9 @@ use crate::fs::Fs;
 use crate::types::{DirEntry, OpenRef};
 
 impl Fs {
-    /// Gives entries from `cookie` (0: the start, or the `next` of an earlier entry) to `emit` until
-    /// it says `false` (it could not take the entry) or the end is reached. `.` and `..` are
-    /// included. No lock is held while `emit` runs.
+    /// Gives entries from `cookie` (0: the start, or the `next` of an earlier entry) to `emit`
+    /// until it says `false` (it could not take the entry) or the end is reached. `.` and `..`
+    /// are included. No lock is held while `emit` runs.
     ///
     /// An entry that is there throughout comes exactly once, whatever is added or removed between
     /// the calls.

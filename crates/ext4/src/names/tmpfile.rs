@@ -10,8 +10,8 @@ use crate::space::credits::{NEW_INODE, ORPHAN, WRITE_INODE};
 use crate::types::{Attr, Ctx, Ino, OpenRef};
 
 impl Fs {
-    /// Makes a regular file without a name, as if it were in the directory `parent`, and opens it with
-    /// `flags` of open(2). It counts one lookup, and goes with its last user unless
+    /// Makes a regular file without a name, as if it were in the directory `parent`, and opens it
+    /// with `flags` of open(2). It counts one lookup, and goes with its last user unless
     /// [`link`](Self::link) gives it a name, which `O_EXCL` forbids.
     ///
     /// # Errors

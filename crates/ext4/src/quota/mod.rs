@@ -1,13 +1,17 @@
-//! Usage and limits of users, groups and projects (feature `quota`: hidden inodes with a file of entries each).
+//! Usage and limits of users, groups and projects (feature `quota`: hidden inodes with a file of
+//! entries each).
 //!
-//! All entries are in memory while the volume is open for writing. What an inode uses is counted where the inode is put into
-//! the journal, in the same transaction: the difference to what was counted of it before (`InodeBody::counted`). So no
-//! operation counts anything itself, and after a crash the entries say what the inodes do.
+//! All entries are in memory while the volume is open for writing. What an inode uses is counted
+//! where the inode is put into the journal, in the same transaction: the difference to what was
+//! counted of it before (`InodeBody::counted`). So no operation counts anything itself, and after a
+//! crash the entries say what the inodes do.
 //!
 //! Invariants:
 //! * **quota.Q1** An account in memory equals its entry in the cache block, but for promises.
-//! * **quota.Q2** Accounts are only added, with the quota file's inode locked; an entry never moves.
-//! * **quota.Q3** Who gives an id its first file opens its account before his handle begins ([`Fs::promise`]).
+//! * **quota.Q2** Accounts are only added, with the quota file's inode locked; an entry never
+//!   moves.
+//! * **quota.Q3** Who gives an id its first file opens its account before his handle begins
+//!   ([`Fs::promise`]).
 //!
 //! | file | what it does |
 //! | --- | --- |
@@ -42,8 +46,8 @@ use crate::inode::Inode;
 /// Kinds of quota; the index of what belongs to one is its place in [`QuotaKind::ALL`].
 const KINDS: usize = QuotaKind::ALL.len();
 
-/// Credits of every handle on top of its own, for each quota file: the entries of two inodes, or of an old and a new owner, and
-/// one more.
+/// Credits of every handle on top of its own, for each quota file: the entries of two inodes, or of
+/// an old and a new owner, and one more.
 const CREDITS: Credits = 3;
 
 /// The quota files of a volume that is open for writing.

@@ -55,8 +55,9 @@ impl Fs {
     /// Gives the inode to another project.
     ///
     /// # Errors
-    /// EPERM for who is neither owner nor root, and for immutable files; EOPNOTSUPP on volumes without projects, but for
-    /// project 0; EOVERFLOW when the inode has no room for it; EDQUOT.
+    /// EPERM for who is neither owner nor root, and for immutable files; EOPNOTSUPP on volumes
+    /// without projects, but for project 0; EOVERFLOW when the inode has no room for it;
+    /// EDQUOT.
     pub fn set_project(&self, ctx: &Ctx, ino: Ino, project: u32) -> Result<()> {
         self.throttle()?;
         let inode = self.iget(ino)?;

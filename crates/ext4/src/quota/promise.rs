@@ -131,8 +131,9 @@ fn least_room(all: &[Accounts; KINDS], ids: &[Option<u32>; KINDS], now: u64) -> 
 }
 
 impl Fs {
-    /// Promises `blocks` blocks and `inodes` inodes to whom an inode belongs, or will, and opens the accounts that it needs
-    /// (quota.Q3). Root may go above the limits. No handle may be open; locks of inodes may be held.
+    /// Promises `blocks` blocks and `inodes` inodes to whom an inode belongs, or will, and opens
+    /// the accounts that it needs (quota.Q3). Root may go above the limits. No handle may be
+    /// open; locks of inodes may be held.
     ///
     /// # Errors
     /// EDQUOT; ENOSPC when there is no room for a new account.
@@ -147,8 +148,8 @@ impl Fs {
             .map(|(_, promise)| promise)
     }
 
-    /// [`promise`](Self::promise) of as many blocks as there is room for, but no fewer than the range begins with. Says how
-    /// many. Ids that are `None` do not count.
+    /// [`promise`](Self::promise) of as many blocks as there is room for, but no fewer than the
+    /// range begins with. Says how many. Ids that are `None` do not count.
     pub(crate) fn promise_some(
         &self,
         ctx: &Ctx,
@@ -188,7 +189,8 @@ impl Fs {
         Ok((blocks, Promise { held }))
     }
 
-    /// Promises the owner of a file up to `most` clusters, but one at least. Blocks of the map are not asked for.
+    /// Promises the owner of a file up to `most` clusters, but one at least. Blocks of the map are
+    /// not asked for.
     ///
     /// # Errors
     /// EDQUOT.
@@ -236,8 +238,8 @@ impl Fs {
         Ok(Some(promise))
     }
 
-    /// Promises the new owner of an inode all that it uses, which counts its values (`Usage::inodes`). The caller holds
-    /// its lock, and changes owner and inode in one handle.
+    /// Promises the new owner of an inode all that it uses, which counts its values
+    /// (`Usage::inodes`). The caller holds its lock, and changes owner and inode in one handle.
     ///
     /// # Errors
     /// EDQUOT; ENOSPC when there is no room for a new account.

@@ -24,7 +24,8 @@ impl Fs {
         self.quotas.get().is_some()
     }
 
-    /// Usage and limits of every id that the volume has an entry for; nothing on volumes without quota.
+    /// Usage and limits of every id that the volume has an entry for; nothing on volumes without
+    /// quota.
     ///
     /// # Errors
     /// Damage; the device's.

@@ -16,7 +16,8 @@ use crate::space::BlockRun;
 use crate::space::credits::{ALLOC_BLOCKS, WRITE_INODE};
 use crate::types::Ino;
 
-/// Blocks that one new entry changes and that are not new: header, four levels, a leaf, and the next leaf with room.
+/// Blocks that one new entry changes and that are not new: header, four levels, a leaf, and the
+/// next leaf with room.
 const ENTRY_CREDITS: Credits = 7;
 
 fn inum(sb: &Superblock, kind: QuotaKind) -> Ino {
@@ -230,7 +231,8 @@ impl Fs {
         })
     }
 
-    /// Opens the accounts that are not there yet. No handle may be open; locks of inodes may be held.
+    /// Opens the accounts that are not there yet. No handle may be open; locks of inodes may be
+    /// held.
     ///
     /// # Errors
     /// ENOSPC; damage of the quota file; the device's.

@@ -478,7 +478,8 @@ fn syncs_by_record_take_a_commit() {
     close(fs, &crashed);
 }
 
-/// Damaged quota files are found when the volume is opened for writing, and nothing is written then.
+/// Damaged quota files are found when the volume is opened for writing, and nothing is written
+/// then.
 #[test]
 fn damaged_quota_files_are_refused_for_writing() {
     let fresh = volume(16, 4096, "");
@@ -495,7 +496,8 @@ fn damaged_quota_files_are_refused_for_writing() {
     close(fs, &fresh);
     use stetfs_block::BlockDevice;
     let wild = u32::MAX.to_le_bytes();
-    // Magic, version, a list of free leaves that leads outside, references: to the root, outside, to a leaf without the id.
+    // Magic, version, a list of free leaves that leads outside, references: to the root, outside,
+    // to a leaf without the id.
     for (at, bytes) in [
         (0, [1, 2, 3, 4]),
         (4, [0; 4]),

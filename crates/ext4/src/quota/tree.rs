@@ -1,5 +1,5 @@
-//! The tree of a quota file: which entry an id has, and room for new ones. Entries are never taken away: the kernel does that
-//! for those without usage and limits when it next has to do with them.
+//! The tree of a quota file: which entry an id has, and room for new ones. Entries are never taken
+//! away: the kernel does that for those without usage and limits when it next has to do with them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,7 +13,8 @@ use crate::error::{FsError, Result};
 /// A block of a quota file.
 pub(super) type Bytes = [u8; BLOCK];
 
-/// Most ids that a quota file may have: all of them are in memory while the volume is open for writing.
+/// Most ids that a quota file may have: all of them are in memory while the volume is open for
+/// writing.
 pub(super) const IDS_MAX: usize = 1 << 20;
 
 /// The blocks of a quota file.
@@ -50,12 +51,13 @@ fn slots(leaf: &Bytes) -> impl Iterator<Item = (usize, Option<Entry>)> {
 pub(super) struct Found {
     /// All entries of leaves that the tree leads to.
     pub(super) entries: HashMap<u32, (Place, Entry)>,
-    /// Ids of entries to which no reference leads. A crash leaves such without a journal, and e2fsck counts them.
+    /// Ids of entries to which no reference leads. A crash leaves such without a journal, and
+    /// e2fsck counts them.
     pub(super) loose: HashSet<u32>,
 }
 
-/// Reads the tree. References to a leaf that has no entry for the id lead nowhere, as for e2fsck. Lists of free blocks
-/// that contradict themselves are taken out of `info`.
+/// Reads the tree. References to a leaf that has no entry for the id lead nowhere, as for e2fsck.
+/// Lists of free blocks that contradict themselves are taken out of `info`.
 ///
 /// # Errors
 /// References outside of the file, two to one node, two entries for an id; more than [`IDS_MAX`].
@@ -179,10 +181,12 @@ pub(super) fn missing(blocks: &impl Blocks, info: &Info, id: u32) -> Result<u32>
     Ok(u32::from(info.free_entry == 0))
 }
 
-/// Adds an entry that is not there yet. The file has room for [`missing`] more blocks. The caller stores `info`.
+/// Adds an entry that is not there yet. The file has room for [`missing`] more blocks. The caller
+/// stores `info`.
 ///
 /// # Errors
-/// Lists of free blocks that contradict themselves; the device's. The file may be half changed then.
+/// Lists of free blocks that contradict themselves; the device's. The file may be half changed
+/// then.
 pub(super) fn insert(blocks: &mut impl Blocks, info: &mut Info, entry: &Entry) -> Result<Place> {
     let place = place_for(blocks, info)?;
     let mut leaf = blocks.read(place.block)?;
@@ -194,7 +198,8 @@ pub(super) fn insert(blocks: &mut impl Blocks, info: &mut Info, entry: &Entry) -
     Ok(place)
 }
 
-/// Makes the tree lead from an id to a leaf. The file has room for [`missing`] more blocks. The caller stores `info`.
+/// Makes the tree lead from an id to a leaf. The file has room for [`missing`] more blocks. The
+/// caller stores `info`.
 ///
 /// # Errors
 /// As [`insert`].

@@ -21,8 +21,9 @@ pub(crate) struct Usage {
     pub(crate) owner: Owner,
     /// Bytes.
     pub(crate) space: i64,
-    /// 1, and one for each attribute value in an inode of its own: as e2fsck counts, every file that refers to a value has
-    /// it. Of an inode from the volume those that it had then do not count here until somebody asks for them.
+    /// 1, and one for each attribute value in an inode of its own: as e2fsck counts, every file
+    /// that refers to a value has it. Of an inode from the volume those that it had then do
+    /// not count here until somebody asks for them.
     pub(crate) inodes: i64,
 }
 
@@ -31,7 +32,8 @@ pub(crate) struct Usage {
 pub(crate) struct Tally {
     /// What the accounts have of it.
     pub(crate) counted: Usage,
-    /// Attribute values in inodes of their own: as many more as it refers to than when `counted` began.
+    /// Attribute values in inodes of their own: as many more as it refers to than when `counted`
+    /// began.
     pub(crate) values: i64,
     /// It was deleted: all that is left to do is to free its number.
     pub(crate) gone: bool,
@@ -67,8 +69,8 @@ impl Quotas {
 }
 
 impl Fs {
-    /// Counts what the inode uses more or less than when it was put into the journal before, within `h`: the margin of
-    /// its credits.
+    /// Counts what the inode uses more or less than when it was put into the journal before, within
+    /// `h`: the margin of its credits.
     ///
     /// # Errors
     /// The device's: the transaction must not commit then.
@@ -104,7 +106,8 @@ impl Fs {
             let first = usize::from(id == before);
             for (id, space, inodes, gets) in changes.into_iter().skip(first) {
                 let Some(account) = accounts.by_id.get_mut(&id) else {
-                    // quota.Q3; an inode that was there has an account, or was not counted by who made it.
+                    // quota.Q3; an inode that was there has an account, or was not counted by who
+                    // made it.
                     tracing::warn!(ino = inode.ino, id, "no quota entry; run e2fsck");
                     continue;
                 };

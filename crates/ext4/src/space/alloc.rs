@@ -38,10 +38,10 @@ impl Ask<'_> {
 }
 
 impl Fs {
-    /// Allocates up to `want` clusters (blocks, without `bigalloc`) in one run: at `goal` if that is free, else in the file's
-    /// window, else in the longest run near (`parts`). The clusters are marked in use in `h`
-    /// (`credits::ALLOC_BLOCKS`, one more in a group never used before). The caller has reserved
-    /// the space.
+    /// Allocates up to `want` clusters (blocks, without `bigalloc`) in one run: at `goal` if that
+    /// is free, else in the file's window, else in the longest run near (`parts`). The clusters
+    /// are marked in use in `h` (`credits::ALLOC_BLOCKS`, one more in a group never used
+    /// before). The caller has reserved the space.
     ///
     /// # Errors
     /// ENOSPC when no block is free.
@@ -118,9 +118,10 @@ impl Fs {
         })
     }
 
-    /// The best run near `bit` of the first group: one with room for a window; else half as long a one, and so on; at last any block,
-    /// also out of windows of others. Of long runs the nearest group's is taken, however far it is, but a file that has
-    /// no window yet rather stays where its directory is.
+    /// The best run near `bit` of the first group: one with room for a window; else half as long a
+    /// one, and so on; at last any block, also out of windows of others. Of long runs the
+    /// nearest group's is taken, however far it is, but a file that has no window yet rather
+    /// stays where its directory is.
     fn alloc_near(
         &self,
         h: &Handle<'_>,
@@ -337,8 +338,9 @@ impl Fs {
         }
     }
 
-    /// Before `len` bytes are written to a file of `size` bytes that nobody holds open here: space is set aside for one that grows
-    /// by more than one write alone, for most files end with their first.
+    /// Before `len` bytes are written to a file of `size` bytes that nobody holds open here: space
+    /// is set aside for one that grows by more than one write alone, for most files end with
+    /// their first.
     pub(crate) fn plan_window(&self, inode: &Inode, size: u64, len: usize) {
         inode.window.lock().waits = size == 0 && len < WHOLE_WRITE;
     }

@@ -1,9 +1,10 @@
-//! Blocks and inode numbers that file-level records and fast commits name: nobody else gets them while these are applied,
-//! nor what is freed meanwhile, for they may have to be applied again from the start.
+//! Blocks and inode numbers that file-level records and fast commits name: nobody else gets them
+//! while these are applied, nor what is freed meanwhile, for they may have to be applied again from
+//! the start.
 //!
-//! What fast commits say of blocks counts whatever the bitmaps say: they tell of one file after the other, so that a
-//! block may come to a file before the one that had it is told to have it no more; and an earlier replay, by somebody
-//! else, may have ended anywhere.
+//! What fast commits say of blocks counts whatever the bitmaps say: they tell of one file after the
+//! other, so that a block may come to a file before the one that had it is told to have it no more;
+//! and an earlier replay, by somebody else, may have ended anywhere.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,12 +20,13 @@ use crate::fs::Fs;
 use crate::inode::{Inode, is_ordinary};
 use crate::types::Ino;
 
-/// Groups that runs of records or fast commits may touch beyond two each, and beyond four times what the volume has. Files
-/// of one transaction do not share blocks, so that none that was made by a file system comes near; but where groups are
-/// small and the same blocks are said again and again, there would be no end.
+/// Groups that runs of records or fast commits may touch beyond two each, and beyond four times
+/// what the volume has. Files of one transaction do not share blocks, so that none that was made by
+/// a file system comes near; but where groups are small and the same blocks are said again and
+/// again, there would be no end.
 const MORE_GROUPS: u64 = 1 << 17;
-/// Pieces of maps that are looked at beyond one for each run. A run is one extent, or becomes one; but a map that was made
-/// of single blocks can be gone over again and again.
+/// Pieces of maps that are looked at beyond one for each run. A run is one extent, or becomes one;
+/// but a map that was made of single blocks can be gone over again and again.
 const MORE_PIECES: u64 = 1 << 19;
 
 /// Counts `more` of what there may be `most`.
@@ -42,13 +44,14 @@ impl Fs {
         self.groups.keep_freed.store(true, Ordering::Release);
     }
 
-    /// From now on a block that a file is said to have is that file's ([`take_claimed`](Self::take_claimed)), and what is
-    /// freed may be free already.
+    /// From now on a block that a file is said to have is that file's
+    /// ([`take_claimed`](Self::take_claimed)), and what is freed may be free already.
     pub(crate) fn trust_files(&self) {
         self.groups.trust_files.store(true, Ordering::Release);
     }
 
-    /// Counts the groups of a run that is claimed, taken or freed, while records or fast commits are applied.
+    /// Counts the groups of a run that is claimed, taken or freed, while records or fast commits
+    /// are applied.
     ///
     /// # Errors
     /// `Corrupt`: they are more than these can say without saying the same again and again.
@@ -61,7 +64,8 @@ impl Fs {
         count(&self.groups.more_groups, more, most, run.start)
     }
 
-    /// Counts a piece of a map that is looked at beyond the first of a run which a record or fast commit names.
+    /// Counts a piece of a map that is looked at beyond the first of a run which a record or fast
+    /// commit names.
     ///
     /// # Errors
     /// `Corrupt`: they are more than these can ask for without asking for the same again and again.

@@ -3,8 +3,9 @@
 use crate::fs::Fs;
 
 impl Fs {
-    /// Discards `len` clusters of a group, which a valid transaction freed and which cannot be allocated
-    /// yet. A device that fails at this has lost nothing: it is told, and that is all.
+    /// Discards `len` clusters of a group, which a valid transaction freed and which cannot be
+    /// allocated yet. A device that fails at this has lost nothing: it is told, and that is
+    /// all.
     pub(super) fn discard_freed(&self, group: u32, bit: u32, len: u32) {
         if !self.opts.discard {
             return;

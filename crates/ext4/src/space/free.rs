@@ -13,13 +13,13 @@ use crate::fs::Fs;
 use crate::types::BlockNr;
 
 impl Fs {
-    /// Frees a run of whole clusters: its bits are cleared in `h`, and it can be allocated again once the transaction
-    /// is valid. `credits::FREE_BLOCKS` for every group it touches.
+    /// Frees a run of whole clusters: its bits are cleared in `h`, and it can be allocated again
+    /// once the transaction is valid. `credits::FREE_BLOCKS` for every group it touches.
     /// The file's dirty data in the run was dropped before.
     ///
     /// # Errors
-    /// `Corrupt` when a block is free already or belongs to the file system itself; that part of the
-    /// run, by group, is left as it is.
+    /// `Corrupt` when a block is free already or belongs to the file system itself; that part of
+    /// the run, by group, is left as it is.
     pub(crate) fn free_blocks(&self, h: &Handle<'_>, run: BlockRun, kind: Freed) -> Result<()> {
         self.check_run(run)?;
         if self.cluster_of(run.start).start != run.start || !run.len.is_multiple_of(self.ratio()) {
@@ -40,8 +40,8 @@ impl Fs {
         Ok(())
     }
 
-    /// Checks that a run that a file claims lies on the volume and touches none of the file system's
-    /// own blocks.
+    /// Checks that a run that a file claims lies on the volume and touches none of the file
+    /// system's own blocks.
     ///
     /// # Errors
     /// `Corrupt`.
@@ -135,7 +135,8 @@ impl Fs {
     /// Some clusters can be handed out again: brings what searches go by up to date (space.S4).
     pub(super) fn note_free(&self, group: u32, st: &mut GroupState, (start, end): (u32, u32)) {
         st.first_free = st.first_free.min(start);
-        // The bitmap was changed a moment ago; if it left memory since, nothing is known of the longest run.
+        // The bitmap was changed a moment ago; if it left memory since, nothing is known of the
+        // longest run.
         let block = self.cache.lookup(st.desc.block_bitmap());
         let run = block.as_ref().and_then(|block| {
             let clusters = self.geo.layout.group_clusters(group);

@@ -71,7 +71,8 @@ pub(crate) struct Groups {
     pub(super) keep_freed: AtomicBool,
     /// What files are said to have counts whatever bitmaps say (`space/claims`).
     pub(super) trust_files: AtomicBool,
-    /// What applying records and fast commits took beyond what they need (`space/claims`): groups that runs touched.
+    /// What applying records and fast commits took beyond what they need (`space/claims`): groups
+    /// that runs touched.
     pub(super) more_groups: AtomicU64,
     /// And pieces of maps.
     pub(super) more_pieces: AtomicU64,
@@ -151,7 +152,8 @@ impl Groups {
         Ok(self.group(group)?.state.lock())
     }
 
-    /// Free clusters (blocks, without `bigalloc`; so everywhere here) of the volume, those that wait for a commit included.
+    /// Free clusters (blocks, without `bigalloc`; so everywhere here) of the volume, those that
+    /// wait for a commit included.
     pub(crate) fn free_blocks(&self) -> u64 {
         self.free_blocks.load(Ordering::Relaxed)
     }
@@ -166,8 +168,8 @@ impl Groups {
         self.free_inodes.load(Ordering::Relaxed)
     }
 
-    /// Free inodes that wait for the commit of the transaction that freed them. What is not counted here any more, the
-    /// numbers of its group show.
+    /// Free inodes that wait for the commit of the transaction that freed them. What is not counted
+    /// here any more, the numbers of its group show.
     pub(super) fn pending_inodes(&self) -> u64 {
         self.pending_inodes.load(Ordering::Acquire)
     }
@@ -311,8 +313,8 @@ impl GroupState {
 }
 
 impl Fs {
-    /// A bitmap was found damaged since the group's numbers were `before`: it gives out nothing any more, and the damage is
-    /// noted.
+    /// A bitmap was found damaged since the group's numbers were `before`: it gives out nothing any
+    /// more, and the damage is noted.
     pub(super) fn out_of_use(
         &self,
         group: u32,

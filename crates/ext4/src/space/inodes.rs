@@ -18,11 +18,12 @@ use crate::types::{Ino, ROOT_INO};
 
 impl Fs {
     /// Allocates an inode number near `parent` (directories spread, Orlov's way; other files stay
-    /// with their directory; `parts`) and a generation for it. The inode table block is made ready, its slot
-    /// is still to be written. Credits: part of `credits::NEW_INODE`.
+    /// with their directory; `parts`) and a generation for it. The inode table block is made ready,
+    /// its slot is still to be written. Credits: part of `credits::NEW_INODE`.
     ///
     /// # Errors
-    /// ENOSPC when no inode is free; some may wait for a commit ([`begin_with_inode`](Fs::begin_with_inode)).
+    /// ENOSPC when no inode is free; some may wait for a commit
+    /// ([`begin_with_inode`](Fs::begin_with_inode)).
     pub(crate) fn alloc_inode(
         &self,
         h: &Handle<'_>,
@@ -54,8 +55,8 @@ impl Fs {
         Err(FsError::Errno(libc::ENOSPC))
     }
 
-    /// A group for a new directory: one with more than average room, and few directories, when it is
-    /// to be apart from its siblings; else one near the parent that is not crowded.
+    /// A group for a new directory: one with more than average room, and few directories, when it
+    /// is to be apart from its siblings; else one near the parent that is not crowded.
     fn group_for_dir(&self, around: &Around, spread: bool) -> u32 {
         let groups = &self.groups;
         let count = groups.count();
@@ -184,7 +185,8 @@ impl Fs {
         Ok(Some(index))
     }
 
-    /// Whether a file's inode lies at a place of a group's inode table. (What has a wrong checksum is none.)
+    /// Whether a file's inode lies at a place of a group's inode table. (What has a wrong checksum
+    /// is none.)
     fn is_in_use(&self, table: u64, group: u32, index: u32) -> Result<bool> {
         let (nr, offset) = self.geo.layout.inode_position(table, index);
         let block = self.cache.read(nr)?;
@@ -210,9 +212,10 @@ impl Fs {
         Ok(())
     }
 
-    /// Frees an inode number; it is handed out again once the transaction is valid. Credits: part of
-    /// `credits::FREE_INODE`. Where the group's bitmap is damaged, the number stays in use; so it does where it says that the inode
-    /// is free already, as the kernel has it: what frees it goes on.
+    /// Frees an inode number; it is handed out again once the transaction is valid. Credits: part
+    /// of `credits::FREE_INODE`. Where the group's bitmap is damaged, the number stays in use;
+    /// so it does where it says that the inode is free already, as the kernel has it: what
+    /// frees it goes on.
     ///
     /// # Errors
     /// The device's, and the journal's.

@@ -4,14 +4,14 @@
 //! (`Rank::Group`); its bitmaps are cache blocks that change through the journal under that lock.
 //!
 //! Invariants:
-//! * **space.S1** A group's in-memory descriptor equals its bytes in the descriptor block, and its free
-//!   counts equal the clear bits of its bitmaps.
-//! * **space.S2** A block or inode freed by a transaction that is not yet valid is clear in the bitmap
-//!   and set in the group's *pending* overlay; searches take neither.
+//! * **space.S1** A group's in-memory descriptor equals its bytes in the descriptor block, and its
+//!   free counts equal the clear bits of its bitmaps.
+//! * **space.S2** A block or inode freed by a transaction that is not yet valid is clear in the
+//!   bitmap and set in the group's *pending* overlay; searches take neither.
 //! * **space.S3** A group's `available` is its free blocks less the pending ones.
-//! * **space.S4** No free run of a group is longer than its `longest`, and none begins before its `first_free`. Searches that
-//!   find less lower the one and raise the other; what becomes free does the opposite. The summary holds the smaller of
-//!   `longest` and `available` of each group.
+//! * **space.S4** No free run of a group is longer than its `longest`, and none begins before its
+//!   `first_free`. Searches that find less lower the one and raise the other; what becomes free
+//!   does the opposite. The summary holds the smaller of `longest` and `available` of each group.
 
 use crate::types::BlockNr;
 
@@ -83,7 +83,8 @@ pub(crate) mod credits {
     pub(crate) const NEW_INODE: Credits = 4;
     /// One `write_inode`: inode table block.
     pub(crate) const WRITE_INODE: Credits = 1;
-    /// One `orphan_add` or `orphan_del`: superblock or orphan-file block, and two inode table blocks.
+    /// One `orphan_add` or `orphan_del`: superblock or orphan-file block, and two inode table
+    /// blocks.
     pub(crate) const ORPHAN: Credits = 3;
     /// Freeing an inode: inode bitmap, descriptor, inode table block.
     pub(crate) const FREE_INODE: Credits = 3;

@@ -1,8 +1,8 @@
-//! Where searches begin, and in which order they go over the groups: in the lane's part of them first, if the journal's lanes keep
-//! apart (Z-Journal §3.5, "core-aware block group allocation").
+//! Where searches begin, and in which order they go over the groups: in the lane's part of them
+//! first, if the journal's lanes keep apart (Z-Journal §3.5, "core-aware block group allocation").
 //!
-//! A search goes on in the parts of others, so that every block and inode can be had. What continues a file where it ends, or in
-//! its window, is no search.
+//! A search goes on in the parts of others, so that every block and inode can be had. What
+//! continues a file where it ends, or in its window, is no search.
 
 use std::ops::Range;
 
@@ -22,7 +22,8 @@ pub(super) struct Around {
 }
 
 impl Around {
-    /// Around `near`; or, where that is not in the part, around one in its place there, the same for all that is near to it.
+    /// Around `near`; or, where that is not in the part, around one in its place there, the same
+    /// for all that is near to it.
     fn new(near: u32, part: Range<u32>, count: u32) -> Around {
         let first = match part.contains(&near) {
             true => near,
@@ -47,8 +48,8 @@ impl Around {
         self.part.start + (at % u64::from(self.part_len().max(1))) as u32
     }
 
-    /// All groups of the volume, as ranges in the order of a search: the part from the first on, the part before it, what is behind
-    /// the part, what is before.
+    /// All groups of the volume, as ranges in the order of a search: the part from the first on,
+    /// the part before it, what is behind the part, what is before.
     pub(super) fn ranges(&self) -> [Range<u32>; 4] {
         let Range { start, end } = self.part;
         [
@@ -59,7 +60,8 @@ impl Around {
         ]
     }
 
-    /// Groups for an inode near the first: its flex group's, then farther and farther away in the part, then one after the other.
+    /// Groups for an inode near the first: its flex group's, then farther and farther away in the
+    /// part, then one after the other.
     pub(super) fn for_inode(&self, flex: u32) -> impl Iterator<Item = u32> {
         let base = self.first - self.first % flex.max(1);
         let Range { start, end } = self.part;

@@ -1,5 +1,5 @@
-//! Promises of space: an operation learns of ENOSPC before it has changed anything. What was freed since the last commit
-//! is room, too: whoever finds no other commits, and looks again.
+//! Promises of space: an operation learns of ENOSPC before it has changed anything. What was freed
+//! since the last commit is room, too: whoever finds no other commits, and looks again.
 
 use std::sync::atomic::Ordering;
 
@@ -44,9 +44,10 @@ enum Look<T> {
 }
 
 impl Fs {
-    /// Promises `blocks` clusters (blocks, without `bigalloc`), data and metadata together, for the allocations of one operation.
-    /// A `privileged` caller may use the volume's reserved blocks. May commit the journal to get at
-    /// freed space: no handle may be open, inode locks may be held.
+    /// Promises `blocks` clusters (blocks, without `bigalloc`), data and metadata together, for the
+    /// allocations of one operation. A `privileged` caller may use the volume's reserved
+    /// blocks. May commit the journal to get at freed space: no handle may be open, inode locks
+    /// may be held.
     ///
     /// # Errors
     /// ENOSPC; nothing was changed.
@@ -62,8 +63,8 @@ impl Fs {
         })
     }
 
-    /// Begins a handle and makes an inode in it, which is the first that `make` does. May commit the journal to get at
-    /// freed numbers: no handle may be open, inode locks may be held.
+    /// Begins a handle and makes an inode in it, which is the first that `make` does. May commit
+    /// the journal to get at freed numbers: no handle may be open, inode locks may be held.
     ///
     /// # Errors
     /// Those of `make`: ENOSPC when no inode is free; nothing was changed.
@@ -84,8 +85,9 @@ impl Fs {
         })
     }
 
-    /// Looks for room, and again after a commit while that may help: what running transactions freed becomes usable when
-    /// they are valid (space.S2). `look` leaves no handle open where it finds nothing.
+    /// Looks for room, and again after a commit while that may help: what running transactions
+    /// freed becomes usable when they are valid (space.S2). `look` leaves no handle open where
+    /// it finds nothing.
     fn look_for_room<T>(&self, mut look: impl FnMut() -> Result<Look<T>>) -> Result<T> {
         for attempt in 0.. {
             match look()? {

@@ -66,7 +66,8 @@ impl Overlay {
     }
 }
 
-/// The words of 64 bits that a run of bits touches, each with those of its bits that belong to the run.
+/// The words of 64 bits that a run of bits touches, each with those of its bits that belong to the
+/// run.
 pub(super) fn words(start: u32, len: u32) -> impl Iterator<Item = (usize, u64)> {
     let (start, end) = (u64::from(start), u64::from(start) + u64::from(len));
     (start / 64..end.div_ceil(64)).map(move |i| {
@@ -190,8 +191,9 @@ impl<'a> FreeMap<'a> {
     }
 }
 
-/// Looks for a run of `need` bits from `from` on, then from `first` (there is no free one before); of a longer one at
-/// most `want` bits are given, and if there is none the longest. `avoid` are sorted runs that are not to be touched.
+/// Looks for a run of `need` bits from `from` on, then from `first` (there is no free one before);
+/// of a longer one at most `want` bits are given, and if there is none the longest. `avoid` are
+/// sorted runs that are not to be touched.
 pub(crate) fn find_run(
     map: &FreeMap<'_>,
     avoid: &[(u32, u32)],

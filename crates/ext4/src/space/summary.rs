@@ -1,10 +1,11 @@
-//! The longest free run of every group in one tree, so that a group with room is found without asking all of them.
+//! The longest free run of every group in one tree, so that a group with room is found without
+//! asking all of them.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Maxima over halves, quarters and so on of a list of numbers: finds the next number of at least so much in
-/// logarithmic time. Each number has one writer at a time (its group's lock); any may read meanwhile, and then may
-/// see a maximum that is a moment old.
+/// Maxima over halves, quarters and so on of a list of numbers: finds the next number of at least
+/// so much in logarithmic time. Each number has one writer at a time (its group's lock); any may
+/// read meanwhile, and then may see a maximum that is a moment old.
 #[derive(Debug)]
 pub(super) struct Summary {
     /// Node `i` is the larger of nodes `2i` and `2i + 1`; the last half are the numbers.
@@ -31,7 +32,8 @@ impl Summary {
     }
 
     fn node(&self, i: usize) -> u32 {
-        // Sequentially consistent, here and in `set`: who stores a maximum last has seen every number below it.
+        // Sequentially consistent, here and in `set`: who stores a maximum last has seen every
+        // number below it.
         self.nodes.get(i).map_or(0, |n| n.load(Ordering::SeqCst))
     }
 
@@ -59,7 +61,8 @@ impl Summary {
             if self.node(at) == max {
                 return;
             }
-            // Whoever stores looks again: a store that was overtaken by a change below is put right by its own thread.
+            // Whoever stores looks again: a store that was overtaken by a change below is put right
+            // by its own thread.
             loop {
                 self.nodes[at].store(max, Ordering::SeqCst);
                 let now = larger();

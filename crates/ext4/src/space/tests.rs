@@ -468,7 +468,8 @@ fn a_comb_is_filled_in_linear_time() {
     let last = alloc(&fs, &writers[0], None, 1, AllocFor::Data).unwrap_err();
     assert_eq!(last.errno(), libc::ENOSPC);
     let (looks, words) = (after.0 - before.0, after.1 - before.1);
-    // At the goal, in the window, where the next one is: a look each. And every group once, in vain.
+    // At the goal, in the window, where the next one is: a look each. And every group once, in
+    // vain.
     assert!(
         looks <= 3 * free + 8 * groups,
         "{looks} looks for {free} blocks"

@@ -1,7 +1,7 @@
 //! Space set aside for growing files, so that writers side by side stay contiguous.
 //!
-//! A window exists in memory only: a run of free bits of one group with an owner. Others keep off it
-//! until space is short; then it is taken from the owner without asking.
+//! A window exists in memory only: a run of free bits of one group with an owner. Others keep off
+//! it until space is short; then it is taken from the owner without asking.
 
 use std::collections::VecDeque;
 
@@ -16,14 +16,16 @@ pub(crate) struct Window {
     pub(super) group: Option<u32>,
     /// Clusters of the next window.
     pub(super) next: u32,
-    /// None is set aside yet: nobody would tell of the file's end, and it has not shown that it grows.
+    /// None is set aside yet: nobody would tell of the file's end, and it has not shown that it
+    /// grows.
     pub(crate) waits: bool,
 }
 
 /// Windows of files that nobody holds open here, at most: the oldest goes back.
 const MOST_UNHELD: usize = 32;
 
-/// Files with a window that nobody holds open here, and whose close nobody tells of. The one written last is the last.
+/// Files with a window that nobody holds open here, and whose close nobody tells of. The one
+/// written last is the last.
 #[derive(Debug, Default)]
 pub(super) struct Unheld(Mutex<VecDeque<Ino>>);
 
@@ -51,7 +53,8 @@ const FIRST_BYTES: u32 = 256 << 10;
 const GROWTH: u32 = 4;
 /// Largest window, bytes.
 const MAX_BYTES: u32 = 16 << 20;
-/// A window takes one part in so many of the volume's free space at most: as space gets short, less is set aside.
+/// A window takes one part in so many of the volume's free space at most: as space gets short, less
+/// is set aside.
 const SHARE: u64 = 64;
 /// Windows that one group keeps; more would make every search in it slow.
 const PER_GROUP: usize = 32;

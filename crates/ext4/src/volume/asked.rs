@@ -8,8 +8,9 @@ use stetfs_journal::BlockNr;
 use crate::fs::Fs;
 
 impl Fs {
-    /// Where the volume's requests come by: blocks of files as they are read and written, and what of all that reaches the
-    /// device. The journal of a volume that has it on another device is not among it.
+    /// Where the volume's requests come by: blocks of files as they are read and written, and what
+    /// of all that reaches the device. The journal of a volume that has it on another device is
+    /// not among it.
     pub fn tap(&self) -> Option<&Arc<Tap>> {
         self.sb.tap.get()
     }

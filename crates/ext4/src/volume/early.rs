@@ -199,7 +199,8 @@ impl Early<'_> {
         Ok(view)
     }
 
-    /// Sees to it that there is a root directory, without which nothing on the volume can be reached.
+    /// Sees to it that there is a root directory, without which nothing on the volume can be
+    /// reached.
     ///
     /// # Errors
     /// `Corrupt`.
@@ -300,8 +301,8 @@ impl Early<'_> {
         Ok(extents)
     }
 
-    /// Collects the extents below a node. The depth falls with every level (checked by the node), so
-    /// the recursion is bounded.
+    /// Collects the extents below a node. The depth falls with every level (checked by the node),
+    /// so the recursion is bounded.
     fn walk(
         &self,
         bytes: &[u8],

@@ -124,14 +124,15 @@ impl Fs {
         })
     }
 
-    /// Passes a result on, after taking note of the damage that it tells of ([`report`](Self::report)).
+    /// Passes a result on, after taking note of the damage that it tells of
+    /// ([`report`](Self::report)).
     pub(crate) fn noted<T>(&self, result: Result<T>) -> Result<T> {
         result.inspect_err(|e| self.report(e))
     }
 
     /// Takes note of damage or a failed device, and does what `errors=` asks for. Errors that are
-    /// the caller's business (ENOENT …) are not for here, and are ignored. Group and superblock locks
-    /// must not be held.
+    /// the caller's business (ENOENT …) are not for here, and are ignored. Group and superblock
+    /// locks must not be held.
     pub(crate) fn report(&self, e: &FsError) {
         let (block, code) = match e {
             FsError::Corrupt { block, .. } => (*block, code::EFSCORRUPTED),

@@ -11,7 +11,8 @@ use super::early::read_superblock;
 use super::foreign;
 use crate::error::{FsError, Result};
 
-/// The volume's device, and where the log lies if the journal's is behind it: runs of blocks (first, count).
+/// The volume's device, and where the log lies if the journal's is behind it: runs of blocks
+/// (first, count).
 pub(super) type WithJournal = (Arc<dyn BlockDevice>, Option<Vec<(u64, u64)>>);
 
 /// The UUID of the device that a volume's journal is on; `None` if the volume has none, or holds it

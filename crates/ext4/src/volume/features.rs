@@ -34,7 +34,8 @@ const RO_COMPAT: RoCompat = RoCompat::SPARSE_SUPER
 /// Incompatible features that are only read, some files perhaps not.
 const INCOMPAT_READ: Incompat = Incompat::ENCRYPT.union(Incompat::CASEFOLD);
 
-/// Largest block. Directories of larger ones have lengths of their own, and nobody could check them here.
+/// Largest block. Directories of larger ones have lengths of their own, and nobody could check them
+/// here.
 const BLOCK_MAX: u32 = 32 << 10;
 
 /// Why a feature that could be kept right is not.

@@ -35,11 +35,12 @@ pub(super) fn look(device: &dyn BlockDevice) -> Result<Foreign> {
     }
 }
 
-/// The copy of the superblock in the second group, for the sizes of blocks and groups that mke2fs makes by itself.
+/// The copy of the superblock in the second group, for the sizes of blocks and groups that mke2fs
+/// makes by itself.
 fn backup(device: &dyn BlockDevice) -> Result<Option<Foreign>> {
     for block_size in [1024, 2048, 4096, 65536] {
-        // A bitmap of one block has a bit for each block of a group, and groups have no more than fit the
-        // descriptor's 16 bits.
+        // A bitmap of one block has a bit for each block of a group, and groups have no more than
+        // fit the descriptor's 16 bits.
         let in_group = (8 * block_size).min(65528);
         let block = if block_size == 1024 {
             in_group + 1

@@ -16,11 +16,13 @@ use crate::space::Zones;
 pub struct Inspection {
     /// The superblock as it is on the device.
     pub superblock: Superblock,
-    /// The log; `None` on a volume without, when it is on another device that is not there, or when it cannot be read.
+    /// The log; `None` on a volume without, when it is on another device that is not there, or
+    /// when it cannot be read.
     pub log: Option<Log>,
     /// There is something to replay or to finish, or it cannot be told whether there is.
     pub unfinished: bool,
-    /// Why this version would not open the volume for writing, as far as the unreplayed volume shows.
+    /// Why this version would not open the volume for writing, as far as the unreplayed volume
+    /// shows.
     pub refused: Option<FsError>,
 }
 
@@ -65,10 +67,12 @@ fn damage(early: &Early<'_>) -> Result<()> {
     early.check_root()
 }
 
-/// The log of the volume on `device`, whose journal may be on a device of its own; `None` on a volume without.
+/// The log of the volume on `device`, whose journal may be on a device of its own; `None` on a
+/// volume without.
 ///
 /// # Errors
-/// `Corrupt`, `Format` or `Unsupported` for what the volume or its log says; `JournalDevice`; the device's.
+/// `Corrupt`, `Format` or `Unsupported` for what the volume or its log says; `JournalDevice`; the
+/// device's.
 pub fn find_log(
     device: Arc<dyn BlockDevice>,
     journal: Option<Arc<dyn BlockDevice>>,

@@ -124,7 +124,8 @@ impl VolumeLog {
         self.runs.iter().map(|(_, n)| n).sum()
     }
 
-    /// Replays the log and empties it, but for file-level records. Images reach their homes as those of the journal to come.
+    /// Replays the log and empties it, but for file-level records. Images reach their homes as
+    /// those of the journal to come.
     pub(super) fn replay(
         &self,
         blocks: u64,
@@ -149,12 +150,12 @@ impl VolumeLog {
         Ok(recovery)
     }
 
-    /// Makes of fast commits that a replay left in the log the transaction that they are part of; it is to be replayed. Gives
-    /// what was left out (`salvage`), and why.
+    /// Makes of fast commits that a replay left in the log the transaction that they are part of;
+    /// it is to be replayed. Gives what was left out (`salvage`), and why.
     ///
     /// # Errors
-    /// The device's; `Corrupt` if they contradict the volume, `Unsupported` if they cannot be carried out here: then they
-    /// stay as they are.
+    /// The device's; `Corrupt` if they contradict the volume, `Unsupported` if they cannot be
+    /// carried out here: then they stay as they are.
     pub(super) fn take_fast_commits(
         &self,
         device: &Arc<dyn BlockDevice>,
@@ -204,7 +205,8 @@ impl VolumeLog {
         };
         let mut journal = opts.journal.clone();
         if sb.ro_compat().contains(RoCompat::BIGALLOC) {
-            // A record names blocks, and neighbours may share their cluster: files are synced by commits.
+            // A record names blocks, and neighbours may share their cluster: files are synced by
+            // commits.
             journal = journal.without_records();
         }
         Ok(self.log.start(cache, features, &journal, config(opts))?)

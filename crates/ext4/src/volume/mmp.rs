@@ -1,5 +1,5 @@
-//! Multiple mount protection (feature `mmp`): a volume on shared storage is used by one machine at a
-//! time. Who uses it changes a block every few seconds; who finds the block changing keeps off.
+//! Multiple mount protection (feature `mmp`): a volume on shared storage is used by one machine at
+//! a time. Who uses it changes a block every few seconds; who finds the block changing keeps off.
 
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;

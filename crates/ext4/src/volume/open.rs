@@ -120,17 +120,19 @@ impl Fs {
     /// Opens a volume: checks it, replays its journal, finishes what was left undone.
     ///
     /// # Errors
-    /// `Unsupported` names what this version cannot handle; `Corrupt` what is damaged; EROFS when the
-    /// device cannot be written but would have to be.
+    /// `Unsupported` names what this version cannot handle; `Corrupt` what is damaged; EROFS when
+    /// the device cannot be written but would have to be.
     pub fn open(device: Arc<dyn BlockDevice>, opts: FsOptions) -> Result<Arc<Fs>> {
         Fs::open_with(device, None, opts, &mut |_, _| {})
     }
 
-    /// [`open`](Self::open) of a volume whose journal may be on `journal`, a device of its own, telling how far the
-    /// replay of the journal is: (done, of), first in log blocks, then in blocks that go home.
+    /// [`open`](Self::open) of a volume whose journal may be on `journal`, a device of its own,
+    /// telling how far the replay of the journal is: (done, of), first in log blocks, then in
+    /// blocks that go home.
     ///
     /// # Errors
-    /// As [`open`](Self::open), and `JournalDevice` when `journal` is missing or belongs to another volume.
+    /// As [`open`](Self::open), and `JournalDevice` when `journal` is missing or belongs to another
+    /// volume.
     pub fn open_with(
         device: Arc<dyn BlockDevice>,
         journal: Option<Arc<dyn BlockDevice>>,
@@ -232,8 +234,9 @@ impl Fs {
         })
     }
 
-    /// The current time, as new timestamps take it: in steps of [`TICK`], so that most writes need not touch the inode. The kernel's
-    /// coarse clock will not do: where a host takes a processor away it stands still.
+    /// The current time, as new timestamps take it: in steps of [`TICK`], so that most writes need
+    /// not touch the inode. The kernel's coarse clock will not do: where a host takes a
+    /// processor away it stands still.
     pub(crate) fn now(&self) -> Timestamp {
         let t = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
         let nsec = u32::try_from(t.tv_nsec).unwrap_or(0);
@@ -253,8 +256,9 @@ fn watched(
     Arc::new(Watched::new(device, name, Arc::clone(failures)))
 }
 
-/// The device as everything above is to see it: finished with the first flush that fails. What was acknowledged before stands;
-/// nothing that such a flush may have dropped is acknowledged after, and nothing is built on it.
+/// The device as everything above is to see it: finished with the first flush that fails. What was
+/// acknowledged before stands; nothing that such a flush may have dropped is acknowledged after,
+/// and nothing is built on it.
 fn fail_stop(device: Arc<dyn BlockDevice>, opts: &FsOptions) -> Arc<dyn BlockDevice> {
     match opts.canary.forgive_flush {
         true => Arc::new(FailStop::forgiving(device)),
@@ -262,7 +266,8 @@ fn fail_stop(device: Arc<dyn BlockDevice>, opts: &FsOptions) -> Arc<dyn BlockDev
     }
 }
 
-/// Reads the quota files of a volume that is to be written, so that damaged ones are found before anything changes.
+/// Reads the quota files of a volume that is to be written, so that damaged ones are found before
+/// anything changes.
 fn check_quotas(
     device: &Arc<dyn BlockDevice>,
     sb: &Superblock,
@@ -302,8 +307,9 @@ pub(super) fn check_size(layout: &Layout, device: &dyn BlockDevice) -> Result<()
 /// What a recovery did: what was replayed, if anything, and what became of the orphans.
 type Finished = (Option<RecoveryReport>, OrphansFinished);
 
-/// Before a volume is opened read-only: replays its journal and finishes its orphans, where the device can be written, as
-/// the kernel does. What cannot be done is left as it is: opening the volume read-only fails by it, or does without.
+/// Before a volume is opened read-only: replays its journal and finishes its orphans, where the
+/// device can be written, as the kernel does. What cannot be done is left as it is: opening the
+/// volume read-only fails by it, or does without.
 fn finish_first(
     device: &Arc<dyn BlockDevice>,
     journal: Option<&Arc<dyn BlockDevice>>,
@@ -342,8 +348,9 @@ fn finish_first(
     })
 }
 
-/// Replays the log if there is something in it. Gives the log as it is then, what was done, and the superblock.
-/// An error that stopped the journal of an earlier mount becomes one of the volume, and leaves the log.
+/// Replays the log if there is something in it. Gives the log as it is then, what was done, and the
+/// superblock. An error that stopped the journal of an earlier mount becomes one of the volume, and
+/// leaves the log.
 fn recover(
     log: VolumeLog,
     device: &Arc<dyn BlockDevice>,

@@ -12,8 +12,8 @@ use crate::fs::Fs;
 use crate::inode::{OrphanFile, OrphanPlace, Orphans};
 use crate::types::Ino;
 
-/// So many orphans may turn out to be damaged; what follows is left to e2fsck. A volume that was made to take long has no
-/// end of them.
+/// So many orphans may turn out to be damaged; what follows is left to e2fsck. A volume that was
+/// made to take long has no end of them.
 const DAMAGED: u64 = 100;
 
 /// What was found.

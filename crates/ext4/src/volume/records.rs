@@ -1,9 +1,11 @@
 //! File-level records that recovery found: applied as ordinary operations, after the transactions.
 //!
 //! Invariants:
-//! * **replay.A1** Each record says what is, not what to change: applied twice, or on a state that holds a part of it, it gives the
-//!   same. So this can be interrupted and done again from the start, until the records are dropped in one step.
-//! * **replay.A2** Nothing that a record names is handed out to somebody else meanwhile (`space/claims`).
+//! * **replay.A1** Each record says what is, not what to change: applied twice, or on a state that
+//!   holds a part of it, it gives the same. So this can be interrupted and done again from the
+//!   start, until the records are dropped in one step.
+//! * **replay.A2** Nothing that a record names is handed out to somebody else meanwhile
+//!   (`space/claims`).
 
 use std::sync::Arc;
 
@@ -44,7 +46,8 @@ pub(super) struct Applied {
 /// Applies the records that `recovery` left in the log, and empties it.
 ///
 /// # Errors
-/// The device's and the journal's; `Corrupt` if a record contradicts the volume: then all of them stay in the log.
+/// The device's and the journal's; `Corrupt` if a record contradicts the volume: then all of them
+/// stay in the log.
 pub(super) fn apply(
     device: Arc<dyn BlockDevice>,
     log: VolumeLog,
@@ -124,7 +127,8 @@ fn wrong(nr: BlockNr, detail: String) -> FsError {
 }
 
 impl Fs {
-    /// Claims the inodes of a record, and adds the blocks that it names to `runs`: each run's first and the one behind it.
+    /// Claims the inodes of a record, and adds the blocks that it names to `runs`: each run's first
+    /// and the one behind it.
     fn claim_inodes(&self, record: &FileRecord, runs: &mut Vec<(u64, u64)>) -> Result<()> {
         for (start, len) in record.blocks() {
             self.check_run(BlockRun { start, len })?;
@@ -235,8 +239,8 @@ impl Fs {
         self.write_inode(&h, &dir, &mut body)
     }
 
-    /// The inode as the record has it, but for what the volume knows better: links, blocks, attributes outside it, and where
-    /// the content lies.
+    /// The inode as the record has it, but for what the volume knows better: links, blocks,
+    /// attributes outside it, and where the content lies.
     fn body_of(&self, node: &Node, old: &InodeBody) -> Result<InodeBody> {
         let mut new = InodeBody::new(node.inode.clone().into_boxed_slice(), &self.geo)?;
         new.set_links(old.links());

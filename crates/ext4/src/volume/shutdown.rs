@@ -9,12 +9,12 @@ use crate::fs::Fs;
 use crate::types::{Done, GoingDown, Ino};
 
 impl Fs {
-    /// Shuts the volume down: from now on nothing reaches it, and changes and reads of files answer EIO; what
-    /// the journal holds is replayed when the volume is opened next. `how` says what is made durable
-    /// before. No damage is noted. Further calls do nothing.
+    /// Shuts the volume down: from now on nothing reaches it, and changes and reads of files answer
+    /// EIO; what the journal holds is replayed when the volume is opened next. `how` says what
+    /// is made durable before. No damage is noted. Further calls do nothing.
     ///
-    /// `done` is told when it is down, from any thread; of an error if what was to be durable before is
-    /// not. The volume is down in either case.
+    /// `done` is told when it is down, from any thread; of an error if what was to be durable
+    /// before is not. The volume is down in either case.
     pub fn go_down(&self, how: GoingDown, done: Done) {
         if self.usable().is_err() || how == GoingDown::AtOnce || self.writable().is_err() {
             self.stop_all();

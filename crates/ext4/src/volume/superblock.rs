@@ -38,7 +38,8 @@ pub(crate) struct SuperState {
     pub(crate) large_files: AtomicBool,
     /// The volume was marked clean when it was opened.
     pub(super) was_valid: bool,
-    /// Still recovering: what stops the journal now can be tried again, and is no error of the volume.
+    /// Still recovering: what stops the journal now can be tried again, and is no error of the
+    /// volume.
     pub(super) recovering: AtomicBool,
     /// Opened read-only, or turned so by damage.
     pub(super) read_only: AtomicBool,
@@ -46,8 +47,8 @@ pub(crate) struct SuperState {
     pub(super) closed: AtomicBool,
     /// Shut down by request: changes and reads fail until the volume is opened again.
     pub(super) down: AtomicBool,
-    /// The volume's device as it was given, for a last word: the one that all else goes through takes no
-    /// more writes once a flush has failed.
+    /// The volume's device as it was given, for a last word: the one that all else goes through
+    /// takes no more writes once a flush has failed.
     pub(super) last_word: OnceLock<Arc<dyn BlockDevice>>,
     /// What the devices failed.
     pub(super) failures: OnceLock<Arc<Failures>>,
@@ -198,8 +199,8 @@ impl Fs {
         Ok(Superblock::decode_unchecked(&bytes)?)
     }
 
-    /// Changes some fields of the superblock at its home only, durably: for notes of errors after the
-    /// journal stopped. What is in memory may hold changes that must never get there.
+    /// Changes some fields of the superblock at its home only, durably: for notes of errors after
+    /// the journal stopped. What is in memory may hold changes that must never get there.
     pub(super) fn patch_super_home(&self, change: impl FnOnce(&mut Superblock)) -> Result<()> {
         let before = self.super_at_home()?;
         let mut sb = before.clone();
@@ -232,7 +233,8 @@ impl Fs {
         Ok(self.sb.current()?.label().to_vec())
     }
 
-    /// Gives the volume a name. It is durable on return, and at its home, where others look for it (blkid).
+    /// Gives the volume a name. It is durable on return, and at its home, where others look for it
+    /// (blkid).
     ///
     /// # Errors
     /// EINVAL above 16 bytes, EROFS, or the device or the journal failed.

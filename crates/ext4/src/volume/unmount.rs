@@ -67,8 +67,8 @@ impl Fs {
         );
     }
 
-    /// Makes durable every change of names and inodes that was made before the call, with the data that they make reachable;
-    /// `done` is told from the journal's side.
+    /// Makes durable every change of names and inodes that was made before the call, with the data
+    /// that they make reachable; `done` is told from the journal's side.
     pub fn commit_all(&self, done: Done) {
         if self.writable().is_err() {
             return done(self.stopped().map_or(Ok(()), Err));
@@ -123,8 +123,8 @@ impl Fs {
     /// repeat the answer.
     ///
     /// # Errors
-    /// What did not get home; the journal then still holds it, and the next mount replays it. File data that could not be written
-    /// is lost: the volume is closed clean then.
+    /// What did not get home; the journal then still holds it, and the next mount replays it. File
+    /// data that could not be written is lost: the volume is closed clean then.
     pub fn unmount(&self) -> Result<()> {
         let mut outcome = self.sb.closing.lock();
         outcome

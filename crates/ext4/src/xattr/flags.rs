@@ -39,8 +39,9 @@ impl Fs {
     ///
     /// # Errors
     /// EPERM for who is neither owner nor root, for anybody but root who changes `immutable`,
-    /// `append only` or `data journaling`, and for what is immutable and stays so; EOPNOTSUPP for flags that there are not, that
-    /// cannot be changed, or that mean nothing on this type of file.
+    /// `append only` or `data journaling`, and for what is immutable and stays so; EOPNOTSUPP for
+    /// flags that there are not, that cannot be changed, or that mean nothing on this type of
+    /// file.
     pub fn set_flags(&self, ctx: &Ctx, ino: Ino, flags: u32) -> Result<()> {
         self.throttle()?;
         let inode = self.iget(ino)?;

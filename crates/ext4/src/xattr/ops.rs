@@ -33,8 +33,8 @@ fn split(name: &[u8]) -> Result<(u8, &[u8])> {
     }
 }
 
-/// Whether this type of file can have attributes with this index: those of users go on regular files
-/// and directories only.
+/// Whether this type of file can have attributes with this index: those of users go on regular
+/// files and directories only.
 fn takes(body: &InodeBody, attr_index: u8) -> bool {
     attr_index != index::USER || body.is_regular() || body.is_dir()
 }
@@ -95,9 +95,9 @@ impl Fs {
     /// Sets an attribute.
     ///
     /// # Errors
-    /// EEXIST and ENODATA as `how` asks, ENOSPC when neither the inode nor its block has room for it, E2BIG
-    /// above 64 KiB, ERANGE (name), EPERM (immutable file; `user.` on a file that takes none), what
-    /// an ACL is refused for, EROFS.
+    /// EEXIST and ENODATA as `how` asks, ENOSPC when neither the inode nor its block has room for
+    /// it, E2BIG above 64 KiB, ERANGE (name), EPERM (immutable file; `user.` on a file that
+    /// takes none), what an ACL is refused for, EROFS.
     pub fn setxattr(
         &self,
         ctx: &Ctx,

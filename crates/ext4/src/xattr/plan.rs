@@ -13,9 +13,10 @@ fn is_enospc(e: &FsError) -> bool {
 }
 
 impl Fs {
-    /// Plans to set `name` to `value`, or to remove it. The value goes where the kernel would put it: into the inode or
-    /// the attribute block, and where there is no room or it is large, into an inode of its own, if the volume has
-    /// such. That is written at once. The caller holds the inode's lock and no handle.
+    /// Plans to set `name` to `value`, or to remove it. The value goes where the kernel would put
+    /// it: into the inode or the attribute block, and where there is no room or it is large,
+    /// into an inode of its own, if the volume has such. That is written at once. The caller
+    /// holds the inode's lock and no handle.
     ///
     /// # Errors
     /// ENOSPC; damage; the device's.
@@ -45,8 +46,9 @@ impl Fs {
         Ok(layout)
     }
 
-    /// Plans the places of a new inode that has exactly these attributes (index, value; no names), with `room` bytes
-    /// behind its fields. Values that find no room there go into inodes that belong to whom `dir` belongs to.
+    /// Plans the places of a new inode that has exactly these attributes (index, value; no names),
+    /// with `room` bytes behind its fields. Values that find no room there go into inodes that
+    /// belong to whom `dir` belongs to.
     ///
     /// # Errors
     /// As [`xattr_plan`](Self::xattr_plan).

@@ -42,9 +42,11 @@ pub(crate) struct Layout {
     pub(super) added: Vec<NewValue>,
     /// Those that an entry in the inode referred to, and no longer does.
     left_inode: Vec<ValueRef>,
-    /// Those that an entry in the block referred to, and no longer does. It still does if others share the block.
+    /// Those that an entry in the block referred to, and no longer does. It still does if others
+    /// share the block.
     left_block: Vec<ValueRef>,
-    /// Those that entries of the new block refer to as those of the old one did, if that was shared.
+    /// Those that entries of the new block refer to as those of the old one did, if that was
+    /// shared.
     copied: Vec<ValueRef>,
 }
 
@@ -88,8 +90,8 @@ fn in_block<T>(nr: BlockNr, result: Result<T, OnDiskError>) -> Result<T> {
 }
 
 impl Layout {
-    /// The places of an inode that has exactly these attributes, with `room` bytes behind its fields:
-    /// in the inode what fits there, the rest in a block.
+    /// The places of an inode that has exactly these attributes, with `room` bytes behind its
+    /// fields: in the inode what fits there, the rest in a block.
     ///
     /// # Errors
     /// ENOSPC if they do not fit.
@@ -137,7 +139,8 @@ impl Stored {
             .collect())
     }
 
-    /// An attribute whose value has an inode of its own: index, name. Those in a block that others share do not count.
+    /// An attribute whose value has an inode of its own: index, name. Those in a block that others
+    /// share do not count.
     pub(super) fn first_value(&self) -> Result<Option<(u8, Vec<u8>)>> {
         let (inode, block) = self.lists()?;
         let block = block.filter(|_| !self.is_shared());
@@ -175,8 +178,8 @@ impl Stored {
         self.with_value(block_size, index, name, value.map(Value::Bytes), 0)
     }
 
-    /// [`with`](Self::with) for a value that may have an inode of its own. One that has none goes to the block only if
-    /// the block's first `reserve` bytes stay free of values.
+    /// [`with`](Self::with) for a value that may have an inode of its own. One that has none goes
+    /// to the block only if the block's first `reserve` bytes stay free of values.
     pub(super) fn with_value(
         &self,
         block_size: usize,
@@ -379,8 +382,8 @@ impl Fs {
         Ok(())
     }
 
-    /// Gives the inode an attribute block with this content: its own one rewritten, or a new one when
-    /// it has none or shares it, which is what it says then.
+    /// Gives the inode an attribute block with this content: its own one rewritten, or a new one
+    /// when it has none or shares it, which is what it says then.
     fn xattr_write(
         &self,
         h: &Handle<'_>,
@@ -408,9 +411,9 @@ impl Fs {
         Ok(nr != 0)
     }
 
-    /// Takes one reference from a shared block, and says `true`. A block that is not shared gets the
-    /// content, if there is one. Whether it is shared is decided with the block locked: other inodes
-    /// may be leaving it at the same time.
+    /// Takes one reference from a shared block, and says `true`. A block that is not shared gets
+    /// the content, if there is one. Whether it is shared is decided with the block locked:
+    /// other inodes may be leaving it at the same time.
     fn xattr_unshare(&self, h: &Handle<'_>, nr: BlockNr, content: Option<&[u8]>) -> Result<bool> {
         let block = self.xattr_block(nr)?;
         let mut page = h.modify(&block)?;
@@ -435,8 +438,8 @@ impl Fs {
         Ok(())
     }
 
-    /// Takes all attributes away from an inode that is being deleted, in as many transactions as it takes, and writes
-    /// the inode.
+    /// Takes all attributes away from an inode that is being deleted, in as many transactions as it
+    /// takes, and writes the inode.
     pub(crate) fn xattr_drop(
         &self,
         h: &mut Handle<'_>,
@@ -473,8 +476,9 @@ impl Fs {
         }
     }
 
-    /// Lets go of the inode's attribute block, in which there are no references to values, or which others share: it is
-    /// freed, or one inode fewer shares it, which is what it says then. The caller writes the inode.
+    /// Lets go of the inode's attribute block, in which there are no references to values, or which
+    /// others share: it is freed, or one inode fewer shares it, which is what it says then. The
+    /// caller writes the inode.
     fn xattr_leave(&self, h: &Handle<'_>, body: &mut InodeBody) -> Result<bool> {
         let nr = body.file_acl();
         if nr == 0 {

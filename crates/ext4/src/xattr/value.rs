@@ -1,16 +1,20 @@
 //! Attribute values in inodes of their own (feature `ea_inode`).
 //!
-//! Such an inode belongs to no directory. It counts the entries that refer to it, and is never changed once it is
-//! referred to. Entries count, not files: files that share an attribute block share its references.
+//! Such an inode belongs to no directory. It counts the entries that refer to it, and is never
+//! changed once it is referred to. Entries count, not files: files that share an attribute block
+//! share its references.
 //!
 //! Invariants:
-//! * **value.V1** A value is written while its inode is an orphan without references. The transaction that stores the
-//!   entry gives it the first reference and takes it off the orphans; the one that removes the last entry makes it
-//!   an orphan again. So after a crash it is referred to, or deleted.
-//! * **value.V2** References, and whether an attribute block is shared, change with `Fs::values` locked.
-//! * **value.V3** Who holds the lock of a file may read the values it refers to without further locks.
-//! * **value.V4** Value inodes that lost, or never got, their references wait in `Values::leaving` until nobody of their thread
-//!   holds a lock or a handle.
+//! * **value.V1** A value is written while its inode is an orphan without references. The
+//!   transaction that stores the entry gives it the first reference and takes it off the orphans;
+//!   the one that removes the last entry makes it an orphan again. So after a crash it is referred
+//!   to, or deleted.
+//! * **value.V2** References, and whether an attribute block is shared, change with `Fs::values`
+//!   locked.
+//! * **value.V3** Who holds the lock of a file may read the values it refers to without further
+//!   locks.
+//! * **value.V4** Value inodes that lost, or never got, their references wait in `Values::leaving`
+//!   until nobody of their thread holds a lock or a handle.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -96,7 +100,8 @@ impl ValueRef {
     }
 }
 
-/// A value inode that no entry refers to yet. Dropped without having been given a reference, it is deleted.
+/// A value inode that no entry refers to yet. Dropped without having been given a reference, it is
+/// deleted.
 pub(crate) struct NewValue {
     fs: Arc<Fs>,
     inode: Arc<Inode>,
@@ -138,7 +143,8 @@ impl Fs {
         self.has_values().then(|| self.values.lock.lock())
     }
 
-    /// What a value of `size` bytes in an inode of its own adds to `i_blocks` of each file that has it, in blocks.
+    /// What a value of `size` bytes in an inode of its own adds to `i_blocks` of each file that has
+    /// it, in blocks.
     pub(super) fn value_charge(&self, size: u32) -> i64 {
         let clusters = size.div_ceil(self.geo.cluster_size().max(1));
         i64::from(clusters) * i64::from(self.ratio())
@@ -178,7 +184,8 @@ impl Fs {
             Value::Inode { ino, size, hash } => (ino, size, hash),
         };
         let inode = self.value_inode(ino)?;
-        // The content stays as it is (value.V3); the lock is given back before the device is waited for.
+        // The content stays as it is (value.V3); the lock is given back before the device is waited
+        // for.
         let body = InodeBody::new(inode.body.read_nested().bytes().into(), &self.geo)?;
         let len = usize::try_from(size).ok().filter(|n| *n <= VALUE_MAX);
         let Some(len) = len.filter(|_| body.size() == u64::from(size)) else {
@@ -196,8 +203,8 @@ impl Fs {
         Ok(value)
     }
 
-    /// Writes a value into a new inode, which is an orphan (value.V1). The caller holds the lock of `owner`, from which it
-    /// takes owner and group, and no handle.
+    /// Writes a value into a new inode, which is an orphan (value.V1). The caller holds the lock of
+    /// `owner`, from which it takes owner and group, and no handle.
     ///
     /// # Errors
     /// ENOSPC; the device's.
@@ -229,8 +236,8 @@ impl Fs {
         Ok(new)
     }
 
-    /// Locks a value inode with a handle open. Only readers hold such locks, and shortly; one that is being deleted is
-    /// held longer, and nobody may refer to it any more.
+    /// Locks a value inode with a handle open. Only readers hold such locks, and shortly; one that
+    /// is being deleted is held longer, and nobody may refer to it any more.
     fn lock_value<'a>(&self, inode: &'a Inode) -> Result<RwLockWriteGuard<'a, InodeBody>> {
         loop {
             if inode.dead.load(Ordering::Acquire) {

@@ -218,7 +218,8 @@ fn all_files_are_looked_after() {
     }
 }
 
-/// With `writeback` no commit waits for data. It is there soon after one all the same: the age of what is new is that of a commit.
+/// With `writeback` no commit waits for data. It is there soon after one all the same: the age of
+/// what is new is that of a commit.
 #[test]
 fn new_blocks_are_not_left_behind_by_a_commit() {
     let opts = FsOptions {

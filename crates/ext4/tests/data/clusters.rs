@@ -1,4 +1,5 @@
-//! Space in clusters (`bigalloc`): what a cluster costs and when it is free again, together with the kernel, damaged.
+//! Space in clusters (`bigalloc`): what a cluster costs and when it is free again, together with
+//! the kernel, damaged.
 
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! What a crash leaves of file data. The free blocks of the volume hold old bytes, which must never show.
+//! What a crash leaves of file data. The free blocks of the volume hold old bytes, which must never
+//! show.
 
 use std::sync::{Arc, OnceLock};
 

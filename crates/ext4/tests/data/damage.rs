@@ -90,7 +90,8 @@ fn told(mem: &MemDevice, what: &str) {
         let whole =
             (0..BLOCKS as usize).all(|i| other[i * 1024..][..1024].iter().all(|b| *b == i as u8));
         assert!(other.len() == size as usize && whole, "{what}: {act}");
-        // The device as the kernel would find it after a crash: what was done is damage to one file at most.
+        // The device as the kernel would find it after a crash: what was done is damage to one file
+        // at most.
         vol.fs().unmount().unwrap();
     }
 }

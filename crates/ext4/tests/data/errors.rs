@@ -1,5 +1,5 @@
-//! File data that cannot be written: who syncs it is told, once for each opener, and the volume goes on; what the journal needs stops
-//! it. Under every preset.
+//! File data that cannot be written: who syncs it is told, once for each opener, and the volume
+//! goes on; what the journal needs stops it. Under every preset.
 
 use std::ops::Range;
 use std::process::Command;
@@ -193,8 +193,8 @@ fn each_opener_is_told_once_and_all_goes_on() {
     }
 }
 
-/// As generic/441 has it where the log is on the device that fails: of a file that was only written over the data is tried first, and
-/// its times wait for the next commit.
+/// As generic/441 has it where the log is on the device that fails: of a file that was only written
+/// over the data is tried first, and its times wait for the next commit.
 #[test]
 fn a_device_that_takes_nothing_for_a_while_does_not_stop_the_volume() {
     for (name, opts) in &writing_home()[..2] {
@@ -461,7 +461,8 @@ fn unmounting_says_what_is_lost_and_leaves_a_clean_volume() {
 
 const SECRET: u8 = 0x53;
 
-/// What lies in new blocks belonged to somebody else. Where their data does not get there, they read as zeroes.
+/// What lies in new blocks belonged to somebody else. Where their data does not get there, they
+/// read as zeroes.
 #[test]
 fn nobody_reads_what_lay_in_new_blocks() {
     for (name, opts, extents) in writing_home()

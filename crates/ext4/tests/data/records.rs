@@ -1,4 +1,5 @@
-//! Files that are synced by records of their own: no commit, and all that was synced is there after a crash.
+//! Files that are synced by records of their own: no commit, and all that was synced is there after
+//! a crash.
 
 use std::sync::mpsc;
 
@@ -531,7 +532,8 @@ fn many_threads_sync_their_files() {
     }
 }
 
-/// The paper's first scenario (§6.5): of a thousand files every second one is synced, and those alone come back.
+/// The paper's first scenario (§6.5): of a thousand files every second one is synced, and those
+/// alone come back.
 #[test]
 fn of_a_thousand_files_those_come_back_that_were_synced() {
     let opts = FsOptions {
@@ -565,8 +567,8 @@ fn of_a_thousand_files_those_come_back_that_were_synced() {
     vol.finish();
 }
 
-/// The paper's second scenario: 4 KiB and a sync, again and again, with others in between so that the extents do not join; by
-/// flag up to its 1 GiB.
+/// The paper's second scenario: 4 KiB and a sync, again and again, with others in between so that
+/// the extents do not join; by flag up to its 1 GiB.
 #[test]
 fn a_file_that_is_synced_after_every_append() {
     let long = std::env::var("STETFS_LONG").is_ok_and(|v| v == "1");

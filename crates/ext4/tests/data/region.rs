@@ -1,4 +1,5 @@
-//! Files that are synced by records in a region of persistent memory: no flush, and all that was synced is there after a crash.
+//! Files that are synced by records in a region of persistent memory: no flush, and all that was
+//! synced is there after a crash.
 
 use std::sync::Arc;
 
@@ -150,7 +151,8 @@ fn a_region_that_is_lost_is_told() {
     finish(&device, &fs);
 }
 
-/// A volume that was closed needs its region no more, and others may have it; one that was not keeps it.
+/// A volume that was closed needs its region no more, and others may have it; one that was not
+/// keeps it.
 #[test]
 fn a_region_is_free_once_its_volume_is_closed() {
     let region = region(1);
@@ -263,7 +265,8 @@ fn run() -> Run {
     }
 }
 
-/// The device and the region are cut at one moment, and each has what it has of what was not durable.
+/// The device and the region are cut at one moment, and each has what it has of what was not
+/// durable.
 #[test]
 fn what_was_synced_outlives_every_crash_of_device_and_region() {
     let run = run();

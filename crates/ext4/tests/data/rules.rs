@@ -228,8 +228,8 @@ fn old_dirty_data_and_much_of_it_goes_home_by_itself() {
     vol.finish();
 }
 
-/// A file with the flag goes through the journal on an ordered volume; without it again, nothing old
-/// is replayed over what went home since.
+/// A file with the flag goes through the journal on an ordered volume; without it again, nothing
+/// old is replayed over what went home since.
 #[test]
 fn data_journaling_of_single_files() {
     let mut vol = volume();

@@ -18,7 +18,8 @@ pub(crate) struct Kind {
     pub(crate) coarse: bool,
     /// The kernel here mounts it.
     pub(crate) kernel: bool,
-    /// What of `usrquota`, `grpquota` and `prjquota` tune2fs adds. The kernel here only reads such volumes.
+    /// What of `usrquota`, `grpquota` and `prjquota` tune2fs adds. The kernel here only reads such
+    /// volumes.
     quota: &'static str,
 }
 
@@ -112,7 +113,8 @@ impl Kind {
         }
         tune.args(["-Q", self.quota]).arg(image.path());
         stetfs_testkit::cmd::run(&mut tune).unwrap_or_else(|e| panic!("{}: {e:#}", self.name));
-        // tune2fs (1.47) counts values in inodes of their own as nobody else does; e2fsck puts that right.
+        // tune2fs (1.47) counts values in inodes of their own as nobody else does; e2fsck puts that
+        // right.
         let counted = image.e2fsck_fy();
         counted.unwrap_or_else(|e| panic!("{}: {e:#}", self.name));
     }

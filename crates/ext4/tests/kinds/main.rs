@@ -1,4 +1,5 @@
-//! The feature matrix: every kind of volume that mke2fs makes and StetFS writes, through the same three trials.
+//! The feature matrix: every kind of volume that mke2fs makes and StetFS writes, through the same
+//! three trials.
 //!
 //! * what the kernel wrote, StetFS shows, to the last attribute, and can take away again;
 //! * what StetFS wrote, the kernel shows, and e2fsck finds nothing;
@@ -115,7 +116,8 @@ fn kernel_to_stetfs(kind: &Kind) {
     }
     mount.umount().unwrap();
     if kind.values {
-        // The kernel (6.18) counts a reference too many where files come to share a block with references.
+        // The kernel (6.18) counts a reference too many where files come to share a block with
+        // references.
         image
             .e2fsck_fy()
             .unwrap_or_else(|e| panic!("{}: written by the kernel: {e:#}", kind.name));
@@ -157,8 +159,8 @@ fn kernel_to_stetfs(kind: &Kind) {
     }
 }
 
-/// Attributes with large values, some of them the same: the kernel lets files share such values, and
-/// whole attribute blocks.
+/// Attributes with large values, some of them the same: the kernel lets files share such values,
+/// and whole attribute blocks.
 fn large_values(dir: &Path) {
     std::fs::create_dir(dir).unwrap();
     let set = |file: &Path, name: &str, seed: usize, len: usize| {

@@ -119,7 +119,8 @@ fn deep() -> (Image, u64) {
     (image, root)
 }
 
-/// Without checksums structure alone tells: names that are not listed are never passed by in silence.
+/// Without checksums structure alone tells: names that are not listed are never passed by in
+/// silence.
 #[test]
 fn names_that_damage_hides_are_an_error_without_checksums() {
     let (image, root) = deep();

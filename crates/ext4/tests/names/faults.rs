@@ -117,7 +117,8 @@ fn failing(mkfs: &Mkfs, values: bool) {
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
         drop(device);
-        // What stopped half done is not there; what was left over (an orphan) goes at the next mount.
+        // What stopped half done is not there; what was left over (an orphan) goes at the next
+        // mount.
         Vol::on(image).close();
     }
     assert!(failures > 50, "{failures} failures");

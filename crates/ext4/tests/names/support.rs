@@ -25,8 +25,8 @@ pub fn small() -> Mkfs {
     Mkfs::blocks(1024).journal_mib(2)
 }
 
-/// The image, locked. A child that another test is just starting may hold on to the lock of a volume
-/// closed before, until it has become the program that it is to be.
+/// The image, locked. A child that another test is just starting may hold on to the lock of a
+/// volume closed before, until it has become the program that it is to be.
 pub fn device(path: &Path) -> FileDevice {
     let mut patience = 200;
     loop {

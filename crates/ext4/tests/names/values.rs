@@ -1,4 +1,5 @@
-//! Attribute values in inodes of their own (`ea_inode`): against a model, through crashes, with the kernel, and damaged.
+//! Attribute values in inodes of their own (`ea_inode`): against a model, through crashes, with the
+//! kernel, and damaged.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -340,7 +341,8 @@ fn after_a_crash_there_is_the_old_value_or_the_new() {
     assert!(tried > 60, "{tried}");
 }
 
-/// Files whose attribute block the kernel let them share: a block's entries count once, until a file gets its own.
+/// Files whose attribute block the kernel let them share: a block's entries count once, until a
+/// file gets its own.
 #[test]
 fn shared_blocks_share_their_references() {
     let vol = Vol::new(16, &mkfs(1024, "").inode_size(128));

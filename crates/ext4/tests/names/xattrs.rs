@@ -193,7 +193,8 @@ fn debugfs_reads_what_was_set() {
     vol.close();
 }
 
-/// The kernel lets inodes with equal attributes share a block. Changing one must not change the other.
+/// The kernel lets inodes with equal attributes share a block. Changing one must not change the
+/// other.
 #[test]
 fn shared_blocks_are_unshared() {
     let vol = Vol::new(32, &Mkfs::blocks(4096).journal_mib(4));

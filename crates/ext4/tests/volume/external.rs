@@ -140,7 +140,8 @@ fn to_the_kernel_and_back_and_through_a_crash() {
     }
 }
 
-/// The log's own blocks do not begin where StetFS's format wants them: it must not be written there.
+/// The log's own blocks do not begin where StetFS's format wants them: it must not be written
+/// there.
 #[test]
 fn only_the_kernels_format_goes_on_another_device() {
     let (volume, journal) = Both::make(4096).load();
@@ -183,7 +184,8 @@ fn another_journal_is_refused() {
     assert_eq!(opened.err().unwrap().errno(), libc::EUCLEAN);
 }
 
-/// What is in a journal that several volumes share may be another's: it is left alone, as the kernel leaves it.
+/// What is in a journal that several volumes share may be another's: it is left alone, as the
+/// kernel leaves it.
 #[test]
 fn a_journal_of_several_volumes_is_refused() {
     let both = Both::make(1024);

@@ -1,4 +1,5 @@
-//! Content in the inode: what the kernel put there is read, written in place, and moved out when it grows.
+//! Content in the inode: what the kernel put there is read, written in place, and moved out when it
+//! grows.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -18,7 +18,8 @@ pub struct Ageing {
 }
 
 impl Ageing {
-    /// As much as the device holds, half of it in runs of 4 MiB and half in single pages: the paper's (2.4.5).
+    /// As much as the device holds, half of it in runs of 4 MiB and half in single pages: the
+    /// paper's (2.4.5).
     pub const MIXED: Ageing = Ageing {
         fill: 0.0,
         mixed: 1.0,

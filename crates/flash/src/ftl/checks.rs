@@ -2,8 +2,9 @@
 
 use super::Ftl;
 
-/// A layer is looked at as a whole when it has done as many pages as this part of its own: the looks cost no more than so many
-/// times the steps themselves. A small device is looked at after each.
+/// A layer is looked at as a whole when it has done as many pages as this part of its own: the
+/// looks cost no more than so many times the steps themselves. A small device is looked at after
+/// each.
 const PART: u64 = 256;
 
 /// Steps since the last look.

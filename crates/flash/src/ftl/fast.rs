@@ -8,10 +8,12 @@ use super::nand::{NONE, Nand};
 use super::tables::Tables;
 use super::{BlockView, Counters, Ftl, FtlError, Geometry, Role, Sink, bounds};
 
-/// Free blocks that log blocks leave: one to put a block together in, one for a logical block's first data.
+/// Free blocks that log blocks leave: one to put a block together in, one for a logical block's
+/// first data.
 const RESERVE: u32 = 2;
 
-/// What the pages of a log block for random writes are programmed with; those of the others with their logical block.
+/// What the pages of a log block for random writes are programmed with; those of the others with
+/// their logical block.
 const RANDOM: u32 = NONE - 1;
 
 /// The log block for writes in sequence.
@@ -24,17 +26,21 @@ struct Sequential {
     next: u32,
 }
 
-/// A FAST layer. A logical block has a data block, in which each of its pages has one place. What is written to a place that is
-/// taken goes to a log block: the sequential one where it begins a block or goes on with it, else one of the others, which take
-/// pages of all. When these are used up the oldest is emptied: every logical block with a page in it is put together anew.
+/// A FAST layer. A logical block has a data block, in which each of its pages has one place. What
+/// is written to a place that is taken goes to a log block: the sequential one where it begins a
+/// block or goes on with it, else one of the others, which take pages of all. When these are used
+/// up the oldest is emptied: every logical block with a page in it is put together anew.
 ///
-/// 1. A block is free, a logical block's data, the sequential log block, or in the queue of random log blocks.
-/// 2. A live page is in its place of its data block or of the sequential log block, or in a random log block.
-/// 3. While a logical block owns the sequential log block nothing is written to its data block: that one is older throughout.
+/// 1. A block is free, a logical block's data, the sequential log block, or in the queue of random
+///    log blocks.
+/// 2. A live page is in its place of its data block or of the sequential log block, or in a random
+///    log block.
+/// 3. While a logical block owns the sequential log block nothing is written to its data block:
+///    that one is older throughout.
 /// 4. `RESERVE` blocks are free before a write.
 ///
-/// A write to the owner of the sequential log block that does not go on with it ends it, as in the paper's pseudo-code. Pages of
-/// a block are programmed in any order (SLC).
+/// A write to the owner of the sequential log block that does not go on with it ends it, as in the
+/// paper's pseudo-code. Pages of a block are programmed in any order (SLC).
 #[derive(Clone)]
 pub struct Fast {
     nand: Nand,
@@ -72,7 +78,8 @@ impl Fast {
         }
     }
 
-    /// The same with at most so many log blocks for random writes, at least one, and no more than there are spare ones for.
+    /// The same with at most so many log blocks for random writes, at least one, and no more than
+    /// there are spare ones for.
     pub fn with_log(self, blocks: u32) -> Fast {
         let most = (blocks.max(1) as usize).min(self.most);
         Fast { most, ..self }
@@ -161,7 +168,8 @@ impl Fast {
         });
     }
 
-    /// The sequential log block becomes its owner's data block: as it is when it is full, else with the rest moved into it.
+    /// The sequential log block becomes its owner's data block: as it is when it is full, else with
+    /// the rest moved into it.
     fn end_sequence(&mut self, ops: &mut dyn Sink) {
         let Some(Sequential { block, owner, next }) = self.sequential.take() else {
             return;
@@ -201,7 +209,8 @@ impl Fast {
         self.nand.geometry.first_page(block) + self.filled - 1
     }
 
-    /// Empties the oldest random log block: each logical block with a page in it is put together anew.
+    /// Empties the oldest random log block: each logical block with a page in it is put together
+    /// anew.
     fn empty_oldest(&mut self, ops: &mut dyn Sink) {
         let Some(victim) = self.random.pop_front() else {
             return;
@@ -244,7 +253,8 @@ impl Fast {
         }
     }
 
-    /// Erases the data blocks in which nothing lives any more, of the logical blocks from one page's to another's.
+    /// Erases the data blocks in which nothing lives any more, of the logical blocks from one
+    /// page's to another's.
     fn drop_empty(&mut self, first: u32, last: u32, ops: &mut dyn Sink) {
         for owner in self.place(first).0..=self.place(last).0 {
             let block = self.data[owner as usize];
@@ -290,13 +300,15 @@ impl Fast {
                 several.push((tag, block));
             }
         }
-        // A sequence, or a merge, that the power ended: what is in place in neither of the two is nowhere else.
+        // A sequence, or a merge, that the power ended: what is in place in neither of the two is
+        // nowhere else.
         for (owner, block) in several {
             self.resolve(owner, block, ops);
         }
     }
 
-    /// A logical block has a second block: the younger of the two takes over, with what lives in the older.
+    /// A logical block has a second block: the younger of the two takes over, with what lives in
+    /// the older.
     fn resolve(&mut self, owner: u32, block: u32, ops: &mut dyn Sink) {
         let old = self.data[owner as usize];
         let (from, to) = (

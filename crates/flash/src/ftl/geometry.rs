@@ -3,11 +3,12 @@
 /// Bytes of a page: what is read, programmed and mapped as a whole.
 pub const PAGE: u64 = 4096;
 
-/// Erase blocks at least beyond those that the capacity needs: two that are written to, one to move pages into, and one
-/// that makes sure that some block has a page to gain.
+/// Erase blocks at least beyond those that the capacity needs: two that are written to, one to move
+/// pages into, and one that makes sure that some block has a page to gain.
 const LEAST_SPARE: u64 = 4;
 
-/// Pages and erase blocks of a device. Logical pages are those that it offers, physical ones those that it has.
+/// Pages and erase blocks of a device. Logical pages are those that it offers, physical ones those
+/// that it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Geometry {
     /// Pages that the device offers.
@@ -33,8 +34,8 @@ pub enum GeometryError {
 }
 
 impl Geometry {
-    /// A device that offers `capacity` bytes in erase blocks of `erase_block` bytes, with at least `spare` percent more blocks
-    /// than that takes (15 in the paper's), four at least.
+    /// A device that offers `capacity` bytes in erase blocks of `erase_block` bytes, with at least
+    /// `spare` percent more blocks than that takes (15 in the paper's), four at least.
     ///
     /// # Errors
     /// Sizes that are no whole pages, or too many of them.

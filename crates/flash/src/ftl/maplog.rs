@@ -1,10 +1,11 @@
-//! What of the mapping does not stand beside the pages themselves: trims and shares, and parts of the table that replace them.
+//! What of the mapping does not stand beside the pages themselves: trims and shares, and parts of
+//! the table that replace them.
 //!
 //! 1. A page of the log is programmed as a whole or not: its changes are atomic.
-//! 2. Trims wait in memory for a flush. They are logged before any block is erased: what they unmapped may be the newest of
-//!    its logical page, and without it an older one would come back.
-//! 3. When the log is full the parts of the table that its changes touch are programmed, and the log begins anew. A part
-//!    stands for everything before its stamp.
+//! 2. Trims wait in memory for a flush. They are logged before any block is erased: what they
+//!    unmapped may be the newest of its logical page, and without it an older one would come back.
+//! 3. When the log is full the parts of the table that its changes touch are programmed, and the
+//!    log begins anew. A part stands for everything before its stamp.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -58,7 +59,8 @@ pub(super) struct MapLog {
     records: Vec<Record>,
     /// On the flash, by number.
     parts: BTreeMap<u32, Part>,
-    /// In memory: what was trimmed since the last record. Pages that are mapped again are no longer meant.
+    /// In memory: what was trimmed since the last record. Pages that are mapped again are no
+    /// longer meant.
     trims: Vec<(u32, u32)>,
     /// In memory: parts that the records touch.
     touched: BTreeSet<u32>,
@@ -104,7 +106,8 @@ impl MapLog {
         }
     }
 
-    /// Logs changes that one page has room for: all or none of them stand (1). `tables` is the map before them.
+    /// Logs changes that one page has room for: all or none of them stand (1). `tables` is the map
+    /// before them.
     pub(super) fn append(
         &mut self,
         changes: &[Change],
@@ -164,7 +167,8 @@ impl MapLog {
         }
     }
 
-    /// The map as the flash says it: the parts of the table, and over them pages and records in the order of their stamps.
+    /// The map as the flash says it: the parts of the table, and over them pages and records in the
+    /// order of their stamps.
     pub(super) fn map(&self, nand: &Nand) -> Vec<u32> {
         let mut map = Rebuilt::new(self, nand);
         let mut records = self.records.iter().peekable();
@@ -201,7 +205,8 @@ impl Rebuilt {
             stamps[*number as usize] = part.stamp;
             let first = (number * TABLE_ENTRIES) as usize;
             for (entry, page) in map[first..].iter_mut().zip(&part.map) {
-                // A page that was erased since is not what was meant; what was is elsewhere, with a later stamp.
+                // A page that was erased since is not what was meant; what was is elsewhere, with a
+                // later stamp.
                 let meant =
                     *page != NONE && !nand.is_erased(*page) && nand.stamp(*page) < part.stamp;
                 *entry = if meant { *page } else { NONE };

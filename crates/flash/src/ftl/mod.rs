@@ -1,11 +1,13 @@
 //! Flash translation layers: what stands between the pages that a host writes and the flash.
 //!
-//! A layer is pure mapping: it moves no content and takes no time. It tells each step on the flash to a [`Sink`], in order, so
-//! that a simulator can count and time them and a device ([`Ssd`](crate::Ssd)) can move content along.
+//! A layer is pure mapping: it moves no content and takes no time. It tells each step on the flash
+//! to a [`Sink`], in order, so that a simulator can count and time them and a device
+//! ([`Ssd`](crate::Ssd)) can move content along.
 //!
-//! Flash is programmed page by page and erased block by block. Beside its content a page holds a few bytes that say for which
-//! logical pages it was programmed, and when (`nand.rs`). Trims and shares have no page of their own and are logged
-//! (`maplog.rs`). Both together are what stands when the power goes; the tables are made from them anew ([`Ftl::restart`]).
+//! Flash is programmed page by page and erased block by block. Beside its content a page holds a
+//! few bytes that say for which logical pages it was programmed, and when (`nand.rs`). Trims and
+//! shares have no page of their own and are logged (`maplog.rs`). Both together are what stands
+//! when the power goes; the tables are made from them anew ([`Ftl::restart`]).
 
 mod age;
 mod checks;
@@ -92,19 +94,22 @@ pub trait Ftl: Send + Sync {
         u64::from(self.geometry().logical_pages)
     }
 
-    /// Reads `n` pages from `lpn` on: a [`PhysOp::Read`] for each that is mapped; the others are zeros.
+    /// Reads `n` pages from `lpn` on: a [`PhysOp::Read`] for each that is mapped; the others are
+    /// zeros.
     ///
     /// # Errors
     /// Pages beyond the end.
     fn read(&mut self, lpn: u64, n: u64, ops: &mut dyn Sink) -> Result<(), FtlError>;
 
-    /// Writes `n` pages from `lpn` on: a [`PhysOp::Program`] for each, in order, among what else is necessary.
+    /// Writes `n` pages from `lpn` on: a [`PhysOp::Program`] for each, in order, among what else is
+    /// necessary.
     ///
     /// # Errors
     /// Pages beyond the end.
     fn write(&mut self, lpn: u64, n: u64, ops: &mut dyn Sink) -> Result<(), FtlError>;
 
-    /// Forgets `n` pages from `lpn` on: they read as zeros. Stands after the next [`flush`](Ftl::flush).
+    /// Forgets `n` pages from `lpn` on: they read as zeros. Stands after the next
+    /// [`flush`](Ftl::flush).
     ///
     /// # Errors
     /// Pages beyond the end.
@@ -132,12 +137,12 @@ pub trait Ftl: Send + Sync {
         None
     }
 
-    /// The power goes, and comes back: forgets everything but what is on the flash, and makes the tables from that. What was
-    /// interrupted is tidied up.
+    /// The power goes, and comes back: forgets everything but what is on the flash, and makes the
+    /// tables from that. What was interrupted is tidied up.
     fn restart(&mut self, ops: &mut dyn Sink);
 
-    /// Lets the flash do so many more steps; the power is gone then, although the layer does not know until it is
-    /// [restarted](Ftl::restart). For tests.
+    /// Lets the flash do so many more steps; the power is gone then, although the layer does not
+    /// know until it is [restarted](Ftl::restart). For tests.
     fn cut_after(&mut self, steps: u64);
 
     /// Looks whether all tables agree with each other and with the flash.
@@ -152,7 +157,8 @@ pub trait Ftl: Send + Sync {
 pub struct ShareLimits {
     /// Pages of a batch: those that one page of the mapping's log has room for, 508 at most.
     pub pairs: u32,
-    /// Logical pages that one physical page is mapped by: those that the bytes beside it have room for.
+    /// Logical pages that one physical page is mapped by: those that the bytes beside it have room
+    /// for.
     pub references: u32,
 }
 
@@ -161,8 +167,9 @@ pub trait Sharing {
     /// How much it can.
     fn limits(&self) -> ShareLimits;
 
-    /// Makes the first page of each pair read as the second, all or, if the power goes, none. Durable when it returns. What
-    /// one of the two reads later does not change with what is written to the other. An unmapped source unmaps.
+    /// Makes the first page of each pair read as the second, all or, if the power goes, none.
+    /// Durable when it returns. What one of the two reads later does not change with what is
+    /// written to the other. An unmapped source unmaps.
     ///
     /// # Errors
     /// Pages beyond the end, a limit passed, or a destination that occurs twice.

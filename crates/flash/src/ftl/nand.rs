@@ -7,8 +7,8 @@ use super::{Counters, Geometry, PhysOp, Sink};
 /// No page, or no block.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// Pages that are programmed once after each erasure of their block. Beside its content each keeps the logical pages that it
-/// was programmed for, and a stamp that tells what came later.
+/// Pages that are programmed once after each erasure of their block. Beside its content each keeps
+/// the logical pages that it was programmed for, and a stamp that tells what came later.
 #[derive(Clone)]
 pub(super) struct Nand {
     pub(super) geometry: Geometry,
@@ -129,8 +129,8 @@ impl Nand {
         ops.op(PhysOp::Erase { block });
     }
 
-    /// Programs a page of the mapping's own; gives its stamp, or nothing without power. These pages are in blocks of their
-    /// own, used in turn.
+    /// Programs a page of the mapping's own; gives its stamp, or nothing without power. These pages
+    /// are in blocks of their own, used in turn.
     pub(super) fn program_map(&mut self, ops: &mut dyn Sink) -> Option<u64> {
         if !self.step() {
             return None;

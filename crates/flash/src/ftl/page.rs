@@ -30,9 +30,11 @@ enum Stream {
 
 /// A page-level layer.
 ///
-/// 1. A block is free, open (at most one for each stream), or full; the full ones are those to collect.
+/// 1. A block is free, open (at most one for each stream), or full; the full ones are those to
+///    collect.
 /// 2. Pages of a block are programmed in order.
-/// 3. Before a write takes a free block there are `RESERVE`: collection always has one to move pages into.
+/// 3. Before a write takes a free block there are `RESERVE`: collection always has one to move
+///    pages into.
 #[derive(Clone)]
 pub struct PageMap {
     nand: Nand,

@@ -29,8 +29,9 @@ fn colour(role: Role) -> &'static str {
     of.map_or("#000", |(_, _, colour)| colour)
 }
 
-/// An SVG document: a cell for each block, filled from below as far as its pages live, with what is programmed and dead in
-/// grey above. The darker its frame, the more it is worn. A browser that shows it reads it again every second.
+/// An SVG document: a cell for each block, filled from below as far as its pages live, with what is
+/// programmed and dead in grey above. The darker its frame, the more it is worn. A browser that
+/// shows it reads it again every second.
 pub fn picture(blocks: &[BlockView], block_pages: u32, title: &str) -> String {
     let wear = Wear::of(blocks);
     let height = HEAD + blocks.len().div_ceil(ROW).max(1) * CELL + 4;

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use super::nand::NONE;
 use super::{Counters, FtlError, Geometry, PAGE, PhysOp, Sink, bounds};
 
-/// The map of logical to physical pages, the references back, and how many pages of each block are referred to.
+/// The map of logical to physical pages, the references back, and how many pages of each block are
+/// referred to.
 ///
 /// 1. A logical page is mapped to at most one physical page.
 /// 2. A physical page knows exactly those that are mapped to it.

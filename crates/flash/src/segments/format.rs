@@ -6,8 +6,8 @@
 //! | from 1 on | two places for a checkpoint: a block that says where the log goes on, and the map |
 //! | from the first whole segment on | segments, full of chunks |
 //!
-//! A chunk is a block that says what it holds, then the blocks. Chunks follow each other in a segment; each says which segment
-//! is next, where no other fits.
+//! A chunk is a block that says what it holds, then the blocks. Chunks follow each other in a
+//! segment; each says which segment is next, where no other fits.
 
 use xxhash_rust::xxh3::xxh3_64;
 

@@ -1,9 +1,10 @@
 //! The log at work, under its lock.
 //!
-//! 1. What is flushed stands: a segment is given away only when everything that lives elsewhere by now is durable there.
+//! 1. What is flushed stands: a segment is given away only when everything that lives elsewhere by
+//!    now is durable there.
 //! 2. A segment that recovery reads is not given away; a checkpoint ends that.
-//! 3. A block is written in place only if recovery does not compare it with its checksum: its chunk is known to be flushed
-//!    by a later chunk, or the checkpoint, that is itself durable.
+//! 3. A block is written in place only if recovery does not compare it with its checksum: its chunk
+//!    is known to be flushed by a later chunk, or the checkpoint, that is itself durable.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -41,7 +42,8 @@ pub(super) struct Log {
     pub(super) space: Space,
     pub(super) buffer: Buffer,
     pub(super) place: Place,
-    /// A request to the device failed: what is behind it in the log would not be found again, so nothing is written any more.
+    /// A request to the device failed: what is behind it in the log would not be found again, so
+    /// nothing is written any more.
     pub(super) broken: bool,
     /// Counts how often the log was opened.
     pub(super) life: u64,

@@ -1,12 +1,14 @@
-//! A block device that writes in segments, one after the other, and cleans them: by copies, or by SHARE (dissertation, 3.7).
+//! A block device that writes in segments, one after the other, and cleans them: by copies, or by
+//! SHARE (dissertation, 3.7).
 //!
 //! * `format`: what is on the device;
 //! * `space`: where each block is, and what of each segment lives;
 //! * `log`: appending, writing in place, cleaning, checkpoints;
 //! * `recover`: making a log, and opening one after a crash.
 //!
-//! What is written waits in memory for a flush, as in a page cache. Then few blocks are written where they are, as F2FS does,
-//! and more go to the end of the log, with a block in front that says what they are.
+//! What is written waits in memory for a flush, as in a page cache. Then few blocks are written
+//! where they are, as F2FS does, and more go to the end of the log, with a block in front that says
+//! what they are.
 
 mod format;
 mod log;
@@ -88,7 +90,8 @@ impl LogOptions {
     }
 }
 
-/// What a log has done since it was made or opened, in blocks of 4 KiB; a power cut does not end that.
+/// What a log has done since it was made or opened, in blocks of 4 KiB; a power cut does not end
+/// that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct LogReport {
     /// Written at the end.
@@ -170,8 +173,8 @@ impl<D: BlockDevice> LogDevice<D> {
         })
     }
 
-    /// The log that is on `inner`, as the last flush left it, perhaps with what was written later. The sizes of `options` are
-    /// the log's own.
+    /// The log that is on `inner`, as the last flush left it, perhaps with what was written later.
+    /// The sizes of `options` are the log's own.
     ///
     /// # Errors
     /// There is none, or the device's.
@@ -184,7 +187,8 @@ impl<D: BlockDevice> LogDevice<D> {
         })
     }
 
-    /// The log in the same state on a copy of its device, as that is now. Nothing may run meanwhile.
+    /// The log in the same state on a copy of its device, as that is now. Nothing may run
+    /// meanwhile.
     pub fn duplicate_on<C: BlockDevice>(&self, inner: C) -> LogDevice<C> {
         LogDevice {
             inner,
@@ -356,7 +360,8 @@ impl<D: BlockDevice + PowerCut> PowerCut for LogDevice<D> {
         true
     }
 
-    /// What waits in memory is lost or arrives in part, and then the device below loses its own; the log is opened again.
+    /// What waits in memory is lost or arrives in part, and then the device below loses its own;
+    /// the log is opened again.
     fn cut_power(&self, kept: Kept) -> Result<()> {
         let mut log = self.log.write();
         let mut is_lost = kept.losses();

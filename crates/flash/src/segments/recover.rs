@@ -8,8 +8,8 @@ use super::log::{Buffer, Log};
 use super::space::Space;
 use super::{LogError, LogOptions, LogReport};
 
-/// Segments at least beside those that the logical blocks fill: the one that is written, the one behind it, the reserve, and
-/// some that gain when they are cleaned.
+/// Segments at least beside those that the logical blocks fill: the one that is written, the one
+/// behind it, the reserve, and some that gain when they are cleaned.
 const SPARE: u32 = 10;
 
 /// The shape of a new log on `size` bytes.

@@ -31,8 +31,9 @@ pub struct Report {
     pub wear: Wear,
 }
 
-/// A device whose content lies on simulated flash behind a translation layer. Where the layer can share pages the device has
-/// the capability. Its power can be cut: then it starts from what is on the flash.
+/// A device whose content lies on simulated flash behind a translation layer. Where the layer can
+/// share pages the device has the capability. Its power can be cut: then it starts from what is on
+/// the flash.
 pub struct Ssd {
     size: u64,
     state: Mutex<State>,
@@ -42,8 +43,8 @@ pub struct Ssd {
 }
 
 impl Ssd {
-    /// An erased device of the layer's capacity. `volatile`: what is written waits in a cache for a flush, and a power cut
-    /// may lose it; else it is on the flash when the request returns.
+    /// An erased device of the layer's capacity. `volatile`: what is written waits in a cache for a
+    /// flush, and a power cut may lose it; else it is on the flash when the request returns.
     pub fn new(mut ftl: Box<dyn Ftl>, volatile: bool) -> Ssd {
         Ssd {
             size: ftl.capacity() * PAGE,
@@ -54,14 +55,16 @@ impl Ssd {
         }
     }
 
-    /// The same device, whose requests take the time of a model, and of what the layer moves and erases beside them.
+    /// The same device, whose requests take the time of a model, and of what the layer moves and
+    /// erases beside them.
     pub fn timed(mut self, model: Model) -> Ssd {
         self.pace = Some((Pace::new(Clock::new(model, self.size)), model));
         self
     }
 
-    /// The same in a time of its own, which passes only while a request is waited for: nobody sleeps, and the same requests take
-    /// the same time again. For one thread; what the host does takes none.
+    /// The same in a time of its own, which passes only while a request is waited for: nobody
+    /// sleeps, and the same requests take the same time again. For one thread; what the host
+    /// does takes none.
     pub fn simulated(mut self, model: Model) -> Ssd {
         self.pace = Some((Pace::simulated(Clock::new(model, self.size)), model));
         self
@@ -78,8 +81,8 @@ impl Ssd {
         }
     }
 
-    /// Lets the flash do so many more steps. Then the power is gone, inside of a request perhaps, though nobody is told before
-    /// it is [cut](PowerCut::cut_power). For tests.
+    /// Lets the flash do so many more steps. Then the power is gone, inside of a request perhaps,
+    /// though nobody is told before it is [cut](PowerCut::cut_power). For tests.
     pub fn cut_after(&self, steps: u64) {
         self.state.lock().ftl.cut_after(steps);
     }
@@ -111,8 +114,8 @@ impl Ssd {
         self.state.lock().ftl.blocks()
     }
 
-    /// Runs `work` on the layer; with a model it returns when `requests` would have finished, the last of them with what the
-    /// layer did beside.
+    /// Runs `work` on the layer; with a model it returns when `requests` would have finished, the
+    /// last of them with what the layer did beside.
     fn run(
         &self,
         mut requests: Vec<Request>,

@@ -209,8 +209,8 @@ impl State {
         Ok([range.start..first * PAGE, end * PAGE..range.end])
     }
 
-    /// Shares pages: all sources are on the flash first, so that what is shared is durable. What waits for a destination is
-    /// of before.
+    /// Shares pages: all sources are on the flash first, so that what is shared is durable. What
+    /// waits for a destination is of before.
     pub(super) fn share(&mut self, pairs: &[(u64, u64)], tally: &mut Tally) -> Result<()> {
         for (_, src) in pairs {
             self.program(src * PAGE, PAGE, tally)?;
@@ -236,7 +236,8 @@ impl State {
         })
     }
 
-    /// The power goes: of what waits some may still have arrived. Then the layer starts from what is on the flash.
+    /// The power goes: of what waits some may still have arrived. Then the layer starts from what
+    /// is on the flash.
     pub(super) fn cut_power(&mut self, kept: Kept, tally: &mut Tally) -> Result<()> {
         let mut is_lost = kept.losses();
         self.buffer.retain(|_, _| !is_lost());

@@ -21,8 +21,8 @@ const UTILISATIONS: [u64; 4] = [25, 50, 75, 100];
 enum Layer {
     /// FAST, with all spare blocks for its log.
     Fast,
-    /// FAST whose log has so many percent of them. The paper does not say how many blocks its log has; with this part both of
-    /// its numbers come out.
+    /// FAST whose log has so many percent of them. The paper does not say how many blocks its log
+    /// has; with this part both of its numbers come out.
     ShortLog,
     /// Page-level.
     Page,

@@ -1,7 +1,8 @@
 //! Figure 3-10: segments cleaned by copies and by SHARE.
 //!
-//! The log-structured layer on a page-level SSD that takes the time of a model: half full, then random writes of a block each
-//! over 40 % of the device, with a flush each so many. The time is the model's own, so a seed is a result; the host takes none.
+//! The log-structured layer on a page-level SSD that takes the time of a model: half full, then
+//! random writes of a block each over 40 % of the device, with a flush each so many. The time is
+//! the model's own, so a seed is a result; the host takes none.
 
 use std::sync::Arc;
 
@@ -166,7 +167,8 @@ pub(super) fn compute(scale: &Scale) -> Result<Parts> {
 mod tests {
     use super::*;
 
-    /// What was measured by the clock on the wall differed from run to run by more than the figure shows.
+    /// What was measured by the clock on the wall differed from run to run by more than the figure
+    /// shows.
     #[test]
     fn a_seed_is_a_result() -> Result<()> {
         let job = Job {

@@ -132,7 +132,8 @@ fn median(sorted: &[f64]) -> f64 {
     }
 }
 
-/// A row of the table: what was compared, what the paper says, and the median with the range, and whether it holds.
+/// A row of the table: what was compared, what the paper says, and the median with the range, and
+/// whether it holds.
 pub(super) fn row(what: String, says: Says, percents: impl Iterator<Item = f64>) -> [String; 3] {
     let mut sorted: Vec<f64> = percents.filter(|p| p.is_finite()).collect();
     sorted.sort_by(f64::total_cmp);

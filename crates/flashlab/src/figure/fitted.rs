@@ -71,7 +71,8 @@ fn fit(points: &[Point], title: String) -> (Runner, Panel) {
     (best, panel)
 }
 
-/// How near each policy comes to the best of all on some traces, where gd-erase has the costs of `chosen`.
+/// How near each policy comes to the best of all on some traces, where gd-erase has the costs of
+/// `chosen`.
 fn judged(
     card: Card,
     sources: &[Source],
@@ -142,7 +143,8 @@ mod tests {
     use super::*;
     use crate::figure::points::timed;
 
-    /// The costs with the least geometric mean are the best: one trace that takes long does not choose alone.
+    /// The costs with the least geometric mean are the best: one trace that takes long does not
+    /// choose alone.
     #[test]
     fn each_trace_counts_alike() {
         let mut points = Vec::new();

@@ -214,7 +214,8 @@ pub(super) fn erases(card: Card, scale: &Scale) -> Result<Parts> {
     Ok((claims, panels))
 }
 
-/// How far each policy is from the best one on the traces that nothing was fitted to, or on those that were recorded.
+/// How far each policy is from the best one on the traces that nothing was fitted to, or on those
+/// that were recorded.
 pub(super) fn held_out(scale: &Scale) -> Result<Parts> {
     let sources = match &scale.recorded {
         Some(dir) => Source::recorded(dir)?,

@@ -110,7 +110,8 @@ pub struct Scale {
     pub steady: bool,
     /// The devices of figures that run on both; none are all.
     pub cards: Vec<Card>,
-    /// A directory of recorded traces: those of held-out, in place of what is generated; for the fitted costs to be judged by, too.
+    /// A directory of recorded traces: those of held-out, in place of what is generated; for the
+    /// fitted costs to be judged by, too.
     pub recorded: Option<PathBuf>,
     /// Where each point of a matrix is kept as soon as it is done, and looked for.
     pub save: Option<PathBuf>,

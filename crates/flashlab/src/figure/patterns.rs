@@ -73,7 +73,8 @@ pub(super) fn utilisation(scale: &Scale) -> Result<Parts> {
     Ok((claims.collect(), vec![panel]))
 }
 
-/// Points of a cloud: so many pages one after the other show what is in sequence, where every so manieth of all does not.
+/// Points of a cloud: so many pages one after the other show what is in sequence, where every so
+/// manieth of all does not.
 const POINTS: usize = 4000;
 
 pub(super) fn patterns(scale: &Scale) -> Result<Parts> {

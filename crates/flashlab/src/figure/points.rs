@@ -1,4 +1,5 @@
-//! Runs of a matrix of traces, policies and sizes of the cache: each is kept in a file as soon as it is done.
+//! Runs of a matrix of traces, policies and sizes of the cache: each is kept in a file as soon as
+//! it is done.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -381,8 +382,8 @@ pub(super) fn timed(workload: &str, cache: u64, policy: String, elapsed: f64) ->
 mod tests {
     use super::*;
 
-    /// What was done before a run was ended is there for the next one; a line that was cut off, or that another program left,
-    /// is not.
+    /// What was done before a run was ended is there for the next one; a line that was cut off, or
+    /// that another program left, is not.
     #[test]
     fn points_are_kept() -> Result<()> {
         let dir = tempfile::tempdir()?;

@@ -1,5 +1,6 @@
-//! Building a large program again and again: four compilers side by side read a source and the headers that all use, and write an
-//! object each; when all are done they are read and linked. Each further build compiles some directories anew, in their places.
+//! Building a large program again and again: four compilers side by side read a source and the
+//! headers that all use, and write an object each; when all are done they are read and linked. Each
+//! further build compiles some directories anew, in their places.
 
 use super::Maker;
 

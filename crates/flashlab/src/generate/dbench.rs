@@ -1,5 +1,6 @@
-//! Dbench: clients, each with some files in block groups of its own over the whole volume, in turn by chance. A client writes a
-//! file in pieces of up to 64 KiB, reads it or another one back, and replaces it later in the same place.
+//! Dbench: clients, each with some files in block groups of its own over the whole volume, in turn
+//! by chance. A client writes a file in pieces of up to 64 KiB, reads it or another one back, and
+//! replaces it later in the same place.
 
 use super::Maker;
 

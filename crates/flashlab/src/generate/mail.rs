@@ -1,5 +1,6 @@
-//! A mail store, a file for each message: deliveries take the first gap that is large enough, or go behind the last one; new
-//! messages are read most; old and new ones are deleted. Each delivery and deletion changes inode, directory, bitmap and an index.
+//! A mail store, a file for each message: deliveries take the first gap that is large enough, or go
+//! behind the last one; new messages are read most; old and new ones are deleted. Each delivery and
+//! deletion changes inode, directory, bitmap and an index.
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,6 @@
-//! A phone: one of some applications at a time, each with a database in rollback mode, a rollback file and small cached files;
-//! photos in sequence; metadata. What is read besides are the applications themselves, beyond the range that is written.
+//! A phone: one of some applications at a time, each with a database in rollback mode, a rollback
+//! file and small cached files; photos in sequence; metadata. What is read besides are the
+//! applications themselves, beyond the range that is written.
 
 use std::ops::Range;
 
@@ -13,8 +14,8 @@ pub(super) struct Params {
     popularity: f64,
     /// How hot the hot rows of a database are.
     heat: f64,
-    /// Of a hundred things that an application does: transactions, cached files, reads of these, reads of rows; photos are the
-    /// rest.
+    /// Of a hundred things that an application does: transactions, cached files, reads of these,
+    /// reads of rows; photos are the rest.
     does: [u64; 4],
 }
 

@@ -1,5 +1,6 @@
-//! Traces by seed, like the paper's four: of the sizes of table 2-2, with the structure of their programs. The paper's own are
-//! not public; what of theirs is not told there was chosen once, and is written at each generator.
+//! Traces by seed, like the paper's four: of the sizes of table 2-2, with the structure of their
+//! programs. The paper's own are not public; what of theirs is not told there was chosen once, and
+//! is written at each generator.
 
 mod build;
 mod dbench;
@@ -66,8 +67,8 @@ impl Workload {
         Workload::Tpcc,
     ];
 
-    /// Those that nothing was fitted to: other parameters of the same programs, other sizes and ranges; and other programs. Each was
-    /// chosen once, before any policy was run on it.
+    /// Those that nothing was fitted to: other parameters of the same programs, other sizes and
+    /// ranges; and other programs. Each was chosen once, before any policy was run on it.
     pub const HELD_OUT: [Workload; 7] = [
         Workload::VideoB,
         Workload::MixedB,
@@ -116,7 +117,8 @@ impl Workload {
         }
     }
 
-    /// MiB read, written, and from the first page written to the last, as table 2-2 has them; ours of those held out.
+    /// MiB read, written, and from the first page written to the last, as table 2-2 has them; ours
+    /// of those held out.
     pub fn paper(self) -> [f64; 3] {
         let Sizes {
             read,
@@ -199,7 +201,8 @@ impl Maker {
         self.request(Op::Read, page, pages);
     }
 
-    /// One of `range`, the first the likeliest: the `skew`-th power of a uniform number; 1 is uniform.
+    /// One of `range`, the first the likeliest: the `skew`-th power of a uniform number; 1 is
+    /// uniform.
     fn skewed(&mut self, range: Range<u64>, skew: f64) -> u64 {
         let width = range.end - range.start;
         let at = (self.random.f64().powf(skew) * width as f64) as u64;

@@ -1,6 +1,7 @@
-//! TPC-C on InnoDB: pages of 16 KiB behind a buffer pool of its own. Transactions append to the redo log; pages are flushed in
-//! batches, first into the doublewrite buffer, then to their places: hot rows, the ends of growing tables, all others;
-//! sometimes with neighbours of the same extent. Reads are what the buffer pool missed.
+//! TPC-C on InnoDB: pages of 16 KiB behind a buffer pool of its own. Transactions append to the
+//! redo log; pages are flushed in batches, first into the doublewrite buffer, then to their places:
+//! hot rows, the ends of growing tables, all others; sometimes with neighbours of the same extent.
+//! Reads are what the buffer pool missed.
 
 use std::ops::Range;
 

@@ -1,5 +1,5 @@
-//! Streaming: files of some MiB that are written in sequence over and over, with the updates of metadata and of a small database
-//! between the chunks.
+//! Streaming: files of some MiB that are written in sequence over and over, with the updates of
+//! metadata and of a small database between the chunks.
 
 use std::ops::RangeInclusive;
 

@@ -1,5 +1,6 @@
-//! Databases with a write-ahead log each (SQLite): transactions append frames of a page and a head to the log; when it has a
-//! thousand of them the pages go to the database in order, and the log begins again. Some transactions append many rows.
+//! Databases with a write-ahead log each (SQLite): transactions append frames of a page and a head
+//! to the log; when it has a thousand of them the pages go to the database in order, and the log
+//! begins again. Some transactions append many rows.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -64,7 +65,8 @@ impl Database {
         self.commit(m, &changed);
     }
 
-    /// Rows by the hundred go behind the end; at the end of its room the database is half as large again.
+    /// Rows by the hundred go behind the end; at the end of its room the database is half as large
+    /// again.
     fn load(&mut self, m: &mut Maker) {
         let rows = m.random.u64(64..1024).min(self.pages.end - self.end);
         let changed: Vec<u64> = (self.end..self.end + rows).collect();

@@ -13,12 +13,13 @@ const SECTOR: u64 = 512;
 pub enum Dialect {
     /// Seconds, `R` or `W`, page of 4096 bytes, and pages if more than one: separated by commas.
     Csv,
-    /// MSR Cambridge (SNIA): Timestamp, Hostname, DiskNumber, Type, Offset, Size, ResponseTime, with commas. Bytes; time in
-    /// 100 ns.
+    /// MSR Cambridge (SNIA): Timestamp, Hostname, DiskNumber, Type, Offset, Size, ResponseTime,
+    /// with commas. Bytes; time in 100 ns.
     Msr,
     /// Text of blkparse, as SNIA has it too: the queue events (Q) with sectors of 512 bytes.
     Blkparse,
-    /// FIU (SNIA): time in ns, pid, process, sector of 512 bytes, sectors, W or R, major, minor, hash; blanks between.
+    /// FIU (SNIA): time in ns, pid, process, sector of 512 bytes, sectors, W or R, major, minor,
+    /// hash; blanks between.
     Fiu,
 }
 
@@ -42,8 +43,9 @@ impl Dialect {
 
     /// The trace in a text. Pages that a request touches in part count as whole. Times begin at 0.
     ///
-    /// # Errors A line that means nothing. Empty lines, comments (`#`) and a heading are passed over, and so is what blkparse
-    /// prints beside the events.
+    /// # Errors
+    /// A line that means nothing. Empty lines, comments (`#`) and a heading are passed over, and so
+    /// is what blkparse prints beside the events.
     pub fn read(self, text: &[u8]) -> Result<Trace, TraceError> {
         let mut requests = Vec::new();
         let mut first = None;

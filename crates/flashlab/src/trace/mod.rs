@@ -34,8 +34,8 @@ pub struct Request {
 }
 
 impl Request {
-    /// For `len` bytes from `offset` on: pages that are touched in part count as whole, and a request for nothing touches one.
-    /// `None` beyond what a volume can have.
+    /// For `len` bytes from `offset` on: pages that are touched in part count as whole, and a
+    /// request for nothing touches one. `None` beyond what a volume can have.
     pub fn of_bytes(time: u64, op: Op, offset: u64, len: u64) -> Option<Request> {
         let end = offset.checked_add(len.max(1))?.div_ceil(crate::PAGE);
         let page = offset / crate::PAGE;

@@ -1,9 +1,10 @@
 //! Looking for the next request before sleeping.
 //!
-//! A request that is served on its client's own processor costs two changes of threads, and these are most of it. While all
-//! requests come to one thread, closely after each other, that thread looks for the next one from another processor: then the
-//! client's sleep and its waking are all that is left. It ends when requests come to another thread too (two clients have
-//! use of two processors), when none comes for a while, and when others want the processor.
+//! A request that is served on its client's own processor costs two changes of threads, and these
+//! are most of it. While all requests come to one thread, closely after each other, that thread
+//! looks for the next one from another processor: then the client's sleep and its waking are all
+//! that is left. It ends when requests come to another thread too (two clients have use of two
+//! processors), when none comes for a while, and when others want the processor.
 
 use std::hint::spin_loop;
 use std::sync::Arc;
@@ -131,7 +132,8 @@ impl Attention {
         self.on
     }
 
-    /// The thread has nothing to do: looks, if it does, until something `came` or it has looked long enough.
+    /// The thread has nothing to do: looks, if it does, until something `came` or it has looked
+    /// long enough.
     pub(crate) fn wait(&mut self, mut came: impl FnMut() -> bool) {
         if self.shared.is_none() {
             return;

@@ -5,14 +5,16 @@ use std::io::{self, Write};
 
 use super::spin;
 
-/// The kernel's: the longest time that waking a processor may take, in µs, for as long as somebody who said so has it open.
+/// The kernel's: the longest time that waking a processor may take, in µs, for as long as somebody
+/// who said so has it open.
 pub(crate) const PATH: &str = "/dev/cpu_dma_latency";
 /// It may take no time: processors without work look for some instead of sleeping.
 const NONE: i32 = 0;
 /// It may take any: the kernel's own default, as if the file was not open.
 const ANY: i32 = 2_000_000_000;
 
-/// What is held. The file stays open, so that a process that later may open nothing can hold it still.
+/// What is held. The file stays open, so that a process that later may open nothing can hold it
+/// still.
 pub(super) enum Hold {
     /// [`PATH`]. A process that ends, in whatever way, gives it back.
     Kernel(File),

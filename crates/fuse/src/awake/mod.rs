@@ -1,9 +1,9 @@
 //! Keeps processors from sleeping while requests come one after another (decisions/0018).
 //!
-//! With one client most of a round trip is a sleeping processor being woken: the server's by the request, the client's by
-//! the answer. While a burst of requests lasts, something is held that keeps them awake ([`hold`]); it is given back a
-//! fraction of a second after the burst. Threads that serve count their requests ([`Pulse`]), and nothing else is asked of
-//! them while it is held.
+//! With one client most of a round trip is a sleeping processor being woken: the server's by the
+//! request, the client's by the answer. While a burst of requests lasts, something is held that
+//! keeps them awake ([`hold`]); it is given back a fraction of a second after the burst. Threads
+//! that serve count their requests ([`Pulse`]), and nothing else is asked of them while it is held.
 
 mod attend;
 mod hold;
@@ -29,7 +29,8 @@ const BURST: u64 = 8;
 const SPAN_BITS: u32 = 12;
 /// How often it is looked whether the burst goes on.
 const LOOK: Duration = Duration::from_millis(100);
-/// Fewer requests than this between two looks, and it has ended: one a millisecond gains nothing that is felt.
+/// Fewer requests than this between two looks, and it has ended: one a millisecond gains nothing
+/// that is felt.
 const FEW: u64 = 100;
 
 /// Whether processors are kept from sleeping while requests come one after another.
@@ -60,7 +61,8 @@ pub struct AwakeStats {
     pub held_ms: u64,
     /// How long it was there to be held, milliseconds.
     pub of_ms: u64,
-    /// Processor time of threads that looked for their next request instead of sleeping, milliseconds.
+    /// Processor time of threads that looked for their next request instead of sleeping,
+    /// milliseconds.
     pub looked_ms: u64,
 }
 
@@ -76,7 +78,8 @@ struct Shared {
     counts: Mutex<Vec<Arc<Count>>>,
     /// The keeper is awake and looks itself.
     watched: AtomicBool,
-    /// While it is not: a span since `began`, and below it ([`Shared::COUNT_BITS`]) the requests in it.
+    /// While it is not: a span since `began`, and below it ([`Shared::COUNT_BITS`]) the requests
+    /// in it.
     quiet: AtomicU64,
     keepers: OnceLock<Vec<Thread>>,
     /// For each keeper: a burst began.
@@ -206,7 +209,8 @@ impl Shared {
     }
 }
 
-/// What processors are kept awake with, and why it is not the kernel's way; nothing where that is off.
+/// What processors are kept awake with, and why it is not the kernel's way; nothing where that is
+/// off.
 pub(crate) struct Means(Option<(Hold, Option<String>)>);
 
 impl Means {
@@ -226,7 +230,8 @@ impl Means {
     }
 }
 
-/// Keeps processors awake for the threads that have a [`Pulse`] of it. What it holds is given back when it is dropped.
+/// Keeps processors awake for the threads that have a [`Pulse`] of it. What it holds is given back
+/// when it is dropped.
 pub(crate) struct Awake {
     /// None: it is off.
     shared: Option<Arc<Shared>>,
@@ -330,7 +335,8 @@ impl Drop for Awake {
 pub(crate) struct Pulse(Option<(Arc<Count>, Arc<Shared>)>);
 
 impl Pulse {
-    /// Whether its thread looks for requests; never without `others`, processors than the one that they come from.
+    /// Whether its thread looks for requests; never without `others`, processors than the one that
+    /// they come from.
     pub(crate) fn attention(&self, others: bool) -> Attention {
         let shared = self.0.as_ref().filter(|_| others);
         Attention::new(shared.map(|(_, shared)| shared))
@@ -354,7 +360,8 @@ impl Pulse {
 mod tests {
     use super::*;
 
-    /// The threads of the idle class can be had everywhere; what they hold is nothing that another test would see.
+    /// The threads of the idle class can be had everywhere; what they hold is nothing that another
+    /// test would see.
     fn awake() -> (Awake, Pulse) {
         let awake = Awake::with(Hold::by_threads(), None).unwrap();
         let pulse = awake.pulse();

@@ -1,5 +1,5 @@
-//! Threads that only run where a processor would else be idle, and take turns with nobody: in place of the kernel's own way
-//! to keep processors awake, where that is not ours to use.
+//! Threads that only run where a processor would else be idle, and take turns with nobody: in place
+//! of the kernel's own way to keep processors awake, where that is not ours to use.
 
 use std::hint::spin_loop;
 use std::time::{Duration, Instant};
@@ -8,7 +8,8 @@ use crate::sys;
 
 /// More than this need not be awake for one client and what serves it.
 const MOST: usize = 2;
-/// They end when no request came for so long. Then a sleeping processor is not what anybody waits for.
+/// They end when no request came for so long. Then a sleeping processor is not what anybody waits
+/// for.
 const QUIET: Duration = Duration::from_micros(500);
 /// Turns between two looks at the requests: some tens of µs.
 const TURNS: u32 = 500;

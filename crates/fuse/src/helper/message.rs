@@ -1,4 +1,5 @@
-//! What the server and its helper say to each other: messages of a socket that keeps them apart (SOCK_SEQPACKET).
+//! What the server and its helper say to each other: messages of a socket that keeps them apart
+//! (SOCK_SEQPACKET).
 
 use std::ffi::OsStr;
 use std::io;
@@ -153,7 +154,8 @@ impl Answer {
     }
 }
 
-/// The mount: device number, flags, namespace if it is another, directory, loop device if there is one.
+/// The mount: device number, flags, namespace if it is another, directory, loop device if there is
+/// one.
 pub(super) fn about(mounted: &Mounted, flags: MountFlags, device: Option<&Path>) -> Vec<u8> {
     let namespace = mounted.namespace().map(|n| n.to_string());
     let flags = flags.bits().to_string();

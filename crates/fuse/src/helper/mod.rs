@@ -1,8 +1,10 @@
-//! A process that keeps what the server of a mount gives away (decisions/0028): it changes that one mount, and looks at who asks.
+//! A process that keeps what the server of a mount gives away (decisions/0028): it changes that one
+//! mount, and looks at who asks.
 //!
-//! Privileges, and system calls such as execve(2), are gone for good once a process has given them away; but a mount is taken
-//! down in the end, and of some callers only `/proc` says what the kernel does not. So a second process stays as the first
-//! was, without a descriptor of the volume or of the connection, and does these few things when the server asks. What it can be
+//! Privileges, and system calls such as execve(2), are gone for good once a process has given them
+//! away; but a mount is taken down in the end, and of some callers only `/proc` says what the
+//! kernel does not. So a second process stays as the first was, without a descriptor of the volume
+//! or of the connection, and does these few things when the server asks. What it can be
 //! asked is all that a server taken over could do through it.
 //!
 //! It ends with the server: when its sockets are closed.
@@ -41,7 +43,8 @@ pub(crate) struct Helper {
 /// The one of this process.
 static OURS: OnceLock<Helper> = OnceLock::new();
 
-/// Starts the helper of this process, which may then give its privileges away, and gives its process id. Once a process.
+/// Starts the helper of this process, which may then give its privileges away, and gives its
+/// process id. Once a process.
 ///
 /// # Errors
 /// It cannot be started.
@@ -80,7 +83,8 @@ pub(crate) fn ours() -> Option<&'static Helper> {
 }
 
 impl Helper {
-    /// Says what mount it is for, the flags that it has, and the loop device that shows the volume. The first word counts.
+    /// Says what mount it is for, the flags that it has, and the loop device that shows the volume.
+    /// The first word counts.
     pub(crate) fn told_of(
         &self,
         mounted: &Mounted,

@@ -198,7 +198,8 @@ pub(super) mod fopen {
     pub(in super::super) const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 }
 
-/// `fuse_in_header.uid`: the kernel does not say whose, as with `ALLOW_IDMAP` in all requests but those that make inodes.
+/// `fuse_in_header.uid`: the kernel does not say whose, as with `ALLOW_IDMAP` in all requests but
+/// those that make inodes.
 pub(super) const NO_ID: u32 = u32::MAX;
 /// `fuse_write_in.write_flags`: from the kernel's cache; who wrote it is not known.
 pub(super) const WRITE_CACHE: u32 = 1 << 0;

@@ -33,8 +33,8 @@ impl Channel {
         self.0.as_fd()
     }
 
-    /// Another descriptor of the same connection, with a queue of its own; this one where the device is not ours to open, and
-    /// fusermount3 opened it.
+    /// Another descriptor of the same connection, with a queue of its own; this one where the
+    /// device is not ours to open, and fusermount3 opened it.
     pub(super) fn another(&self) -> io::Result<Channel> {
         let fuse = match File::options().read(true).write(true).open("/dev/fuse") {
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return Ok(self.clone()),
@@ -91,7 +91,8 @@ impl Channel {
         self.forget(nodeid, -1, 0);
     }
 
-    /// Has the kernel drop its pages of a node; it writes home changed ones first. `len` 0: to the end.
+    /// Has the kernel drop its pages of a node; it writes home changed ones first. `len` 0: to the
+    /// end.
     pub(super) fn forget_content(&self, nodeid: u64, offset: u64, len: u64) {
         let off = i64::try_from(offset).unwrap_or(i64::MAX);
         self.forget(nodeid, off, i64::try_from(len).unwrap_or(0));

@@ -1,4 +1,5 @@
-//! How many requests of each kind came: of all connections of this process, of which a server has one.
+//! How many requests of each kind came: of all connections of this process, of which a server has
+//! one.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -79,7 +80,8 @@ pub(super) fn count(opcode: u32) {
     }
 }
 
-/// Requests that came since the process began, by kind; those of which there were none are left out.
+/// Requests that came since the process began, by kind; those of which there were none are left
+/// out.
 pub fn requests() -> BTreeMap<&'static str, u64> {
     let mut all = BTreeMap::new();
     for kind in 0..KINDS {

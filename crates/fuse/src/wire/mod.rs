@@ -48,8 +48,8 @@ const MAX_WRITE: u32 = 1 << 20;
 /// The longest read a request can ask for, bytes.
 const MAX_READ: usize = MAX_WRITE as usize;
 
-/// How long what the kernel forgets is let gather where the device brings nothing else: waking a thread for each inode takes
-/// the processor from those that delete many.
+/// How long what the kernel forgets is let gather where the device brings nothing else: waking a
+/// thread for each inode takes the processor from those that delete many.
 const GATHER: Duration = Duration::from_millis(1);
 /// So many times that apart is close.
 const CLOSE: u32 = 3;
@@ -110,8 +110,9 @@ struct Ways {
 pub(crate) struct SessionOptions {
     /// Ask for the write-back cache.
     pub(crate) writeback_cache: bool,
-    /// Direct writes of asynchronous I/O are not waited for. After the last of them the kernel does not forget what
-    /// somebody read into its page cache meanwhile: only where no file is cached.
+    /// Direct writes of asynchronous I/O are not waited for. After the last of them the kernel
+    /// does not forget what somebody read into its page cache meanwhile: only where no file is
+    /// cached.
     pub(crate) async_dio: bool,
     /// Files that pass the page cache by can be mapped shared.
     pub(crate) maps_past_cache: bool,
@@ -139,7 +140,8 @@ struct First {
     agreed: Agreed,
 }
 
-/// Agrees with a kernel whose first request is `request`. `send` takes the refusal: the request's number, an errno, no more.
+/// Agrees with a kernel whose first request is `request`. `send` takes the refusal: the request's
+/// number, an errno, no more.
 ///
 /// # Errors
 /// It is not INIT, or from a kernel that is too old.
@@ -207,7 +209,8 @@ impl<F: FileSystem> Session<F> {
         })
     }
 
-    /// Whether files and directories are to be opened without asking: the file system answers ENOSYS to the first.
+    /// Whether files and directories are to be opened without asking: the file system answers
+    /// ENOSYS to the first.
     pub(crate) fn is_stateless(&self) -> bool {
         is_stateless(self.agreed)
     }
@@ -227,7 +230,8 @@ impl<F: FileSystem> Session<F> {
         &self.transport
     }
 
-    /// Makes what `threads` threads take requests by: for a process that then gives the right to that away.
+    /// Makes what `threads` threads take requests by: for a process that then gives the right to
+    /// that away.
     ///
     /// # Errors
     /// The kernel gives no ring.
@@ -250,7 +254,8 @@ impl<F: FileSystem> Session<F> {
     }
 
     /// Serves requests with `threads` threads until the connection ends, and shuts the file system
-    /// down: before the kernel's last request is answered, if it sends one (`fuseblk`). What was prepared counts more than `threads`.
+    /// down: before the kernel's last request is answered, if it sends one (`fuseblk`). What was
+    /// prepared counts more than `threads`.
     pub(crate) fn run(mut self, threads: usize, awake: &Awake) -> io::Result<()> {
         if self.ways.is_none() {
             self.prepare(threads)?;
@@ -312,7 +317,8 @@ impl<F: FileSystem> Session<F> {
     }
 }
 
-/// Lets requests gather that follow each other closely: the kernel then gives many forgotten inodes at once.
+/// Lets requests gather that follow each other closely: the kernel then gives many forgotten inodes
+/// at once.
 #[derive(Default)]
 struct Gather {
     /// When one was served.

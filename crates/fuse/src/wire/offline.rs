@@ -1,5 +1,5 @@
-//! A session without a kernel: whoever has one hands in requests, as the kernel would write them, and is handed the
-//! answers. What a server makes of requests that no kernel sends is tried so.
+//! A session without a kernel: whoever has one hands in requests, as the kernel would write them,
+//! and is handed the answers. What a server makes of requests that no kernel sends is tried so.
 
 use std::io;
 use std::sync::Arc;
@@ -84,7 +84,8 @@ pub struct Offline {
 }
 
 impl Offline {
-    /// Begins a session with the request `first`, which is to be INIT; `answers` takes its answer and all others.
+    /// Begins a session with the request `first`, which is to be INIT; `answers` takes its answer
+    /// and all others.
     ///
     /// # Errors
     /// `first` is not INIT, or from a kernel that is too old.
@@ -110,16 +111,16 @@ impl Offline {
         Ok(Offline { fs, sink })
     }
 
-    /// Serves one request in this thread. Its answer, if it has one, may come later and from another thread. `alone` tells that
-    /// no other thread serves meanwhile.
+    /// Serves one request in this thread. Its answer, if it has one, may come later and from
+    /// another thread. `alone` tells that no other thread serves meanwhile.
     pub fn serve(&self, request: &[u8], alone: bool) {
         patience::set(!alone, !alone);
         let port = || Port::Offline(self.sink.clone());
         self.ended(dispatch::serve_bytes(&*self.fs, port, request));
     }
 
-    /// Serves one request as it comes by io_uring: its head, that of the operation with whatever lies behind it, and the rest
-    /// are apart. A head that is too short is none.
+    /// Serves one request as it comes by io_uring: its head, that of the operation with whatever
+    /// lies behind it, and the rest are apart. A head that is too short is none.
     pub fn serve_parts(
         &self,
         head: &[u8],

@@ -88,8 +88,8 @@ impl Reply {
         self.send(0, [value.as_bytes(), data]);
     }
 
-    /// Answers an error of the file system. A device that fails is told of, as who asked learns only
-    /// that it does.
+    /// Answers an error of the file system. A device that fails is told of, as who asked learns
+    /// only that it does.
     fn failed(self, e: &FsError) {
         if matches!(e, FsError::Device(_)) && TOLD.may_tell() {
             tracing::error!("a request failed: {e}");
@@ -204,8 +204,8 @@ fn wire_fh(opened: Opened) -> u64 {
     opened.fh.map_or(0, |fh| fh.0.get())
 }
 
-/// How long the kernel may keep attributes, seconds. Who opens a guarded file without a request to open it is seen when the
-/// kernel asks for its mode.
+/// How long the kernel may keep attributes, seconds. Who opens a guarded file without a request to
+/// open it is seen when the kernel asks for its mode.
 fn valid_secs(a: &Attr) -> u64 {
     if a.guarded { 0 } else { TTL_SECS }
 }

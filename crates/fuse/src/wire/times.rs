@@ -1,5 +1,5 @@
-//! How long requests took, from when a thread of ours has one to its answer: of all connections of this process, of which a
-//! server has one.
+//! How long requests took, from when a thread of ours has one to its answer: of all connections of
+//! this process, of which a server has one.
 
 use std::time::Instant;
 

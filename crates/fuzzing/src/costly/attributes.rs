@@ -27,8 +27,8 @@ fn put(raw: &Raw, nr: u64, attrs: &[Attr<'_>], count: u32) {
     raw.put(nr, &block);
 }
 
-/// A file whose attributes all have their value in one inode; with `circle`, that one's attributes have it there, too, and
-/// the file is an orphan.
+/// A file whose attributes all have their value in one inode; with `circle`, that one's attributes
+/// have it there, too, and the file is an orphan.
 fn values(path: &Path, circle: bool) {
     make(path, 64, &["-O", "^metadata_csum,^uninit_bg,ea_inode"]);
     debugfs(path, "write /dev/null file");

@@ -100,7 +100,8 @@ fn node(all: impl Iterator<Item = (u32, u32)>) -> Vec<u8> {
     block
 }
 
-/// Makes the directory's blocks these; all from the last one on are that one. It says that it has `size` bytes.
+/// Makes the directory's blocks these; all from the last one on are that one. It says that it has
+/// `size` bytes.
 fn put(raw: &Raw, blocks: &[Vec<u8>], size: u64) {
     indirect(raw, INO, FREE);
     for (nr, block) in (FREE + 10..).zip(blocks) {

@@ -195,7 +195,8 @@ impl Area {
     }
 }
 
-/// A volume with a file, and an area full of changes: those that `next` writes, which is given how many there were.
+/// A volume with a file, and an area full of changes: those that `next` writes, which is given how
+/// many there were.
 fn fill(path: &Path, next: fn(&mut Area, u64)) {
     let mut area = begin(path, AREA);
     let mut i = 0;
@@ -219,7 +220,8 @@ fn begin_with(path: &Path, blocks: u64, args: &[&str]) -> Area {
     raw.change(FIRST, |inode| inode.set_mode(FILE));
     let log = log_at(path);
     let mut sb = raw.block(log);
-    // s_start: there is something, though no transaction. Then the feature, and the number of blocks.
+    // s_start: there is something, though no transaction. Then the feature, and the number of
+    // blocks.
     sb[28..32].copy_from_slice(&1u32.to_be_bytes());
     let tid = u32::from_be_bytes(sb[24..28].try_into().unwrap());
     let features = u32::from_be_bytes(sb[40..44].try_into().unwrap()) | 0x20;

@@ -155,7 +155,8 @@ impl Forged {
         }
     }
 
-    /// Makes all but the first blocks of the log a lane for records of files, and gives its first block.
+    /// Makes all but the first blocks of the log a lane for records of files, and gives its first
+    /// block.
     pub(super) fn lane_of_records(&mut self) -> u64 {
         let lane = self.lane();
         let middle = lane.first + 2048;
@@ -198,7 +199,8 @@ impl Forged {
     }
 }
 
-/// Zstandard's frame of so many bytes, all alike: blocks of one byte that is to be repeated (RFC 8878, 3.1.1).
+/// Zstandard's frame of so many bytes, all alike: blocks of one byte that is to be repeated (RFC
+/// 8878, 3.1.1).
 fn zstd(len: usize) -> Vec<u8> {
     const REPEAT: u32 = 1;
     const LONGEST: usize = 128 << 10;
@@ -242,7 +244,8 @@ fn zeroes(path: &Path) {
     log.write(lane.first, &bytes[..BLOCK]);
 }
 
-/// All but the first blocks of the log are a lane for records of files. Each says that it holds 16 MiB.
+/// All but the first blocks of the log are a lane for records of files. Each says that it holds 16
+/// MiB.
 fn records(path: &Path, count: u64) {
     let mut log = Forged::new(path, 64);
     let mut at = log.lane_of_records();
@@ -343,7 +346,8 @@ fn revokes(path: &Path) {
     log.put(blocks, head(2, 1));
 }
 
-/// A frame of 256 MiB of which every other chunk is nothing that can be unpacked, though its checksum is right.
+/// A frame of 256 MiB of which every other chunk is nothing that can be unpacked, though its
+/// checksum is right.
 fn rotten(path: &Path) {
     let mut log = Forged::new(path, 512);
     let lane = log.lane();

@@ -1,5 +1,5 @@
-//! Volumes of a few MiB that claim to hold far more: sparse files, logs that are well packed, and structures that name
-//! each other, or themselves, again and again.
+//! Volumes of a few MiB that claim to hold far more: sparse files, logs that are well packed, and
+//! structures that name each other, or themselves, again and again.
 
 mod attributes;
 mod directories;

@@ -79,7 +79,8 @@ fn range(runs: u64, len: u32, start: u64) -> Range {
 
 fn nothing(_: &Raw) {}
 
-/// The file's blocks, each an extent of its own: as many as are in those runs, or as there is room for.
+/// The file's blocks, each an extent of its own: as many as are in those runs, or as there is room
+/// for.
 fn singles(raw: &Raw) {
     const LEAVES: u64 = 800;
     let seed = raw.seed(FIRST);
@@ -155,7 +156,8 @@ fn record(ino: u32, inode: &[u8], ranges: Vec<Range>) -> FileRecord {
     }
 }
 
-/// A volume with so many records, which `next` makes from the number of those before and the file's inode.
+/// A volume with so many records, which `next` makes from the number of those before and the file's
+/// inode.
 fn write(
     path: &Path,
     args: &[&str],

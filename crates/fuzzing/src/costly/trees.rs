@@ -57,7 +57,8 @@ pub(super) fn indirect(raw: &Raw, ino: u32, first: u64) {
     });
 }
 
-/// A file whose indirect blocks are the same again and again; the last of them names these blocks in turn.
+/// A file whose indirect blocks are the same again and again; the last of them names these blocks
+/// in turn.
 fn shared(path: &Path, blocks: &[u32]) {
     make(path, 64, &["-O", "^metadata_csum,^uninit_bg,^64bit"]);
     debugfs(path, "write /dev/null file");

@@ -1,7 +1,8 @@
-//! Requests that no kernel sends, against the server: of lengths that lie, about nodes that were never looked up or are
-//! gone, forgotten too often, with names that cannot be; as they come by `/dev/fuse` and by io_uring, of one thread or of several
-//! at once. A round is a session in which a seed decides all, or, of several threads, what each asks. What must hold
-//! then: nothing panics; each request that wants an answer gets exactly one, soon; the volume can be closed and has no
+//! Requests that no kernel sends, against the server: of lengths that lie, about nodes that were
+//! never looked up or are gone, forgotten too often, with names that cannot be; as they come by
+//! `/dev/fuse` and by io_uring, of one thread or of several at once. A round is a session in which
+//! a seed decides all, or, of several threads, what each asks. What must hold then: nothing panics;
+//! each request that wants an answer gets exactly one, soon; the volume can be closed and has no
 //! fault; and a directory that no request named is as it was.
 
 mod encode;

@@ -1,8 +1,8 @@
-//! What a journal is composed of (architecture, "The seam"): for each [`Axis`] a [`Part`], with options of its own. A
-//! [`Preset`] is a name for some of them.
+//! What a journal is composed of (architecture, "The seam"): for each [`Axis`] a [`Part`], with
+//! options of its own. A [`Preset`] is a name for some of them.
 //!
-//! Parts and presets register themselves, from wherever they are ([`PARTS`], [`PRESETS`]): what takes, shows or explains journal options
-//! reads them from here.
+//! Parts and presets register themselves, from wherever they are ([`PARTS`], [`PRESETS`]): what
+//! takes, shows or explains journal options reads them from here.
 
 mod help;
 mod nearest;
@@ -222,7 +222,8 @@ impl Composition {
         Ok(())
     }
 
-    /// The parts that were said though the preset names others: the part that is there, and the preset's.
+    /// The parts that were said though the preset names others: the part that is there, and the
+    /// preset's.
     pub fn replaced(&self) -> Vec<(&'static Part, &'static Part)> {
         let preset = Composition::unsettled(self.preset);
         Axis::ALL
@@ -298,7 +299,8 @@ impl Composition {
         self
     }
 
-    /// The default preset with the way home of this one: how images of a log go home, whoever wrote it, and nothing else.
+    /// The default preset with the way home of this one: how images of a log go home, whoever wrote
+    /// it, and nothing else.
     pub fn way_home(&self) -> Composition {
         let home = self.part(Axis::Home).name.to_owned();
         let mut new = Composition::default();

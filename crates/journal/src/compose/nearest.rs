@@ -1,7 +1,7 @@
 //! What somebody may have meant who wrote a name that does not exist.
 
-/// The known name that is nearest to `word`, if it is near: as many letters wrong, missing, too many or swapped as one in
-/// three (Damerau and Levenshtein's distance).
+/// The known name that is nearest to `word`, if it is near: as many letters wrong, missing, too
+/// many or swapped as one in three (Damerau and Levenshtein's distance).
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
     known

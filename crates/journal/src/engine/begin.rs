@@ -68,7 +68,8 @@ impl Inner {
         }
         let mut lane = Lane(self.ordering.lane().0 % self.lanes.len() as u16);
         if u64::from(need) > self.max_tx(lane.0) {
-            // None is wider than the first (stet/cut.rs). Lanes share blocks, whoever is in them (tx.T4).
+            // None is wider than the first (stet/cut.rs). Lanes share blocks, whoever is in them
+            // (tx.T4).
             lane = Lane(0);
             let max = self.max_tx(lane.0);
             if u64::from(need) > max {
@@ -137,9 +138,10 @@ impl Inner {
         state.reserved += u64::from(need);
     }
 
-    /// Takes a place in the running transaction of the lane with the most room, if not half of that is used: the log of
-    /// the thread's lane is full until its images are home, but nobody need wait for them while another lane is idle.
-    /// Lanes share blocks whoever is in them, so that this one's transaction depends on the other's where it has to (tx.T4).
+    /// Takes a place in the running transaction of the lane with the most room, if not half of that
+    /// is used: the log of the thread's lane is full until its images are home, but nobody need
+    /// wait for them while another lane is idle. Lanes share blocks whoever is in them, so that
+    /// this one's transaction depends on the other's where it has to (tx.T4).
     fn borrow_place(&self, own: Lane, need: Credits) -> Option<Arc<Tx>> {
         let others = self.lanes.iter();
         let others = others.filter(|lane| lane.lane != own && !lane.is_half_full());

@@ -1,5 +1,5 @@
-//! Deliberate faults, each at a point where the code does the right thing. The crash lab's table says what finds them
-//! (`crash/src/canary`).
+//! Deliberate faults, each at a point where the code does the right thing. The crash lab's table
+//! says what finds them (`crash/src/canary`).
 
 /// Deliberate faults, to prove that the tests would find real ones. All off in earnest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,7 +23,8 @@ pub struct Canary {
     pub unmarked_start: bool,
     /// A commit does not wait for the data of new blocks.
     pub unordered_data: bool,
-    /// Who changes a block of another lane's running transaction depends on it, but that one not on him.
+    /// Who changes a block of another lane's running transaction depends on it, but that one not
+    /// on him.
     pub chain_one_way: bool,
     /// The frames of a commit go out with FUA though what was written before it is not durable.
     pub fua_early: bool,
@@ -144,7 +145,8 @@ pub struct Canary {
     pub convert_early: bool,
     /// A file that grows within its last block has its new size before its data is home.
     pub size_early: bool,
-    /// Data that a committing transaction waits for is dropped with the blocks that a later one frees.
+    /// Data that a committing transaction waits for is dropped with the blocks that a later one
+    /// frees.
     pub drop_awaited: bool,
     // Syncs.
     /// fdatasync does not wait for a size that fallocate set.

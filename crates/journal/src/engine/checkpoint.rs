@@ -1,16 +1,18 @@
 //! Checkpoint: committed images go home, and the log's tail moves on.
 //!
 //! Invariants:
-//! * **checkpoint.K1** Only images of valid transactions are written home, from the snapshot's page, never
-//!   from the live one (what valid means is in `edges`).
-//! * **checkpoint.K2** The tail moves past a transaction only when all its images are home or replaced, and
-//!   the device was flushed since; space before the tail is reused only once the new tail is durable.
-//! * **checkpoint.K3** Between lanes the oldest goes first: as long as a transaction stands in the log, so do all newer ones, of any
-//!   lane, for recovery would replay its images, and its alone, over what the newer ones brought home.
-//! * **checkpoint.K4** An image counts as one of the live log until the tail that leaves it behind is durable: who frees its block before
-//!   revokes it, for a crash may bring it back.
-//! * **checkpoint.K5** Tails that move together become durable together: no other tail of the log is written between them, for it would
-//!   take some of them with it.
+//! * **checkpoint.K1** Only images of valid transactions are written home, from the snapshot's
+//!   page, never from the live one (what valid means is in `edges`).
+//! * **checkpoint.K2** The tail moves past a transaction only when all its images are home or
+//!   replaced, and the device was flushed since; space before the tail is reused only once the new
+//!   tail is durable.
+//! * **checkpoint.K3** Between lanes the oldest goes first: as long as a transaction stands in the
+//!   log, so do all newer ones, of any lane, for recovery would replay its images, and its alone,
+//!   over what the newer ones brought home.
+//! * **checkpoint.K4** An image counts as one of the live log until the tail that leaves it behind
+//!   is durable: who frees its block before revokes it, for a crash may bring it back.
+//! * **checkpoint.K5** Tails that move together become durable together: no other tail of the log
+//!   is written between them, for it would take some of them with it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,8 +69,8 @@ impl Inner {
                 .is_some_and(|t| Instant::now().duration_since(t) >= AGE)
     }
 
-    /// Brings home every valid image there is now, and moves the tails, as fast as it can: somebody waits. A checkpoint that takes
-    /// its time does not any more.
+    /// Brings home every valid image there is now, and moves the tails, as fast as it can: somebody
+    /// waits. A checkpoint that takes its time does not any more.
     pub(crate) fn checkpoint_all(&self) -> Result<()> {
         let _hurry = self.checkpoint_signal.hurry();
         self.checkpoint(None)
@@ -164,7 +166,8 @@ impl Inner {
         Ok(())
     }
 
-    /// After a flush: what was sent is home, and log space that nobody needs any more is free (checkpoint.K2).
+    /// After a flush: what was sent is home, and log space that nobody needs any more is free
+    /// (checkpoint.K2).
     fn move_tails(&self, sent: &[(TxId, BlockNr)]) -> Result<()> {
         let mut log = self.log.lock();
         for (id, nr) in sent {

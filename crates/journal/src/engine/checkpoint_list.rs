@@ -211,7 +211,8 @@ impl CheckpointList {
     /// An image no longer waits to go home: it is there, or a newer one or a revoke took its place.
     ///
     /// # Errors
-    /// Its transaction counts no such image: the log may not hold what was not home (checkpoint.K2).
+    /// Its transaction counts no such image: the log may not hold what was not home
+    /// (checkpoint.K2).
     pub(crate) fn settle(&mut self, id: TxId) -> Result<()> {
         let is_early = self.canary.tail_early || self.canary.pass_chained;
         match self.live_tx(id) {
@@ -258,8 +259,8 @@ impl CheckpointList {
             })
     }
 
-    /// The lane of the oldest durable transaction of those that are valid up to `fronts`. Between lanes stamps say what is older; in
-    /// one, its order.
+    /// The lane of the oldest durable transaction of those that are valid up to `fronts`. Between
+    /// lanes stamps say what is older; in one, its order.
     ///
     /// # Errors
     /// There is a lane of which `fronts` says nothing.
@@ -322,7 +323,8 @@ impl CheckpointList {
         oldest.unwrap_or(Stamp::MAX)
     }
 
-    /// Takes transactions off the lanes that are wholly home, and older than all that are not (checkpoint.K3).
+    /// Takes transactions off the lanes that are wholly home, and older than all that are not
+    /// (checkpoint.K3).
     pub(crate) fn reap(&mut self) -> Vec<Reaped> {
         let below = match self.canary.reap_alone {
             true => Stamp::MAX,

@@ -1,7 +1,8 @@
 //! Commit: lock, snapshot, ordered data, log, seal, valid.
 //!
-//! * **commit.A1** Whoever asked for a point is told that it is durable only when it is valid, or when there was nothing in what it
-//!   names: looked at after every commit, in release builds, too. Anything else is a state that cannot be, and stops the journal.
+//! * **commit.A1** Whoever asked for a point is told that it is durable only when it is valid, or
+//!   when there was nothing in what it names: looked at after every commit, in release builds, too.
+//!   Anything else is a state that cannot be, and stops the journal.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -34,7 +35,8 @@ struct Group<'s> {
     empty: Vec<TxId>,
 }
 
-/// Has a group count only whole: each of its transactions supersedes records whose changes the others hold (record.F3).
+/// Has a group count only whole: each of its transactions supersedes records whose changes the
+/// others hold (record.F3).
 fn chain(group: &[(&LaneState, Arc<Tx>)]) {
     for (_, tx) in group {
         let others = group.iter().filter(|(_, other)| other.id != tx.id);
@@ -56,7 +58,8 @@ fn joined<'a>(lists: impl Iterator<Item = Result<WriteList<'a>>>) -> Result<Writ
 impl Inner {
     /// Commits every lane's running transaction that `point` needs, with all that is chained to
     /// it, and makes the dirty data of `data` durable under the same flush.
-    /// The lead of the queue of commits is held. Returns whether there was anything to commit; if not, nothing was written.
+    /// The lead of the queue of commits is held. Returns whether there was anything to commit; if
+    /// not, nothing was written.
     pub(crate) fn commit_group(&self, point: &CommitPoint, data: &[Ino]) -> Result<bool> {
         let started = Instant::now();
         let Group {
@@ -70,8 +73,8 @@ impl Inner {
         if self.records.is_some() {
             chain(&group);
         }
-        // What the group makes valid are no changes of others: records of those stay alive. Records since the snapshots are not in
-        // them either.
+        // What the group makes valid are no changes of others: records of those stay alive. Records
+        // since the snapshots are not in them either.
         let grouped = |nr| group.iter().any(|(lane, _)| lane.lane == nr);
         let floor = self
             .held
@@ -131,8 +134,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Locks the running transactions that must commit together, waits for their handles, and ends their changes all at once (tx.T4).
-    /// No lane opens before all their snapshots are taken.
+    /// Locks the running transactions that must commit together, waits for their handles, and ends
+    /// their changes all at once (tx.T4). No lane opens before all their snapshots are taken.
     fn lock_group(&self, point: &CommitPoint) -> Result<Group<'_>> {
         let mut group: Vec<(&LaneState, Arc<Tx>)> = Vec::new();
         let mut empty = Vec::new();
@@ -179,7 +182,8 @@ impl Inner {
         }
     }
 
-    /// Ends the changes of a group whose handles have stopped, unless something is chained to it that is not in it.
+    /// Ends the changes of a group whose handles have stopped, unless something is chained to it
+    /// that is not in it.
     fn end_changes(&self, group: &[(&LaneState, Arc<Tx>)]) -> bool {
         // Only who commits opens transactions, so these stay the running ones.
         let running: HashMap<Lane, u64> = self
@@ -235,8 +239,9 @@ impl Inner {
         })
     }
 
-    /// Writes the transactions of a group, whatever their number, with one write list, and seals them with one flush where their format
-    /// allows. What must be durable before they count has a flush before.
+    /// Writes the transactions of a group, whatever their number, with one write list, and seals
+    /// them with one flush where their format allows. What must be durable before they count
+    /// has a flush before.
     fn write_group(&self, group: Vec<Committing>, mut data: Vec<Ino>) -> Result<()> {
         let canary = &self.config.canary;
         let lanes = group.iter().map(|tx| self.lane(tx.snapshot.id.lane));
@@ -263,7 +268,8 @@ impl Inner {
             let lists = placed.iter().zip(&media);
             let lists = lists.map(|((at, tx), medium)| medium.blocks(*at, tx, barrier));
             let mut list = joined(lists)?;
-            // What this commit promises of other writes is kept: they are durable. So the frames alone need to become so.
+            // What this commit promises of other writes is kept: they are durable. So the frames
+            // alone need to become so.
             let flushed = data_first || self.device.is_flushed() || canary.fua_early;
             let fua = barrier && one_flush && flushed && data.is_empty();
             let fua = fua && self.device.has_fua();
@@ -290,7 +296,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Makes the ordered data durable. What of the transactions does not make them count goes out beside it: it costs no time of its own.
+    /// Makes the ordered data durable. What of the transactions does not make them count goes out
+    /// beside it: it costs no time of its own.
     fn write_ahead(
         &self,
         data: &[Ino],
@@ -316,7 +323,8 @@ impl Inner {
         Ok(())
     }
 
-    /// A deliberate fault: what stands verbatim in the log goes home though its transaction does not count yet.
+    /// A deliberate fault: what stands verbatim in the log goes home though its transaction does
+    /// not count yet.
     fn share_early(
         &self,
         group: &[Committing],
@@ -366,7 +374,8 @@ impl Inner {
         Ok((at, encoded))
     }
 
-    /// Where the header says "empty" it must point to a transaction before that one counts: all of a group in one write.
+    /// Where the header says "empty" it must point to a transaction before that one counts: all of
+    /// a group in one write.
     fn mark_starts(
         &self,
         group: &[Committing],
@@ -489,7 +498,8 @@ impl Inner {
             };
             let TxId { lane, seq } = tx.id;
             let (replaced, mut callbacks) = log.accept(tx)?;
-            // What may go home counts (checkpoint.K1): the next of the group may let go of the log while it waits.
+            // What may go home counts (checkpoint.K1): the next of the group may let go of the log
+            // while it waits.
             self.lane(lane)?.valid.fetch_max(seq, Ordering::AcqRel);
             self.pinned.fetch_sub(dropped + replaced, Ordering::Relaxed);
             after.append(&mut callbacks);

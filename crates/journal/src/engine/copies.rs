@@ -1,5 +1,6 @@
-//! Who copies a page that a snapshot holds: whoever changes it next, or the commit ahead of him (Z-Journal §3.2, "proactive frozen
-//! copy"). Nobody waits for either, and what the snapshot shows is the same (tx.T3); decisions/0029.
+//! Who copies a page that a snapshot holds: whoever changes it next, or the commit ahead of him
+//! (Z-Journal §3.2, "proactive frozen copy"). Nobody waits for either, and what the snapshot shows
+//! is the same (tx.T3); decisions/0029.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -20,7 +21,8 @@ impl Inner {
     /// # Errors
     /// The block has no content: it was not read.
     pub(crate) fn open_page(&self, write: &mut BlockWrite<'_>) -> Result<()> {
-        // With the block held a page can only lose holders: what is not shared now will not be copied.
+        // With the block held a page can only lose holders: what is not shared now will not be
+        // copied.
         let shared = write.page().is_some_and(|page| Arc::strong_count(page) > 1);
         let begun = shared.then(Instant::now);
         let nr = write.nr();
@@ -34,8 +36,9 @@ impl Inner {
         Ok(())
     }
 
-    /// Gives a snapshot pages of its own, if the scheme has it so: who changes those blocks from now on need not copy. He who comes
-    /// earlier copies himself, and leaves the snapshot its page.
+    /// Gives a snapshot pages of its own, if the scheme has it so: who changes those blocks from
+    /// now on need not copy. He who comes earlier copies himself, and leaves the snapshot its
+    /// page.
     pub(super) fn copy_ahead(&self, snapshot: &mut Snapshot) {
         if self.ordering.copies() == Copies::OnWrite {
             return;

@@ -1,13 +1,17 @@
-//! File-level records: written by the thread that syncs, while the running transaction stays open (iJournaling, §5).
+//! File-level records: written by the thread that syncs, while the running transaction stays open
+//! (iJournaling, §5).
 //!
 //! Invariants:
-//! * **record.F1** A record's stamp is drawn while the file's lock is held and its content cannot change. So a transaction whose
-//!   snapshot has a higher stamp holds all that the record says, and supersedes it when it is valid.
+//! * **record.F1** A record's stamp is drawn while the file's lock is held and its content cannot
+//!   change. So a transaction whose snapshot has a higher stamp holds all that the record says, and
+//!   supersedes it when it is valid.
 //! * **record.F2** What a record says of data is durable before the record is written, or in it.
-//! * **record.F3** A record's space is used again only when a valid transaction supersedes it, and nobody writes it any more.
-//! * **record.F4** Data that only records hold is home before a transaction counts that supersedes one of them. Who draws the
-//!   stamp of such a record notes its inode with it, under one lock; who commits takes the notes after it knows up to which
-//!   stamp it supersedes. So no record below that is missed, whatever the commit was about when it was written.
+//! * **record.F3** A record's space is used again only when a valid transaction supersedes it, and
+//!   nobody writes it any more.
+//! * **record.F4** Data that only records hold is home before a transaction counts that supersedes
+//!   one of them. Who draws the stamp of such a record notes its inode with it, under one lock; who
+//!   commits takes the notes after it knows up to which stamp it supersedes. So no record below
+//!   that is missed, whatever the commit was about when it was written.
 
 use std::collections::HashMap;
 
@@ -83,7 +87,8 @@ impl Journal {
         self.inner().is_valid(point)
     }
 
-    /// The file-record horizon: records up to this stamp are superseded by valid transactions. It only rises.
+    /// The file-record horizon: records up to this stamp are superseded by valid transactions. It
+    /// only rises.
     pub fn horizon(&self) -> Stamp {
         self.inner().horizon()
     }
@@ -132,8 +137,9 @@ impl Journal {
 }
 
 impl Records<'_> {
-    /// Takes a place for a record of so many bytes and pages. The file's lock is held, and everything that the record says is
-    /// at hand (record.F1). `data_of`: the inode whose dirty data the record holds beside its home (record.F4). `None`: there is no room, only
+    /// Takes a place for a record of so many bytes and pages. The file's lock is held, and
+    /// everything that the record says is at hand (record.F1). `data_of`: the inode whose dirty
+    /// data the record holds beside its home (record.F4). `None`: there is no room, only
     /// a commit makes some.
     pub fn reserve(&self, bytes: usize, pages: usize, data_of: Option<Ino>) -> Option<RecordPlace> {
         let inner = self.inner;
@@ -156,8 +162,8 @@ impl Records<'_> {
         Some(place)
     }
 
-    /// What supersedes every record that was reserved before the call, once it is valid. What runs may have taken its snapshot, and
-    /// then only the next one does (record.F1).
+    /// What supersedes every record that was reserved before the call, once it is valid. What runs
+    /// may have taken its snapshot, and then only the next one does (record.F1).
     pub fn superseding(&self) -> CommitPoint {
         let mut point = CommitPoint::none();
         for lane in &self.inner.lanes {
@@ -214,8 +220,9 @@ impl Inner {
         self.stamp.load(Ordering::Acquire)
     }
 
-    /// The lowest opening stamp of any transaction that is not valid yet, of those that run in some lanes only; where there is none, of
-    /// one that would open now. A record with a higher stamp may say what only they hold.
+    /// The lowest opening stamp of any transaction that is not valid yet, of those that run in some
+    /// lanes only; where there is none, of one that would open now. A record with a higher
+    /// stamp may say what only they hold.
     pub(crate) fn oldest_opening(&self, of_lane: impl Fn(Lane) -> bool) -> Stamp {
         // First: what opens from here on opens later.
         let now = self.now();

@@ -1,4 +1,5 @@
-//! A device flush that several threads share: one leads, those that come meanwhile wait for the next.
+//! A device flush that several threads share: one leads, those that come meanwhile wait for the
+//! next.
 
 use super::Inner;
 use crate::error::Result;

@@ -1,8 +1,9 @@
-//! Whether a commit should wait for those that were answered last: programs that sync in a loop come again soon, and one flush does
-//! for all of them (jbd2: `j_average_commit_time`, which it has for handles of O_SYNC and not for fsync).
+//! Whether a commit should wait for those that were answered last: programs that sync in a loop
+//! come again soon, and one flush does for all of them (jbd2: `j_average_commit_time`, which it has
+//! for handles of O_SYNC and not for fsync).
 //!
-//! What is learned is what part of them came again within half of what a commit takes. To wait pays where that is most of them, and costs
-//! half a commit at most where it errs.
+//! What is learned is what part of them came again within half of what a commit takes. To wait pays
+//! where that is most of them, and costs half a commit at most where it errs.
 
 use std::time::Duration;
 

@@ -31,9 +31,9 @@ pub const CHECKPOINT_THREAD: &str = "stet-ckpt";
 /// What the journal needs from the file system. All calls come from the journal's own threads,
 /// with no lock held.
 pub trait FileState: Send + Sync {
-    /// Hands out all dirty data of these inodes, in batches: `send` gives each to the device, and says
-    /// what became of it. No flush. Takes nothing that ranks before `Rank::DataFlush` and opens no
-    /// handle; `send` is called with the files' flush locks held.
+    /// Hands out all dirty data of these inodes, in batches: `send` gives each to the device, and
+    /// says what became of it. No flush. Takes nothing that ranks before `Rank::DataFlush` and
+    /// opens no handle; `send` is called with the files' flush locks held.
     ///
     /// # Errors
     /// Of data that the journal cannot go on without; it stops. Of other data that is not home the
@@ -43,8 +43,9 @@ pub trait FileState: Send + Sync {
     fn aborted(&self, why: &JournalError);
 }
 
-/// Gives a batch of dirty data to the device: its places are bytes of the volume, in ascending order. When it returns
-/// the device has them, or the error tells that some of them may not be there.
+/// Gives a batch of dirty data to the device: its places are bytes of the volume, in ascending
+/// order. When it returns the device has them, or the error tells that some of them may not be
+/// there.
 pub type Submit<'a> = dyn FnMut(&WriteList<'_>) -> stetfs_block::Result<()> + 'a;
 
 /// An answer that is given once, from a thread of the journal.
@@ -53,8 +54,9 @@ pub type Done = Box<dyn FnOnce(Result<()>) + Send>;
 /// How somebody waits for what he wants durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// By his own thread, which does the work if no other does: that is quicker than to have another do
-    /// it. He is answered before the call returns, mostly, and holds no lock that a commit takes.
+    /// By his own thread, which does the work if no other does: that is quicker than to have
+    /// another do it. He is answered before the call returns, mostly, and holds no lock that a
+    /// commit takes.
     Inline,
     /// His thread goes on, and a thread of the journal answers.
     Deferred,
@@ -198,8 +200,8 @@ impl Journal {
         &self.inner
     }
 
-    /// For tests: threads of this journal that come to a place wait there while the hold lives. Places are the calls of
-    /// `Inner::point`; in release builds nobody comes.
+    /// For tests: threads of this journal that come to a place wait there while the hold lives.
+    /// Places are the calls of `Inner::point`; in release builds nobody comes.
     pub fn hold(&self, place: &'static str) -> stetfs_sync::Hold {
         stetfs_sync::Hold::at(self.inner(), place)
     }

@@ -16,8 +16,8 @@ pub(crate) struct Run {
     pub locked: bool,
 }
 
-/// A lane. What the live part of its ring holds is in [`LaneLog`](super::checkpoint_list::LaneLog), under the one
-/// lock of the checkpoint list.
+/// A lane. What the live part of its ring holds is in [`LaneLog`](super::checkpoint_list::LaneLog),
+/// under the one lock of the checkpoint list.
 pub(crate) struct LaneState {
     pub lane: Lane,
     /// Its ring.

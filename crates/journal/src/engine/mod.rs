@@ -1,9 +1,9 @@
 //! The engine that runs every block-journal scheme: lanes with a running transaction each, one
 //! commit thread, one sync thread, one checkpoint thread.
 //!
-//! Locks inside the engine, first to last: `LaneState::run` → `Tx::state` → `Inner::log`. Block guards
-//! are held while `LaneState::run`, `Tx::state` or `log` is taken, never the other way round: the
-//! snapshot looks at blocks with none of them held.
+//! Locks inside the engine, first to last: `LaneState::run` → `Tx::state` → `Inner::log`. Block
+//! guards are held while `LaneState::run`, `Tx::state` or `log` is taken, never the other way
+//! round: the snapshot looks at blocks with none of them held.
 
 mod begin;
 mod canary;
@@ -140,15 +140,15 @@ impl Inner {
         Ok(self.lane(lane)?.valid.load(Ordering::Acquire))
     }
 
-    /// Whether everything a point names is durable and valid. Nothing is of a lane that is not there: a commit up to it
-    /// says so.
+    /// Whether everything a point names is durable and valid. Nothing is of a lane that is not
+    /// there: a commit up to it says so.
     pub(crate) fn is_valid(&self, point: &CommitPoint) -> bool {
         let is_valid = |tx: TxId| self.valid_seq(tx.lane).is_ok_and(|seq| seq >= tx.seq);
         point.iter().all(is_valid)
     }
 
-    /// Makes `mine`, of which a handle is open, depend on `other`, of another lane, as it must when it changes a block that
-    /// `other` lists, and which the caller holds (tx.T4).
+    /// Makes `mine`, of which a handle is open, depend on `other`, of another lane, as it must when
+    /// it changes a block that `other` lists, and which the caller holds (tx.T4).
     ///
     /// # Errors
     /// There is no lane of the other.
@@ -228,8 +228,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Writes home the dirty data of these inodes, and blocks of the log beside its first batch. The device has all of it on
-    /// return; no flush.
+    /// Writes home the dirty data of these inodes, and blocks of the log beside its first batch.
+    /// The device has all of it on return; no flush.
     pub(crate) fn write_data(&self, inos: &[Ino], log: &WriteList<'_>) -> Result<()> {
         let device = &*self.device;
         let mut unsent = (!log.is_empty()).then_some(log);

@@ -1,9 +1,11 @@
-//! Those that wait for durability, and who serves them: one thread at a time leads. What comes meanwhile is for the next lead.
+//! Those that wait for durability, and who serves them: one thread at a time leads. What comes
+//! meanwhile is for the next lead.
 //!
 //! Invariants:
-//! * **queue.Q1** While requests wait and nobody leads, a caller or the journal's thread is awake, or wakes up in time: who puts one into the
-//!   queue sees to that, and so does a lead that ends.
-//! * **queue.Q2** A caller waits as long as its request is in the queue or in what a lead took out of it, and has its answer then.
+//! * **queue.Q1** While requests wait and nobody leads, a caller or the journal's thread is awake,
+//!   or wakes up in time: who puts one into the queue sees to that, and so does a lead that ends.
+//! * **queue.Q2** A caller waits as long as its request is in the queue or in what a lead took out
+//!   of it, and has its answer then.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -15,7 +17,8 @@ use super::{Done, Inner, Wait};
 use crate::error::Result;
 use crate::ids::{CommitPoint, Ino};
 
-/// Callers that wait in a queue, at most; more are called back. To wake one costs a change of threads, and one can lead next.
+/// Callers that wait in a queue, at most; more are called back. To wake one costs a change of
+/// threads, and one can lead next.
 const CALLERS: usize = 2;
 /// While another leads, the journal's thread looks after this whether a commit is due.
 const LOOK: Duration = Duration::from_millis(50);
@@ -169,7 +172,8 @@ impl Queue {
         }
     }
 
-    /// Waits for the answer, or to lead: then others wait for this thread, and its answer comes of that.
+    /// Waits for the answer, or to lead: then others wait for this thread, and its answer comes of
+    /// that.
     pub(super) fn wait(&self, caller: &Caller) -> Option<Lead<'_>> {
         let mut state = self.state.lock();
         while caller.answer.get().is_none() {

@@ -1,5 +1,5 @@
-//! The commit thread and the sync thread: who asked for durability is answered from here. A thread that may wait leads in
-//! their place where nobody else does: that saves two changes of threads.
+//! The commit thread and the sync thread: who asked for durability is answered from here. A thread
+//! that may wait leads in their place where nobody else does: that saves two changes of threads.
 
 use std::time::Duration;
 
@@ -59,7 +59,8 @@ impl Inner {
         }
     }
 
-    /// Answers after a stop. The error is the one that stopped the journal, so that each caller it concerns learns the cause.
+    /// Answers after a stop. The error is the one that stopped the journal, so that each caller it
+    /// concerns learns the cause.
     fn refuse(&self, queue: &Queue) {
         let stopped_by = self.why.lock().clone();
         let why = stopped_by.unwrap_or_else(|| self.stop_error());
@@ -81,7 +82,8 @@ impl Inner {
         }
     }
 
-    /// The sync thread: for requests that need no commit. They do not wait behind a commit that has nothing to do with them.
+    /// The sync thread: for requests that need no commit. They do not wait behind a commit that has
+    /// nothing to do with them.
     pub(crate) fn plain_loop(&self) {
         self.serve_all(&self.plain, || Duration::from_secs(1));
     }
@@ -107,7 +109,8 @@ impl Inner {
         }
         let requests = queue.take();
         let begun = Instant::now();
-        // Nobody is told of success after a stop: what stopped the journal may concern what was done here.
+        // Nobody is told of success after a stop: what stopped the journal may concern what was
+        // done here.
         let result = (queue.work)(self, &requests).and_then(|done| self.check().map(|()| done));
         if let Err(e) = &result {
             self.stop(Some(e.clone()));

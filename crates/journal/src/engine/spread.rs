@@ -1,5 +1,6 @@
-//! How fast images go home. Where nobody waits for room a checkpoint goes in steps with pauses, so that syncs wait for one step
-//! and not for all of it: their writes queue behind what goes home, and their flushes take it to the medium.
+//! How fast images go home. Where nobody waits for room a checkpoint goes in steps with pauses, so
+//! that syncs wait for one step and not for all of it: their writes queue behind what goes home,
+//! and their flushes take it to the medium.
 
 use std::time::Duration;
 
@@ -13,7 +14,8 @@ use super::lane::LaneState;
 
 /// What a checkpoint that nobody waits for takes at most, about.
 const SPREAD: Duration = Duration::from_secs(4);
-/// A step costs a sync about as much again (on a disk, a way there and back), so one is made in the time of so many.
+/// A step costs a sync about as much again (on a disk, a way there and back), so one is made in the
+/// time of so many.
 const SYNCS_APART: u32 = 20;
 /// Bounds of a pause.
 const SHORTEST: Duration = Duration::from_millis(2);
@@ -88,7 +90,8 @@ impl CheckpointSignal {
         Hurry(self)
     }
 
-    /// Waits until a checkpoint is asked for or may be due, at most `timeout`; whether one is asked for.
+    /// Waits until a checkpoint is asked for or may be due, at most `timeout`; whether one is asked
+    /// for.
     pub(super) fn wait(&self, timeout: Duration) -> bool {
         let mut state = self.state.lock();
         if !state.asked && !state.due {
@@ -146,8 +149,8 @@ impl Spread {
         Spread { room: room(inner) }
     }
 
-    /// How to go on when `done` images of `all` were sent; none: as fast as it goes, for somebody waits, or room is used up faster
-    /// than this makes some.
+    /// How to go on when `done` images of `all` were sent; none: as fast as it goes, for somebody
+    /// waits, or room is used up faster than this makes some.
     pub(super) fn pause(&self, inner: &Inner, done: usize, all: usize) -> Option<Pause> {
         if inner.checkpoint_signal.is_urgent()
             || self.is_late(&room(inner), done as u64, all as u64)

@@ -1,9 +1,11 @@
-//! Fast commits of Linux ext4: found, and put into the log as the transaction that they are part of.
+//! Fast commits of Linux ext4: found, and put into the log as the transaction that they are part
+//! of.
 //!
-//! A fast commit says what single files of the running transaction are like. The file system knows what blocks change with
-//! that ([`crate::Recovery::fast_commits`]); with these the log gets the transaction as if it had been committed, in one
-//! piece: from then on the fast commits are of a transaction that is in the log, and no longer count. So a replay that is
-//! interrupted begins anew, or is over.
+//! A fast commit says what single files of the running transaction are like. The file system knows
+//! what blocks change with that ([`crate::Recovery::fast_commits`]); with these the log gets the
+//! transaction as if it had been committed, in one piece: from then on the fast commits are of a
+//! transaction that is in the log, and no longer count. So a replay that is interrupted begins
+//! anew, or is over.
 
 use stetfs_cache::PageRef;
 use stetfs_ondisk::OnDiskError;
@@ -20,7 +22,8 @@ use crate::tx::{Image, Snapshot};
 const WINDOW: u32 = 256;
 
 impl Jbd2Log {
-    /// Reads the fast commits of transaction `seq`, which is to be the first that the ring does not hold.
+    /// Reads the fast commits of transaction `seq`, which is to be the first that the ring does not
+    /// hold.
     ///
     /// # Errors
     /// The device's; `Unsupported` for features of later writers.
@@ -39,7 +42,8 @@ impl Jbd2Log {
         Ok(scanner.finish())
     }
 
-    /// Visits the records of the log, fast commits behind the transactions, [`RecordKind::End`] last.
+    /// Visits the records of the log, fast commits behind the transactions, [`RecordKind::End`]
+    /// last.
     ///
     /// # Errors
     /// The device's.
@@ -69,7 +73,8 @@ impl Jbd2Log {
         )
     }
 
-    /// Puts the transaction at the log's tail into the log: `images` of blocks by number. It is durable on return.
+    /// Puts the transaction at the log's tail into the log: `images` of blocks by number. It is
+    /// durable on return.
     ///
     /// # Errors
     /// The device's; `Unsupported`, and nothing changed, if it is larger than the log.

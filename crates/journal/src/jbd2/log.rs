@@ -153,8 +153,8 @@ impl Jbd2Log {
         }
         if self.sb.is_v2() {
             let mut flags = self.sb.incompat();
-            // Version 3 where the volume has metadata checksums, as in the kernel, and in version 2's place; a log
-            // that has checksums keeps them.
+            // Version 3 where the volume has metadata checksums, as in the kernel, and in version
+            // 2's place; a log that has checksums keeps them.
             let blocks = features.checksums || self.sb.config().csum.in_blocks();
             flags.remove(IncompatFlags::CSUM_V2);
             flags.set(IncompatFlags::CSUM_V3, blocks);
@@ -165,7 +165,8 @@ impl Jbd2Log {
             flags.set(IncompatFlags::ASYNC_COMMIT, features.async_commit);
             flags.insert(IncompatFlags::REVOKE);
             let mut compat = self.sb.compat();
-            // A commit block that may come before its transaction must be able to tell whether that is whole.
+            // A commit block that may come before its transaction must be able to tell whether that
+            // is whole.
             let sums = compat.contains(CompatFlags::CHECKSUM) || features.async_commit;
             compat.set(CompatFlags::CHECKSUM, sums && !blocks);
             if (compat, flags) != (self.sb.compat(), self.sb.incompat()) {

@@ -218,7 +218,8 @@ pub fn walk(
             BlockType::Revoke => match revoke::decode(&codec.config, &block) {
                 Ok(blocks) => RecordKind::Revoke(blocks),
                 Err(e) => {
-                    // What it revokes nobody knows: without it the transaction is not what was committed.
+                    // What it revokes nobody knows: without it the transaction is not what was
+                    // committed.
                     senseless = Some(e.to_string());
                     visit(Record {
                         at,
@@ -270,8 +271,9 @@ pub fn walk(
                     let why = format!("{why}, which is older than the one before");
                     return visit(end(at, tid, why));
                 }
-                // It was written when all before it stood, and its record lies in one sector, so no crash
-                // explains it; with async_commit only the next transaction tells that this one had been whole.
+                // It was written when all before it stood, and its record lies in one sector, so no
+                // crash explains it; with async_commit only the next transaction
+                // tells that this one had been whole.
                 if !codec.async_commit
                     || committed_behind(codec, &mut reader, distance, tid, false, since)?
                 {
@@ -309,14 +311,14 @@ fn lost(tid: u32, at: u64, why: &str) -> Record {
     }
 }
 
-/// Whether a valid commit block behind `distance` says that transaction `tid` was durable. With barriers the next
-/// transaction's always does, and, if `own`, its own too, but for async_commit: then the device lost what it had
-/// promised to keep.
+/// Whether a valid commit block behind `distance` says that transaction `tid` was durable. With
+/// barriers the next transaction's always does, and, if `own`, its own too, but for async_commit:
+/// then the device lost what it had promised to keep.
 ///
-/// Every log that a crash left ends somewhere, so this must cost little where nothing follows: at most
-/// one descriptor's images stand between two records of a transaction, so where no record of these two
-/// comes within that many blocks (2 MiB with blocks of 4 KiB) none comes at all. Two damaged records in
-/// a row thus hide what is behind them.
+/// Every log that a crash left ends somewhere, so this must cost little where nothing follows: at
+/// most one descriptor's images stand between two records of a transaction, so where no record of
+/// these two comes within that many blocks (2 MiB with blocks of 4 KiB) none comes at all. Two
+/// damaged records in a row thus hide what is behind them.
 ///
 /// What was committed before `since` is not of this log, but of one that was here earlier.
 fn committed_behind(

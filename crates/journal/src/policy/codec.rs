@@ -9,8 +9,8 @@ use crate::ids::{BlockNr, CommitPoint, Stamp, TxId};
 use crate::policy::{LogTail, Medium, Place};
 use crate::tx::Snapshot;
 
-/// Takes blocks of a transaction that is still being laid out: where they stand in it (log blocks from its start), and
-/// the blocks.
+/// Takes blocks of a transaction that is still being laid out: where they stand in it (log blocks
+/// from its start), and the blocks.
 pub type Early<'a> = dyn FnMut(u64, &[PageRef]) -> Result<()> + 'a;
 
 /// What packing a transaction's images took.
@@ -31,13 +31,15 @@ pub struct Packing {
 pub struct Encoded {
     /// The blocks in log order.
     pub body: Vec<PageRef>,
-    /// Blocks that went out early: they stand behind the first `early.0` of the body, `early.1` in number. Where these first ones
-    /// are any they are its head, without which the others say nothing.
+    /// Blocks that went out early: they stand behind the first `early.0` of the body, `early.1` in
+    /// number. Where these first ones are any they are its head, without which the others say
+    /// nothing.
     pub early: (usize, u64),
     /// The block that makes the body count, when the format wants it written after a flush of the
     /// body. `None`: the body proves itself and one flush is enough.
     pub seal: Option<PageRef>,
-    /// Where each image of the snapshot stands, log blocks from the transaction's start; `None` if not verbatim.
+    /// Where each image of the snapshot stands, log blocks from the transaction's start; `None` if
+    /// not verbatim.
     pub verbatim: Vec<Option<u32>>,
     /// What it took.
     pub packing: Packing,
@@ -54,7 +56,8 @@ impl Encoded {
         self.body.len() as u64 + self.early.1
     }
 
-    /// The blocks of the body that are still to be written, and where: log blocks from the transaction's start.
+    /// The blocks of the body that are still to be written, and where: log blocks from the
+    /// transaction's start.
     pub fn body(&self) -> impl Iterator<Item = (u64, &PageRef)> {
         let (after, early) = self.early;
         self.body.iter().enumerate().map(move |(i, page)| {
@@ -140,11 +143,13 @@ pub struct Scan {
 pub trait Codec: Send + Sync {
     /// Upper bound of the log blocks for a transaction of so many images and revoked blocks.
     fn bound(&self, images: u64, revokes: u64) -> u64;
-    /// Lays a transaction out. What `early` is given may be written at once, while the rest is still being laid out;
-    /// it must not count before what is left to [`Medium::blocks`] is written.
+    /// Lays a transaction out. What `early` is given may be written at once, while the rest is
+    /// still being laid out; it must not count before what is left to [`Medium::blocks`] is
+    /// written.
     ///
     /// # Errors
-    /// If it cannot be expressed (for example a block number beyond the format's width), and `early`'s.
+    /// If it cannot be expressed (for example a block number beyond the format's width), and
+    /// `early`'s.
     fn encode(&self, tx: &Snapshot, early: &mut Early<'_>) -> Result<Encoded>;
     /// For people: what it decides, and why.
     fn note(&self) -> Option<String> {

@@ -48,15 +48,16 @@ pub struct Sent {
 
 /// The home policy.
 pub trait Home: Send + Sync {
-    /// Brings the images home, sorted by block number, one for each block. On return the device has them all, but they
-    /// are durable only after a flush.
+    /// Brings the images home, sorted by block number, one for each block. On return the device has
+    /// them all, but they are durable only after a flush.
     ///
     /// # Errors
     /// The device's; the caller stops the journal.
     fn send(&self, device: &dyn BlockDevice, images: &[HomeImage]) -> Result<Sent>;
 
-    /// Brings home those of the images that need not be read for that, and says which these are; the others are to be
-    /// [`send`](Self::send). All were proven, in blocks of `block` bytes; they are sorted by block number, one for each block.
+    /// Brings home those of the images that need not be read for that, and says which these are;
+    /// the others are to be [`send`](Self::send). All were proven, in blocks of `block` bytes;
+    /// they are sorted by block number, one for each block.
     ///
     /// # Errors
     /// As [`send`](Self::send).

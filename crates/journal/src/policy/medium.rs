@@ -35,13 +35,14 @@ pub trait Medium: Send + Sync {
     fn first(&self) -> u64;
     /// One past the last log block of the ring.
     fn end(&self) -> u64;
-    /// What of a transaction at `at` goes out before [`seal`](Self::seal): its writes, which may go along with others'.
+    /// What of a transaction at `at` goes out before [`seal`](Self::seal): its writes, which may go
+    /// along with others'.
     ///
     /// # Errors
     /// It has no place in the log.
     fn blocks<'a>(&self, at: u64, tx: &'a Encoded, barrier: bool) -> Result<WriteList<'a>>;
-    /// What of [`blocks`](Self::blocks) may go out before that which must be durable ahead of the transaction (ordered data), and along with
-    /// it: the transaction does not count by it.
+    /// What of [`blocks`](Self::blocks) may go out before that which must be durable ahead of the
+    /// transaction (ordered data), and along with it: the transaction does not count by it.
     ///
     /// # Errors
     /// As [`blocks`](Self::blocks).
@@ -49,8 +50,9 @@ pub trait Medium: Send + Sync {
         let _ = (at, tx);
         Ok(WriteList::new())
     }
-    /// Makes a transaction at `at` durable by the rules of its format, once its [`blocks`](Self::blocks) are written; everything written to
-    /// the device before is durable too on return (with `barrier`). Where [`one_flush`](Self::one_flush) says so, that holds for
+    /// Makes a transaction at `at` durable by the rules of its format, once its
+    /// [`blocks`](Self::blocks) are written; everything written to the device before is durable
+    /// too on return (with `barrier`). Where [`one_flush`](Self::one_flush) says so, that holds for
     /// transactions of other lanes of the log as well, and one call is enough for all.
     ///
     /// # Errors
@@ -96,7 +98,8 @@ pub trait Medium: Send + Sync {
     /// # Errors
     /// The device's.
     fn set_tail(&self, tail: LogTail, barrier: bool) -> Result<()>;
-    /// The same, but it goes out with the next [`set_tail`](Self::set_tail) of any lane of the log: so several move together.
+    /// The same, but it goes out with the next [`set_tail`](Self::set_tail) of any lane of the log:
+    /// so several move together.
     fn note_tail(&self, tail: LogTail);
     /// Disposes of `count` blocks from `at` on, which [`set_tail`](Self::set_tail) left behind and
     /// nobody writes to yet.
@@ -126,8 +129,8 @@ pub trait Medium: Send + Sync {
     }
 }
 
-/// Durably records where lanes of one log begin, and the horizon, in one write. A crash leaves all of them or none: recovery of one lane asks
-/// where others begin.
+/// Durably records where lanes of one log begin, and the horizon, in one write. A crash leaves all
+/// of them or none: recovery of one lane asks where others begin.
 ///
 /// # Errors
 /// The device's.

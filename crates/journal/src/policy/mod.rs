@@ -50,7 +50,8 @@ impl Scheme {
     }
 }
 
-/// Ends the use of a log, durably: there is nothing in it. Records first, for the media say where they are.
+/// Ends the use of a log, durably: there is nothing in it. Records first, for the media say where
+/// they are.
 pub(crate) fn retire<'m>(
     records: Option<&dyn RecordLog>,
     mut media: impl Iterator<Item = &'m dyn Medium>,

@@ -1,5 +1,5 @@
-//! Which lane a handle joins. What it means that two lanes touch one block is the engine's: while both can still change they
-//! are chained, all or nothing; on what is committing the other depends.
+//! Which lane a handle joins. What it means that two lanes touch one block is the engine's: while
+//! both can still change they are chained, all or nothing; on what is committing the other depends.
 
 use crate::ids::Lane;
 
@@ -17,7 +17,8 @@ pub enum Copies {
 pub trait Ordering: Send + Sync {
     /// Number of lanes, at least 1.
     fn lanes(&self) -> u16;
-    /// Whether fewer will do where the log has not the room for so many: nobody asked for this number.
+    /// Whether fewer will do where the log has not the room for so many: nobody asked for this
+    /// number.
     fn may_be_fewer(&self) -> bool {
         false
     }
@@ -25,11 +26,13 @@ pub trait Ordering: Send + Sync {
     fn copies(&self) -> Copies {
         Copies::default()
     }
-    /// Whether each lane takes space from a part of the volume of its own first, so that lanes share fewer blocks.
+    /// Whether each lane takes space from a part of the volume of its own first, so that lanes
+    /// share fewer blocks.
     fn keeps_apart(&self) -> bool {
         false
     }
-    /// The lane of the calling thread's next handle; one beyond those that the log has counts from the first again.
+    /// The lane of the calling thread's next handle; one beyond those that the log has counts from
+    /// the first again.
     fn lane(&self) -> Lane;
 }
 

@@ -1,5 +1,5 @@
-//! The space of a lane of records: a ring whose space comes back when records are superseded, so that it has no tail to keep.
-//! Units are the log's own: blocks of a log, bytes of a region.
+//! The space of a lane of records: a ring whose space comes back when records are superseded, so
+//! that it has no tail to keep. Units are the log's own: blocks of a log, bytes of a region.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -85,8 +85,9 @@ impl RecordLane {
         self.room.start + (at - self.room.start + len) % self.capacity().max(1)
     }
 
-    /// Takes space for a record of `len` in lane number `lane`, where there is some; `stamp` gives its place in the order, and
-    /// `durable` what it says of others. A canary has all space used again.
+    /// Takes space for a record of `len` in lane number `lane`, where there is some; `stamp` gives
+    /// its place in the order, and `durable` what it says of others. A canary has all space
+    /// used again.
     pub(crate) fn reserve(
         &self,
         lane: usize,
@@ -146,7 +147,8 @@ impl RecordLane {
         }
     }
 
-    /// Stamp of the newest record of which it and all before it are durable, if no transaction holds it.
+    /// Stamp of the newest record of which it and all before it are durable, if no transaction
+    /// holds it.
     pub(crate) fn durable(&self, horizon: Stamp) -> Option<Stamp> {
         let stamp = self.durable.load(Ordering::Acquire);
         (stamp > horizon).then_some(stamp)
@@ -172,7 +174,8 @@ impl FoundRecords {
         }
     }
 
-    /// Of a lane whose records above `horizon` are these, by sequence: whether one was durable and is not among them.
+    /// Of a lane whose records above `horizon` are these, by sequence: whether one was durable and
+    /// is not among them.
     pub(crate) fn check_lane(&mut self, lane: u16, horizon: Stamp, records: &[InLane]) {
         let settled = records.iter().map(|r| r.settled).max().unwrap_or(0);
         let mut before = None;
@@ -191,8 +194,9 @@ impl FoundRecords {
         }
     }
 
-    /// Sorts the records of all lanes by stamp. What a record says was durable in a lane of records, from number `first` on,
-    /// must be among them; what it says of transactions stays for who knows these.
+    /// Sorts the records of all lanes by stamp. What a record says was durable in a lane of
+    /// records, from number `first` on, must be among them; what it says of transactions stays
+    /// for who knows these.
     pub(crate) fn check_between(&mut self, first: u16, horizon: Stamp) {
         self.records.sort_unstable_by_key(|r| r.stamp);
         for (lane, stamp) in self.durable.split_off(&first) {

@@ -1,4 +1,5 @@
-//! Where records of files go: what a sync of one file makes durable by itself, while the running transaction stays open.
+//! Where records of files go: what a sync of one file makes durable by itself, while the running
+//! transaction stays open.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,8 @@ pub struct RecordSize {
     pub pages: usize,
 }
 
-/// Space and a place in the order of commits for one record. It must be written: a gap reads as damage.
+/// Space and a place in the order of commits for one record. It must be written: a gap reads as
+/// damage.
 #[must_use]
 #[derive(Debug)]
 pub struct RecordPlace {
@@ -71,19 +73,20 @@ pub struct FoundRecords {
     pub last: Stamp,
     /// A record that was durable is not there any more.
     pub lost: Option<String>,
-    /// What records say was durable: of each lane of transactions the highest sequence, while scanning also of each lane of
-    /// records the highest stamp.
+    /// What records say was durable: of each lane of transactions the highest sequence, while
+    /// scanning also of each lane of records the highest stamp.
     pub durable: BTreeMap<u16, u64>,
 }
 
-/// A log of records of files. A record's space is free again once it is superseded, that is, once the transaction is valid that
-/// holds what it holds (record.F3).
+/// A log of records of files. A record's space is free again once it is superseded, that is, once
+/// the transaction is valid that holds what it holds (record.F3).
 pub trait RecordLog: Send + Sync {
     /// Lanes: as many threads write records without waiting for each other.
     fn lanes(&self) -> usize;
 
-    /// Takes space for a record in a lane (modulo their number); `stamp` gives its place in the order. Records up to `horizon`
-    /// are superseded; these transactions are durable. `None` if there is no room.
+    /// Takes space for a record in a lane (modulo their number); `stamp` gives its place in the
+    /// order. Records up to `horizon` are superseded; these transactions are durable. `None` if
+    /// there is no room.
     fn reserve(
         &self,
         lane: usize,
@@ -96,8 +99,9 @@ pub trait RecordLog: Send + Sync {
     /// Whether more than half of a lane is in use.
     fn is_half_full(&self, lane: usize, horizon: Stamp) -> bool;
 
-    /// Writes the record to its place, durably, and settles it: a later one may say that it was. `flush` makes durable what the
-    /// device has, for all who ask at once; a log that is durable by itself does not call it. Gives the bytes it took.
+    /// Writes the record to its place, durably, and settles it: a later one may say that it was.
+    /// `flush` makes durable what the device has, for all who ask at once; a log that is
+    /// durable by itself does not call it. Gives the bytes it took.
     ///
     /// # Errors
     /// The log's, and those of `flush`; `Aborted` when the place is none of this log's.

@@ -9,12 +9,13 @@ use crate::error::{JournalError, Result};
 use crate::ids::BlockNr;
 use crate::policy::{HomeImage, ImageRef, Scheme, Standing};
 
-/// Bytes of images read and written at once. More than that are taken in the order of the log, so that no chunk of it is
-/// unpacked for each of many batches.
+/// Bytes of images read and written at once. More than that are taken in the order of the log, so
+/// that no chunk of it is unpacked for each of many batches.
 const BATCH: u64 = 32 << 20;
 
-/// Brings these images home, which are sorted by block; in a dry run they are only read and proven. What is more than a batch is read
-/// twice, for a damaged image is to be found before the first one goes home; but what the device then shares is not (share.S5).
+/// Brings these images home, which are sorted by block; in a dry run they are only read and proven.
+/// What is more than a batch is read twice, for a damaged image is to be found before the first one
+/// goes home; but what the device then shares is not (share.S5).
 pub(super) fn bring_home(
     scheme: &Scheme,
     device: &dyn BlockDevice,
@@ -60,8 +61,8 @@ pub(super) fn bring_home(
     Ok(())
 }
 
-/// Those of a transaction's images, in the order of the log, that can be read. What stands in one place is read, and
-/// unpacked, once.
+/// Those of a transaction's images, in the order of the log, that can be read. What stands in one
+/// place is read, and unpacked, once.
 fn salvaged(
     refs: &[ImageRef],
     read: &dyn Fn(&[ImageRef]) -> Result<Vec<PageRef>>,

@@ -21,10 +21,11 @@ use crate::policy::{
 use crate::scan::scan;
 use home::bring_home;
 
-/// The most that [`JournalConfig::memory`](crate::JournalConfig::memory) should be, bytes: what a recovery expects to find in
-/// a log, however well it is packed.
+/// The most that [`JournalConfig::memory`](crate::JournalConfig::memory) should be, bytes: what a
+/// recovery expects to find in a log, however well it is packed.
 pub const MOST_MEMORY: u64 = 512 << 20;
-/// Bytes that go home, at most, unless the log itself has more. A packed log can claim to hold any number.
+/// Bytes that go home, at most, unless the log itself has more. A packed log can claim to hold any
+/// number.
 const HOME: u64 = 2 * MOST_MEMORY;
 
 /// Why these bytes cannot be an image of this block.
@@ -37,7 +38,8 @@ pub struct RecoveryOptions {
     pub dry_run: bool,
     /// Of a damaged log, bring home what is whole: the rest of a volume is worth more than none.
     pub salvage: bool,
-    /// Why an image cannot be one of this block, if that can be told: damage, where no checksum tells of it.
+    /// Why an image cannot be one of this block, if that can be told: damage, where no checksum
+    /// tells of it.
     pub cannot_be: Option<CannotBe>,
     /// Deliberate faults.
     pub canary: Canary,
@@ -70,7 +72,8 @@ pub struct RecoveryReport {
     pub range: Vec<(Lane, u64, u64)>,
     /// Why each lane ended.
     pub ends: Vec<EndReason>,
-    /// What was damaged and left out ([`RecoveryOptions::salvage`]): blocks of the volume may be older than what refers to them.
+    /// What was damaged and left out ([`RecoveryOptions::salvage`]): blocks of the volume may be
+    /// older than what refers to them.
     pub damage: Damage,
 }
 
@@ -100,7 +103,8 @@ pub struct Recovery {
     pub last_stamp: Stamp,
 }
 
-/// Recovers the volume: replays and empties the log. `progress` gets (done, of) in log blocks and images.
+/// Recovers the volume: replays and empties the log. `progress` gets (done, of) in log blocks and
+/// images.
 ///
 /// # Errors
 /// The device's; `Corrupt` when a committed image does not match its checksum or points outside
@@ -116,8 +120,8 @@ pub fn recover(
     replay(scheme, scans, None, device, blocks, how, progress)
 }
 
-/// Replays what was scanned. While `fast` commits wait to be applied the log is not emptied, only shortened: they stay
-/// as they are.
+/// Replays what was scanned. While `fast` commits wait to be applied the log is not emptied, only
+/// shortened: they stay as they are.
 pub(crate) fn replay(
     scheme: &Scheme,
     mut scans: Vec<Scan>,
@@ -253,7 +257,8 @@ pub(crate) fn replay(
 /// What a recovery makes of a log's transactions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// Of each transaction that counts, how many of its images go home: those that no later one replaces or frees.
+    /// Of each transaction that counts, how many of its images go home: those that no later one
+    /// replaces or frees.
     pub home: BTreeMap<TxId, u64>,
     /// Durable transactions that do not count, and what each lacks.
     pub dropped: Vec<Dropped>,
@@ -352,7 +357,8 @@ fn check_edges(scans: &[Scan], how: RecoveryOptions, report: &mut RecoveryReport
     Ok(())
 }
 
-/// Of each block the image that goes home. It takes the images from the scans, so that they are in memory once.
+/// Of each block the image that goes home. It takes the images from the scans, so that they are in
+/// memory once.
 fn choose(
     scans: &mut [Scan],
     fronts: &HashMap<Lane, u64>,
@@ -404,7 +410,8 @@ fn choose(
     }
     if !canary.ignore_revokes {
         let before = chosen.len();
-        // jbd2's rule: a revoke voids images of its own and of older transactions. There may be far more revokes than images.
+        // jbd2's rule: a revoke voids images of its own and of older transactions. There may be far
+        // more revokes than images.
         for (stamp, blocks) in revokes {
             for nr in blocks {
                 let void = |c: &Chosen| c.stamp <= stamp || canary.revoke_newer;
@@ -423,7 +430,8 @@ mod tests {
     use super::*;
     use crate::error::JournalError;
 
-    /// A transaction that depends on a lane that no log has cannot have been written: without a word it would be left out.
+    /// A transaction that depends on a lane that no log has cannot have been written: without a
+    /// word it would be left out.
     #[test]
     fn an_edge_to_a_lane_that_is_not_there_is_damage() {
         let scan = |edge: u16| {

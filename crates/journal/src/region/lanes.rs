@@ -1,4 +1,5 @@
-//! Lanes of records in a region: rings of lines that the threads that sync files write to themselves.
+//! Lanes of records in a region: rings of lines that the threads that sync files write to
+//! themselves.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -36,8 +37,8 @@ pub struct RegionLanes {
 }
 
 impl RegionLanes {
-    /// Takes an empty region for a mount, durably, with at most so many lanes, numbered from `first` on. Pages have `block_size`
-    /// bytes.
+    /// Takes an empty region for a mount, durably, with at most so many lanes, numbered from
+    /// `first` on. Pages have `block_size` bytes.
     ///
     /// # Errors
     /// The region's; [`RegionError`] if it is not empty, or too small.

@@ -1,12 +1,14 @@
-//! Records of files in a region of persistent memory (`docs/format/region.md`; decisions/0031): a sync waits for stores, not for
-//! a device.
+//! Records of files in a region of persistent memory (`docs/format/region.md`; decisions/0031): a
+//! sync waits for stores, not for a device.
 //!
 //! Invariants:
-//! * **region.R1** The word that seals a record is stored when all else of it is durable, and is durable before the record is
-//!   said to be. So a crash leaves a record whole and sealed, or not sealed.
-//! * **region.R2** Nothing of an earlier mount or lap counts: a record names the epoch of its log and its own place, and is
-//!   superseded before its space is used again (record.F3).
-//! * **region.R3** A sealed record that no transaction holds and that does not match its checksum is damage: no crash leaves one.
+//! * **region.R1** The word that seals a record is stored when all else of it is durable, and is
+//!   durable before the record is said to be. So a crash leaves a record whole and sealed, or not
+//!   sealed.
+//! * **region.R2** Nothing of an earlier mount or lap counts: a record names the epoch of its log
+//!   and its own place, and is superseded before its space is used again (record.F3).
+//! * **region.R3** A sealed record that no transaction holds and that does not match its checksum
+//!   is damage: no crash leaves one.
 
 mod claim;
 mod lanes;

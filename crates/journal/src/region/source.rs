@@ -13,7 +13,8 @@ pub enum RegionSource {
     None,
     /// This one.
     Open(Arc<dyn Region>),
-    /// None. Where the log says that records are in one, they are given up: files are as of the last commit.
+    /// None. Where the log says that records are in one, they are given up: files are as of the
+    /// last commit.
     GivenUp,
 }
 

@@ -81,7 +81,8 @@ struct Run {
     written: BTreeMap<u64, Said>,
 }
 
-/// Writes `count` records a thread, a lane each. Each has a transaction hold all records but the last few, from time to time.
+/// Writes `count` records a thread, a lane each. Each has a transaction hold all records but the
+/// last few, from time to time.
 fn run(canary: Canary, threads: u16, count: u64) -> Run {
     let region = Arc::new(RegionRecorder::new(MemRegion::new(
         LANES_AT + LANE * u64::from(threads),
@@ -151,7 +152,8 @@ fn run(canary: Canary, threads: u16, count: u64) -> Run {
     }
 }
 
-/// Crashes behind every event, `mixtures` times beside the special states, and says what does not hold. Also how many states there were.
+/// Crashes behind every event, `mixtures` times beside the special states, and says what does not
+/// hold. Also how many states there were.
 fn crash(run: &Run, canary: Canary, mixtures: u64) -> Result<u64, String> {
     let mut replay = RegionReplay::new(&run.base, &run.log);
     let mut states = 0;
@@ -324,7 +326,8 @@ fn a_full_lane_has_no_room_until_records_are_superseded() {
     );
 }
 
-/// While the header changes hands, a crash leaves the old one or the new one, and records never count for another.
+/// While the header changes hands, a crash leaves the old one or the new one, and records never
+/// count for another.
 #[test]
 fn a_header_is_old_or_new() {
     let region = Arc::new(RegionRecorder::new(MemRegion::new(LANES_AT + LANE)));

@@ -1,13 +1,18 @@
-//! `home=share`: a checkpoint that writes nothing. Images that stand verbatim in the log are shared to their homes by the device
-//! (AFS: Kang's dissertation, ch. 3, SDJ); all others are written there, block by block.
+//! `home=share`: a checkpoint that writes nothing. Images that stand verbatim in the log are shared
+//! to their homes by the device (AFS: Kang's dissertation, ch. 3, SDJ); all others are written
+//! there, block by block.
 //!
 //! Invariants:
 //! * **share.S1** Only what has a `Place` is shared.
-//! * **share.S2** No place of what goes home together is the home of another: each share finds the image that was committed.
-//! * **share.S3** To share is to write to the home: it is durable after a flush, and the tail passes the log block only then
-//!   (checkpoint.K2). From then on the device keeps what is shared, whether the log block is written or trimmed.
-//! * **share.S4** The same images can be shared any number of times: of a batch that a crash left in part recovery shares all again.
-//! * **share.S5** What a recovery shares without having it in memory was read and proven before the first image went home.
+//! * **share.S2** No place of what goes home together is the home of another: each share finds the
+//!   image that was committed.
+//! * **share.S3** To share is to write to the home: it is durable after a flush, and the tail
+//!   passes the log block only then (checkpoint.K2). From then on the device keeps what is shared,
+//!   whether the log block is written or trimmed.
+//! * **share.S4** The same images can be shared any number of times: of a batch that a crash left
+//!   in part recovery shares all again.
+//! * **share.S5** What a recovery shares without having it in memory was read and proven before the
+//!   first image went home.
 
 mod parts;
 mod plan;
@@ -56,7 +61,8 @@ impl Home for ShareHome {
     }
 }
 
-/// Shares a batch. Where the device refuses it, and a part of it may be at fault, that alone is left out. `home` gets the others.
+/// Shares a batch. Where the device refuses it, and a part of it may be at fault, that alone is
+/// left out. `home` gets the others.
 ///
 /// # Errors
 /// The device's, but for refusals: then nothing was done.

@@ -70,7 +70,8 @@ impl StetCodec {
         }
     }
 
-    /// Packs the images of a frame that has all but its chunks. What `early` is given may be written at once.
+    /// Packs the images of a frame that has all but its chunks. What `early` is given may be
+    /// written at once.
     ///
     /// # Errors
     /// `early`'s.
@@ -165,7 +166,8 @@ impl Codec for StetCodec {
             record: 0,
         }
         .head_blocks(self.size());
-        // What is stored as it is begins on a block boundary: a block may stay unfilled before each chunk.
+        // What is stored as it is begins on a block boundary: a block may stay unfilled before each
+        // chunk.
         head as u64 + images + chunks as u64
     }
 

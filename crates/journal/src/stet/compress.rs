@@ -61,8 +61,8 @@ thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
-/// Memory of a thread that compresses. Were it taken anew for each chunk, the system would have to clear it each time, which
-/// takes as long as compressing.
+/// Memory of a thread that compresses. Were it taken anew for each chunk, the system would have to
+/// clear it each time, which takes as long as compressing.
 #[derive(Default)]
 struct Scratch {
     raw: Vec<u8>,
@@ -178,8 +178,8 @@ fn compress(
     })
 }
 
-/// The part of the bytes that LZ4 leaves, by a sample of a large chunk: what it cannot make smaller is compressed
-/// already, and not worth another look. Of a small chunk nothing is known before.
+/// The part of the bytes that LZ4 leaves, by a sample of a large chunk: what it cannot make smaller
+/// is compressed already, and not worth another look. Of a small chunk nothing is known before.
 fn sampled(images: &[PageRef], len: usize) -> f64 {
     if len <= SAMPLE * SAMPLES {
         return 0.5;

@@ -12,13 +12,14 @@ use crate::error::Result;
 const MIN_LANE: u64 = 64;
 /// The same for file-level records.
 const MIN_FILE_LANE: u64 = 8;
-/// Bytes of a lane for file-level records, at most: what one thread may sync between two commits without waiting for the
-/// second. Recovery reads all of it …
+/// Bytes of a lane for file-level records, at most: what one thread may sync between two commits
+/// without waiting for the second. Recovery reads all of it …
 const FILE_LANE_BYTES: u64 = 8 << 20;
 /// … and has all of them in memory.
 pub(super) const FILE_LANES_BYTES: u64 = 64 << 20;
 
-/// The smallest ring of at most `room` blocks whose transactions can hold so many; `None` if none can.
+/// The smallest ring of at most `room` blocks whose transactions can hold so many; `None` if none
+/// can.
 fn ring_for(codec: &StetCodec, transaction: u64, room: u64) -> Option<u64> {
     let holds = |ring: u64| most_blocks(codec, ring) >= transaction;
     let (mut short, mut long) = (0, room);
@@ -32,9 +33,9 @@ fn ring_for(codec: &StetCodec, transaction: u64, room: u64) -> Option<u64> {
     holds(long).then_some(long)
 }
 
-/// Cuts the blocks from `first` to `end` into lanes of transactions and behind them lanes of records. Where the options leave their
-/// number to the log there are as many lanes of transactions as can each hold the largest transaction; else the first is made wide enough
-/// for it.
+/// Cuts the blocks from `first` to `end` into lanes of transactions and behind them lanes of
+/// records. Where the options leave their number to the log there are as many lanes of transactions
+/// as can each hold the largest transaction; else the first is made wide enough for it.
 ///
 /// # Errors
 /// `Unsupported` if there are too few blocks, with the number of lanes that they would carry.
@@ -60,8 +61,8 @@ pub(super) fn cut(
         let each = room / lanes;
         each >= MIN_LANE && most_blocks(codec, each) >= options.most
     };
-    // The largest transaction need fit one lane only: the first is wider than the others then. What does not fit a log of one lane
-    // fits no other.
+    // The largest transaction need fit one lane only: the first is wider than the others then. What
+    // does not fit a log of one lane fits no other.
     let wide = ring_for(codec, options.most, room);
     let others = |lanes: u64, wide: u64| room.saturating_sub(wide) / (lanes - 1).max(1);
     let widest = |lanes: u64| match wide {

@@ -1,7 +1,9 @@
-//! The lanes of file-level records (i-lanes): small rings that the threads that sync files write to themselves.
+//! The lanes of file-level records (i-lanes): small rings that the threads that sync files write to
+//! themselves.
 //!
-//! A record's space is free again once the record is superseded, that is, once the transaction is valid that holds what it
-//! holds. Recovery looks at every block of these lanes, so they have no tail to keep.
+//! A record's space is free again once the record is superseded, that is, once the transaction is
+//! valid that holds what it holds. Recovery looks at every block of these lanes, so they have no
+//! tail to keep.
 
 use std::sync::Arc;
 
@@ -68,8 +70,9 @@ impl FileLanes {
         transactions.chain(records).collect()
     }
 
-    /// Writes the record to its place, without a flush. Gives the bytes it took, and whether it is durable: where the device has
-    /// FUA. A record promises nothing of other writes; who writes one has flushed what it needs.
+    /// Writes the record to its place, without a flush. Gives the bytes it took, and whether it is
+    /// durable: where the device has FUA. A record promises nothing of other writes; who writes
+    /// one has flushed what it needs.
     ///
     /// # Errors
     /// The device's.

@@ -40,11 +40,14 @@ pub struct StetOptions {
     pub trim: Trim,
     /// Lanes for file-level records, beside the others; 0: files are synced by transactions.
     pub file_lanes: u16,
-    /// Blocks that a transaction of each lane must be able to hold, where there are several; else the log is refused.
+    /// Blocks that a transaction of each lane must be able to hold, where there are several; else
+    /// the log is refused.
     pub least: u64,
-    /// Blocks of the largest transaction: one of several lanes must be able to hold it if the log in one piece is.
+    /// Blocks of the largest transaction: one of several lanes must be able to hold it if the log
+    /// in one piece is.
     pub most: u64,
-    /// The number of lanes was nobody's wish: there are fewer, so that each can hold the largest transaction.
+    /// The number of lanes was nobody's wish: there are fewer, so that each can hold the largest
+    /// transaction.
     pub fewer: bool,
 }
 
@@ -124,10 +127,12 @@ impl StetLog {
     }
 
     /// Makes an empty log in the area of an empty jbd2 log with superblock `sb`, durably. From then
-    /// on other programs refuse the volume, until the log is retired. Its lanes for records of files are in `region`, if there is one.
+    /// on other programs refuse the volume, until the log is retired. Its lanes for records of
+    /// files are in `region`, if there is one.
     ///
     /// # Errors
-    /// The device's and the region's; `Unsupported` if the area is too small for the lanes; `Region`.
+    /// The device's and the region's; `Unsupported` if the area is too small for the lanes;
+    /// `Region`.
     pub fn make(
         area: LogArea,
         sb: JournalSuperblock,
@@ -211,8 +216,8 @@ impl StetLog {
         &self.header
     }
 
-    /// The policies for this log. `options` say how it is written, and `barrier` whether with barriers; lanes are those
-    /// it has.
+    /// The policies for this log. `options` say how it is written, and `barrier` whether with
+    /// barriers; lanes are those it has.
     pub fn scheme(&self, options: &StetOptions, barrier: bool) -> Scheme {
         let shared = SharedHeader::new(self.area.clone(), self.header.clone());
         let all = self.header.lanes.len() as u16;

@@ -1,4 +1,5 @@
-//! How fast the device and the codecs are, measured at work, and which codec pays then (`compress=auto`).
+//! How fast the device and the codecs are, measured at work, and which codec pays then
+//! (`compress=auto`).
 
 use std::time::Duration;
 
@@ -105,8 +106,8 @@ impl Pace {
         }
     }
 
-    /// What makes a chunk durable first: writing it as it is, or compressing it and writing less. `leaves`: the part of
-    /// it that LZ4 leaves.
+    /// What makes a chunk durable first: writing it as it is, or compressing it and writing less.
+    /// `leaves`: the part of it that LZ4 leaves.
     pub(super) fn choose(&self, leaves: f64) -> Stored {
         let Some(device) = self.device.lock().slope() else {
             return Stored::Lz4;

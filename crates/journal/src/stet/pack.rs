@@ -10,13 +10,14 @@ use super::compress::{Compression, Packed, pack_one};
 use super::pace::Pace;
 use crate::error::Result;
 
-/// Chunks below this total (bytes) are packed by the calling thread alone: starting threads costs more.
+/// Chunks below this total (bytes) are packed by the calling thread alone: starting threads costs
+/// more.
 const ALONE: usize = 256 << 10;
 /// Threads at most.
 const THREADS: usize = 4;
 
-/// Packs each group of images; `take` gets the chunks in order, in the calling thread, while later ones are still being
-/// packed.
+/// Packs each group of images; `take` gets the chunks in order, in the calling thread, while later
+/// ones are still being packed.
 ///
 /// # Errors
 /// `take`'s.

@@ -86,17 +86,21 @@ static STET_DEF: PresetDef = PresetDef {
     ],
 };
 
-/// The StetFS log, data and metadata in one compressed frame and one flush a commit (LDJ, Kang's dissertation ch. 4).
+/// The StetFS log, data and metadata in one compressed frame and one flush a commit (LDJ, Kang's
+/// dissertation ch. 4).
 pub const LDJ: Preset = Preset(&LDJ_DEF);
-/// The StetFS log, ordered data, and a record of its own for each file that is synced (iJournaling, ATC 2017).
+/// The StetFS log, ordered data, and a record of its own for each file that is synced (iJournaling,
+/// ATC 2017).
 pub const IJOURNAL: Preset = Preset(&IJOURNAL_DEF);
-/// LDJ's log with iJournaling's records: one write and one flush for a synced file, whole, whatever others write.
+/// LDJ's log with iJournaling's records: one write and one flush for a synced file, whole, whatever
+/// others write.
 pub const STET: Preset = Preset(&STET_DEF);
 
-/// Blocks that the largest of the usual operations on names changes: making a directory where two blocks of its parent's index are
-/// split.
+/// Blocks that the largest of the usual operations on names changes: making a directory where two
+/// blocks of its parent's index are split.
 const OPERATION: u64 = 82;
-/// Bytes that one write changes at once: where they go through the log, too, some lane holds them whole.
+/// Bytes that one write changes at once: where they go through the log, too, some lane holds them
+/// whole.
 const WRITE: u64 = 1 << 20;
 
 /// Lanes for file-level records: one per processor, up to this.

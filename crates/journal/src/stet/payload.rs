@@ -48,7 +48,8 @@ impl Payload {
         self.places.resize(self.places.len() + images, None);
     }
 
-    /// A chunk stored as it is, from the next block boundary on (`stetfs_ondisk::stet::frame::place`).
+    /// A chunk stored as it is, from the next block boundary on
+    /// (`stetfs_ondisk::stet::frame::place`).
     pub(super) fn verbatim(&mut self, images: &[PageRef]) {
         self.fill();
         for image in images {
@@ -81,7 +82,8 @@ impl Payload {
         Ok(())
     }
 
-    /// The blocks that are left, how many went out before them, and where each image stands verbatim.
+    /// The blocks that are left, how many went out before them, and where each image stands
+    /// verbatim.
     pub(super) fn finish(mut self) -> (Vec<PageRef>, u64, Vec<Option<u32>>) {
         self.fill();
         (self.ready, self.sent, self.places)

@@ -17,7 +17,8 @@ use crate::policy::{ImageRef, Medium};
 
 /// Threads that unpack chunks, at most …
 const THREADS: usize = 8;
-/// … and bytes of what they unpack at a time, and of what waits for them: fewer threads where chunks are long.
+/// … and bytes of what they unpack at a time, and of what waits for them: fewer threads where
+/// chunks are long.
 const MEMORY: u64 = 64 << 20;
 
 /// Chunks are read together up to so many bytes …
@@ -203,7 +204,8 @@ impl StetCodec {
     }
 }
 
-/// Reads images: the log in its order by the calling thread, while others prove and unpack what was read.
+/// Reads images: the log in its order by the calling thread, while others prove and unpack what was
+/// read.
 ///
 /// # Errors
 /// The device's; `Corrupt` for a frame that does not prove itself any more.

@@ -1,7 +1,8 @@
 //! Finding the frames of a lane.
 //!
-//! A frame is written when the one before it is durable. So all but the last frame of a lane were whole once, and their
-//! heads are enough to find them; what is read of their chunks is proven then. Of the last one everything is proven.
+//! A frame is written when the one before it is durable. So all but the last frame of a lane were
+//! whole once, and their heads are enough to find them; what is read of their chunks is proven
+//! then. Of the last one everything is proven.
 
 use stetfs_ondisk::stet::frame::{self, Frame};
 
@@ -11,14 +12,15 @@ use crate::error::Result;
 use crate::ids::{CommitPoint, Lane, TxId};
 use crate::policy::{EndReason, LogTail, Medium, Scan, ScannedTx};
 
-/// Bytes read at a place that does not follow what was read before; each further piece is twice as long …
+/// Bytes read at a place that does not follow what was read before; each further piece is twice as
+/// long …
 const FIRST: u64 = 64 << 10;
 /// … up to this.
 const PIECE: u64 = 4 << 20;
 /// A frame above this is proven chunk by chunk instead of in one piece, bytes.
 const LARGE: u64 = 64 << 20;
-/// So far behind the end a frame is sought that proves that the end is damage, bytes: as far as the longest frame of a
-/// journal with the default memory reaches.
+/// So far behind the end a frame is sought that proves that the end is damage, bytes: as far as the
+/// longest frame of a journal with the default memory reaches.
 const LOOK_BEHIND: u64 = 17 << 20;
 
 /// Reads the log from its tail to where it ends.
@@ -229,8 +231,8 @@ impl Scanner<'_> {
         Ok(Ok(()))
     }
 
-    /// A frame of this lane behind `distance` that proves itself and is newer than `seq`. Such a one was written when
-    /// `seq` was durable, unless it says that there were no barriers.
+    /// A frame of this lane behind `distance` that proves itself and is newer than `seq`. Such a
+    /// one was written when `seq` was durable, unless it says that there were no barriers.
     fn newer(&mut self, distance: u64, seq: u64) -> Result<Option<u64>> {
         let reach = distance + LOOK_BEHIND / self.codec.size() as u64;
         for distance in distance + 1..reach.min(self.log.capacity()) {
@@ -242,8 +244,8 @@ impl Scanner<'_> {
         Ok(None)
     }
 
-    /// The sequence of the frame `distance` blocks after the tail, if its head proves itself, was written with
-    /// barriers, and is `seq` or newer.
+    /// The sequence of the frame `distance` blocks after the tail, if its head proves itself, was
+    /// written with barriers, and is `seq` or newer.
     fn newer_at(&mut self, distance: u64, seq: u64) -> Result<Option<u64>> {
         let (lane, capacity) = (self.log.lane(), self.log.capacity());
         let Ok(glance) = frame::glance(self.window.get(distance, 1)?, capacity) else {

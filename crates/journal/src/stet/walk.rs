@@ -7,7 +7,8 @@ use crate::ids::Stamp;
 use crate::jbd2::{Record, RecordKind};
 use crate::policy::{EndReason, RecordLog, Scheme};
 
-/// Visits the frames of each lane from its tail on, [`RecordKind::End`] last. Blocks have `block_size` bytes.
+/// Visits the frames of each lane from its tail on, [`RecordKind::End`] last. Blocks have
+/// `block_size` bytes.
 ///
 /// # Errors
 /// The device's.

@@ -1,7 +1,9 @@
-//! The queue's lead, the shared flush, who is answered what, and a flush that fails (queue.Q1, queue.Q2, block.F1, block.F2).
+//! The queue's lead, the shared flush, who is answered what, and a flush that fails (queue.Q1,
+//! queue.Q2, block.F1, block.F2).
 //!
-//! The whole journal runs, on the StetFS log. Four threads sync: by commits, or by flushes alone where there is nothing to commit, as threads that
-//! may wait and lead or as ones that the journal's thread calls back; and by a flush that they share.
+//! The whole journal runs, on the StetFS log. Four threads sync: by commits, or by flushes alone
+//! where there is nothing to commit, as threads that may wait and lead or as ones that the
+//! journal's thread calls back; and by a flush that they share.
 
 use std::sync::Arc;
 
@@ -129,8 +131,8 @@ fn forgiving() {
     with_failure(false);
 }
 
-/// Callers that may wait take turns, with each other and with the journal's thread. The device takes no steps, and there is no log: what
-/// is left is the queue.
+/// Callers that may wait take turns, with each other and with the journal's thread. The device
+/// takes no steps, and there is no log: what is left is the queue.
 fn turns() {
     let config = CacheConfig {
         block_size: BS,

@@ -1,4 +1,5 @@
-//! A device in memory with a write cache of its own, for models: each request is a step, and so is its end.
+//! A device in memory with a write cache of its own, for models: each request is a step, and so is
+//! its end.
 
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -31,8 +32,9 @@ struct State {
     fails: Option<u64>,
 }
 
-/// Keeps what a flush made durable that began after it was written. What is not durable may or may not outlive a cut. A flush that fails
-/// drops at its beginning what is not durable, also what one has begun to flush that runs beside it; that one succeeds.
+/// Keeps what a flush made durable that began after it was written. What is not durable may or may
+/// not outlive a cut. A flush that fails drops at its beginning what is not durable, also what one
+/// has begun to flush that runs beside it; that one succeeds.
 pub struct Disk {
     /// No step is made while it is locked.
     state: Mutex<State>,

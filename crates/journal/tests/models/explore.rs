@@ -1,7 +1,8 @@
 //! Runs a model in many orders of its steps.
 //!
-//! A fifth of them are drawn at random, the others by PCT (Burckhardt et al., ASPLOS 2010: priorities that change at a few places), from a seed
-//! that is always the same: what the test command sees once it sees again. `STETFS_MODEL_SCHEDULES` says how many orders, and
+//! A fifth of them are drawn at random, the others by PCT (Burckhardt et al., ASPLOS 2010:
+//! priorities that change at a few places), from a seed that is always the same: what the test
+//! command sees once it sees again. `STETFS_MODEL_SCHEDULES` says how many orders, and
 //! `STETFS_MODEL_SEED` which; `STETFS_MODEL_REPLAY` names a file with the one that failed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -137,7 +138,8 @@ pub fn with(set: impl FnOnce(&mut Canary)) -> Canary {
     canary
 }
 
-/// The model fails in one of them when the mending `out` is taken out, and what it says then holds one of `says`.
+/// The model fails in one of them when the mending `out` is taken out, and what it says then holds
+/// one of `says`.
 pub fn fails_without(out: &'static str, model: fn(), says: &[&str]) {
     fails(out, Some(out), model, says);
 }

@@ -1,5 +1,6 @@
-//! Transactions of several lanes that share blocks: join, chain, lock, snapshot, capture, revoke (tx.T1 to tx.T5); and what goes home of
-//! them, beside records: the list, the tails, the horizon (checkpoint.K1 to checkpoint.K3).
+//! Transactions of several lanes that share blocks: join, chain, lock, snapshot, capture, revoke
+//! (tx.T1 to tx.T5); and what goes home of them, beside records: the list, the tails, the horizon
+//! (checkpoint.K1 to checkpoint.K3).
 //!
 //! The whole journal runs. A handle gives each block that it changes its next version.
 
@@ -32,8 +33,8 @@ fn change(v: &Volume, lane: u16, blocks: &[u64]) {
     }
 }
 
-/// What was promised is there, and of each handle all or nothing, where `counted` says that each changed the shared block and one of
-/// its own.
+/// What was promised is there, and of each handle all or nothing, where `counted` says that each
+/// changed the shared block and one of its own.
 fn judge(v: &Volume, counted: bool) {
     for (device, _, promise) in v.cuts() {
         let is = |nr| block(&*device, nr)[0];
@@ -63,7 +64,8 @@ fn shared() {
     judge(&v, true);
 }
 
-/// One lane changes a block, another changes and frees it and uses it again, for what is not journaled.
+/// One lane changes a block, another changes and frees it and uses it again, for what is not
+/// journaled.
 fn freed(canary: Canary) {
     let v = Volume::new(2, 0, canary);
     on(1);

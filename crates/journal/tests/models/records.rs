@@ -1,8 +1,10 @@
-//! A file that is written over in place and synced by records, beside commits of two lanes (record.F1, record.F3, record.F4).
+//! A file that is written over in place and synced by records, beside commits of two lanes
+//! (record.F1, record.F3, record.F4).
 //!
-//! The whole journal runs. Of the file system there is one file with one block of data, which does what `ext4/data/record.rs` and
-//! `dirty.rs` do: who writes holds the file's lock; a sync writes a record with the data, unless nothing but the data changed and no
-//! record is alive that has older data; data goes home when the journal asks for it.
+//! The whole journal runs. Of the file system there is one file with one block of data, which does
+//! what `ext4/data/record.rs` and `dirty.rs` do: who writes holds the file's lock; a sync writes a
+//! record with the data, unless nothing but the data changed and no record is alive that has older
+//! data; data goes home when the journal asks for it.
 
 use std::sync::{Arc, Weak};
 

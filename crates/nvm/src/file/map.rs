@@ -22,14 +22,15 @@ pub(super) struct Mapping {
     page: usize,
 }
 
-// SAFETY: it is an address that stays mapped as long as this lives; what lies there is reached as atomics alone.
+// SAFETY: it is an address that stays mapped as long as this lives; what lies there is reached as
+// atomics alone.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps this part of the file, which begins at a multiple of a word. With `sync` the file's own metadata is durable whenever
-    /// a page can be stored to (MAP_SYNC).
+    /// Maps this part of the file, which begins at a multiple of a word. With `sync` the file's own
+    /// metadata is durable whenever a page can be stored to (MAP_SYNC).
     ///
     /// # Errors
     /// EOPNOTSUPP for `sync` where the file is not in persistent memory (DAX).
@@ -65,15 +66,18 @@ impl Mapping {
         })
     }
 
-    /// Its words. Who touches those that are behind the end of a file that was made shorter is killed (SIGBUS).
+    /// Its words. Who touches those that are behind the end of a file that was made shorter is
+    /// killed (SIGBUS).
     pub(super) fn words(&self) -> &[AtomicU64] {
         let count = (self.len - self.skew) / WORD as usize;
-        // SAFETY: they lie in the mapping, which is aligned to a page and `skew` to a word; it is shared and written by whoever
-        // likes to, which atomics allow, and any bytes make a word.
+        // SAFETY: they lie in the mapping, which is aligned to a page and `skew` to a word; it is
+        // shared and written by whoever likes to, which atomics allow, and any bytes make a
+        // word.
         unsafe { slice::from_raw_parts(self.start.add(self.skew).cast().as_ptr(), count) }
     }
 
-    /// Has the kernel write the pages of these bytes (of the words) to where the file is, and waits until they are durable there.
+    /// Has the kernel write the pages of these bytes (of the words) to where the file is, and waits
+    /// until they are durable there.
     pub(super) fn sync(&self, bytes: Range<usize>) -> Result<(), Errno> {
         let start = (bytes.start + self.skew) / self.page * self.page;
         let end = (bytes.end + self.skew).min(self.len);

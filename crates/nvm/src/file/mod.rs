@@ -25,11 +25,13 @@ use crate::{Durability, LINE, Region, WORD};
 /// How a fence makes durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// The file is in persistent memory (DAX, mapped with MAP_SYNC): flushes of lines by the processor, and its fence.
+    /// The file is in persistent memory (DAX, mapped with MAP_SYNC): flushes of lines by the
+    /// processor, and its fence.
     Lines(&'static str),
     /// The kernel writes pages to the disk behind the file (msync).
     Pages,
-    /// There is nothing behind the file's pages in memory (tmpfs): what was stored is there as long as the machine runs.
+    /// There is nothing behind the file's pages in memory (tmpfs): what was stored is there as long
+    /// as the machine runs.
     Stores,
 }
 
@@ -41,11 +43,12 @@ enum Means {
 
 /// A region in a part of a file, or on a block device.
 ///
-/// The part is locked against all others who open it so, or the whole file as a volume. Its space is allocated when it is opened,
-/// so that no store meets a full disk.
+/// The part is locked against all others who open it so, or the whole file as a volume. Its space
+/// is allocated when it is opened, so that no store meets a full disk.
 ///
-/// **If somebody makes the file shorter** while it is open, the next fence fails ([`BlockError::Shrunk`]), and all later ones. But
-/// whoever touches a page that is gone before that, to load, store or flush, is killed by the kernel (SIGBUS): for an ordinary file
+/// **If somebody makes the file shorter** while it is open, the next fence fails
+/// ([`BlockError::Shrunk`]), and all later ones. But whoever touches a page that is gone before
+/// that, to load, store or flush, is killed by the kernel (SIGBUS): for an ordinary file
 /// nothing can be asked to prevent it. What was stored there is lost all the same.
 pub struct FileRegion {
     // Dropped in this order: nobody else gets the part while it is mapped.
@@ -58,7 +61,8 @@ pub struct FileRegion {
     failure: Failure,
 }
 
-/// Magic numbers of statfs: file systems whose pages have nothing behind them, or of which that cannot be told.
+/// Magic numbers of statfs: file systems whose pages have nothing behind them, or of which that
+/// cannot be told.
 const MEMORY: [u32; 4] = [
     0x0102_1994, // tmpfs
     0x8584_58f6, // ramfs
@@ -67,11 +71,13 @@ const MEMORY: [u32; 4] = [
 ];
 
 impl FileRegion {
-    /// Opens `part` of the file, or of the block device, at `path`. Of a device others get no part meanwhile.
+    /// Opens `part` of the file, or of the block device, at `path`. Of a device others get no part
+    /// meanwhile.
     ///
     /// # Errors
-    /// [`BlockError::Locked`] if somebody else has a byte of it; [`BlockError::Unsuitable`] if the part is not made of whole
-    /// lines, the file ends before it does, or its space cannot be allocated; [`BlockError::Open`].
+    /// [`BlockError::Locked`] if somebody else has a byte of it; [`BlockError::Unsuitable`] if the
+    /// part is not made of whole lines, the file ends before it does, or its space cannot be
+    /// allocated; [`BlockError::Open`].
     pub fn open(path: &Path, part: Span) -> Result<Self> {
         Self::open_as(path, part, LineFlush::detect())
     }

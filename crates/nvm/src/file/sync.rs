@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use stetfs_block::{BlockError, Result};
 
-/// The bytes that were flushed and not synced yet: the smallest range with all of them. Pages between them cost nothing unless they
-/// were stored to, and one call means one flush of the disk.
+/// The bytes that were flushed and not synced yet: the smallest range with all of them. Pages
+/// between them cost nothing unless they were stored to, and one call means one flush of the disk.
 #[derive(Debug, Default)]
 pub(super) struct Dirty {
     bytes: Mutex<Option<Range<usize>>>,
@@ -24,8 +24,8 @@ impl Dirty {
         });
     }
 
-    /// Calls `sync` with what was noted, if anything was, one after the other. A failure is to be noted in there: who waits for this
-    /// one looks for it next.
+    /// Calls `sync` with what was noted, if anything was, one after the other. A failure is to be
+    /// noted in there: who waits for this one looks for it next.
     pub(super) fn sync(&self, sync: impl FnOnce(Range<usize>) -> Result<()>) -> Result<()> {
         let _one = self.syncing.lock();
         let bytes = self.bytes.lock().take();

@@ -1,5 +1,6 @@
-//! POSIX access control lists: ext4's compact form on disk, the form that programs see as an attribute
-//! (`linux/posix_acl_xattr.h`), and what ties a list to a mode (POSIX 1003.1e draft 17, section 23).
+//! POSIX access control lists: ext4's compact form on disk, the form that programs see as an
+//! attribute (`linux/posix_acl_xattr.h`), and what ties a list to a mode (POSIX 1003.1e draft 17,
+//! section 23).
 
 use crate::bytes::{le16, le32};
 use crate::error::{OnDiskError, Result, corrupt};
@@ -86,8 +87,9 @@ pub enum AclError {
     Version(u32),
 }
 
-/// A valid list: owner, users, group, groups, mask, other; the three of the mode are there, and the mask if
-/// there is a user or group. (One read from disk may name a user or group twice, as the kernel allows it.)
+/// A valid list: owner, users, group, groups, mask, other; the three of the mode are there, and the
+/// mask if there is a user or group. (One read from disk may name a user or group twice, as the
+/// kernel allows it.)
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Acl {
     entries: Vec<AclEntry>,
@@ -184,7 +186,8 @@ impl Acl {
         out
     }
 
-    /// Decodes the value on disk of `system.posix_acl_access` or `_default`. `None` is a list without entries.
+    /// Decodes the value on disk of `system.posix_acl_access` or `_default`. `None` is a list
+    /// without entries.
     pub fn from_disk(bytes: &[u8]) -> Result<Option<Acl>> {
         const WHAT: &str = "ACL";
         let short = || corrupt!(WHAT, "ends in an entry, after {} bytes", bytes.len());
@@ -233,7 +236,8 @@ impl Acl {
         out
     }
 
-    /// The nine permission bits a file with this access list has: where there is a mask, it is the group's bits.
+    /// The nine permission bits a file with this access list has: where there is a mask, it is the
+    /// group's bits.
     #[must_use]
     pub fn mode_bits(&self) -> u32 {
         let group = self.group_class();
@@ -248,7 +252,8 @@ impl Acl {
         })
     }
 
-    /// Whether the mode says all: there is no user, group or mask entry, so the list need not be stored.
+    /// Whether the mode says all: there is no user, group or mask entry, so the list need not be
+    /// stored.
     #[must_use]
     pub fn is_minimal(&self) -> bool {
         self.entries
@@ -261,9 +266,9 @@ impl Acl {
         self.for_classes(|perm, shift| *perm = class(mode, shift));
     }
 
-    /// With `self` as the default list of the parent directory: access list and mode of a new file that is to be
-    /// created with `mode` (the umask does not apply). No list if the mode says all. A new directory
-    /// takes over the default list, too.
+    /// With `self` as the default list of the parent directory: access list and mode of a new file
+    /// that is to be created with `mode` (the umask does not apply). No list if the mode says
+    /// all. A new directory takes over the default list, too.
     #[must_use]
     pub fn inherit(&self, mode: u32) -> (Option<Acl>, u32) {
         let mut access = self.clone();
@@ -281,7 +286,8 @@ impl Acl {
         }
     }
 
-    /// Calls `f` with the permissions that correspond to a class of the mode, and that class's shift.
+    /// Calls `f` with the permissions that correspond to a class of the mode, and that class's
+    /// shift.
     fn for_classes(&mut self, f: impl Fn(&mut u8, u32)) {
         let group = self.group_class();
         for e in &mut self.entries {

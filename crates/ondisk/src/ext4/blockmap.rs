@@ -1,8 +1,8 @@
 //! Block maps of ext2 and ext3 ("Direct/Indirect Block Addressing" in the ext4 documentation).
 //!
-//! `i_block` holds 15 block numbers: 12 of the file's first blocks, then one each of a block of block numbers
-//! (indirect), of a block of those (double), and of a block of these (triple). Zero is a hole, of whatever size hangs
-//! below it.
+//! `i_block` holds 15 block numbers: 12 of the file's first blocks, then one each of a block of
+//! block numbers (indirect), of a block of those (double), and of a block of these (triple). Zero
+//! is a hole, of whatever size hangs below it.
 
 use crate::bytes::{le32, put};
 
@@ -98,8 +98,8 @@ impl Shape {
         None
     }
 
-    /// The file blocks whose numbers stand beside that of `block`: those of its indirect block, or the direct ones.
-    /// Empty past the end.
+    /// The file blocks whose numbers stand beside that of `block`: those of its indirect block, or
+    /// the direct ones. Empty past the end.
     #[must_use]
     pub fn leaf(&self, block: u64) -> core::ops::Range<u64> {
         match self.branch(block) {
@@ -112,8 +112,9 @@ impl Shape {
         }
     }
 
-    /// Largest size of a block-mapped file, bytes: what the map can name, and what `i_blocks` can count (`bits`: 32
-    /// of sectors, or with `huge_file` 48 of blocks) with all indirect blocks there.
+    /// Largest size of a block-mapped file, bytes: what the map can name, and what `i_blocks` can
+    /// count (`bits`: 32 of sectors, or with `huge_file` 48 of blocks) with all indirect blocks
+    /// there.
     #[must_use]
     pub fn max_file_size(&self, huge_file: bool) -> u64 {
         let block_size = (WIDTH as u64) << self.bits;
@@ -125,7 +126,8 @@ impl Shape {
         let (per, per2) = (self.span(1), self.span(2));
         let maps = 1 + (1 + per) + (1 + per + per2);
         let most = self.end();
-        // Without all of the triple branch fewer indirect blocks are needed; as Linux, nobody counts those.
+        // Without all of the triple branch fewer indirect blocks are needed; as Linux, nobody
+        // counts those.
         let blocks = if most + maps > countable {
             countable - maps.min(countable)
         } else {
@@ -172,7 +174,8 @@ mod tests {
 
     #[test]
     fn sizes_are_those_of_linux() {
-        // 16 GiB and a little with 1 KiB blocks; with 4 KiB blocks 2 TiB less the maps, or 4 TiB and a little.
+        // 16 GiB and a little with 1 KiB blocks; with 4 KiB blocks 2 TiB less the maps, or 4 TiB
+        // and a little.
         assert_eq!(Shape::new(1024).max_file_size(true), 17_247_252_480);
         assert_eq!(Shape::new(1024).max_file_size(false), 17_247_252_480);
         assert_eq!(Shape::new(4096).max_file_size(true), 4_402_345_721_856);

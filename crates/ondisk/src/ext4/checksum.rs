@@ -8,7 +8,8 @@ pub fn ext4_crc32c(seed: u32, bytes: &[u8]) -> u32 {
     !crc32c::crc32c_append(!seed, bytes)
 }
 
-/// Reflected CRC-16 with polynomial 0x8005 ("ANSI"), as `gdt_csum` uses it; chains like [`ext4_crc32c`].
+/// Reflected CRC-16 with polynomial 0x8005 ("ANSI"), as `gdt_csum` uses it; chains like
+/// [`ext4_crc32c`].
 #[must_use]
 pub fn crc16(seed: u16, bytes: &[u8]) -> u16 {
     bytes.iter().fold(seed, |crc, &b| {
@@ -22,7 +23,8 @@ pub fn crc16(seed: u16, bytes: &[u8]) -> u16 {
 
 const CRC16_TABLE: [u32; 256] = reflected_table(0xA001);
 
-/// The table of a checksum whose polynomial is written with the least significant bit first, of 32 bits or fewer.
+/// The table of a checksum whose polynomial is written with the least significant bit first, of 32
+/// bits or fewer.
 pub(crate) const fn reflected_table(polynomial: u32) -> [u32; 256] {
     let mut table = [0; 256];
     let mut i = 0;
@@ -43,8 +45,9 @@ pub(crate) const fn reflected_table(polynomial: u32) -> [u32; 256] {
     table
 }
 
-/// CRC-32 with the most significant bit first (polynomial 0x04c11db7), as version 1 of jbd2's checksums uses it:
-/// `seed` is the raw register and the result is not inverted; chains like [`ext4_crc32c`].
+/// CRC-32 with the most significant bit first (polynomial 0x04c11db7), as version 1 of jbd2's
+/// checksums uses it: `seed` is the raw register and the result is not inverted; chains like
+/// [`ext4_crc32c`].
 #[must_use]
 pub fn crc32_be(seed: u32, bytes: &[u8]) -> u32 {
     bytes.iter().fold(seed, |crc, &b| {
@@ -101,9 +104,10 @@ impl ChecksumMode {
     }
 }
 
-/// The value of a word that nothing uses with which a structure has `checksum`; `compute` gives the checksum for a value
-/// of the word. A CRC is linear: each bit of the word flips a set of bits of the checksum, and the 32 sets are a
-/// basis. So what changes in one sector need not change a checksum in another.
+/// The value of a word that nothing uses with which a structure has `checksum`; `compute` gives the
+/// checksum for a value of the word. A CRC is linear: each bit of the word flips a set of bits of
+/// the checksum, and the 32 sets are a basis. So what changes in one sector need not change a
+/// checksum in another.
 pub fn word_keeping(checksum: u32, mut compute: impl FnMut(u32) -> u32) -> Option<u32> {
     let zero = compute(0);
     // By their highest bit: a set, and the word that flips it.
@@ -142,8 +146,8 @@ pub fn inode_seed(csum_seed: u32, ino: u32, generation: u32) -> u32 {
     ext4_crc32c(s, &generation.to_le_bytes())
 }
 
-/// CRC-32C over `bytes` in which the `len` bytes at `hole` count as zero (a checksum field, `len` ≤ 4).
-/// A hole past the end is no hole.
+/// CRC-32C over `bytes` in which the `len` bytes at `hole` count as zero (a checksum field, `len` ≤
+/// 4). A hole past the end is no hole.
 #[must_use]
 pub(crate) fn crc32c_with_hole(seed: u32, bytes: &[u8], hole: usize, len: usize) -> u32 {
     const ZERO: [u8; 4] = [0; 4];

@@ -1,11 +1,13 @@
-//! Directory blocks: chains of `ext4_dir_entry_2` ("Linear (Classic) Directories" in the ext4 documentation).
+//! Directory blocks: chains of `ext4_dir_entry_2` ("Linear (Classic) Directories" in the ext4
+//! documentation).
 //!
 //! The entries of a block cover it without gaps: `rec_len` leads from one to the next, and the last
-//! one ends where the block (or, with `metadata_csum`, its 12-byte tail) begins to be something else.
-//! Room for a new name is an entry with inode 0, or the slack of an entry that is longer than its name needs.
+//! one ends where the block (or, with `metadata_csum`, its 12-byte tail) begins to be something
+//! else. Room for a new name is an entry with inode 0, or the slack of an entry that is longer than
+//! its name needs.
 //!
-//! Functions that change a block check the chain before they touch a byte; after an error the block is as it was.
-//! Checksums are apart: change, then [`update_checksum`].
+//! Functions that change a block check the chain before they touch a byte; after an error the block
+//! is as it was. Checksums are apart: change, then [`update_checksum`].
 
 use super::checksum::ext4_crc32c;
 use crate::bytes::{le16, le32, put};
@@ -112,12 +114,14 @@ pub struct Entry<'a> {
     pub rec_len: usize,
     /// Type of the inode.
     pub file_type: FileType,
-    /// The name: not empty if the entry is in use; may hold bytes no name should (see [`valid_name`]).
+    /// The name: not empty if the entry is in use; may hold bytes no name should (see
+    /// [`valid_name`]).
     pub name: &'a [u8],
 }
 
 impl Entry<'_> {
-    /// Bytes a new entry could take from this one: all if it is free, else what its name does not need.
+    /// Bytes a new entry could take from this one: all if it is free, else what its name does not
+    /// need.
     #[must_use]
     pub fn room(&self) -> usize {
         if self.inode == 0 {
@@ -273,8 +277,8 @@ pub fn entries<'a>(block: &'a [u8], layout: &DirLayout) -> Result<Entries<'a>> {
     })
 }
 
-/// The entries of one of the two parts of a directory that lies in its inode (`inline_data`). A part too short for an
-/// entry has none.
+/// The entries of one of the two parts of a directory that lies in its inode (`inline_data`). A
+/// part too short for an entry has none.
 #[must_use]
 pub fn inline_entries<'a>(part: &'a [u8], layout: &DirLayout) -> Entries<'a> {
     let space = if part.len() < min_rec_len(1) {
@@ -290,8 +294,8 @@ pub fn inline_entries<'a>(part: &'a [u8], layout: &DirLayout) -> Entries<'a> {
     }
 }
 
-/// The entry in use that has this name. Entries behind it are not looked at, and of those before it only what leads to the
-/// next: this is most of what directories are read for.
+/// The entry in use that has this name. Entries behind it are not looked at, and of those before it
+/// only what leads to the next: this is most of what directories are read for.
 pub fn find<'a>(block: &'a [u8], layout: &DirLayout, name: &[u8]) -> Result<Option<Entry<'a>>> {
     let Entries { space, .. } = entries(block, layout)?;
     let mut rest = block.get(..space).unwrap_or_default();
@@ -328,8 +332,8 @@ pub fn max_room(block: &[u8], layout: &DirLayout) -> Result<usize> {
     entries(block, layout)?.try_fold(0, |max, e| Ok(max.max(e?.room())))
 }
 
-/// Adds a name in the first place it fits; answers the new entry's offset, `None` if the block is too full.
-/// The caller knows that the name is not there yet.
+/// Adds a name in the first place it fits; answers the new entry's offset, `None` if the block is
+/// too full. The caller knows that the name is not there yet.
 pub fn insert(
     block: &mut [u8],
     layout: &DirLayout,
@@ -359,8 +363,8 @@ pub fn insert(
     Ok(Some(at))
 }
 
-/// Removes the entry in use at `offset`: its space goes to the entry before it, or it becomes free if it is the first.
-/// The bytes of the removed entry are wiped.
+/// Removes the entry in use at `offset`: its space goes to the entry before it, or it becomes free
+/// if it is the first. The bytes of the removed entry are wiped.
 pub fn delete(block: &mut [u8], layout: &DirLayout, offset: usize) -> Result<()> {
     let mut before: Option<(usize, usize)> = None;
     let mut found = None;
@@ -386,7 +390,8 @@ pub fn delete(block: &mut [u8], layout: &DirLayout, offset: usize) -> Result<()>
     Ok(())
 }
 
-/// Makes the entry in use at `offset` name another inode (rename over a name, or a moved directory's "..").
+/// Makes the entry in use at `offset` name another inode (rename over a name, or a moved
+/// directory's "..").
 pub fn set_inode(
     block: &mut [u8],
     layout: &DirLayout,
@@ -445,8 +450,8 @@ pub fn init_dots(block: &mut [u8], layout: &DirLayout, inode: u32, parent: u32) 
     )
 }
 
-/// Makes the block hold exactly these names (inode, type, name), packed; the last takes the rest of the block.
-/// Answers how many entries fitted.
+/// Makes the block hold exactly these names (inode, type, name), packed; the last takes the rest of
+/// the block. Answers how many entries fitted.
 pub fn fill<'n>(
     block: &mut [u8],
     layout: &DirLayout,

@@ -1,10 +1,12 @@
 //! Extent trees ("Extent Tree" in the ext4 documentation).
 //!
-//! A node is a header and sorted 12-byte entries: in a leaf (depth 0) extents, above it pointers to lower nodes. The
-//! root fills the 60 bytes of `i_block`; every other node fills a block, whose checksum follows the last entry that
-//! would fit. [`Node`] works on any byte container. [`Node::new`] makes access safe; [`Node::check`] makes the
-//! content trustworthy. A child's first entry starts at the logical block that its parent's entry names: Linux refuses
-//! leaves where it does not, so writers keep it; [`check`](Node::check) only asks that the child stays in its range.
+//! A node is a header and sorted 12-byte entries: in a leaf (depth 0) extents, above it pointers to
+//! lower nodes. The root fills the 60 bytes of `i_block`; every other node fills a block, whose
+//! checksum follows the last entry that would fit. [`Node`] works on any byte container.
+//! [`Node::new`] makes access safe; [`Node::check`] makes the content trustworthy. A child's first
+//! entry starts at the logical block that its parent's entry names: Linux refuses leaves where it
+//! does not, so writers keep it; [`check`](Node::check) only asks that the child stays in its
+//! range.
 
 mod node;
 #[cfg(test)]
@@ -92,7 +94,8 @@ impl Extent {
         u64::from(self.block) + u64::from(self.len)
     }
 
-    /// Whether `next` continues it logically, physically and in kind, so that both make one extent if the length allows.
+    /// Whether `next` continues it logically, physically and in kind, so that both make one extent
+    /// if the length allows.
     #[must_use]
     pub fn is_continued_by(&self, next: &Extent) -> bool {
         self.logical_end() == u64::from(next.block)
@@ -117,8 +120,8 @@ impl Extent {
         Some(Extent::decode(&raw))
     }
 
-    /// `ee_len` of more than 32768 means unwritten, with 32768 added. So a length of exactly 32768 is an
-    /// initialised extent.
+    /// `ee_len` of more than 32768 means unwritten, with 32768 added. So a length of exactly 32768
+    /// is an initialised extent.
     fn decode(raw: &RawExtent) -> Self {
         let len = u32::from(raw.len.get());
         let unwritten = len > MAX_LEN;
@@ -190,7 +193,8 @@ pub const fn max_entries(len: usize) -> u16 {
     }
 }
 
-/// Offset of the checksum in a node block, after room for `eh_max` entries; `None` if it does not lie in the block.
+/// Offset of the checksum in a node block, after room for `eh_max` entries; `None` if it does not
+/// lie in the block.
 fn tail_offset(block: &[u8]) -> Option<usize> {
     let max = usize::from(crate::bytes::le16(block, 4)?);
     let off = ENTRY_LEN + max * ENTRY_LEN;

@@ -1,4 +1,5 @@
-//! Feature words of the superblock: `s_feature_compat`, `s_feature_incompat`, `s_feature_ro_compat`.
+//! Feature words of the superblock: `s_feature_compat`, `s_feature_incompat`,
+//! `s_feature_ro_compat`.
 //!
 //! Unknown bits are kept and can be printed, so that a refusal can name them.
 

@@ -105,8 +105,8 @@ impl GroupDesc {
         }
     }
 
-    /// Decodes one descriptor; `bytes` is exactly the volume's descriptor size (32, or 64 and more).
-    /// Any bytes decode: whether the numbers lie inside the volume is for
+    /// Decodes one descriptor; `bytes` is exactly the volume's descriptor size (32, or 64 and
+    /// more). Any bytes decode: whether the numbers lie inside the volume is for
     /// [`Geometry::check_group_desc`](super::superblock::Geometry::check_group_desc).
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut d = Self::zeroed(bytes.len());
@@ -120,7 +120,8 @@ impl GroupDesc {
         Ok(d)
     }
 
-    /// Writes the descriptor's known fields to `bytes` (the volume's descriptor size); later bytes stay.
+    /// Writes the descriptor's known fields to `bytes` (the volume's descriptor size); later bytes
+    /// stay.
     pub fn encode(&self, bytes: &mut [u8]) -> Result<()> {
         let used = if self.wide {
             DESC_SIZE_64BIT
@@ -132,7 +133,8 @@ impl GroupDesc {
         Ok(())
     }
 
-    /// [`encode`](Self::encode), then the checksum over all of `bytes`; the descriptor takes it too.
+    /// [`encode`](Self::encode), then the checksum over all of `bytes`; the descriptor takes it
+    /// too.
     pub fn encode_with_checksum(
         &mut self,
         bytes: &mut [u8],

@@ -1,4 +1,5 @@
-//! Hashes of names in directory indexes (`dx_hash`; "Hash Tree Directories" in the ext4 documentation).
+//! Hashes of names in directory indexes (`dx_hash`; "Hash Tree Directories" in the ext4
+//! documentation).
 
 use super::superblock::SuperFlags;
 use crate::error::{OnDiskError, Result};
@@ -14,7 +15,8 @@ pub enum HashKind {
     Tea,
 }
 
-/// A hash function and how it reads bytes above 127: `char` differs between machines, so ext4 has both.
+/// A hash function and how it reads bytes above 127: `char` differs between machines, so ext4 has
+/// both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HashVersion {
     /// The function.
@@ -26,7 +28,8 @@ pub struct HashVersion {
 /// A name's place in a directory index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct NameHash {
-    /// What the index is ordered by. Even: in an index, bit 0 says that the hash began in the block before.
+    /// What the index is ordered by. Even: in an index, bit 0 says that the hash began in the
+    /// block before.
     pub major: u32,
     /// Orders names of equal `major` in a directory stream; not in the index.
     pub minor: u32,
@@ -102,8 +105,8 @@ impl HashVersion {
         }
     }
 
-    /// A piece of a name as `N` words, each from four bytes, the first highest. Missing bytes are the
-    /// piece's length. Sign-extended bytes add into the ones before them.
+    /// A piece of a name as `N` words, each from four bytes, the first highest. Missing bytes are
+    /// the piece's length. Sign-extended bytes add into the ones before them.
     fn words<const N: usize>(self, piece: &[u8]) -> [u32; N] {
         let pad = (piece.len() as u32 & 0xff) * 0x0101_0101;
         let mut words = [pad; N];
@@ -250,7 +253,8 @@ mod tests {
             Some("7d5a2f10-93be-4c86-a1d4-0e6f8b7c2935"),
             Some("ffffffff-ffff-ffff-8000-000000000001"),
         ];
-        // Every length, ASCII and bytes that signedness changes; no quotes and control bytes, which debugfs takes for itself.
+        // Every length, ASCII and bytes that signedness changes; no quotes and control bytes, which
+        // debugfs takes for itself.
         let mut random = 0x2545_f491_4f6c_dd1du64;
         let mut cases = Vec::new();
         for len in (1..=255).chain([1, 2, 3, 4, 5, 8, 16, 31, 32, 33].repeat(20)) {

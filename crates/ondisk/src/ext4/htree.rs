@@ -1,12 +1,14 @@
 //! Index blocks of hashed directories ("Hash Tree Directories" in the ext4 documentation).
 //!
-//! Block 0 of an indexed directory is the root (`dx_root`), further index blocks are nodes (`dx_node`), the
-//! leaves are linear blocks (see `dirent`). To code that does not know the index, a root looks
-//! like a block with "." and ".." and a node like one free entry; the index lies in the slack.
+//! Block 0 of an indexed directory is the root (`dx_root`), further index blocks are nodes
+//! (`dx_node`), the leaves are linear blocks (see `dirent`). To code that does not know the index,
+//! a root looks like a block with "." and ".." and a node like one free entry; the index lies in
+//! the slack.
 //!
-//! An index block maps hashes to blocks of the directory. Entry 0 has no hash (its place holds `limit` and
-//! `count`) and stands for all hashes below entry 1's. Entry `i` leads to hashes from its own up to the
-//! next entry's. Bit 0 of an entry's hash says that names with that hash also lie in the block before.
+//! An index block maps hashes to blocks of the directory. Entry 0 has no hash (its place holds
+//! `limit` and `count`) and stands for all hashes below entry 1's. Entry `i` leads to hashes from
+//! its own up to the next entry's. Bit 0 of an entry's hash says that names with that hash also lie
+//! in the block before.
 //!
 //! Checksums are apart: change, then [`update_checksum`].
 
@@ -58,7 +60,8 @@ impl IndexLayout {
 /// `dx_root_info`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RootInfo {
-    /// `hash_version` as stored; see [`HashVersion::on_volume`](super::hash::HashVersion::on_volume).
+    /// `hash_version` as stored; see
+    /// [`HashVersion::on_volume`](super::hash::HashVersion::on_volume).
     pub hash_version: u8,
     /// Index levels below the root: 0 when its entries lead to leaves.
     pub indirect_levels: u8,
@@ -67,14 +70,16 @@ pub struct RootInfo {
 /// An entry of an index block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexEntry {
-    /// Lowest hash behind this entry (0 in entry 0); with bit 0 set if that hash began in the block before.
+    /// Lowest hash behind this entry (0 in entry 0); with bit 0 set if that hash began in the
+    /// block before.
     pub hash: u32,
     /// Block of the directory (logical).
     pub block: u32,
 }
 
 impl IndexEntry {
-    /// Whether names with hash `major` that a lookup did not find in the block before may lie behind this entry.
+    /// Whether names with hash `major` that a lookup did not find in the block before may lie
+    /// behind this entry.
     #[must_use]
     pub fn continues(&self, major: u32) -> bool {
         self.hash == major | 1
@@ -134,7 +139,8 @@ pub fn root_info(block: &[u8], layout: &IndexLayout) -> Result<RootInfo> {
     })
 }
 
-/// Inodes of "." and ".." in a root. (To change "..", use [`dirent::set_inode`] with a layout without tail.)
+/// Inodes of "." and ".." in a root. (To change "..", use [`dirent::set_inode`] with a layout
+/// without tail.)
 pub fn root_dots(block: &[u8]) -> Result<(u32, u32)> {
     let mut entries = dirent::entries(block, &DOTS)?;
     match (entries.next().transpose()?, entries.next().transpose()?) {
@@ -152,7 +158,8 @@ pub fn root_dots(block: &[u8]) -> Result<(u32, u32)> {
     }
 }
 
-/// Whether a block is a node rather than a leaf: one free entry without a name, and a node's `limit` behind it.
+/// Whether a block is a node rather than a leaf: one free entry without a name, and a node's
+/// `limit` behind it.
 #[must_use]
 pub fn looks_like_node(block: &[u8], layout: &IndexLayout) -> bool {
     let whole = le16(block, 4).is_some_and(|len| decode_rec_len(len, block.len()) == block.len());
@@ -245,7 +252,8 @@ impl<'a> Index<'a> {
         (i, self.get(i).unwrap_or(IndexEntry { hash: 0, block: 0 }))
     }
 
-    /// Checks every entry: hashes ascend and blocks lie in a directory of `dir_blocks` blocks, not at its root.
+    /// Checks every entry: hashes ascend and blocks lie in a directory of `dir_blocks` blocks, not
+    /// at its root.
     pub fn check(&self, dir_blocks: u32) -> Result<()> {
         let mut last = 0;
         for (i, e) in self.iter().enumerate() {
@@ -328,8 +336,8 @@ pub fn insert(
     Ok(true)
 }
 
-/// Moves the upper half of a node's entries to `new`, which becomes a node. Answers the hash from which on
-/// the new node is to be found: the hash of its entry in the parent.
+/// Moves the upper half of a node's entries to `new`, which becomes a node. Answers the hash from
+/// which on the new node is to be found: the hash of its entry in the parent.
 pub fn split_node(node: &mut [u8], new: &mut [u8], layout: &IndexLayout) -> Result<u32> {
     let index = Index::new(node, NodeKind::Node, layout)?;
     let keep = index.len() / 2;
@@ -349,8 +357,8 @@ pub fn split_node(node: &mut [u8], new: &mut [u8], layout: &IndexLayout) -> Resu
     Ok(first)
 }
 
-/// Adds a level: all entries of the root move to `child`, which becomes a node, and the root's only entry leads
-/// to it as block `child_block`. Fails if the root has the most levels it may have.
+/// Adds a level: all entries of the root move to `child`, which becomes a node, and the root's only
+/// entry leads to it as block `child_block`. Fails if the root has the most levels it may have.
 pub fn deepen(
     root: &mut [u8],
     child: &mut [u8],
@@ -420,8 +428,8 @@ fn no_room() -> OnDiskError {
     corrupt!(WHAT, "entries do not fit in their block")
 }
 
-/// Where the tail is, and the checksum: all up to the last entry in use, then the tail with its checksum as zero.
-/// What lies between the last entry and the limit is not covered.
+/// Where the tail is, and the checksum: all up to the last entry in use, then the tail with its
+/// checksum as zero. What lies between the last entry and the limit is not covered.
 fn tail_and_checksum(
     block: &[u8],
     kind: NodeKind,

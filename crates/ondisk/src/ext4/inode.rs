@@ -1,8 +1,10 @@
-//! Inodes ("Index Nodes" in the ext4 documentation): typed access to the raw bytes of one slot of an inode table.
+//! Inodes ("Index Nodes" in the ext4 documentation): typed access to the raw bytes of one slot of
+//! an inode table.
 //!
-//! [`InodeView`] works on any byte container: [`InodeRef`] and [`InodeMut`] borrow a slot of a table block, and
-//! `InodeView<Box<[u8]>>` owns a copy. Fields past byte 128 exist only as far as `i_extra_isize` reaches; getters of
-//! absent fields answer `None` or zero and setters leave them alone.
+//! [`InodeView`] works on any byte container: [`InodeRef`] and [`InodeMut`] borrow a slot of a
+//! table block, and `InodeView<Box<[u8]>>` owns a copy. Fields past byte 128 exist only as far as
+//! `i_extra_isize` reaches; getters of absent fields answer `None` or zero and setters leave them
+//! alone.
 
 mod edit;
 mod new;
@@ -60,8 +62,8 @@ pub type InodeRef<'a> = InodeView<&'a [u8]>;
 pub type InodeMut<'a> = InodeView<&'a mut [u8]>;
 
 impl<B: AsRef<[u8]>> InodeView<B> {
-    /// Takes the bytes of one inode: exactly the volume's inode size, at least 128. Any content is accepted;
-    /// see [`check`](Self::check).
+    /// Takes the bytes of one inode: exactly the volume's inode size, at least 128. Any content is
+    /// accepted; see [`check`](Self::check).
     pub fn new(bytes: B) -> Result<Self> {
         let len = bytes.as_ref().len();
         if len < GOOD_OLD_INODE_SIZE {
@@ -98,8 +100,8 @@ impl<B: AsRef<[u8]>> InodeView<B> {
         self.has(off, 4).then(|| self.u32_at(off))
     }
 
-    /// `i_extra_isize`: bytes past 128 that hold fields. Zero in a 128-byte inode, and when the stored value is
-    /// impossible (odd or past the end), which [`check`](Self::check) reports.
+    /// `i_extra_isize`: bytes past 128 that hold fields. Zero in a 128-byte inode, and when the
+    /// stored value is impossible (odd or past the end), which [`check`](Self::check) reports.
     #[must_use]
     pub fn extra_isize(&self) -> u16 {
         self.stored_extra_isize()
@@ -174,7 +176,8 @@ impl<B: AsRef<[u8]>> InodeView<B> {
         self.u16_at(offset_of!(RawInode, links_count))
     }
 
-    /// Space in use, in units of 512 bytes. `huge_file` is the volume's feature, `block_size` in bytes.
+    /// Space in use, in units of 512 bytes. `huge_file` is the volume's feature, `block_size` in
+    /// bytes.
     #[must_use]
     pub fn blocks_512(&self, huge_file: bool, block_size: u32) -> u64 {
         let lo = u64::from(self.u32_at(offset_of!(RawInode, blocks_lo)));
@@ -223,8 +226,8 @@ impl<B: AsRef<[u8]>> InodeView<B> {
         u64::from(self.u32_at(offset_of!(RawInode, version))) | u64::from(hi) << 32
     }
 
-    /// Of an inode that holds an attribute's value (`EA_INODE`): how many entries refer to it. The high half is where
-    /// others have `i_ctime`, the low one where they have `i_version`.
+    /// Of an inode that holds an attribute's value (`EA_INODE`): how many entries refer to it. The
+    /// high half is where others have `i_ctime`, the low one where they have `i_version`.
     #[must_use]
     pub fn value_refs(&self) -> u64 {
         u64::from(self.u32_at(offset_of!(RawInode, ctime))) << 32
@@ -293,8 +296,8 @@ impl<B: AsRef<[u8]>> InodeView<B> {
             .unwrap_or_default()
     }
 
-    /// Target of a symbolic link that is kept in `i_block` ("fast symlink"); `None` if it lies in blocks
-    /// or the inode is no symbolic link.
+    /// Target of a symbolic link that is kept in `i_block` ("fast symlink"); `None` if it lies in
+    /// blocks or the inode is no symbolic link.
     #[must_use]
     pub fn inline_symlink(&self) -> Option<&[u8]> {
         let len = usize::try_from(self.size())
@@ -342,8 +345,9 @@ impl<B: AsRef<[u8]>> InodeView<B> {
         self.bytes().get(self.xattr_range()?)
     }
 
-    /// Checks what every user of inode `ino` relies on: a possible `i_extra_isize`, a known file type, a size below
-    /// 2⁶³ and an attribute block inside the volume. Only for inodes in use; the checksum is not looked at.
+    /// Checks what every user of inode `ino` relies on: a possible `i_extra_isize`, a known file
+    /// type, a size below 2⁶³ and an attribute block inside the volume. Only for inodes in use;
+    /// the checksum is not looked at.
     pub fn check(&self, ino: u32, geometry: &Geometry) -> Result<()> {
         if let Some(e) = self
             .stored_extra_isize()
@@ -377,8 +381,8 @@ impl<B: AsRef<[u8]>> InodeView<B> {
         self.has(offset_of!(RawInode, checksum_hi), 2)
     }
 
-    /// The inode's checksum as it should be; `None` without `metadata_csum`. Only the low 16 bits count in an inode
-    /// without room for the high half, and the others are then zero here.
+    /// The inode's checksum as it should be; `None` without `metadata_csum`. Only the low 16 bits
+    /// count in an inode without room for the high half, and the others are then zero here.
     #[must_use]
     pub fn compute_checksum(&self, ino: u32, mode: &ChecksumMode) -> Option<u32> {
         const LO: usize = offset_of!(RawInode, checksum_lo);
@@ -415,7 +419,8 @@ impl<B: AsRef<[u8]>> InodeView<B> {
     }
 }
 
-/// Whether a slot of the inode table was never used: nothing but zeros, which has no valid checksum.
+/// Whether a slot of the inode table was never used: nothing but zeros, which has no valid
+/// checksum.
 #[must_use]
 pub fn is_blank(bytes: &[u8]) -> bool {
     bytes.iter().all(|b| *b == 0)

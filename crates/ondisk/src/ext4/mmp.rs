@@ -64,8 +64,9 @@ impl Mmp {
         Ok(mmp)
     }
 
-    /// The first sector of the block. All that changes lies in it, and an unused word takes the value with which the
-    /// checksum, in the second sector, stays right: a power cut leaves the old block or the new one.
+    /// The first sector of the block. All that changes lies in it, and an unused word takes the
+    /// value with which the checksum, in the second sector, stays right: a power cut leaves the
+    /// old block or the new one.
     pub fn first_sector(&mut self, mode: &ChecksumMode) -> &[u8] {
         if mode.metadata_seed().is_some() {
             let mut copy = self.clone();

@@ -1,5 +1,6 @@
-//! Blocks of the orphan file ("Orphan File" in the ext4 documentation): inode numbers of files that are deleted or
-//! truncated on the next mount, in no order, with zero for a free slot. The block ends in a magic number and a checksum.
+//! Blocks of the orphan file ("Orphan File" in the ext4 documentation): inode numbers of files that
+//! are deleted or truncated on the next mount, in no order, with zero for a free slot. The block
+//! ends in a magic number and a checksum.
 
 use super::checksum::ext4_crc32c;
 use crate::bytes::{assert_layout, le32, put, too_short};
@@ -84,7 +85,8 @@ pub fn find_free(block: &[u8], from: usize) -> Option<usize> {
     (from..slots_per_block(block.len())).find(|i| get(block, *i) == Some(0))
 }
 
-/// Checksum of the block that lies at `block_nr` on the volume. `seed` is that of the orphan file's inode.
+/// Checksum of the block that lies at `block_nr` on the volume. `seed` is that of the orphan file's
+/// inode.
 #[must_use]
 pub fn checksum(seed: u32, block_nr: u64, block: &[u8]) -> u32 {
     let slots = block

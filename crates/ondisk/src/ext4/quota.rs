@@ -1,8 +1,9 @@
 //! Quota files in hidden inodes: format `vfsv1` (in the kernel `v2r1`).
 //!
-//! A file consists of blocks of 1 KiB, whatever the blocks of the volume are. Block 0 holds a magic number, a version and [`Info`]. Block 1
-//! is the root of a tree with [`DEPTH`] levels of references, one byte of the id each, most significant first; the last
-//! level refers to leaves, which hold entries of any ids in any order.
+//! A file consists of blocks of 1 KiB, whatever the blocks of the volume are. Block 0 holds a magic
+//! number, a version and [`Info`]. Block 1 is the root of a tree with [`DEPTH`] levels of
+//! references, one byte of the id each, most significant first; the last level refers to leaves,
+//! which hold entries of any ids in any order.
 
 use crate::bytes::{assert_layout, le32, prefix, prefix_mut, put};
 use crate::error::{Result, corrupt};

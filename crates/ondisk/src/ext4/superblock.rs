@@ -117,7 +117,8 @@ pub enum ErrorPolicy {
     Panic = 3,
 }
 
-/// `struct ext4_super_block`, as it lies on disk. Fields carry the documentation's names without `s_`.
+/// `struct ext4_super_block`, as it lies on disk. Fields carry the documentation's names without
+/// `s_`.
 #[derive(Debug, Clone, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Superblock {
@@ -369,7 +370,8 @@ macro_rules! time {
 
 impl Superblock {
     /// Decodes and validates the 1024 bytes at [`SUPERBLOCK_OFFSET`]. The checksum is not looked at
-    /// (see [`verify_checksum`](Self::verify_checksum)), nor are features refused: that is the mounter's choice.
+    /// (see [`verify_checksum`](Self::verify_checksum)), nor are features refused: that is the
+    /// mounter's choice.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let sb = Self::decode_unchecked(bytes)?;
         sb.geometry()?;

@@ -1,9 +1,10 @@
-//! Extended attributes, in the inode and in a block of their own ("Extended Attributes" in the ext4 documentation).
+//! Extended attributes, in the inode and in a block of their own ("Extended Attributes" in the ext4
+//! documentation).
 //!
-//! Both forms hold a list of entries (header, name) that grows upwards and ends with four zero bytes, and
-//! values that lie at the end. In the inode, what follows `i_extra_isize` starts with a magic number, and value
-//! offsets count from behind it; a block has a 32-byte header, and offsets count from its start.
-//! Attributes are read in place and written by laying out a whole set anew.
+//! Both forms hold a list of entries (header, name) that grows upwards and ends with four zero
+//! bytes, and values that lie at the end. In the inode, what follows `i_extra_isize` starts with a
+//! magic number, and value offsets count from behind it; a block has a 32-byte header, and offsets
+//! count from its start. Attributes are read in place and written by laying out a whole set anew.
 
 use super::checksum::{crc32c_with_hole, ext4_crc32c};
 use crate::bytes::{le16, le32, put};
@@ -63,8 +64,9 @@ const PREFIXES: [(u8, &[u8], bool); 7] = [
     (index::HURD, b"gnu.", false),
 ];
 
-/// Index and stored name of an attribute as programs name it. `None` for a prefix that ext4 does not have (other
-/// `system.` names are the file system's own) and for a prefix that nothing follows.
+/// Index and stored name of an attribute as programs name it. `None` for a prefix that ext4 does
+/// not have (other `system.` names are the file system's own) and for a prefix that nothing
+/// follows.
 #[must_use]
 pub fn split_name(full: &[u8]) -> Option<(u8, &[u8])> {
     PREFIXES.iter().find_map(|&(index, prefix, whole)| {
@@ -138,8 +140,8 @@ pub fn large_value(block_size: usize) -> usize {
     block_room(block_size).saturating_sub(entry_len(3) + TERMINATOR)
 }
 
-/// Where values exist that have inodes of their own, entries keep the first this many bytes of a block for
-/// themselves (`EXT4_XATTR_BLOCK_RESERVE`).
+/// Where values exist that have inodes of their own, entries keep the first this many bytes of a
+/// block for themselves (`EXT4_XATTR_BLOCK_RESERVE`).
 #[must_use]
 pub fn block_reserve(block_size: usize) -> usize {
     (block_size / 8).min(1024)
@@ -151,7 +153,8 @@ pub fn values_space(attrs: &[Attr<'_>]) -> usize {
     attrs.iter().map(Attr::value_space).sum()
 }
 
-/// Bytes that a set of attributes takes; it fits where [`inode_room`] or [`block_room`] is not below.
+/// Bytes that a set of attributes takes; it fits where [`inode_room`] or [`block_room`] is not
+/// below.
 #[must_use]
 pub fn space(attrs: &[Attr<'_>]) -> usize {
     attrs.iter().map(Attr::space).sum::<usize>() + TERMINATOR
@@ -361,7 +364,8 @@ pub fn write_block(block: &mut [u8], attrs: &[Attr<'_>], refcount: u32) -> Resul
     Ok(true)
 }
 
-/// Writes entries upwards from `first` and values downwards from the end; the caller made sure of the room.
+/// Writes entries upwards from `first` and values downwards from the end; the caller made sure of
+/// the room.
 fn lay_out(
     base: &mut [u8],
     first: usize,
@@ -440,8 +444,8 @@ fn hash_of(attr: &Attr<'_>) -> u32 {
     }
 }
 
-/// `e_hash` of an attribute in a block. Bytes of the name count as unsigned, as in Linux since 6.2; before,
-/// they were whatever `char` was, so a stored hash of a name that is not ASCII may differ.
+/// `e_hash` of an attribute in a block. Bytes of the name count as unsigned, as in Linux since 6.2;
+/// before, they were whatever `char` was, so a stored hash of a name that is not ASCII may differ.
 #[must_use]
 pub fn entry_hash(name: &[u8], value: &[u8]) -> u32 {
     let name = name
@@ -453,7 +457,8 @@ pub fn entry_hash(name: &[u8], value: &[u8]) -> u32 {
     })
 }
 
-/// Checksum of a value that has an inode of its own: what that inode keeps as [`value_hash`](super::inode::InodeView::value_hash).
+/// Checksum of a value that has an inode of its own: what that inode keeps as
+/// [`value_hash`](super::inode::InodeView::value_hash).
 #[must_use]
 pub fn value_hash(value: &[u8], csum_seed: u32) -> u32 {
     ext4_crc32c(csum_seed, value)
@@ -465,7 +470,8 @@ pub fn value_entry_hash(name: &[u8], value_hash: u32) -> u32 {
     entry_hash(name, &value_hash.to_le_bytes())
 }
 
-/// Whether `e_hash` of such an attribute is right. Linux before 6.2 may have taken the bytes of the name as signed.
+/// Whether `e_hash` of such an attribute is right. Linux before 6.2 may have taken the bytes of the
+/// name as signed.
 #[must_use]
 pub fn is_value_entry_hash(hash: u32, name: &[u8], value_hash: u32) -> bool {
     let signed = name

@@ -1,7 +1,8 @@
-//! What a device or an image holds that is no ext4 volume, told by the bytes at its start: so that nobody
-//! takes it for an empty one.
+//! What a device or an image holds that is no ext4 volume, told by the bytes at its start: so that
+//! nobody takes it for an empty one.
 //!
-//! The magic numbers are those of the formats' own documentation, as libblkid and file(1) have them.
+//! The magic numbers are those of the formats' own documentation, as libblkid and file(1) have
+//! them.
 
 mod signatures;
 
@@ -42,8 +43,8 @@ impl Foreign {
     pub fn look<D: Disk>(disk: &D) -> Result<Foreign, D::Error> {
         let len = usize::try_from(disk.size()).unwrap_or(HEAD).min(HEAD);
         let head = disk.bytes(0, len)?.unwrap_or_default();
-        // Boot sectors of FAT and NTFS end as partition tables do; what is deep inside may be left over
-        // from before a table was written.
+        // Boot sectors of FAT and NTFS end as partition tables do; what is deep inside may be left
+        // over from before a table was written.
         let (first, deep) = (0..1024, 1024..u64::MAX);
         if let Some(known) = signatures::find(&head, &first) {
             return Ok(Foreign::Known(known));

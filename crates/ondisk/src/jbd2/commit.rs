@@ -23,8 +23,8 @@ pub const LEN: usize = 64;
 /// `JBD2_CRC32_CHKSUM`, the type of a transaction's sum, and its bytes.
 const CRC32: [u8; 2] = [1, 4];
 
-/// The sum over a transaction's blocks that checksum v1 puts into the commit block: its descriptors and images as they
-/// are stored, in the order of the log; revoke blocks do not count.
+/// The sum over a transaction's blocks that checksum v1 puts into the commit block: its descriptors
+/// and images as they are stored, in the order of the log; revoke blocks do not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransactionSum(u32);
 
@@ -51,8 +51,8 @@ fn checksum(config: &Config, block: &[u8], rest: &[u8]) -> Option<u32> {
     Some(ext4_crc32c(ext4_crc32c(sum, after), rest))
 }
 
-/// Fills a zeroed block with a commit record of the given wall-clock time (seconds, nanoseconds). `sum` counts with
-/// checksum v1.
+/// Fills a zeroed block with a commit record of the given wall-clock time (seconds, nanoseconds).
+/// `sum` counts with checksum v1.
 pub fn encode(
     config: &Config,
     tid: u32,
@@ -78,11 +78,12 @@ pub fn encode(
     }
 }
 
-/// Whether the checksum is right (always, for logs without checksums). `sum` counts with checksum v1, where a record
-/// without one is right, too.
+/// Whether the checksum is right (always, for logs without checksums). `sum` counts with checksum
+/// v1, where a record without one is right, too.
 ///
-/// With v2 and v3 a record is right as well if only what follows it is not zero: the device wrote the sector of the
-/// record and not those behind it, and the record says all there is to say. The kernel takes such a block, too.
+/// With v2 and v3 a record is right as well if only what follows it is not zero: the device wrote
+/// the sector of the record and not those behind it, and the record says all there is to say. The
+/// kernel takes such a block, too.
 #[must_use]
 pub fn verify(config: &Config, block: &[u8], sum: TransactionSum) -> bool {
     let Some(stored) = be32(block, CHECKSUM_AT) else {

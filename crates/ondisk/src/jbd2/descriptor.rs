@@ -30,7 +30,8 @@ pub struct Tag {
 /// Bytes of a tag without the UUID.
 #[must_use]
 pub fn tag_len(config: &Config) -> usize {
-    // Blocknr, 16-bit checksum, 16-bit flags, and the high half when wide; v2 has two bytes more that say nothing.
+    // Blocknr, 16-bit checksum, 16-bit flags, and the high half when wide; v2 has two bytes more
+    // that say nothing.
     match (config.csum, config.wide) {
         (Csum::V3, _) => 16,
         (Csum::V2, true) => 14,
@@ -104,8 +105,9 @@ pub fn encode(config: &Config, tid: u32, uuid: &[u8; 16], tags: &[Tag], block: &
     count
 }
 
-/// Reads the tags of a descriptor (header and checksum are the caller's to check). They end with the one that
-/// has the last-tag flag, or where the block has no room for one more: not every writer sets the flag in a full block.
+/// Reads the tags of a descriptor (header and checksum are the caller's to check). They end with
+/// the one that has the last-tag flag, or where the block has no room for one more: not every
+/// writer sets the flag in a full block.
 #[must_use]
 pub fn decode(config: &Config, block: &[u8]) -> Vec<Tag> {
     let end = block.len().saturating_sub(config.tail_len());

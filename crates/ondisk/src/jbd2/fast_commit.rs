@@ -1,9 +1,11 @@
-//! The fast-commit area: what Linux ext4 made durable of single files after the last transaction of the ring ("Fast
-//! commits" in the ext4 documentation). Unlike the rest of jbd2 it is little-endian.
+//! The fast-commit area: what Linux ext4 made durable of single files after the last transaction of
+//! the ring ("Fast commits" in the ext4 documentation). Unlike the rest of jbd2 it is
+//! little-endian.
 //!
-//! The area is a row of *fast commits*. Each begins with a block and is a row of tags with values (TLVs): changes, and a
-//! tail with the transaction that they are part of and a crc32c over all since the tail before. The first one's first
-//! tag is the head. No TLV crosses a block: a pad fills what is left, and the tail takes the rest of its block.
+//! The area is a row of *fast commits*. Each begins with a block and is a row of tags with values
+//! (TLVs): changes, and a tail with the transaction that they are part of and a crc32c over all
+//! since the tail before. The first one's first tag is the head. No TLV crosses a block: a pad
+//! fills what is left, and the tail takes the rest of its block.
 
 use crate::bytes::{le16, le32};
 use crate::error::{OnDiskError, Result};
@@ -68,8 +70,8 @@ pub enum Change {
     Link(Entry),
     /// The name is not there (`EXT4_FC_TAG_UNLINK`).
     Unlink(Entry),
-    /// The inode is as these bytes say (`EXT4_FC_TAG_INODE`): the first 128 and the extra ones, or all of it with
-    /// inline data.
+    /// The inode is as these bytes say (`EXT4_FC_TAG_INODE`): the first 128 and the extra ones, or
+    /// all of it with inline data.
     Inode {
         /// Its number.
         ino: u32,
@@ -420,8 +422,8 @@ mod tests {
         assert_eq!(changes[3], gone);
     }
 
-    /// Every byte of every block flipped: the fast commits before it stay, it never counts, and if one stands
-    /// behind it that is noticed.
+    /// Every byte of every block flipped: the fast commits before it stay, it never counts, and if
+    /// one stands behind it that is noticed.
     #[test]
     fn damage_never_counts_and_is_never_silent() {
         let blocks = sample().blocks;

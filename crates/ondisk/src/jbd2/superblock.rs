@@ -34,8 +34,8 @@ bitflags! {
         const CSUM_V3 = 0x10;
         /// The end of the log is a fast-commit area.
         const FAST_COMMIT = 0x20;
-        /// Not jbd2's: a StetFS log lies behind the superblock ([`crate::stet`]), and whoever does not
-        /// know it must leave the volume alone.
+        /// Not jbd2's: a StetFS log lies behind the superblock ([`crate::stet`]), and whoever does
+        /// not know it must leave the volume alone.
         const STET = 0x4000_0000;
     }
 }

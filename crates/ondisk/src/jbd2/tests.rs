@@ -79,7 +79,8 @@ fn tags_lie_where_the_format_says() {
     }
 }
 
-/// The last-tag flag ends the tags, and so does the end of the block: debugfs and old kernels set no flag in a full one.
+/// The last-tag flag ends the tags, and so does the end of the block: debugfs and old kernels set
+/// no flag in a full one.
 #[test]
 fn tags_end_with_the_block() {
     for (csum, wide, len) in FORMATS {
@@ -126,7 +127,8 @@ fn commit_blocks_prove_themselves() {
         let other = commit::verify(&config, &block, TransactionSum::default());
         assert_eq!(other, csum != Csum::V1, "{csum:?}");
         if csum == Csum::V1 {
-            // Type, length, and the check value of CRC-32 with the most significant bit first, not inverted.
+            // Type, length, and the check value of CRC-32 with the most significant bit first, not
+            // inverted.
             assert_eq!(block[12..20], [1, 4, 0, 0, 0x03, 0x76, 0xe6, 0xe7]);
             block[12..20].fill(0);
             assert!(commit::verify(&config, &block, sum));

@@ -63,7 +63,8 @@ pub(super) fn read<D: Disk>(disk: &D) -> Result<Option<Partitions>, D::Error> {
     }))
 }
 
-/// The copy whose header is at byte `at`; else where its header has the other one, if there is a header that may be right.
+/// The copy whose header is at byte `at`; else where its header has the other one, if there is a
+/// header that may be right.
 fn copy<D: Disk>(disk: &D, sector: u64, at: u64) -> Result<Result<Copy, Option<u64>>, D::Error> {
     let Some(header) = disk.bytes(at, sector as usize)? else {
         return Ok(Err(None));

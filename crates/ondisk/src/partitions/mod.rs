@@ -1,8 +1,12 @@
-//! Partition tables: MBR with its chain of logical partitions, and GPT (UEFI specification, chapter 5).
+//! Partition tables: MBR with its chain of logical partitions, and GPT (UEFI specification, chapter
+//! 5).
 //!
-//! 1. A partition without a fault lies on the disk, behind its table, and shares no byte with another one.
-//! 2. What is read is bounded, whatever a table says: 4 MBR entries, 128 links of a chain, 1 MiB of GPT entries.
-//! 3. A GPT counts where both its checksums do. Of a table whose first copy is damaged the one at the end of the disk is taken.
+//! 1. A partition without a fault lies on the disk, behind its table, and shares no byte with
+//!    another one.
+//! 2. What is read is bounded, whatever a table says: 4 MBR entries, 128 links of a chain, 1 MiB of
+//!    GPT entries.
+//! 3. A GPT counts where both its checksums do. Of a table whose first copy is damaged the one at
+//!    the end of the disk is taken.
 
 mod gpt;
 mod mbr;
@@ -126,7 +130,8 @@ pub struct Partition {
     pub kind: String,
     /// Its name; empty in an MBR.
     pub name: String,
-    /// Its own UUID in a GPT; in an MBR the disk's number and its own, as Linux has it. Small letters.
+    /// Its own UUID in a GPT; in an MBR the disk's number and its own, as Linux has it. Small
+    /// letters.
     pub uuid: String,
     /// The ext4 volume in it.
     pub ext4: Option<Ext4>,

@@ -15,7 +15,8 @@ impl fmt::Display for NoPartition {
 }
 
 impl Partitions {
-    /// The partition that is meant by a number, else by a UUID or a name of the partition or of the ext4 volume in it.
+    /// The partition that is meant by a number, else by a UUID or a name of the partition or of the
+    /// ext4 volume in it.
     ///
     /// # Errors
     /// There is none, or several, or it cannot be used.

@@ -1,4 +1,5 @@
-//! Frames: one transaction or file-level record each, from a block boundary on: head, table, and the images in chunks.
+//! Frames: one transaction or file-level record each, from a block boundary on: head, table, and
+//! the images in chunks.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -16,7 +17,8 @@ const SUM_AT: usize = 8;
 pub const HEAD_BYTES: usize = size_of::<RawHead>();
 /// The most raw bytes of one chunk.
 pub const MAX_CHUNK: usize = 16 << 20;
-/// The most bytes of a table: 2 million blocks, more than the memory of any journal lets a transaction have.
+/// The most bytes of a table: 2 million blocks, more than the memory of any journal lets a
+/// transaction have.
 pub const MAX_TABLE: usize = 16 << 20;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -142,8 +144,9 @@ pub struct Frame {
     pub images: Vec<u64>,
     /// Blocks whose older images are void.
     pub revokes: Vec<u64>,
-    /// Of a transaction: the stamp up to which file-level records are in it, or in an older one. Of a record: the
-    /// sequence up to which the frames of its lane were durable when it was written.
+    /// Of a transaction: the stamp up to which file-level records are in it, or in an older one.
+    /// Of a record: the sequence up to which the frames of its lane were durable when it was
+    /// written.
     pub floor: u64,
     /// The body of a file-level record ([`super::record`]).
     pub record: Vec<u8>,
@@ -183,8 +186,8 @@ impl Counts {
     }
 }
 
-/// Where a chunk begins that follows what ends at `end` (bytes): verbatim images on a block boundary, all else at
-/// once.
+/// Where a chunk begins that follows what ends at `end` (bytes): verbatim images on a block
+/// boundary, all else at once.
 #[must_use]
 pub fn place(end: u64, how: Stored, block_size: u64) -> u64 {
     match how {
@@ -212,7 +215,8 @@ impl Frame {
         self.counts().head_blocks(block_size)
     }
 
-    /// Where the chunks begin, in their order, and then where the last one ends: bytes from the start of the frame.
+    /// Where the chunks begin, in their order, and then where the last one ends: bytes from the
+    /// start of the frame.
     #[must_use]
     pub fn places(&self, block_size: usize) -> Vec<u64> {
         let size = block_size.max(1) as u64;
@@ -310,8 +314,9 @@ pub struct Glance {
     pub unordered: bool,
 }
 
-/// Looks at the first block of what may be a frame. `capacity`: blocks of its lane. However well it is packed, a frame
-/// has no more images than its lane has blocks, for whoever writes it has made sure of room for them unpacked.
+/// Looks at the first block of what may be a frame. `capacity`: blocks of its lane. However well it
+/// is packed, a frame has no more images than its lane has blocks, for whoever writes it has made
+/// sure of room for them unpacked.
 ///
 /// # Errors
 /// `Corrupt`, with what is there instead.
@@ -352,7 +357,8 @@ fn raw_head(bytes: &[u8]) -> Result<RawHead> {
     Ok(head)
 }
 
-/// Reads head and table from whole blocks, and proves them. The chunks prove themselves, by their sums.
+/// Reads head and table from whole blocks, and proves them. The chunks prove themselves, by their
+/// sums.
 ///
 /// # Errors
 /// `Corrupt`: the checksum does not match, or the numbers contradict each other.

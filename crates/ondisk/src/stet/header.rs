@@ -1,4 +1,5 @@
-//! The header of the log: two copies, written in turns; the valid one with the higher generation counts.
+//! The header of the log: two copies, written in turns; the valid one with the higher generation
+//! counts.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -12,7 +13,8 @@ pub const COPY_BYTES: usize = 4096;
 pub const MAX_LANES: usize = (COPY_BYTES - size_of::<Fixed>()) / size_of::<RawLane>();
 
 const MAGIC: [u8; 8] = *b"stetlog1";
-/// The same, where records of files are in a region: who does not know of these must not leave them out.
+/// The same, where records of files are in a region: who does not know of these must not leave them
+/// out.
 const MAGIC_REGION: [u8; 8] = *b"stetlog2";
 /// Offset of `sum`.
 const SUM_AT: usize = 8;

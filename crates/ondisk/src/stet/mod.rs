@@ -1,5 +1,5 @@
-//! The StetFS log: the header with its lanes, and frames that prove themselves (`docs/format/stet.md`).
-//! Little endian.
+//! The StetFS log: the header with its lanes, and frames that prove themselves
+//! (`docs/format/stet.md`). Little endian.
 
 pub mod frame;
 pub mod header;

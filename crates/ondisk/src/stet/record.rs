@@ -1,5 +1,6 @@
-//! File-level records: what one fsync makes durable of one file, the directories that lead to it included
-//! (iJournaling, §5.2; here as operations, not as directory blocks). The body of a frame of kind 2.
+//! File-level records: what one fsync makes durable of one file, the directories that lead to it
+//! included (iJournaling, §5.2; here as operations, not as directory blocks). The body of a frame
+//! of kind 2.
 
 use crate::error::{Result, corrupt};
 use crate::ext4::extent::MAX_LEN;
@@ -69,7 +70,8 @@ pub struct FileRecord {
     pub file: Node,
     /// What changed of its mapping.
     pub ranges: Vec<Range>,
-    /// File blocks whose content comes with the record, as the images of its frame, in their order.
+    /// File blocks whose content comes with the record, as the images of its frame, in their
+    /// order.
     pub pages: Vec<u32>,
 }
 

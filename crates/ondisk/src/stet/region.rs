@@ -1,5 +1,5 @@
-//! Records of files in a region of persistent memory: the header in two copies, and records that are sealed by a word
-//! (`docs/format/region.md`).
+//! Records of files in a region of persistent memory: the header in two copies, and records that
+//! are sealed by a word (`docs/format/region.md`).
 
 use xxhash_rust::xxh3::Xxh3Default;
 use zerocopy::little_endian::{U16, U32, U64};
@@ -287,7 +287,8 @@ impl RecordHead {
 /// What follows a record's head, before its pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
-    /// What was durable when it was written: of a lane of transactions the sequence, of one of records the stamp.
+    /// What was durable when it was written: of a lane of transactions the sequence, of one of
+    /// records the stamp.
     pub durable: Vec<(u16, u64)>,
     /// Block of the volume of each page.
     pub blocks: Vec<u64>,

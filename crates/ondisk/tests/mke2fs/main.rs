@@ -1,5 +1,6 @@
-//! What mke2fs writes is read back: every checksum verifies, every structure passes its check, values agree with
-//! debugfs, and encoding again gives the same bytes. With checksums on, a flipped bit is noticed.
+//! What mke2fs writes is read back: every checksum verifies, every structure passes its check,
+//! values agree with debugfs, and encoding again gives the same bytes. With checksums on, a flipped
+//! bit is noticed.
 #![allow(clippy::unwrap_used)]
 
 mod structures;
@@ -11,7 +12,8 @@ use stetfs_testkit::image::Mkfs;
 use structures::check_everything;
 use volume::{Source, Volume};
 
-/// Makes a volume with each block size and checks it all; `expect` confirms that it is the volume meant.
+/// Makes a volume with each block size and checks it all; `expect` confirms that it is the volume
+/// meant.
 fn on_all_block_sizes(features: &[&str], expect: impl Fn(&Volume)) {
     let source = Source::make();
     for block_size in [1024, 2048, 4096] {

@@ -19,7 +19,8 @@ const PIECES: u64 = 900;
 pub(crate) struct Source(TempDir);
 
 impl Source {
-    /// A small file, a directory, a short and a long symbolic link, and a sparse file of many extents.
+    /// A small file, a directory, a short and a long symbolic link, and a sparse file of many
+    /// extents.
     pub(crate) fn make() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);

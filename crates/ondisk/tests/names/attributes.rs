@@ -69,7 +69,8 @@ fn sample_acl() -> Acl {
     .unwrap()
 }
 
-/// Files whose attributes lie in the inode, in a block, in both; ACLs. Everything fits a 1 KiB block.
+/// Files whose attributes lie in the inode, in a block, in both; ACLs. Everything fits a 1 KiB
+/// block.
 fn tree() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let file = |name: &str| {
@@ -142,7 +143,8 @@ fn read(v: &Volume, ino: u32) -> Set {
         }
         let attrs = Attrs::in_block(block).unwrap();
         add(attrs);
-        // libext2fs leaves h_hash 0; its entry hashes are those we would write. Bytes above 127 are the exception.
+        // libext2fs leaves h_hash 0; its entry hashes are those we would write. Bytes above 127 are
+        // the exception.
         for (at, a) in entry_offsets(attrs).zip(attrs.iter()) {
             let stored = u32::from_le_bytes(block[at + 12..at + 16].try_into().unwrap());
             let Value::Bytes(value) = a.value else {

@@ -48,8 +48,9 @@ fn tree() -> tempfile::TempDir {
     dir
 }
 
-/// The leaves of an indexed directory in hash order, with the hash from which on each is to be used;
-/// `None` for a linear one. Also how many indirect levels there are, and which blocks are nodes.
+/// The leaves of an indexed directory in hash order, with the hash from which on each is to be
+/// used; `None` for a linear one. Also how many indirect levels there are, and which blocks are
+/// nodes.
 struct IndexShape {
     leaves: Vec<IndexEntry>,
     nodes: Vec<u32>,
@@ -161,7 +162,8 @@ fn check_hash(v: &Volume, kind: &str, indexed: &[(u32, u8)]) {
     }
 }
 
-/// Sees that the host directory and the volume's hold the same; answers the highest indirect level met.
+/// Sees that the host directory and the volume's hold the same; answers the highest indirect level
+/// met.
 fn compare(v: &Volume, ino: u32, parent: u32, host: &Path, indexed: &mut Vec<(u32, u8)>) {
     let (mut names, shape) = read_dir(v, ino);
     assert_eq!(names.remove(&b"."[..]).unwrap().0, ino);
@@ -406,8 +408,9 @@ impl Builder<'_> {
     }
 }
 
-/// Builds the index and the leaves of a directory anew: `leaves` of them, entered into the index in `stride`s so that
-/// nodes split anywhere. `None` unless that takes just the blocks that the directory has.
+/// Builds the index and the leaves of a directory anew: `leaves` of them, entered into the index in
+/// `stride`s so that nodes split anywhere. `None` unless that takes just the blocks that the
+/// directory has.
 fn rebuild(v: &Volume, ino: u32, leaves: usize, stride: usize) -> Option<Vec<Vec<u8>>> {
     let count = v.dir_blocks(ino).len();
     let (mut names, shape) = read_dir(v, ino);

@@ -1,5 +1,6 @@
-//! Directories, attributes and ACLs against e2fsprogs and the kernel: what mke2fs and e2fsck write is read, every
-//! checksum fits, damage shows; and what this crate writes pleases e2fsck and debugfs.
+//! Directories, attributes and ACLs against e2fsprogs and the kernel: what mke2fs and e2fsck write
+//! is read, every checksum fits, damage shows; and what this crate writes pleases e2fsck and
+//! debugfs.
 #![allow(clippy::unwrap_used, unreachable_pub)]
 
 mod attributes;
@@ -78,7 +79,8 @@ fn image_of(tree: &Path, kind: &str, mut mkfs: Mkfs, indexed: bool) -> Image {
     image
 }
 
-/// Flips one bit of `bytes` at a time, at places spread over `range`, and sees that `fails` notices.
+/// Flips one bit of `bytes` at a time, at places spread over `range`, and sees that `fails`
+/// notices.
 fn each_flip_shows(bytes: &[u8], range: std::ops::Range<usize>, fails: impl Fn(&[u8]) -> bool) {
     let mut bytes = bytes.to_vec();
     let step = (range.len() / 64).max(1);

@@ -44,7 +44,8 @@ pub enum JournalRecordKind {
         time: f64,
         /// Whether its checksum is right.
         valid: bool,
-        /// Images of the transaction that recovery would write home; none: the transaction does not count.
+        /// Images of the transaction that recovery would write home; none: the transaction does
+        /// not count.
         home: Option<u64>,
     },
     /// A fast commit of Linux.
@@ -65,9 +66,11 @@ pub enum JournalRecordKind {
         revokes: Vec<u64>,
         /// Lanes and transactions it depends on.
         edges: Vec<(u16, u64)>,
-        /// Images that recovery would write home: those that no later transaction replaces or frees.
+        /// Images that recovery would write home: those that no later transaction replaces or
+        /// frees.
         home: u64,
-        /// Recovery would drop it, for this lane and transaction is not there, or does not count either.
+        /// Recovery would drop it, for this lane and transaction is not there, or does not count
+        /// either.
         dropped: Option<(u16, u64)>,
     },
     /// A file-level record that no transaction supersedes.
@@ -92,7 +95,8 @@ pub enum JournalRecordKind {
     Damaged {
         /// What is wrong.
         why: String,
-        /// It had been durable, so no crash explains it: recovery refuses the log, unless it is to be salvaged.
+        /// It had been durable, so no crash explains it: recovery refuses the log, unless it is to
+        /// be salvaged.
         lost: bool,
     },
     /// Here the log ends.

@@ -34,7 +34,8 @@ pub(crate) fn devices(source: &Source, options: OpenOptions) -> Result<Devices> 
 /// udev links it by its UUID. `None` as well when it is not there: opening the volume then says so.
 ///
 /// # Errors
-/// As [`FileDevice::open`]; `JournalDevice` for a `path` that is not there, or that the volume has no use for.
+/// As [`FileDevice::open`]; `JournalDevice` for a `path` that is not there, or that the volume has
+/// no use for.
 fn journal(
     volume: &dyn BlockDevice,
     path: Option<&Path>,

@@ -24,8 +24,8 @@ pub fn usable_memory() -> u64 {
     limits.fold(machine, u64::min)
 }
 
-/// Where the limits of the control groups stand that `/proc/self/cgroup` names, versions 1 and 2. In
-/// a container the path may be the host's, and the group itself be mounted at the root.
+/// Where the limits of the control groups stand that `/proc/self/cgroup` names, versions 1 and 2.
+/// In a container the path may be the host's, and the group itself be mounted at the root.
 fn limit_files(own: &str, root: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for line in own.lines() {

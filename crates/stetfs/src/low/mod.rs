@@ -1,4 +1,5 @@
-//! What the library stands on: the file system by inode numbers, devices, journals, and the looks at volumes that are not mounted.
+//! What the library stands on: the file system by inode numbers, devices, journals, and the looks
+//! at volumes that are not mounted.
 //!
 //! Servers and tools are made of this; programs have [`stetfs::Volume`](crate::Volume).
 //!

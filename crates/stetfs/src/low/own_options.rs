@@ -7,9 +7,9 @@ use stetfs_ondisk::ext4::superblock::{DefaultMountOpts, Superblock};
 
 use super::part::{OpenDisk, Source};
 
-/// The options of a volume, first those of `tune2fs -o`, as for `-o` of a mount. Only what a volume may decide is
-/// there: it may come from a stranger. What would make less durable (`data=writeback`, `nobarrier`) is not, for who mounts it must ask
-/// for that.
+/// The options of a volume, first those of `tune2fs -o`, as for `-o` of a mount. Only what a volume
+/// may decide is there: it may come from a stranger. What would make less durable
+/// (`data=writeback`, `nobarrier`) is not, for who mounts it must ask for that.
 ///
 /// # Errors
 /// The volume is in use or cannot be read; `Corrupt`.

@@ -22,7 +22,8 @@ pub enum Part {
         /// How many; all up to the end if nothing is said.
         size: Option<u64>,
     },
-    /// A partition of its GPT or MBR: a number, else a UUID or a name, of the partition or of the volume in it.
+    /// A partition of its GPT or MBR: a number, else a UUID or a name, of the partition or of the
+    /// volume in it.
     Partition(String),
 }
 
@@ -35,7 +36,8 @@ pub struct Source {
     pub part: Part,
     /// Where the journal is, if on another device and not where udev links it.
     pub journal_path: Option<PathBuf>,
-    /// The file, or the part of one, with records of synced files: a region of persistent memory, or what stands in for one.
+    /// The file, or the part of one, with records of synced files: a region of persistent memory,
+    /// or what stands in for one.
     pub nvm: Option<RegionFile>,
 }
 
@@ -131,7 +133,8 @@ impl OpenDisk {
         Ok(self.file.check_room(&moved.collect::<Vec<_>>())?)
     }
 
-    /// An error of what was read as a volume. Of a part nobody is told to make a new one: its place may be wrong.
+    /// An error of what was read as a volume. Of a part nobody is told to make a new one: its place
+    /// may be wrong.
     pub(crate) fn explain(&self, e: FsError) -> FsError {
         match (self.span, e) {
             (Some(span), FsError::Foreign(found)) if *found == Foreign::Zeroes => {

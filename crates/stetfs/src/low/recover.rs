@@ -22,7 +22,8 @@ const CACHE_BYTES: u64 = 32 << 20;
 pub struct RecoverOptions {
     /// Of a damaged journal bring home what is whole.
     pub salvage: bool,
-    /// Records of synced files that are in a region ([`Source::nvm`]) are given up: it is lost. Files are as of the last commit then.
+    /// Records of synced files that are in a region ([`Source::nvm`]) are given up: it is lost.
+    /// Files are as of the last commit then.
     pub without_nvm: bool,
     /// `home=`, how blocks go home. What else it says is of no use here.
     pub journal: Composition,
@@ -101,8 +102,9 @@ pub struct Recovered {
 ///
 /// # Errors
 /// The volume is in use, damaged, of an unknown kind, or a device failed: then the journal is as it
-/// was, and recovery can be tried again. With [`RecoverOptions::salvage`] what is whole of a damaged journal goes home, the rest is left out and told
-/// ([`RecoveryInfo::damage`]), and the volume is marked as one with errors, for e2fsck to put in order.
+/// was, and recovery can be tried again. With [`RecoverOptions::salvage`] what is whole of a
+/// damaged journal goes home, the rest is left out and told ([`RecoveryInfo::damage`]), and the
+/// volume is marked as one with errors, for e2fsck to put in order.
 ///
 /// `progress` gets (done, of), first in blocks of the log, then in blocks that go home.
 pub fn recover(

@@ -43,7 +43,8 @@ pub struct VolumeStats {
 pub struct JournalStats {
     /// The preset, and what was said besides.
     pub preset: String,
-    /// What answers each question about a journal: of the preset, of the options, or what they need.
+    /// What answers each question about a journal: of the preset, of the options, or what they
+    /// need.
     pub parts: BTreeMap<&'static str, &'static str>,
     /// How checkpoints bring blocks home.
     pub home: HomeInfo,
@@ -219,7 +220,8 @@ pub struct DeviceError {
     pub time: f64,
     /// `volume`, or `journal` if that is on a device of its own.
     pub device: &'static str,
-    /// The first block of the request, counted in blocks of the volume from the device's beginning; a flush has none.
+    /// The first block of the request, counted in blocks of the volume from the device's
+    /// beginning; a flush has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block: Option<u64>,
     /// The first byte.

@@ -24,7 +24,8 @@ pub struct VolumeOptions {
     pub part: Part,
     /// Where the journal is, on a volume that has it on another device.
     pub journal_path: Option<PathBuf>,
-    /// The file, or the part of one, for records of synced files: a region of persistent memory, or what stands in for one. The journal has to have such
+    /// The file, or the part of one, for records of synced files: a region of persistent memory,
+    /// or what stands in for one. The journal has to have such
     /// records ([`check_region`](super::check_region)).
     pub nvm: Option<RegionFile>,
     /// Whether requests pass the host's page cache by.
@@ -44,7 +45,8 @@ pub struct Volume {
     fs: Arc<Fs>,
 }
 
-/// The devices of a volume, open and locked, before anything of the file system is looked at but where its journal is.
+/// The devices of a volume, open and locked, before anything of the file system is looked at but
+/// where its journal is.
 pub struct OpenedDevices {
     path: PathBuf,
     disk: OpenDisk,
@@ -53,7 +55,8 @@ pub struct OpenedDevices {
 }
 
 impl OpenedDevices {
-    /// Opens the image file or block device at `path`, and the journal's device if that is another, and locks them.
+    /// Opens the image file or block device at `path`, and the journal's device if that is another,
+    /// and locks them.
     ///
     /// # Errors
     /// Those of [`FileDevice::open`] (`Locked` if somebody has the volume).

@@ -1,4 +1,5 @@
-//! What the crash tests share: a watchdog, and numbers from the environment. The rest is `stetfs_crash`.
+//! What the crash tests share: a watchdog, and numbers from the environment. The rest is
+//! `stetfs_crash`.
 
 #![allow(dead_code, reason = "each test program uses its own part")]
 #![allow(unreachable_pub, reason = "the test program is the whole crate")]

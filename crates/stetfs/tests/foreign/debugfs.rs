@@ -55,8 +55,8 @@ impl Maker {
         (self.block as usize - 12 - 16 - tail) / tag
     }
 
-    /// Transactions over the blocks of a file: `counts` images each, random places and contents, and revokes of what
-    /// earlier ones wrote. A last one may lack its commit block.
+    /// Transactions over the blocks of a file: `counts` images each, random places and contents,
+    /// and revokes of what earlier ones wrote. A last one may lack its commit block.
     pub fn make(self, counts: &[usize], revokes: bool, seed: u64) -> Dirty {
         let mut rng = Rng::with_seed(seed);
         let what = format!("debugfs {self:?}, {counts:?}, revokes {revokes}, seed {seed}");

@@ -71,18 +71,21 @@ pub enum Outcome {
     Recovered {
         tree: Tree,
         wrong: Option<String>,
-        /// Transactions and blocks that went home, and files that were found half truncated, where that is told.
+        /// Transactions and blocks that went home, and files that were found half truncated, where
+        /// that is told.
         replayed: Option<Replayed>,
         /// What was said of damage.
         complaint: Option<String>,
     },
     /// It was, but damage came home, or it cannot be looked at.
     Broken(String),
-    /// It was, but what came home broke it, so it was refused then: why, and the tree that e2fsck makes of it.
+    /// It was, but what came home broke it, so it was refused then: why, and the tree that e2fsck
+    /// makes of it.
     Spoilt(String, Tree),
     /// It was not, and why.
     Refused(String),
-    /// The kernel is not shown what would break the volume: a fault of its own could take the machine down.
+    /// The kernel is not shown what would break the volume: a fault of its own could take the
+    /// machine down.
     Unasked,
 }
 
@@ -152,7 +155,8 @@ impl Outcomes {
         })
     }
 
-    /// Of a journal that something was done to. The kernel is asked about volumes that come out sound.
+    /// Of a journal that something was done to. The kernel is asked about volumes that come out
+    /// sound.
     fn of_damaged(dirty: &Dirty) -> Result<Outcomes, String> {
         let ours = ours(dirty, false)?;
         let kernel = match &ours {
@@ -228,7 +232,8 @@ fn fsck(files: &Files, journal: &Image, how: &str) -> Result<String, String> {
     }
 }
 
-/// By the library, as `stetfs recover` does it. What `info` foretells must come true, and a refusal must change nothing.
+/// By the library, as `stetfs recover` does it. What `info` foretells must come true, and a refusal
+/// must change nothing.
 fn ours(dirty: &Dirty, faulty: bool) -> Result<Outcome, String> {
     let files = dirty.files();
     let path = files.volume.path();
@@ -345,8 +350,8 @@ fn e2fsck(dirty: &Dirty) -> Outcome {
     }
 }
 
-/// The kernel cuts what it finds on the orphan list to the file's size, preallocated blocks beyond it included; e2fsck leaves
-/// those.
+/// The kernel cuts what it finds on the orphan list to the file's size, preallocated blocks beyond
+/// it included; e2fsck leaves those.
 fn without_blocks(tree: &Tree) -> Tree {
     let mut tree = tree.clone();
     for entry in tree.entries.values_mut() {
@@ -355,7 +360,8 @@ fn without_blocks(tree: &Tree) -> Tree {
     tree
 }
 
-/// For a sound journal: all three bring the same tree back, `least` transactions or more, and a sound volume.
+/// For a sound journal: all three bring the same tree back, `least` transactions or more, and a
+/// sound volume.
 pub fn alike(dirty: &Dirty, least: u64) -> Result<(), String> {
     let all = Outcomes::of(dirty)?;
     let (
@@ -405,8 +411,8 @@ fn without_file_times(tree: &Tree) -> Tree {
     tree
 }
 
-/// Fast commits say what is in directories, not what directories say of themselves: each replay dates and counts that in its
-/// own way.
+/// Fast commits say what is in directories, not what directories say of themselves: each replay
+/// dates and counts that in its own way.
 fn without_directories(tree: &Tree) -> Tree {
     let mut tree = tree.clone();
     for entry in tree
@@ -420,8 +426,8 @@ fn without_directories(tree: &Tree) -> Tree {
     tree
 }
 
-/// For sound fast commits: the kernel's tree, and a sound volume. e2fsck 1.47.0 is not asked: it loses names, and often ends
-/// with a superblock whose checksum does not match.
+/// For sound fast commits: the kernel's tree, and a sound volume. e2fsck 1.47.0 is not asked: it
+/// loses names, and often ends with a superblock whose checksum does not match.
 pub fn alike_fast(dirty: &Dirty) -> Result<(), String> {
     let all = Outcomes {
         ours: ours(dirty, true)?,
@@ -458,17 +464,18 @@ pub enum Verdict {
     Alike,
     /// A refusal that changed nothing, as the kernel's or e2fsck's complaint.
     Refused,
-    /// A refusal that changed nothing, where the others go on: what is behind the end of their log shows that it was longer, or
-    /// a check of ours is stricter. Why, without numbers.
+    /// A refusal that changed nothing, where the others go on: what is behind the end of their log
+    /// shows that it was longer, or a check of ours is stricter. Why, without numbers.
     Stricter(String),
-    /// The tree that e2fsck gets with a complaint about images, where the kernel refuses: a newer image of the same block stands
-    /// behind each that is damaged, so StetFS, which brings home the newest of each block only, needs none of them.
+    /// The tree that e2fsck gets with a complaint about images, where the kernel refuses: a newer
+    /// image of the same block stands behind each that is damaged, so StetFS, which brings home
+    /// the newest of each block only, needs none of them.
     Superseded,
-    /// As the kernel. e2fsck ends the log at a commit block of which only the sector with the record was written; nobody
-    /// was promised that transaction, and what follows it.
+    /// As the kernel. e2fsck ends the log at a commit block of which only the sector with the
+    /// record was written; nobody was promised that transaction, and what follows it.
     CutCommit,
-    /// Up to the last transaction, which is torn: with async_commit nobody was promised it. The kernel refuses to go on, and e2fsck
-    /// brings home what of it is whole, and complains.
+    /// Up to the last transaction, which is torn: with async_commit nobody was promised it. The
+    /// kernel refuses to go on, and e2fsck brings home what of it is whole, and complains.
     TornAsync,
     /// What comes home breaks the volume, which e2fsck then repairs: where checksums are missing.
     Broken,
@@ -494,8 +501,8 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// For what a power cut left: as [`damaged`], but a refusal needs another's, and with async_commit the others may refuse
-/// a last transaction that is torn, which nobody was promised.
+/// For what a power cut left: as [`damaged`], but a refusal needs another's, and with async_commit
+/// the others may refuse a last transaction that is torn, which nobody was promised.
 pub fn cut(dirty: &Dirty) -> Result<Verdict, String> {
     let all = Outcomes::of(dirty)?;
     match judge(dirty, &all)? {
@@ -507,7 +514,8 @@ pub fn cut(dirty: &Dirty) -> Result<Verdict, String> {
     }
 }
 
-/// For a journal that something was done to: the same tree as the others, or a refusal that changes nothing.
+/// For a journal that something was done to: the same tree as the others, or a refusal that changes
+/// nothing.
 pub fn damaged(dirty: &Dirty) -> Result<Verdict, String> {
     let all = Outcomes::of_damaged(dirty)?;
     if let Some(verdict) = judge(dirty, &all)? {
@@ -631,8 +639,8 @@ fn cut_commit(dirty: &Dirty) -> bool {
     })
 }
 
-/// Whether the log ends, with async_commit, in a transaction that no other was committed behind: its commit block is written
-/// beside the rest of it, so it can stand in the log without that.
+/// Whether the log ends, with async_commit, in a transaction that no other was committed behind:
+/// its commit block is written beside the rest of it, so it can stand in the log without that.
 fn torn_async(dirty: &Dirty) -> bool {
     let Some(log) = Log::find(dirty).filter(|_| async_commit(dirty)) else {
         return false;
@@ -649,7 +657,8 @@ fn async_commit(dirty: &Dirty) -> bool {
     log.is_some_and(|log| log.sb.incompat().contains(IncompatFlags::ASYNC_COMMIT))
 }
 
-/// Whether e2fsck says of images that their checksums do not match, and nothing else of the journal.
+/// Whether e2fsck says of images that their checksums do not match, and nothing else of the
+/// journal.
 fn of_images(said: &str) -> bool {
     said.contains("Invalid checksum recovering data block")
         && said

@@ -126,8 +126,8 @@ pub fn makers() -> Vec<Maker> {
             ..maker(1024, features, options, COMMITTED)
         });
     }
-    // None with `^extents`: Linux 6.18 hits a BUG (fs/ext4/extents.c:3230) when it replays fast commits of files that
-    // are mapped by blocks, and the machine's sync(2) hangs from then on.
+    // None with `^extents`: Linux 6.18 hits a BUG (fs/ext4/extents.c:3230) when it replays fast
+    // commits of files that are mapped by blocks, and the machine's sync(2) hangs from then on.
     makers.extend([
         maker(1024, &["fast_commit"], "", CUT),
         maker(4096, &["fast_commit"], "", CUT),
@@ -141,7 +141,8 @@ pub fn makers() -> Vec<Maker> {
 const SIZE: u64 = 24 << 20;
 
 impl Maker {
-    /// Whether the volume has fast commits. The kernel trusts what stands there too much to be shown a damaged one.
+    /// Whether the volume has fast commits. The kernel trusts what stands there too much to be
+    /// shown a damaged one.
     pub fn fast_commits(&self) -> bool {
         self.mkfs.features.iter().any(|f| f == "fast_commit")
     }
@@ -231,7 +232,8 @@ impl Recording {
         }
     }
 
-    /// A state that a cut can leave: behind one of the requests, any sectors of those that were not yet durable.
+    /// A state that a cut can leave: behind one of the requests, any sectors of those that were not
+    /// yet durable.
     pub fn cut(&self, rng: &mut Rng) -> Dirty {
         let mut replay = Replay::new(&self.base, &self.log);
         let event = rng.usize(self.log.len() / 10..=self.log.len());

@@ -110,7 +110,8 @@ impl Log {
         self.write(volume, 0, &bytes);
     }
 
-    /// Moves everything in the ring, so that it wraps elsewhere, mostly in what is live; gives by how many blocks.
+    /// Moves everything in the ring, so that it wraps elsewhere, mostly in what is live; gives by
+    /// how many blocks.
     pub fn rotate(&mut self, dirty: &Dirty, rng: &mut Rng) -> usize {
         let ring = self.ring();
         let start = self.sb.s_start.get() as usize;

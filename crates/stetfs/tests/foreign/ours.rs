@@ -99,7 +99,8 @@ impl Maker {
         }
     }
 
-    /// Gives the empty log its version. (debugfs has its own mind about which goes with which volume.)
+    /// Gives the empty log its version. (debugfs has its own mind about which goes with which
+    /// volume.)
     fn prepare(&self, image: &Image, device: &MemDevice) {
         let first: u64 = image.debugfs("bmap <8> 0").unwrap().trim().parse().unwrap();
         let at = first * u64::from(self.block);

@@ -5,8 +5,8 @@ use stetfs_ondisk::ext4::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superb
 
 use stetfs_fuzzing::images::Image;
 
-/// Damages a device in up to four places. Checksums of the superblock are put right again half of the
-/// time.
+/// Damages a device in up to four places. Checksums of the superblock are put right again half of
+/// the time.
 pub(crate) fn damage(device: &MemDevice, image: &Image, rng: &mut fastrand::Rng) {
     for _ in 0..1 + rng.u32(0..4) {
         let kind = rng.choice(&image.targets).unwrap();

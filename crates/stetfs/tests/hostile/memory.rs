@@ -31,7 +31,8 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         NOW.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise: `at` came from this allocator, which is `System`, with `layout`.
+        // SAFETY: the caller's promise: `at` came from this allocator, which is `System`, with
+        // `layout`.
         unsafe { System.dealloc(at, layout) }
     }
 }

@@ -17,7 +17,8 @@ use super::{CaptureOptions, Entry, Kind, Time, Tree};
 /// Values up to this length are kept as they are; longer ones by length and hash.
 const SHORT_VALUE: usize = 64;
 
-/// Any bytes as a readable string, reversibly: what is not printable ASCII, and the backslash, become `\xNN`.
+/// Any bytes as a readable string, reversibly: what is not printable ASCII, and the backslash,
+/// become `\xNN`.
 pub fn escape(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for &b in bytes {
@@ -217,14 +218,14 @@ impl Walk<'_> {
     }
 }
 
-/// Files up to this size are read from end to end; of larger ones, which are mostly holes here, only what
-/// SEEK_DATA finds.
+/// Files up to this size are read from end to end; of larger ones, which are mostly holes here,
+/// only what SEEK_DATA finds.
 const READ_WHOLE: u64 = 64 << 20;
 /// Unit of the content hash in bytes.
 const CHUNK: usize = 1 << 20;
 
-/// Hash of a file's content: of its size and of every chunk that is not all zeroes, with its offset. So holes
-/// and written zeroes count the same, as they read the same.
+/// Hash of a file's content: of its size and of every chunk that is not all zeroes, with its
+/// offset. So holes and written zeroes count the same, as they read the same.
 #[derive(Default)]
 struct ContentHash(Xxh3);
 

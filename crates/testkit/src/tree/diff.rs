@@ -7,8 +7,8 @@ use super::{Entry, Tree};
 /// Differences of one field beyond this many are counted, not listed.
 const LISTED: usize = 200;
 
-/// What differs, one line each (path first); empty if the snapshots are equal. Fields that one snapshot
-/// did not record are not compared.
+/// What differs, one line each (path first); empty if the snapshots are equal. Fields that one
+/// snapshot did not record are not compared.
 pub fn diff(a: &Tree, b: &Tree) -> Vec<String> {
     let mut lines = Vec::new();
     for (path, entry) in &a.entries {

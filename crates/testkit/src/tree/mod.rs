@@ -1,7 +1,7 @@
 //! Snapshots of directory trees as a user sees them, and their differences.
 //!
-//! A [`Tree`] holds everything that POSIX calls show of every entry below a directory. Two snapshots
-//! of the same file system, read through different implementations, must be equal.
+//! A [`Tree`] holds everything that POSIX calls show of every entry below a directory. Two
+//! snapshots of the same file system, read through different implementations, must be equal.
 
 mod capture;
 mod diff;
@@ -42,8 +42,8 @@ pub struct CaptureOptions {
 }
 
 impl Default for CaptureOptions {
-    /// What has to be equal when one tree was copied to another file system: content, attributes and
-    /// mtimes, but not what a file system chooses itself.
+    /// What has to be equal when one tree was copied to another file system: content, attributes
+    /// and mtimes, but not what a file system chooses itself.
     fn default() -> Self {
         Self {
             content: true,
@@ -145,7 +145,8 @@ pub struct Entry {
     pub flags: Option<u32>,
 }
 
-/// A snapshot: path below the captured directory (`""` is itself; escaped so that any bytes fit) to entry.
+/// A snapshot: path below the captured directory (`""` is itself; escaped so that any bytes fit) to
+/// entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tree {
     /// All entries by path.

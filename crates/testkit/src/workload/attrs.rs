@@ -131,8 +131,8 @@ pub(super) fn acls(site: &Site<'_>) -> Result<()> {
 }
 
 pub(super) fn times(site: &Site<'_>) -> Result<()> {
-    // What 34 bits of seconds hold (1901 to 2446); an inode without the extra bits ends in 2038, and the
-    // kernel clamps.
+    // What 34 bits of seconds hold (1901 to 2446); an inode without the extra bits ends in 2038,
+    // and the kernel clamps.
     let seconds: [(&str, i64); 9] = [
         ("epoch", 0),
         ("before-1970", -1),

@@ -10,7 +10,8 @@ use super::Site;
 
 pub(super) fn sizes(site: &Site<'_>) -> Result<()> {
     let b = usize::try_from(site.block)?;
-    // 12 blocks are what block-mapped inodes hold directly; 60 bytes is the limit of inline data in the inode.
+    // 12 blocks are what block-mapped inodes hold directly; 60 bytes is the limit of inline data in
+    // the inode.
     let mut sizes = vec![
         0,
         1,
@@ -46,7 +47,8 @@ pub(super) fn sizes(site: &Site<'_>) -> Result<()> {
 
 pub(super) fn sparse(site: &Site<'_>) -> Result<()> {
     let block = site.block;
-    // Block-mapped files (no extents) end at 2^32 blocks too, but with fewer levels: 16 GiB at 1 KiB blocks.
+    // Block-mapped files (no extents) end at 2^32 blocks too, but with fewer levels: 16 GiB at 1
+    // KiB blocks.
     let cases: [(&str, &[u64], u64); 6] = [
         ("only-a-hole", &[], 1 << 20),
         ("hole-first", &[1 << 20], (1 << 20) + 100),
@@ -71,7 +73,8 @@ pub(super) fn sparse(site: &Site<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Four files that grow in turns with a sync between, so that delayed allocation cannot make them contiguous.
+/// Four files that grow in turns with a sync between, so that delayed allocation cannot make them
+/// contiguous.
 pub(super) fn fragmented(site: &Site<'_>) -> Result<()> {
     let files = (0..4)
         .map(|i| File::create_new(site.path(&format!("file-{i}"))))

@@ -29,7 +29,8 @@ struct Node {
 pub struct Model {
     bytes: Bytes,
     nodes: BTreeMap<u64, Node>,
-    /// Path below the root (`""` is the root) to node. Sorted, so that what lies below a directory is a range.
+    /// Path below the root (`""` is the root) to node. Sorted, so that what lies below a directory
+    /// is a range.
     names: BTreeMap<String, u64>,
     next: u64,
 }
@@ -200,7 +201,8 @@ impl Model {
         });
     }
 
-    /// Does to the model what [`Op::apply`] does to a directory. The operation must be one that succeeds.
+    /// Does to the model what [`Op::apply`] does to a directory. The operation must be one that
+    /// succeeds.
     pub fn apply(&mut self, op: &Op) {
         let bytes = self.bytes;
         match op {
@@ -288,8 +290,8 @@ impl Model {
         });
     }
 
-    /// Every path whose state `op` may change: itself, what lies below it, other names of the same inode, and
-    /// the directory that holds it. To be asked before the operation is applied.
+    /// Every path whose state `op` may change: itself, what lies below it, other names of the same
+    /// inode, and the directory that holds it. To be asked before the operation is applied.
     pub fn touched(&self, op: &Op) -> BTreeSet<String> {
         let mut out = BTreeSet::new();
         for path in op.paths() {
@@ -305,7 +307,8 @@ impl Model {
                 );
             }
         }
-        // A name that goes changes the links of its other names; a directory below moves with all its names.
+        // A name that goes changes the links of its other names; a directory below moves with all
+        // its names.
         let ids: BTreeSet<u64> = out
             .iter()
             .filter_map(|p| self.names.get(p).copied())

@@ -20,8 +20,8 @@ const FILE_MAX: u64 = 400_000;
 /// The tree stays near this many entries.
 const ENTRIES: usize = 250;
 
-/// One change. Paths are relative to the directory that the workload runs in; content is named by the key that
-/// [`Bytes`] makes it from.
+/// One change. Paths are relative to the directory that the workload runs in; content is named by
+/// the key that [`Bytes`] makes it from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum Op {
@@ -226,7 +226,8 @@ impl Op {
     }
 }
 
-/// A random workload on one directory: makes operations that must succeed, does them, and knows what must come out.
+/// A random workload on one directory: makes operations that must succeed, does them, and knows
+/// what must come out.
 #[derive(Clone, Debug)]
 pub struct Mutator {
     bytes: Bytes,
@@ -285,7 +286,8 @@ impl Mutator {
         ))
     }
 
-    /// Makes everything durable ([`fsync_all`]) and remembers this state for [`Mutator::verify_marked`].
+    /// Makes everything durable ([`fsync_all`]) and remembers this state for
+    /// [`Mutator::verify_marked`].
     pub fn sync_and_mark(&mut self, root: &Path) -> Result<()> {
         fsync_all(root)?;
         self.marked = Some(self.model.clone());
@@ -293,7 +295,8 @@ impl Mutator {
         Ok(())
     }
 
-    /// After a crash and recovery: whatever was not touched since the mark must be as it was marked.
+    /// After a crash and recovery: whatever was not touched since the mark must be as it was
+    /// marked.
     pub fn verify_marked(&self, root: &Path) -> Result<Vec<String>> {
         let Some(marked) = &self.marked else {
             anyhow::bail!("nothing was marked")
@@ -513,7 +516,8 @@ mod tests {
 
     use super::Mutator;
 
-    /// The model is right about the kernel's ext4: so a difference on another file system is its fault.
+    /// The model is right about the kernel's ext4: so a difference on another file system is its
+    /// fault.
     #[test]
     fn the_model_agrees_with_the_kernel() {
         for (seed, block) in [(1, 1024), (2, 2048), (3, 4096)] {
@@ -542,7 +546,8 @@ mod tests {
         }
     }
 
-    /// What was synced survives a crash of the kernel's ext4, and the check does notice a lost change.
+    /// What was synced survives a crash of the kernel's ext4, and the check does notice a lost
+    /// change.
     #[test]
     fn what_was_marked_survives_a_crash() {
         let image = Image::make(128 << 20, &Mkfs::new()).unwrap();

@@ -1,4 +1,5 @@
-//! Directories and names: sizes of directories, long names, symlinks, device nodes, hard links, renames.
+//! Directories and names: sizes of directories, long names, symlinks, device nodes, hard links,
+//! renames.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -46,7 +47,8 @@ pub(super) fn directories(site: &Site<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A directory that needs an index (htree). Where inodes are short, most entries are further names of few files.
+/// A directory that needs an index (htree). Where inodes are short, most entries are further names
+/// of few files.
 fn many(site: &Site<'_>) -> Result<()> {
     let dir = site.path("many");
     fs::create_dir(&dir)?;
@@ -100,7 +102,8 @@ pub(super) fn long_names(site: &Site<'_>) -> Result<()> {
 
 pub(super) fn symlinks(site: &Site<'_>) -> Result<()> {
     fs::write(site.path("target"), "reached")?;
-    // Up to 59 bytes lie in the inode, more in a block; PATH_MAX (4096, with the final NUL) or the block bounds it.
+    // Up to 59 bytes lie in the inode, more in a block; PATH_MAX (4096, with the final NUL) or the
+    // block bounds it.
     let longest = usize::try_from(site.block)?.min(4096) - 1;
     for length in [1, 59, 60, 61, 255, 1000, longest] {
         make_symlink("t".repeat(length), site.path(&format!("length-{length}")))

@@ -26,7 +26,8 @@ const IN_PLACE: &str = "-in-place";
 pub struct Beside {
     /// MB (of 10⁶ bytes) a second; 0: there is none.
     pub rate: u32,
-    /// At its end the file is written again in place, as fio does. Else it is emptied, so that it always needs new space.
+    /// At its end the file is written again in place, as fio does. Else it is emptied, so that it
+    /// always needs new space.
     pub in_place: bool,
 }
 
@@ -78,11 +79,11 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Writes the file as a whole, as fast as it can, and starts to write it again in `dir`, slower than `beside` says
-    /// if it must.
+    /// Writes the file as a whole, as fast as it can, and starts to write it again in `dir`, slower
+    /// than `beside` says if it must.
     ///
-    /// A virtual machine waits milliseconds for memory that it gave back to its host. Who measures beside the writer is
-    /// to see that of no file system.
+    /// A virtual machine waits milliseconds for memory that it gave back to its host. Who measures
+    /// beside the writer is to see that of no file system.
     pub(super) fn start(dir: &Path, beside: Beside, sizes: &Sizes) -> Result<Self> {
         let path = dir.join("beside");
         let file = File::create_new(&path).with_context(|| path.display().to_string())?;

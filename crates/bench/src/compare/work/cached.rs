@@ -1,4 +1,5 @@
-//! Work on what is cached: files that are opened, read and closed, and a directory that is listed, again and again.
+//! Work on what is cached: files that are opened, read and closed, and a directory that is listed,
+//! again and again.
 
 use std::fs::{self, File};
 use std::io::Read;

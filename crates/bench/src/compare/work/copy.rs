@@ -10,7 +10,8 @@ use super::{Measured, Meter, Outcome, Shared};
 use crate::compare::Target;
 use crate::compare::report::Better;
 
-/// Directories of the tree, with the number of files in each and how many fifths of the bytes they have.
+/// Directories of the tree, with the number of files in each and how many fifths of the bytes they
+/// have.
 const PARTS: [(&str, u64, u64); 2] = [("large", 4, 4), ("small", 64, 1)];
 /// Bytes a read and a write, as cp has it.
 const CALL: usize = 128 << 10;

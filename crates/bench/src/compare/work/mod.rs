@@ -80,7 +80,8 @@ pub enum Workload {
     SqliteTruncate,
     /// SQLite, one row a transaction, write-ahead log.
     SqliteWal,
-    /// Filebench's varmail: mail files that are made, appended to with fsync, read and deleted, 16 threads.
+    /// Filebench's varmail: mail files that are made, appended to with fsync, read and deleted, 16
+    /// threads.
     Varmail,
     /// Filebench's fileserver: whole files written, appended to, read, deleted, 50 threads.
     Fileserver,
@@ -206,7 +207,8 @@ impl Workload {
         )
     }
 
-    /// Runs it once on `target`, in a directory that is fresh and removed after it, beside what is asked for.
+    /// Runs it once on `target`, in a directory that is fresh and removed after it, beside what is
+    /// asked for.
     pub(super) fn run(
         self,
         target: &mut Target,
@@ -337,13 +339,15 @@ impl<'t> Meter<'t> {
         self.start.elapsed().as_secs_f64()
     }
 
-    /// As [`Meter::below`], when all that the work changed is on the device: for work that syncs nothing itself.
+    /// As [`Meter::below`], when all that the work changed is on the device: for work that syncs
+    /// nothing itself.
     pub(super) fn below_settled(&self, operations: f64) -> Result<Below> {
         self.target.settle()?;
         self.below(operations)
     }
 
-    /// What happened below since the start, with so many operations. Takes some time: look at the clock first.
+    /// What happened below since the start, with so many operations. Takes some time: look at the
+    /// clock first.
     pub(super) fn below(&self, operations: f64) -> Result<Below> {
         let device = self.target.counters();
         let wear = self.target.wear();

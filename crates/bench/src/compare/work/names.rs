@@ -150,8 +150,8 @@ pub(super) fn names(target: &Target, dir: &Path, sizes: &Sizes, threads: u32) ->
     on_mount(target, dir, sizes.names, threads, &threads_of(threads))
 }
 
-/// The same through the library, where the target has one: in the same process, with no kernel file system.
-/// The others do it as they always do.
+/// The same through the library, where the target has one: in the same process, with no kernel file
+/// system. The others do it as they always do.
 pub(super) fn library(target: &mut Target, dir: &Path, sizes: &Sizes) -> Result<Outcome> {
     let mut outcome = Vec::new();
     let how = |threads| format!("library, {}", threads_of(threads));

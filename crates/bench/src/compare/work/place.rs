@@ -94,7 +94,8 @@ fn number(dir: &Option<Held<'_>>) -> Ino {
     dir.as_ref().map_or(ROOT_INO, |dir| dir.ino)
 }
 
-/// Opens a file of a volume, as a program would with the kernel above: its name is looked for first.
+/// Opens a file of a volume, as a program would with the kernel above: its name is looked for
+/// first.
 fn open_in<'a>(fs: &'a Fs, path: &str, how: How) -> Result<Option<Opened<'a>>> {
     let ctx = Ctx::default();
     let flags = match how {
@@ -182,8 +183,8 @@ impl Place<'_> {
         }
     }
 
-    /// Says that this thread is one of several: in a volume it is then that of the processor of this number, for journals with
-    /// lanes.
+    /// Says that this thread is one of several: in a volume it is then that of the processor of
+    /// this number, for journals with lanes.
     pub(super) fn work_as(&self, thread: u16) {
         if let Place::Library(_) = self {
             serve_processor(thread);
@@ -219,7 +220,8 @@ impl Opened<'_> {
         }
     }
 
-    /// Reads until nothing comes, as Filebench does. `read_to_end` would ask for all attributes first, which FUSE does not keep.
+    /// Reads until nothing comes, as Filebench does. `read_to_end` would ask for all attributes
+    /// first, which FUSE does not keep.
     pub(super) fn read_whole(&mut self, buffer: &mut [u8]) -> Result<()> {
         match self {
             Opened::File(file) => while file.read(buffer)? > 0 {},

@@ -1,5 +1,5 @@
-//! The mix of PostMark (Katcher, Network Appliance TR-3022, 1997), with a driver of our own: the small files of a mail or
-//! news server. One thread, no syncs.
+//! The mix of PostMark (Katcher, Network Appliance TR-3022, 1997), with a driver of our own: the
+//! small files of a mail or news server. One thread, no syncs.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -16,7 +16,8 @@ struct Pool<'a> {
     dir: &'a Path,
     mix: Postmark,
     rng: fastrand::Rng,
-    /// What files are pieces of: random printable characters, as many as two of the largest files have.
+    /// What files are pieces of: random printable characters, as many as two of the largest files
+    /// have.
     source: Vec<u8>,
     buffer: Vec<u8>,
     /// Number and size in bytes of each.
@@ -114,7 +115,8 @@ impl<'a> Pool<'a> {
     }
 }
 
-/// A part of the work, so many times. Nothing is synced within its time; what the device gets counts until all of it is there.
+/// A part of the work, so many times. Nothing is synced within its time; what the device gets
+/// counts until all of it is there.
 fn part(
     target: &Target,
     (title, unit): (&str, &'static str),

@@ -1,4 +1,5 @@
-//! Server profiles, after Filebench's `varmail.f`, `fileserver.f` and `webserver.f`: its parameters, with a driver of our own.
+//! Server profiles, after Filebench's `varmail.f`, `fileserver.f` and `webserver.f`: its
+//! parameters, with a driver of our own.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -41,8 +42,8 @@ pub(super) const VARMAIL: Profile = Profile {
     step: mail,
 };
 
-/// `nfiles=10000, meandirwidth=20, meanfilesize=128k, meanappendsize=16k, nthreads=50`; fewer files ([`Sizes`]), so that a
-/// round does not only make them.
+/// `nfiles=10000, meandirwidth=20, meanfilesize=128k, meanappendsize=16k, nthreads=50`; fewer files
+/// ([`Sizes`]), so that a round does not only make them.
 const FILESERVER: Profile = Profile {
     title: "fileserver, 50 threads",
     files: 2_000,
@@ -54,7 +55,8 @@ const FILESERVER: Profile = Profile {
     step: serve,
 };
 
-/// `nfiles=1000, meandirwidth=20, filesize=16k, meanappendsize=16k`, and 16 threads in place of 100.
+/// `nfiles=1000, meandirwidth=20, filesize=16k, meanappendsize=16k`, and 16 threads in place of
+/// 100.
 const WEBSERVER: Profile = Profile {
     title: "webserver, 16 threads",
     files: 1_000,
@@ -95,7 +97,8 @@ impl Worker<'_> {
         path(n, &self.profile)
     }
 
-    /// So many bytes on average: from none to twice that, as Filebench's gamma distribution about does.
+    /// So many bytes on average: from none to twice that, as Filebench's gamma distribution about
+    /// does.
     fn some(&mut self, mean: usize) -> &[u8] {
         let len = self.rng.usize(0..=2 * mean);
         let from = self.rng.usize(0..self.text.len() - 2 * mean);

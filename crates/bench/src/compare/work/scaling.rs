@@ -16,8 +16,8 @@ use crate::compare::{Sizes, Target};
 const PAGE: usize = 4096;
 /// Pages of a file that is overwritten.
 const PAGES: u64 = 1024;
-/// All threads together make so many files for each that the workload on names has. Five numbers of threads then leave room in
-/// the 65,536 inodes of an image of 1 GiB.
+/// All threads together make so many files for each that the workload on names has. Five numbers of
+/// threads then leave room in the 65,536 inodes of an image of 1 GiB.
 const NAMES: u32 = 2;
 /// How often it is looked whether all threads have done their work.
 const LOOK: Duration = Duration::from_millis(5);
@@ -147,7 +147,8 @@ fn overwriting<'a>(place: &'a Place<'a>, dir: &str) -> Result<Hand<'a>> {
     }))
 }
 
-/// Lets each do its steps in a thread, for so many seconds or until all have done their work: operations, and seconds.
+/// Lets each do its steps in a thread, for so many seconds or until all have done their work:
+/// operations, and seconds.
 pub(crate) fn drive(place: &Place<'_>, hands: Vec<Hand<'_>>, limit: u32) -> Result<(f64, f64)> {
     let (operations, over) = (AtomicU64::new(0), AtomicBool::new(false));
     let limit = Duration::from_secs(limit.max(1).into());

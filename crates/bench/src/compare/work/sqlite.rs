@@ -1,6 +1,7 @@
 //! SQLite transactions of one row, through the `sqlite3` program.
 //!
-//! The program and not a library: so any build of SQLite can be measured, e.g. one with batch atomic writes.
+//! The program and not a library: so any build of SQLite can be measured, e.g. one with batch
+//! atomic writes.
 
 use std::io::Write;
 use std::path::Path;

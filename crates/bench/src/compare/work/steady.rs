@@ -1,4 +1,5 @@
-//! How long requests take just after a mount, and when the server has run for a while and its cache is full.
+//! How long requests take just after a mount, and when the server has run for a while and its cache
+//! is full.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -31,8 +32,9 @@ struct Phase {
     reads: Vec<f64>,
 }
 
-/// Appends with an fsync and random reads that no cache of the kernel's has, in turns, for `profile_seconds` from the mount
-/// on; again when as much was written as fills a cache of twice `stream_bytes`.
+/// Appends with an fsync and random reads that no cache of the kernel's has, in turns, for
+/// `profile_seconds` from the mount on; again when as much was written as fills a cache of twice
+/// `stream_bytes`.
 pub(super) fn steady(target: &mut Target, name: &str, sizes: &Sizes) -> Result<Outcome> {
     let path = target.work_dir().join(name).join("source");
     fill(&path, sizes.stream_bytes)?;

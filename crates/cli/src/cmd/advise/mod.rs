@@ -1,6 +1,8 @@
-//! `stetfs advise`: how a volume is best mounted for a program, and what of the volume and the machine is in the way.
+//! `stetfs advise`: how a volume is best mounted for a program, and what of the volume and the
+//! machine is in the way.
 //!
-//! What it says of speed was measured (`docs/speed.md`, `docs/schemes`); it measures nothing itself.
+//! What it says of speed was measured (`docs/speed.md`, `docs/schemes`); it measures nothing
+//! itself.
 
 mod machine;
 mod uses;

@@ -1,4 +1,5 @@
-//! The picture of a journal: a row for each lane, a box for each transaction, an arrow to what it depends on.
+//! The picture of a journal: a row for each lane, a box for each transaction, an arrow to what it
+//! depends on.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -212,7 +213,8 @@ fn transaction(svg: &mut Svg, node: &Node, (x, y): (i64, i64)) {
     svg.close();
 }
 
-/// Arrows from the boxes of a band to what they depend on; where that is in another band, words. Gives how many are left out.
+/// Arrows from the boxes of a band to what they depend on; where that is in another band, words.
+/// Gives how many are left out.
 fn arrows(svg: &mut Svg, graph: &Graph, band: &Band, left: &mut usize) -> u64 {
     let mut undrawn = 0;
     for (key, _) in &band.rows {
@@ -250,7 +252,8 @@ fn arrows(svg: &mut Svg, graph: &Graph, band: &Band, left: &mut usize) -> u64 {
     undrawn
 }
 
-/// Downwards on the left of the boxes, upwards on their right: two that depend on each other have two arrows.
+/// Downwards on the left of the boxes, upwards on their right: two that depend on each other have
+/// two arrows.
 fn arrow(svg: &mut Svg, fate: Fate, from: (i64, i64), to: (i64, i64)) {
     let class = match fate {
         Fate::Dropped => "needs-dropped",

@@ -206,7 +206,8 @@ impl Graph {
         }
     }
 
-    /// The content is whole: what is not there but needed is added, and more than can be drawn left out.
+    /// The content is whole: what is not there but needed is added, and more than can be drawn left
+    /// out.
     pub(super) fn finished(mut self, format: &'static str) -> Graph {
         self.format = format;
         self.add_missing();

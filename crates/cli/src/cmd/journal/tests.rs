@@ -50,7 +50,8 @@ fn graph(records: &[JournalRecord], format: &'static str) -> Graph {
     graph.finished(format)
 }
 
-/// Figure 5 of the Z-Journal paper, as `the_figure_recovers_as_the_paper_says` of the journal's tests has it: (2,7) is lost.
+/// Figure 5 of the Z-Journal paper, as `the_figure_recovers_as_the_paper_says` of the journal's
+/// tests has it: (2,7) is lost.
 fn figure() -> Vec<JournalRecord> {
     vec![
         frame((0, 3), 13, &[400], 0, &[], None),
@@ -209,7 +210,8 @@ fn a_jbd2_log_is_one_row_and_fast_commits() {
     elements(&picture(&graph, "v"));
 }
 
-/// What the walk tells of damage: in a jbd2 log a broken record, then that it had been committed; in a lane, where it ends.
+/// What the walk tells of damage: in a jbd2 log a broken record, then that it had been committed;
+/// in a lane, where it ends.
 #[test]
 fn damage_is_shown_once() {
     let damaged = |lane, seq, lost| {
@@ -244,7 +246,8 @@ fn damage_is_shown_once() {
     }
 }
 
-/// However much a log claims to hold: so many boxes and no more; the newest, where the dropped ones are.
+/// However much a log claims to hold: so many boxes and no more; the newest, where the dropped ones
+/// are.
 #[test]
 fn a_picture_is_never_endless() {
     let lanes = 3;

@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 use super::units;
 use crate::date::utc;
 
-/// The answer of a server as people read it: times and sizes with units, a histogram as one line, and the errors of a kind as one.
+/// The answer of a server as people read it: times and sizes with units, a histogram as one line,
+/// and the errors of a kind as one.
 pub(super) fn readable(mut answer: Value) -> Value {
     if let Some(Value::Object(all)) = answer.get_mut("latency") {
         for latency in all.values_mut() {

@@ -67,7 +67,8 @@ struct Unpack<'a> {
     whiteouts: bool,
     /// Directories that are there.
     known: HashSet<PathBuf>,
-    /// What came from this archive, if it may have whiteouts: these hide only what was there before.
+    /// What came from this archive, if it may have whiteouts: these hide only what was there
+    /// before.
     made: BTreeSet<PathBuf>,
     /// Directories of the archive, and what they are to have in the end.
     dirs: Vec<(PathBuf, Finish)>,

@@ -18,7 +18,8 @@ use crate::failure::{Code, Failure, Result};
 /// Bytes that are moved at a time.
 const PART: usize = 1 << 20;
 
-/// In front of an extended attribute's name in a PAX header, as GNU tar, bsdtar and container runtimes have it.
+/// In front of an extended attribute's name in a PAX header, as GNU tar, bsdtar and container
+/// runtimes have it.
 const XATTR: &str = "SCHILY.xattr.";
 
 /// `stetfs tar`.

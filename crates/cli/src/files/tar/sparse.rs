@@ -1,5 +1,6 @@
-//! Files with holes, as GNU tar has had them all along ("Old GNU Format" in its manual): the header lists four runs of data, blocks
-//! behind it 21 more each, and then come the data without the holes.
+//! Files with holes, as GNU tar has had them all along ("Old GNU Format" in its manual): the header
+//! lists four runs of data, blocks behind it 21 more each, and then come the data without the
+//! holes.
 
 use std::io::{self, Read};
 use std::ops::Range;
@@ -8,7 +9,8 @@ use tar::{EntryType, GnuExtSparseHeader, GnuSparseHeader, Header};
 
 use crate::files::tree::Content;
 
-/// Makes a header one of a file of `size` bytes with these runs of data; gives the blocks that follow it.
+/// Makes a header one of a file of `size` bytes with these runs of data; gives the blocks that
+/// follow it.
 ///
 /// # Errors
 /// It is no GNU header.

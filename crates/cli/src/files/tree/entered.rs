@@ -5,8 +5,8 @@ use std::path::Path;
 
 use crate::failure::{Code, Failure, Result};
 
-/// Directories that a command went into, by [`Item::id`](super::Item::id). On a volume each has one name. Where damage gives
-/// it more, a tree can be far larger than what is in it, or have no end.
+/// Directories that a command went into, by [`Item::id`](super::Item::id). On a volume each has one
+/// name. Where damage gives it more, a tree can be far larger than what is in it, or have no end.
 #[derive(Debug, Default)]
 pub(in crate::files) struct Entered(HashSet<(u64, u64)>);
 

@@ -99,7 +99,8 @@ pub(super) struct Item {
 /// An extended attribute: name and value.
 pub(super) type Xattr = (OsString, Vec<u8>);
 
-/// What a copy is given when its content is there; `None` and an empty list leave things as they are.
+/// What a copy is given when its content is there; `None` and an empty list leave things as they
+/// are.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Finish {
     pub(super) owner: Option<(u32, u32)>,
@@ -118,11 +119,12 @@ pub(super) trait Content {
     fn read_at(&self, buf: &mut [u8], at: u64) -> Result<usize>;
 }
 
-/// Runs of data that a file may have: a map that names its blocks again and again has no end of them.
+/// Runs of data that a file may have: a map that names its blocks again and again has no end of
+/// them.
 const MAX_RUNS: usize = 1 << 20;
 
-/// All runs of data of a file of `size` bytes; an empty one at the end stands for a hole there. To be asked for before anything is read:
-/// the kernel takes what it has read ahead for data.
+/// All runs of data of a file of `size` bytes; an empty one at the end stands for a hole there. To
+/// be asked for before anything is read: the kernel takes what it has read ahead for data.
 pub(super) fn runs(content: &dyn Content, size: u64) -> Result<Vec<Range<u64>>> {
     let mut runs = Vec::new();
     let mut at = 0;

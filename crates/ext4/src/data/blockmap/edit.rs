@@ -63,8 +63,8 @@ impl<'a, N: IndirectMut> BlockMap<'a, N> {
         )
     }
 
-    /// The indirect blocks towards file block `block`, as far as there are any; each step's `at` leads to the block.
-    /// Also how many are lacking.
+    /// The indirect blocks towards file block `block`, as far as there are any; each step's `at`
+    /// leads to the block. Also how many are lacking.
     fn path(&self, block: u64) -> Result<(usize, Path, u32)> {
         let shape = self.nodes.shape();
         let branch = shape.branch(block).ok_or(FsError::Errno(libc::EFBIG))?;
@@ -160,7 +160,8 @@ impl<'a, N: IndirectMut> BlockMap<'a, N> {
         path.push(Step { nr, at: 0 });
         let mut end = high;
         loop {
-            // The last number before `end`, the run that ends with it, and whether there is any at all.
+            // The last number before `end`, the run that ends with it, and whether there is any at
+            // all.
             let (found, empty) = self.nodes.read(nr, |bytes| {
                 let last = (low..end).rev().find(|i| pointer(bytes, *i) != 0);
                 let run = last.map(|last| {

@@ -1,4 +1,5 @@
-//! The map against a map of single blocks, in indirect blocks so small that few file blocks reach all three levels.
+//! The map against a map of single blocks, in indirect blocks so small that few file blocks reach
+//! all three levels.
 #![allow(clippy::unwrap_used)]
 
 use std::cell::{Cell, RefCell};
@@ -255,8 +256,9 @@ fn the_largest_map() {
     pair.check();
 }
 
-/// Every pointer of a large map in turn leads to every indirect block above and beside it: an answer, or an error,
-/// which names the loop where there is one; never an endless walk (blockmap.B1).
+/// Every pointer of a large map in turn leads to every indirect block above and beside it: an
+/// answer, or an error, which names the loop where there is one; never an endless walk
+/// (blockmap.B1).
 #[test]
 fn loops_are_errors() {
     let mut pair = Pair::new(1000);

@@ -87,7 +87,8 @@ impl NodesMut for Mem {
 /// What each mapped file block maps to.
 type Model = BTreeMap<u32, (BlockNr, bool)>;
 
-/// Walks all of the tree: checks extent.X1 to extent.X3 and gives the mapping and the number of nodes met.
+/// Walks all of the tree: checks extent.X1 to extent.X3 and gives the mapping and the number of
+/// nodes met.
 fn walk(mem: &Mem, root: &[u8]) -> (Model, usize) {
     fn below(mem: &Mem, node: NodeRef<'_>, expect: &Expect, out: &mut Model, met: &mut usize) {
         for e in node.extents() {

@@ -1,7 +1,8 @@
 //! Walking an extent tree, and the changes of its shape that every edit is made of.
 //!
 //! Invariants after each public call, also one that failed for lack of space:
-//! * **extent.X1** Entries of a node are sorted and disjoint; an index names the first file block of its child.
+//! * **extent.X1** Entries of a node are sorted and disjoint; an index names the first file block
+//!   of its child.
 //! * **extent.X2** Only the root may be empty.
 //! * **extent.X3** All leaves are at the same depth, at most [`MAX_DEPTH`] below the root.
 
@@ -114,7 +115,8 @@ pub(super) struct Step {
     nr: BlockNr,
     /// What the node was checked against.
     expect: Expect,
-    /// Inner node: the child the path takes. Leaf: number of extents that begin at or before the file block.
+    /// Inner node: the child the path takes. Leaf: number of extents that begin at or before the
+    /// file block.
     pub(super) at: usize,
     len: usize,
     capacity: usize,
@@ -126,7 +128,8 @@ pub(super) type Path = SmallVec<[Step; 4]>;
 /// Where a file block is or would be.
 pub(super) struct Place {
     pub(super) path: Path,
-    /// The last extents of the leaf that begin at or before the block: the second-last and the last.
+    /// The last extents of the leaf that begin at or before the block: the second-last and the
+    /// last.
     pub(super) before: [Option<Extent>; 2],
     /// The extent behind them in the leaf.
     pub(super) after: Option<Extent>,
@@ -146,7 +149,8 @@ impl Place {
     }
 }
 
-/// A tree open for changing. The caller puts the inode into the journal afterwards, whatever the result.
+/// A tree open for changing. The caller puts the inode into the journal afterwards, whatever the
+/// result.
 pub(crate) struct Tree<'a, N: NodesMut> {
     pub(super) nodes: &'a N,
     /// `i_block`.
@@ -243,7 +247,8 @@ impl<'a, N: NodesMut> Tree<'a, N> {
         if shrinks { self.collapse() } else { Ok(()) }
     }
 
-    /// The subtree below `above` now begins at `block`: says so in the indexes that name it (extent.X1).
+    /// The subtree below `above` now begins at `block`: says so in the indexes that name it
+    /// (extent.X1).
     fn put_keys(&mut self, above: &[Step], block: Option<u32>) -> Result<()> {
         let Some(block) = block else { return Ok(()) };
         for step in above.iter().rev() {
@@ -313,7 +318,8 @@ impl<'a, N: NodesMut> Tree<'a, N> {
     /// topmost node that must be split, or lets the tree grow by a level. Find the place again
     /// afterwards. `near` is where a new node may lie if no other is near.
     pub(super) fn make_room(&mut self, path: &Path, near: BlockNr) -> Result<()> {
-        // The lowest inner node with room for one more child; everything between it and the leaf is full.
+        // The lowest inner node with room for one more child; everything between it and the leaf is
+        // full.
         let inner = path.len().saturating_sub(1);
         let Some(parent) = (0..inner).rev().find(|&l| path[l].len < path[l].capacity) else {
             return self.grow(near);

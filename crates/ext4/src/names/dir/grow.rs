@@ -230,7 +230,8 @@ impl Fs {
         self.index_add(h, format, &path.frames, &mut blocks, entry)
     }
 
-    /// Adds an entry behind the one that was followed in the last of these frames, making room first.
+    /// Adds an entry behind the one that was followed in the last of these frames, making room
+    /// first.
     fn index_add(
         &self,
         h: &Handle<'_>,

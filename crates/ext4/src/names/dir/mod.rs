@@ -151,8 +151,8 @@ impl Fs {
             && !body.flags().contains(InodeFlags::CASEFOLD)
     }
 
-    /// Sees to it that a directory's map names no block twice: such a directory would have no end. Looked at when it is
-    /// first used; later blocks are new.
+    /// Sees to it that a directory's map names no block twice: such a directory would have no end.
+    /// Looked at when it is first used; later blocks are new.
     fn dir_has_blocks_once(&self, inode: &Inode, body: &InodeBody) -> Result<()> {
         if body.is_inline() || inode.blocks_once.load(Ordering::Acquire) {
             return Ok(());

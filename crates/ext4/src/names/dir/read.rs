@@ -52,8 +52,8 @@ impl Fs {
         }
     }
 
-    /// Reads blocks from `lblk` on into the cache, those that lie in one run with it. Who reads them
-    /// next learns of what fails here.
+    /// Reads blocks from `lblk` on into the cache, those that lie in one run with it. Who reads
+    /// them next learns of what fails here.
     fn dir_read_ahead(&self, inode: &Inode, body: &InodeBody, lblk: u32) {
         if body.is_inline() {
             return;
@@ -111,7 +111,8 @@ impl Fs {
                     next => break next,
                 }
             };
-            // One that lies elsewhere could not be looked up, and would be left out by who goes on from a place.
+            // One that lies elsewhere could not be looked up, and would be left out by who goes on
+            // from a place.
             let range = first..next.unwrap_or(u32::MAX);
             if let Some((_, name, _)) = found.iter().find(|(hash, ..)| !range.contains(hash)) {
                 let detail = format!(
@@ -218,7 +219,8 @@ impl Fs {
         })
     }
 
-    /// Whether only `.` and `..` are left. Every block is looked at, also one that an index leaves out.
+    /// Whether only `.` and `..` are left. Every block is looked at, also one that an index leaves
+    /// out.
     pub(crate) fn dir_is_empty(&self, inode: &Inode, body: &InodeBody) -> Result<bool> {
         if body.is_inline() {
             return Ok(self.inline_look(inode, body)?.entries.is_empty());

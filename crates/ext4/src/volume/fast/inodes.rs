@@ -58,7 +58,8 @@ impl Replay<'_> {
             )));
         }
         let mut all = old.bytes().to_vec();
-        // Attributes of the inode that the fast commit does not hold lie behind the extra fields, which so keep their size.
+        // Attributes of the inode that the fast commit does not hold lie behind the extra fields,
+        // which so keep their size.
         let extra = usize::from(old.extra_isize().min(given.extra_isize()));
         let behind = if fresh || given.is_inline() {
             GOOD_OLD_INODE_SIZE..bytes.len()
@@ -138,7 +139,8 @@ impl Replay<'_> {
         self.fs.write_inode_data(&h, &inode, body)
     }
 
-    /// Whether an inode that holds its content is said to hold it no more. That is said behind the blocks.
+    /// Whether an inode that holds its content is said to hold it no more. That is said behind the
+    /// blocks.
     fn moves_out(&self, i: usize, ino: Ino) -> Result<bool> {
         let next = self.next_attributes(i, ino);
         let Some(Change::Inode { bytes, .. }) = next.and_then(|at| self.changes.get(at)) else {

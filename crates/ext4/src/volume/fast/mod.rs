@@ -1,13 +1,17 @@
-//! Fast commits of Linux that recovery found: what single files were like in the transaction that never was committed
-//! ([`FastCommit`]).
+//! Fast commits of Linux that recovery found: what single files were like in the transaction that
+//! never was committed ([`FastCommit`]).
 //!
-//! They are carried out on the volume as it would be, in memory ([`Overlay`]); what changed goes into the log as that
-//! transaction, and home from there. So the volume gets all of it or, interrupted, nothing.
+//! They are carried out on the volume as it would be, in memory ([`Overlay`]); what changed goes
+//! into the log as that transaction, and home from there. So the volume gets all of it or,
+//! interrupted, nothing.
 //!
-//! Each change says what is, not what to do, and an earlier replay by the kernel or e2fsck may have ended anywhere:
-//! * **fast.F1** What is already as a change says stays so; a name that is said to be gone is only taken away if it still names that inode.
+//! Each change says what is, not what to do, and an earlier replay by the kernel or e2fsck may have
+//! ended anywhere:
+//! * **fast.F1** What is already as a change says stays so; a name that is said to be gone is only
+//!   taken away if it still names that inode.
 //! * **fast.F2** Who has a block is what was said last, whatever the bitmaps say (`space/claims`).
-//! * **fast.F3** A new inode comes into being with its first name. One that gets none was deleted before the crash, and so is nothing.
+//! * **fast.F3** A new inode comes into being with its first name. One that gets none was deleted
+//!   before the crash, and so is nothing.
 //! * **fast.F4** An inode without links goes, unless a later change says that it has some.
 
 mod inodes;
@@ -36,10 +40,12 @@ use crate::types::{FsOptions, Ino, ROOT_INO};
 /// Bytes that fast commits change, at most: they must fit a transaction.
 const MEMORY: u64 = 64 << 20;
 
-/// What the volume's blocks hold with all fast commits carried out, as far as that is something else. Nothing is written.
+/// What the volume's blocks hold with all fast commits carried out, as far as that is something
+/// else. Nothing is written.
 ///
 /// # Errors
-/// `Corrupt` when a change contradicts the volume; `Unsupported` on a volume that this version does not write.
+/// `Corrupt` when a change contradicts the volume; `Unsupported` on a volume that this version does
+/// not write.
 pub(super) fn images(
     device: &Arc<dyn BlockDevice>,
     log: &VolumeLog,
@@ -268,7 +274,8 @@ impl<'a> Replay<'a> {
 }
 
 impl Fs {
-    /// Takes orphans of an earlier mount into memory as what they are: they may get a name, or be deleted.
+    /// Takes orphans of an earlier mount into memory as what they are: they may get a name, or be
+    /// deleted.
     fn hold_orphans(&self, found: orphans::Found) -> Vec<Arc<Inode>> {
         let mut held = Vec::new();
         for (ino, place) in found.inodes {

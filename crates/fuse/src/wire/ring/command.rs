@@ -29,10 +29,12 @@ struct CommandRequest {
 const SEGMENTS: u32 = 2;
 /// Of `struct io_uring_sqe`.
 const SQE_LEN: usize = 24;
-/// The connection's descriptor: the first of those registered with the ring, so that it is looked up once.
+/// The connection's descriptor: the first of those registered with the ring, so that it is looked
+/// up once.
 const DEVICE: types::Fixed = types::Fixed(0);
 
-/// The submission entry of `command` on the connection that is registered with the ring, for queue `qid`.
+/// The submission entry of `command` on the connection that is registered with the ring, for queue
+/// `qid`.
 pub(super) fn entry(
     command: Command,
     qid: u16,
@@ -56,7 +58,8 @@ pub(super) fn entry(
         .build()
         .user_data(user_data);
     // The crate gives no access to a field that these commands use.
-    // SAFETY: an `Entry128` is the 128 bytes of a `struct io_uring_sqe`, any bytes are valid for it.
+    // SAFETY: an `Entry128` is the 128 bytes of a `struct io_uring_sqe`, any bytes are valid for
+    // it.
     let mut raw: [u8; 128] = unsafe { std::mem::transmute(entry) };
     for (to, from) in raw[SQE_LEN..].iter_mut().zip(SEGMENTS.to_ne_bytes()) {
         *to = from;

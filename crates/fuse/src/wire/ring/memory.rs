@@ -1,8 +1,8 @@
 //! The memory of a ring entry, which kernel and server use in turns.
 //!
-//! The kernel touches it from the submission of an entry's command to the completion of that command, and we do
-//! so only outside of that time. It writes in the thread that owns the ring, and not once that is closed: then
-//! the memory may be used for other things.
+//! The kernel touches it from the submission of an entry's command to the completion of that
+//! command, and we do so only outside of that time. It writes in the thread that owns the ring, and
+//! not once that is closed: then the memory may be used for other things.
 
 use std::ptr::NonNull;
 
@@ -35,13 +35,14 @@ pub(super) struct Memory {
 
 // SAFETY: the buffers belong to the value, and are not tied to a thread.
 unsafe impl Send for Memory {}
-// SAFETY: through a shared reference it is only read, but for `answer` and `fill`, which ask their callers for
-// exclusive use.
+// SAFETY: through a shared reference it is only read, but for `answer` and `fill`, which ask their
+// callers for exclusive use.
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Memory for a payload of up to `room` bytes. With `prepared` it is there at once, in huge pages where the kernel has them:
-    /// the device reads long answers into it, and a request of many small pieces takes it longer (decisions/0019).
+    /// Memory for a payload of up to `room` bytes. With `prepared` it is there at once, in huge
+    /// pages where the kernel has them: the device reads long answers into it, and a request of
+    /// many small pieces takes it longer (decisions/0019).
     pub(super) fn new(room: usize, prepared: bool) -> Memory {
         let mut head = AlignedBuf::zeroed(HEADER_SIZE);
         let mut payload = if prepared {
@@ -73,8 +74,8 @@ impl Memory {
     /// `N` bytes of the header.
     fn header<const AT: usize, const N: usize>(&self) -> [u8; N] {
         const { assert!(AT + N <= HEADER_SIZE) };
-        // SAFETY: they lie inside the header by the line above, which lives as long as `self`; nobody writes it now (module
-        // documentation).
+        // SAFETY: they lie inside the header by the line above, which lives as long as `self`;
+        // nobody writes it now (module documentation).
         unsafe { self.head.add(AT).cast::<[u8; N]>().read() }
     }
 
@@ -96,7 +97,8 @@ impl Memory {
     /// What follows the request's heads.
     pub(super) fn payload(&self) -> &[u8] {
         let len = (self.ring().payload_sz as usize).min(self.room);
-        // SAFETY: the buffer has `room` bytes, and lives as long as `self`; nobody writes it now (module documentation).
+        // SAFETY: the buffer has `room` bytes, and lives as long as `self`; nobody writes it now
+        // (module documentation).
         unsafe { std::slice::from_raw_parts(self.payload.as_ptr(), len) }
     }
 
@@ -142,7 +144,8 @@ impl Memory {
         };
         const { assert!(size_of::<OutHeader>() <= OP_AT) };
         let write = |at: usize, bytes: &[u8]| {
-            // SAFETY: both structures lie inside the header, by the line above and by its size; the caller vouches for the rest.
+            // SAFETY: both structures lie inside the header, by the line above and by its size; the
+            // caller vouches for the rest.
             unsafe {
                 std::ptr::copy_nonoverlapping(
                     bytes.as_ptr(),

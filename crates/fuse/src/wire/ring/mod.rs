@@ -2,9 +2,9 @@
 //! answer and the wait for the next request are one system call.
 //!
 //! Each thread has a ring of its own with one entry that waits for a request. An operation that is
-//! answered later, from another thread, keeps its entry; the thread then gives the kernel another one,
-//! so a slow answer holds nobody up. Answers from other threads come through a mailbox. (Where nobody else
-//! asks, the thread may wait itself: `patience`.)
+//! answered later, from another thread, keeps its entry; the thread then gives the kernel another
+//! one, so a slow answer holds nobody up. Answers from other threads come through a mailbox. (Where
+//! nobody else asks, the thread may wait itself: `patience`.)
 
 mod command;
 mod memory;
@@ -36,7 +36,8 @@ use crate::patience::{self, Askers, Servers};
 
 /// Entries one thread has at most: operations of its queue under way at once.
 const MAX_ENTRIES: usize = 64;
-/// So many of them have their memory at once: more are for those who wait for the device, in crowds.
+/// So many of them have their memory at once: more are for those who wait for the device, in
+/// crowds.
 const PREPARED: usize = 4;
 /// The payload of a request up to this size is copied, so that its place is free for the answer.
 const SMALL: usize = 4096;
@@ -118,7 +119,8 @@ impl Slot {
         self.put(unique, error, len, body);
     }
 
-    /// Sends what `read` puts into the entry's memory, up to `size` bytes; unless it fails, and then nothing was sent.
+    /// Sends what `read` puts into the entry's memory, up to `size` bytes; unless it fails, and
+    /// then nothing was sent.
     pub(super) fn send_read(
         &mut self,
         unique: u64,
@@ -146,7 +148,8 @@ impl Slot {
             body,
         };
         let first = self.mailbox.put(answer);
-        // Who puts the first wakes the thread, and what it finds then is all: it takes answers before it sleeps.
+        // Who puts the first wakes the thread, and what it finds then is all: it takes answers
+        // before it sleeps.
         if first && MINE.get() != Arc::as_ptr(&self.mailbox).addr() {
             // It is a counter that cannot overflow here; a thread that ended needs no call.
             let _ = rustix::io::write(&self.mailbox.wake, &1u64.to_ne_bytes());
@@ -163,8 +166,9 @@ pub(crate) fn queues() -> io::Result<u16> {
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "the number of processors"))
 }
 
-/// Tries whether the kernel takes commands of the connection `fuse` from a ring. To be called before INIT is answered: the
-/// kernel then says "not yet". Later there would be no way back where something else refuses them (a security module).
+/// Tries whether the kernel takes commands of the connection `fuse` from a ring. To be called
+/// before INIT is answered: the kernel then says "not yet". Later there would be no way back where
+/// something else refuses them (a security module).
 pub(super) fn possible(fuse: &Channel, payload: usize) -> io::Result<()> {
     queues()?;
     let memory = Memory::new(payload, false);
@@ -185,8 +189,9 @@ pub(super) fn possible(fuse: &Channel, payload: usize) -> io::Result<()> {
     }
 }
 
-/// A ring that knows the connection `fuse`, for the thread that enables it. It takes the requests that are made here and no
-/// others, so that a process that is bound by nothing else has no use of it (a sandbox keeps it from making another).
+/// A ring that knows the connection `fuse`, for the thread that enables it. It takes the requests
+/// that are made here and no others, so that a process that is bound by nothing else has no use of
+/// it (a sandbox keeps it from making another).
 pub(super) fn make(fuse: &Channel) -> io::Result<Ring> {
     let entries = MAX_ENTRIES as u32 * 2;
     let ring = Ring::builder()
@@ -254,8 +259,8 @@ struct Queue<'a, F> {
     payload: usize,
 }
 
-/// Serves queue `qid` of the connection until it ends, by `ring`. To be called by a thread of its own.
-/// `payload` is the longest request or answer, bytes.
+/// Serves queue `qid` of the connection until it ends, by `ring`. To be called by a thread of its
+/// own. `payload` is the longest request or answer, bytes.
 pub(super) fn serve<F: FileSystem>(
     fs: &F,
     ring: Ring,
@@ -453,8 +458,8 @@ impl<F: FileSystem> Queue<'_, F> {
         for answer in answers.drain(..) {
             let memory = self.entry(answer.entry)?;
             let commit_id = memory.ring().commit_id;
-            // SAFETY: the request was served and answered, so nobody but this thread uses the memory
-            // until the command below is submitted.
+            // SAFETY: the request was served and answered, so nobody but this thread uses the
+            // memory until the command below is submitted.
             unsafe {
                 let copied = match &answer.body {
                     AnswerBody::Short(bytes, size) => bytes.get(..*size).unwrap_or_default(),

@@ -1,6 +1,7 @@
-//! Where a thread of a queue runs: on the processor that its requests come from, so that nothing wakes another one. But not
-//! while it serves long reads: what reads ahead copies on that processor, and the two would only take turns. And on another one
-//! while it looks for the next request instead of sleeping.
+//! Where a thread of a queue runs: on the processor that its requests come from, so that nothing
+//! wakes another one. But not while it serves long reads: what reads ahead copies on that
+//! processor, and the two would only take turns. And on another one while it looks for the next
+//! request instead of sleeping.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 

@@ -16,7 +16,8 @@ pub struct Expect {
     pub depth: Option<u16>,
     /// Logical blocks that the node may map: from its own index entry to the next.
     pub logical: Range<u64>,
-    /// Blocks that it may point to ([`Geometry::valid_blocks`](crate::ext4::superblock::Geometry::valid_blocks)).
+    /// Blocks that it may point to
+    /// ([`Geometry::valid_blocks`](crate::ext4::superblock::Geometry::valid_blocks)).
     pub blocks: Range<u64>,
 }
 
@@ -71,7 +72,8 @@ impl<B: AsRef<[u8]>> Node<B> {
         Ok(Node { bytes, max })
     }
 
-    /// Checks all entries: sorted, disjoint, not empty, in the logical and physical ranges expected, and the depth.
+    /// Checks all entries: sorted, disjoint, not empty, in the logical and physical ranges
+    /// expected, and the depth.
     pub fn check(&self, expect: &Expect) -> Result<()> {
         if expect.depth.is_some_and(|d| d != self.depth()) {
             return Err(corrupt!(
@@ -200,7 +202,8 @@ impl<B: AsRef<[u8]>> Node<B> {
         (0..self.len()).map_while(|i| self.index(i))
     }
 
-    /// The last entry that starts at or before logical block `block`: the one that maps it, if any does.
+    /// The last entry that starts at or before logical block `block`: the one that maps it, if any
+    /// does.
     #[must_use]
     pub fn find(&self, block: u32) -> Option<usize> {
         let (mut lo, mut hi) = (0, self.len());
@@ -231,8 +234,8 @@ impl<B: AsRef<[u8]>> Node<B> {
 }
 
 impl<B: AsRef<[u8]> + AsMut<[u8]>> Node<B> {
-    /// Makes the bytes an empty node of `depth` with room for as many entries as fit. The remaining bytes become zero.
-    /// At a depth above 0 entries must be added before anyone reads it.
+    /// Makes the bytes an empty node of `depth` with room for as many entries as fit. The remaining
+    /// bytes become zero. At a depth above 0 entries must be added before anyone reads it.
     pub fn init(mut bytes: B, depth: u16) -> Result<Self> {
         let b = bytes.as_mut();
         let max = max_entries(b.len());
@@ -289,13 +292,15 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Node<B> {
         slot.ok_or_else(|| corrupt!(WHAT, "entry {i} of {}", self.len()))
     }
 
-    /// Replaces extent `i`. Fails when there is none, in an index node, or for a value that cannot be stored.
+    /// Replaces extent `i`. Fails when there is none, in an index node, or for a value that cannot
+    /// be stored.
     pub fn set_extent(&mut self, i: usize, e: &Extent) -> Result<()> {
         self.need_leaf(true)?;
         self.store(i, e.encode()?.as_bytes())
     }
 
-    /// Inserts an extent at position `i`; the order is the caller's duty. Fails also when the node is full.
+    /// Inserts an extent at position `i`; the order is the caller's duty. Fails also when the node
+    /// is full.
     pub fn insert_extent(&mut self, i: usize, e: &Extent) -> Result<()> {
         self.need_leaf(true)?;
         let raw = e.encode()?;
@@ -303,13 +308,15 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Node<B> {
         self.store(i, raw.as_bytes())
     }
 
-    /// Replaces index entry `i`. Fails when there is none, in a leaf, or for a value that cannot be stored.
+    /// Replaces index entry `i`. Fails when there is none, in a leaf, or for a value that cannot be
+    /// stored.
     pub fn set_index(&mut self, i: usize, x: &Index) -> Result<()> {
         self.need_leaf(false)?;
         self.store(i, x.encode()?.as_bytes())
     }
 
-    /// Inserts an index entry at position `i`; the order is the caller's duty. Fails also when the node is full.
+    /// Inserts an index entry at position `i`; the order is the caller's duty. Fails also when the
+    /// node is full.
     pub fn insert_index(&mut self, i: usize, x: &Index) -> Result<()> {
         self.need_leaf(false)?;
         let raw = x.encode()?;
@@ -328,7 +335,8 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Node<B> {
         ))
     }
 
-    /// Removes the entries of `range` (cut to those that exist). An index node left without entries is the caller's to free.
+    /// Removes the entries of `range` (cut to those that exist). An index node left without entries
+    /// is the caller's to free.
     pub fn remove(&mut self, range: Range<usize>) {
         let len = self.len();
         let (start, end) = (range.start.min(len), range.end.min(len));

@@ -68,8 +68,8 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> InodeView<B> {
         self.put(offset_of!(RawInode, links_count), &links.to_le_bytes());
     }
 
-    /// Sets [`blocks_512`](Self::blocks_512) and with it the flag `HUGE_FILE`. Fails when the volume's
-    /// features cannot express `n`.
+    /// Sets [`blocks_512`](Self::blocks_512) and with it the flag `HUGE_FILE`. Fails when the
+    /// volume's features cannot express `n`.
     pub fn set_blocks_512(&mut self, n: u64, huge_file: bool, block_size: u32) -> Result<()> {
         let bits = if huge_file { 48 } else { 32 };
         let in_blocks = n / u64::from(block_size / 512).max(1);
@@ -204,7 +204,8 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> InodeView<B> {
             .unwrap_or_default()
     }
 
-    /// Stores a short symbolic link's target in `i_block` and sets the size; answers whether it fits (below 60 bytes).
+    /// Stores a short symbolic link's target in `i_block` and sets the size; answers whether it
+    /// fits (below 60 bytes).
     pub fn set_inline_symlink(&mut self, target: &[u8]) -> bool {
         if target.len() >= I_BLOCK_LEN {
             return false;
@@ -219,7 +220,8 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> InodeView<B> {
         true
     }
 
-    /// Stores [`device`](Self::device) in the encoding that the kernel picks; major and minor are cut to 12 and 20 bits.
+    /// Stores [`device`](Self::device) in the encoding that the kernel picks; major and minor are
+    /// cut to 12 and 20 bits.
     pub fn set_device(&mut self, dev: DeviceNumber) {
         let (major, minor) = (dev.major & 0xfff, dev.minor & 0xf_ffff);
         let (old, new) = if major < 256 && minor < 256 {

@@ -23,13 +23,14 @@ pub struct NewInode {
     pub now: Timestamp,
     /// Project number; 0 is the default project.
     pub project: u32,
-    /// Wanted `i_extra_isize` (`s_want_extra_isize`, usually [`FULL_EXTRA_ISIZE`](super::FULL_EXTRA_ISIZE)), cut to
-    /// what fits in the inode.
+    /// Wanted `i_extra_isize` (`s_want_extra_isize`, usually
+    /// [`FULL_EXTRA_ISIZE`](super::FULL_EXTRA_ISIZE)), cut to what fits in the inode.
     pub extra_isize: u16,
 }
 
 impl<B: AsRef<[u8]> + AsMut<[u8]>> InodeView<B> {
-    /// Overwrites all bytes, attributes included, with a new inode. The checksum is left to the caller.
+    /// Overwrites all bytes, attributes included, with a new inode. The checksum is left to the
+    /// caller.
     pub fn init(&mut self, new: &NewInode) {
         let room = self.bytes().len().saturating_sub(GOOD_OLD_INODE_SIZE);
         let extra = usize::from(new.extra_isize).min(room) & !3;

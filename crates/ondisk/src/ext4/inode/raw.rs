@@ -5,8 +5,9 @@ use bitflags::bitflags;
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-/// `struct ext4_inode` with Linux's `osd1` and `osd2`, up to the last known field. An inode on disk may be shorter
-/// (128 bytes) or longer (attributes follow), so this serves as the map of offsets only.
+/// `struct ext4_inode` with Linux's `osd1` and `osd2`, up to the last known field. An inode on disk
+/// may be shorter (128 bytes) or longer (attributes follow), so this serves as the map of offsets
+/// only.
 #[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub(super) struct RawInode {

@@ -201,7 +201,8 @@ impl Geometry {
         Ok(geo)
     }
 
-    /// All block numbers that a pointer may hold. Block `first_data_block` and below are never data.
+    /// All block numbers that a pointer may hold. Block `first_data_block` and below are never
+    /// data.
     #[must_use]
     pub fn valid_blocks(&self) -> Range<u64> {
         u64::from(self.first_data_block) + 1..self.blocks_count
@@ -298,7 +299,8 @@ impl Geometry {
         }
     }
 
-    /// Number of descriptor blocks (without reserved ones) at the start of a group, after its superblock if any.
+    /// Number of descriptor blocks (without reserved ones) at the start of a group, after its
+    /// superblock if any.
     #[must_use]
     pub fn group_desc_blocks(&self, group: u32) -> u32 {
         match self.first_meta_bg {
@@ -367,7 +369,8 @@ impl Geometry {
         (block < self.blocks_count).then_some((block, offset))
     }
 
-    /// Checks that a descriptor's bitmaps and inode table lie inside the volume and its counts are possible.
+    /// Checks that a descriptor's bitmaps and inode table lie inside the volume and its counts are
+    /// possible.
     pub fn check_group_desc(&self, group: u32, desc: &GroupDesc) -> Result<()> {
         let valid = self.valid_blocks();
         let table_end = desc

@@ -104,7 +104,8 @@ proptest! {
         noise in vec(any::<u8>(), SUPERBLOCK_SIZE), keep in vec(0u8..8, 0xE0 / 2),
         group: u32, block: u64, ino: u32, desc in vec(any::<u8>(), 64),
     ) {
-        // Mostly plausible, so that it gets past the first check: one 16-bit word in eight is noise.
+        // Mostly plausible, so that it gets past the first check: one word of 16 bits in eight is
+        // noise.
         let mut bytes = volume().as_bytes().to_vec();
         for (i, _) in keep.iter().enumerate().filter(|(_, k)| **k == 0) {
             let at = i * 2;

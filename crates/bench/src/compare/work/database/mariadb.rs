@@ -74,7 +74,8 @@ pub(in super::super) fn start<'p>(
     Server::start(programs, [Signal::TERM, Signal::ABORT], command, is_ready)
 }
 
-/// A client that runs these statements one after the other and prints what they give, without headings.
+/// A client that runs these statements one after the other and prints what they give, without
+/// headings.
 pub(in super::super) fn client(server: &Server<'_>, statements: &str) -> Command {
     let mut command = server.programs.command("mariadb");
     command

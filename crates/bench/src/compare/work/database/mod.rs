@@ -37,7 +37,8 @@ fn path() -> Vec<PathBuf> {
 }
 
 impl Programs {
-    /// Those in `dirs`, run by the first of `users` that exists if we are root, whom the server refuses.
+    /// Those in `dirs`, run by the first of `users` that exists if we are root, whom the server
+    /// refuses.
     fn of(
         name: &'static str,
         dirs: Vec<PathBuf>,

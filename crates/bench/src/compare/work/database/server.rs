@@ -27,7 +27,8 @@ pub(in super::super) struct Server<'p> {
 }
 
 impl<'p> Server<'p> {
-    /// Starts what `command` makes, for a socket in the directory that it is given, and waits until it `is_ready`.
+    /// Starts what `command` makes, for a socket in the directory that it is given, and waits until
+    /// it `is_ready`.
     pub(super) fn start(
         programs: &'p Programs,
         signals: [Signal; 2],

@@ -12,11 +12,13 @@ use crate::compare::{Oltp, Sizes, Target};
 
 /// The server's memory for pages: less than the tables, so that pages are written all the time.
 const BUFFERS: &str = "16MB";
-/// Bytes of write-ahead log between checkpoints: several in a round, as over hours with the default.
+/// Bytes of write-ahead log between checkpoints: several in a round, as over hours with the
+/// default.
 const LOG: &str = "128MB";
 
-/// How it syncs its log: a write and its sync are one call, and one request where that is a round trip to another process. The kernel's file
-/// systems are no slower with it than with the default, `fdatasync`.
+/// How it syncs its log: a write and its sync are one call, and one request where that is a round
+/// trip to another process. The kernel's file systems are no slower with it than with the default,
+/// `fdatasync`.
 const SYNC: &str = "open_datasync";
 
 /// How the targets' servers are set.
@@ -44,7 +46,8 @@ impl Run {
         };
         let transactions = after("number of transactions actually processed: ")?;
         let per_second = after("tps = ")?;
-        // " - 406 transactions (50.0% of total, tps = 405.3)", a line for each script in their order.
+        // " - 406 transactions (50.0% of total, tps = 405.3)", a line for each script in their
+        // order.
         let of_scripts = |l: &str| {
             let (number, rest) = l.strip_prefix(" - ")?.split_once(' ')?;
             rest.starts_with("transactions (")
@@ -79,7 +82,8 @@ fn ask(server: &Server<'_>, query: &str) -> Result<String> {
 }
 
 fn bench(server: &Server<'_>, load: &Load, size: Oltp, scale: &str) -> Result<Run> {
-    // It counts what each of several scripts did without a lock between its threads, so some would be missing.
+    // It counts what each of several scripts did without a lock between its threads, so some would
+    // be missing.
     let threads = match load.scripts.len() {
         0 | 1 => std::thread::available_parallelism().map_or(1, usize::from),
         _ => 1,

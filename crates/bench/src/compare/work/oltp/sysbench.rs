@@ -14,7 +14,8 @@ const DATABASE: &str = "bench";
 const BUFFERS: &str = "32M";
 /// Bytes of redo log: several times around in a round, as over hours with the default.
 const LOG: &str = "32M";
-/// How it writes its pages. The kernel's file systems are faster with their cache below the server than with the default, `O_DIRECT`.
+/// How it writes its pages. The kernel's file systems are faster with their cache below the server
+/// than with the default, `O_DIRECT`.
 const FLUSH: &str = "fsync";
 
 /// What sysbench does.
@@ -24,9 +25,11 @@ pub(in super::super) struct Load {
     script: Script,
     /// Its tables, with their database.
     tables: &'static [&'static str],
-    /// Rows of a table, of nodes with LinkBench, by the scale: 10 makes tables of about 50 MB in all, with their indexes.
+    /// Rows of a table, of nodes with LinkBench, by the scale: 10 makes tables of about 50 MB in
+    /// all, with their indexes.
     rows: u32,
-    /// Fails unless the tables are as they must be after so many transactions, with that many commits.
+    /// Fails unless the tables are as they must be after so many transactions, with that many
+    /// commits.
     check: fn(&Server<'_>, Oltp, u64, u64) -> Result<()>,
 }
 
@@ -37,7 +40,8 @@ enum Script {
     Lua(&'static str),
 }
 
-/// Its best-known load: ten reads by key, four of ranges, two updates, a deletion and an insertion a transaction.
+/// Its best-known load: ten reads by key, four of ranges, two updates, a deletion and an insertion
+/// a transaction.
 pub(in super::super) const READ_WRITE: Load = Load {
     title: "MariaDB, sysbench",
     script: Script::Own("oltp_read_write"),
