@@ -6,7 +6,7 @@
 //! again by itself. What it then shows must be what the model of a crash allows, sector by sector:
 //! what was flushed stands. And it is recovered and judged as any other crash.
 //!
-//! It is no part of the search of [`explore`](crate::explore()), whose states are subsets of
+//! It is no part of the search of [`explore`](crate::explore::explore), whose states are subsets of
 //! sectors: which there can be is the layer's to say here, and a state is a place with a draw.
 
 mod below;

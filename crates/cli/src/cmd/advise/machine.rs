@@ -22,8 +22,7 @@ pub(super) fn hints(volume: &Path) -> Vec<Hint> {
             "this kernel has no FUSE over io_uring (Linux 6.14 or newer has, once the module fuse is loaded): each call takes longer",
         )),
     }
-    let in_memory =
-        rustix::fs::statfs(volume).is_ok_and(|s| IN_MEMORY.contains(&(s.f_type as i64)));
+    let in_memory = rustix::fs::statfs(volume).is_ok_and(|s| IN_MEMORY.contains(&s.f_type));
     if in_memory {
         hints.push(Hint::new(
             "it lies in memory (tmpfs): what is synced survives the programs, and no loss of power",
