@@ -754,8 +754,7 @@ fn advise_follows_the_program_and_looks_at_mounts() {
         .unwrap()
         .sync_all()
         .unwrap();
-    d.kill9();
-    fails(&["umount", d.dir()], 6, &["stetfs recover"]);
+    d.crash();
     let dirty = hints(&[d.image()]);
     let recover = format!("stetfs recover {}", d.image());
     assert!(

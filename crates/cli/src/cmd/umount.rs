@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use serde_json::json;
 use stetfs::low::namespaces::{Viewer, viewers};
 use stetfs::low::{FsError, LeftBehind, Part, Source};
@@ -110,16 +111,16 @@ fn remaining(mount: &MountEntry, before: &[Viewer]) -> Option<Viewer> {
 }
 
 /// Whether the server of the mount at `dir`, which does not answer, is gone. One that was there and
-/// was killed a moment ago has threads that still end, and the kernel may know attributes of it for
-/// a second.
+/// was killed a moment ago has threads that still end. The question is statfs(2), which the kernel
+/// passes on: attributes of the root it may know itself, for as long as they are valid.
 fn is_dead(dir: &Path, was_there: bool) -> bool {
     const TRIES: u32 = 15;
     for n in 0..if was_there { TRIES } else { 1 } {
         if n > 0 {
             std::thread::sleep(PAUSE);
         }
-        if let Err(e) = dir.metadata() {
-            return !matches!(e.raw_os_error(), Some(libc::EACCES | libc::EPERM));
+        if let Err(e) = rustix::fs::statfs(dir) {
+            return !matches!(e, Errno::ACCESS | Errno::PERM);
         }
     }
     false

@@ -8,6 +8,8 @@ mod machine;
 mod uses;
 mod volume;
 
+use std::path::Path;
+
 use serde::Serialize;
 use serde_json::json;
 
@@ -46,18 +48,16 @@ impl Hint {
 
 /// `stetfs advise`.
 pub(crate) fn run(args: &AdviseArgs, json: bool) -> Result {
-    let mounted = args.volume.volume.is_dir();
-    let (name, found) = match mounted {
-        true => (args.volume.volume.display().to_string(), None),
-        false => {
-            let info = stetfs::low::info(&args.volume.source()?)?;
-            (info.volume.clone(), Some(info))
-        }
+    let at = &args.volume.volume;
+    let (name, now, mut hints) = if at.is_dir() {
+        (at.display().to_string(), Some(preset_of(at)?), Vec::new())
+    } else {
+        let info = stetfs::low::info(&args.volume.source()?)?;
+        let hints = volume::hints(&info);
+        (info.volume, None, hints)
     };
+    hints.extend(machine::hints(at));
     let advice = args.program.advice();
-    let now = mounted.then(|| preset_of(args)).transpose()?;
-    let mut hints = found.as_ref().map_or_else(Vec::new, volume::hints);
-    hints.extend(machine::hints(&args.volume.volume));
     if json {
         let value = json!({
             "volume": name,
@@ -89,8 +89,8 @@ pub(crate) fn run(args: &AdviseArgs, json: bool) -> Result {
 }
 
 /// The preset that a mount has.
-fn preset_of(args: &AdviseArgs) -> Result<String> {
-    let mut client = connect(&find_mount(&args.volume.volume)?)?;
+fn preset_of(dir: &Path) -> Result<String> {
+    let mut client = connect(&find_mount(dir)?)?;
     let stat = client.request(&json!({ "op": "stat" }))?;
     let preset = stat.pointer("/journal/preset");
     Ok(preset.and_then(|p| p.as_str()).unwrap_or("none").to_owned())
