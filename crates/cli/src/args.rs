@@ -10,7 +10,7 @@ use stetfs::low::{RecoverOptions, Source};
 use crate::{ids, part};
 
 /// With the commit that was built, where that is known.
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), env!("STETFS_COMMIT"));
+pub(crate) const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), env!("STETFS_COMMIT"));
 
 /// Ext4 in user space, with journals that keep what was synced.
 #[derive(Debug, Parser)]
@@ -32,7 +32,7 @@ Exit codes:
    4  the volume or the mount is in use
    5  the volume is damaged or of an unknown kind
    6  a device failed, or the volume was not closed clean
-   7  a crash broke a promise (stetfs crash)
+   7  a crash broke a promise (stetfs crash), or something is against the volume (certify)
    8  recovered in part: e2fsck -f has to do the rest
   32  mounting failed for another reason
  130  interrupted (Ctrl-C); what was running is taken down";
@@ -51,6 +51,10 @@ pub(crate) enum Command {
     /// Say how a volume, or the mount at a directory, is best mounted for a program, and what of
     /// the volume and the machine is in the way. Changes nothing.
     Advise(AdviseArgs),
+    /// Try whether a volume, or the mount at a directory, keeps its promises here, and write a page
+    /// about it: what is below it, what syncs cost, what an error of the device and what power cuts
+    /// do. Changes nothing of a volume; on a mount, makes files and removes them.
+    Certify(CertifyArgs),
     /// Show usage and limits of users, groups and projects of an unmounted volume, or of the mount
     /// at a directory; or set limits.
     Quota(QuotaArgs),
@@ -299,6 +303,7 @@ Options, separated by commas:
                             stop the volume (ignore)
   sync, dirsync             every write, or change of names, is durable when it returns
   norecovery, noload        do not replay the journal (with ro)
+  epoch=SECONDS             all times are this one and nothing is left to chance: an image made again is the same
   journal_path=PATH         where the journal is, on a volume with it on another device
   nvm=PATH                  file for records of synced files (with sync=file), in persistent memory or what stands in
                             for it: syncs wait for no device
@@ -316,10 +321,12 @@ Options, separated by commas:
   log_file=PATH             where messages go, behind what is there (in the background syslog)
   threads=N                 threads that take requests (the cores and a few)
   opens=stateless|handles   files are opened and closed without a request, or each open gets a handle
-                            (stateless; with direct_io or writeback_cache handles)
+                            (stateless; with direct_io, writeback_cache or atomic handles)
   direct_io                 files pass the kernel's page cache by
   writeback_cache           the kernel holds written data back
+  atomic                    files can be written atomically, as SQLite does; needs a journal that data goes through
   idmap                     the mount can be mapped to other ids (Linux 6.12)
+  fakeroot                  who mounts is root in the volume, and root's files are shown as his
   noxattr                   neither extended attributes nor ACLs
   nosuid, nodev, noexec     as for mount(8)
   remount                   change ro, rw, commit and access times of a mount";
@@ -423,6 +430,25 @@ pub(crate) struct AdviseArgs {
     /// What it is for.
     #[arg(long = "for", value_name = "USE", value_enum, default_value_t)]
     pub(crate) program: crate::cmd::advise::Use,
+}
+
+/// Arguments of `certify`.
+#[derive(Debug, Args)]
+pub(crate) struct CertifyArgs {
+    /// An ext4 image file or block device, or the directory of a mount.
+    pub(crate) volume: PathBuf,
+    /// Options of a volume that is not mounted, as for `stetfs mount`: with which it is tried.
+    #[arg(short, value_name = "OPTIONS")]
+    pub(crate) options: Vec<String>,
+    /// How long is measured and tried, about.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
+    pub(crate) seconds: f64,
+    /// What is drawn at random comes from it.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Write the page there, as HTML.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
 }
 
 /// Arguments of `recover`.

@@ -188,7 +188,7 @@ impl From<FsError> for Failure {
                 .hint("if it stays so, e2fsck -f repairs the volume"),
             FsError::Errno(libc::EROFS) => Failure::new(Code::Usage, e.to_string())
                 .hint("the volume or its device is read-only; mount it with -o ro"),
-            FsError::Errno(_) => Failure::new(Code::Io, e.to_string()),
+            FsError::Errno(_) | FsError::GroupFull { .. } => Failure::new(Code::Io, e.to_string()),
         }
     }
 }

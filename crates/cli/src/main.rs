@@ -79,6 +79,7 @@ fn run(cli: &Cli) -> Result<ExitCode> {
         Command::Files(command) => files::run(command, cli.json),
         Command::Quota(args) => cmd::quota::run(args, cli.json),
         Command::Info(args) => cmd::volume::info(args, cli.json),
+        Command::Certify(args) => return Ok(cmd::certify::run(args, cli.json)?.into()),
         Command::Advise(args) => cmd::advise::run(args, cli.json),
         Command::Man(args) => cmd::package::man(args, cli.json),
         Command::Completions(args) => cmd::package::completions(args, cli.json),

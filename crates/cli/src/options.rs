@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use stetfs::low::{
-    Atime, Composition, Direct, FsOptions, OnDataError, OnError, PolicyKind, Preset, Source,
-    VolumeOptions, did_you_mean,
+    Atime, Composition, DataMode, Direct, FsOptions, OnDataError, OnError, PolicyKind, Preset,
+    Source, VolumeOptions, did_you_mean,
 };
 use stetfs_fuse::{IoUring, LowLatency, MountOptions, Opens, ServeOptions, VolumeFsOptions};
 
@@ -25,6 +25,7 @@ pub(crate) struct Options {
     /// `data=` of the volume's own options, which counts where nothing is said of the journal.
     pub(crate) volume_data: Option<String>,
     pub(crate) commit_secs: Option<u32>,
+    pub(crate) epoch: Option<u64>,
     pub(crate) dirty_expire: Option<Duration>,
     pub(crate) cache_bytes: Option<u64>,
     pub(crate) cache_policy: PolicyKind,
@@ -50,7 +51,9 @@ pub(crate) struct Options {
     pub(crate) noxattr: bool,
     pub(crate) direct_io: bool,
     pub(crate) writeback_cache: bool,
+    pub(crate) atomic: bool,
     pub(crate) idmap: bool,
+    pub(crate) fakeroot: bool,
     pub(crate) opens: Opens,
     pub(crate) sync: bool,
     pub(crate) dirsync: bool,
@@ -180,7 +183,7 @@ pub(crate) fn known_only(text: &str) -> String {
 }
 
 /// The options that mean something and are not the journal's.
-const NAMES: [&str; 49] = [
+const NAMES: [&str; 52] = [
     "ro",
     "rw",
     "remount",
@@ -202,8 +205,10 @@ const NAMES: [&str; 49] = [
     "noload",
     "direct_io",
     "writeback_cache",
+    "atomic",
     "noxattr",
     "idmap",
+    "fakeroot",
     "sync",
     "dirsync",
     "nobarrier",
@@ -218,6 +223,7 @@ const NAMES: [&str; 49] = [
     "nvm_offset",
     "nvm_size",
     "commit",
+    "epoch",
     "dirty_expire",
     "cache",
     "cache_policy",
@@ -298,7 +304,9 @@ fn own(
         "norecovery" | "noload" => flag(&mut |o| o.no_recovery = true),
         "direct_io" => flag(&mut |o| o.direct_io = true),
         "writeback_cache" => flag(&mut |o| o.writeback_cache = true),
+        "atomic" => flag(&mut |o| o.atomic = true),
         "noxattr" => flag(&mut |o| o.noxattr = true),
+        "fakeroot" => flag(&mut |o| o.fakeroot = true),
         "idmap" => flag(&mut |o| o.idmap = true),
         "sync" if value.is_none() => flag(&mut |o| o.sync = true),
         "dirsync" => flag(&mut |o| o.dirsync = true),
@@ -321,6 +329,7 @@ fn own(
         "nvm_size" => set(&mut o.nvm.size, required(value, part::bytes).map(Some)),
         "log_file" => set(&mut o.log_file, required(value, absolute_path).map(Some)),
         "commit" => set(&mut o.commit_secs, required(value, whole_seconds).map(Some)),
+        "epoch" => set(&mut o.epoch, required(value, epoch).map(Some)),
         "dirty_expire" => set(&mut o.dirty_expire, required(value, seconds).map(Some)),
         "cache" => set(&mut o.cache_bytes, required(value, cache_size).map(Some)),
         "erase_block" => set(&mut o.erase_block, required(value, erase_block).map(Some)),
@@ -418,6 +427,29 @@ fn whole_seconds(v: &str) -> std::result::Result<u32, String> {
         .map_err(|_| "must be a number of seconds, such as 5".to_owned())
 }
 
+fn epoch(v: &str) -> std::result::Result<u64, String> {
+    match v.parse() {
+        Ok(epoch) if epoch <= stetfs::low::MAX_EPOCH => Ok(epoch),
+        _ => Err(format!(
+            "must be a number of seconds since 1970, {} at most",
+            stetfs::low::MAX_EPOCH
+        )),
+    }
+}
+
+/// The epoch that the environment gives for what is built (`SOURCE_DATE_EPOCH`).
+///
+/// # Errors
+/// What is no number of seconds: whoever builds by it is not to get something else.
+pub(crate) fn epoch_of_environment() -> Result<Option<u64>> {
+    const NAME: &str = "SOURCE_DATE_EPOCH";
+    let Some(value) = std::env::var_os(NAME).filter(|value| !value.is_empty()) else {
+        return Ok(None);
+    };
+    let read = epoch(&value.to_string_lossy());
+    read.map(Some).map_err(|why| bad(format!("{NAME} {why}")))
+}
+
 /// Seconds, or a fraction of one.
 fn seconds(v: &str) -> std::result::Result<Duration, String> {
     let time = v.parse().ok().map(Duration::try_from_secs_f64);
@@ -476,6 +508,32 @@ impl Options {
         said.map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
+    fn check_fakeroot(&self) -> Result {
+        let why = match () {
+            () if !self.fakeroot => return Ok(()),
+            () if self.allow_other == Some(true) => "allow_other: others, too, would be root in it",
+            () if self.idmap => "idmap: each shows ids in its own way",
+            () => return Ok(()),
+        };
+        Err(bad(format!("fakeroot does not go with {why}")))
+    }
+
+    fn check_atomic(&self, journal: &Composition) -> Result {
+        let why = match () {
+            () if !self.atomic || self.read_only => return Ok(()),
+            () if self.writeback_cache => {
+                "does not go with writeback_cache: the kernel would write when it likes, and nobody \
+                 could tell what is part of an atomic write"
+            }
+            () if journal.data() != DataMode::Journal => {
+                "needs a journal that data goes through: journal=data, ldj, stet or afs, or \
+                 data=journal"
+            }
+            () => return Ok(()),
+        };
+        Err(bad(format!("atomic {why}")))
+    }
+
     /// How the volume is opened.
     pub(crate) fn volume(&self) -> Result<VolumeOptions> {
         if self.no_recovery && !self.read_only {
@@ -484,7 +542,9 @@ impl Options {
                     .into(),
             ));
         }
+        self.check_fakeroot()?;
         let journal = self.composition()?;
+        self.check_atomic(&journal)?;
         let nvm = self.nvm.region()?;
         if nvm.is_some() && !self.read_only {
             stetfs::low::check_region(&journal).map_err(bad)?;
@@ -515,6 +575,7 @@ impl Options {
             bsd_groups: self.bsd_groups,
             async_commit: self.async_commit,
             barrier: !self.no_barrier,
+            epoch: self.epoch,
             journal,
             ..defaults
         };
@@ -533,7 +594,11 @@ impl Options {
         let defaults = MountOptions::new(source);
         MountOptions {
             read_only: self.read_only,
-            allow_other: self.allow_other.unwrap_or(defaults.allow_other),
+            // Others would be root in the volume, too.
+            allow_other: self
+                .allow_other
+                .unwrap_or(defaults.allow_other && !self.fakeroot),
+            judged: !self.fakeroot,
             nosuid: self.nosuid,
             nodev: self.nodev,
             noexec: self.noexec,
@@ -554,7 +619,9 @@ impl Options {
                 direct_io: self.direct_io,
                 writeback_cache: self.writeback_cache,
                 idmap: self.idmap,
+                fakeroot: self.fakeroot,
                 opens: self.opens,
+                atomic: self.atomic,
                 noxattr: self.noxattr,
             },
             threads: self.threads,
@@ -568,7 +635,7 @@ impl Options {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use stetfs::low::{DataMode, preset};
+    use stetfs::low::preset;
 
     use super::*;
 
@@ -698,6 +765,20 @@ mod tests {
         );
         let mut all = Options::default();
         assert!(parse("frobnicate,ro", true, &mut all).is_ok() && all.read_only);
+    }
+
+    #[test]
+    fn atomic_writes_say_what_is_in_their_way() {
+        let why = |text: &str| read(text).unwrap().volume().map(drop).unwrap_err().message;
+        for journal in ["data", "ldj", "stet", "afs", "ordered,data=journal"] {
+            let o = read(&format!("journal={journal},atomic")).unwrap();
+            o.volume().unwrap();
+            assert!(o.serve(Path::new("x")).volume.atomic);
+        }
+        assert!(why("atomic").contains("journal=data, ldj, stet or afs"));
+        assert!(why("journal=ijournal,atomic").contains("needs a journal that data goes through"));
+        assert!(why("journal=data,atomic,writeback_cache").contains("writeback_cache"));
+        assert!(read("atomic=1").unwrap_err().contains("takes no value"));
     }
 
     #[test]

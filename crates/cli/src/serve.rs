@@ -138,11 +138,19 @@ pub(crate) fn serve(job: &Job, ready: impl FnOnce(Option<String>)) -> Result {
 /// What a region does not promise that a device does.
 fn weak(region: &RegionInfo) -> Option<String> {
     let RegionInfo { path, survives, .. } = region;
-    tracing::info!("records of synced files go to {path}: they survive {survives}");
+    let (what, lost) = match region.has_log {
+        true => (
+            "the whole log",
+            "the volume's changes since the last checkpoint, and e2fsck has to repair it",
+        ),
+        false => (
+            "records of synced files",
+            "what was synced since the last commit",
+        ),
+    };
+    tracing::info!("{what}: in {path}, which survives {survives}");
     (!region.is_safe).then(|| {
-        format!(
-            "records of synced files go to {path}, which survives {survives}: a loss of power loses what was synced since the last commit"
-        )
+        format!("{what}: in {path}, which survives {survives}: a loss of power loses {lost}")
     })
 }
 

@@ -119,6 +119,34 @@ fn wrong_settings_are_explained() {
     }
 }
 
+/// On an XFS of its own an image can share its blocks, and what is counted is what XFS writes.
+#[test]
+fn an_image_on_xfs_shares() {
+    let line = "bench compare --setup --xfs --image-size 512 --journal-size 4 --quick -r 1 -w overwrite-fdatasync --syncs 2000 \
+                --kernel ordered --stetfs journal=afs";
+    let report = json(&line.split_whitespace().collect::<Vec<_>>());
+    let values = metric(&report, "overwrite 4 KiB + fdatasync, p50");
+    let log = &values[1]["log"];
+    let [shared, copied] = ["shared", "copied"].map(|how| log[how].as_f64().unwrap());
+    assert!(shared > 1_000.0 && copied == 0.0, "{log}");
+    for value in values {
+        let flushes = value["device"]["flushes"].as_f64().unwrap();
+        assert!(
+            flushes > 0.5,
+            "each sync reaches the disk below XFS: {value}"
+        );
+    }
+}
+
+/// Nothing is made for a figure of which XFS would be no part.
+#[test]
+fn what_is_not_mounted_is_not_run_on_xfs() {
+    for figure in ["afs-3-5", "ldj-recovery", "zjournal"] {
+        let words = ["bench", "figure", figure, "--device", "xfs"];
+        fails(&words, 2, &["not run on xfs"]);
+    }
+}
+
 /// What shares reads each image once and writes none; what copies reads them twice. A small log
 /// counts for no claim.
 #[test]

@@ -741,6 +741,46 @@ fn what_advise_says_helps() {
     image.e2fsck_fn().unwrap();
 }
 
+/// Where data can go through a journal, and where SQLite has no atomic writes so far.
+#[test]
+fn advise_offers_atomic_writes_to_sqlite() {
+    let or = |at: &str| json(&["advise", "--for", "sqlite", at])["or"].clone();
+    let d = Daemon::unmounted(Image::make(64 << 20, &Mkfs::blocks(4096).journal_mib(16)).unwrap());
+    let said = or(d.image());
+    let costs = said["costs"].as_array().unwrap();
+    let info = json(&["info", d.image()]);
+    let most = info["journal"]["largest_transaction"].as_u64().unwrap();
+    let most = format!("at most {} KiB", most >> 10);
+    assert!(
+        costs.iter().any(|c| c.as_str().unwrap().contains(&most)),
+        "{costs:?} without {most}"
+    );
+    let other = json(&["advise", "--for", "files", d.image()]);
+    assert!(other["or"].is_null());
+    let text = ok(&["advise", "--for", "sqlite", d.image()]);
+    assert!(text.contains("or with        -o journal=ldj,atomic") && text.contains(&most));
+
+    // A mount that has what is told is told no more.
+    d.mount(said["options"].as_str().unwrap());
+    assert!(or(d.dir()).is_null());
+    let shown = json(&["stat", d.dir()])["connection"]["mount_options"].clone();
+    assert!(shown.as_array().unwrap().contains(&"atomic".into()));
+    ok(&["umount", d.dir()]);
+    for (options, expected) in [
+        ("journal=ordered", "journal=ldj,atomic"),
+        ("journal=stet", "journal=stet,atomic"),
+    ] {
+        d.mount(options);
+        assert_eq!(or(d.dir())["options"], expected);
+        ok(&["umount", d.dir()]);
+    }
+    d.mount("journal=stet,ro");
+    assert!(or(d.dir()).is_null());
+    ok(&["umount", d.dir()]);
+    let without = Image::make(16 << 20, &Mkfs::new().feature("^has_journal")).unwrap();
+    assert!(or(without.path().to_str().unwrap()).is_null());
+}
+
 #[test]
 fn advise_follows_the_program_and_looks_at_mounts() {
     let d = Daemon::new("journal=ijournal");

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
-use stetfs_testkit::Scratch;
+use stetfs_testkit::{Image, Mkfs, Scratch};
 
 fn stetfs(dir: &Path, args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_stetfs"))
@@ -145,4 +145,60 @@ fn stetfs_beside_the_kernels_ext4() {
             assert!(row["distinct"].as_u64().unwrap() > 10, "{row:#}");
         }
     }
+}
+
+/// A program that says that its lines stand: with a sync before it says so they do.
+#[test]
+fn a_program_of_yours_and_its_judge() {
+    let dir = Scratch::new("crash").unwrap();
+    let image = Image::make(16 << 20, &Mkfs::blocks(4096).journal_mib(4)).unwrap();
+    let image = image.path().to_str().unwrap();
+    let append = |sync: &str| {
+        format!(
+            "for n in $(seq 12); do echo $n >> $STETFS_DIR/log; {sync} $STETFS_DIR/log; echo $n; done"
+        )
+    };
+    let judge = "test $(wc -l < $STETFS_DIR/log) -ge $(wc -l < $STETFS_TOLD)";
+    let cut = |run: &str, check: &str| {
+        let line = [
+            "cut",
+            image,
+            "-o",
+            "journal=ijournal",
+            "--states",
+            "24",
+            "--seed",
+            "3",
+            "--keep",
+            "kept",
+            "--json",
+            "--prepare",
+            ": > $STETFS_DIR/log",
+            "--run",
+            run,
+            "--check",
+            check,
+        ];
+        stetfs(dir.path(), &line)
+    };
+    let ran = cut(&append("sync"), judge);
+    assert!(ran.status.success(), "{}", out(&ran));
+    let row = json(&ran.stdout);
+    assert_eq!(
+        (&row["told"], &row["broken"]),
+        (&12.into(), &0.into()),
+        "{row:#}"
+    );
+    assert!(row["cut_again"].as_u64().unwrap() > 1, "{row:#}");
+    assert!(!dir.path().join("kept").exists());
+
+    let ran = cut(&append(":"), judge);
+    assert_eq!(ran.status.code(), Some(7), "{}", out(&ran));
+    let row = json(&ran.stdout);
+    assert!(row["broken"].as_u64().unwrap() > 0, "{row:#}");
+    let kept = dir.path().join("kept").read_dir().unwrap();
+    assert_eq!(kept.count(), 2 * row["examples"].as_array().unwrap().len());
+
+    let ran = cut("echo begun; false", judge);
+    assert!(out(&ran).contains("false failed"), "{}", out(&ran));
 }

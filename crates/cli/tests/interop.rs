@@ -158,9 +158,7 @@ fn extents_that_came_later() {
 fn a_journal_on_another_device() {
     let journal = Image::make(16 << 20, &Mkfs::blocks(4096).feature("journal_dev")).unwrap();
     let device = LoopDev::attach(journal.path(), LoopOptions::default()).unwrap();
-    let mut mkfs = Mkfs::blocks(4096);
-    let on = format!("device={}", device.path().display());
-    mkfs.args.extend(["-J".into(), on]);
+    let mkfs = Mkfs::blocks(4096).journal_device(device.path());
     let image = Image::make(256 << 20, &mkfs).unwrap();
     drop(device);
     let error = format!("{:#}", stetfs().mount(image.path()).unwrap_err());

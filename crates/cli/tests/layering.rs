@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Who may import whom. `stetfs-` is left out.
-const MAY_IMPORT: [(&str, &[&str]); 18] = [
+const MAY_IMPORT: [(&str, &[&str]); 19] = [
     ("ondisk", &[]),
     ("sync", &[]),
     ("block", &["sync"]),
@@ -27,6 +27,7 @@ const MAY_IMPORT: [(&str, &[&str]); 18] = [
             "ext4",
         ],
     ),
+    ("capi", &["stetfs"]),
     ("fuse", &["stetfs"]),
     (
         "cli",

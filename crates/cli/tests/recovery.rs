@@ -216,9 +216,7 @@ fn a_journal_elsewhere_is_named_to_recover_and_info() {
     let journal_of = || Image::make(16 << 20, &Mkfs::blocks(4096).feature("journal_dev")).unwrap();
     let journal = journal_of();
     let device = LoopDev::attach(journal.path(), LoopOptions::default()).unwrap();
-    let mut mkfs = Mkfs::blocks(4096);
-    let on = format!("device={}", device.path().display());
-    mkfs.args.extend(["-J".into(), on]);
+    let mkfs = Mkfs::blocks(4096).journal_device(device.path());
     let d = Daemon::unmounted(Image::make(64 << 20, &mkfs).unwrap());
     drop(device);
     let here = format!("journal_path={}", journal.path().display());

@@ -134,6 +134,58 @@ HOME=$T XDG_RUNTIME_DIR=$T/run exec setpriv --reuid 65534 --regid 65534 --clear-
 "#;
 
 #[test]
+fn a_user_is_root_in_his_volume() {
+    script(
+        AS_NOBODY,
+        r#"
+closed() { for _ in $(seq 100); do "$S" info "$I" >info.log 2>&1 && return; sleep 0.1; done; return 1; }
+owner() { { "$S" ls -l "$I:/etc"; "$S" ls -l "$I:/"; } | grep " $1\$" | awk '{print $1, $3, $4}'; }
+cd "$T"
+"$S" mkdir --owner 0:0 "$I:/etc"
+echo root >motd
+"$S" cp --owner 0:0 motd "$I:/etc/motd"
+"$S" cp --owner 65534:65534 motd "$I:/etc/his"
+"$S" cp --owner 7:8 motd "$I:/etc/other"
+fails 1 'does not go with allow_other' "$S" mount -o fakeroot,allow_other "$I" "$M"
+
+"$S" mount -o fakeroot "$I" "$M"
+"$S" --json stat "$M" | grep -q '"fakeroot"'
+grep 'mount.040point fuse.stetfs' /proc/self/mounts >line
+not grep -q default_permissions line
+# Root's are his, his are root's, and others' are theirs.
+[ "$(stat -c %u:%g "$M" "$M/etc/motd" "$M/etc/his" "$M/etc/other" | xargs)" = '65534:65534 65534:65534 0:0 7:8' ]
+[ "$(ls -ln "$M/etc" | awk '/motd/ {print $3, $4}')" = '65534 65534' ]
+echo more >>"$M/etc/motd"
+echo new >"$M/etc/new"
+chmod 0 "$M/etc/new"
+[ "$(cat "$M/etc/new")" = new ]
+echo x >"$M/etc/given"
+chown 33:34 "$M/etc/given"
+echo y >>"$M/etc/given"
+chown 65534:65534 "$M/etc/other"
+echo z >"$M/etc/to"
+chown 0:0 "$M/etc/to"
+mkdir "$M/dir"
+ln -s motd "$M/etc/link"
+chmod 4755 "$M/etc/motd"
+# By a listing as by a look.
+[ "$(find "$M/etc" -name given -printf '%U:%G')" = 33:34 ]
+"$S" umount "$M"
+closed
+e2fsck -fn "$I"
+[ "$(owner motd | tail -c 4)" = '0 0' ]
+owner motd | grep -q '^-rws'
+[ "$(owner new)" = '---------- 0 0' ] || { owner new; exit 3; }
+owner given | grep -q ' 33 34$'
+owner other | grep -q ' 0 0$'
+owner his | grep -q ' 65534 65534$'
+owner to | grep -q ' 65534 65534$'
+owner dir | grep -q ' 0 0$'
+"#,
+    );
+}
+
+#[test]
 fn users_mount_their_images_without_root() {
     script(
         AS_NOBODY,

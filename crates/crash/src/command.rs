@@ -16,8 +16,9 @@ use crate::html;
 use crate::judge::{Checks, Cuts, Finding, Oracle};
 use crate::layers::{self, Layer};
 use crate::machine::Crashed;
+use crate::peers::cut_command::CutArgs;
 use crate::peers::foreign::{Volume, foreign};
-use crate::peers::{Limits, System, compare_one};
+use crate::peers::{Binary, Limits, System, compare_one};
 use crate::record::{Recording, failing};
 use crate::report::Report;
 use crate::setup::{JournalSpec, Shape};
@@ -45,6 +46,9 @@ pub enum CrashCommand {
     /// Crashes of the kernel's ext4, recovered by StetFS, e2fsck and the kernel, side by side.
     /// Needs root.
     Foreign(ForeignArgs),
+    /// Cut the power under a program of yours: what it does on a mount is recorded, and a command
+    /// of yours judges what each crash leaves. Needs root.
+    Cut(CutArgs),
     /// Let the device misbehave, and see that nothing is silently wrong that checksums cover.
     Faults(FaultsArgs),
     /// Many threads at work, then a kill, a failing device or a power cut: nothing acknowledged is
@@ -261,14 +265,8 @@ pub struct CompareArgs {
     workloads: Vec<String>,
     #[command(flatten)]
     limits: Limits,
-    /// The stetfs program to mount with [default: this one].
-    #[arg(
-        long,
-        value_name = "PROGRAM",
-        default_value = "/proc/self/exe",
-        hide_default_value = true
-    )]
-    stetfs: PathBuf,
+    #[command(flatten)]
+    stetfs: Binary,
 }
 
 /// Arguments of `crash foreign`.
@@ -380,6 +378,7 @@ impl CrashCommand {
             CrashCommand::Faults(args) => args.run(),
             CrashCommand::Compare(args) => args.run(),
             CrashCommand::Foreign(args) => args.run(),
+            CrashCommand::Cut(args) => args.run(),
         }
     }
 }
@@ -467,8 +466,7 @@ impl RecordArgs {
 
 impl CompareArgs {
     fn run(&self) -> Result<Answer> {
-        // A child would take /proc/self for itself.
-        let binary = self.stetfs.canonicalize().context("the stetfs program")?;
+        let binary = self.stetfs.path()?;
         let mut rows = Vec::new();
         for workload in &self.workloads {
             for system in &self.systems {

@@ -18,6 +18,7 @@
 //! docs/crash.md is the manual, and tells the model of crashes and the oracles.
 
 pub mod canary;
+pub mod certify;
 pub mod command;
 pub mod explore;
 pub mod faults;

@@ -139,6 +139,15 @@ const REGION_MAX: u64 = 64 << 20;
 /// # Errors
 /// mke2fs failed; the journal has no use for the region, or it is too large.
 pub fn work(journal: &JournalSpec, shape: Shape, case: &Case) -> Result<Work> {
+    let base = base_with(shape.block, shape.journal_blocks)?;
+    work_on(&base, journal, shape, case)
+}
+
+/// A case as work on a copy of `base`.
+///
+/// # Errors
+/// The journal has no use for the region, or it is too large.
+pub fn work_on(base: &Base, journal: &JournalSpec, shape: Shape, case: &Case) -> Result<Work> {
     let scripts = case
         .scripts
         .iter()
@@ -157,12 +166,11 @@ pub fn work(journal: &JournalSpec, shape: Shape, case: &Case) -> Result<Work> {
             "a region has at most {REGION_MAX} bytes here"
         );
     }
-    let base = base_with(shape.block, shape.journal_blocks)?;
     Ok(Work {
         region: shape.region,
         base: Base {
             image: Arc::new(able(base.image.fork(), shape.batches, shape.fua)),
-            ..base
+            ..base.clone()
         },
         options: journal.options.clone(),
         scripts,

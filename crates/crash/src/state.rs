@@ -94,6 +94,14 @@ impl Uncertain {
         batches.into_values().collect()
     }
 
+    /// Whether a write arrives in part.
+    pub fn tears(&self, event: usize, arrival: &Arrival) -> bool {
+        let arrived = self.arrived(event, arrival);
+        let mut first = HashMap::new();
+        let mut all = self.of.iter().zip(&arrived);
+        all.any(|(request, arrived)| *first.entry(request).or_insert(arrived) != arrived)
+    }
+
     /// For each sector whether it arrived.
     pub fn arrived(&self, event: usize, arrival: &Arrival) -> Vec<bool> {
         let each = |f: &mut dyn FnMut(usize, usize) -> bool| {

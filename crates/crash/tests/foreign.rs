@@ -16,7 +16,7 @@ fn fast_commits_bring_back_what_was_synced() {
         ("fast_commit,^metadata_csum,uninit_bg", 1024, ""),
     ];
     let limits = Limits {
-        states: if long { 300 } else { 24 },
+        states: if long { 300 } else { 72 },
         seconds: if long { 600.0 } else { 60.0 },
         seed: 1,
     };

@@ -29,9 +29,18 @@ pub enum FsError {
     /// The journal is on another device, which is missing, or is another volume's. EOPNOTSUPP.
     #[error("{0}")]
     JournalDevice(String),
-    /// Somebody else uses the volume. EBUSY.
+    /// Somebody else uses the volume, or has the file in an atomic group. EBUSY.
     #[error("{0}")]
     InUse(String),
+    /// An atomic group has no room for a change. EFBIG.
+    #[error(
+        "an atomic group holds at most {limit} bytes here, and fewer where blocks are new: commit \
+         what it has, or give the volume a larger journal"
+    )]
+    GroupFull {
+        /// Bytes.
+        limit: u64,
+    },
     /// The device failed. EIO (or ENOSPC of the host).
     #[error("{0}")]
     Device(Arc<BlockError>),
@@ -66,6 +75,7 @@ impl FsError {
             FsError::Corrupt { .. } | FsError::Format(_) | FsError::Foreign(_) => libc::EUCLEAN,
             FsError::Unsupported(_) | FsError::JournalDevice(_) => libc::EOPNOTSUPP,
             FsError::InUse(_) => libc::EBUSY,
+            FsError::GroupFull { .. } => libc::EFBIG,
             FsError::Device(e) if matches!(**e, BlockError::NoSpace { .. }) => libc::ENOSPC,
             FsError::Device(_) => libc::EIO,
             FsError::Journal(JournalError::Aborted(_) | JournalError::ReadOnly) => libc::EROFS,

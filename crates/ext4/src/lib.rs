@@ -7,6 +7,7 @@
 //! * `space`: block groups, block and inode allocation;
 //! * `inode`: inodes in memory, the inode cache, orphans, deletion, attributes;
 //! * `data`: extent trees, reading, writing, truncation, fallocate, seeking, syncing;
+//! * `durability`: what is not yet durable of a file;
 //! * `names`: directories (linear and indexed) and the operations on names;
 //! * `quota`: usage and limits of users, groups and projects;
 //! * `xattr`: extended attributes and ACLs.
@@ -25,6 +26,7 @@ mod testing;
 
 mod content;
 mod data;
+mod durability;
 mod inode;
 mod names;
 mod quota;
@@ -33,7 +35,7 @@ mod verified;
 mod volume;
 mod xattr;
 
-pub use data::KeptFailures;
+pub use data::{AtomicGroup, KeptFailures};
 pub use error::{FsError, Result};
 pub use fs::{Fs, Geometry};
 pub use inode::OpenInode;
@@ -43,6 +45,6 @@ pub use stetfs_ondisk::foreign::{Foreign, Kind as ForeignKind};
 pub use stetfs_ondisk::partitions::{NoPartition, Partition, Partitions, ReadBy};
 pub use types::*;
 pub use volume::{
-    Inspection, OrphansFinished, find_log, inspect, journal_device, read_partitions,
+    Inspection, MAX_EPOCH, OrphansFinished, find_log, inspect, journal_device, read_partitions,
     read_superblock, set_panic_hook,
 };

@@ -362,6 +362,10 @@ pub struct FsOptions {
     /// Of a damaged journal, bring home what is whole, and leave out the rest; the volume is one
     /// with errors then.
     pub salvage: bool,
+    /// Volumes to which the same is done become the same, byte for byte: all times are this one,
+    /// seconds since 1970, and nothing is left to chance ([`crate::MAX_EPOCH`] at most;
+    /// `volume/repeat`).
+    pub epoch: Option<u64>,
     /// How long a second of multiple mount protection takes. Only tests may have it shorter.
     #[doc(hidden)]
     pub mmp_second: Duration,
@@ -395,6 +399,7 @@ impl Default for FsOptions {
             discard: false,
             async_commit: false,
             barrier: true,
+            epoch: None,
             mmp_second: Duration::from_secs(1),
             canary: stetfs_journal::Canary::default(),
         }

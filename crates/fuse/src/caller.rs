@@ -89,6 +89,31 @@ pub(crate) fn in_group(pid: u32, gid: u32) -> bool {
         .is_ok_and(|status| groups(&status).any(|group| group == gid))
 }
 
+/// Whether two threads may be of one process: unless both can be seen to be of different ones.
+pub(crate) fn of_one_process(pid: u32, other: u32) -> bool {
+    if pid == other {
+        return true;
+    }
+    if let Some(helper) = helper::ours() {
+        let answer = helper.ask(Question::OneProcess { pid, other });
+        return !matches!(answer, Some(Answer([0, ..])));
+    }
+    let process = |thread: u32| {
+        let status = std::fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+        process_id(&status)
+    };
+    match (process(pid), process(other)) {
+        (Some(one), Some(two)) => one == two,
+        _ => true,
+    }
+}
+
+/// The process in the text of `/proc/PID/status` of one of its threads.
+fn process_id(status: &str) -> Option<u32> {
+    let id = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
+    id.trim().parse().ok()
+}
+
 /// The supplementary groups in the text of `/proc/PID/status`.
 fn groups(status: &str) -> impl Iterator<Item = u32> {
     status
@@ -113,6 +138,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn threads_of_one_process_are_told_from_others() {
+        let me = std::process::id();
+        let thread = std::thread::spawn(|| rustix::thread::gettid().as_raw_nonzero().get() as u32);
+        let gone = thread.join().unwrap_or_default();
+        assert!(of_one_process(me, me) && of_one_process(me, gone));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let here = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+                assert!(here != me && of_one_process(here, me));
+            });
+        });
+        assert!(!of_one_process(me, 1));
+    }
+
+    #[test]
     fn capabilities_are_read_and_nobody_is_no_admin() {
         assert_eq!(effective("Uid:\t0\nCapEff:\t0000000000200001\n"), 0x20_0001);
         assert_eq!(effective("CapEff:\tnonsense\n"), 0);
@@ -126,6 +166,7 @@ mod tests {
             (Some(4), Some(8))
         );
         assert_eq!(fs_id("", "Uid:"), None);
+        assert_eq!(process_id("Name:\tx\nTgid:\t12\nPid:\t13\n"), Some(12));
         assert_eq!(identified(0).uid, NOBODY);
         let gone = Ctx {
             pid: u32::MAX,

@@ -153,7 +153,7 @@ fn mount_options(mount: &MountOptions, volume: &VolumeFsOptions) -> Vec<&'static
     let all = [
         (mount.read_only, "ro"),
         (!mount.read_only, "rw"),
-        (true, "default_permissions"),
+        (mount.judged, "default_permissions"),
         (mount.allow_other, "allow_other"),
         (mount.nosuid || !is_root(), "nosuid"),
         (mount.nodev || !is_root(), "nodev"),
@@ -165,8 +165,10 @@ fn mount_options(mount: &MountOptions, volume: &VolumeFsOptions) -> Vec<&'static
         (mount.strictatime, "strictatime"),
         (volume.direct_io, "direct_io"),
         (volume.writeback_cache, "writeback_cache"),
+        (volume.atomic, "atomic"),
         (volume.idmap, "idmap"),
         (volume.noxattr, "noxattr"),
+        (volume.fakeroot, "fakeroot"),
     ];
     all.into_iter()
         .filter_map(|(on, name)| on.then_some(name))

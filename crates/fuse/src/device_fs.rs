@@ -224,6 +224,7 @@ impl<D: BlockDevice + 'static> DeviceFs<D> {
         Opened {
             fh: OpenFile::new(ino, ino.into()).fh,
             direct_io: true,
+            tells_close: false,
         }
     }
 }
@@ -243,7 +244,8 @@ impl<D: BlockDevice + 'static> FileSystem for DeviceFs<D> {
         done(Ok(self.attr(ino)));
     }
 
-    fn setattr(&self, _: &Ctx, ino: Ino, set: &SetAttr, done: Done<Attr>) {
+    fn setattr(&self, _: &Ctx, file: OpenFile, set: &SetAttr, done: Done<Attr>) {
+        let ino = file.ino;
         match set.size {
             // What is written replaces what was set.
             Some(0) if ino == CONTROL.0 => done(Ok(self.attr(ino))),
@@ -307,6 +309,10 @@ impl<D: BlockDevice + 'static> FileSystem for DeviceFs<D> {
 
     fn copy_range(&self, _: &Ctx, _: CopyArgs, done: Done<usize>) {
         done(Err(FsError::Errno(libc::EOPNOTSUPP)));
+    }
+
+    fn flush(&self, _: &Ctx, _: OpenFile, done: Done) {
+        done(Err(FsError::Errno(libc::ENOSYS)));
     }
 
     fn release(&self, _: Fh) {}

@@ -81,8 +81,9 @@ fn text(options: &MountOptions) -> String {
         .to_string()
         .replace('\\', "\\\\")
         .replace(',', "\\,");
-    let mut text = format!("fsname={source},subtype=stetfs,default_permissions");
+    let mut text = format!("fsname={source},subtype=stetfs");
     let flags = [
+        (options.judged, ",default_permissions"),
         (options.read_only, ",ro"),
         (options.allow_other, ",allow_other"),
         (options.nosuid, ",nosuid"),

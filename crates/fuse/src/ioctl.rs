@@ -73,12 +73,18 @@ fn word(input: &[u8]) -> Result<u32, FsError> {
     Ok(u32::from_ne_bytes(*bytes))
 }
 
-fn out(data: Vec<u8>) -> IoctlReply {
+/// An answer without data.
+pub(crate) fn nothing() -> IoctlReply {
+    out(Vec::new())
+}
+
+/// An answer with data.
+pub(crate) fn out(data: Vec<u8>) -> IoctlReply {
     IoctlReply { result: 0, data }
 }
 
 /// A number for a caller who gave room for an int or, as the command says, a long.
-fn number(value: u32, out_size: u32) -> IoctlReply {
+pub(crate) fn number(value: u32, out_size: u32) -> IoctlReply {
     let mut data = value.to_ne_bytes().to_vec();
     data.resize((out_size as usize).clamp(4, 8), 0);
     out(data)

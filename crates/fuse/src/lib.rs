@@ -4,7 +4,7 @@
 //! * `wire`: the FUSE protocol on `/dev/fuse`, as calls of that trait; `patience`: whether a call
 //!   may wait;
 //! * `volume_fs`: a [`stetfs::low::Volume`] as an implementation of it, with `opens`, `handles`,
-//!   `ioctl` and `room`;
+//!   `ioctl`, `room` and `atomic`;
 //! * `guarded`: files that must not be changed; `stale`: what the kernel must not go on showing;
 //! * `caller`, `calls`: what the kernel does not say of who asks;
 //! * `mount`, `mounted`, `mountinfo`, `fusermount`, `loopdev`: the mount itself;
@@ -18,6 +18,7 @@
 //!   be shown;
 //! * `server`: all of it together, and closing the volume when the session ends.
 
+mod atomic;
 mod awake;
 mod bdi;
 mod buffer;
@@ -28,6 +29,7 @@ mod copying;
 #[cfg(test)]
 mod counting;
 mod device_fs;
+mod fakeroot;
 mod fusermount;
 mod gate;
 mod guarded;
@@ -58,6 +60,7 @@ mod wire;
 pub use awake::{AwakeStats, LowLatency};
 pub use connection::{Connection, ConnectionStats};
 pub use device_fs::{Control, DeviceFs, Report};
+pub use fakeroot::Ids;
 pub use gate::Gate;
 pub use helper::{HELPER, helper, start_helper};
 pub use mount::{MountError, MountOptions, Unmount, check_dir, is_root, unmount};

@@ -22,6 +22,9 @@ pub struct MountOptions {
     pub read_only: bool,
     /// Users other than the one who mounts may use it; the default of a mount by root.
     pub allow_other: bool,
+    /// The kernel judges who may do what, by owners and modes; else whoever may use the mount may
+    /// do all.
+    pub judged: bool,
     /// Set-user-id bits have no effect.
     pub nosuid: bool,
     /// Device nodes have no effect.
@@ -47,6 +50,7 @@ impl MountOptions {
             source: source.into(),
             read_only: false,
             allow_other: is_root(),
+            judged: true,
             nosuid: false,
             nodev: false,
             noexec: false,
@@ -220,11 +224,14 @@ pub(crate) fn mount(
     options: &MountOptions,
 ) -> Result<(), MountError> {
     let mut data = format!(
-        "fd={},rootmode=40000,user_id={},group_id={},default_permissions",
+        "fd={},rootmode=40000,user_id={},group_id={}",
         fuse.as_raw_fd(),
         rustix::process::geteuid().as_raw(),
         rustix::process::getegid().as_raw(),
     );
+    if options.judged {
+        data.push_str(",default_permissions");
+    }
     if options.allow_other {
         data.push_str(",allow_other");
     }

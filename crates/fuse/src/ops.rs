@@ -12,6 +12,8 @@ use stetfs::low::{
     XattrSet,
 };
 
+use crate::fakeroot::Ids;
+
 /// A file or directory held open: what `open` answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fh(pub NonZeroU64);
@@ -56,6 +58,8 @@ pub struct Opened {
     pub fh: Option<Fh>,
     /// Pass the kernel's page cache by (FOPEN_DIRECT_IO).
     pub direct_io: bool,
+    /// The kernel sends [`FileSystem::flush`] when a descriptor is closed.
+    pub tells_close: bool,
 }
 
 /// Where a directory listing goes: the reply's buffer. Answers once, by [`Listing::finish`].
@@ -138,14 +142,19 @@ pub struct IoctlArgs<'a> {
 /// [`stetfs::low::ROOT_INO`]); names are bytes without `/` and NUL.
 #[allow(clippy::too_many_arguments)]
 pub trait FileSystem: Send + Sync + 'static {
+    /// Whom files belong to, as it is shown. The same for all of a mount.
+    fn ids(&self) -> Ids {
+        Ids::default()
+    }
     /// Finds `name`; counts one lookup of the inode on success. ENOENT is remembered by the kernel.
     fn lookup(&self, ctx: &Ctx, parent: Ino, name: &[u8], done: Done<Attr>);
     /// Takes back `nlookup` lookups.
     fn forget(&self, ino: Ino, nlookup: u64);
     /// stat(2), and what the kernel judges an access by.
     fn getattr(&self, ctx: &Ctx, ino: Ino, why: Why, done: Done<Attr>);
-    /// Changes attributes, the size among them.
-    fn setattr(&self, ctx: &Ctx, ino: Ino, set: &SetAttr, done: Done<Attr>);
+    /// Changes attributes, the size among them; with a handle if a descriptor's size is set
+    /// (ftruncate(2)).
+    fn setattr(&self, ctx: &Ctx, file: OpenFile, set: &SetAttr, done: Done<Attr>);
     /// Target of a symbolic link.
     fn readlink(&self, ino: Ino, done: Done<Vec<u8>>);
     /// Makes a node of any type but directory and symlink.
@@ -208,6 +217,10 @@ pub trait FileSystem: Send + Sync + 'static {
     fn copy_range(&self, ctx: &Ctx, args: CopyArgs, done: Done<usize>);
     /// Closes; the last reference to the handle is gone.
     fn release(&self, fh: Fh);
+
+    /// A descriptor is closed, and whoever closes it waits for the answer with what it has locked.
+    /// ENOSYS: no close is of interest, and the kernel tells of no other.
+    fn flush(&self, ctx: &Ctx, file: OpenFile, done: Done);
     /// Reads from `offset` on; fewer bytes than were asked for only at the end of the file.
     fn read(&self, ctx: &Ctx, file: OpenFile, args: ReadArgs, done: ReadDone);
     /// Writes; answers the bytes written.

@@ -180,6 +180,7 @@ impl Server {
             idmap: options.volume.idmap,
             stateless: options.volume.stateless(),
             noxattr: options.volume.noxattr,
+            fakeroot: options.volume.fakeroot,
         };
         let take_down = |e: std::io::Error| {
             if e.kind() == std::io::ErrorKind::NotConnected {

@@ -1,7 +1,22 @@
-//! A volume as a [`FileSystem`].
+//! A volume as a [`FileSystem`]: `atomic_writes`, `copy` and `ioctls` are parts of it.
+
+/// The file system, held until the end of the operation; or the answer that the volume is closed,
+/// and return.
+macro_rules! open {
+    ($self:ident, $done:ident) => {
+        match $self.fs() {
+            Ok(fs) => fs,
+            Err(e) => return $done(Err(e)),
+        }
+    };
+}
+
+mod atomic_writes;
+mod copy;
+mod ioctls;
 
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock, Weak, mpsc};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -10,9 +25,9 @@ use stetfs::low::{
     SeekWhat, SetAttr, StatFs, Volume, VolumeOptions, Wait, XattrSet,
 };
 
-use crate::buffer;
+use crate::atomic::{self, AtomicFiles};
 use crate::caller;
-use crate::copying;
+use crate::fakeroot::Ids;
 use crate::guarded::{self, Means};
 use crate::helper::{self, Order};
 use crate::ioctl;
@@ -29,8 +44,6 @@ use crate::wire::{Timed, Timer};
 
 /// Entries taken from a directory at a time; attributes are looked up with its lock released.
 const LIST_BATCH: usize = 64;
-/// The most that is copied at a time, bytes.
-const MAX_PART: usize = 1 << 20;
 /// Set-user-id and set-group-id.
 const SUID_SGID: u32 = 0o6000;
 
@@ -51,9 +64,14 @@ pub struct VolumeFsOptions {
     pub idmap: bool,
     /// How files are opened.
     pub opens: Opens,
+    /// Files can be written atomically (`atomic.rs`): each open for writing has a handle, and its
+    /// closes are told.
+    pub atomic: bool,
     /// Extended attributes are neither shown nor changed, and ACLs only heeded where something is
     /// made; the kernel then asks for none, and judges by mode bits alone.
     pub noxattr: bool,
+    /// Who uses the mount is root in the volume ([`Ids::fakeroot`]), and the kernel does not judge.
+    pub fakeroot: bool,
 }
 
 impl VolumeFsOptions {
@@ -63,10 +81,11 @@ impl VolumeFsOptions {
         self.direct_io || self.writeback_cache
     }
 
-    /// Whether files are to be opened without asking: with neither of the other two, which have
-    /// something to answer.
+    /// Whether files are to be opened without asking: with none of the others, which have something
+    /// to answer.
     pub(crate) fn stateless(&self) -> bool {
-        self.opens == Opens::Stateless && !self.direct_io && !self.writeback_cache
+        let answers = self.direct_io || self.writeback_cache || self.atomic;
+        self.opens == Opens::Stateless && !answers
     }
 }
 
@@ -75,6 +94,9 @@ const CAPABILITY: &[u8] = b"security.capability";
 
 /// Of extended attributes there are none here; the kernel does not ask again.
 const NO_XATTR: FsError = FsError::Errno(libc::ENOSYS);
+
+/// Nothing is done at a close; the kernel does not tell of another.
+const NO_FLUSH: FsError = FsError::Errno(libc::ENOSYS);
 
 /// The volume is closed.
 const CLOSED: FsError = FsError::Errno(libc::ESHUTDOWN);
@@ -90,12 +112,15 @@ pub struct VolumeFs {
     failed: Mutex<Option<FsError>>,
     open: OpenFiles,
     options: VolumeFsOptions,
+    ids: Ids,
     kernel: OnceLock<Arc<dyn Invalidate>>,
     /// What drops pages of the kernel's.
     stale: OnceLock<Stale>,
     /// The loop device that shows the image while it is mounted.
     loop_device: OnceLock<PathBuf>,
     room: Room,
+    /// Files that are written atomically.
+    atomic: AtomicFiles,
 }
 
 impl VolumeFs {
@@ -107,10 +132,15 @@ impl VolumeFs {
             failed: Mutex::new(None),
             open: OpenFiles::new(),
             options,
+            ids: match options.fakeroot {
+                true => Ids::fakeroot(),
+                false => Ids::default(),
+            },
             kernel: OnceLock::new(),
             stale: OnceLock::new(),
             loop_device: OnceLock::new(),
             room: Room::new(),
+            atomic: AtomicFiles::default(),
         })
     }
 
@@ -138,10 +168,14 @@ impl VolumeFs {
     ///
     /// # Errors
     /// EBUSY, and nothing changed, while a file without a name is in use: closing would delete it,
-    /// and its number could be that of another. EROFS, and nothing changed, for a device that
-    /// cannot be written. After other errors the volume is closed and every operation fails.
+    /// and its number could be that of another; and while one is written atomically. EROFS, and
+    /// nothing changed, for a device that cannot be written. After other errors the volume is
+    /// closed and every operation fails.
     pub fn reopen(&self, options: &VolumeOptions) -> Result<(), FsError> {
         let mut open = self.without_nameless()?;
+        if !self.atomic.is_empty() {
+            return Err(FsError::InUse("a file is being written atomically".into()));
+        }
         let old = open.as_ref().ok_or(CLOSED)?;
         old.may_reopen(options)?;
         // Closing would tell nobody of data that cannot be written.
@@ -233,9 +267,11 @@ impl VolumeFs {
         // The kernel knows nothing of `chattr +S`, and would hold back what is to be durable.
         let at_once = self.options.writeback_cache && fs.writes_synchronously(&file);
         let direct_io = self.options.direct_io || at_once || self.is_kept_from_pages(fs, &file);
+        let tells_close = self.options.atomic && file.writable();
         Opened {
             fh: self.open.keep(file, direct_io),
             direct_io,
+            tells_close,
         }
     }
 
@@ -455,21 +491,14 @@ fn sync(fs: &Fs, file: &OpenRef, datasync: bool, done: Done) {
     fs.fsync(file, datasync, wait, done);
 }
 
-/// The file system, held until the end of the operation; or the answer that the volume is closed,
-/// and return.
-macro_rules! open {
-    ($self:ident, $done:ident) => {
-        match $self.fs() {
-            Ok(fs) => fs,
-            Err(e) => return $done(Err(e)),
-        }
-    };
-}
-
 impl FileSystem for VolumeFs {
+    fn ids(&self) -> Ids {
+        self.ids
+    }
+
     fn lookup(&self, _ctx: &Ctx, parent: Ino, name: &[u8], done: Done<Attr>) {
         let fs = open!(self, done);
-        done(fs.lookup(parent, name));
+        done(fs.lookup(parent, name).map(|attr| self.atomic.shown(attr)));
     }
 
     fn forget(&self, ino: Ino, nlookup: u64) {
@@ -480,25 +509,36 @@ impl FileSystem for VolumeFs {
 
     fn getattr(&self, ctx: &Ctx, ino: Ino, why: Why, done: Done<Attr>) {
         let fs = open!(self, done);
-        let attr = fs.getattr(ino);
+        let attr = fs.getattr(ino).map(|attr| self.atomic.shown(attr));
         done(match why {
             Why::Looks => attr,
             Why::Unsaid => attr.and_then(|attr| self.means().judged(&fs, ctx, attr)),
         });
     }
 
-    fn setattr(&self, ctx: &Ctx, ino: Ino, set: &SetAttr, done: Done<Attr>) {
+    fn setattr(&self, ctx: &Ctx, file: OpenFile, set: &SetAttr, done: Done<Attr>) {
         let fs = open!(self, done);
+        let ino = file.ino;
         // Of truncation the kernel says whether it is to be done; of a new owner only that there is
         // one.
         let owned = set.uid.is_some() || set.gid.is_some();
         let kill = set.kill_suidgid && set.mode.is_none() && !(owned && caller::may_keep_sgid(ctx));
         let bits = self.bits(&fs, ctx, ino, kill);
-        let changed = self.room.find(&fs, || fs.setattr(ctx, ino, set));
+        let mut set = set.clone();
+        if let Some(size) = set.size
+            && let Some(sized) = self.size_atomically(ctx, file, size)
+        {
+            if let Err(e) = sized {
+                return done(Err(e));
+            }
+            set.size = None;
+        }
+        let changed = self.room.find(&fs, || fs.setattr(ctx, ino, &set));
+        let changed = changed.map(|attr| self.atomic.shown(attr));
         done(changed.and_then(|attr| match bits.outside {
             true => {
                 bits.lose(&fs, ctx, ino)?;
-                fs.getattr(ino)
+                fs.getattr(ino).map(|attr| self.atomic.shown(attr))
             }
             false => Ok(attr),
         }));
@@ -545,7 +585,7 @@ impl FileSystem for VolumeFs {
     fn link(&self, ctx: &Ctx, ino: Ino, parent: Ino, name: &[u8], done: Done<Attr>) {
         let fs = open!(self, done);
         let linked = self.room.find(&fs, || fs.link(ctx, ino, parent, name));
-        done(linked);
+        done(linked.map(|attr| self.atomic.shown(attr)));
     }
 
     fn unlink(&self, ctx: &Ctx, parent: Ino, name: &[u8], done: Done) {
@@ -631,52 +671,40 @@ impl FileSystem for VolumeFs {
             Ok((_, Target::Unknown)) => return done(Err(FsError::Errno(libc::EOPNOTSUPP))),
             Err(e) => return done(Err(e)),
         };
-        let to_ino = args.to.ino;
-        let size = fs.getattr(from.ino()).map(|attr| attr.size);
-        let len = match size.and_then(|size| copying::length(&args, from.ino() == to.ino(), size)) {
-            Ok(len) => len,
-            Err(e) => return done(Err(e)),
-        };
-        // As for writes, from which the kernel tells: who is not root clears the bits.
-        let kill = ctx.uid != 0;
-        let bits = self.bits(&fs, ctx, to_ino, kill);
-        let mut copied = 0;
-        let result = buffer::with(len.min(MAX_PART), |buf| {
-            while copied < len {
-                let most = buf.len().min(len - copied);
-                let part = &mut buf[..most];
-                let n = fs.read(&from, args.from_offset.saturating_add(copied as u64), part)?;
-                if n == 0 {
-                    break;
-                }
-                let at = args.to_offset.saturating_add(copied as u64);
-                copied += self.write_all(&fs, ctx, &to, at, &part[..n.min(part.len())], kill)?;
-            }
-            Ok(())
-        });
-        let result = match copied {
-            0 => result,
-            _ => result.and(bits.lose(&fs, ctx, to_ino)),
-        };
-        if bits.any {
-            self.attributes_changed(to_ino);
-        }
         // What was copied before an error is told first.
-        match result {
-            Err(e) if copied == 0 => done(Err(e)),
+        match self.copy(&fs, ctx, &args, (&from, &to)) {
             // After writes the kernel sends an fsync by itself, after this it does not.
-            _ if to.flags & libc::O_DSYNC != 0 => {
+            Ok(copied) if to.flags & libc::O_DSYNC != 0 => {
                 let synced: Done = Box::new(move |synced| done(synced.map(|()| copied)));
                 sync(&fs, &to, false, synced);
             }
-            _ => done(Ok(copied)),
+            copied => done(copied),
+        }
+    }
+
+    fn flush(&self, ctx: &Ctx, file: OpenFile, done: Done) {
+        if !self.options.atomic {
+            return done(Err(NO_FLUSH));
+        }
+        // Whoever waits for what was locked is not to see what the dead had begun.
+        let ended = file
+            .fh
+            .filter(|fh| self.atomic.ends_with(ctx, *fh, file.ino));
+        match ended.zip(self.stale.get()) {
+            Some((fh, stale)) => self.break_off(stale, fh, file.ino, done),
+            None => done(Ok(())),
         }
     }
 
     fn release(&self, fh: Fh) {
         // Not while the files are opened again.
         let _open = self.volume.read();
-        drop(self.open.handles().remove(fh));
+        if let Some(held) = self.open.handles().get(fh) {
+            let files = self.atomic.release(fh, held.file.ino());
+            self.forget_files(&files);
+            // The last: its number is another's then.
+            drop(self.open.handles().remove(fh));
+        }
     }
 
     fn read(&self, ctx: &Ctx, file: OpenFile, args: ReadArgs, done: ReadDone) {
@@ -685,7 +713,7 @@ impl FileSystem for VolumeFs {
             Ok((fs, file))
         });
         done(&mut |buf| match &open {
-            Ok((fs, file)) => fs.read(file, args.offset, buf),
+            Ok((fs, file)) => self.read_shown(fs, file, args.offset, buf),
             Err(e) => Err(e.clone()),
         });
     }
@@ -697,6 +725,9 @@ impl FileSystem for VolumeFs {
             Ok(file) => file,
             Err(e) => return done(Err(e)),
         };
+        if let Some(written) = self.write_atomically(&fs, ctx, open, &args) {
+            return done(written);
+        }
         // The kernel would go on trusting the bits it remembers when a program is executed.
         let bits = self.bits(&fs, ctx, ino, args.kill_suidgid);
         let owner;
@@ -774,21 +805,15 @@ impl FileSystem for VolumeFs {
             Target::Known(file) => Ok(file),
             Target::Unknown => self.open.find(&fs, ctx, file, libc::O_DSYNC),
         });
-        let changed = target.and_then(|file| {
-            // The kernel does not say whether it is to happen, as it does for writes.
-            let bits = self.bits(&fs, ctx, file.ino(), ctx.uid != 0);
-            if bits.any {
-                let set = SetAttr {
-                    kill_suidgid: true,
-                    ..Default::default()
-                };
-                fs.setattr(ctx, file.ino(), &set)?;
-                bits.lose(&fs, ctx, file.ino())?;
-                self.attributes_changed(file.ino());
+        let changed = target.and_then(|target| {
+            let what = (mode, offset, len);
+            if let Some(changed) = self.fallocate_atomically(&fs, ctx, file, what) {
+                return changed;
             }
-            self.lose_capabilities(&fs, file.ino())?;
+            // The kernel does not say whether it is to happen, as it does for writes.
+            self.strip(&fs, ctx, target.ino(), ctx.uid != 0)?;
             self.room
-                .find(&fs, || fs.fallocate(ctx, &file, mode, offset, len))
+                .find(&fs, || fs.fallocate(ctx, &target, mode, offset, len))
         });
         done(changed);
     }
@@ -796,7 +821,7 @@ impl FileSystem for VolumeFs {
     fn seek(&self, ctx: &Ctx, file: OpenFile, offset: u64, what: SeekWhat, done: Done<u64>) {
         let fs = open!(self, done);
         let file = self.open.find(&fs, ctx, file, 0);
-        done(file.and_then(|file| fs.seek(&file, offset, what)));
+        done(file.and_then(|file| self.seek_shown(&fs, &file, offset, what)));
     }
 
     fn bmap(&self, ino: Ino, index: u64, unit: u32, done: Done<u64>) {
@@ -818,6 +843,7 @@ impl FileSystem for VolumeFs {
     ) {
         let filled = self.fs().and_then(|fs| {
             let dir = self.open.find(&fs, ctx, dir, 0)?;
+            let attrs = attrs && self.atomic.is_empty();
             fill(&fs, &dir, cookie, attrs, list.as_mut())
         });
         list.finish(filled);
@@ -838,6 +864,7 @@ impl FileSystem for VolumeFs {
         let Some(volume) = open.take() else { return };
         // The kernel sends no release for them when a connection is aborted.
         drop(self.open.handles().drain());
+        self.atomic.end_all();
         if let Err(e) = volume.close() {
             *self.failed.lock() = Some(e);
         }
@@ -895,64 +922,11 @@ impl FileSystem for VolumeFs {
     }
 
     fn ioctl(&self, ctx: &Ctx, file: OpenFile, args: IoctlArgs<'_>, done: Done<IoctlReply>) {
-        match self.stale.get().filter(|_| ioctl::guards(&args)) {
+        // What was aborted is not to be seen any more.
+        let drops_pages = ioctl::guards(&args) || args.cmd == atomic::ABORT;
+        match self.stale.get().filter(|_| drops_pages) {
             Some(stale) => self.guard(stale, *ctx, file, args, done),
             None => self.ioctl_now(ctx, file, args, done),
         }
-    }
-}
-
-impl VolumeFs {
-    /// An ioctl that guards a file. What was stored through mappings until now is written home
-    /// before, as the kernel's ext4 does it, and nobody sees what is stored later.
-    fn guard(
-        &self,
-        stale: &Stale,
-        ctx: Ctx,
-        file: OpenFile,
-        args: IoctlArgs<'_>,
-        done: Done<IoctlReply>,
-    ) {
-        let (this, input) = (self.this.clone(), args.input.to_owned());
-        let (cmd, out_size, arg) = (args.cmd, args.out_size, args.arg);
-        stale.run(Box::new(move |kernel| {
-            let Some(this) = this.upgrade() else {
-                return done(Err(CLOSED));
-            };
-            // No lock is held: the kernel may wait for writes.
-            kernel.content(file.ino, 0, 0);
-            let (answer, answered) = mpsc::sync_channel(1);
-            let args = IoctlArgs {
-                cmd,
-                input: &input,
-                out_size,
-                arg,
-            };
-            this.ioctl_now(
-                &ctx,
-                file,
-                args,
-                Box::new(move |result| drop(answer.send(result))),
-            );
-            let result = answered.recv().unwrap_or(Err(CLOSED));
-            kernel.content(file.ino, 0, 0);
-            done(result);
-        }));
-    }
-
-    fn ioctl_now(&self, ctx: &Ctx, file: OpenFile, args: IoctlArgs<'_>, done: Done<IoctlReply>) {
-        let fs = open!(self, done);
-        let ino = file.ino;
-        let done = match args.cmd == ioctl::SHUTDOWN && self.open.are_stateless() {
-            true => self.asks_again(&fs, done),
-            false => done,
-        };
-        let mut ctx = *ctx;
-        if self.options.idmap && ctx.uid != 0 {
-            // A kernel that maps ids has asked whether he owns the inode, where that matters.
-            ctx.uid = Ctx::OWNER;
-        }
-        let changed = || self.attributes_changed(ino);
-        ioctl::run(&fs, &ctx, ino, args, changed, || self.renamed(), done);
     }
 }

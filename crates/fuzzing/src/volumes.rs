@@ -42,7 +42,7 @@ pub fn run(bytes: &[u8]) {
             OnError::RemountRo
         }),
         cache_bytes: 2 << 20,
-        ..options(Preset::all()[usize::from(how >> 2) % Preset::all().len()])
+        ..options(Preset::on_a_device()[usize::from(how >> 2) % Preset::on_a_device().len()])
     };
     let Ok(fs) = Fs::open(device, options) else {
         return;

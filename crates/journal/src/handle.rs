@@ -88,7 +88,12 @@ impl<'j> Handle<'j> {
                 state.reserved -= 1;
             }
             drop(state);
-            write.head().tx = Some(self.tx.id);
+            let base = match inner.logs_changes && !fresh {
+                true => write.page().cloned(),
+                false => None,
+            };
+            let head = write.head();
+            (head.tx, head.base) = (Some(self.tx.id), base);
         }
         if fresh {
             write.zero(inner.cache.block_size());
@@ -126,6 +131,7 @@ impl<'j> Handle<'j> {
     /// too. Whether an image of it is on its way into the log.
     fn delist(&self, block: &Arc<Block>) -> Result<bool> {
         let mut write = block.write();
+        write.head().base = None;
         let Some(listed) = write.head().tx.take() else {
             return Ok(false);
         };

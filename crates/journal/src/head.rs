@@ -1,5 +1,7 @@
 //! What the journal remembers about a cached block (jbd2: `journal_head`).
 
+use stetfs_cache::PageRef;
+
 use crate::ids::TxId;
 
 /// The journal's notes on one block.
@@ -8,6 +10,9 @@ pub struct JournalHead {
     /// The newest transaction that lists this block, whatever its phase. `None`: never changed
     /// since it was loaded, or freed by the transaction that had listed it.
     pub(crate) tx: Option<TxId>,
+    /// What the block was before that transaction, where it is asked for
+    /// ([`Codec::change_unit`](crate::policy::Codec::change_unit)); none if that does not matter.
+    pub(crate) base: Option<PageRef>,
 }
 
 /// The buffer cache as the journal and the file system share it.

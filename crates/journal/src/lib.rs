@@ -41,7 +41,7 @@ pub use ids::{BlockNr, CommitPoint, Credits, Ino, Lane, Stamp, TxId};
 pub use log::{Log, LogFeatures, LogFormat, LogSummary, OpenLog, Record, RecordKind};
 pub use policy::{LoggedRecord, RecordPlace};
 pub use recovery::{
-    CannotBe, MOST_MEMORY, Recovery, RecoveryOptions, RecoveryReport, Verdict, recover,
+    Adapt, CannotBe, MOST_MEMORY, Recovery, RecoveryOptions, RecoveryReport, Verdict, recover,
 };
 pub use share::ShareHome;
 pub use stats::{JournalLatency, JournalStats};

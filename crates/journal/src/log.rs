@@ -225,6 +225,15 @@ impl Log {
         max_tx(&*scheme.codec, ring, config.memory, block_size)
     }
 
+    /// Has the log, which is empty, be as one that was never used, durably. Nothing of its use is
+    /// left, so it can begin with its first sequence number again.
+    ///
+    /// # Errors
+    /// The device's; `Corrupt` if it is not empty.
+    pub fn clear(&mut self) -> Result<()> {
+        self.jbd2.clear()
+    }
+
     /// The log again, after a replay changed it.
     ///
     /// # Errors

@@ -26,6 +26,7 @@ use stetfs_sync::plain::{Condvar, Instant, Mutex};
 
 use crate::head::Block;
 use crate::ids::{BlockNr, CommitPoint, Ino, Stamp, TxId};
+use crate::policy::Touched;
 
 /// Something to do once a transaction is valid.
 pub type AfterCommit = Box<dyn FnOnce() + Send>;
@@ -128,10 +129,13 @@ impl Tx {
                 && let Some(page) = w.page().cloned()
                 && (!relisted || taken.insert(block.nr()))
             {
+                let base = w.head().base.take();
                 drop(w);
                 images.push(Image {
                     nr: block.nr(),
                     page,
+                    base,
+                    touched: None,
                     block: Some(block),
                 });
             }
@@ -167,6 +171,11 @@ pub struct Image {
     pub nr: BlockNr,
     /// Content (tx.T3).
     pub page: PageRef,
+    /// What it was before the transaction, where only changes are logged; none where all of it is
+    /// new.
+    pub base: Option<PageRef>,
+    /// What changed since the block was home, where only changes are logged; none: all of it.
+    pub touched: Option<Touched>,
     /// Keeps the block in the cache until the image is home (cache.C2); none if it is in no cache.
     pub(crate) block: Option<Arc<Block>>,
 }

@@ -21,6 +21,7 @@ const fn options(file_lanes: u16) -> StetOptions {
         chunk: 4096,
         trim: stetfs_journal::stet::Trim::Off,
         file_lanes,
+        changes: None,
         least: 0,
         most: 0,
         fewer: false,

@@ -76,6 +76,7 @@ impl RegionLog {
 }
 
 type Clock = Box<dyn Fn() -> u64 + Send + Sync>;
+type Who = Box<dyn Fn() -> u32 + Send + Sync>;
 
 /// Wraps a region and records stores, flushes, fences and marks. Loads are not recorded.
 /// [`RegionReplay`](crate::RegionReplay) makes from the record what a crash could have left.
@@ -84,6 +85,8 @@ type Clock = Box<dyn Fn() -> u64 + Send + Sync>;
 pub struct RegionRecorder<R> {
     inner: R,
     clock: Clock,
+    /// Numbers of threads that are not the system's.
+    who: Option<Who>,
     state: Mutex<State>,
 }
 
@@ -107,8 +110,17 @@ impl<R: Region> RegionRecorder<R> {
         RegionRecorder {
             inner,
             clock: Box::new(clock),
+            who: None,
             state: Mutex::default(),
         }
+    }
+
+    /// Has `who` number the threads, where they are not the system's: in a model they are tasks of
+    /// one thread.
+    #[must_use]
+    pub fn numbered(mut self, who: impl Fn() -> u32 + Send + Sync + 'static) -> Self {
+        self.who = Some(Box::new(who));
+        self
     }
 
     /// The region below. What is done to it directly is not recorded.
@@ -124,9 +136,7 @@ impl<R: Region> RegionRecorder<R> {
     /// Adds a note to the record.
     pub fn mark(&self, label: impl Into<String>, value: u64) {
         let label = label.into();
-        self.state
-            .lock()
-            .push(&self.clock, What::Mark { label, value });
+        self.push(What::Mark { label, value });
     }
 
     /// Number of events recorded since the log was last taken.
@@ -151,19 +161,21 @@ impl<R: Region> RegionRecorder<R> {
         // Before it is seen: who answers to it with a write to the disk is behind it.
         let at = (self.clock)();
         store()?;
-        state.push_at(at, What::Store { offset, data });
+        state.push(at, self.who.as_deref(), What::Store { offset, data });
         Ok(())
+    }
+
+    fn push(&self, what: What) {
+        let mut state = self.state.lock();
+        state.push((self.clock)(), self.who.as_deref(), what);
     }
 }
 
 impl State {
-    fn push(&mut self, clock: &Clock, what: What) {
-        self.push_at(clock(), what);
-    }
-
-    fn push_at(&mut self, at: u64, what: What) {
+    fn push(&mut self, at: u64, who: Option<&(dyn Fn() -> u32 + Send + Sync)>, what: What) {
         let next = self.threads.len() as u32;
-        let thread = *self.threads.entry(thread::current().id()).or_insert(next);
+        let mut of_system = || *self.threads.entry(thread::current().id()).or_insert(next);
+        let thread = who.map_or_else(&mut of_system, |who| who());
         // The clock may have been set back with its own record.
         let at = at.max(self.log.events.last().map_or(0, |last| last.at));
         self.log.events.push(RegionEvent { at, thread, what });
@@ -204,13 +216,13 @@ impl<R: Region> Region for RegionRecorder<R> {
         }
         // Recorded first: what is stored meanwhile is not covered.
         let lines = range.start / LINE..range.end.div_ceil(LINE);
-        self.state.lock().push(&self.clock, What::Flush { lines });
+        self.push(What::Flush { lines });
         self.inner.flush(range)
     }
 
     fn fence(&self) -> Result<()> {
         self.inner.fence()?;
-        self.state.lock().push(&self.clock, What::Fence);
+        self.push(What::Fence);
         Ok(())
     }
 }

@@ -47,13 +47,25 @@ fn size(words: &[AtomicU64]) -> u64 {
 }
 
 /// [`Region::read`](crate::Region::read).
-pub(crate) fn read(words: &[AtomicU64], offset: u64, mut buf: &mut [u8]) -> Result<()> {
+pub(crate) fn read(words: &[AtomicU64], offset: u64, buf: &mut [u8]) -> Result<()> {
     check_range(Op::Read, offset, buf.len() as u64, size(words))?;
-    for piece in pieces(offset, buf.len() as u64) {
-        let (mine, rest) = buf.split_at_mut(piece.bytes.len());
-        buf = rest;
-        let word = words[piece.word].load(Ordering::Acquire).to_ne_bytes();
-        mine.copy_from_slice(&word[piece.bytes]);
+    let end = offset + buf.len() as u64;
+    let first = offset.next_multiple_of(WORD).min(end);
+    let last = (end / WORD * WORD).max(first);
+    let (head, rest) = buf.split_at_mut((first - offset) as usize);
+    let (whole, tail) = rest.split_at_mut((last - first) as usize);
+    let load = |word: &AtomicU64| word.load(Ordering::Acquire).to_ne_bytes();
+    for (mine, piece) in [
+        (head, pieces(offset, first - offset).next()),
+        (tail, pieces(last, end - last).next()),
+    ] {
+        if let Some(piece) = piece {
+            mine.copy_from_slice(&load(&words[piece.word])[piece.bytes]);
+        }
+    }
+    let words = words.iter().skip((first / WORD) as usize);
+    for (mine, word) in whole.chunks_exact_mut(WORD as usize).zip(words) {
+        mine.copy_from_slice(&load(word));
     }
     Ok(())
 }
@@ -96,33 +108,6 @@ pub(crate) fn store_u64(words: &[AtomicU64], offset: u64, value: u64) -> Result<
     words[at].store(value.to_le(), Ordering::Release);
     Ok(())
 }
-
-/// In an `impl Region` of a region with a method `words`: its loads and stores.
-macro_rules! region_of_words {
-    () => {
-        fn size(&self) -> u64 {
-            self.words().len() as u64 * $crate::WORD
-        }
-
-        fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-            $crate::words::read(self.words(), offset, buf)
-        }
-
-        fn store(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-            $crate::words::store(self.words(), offset, bytes)
-        }
-
-        fn load_u64(&self, offset: u64) -> Result<u64> {
-            $crate::words::load_u64(self.words(), offset)
-        }
-
-        fn store_u64(&self, offset: u64, value: u64) -> Result<()> {
-            $crate::words::store_u64(self.words(), offset, value)
-        }
-    };
-}
-
-pub(crate) use region_of_words;
 
 #[cfg(test)]
 mod tests {

@@ -68,6 +68,10 @@ impl File {
         &self.path
     }
 
+    pub(crate) fn open_ref(&self) -> &OpenRef {
+        &self.open
+    }
+
     fn fs(&self) -> &Fs {
         self.volume.fs()
     }

@@ -59,6 +59,7 @@
 
 #![forbid(unsafe_code)]
 
+mod atomic;
 mod dir;
 mod error;
 mod file;
@@ -73,6 +74,7 @@ mod volume;
 mod walk;
 mod xattr;
 
+pub use atomic::{AtomicFile, AtomicGroup};
 pub use dir::{DirEntry, ReadDir};
 pub use error::{Error, Result};
 pub use file::File;

@@ -147,6 +147,16 @@ impl MountOptions {
         self
     }
 
+    /// Has volumes to which the same is done become the same, byte for byte, when they are closed:
+    /// all times are `seconds` since 1970, what is set later is that, too, and nothing is left to
+    /// chance. One thread uses the volume, for two are not put into an order. What is freed is
+    /// discarded, and the log is cleared when the volume is closed. A volume made by
+    /// `mke2fs -U UUID -E hash_seed=UUID` with `SOURCE_DATE_EPOCH` set is the same each time.
+    pub fn epoch(&mut self, seconds: u64) -> &mut MountOptions {
+        self.low.fs.epoch = Some(seconds);
+        self
+    }
+
     /// Whether every change is durable when the operation returns.
     pub fn sync(&mut self, sync: bool) -> &mut MountOptions {
         self.low.fs.sync = sync;

@@ -64,7 +64,7 @@ fn attack(image: &Image, seed: u64) {
                 .unwrap(),
         ),
         cache_bytes: 2 << 20,
-        ..options(*rng.choice(&Preset::all()).unwrap())
+        ..options(*rng.choice(&Preset::on_a_device()).unwrap())
     };
     let Ok(fs) = Fs::open(device, options) else {
         MET.fetch_add(1, Ordering::Relaxed);

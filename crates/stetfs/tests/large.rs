@@ -120,14 +120,14 @@ fn path() -> String {
 
 #[test]
 fn unlink_is_done_or_not() {
-    for preset in Preset::all() {
+    for preset in Preset::on_a_device() {
         crash_within(preset, &Op::Unlink { path: path() }, |_| false);
     }
 }
 
 #[test]
 fn truncate_is_done_or_not() {
-    for preset in Preset::all() {
+    for preset in Preset::on_a_device() {
         crash_within(
             preset,
             &Op::Truncate {
@@ -143,7 +143,7 @@ fn truncate_is_done_or_not() {
 #[test]
 fn punch_leaves_a_whole_file() {
     let size = (EXTENTS * 2 - 2) * BLOCK + 8;
-    for preset in Preset::all() {
+    for preset in Preset::on_a_device() {
         crash_within(
             preset,
             &Op::Punch {

@@ -619,7 +619,7 @@ fn canary(name: &str, work: &Work, case: Case, points: usize) {
 
 #[test]
 fn canary_no_barrier_is_caught() {
-    for preset in Preset::all() {
+    for preset in Preset::on_a_device() {
         let case = Case::new(preset, 1024, 5);
         let mut work = work(case, vec![Script::random(5, 100, 1024, preset.data_mode())]);
         work.options.canary.no_barrier = true;
@@ -630,7 +630,7 @@ fn canary_no_barrier_is_caught() {
 /// With `async_commit` nothing but the checksums tells a torn transaction.
 #[test]
 fn canary_skip_checksums_is_caught() {
-    for preset in Preset::all() {
+    for preset in Preset::on_a_device() {
         let case = Case::new(preset, 1024, 6);
         let mut work = work(case, vec![Script::random(6, 100, 1024, preset.data_mode())]);
         work.options.async_commit = true;

@@ -76,6 +76,14 @@ impl Mkfs {
         self
     }
 
+    /// Has the journal on this device, which was made with the feature `journal_dev`.
+    #[must_use]
+    pub fn journal_device(mut self, device: &Path) -> Self {
+        let on = format!("device={}", device.display());
+        self.args.extend(["-J".into(), on]);
+        self
+    }
+
     /// Sets the inode size in bytes.
     #[must_use]
     pub fn inode_size(mut self, bytes: u32) -> Self {
@@ -119,7 +127,15 @@ pub struct Image {
 impl Image {
     /// An empty sparse file of `bytes` bytes.
     pub fn sparse(bytes: u64) -> Result<Self> {
-        let scratch = Scratch::new("img")?;
+        Self::sparse_in(Scratch::new("img")?, bytes)
+    }
+
+    /// The same in memory, if this machine has a file system for that.
+    pub fn in_memory(bytes: u64) -> Result<Self> {
+        Self::sparse_in(Scratch::in_memory("img")?, bytes)
+    }
+
+    fn sparse_in(scratch: Scratch, bytes: u64) -> Result<Self> {
         let path = scratch.path().join("image");
         File::create_new(&path)?.set_len(bytes)?;
         Ok(Self { path, scratch })

@@ -36,7 +36,7 @@ pub struct StetMount {
     server: Option<u32>,
     /// Ends the watchdog when dropped.
     watchdog: Option<mpsc::Sender<()>>,
-    _scratch: Scratch,
+    scratch: Scratch,
 }
 
 /// Kills the server if the mount still stands after `deadline`: what waits for a reply that never
@@ -91,7 +91,7 @@ impl StetMount {
             command: Some(server),
             server: None,
             watchdog: None,
-            _scratch: scratch,
+            scratch,
         };
         if let (Some(deadline), Some(server)) = (deadline, &this.command) {
             this.watchdog = Some(watch(server, deadline)?);
@@ -126,6 +126,11 @@ impl StetMount {
     /// Where it is mounted.
     pub fn path(&self) -> &Path {
         &self.dir
+    }
+
+    /// Lets programs of other users reach the mount; what they may do there is its own matter.
+    pub fn open_to_others(&self) -> Result<()> {
+        self.scratch.open_to_others()
     }
 
     /// The server's process id.

@@ -43,6 +43,10 @@ pub struct CompareArgs {
     /// instead of a file.
     #[arg(long, value_name = "NAME", requires = "setup")]
     model: Option<stetfs_flash::Model>,
+    /// With --setup: make each image a file on an XFS of its own, which can share blocks
+    /// (reflinks); StetFS is given the file, the kernel's ext4 a loop device over it.
+    #[arg(long, requires = "setup", conflicts_with = "model")]
+    xfs: bool,
     /// Run only these workloads.
     #[arg(short, long = "workload", value_name = "NAME", value_parser = workload, long_help = workload_help())]
     workloads: Vec<Workload>,
@@ -141,6 +145,7 @@ impl CompareArgs {
                 image_bytes: self.image_size << 20,
                 journal_mib: self.journal_size,
                 model: self.model,
+                xfs: self.xfs,
                 kernel: self.kernel.iter().copied().map(PeerSpec::from).collect(),
                 ..PeersConfig::new(Some(stetfs.to_owned()), presets.collect())
             };

@@ -22,6 +22,8 @@ pub(crate) struct LogCounters {
     waiting_room_micros: u64,
     copies: u64,
     copying_micros: u64,
+    shared: u64,
+    copied: u64,
 }
 
 #[derive(Deserialize)]
@@ -52,6 +54,8 @@ impl LogCounters {
             waiting_room_micros: j.waiting_room_nanos / 1000,
             copies: j.copies,
             copying_micros: j.copying_nanos / 1000,
+            shared: j.shared,
+            copied: j.copied,
         }
     }
 
@@ -83,6 +87,8 @@ impl LogCounters {
             commits,
             ratio: since(|c| c.bytes_logged)? as f64 / images,
             micros: since(|c| c.packing_micros)? as f64 / commits,
+            shared: since(|c| c.shared)? as f64,
+            copied: since(|c| c.copied)? as f64,
         })
     }
 }
@@ -111,7 +117,7 @@ impl Waits {
     }
 }
 
-/// How the transactions of a workload went into the log.
+/// How the transactions of a workload went into the log, and from there home.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Packing {
     /// Transactions committed.
@@ -121,6 +127,12 @@ pub struct Packing {
     pub ratio: f64,
     /// Processor time of packing, microseconds per transaction.
     pub micros: f64,
+    /// Blocks that checkpoints had the device share home.
+    #[serde(default)]
+    pub shared: f64,
+    /// Blocks that they wrote home.
+    #[serde(default)]
+    pub copied: f64,
 }
 
 #[cfg(test)]
@@ -137,13 +149,23 @@ mod tests {
             packing_micros,
             ..LogCounters::default()
         };
-        let packing = at(14, 5_000, 9_000, 900)
-            .since(at(10, 1_000, 1_000, 100))
-            .unwrap();
+        let then = LogCounters {
+            shared: 5,
+            copied: 6,
+            ..at(10, 1_000, 1_000, 100)
+        };
+        let now = LogCounters {
+            shared: 12,
+            copied: 8,
+            ..at(14, 5_000, 9_000, 900)
+        };
+        let packing = now.since(then).unwrap();
         let want = Packing {
             commits: 4.0,
             ratio: 0.5,
             micros: 200.0,
+            shared: 7.0,
+            copied: 2.0,
         };
         assert_eq!(packing, want);
         assert_eq!(at(3, 5, 5, 5).since(at(3, 5, 5, 5)), None);

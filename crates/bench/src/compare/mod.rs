@@ -7,6 +7,7 @@
 mod command;
 mod device;
 pub(crate) mod figure;
+mod host;
 mod log;
 mod peers;
 mod points;
@@ -26,7 +27,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 pub use command::CompareArgs;
 pub use device::{Counters, Worn};
 pub use log::{Packing, Waits};
-pub use peers::{Format, KernelFs, PeerSpec, Peers, PeersConfig};
+pub use peers::{Format, InMemory, KernelFs, PeerSpec, Peers, PeersConfig};
 pub use report::{Better, Mark, Metric, Report, Value};
 pub use sizes::{Oltp, Postmark, Sizes};
 pub use target::Target;

@@ -12,12 +12,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, Result, anyhow};
 use clap::ValueEnum;
 use stetfs::low::{
-    BlockDevice, Composition, DataMode, FsOptions, MemDevice, Preset, Volume, VolumeOptions,
+    BlockDevice, Composition, DataMode, FsOptions, MemDevice, Preset, RegionFile, Volume,
+    VolumeOptions,
 };
 use stetfs_flash::{Model, Ssd, Timed};
 use stetfs_fuse::{DeviceFs, MountOptions, Service};
 use stetfs_testkit::{Attach, Image, LoopDev, LoopOptions, Mkfs, Mounted, Mounter, Scratch, cmd};
 
+use super::host::XfsHost;
 use super::target::OnVolume;
 use super::{CompareConfig, Report, Target, run};
 use crate::aged;
@@ -35,22 +37,32 @@ pub enum Format {
 }
 
 impl Format {
-    fn make(self, image: &Image, journal_mib: u32) -> Result<()> {
+    /// Makes it, with its journal on the device `journal` if there is one.
+    pub(super) fn make(
+        self,
+        image: &Image,
+        journal_mib: u32,
+        journal: Option<&LoopDev>,
+    ) -> Result<()> {
         if self == Format::Xfs {
             let log = format!("size={journal_mib}m");
             let mut mkfs = Command::new("mkfs.xfs");
             // No discard: it would punch the written image.
-            mkfs.args(["-q", "-f", "-K", "-l", &log]).arg(image.path());
+            mkfs.args(["-q", "-f", "-K", "-m", "reflink=1", "-l", &log]);
+            mkfs.arg(image.path());
             return cmd::run(&mut mkfs)
                 .map(drop)
                 .context("making an XFS (Debian: apt install xfsprogs)");
         }
         // Not lazily: the kernel would zero inode tables while the first workload runs.
         let mut mkfs = Mkfs::new()
-            .journal_mib(journal_mib)
             .extended("lazy_itable_init=0")
             .extended("lazy_journal_init=0")
             .extended("nodiscard");
+        mkfs = match journal {
+            None => mkfs.journal_mib(journal_mib),
+            Some(device) => mkfs.journal_device(device.path()),
+        };
         if self == Format::FastCommit {
             mkfs = mkfs.feature("fast_commit");
         }
@@ -84,11 +96,25 @@ pub struct PeerSpec {
     pub options: String,
     /// Size of its journal in MiB, if it is another than the others'.
     pub journal_mib: Option<u32>,
+    /// What of it is in this machine's memory, whatever the others are on.
+    pub memory: InMemory,
     /// What is mounted.
     pub format: Format,
     /// Whether database servers on it protect their pages from writes that a crash tears; none:
     /// where it may tear them.
     pub protects: Option<bool>,
+}
+
+/// What of a file system is a file in memory, behind a loop device, as a stand-in for a RAM disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum InMemory {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// Its journal, which is on a device of its own then (ext4).
+    Journal,
+    /// All of it. There is no simulated device below it.
+    All,
 }
 
 /// One of the kernel's file systems.
@@ -132,12 +158,24 @@ impl PeerSpec {
         journal.data() == DataMode::Journal && option("direct_io") && !option("writeback_cache")
     }
 
+    /// Mount options that have a value: name and value.
+    fn values(&self) -> impl DoubleEndedIterator<Item = (&str, &str)> {
+        self.options.split(',').filter_map(|o| o.split_once('='))
+    }
+
+    /// The value of a mount option; the last counts.
+    fn value(&self, name: &str) -> Option<&str> {
+        let said = self.values().rfind(|(said, _)| *said == name);
+        said.map(|(_, value)| value)
+    }
+
     /// StetFS's journal.
     fn journal(&self) -> Result<Composition> {
-        let options = self.options.split(',').filter_map(|o| o.split_once('='));
-        let preset = options.clone().rfind(|(name, _)| *name == "journal");
-        let preset = preset.map_or(Ok(Preset::default()), |(_, value)| value.parse())?;
-        let said = options.filter(|(name, _)| stetfs::low::is_option(name));
+        let preset = self.value("journal");
+        let preset = preset.map_or(Ok(Preset::default()), str::parse)?;
+        let said = self
+            .values()
+            .filter(|(name, _)| stetfs::low::is_option(name));
         Ok(Composition::new(preset, said)?)
     }
 }
@@ -171,6 +209,9 @@ pub struct PeersConfig {
     pub journal_mib: u32,
     /// A simulated device below each, in memory; else a file.
     pub model: Option<Model>,
+    /// Each image is a file on an XFS of its own, which can share blocks of it (reflinks); StetFS
+    /// is given the file as it is. With no simulated device.
+    pub xfs: bool,
     /// The simulated device has flash, aged, which tells what becomes of it, and can share pages;
     /// StetFS is given it as it is.
     pub flash: bool,
@@ -190,6 +231,7 @@ impl PeersConfig {
             image_bytes: 2 << 30,
             journal_mib: 128,
             model: None,
+            xfs: false,
             flash: false,
             kernel: [KernelFs::Ordered, KernelFs::Journal]
                 .map(PeerSpec::from)
@@ -197,6 +239,11 @@ impl PeersConfig {
             stetfs,
             presets,
         }
+    }
+
+    /// Whether what an image is on can share its blocks.
+    fn shares(&self) -> bool {
+        self.xfs || (self.model.is_some() && self.flash)
     }
 }
 
@@ -210,6 +257,10 @@ struct Peer {
     /// The device, if it has flash.
     flash: Option<Arc<Ssd>>,
     image: Image,
+    /// What holds the image, if it is no file of this machine's own.
+    host: Option<XfsHost>,
+    /// What holds its journal, if that is on a device of its own.
+    _journal: Option<JournalDevice>,
     format: Format,
     protects: Option<bool>,
     stetfs: Option<Stetfs>,
@@ -220,18 +271,25 @@ struct Peer {
 struct Stetfs {
     binary: PathBuf,
     journal: Composition,
+    /// `nvm=`: its region.
+    region: Option<String>,
     whole_writes: bool,
 }
 
 impl Peer {
     fn mount(&mut self) -> Result<(PathBuf, Option<PathBuf>)> {
         let mounted = self.mounter.mount(self.image.path())?;
-        let place = (
-            mounted.path().to_owned(),
-            mounted.device().map(PathBuf::from),
-        );
+        let place = (mounted.path().to_owned(), self.device_below(&mounted));
         self.mounted = Some(mounted);
         Ok(place)
+    }
+
+    /// The device that counts what is written: below what holds the image, where that is ours.
+    fn device_below(&self, mounted: &Mounted) -> Option<PathBuf> {
+        match &self.host {
+            Some(host) => Some(host.device()),
+            None => mounted.device().map(PathBuf::from),
+        }
     }
 
     fn as_library(&mut self, work: &mut OnVolume<'_>) -> Result<(PathBuf, Option<PathBuf>)> {
@@ -244,11 +302,13 @@ impl Peer {
         };
         let device = LoopDev::attach(self.image.path(), direct)?;
         let journal = self.stetfs.as_ref().map(|s| s.journal.clone());
+        let region = self.stetfs.as_ref().and_then(|s| s.region.as_ref());
         let options = VolumeOptions {
             fs: FsOptions {
                 journal: journal.unwrap_or_default(),
                 ..FsOptions::default()
             },
+            nvm: region.map(RegionFile::from),
             ..VolumeOptions::default()
         };
         let volume = Volume::open(device.path(), &options)?;
@@ -300,7 +360,7 @@ impl Peers {
                     binary: binary.clone(),
                     options: preset.options.clone(),
                     // A loop device does not pass on what is to be shared.
-                    attach: match config.model.is_some() && config.flash {
+                    attach: match config.shares() {
                         true => Attach::File,
                         false => Attach::Loop { direct_io: true },
                     },
@@ -309,6 +369,7 @@ impl Peers {
                 let journal = preset.journal()?;
                 let stetfs = Stetfs {
                     binary: binary.clone(),
+                    region: preset.value("nvm").map(str::to_owned),
                     whole_writes: preset.whole_writes(&journal),
                     journal,
                 };
@@ -351,8 +412,8 @@ impl Peers {
                         .with_stat(&stetfs.binary)
                         .with_whole_writes(stetfs.whole_writes);
                 }
-                if let Some(device) = mounted.device() {
-                    target = target.on_device(device);
+                if let Some(device) = peer.device_below(mounted) {
+                    target = target.on_device(&device);
                 }
                 if let Some(flash) = &peer.flash {
                     target = target.on_flash(Arc::clone(flash));
@@ -410,17 +471,49 @@ fn served<D: BlockDevice + 'static>(device: Arc<D>, model: Model) -> Result<(Ser
     Ok((service, Image::at(disk, scratch)))
 }
 
+/// A journal in memory, on a device of its own.
+struct JournalDevice {
+    // Detached before its file goes.
+    device: LoopDev,
+    _file: Image,
+}
+
+impl JournalDevice {
+    fn new(mib: u32) -> Result<Self> {
+        let file = Image::in_memory(u64::from(mib) << 20)?;
+        file.mkfs(&Mkfs::blocks(4096).feature("journal_dev"))?;
+        Ok(Self {
+            device: LoopDev::attach(file.path(), LoopOptions::default())?,
+            _file: file,
+        })
+    }
+}
+
 fn set_up_one(
     config: &PeersConfig,
     spec: &PeerSpec,
     mounter: Mounter,
     stetfs: Option<Stetfs>,
 ) -> Result<Peer> {
-    let image = Image::sparse(config.image_bytes)?;
+    let host = match config.xfs {
+        true => Some(XfsHost::new(config.image_bytes)?),
+        false => None,
+    };
+    let image = match (&host, spec.memory) {
+        (_, InMemory::All) => Image::in_memory(config.image_bytes)?,
+        (Some(host), _) => host.image(config.image_bytes)?,
+        (None, _) => Image::sparse(config.image_bytes)?,
+    };
     let journal_mib = spec.journal_mib.unwrap_or(config.journal_mib);
-    spec.format.make(&image, journal_mib)?;
+    let journal = match spec.memory {
+        InMemory::Journal => Some(JournalDevice::new(journal_mib)?),
+        InMemory::Nothing | InMemory::All => None,
+    };
+    let device = journal.as_ref().map(|journal| &journal.device);
+    spec.format.make(&image, journal_mib, device)?;
     let (mut service, mut flash) = (None, None);
-    let image = match config.model {
+    let model = config.model.filter(|_| spec.memory != InMemory::All);
+    let image = match model {
         None => {
             image.fill()?;
             image
@@ -444,6 +537,8 @@ fn set_up_one(
         service,
         flash,
         image,
+        host,
+        _journal: journal,
         format: spec.format,
         protects: spec.protects,
         stetfs,

@@ -196,6 +196,13 @@ impl Report {
                 table(&packing)
             );
         }
+        if let Some(home) = self.homes() {
+            let _ = write!(
+                out,
+                "\n{}\nBlocks that checkpoints shared home + wrote home in a round.\n",
+                table(&home)
+            );
+        }
         if let Some(waits) = self.waits() {
             let _ = write!(
                 out,
@@ -246,6 +253,18 @@ impl Report {
     /// How each workload was packed, where any target says.
     fn packing(&self) -> Option<Table> {
         self.where_known(|v| v.log.as_ref().map(packed))
+    }
+
+    /// How blocks came home, in the metrics where any target shares.
+    fn homes(&self) -> Option<Table> {
+        let shares = |m: &Metric| {
+            m.values
+                .iter()
+                .any(|v| v.log.is_some_and(|l| l.shared > 0.0))
+        };
+        let any = self.metrics.iter().any(shares);
+        let home = |log: &Packing| format!("{:.0} + {:.0}", log.shared, log.copied);
+        any.then(|| self.where_known(|v| v.log.as_ref().map(home)))?
     }
 
     /// What changes waited for and copied, in the metrics where any did.
@@ -401,6 +420,8 @@ fn median_packing(all: &[Packing]) -> Option<Packing> {
         commits: of(|p| p.commits),
         ratio: of(|p| p.ratio),
         micros: of(|p| p.micros),
+        shared: of(|p| p.shared),
+        copied: of(|p| p.copied),
     })
 }
 

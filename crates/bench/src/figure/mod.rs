@@ -7,11 +7,14 @@ mod afs;
 mod afs_databases;
 mod afs_servers;
 mod afs_writes;
+mod by_threads;
 mod full_log;
 mod ijournal;
 mod latency;
 mod ldj;
+mod log_cleaning;
 mod modes;
+mod nvm;
 mod recovery;
 mod simulated;
 mod zjournal;
@@ -69,8 +72,44 @@ pub enum Name {
     /// Z-Journal, figures 6 and 9 to 11: the same work by more and more threads, in the library and
     /// on a mount.
     Zjournal,
+    /// NVM, figure 4: a mail server, on a simulated NVMe SSD and on memory in the library, and
+    /// mounted.
+    #[value(name = "nvm-4")]
+    NvmVarmail,
+    /// NVM, figure 5: files of 4 KiB that are made, in the same places.
+    #[value(name = "nvm-5")]
+    NvmFiles,
+    /// As figure 3-10, with StetFS on the log-structured layer: segments cleaned by copies and by
+    /// SHARE, on simulated SSDs in their own time.
+    LogCleaning,
     /// Of no paper: the time of requests just after a mount, and when the cache is full.
     Latency,
+}
+
+impl Name {
+    /// Whether it compares mounts of the kernel's and of StetFS, and nothing else.
+    fn is_of_mounts(self) -> bool {
+        match self {
+            Name::LdjServers
+            | Name::LdjApplications
+            | Name::LdjOltp
+            | Name::LdjJournalSize
+            | Name::AfsDatabases
+            | Name::IjournalFsync
+            | Name::IjournalThreads
+            | Name::IjournalApplications
+            | Name::Latency => true,
+            Name::LdjRecovery
+            | Name::AfsRecovery
+            | Name::AfsSmallJournal
+            | Name::AfsLargeJournal
+            | Name::AfsServers
+            | Name::Zjournal
+            | Name::NvmVarmail
+            | Name::NvmFiles
+            | Name::LogCleaning => false,
+        }
+    }
 }
 
 /// Arguments of `bench figure`.
@@ -79,9 +118,10 @@ pub struct FigureArgs {
     /// Which one.
     name: Name,
     /// Devices to run it on: sata-ssd, nvme-ssd, disk (simulated, in memory), or file (a loop
-    /// device over a written file; for afs-recovery an image on an XFS in one). zjournal is
-    /// run in the library on the simulated ones and on memory, which takes no time, and mounted on
-    /// file.
+    /// device over a written file; for afs-recovery an image on an XFS in one), or xfs (each image
+    /// a file on an XFS of its own in a loop device, which can share blocks; for the figures of
+    /// mounts). zjournal and nvm are run in the library on the simulated ones and on memory, which
+    /// takes no time, and mounted on file.
     #[arg(long = "device", value_name = "NAME", value_parser = device)]
     devices: Vec<Device>,
     /// Rounds of each workload.
@@ -105,6 +145,8 @@ pub struct FigureArgs {
 enum Device {
     /// A file behind a loop device.
     File,
+    /// A file on an XFS in a loop device.
+    Xfs,
     /// Memory.
     Memory,
     /// A simulated device.
@@ -115,16 +157,17 @@ impl Device {
     fn name(self) -> &'static str {
         match self {
             Device::File => "file",
+            Device::Xfs => "xfs",
             Device::Memory => "memory",
             Device::Simulated(model) => model.name,
         }
     }
 
-    /// The simulated device; none for a file.
+    /// The simulated device; none for a file, wherever it is.
     fn model(self) -> Result<Option<Model>> {
         match self {
-            Device::File => Ok(None),
-            Device::Memory => bail!("only zjournal is run on memory"),
+            Device::File | Device::Xfs => Ok(None),
+            Device::Memory => bail!("only zjournal, nvm-4 and nvm-5 are run on memory"),
             Device::Simulated(model) => Ok(Some(model)),
         }
     }
@@ -133,11 +176,12 @@ impl Device {
 fn device(text: &str) -> std::result::Result<Device, String> {
     match text {
         "file" => Ok(Device::File),
+        "xfs" => Ok(Device::Xfs),
         "memory" => Ok(Device::Memory),
         _ => text
             .parse()
             .map(Device::Simulated)
-            .map_err(|e: stetfs_flash::UnknownModel| format!("{e}, file, and memory")),
+            .map_err(|e: stetfs_flash::UnknownModel| format!("{e}, file, xfs, and memory")),
     }
 }
 
@@ -215,7 +259,7 @@ impl Figure {
         for part in &self.parts {
             part.write(dir)?;
             if let Some(threads) = part.threads {
-                let curves = zjournal::curves(self, part, threads)?;
+                let curves = by_threads::curves(self, part, threads)?;
                 write_all(&part.place(dir), &[("curves.svg", curves)])?;
             }
         }
@@ -256,6 +300,10 @@ impl FigureArgs {
             has_threads || self.threads.is_empty(),
             "--threads is for afs-3-5 and afs-3-6: leave it out"
         );
+        ensure!(
+            self.name.is_of_mounts() || !self.devices.contains(&Device::Xfs),
+            "{name} is not run on xfs: only figures of mounts are"
+        );
         let (paper, spec) = match self.name {
             Name::LdjServers => (ldj::SERVERS, ldj::servers()),
             Name::LdjApplications => (ldj::APPLICATIONS, ldj::applications()),
@@ -279,6 +327,10 @@ impl FigureArgs {
                 let parts = afs_servers::measure(self)?;
                 return self.write(name, afs_servers::SERVERS, parts, vec![]);
             }
+            Name::LogCleaning => {
+                let parts = log_cleaning::measure(self)?;
+                return self.write(name, log_cleaning::PAPER, parts, vec![]);
+            }
             Name::AfsDatabases => {
                 let parts = self.compare(stetfs, &afs_databases::spec())?;
                 let claims = afs_databases::claims(&parts);
@@ -288,6 +340,16 @@ impl FigureArgs {
                 let parts = zjournal::measure(self, stetfs)?;
                 let claims = zjournal::claims(&parts);
                 return self.write(name, zjournal::PAPER, parts, claims);
+            }
+            Name::NvmVarmail => {
+                let parts = nvm::measure(nvm::FIGURE_4, self, stetfs)?;
+                let claims = nvm::claims(nvm::FIGURE_4, &parts);
+                return self.write(name, nvm::VARMAIL, parts, claims);
+            }
+            Name::NvmFiles => {
+                let parts = nvm::measure(nvm::FIGURE_5, self, stetfs)?;
+                let claims = nvm::claims(nvm::FIGURE_5, &parts);
+                return self.write(name, nvm::FILES, parts, claims);
             }
             Name::IjournalFsync => (ijournal::FSYNC, ijournal::fsync()),
             Name::IjournalThreads => (ijournal::THREADS, ijournal::threads()),
@@ -329,7 +391,7 @@ impl FigureArgs {
     fn flash(&self) -> Vec<Model> {
         let simulated = |device| match device {
             Device::Simulated(model) => Some(model),
-            Device::File | Device::Memory => None,
+            Device::File | Device::Xfs | Device::Memory => None,
         };
         let models = self.devices().into_iter().filter_map(simulated);
         models.filter(|model| model.seek.is_none()).collect()
@@ -382,6 +444,7 @@ impl FigureArgs {
         let config = PeersConfig {
             image_bytes: spec.image_mib << 20,
             model: device.model()?,
+            xfs: device == Device::Xfs,
             flash: spec.flash,
             kernel: spec.kernel.clone(),
             ..PeersConfig::new(Some(stetfs.to_owned()), spec.stetfs.clone())

@@ -2,6 +2,7 @@
 
 pub(crate) mod advise;
 pub(crate) mod bench;
+pub(crate) mod certify;
 pub(crate) mod crash;
 pub(crate) mod device;
 pub(crate) mod fault;

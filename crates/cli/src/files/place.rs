@@ -87,6 +87,9 @@ pub(super) enum Use {
 pub(super) fn open(image: &Path, how: Use, opening: &Opening) -> Result<Volume> {
     let mut said = options::of_volume(image, &opening.options.join(","))?;
     said.read_only |= how == Use::Read;
+    if said.epoch.is_none() {
+        said.epoch = options::epoch_of_environment()?;
+    }
     for warning in said.warnings()? {
         tracing::warn!("{warning}");
     }

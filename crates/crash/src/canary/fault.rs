@@ -167,6 +167,12 @@ impl Lab {
         self
     }
 
+    /// Its log is in a region.
+    pub(super) const fn with_log_in_region(mut self) -> Lab {
+        self.shape.region = Some(5 << 20);
+        self
+    }
+
     /// In blocks of 4096 bytes, the units that the lab's volumes share.
     pub(super) const fn in_units(mut self) -> Lab {
         self.shape.block = 4096;
@@ -200,7 +206,7 @@ impl Lab {
     fn journals(&self) -> Vec<String> {
         match self.journal {
             Journals::One(journal) => vec![journal.into()],
-            Journals::Each(options) => Preset::all()
+            Journals::Each(options) => Preset::on_a_device()
                 .iter()
                 .map(|preset| format!("{preset}{options}"))
                 .collect(),

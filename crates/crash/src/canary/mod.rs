@@ -8,6 +8,7 @@ pub mod command;
 mod commit;
 mod data;
 mod fault;
+mod groups;
 mod records;
 mod recovery;
 mod space;
@@ -43,6 +44,7 @@ pub fn all() -> impl Iterator<Item = &'static Fault> {
         records::ALL,
         space::ALL,
         data::ALL,
+        groups::ALL,
         &[PROMISE],
     ]
     .into_iter()

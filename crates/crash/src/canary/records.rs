@@ -132,6 +132,13 @@ pub(super) const ALL: &[Fault] = &[
         )],
     },
     Fault {
+        name: "changes-of-tx",
+        what: "of a block only what its transaction changed is logged, though it was not home before",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.changes_of_tx = true,
+        trials: &[Lab::named("nvm", "random").with_log_in_region().trial()],
+    },
+    Fault {
         name: "region-late",
         what: "a region's header is written after the log says that records are in it",
         from: Origin::Invented,

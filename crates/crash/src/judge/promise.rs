@@ -64,6 +64,11 @@ impl Promises {
                     (p.state, p.all) = (at, at);
                     continue;
                 }
+                // All that a transaction holds, and this is one.
+                Op::Commit => {
+                    p.state = p.state.max(at);
+                    continue;
+                }
                 Op::Fsync { path } => (path, false),
                 Op::Fdatasync { path } => (path, true),
                 _ => continue,

@@ -301,18 +301,17 @@ fn our_recovery(image: &MemDevice) -> Result<Log, String> {
 
 /// What a mount by the kernel does to the device, also if it fails.
 fn kernel_recovery(image: &MemDevice, volume: &Volume) -> Result<Log, String> {
-    let said = |e: anyhow::Error| format!("{e:#}");
-    let served = Served::start(image).map_err(said)?;
-    let device = Arc::clone(served.device());
     let system = System::Kernel {
         fstype: "ext4".into(),
         options: volume.options.clone(),
     };
-    if let Ok(mount) = Mounted::new(&system, &served.path(), Path::new("")) {
-        mount.umount().map_err(said)?;
-    }
-    served.stop().map_err(said)?;
-    Ok(device.take_log())
+    let recorded = Served::record(image, |file, _| {
+        match Mounted::new(&system, file, Path::new("")) {
+            Ok(mount) => mount.umount(),
+            Err(_) => Ok(()),
+        }
+    });
+    recorded.map_err(|e| format!("{e:#}"))
 }
 
 /// Cuts a recovery, and lets StetFS recover what it left. Gives how often, and what came to be

@@ -4,6 +4,8 @@
 //! Needs root, FUSE and loop devices, and the file systems' `mkfs`.
 
 pub mod classify;
+pub mod cut;
+pub mod cut_command;
 pub mod foreign;
 mod mapped;
 pub mod posix;
@@ -246,20 +248,18 @@ impl Mounted {
 const START: &str = "start";
 
 fn record(system: &System, task: &Task, base: &MemDevice, binary: &Path) -> Result<Log> {
-    let served = Served::start(base)?;
-    let mounted = Mounted::new(system, &served.path(), binary)?;
-    let device = Arc::clone(served.device());
-    let dir = mounted.path().join(DIRS[0]);
-    posix::make_dir(&dir)?;
-    posix::sync_fs(&mounted.path())?;
-    device.mark(START, 0);
-    let result = task.run(&dir, &mut |step| match step {
-        Step::Begun(n) => device.mark(BEGUN, n as u64),
-        Step::Acked(n) => device.mark(ACKED, n as u64),
-    });
-    let result = mounted.umount().and(result);
-    served.stop()?;
-    result.map(|()| device.take_log())
+    Served::record(base, |file, device| {
+        let mounted = Mounted::new(system, file, binary)?;
+        let dir = mounted.path().join(DIRS[0]);
+        posix::make_dir(&dir)?;
+        posix::sync_fs(&mounted.path())?;
+        device.mark(START, 0);
+        let result = task.run(&dir, &mut |step| match step {
+            Step::Begun(n) => device.mark(BEGUN, n as u64),
+            Step::Acked(n) => device.mark(ACKED, n as u64),
+        });
+        mounted.umount().and(result)
+    })
 }
 
 /// What came of one file system.
@@ -303,6 +303,26 @@ pub struct Limits {
     /// Decides everything that is drawn.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+}
+
+/// The stetfs program that mounts.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Binary {
+    /// The stetfs program to mount with [default: this one].
+    #[arg(
+        long,
+        value_name = "PROGRAM",
+        default_value = "/proc/self/exe",
+        hide_default_value = true
+    )]
+    stetfs: PathBuf,
+}
+
+impl Binary {
+    /// Its path, also for a child, which would take /proc/self for itself.
+    pub(crate) fn path(&self) -> Result<PathBuf> {
+        self.stetfs.canonicalize().context("the stetfs program")
+    }
 }
 
 /// Records `workload` on a file system and judges its crash states.
@@ -462,16 +482,17 @@ fn look(
     Ok(())
 }
 
+/// Where the work began; a record without such a mark is all work.
+fn start(log: &Log) -> usize {
+    let is_start = |e: &stetfs_block::Event| matches!(e, stetfs_block::Event::Mark { label, .. } if label == START);
+    log.events.iter().position(is_start).unwrap_or(0)
+}
+
 /// All states of a first pass.
 fn candidates(base: &MemDevice, log: &Log, seed: u64) -> Vec<StateId> {
-    let start = log
-        .events
-        .iter()
-        .position(|e| matches!(e, stetfs_block::Event::Mark { label, .. } if label == START))
-        .unwrap_or(0);
     let mut replay = Replay::new(base, log);
     let mut all = Vec::new();
-    for (event, why) in points(log, start) {
+    for (event, why) in points(log, start(log)) {
         replay.advance_to(event);
         all.extend(first_pass(event, why, &Uncertain::at(&replay), seed));
     }

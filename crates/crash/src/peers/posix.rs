@@ -201,6 +201,10 @@ impl PosixSession {
                 }
                 Ok(())
             }
+            // A mount knows groups of one file alone, by descriptor.
+            Op::Atomic { .. } | Op::Commit | Op::Abort => {
+                Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
+            }
             Op::Fsync { path } => self.open_to_sync(path)?.sync_all(),
             Op::Fdatasync { path } => self.open_to_sync(path)?.sync_data(),
             Op::SyncAll => sync_fs(&self.root),

@@ -1,12 +1,12 @@
 //! A block device as the one file `disk` of a FUSE mount: what a loop device, or a `stetfs mount`,
 //! can be put on, with every write and flush passing through a recorder.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use stetfs::low::MemDevice;
-use stetfs_block::Recorder;
+use stetfs_block::{Log, Recorder};
 use stetfs_fuse::{DeviceFs, MountOptions, Service};
 use stetfs_testkit::Scratch;
 
@@ -19,11 +19,23 @@ pub struct Served {
 }
 
 impl Served {
-    /// Serves a copy of `image`.
+    /// What `work` does to a copy of `image`, which it is given as a file and its recorder. The
+    /// device is taken down also when the work fails; nobody may have the file open then.
     ///
     /// # Errors
-    /// Not root, or no FUSE.
-    pub fn start(image: &MemDevice) -> Result<Served> {
+    /// Not root, or no FUSE; somebody has the file open; the work's, which comes first.
+    pub fn record(
+        image: &MemDevice,
+        work: impl FnOnce(&Path, &Recorder<MemDevice>) -> Result<()>,
+    ) -> Result<Log> {
+        let served = Served::start(image)?;
+        let device = Arc::clone(&served.device);
+        let done = work(&served.path(), &device);
+        done.and(served.stop())?;
+        Ok(device.take_log())
+    }
+
+    fn start(image: &MemDevice) -> Result<Served> {
         let scratch = Scratch::new("served")?;
         let dir = scratch.path().join("dev");
         std::fs::create_dir(&dir)?;
@@ -38,21 +50,11 @@ impl Served {
         })
     }
 
-    /// The file.
-    pub fn path(&self) -> PathBuf {
+    fn path(&self) -> PathBuf {
         self.service.dir().join("disk")
     }
 
-    /// The recorder.
-    pub fn device(&self) -> &Arc<Recorder<MemDevice>> {
-        &self.device
-    }
-
-    /// Takes it down; nobody may have the file open.
-    ///
-    /// # Errors
-    /// Somebody has.
-    pub fn stop(self) -> Result<()> {
+    fn stop(self) -> Result<()> {
         let dir = self.service.dir().to_owned();
         // A loop device lets go of its file a moment after it was detached.
         stetfs_testkit::mount::umount(&dir, std::time::Duration::from_secs(10))

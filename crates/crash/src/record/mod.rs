@@ -19,9 +19,9 @@ use stetfs_nvm::RegionLog;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::machine::Crashed;
-use crate::setup::{JournalSpec, Shape, work};
+use crate::setup::{JournalSpec, Shape, work, work_on};
 use crate::state::{StateId, Why};
-use crate::volume::{Base, Batches, able};
+use crate::volume::{Base, Batches, able, base_with};
 use crate::walk::{Place, Walk, places};
 use crate::work::Work;
 use crate::workload::{Case, text};
@@ -105,7 +105,23 @@ impl Recording {
     /// # Errors
     /// The workload failed on a sound device.
     pub fn make(journal: &JournalSpec, shape: Shape, case: &Case, seed: u64) -> Result<Recording> {
-        let work = work(journal, shape, case)?;
+        let base = base_with(shape.block, shape.journal_blocks)?;
+        Recording::make_on(&base, journal, shape, case, seed)
+    }
+
+    /// Runs a case on a copy of `base` over a recording device. A record that is saved is read on a
+    /// fresh volume, so this one is not for that.
+    ///
+    /// # Errors
+    /// The workload failed on a sound device.
+    pub fn make_on(
+        base: &Base,
+        journal: &JournalSpec,
+        shape: Shape,
+        case: &Case,
+        seed: u64,
+    ) -> Result<Recording> {
+        let work = work_on(base, journal, shape, case)?;
         let (log, region) = work
             .record(case.fail_flush)
             .with_context(|| format!("recording {} on {journal}", case.name))?;

@@ -253,7 +253,8 @@ fn touched(op: &Op) -> Vec<&str> {
         Op::Link { from, to } | Op::Rename { from, to } => vec![from, to],
         Op::Exchange { a, b } => vec![a, b],
         Op::Tmpfile { .. } => vec!["@1"],
-        Op::Close { .. } | Op::SyncAll => vec![],
+        Op::Atomic { paths } => paths.iter().map(String::as_str).collect(),
+        Op::Close { .. } | Op::Commit | Op::Abort | Op::SyncAll => vec![],
     }
 }
 

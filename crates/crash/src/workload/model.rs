@@ -102,6 +102,8 @@ pub struct State {
     pub nodes: BTreeMap<NodeId, Arc<Node>>,
     /// The files that are held open, by number.
     pub held: BTreeMap<u32, NodeId>,
+    /// The files of the open atomic group, as the group has them.
+    group: Option<BTreeMap<NodeId, Arc<Node>>>,
     next: NodeId,
     block: u64,
     /// Data is journaled: then each write is part of what a sync commits.
@@ -119,6 +121,7 @@ impl State {
         State {
             nodes: BTreeMap::from([(ROOT, Arc::new(root))]),
             held: BTreeMap::new(),
+            group: None,
             next: ROOT + 1,
             block,
             journaled,
@@ -304,6 +307,15 @@ impl State {
             }
             _ => {}
         }
+        let grouped = |path: &str| {
+            let id = self.find(path);
+            id.is_some_and(|id| self.group.as_ref().is_some_and(|g| g.contains_key(&id)))
+        };
+        if let Op::Zero { path, .. } | Op::Allocate { path, .. } | Op::MapWrite { path, .. } = op
+            && grouped(path)
+        {
+            return Err(format!("{path:?} is in a group, which cannot do that"));
+        }
         let not_in = |a: &str, b: &str| match b.strip_prefix(a) {
             Some(rest) if rest.starts_with('/') => Err(format!("{b:?} lies in {a:?}")),
             _ => Ok(()),
@@ -418,6 +430,16 @@ impl State {
                 true => Ok(()),
                 false => Err(format!("{path:?} has no attribute {name:?}")),
             },
+            Op::Atomic { paths } => {
+                if self.group.is_some() {
+                    return Err("a group is open".into());
+                }
+                paths.iter().try_for_each(|path| file(path))
+            }
+            Op::Commit | Op::Abort => match self.group {
+                Some(_) => Ok(()),
+                None => Err("no group is open".into()),
+            },
             Op::Fsync { path } | Op::Fdatasync { path } => match node(path)?.kind {
                 Kind::Symlink(_) => Err("a symbolic link cannot be opened to be synced".into()),
                 _ => Ok(()),
@@ -431,6 +453,28 @@ impl State {
     /// # Panics
     /// If it cannot succeed.
     pub fn apply(&mut self, op: &Op, at: usize) {
+        match op {
+            Op::Write { path, .. } | Op::Truncate { path, .. } | Op::Punch { path, .. } => {
+                let id = self.expect(path);
+                let group = self.group.as_mut();
+                if let Some(node) = group.and_then(|g| g.get_mut(&id)).cloned() {
+                    // It changes what the group has, and nothing else.
+                    let own = self.nodes.insert(id, node);
+                    self.change_tree(op, at);
+                    let changed = self.nodes.get(&id).cloned();
+                    self.nodes.extend(own.map(|own| (id, own)));
+                    self.group.iter_mut().for_each(|group| {
+                        group.extend(changed.clone().map(|changed| (id, changed)));
+                    });
+                    return;
+                }
+            }
+            _ => {}
+        }
+        self.change_tree(op, at);
+    }
+
+    fn change_tree(&mut self, op: &Op, at: usize) {
         match op {
             Op::Create { path, mode } => {
                 self.add(path, Node::new(Kind::File(Content::empty()), *mode, at), at);
@@ -551,7 +595,25 @@ impl State {
                     Arc::make_mut(&mut content.data).resize(end, 0);
                 }
             }
+            Op::Atomic { paths } => {
+                let ids = paths.iter().map(|path| self.expect(path));
+                self.group = Some(ids.map(|id| (id, self.nodes[&id].clone())).collect());
+            }
+            Op::Abort => self.group = None,
+            Op::Commit => self.commit_group(at),
             Op::Fsync { .. } | Op::Fdatasync { .. } | Op::SyncAll => {}
+        }
+    }
+
+    fn commit_group(&mut self, at: usize) {
+        for (id, node) in self.group.take().into_iter().flatten() {
+            if let Some(own) = self.nodes.get_mut(&id)
+                && own.kind != node.kind
+            {
+                let own = Arc::make_mut(own);
+                own.kind = node.kind.clone();
+                (own.changed, own.data_changed) = (at, at);
+            }
         }
     }
 

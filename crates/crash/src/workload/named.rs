@@ -24,7 +24,7 @@ pub struct Case {
 }
 
 /// Names and what they stand for.
-pub const NAMES: [(&str, &str); 13] = [
+pub const NAMES: [(&str, &str); 14] = [
     ("smoke", "every kind of operation, before and after syncs"),
     ("ace1", "all sequences of one operation and a sync"),
     (
@@ -60,6 +60,10 @@ pub const NAMES: [(&str, &str); 13] = [
     (
         "overwrites",
         "two threads that overwrite files in place and sync them, and one that makes, renames, syncs",
+    ),
+    (
+        "groups",
+        "atomic groups of several files, committed, aborted and left open, and syncs beside them (data journals only)",
     ),
     (
         "rounds",
@@ -121,6 +125,7 @@ pub fn cases(name: &str, seed: u64) -> Result<Vec<Case>> {
             overwrites(seed * 4 + 1),
             Script::changing(seed * 4 + 2, 300, 4096, DataMode::Ordered).ops,
         ]),
+        "groups" => one(vec![groups(seed), groups(seed + 1)]),
         "rounds" => one(vec![rounds(seed)]),
         _ => {
             let path = Path::new(name);
@@ -198,6 +203,52 @@ fn rounds(seed: u64) -> Vec<Op> {
             ));
         }
     }
+    script(&text)
+}
+
+/// Groups of some of four files, which other changes go on beside: each ends in one of the ways
+/// that a group can end.
+fn groups(seed: u64) -> Vec<Op> {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let names = ["a", "b", "c", "d"];
+    let mut text = String::new();
+    for (key, name) in names.iter().enumerate() {
+        let len = rng.u32(1..30_000);
+        text.push_str(&format!("create {name}\nwrite {name} 0 {len} {key}\n"));
+    }
+    text.push_str("create other\nsync\n");
+    for round in 0..12 {
+        let members: Vec<&str> = names.into_iter().filter(|_| rng.u8(0..3) > 0).collect();
+        if members.is_empty() {
+            continue;
+        }
+        text.push_str(&format!("atomic {}\n", members.join(" ")));
+        for step in 0..rng.usize(1..8) {
+            let file = members[rng.usize(0..members.len())];
+            let (at, len, key) = (rng.u32(0..40_000), rng.u32(1..9000), round * 8 + step + 10);
+            text.push_str(&match rng.u8(0..8) {
+                0 => format!("truncate {file} {at}\n"),
+                1 => format!("punch {file} {at} {len}\n"),
+                2 => format!("fsync {file}\n"),
+                3 => format!("append other {} {key}\nfsync other\n", len / 9 + 1),
+                4 => format!("chmod {file} {}\n", ["600", "640"][step % 2]),
+                _ => format!("write {file} {at} {len} {key}\n"),
+            });
+        }
+        text.push_str(if rng.u8(0..4) > 0 {
+            "commit\n"
+        } else {
+            "abort\n"
+        });
+        if rng.bool() {
+            let file = names[rng.usize(0..4)];
+            text.push_str(&format!(
+                "append {file} 500 {}\nfdatasync {file}\n",
+                round + 200
+            ));
+        }
+    }
+    text.push_str("atomic a d\nwrite a 0 5000 250\nwrite d 3000 9000 251\nfsync a\nsync\n");
     script(&text)
 }
 

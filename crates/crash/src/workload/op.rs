@@ -79,6 +79,13 @@ pub enum Op {
     },
     /// removexattr(2).
     RemoveXattr { path: String, name: String },
+    /// Begins an atomic group of these files: what changes their content from here on is part of
+    /// it.
+    Atomic { paths: Vec<String> },
+    /// Commits the group.
+    Commit,
+    /// Ends the group without a trace.
+    Abort,
     /// fsync(2) of a file or directory; the empty path is the script's directory.
     Fsync { path: String },
     /// fdatasync(2).
@@ -88,9 +95,12 @@ pub enum Op {
 }
 
 impl Op {
-    /// Whether it changes nothing, and makes durable what was changed.
+    /// Whether it makes something durable.
     pub fn is_sync(&self) -> bool {
-        matches!(self, Op::Fsync { .. } | Op::Fdatasync { .. } | Op::SyncAll)
+        matches!(
+            self,
+            Op::Fsync { .. } | Op::Fdatasync { .. } | Op::SyncAll | Op::Commit
+        )
     }
 }
 

@@ -6,7 +6,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use stetfs::low::{
-    Attr, Ctx, FallocateMode, Fs, FsError, Ino, OpenRef, RenameFlags, SetAttr, Wait, XattrSet,
+    AtomicGroup, Attr, Ctx, FallocateMode, Fs, FsError, Ino, OpenRef, RenameFlags, SetAttr, Wait,
+    XattrSet,
 };
 
 use super::op::{Op, bytes, held_number};
@@ -20,6 +21,7 @@ pub struct Session {
     root: Ino,
     ctx: Ctx,
     held: BTreeMap<u32, OpenRef>,
+    group: Option<AtomicGroup>,
 }
 
 type Done = Result<(), FsError>;
@@ -39,6 +41,7 @@ impl Session {
             root,
             ctx: Ctx::default(),
             held: BTreeMap::new(),
+            group: None,
         })
     }
 
@@ -69,6 +72,28 @@ impl Session {
         Ok(())
     }
 
+    /// Does it in the group, if the file is in it.
+    fn in_group(&mut self, op: &Op) -> Option<Done> {
+        let path = match op {
+            Op::Write { path, .. } | Op::Truncate { path, .. } | Op::Punch { path, .. } => path,
+            _ => return None,
+        };
+        let ino = self.ino(path).ok()?;
+        let ctx = &self.ctx;
+        let group = self.group.as_mut()?;
+        if !group.files().any(|member| member == ino) {
+            return None;
+        }
+        Some(match op {
+            Op::Write {
+                offset, len, key, ..
+            } => group.write(ctx, ino, *offset, &bytes(*key, *len)),
+            Op::Truncate { size, .. } => group.set_size(ctx, ino, *size),
+            Op::Punch { offset, len, .. } => group.zero(ctx, ino, *offset, *len),
+            _ => return None,
+        })
+    }
+
     fn set(&self, path: &str, set: &SetAttr) -> Done {
         self.fs.setattr(&self.ctx, self.ino(path)?, set).map(drop)
     }
@@ -83,6 +108,9 @@ impl Session {
     /// # Errors
     /// The volume's.
     pub fn run(&mut self, op: &Op) -> Done {
+        if let Some(done) = self.in_group(op) {
+            return done;
+        }
         let (fs, ctx) = (&self.fs, &self.ctx);
         match op {
             Op::Create { path, mode } => {
@@ -223,6 +251,22 @@ impl Session {
                 XattrSet::Any,
             ),
             Op::RemoveXattr { path, name } => fs.removexattr(ctx, self.ino(path)?, name.as_bytes()),
+            Op::Atomic { paths } => {
+                let open = |path: &String| self.open(path, libc::O_RDWR);
+                let files: Result<Vec<_>, _> = paths.iter().map(open).collect();
+                self.group = Some(fs.atomic_group(&files?)?);
+                Ok(())
+            }
+            Op::Commit => match self.group.take() {
+                Some(group) => group.commit(),
+                None => Err(FsError::Errno(libc::EINVAL)),
+            },
+            Op::Abort => {
+                if let Some(group) = self.group.take() {
+                    group.abort();
+                }
+                Ok(())
+            }
             Op::Fsync { path } => {
                 let file = self.open(path, libc::O_RDONLY)?;
                 awaited(|done| fs.fsync(&file, false, Wait::Inline, done))

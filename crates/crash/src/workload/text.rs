@@ -10,6 +10,9 @@
 //! fsync .                 the directory that the script works in
 //! hold-unlink g @1        unlinked, but open: below @1 is the file
 //! truncate @1 100
+//! atomic g h              an atomic group: writes to these files are part of it …
+//! write g 0 5000 9
+//! commit                  … and stand, all of them, from here on; `abort` leaves nothing of them
 //! thread                  what follows is done by a second thread, in its own directory
 //! ```
 
@@ -26,7 +29,7 @@ append PATH LENGTH [KEY] | mapwrite PATH OFFSET LENGTH [KEY] | truncate PATH SIZ
 zero PATH OFFSET LENGTH [keep] | allocate PATH OFFSET LENGTH [keep]
 unlink PATH | hold PATH [@N] | hold-unlink PATH [@N] | tmpfile [MODE] [@N] | close @N | rmdir PATH | link OLD NEW | rename OLD NEW | exchange A B
 chmod PATH MODE | chown PATH UID GID | setxattr PATH NAME LENGTH [KEY] | removexattr PATH NAME
-fsync PATH | fdatasync PATH | sync | thread
+atomic PATH… | commit | abort | fsync PATH | fdatasync PATH | sync | thread
 A path @N is the open file that was held under this number.";
 
 fn shown(path: &str) -> &str {
@@ -84,6 +87,9 @@ impl fmt::Display for Op {
                 len,
             } => write!(f, "setxattr {path} {name} {len} {key}"),
             Op::RemoveXattr { path, name } => write!(f, "removexattr {path} {name}"),
+            Op::Atomic { paths } => write!(f, "atomic {}", paths.join(" ")),
+            Op::Commit => f.write_str("commit"),
+            Op::Abort => f.write_str("abort"),
             Op::Fsync { path } => write!(f, "fsync {}", shown(path)),
             Op::Fdatasync { path } => write!(f, "fdatasync {}", shown(path)),
             Op::SyncAll => f.write_str("sync"),
@@ -276,6 +282,15 @@ fn op(text: &str, line: usize, state: &State) -> Result<Op, String> {
             path: w.path("the path")?,
             name: w.word("the name")?.into(),
         },
+        "atomic" => {
+            let mut paths = vec![w.path("the path")?];
+            while w.left.clone().next().is_some() {
+                paths.push(w.path("the path")?);
+            }
+            Op::Atomic { paths }
+        }
+        "commit" => Op::Commit,
+        "abort" => Op::Abort,
         "fsync" => Op::Fsync {
             path: w.path("the path")?,
         },
@@ -384,6 +399,9 @@ mod tests {
         assert!(wrong("create @1").contains("no name"));
         assert!(wrong("close 1").contains("@N"));
         assert!(wrong("create a\nappend a 100\nmapwrite a 50 60").contains("within the file"));
+        assert!(wrong("create a\natomic a\natomic a").contains("a group is open"));
+        assert!(wrong("create a\ncommit").contains("no group is open"));
+        assert!(wrong("create a\natomic a\nzero a 0 10").contains("in a group"));
         assert!(wrong("# nothing").contains("no operation"));
         assert!(wrong("create a\nwrite a 99999999999 1").contains("files end"));
     }

@@ -55,6 +55,7 @@ impl Fs {
         let body = &mut *guard;
         let only_adds = matches!(mode, FallocateMode::Allocate { .. });
         self.check_changeable(body, only_adds.then_some(u64::MAX))?;
+        inode.check_alone()?;
         let end = match offset.checked_add(len) {
             _ if len == 0 => return Err(FsError::Errno(libc::EINVAL)),
             Some(end) if end <= self.max_size_of(body) => end,

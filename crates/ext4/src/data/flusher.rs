@@ -9,7 +9,8 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use stetfs_journal::JournalError;
 
-use super::dirty::DirtySet;
+use super::atomic::GroupMemory;
+use super::dirty_set::DirtySet;
 use super::failures::{Failures, Told};
 use super::precedence::Precedence;
 use super::record::SyncReasons;
@@ -26,6 +27,8 @@ const LONGEST: Duration = Duration::from_secs(1);
 /// The file data part of an open volume.
 pub(crate) struct DataState {
     pub(super) dirty: DirtySet,
+    /// What atomic groups keep in memory.
+    pub(super) groups: GroupMemory,
     /// Why files were synced by commits although they have records.
     pub(super) reasons: SyncReasons,
     /// Where files are synced by records.
@@ -64,6 +67,7 @@ impl DataState {
     pub(crate) fn new(opts: &FsOptions) -> DataState {
         DataState {
             dirty: DirtySet::new(opts),
+            groups: GroupMemory::default(),
             reasons: SyncReasons::default(),
             syncers: Syncers::default(),
             precedence: Precedence::default(),

@@ -1,11 +1,14 @@
 //! Files whose data goes through the journal.
 
+use stetfs_journal::Credits;
 use stetfs_ondisk::ext4::inode::InodeFlags;
 
+use super::write::{CHUNK, SPARE_RUNS};
 use crate::error::Result;
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
-use crate::types::DataMode;
+use crate::space::credits;
+use crate::types::{DataMode, FileType, OpenRef};
 
 impl Fs {
     /// Whether the content of this inode goes through the journal.
@@ -14,6 +17,24 @@ impl Fs {
             || body.is_value()
             || self.opts.journal.data() == DataMode::Journal
             || body.flags().contains(InodeFlags::JOURNAL_DATA)
+    }
+
+    /// Whether a write of so many bytes to what the file has already is whole or absent after any
+    /// crash, however it is aligned: its data goes through the journal, and lies in one chunk and
+    /// one transaction.
+    pub fn writes_whole(&self, file: &OpenRef, bytes: usize) -> bool {
+        let body = file.inode.body.read();
+        if file.inode.kind != FileType::Regular || !self.journals_whole(&body) || bytes > CHUNK {
+            return false;
+        }
+        // One more, as it need not begin where a block does; each may be a run of its own.
+        let blocks = (bytes as u64).div_ceil(u64::from(self.geo.block_size)) + 1;
+        let Ok(blocks) = Credits::try_from(blocks) else {
+            return false;
+        };
+        let runs = self.runs_credits(&body, blocks.saturating_add(SPARE_RUNS));
+        let need = runs.saturating_add(blocks + 2 * credits::WRITE_INODE);
+        need <= self.journal.max_credits()
     }
 
     /// Makes a regular file ready for its data to go through the journal from now on, or no longer

@@ -3,10 +3,10 @@
 //! * `extents` and `blockmap`: the two ways of mapping, behind `mapping`; `map`: what lies at a
 //!   place of a file; `clusters`: space for it;
 //! * `inline`: content that lies in the inode;
-//! * `dirty`: data blocks newer than their homes, and their way there; `flusher`: in the
-//!   background; `precedence`: who gives way; `failures`: who is told when they do not get there;
-//!   `lost`: what becomes of new ones then;
-//! * `whole`: which changes no crash may split;
+//! * `dirty`: data blocks newer than their homes (their ledger is `durability`'s); `home`: their
+//!   way there; `flusher`: in the background; `precedence`: who gives way; `failures`: who is told
+//!   when they do not get there; `lost`: what becomes of new ones then;
+//! * `whole`: which changes no crash may split; `atomic`: files that change all at once;
 //! * `read`, `write`, `truncate`, `fallocate`, `seek`, `symlink`, `value`, `sync`, `bmap`: the
 //!   operations.
 //!
@@ -21,15 +21,18 @@
 //!   inode is named with `Handle::order_data`, before the handle stops.
 
 mod atime;
+mod atomic;
 pub(crate) mod blockmap;
 mod bmap;
 mod clusters;
 pub(crate) mod credits;
 mod dirty;
+mod dirty_set;
 mod extents;
 mod failures;
 mod fallocate;
 mod flusher;
+mod home;
 mod inline;
 mod journaled;
 mod logged;
@@ -51,6 +54,7 @@ mod value;
 mod whole;
 mod write;
 
+pub use atomic::AtomicGroup;
 pub(crate) use dirty::DirtyData;
 pub use failures::KeptFailures;
 pub(crate) use failures::Opener;

@@ -4,8 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use stetfs_cache::Page;
-use stetfs_journal::{Block, BlockNr, Handle};
+use stetfs_journal::{BlockNr, Handle};
 
+use crate::durability::Changed;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::Inode;
@@ -18,14 +19,6 @@ pub(super) enum DataPath<'a> {
     Home(Option<&'a Handle<'a>>),
     /// As journaled blocks of this handle.
     Journal(&'a Handle<'a>),
-}
-
-/// A data block that was changed.
-pub(super) struct Changed {
-    pub(super) lblk: u32,
-    pub(super) block: Arc<Block>,
-    /// Its home holds nothing of the file yet.
-    pub(super) fresh: bool,
 }
 
 /// Changes data blocks of one file; [`done`](Pages::done) makes them dirty.

@@ -48,10 +48,12 @@ pub(crate) enum SyncReason {
     Forgotten,
     /// Others write to it all the time.
     Busy,
+    /// It changed with others in an atomic group.
+    Group,
 }
 
 impl SyncReason {
-    const ALL: [(SyncReason, &'static str); 9] = [
+    const ALL: [(SyncReason, &'static str); 10] = [
         (SyncReason::Kind, "kind"),
         (SyncReason::Name, "name"),
         (SyncReason::Attributes, "attributes"),
@@ -61,6 +63,7 @@ impl SyncReason {
         (SyncReason::Full, "full"),
         (SyncReason::Forgotten, "forgotten"),
         (SyncReason::Busy, "busy"),
+        (SyncReason::Group, "group"),
     ];
 }
 
@@ -241,14 +244,24 @@ impl Fs {
             if changes.is_forgotten() {
                 return Step::Commit(SyncReason::Forgotten);
             }
+            if changes.is_grouped() && !canary.record_of_group {
+                return Step::Commit(SyncReason::Group);
+            }
             let clean = unlogged.pages.as_ref().is_some_and(Vec::is_empty);
             if !changes.any(datasync) && !unlogged.superseding {
-                return match clean {
-                    true => Step::Done {
-                        flush: unlogged.unflushed,
-                    },
-                    false => Step::Data { much, again: false },
-                };
+                // What would take a commit goes home, which is less.
+                let can_record = || body.links() > 0 && self.quotas.get().is_none();
+                let is_cheap = || self.records().is_ok_and(|records| records.is_cheap());
+                match clean {
+                    true => {
+                        return Step::Done {
+                            flush: unlogged.unflushed,
+                        };
+                    }
+                    // The record holds data alone.
+                    false if !much && !unlogged.unflushed && can_record() && is_cheap() => {}
+                    false => return Step::Data { much, again: false },
+                }
             }
             let made = matches!(changes.naming(), Naming::Made { .. });
             if matches!(changes.naming(), Naming::NeedsCommit(_)) || body.links() == 0 {

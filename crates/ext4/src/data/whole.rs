@@ -106,7 +106,7 @@ impl Fs {
 
     /// Credits to change the map in `places` of one range, `grow` of which may leave more entries
     /// than there were; the inode is among them.
-    fn edits(&self, body: &InodeBody, places: Credits, grow: Credits) -> Credits {
+    pub(super) fn edits(&self, body: &InodeBody, places: Credits, grow: Credits) -> Credits {
         if !body.flags().contains(InodeFlags::EXTENTS) {
             return places.max(1).saturating_mul(blockmap::EDIT_CREDITS);
         }

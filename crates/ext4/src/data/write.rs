@@ -19,10 +19,10 @@ use crate::types::{Ctx, OpenRef};
 use crate::xattr::Layout;
 
 /// Bytes of one chunk: what one transaction takes whole when data is journaled.
-const CHUNK: usize = 1 << 20;
+pub(super) const CHUNK: usize = 1 << 20;
 /// Runs of new blocks that a handle is asked for at once beside one for each hole, which may have
 /// to be filled with several; for more it is extended.
-const SPARE_RUNS: u32 = 3;
+pub(super) const SPARE_RUNS: u32 = 3;
 
 /// A run of file blocks of one kind.
 #[derive(Clone, Copy, Debug)]
@@ -135,6 +135,7 @@ impl Fs {
         let mut guard = inode.body.write();
         let body = &mut *guard;
         self.check_changeable(body, Some(offset))?;
+        inode.check_alone()?;
         if f.is_unheld() {
             self.plan_window(inode, body.size(), data.len());
         }
@@ -395,6 +396,50 @@ impl Fs {
             self.write_inode(&h, inode, body)?;
         }
         Ok(written)
+    }
+
+    /// Writes whole blocks from file block `lblk` on within a handle that has the credits for all
+    /// of it. The space is promised, and the caller writes the inode.
+    ///
+    /// # Errors
+    /// ENOSPC, EUCLEAN: the transaction must not commit then.
+    pub(super) fn write_whole(
+        &self,
+        h: &Handle<'_>,
+        inode: &Inode,
+        body: &mut InodeBody,
+        lblk: u32,
+        bytes: &[u8],
+    ) -> Result<()> {
+        let chunk = Chunk {
+            inode,
+            offset: u64::from(lblk) << self.geo.block_bits,
+            bytes,
+            ctx: &Ctx::default(),
+            privileged: true,
+            kill: false,
+            journaled: true,
+        };
+        let blocks = self.blocks_of(&(chunk.offset..chunk.end()));
+        let segments = self.segments(inode, body, &blocks)?;
+        let mut writer = Writer {
+            fs: self,
+            chunk: &chunk,
+            h,
+            end: chunk.end(),
+            runs: Credits::MAX,
+            promised: u64::MAX,
+            promise: None,
+        };
+        let mut pages = Pages::new(self, DataPath::Journal(h));
+        let written = writer.write(&mut pages, body, &segments);
+        pages.done(inode);
+        if written? < bytes.len() {
+            return Err(FsError::Errno(libc::ENOSPC));
+        }
+        let count = (blocks.end - blocks.start) as u32;
+        self.note_change(h, inode, |c, point| c.moved(lblk, count, point));
+        Ok(())
     }
 
     /// Reads the blocks that are changed in part, before a handle is open.

@@ -142,6 +142,7 @@ impl Fs {
         inode.check_alive()?;
         self.may_set(body, set)?;
         if let Some(size) = set.size {
+            inode.check_alone()?;
             self.check_size(inode, body, size)?;
             self.allow_size(size)?;
             self.move_out(inode, body)?;
@@ -215,7 +216,7 @@ impl Fs {
         set: &SetAttr,
     ) -> Result<()> {
         let now = self.now();
-        let ctime = set.ctime.unwrap_or(now);
+        let ctime = self.repeated_mtime(set.ctime.unwrap_or(now));
         let owner = set.uid.is_some() || set.gid.is_some();
         let strips = (owner || set.kill_suidgid) && inode.kind != FileType::Directory;
         let times = set.atime.is_some() || set.mtime.is_some() || set.ctime.is_some();
@@ -248,10 +249,10 @@ impl Fs {
                 TimeSet::At(t) => t.storable(extra),
             };
             if let Some(t) = set.atime {
-                body.set_atime(time(t));
+                body.set_atime(self.repeated_atime(time(t)));
             }
             if let Some(t) = set.mtime {
-                body.set_mtime(time(t));
+                body.set_mtime(self.repeated_mtime(time(t)));
             }
             body.set_ctime(ctime);
             self.whole(|| self.write_inode(&h, inode, body))?;

@@ -41,6 +41,8 @@ pub(crate) struct Changes {
     name: Naming,
     /// The block of extended attributes.
     attributes: CommitPoint,
+    /// It changed together with other files, in an atomic group: a record would tell of it alone.
+    group: CommitPoint,
     /// Before the inode was loaded there may have been changes in these transactions.
     forgotten: CommitPoint,
     /// Of a directory: names that came or went.
@@ -132,6 +134,11 @@ impl Changes {
         self.name = Naming::NeedsCommit(point);
     }
 
+    /// It changed together with other files.
+    pub(crate) fn grouped(&mut self, point: CommitPoint) {
+        self.group.merge(&point);
+    }
+
     /// Its block of extended attributes changed.
     pub(crate) fn attributes(&mut self, point: CommitPoint) {
         self.attributes.merge(&point);
@@ -215,6 +222,7 @@ impl Changes {
             &mut self.inode,
             &mut self.needed,
             &mut self.attributes,
+            &mut self.group,
             &mut self.forgotten,
         ];
         for point in points {
@@ -236,12 +244,18 @@ impl Changes {
             || !self.needed.is_none()
             || self.name != Naming::Durable
             || !self.forgotten.is_none()
+            || !self.group.is_none()
             || !(datasync || (self.inode.is_none() && self.attributes.is_none()))
     }
 
     /// Whether what changed is not known here.
     pub(crate) fn is_forgotten(&self) -> bool {
         !self.forgotten.is_none()
+    }
+
+    /// Whether it changed together with other files, in a transaction that is not valid.
+    pub(crate) fn is_grouped(&self) -> bool {
+        !self.group.is_none()
     }
 
     /// Whether its block of extended attributes changed.

@@ -83,6 +83,8 @@ pub(crate) struct Inode {
     pub(crate) lazy: AtomicBool,
     /// Somebody was told where its blocks lie.
     pub(crate) told: AtomicBool,
+    /// In an atomic group. Set under its lock.
+    pub(crate) grouped: AtomicBool,
     /// Of a directory: its map was looked through, and names no block twice.
     pub(crate) blocks_once: AtomicBool,
     /// Being deleted or deleted: nobody gets it any more. Who has it may go on until it is
@@ -118,6 +120,7 @@ impl Inode {
             orphaned: AtomicBool::new(false),
             lazy: AtomicBool::new(false),
             told: AtomicBool::new(false),
+            grouped: AtomicBool::new(false),
             blocks_once: AtomicBool::new(false),
             dead: AtomicBool::new(false),
             deleted: AtomicBool::new(false),

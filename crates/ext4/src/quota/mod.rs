@@ -39,7 +39,7 @@ use stetfs_sync::Mutex;
 pub(crate) use project::check_project;
 pub(crate) use promise::Promise;
 pub use report::QuotaUsage;
-pub(crate) use usage::{Tally, Usage};
+pub(crate) use usage::{Owner, Tally, Usage};
 
 use crate::inode::Inode;
 

@@ -7,7 +7,7 @@ impl Fs {
     /// allocated yet. A device that fails at this has lost nothing: it is told, and that is
     /// all.
     pub(super) fn discard_freed(&self, group: u32, bit: u32, len: u32) {
-        if !self.opts.discard {
+        if !self.opts.discard && self.opts.epoch.is_none() {
             return;
         }
         let layout = &self.geo.layout;

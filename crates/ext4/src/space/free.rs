@@ -6,6 +6,7 @@ use stetfs_journal::Handle;
 use stetfs_ondisk::ext4::bitmap;
 
 use super::group::{Counts, GroupState};
+use super::held::HeldBack;
 use super::scan::{FreeMap, Overlay};
 use super::{BlockRun, Freed};
 use crate::error::{FsError, Result};
@@ -112,6 +113,14 @@ impl Fs {
             return Ok(());
         }
         self.discard_freed(group, bit, len);
+        match self.hold_back(HeldBack::Blocks { group, bit, len }) {
+            true => Ok(()),
+            false => self.hand_back_blocks(group, bit, len),
+        }
+    }
+
+    /// These blocks can be handed out from here on.
+    pub(super) fn hand_back_blocks(&self, group: u32, bit: u32, len: u32) -> Result<()> {
         let mut guard = self.groups.lock(group)?;
         let st = &mut *guard;
         let before = Counts::of(st);

@@ -6,6 +6,7 @@ use stetfs_journal::Handle;
 use stetfs_ondisk::ext4::group_desc::{GroupDesc, GroupFlags};
 use stetfs_sync::{Mutex, MutexGuard, Rank};
 
+use super::held::HeldBack;
 use super::scan::{FreeMap, Overlay};
 use super::summary::Summary;
 use super::window::{Unheld, Windows};
@@ -69,6 +70,8 @@ pub(crate) struct Groups {
     pub(super) reserved: AtomicU64,
     /// What is freed is not handed out again (`space/claims`).
     pub(super) keep_freed: AtomicBool,
+    /// What was freed and is not handed out yet (`epoch=`).
+    pub(super) held: parking_lot::Mutex<Vec<HeldBack>>,
     /// What files are said to have counts whatever bitmaps say (`space/claims`).
     pub(super) trust_files: AtomicBool,
     /// What applying records and fast commits took beyond what they need (`space/claims`): groups
@@ -125,6 +128,7 @@ impl Groups {
             unheld: Unheld::default(),
             reserved: AtomicU64::new(0),
             keep_freed: AtomicBool::new(false),
+            held: parking_lot::Mutex::default(),
             trust_files: AtomicBool::new(false),
             more_groups: AtomicU64::new(0),
             more_pieces: AtomicU64::new(0),

@@ -8,6 +8,7 @@ use stetfs_ondisk::ext4::group_desc::GroupFlags;
 use stetfs_ondisk::ext4::inode::{InodeFlags, InodeView};
 
 use super::group::Counts;
+use super::held::HeldBack;
 use super::parts::Around;
 use super::scan::{FreeMap, Overlay};
 use crate::content;
@@ -273,6 +274,14 @@ impl Fs {
         if self.groups.keep_freed.load(Ordering::Acquire) {
             return Ok(());
         }
+        match self.hold_back(HeldBack::Inode { group, index }) {
+            true => Ok(()),
+            false => self.hand_back_inode(group, index),
+        }
+    }
+
+    /// This number can be given to another file from here on.
+    pub(super) fn hand_back_inode(&self, group: u32, index: u32) -> Result<()> {
         let mut guard = self.groups.lock(group)?;
         let st = &mut *guard;
         let before = Counts::of(st);

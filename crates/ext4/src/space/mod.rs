@@ -55,6 +55,7 @@ mod claims;
 mod discard;
 mod free;
 mod group;
+mod held;
 mod inodes;
 mod parts;
 mod reserve;

@@ -84,7 +84,9 @@ impl Fs {
     /// Where a change looks for space near a group.
     pub(super) fn around(&self, h: &Handle<'_>, near: u32) -> Around {
         let count = self.groups.count();
-        let part = h.part_of(count).unwrap_or(0..count);
+        // Which lane it is may be up to the processor.
+        let of_lane = || h.part_of(count).filter(|_| self.opts.epoch.is_none());
+        let part = of_lane().unwrap_or(0..count);
         Around::new(near, part, count)
     }
 }

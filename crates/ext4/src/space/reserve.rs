@@ -24,6 +24,12 @@ impl Reservation<'_> {
         self.left -= blocks;
         self.groups.reserved.fetch_sub(blocks, Ordering::Relaxed);
     }
+
+    /// Keeps what is left of the promise, clusters, until it is given to
+    /// [`kept_promise`](Fs::kept_promise).
+    pub(crate) fn keep(mut self) -> u64 {
+        std::mem::take(&mut self.left)
+    }
 }
 
 impl Drop for Reservation<'_> {
@@ -63,6 +69,14 @@ impl Fs {
         })
     }
 
+    /// The promise of so many clusters that was [kept](Reservation::keep).
+    pub(crate) fn kept_promise(&self, clusters: u64) -> Reservation<'_> {
+        Reservation {
+            groups: &self.groups,
+            left: clusters,
+        }
+    }
+
     /// Begins a handle and makes an inode in it, which is the first that `make` does. May commit
     /// the journal to get at freed numbers: no handle may be open, inode locks may be held.
     ///
@@ -92,7 +106,10 @@ impl Fs {
         for attempt in 0.. {
             match look()? {
                 Look::Found(room) => return Ok(room),
-                Look::AfterCommit if attempt < COMMITS => self.journal.commit_all()?,
+                Look::AfterCommit if attempt < COMMITS => {
+                    self.journal.commit_all()?;
+                    self.hand_back_held()?;
+                }
                 Look::AfterCommit | Look::Nothing => break,
             }
         }

@@ -65,13 +65,11 @@ pub(super) fn write_superblock(
     before: &Superblock,
 ) -> Result<Superblock> {
     let mut bytes = vec![0; SUPERBLOCK_SIZE];
-    let mut written = before.clone();
-    for step in sb.steps_after(before) {
-        step.encode(&mut bytes)?;
-        device.write(SUPERBLOCK_OFFSET, &bytes)?;
-        device.flush()?;
-        written = step;
-    }
+    let mut written = sb.clone();
+    written.update_checksum_after(before);
+    written.encode(&mut bytes)?;
+    device.write(SUPERBLOCK_OFFSET, &bytes)?;
+    device.flush()?;
     Ok(written)
 }
 

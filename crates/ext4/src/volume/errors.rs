@@ -144,6 +144,7 @@ impl Fs {
             | FsError::Errno(_)
             | FsError::Unsupported(_)
             | FsError::JournalDevice(_)
+            | FsError::GroupFull { .. }
             | FsError::InUse(_) => return,
         };
         tracing::error!("{e}");

@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use stetfs_block::BlockDevice;
+use stetfs_cache::{Page, PageRef};
 use stetfs_journal::{
     BlockNr, Cache, Canary, FastCommit, Journal, JournalConfig, Log, LogFeatures, MOST_MEMORY,
     Recovery, RecoveryOptions,
 };
 use stetfs_ondisk::ext4::features::{Compat, Incompat, RoCompat};
-use stetfs_ondisk::ext4::superblock::{MAGIC, SUPERBLOCK_OFFSET, State, Superblock};
+use stetfs_ondisk::ext4::superblock::{
+    MAGIC, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, State, Superblock,
+};
 
 use super::early::Early;
 use super::fast;
@@ -135,6 +138,7 @@ impl VolumeLog {
         let how = RecoveryOptions {
             salvage: opts.salvage,
             cannot_be: Some(cannot_be),
+            adapt: Some(adapt),
             ..RecoveryOptions::default()
         };
         let recovery = self
@@ -216,17 +220,125 @@ impl VolumeLog {
 /// Byte offset of `s_magic` in the superblock.
 const MAGIC_AT: usize = 56;
 
+/// Where the superblock is in an image of this block, if it is there.
+fn superblock_at(nr: BlockNr, image: &[u8]) -> Option<usize> {
+    let at = SUPERBLOCK_OFFSET.checked_sub(nr.checked_mul(image.len() as u64)?)?;
+    let at = usize::try_from(at).ok()?;
+    image.get(at..at + SUPERBLOCK_SIZE)?;
+    Some(at)
+}
+
 /// A replay must not take the superblock away: then nothing could open the volume any more.
 fn cannot_be(nr: BlockNr, image: &[u8]) -> Option<&'static str> {
-    let at = SUPERBLOCK_OFFSET.checked_sub(nr.checked_mul(image.len() as u64)?)?;
-    let sb = image.get(usize::try_from(at).ok()?..)?;
-    let magic = sb.get(MAGIC_AT..MAGIC_AT + 2)?;
+    let at = superblock_at(nr, image)? + MAGIC_AT;
+    let magic = image.get(at..at + 2)?;
     (magic != MAGIC.to_le_bytes()).then_some("it has no superblock where the volume has it")
 }
 
+/// The image of the superblock's block as it goes home: of its two sectors each is right beside the
+/// other one of home. The kernel's images are not so, for its checksum is in the second.
+fn adapt(
+    device: &dyn BlockDevice,
+    nr: BlockNr,
+    image: &[u8],
+) -> stetfs_block::Result<Option<PageRef>> {
+    let Some(at) = superblock_at(nr, image) else {
+        return Ok(None);
+    };
+    let mut home = vec![0; SUPERBLOCK_SIZE];
+    device.read(SUPERBLOCK_OFFSET, &mut home)?;
+    let adapted = || {
+        let logged = Superblock::decode_unchecked(image.get(at..)?).ok()?;
+        let mut sb = logged.clone();
+        sb.update_checksum_after(&Superblock::decode_unchecked(&home).ok()?);
+        if sb == logged || !logged.verify_checksum() {
+            return None;
+        }
+        let mut page = Page::zeroed(image.len());
+        page.copy_from_slice(image);
+        sb.encode(page.get_mut(at..)?).ok()?;
+        Some(Arc::new(page))
+    };
+    Ok(adapted())
+}
+
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod image_tests {
+    use stetfs_block::{MemDevice, Recorder, Replay};
+
     use super::*;
+
+    /// A byte of the second sector.
+    const SECOND: usize = 700;
+
+    /// As the kernel leaves one: a change of both sectors, and its checksum.
+    fn changed(bytes: &mut [u8], by: u8) {
+        bytes[SECOND] = by;
+        let mut sb = Superblock::decode_unchecked(bytes).unwrap();
+        sb.magic.set(MAGIC);
+        sb.set_ro_compat(RoCompat::METADATA_CSUM);
+        sb.wtime.set(by.into());
+        sb.update_checksum();
+        sb.encode(bytes).unwrap();
+    }
+
+    /// What crashes at every moment, with every set of sectors, leave of the superblock: how many
+    /// are as before, as behind, and no sound one.
+    fn left(base: &MemDevice, log: &stetfs_block::Log) -> [u32; 3] {
+        let mut replay = Replay::new(base, log);
+        let mut bytes = vec![0; SUPERBLOCK_SIZE];
+        let mut seen = [0; 3];
+        for event in 0..=log.len() {
+            replay.advance_to(event);
+            for set in 0_u32..1 << replay.pending().len() {
+                let mut sector = 0;
+                let crashed = replay.crash(|_| {
+                    sector += 1;
+                    set >> (sector - 1) & 1 == 1
+                });
+                crashed.read(SUPERBLOCK_OFFSET, &mut bytes).unwrap();
+                let sb = Superblock::decode_unchecked(&bytes).unwrap();
+                let kind = match (sb.verify_checksum(), sb.wtime.get()) {
+                    (true, 1) => 0,
+                    (true, _) => 1,
+                    (false, _) => 2,
+                };
+                seen[kind] += 1;
+            }
+        }
+        seen
+    }
+
+    #[test]
+    fn a_crash_while_the_superblock_goes_home_leaves_one_that_is_sound() {
+        for block in [1024_u64, 4096] {
+            let base = MemDevice::new(64 << 10);
+            let mut bytes = vec![0; SUPERBLOCK_SIZE];
+            changed(&mut bytes, 1);
+            base.write(SUPERBLOCK_OFFSET, &bytes).unwrap();
+            changed(&mut bytes, 77);
+            let nr = SUPERBLOCK_OFFSET / block;
+            let mut image = vec![0; block as usize];
+            let at = superblock_at(nr, &image).unwrap();
+            image[at..at + SUPERBLOCK_SIZE].copy_from_slice(&bytes);
+            let device = Recorder::new(base.fork());
+            assert!(adapt(&device, nr + 1, &image).unwrap().is_none());
+            let page = adapt(&device, nr, &image).unwrap().unwrap();
+            device.write(nr * block, &page).unwrap();
+            let again = adapt(&device, nr, &image).unwrap().unwrap();
+            assert_eq!(again[..], page[..], "a recovery that is repeated");
+            assert!(adapt(&device, nr, &page).unwrap().is_none());
+            device.read(SUPERBLOCK_OFFSET, &mut bytes).unwrap();
+            assert_eq!(bytes[SECOND], 77);
+            let [old, new, torn] = left(&base, &device.take_log());
+            assert!(old > 0 && new > 2 && torn == 0, "{old}, {new}, {torn}");
+            // As the kernel logged it, it would be torn.
+            let device = Recorder::new(base.fork());
+            device.write(nr * block, &image).unwrap();
+            assert!(left(&base, &device.take_log())[2] > 0);
+        }
+    }
 
     #[test]
     fn an_image_without_the_superblock_is_told() {

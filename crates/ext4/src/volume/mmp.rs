@@ -16,6 +16,7 @@ use stetfs_ondisk::ext4::superblock::{Geometry as Layout, Superblock};
 
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
+use crate::types::FsOptions;
 
 /// Seconds between updates when the volume names none (`EXT4_MMP_UPDATE_INTERVAL`), and the most it
 /// may name.
@@ -34,6 +35,8 @@ struct Place {
     update: u16,
     /// How long a second is: shorter in tests.
     second: Duration,
+    /// The time that the block is given, seconds since 1970, if not the present one.
+    epoch: Option<u64>,
 }
 
 /// The volume is ours: the block is kept up until this is dropped.
@@ -56,7 +59,8 @@ impl Place {
 
     fn write(&self, mmp: &mut Mmp) -> Result<()> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        mmp.time.set(now.unwrap_or_default().as_secs());
+        let now = now.unwrap_or_default().as_secs();
+        mmp.time.set(self.epoch.unwrap_or(now));
         let sector = mmp.first_sector(&self.checksums);
         let write = Write::new(self.offset, sector).fua();
         Ok(self.device.write_batch(&[write])?)
@@ -109,7 +113,7 @@ fn place(
     device: &Arc<dyn BlockDevice>,
     sb: &Superblock,
     layout: &Layout,
-    second: Duration,
+    opts: &FsOptions,
 ) -> Result<Option<Place>> {
     if !sb.incompat().contains(Incompat::MMP) {
         return Ok(None);
@@ -129,7 +133,8 @@ fn place(
         nr,
         checksums: sb.checksum_mode(),
         update,
-        second,
+        second: opts.mmp_second,
+        epoch: opts.epoch,
     }))
 }
 
@@ -159,9 +164,9 @@ pub(super) fn check(
     device: &Arc<dyn BlockDevice>,
     sb: &Superblock,
     layout: &Layout,
-    second: Duration,
+    opts: &FsOptions,
 ) -> Result<()> {
-    match place(device, sb, layout, second)? {
+    match place(device, sb, layout, opts)? {
         Some(place) => place.look().map(drop),
         None => Ok(()),
     }
@@ -176,9 +181,9 @@ pub(super) fn claim(
     device: &Arc<dyn BlockDevice>,
     sb: &Superblock,
     layout: &Layout,
-    second: Duration,
+    opts: &FsOptions,
 ) -> Result<Option<Claim>> {
-    let Some(place) = place(device, sb, layout, second)? else {
+    let Some(place) = place(device, sb, layout, opts)? else {
         return Ok(None);
     };
     let (mut mmp, interval) = place.look()?;
@@ -245,6 +250,9 @@ impl Claim {
             return Err(in_use(&now));
         }
         mine.seq.set(SEQ_CLEAN);
+        if self.place.epoch.is_some() {
+            put_name(&mut mine.nodename, b"");
+        }
         self.place.write(&mut mine)
     }
 }

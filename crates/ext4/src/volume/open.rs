@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use stetfs_block::{BlockDevice, FailStop, Failures, Tap, Tapped, Watched};
 use stetfs_cache::CacheConfig;
@@ -17,7 +16,7 @@ use super::early::{Early, read_superblock, write_superblock};
 use super::inspect::inspect;
 use super::log::{self, VolumeLog};
 use super::orphans::OrphansFinished;
-use super::{SuperState, errors, external, features, mmp, orphans, overhead, records};
+use super::{SuperState, errors, external, features, mmp, orphans, overhead, records, repeat};
 use crate::error::{FsError, Result};
 use crate::fs::{Fs, Geometry};
 use crate::inode::{InodeCache, Orphans};
@@ -95,6 +94,7 @@ impl Parts {
             &opts,
             claim,
         )?;
+        let epoch = opts.epoch;
         let fs = Arc::new_cyclic(|me| Fs {
             groups: self.groups,
             data: crate::data::DataState::new(&opts),
@@ -109,7 +109,7 @@ impl Parts {
             recovered,
             orphans: self.orphans,
             rename_lock: Mutex::new(Rank::Rename, ()),
-            generation: AtomicU32::new(seed()),
+            generation: AtomicU32::new(repeat::seed(&self.sb, epoch)),
             me: me.clone(),
         });
         Ok((fs, self.found))
@@ -142,6 +142,7 @@ impl Fs {
         if !opts.read_only && (device.read_only() || opts.no_recovery) {
             return Err(FsError::Errno(libc::EROFS));
         }
+        repeat::check(&opts)?;
         let failures = Arc::new(Failures::default());
         let device = watched(device, "volume", &failures);
         let tap = Arc::new(Tap::default());
@@ -160,11 +161,11 @@ impl Fs {
         let early = Early::new(&*device, &layout, &sb);
         let mut claim = None;
         if !opts.read_only {
-            claim = mmp::claim(&device, &sb, &layout, opts.mmp_second)?;
+            claim = mmp::claim(&device, &sb, &layout, &opts)?;
         }
         let mut log = log::find(&device, &early, &sb, external.as_deref(), opts.canary)?;
         if opts.read_only && !opts.no_recovery && log.as_ref().is_some_and(VolumeLog::is_dirty) {
-            mmp::check(&device, &sb, &layout, opts.mmp_second)?;
+            mmp::check(&device, &sb, &layout, &opts)?;
         }
         if !opts.no_recovery
             && let Some(mut found) = log.take()
@@ -180,6 +181,7 @@ impl Fs {
             check_quotas(&device, &sb, log.as_ref(), &opts)?;
         }
         let parts = Parts::read(device, &sb, log.as_ref(), &opts)?;
+        let log_runs = repeat::log_runs(log.as_ref(), external.as_deref());
         let cache = parts.cache.clone();
         let journal = match log {
             _ if opts.read_only => Journal::read_only(cache)?,
@@ -192,6 +194,7 @@ impl Fs {
         let _ = fs.sb.last_word.set(last_word);
         let _ = fs.sb.failures.set(failures);
         let _ = fs.sb.tap.set(tap);
+        let _ = fs.sb.log_runs.set(log_runs);
         if !read_only {
             fs.attach();
             if let Some(claim) = &fs.sb.claim {
@@ -238,6 +241,12 @@ impl Fs {
     /// not touch the inode. The kernel's coarse clock will not do: where a host takes a
     /// processor away it stands still.
     pub(crate) fn now(&self) -> Timestamp {
+        if let Some(epoch) = self.opts.epoch {
+            return Timestamp {
+                sec: i64::try_from(epoch).unwrap_or(i64::MAX),
+                nsec: 0,
+            };
+        }
         let t = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
         let nsec = u32::try_from(t.tv_nsec).unwrap_or(0);
         Timestamp {
@@ -334,6 +343,7 @@ fn finish_first(
         on_error: opts.on_error,
         barrier: opts.barrier,
         mmp_second: opts.mmp_second,
+        epoch: opts.epoch,
         canary: opts.canary,
         ..FsOptions::default()
     };
@@ -450,12 +460,4 @@ fn geometry(sb: &Superblock, layout: Layout) -> Geometry {
         },
         layout,
     }
-}
-
-/// Where generations begin: differs from mount to mount.
-fn seed() -> u32 {
-    let t = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    (t.as_secs() as u32).rotate_left(16) ^ t.subsec_nanos() ^ std::process::id()
 }

@@ -54,6 +54,8 @@ pub(crate) struct SuperState {
     pub(super) failures: OnceLock<Arc<Failures>>,
     /// Where requests come by.
     pub(super) tap: OnceLock<Arc<Tap>>,
+    /// Where the log is: runs of blocks (first, count), in order.
+    pub(super) log_runs: OnceLock<Vec<(BlockNr, u64)>>,
     /// Damage that was found.
     pub(super) notes: Mutex<ErrorNotes>,
     /// There are notes; so that nobody needs the lock to see that there are none.
@@ -111,6 +113,7 @@ impl SuperState {
             last_word: OnceLock::new(),
             failures: OnceLock::new(),
             tap: OnceLock::new(),
+            log_runs: OnceLock::new(),
             notes: Mutex::new(Rank::Super, ErrorNotes::default()),
             noted: AtomicBool::new(false),
             claim,

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::mpsc;
 
-use stetfs_block::{BlockDevice, Fault, FaultInjector, MemDevice, Op};
+use stetfs_block::{
+    BlockDevice, BlockError, Fault, FaultInjector, MemDevice, Op, Recorder, Replay,
+};
 use stetfs_ondisk::ext4::features::{Compat, Incompat, RoCompat};
 use stetfs_ondisk::ext4::superblock::{State, Superblock};
 use stetfs_testkit::loopdev::{LoopDev, LoopOptions};
@@ -329,6 +331,51 @@ fn what_the_device_fails_is_counted() {
     assert_eq!((first.device, first.offset), ("volume", None));
     assert_eq!(first.errno, libc::EIO);
     assert!(fs.unmount().is_err());
+}
+
+/// The codes of errors are in the second sector, what else changes is in the first.
+#[test]
+fn no_crash_tears_the_superblock_when_an_error_is_noted() {
+    let base = mkfs(32, &Mkfs::blocks(4096));
+    let device = Arc::new(Recorder::new(base.fork()));
+    let fs = Fs::open(device.clone(), FsOptions::default()).unwrap();
+    let io = || {
+        BlockError::io(
+            Op::Read,
+            0,
+            512,
+            std::io::Error::from_raw_os_error(libc::EIO),
+        )
+    };
+    for error in [
+        FsError::corrupt("test", 77, "damage for a test"),
+        FsError::corrupt("test", 78, "damage for a test"),
+        FsError::Device(Arc::new(io())),
+    ] {
+        fs.report(&error);
+        sync(&fs);
+        fs.journal.checkpoint().unwrap();
+    }
+    fs.unmount().unwrap();
+    let log = device.take_log();
+    let mut replay = Replay::new(&base, &log);
+    let (mut counts, mut torn_writes) = ([0; 4], 0);
+    for event in 0..=log.len() {
+        replay.advance_to(event);
+        for set in 0..8 {
+            let left = replay.crash(|sector| match sector.offset {
+                1024 => set & 1 != 0,
+                1536 => set & 2 != 0,
+                _ => set & 4 != 0,
+            });
+            let sb = read_superblock(&left).unwrap_or_else(|e| panic!("{event}, {set}: {e}"));
+            counts[sb.error_count.get() as usize] += 1;
+        }
+        let of_it = replay.pending().into_iter();
+        torn_writes += usize::from(of_it.filter(|s| (1024..2048).contains(&s.offset)).count() > 1);
+    }
+    assert!(counts.iter().all(|n| *n > 0), "{counts:?}");
+    assert!(torn_writes > 0, "no write of the superblock was under way");
 }
 
 #[test]

@@ -177,6 +177,7 @@ impl Fs {
             return Err(e.into());
         }
         self.journal.shutdown()?;
+        self.clear_log()?;
         let lost = self.untold_failure();
         let now = u64::try_from(self.now().sec).unwrap_or(0);
         let no_orphans = self.orphans.file_is_empty(self.geo.block_size);

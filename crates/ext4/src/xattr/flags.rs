@@ -85,6 +85,7 @@ impl Fs {
             return Ok(());
         }
         if changed.contains(InodeFlags::JOURNAL_DATA) && body.is_regular() {
+            inode.check_alone()?;
             self.move_out(inode, &mut body)?;
             self.switch_data_journaling(inode, new.contains(InodeFlags::JOURNAL_DATA))?;
         }

@@ -8,6 +8,7 @@ mod damage;
 mod errors;
 mod faults;
 mod model;
+mod nvm;
 mod parallel;
 mod reading;
 mod records;

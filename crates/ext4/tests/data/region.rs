@@ -13,14 +13,14 @@ use stetfs_testkit::image::e2fsck;
 use crate::records::{append, bytes, create, read, reasons, sync, sync_all};
 use crate::volume::{ROOT, Shape, fresh};
 
-const SHAPE: Shape = Shape {
+pub const SHAPE: Shape = Shape {
     block_size: 4096,
     mib: 48,
     extents: true,
     cluster: 1,
 };
 
-fn options(journal: &str, region: RegionSource) -> FsOptions {
+pub fn options(journal: &str, region: RegionSource) -> FsOptions {
     FsOptions {
         journal: journal.parse().unwrap(),
         region,
@@ -30,23 +30,23 @@ fn options(journal: &str, region: RegionSource) -> FsOptions {
     }
 }
 
-fn region(mib: u64) -> Arc<MemRegion> {
+pub fn region(mib: u64) -> Arc<MemRegion> {
     Arc::new(MemRegion::new(mib << 20))
 }
 
-fn at(region: Arc<dyn Region>) -> RegionSource {
+pub fn at(region: Arc<dyn Region>) -> RegionSource {
     RegionSource::Open(region)
 }
 
 /// Opens what a crash left.
-fn recovered(device: MemDevice, region: RegionSource) -> Result<(Arc<MemDevice>, Arc<Fs>)> {
+pub fn recovered(device: MemDevice, region: RegionSource) -> Result<(Arc<MemDevice>, Arc<Fs>)> {
     let device = Arc::new(device);
     let fs = Fs::open(device.clone(), options("ordered", region))?;
     Ok((device, fs))
 }
 
 /// Unmounts, and e2fsck finds nothing.
-fn finish(device: &MemDevice, fs: &Fs) {
+pub fn finish(device: &MemDevice, fs: &Fs) {
     fs.unmount().unwrap();
     let dir = Scratch::new("region").unwrap();
     let path = dir.path().join("image");
@@ -54,9 +54,55 @@ fn finish(device: &MemDevice, fs: &Fs) {
     e2fsck(&path, &["-fn"], 0).unwrap();
 }
 
-fn flushes(log: &Log) -> usize {
+pub fn flushes(log: &Log) -> usize {
     let durable = |e: &&Event| matches!(e, Event::Flush { .. } | Event::Write { fua: true, .. });
     log.events.iter().filter(durable).count()
+}
+
+/// A volume and its region, recorded.
+pub struct Recorded {
+    base: MemDevice,
+    empty: MemRegion,
+    pub device: Arc<Recorder<MemDevice>>,
+    region: Arc<RegionRecorder<Arc<MemRegion>>>,
+}
+
+impl Recorded {
+    /// This volume, and an empty region of so many MiB.
+    pub fn new(base: MemDevice, mib: u64) -> Recorded {
+        let memory = region(mib);
+        Recorded {
+            device: Arc::new(Recorder::new(base.fork())),
+            empty: memory.fork(),
+            region: Arc::new(RegionRecorder::new(memory)),
+            base,
+        }
+    }
+
+    pub fn open(&self, journal: &str) -> Arc<Fs> {
+        let opts = options(journal, at(self.region.clone()));
+        Fs::open(self.device.clone(), opts).unwrap()
+    }
+
+    /// What a crash leaves that keeps what is durable, and nothing else.
+    pub fn recovered(&self) -> (Arc<MemDevice>, Arc<Fs>) {
+        let (written, stored) = (self.device.log(), self.region.log());
+        let mut disk = Replay::new(&self.base, &written);
+        disk.advance_to(usize::MAX);
+        let mut memory = RegionReplay::new(&self.empty, &stored);
+        memory.advance_to(usize::MAX);
+        let left = at(Arc::new(memory.only_durable()));
+        recovered(disk.only_durable(), left).unwrap()
+    }
+}
+
+/// Why a volume is not opened with this region. It is not changed.
+pub fn refused(device: &MemDevice, source: RegionSource) -> String {
+    let before = device.to_vec();
+    let device = Arc::new(device.fork());
+    let error = Fs::open(device.clone(), options("ordered", source));
+    assert!(device.to_vec() == before, "nothing changed");
+    error.err().unwrap().to_string()
 }
 
 /// What is durable of the device alone, and what is of the region.
@@ -65,13 +111,9 @@ fn appends_and_syncs_wait_for_no_device() {
     for journal in ["ijournal", "ldj,sync=file", "writeback,sync=file"] {
         for fua in [false, true] {
             let base = fresh(SHAPE);
-            let base = if fua { base.with_fua() } else { base };
-            let device = Arc::new(Recorder::new(base.fork()));
-            let memory = region(4);
-            let base_of_region = memory.fork();
-            let region = Arc::new(RegionRecorder::new(memory));
-            let opts = options(journal, at(region.clone()));
-            let fs = Fs::open(device.clone(), opts).unwrap();
+            let rig = Recorded::new(if fua { base.with_fua() } else { base }, 4);
+            let fs = rig.open(journal);
+            let device = &rig.device;
             let open = create(&fs, ROOT_INO, b"log");
             let before = flushes(&device.log());
             let mut expected = Vec::new();
@@ -88,17 +130,42 @@ fn appends_and_syncs_wait_for_no_device() {
             // The head of two lines, and a few lines of what it says, beside the data.
             let rest = stats.file_bytes - 50 * 4096;
             assert!(rest <= 50 * 1024, "{journal}: {rest}");
-            let mut disk = Replay::new(&base, &log);
-            disk.advance_to(usize::MAX);
-            let stored = region.log();
-            let mut memory = RegionReplay::new(&base_of_region, &stored);
-            memory.advance_to(usize::MAX);
-            let left = at(Arc::new(memory.only_durable()));
-            let (device, fs) = recovered(disk.only_durable(), left).unwrap();
+            let (device, fs) = rig.recovered();
             assert_eq!(read(&fs, &[b"log"]), Some(expected), "{journal}");
             finish(&device, &fs);
         }
     }
+}
+
+/// What was only written over is in a record, too, and nothing else of the inode need change.
+#[test]
+fn overwrites_wait_for_no_device() {
+    let rig = Recorded::new(fresh(SHAPE), 4);
+    let (device, fs) = (&rig.device, rig.open("ijournal"));
+    let open = create(&fs, ROOT_INO, b"table");
+    let mut expected = bytes(1, 20 * 4096);
+    let write = |at: usize, piece: &[u8]| {
+        fs.write(&ROOT, &open.file, at as u64, piece, false)
+            .unwrap();
+    };
+    write(0, &expected);
+    sync_all(&fs);
+    // Nobody has noted yet that what the commit took home is durable.
+    write(0, &expected[..4096]);
+    sync(&fs, &open.file, true);
+    let before = flushes(&device.log());
+    for i in 0..40u8 {
+        let at = usize::from(i) * 7 % 20 * 4096;
+        let piece = bytes(i, 4096);
+        write(at, &piece);
+        expected[at..at + 4096].copy_from_slice(&piece);
+        sync(&fs, &open.file, true);
+    }
+    assert_eq!(reasons(&fs), []);
+    assert_eq!(flushes(&device.log()) - before, 0);
+    let (device, fs) = rig.recovered();
+    assert!(read(&fs, &[b"table"]) == Some(expected));
+    finish(&device, &fs);
 }
 
 /// A volume with a file of two committed blocks, of which a third is in a record of the region.
@@ -122,13 +189,7 @@ fn synced() -> (MemDevice, MemRegion, Vec<u8>) {
 #[test]
 fn a_region_that_is_lost_is_told() {
     let (device, region, content) = synced();
-    let refused = |source| {
-        let before = device.to_vec();
-        let device = Arc::new(device.fork());
-        let error = Fs::open(device.clone(), options("ordered", source));
-        assert!(device.to_vec() == before, "nothing changed");
-        error.err().unwrap().to_string()
-    };
+    let refused = |source| refused(&device, source);
     for (source, why) in [
         (RegionSource::None, "name it with nvm=PATH"),
         (

@@ -24,9 +24,7 @@ impl Both {
         let journal =
             Image::make(8 << 20, &Mkfs::blocks(block_size).feature("journal_dev")).unwrap();
         let on = LoopDev::attach(journal.path(), LoopOptions::default()).unwrap();
-        let mut mkfs = Mkfs::blocks(block_size);
-        let device = format!("device={}", on.path().display());
-        mkfs.args.extend(["-J".into(), device]);
+        let mkfs = Mkfs::blocks(block_size).journal_device(on.path());
         let volume = Image::make(32 << 20, &mkfs).unwrap();
         drop(on);
         Both { volume, journal }
@@ -190,9 +188,7 @@ fn another_journal_is_refused() {
 fn a_journal_of_several_volumes_is_refused() {
     let both = Both::make(1024);
     let on = LoopDev::attach(both.journal.path(), LoopOptions::default()).unwrap();
-    let mut mkfs = Mkfs::blocks(1024);
-    let device = format!("device={}", on.path().display());
-    mkfs.args.extend(["-J".into(), device]);
+    let mkfs = Mkfs::blocks(1024).journal_device(on.path());
     let other = Image::make(32 << 20, &mkfs).unwrap();
     drop(on);
     for image in [&both.volume, &other] {

@@ -30,7 +30,7 @@ pub enum Card {
 #[derive(Clone, Debug)]
 pub(super) enum Source {
     Made(Workload),
-    /// Recorded, under a name; whatever the seed.
+    /// Recorded, under the name of its file; whatever the seed.
     Recorded(String, Arc<Trace>),
 }
 
@@ -39,7 +39,8 @@ impl Source {
         workloads.iter().copied().map(Source::Made).collect()
     }
 
-    /// The traces in a directory, by their names.
+    /// The traces in a directory, by the names of their files: what is kept of `mail.trace` is not
+    /// taken for that of the generated `mail`.
     ///
     /// # Errors
     /// It cannot be read, or holds what is no trace.
@@ -54,7 +55,7 @@ impl Source {
         paths.sort();
         let load = |path: &PathBuf| {
             let trace = Trace::load(path, None).with_context(|| path.display().to_string())?;
-            let name = path.file_stem().unwrap_or_default().to_string_lossy();
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
             Ok(Source::Recorded(name.into_owned(), Arc::new(trace)))
         };
         paths.iter().map(load).collect()
@@ -381,6 +382,21 @@ pub(super) fn timed(workload: &str, cache: u64, policy: String, elapsed: f64) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A recorded trace may be called as a generated one: their points are not each other's.
+    #[test]
+    fn recorded_traces_have_names_of_their_own() -> Result<()> {
+        let dir = tempfile::tempdir()?;
+        let trace = Workload::Mail.generate(1, 0.001);
+        let file = dir.path().join(format!("{}.trace", Workload::Mail.name()));
+        std::fs::write(file, crate::trace::write(&trace))?;
+        let sources = Source::recorded(dir.path())?;
+        let names: Vec<&str> = sources.iter().map(Source::name).collect();
+        assert_eq!(names, ["mail.trace"]);
+        let all = Workload::ALL.iter().chain(&Workload::HELD_OUT);
+        assert!(all.map(|w| w.name()).all(|name| name != names[0]));
+        Ok(())
+    }
 
     /// What was done before a run was ended is there for the next one; a line that was cut off, or
     /// that another program left, is not.

@@ -104,6 +104,8 @@ pub(crate) enum Question {
     Ids { pid: u32 },
     /// Whether it is in the supplementary group: 1 or 0.
     InGroup { pid: u32, gid: u32 },
+    /// Whether it and the other are threads of one process: 1 or 0.
+    OneProcess { pid: u32, other: u32 },
 }
 
 impl Question {
@@ -116,6 +118,7 @@ impl Question {
             Question::Ids { pid } => (5, pid, 0),
             Question::InGroup { pid, gid } => (6, pid, gid),
             Question::IoctlWord { pid, command } => (7, pid, command),
+            Question::OneProcess { pid, other } => (8, pid, other),
         };
         concat([kind, pid.into(), more.into()])
     }
@@ -134,6 +137,7 @@ impl Question {
             5 => Question::Ids { pid },
             6 => Question::InGroup { pid, gid: more },
             7 => Question::IoctlWord { pid, command: more },
+            8 => Question::OneProcess { pid, other: more },
             _ => return None,
         })
     }
@@ -216,6 +220,7 @@ mod tests {
             Question::Ids { pid },
             Question::InGroup { pid, gid },
             Question::IoctlWord { pid, command: ino },
+            Question::OneProcess { pid, other: ino },
         ] {
             assert_eq!(Question::from_bytes(&question.to_bytes()), Some(question));
         }

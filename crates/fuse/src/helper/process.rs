@@ -125,5 +125,6 @@ fn answer(question: Question) -> Option<Answer> {
             Some(Answer([uid.into(), gid.into(), 0]))
         }
         Question::InGroup { pid, gid } => flag(caller::in_group(pid, gid)),
+        Question::OneProcess { pid, other } => flag(caller::of_one_process(pid, other)),
     }
 }

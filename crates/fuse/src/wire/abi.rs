@@ -72,6 +72,7 @@ wire! {
         fh: u64, offset: u64, size: u32, write_flags: u32, lock_owner: u64, flags: u32, padding: u32,
     }
     WriteOut [8] { size: u32, padding: u32 }
+    FlushIn [24] { fh: u64, unused: u32, padding: u32, lock_owner: u64 }
     FsyncIn [16] { fh: u64, fsync_flags: u32, padding: u32 }
     StatfsOut [80] {
         blocks: u64, bfree: u64, bavail: u64, files: u64, ffree: u64,
@@ -128,6 +129,7 @@ pub(super) mod op {
     pub(in super::super) const GETXATTR: u32 = 22;
     pub(in super::super) const LISTXATTR: u32 = 23;
     pub(in super::super) const REMOVEXATTR: u32 = 24;
+    pub(in super::super) const FLUSH: u32 = 25;
     pub(in super::super) const INIT: u32 = 26;
     pub(in super::super) const OPENDIR: u32 = 27;
     pub(in super::super) const READDIR: u32 = 28;
@@ -183,6 +185,7 @@ pub(super) mod fattr {
     pub(in super::super) const SIZE: u32 = 1 << 3;
     pub(in super::super) const ATIME: u32 = 1 << 4;
     pub(in super::super) const MTIME: u32 = 1 << 5;
+    pub(in super::super) const FH: u32 = 1 << 6;
     pub(in super::super) const ATIME_NOW: u32 = 1 << 7;
     pub(in super::super) const MTIME_NOW: u32 = 1 << 8;
     pub(in super::super) const CTIME: u32 = 1 << 10;

@@ -24,7 +24,7 @@ thread_local! {
 }
 
 /// Kinds that have a name; others are counted together.
-const NAMES: [(u32, &str); 38] = [
+const NAMES: [(u32, &str); 39] = [
     (op::LOOKUP, "lookup"),
     (op::FORGET, "forget"),
     (op::GETATTR, "getattr"),
@@ -43,6 +43,7 @@ const NAMES: [(u32, &str); 38] = [
     (op::STATFS, "statfs"),
     (op::RELEASE, "release"),
     (op::FSYNC, "fsync"),
+    (op::FLUSH, "flush"),
     (op::SETXATTR, "setxattr"),
     (op::GETXATTR, "getxattr"),
     (op::LISTXATTR, "listxattr"),

@@ -133,6 +133,7 @@ pub(super) fn serve<F: FileSystem>(
 ) -> Next {
     counts::count(header.opcode);
     reply.time(Timed::of(header.opcode));
+    reply.show(fs.ids());
     match header.opcode {
         op::DESTROY => return Next::Destroy(reply),
         // About no inode. Operations are not interrupted, and the kernel does not ask again.
@@ -215,6 +216,7 @@ fn on_inode<F: FileSystem>(fs: &F, header: &InHeader, ino: Ino, mut body: Body<'
             pid: header.pid,
         },
     };
+    let ctx = fs.ids().caller(ctx);
     let served = match header.opcode {
         op::LOOKUP
         | op::SYMLINK
@@ -238,6 +240,7 @@ fn on_inode<F: FileSystem>(fs: &F, header: &InHeader, ino: Ino, mut body: Body<'
         | op::READDIRPLUS
         | op::RELEASE
         | op::RELEASEDIR
+        | op::FLUSH
         | op::IOCTL => files(fs, header.opcode, &ctx, ino, &mut body, reply),
         _ => inodes(fs, header.opcode, &ctx, ino, &mut body, reply),
     };
@@ -472,6 +475,10 @@ fn files<F: FileSystem>(
             };
             fs.ioctl(ctx, OpenFile::new(ino, arg.fh), args, done);
         }
+        op::FLUSH => {
+            let arg: abi::FlushIn = need!(body.take(), reply);
+            fs.flush(ctx, OpenFile::new(ino, arg.fh), reply.done_empty());
+        }
         _ => {
             let arg: abi::ReleaseIn = need!(body.take(), reply);
             if let Some(fh) = OpenFile::new(ino, arg.fh).fh {
@@ -504,7 +511,13 @@ fn inodes<F: FileSystem>(
         op::STATX => fs.getattr(ctx, ino, Why::Looks, reply.done_statx()),
         op::SETATTR => {
             let arg: abi::SetattrIn = need!(body.take(), reply);
-            fs.setattr(ctx, ino, &set_attr(&arg), reply.done_attr());
+            let set = fs.ids().asked(set_attr(&arg));
+            let fh = if arg.valid & fattr::FH == 0 {
+                0
+            } else {
+                arg.fh
+            };
+            fs.setattr(ctx, OpenFile::new(ino, fh), &set, reply.done_attr());
         }
         op::READLINK => fs.readlink(ino, reply.done_bytes()),
         op::OPEN => {
@@ -544,8 +557,7 @@ fn inodes<F: FileSystem>(
             let name = need!(body.name(), reply);
             fs.removexattr(ctx, ino, name, reply.done_empty());
         }
-        // Among them FLUSH and ACCESS: the kernel does without,
-        // and does not ask again.
+        // Among them ACCESS: the kernel does without, and does not ask again.
         _ => reply.error(libc::ENOSYS),
     }
     Ok(())

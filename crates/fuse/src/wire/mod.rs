@@ -124,6 +124,8 @@ pub(crate) struct SessionOptions {
     pub(crate) stateless: bool,
     /// Neither extended attributes nor ACLs.
     pub(crate) noxattr: bool,
+    /// Who uses the mount is root in the volume.
+    pub(crate) fakeroot: bool,
 }
 
 /// What a kernel has that opens without asking.

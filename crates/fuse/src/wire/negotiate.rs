@@ -153,7 +153,8 @@ pub(super) fn negotiate(arg: &InitIn, options: &SessionOptions) -> io::Result<Ag
         true => wanted |= flag,
         false => wanted &= !flag,
     };
-    set(init::POSIX_ACL, !options.noxattr);
+    // With ACLs the kernel judges by itself, whatever the mount says.
+    set(init::POSIX_ACL, !options.noxattr && !options.fakeroot);
     set(init::ASYNC_DIO, options.async_dio);
     set(init::DIRECT_IO_ALLOW_MMAP, options.maps_past_cache);
     set(init::WRITEBACK_CACHE, options.writeback_cache);

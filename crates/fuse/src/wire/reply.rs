@@ -10,6 +10,7 @@ use super::abi::{self, AttrOut, Dirent, EntryOut, GetxattrOut, OpenOut, StatxOut
 use super::port::Port;
 use super::times::{Timed, Timer};
 use super::{MAX_READ, TTL_SECS, node_of};
+use crate::fakeroot::Ids;
 use crate::ops::{Listing, Opened, ReadDone};
 
 /// Failures that were told of in this second. A dead device fails every request.
@@ -42,6 +43,8 @@ pub(super) struct Reply {
     port: Port,
     unique: u64,
     answered: bool,
+    /// Whom files are shown to belong to.
+    ids: Ids,
     /// Ends with the answer.
     timer: Option<Timer>,
 }
@@ -52,6 +55,7 @@ impl Reply {
             port,
             unique,
             answered: false,
+            ids: Ids::default(),
             timer: None,
         }
     }
@@ -59,6 +63,11 @@ impl Reply {
     /// Times the request, if it is one that is timed.
     pub(super) fn time(&mut self, what: Option<Timed>) {
         self.timer = what.map(Timer::start);
+    }
+
+    /// Shows files to belong to those that `ids` say.
+    pub(super) fn show(&mut self, ids: Ids) {
+        self.ids = ids;
     }
 
     fn send(mut self, error: i32, parts: [&[u8]; 2]) {
@@ -126,11 +135,15 @@ impl Reply {
     }
 
     pub(super) fn done_entry(self) -> Done<Attr> {
-        self.done(|reply, attr| reply.value(&entry(&attr)))
+        self.done(|reply, a: Attr| {
+            let entry = entry(&reply.ids.shown(&a));
+            reply.value(&entry);
+        })
     }
 
     pub(super) fn done_attr(self) -> Done<Attr> {
-        self.done(|reply, a| {
+        self.done(|reply, a: Attr| {
+            let a = reply.ids.shown(&a);
             reply.value(&AttrOut {
                 attr_valid: valid_secs(&a),
                 attr_valid_nsec: 0,
@@ -141,7 +154,10 @@ impl Reply {
     }
 
     pub(super) fn done_statx(self) -> Done<Attr> {
-        self.done(|reply, a| reply.value(&statx(&a)))
+        self.done(|reply, a: Attr| {
+            let found = statx(&reply.ids.shown(&a));
+            reply.value(&found);
+        })
     }
 
     pub(super) fn done_opened(self) -> Done<Opened> {
@@ -171,7 +187,8 @@ impl Reply {
 
     pub(super) fn done_created(self) -> Done<(Attr, Opened)> {
         self.done(|reply, (attr, opened): (Attr, Opened)| {
-            reply.value_and(&entry(&attr), open_out(opened).as_bytes());
+            let entry = entry(&reply.ids.shown(&attr));
+            reply.value_and(&entry, open_out(opened).as_bytes());
         })
     }
 
@@ -211,8 +228,11 @@ fn valid_secs(a: &Attr) -> u64 {
 }
 
 fn open_out(opened: Opened) -> OpenOut {
-    // Nothing is left to do at close: what must be synced was synced when it was written.
-    let mut open_flags = fopen::KEEP_CACHE | fopen::NOFLUSH;
+    let mut open_flags = fopen::KEEP_CACHE;
+    if !opened.tells_close {
+        // Nothing is left to do at close: what must be synced was synced when it was written.
+        open_flags |= fopen::NOFLUSH;
+    }
     if opened.direct_io {
         open_flags |= fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES;
     }
@@ -349,7 +369,8 @@ impl Listing for List {
         let end = self.buf.len() + len;
         if self.plus {
             // Node 0: the kernel learns the name alone, and asks when it wants to know more.
-            let known = attr.map_or_else(EntryOut::new_zeroed, entry);
+            let shown = attr.map(|attr| self.reply.ids.shown(attr));
+            let known = shown.as_ref().map_or_else(EntryOut::new_zeroed, entry);
             self.buf.extend_from_slice(known.as_bytes());
         }
         let dirent = Dirent {

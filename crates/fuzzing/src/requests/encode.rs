@@ -85,7 +85,7 @@ fn operation_len(opcode: u32) -> usize {
         op::GETXATTR | op::LISTXATTR | op::INTERRUPT => 8,
         op::MKNOD | op::CREATE | op::TMPFILE | op::RENAME2 | op::GETATTR | op::BMAP => 16,
         op::FSYNC | op::FSYNCDIR | op::SETXATTR => 16,
-        op::RELEASE | op::RELEASEDIR | op::LSEEK => 24,
+        op::RELEASE | op::RELEASEDIR | op::FLUSH | op::LSEEK => 24,
         op::IOCTL | op::FALLOCATE => 32,
         op::READ | op::READDIR | op::READDIRPLUS | op::WRITE => 40,
         op::COPY_FILE_RANGE => 56,

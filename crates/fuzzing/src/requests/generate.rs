@@ -28,6 +28,7 @@ pub(super) mod op {
     pub(crate) const GETXATTR: u32 = 22;
     pub(crate) const LISTXATTR: u32 = 23;
     pub(crate) const REMOVEXATTR: u32 = 24;
+    pub(crate) const FLUSH: u32 = 25;
     pub(crate) const INIT: u32 = 26;
     pub(crate) const OPENDIR: u32 = 27;
     pub(crate) const READDIR: u32 = 28;
@@ -50,7 +51,7 @@ pub(super) mod op {
 }
 
 /// Those that change or read something, by how often they come.
-const USUAL: [(u32, u32); 41] = [
+const USUAL: [(u32, u32); 42] = [
     (op::LOOKUP, 12),
     (op::FORGET, 4),
     (op::GETATTR, 4),
@@ -68,6 +69,7 @@ const USUAL: [(u32, u32); 41] = [
     (op::WRITE, 14),
     (op::STATFS, 1),
     (op::RELEASE, 3),
+    (op::FLUSH, 2),
     (op::FSYNC, 3),
     (op::SETXATTR, 10),
     (op::GETXATTR, 3),
@@ -141,7 +143,7 @@ const EDGES: [u64; 14] = [
     u64::MAX,
 ];
 /// Numbers of ioctls that the server knows, and one that it does not.
-const IOCTLS: [u32; 10] = [
+const IOCTLS: [u32; 17] = [
     0x8008_6601,
     0x4008_6602,
     0x8008_7601,
@@ -151,6 +153,14 @@ const IOCTLS: [u32; 10] = [
     0x4100_9432,
     0xc018_5879,
     0x8004_587d,
+    // Atomic writes; begun more often than ended.
+    0x8004_f50c,
+    0xf501,
+    0xf501,
+    0xf501,
+    0xf502,
+    0xf505,
+    0x4004_9502,
     0x1234_5678,
 ];
 
@@ -403,7 +413,7 @@ impl Maker<'_> {
                     .u32(0)
                     .bytes(&data)
             }
-            op::RELEASE | op::RELEASEDIR => b.u64(self.handle()).u32(0).u32(0).u64(0),
+            op::RELEASE | op::RELEASEDIR | op::FLUSH => b.u64(self.handle()).u32(0).u32(0).u64(0),
             op::FSYNC | op::FSYNCDIR => b.u64(self.handle()).u32(self.flags(&[0, 1])).u32(0),
             op::SETXATTR => {
                 let value = match self.rng.u32(..6) {

@@ -333,7 +333,7 @@ fn session(seed: u64, how: How, log: &Mutex<Vec<Vec<u8>>>) -> Result<Done, Strin
     let scratch = Scratch::in_memory("requests").map_err(|e| e.to_string())?;
     let path = scratch.path().join("image");
     image.save(&path).map_err(|e| e.to_string())?;
-    let presets = Preset::all();
+    let presets = Preset::on_a_device();
     let opening = VolumeOptions {
         fs: options(presets[rng.usize(..presets.len())]),
         ..VolumeOptions::default()
@@ -347,6 +347,7 @@ fn session(seed: u64, how: How, log: &Mutex<Vec<Vec<u8>>>) -> Result<Done, Strin
     let options = VolumeFsOptions {
         opens,
         direct_io: rng.u8(..4) == 0,
+        atomic: rng.u8(..3) == 0,
         ..VolumeFsOptions::default()
     };
     let answers = Arc::new(Answers::default());

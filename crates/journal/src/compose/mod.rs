@@ -191,8 +191,9 @@ impl Composition {
                 if self.offers(ability) {
                     continue;
                 }
-                let able = |p: &&Part| p.offers.contains(ability);
-                match PARTS.iter().find(able) {
+                // What needs a region is for who says so.
+                let able = PARTS.iter().filter(|p| p.offers.contains(ability));
+                match able.min_by_key(|p| p.needs.contains(Ability::IN_REGION)) {
                     Some(able) => self.imply(able, &part.to_string())?,
                     None => return Err(Bad(format!("{part} needs {ability}"))),
                 }
@@ -290,6 +291,11 @@ impl Composition {
     /// Whether files are synced by records of their own.
     pub fn has_records(&self) -> bool {
         matches!(self.part(Axis::Sync).make, Make::Sync { records: true })
+    }
+
+    /// Whether the log is in a region of persistent memory: it is nothing without one.
+    pub fn is_in_region(&self) -> bool {
+        self.part(Axis::Medium).offers.contains(Ability::IN_REGION)
     }
 
     /// The same, but files are synced by commits.
@@ -462,7 +468,7 @@ mod tests {
         assert!(why("fast").contains("the presets are ordered, data, writeback, ldj"));
         assert!(why("ordered,speed=9").contains("no journal option \"speed\""));
         assert!(why("ordered,warp").contains("no journal option \"warp\""));
-        assert!(why("ordered,codec=zip").contains("codec must be frames or jbd2"));
+        assert!(why("ordered,codec=zip").contains("codec must be changes, frames or jbd2"));
         assert!(why("ldj,compress=zip").contains("none, lz4, zstd or auto"));
         assert!(why("ldj,chunk=1").contains("from 4K"));
         assert_eq!(
@@ -477,6 +483,37 @@ mod tests {
             why("ijournal,sync=compound,records=2"),
             "records needs sync=file, not sync=compound"
         );
+    }
+
+    /// What needs a region is there for who says so, and for nobody else.
+    #[test]
+    fn a_log_in_a_region_is_asked_for() {
+        let is_in_region = |text: &str| {
+            let journal: Composition = text.parse().unwrap();
+            journal.is_in_region()
+        };
+        for text in [
+            "nvm",
+            "ordered,codec=changes",
+            "ijournal,medium=region,codec=changes",
+        ] {
+            assert!(is_in_region(text), "{text}");
+        }
+        for text in ["ijournal", "ordered,sync=file", "ordered,records=2"] {
+            assert!(!is_in_region(text), "{text}");
+        }
+        assert!(
+            is_in_region("ordered,medium=region"),
+            "its codec comes with it"
+        );
+        let why = |text: &str| parts(text).unwrap_err();
+        let frames = why("ordered,medium=region,codec=frames");
+        assert!(
+            frames.contains("needs codec=changes, not codec=frames"),
+            "{frames}"
+        );
+        let lanes = why("nvm,medium=ring");
+        assert!(lanes.contains("needs medium=region"), "{lanes}");
     }
 
     #[test]

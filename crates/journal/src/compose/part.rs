@@ -87,6 +87,10 @@ bitflags::bitflags! {
         const RECORDS = 1 << 1;
         /// The kernel and e2fsck replay it.
         const REPLAYED_BY_OTHERS = 1 << 2;
+        /// It is in a region of persistent memory.
+        const IN_REGION = 1 << 3;
+        /// What changed of each block, not all of it.
+        const CHANGES = 1 << 4;
     }
 }
 
@@ -95,6 +99,8 @@ impl Ability {
         match self {
             Ability::LANES => "lanes of transactions",
             Ability::RECORDS => "records of files",
+            Ability::IN_REGION => "a log in persistent memory",
+            Ability::CHANGES => "a log of changes",
             _ => "a log that other programs replay",
         }
     }

@@ -36,6 +36,13 @@ impl Preset {
         all
     }
 
+    /// Those whose log is on a device: they need no region of persistent memory.
+    pub fn on_a_device() -> Vec<Preset> {
+        let mut presets = Preset::all();
+        presets.retain(|preset| !preset.composition().is_in_region());
+        presets
+    }
+
     /// The name that `journal=` takes.
     pub fn name(self) -> &'static str {
         self.0.name

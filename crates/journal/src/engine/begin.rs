@@ -27,9 +27,7 @@ pub(crate) fn max_tx(codec: &dyn Codec, ring: u64, memory: u64, block_size: u64)
 
 /// The most blocks that a transaction in a ring of so many may hold, whatever the memory.
 pub(crate) fn most_blocks(codec: &dyn Codec, ring: u64) -> u64 {
-    let quarter = ring / 4;
-    let overhead = codec.bound(quarter, 0).saturating_sub(quarter) + SLACK;
-    quarter.saturating_sub(overhead)
+    codec.most_images(ring, SLACK)
 }
 
 impl Inner {

@@ -114,6 +114,8 @@ pub struct Canary {
     pub region_any_epoch: bool,
     /// The region's header is written after the log says that records are in it.
     pub region_late: bool,
+    /// Of a block only what its transaction changed is logged, though it was not home before.
+    pub changes_of_tx: bool,
     // Space.
     /// Blocks are handed out again before the transaction that freed them is valid.
     pub reuse_early: bool,
@@ -148,6 +150,10 @@ pub struct Canary {
     /// Data that a committing transaction waits for is dropped with the blocks that a later one
     /// frees.
     pub drop_awaited: bool,
+    /// The files of an atomic group are in transactions of their own.
+    pub split_group: bool,
+    /// A file is synced by a record although it changed with others in an atomic group.
+    pub record_of_group: bool,
     // Syncs.
     /// fdatasync does not wait for a size that fallocate set.
     pub lax_fallocate: bool,

@@ -11,7 +11,7 @@ use crate::edges::front;
 use crate::error::{JournalError, Result};
 use crate::head::Block;
 use crate::ids::{BlockNr, CommitPoint, Lane, Stamp, TxId};
-use crate::policy::{HomeImage, LogTail, Medium, Place};
+use crate::policy::{HomeImage, LogTail, Medium, Place, Touched};
 use crate::tx::AfterCommit;
 
 /// A committed transaction whose log space is still needed.
@@ -39,6 +39,8 @@ pub(crate) struct Pending {
     pub block: Option<Arc<Block>>,
     /// Where it stands verbatim in the log, if it does.
     pub place: Option<Place>,
+    /// What changed since the block was home, where only changes are logged; none: all of it.
+    pub touched: Option<Touched>,
 }
 
 /// A durable transaction that waits to become valid.

@@ -102,6 +102,7 @@ impl Inner {
         }
         for tx in &mut all {
             self.copy_ahead(&mut tx.snapshot);
+            self.note_changes(&mut tx.snapshot);
         }
         self.write_group(all, data)?;
         for f in self.validate()? {
@@ -272,7 +273,7 @@ impl Inner {
             // alone need to become so.
             let flushed = data_first || self.device.is_flushed() || canary.fua_early;
             let fua = barrier && one_flush && flushed && data.is_empty();
-            let fua = fua && self.device.has_fua();
+            let fua = fua && self.device.has_fua() && !list.is_empty();
             if fua {
                 list.set_fua();
             }
@@ -413,7 +414,8 @@ impl Inner {
         bump(&self.counters.blocks_logged, encoded.blocks());
         bump(&self.counters.edges, snapshot.edges.iter().count() as u64);
         let block_size = self.cache.block_size() as u64;
-        bump(&self.counters.bytes_logged, encoded.blocks() * block_size);
+        let unit = medium.unit().unwrap_or(block_size);
+        bump(&self.counters.bytes_logged, encoded.blocks() * unit);
         bump(
             &self.counters.bytes_packed,
             snapshot.images.len() as u64 * block_size,
@@ -441,6 +443,7 @@ impl Inner {
                         page: image.page,
                         block: image.block,
                         place,
+                        touched: image.touched,
                     },
                 )
             })

@@ -178,6 +178,11 @@ impl Records<'_> {
         point
     }
 
+    /// Whether a record costs less than to write its data home and to flush the device.
+    pub fn is_cheap(&self) -> bool {
+        self.log.is_cheap()
+    }
+
     /// Whether records should be small, for room is short until a commit makes some.
     pub fn is_room_short(&self) -> bool {
         self.log.is_half_full(own_lane(), self.inner.horizon())

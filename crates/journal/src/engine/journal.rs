@@ -120,6 +120,7 @@ impl Journal {
         let inner = Arc::new(Inner {
             device,
             cache,
+            logs_changes: codec.change_unit().is_some(),
             margin: AtomicU32::new(0),
             commit_millis: AtomicU64::new(u64::from(config.commit_secs.max(1)) * 1000),
             lanes: lanes.collect(),

@@ -7,6 +7,7 @@
 
 mod begin;
 mod canary;
+mod changes;
 mod checkpoint;
 mod checkpoint_list;
 mod commit;
@@ -55,6 +56,8 @@ pub(crate) struct Inner {
     pub cache: Arc<Cache>,
     pub ordering: Box<dyn policy::Ordering>,
     pub codec: Box<dyn Codec>,
+    /// [`Codec::change_unit`] has an answer.
+    pub logs_changes: bool,
     pub home: Box<dyn Home>,
     pub records: Option<Arc<dyn RecordLog>>,
     pub config: JournalConfig,
@@ -180,6 +183,8 @@ impl Inner {
                 Phase::Snapshot => theirs.captured.extend(content.page().map(|page| Image {
                     nr: block.nr(),
                     page: Arc::clone(page),
+                    base: None,
+                    touched: None,
                     block: Some(Arc::clone(block)),
                 })),
                 Phase::Committing => {}

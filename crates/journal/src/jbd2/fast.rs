@@ -111,6 +111,8 @@ impl Jbd2Log {
                 .map(|(nr, page)| Image {
                     nr,
                     page,
+                    base: None,
+                    touched: None,
                     block: None,
                 })
                 .collect(),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use stetfs_cache::Page;
 use stetfs_ondisk::OnDiskError;
 use stetfs_ondisk::jbd2::fast_commit::{End, FastCommit};
 use stetfs_ondisk::jbd2::{CompatFlags, IncompatFlags, JournalSuperblock};
@@ -139,18 +140,23 @@ impl Jbd2Log {
         Ok(self.scheme())
     }
 
+    fn must_be_empty(&self) -> Result<()> {
+        match self.is_dirty() {
+            false => Ok(()),
+            true => Err(OnDiskError::Corrupt {
+                what: "journal",
+                detail: "not empty after recovery".into(),
+            }
+            .into()),
+        }
+    }
+
     /// Brings the features of an empty log in line with the volume, durably.
     ///
     /// # Errors
     /// As [`prepare`](Self::prepare).
     pub fn align(&mut self, features: Features) -> Result<()> {
-        if self.is_dirty() {
-            return Err(OnDiskError::Corrupt {
-                what: "journal",
-                detail: "not empty after recovery".into(),
-            }
-            .into());
-        }
+        self.must_be_empty()?;
         if self.sb.is_v2() {
             let mut flags = self.sb.incompat();
             // Version 3 where the volume has metadata checksums, as in the kernel, and in version
@@ -189,6 +195,31 @@ impl Jbd2Log {
     /// The device's.
     pub fn clear_errno(&mut self) -> Result<()> {
         self.sb.s_errno = 0.into();
+        Jbd2Ring::write_superblock(&self.area, &mut self.sb, true)
+    }
+
+    /// Has the log, which is empty, be as one that was never used, durably. Nothing of its use is
+    /// left, so it can begin with the first tid again.
+    ///
+    /// # Errors
+    /// The device's. `Corrupt` if the log is not empty.
+    pub fn clear(&mut self) -> Result<()> {
+        // Blocks that are looked at together.
+        const AT_ONCE: u64 = 256;
+        self.must_be_empty()?;
+        let zeroes = Arc::new(Page::zeroed(self.area.block_size() as usize));
+        let mut at = 1;
+        while at < self.area.blocks() {
+            let end = (at + AT_ONCE).min(self.area.blocks());
+            let pages = self.area.read(at..end)?;
+            let used = (at..end).zip(&pages);
+            let used = used.filter(|(_, page)| page[..] != zeroes[..]);
+            self.area.write(used.map(|(block, _)| (block, &zeroes)))?;
+            at = end;
+        }
+        self.area.device().flush()?;
+        self.sb.s_sequence = 1.into();
+        self.sb.s_head = 0.into();
         Jbd2Ring::write_superblock(&self.area, &mut self.sb, true)
     }
 

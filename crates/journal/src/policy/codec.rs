@@ -43,12 +43,17 @@ pub struct Encoded {
     pub verbatim: Vec<Option<u32>>,
     /// What it took.
     pub packing: Packing,
+    /// What it is for a medium that is no device ([`Medium::unit`]): whole units. Then there is no
+    /// body.
+    pub bytes: Vec<u8>,
+    /// Units of that.
+    pub units: u64,
 }
 
 impl Encoded {
     /// Log blocks it takes.
     pub fn blocks(&self) -> u64 {
-        self.seal_at() + u64::from(self.seal.is_some())
+        self.seal_at() + u64::from(self.seal.is_some()) + self.units
     }
 
     /// Where the seal stands: log blocks from the transaction's start.
@@ -151,6 +156,27 @@ pub trait Codec: Send + Sync {
     /// If it cannot be expressed (for example a block number beyond the format's width), and
     /// `early`'s.
     fn encode(&self, tx: &Snapshot, early: &mut Early<'_>) -> Result<Encoded>;
+    /// Whether only what changed of a block is logged: then images come with their base
+    /// ([`Image::base`](crate::tx::Image)), and what is logged of a block is all that changed since
+    /// it was home. In units of so many bytes.
+    fn change_unit(&self) -> Option<usize> {
+        None
+    }
+    /// The most images that a transaction may have, so that it takes a quarter of a ring of so many
+    /// log blocks, of which `slack` are kept free.
+    fn most_images(&self, ring: u64, slack: u64) -> u64 {
+        let quarter = ring / 4;
+        let overhead = self.bound(quarter, 0).saturating_sub(quarter) + slack;
+        quarter.saturating_sub(overhead)
+    }
+    /// Bytes of an image.
+    ///
+    /// # Errors
+    /// The device's.
+    fn image_bytes(&self, log: &dyn Medium) -> Result<u64> {
+        let block = log.read(log.first(), 1)?;
+        Ok(block.first().map_or(1, |page| page.len().max(1) as u64))
+    }
     /// For people: what it decides, and why.
     fn note(&self) -> Option<String> {
         None

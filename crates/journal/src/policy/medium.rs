@@ -35,6 +35,10 @@ pub trait Medium: Send + Sync {
     fn first(&self) -> u64;
     /// One past the last log block of the ring.
     fn end(&self) -> u64;
+    /// Bytes of a log block, where that is no block of the volume.
+    fn unit(&self) -> Option<u64> {
+        None
+    }
     /// What of a transaction at `at` goes out before [`seal`](Self::seal): its writes, which may go
     /// along with others'.
     ///

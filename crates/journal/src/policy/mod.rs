@@ -15,6 +15,7 @@ mod ordering;
 mod place;
 mod record_lane;
 mod records;
+mod touched;
 
 pub use codec::{Codec, Early, Encoded, EndReason, ImageRef, Packing, Scan, ScannedTx};
 pub(crate) use home::copy;
@@ -24,6 +25,7 @@ pub use ordering::{Copies, OneLane, Ordering};
 pub use place::Place;
 pub(crate) use record_lane::{InLane, RecordLane};
 pub use records::{FoundRecords, LoggedRecord, RecordLog, RecordPlace, RecordSize};
+pub use touched::{Touched, WORD};
 
 use std::sync::Arc;
 

@@ -81,6 +81,11 @@ pub struct FoundRecords {
 /// A log of records of files. A record's space is free again once it is superseded, that is, once
 /// the transaction is valid that holds what it holds (record.F3).
 pub trait RecordLog: Send + Sync {
+    /// Whether a record costs less than to write its data home and to flush the device.
+    fn is_cheap(&self) -> bool {
+        false
+    }
+
     /// Lanes: as many threads write records without waiting for each other.
     fn lanes(&self) -> usize;
 

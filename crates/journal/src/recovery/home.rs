@@ -54,7 +54,14 @@ pub(super) fn bring_home(
     for batch in images.chunks_mut(per_batch) {
         progress(report.blocks, count);
         batch.sort_unstable_by_key(|(nr, _)| *nr);
-        let images = load(scheme, batch, how, report)?;
+        let mut images = load(scheme, batch, how, report)?;
+        if let Some(adapt) = how.adapt {
+            for image in &mut images {
+                if let Some(page) = adapt(device, image.nr, &image.page)? {
+                    (image.page, image.place) = (page, None);
+                }
+            }
+        }
         report.shared += scheme.home.send(device, &images)?.shared;
         report.blocks += images.len() as u64;
     }

@@ -8,6 +8,7 @@ mod home;
 use std::collections::{BTreeMap, HashMap};
 
 use stetfs_block::BlockDevice;
+use stetfs_cache::PageRef;
 use stetfs_ondisk::jbd2::fast_commit::{End, FastCommit};
 
 use crate::damage::Damage;
@@ -31,6 +32,10 @@ const HOME: u64 = 2 * MOST_MEMORY;
 /// Why these bytes cannot be an image of this block.
 pub type CannotBe = fn(BlockNr, &[u8]) -> Option<&'static str>;
 
+/// What goes home in place of an image, if it is of a block that a crash must not tear: nothing
+/// could open the volume again to repeat its recovery. It gets the device with the home as it is.
+pub type Adapt = fn(&dyn BlockDevice, BlockNr, &[u8]) -> stetfs_block::Result<Option<PageRef>>;
+
 /// How to recover.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RecoveryOptions {
@@ -41,6 +46,9 @@ pub struct RecoveryOptions {
     /// Why an image cannot be one of this block, if that can be told: damage, where no checksum
     /// tells of it.
     pub cannot_be: Option<CannotBe>,
+    /// What goes home in place of some images. What the device shares without its being read does
+    /// not come by here: a block of that is old or new.
+    pub adapt: Option<Adapt>,
     /// Deliberate faults.
     pub canary: Canary,
 }
@@ -281,13 +289,10 @@ pub(crate) fn judge(mut scans: Vec<Scan>) -> Result<Verdict> {
     Ok(Verdict { home, dropped })
 }
 
-/// Bytes in a block of the log.
+/// Bytes in an image.
 fn block_size(scheme: &Scheme) -> Result<u64> {
-    let Some(medium) = scheme.media.first() else {
-        return Ok(1);
-    };
-    let block = medium.read(medium.first(), 1)?;
-    Ok(block.first().map_or(1, |page| page.len().max(1) as u64))
+    let medium = scheme.media.first();
+    medium.map_or(Ok(1), |medium| scheme.codec.image_bytes(&**medium))
 }
 
 /// Where the transaction stands, or would stand, that comes after those of a scan.

@@ -27,6 +27,8 @@ pub struct Owner {
 
 /// What is left to do where there is no region.
 const GIVE_UP: &str = "where it is gone, a recovery without it (stetfs recover --without-nvm) makes the volume as of its last commit";
+/// The same, where the log of transactions is there.
+const GIVE_UP_LOG: &str = "where it is gone, a recovery without it (stetfs recover --without-nvm --salvage) leaves the blocks as they are, which is as of the last checkpoint, or between two: e2fsck -f is to follow";
 
 /// Why a region cannot be used.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -63,6 +65,17 @@ pub enum RegionError {
     /// The records that the volume's log speaks of are not there.
     #[error("the region with the records of files that were synced is lost: {0}; {GIVE_UP}")]
     Lost(String),
+    /// The transactions that the volume's log speaks of are not there.
+    #[error("the region with the log of transactions is lost: {0}; {GIVE_UP_LOG}")]
+    LogLost(String),
+    /// Nobody said where the transactions are that the volume's log speaks of.
+    #[error(
+        "the log of transactions is in a region of persistent memory: name it with nvm=PATH; {GIVE_UP_LOG}"
+    )]
+    LogNotNamed,
+    /// The journal is nothing without one.
+    #[error("this journal's log is in a region of persistent memory: name it with nvm=PATH")]
+    Needed,
     /// Nobody said where the records are that the volume's log speaks of.
     #[error(
         "records of files that were synced are in a region of persistent memory: name it with nvm=PATH; {GIVE_UP}"
@@ -127,6 +140,17 @@ fn is_blank(region: &dyn Region, range: Range<u64>) -> Result<bool> {
     Ok(true)
 }
 
+/// What a region holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held {
+    /// Lanes of records.
+    pub(super) lanes: u16,
+    /// A log of transactions.
+    pub(super) log: bool,
+    /// Bytes of a block of the volume.
+    pub(super) block_size: u32,
+}
+
 /// A region that belongs to a mount of a volume.
 pub(super) struct Claim {
     region: Arc<dyn Region>,
@@ -138,12 +162,7 @@ impl Claim {
     ///
     /// # Errors
     /// The region's; [`RegionError`].
-    pub(super) fn take(
-        region: Arc<dyn Region>,
-        owner: Owner,
-        lanes: u16,
-        block_size: u32,
-    ) -> Result<Claim> {
+    pub(super) fn take(region: Arc<dyn Region>, owner: Owner, held: Held) -> Result<Claim> {
         let Owner { uuid, epoch } = owner;
         let size = region.size().min(MOST_BYTES);
         if size < LANES_AT {
@@ -174,8 +193,9 @@ impl Claim {
             uuid,
             size,
             state: State::Empty,
-            lanes,
-            block_size,
+            lanes: held.lanes,
+            block_size: held.block_size,
+            log: held.log,
         };
         let claim = Claim {
             region,

@@ -10,7 +10,9 @@ use stetfs_ondisk::stet::region::{
     Counts, HEAD_BYTES, LANES_AT, LINE, RECORD_MAGIC, RecordHead, RestSum, SEAL_AT, State, Table,
 };
 
-use super::claim::{Claim, Owner, RegionError};
+use super::claim::{Claim, Held, Owner, RegionError};
+use super::log::ChangesLog;
+use super::round::Round;
 use crate::engine::Canary;
 use crate::error::{JournalError, Result};
 use crate::ids::{BlockNr, Lane, Stamp, TxId};
@@ -20,8 +22,19 @@ use crate::policy::{
 
 /// Bytes of a lane, at least.
 const LEAST: u64 = 16 << 10;
-/// Bytes that a scan reads at once.
-const PIECE: u64 = 1 << 20;
+/// Blocks that a log of transactions can hold, at least: so that one takes an operation.
+const LEAST_LOG: u64 = 512;
+
+/// What a region is to hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Lanes {
+    /// Lanes of records, at most.
+    pub count: u16,
+    /// Number of the first; those below are of transactions.
+    pub first: u16,
+    /// Transactions are there, too.
+    pub log: bool,
+}
 
 /// Records of files in a region.
 pub struct RegionLanes {
@@ -37,28 +50,36 @@ pub struct RegionLanes {
 }
 
 impl RegionLanes {
-    /// Takes an empty region for a mount, durably, with at most so many lanes, numbered from
-    /// `first` on. Pages have `block_size` bytes.
+    /// Takes an empty region for a mount, durably, with these lanes. Pages have `block_size` bytes.
     ///
     /// # Errors
     /// The region's; [`RegionError`] if it is not empty, or too small.
     pub fn make(
         region: Arc<dyn Region>,
         owner: Owner,
-        lanes: u16,
-        first: u16,
+        Lanes { count, first, log }: Lanes,
         block_size: u32,
         barrier: bool,
         canary: Canary,
     ) -> Result<RegionLanes> {
         let size = region.size();
+        // The log takes half.
+        let (least, share) = match log {
+            true => (2 * LEAST_LOG * u64::from(block_size), 2),
+            false => (LEAST, 1),
+        };
         let room = size.saturating_sub(LANES_AT);
-        if room < LEAST {
-            let least = LANES_AT + LEAST;
+        if room < least {
+            let least = LANES_AT + least;
             return Err(RegionError::TooSmall { size, least }.into());
         }
-        let fit = u16::try_from(room / LEAST).unwrap_or(u16::MAX);
-        let claim = Claim::take(Arc::clone(&region), owner, lanes.clamp(1, fit), block_size)?;
+        let fit = u16::try_from(room / share / LEAST).unwrap_or(u16::MAX);
+        let held = Held {
+            lanes: count.clamp(1, fit),
+            log,
+            block_size,
+        };
+        let claim = Claim::take(Arc::clone(&region), owner, held)?;
         Ok(RegionLanes::of(region, claim, first, !barrier, canary))
     }
 
@@ -86,9 +107,9 @@ impl RegionLanes {
         let header = claim.header();
         let lanes = u64::from(header.lanes);
         // What a damaged header could claim is bounded by the region's size.
-        let all = header.size.saturating_sub(LANES_AT);
-        let each = all / lanes / LINE as u64 * LINE as u64;
-        let room = |i| LANES_AT + i * each..LANES_AT + (i + 1) * each;
+        let all = header.lanes_room();
+        let each = (all.end - all.start) / lanes / LINE as u64 * LINE as u64;
+        let room = |i| all.start + i * each..all.start + (i + 1) * each;
         RegionLanes {
             region,
             claim,
@@ -98,6 +119,16 @@ impl RegionLanes {
             unordered,
             canary,
         }
+    }
+
+    /// The log of transactions, if there is one here.
+    pub(crate) fn log(&self) -> Option<ChangesLog> {
+        ChangesLog::of(Arc::clone(&self.region), &self.claim.header(), self.canary)
+    }
+
+    /// The lines that it has.
+    pub(crate) fn log_lines(&self) -> Option<Range<u64>> {
+        self.log().map(|log| log.lines())
     }
 
     /// Says, durably, that there may be records. The volume says by then that they are here.
@@ -165,13 +196,14 @@ impl RegionLanes {
             rest_sum: sum.sum(),
         };
         let (head, seal) = head.encode();
-        self.store_at(lane, place.at, &head)?;
+        let round = self.round(lane);
+        round.store(place.at, &head)?;
         if self.canary.region_seal_early {
             self.seal(place.at, seal)?;
         }
         let mut stored = head.len() as u64;
         for part in rest() {
-            self.store_at(lane, lane.advance(place.at, stored), part)?;
+            round.store(round.advance(place.at, stored), part)?;
             stored += part.len() as u64;
         }
         Ok((stored, seal))
@@ -181,52 +213,30 @@ impl RegionLanes {
         Ok(self.region.store_u64(at + SEAL_AT as u64, seal)?)
     }
 
-    /// Stores what may go round the lane's end.
-    fn store_at(&self, lane: &RecordLane, at: u64, bytes: &[u8]) -> Result<()> {
-        let mut rest = bytes;
-        for piece in pieces(lane, at, bytes.len() as u64) {
-            let (now, later) = rest.split_at((piece.end - piece.start) as usize);
-            self.region.store(piece.start, now)?;
-            rest = later;
+    /// A lane's ring.
+    fn round(&self, lane: &RecordLane) -> Round<'_> {
+        Round {
+            region: &*self.region,
+            room: lane.room(),
         }
-        Ok(())
-    }
-
-    fn read_at(&self, lane: &RecordLane, at: u64, len: u64) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; len as usize];
-        let mut rest = &mut bytes[..];
-        for piece in pieces(lane, at, len) {
-            let (now, later) = rest.split_at_mut((piece.end - piece.start) as usize);
-            self.region.read(piece.start, now)?;
-            rest = later;
-        }
-        Ok(bytes)
     }
 
     /// The heads of sealed records of this log in a lane: a look at every line.
     fn heads(&self, number: u16, lane: &RecordLane) -> Result<Vec<RecordHead>> {
-        let room = lane.room();
+        let round = self.round(lane);
         let epoch = self.claim.header().epoch;
         let mut found = Vec::new();
-        let mut piece = Vec::new();
-        for start in room.clone().step_by(PIECE as usize) {
-            piece.resize(PIECE.min(room.end - start) as usize, 0);
-            self.region.read(start, &mut piece)?;
-            for (line, at) in piece.chunks(LINE).zip((start..).step_by(LINE)) {
-                if !line.starts_with(&RECORD_MAGIC) {
-                    continue;
-                }
-                let bytes = self.read_at(lane, at, HEAD_BYTES as u64)?;
-                let head = <&[u8; HEAD_BYTES]>::try_from(&bytes[..]);
-                let Some(Ok((head, true))) = head.ok().map(RecordHead::decode) else {
-                    continue;
-                };
+        round.search(&RECORD_MAGIC, &mut |at| {
+            let bytes = round.read(at, HEAD_BYTES as u64)?;
+            let head = <&[u8; HEAD_BYTES]>::try_from(&bytes[..]);
+            if let Some(Ok((head, true))) = head.ok().map(RecordHead::decode) {
                 let is_ours = head.epoch == epoch || self.canary.region_any_epoch;
                 if is_ours && (head.lane, head.at) == (number, at) {
                     found.push(head);
                 }
             }
-        }
+            Ok(false)
+        })?;
         found.sort_unstable_by_key(|head| head.seq);
         Ok(found)
     }
@@ -287,8 +297,9 @@ impl RegionLanes {
         head: &RecordHead,
     ) -> Result<Option<(LoggedRecord, Vec<(u16, u64)>)>> {
         let bytes = head.counts.bytes(self.block_size);
-        let rest = lane.advance(head.at, HEAD_BYTES as u64);
-        let rest = self.read_at(lane, rest, bytes - HEAD_BYTES as u64)?;
+        let round = self.round(lane);
+        let rest = round.advance(head.at, HEAD_BYTES as u64);
+        let rest = round.read(rest, bytes - HEAD_BYTES as u64)?;
         let mut sum = RestSum::default();
         sum.add(&rest);
         if sum.sum() != head.rest_sum {
@@ -315,16 +326,11 @@ impl RegionLanes {
     }
 }
 
-/// What `len` bytes from `at` on are in a lane: the second part goes round its end.
-fn pieces(lane: &RecordLane, at: u64, len: u64) -> impl Iterator<Item = Range<u64>> {
-    let Range { start, end } = lane.room();
-    let first = len.min(end - at);
-    [at..at + first, start..start + (len - first)]
-        .into_iter()
-        .filter(|piece| !piece.is_empty())
-}
-
 impl RecordLog for RegionLanes {
+    fn is_cheap(&self) -> bool {
+        true
+    }
+
     fn lanes(&self) -> usize {
         self.lanes.len()
     }
@@ -365,9 +371,7 @@ impl RecordLog for RegionLanes {
     ) -> Result<u64> {
         let lane = self.lane_of(place)?;
         let (bytes, seal) = self.store(lane, place, body, pages)?;
-        for piece in pieces(lane, place.at, bytes) {
-            self.region.flush(piece)?;
-        }
+        self.round(lane).flush(place.at, bytes)?;
         if !self.canary.region_unfenced {
             self.region.fence()?;
         }

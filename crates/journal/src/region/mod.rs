@@ -8,10 +8,19 @@
 //! * **region.R2** Nothing of an earlier mount or lap counts: a record names the epoch of its log
 //!   and its own place, and is superseded before its space is used again (record.F3).
 //! * **region.R3** A sealed record that no transaction holds and that does not match its checksum
-//!   is damage: no crash leaves one.
+//!   is damage: no crash leaves one. The same of a transaction that is not home.
+//!
+//! The log of transactions may be there, too (`codec=changes`): what changed of each block, sealed
+//! in the same way.
 
+mod changes;
 mod claim;
 mod lanes;
+mod log;
+#[cfg(test)]
+mod log_tests;
+mod ring;
+mod round;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -19,6 +28,8 @@ mod tests;
 /// Bytes of a region that are used, at most: a recovery may have to hold the records in memory.
 pub const MOST_BYTES: u64 = stetfs_ondisk::stet::region::LANES_AT + (512 << 20);
 
+pub(crate) use changes::ChangesCodec;
 pub use claim::{Owner, RegionError};
-pub use lanes::RegionLanes;
+pub use lanes::{Lanes, RegionLanes};
+pub(crate) use ring::RegionRing;
 pub use source::{RegionSource, RegionUse};

@@ -8,7 +8,7 @@ use stetfs_cache::{Page, PageRef};
 use stetfs_nvm::{MemRegion, Region, RegionLog, RegionRecorder, RegionReplay, What};
 use stetfs_ondisk::stet::region::LANES_AT;
 
-use super::{Owner, RegionError, RegionLanes};
+use super::{Lanes, Owner, RegionError, RegionLanes};
 use crate::engine::Canary;
 use crate::error::JournalError;
 use crate::ids::{Lane, TxId};
@@ -32,7 +32,12 @@ fn make_with(
     lanes: u16,
     canary: Canary,
 ) -> Result<RegionLanes, JournalError> {
-    RegionLanes::make(region, owner, lanes, FIRST, BS as u32, true, canary)
+    let lanes = Lanes {
+        count: lanes,
+        first: FIRST,
+        log: false,
+    };
+    RegionLanes::make(region, owner, lanes, BS as u32, true, canary)
 }
 
 fn make(region: Arc<dyn Region>, owner: Owner, lanes: u16) -> RegionLanes {

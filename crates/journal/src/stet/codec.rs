@@ -122,6 +122,7 @@ impl StetCodec {
             seal: None,
             verbatim,
             packing,
+            ..Encoded::default()
         })
     }
 

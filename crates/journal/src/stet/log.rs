@@ -25,7 +25,7 @@ use crate::ids::Lane;
 use crate::jbd2::{Jbd2Ring, LogArea, LogSummary, Record, RecordKind};
 use crate::log::{LogFormat, OpenLog};
 use crate::policy::{CopyHome, Medium, OneLane, RecordLog, Scheme};
-use crate::region::{Owner, RegionError, RegionLanes, RegionSource, RegionUse};
+use crate::region::{self, Owner, RegionError, RegionLanes, RegionSource, RegionUse};
 
 /// How a log is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +49,8 @@ pub struct StetOptions {
     /// The number of lanes was nobody's wish: there are fewer, so that each can hold the largest
     /// transaction.
     pub fewer: bool,
+    /// Transactions are in a region, as what changed in units of so many bytes.
+    pub changes: Option<usize>,
 }
 
 impl Default for StetOptions {
@@ -62,18 +64,21 @@ impl Default for StetOptions {
             least: 0,
             most: 0,
             fewer: false,
+            changes: None,
         }
     }
 }
 
 /// A StetFS log that was opened.
 pub struct StetLog {
-    area: LogArea,
+    pub(super) area: LogArea,
     /// What block 0 says while the log is in use.
     sb: JournalSuperblock,
-    header: LogHeader,
+    pub(super) header: LogHeader,
     /// Records of files in a region, where the header says so and it was named.
-    records: Option<Arc<RegionLanes>>,
+    pub(super) records: Option<Arc<RegionLanes>>,
+    /// Files are synced by transactions, though the region has room for records.
+    unrecorded: bool,
     canary: Canary,
 }
 
@@ -122,6 +127,7 @@ impl StetLog {
             sb,
             header,
             records: None,
+            unrecorded: false,
             canary,
         })
     }
@@ -140,7 +146,11 @@ impl StetLog {
         region: Option<&RegionUse>,
         canary: Canary,
     ) -> Result<StetLog> {
-        let region = region.filter(|_| options.file_lanes > 0);
+        let in_region = options.changes.is_some();
+        if in_region && region.is_none() {
+            return Err(RegionError::Needed.into());
+        }
+        let region = region.filter(|_| options.file_lanes > 0 || in_region);
         let in_log = StetOptions {
             file_lanes: if region.is_some() {
                 0
@@ -164,19 +174,35 @@ impl StetLog {
             unordered: false,
             canary,
         };
-        let lanes = cut(first, end, &in_log, &codec)?;
-        let first = lanes.len() as u16;
+        let mut lanes = match in_region {
+            true => Vec::new(),
+            false => cut(first, end, &in_log, &codec)?,
+        };
+        let held = region::Lanes {
+            count: options.file_lanes,
+            first: if in_region { 1 } else { lanes.len() as u16 },
+            log: in_region,
+        };
         let take = |used: &RegionUse| -> Result<Arc<RegionLanes>> {
             let owner = Owner {
                 uuid: used.uuid,
                 epoch,
             };
-            let (region, count) = (Arc::clone(&used.region), options.file_lanes);
-            let made = RegionLanes::make(region, owner, count, first, size, used.barrier, canary);
+            let region = Arc::clone(&used.region);
+            let made = RegionLanes::make(region, owner, held, size, used.barrier, canary);
             made.map(Arc::new)
         };
-        let before = region.filter(|_| !canary.region_late);
+        let before = region.filter(|_| in_region || !canary.region_late);
         let mut records = before.map(take).transpose()?;
+        if in_region {
+            let lines = records.iter().filter_map(|region| region.log_lines());
+            lanes.extend(lines.map(|lines| LaneHeader {
+                first: lines.start,
+                end: lines.end,
+                tail_at: 0,
+                tail_seq: 1,
+            }));
+        }
         let header = LogHeader {
             generation: 1,
             epoch,
@@ -186,6 +212,7 @@ impl StetLog {
             lanes,
             file_lanes: in_log.file_lanes,
             region: region.is_some(),
+            in_region,
         };
         // An older log's copies must not outrank this one's: both are written.
         write_copy(&area, &header, true)?;
@@ -197,7 +224,7 @@ impl StetLog {
         let mut marked = sb;
         marked.set_incompat(sb.incompat() | IncompatFlags::STET);
         Jbd2Ring::write_superblock(&area, &mut marked, true)?;
-        if canary.region_late {
+        if canary.region_late && !in_region {
             records = region.map(take).transpose()?;
         }
         // The log names the region by now.
@@ -207,6 +234,7 @@ impl StetLog {
             sb: marked,
             header,
             records,
+            unrecorded: options.file_lanes == 0,
             canary,
         })
     }
@@ -242,12 +270,17 @@ impl StetLog {
             canary: self.canary,
         };
         let rings: Vec<StetRing> = (lanes..all).filter_map(ring).collect();
-        let in_region = self.records.clone().map(|r| r as Arc<dyn RecordLog>);
+        let in_region = self.records.clone().filter(|_| !self.unrecorded);
+        let in_region = in_region.map(|r| r as Arc<dyn RecordLog>);
         let in_log = (!rings.is_empty())
             .then(|| Arc::new(FileLanes::new(codec.clone(), rings)) as Arc<dyn RecordLog>);
+        let records = in_region.or(in_log);
+        if self.header.in_region {
+            return self.in_region(options, media, records);
+        }
         Scheme {
             ordering: Box::new(OneLane),
-            records: in_region.or(in_log),
+            records,
             codec: Box::new(codec),
             media,
             home: Box::new(CopyHome),
@@ -312,13 +345,22 @@ impl OpenLog for StetLog {
         let first = self.header.lanes.len() as u16;
         self.records = match source {
             _ if !self.header.region => None,
+            RegionSource::None if self.header.in_region => {
+                return Err(RegionError::LogNotNamed.into());
+            }
             RegionSource::None => return Err(RegionError::NotNamed.into()),
             RegionSource::GivenUp => {
-                tracing::warn!("records of files that were synced are given up with their region");
+                tracing::warn!("what was synced is given up with the region that it is in");
                 None
             }
             RegionSource::Open(region) => {
-                let records = RegionLanes::open(Arc::clone(region), owner, first, self.canary)?;
+                let records = RegionLanes::open(Arc::clone(region), owner, first, self.canary);
+                let records = records.map_err(|e| self.lost(e))?;
+                let lane = self.header.lanes.first().map(|lane| lane.first..lane.end);
+                if self.header.in_region && records.log_lines() != lane {
+                    let why = "its log is not where the volume says".into();
+                    return Err(RegionError::LogLost(why).into());
+                }
                 Some(Arc::new(records))
             }
         };

@@ -7,6 +7,7 @@ use crate::compose::{
     Ability, Composition, DataMode, Make, OptionDef, PARTS, PRESETS, Part, Preset, PresetDef,
     between, one_of, size,
 };
+use crate::policy::WORD;
 
 #[linkme::distributed_slice(PARTS)]
 static CODEC: Part = Part {
@@ -36,6 +37,31 @@ static CODEC: Part = Part {
     offers: Ability::LANES.union(Ability::RECORDS),
     needs: Ability::empty(),
     make: Make::Codec(&StetFormat),
+};
+
+#[linkme::distributed_slice(PARTS)]
+static CHANGES: Part = Part {
+    name: "changes",
+    help: "what changed of each block, not all of it; other programs refuse the volume as with frames",
+    options: &[OptionDef {
+        name: "unit",
+        values: "8|64|256|block",
+        help: "bytes of which changes are logged whole: a word, a line, an inode, a block (8)",
+        check: |value| one_of(&["8", "64", "256", "block"], value),
+    }],
+    offers: Ability::RECORDS.union(Ability::CHANGES),
+    needs: Ability::IN_REGION,
+    make: Make::Codec(&StetFormat),
+};
+
+#[linkme::distributed_slice(PARTS)]
+static REGION: Part = Part {
+    name: "region",
+    help: "in a region of persistent memory (nvm=PATH): a commit waits for no device",
+    options: &[],
+    offers: Ability::IN_REGION,
+    needs: Ability::CHANGES,
+    make: Make::Medium,
 };
 
 #[linkme::distributed_slice(PARTS)]
@@ -86,6 +112,19 @@ static STET_DEF: PresetDef = PresetDef {
     ],
 };
 
+#[linkme::distributed_slice(PRESETS)]
+static NVM_DEF: PresetDef = PresetDef {
+    name: "nvm",
+    help: "as ijournal, with all of the log in persistent memory (nvm=PATH), by what changed of each block",
+    rank: 80,
+    set: &[
+        ("data", "ordered"),
+        ("codec", "changes"),
+        ("medium", "region"),
+        ("sync", "file"),
+    ],
+};
+
 /// The StetFS log, data and metadata in one compressed frame and one flush a commit (LDJ, Kang's
 /// dissertation ch. 4).
 pub const LDJ: Preset = Preset(&LDJ_DEF);
@@ -95,6 +134,9 @@ pub const IJOURNAL: Preset = Preset(&IJOURNAL_DEF);
 /// LDJ's log with iJournaling's records: one write and one flush for a synced file, whole, whatever
 /// others write.
 pub const STET: Preset = Preset(&STET_DEF);
+/// Transactions as changed bytes, and records of files, both in persistent memory (after Han, KCA
+/// 2020).
+pub const NVM: Preset = Preset(&NVM_DEF);
 
 /// Blocks that the largest of the usual operations on names changes: making a directory where two
 /// blocks of its parent's index are split.
@@ -132,11 +174,21 @@ impl StetOptions {
                 .and_then(|v| size::chunk(v).ok())
                 .unwrap_or(defaults.chunk),
             trim: parsed::<Trim>(journal, "trim").unwrap_or(defaults.trim),
+            changes: journal.is_in_region().then(|| change_unit(journal, block)),
             file_lanes: match journal.has_records() {
                 true => number("records").unwrap_or_else(record_lanes),
                 false => 0,
             },
         }
+    }
+}
+
+/// Bytes of a unit in which changes are logged, of blocks of `block` bytes.
+fn change_unit(journal: &Composition, block: u32) -> usize {
+    match journal.value("unit") {
+        Some("block") => block as usize,
+        Some(unit) => unit.parse().unwrap_or(WORD),
+        None => WORD,
     }
 }
 

@@ -15,7 +15,7 @@ use stetfs_sync::plain::thread;
 
 use super::acks::Acks;
 use super::common::{BS, Kind, block, crashed, format, start};
-use super::disk::Disk;
+use super::disk::{Cut, Disk};
 use super::explore::{fails_with, fails_without, holds};
 use super::volume::{sync, together};
 
@@ -33,7 +33,7 @@ struct Volume {
 impl Volume {
     fn new(stops: bool) -> Arc<Volume> {
         let acks = Acks::default();
-        let disk = Arc::new(Disk::new(format(Kind::Stet), acks.clone()));
+        let disk = Arc::new(Disk::new(format(Kind::Stet), None, acks.clone()));
         let device: Arc<dyn BlockDevice> = match stops {
             true => Arc::new(FailStop::new(Arc::clone(&disk))),
             false => Arc::new(FailStop::forgiving(Arc::clone(&disk))),
@@ -87,7 +87,12 @@ impl Volume {
 
     /// What was promised is there, whenever the power went.
     fn judge(&self) {
-        for (image, promise) in self.disk.cuts() {
+        for Cut {
+            device: image,
+            promise,
+            ..
+        } in self.disk.cuts()
+        {
             let device = crashed(Kind::Stet, &image);
             for nr in promise.keys() {
                 assert!(block(&device, *nr)[0] == 1, "lost: block {nr}");

@@ -2,19 +2,28 @@
 //! its end.
 
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use stetfs_block::{BlockDevice, BlockError, MemDevice, Op, Read, Result, Stats, Write};
+use stetfs_nvm::MemRegion;
 use stetfs_sync::plain::atomic::{AtomicU64, Ordering};
 use stetfs_sync::plain::shuttle::rand::{Rng, thread_rng};
 
 use super::acks::{Acks, Promise};
+use super::memory::Stores;
 
 /// What was written and is not durable.
 struct Pending {
     number: u64,
     offset: u64,
     bytes: Vec<u8>,
+}
+
+/// What a cut leaves of the disk, and of the memory if there is one, with what had been promised.
+pub struct Cut {
+    pub device: MemDevice,
+    pub region: Option<MemRegion>,
+    pub promise: Promise,
 }
 
 struct State {
@@ -27,7 +36,7 @@ struct State {
     writes: u64,
     /// Steps so far, and the image that a cut at one of them left, with what had been promised.
     steps: u64,
-    cut: Option<(MemDevice, Promise)>,
+    cut: Option<Cut>,
     /// Of the flushes to come, the one that fails.
     fails: Option<u64>,
 }
@@ -41,11 +50,13 @@ pub struct Disk {
     /// Makes a step of what touches it.
     step: AtomicU64,
     acks: Acks,
+    memory: Option<Arc<Stores>>,
     size: u64,
 }
 
 impl Disk {
-    pub fn new(inner: MemDevice, acks: Acks) -> Disk {
+    /// `memory` is cut with it.
+    pub fn new(inner: MemDevice, memory: Option<Arc<Stores>>, acks: Acks) -> Disk {
         Disk {
             size: inner.size(),
             state: Mutex::new(State {
@@ -59,6 +70,7 @@ impl Disk {
             }),
             step: AtomicU64::new(0),
             acks,
+            memory,
         }
     }
 
@@ -73,9 +85,14 @@ impl Disk {
         s.steps += 1;
         // Each step is as likely as any other.
         if thread_rng().gen_range(0..s.steps) == 0 {
-            s.cut = Some((s.image(), self.acks.now()));
+            s.cut = Some(self.cut(&s));
         }
         s
+    }
+
+    /// A step that does nothing to the disk.
+    pub fn elsewhere(&self) {
+        drop(self.step());
     }
 
     /// From here on the power may go, and not before.
@@ -91,10 +108,18 @@ impl Disk {
     }
 
     /// What a cut somewhere on the way left, and one now, with what had been promised by then.
-    pub fn cuts(&self) -> Vec<(MemDevice, Promise)> {
+    pub fn cuts(&self) -> Vec<Cut> {
         let mut s = self.state();
-        let now = (s.image(), self.acks.now());
+        let now = self.cut(&s);
         s.cut.take().into_iter().chain([now]).collect()
+    }
+
+    fn cut(&self, now: &State) -> Cut {
+        Cut {
+            device: now.image(),
+            region: self.memory.as_ref().map(|memory| memory.image()),
+            promise: self.acks.now(),
+        }
     }
 }
 

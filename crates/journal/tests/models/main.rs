@@ -10,5 +10,7 @@ mod answers;
 mod disk;
 mod explore;
 mod lanes;
+mod memory;
 mod records;
+mod region;
 mod volume;

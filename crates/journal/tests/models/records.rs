@@ -6,6 +6,7 @@
 //! record with the data, unless nothing but the data changed and no record is alive that has older
 //! data; data goes home when the journal asks for it.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use stetfs_block::{BlockDevice, WriteList};
@@ -20,7 +21,7 @@ use super::explore::{fails_with, fails_without, holds, with};
 use super::volume::{Volume, on, sync, together};
 
 const INO: Ino = 7;
-/// Where the file's data is, and what a handle changes for its times.
+/// Where the first file's data is, and what a handle changes for its times.
 const DATA: u64 = 600;
 const INODE: u64 = 310;
 /// What others change.
@@ -28,6 +29,8 @@ const OTHER: u64 = 320;
 
 pub struct File {
     pub v: Arc<Volume>,
+    /// Its number, of those on the volume.
+    n: u32,
     /// The content's version, and that of its times.
     body: Mutex<(u8, u8)>,
     /// Held while data is written home.
@@ -50,7 +53,7 @@ struct State {
 
 impl FileState for File {
     fn hand_out(&self, inos: &[Ino], send: &mut Submit<'_>) -> Result<()> {
-        if !inos.contains(&INO) {
+        if !inos.contains(&self.ino()) {
             return Ok(());
         }
         let _flush = self.flush.lock();
@@ -61,7 +64,7 @@ impl FileState for File {
         if let Some(version) = taken {
             let page = [version; BS];
             let mut list = WriteList::new();
-            list.push(DATA * BS as u64, &page);
+            list.push(self.data() * BS as u64, &page);
             send(&list)?;
             self.state.lock().unflushed = Some(self.v.journal.flush_mark());
         }
@@ -82,19 +85,47 @@ enum Step {
 impl File {
     /// Of which version 1 is durable.
     pub fn new(canary: Canary) -> Arc<File> {
-        let file = Arc::new(File {
-            v: Volume::new(2, 1, canary),
+        File::on(Volume::new(2, 1, canary))
+    }
+
+    /// The same on this volume.
+    pub fn on(volume: Arc<Volume>) -> Arc<File> {
+        let file = Arc::new(File::part(volume, 0));
+        let state: Weak<File> = Arc::downgrade(&file);
+        file.v.journal.attach(state);
+        file.begin();
+        file.v.disk.begin();
+        file
+    }
+
+    /// File `n` of a volume, without content.
+    pub fn part(volume: Arc<Volume>, n: u32) -> File {
+        File {
+            v: volume,
+            n,
             body: Mutex::new((0, 0)),
             flush: Mutex::new(()),
             state: Mutex::default(),
-        });
-        let state: Weak<File> = Arc::downgrade(&file);
-        file.v.journal.attach(state);
-        file.write(true);
-        file.by_commit(true);
-        file.v.journal.flush_shared().unwrap();
-        file.v.disk.begin();
-        file
+        }
+    }
+
+    /// Makes version 1 durable.
+    pub fn begin(&self) {
+        self.write(true);
+        self.by_commit(true);
+        self.v.journal.flush_shared().unwrap();
+    }
+
+    fn ino(&self) -> Ino {
+        INO + self.n
+    }
+
+    fn data(&self) -> u64 {
+        DATA + u64::from(self.n)
+    }
+
+    fn inode(&self) -> u64 {
+        INODE + u64::from(self.n)
     }
 
     /// Writes it over; `times`: they change, too.
@@ -114,7 +145,7 @@ impl File {
     /// Changes its times.
     fn touch(&self, body: &mut (u8, u8)) {
         let handle = self.v.journal.begin(1).unwrap();
-        body.1 = self.v.raise(&handle, INODE);
+        body.1 = self.v.raise(&handle, self.inode());
         let point = handle.stop();
         let mut s = self.state.lock();
         s.times.merge(&point);
@@ -132,7 +163,9 @@ impl File {
             None => (false, false),
         };
         if journal.is_valid(&s.times) && !superseding {
+            let cheap = journal.records().unwrap().is_cheap();
             match s.dirty && !current {
+                true if cheap && s.unflushed.is_none() => Step::Record { data: true },
                 true => Step::Home { again: false },
                 false => Step::Done {
                     flush: s.unflushed.is_some(),
@@ -162,7 +195,7 @@ impl File {
                 }
                 Step::Home { again } => {
                     drop(body);
-                    self.hand_out(&[INO], &mut |list| list.submit(&*self.v.disk))
+                    self.hand_out(&[self.ino()], &mut |list| list.submit(&*self.v.disk))
                         .unwrap();
                     self.v.journal.flush_shared().unwrap();
                     if !again {
@@ -171,8 +204,8 @@ impl File {
                 }
                 Step::Record { data } => {
                     let page = Arc::new(Page::copy_of(&[now.0; BS]));
-                    let pages: Vec<_> = data.then_some((DATA, page)).into_iter().collect();
-                    let data_of = data.then_some(INO);
+                    let pages: Vec<_> = data.then_some((self.data(), page)).into_iter().collect();
+                    let data_of = data.then_some(self.ino());
                     let place = self
                         .v
                         .journal
@@ -189,12 +222,11 @@ impl File {
                         }
                     }
                     drop(body);
-                    let written = self
-                        .v
-                        .journal
-                        .records()
-                        .unwrap()
-                        .write(&place, &[now.1], &pages);
+                    let written = self.v.journal.records().unwrap().write(
+                        &place,
+                        &[now.1, self.n as u8],
+                        &pages,
+                    );
                     written.unwrap();
                     return self.synced(now);
                 }
@@ -207,7 +239,7 @@ impl File {
         let now = *self.body.lock();
         let (point, data) = {
             let s = self.state.lock();
-            let data = s.dirty.then_some(INO);
+            let data = s.dirty.then_some(self.ino());
             (s.sync.clone(), data.into_iter().collect())
         };
         sync(&self.v.journal, point, data, here).unwrap();
@@ -215,8 +247,8 @@ impl File {
     }
 
     fn synced(&self, (version, times): (u8, u8)) {
-        self.v.acks.give(DATA, version);
-        self.v.acks.give(INODE, times);
+        self.v.acks.give(self.data(), version);
+        self.v.acks.give(self.inode(), times);
     }
 
     /// Something else changes, and commits.
@@ -234,21 +266,27 @@ impl File {
     }
 
     pub fn judge(&self) {
-        for (device, found, promise) in self.v.cuts() {
-            let mut times = block(&*device, INODE)[0];
-            for record in &found.records {
-                times = record.body[0];
-                for (nr, page) in &record.pages {
-                    device.write(nr * BS as u64, page).unwrap();
-                }
+        judge(&self.v);
+    }
+}
+
+/// What was promised is there, of all files of a volume.
+pub fn judge(v: &Volume) {
+    for (device, found, promise) in v.cuts() {
+        let mut times = BTreeMap::new();
+        for record in &found.records {
+            let [version, n] = record.body[..] else {
+                panic!("lost: a record of {:?}", record.body)
+            };
+            times.insert(INODE + u64::from(n), version);
+            for (nr, page) in &record.pages {
+                device.write(nr * BS as u64, page).unwrap();
             }
-            for (nr, version) in promise {
-                let is = match nr {
-                    INODE => times,
-                    nr => block(&*device, nr)[0],
-                };
-                assert!(is >= version, "lost: block {nr} is {is}, not {version}");
-            }
+        }
+        for (nr, version) in promise {
+            let home = || block(&*device, nr)[0];
+            let is = times.get(&nr).copied().unwrap_or_else(home);
+            assert!(is >= version, "lost: block {nr} is {is}, not {version}");
         }
     }
 }

@@ -3,20 +3,27 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use stetfs_block::{BlockDevice, MemDevice};
+use stetfs_block::BlockDevice;
 use stetfs_cache::{CacheConfig, PolicyKind};
 use stetfs_journal::policy::Ordering;
+use stetfs_journal::region::{RegionSource, RegionUse};
 use stetfs_journal::stet::{StetLog, StetOptions};
 use stetfs_journal::{
-    Cache, Canary, CommitPoint, Handle, Journal, JournalConfig, Lane, Recovery, RecoveryOptions,
-    Result, Wait, recover,
+    Cache, Canary, CommitPoint, Handle, Journal, JournalConfig, Lane, OpenLog, Recovery,
+    RecoveryOptions, Result, Wait, recover,
 };
+use stetfs_nvm::Region;
 use stetfs_ondisk::jbd2::JournalSuperblock;
 use stetfs_sync::plain::{mpsc, thread, thread_local};
 
 use super::acks::{Acks, Promise};
 use super::common::{BLOCKS, BS, Kind, LOG, area, format};
-use super::disk::Disk;
+use super::disk::{Cut, Disk};
+use super::memory::{Memory, Stores};
+
+/// Bytes of the memory: the least that a log takes, and as much for records.
+const MEMORY: u64 = 8192 + (2 * 512 * BS as u64);
+const UUID: [u8; 16] = [7; 16];
 
 thread_local!(static LANE: Cell<u16> = Cell::new(0));
 
@@ -59,6 +66,7 @@ pub fn sync(journal: &Journal, point: CommitPoint, data: Vec<u32>, here: bool) -
 }
 
 impl Volume {
+    /// On a log of so many lanes.
     pub fn new(lanes: u16, file_lanes: u16, canary: Canary) -> Arc<Volume> {
         let options = StetOptions {
             lanes,
@@ -66,12 +74,45 @@ impl Volume {
             ..StetOptions::default()
         };
         let acks = Acks::default();
-        let disk = Arc::new(Disk::new(format(Kind::Stet), acks.clone()));
+        let disk = Arc::new(Disk::new(format(Kind::Stet), None, acks.clone()));
+        Volume::on(disk, None, options, acks, canary)
+    }
+
+    /// With its whole log in persistent memory: one lane of transactions, two of records.
+    pub fn in_memory(canary: Canary) -> Arc<Volume> {
+        let options = StetOptions {
+            lanes: 1,
+            file_lanes: 2,
+            changes: Some(8),
+            ..StetOptions::default()
+        };
+        let acks = Acks::default();
+        let stores = Arc::new(Stores::new(MEMORY));
+        let disk = Disk::new(format(Kind::Stet), Some(stores.clone()), acks.clone());
+        let disk = Arc::new(disk);
+        let region = RegionUse {
+            region: Arc::new(Memory {
+                disk: disk.clone(),
+                stores,
+            }),
+            uuid: UUID,
+            barrier: true,
+        };
+        Volume::on(disk, Some(region), options, acks, canary)
+    }
+
+    fn on(
+        disk: Arc<Disk>,
+        region: Option<RegionUse>,
+        options: StetOptions,
+        acks: Acks,
+        canary: Canary,
+    ) -> Arc<Volume> {
         let device: Arc<dyn BlockDevice> = disk.clone();
         let sb = superblock(&device);
-        let log = StetLog::make(area(device.clone()), sb, &options, None, Canary::default());
+        let log = StetLog::make(area(device.clone()), sb, &options, region.as_ref(), canary);
         let mut scheme = log.unwrap().scheme(&options, true);
-        scheme.ordering = Box::new(Lanes(lanes));
+        scheme.ordering = Box::new(Lanes(options.lanes));
         let cache = CacheConfig {
             block_size: BS,
             capacity: 64 << 10,
@@ -103,22 +144,23 @@ impl Volume {
     /// The images that cuts left, recovered, with what had been promised by then.
     pub fn cuts(&self) -> Vec<(Arc<dyn BlockDevice>, Recovery, Promise)> {
         let cuts = self.disk.cuts().into_iter();
-        cuts.map(|(image, promise)| {
-            let (device, found) = self.recovered(image);
-            (device, found, promise)
-        })
-        .collect()
+        cuts.map(|cut| self.recovered(cut)).collect()
     }
 
-    fn recovered(&self, image: MemDevice) -> (Arc<dyn BlockDevice>, Recovery) {
-        let device: Arc<dyn BlockDevice> = Arc::new(image);
+    fn recovered(&self, cut: Cut) -> (Arc<dyn BlockDevice>, Recovery, Promise) {
+        let device: Arc<dyn BlockDevice> = Arc::new(cut.device);
         let sb = superblock(&device);
-        let log = StetLog::open(area(device.clone()), sb, Canary::default());
-        let scheme = log.unwrap().scheme(&self.options, true);
+        let mut log = StetLog::open(area(device.clone()), sb, Canary::default()).unwrap();
+        if let Some(region) = cut.region {
+            let region = RegionSource::Open(Arc::new(region) as Arc<dyn Region>);
+            let attached = log.attach(&region, UUID);
+            attached.unwrap_or_else(|e| panic!("lost: the region is refused: {e}"));
+        }
+        let scheme = log.scheme(&self.options, true);
         let how = RecoveryOptions::default();
         let found = recover(&scheme, &*device, BLOCKS, how, &mut |_, _| {});
         let found = found.unwrap_or_else(|e| panic!("lost: recovery refuses: {e}"));
-        (device, found)
+        (device, found, cut.promise)
     }
 }
 

@@ -19,7 +19,7 @@ use self::map::Mapping;
 use self::sync::{Dirty, Failure};
 use crate::cpu::LineFlush;
 use crate::region::check_flush;
-use crate::words::region_of_words;
+use crate::words;
 use crate::{Durability, LINE, Region, WORD};
 
 /// How a fence makes durable.
@@ -246,7 +246,25 @@ impl fmt::Debug for FileRegion {
 }
 
 impl Region for FileRegion {
-    region_of_words!();
+    fn size(&self) -> u64 {
+        self.words().len() as u64 * WORD
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        words::read(self.words(), offset, buf)
+    }
+
+    fn store(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        words::store(self.words(), offset, bytes)
+    }
+
+    fn load_u64(&self, offset: u64) -> Result<u64> {
+        words::load_u64(self.words(), offset)
+    }
+
+    fn store_u64(&self, offset: u64, value: u64) -> Result<()> {
+        words::store_u64(self.words(), offset, value)
+    }
 
     fn durability(&self) -> Durability {
         match self.means {

@@ -16,6 +16,8 @@ const MAGIC: [u8; 8] = *b"stetlog1";
 /// The same, where records of files are in a region: who does not know of these must not leave them
 /// out.
 const MAGIC_REGION: [u8; 8] = *b"stetlog2";
+/// The same, where transactions are there, too: places of the first lane are lines of the region.
+const MAGIC_IN_REGION: [u8; 8] = *b"stetlog3";
 /// Offset of `sum`.
 const SUM_AT: usize = 8;
 
@@ -78,6 +80,8 @@ pub struct LogHeader {
     pub file_lanes: u16,
     /// File-level records are in a region of persistent memory with the log's epoch, not in lanes.
     pub region: bool,
+    /// Transactions are there, too: the only lane, whose places are lines of the region.
+    pub in_region: bool,
 }
 
 impl LogHeader {
@@ -86,7 +90,11 @@ impl LogHeader {
     pub fn encode(&self) -> Vec<u8> {
         let lanes = self.lanes.len().min(MAX_LANES);
         let fixed = Fixed {
-            magic: if self.region { MAGIC_REGION } else { MAGIC },
+            magic: match (self.in_region, self.region) {
+                (true, _) => MAGIC_IN_REGION,
+                (_, true) => MAGIC_REGION,
+                _ => MAGIC,
+            },
             sum: 0.into(),
             generation: self.generation.into(),
             epoch: self.epoch.into(),
@@ -123,7 +131,8 @@ impl LogHeader {
             .ok_or_else(|| corrupt!(WHAT, "{} bytes", bytes.len()))?;
         let (fixed, rest) =
             Fixed::read_from_prefix(bytes).map_err(|_| corrupt!(WHAT, "too short"))?;
-        let region = fixed.magic == MAGIC_REGION;
+        let in_region = fixed.magic == MAGIC_IN_REGION;
+        let region = in_region || fixed.magic == MAGIC_REGION;
         if fixed.magic != MAGIC && !region {
             return Err(corrupt!(WHAT, "magic {:02x?}", fixed.magic));
         }
@@ -148,6 +157,11 @@ impl LogHeader {
                 tail_seq: l.tail_seq.get(),
             })
             .collect();
+        if in_region && count != 1 {
+            return Err(corrupt!(WHAT, "{count} lanes in a region"));
+        }
+        // The log does not know how large the region is.
+        let blocks = if in_region { u64::MAX } else { blocks };
         let mut free = 1;
         for (i, lane) in lanes.iter().enumerate() {
             let inside = lane.tail_at == 0 || (lane.first..lane.end).contains(&lane.tail_at);
@@ -168,6 +182,7 @@ impl LogHeader {
             lanes,
             file_lanes,
             region,
+            in_region,
         })
     }
 }
@@ -206,6 +221,7 @@ mod tests {
             lanes: vec![lane(0), lane(1)],
             file_lanes: 1,
             region: false,
+            in_region: false,
         }
     }
 
@@ -217,6 +233,25 @@ mod tests {
             ..header()
         };
         assert_eq!(LogHeader::decode(&elsewhere.encode(), 300), Ok(elsewhere));
+        let all = LogHeader {
+            region: true,
+            in_region: true,
+            lanes: vec![Lane {
+                first: 128,
+                end: 1 << 20,
+                tail_at: 4711,
+                tail_seq: 7,
+            }],
+            file_lanes: 0,
+            ..header()
+        };
+        assert_eq!(LogHeader::decode(&all.encode(), 300), Ok(all.clone()));
+        let (lane, region) = (all.lanes[0], all);
+        let two = LogHeader {
+            lanes: vec![lane, lane],
+            ..region
+        };
+        assert!(LogHeader::decode(&two.encode(), 300).is_err());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The StetFS log: the header with its lanes, and frames that prove themselves
 //! (`docs/format/stet.md`). Little endian.
 
+pub mod changes;
 pub mod frame;
 pub mod header;
 pub mod record;

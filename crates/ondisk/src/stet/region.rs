@@ -1,6 +1,8 @@
 //! Records of files in a region of persistent memory: the header in two copies, and records that
 //! are sealed by a word (`docs/format/region.md`).
 
+use std::ops::Range;
+
 use xxhash_rust::xxh3::Xxh3Default;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -16,6 +18,8 @@ pub const HEADER_MAGIC: [u8; 8] = *b"stetnvm1";
 /// First word of a record.
 pub const RECORD_MAGIC: [u8; 8] = *b"stetnvr1";
 const VERSION: u16 = 1;
+/// That of a region which holds transactions, too.
+const VERSION_LOG: u16 = 2;
 /// Bytes of a line: the unit of places.
 pub const LINE: usize = 64;
 /// Bytes of a copy of the header.
@@ -28,10 +32,10 @@ pub const LANES_AT: u64 = 8192;
 pub const MAX_LANES: u16 = 64;
 /// Bytes of a record's head.
 pub const HEAD_BYTES: usize = size_of::<RawHead>();
-/// Offset of the word that seals a record.
+/// Offset of the word that seals a record or a transaction.
 pub const SEAL_AT: usize = 16;
 /// Offset of `sum` in a header and in a record's head.
-const SUM_AT: usize = 8;
+pub(super) const SUM_AT: usize = 8;
 const DURABLE_BYTES: usize = 16;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -80,9 +84,26 @@ pub struct RegionHeader {
     pub lanes: u16,
     /// Bytes of a page: a block of the volume.
     pub block_size: u32,
+    /// The first half of the room is the log of transactions.
+    pub log: bool,
 }
 
 impl RegionHeader {
+    /// Bytes of the region that hold the log of transactions: whole lines, none where it has none.
+    #[must_use]
+    pub fn log_room(&self) -> Range<u64> {
+        let room = self.size.saturating_sub(LANES_AT);
+        let half = if self.log { room / 2 } else { 0 };
+        LANES_AT..LANES_AT + half / LINE as u64 * LINE as u64
+    }
+
+    /// Bytes of the region behind that: the lanes of records.
+    #[must_use]
+    pub fn lanes_room(&self) -> Range<u64> {
+        let start = self.log_room().end;
+        start..self.size.max(start)
+    }
+
     /// As the bytes of a copy, which goes to `COPIES[generation % 2]`.
     #[must_use]
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
@@ -93,7 +114,7 @@ impl RegionHeader {
             epoch: self.epoch.into(),
             uuid: self.uuid,
             size: self.size.into(),
-            version: VERSION.into(),
+            version: (if self.log { VERSION_LOG } else { VERSION }).into(),
             state: (self.state as u16).into(),
             lanes: self.lanes.into(),
             log_block_size: (self.block_size.max(1).ilog2() as u16).into(),
@@ -116,9 +137,10 @@ impl RegionHeader {
         if blank_sum(bytes) != raw.sum.get() {
             return Err(corrupt!(HEADER, "checksum does not match"));
         }
-        if raw.version.get() != VERSION {
+        let version = raw.version.get();
+        if version != VERSION && version != VERSION_LOG {
             return Err(OnDiskError::Unsupported {
-                feature: format!("version {} of a region's format", raw.version),
+                feature: format!("version {version} of a region's format"),
             });
         }
         let (lanes, log_block_size) = (raw.lanes.get(), u32::from(raw.log_block_size.get()));
@@ -140,8 +162,16 @@ impl RegionHeader {
             },
             lanes,
             block_size: 1 << log_block_size,
+            log: version == VERSION_LOG,
         })
     }
+}
+
+/// The sum over a head with `sum` and the word that seals it as zero.
+pub(super) fn unsealed_sum(head: &[u8]) -> u64 {
+    let mut unsealed = head.to_vec();
+    put(&mut unsealed, SEAL_AT, &[0; 8]);
+    blank_sum(&unsealed)
 }
 
 /// The sum over these bytes with `sum` as zero.
@@ -260,9 +290,7 @@ impl RecordHead {
         if raw.magic != RECORD_MAGIC {
             return Err(corrupt!(RECORD, "magic {:02x?}", raw.magic));
         }
-        let mut unsealed = *bytes;
-        put(&mut unsealed, SEAL_AT, &[0; 8]);
-        if blank_sum(&unsealed) != raw.sum.get() {
+        if unsealed_sum(bytes) != raw.sum.get() {
             return Err(corrupt!(RECORD, "the head's checksum does not match"));
         }
         let head = RecordHead {
@@ -382,6 +410,7 @@ mod tests {
             state: State::InUse,
             lanes: 3,
             block_size: 4096,
+            log: false,
         }
     }
 
@@ -410,6 +439,16 @@ mod tests {
     #[test]
     fn round_trips() {
         assert_eq!(RegionHeader::decode(&header().encode()), Ok(header()));
+        let log = RegionHeader {
+            log: true,
+            ..header()
+        };
+        assert_eq!(RegionHeader::decode(&log.encode()), Ok(log));
+        assert_eq!(log.log_room().end, log.lanes_room().start);
+        assert_eq!(
+            (header().log_room().end, log.lanes_room().end),
+            (LANES_AT, 1 << 20)
+        );
         let (mut bytes, seal) = head().encode();
         assert_eq!(RecordHead::decode(&bytes), Ok((head(), false)));
         put(&mut bytes, SEAL_AT, &seal.to_le_bytes()).unwrap();
@@ -432,7 +471,7 @@ mod tests {
     #[test]
     fn a_later_version_is_told_from_damage() {
         let mut bytes = header().encode();
-        bytes[56] = 2;
+        bytes[56] = 3;
         let sum = blank_sum(&bytes);
         put(&mut bytes, SUM_AT, &sum.to_le_bytes()).unwrap();
         let decoded = RegionHeader::decode(&bytes);

@@ -67,7 +67,7 @@ pub use stetfs_sync::serve_processor;
 pub mod preset {
     pub use stetfs_afs::AFS;
     pub use stetfs_journal::jbd2::{CUSTOM, DATA, ORDERED, WRITEBACK};
-    pub use stetfs_journal::stet::{IJOURNAL, LDJ, STET};
+    pub use stetfs_journal::stet::{IJOURNAL, LDJ, NVM, STET};
     pub use stetfs_zjournal::ZJOURNAL;
 }
 pub use volume::{OpenedDevices, Volume, VolumeOptions, is_in_use};

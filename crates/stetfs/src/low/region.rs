@@ -47,11 +47,14 @@ pub struct RegionInfo {
     pub survives: &'static str,
     /// That is a loss of power.
     pub is_safe: bool,
+    /// Transactions are there, too.
+    pub has_log: bool,
 }
 
 impl RegionInfo {
-    pub(crate) fn of(region: &FileRegion) -> RegionInfo {
+    pub(crate) fn of(region: &FileRegion, has_log: bool) -> RegionInfo {
         RegionInfo {
+            has_log,
             path: region.path().display().to_string(),
             offset: region.part().start,
             size: region.size(),
@@ -111,7 +114,7 @@ pub(crate) fn copy(at: &RegionFile) -> Result<RegionSource> {
 /// # Errors
 /// What it needs, as a sentence.
 pub fn check_region(journal: &Composition) -> Result<(), String> {
-    match journal.has_records() {
+    match journal.has_records() || journal.is_in_region() {
         true => Ok(()),
         false => Err(
             "nvm is where records of files go, which this journal has not: add sync=file (journal=ijournal has it)"

@@ -199,7 +199,9 @@ impl Volume {
 
     /// The region for records of synced files.
     pub fn region(&self) -> Option<RegionInfo> {
-        self.region.as_deref().map(RegionInfo::of)
+        let has_log = self.journal().is_in_region();
+        let region = self.region.as_deref();
+        region.map(|region| RegionInfo::of(region, has_log))
     }
 
     /// How checkpoints bring blocks home.

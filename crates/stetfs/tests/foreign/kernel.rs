@@ -5,7 +5,6 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::Arc;
 
 use fastrand::Rng;
 use stetfs::low::MemDevice;
@@ -217,19 +216,13 @@ impl Recording {
         let what = format!("power cut under kernel {maker:?}, seed {seed}");
         let image = Image::make(SIZE, &maker.mkfs).unwrap();
         let base = MemDevice::load(image.path()).unwrap();
-        let served = Served::start(&base).unwrap();
-        let device = Arc::clone(served.device());
-        let mounted = Mounter::ext4(maker.options)
-            .mount(&served.path())
-            .unwrap_or_else(|e| panic!("{what}: {e:#}"));
-        work(mounted.path(), seed, &maker).unwrap_or_else(|e| panic!("{what}: {e}"));
-        mounted.umount().unwrap();
-        served.stop().unwrap();
-        Recording {
-            what,
-            base,
-            log: device.take_log(),
-        }
+        let log = Served::record(&base, |file, _| {
+            let mounted = Mounter::ext4(maker.options).mount(file)?;
+            work(mounted.path(), seed, &maker).map_err(std::io::Error::other)?;
+            mounted.umount()
+        })
+        .unwrap_or_else(|e| panic!("{what}: {e:#}"));
+        Recording { what, base, log }
     }
 
     /// A state that a cut can leave: behind one of the requests, any sectors of those that were not

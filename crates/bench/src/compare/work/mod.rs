@@ -54,6 +54,8 @@ pub enum Workload {
     OverwriteThreads,
     /// Create empty files, in as many.
     CreateThreads,
+    /// Create files of 4 KiB, in as many.
+    FilesThreads,
     /// Varmail, in as many.
     VarmailThreads,
     /// Create, rename and unlink empty files, one thread.
@@ -107,7 +109,7 @@ pub enum Workload {
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 33] = [
         Self::AppendFsync,
         Self::AppendLibrary,
         Self::OverwriteFdatasync,
@@ -116,6 +118,7 @@ impl Workload {
         Self::FsyncThreads,
         Self::OverwriteThreads,
         Self::CreateThreads,
+        Self::FilesThreads,
         Self::VarmailThreads,
         Self::Names1,
         Self::Names2,
@@ -153,6 +156,7 @@ impl Workload {
             Self::FsyncThreads => "fsync-threads",
             Self::OverwriteThreads => "overwrite-threads",
             Self::CreateThreads => "create-threads",
+            Self::FilesThreads => "files-threads",
             Self::VarmailThreads => "varmail-threads",
             Self::Names1 => "names-1",
             Self::Names2 => "names-2",
@@ -244,6 +248,7 @@ impl Workload {
             Self::FsyncThreads => scaling::mounted(Work::Append, target, &dir, sizes),
             Self::OverwriteThreads => scaling::mounted(Work::Overwrite, target, &dir, sizes),
             Self::CreateThreads => scaling::mounted(Work::Create, target, &dir, sizes),
+            Self::FilesThreads => scaling::mounted(Work::Files, target, &dir, sizes),
             Self::VarmailThreads => scaling::mounted(Work::Varmail, target, &dir, sizes),
             Self::Names1 => names::names(target, &dir, sizes, 1),
             Self::Names2 => names::names(target, &dir, sizes, 2),

@@ -27,6 +27,8 @@ const LOOK: Duration = Duration::from_millis(5);
 pub(crate) enum Work {
     /// Makes empty files in a directory of its own.
     Create,
+    /// Makes files of a page, in a directory of its own.
+    Files,
     /// Appends a page to a file of its own, and syncs it.
     Append,
     /// Overwrites a page of a file of its own, and syncs it.
@@ -43,6 +45,7 @@ impl Work {
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Create => "create",
+            Self::Files => "files of 4 KiB",
             Self::Append => "append 4 KiB + fsync",
             Self::Overwrite => "overwrite 4 KiB + fsync",
             Self::Varmail => "varmail",
@@ -51,7 +54,7 @@ impl Work {
 
     fn unit(self) -> &'static str {
         match self {
-            Self::Create => "/s",
+            Self::Create | Self::Files => "/s",
             Self::Append | Self::Overwrite => "syncs/s",
             Self::Varmail => "ops/s",
         }
@@ -90,7 +93,8 @@ impl Work {
                 let dir = format!("{t}");
                 place.make_dir(&dir)?;
                 match self {
-                    Self::Create => Ok(creating(place, dir, each)),
+                    Self::Create => Ok(creating(place, dir, each, false)),
+                    Self::Files => Ok(creating(place, dir, each, true)),
                     Self::Append => appending(place, &dir),
                     Self::Overwrite | Self::Varmail => overwriting(place, &dir),
                 }
@@ -102,13 +106,16 @@ impl Work {
 /// A step of a thread: operations done, none when its work is done.
 pub(crate) type Hand<'a> = Box<dyn FnMut() -> Result<Option<u64>> + Send + 'a>;
 
-fn creating<'a>(place: &'a Place<'a>, dir: String, files: u32) -> Hand<'a> {
+fn creating<'a>(place: &'a Place<'a>, dir: String, files: u32, filled: bool) -> Hand<'a> {
     let mut n = 0;
     Box::new(move || {
         if n == files {
             return Ok(None);
         }
-        place.must_open(&format!("{dir}/{n}"), How::Create)?;
+        let file = place.must_open(&format!("{dir}/{n}"), How::Create)?;
+        if filled {
+            file.write_at(0, &[0x5A; PAGE])?;
+        }
         n += 1;
         Ok(Some(1))
     })

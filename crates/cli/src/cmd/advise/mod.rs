@@ -4,6 +4,7 @@
 //! What it says of speed was measured (`docs/speed.md`, `docs/schemes`); it measures nothing
 //! itself.
 
+mod atomic;
 mod machine;
 mod uses;
 mod volume;
@@ -11,7 +12,7 @@ mod volume;
 use std::path::Path;
 
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 pub(crate) use uses::Use;
 
@@ -49,15 +50,15 @@ impl Hint {
 /// `stetfs advise`.
 pub(crate) fn run(args: &AdviseArgs, json: bool) -> Result {
     let at = &args.volume.volume;
-    let (name, now, mut hints) = if at.is_dir() {
-        (at.display().to_string(), Some(preset_of(at)?), Vec::new())
-    } else {
-        let info = stetfs::low::info(&args.volume.source()?)?;
-        let hints = volume::hints(&info);
-        (info.volume, None, hints)
-    };
+    let Found {
+        name,
+        now,
+        mut hints,
+        atomic,
+    } = Found::at(args)?;
     hints.extend(machine::hints(at));
     let advice = args.program.advice();
+    let or = atomic.filter(|_| args.program == Use::Sqlite);
     if json {
         let value = json!({
             "volume": name,
@@ -65,6 +66,7 @@ pub(crate) fn run(args: &AdviseArgs, json: bool) -> Result {
             "options": advice.options,
             "because": advice.because,
             "program": advice.program,
+            "or": or,
             "mounted_with": now,
             "hints": hints,
         });
@@ -75,6 +77,15 @@ pub(crate) fn run(args: &AdviseArgs, json: bool) -> Result {
     println!("because        {}", advice.because);
     if let Some(program) = advice.program {
         println!("then           {program}");
+    }
+    if let Some(or) = or {
+        println!("or with        -o {}", or.options);
+        println!("if             {}", or.condition);
+        println!("               {}", or.command);
+        println!("because        {}", or.because);
+        for cost in &or.costs {
+            println!("costs          {cost}");
+        }
     }
     if let Some(now) = now {
         println!("it has now     journal={now}");
@@ -88,10 +99,40 @@ pub(crate) fn run(args: &AdviseArgs, json: bool) -> Result {
     Ok(())
 }
 
-/// The preset that a mount has.
-fn preset_of(dir: &Path) -> Result<String> {
-    let mut client = connect(&find_mount(dir)?)?;
-    let stat = client.request(&json!({ "op": "stat" }))?;
-    let preset = stat.pointer("/journal/preset");
-    Ok(preset.and_then(|p| p.as_str()).unwrap_or("none").to_owned())
+/// What is looked at.
+struct Found {
+    name: String,
+    /// The preset that a mount has.
+    now: Option<String>,
+    hints: Vec<Hint>,
+    /// Options for atomic writes, where they can be had and are not.
+    atomic: Option<atomic::Alternative>,
+}
+
+impl Found {
+    fn at(args: &AdviseArgs) -> Result<Found> {
+        let at = &args.volume.volume;
+        if !at.is_dir() {
+            let info = stetfs::low::info(&args.volume.source()?)?;
+            return Ok(Found {
+                hints: volume::hints(&info),
+                atomic: atomic::of_volume(&info),
+                name: info.volume,
+                now: None,
+            });
+        }
+        let stat = stat(at)?;
+        let preset = stat.pointer("/journal/preset").and_then(Value::as_str);
+        Ok(Found {
+            name: at.display().to_string(),
+            now: Some(preset.unwrap_or("none").to_owned()),
+            hints: Vec::new(),
+            atomic: atomic::of_mount(&stat),
+        })
+    }
+}
+
+/// What a mount says of itself.
+fn stat(dir: &Path) -> Result<Value> {
+    connect(&find_mount(dir)?)?.request(&json!({ "op": "stat" }))
 }

@@ -1,0 +1,234 @@
+//! Files that change all at once.
+//!
+//! A group that has ended is a handle still, so that whoever uses it then is told, until it is
+//! closed.
+
+use std::ffi::c_int;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Mutex;
+
+use stetfs::{AtomicFile, AtomicGroup};
+
+use crate::answer::{Failed, Result, counted, done, given};
+use crate::border::{Buffer, Bytes, Text, Texts};
+use crate::volume::Volume;
+
+const FAILED: &str = "to be committed, which failed";
+
+enum State {
+    Open(AtomicGroup),
+    /// And how.
+    Ended(&'static str),
+}
+
+/// Files that change all at once. Several threads can use it, one after the other.
+pub struct Group(Mutex<State>);
+
+impl Group {
+    fn with<T>(&self, act: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
+        let mut state = self.0.lock().map_err(|_| {
+            Failed::broken(
+                "a call with this group met a defect of StetFS: all that is left is to close it",
+            )
+        })?;
+        act(&mut state)
+    }
+
+    /// What is done with a group that has not ended.
+    fn open<T>(&self, act: impl FnOnce(&AtomicGroup) -> Result<T>) -> Result<T> {
+        self.with(|state| match state {
+            State::Open(group) => act(group),
+            State::Ended(how) => Err(ended(how)),
+        })
+    }
+
+    /// Ends it: it is gone from the volume, whatever comes of `act`.
+    fn end(
+        &self,
+        how: &'static str,
+        act: impl FnOnce(AtomicGroup) -> stetfs::Result<()>,
+    ) -> Result {
+        self.with(|state| {
+            if let State::Ended(before) = state {
+                return Err(ended(before));
+            }
+            let State::Open(group) = std::mem::replace(state, State::Ended(how)) else {
+                return Ok(());
+            };
+            let done = act(group);
+            if done.is_err() {
+                *state = State::Ended(FAILED);
+            }
+            Ok(done?)
+        })
+    }
+}
+
+fn ended(how: &str) -> Failed {
+    Failed::argument(format!("the atomic group has ended: it was {how}"))
+}
+
+/// What is done with a file of a group.
+fn in_group<T>(
+    group: Option<&Group>,
+    path: &Text,
+    act: impl FnOnce(AtomicFile<'_>) -> Result<T>,
+) -> Result<T> {
+    let group = given(group, "group")?;
+    let path = given(path.path(), "path")?;
+    group.open(|group| act(group.file(path)?))
+}
+
+fn count(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+/// Begins a group of the files that `count` paths name, into `group`.
+#[unsafe(no_mangle)]
+pub extern "C" fn stetfs_group_open(
+    volume: Option<&Volume>,
+    paths: Texts,
+    count: usize,
+    group: Option<&mut *mut Group>,
+) -> c_int {
+    done(|| {
+        let place = given(group, "group")?;
+        let volume = given(volume, "volume")?;
+        let texts = given(paths.of(count), "paths")?.iter();
+        let paths: Result<Vec<&Path>> = texts.map(|text| given(text.path(), "a path")).collect();
+        let begun = volume.0.atomic_group(paths?)?;
+        let handle = Group(Mutex::new(State::Open(begun)));
+        *place = Box::into_raw(Box::new(handle));
+        Ok(())
+    })
+}
+
+/// Reads up to `len` bytes at `offset` of a file as the group has it; 0 at its end.
+#[unsafe(no_mangle)]
+pub extern "C" fn stetfs_group_pread(
+    group: Option<&Group>,
+    path: Text,
+    mut buffer: Buffer,
+    len: usize,
+    offset: u64,
+) -> i64 {
+    counted(|| {
+        let room = given(buffer.of(len), "buffer")?;
+        in_group(group, &path, |file| {
+            Ok(count(file.read_at(room, offset)? as u64))
+        })
+    })
+}
+
+/// Writes `len` bytes at `offset` of a file: all of them, or none.
+#[unsafe(no_mangle)]
+pub extern "C" fn stetfs_group_pwrite(
+    group: Option<&Group>,
+    path: Text,
+    bytes: Bytes,
+    len: usize,
+    offset: u64,
+) -> i64 {
+    counted(|| {
+        let bytes = given(bytes.of(len), "bytes")?;
+        in_group(group, &path, |file| {
+            Ok(count(file.write_at(bytes, offset)? as u64))
+        })
+    })
+}
+
+/// Cuts a file, or makes it longer.
+#[unsafe(no_mangle)]
+pub extern "C" fn stetfs_group_truncate(group: Option<&Group>, path: Text, size: u64) -> c_int {
+    done(|| in_group(group, &path, |file| Ok(file.set_len(size)?)))
+}
+
+/// Makes `len` bytes at `offset` of a file zeroes, as far as it reaches.
+#[unsafe(no_mangle)]
+pub extern "C" fn stetfs_group_zero(
+    group: Option<&Group>,
+    path: Text,
+    offset: u64,
+    len: u64,
+) -> c_int {
+    done(|| {
+        in_group(group, &path, |file| {
+            Ok(file.zero(offset..offset.saturating_add(len))?)
+        })
+    })
+}
+
+/// Bytes of a file as the group has it.
+#[unsafe(no_mangle)]
+pub extern "C" fn stetfs_group_size(group: Option<&Group>, path: Text) -> i64 {
+    counted(|| in_group(group, &path, |file| Ok(count(file.len()?))))
+}
+
+/// Bytes of blocks that the group can hold, where all are there already.
+#[unsafe(no_mangle)]
+pub extern "C" fn stetfs_group_limit(group: Option<&Group>) -> i64 {
+    counted(|| given(group, "group")?.open(|group| Ok(count(group.limit()))))
+}
+
+/// Makes all that was written what the files hold, at once, and durable. The group has ended.
+#[unsafe(no_mangle)]
+pub extern "C" fn stetfs_group_commit(group: Option<&Group>) -> c_int {
+    done(|| given(group, "group")?.end("committed", AtomicGroup::commit))
+}
+
+/// Leaves the files as they are. The group has ended.
+#[unsafe(no_mangle)]
+pub extern "C" fn stetfs_group_abort(group: Option<&Group>) -> c_int {
+    done(|| {
+        given(group, "group")?.end("aborted", |group| {
+            group.abort();
+            Ok(())
+        })
+    })
+}
+
+/// Lets a group go. One that has not ended is aborted.
+#[unsafe(no_mangle)]
+pub extern "C" fn stetfs_group_close(group: Option<Box<Group>>) -> c_int {
+    done(|| {
+        drop(group);
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use stetfs_testkit::{Image, Mkfs};
+
+    use super::*;
+    use crate::answer;
+
+    #[test]
+    fn after_a_panic_a_group_can_be_closed_and_nothing_else() {
+        let group = Group(Mutex::new(State::Ended("committed")));
+        let panics = || done(|| group.with(|_| panic!("a defect")));
+        assert_eq!(panics(), -libc::ENOTRECOVERABLE);
+        assert_eq!(stetfs_group_commit(Some(&group)), -libc::ENOTRECOVERABLE);
+        assert_eq!(stetfs_group_close(Some(Box::new(group))), 0);
+    }
+
+    #[test]
+    fn a_commit_that_failed_has_ended_the_group() {
+        let image = Image::make(16 << 20, &Mkfs::blocks(4096)).unwrap();
+        let mut options = stetfs::MountOptions::new();
+        let volume = stetfs::Volume::open(image.path(), options.journal("data")).unwrap();
+        volume.write("/f", "old").unwrap();
+        let group = volume.atomic_group(["/f"]).unwrap();
+        let group = Group(Mutex::new(State::Open(group)));
+        let fails = |group: AtomicGroup| {
+            group.abort();
+            volume.open_file("/none").map(drop)
+        };
+        assert_eq!(done(|| group.end("committed", fails)), -libc::ENOENT);
+        assert_eq!(stetfs_group_limit(Some(&group)), -i64::from(libc::EINVAL));
+        let said = answer::last();
+        assert!(said.ends_with(FAILED), "{said}");
+    }
+}

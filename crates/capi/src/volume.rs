@@ -1,0 +1,53 @@
+//! Volumes.
+
+use std::ffi::c_int;
+
+use crate::answer::{Failed, done, given};
+use crate::border::Text;
+use crate::options;
+use crate::stat::Space;
+
+/// An open volume.
+pub struct Volume(pub(crate) stetfs::Volume);
+
+/// Opens the volume of an image or a device into `volume`.
+#[unsafe(no_mangle)]
+pub extern "C" fn stetfs_open(
+    image: Text,
+    options: Text,
+    volume: Option<&mut *mut Volume>,
+) -> c_int {
+    done(|| {
+        let place = given(volume, "volume")?;
+        let image = given(image.path(), "image")?;
+        let options = options.utf8();
+        let options = options.ok_or_else(|| Failed::argument("the options are no UTF-8"))?;
+        let opened = stetfs::Volume::open(image, &options::read(options)?)?;
+        *place = Box::into_raw(Box::new(Volume(opened)));
+        Ok(())
+    })
+}
+
+/// Brings all home and marks the volume clean. The handle is gone, whatever the answer.
+#[unsafe(no_mangle)]
+pub extern "C" fn stetfs_close(volume: Option<Box<Volume>>) -> c_int {
+    done(|| match volume {
+        Some(volume) => Ok(volume.0.close()?),
+        None => Ok(()),
+    })
+}
+
+/// Makes durable all that was done before.
+#[unsafe(no_mangle)]
+pub extern "C" fn stetfs_sync(volume: Option<&Volume>) -> c_int {
+    done(|| Ok(given(volume, "volume")?.0.sync_all()?))
+}
+
+/// How much room there is.
+#[unsafe(no_mangle)]
+pub extern "C" fn stetfs_space(volume: Option<&Volume>, space: Option<&mut Space>) -> c_int {
+    done(|| {
+        *given(space, "space")? = given(volume, "volume")?.0.space().into();
+        Ok(())
+    })
+}

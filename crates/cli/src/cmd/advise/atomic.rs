@@ -1,0 +1,124 @@
+//! SQLite without a journal file, where the volume can have that (docs/atomic.md).
+
+use serde::Serialize;
+use serde_json::Value;
+use stetfs::low::VolumeInfo;
+
+/// Says whether SQLite was built for it.
+const BUILT: &str = "sqlite3 :memory: 'PRAGMA compile_options' | grep BATCH_ATOMIC";
+
+/// Other options, what they ask for and what they cost.
+#[derive(Debug, Serialize)]
+pub(super) struct Alternative {
+    pub options: String,
+    #[serde(rename = "if")]
+    pub condition: &'static str,
+    /// The command that finds out.
+    pub command: &'static str,
+    pub because: &'static str,
+    pub costs: Vec<String>,
+}
+
+fn with(journal: &str, costs: Vec<String>) -> Alternative {
+    Alternative {
+        options: format!("journal={journal},atomic"),
+        condition: "SQLite was built with SQLITE_ENABLE_BATCH_ATOMIC_WRITE (Debian's is not), and its journal_mode \
+                    is not WAL",
+        command: BUILT,
+        because: "SQLite writes no journal file: a transaction is whole or absent, and durable, by one commit of \
+                  the volume's (docs/atomic.md); how fast that is was not measured",
+        costs,
+    }
+}
+
+/// What a mount with `atomic` costs, whatever its journal.
+fn requests() -> String {
+    "a request for each open, and one or two for each close".into()
+}
+
+/// Of a journal that does not take data so far.
+fn data() -> String {
+    "data of all files goes through the journal, and home later: it is written twice".into()
+}
+
+fn limit(bytes: Option<u64>) -> String {
+    let most = match bytes {
+        Some(bytes) => format!("{} KiB", bytes >> 10),
+        None => "a quarter of the journal".into(),
+    };
+    format!(
+        "a transaction changes at most {most}, and a quarter of cache=; beyond that SQLite writes its journal file \
+         as before: set synchronous=EXTRA if that happens"
+    )
+}
+
+/// For a volume that is not mounted.
+pub(super) fn of_volume(info: &VolumeInfo) -> Option<Alternative> {
+    let journal = info.journal.as_ref()?;
+    if info.refused.is_some() {
+        return None;
+    }
+    let costs = vec![
+        data(),
+        requests(),
+        limit(Some(journal.largest_transaction)),
+        "after a crash StetFS replays the log, and nobody else; with journal=data the kernel and e2fsck do, too"
+            .into(),
+    ];
+    Some(with("ldj", costs))
+}
+
+/// For a mount, by what `stat` says of it. One whose journal takes data keeps that.
+pub(super) fn of_mount(stat: &Value) -> Option<Alternative> {
+    let shown = stat.pointer("/connection/mount_options");
+    let has = |name: &str| {
+        let all = shown.and_then(Value::as_array).into_iter().flatten();
+        all.into_iter().any(|option| option == name)
+    };
+    let preset = stat.pointer("/journal/preset")?.as_str()?;
+    if has("ro") || has("atomic") {
+        return None;
+    }
+    let takes_data = stat.pointer("/journal/parts/data")? == "journal";
+    let mut costs = Vec::new();
+    if !takes_data {
+        costs.push(data());
+    }
+    costs.extend([requests(), limit(None)]);
+    if has("writeback_cache") {
+        costs.push("it does not go with writeback_cache, which this mount has".into());
+    }
+    Some(with(if takes_data { preset } else { "ldj" }, costs))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn mount(preset: &str, data: &str, options: &[&str]) -> Value {
+        json!({
+            "journal": { "preset": preset, "parts": { "data": data } },
+            "connection": { "mount_options": options },
+        })
+    }
+
+    #[test]
+    fn a_mount_is_told_what_it_has_not() {
+        let options = |stat: &Value| of_mount(stat).map(|it| it.options);
+        let own = mount("data,compress=zstd", "journal", &["rw"]);
+        let said = options(&own);
+        assert_eq!(said.as_deref(), Some("journal=data,compress=zstd,atomic"));
+        assert!(!of_mount(&own).is_some_and(|it| it.costs.contains(&data())));
+        let other = mount("ordered", "ordered", &["rw", "writeback_cache"]);
+        assert_eq!(options(&other).as_deref(), Some("journal=ldj,atomic"));
+        let costs = of_mount(&other).map_or_else(Vec::new, |it| it.costs);
+        assert!(costs.contains(&data()));
+        assert!(costs.iter().any(|cost| cost.contains("writeback_cache")));
+        for has in ["ro", "atomic"] {
+            assert_eq!(options(&mount("data", "journal", &[has])), None);
+        }
+        assert_eq!(options(&json!({ "journal": null })), None);
+    }
+}

@@ -1,0 +1,321 @@
+//! SQLite, built with SQLITE_ENABLE_BATCH_ATOMIC_WRITE and else unmodified, on mounts with atomic
+//! writes: no journal file, and nothing lost or torn by kills of the server and of the program.
+//!
+//! `STETFS_SQLITE_TRANSACTIONS` for each journal of the volume (default 60), `STETFS_SQLITE_SEED`.
+#![allow(clippy::unwrap_used)]
+
+#[path = "sqlite/client.rs"]
+mod client;
+mod common;
+#[path = "sqlite/cuts.rs"]
+mod cuts;
+#[path = "sqlite/fake.rs"]
+mod fake;
+#[path = "sqlite/ledger.rs"]
+mod ledger;
+
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use client::{Client, How};
+use common::daemon::{Daemon, fails};
+use ledger::Ledger;
+use rusqlite::{Connection, ErrorCode};
+use rustix::fs::inotify;
+use stetfs_testkit::{Image, Mkfs};
+
+const MODES: [&str; 3] = ["DELETE", "TRUNCATE", "PERSIST"];
+
+/// Not a test by itself: the process that the others kill.
+#[test]
+#[ignore = "run by the tests that kill it"]
+fn works_until_killed() {
+    client::work();
+}
+
+/// Sees which names come into a directory.
+struct Names(OwnedFd);
+
+impl Names {
+    fn of(dir: &Path) -> Names {
+        let flags = inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC;
+        let watch = inotify::init(flags).unwrap();
+        let come = inotify::WatchFlags::CREATE | inotify::WatchFlags::MOVED_TO;
+        inotify::add_watch(&watch, dir, come).unwrap();
+        Names(watch)
+    }
+
+    fn come(&self) -> Vec<String> {
+        let mut room = [MaybeUninit::uninit(); 4096];
+        let mut events = inotify::Reader::new(&self.0, &mut room);
+        std::iter::from_fn(|| {
+            Some(
+                events
+                    .next()
+                    .ok()?
+                    .file_name()?
+                    .to_str()
+                    .unwrap()
+                    .to_owned(),
+            )
+        })
+        .collect()
+    }
+}
+
+/// The volume, and what is done with it.
+struct Run {
+    daemon: Daemon,
+    options: String,
+    rng: fastrand::Rng,
+    client_kills: u64,
+    server_kills: u64,
+    /// Names that came beside the database.
+    names: Vec<String>,
+}
+
+impl Run {
+    fn new(options: &str, journal_mib: u32, ledger: Ledger) -> Run {
+        let image = Image::make(64 << 20, &Mkfs::blocks(4096).journal_mib(journal_mib)).unwrap();
+        let daemon = Daemon::unmounted(image);
+        daemon.mount(options);
+        ledger.make(&daemon.file("db"));
+        Run {
+            daemon,
+            options: options.to_owned(),
+            rng: fastrand::Rng::with_seed(common::seed("STETFS_SQLITE_SEED")),
+            client_kills: 0,
+            server_kills: 0,
+            names: Vec::new(),
+        }
+    }
+
+    /// The client works for a while; then it is killed, or the server is. Gives the last
+    /// transaction that stands.
+    fn round(&mut self, how: How<'_>, before: u64) -> Result<u64, String> {
+        let db = self.daemon.file("db");
+        let names = Names::of(&self.daemon.dir);
+        let client = Client::start(&db, how);
+        let first = Instant::now();
+        while client.acknowledged() <= before {
+            assert!(
+                first.elapsed() < Duration::from_secs(60),
+                "it does not begin"
+            );
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let until = Instant::now() + Duration::from_micros(self.rng.u64(..60_000));
+        let kills_server = self.rng.u8(..3) == 0;
+        let told = if kills_server {
+            std::thread::sleep(until.saturating_duration_since(Instant::now()));
+            self.daemon.kill9();
+            self.server_kills += 1;
+            let mut client = client;
+            let told = client.ended();
+            self.names.extend(names.come());
+            self.daemon.crash_is_taken_down();
+            self.daemon.mount(&self.options);
+            told
+        } else {
+            // Another who reads, with the kernel's pages.
+            let second = ledger::open(&db, how.mode).map_err(|e| e.to_string())?;
+            while self.rng.bool() && Instant::now() < until {
+                how.ledger.check(&second)?;
+            }
+            // It waited for whoever read, and is to be in the middle of something.
+            std::thread::sleep(Duration::from_micros(self.rng.u64(..30_000)));
+            let (told, failed) = client.kill();
+            self.client_kills += 1;
+            self.names.extend(names.come());
+            if let Some(failed) = failed {
+                return Err(failed);
+            }
+            self.judge(how, &second, told)?;
+            (told, None)
+        };
+        let again = ledger::open(&db, how.mode).map_err(|e| e.to_string())?;
+        self.judge(how, &again, told.0)
+    }
+
+    /// What was acknowledged is there, and at most the transaction that was under way besides.
+    fn judge(&self, how: How<'_>, db: &Connection, told: u64) -> Result<u64, String> {
+        let last = how.ledger.check(db)?;
+        match last == told || last == told + 1 {
+            true => Ok(last),
+            false => Err(format!(
+                "{told} was acknowledged, {last} is the last that stands"
+            )),
+        }
+    }
+
+    fn up_to(&mut self, transactions: u64, how: How<'_>) -> Result<u64, String> {
+        let mut last = 0;
+        while last < transactions {
+            last = self.round(how, last)?;
+        }
+        Ok(last)
+    }
+
+    fn end(self) {
+        common::daemon::ok(&["umount", self.daemon.dir()]);
+        self.daemon.image.e2fsck_fn().unwrap();
+    }
+}
+
+fn small(mode: &str) -> How<'_> {
+    How {
+        mode,
+        ledger: Ledger::SMALL,
+        pragmas: "",
+        fake: false,
+    }
+}
+
+#[test]
+fn there_is_no_journal_file_and_kills_lose_nothing() {
+    let each = common::number("STETFS_SQLITE_TRANSACTIONS", 60);
+    for journal in ["data", "ldj", "stet", "afs"] {
+        let mut run = Run::new(&format!("journal={journal},atomic"), 16, Ledger::SMALL);
+        let mut last = 0;
+        for (mode, part) in MODES.iter().zip(1..) {
+            while last < each * part / 3 {
+                let done = run.round(small(mode), last);
+                last = done.unwrap_or_else(|e| panic!("{journal}, {mode}: {e}"));
+            }
+        }
+        assert_eq!(run.names, [""; 0], "{journal}: came beside the database");
+        let (clients, servers) = (run.client_kills, run.server_kills);
+        println!("{journal}: {last} transactions, {clients} clients and {servers} servers killed");
+        run.end();
+    }
+}
+
+/// A file system without atomic writes that says that it has them is found out: the checks above
+/// see what they look for.
+#[test]
+fn a_file_system_that_only_says_so_breaks_the_database() {
+    let how = How {
+        fake: true,
+        ..small("DELETE")
+    };
+    let mut run = Run::new("journal=data", 16, Ledger::SMALL);
+    let until = Instant::now() + Duration::from_secs(120);
+    let mut last = 0;
+    let broken = loop {
+        match run.round(how, last) {
+            Ok(done) => last = done,
+            Err(broken) => break broken,
+        }
+        assert!(Instant::now() < until, "{last} transactions are all whole");
+    };
+    println!(
+        "after {} kills: {broken}",
+        run.client_kills + run.server_kills
+    );
+    assert_eq!(run.names, [""; 0]);
+}
+
+/// More than a group can hold: SQLite goes back to a journal file, whether it notices by its cache
+/// or by the refused write.
+#[test]
+fn a_transaction_beyond_the_limit_is_whole_too() {
+    let ledger = Ledger {
+        rows: 400,
+        body: 9000,
+        touched: 400,
+        seed: 2,
+    };
+    let each = common::number("STETFS_SQLITE_TRANSACTIONS", 60).div_ceil(10);
+    for (journal, pragmas) in [
+        // All is written at the commit, and is too much.
+        ("data", "cache_spill = 0"),
+        ("ldj", "cache_spill = 0"),
+        ("stet", "cache_spill = 0"),
+        ("afs", "cache_spill = 0"),
+        // The cache is too small before that.
+        ("data", "cache_size = 20"),
+    ] {
+        let mut run = Run::new(&format!("journal={journal},atomic"), 4, ledger);
+        // With less SQLite itself loses what it acknowledged (docs/databases.md).
+        let pragmas = format!("PRAGMA synchronous = EXTRA; PRAGMA {pragmas}");
+        let how = How {
+            ledger,
+            pragmas: &pragmas,
+            ..small("DELETE")
+        };
+        let last = run.up_to(each, how);
+        let last = last.unwrap_or_else(|e| panic!("{journal}, {pragmas}: {e}"));
+        let journals = run
+            .names
+            .iter()
+            .filter(|name| *name == "db-journal")
+            .count();
+        assert!(
+            journals > 0,
+            "{journal}, {pragmas}: nothing was beyond the limit"
+        );
+        println!("{journal}, {pragmas}: {last} transactions, {journals} with a journal file");
+        run.end();
+    }
+}
+
+/// A commit never fails for room: the write before it does, and SQLite takes all of the transaction
+/// back.
+#[test]
+fn a_full_volume_refuses_a_transaction_before_its_commit() {
+    for journal in ["data", "ldj", "stet", "afs"] {
+        let options = format!("journal={journal},atomic");
+        let image = Image::make(16 << 20, &Mkfs::blocks(1024).journal_mib(4)).unwrap();
+        let daemon = Daemon::unmounted(image);
+        daemon.mount(&options);
+        let path = daemon.file("db");
+        Ledger::SMALL.make(&path);
+        let mut db = ledger::open(&path, "DELETE").unwrap();
+        db.execute_batch("CREATE TABLE filler(body BLOB)").unwrap();
+        let names = Names::of(&daemon.dir);
+        let (mut n, mut refused) = (0, 0);
+        let mut sizes = fastrand::Rng::with_seed(3);
+        while refused < 30 {
+            let all = db.transaction().unwrap();
+            let size = match refused {
+                0 => 100_000,
+                _ => sizes.u32(1..30_000),
+            };
+            let filled = all
+                .execute("INSERT INTO filler VALUES(randomblob(?1))", [size])
+                .and_then(|_| all.commit());
+            match filled {
+                Ok(()) => {}
+                Err(e) if e.sqlite_error_code() == Some(ErrorCode::DiskFull) => refused += 1,
+                Err(e) => panic!("{journal}: {e}"),
+            }
+            // What overwrites has room.
+            let done = Ledger::SMALL.carry_out(&mut db, n + 1);
+            match done {
+                Ok(()) => n += 1,
+                Err(e) if e.sqlite_error_code() == Some(ErrorCode::DiskFull) => {}
+                Err(e) => panic!("{journal}: {e}"),
+            }
+        }
+        assert_eq!(Ledger::SMALL.check(&db), Ok(n), "{journal}");
+        assert_eq!(names.come(), [""; 0], "{journal}: it was not the room");
+        drop(db);
+        daemon.crash();
+        daemon.mount(&options);
+        let db = ledger::open(&path, "DELETE").unwrap();
+        assert_eq!(Ledger::SMALL.check(&db), Ok(n), "{journal}");
+        assert!(n > 10, "{journal}: {n} transactions");
+        drop(db);
+        common::daemon::ok(&["umount", daemon.dir()]);
+        daemon.image.e2fsck_fn().unwrap();
+    }
+}
+
+impl Daemon {
+    /// Takes the mount of a server down that is dead.
+    fn crash_is_taken_down(&self) {
+        fails(&["umount", self.dir()], 6, &["was gone", "stetfs recover"]);
+    }
+}

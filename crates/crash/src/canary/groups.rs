@@ -1,0 +1,40 @@
+//! Faults of atomic groups.
+
+use super::{Fault, Lab, Origin, Trial};
+
+/// A group of two files.
+const TWO: &str = "
+    create a
+    write a 0 5000 1
+    create b
+    sync
+    atomic a b
+    write a 3000 4000 2
+    write b 0 2000 3
+    commit
+";
+
+pub(super) const ALL: &[Fault] = &[
+    Fault {
+        name: "split-group",
+        what: "the files of an atomic group are in transactions of their own",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.split_group = true,
+        trials: &[
+            Lab::script("data", TWO).trial(),
+            Lab::script("ldj", TWO).trial(),
+            Lab::script("stet", TWO).trial(),
+            Lab::script("afs", TWO).trial(),
+        ],
+    },
+    Fault {
+        name: "record-of-group",
+        what: "a file is synced by a record although it changed with others in an atomic group",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.record_of_group = true,
+        trials: &[Trial::Suite(
+            "ext4/src/data/atomic/tests.rs",
+            "a_record_does_not_take_one_file_out_of_a_group",
+        )],
+    },
+];

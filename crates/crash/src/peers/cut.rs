@@ -1,0 +1,408 @@
+//! The power is cut under any program: what it does on a mount is recorded, the crash states are
+//! drawn, and a command judges what each leaves.
+//!
+//! Each line that the program prints is something that it was told, or has promised: the crashes
+//! after it know the line. It is noted when it was read, which is later than it was printed, so
+//! that a crash knows no line too many.
+
+use std::collections::{HashMap, HashSet};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use parking_lot::Mutex;
+use serde::Serialize;
+use stetfs::low::MemDevice;
+use stetfs_block::{Event, Log, Recorder, Replay};
+use stetfs_testkit::image::e2fsck;
+use stetfs_testkit::stet::StetMount;
+use stetfs_testkit::{Scratch, cmd};
+
+use super::served::Served;
+use super::{Crashes, Limits, START, start};
+use crate::state::{Arrival, KINDS, StateId, Uncertain, Why, points};
+use crate::work::ACKED;
+
+/// The mount, for the commands.
+const DIR: &str = "STETFS_DIR";
+/// The file with the lines that were printed before the crash, for the judge.
+const TOLD: &str = "STETFS_TOLD";
+
+/// States that are looked at in the order of the record, before it begins anew: so all parts of it
+/// have their turn, however little time there is.
+const TURN: usize = 16;
+/// Of so many states one is cut again, inside its recovery.
+const CUT_AGAIN: usize = 4;
+/// Of so many images one is looked at by e2fsck, after the judge.
+const FSCK_EACH: usize = 8;
+/// Failures that are told, and kept.
+const EXAMPLES: usize = 5;
+
+/// A program, its volume and its judge. Commands are the shell's.
+#[derive(Clone, Debug)]
+pub struct Cut {
+    /// An image; it is not changed.
+    pub volume: PathBuf,
+    /// Mount options.
+    pub options: String,
+    /// What is done first, on a mount of the volume that is not recorded.
+    pub prepare: Option<String>,
+    /// The program.
+    pub run: String,
+    /// The judge: fails if what is on the mount is broken.
+    pub check: String,
+    /// The stetfs program.
+    pub binary: PathBuf,
+    /// Where broken images are kept, as the crash left them.
+    pub keep: Option<PathBuf>,
+    /// How many states are judged at once.
+    pub jobs: usize,
+    /// It ends at so many that are broken.
+    pub failures: usize,
+    /// How many states, for how long, and the seed.
+    pub limits: Limits,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct CutRow {
+    /// Mount options.
+    pub options: String,
+    /// Decided what was drawn.
+    pub seed: u64,
+    /// Writes of the record.
+    pub writes: usize,
+    /// Flushes of the record.
+    pub flushes: usize,
+    /// Lines that the program printed.
+    pub told: usize,
+    /// States that were judged.
+    pub states: usize,
+    /// Of these, how many have a write in part.
+    pub torn: usize,
+    /// Of these, how many were cut again, inside their recovery.
+    pub cut_again: usize,
+    /// States with which the judge was not content, or that could not be mounted.
+    pub broken: usize,
+    /// Images that e2fsck looked at after the judge, and found something in.
+    pub fscks: (usize, usize),
+    /// Time.
+    pub seconds: f64,
+    /// The first that are broken.
+    pub examples: Vec<String>,
+}
+
+/// What the program did, and said.
+struct Recorded {
+    base: MemDevice,
+    log: Log,
+    lines: Vec<String>,
+}
+
+/// A crash that is to be looked at.
+struct Crash<'a> {
+    /// Its number.
+    nth: usize,
+    state: &'a StateId,
+    /// A write is there in part.
+    torn: bool,
+    /// What the program had printed.
+    told: &'a [String],
+}
+
+/// A crash's image, and what it is called.
+struct Left {
+    name: String,
+    image: MemDevice,
+}
+
+impl Cut {
+    /// Records the program and judges what crashes leave.
+    ///
+    /// # Errors
+    /// Not root, or the program failed. What the judge says is no error.
+    pub fn run(&self) -> Result<CutRow> {
+        let begin = Instant::now();
+        let Recorded { base, log, lines } = self.record()?;
+        let count = |is: fn(&Event) -> bool| log.events.iter().filter(|e| is(e)).count();
+        let row = Mutex::new(CutRow {
+            options: self.options.clone(),
+            seed: self.limits.seed,
+            writes: count(|e| matches!(e, Event::Write { .. })),
+            flushes: count(|e| matches!(e, Event::Flush { .. })),
+            told: lines.len(),
+            ..CutRow::default()
+        });
+        let torn = draw(&base, &log, self.limits.states, self.limits.seed);
+        let mut all: Vec<&StateId> = torn.keys().collect();
+        all.sort_by_key(|state| (state.event, state.to_string()));
+        fastrand::Rng::with_seed(self.limits.seed).shuffle(&mut all);
+        let looked = AtomicUsize::new(0);
+        let since = Instant::now();
+        for turn in all.chunks(TURN) {
+            let mut chosen: Vec<StateId> = turn.iter().map(|state| (*state).clone()).collect();
+            chosen.sort_by_key(|state| state.event);
+            let crashes = Crashes {
+                base: &base,
+                log: &log,
+                chosen,
+            };
+            crashes.each(self.jobs, since, self.limits, &|_, state, image, told| {
+                let nth = looked.fetch_add(1, Ordering::Relaxed);
+                let told = lines.get(..told.acked).unwrap_or(&lines);
+                let torn = torn.get(state) == Some(&true);
+                let crash = Crash {
+                    nth,
+                    state,
+                    torn,
+                    told,
+                };
+                self.look(crash, image, &row).map_err(|e| format!("{e:#}"))
+            })?;
+        }
+        let mut row = row.into_inner();
+        row.seconds = begin.elapsed().as_secs_f64();
+        Ok(row)
+    }
+
+    fn record(&self) -> Result<Recorded> {
+        let mut base = MemDevice::load(&self.volume)
+            .with_context(|| format!("reading {}", self.volume.display()))?;
+        if let Some(prepare) = &self.prepare {
+            let scratch = Scratch::in_memory("prepared")?;
+            let image = scratch.path().join("image");
+            base.save(&image)?;
+            let mount = self.mount(&image)?;
+            let done = cmd::run(&mut shell(prepare, mount.path()));
+            done.and(mount.umount())?;
+            base = MemDevice::load(&image)?;
+        }
+        let mut lines = Vec::new();
+        let log = self.recorded(&base, &mut |dir, device| {
+            device.mark(START, 0);
+            listen(&mut shell(&self.run, dir), &mut |line| {
+                lines.push(line);
+                device.mark(ACKED, lines.len() as u64);
+            })
+        })?;
+        Ok(Recorded { base, log, lines })
+    }
+
+    fn mount(&self, volume: &Path) -> Result<StetMount> {
+        let mount = StetMount::new(&self.binary, volume, &self.options, None)?;
+        mount.open_to_others()?;
+        Ok(mount)
+    }
+
+    /// What a mount of `base` does to the device, while `work` is done on it.
+    fn recorded(
+        &self,
+        base: &MemDevice,
+        work: &mut dyn FnMut(&Path, &Recorder<MemDevice>) -> Result<()>,
+    ) -> Result<Log> {
+        Served::record(base, |file, device| {
+            let mount = self.mount(file)?;
+            let done = work(mount.path(), device);
+            done.and(mount.umount())
+        })
+    }
+
+    /// Judges a state, or one inside its recovery, and puts what came of it into the row.
+    fn look(&self, crash: Crash<'_>, image: &MemDevice, row: &Mutex<CutRow>) -> Result<()> {
+        if row.lock().broken >= self.failures {
+            return Ok(());
+        }
+        let Crash {
+            nth,
+            state,
+            torn,
+            told,
+        } = crash;
+        let mut left = Left {
+            name: state.to_string(),
+            image: image.fork(),
+        };
+        let again = nth % CUT_AGAIN == CUT_AGAIN - 1;
+        let mut verdict = Ok(());
+        if again {
+            match self.recorded(image, &mut |_, _| Ok(())) {
+                Ok(log) => left.cut_again(&log, self.limits.seed ^ state.event as u64),
+                Err(e) => verdict = Err(format!("cannot be recovered: {e:#}")),
+            }
+        }
+        let mut checked = None;
+        if verdict.is_ok() {
+            let fsck = nth.is_multiple_of(FSCK_EACH);
+            (verdict, checked) = self.judge(&left.image, told, fsck)?;
+        }
+        let mut row = row.lock();
+        row.states += 1;
+        row.torn += usize::from(torn);
+        row.cut_again += usize::from(again);
+        row.fscks.0 += usize::from(checked.is_some());
+        let unsound = checked.and_then(Result::err);
+        row.fscks.1 += usize::from(unsound.is_some());
+        row.broken += usize::from(verdict.is_err());
+        let what = verdict.err().into_iter().chain(unsound);
+        let what: Vec<String> = what.collect();
+        if !what.is_empty() && row.examples.len() < EXAMPLES {
+            let told = told.len();
+            row.examples.push(format!(
+                "crash {}, after line {told}: {}",
+                left.name,
+                what.join("; ")
+            ));
+            left.keep(self.keep.as_deref(), &lines_of(told, &what))?;
+        }
+        Ok(())
+    }
+
+    /// What the judge says of an image, and then e2fsck, if it is to.
+    ///
+    /// # Errors
+    /// The judge leaves the mount in use.
+    fn judge(&self, image: &MemDevice, told: &[String], fsck: bool) -> Result<Verdicts> {
+        let scratch = Scratch::in_memory("crashed")?;
+        let path = scratch.path().join("image");
+        image.save(&path)?;
+        let list = scratch.path().join("told");
+        std::fs::write(
+            &list,
+            told.iter().map(|l| format!("{l}\n")).collect::<String>(),
+        )?;
+        scratch.open_to_others()?;
+        let mount = match self.mount(&path) {
+            Ok(mount) => mount,
+            Err(e) => return Ok((Err(format!("cannot be mounted: {e:#}")), None)),
+        };
+        let out = cmd::output(shell(&self.check, mount.path()).env(TOLD, &list))?;
+        mount.umount().context("after the judge")?;
+        let said = || Err(format!("{}: {}", out.status, cmd::said(&out).trim()));
+        let verdict = if out.status.success() { Ok(()) } else { said() };
+        let checked = fsck.then(|| e2fsck(&path, &["-fn"], 0).map_err(|e| format!("{e:#}")));
+        Ok((verdict, checked))
+    }
+}
+
+/// Of the judge, and of e2fsck.
+type Verdicts = (Result<(), String>, Option<Result<(), String>>);
+
+fn lines_of(told: usize, what: &[String]) -> String {
+    format!("after line {told}:\n{}\n", what.join("\n"))
+}
+
+impl Left {
+    /// The power goes again, somewhere in the recovery that did this to the device.
+    fn cut_again(&mut self, log: &Log, seed: u64) {
+        let Some((state, _)) = draw(&self.image, log, 1, seed).into_iter().next() else {
+            return;
+        };
+        self.image = state.make(&mut Replay::new(&self.image, log));
+        self.name = format!("{}, and {state} of its recovery", self.name);
+    }
+
+    fn keep(&self, dir: Option<&Path>, what: &str) -> Result<()> {
+        let Some(dir) = dir else {
+            return Ok(());
+        };
+        std::fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;
+        let name = self
+            .name
+            .replace(", and ", "+")
+            .replace(" of its recovery", "");
+        let path = dir.join(format!("{name}.img"));
+        self.image
+            .save(&path)
+            .and_then(|()| std::fs::write(path.with_extension("txt"), what))
+            .with_context(|| format!("writing {}", path.display()))
+    }
+}
+
+/// About `count` crashes of a record, and whether a write arrives in part. Half of them lie
+/// anywhere, the others where much is uncertain, the more the likelier.
+fn draw(base: &MemDevice, log: &Log, count: usize, seed: u64) -> HashMap<StateId, bool> {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let places = points(log, start(log));
+    let mut all = 0;
+    let sums: Vec<u64> = uncertain_bytes(log, &places)
+        .map(|bytes| {
+            all += bytes + 1;
+            all
+        })
+        .collect();
+    let mut chosen = Vec::new();
+    for _ in 0..count {
+        let much = rng.u64(..all.max(1));
+        let nth = match rng.bool() {
+            true => sums.partition_point(|sum| *sum <= much),
+            false => rng.usize(..places.len().max(1)),
+        };
+        chosen.extend(places.get(nth));
+    }
+    chosen.sort_unstable();
+    let mut replay = Replay::new(base, log);
+    let mut drawn = HashMap::new();
+    for (event, _) in chosen {
+        replay.advance_to(event);
+        let uncertain = Uncertain::at(&replay);
+        let arrival = match (uncertain.requests, rng.u64(..KINDS + 2)) {
+            (0, _) | (_, KINDS) => Arrival::None,
+            (_, kind) if kind > KINDS => Arrival::All,
+            (_, kind) => Arrival::Drawn(rng.u64(..1 << 20) * KINDS + kind),
+        };
+        let torn = uncertain.tears(event, &arrival);
+        let state = StateId {
+            event,
+            arrival,
+            region: None,
+        };
+        drawn.insert(state, torn);
+    }
+    drawn
+}
+
+/// At each of these places how many bytes were written since the last flush ended.
+fn uncertain_bytes(log: &Log, places: &[(usize, Why)]) -> impl Iterator<Item = u64> {
+    let (mut at, mut bytes, mut flushes) = (0, 0, HashSet::new());
+    places.iter().map(move |(event, _)| {
+        for passed in log.events.get(at..*event).unwrap_or_default() {
+            match passed {
+                Event::Write { data, .. } => bytes += data.len() as u64,
+                Event::Flush { id } => drop(flushes.insert(*id)),
+                Event::Done { id, .. } if flushes.remove(id) => bytes = 0,
+                _ => {}
+            }
+        }
+        at = *event;
+        bytes
+    })
+}
+
+fn shell(text: &str, dir: &Path) -> Command {
+    let mut command = cmd::tied("sh", libc::SIGTERM);
+    command.args(["-c", text]).env(DIR, dir);
+    command
+}
+
+/// Runs a command to its end, and hands over each line that it prints.
+fn listen(command: &mut Command, line: &mut dyn FnMut(String)) -> Result<()> {
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("running {}", cmd::shown(command)))?;
+    let out = child.stdout.take().context("no pipe to the program")?;
+    for each in BufReader::new(out).split(b'\n') {
+        line(String::from_utf8_lossy(&each?).into_owned());
+    }
+    let status = child.wait()?;
+    ensure!(
+        status.success(),
+        "{} failed ({status})",
+        cmd::shown(command)
+    );
+    Ok(())
+}

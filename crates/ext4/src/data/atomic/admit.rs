@@ -1,0 +1,163 @@
+//! Whether the commit of a group will have room for a change: found out before it is made.
+
+use std::ops::Range;
+
+use super::cost::Cost;
+use super::overlay::runs_of;
+use super::{AtomicGroup, Member};
+use crate::error::{FsError, Result};
+use crate::quota::Owner;
+use crate::types::{Ctx, Ino};
+
+impl AtomicGroup {
+    /// Sees to it that these ranges of bytes, ascending, can be changed, and that the file can have
+    /// this size: their blocks are in the overlay then, with what was there, and the commit can do
+    /// it.
+    pub(super) fn admit(
+        &mut self,
+        ctx: &Ctx,
+        ino: Ino,
+        size: u64,
+        ranges: &[Range<u64>],
+    ) -> Result<()> {
+        self.fs.throttle()?;
+        let member = self.member(ino)?;
+        let new = self.new_blocks(member, ranges);
+        let from = ranges.first().map(|range| range.start);
+        let (more, owner) = self.prepare(ctx, member, (size, from), &new)?;
+        let mut total = self.cost + more;
+        // What was cut off, and comes to be within the file again, has to be taken away.
+        let returns = member.overlay.is_cut() && size > member.overlay.size();
+        if returns || !self.fits(total) {
+            total = self.total(ino, &new, size)?;
+        }
+        if !self.fits(total) {
+            return Err(self.full());
+        }
+        let pages = self.load(member, ranges, &new)?;
+        if more.clusters > 0 {
+            // As if all new blocks of the group were one owner's. The promise ends at once: at the
+            // commit nobody asks for limits again.
+            let blocks = total.clusters.saturating_mul(u64::from(self.fs.ratio()));
+            drop(self.fs.promise(ctx, owner, blocks, 0)?);
+        }
+        let kept = pages.len() as u64 * u64::from(self.fs.geo.block_size);
+        self.keep(kept)?;
+        let promised = self.promise(ctx, total, || self.total(ino, &new, size));
+        match promised {
+            Ok((total, promised)) => (self.cost, self.promised) = (total, promised),
+            Err(e) => {
+                self.forget(kept);
+                return Err(e);
+            }
+        }
+        let overlay = self.overlay(ino)?;
+        for (lblk, page) in pages {
+            overlay.insert(lblk, page);
+        }
+        Ok(())
+    }
+
+    /// Whether one transaction can hold it.
+    pub(super) fn fits(&self, cost: Cost) -> bool {
+        self.fs.group_credits(cost) <= self.fs.journal.max_credits()
+    }
+
+    /// Blocks that ranges of bytes touch and that are not in the overlay.
+    fn new_blocks(&self, member: &Member, ranges: &[Range<u64>]) -> Vec<u32> {
+        let blocks = ranges.iter().flat_map(|range| self.fs.blocks_of(range));
+        let mut new: Vec<u32> = blocks
+            .filter(|lblk| !member.overlay.has(*lblk))
+            .filter_map(|lblk| u32::try_from(lblk).ok())
+            .collect();
+        new.dedup();
+        new
+    }
+
+    /// Makes ready for a file to have this size and these blocks changed, from that byte on. Gives
+    /// what they take, and whose they will be.
+    fn prepare(
+        &self,
+        ctx: &Ctx,
+        member: &Member,
+        (size, from): (u64, Option<u64>),
+        new: &[u32],
+    ) -> Result<(Cost, Owner)> {
+        let (fs, inode) = (&self.fs, &member.file.inode);
+        let mut body = inode.body.write();
+        inode.check_alive()?;
+        fs.check_changeable(&body, from)?;
+        if size > fs.max_size_of(&body) {
+            return Err(FsError::Errno(libc::EFBIG));
+        }
+        fs.allow_size(size)?;
+        let moved = fs.promise_move_out(ctx, &mut body)?;
+        fs.move_out(inode, &mut body)?;
+        drop(moved);
+        let cost = fs.blocks_cost(inode, &body, &runs_of(new.iter().copied()))?;
+        Ok((cost, body.owner()))
+    }
+
+    /// What the commit takes with these new blocks of a file, and its new size.
+    fn total(&self, ino: Ino, new: &[u32], size: u64) -> Result<Cost> {
+        let mut sum = Cost::default();
+        for (nr, member) in &self.members {
+            let (inode, overlay) = (&member.file.inode, &member.overlay);
+            let body = inode.body.read();
+            let (more, size) = match *nr == ino {
+                true => (new, size),
+                false => (&[][..], overlay.size()),
+            };
+            sum = sum + self.fs.overlay_cost((inode, &body), overlay, more, size)?;
+        }
+        Ok(sum)
+    }
+
+    /// The content of these blocks where a range covers only a part of them, else zeroes.
+    fn load(
+        &self,
+        member: &Member,
+        ranges: &[Range<u64>],
+        new: &[u32],
+    ) -> Result<Vec<(u32, Box<[u8]>)>> {
+        let size = u64::from(self.fs.geo.block_size);
+        let edges: Vec<u64> = ranges
+            .iter()
+            .flat_map(|r| [r.start, r.end])
+            .filter(|at| !at.is_multiple_of(size))
+            .map(|at| at / size)
+            .collect();
+        let mut pages = Vec::with_capacity(new.len());
+        for lblk in new {
+            let mut page = vec![0; size as usize].into_boxed_slice();
+            if edges.contains(&u64::from(*lblk)) {
+                self.read_below(member, u64::from(*lblk) * size, &mut page)?;
+            }
+            pages.push((*lblk, page));
+        }
+        Ok(pages)
+    }
+
+    /// Has space promised for the commit, as `exact` says if there is too little for `total`. Gives
+    /// what it takes, and clusters promised.
+    fn promise(
+        &self,
+        ctx: &Ctx,
+        mut total: Cost,
+        exact: impl Fn() -> Result<Cost>,
+    ) -> Result<(Cost, u64)> {
+        let is_privileged = self.fs.privileged(ctx);
+        let more = |total: Cost| {
+            let want = total.space().saturating_sub(self.promised);
+            self.fs.reserve(want, is_privileged)
+        };
+        let room = match more(total) {
+            Err(FsError::Errno(libc::ENOSPC)) => {
+                total = exact()?;
+                more(total)?
+            }
+            room => room?,
+        };
+        Ok((total, self.promised + room.keep()))
+    }
+}

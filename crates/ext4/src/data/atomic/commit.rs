@@ -1,0 +1,157 @@
+//! Carrying out what a group holds.
+
+use std::sync::mpsc;
+
+use stetfs_journal::{CommitPoint, Handle, Wait};
+
+use super::{AtomicGroup, Member};
+use crate::data::pages::{DataPath, Pages};
+use crate::data::whole::Steps;
+use crate::error::{FsError, Result};
+use crate::fs::Fs;
+use crate::inode::{Changes, InodeBody};
+use crate::space::credits;
+use crate::types::Ctx;
+
+/// Who takes what was promised before: nobody's limits are asked any more.
+const ROOT: Ctx = Ctx {
+    uid: 0,
+    gid: 0,
+    pid: 0,
+};
+
+impl AtomicGroup {
+    /// Makes everything that the group changed the files' content, all at once, and durable. When
+    /// it returns, all of it stands after any crash; until then, all or nothing.
+    ///
+    /// # Errors
+    /// The device or the journal failed: the volume is read-only then, and when it is opened again
+    /// all of it is there or nothing.
+    pub fn commit(self) -> Result<()> {
+        if self.is_clean() {
+            return Ok(());
+        }
+        self.fs.throttle()?;
+        let point = self.apply()?;
+        let fs = self.fs.clone();
+        // The files are others' again while this waits for the device.
+        drop(self);
+        let (done, is_done) = mpsc::sync_channel(1);
+        let answer = Box::new(move |synced| drop(done.send(synced)));
+        fs.journal.sync(point, Vec::new(), Wait::Inline, answer);
+        match is_done.recv() {
+            Ok(synced) => Ok(synced?),
+            Err(_) => Err(fs.stopped().unwrap_or(FsError::Errno(libc::EIO))),
+        }
+    }
+
+    /// Does it, in one handle, under the locks of all files (atomic.A3). Gives the transaction.
+    pub(super) fn apply(&self) -> Result<CommitPoint> {
+        let fs = &*self.fs;
+        let mut locked = Vec::with_capacity(self.members.len());
+        // In the order of their numbers.
+        for member in self.members.values() {
+            let body = match locked.is_empty() {
+                true => member.file.inode.body.write(),
+                false => member.file.inode.body.write_nested(),
+            };
+            member.file.inode.check_alive()?;
+            locked.push((member, body));
+        }
+        let mut quotas = Vec::with_capacity(locked.len());
+        for (member, body) in &mut locked {
+            quotas.push(fs.promise_group(member, body)?);
+        }
+        let mut h = fs.journal.begin(fs.group_credits(self.cost))?;
+        for (nr, (member, body)) in locked.iter_mut().enumerate() {
+            if nr > 0 && fs.opts.canary.split_group {
+                drop(h);
+                fs.journal.commit_all()?;
+                h = fs.journal.begin(fs.group_credits(self.cost))?;
+            }
+            fs.whole(|| fs.apply_member(&mut h, member, body))?;
+        }
+        let point = h.point();
+        for (member, body) in &mut locked {
+            if member.overlay.size() < member.overlay.old_size() {
+                fs.free_behind(&mut h, member, body)?;
+            }
+        }
+        Ok(point)
+    }
+}
+
+impl Fs {
+    /// Opens the accounts of who gets new blocks.
+    fn promise_group(
+        &self,
+        member: &Member,
+        body: &mut InodeBody,
+    ) -> Result<crate::quota::Promise<'_>> {
+        let runs = member.overlay.runs(&[]);
+        let cost = self.blocks_cost(&member.file.inode, body, &runs)?;
+        let blocks = cost.clusters.saturating_mul(u64::from(self.ratio()));
+        let promise = self.promise(&ROOT, body.owner(), blocks, 0)?;
+        promise.give(body);
+        Ok(promise)
+    }
+
+    /// Makes what the group has of one file its content.
+    fn apply_member(
+        &self,
+        h: &mut Handle<'_>,
+        member: &Member,
+        body: &mut InodeBody,
+    ) -> Result<()> {
+        let (inode, overlay) = (&*member.file.inode, &member.overlay);
+        if overlay.is_clean() {
+            return Ok(());
+        }
+        inode.check_alive()?;
+        let shrinks = overlay.size() < overlay.old_size();
+        if shrinks {
+            // What lies behind its end is freed later, whatever happens.
+            self.orphan_add(h, inode, body)?;
+        }
+        let runs = overlay.runs(&[]);
+        if overlay.is_cut() || overlay.size() > overlay.old_size() {
+            let mut pages = Pages::new(self, DataPath::Journal(h));
+            let zeroed = self.zero_behind(&mut pages, inode, body, overlay.shown());
+            pages.done(inode);
+            zeroed?;
+        }
+        for gap in self.group_gaps(overlay, &runs, overlay.size()) {
+            self.remove_range(h, inode, body, gap, Steps::Whole)?;
+        }
+        for run in runs {
+            let blocks = run.start as u32..run.end as u32;
+            let pages: Vec<&[u8]> = blocks.filter_map(|lblk| overlay.page(lblk)).collect();
+            self.write_whole(h, inode, body, run.start as u32, &pages.concat())?;
+        }
+        let now = self.now();
+        body.set_size(overlay.size());
+        body.set_mtime(now);
+        body.set_ctime(now);
+        self.write_inode_data(h, inode, body)?;
+        // A record would tell of this file alone (atomic.A4).
+        self.note_change(h, inode, Changes::grouped);
+        Ok(())
+    }
+
+    /// Frees what lies behind the new end of a file that became shorter.
+    fn free_behind(&self, h: &mut Handle<'_>, member: &Member, body: &mut InodeBody) -> Result<()> {
+        let inode = &*member.file.inode;
+        h.restart(credits::ORPHAN)?;
+        let cut = self.truncate_body(h, inode, body, member.overlay.size());
+        h.restart(credits::ORPHAN)?;
+        if body.links() > 0 {
+            self.orphan_del(h, inode, body)?;
+        }
+        self.write_inode_data(h, inode, body)?;
+        // What the group changed stands all the same.
+        if let Err(e) = cut {
+            self.report(&e);
+        }
+        Ok(())
+    }
+}

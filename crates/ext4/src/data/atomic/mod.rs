@@ -1,0 +1,337 @@
+//! Atomic groups: files that change all at once (decisions/0032).
+//!
+//! What is written to a file of a group is kept beside it, in memory, until the group commits: then
+//! all of it is put into the journal within one handle, so that it lies in one transaction and is
+//! whole or absent after any crash. A group that ends otherwise leaves nothing.
+//!
+//! * `overlay`: what is kept of one file; `cost`: what its commit will take; `admit`: whether there
+//!   is room for that; `commit`: carrying it out.
+//! * `ranges`: zeroes, and room for later writes; `seek`: where data is.
+//!
+//! Invariants:
+//! * **atomic.A1** A file is in one group at most, and while it is nobody else changes its content,
+//!   size or map ([`Inode::check_alone`]). So what the commit takes is known when it is written.
+//! * **atomic.A2** Of the credits and the space that the commit takes at most, the credits fit into
+//!   one transaction, and the space is promised: a commit fails only when device or journal do.
+//! * **atomic.A3** All changes of a group are made with the locks of all its files held, in one
+//!   handle.
+//! * **atomic.A4** No record says anything of a file of a group before the transaction is valid.
+
+mod admit;
+mod commit;
+mod cost;
+mod overlay;
+mod ranges;
+mod seek;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use stetfs_ondisk::ext4::features::Compat;
+
+use self::cost::Cost;
+use self::overlay::Overlay;
+use crate::error::{FsError, Result};
+use crate::fs::Fs;
+use crate::inode::{Inode, InodeBody};
+use crate::types::{Ctx, FileType, Ino, OpenRef};
+
+/// All groups may keep this part of the cache's bytes in memory.
+const SHARE: u64 = 4;
+
+/// Bytes that groups keep in memory.
+#[derive(Debug, Default)]
+pub(crate) struct GroupMemory(AtomicU64);
+
+impl Inode {
+    /// To be asked by who changes content, size or map, with the inode's lock.
+    ///
+    /// # Errors
+    /// EBUSY: it is in an atomic group, to which that is left.
+    pub(crate) fn check_alone(&self) -> Result<()> {
+        if self.grouped.load(Ordering::Acquire) {
+            return Err(FsError::InUse(format!(
+                "inode {} is in an atomic group",
+                self.ino
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// A file of a group. It leaves the group when this is dropped.
+struct Member {
+    file: OpenRef,
+    overlay: Overlay,
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.file.inode.grouped.store(false, Ordering::Release);
+    }
+}
+
+/// Files that change all at once, or not at all.
+///
+/// Who writes through the group sees what it wrote. All others see the files as they were until the
+/// commit, and as they are then after it; they cannot change the content of these files meanwhile
+/// (EBUSY). Dropping a group without [`commit`](Self::commit) aborts it.
+pub struct AtomicGroup {
+    fs: Arc<Fs>,
+    members: BTreeMap<Ino, Member>,
+    /// What the commit takes, at most.
+    cost: Cost,
+    /// Clusters promised to it.
+    promised: u64,
+    /// Bytes kept in memory.
+    kept: u64,
+}
+
+impl Fs {
+    /// Begins a group of these files, which are open for writing.
+    ///
+    /// # Errors
+    /// EOPNOTSUPP where data does not go through a journal: the message says what to do. EBUSY: one
+    /// of the files is in another group. EBADF: one is not open for writing. EINVAL: none, or what
+    /// is no regular file. EPERM: it must not be changed anywhere (immutable, append-only).
+    pub fn atomic_group(&self, files: &[OpenRef]) -> Result<AtomicGroup> {
+        self.throttle()?;
+        let fs = self.me.upgrade().ok_or(FsError::Errno(libc::ESHUTDOWN))?;
+        let mut members = BTreeMap::new();
+        for file in files {
+            if let Entry::Vacant(place) = members.entry(file.ino()) {
+                place.insert(self.join_group(file)?);
+            }
+        }
+        if members.is_empty() {
+            return Err(FsError::Errno(libc::EINVAL));
+        }
+        let group = AtomicGroup {
+            cost: members
+                .values()
+                .fold(Cost::default(), |sum, _| sum + Fs::member_cost()),
+            fs,
+            members,
+            promised: 0,
+            kept: 0,
+        };
+        if group.limit() == 0 {
+            return Err(group.full());
+        }
+        Ok(group)
+    }
+
+    /// Whether a group may have this file: whether its data goes through the journal.
+    pub fn can_be_atomic(&self, file: &OpenRef) -> bool {
+        let body = file.inode.body.read();
+        file.inode.kind == FileType::Regular && self.journals_whole(&body)
+    }
+
+    pub(super) fn journals_whole(&self, body: &InodeBody) -> bool {
+        self.geo.compat.contains(Compat::HAS_JOURNAL) && self.journals_data(body)
+    }
+
+    fn join_group(&self, file: &OpenRef) -> Result<Member> {
+        let inode = &file.inode;
+        if inode.kind != FileType::Regular {
+            return Err(FsError::Errno(libc::EINVAL));
+        }
+        if !file.writable() {
+            return Err(FsError::Errno(libc::EBADF));
+        }
+        let body = inode.body.write();
+        inode.check_alive()?;
+        self.check_changeable(&body, Some(0))?;
+        if !self.journals_whole(&body) {
+            return Err(FsError::Unsupported(format!(
+                "an atomic group of inode {}, whose data does not go through a journal: open the \
+                 volume with journal=data, ldj, stet or afs, or with data=journal",
+                inode.ino
+            )));
+        }
+        if inode.grouped.swap(true, Ordering::AcqRel) {
+            return Err(FsError::InUse(format!(
+                "inode {} is in another atomic group",
+                inode.ino
+            )));
+        }
+        Ok(Member {
+            file: file.clone(),
+            overlay: Overlay::new(self.geo.block_size, body.size()),
+        })
+    }
+}
+
+impl AtomicGroup {
+    /// Takes one more file into the group, which is open for writing.
+    ///
+    /// # Errors
+    /// As [`Fs::atomic_group`]; EBUSY also for a file that is in this group. EFBIG: the group would
+    /// be beyond its [`limit`](Self::limit). The group goes on then.
+    pub fn join(&mut self, file: &OpenRef) -> Result<()> {
+        self.fs.throttle()?;
+        let member = self.fs.join_group(file)?;
+        let cost = self.cost + Fs::member_cost();
+        if !self.fits(cost) {
+            return Err(self.full());
+        }
+        self.cost = cost;
+        self.members.insert(file.ino(), member);
+        Ok(())
+    }
+
+    /// Bytes of blocks that the group can hold where all of them are allocated already. New blocks
+    /// count for more, for what maps them changes, too: up to several times as much where they are
+    /// scattered. What goes beyond the limit is refused when it is written.
+    pub fn limit(&self) -> u64 {
+        let files = self.members.len() as u64;
+        let fixed = (0..files).fold(Cost::default(), |sum, _| sum + Fs::member_cost());
+        let fixed = self.fs.group_credits(fixed);
+        let blocks = self.fs.journal.max_credits().saturating_sub(fixed);
+        let bytes = u64::from(blocks) * u64::from(self.fs.geo.block_size);
+        bytes.min(self.most_memory())
+    }
+
+    /// Bytes that all groups may keep in memory.
+    fn most_memory(&self) -> u64 {
+        self.fs.opts.cache_bytes / SHARE
+    }
+
+    fn full(&self) -> FsError {
+        FsError::GroupFull {
+            limit: self.limit(),
+        }
+    }
+
+    fn member(&self, ino: Ino) -> Result<&Member> {
+        self.members.get(&ino).ok_or(FsError::Errno(libc::EBADF))
+    }
+
+    fn overlay(&mut self, ino: Ino) -> Result<&mut Overlay> {
+        let member = self.members.get_mut(&ino);
+        let member = member.ok_or(FsError::Errno(libc::EBADF))?;
+        Ok(&mut member.overlay)
+    }
+
+    /// The files' inode numbers, ascending.
+    pub fn files(&self) -> impl Iterator<Item = Ino> + '_ {
+        self.members.keys().copied()
+    }
+
+    /// Whether nothing was changed.
+    pub fn is_clean(&self) -> bool {
+        self.members.values().all(|m| m.overlay.is_clean())
+    }
+
+    /// Bytes of a file, as the group has it.
+    ///
+    /// # Errors
+    /// EBADF: it is not in the group.
+    pub fn size(&self, ino: Ino) -> Result<u64> {
+        Ok(self.member(ino)?.overlay.size())
+    }
+
+    /// Reads a file as the group has it, from `offset` into `buf`. Returns the number of bytes,
+    /// fewer only at the end of the file.
+    ///
+    /// # Errors
+    /// EBADF: it is not in the group. EIO; EUCLEAN.
+    pub fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        self.fs.usable()?;
+        let member = self.member(ino)?;
+        let len = member.overlay.size().saturating_sub(offset);
+        let len = len.min(buf.len() as u64) as usize;
+        let Some(buf) = buf.get_mut(..len).filter(|buf| !buf.is_empty()) else {
+            return Ok(0);
+        };
+        self.read_below(member, offset, buf)?;
+        member.overlay.lay_over(offset, buf);
+        Ok(len)
+    }
+
+    /// What of the file itself is seen from `offset` on.
+    fn read_below(&self, member: &Member, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let shown = member.overlay.shown().saturating_sub(offset);
+        let shown = shown.min(buf.len() as u64) as usize;
+        let (below, behind) = buf.split_at_mut(shown);
+        behind.fill(0);
+        if below.is_empty() {
+            return Ok(());
+        }
+        let inode = &member.file.inode;
+        let body = inode.body.read();
+        self.fs.read_range(inode, &body, offset, below)
+    }
+
+    /// Writes all of `data` at `offset` of a file.
+    ///
+    /// # Errors
+    /// EFBIG: the group would be beyond its [`limit`](Self::limit), or the file beyond the largest
+    /// size. ENOSPC, EDQUOT; ENOMEM: all groups together keep too much in memory; EBADF: it is not
+    /// in the group; EIO. Nothing was changed then, and the group goes on.
+    pub fn write(&mut self, ctx: &Ctx, ino: Ino, offset: u64, data: &[u8]) -> Result<()> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        let end = offset.checked_add(data.len() as u64);
+        let end = end.ok_or(FsError::Errno(libc::EFBIG))?;
+        let size = self.size(ino)?.max(end);
+        self.admit(ctx, ino, size, std::slice::from_ref(&(offset..end)))?;
+        self.overlay(ino)?.write(offset, data);
+        Ok(())
+    }
+
+    /// Sets the size of a file. What is cut off is gone, also if the file grows again.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn set_size(&mut self, ctx: &Ctx, ino: Ino, size: u64) -> Result<()> {
+        self.admit(ctx, ino, size, &[])?;
+        let before = self.overlay(ino)?.blocks();
+        self.overlay(ino)?.set_size(size);
+        let gone = before - self.overlay(ino)?.blocks();
+        self.forget(gone as u64 * u64::from(self.fs.geo.block_size));
+        Ok(())
+    }
+
+    /// Ends the group and leaves the files as they are. Nothing is written.
+    pub fn abort(self) {
+        drop(self);
+    }
+
+    /// Keeps so many bytes more in memory.
+    fn keep(&mut self, bytes: u64) -> Result<()> {
+        let all = &self.fs.data.groups.0;
+        let most = self.most_memory();
+        let update = |kept: u64| kept.checked_add(bytes).filter(|sum| *sum <= most);
+        let order = Ordering::Relaxed;
+        all.fetch_update(order, order, update)
+            .map_err(|_| FsError::Errno(libc::ENOMEM))?;
+        self.kept += bytes;
+        Ok(())
+    }
+
+    fn forget(&mut self, bytes: u64) {
+        let bytes = bytes.min(self.kept);
+        self.kept -= bytes;
+        self.fs.data.groups.0.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Drop for AtomicGroup {
+    fn drop(&mut self) {
+        self.forget(self.kept);
+        drop(self.fs.kept_promise(std::mem::take(&mut self.promised)));
+    }
+}
+
+impl std::fmt::Debug for AtomicGroup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let files: Vec<Ino> = self.files().collect();
+        write!(f, "AtomicGroup({files:?}, {} bytes)", self.kept)
+    }
+}

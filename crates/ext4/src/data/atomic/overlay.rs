@@ -1,0 +1,212 @@
+//! What a group wrote to one of its files: whole blocks, and where the file ends.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// The changed blocks of a file. Behind what is changed shows the file as it is.
+#[derive(Debug)]
+pub(super) struct Overlay {
+    block_size: u64,
+    /// By file block: all of its content.
+    pages: BTreeMap<u32, Box<[u8]>>,
+    /// Bytes of the file, seen through the overlay.
+    size: u64,
+    /// From this byte on nothing of the file itself is seen: where it ended when the group began,
+    /// or where the group cut it off.
+    shown: u64,
+    /// Bytes of the file itself.
+    old_size: u64,
+}
+
+impl Overlay {
+    /// Nothing changed of a file of `size` bytes.
+    pub(super) fn new(block_size: u32, size: u64) -> Overlay {
+        Overlay {
+            block_size: u64::from(block_size),
+            pages: BTreeMap::new(),
+            size,
+            shown: size,
+            old_size: size,
+        }
+    }
+
+    /// Bytes of the file, seen through the overlay.
+    pub(super) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Bytes of the file itself.
+    pub(super) fn old_size(&self) -> u64 {
+        self.old_size
+    }
+
+    /// Up to where the file itself is seen, bytes.
+    pub(super) fn shown(&self) -> u64 {
+        self.shown
+    }
+
+    /// Whether it changes nothing.
+    pub(super) fn is_clean(&self) -> bool {
+        self.pages.is_empty() && self.size == self.old_size && !self.is_cut()
+    }
+
+    /// Whether something of the file itself was cut off.
+    pub(super) fn is_cut(&self) -> bool {
+        self.shown < self.old_size
+    }
+
+    /// The bytes of the file itself that were cut off.
+    pub(super) fn cut(&self) -> Range<u64> {
+        self.shown..self.old_size
+    }
+
+    /// Changed blocks.
+    pub(super) fn blocks(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// Whether the block is changed.
+    pub(super) fn has(&self, lblk: u64) -> bool {
+        u32::try_from(lblk).is_ok_and(|lblk| self.pages.contains_key(&lblk))
+    }
+
+    /// The changed block that comes next behind this one.
+    pub(super) fn next(&self, lblk: u64) -> Option<u64> {
+        let behind = u32::try_from(lblk).ok()?.checked_add(1)?;
+        let (next, _) = self.pages.range(behind..).next()?;
+        Some(u64::from(*next))
+    }
+
+    /// The changed block.
+    pub(super) fn page(&self, lblk: u32) -> Option<&[u8]> {
+        self.pages.get(&lblk).map(|page| &**page)
+    }
+
+    /// A block with its content, to be changed from here on.
+    pub(super) fn insert(&mut self, lblk: u32, page: Box<[u8]>) {
+        self.pages.entry(lblk).or_insert(page);
+    }
+
+    /// The changed blocks, with `more`, as runs of blocks that follow each other.
+    pub(super) fn runs(&self, more: &[u32]) -> Vec<Range<u64>> {
+        let mut all: Vec<u32> = self.pages.keys().chain(more).copied().collect();
+        all.sort_unstable();
+        runs_of(all)
+    }
+
+    /// The changed blocks in a range of blocks.
+    pub(super) fn within(&self, blocks: Range<u64>) -> Vec<u32> {
+        let first = u32::try_from(blocks.start).unwrap_or(u32::MAX);
+        let range = self.pages.range(first..);
+        let keys = range.map(|(lblk, _)| *lblk);
+        keys.take_while(|lblk| u64::from(*lblk) < blocks.end)
+            .collect()
+    }
+
+    /// Puts what is changed over `buf`, which holds the file from `offset` on.
+    pub(super) fn lay_over(&self, offset: u64, buf: &mut [u8]) {
+        let end = offset.saturating_add(buf.len() as u64);
+        for lblk in self.within(offset / self.block_size..end.div_ceil(self.block_size)) {
+            let Some((part, at)) = self.part(lblk, &(offset..end)) else {
+                continue;
+            };
+            let from = self.page(lblk).and_then(|page| page.get(part));
+            if let Some(from) = from
+                && let Some(to) = buf.get_mut(at..at + from.len())
+            {
+                to.copy_from_slice(from);
+            }
+        }
+    }
+
+    /// The bytes of a block that lie in a range of the file, and where in the range they begin.
+    fn part(&self, lblk: u32, range: &Range<u64>) -> Option<(Range<usize>, usize)> {
+        let base = u64::from(lblk) * self.block_size;
+        let from = base.max(range.start);
+        let to = (base + self.block_size).min(range.end);
+        let part = from.checked_sub(base)? as usize..to.checked_sub(base)? as usize;
+        (part.start < part.end).then_some((part, (from - range.start) as usize))
+    }
+
+    /// Writes into blocks that are changed.
+    pub(super) fn write(&mut self, offset: u64, data: &[u8]) {
+        let end = offset.saturating_add(data.len() as u64);
+        self.change(offset..end, |to, at| {
+            if let Some(from) = data.get(at..at + to.len()) {
+                to.copy_from_slice(from);
+            }
+        });
+        self.size = self.size.max(end);
+    }
+
+    /// Writes zeroes into blocks that are changed.
+    pub(super) fn zero(&mut self, range: Range<u64>) {
+        self.change(range, |to, _| to.fill(0));
+    }
+
+    fn change(&mut self, range: Range<u64>, change: impl Fn(&mut [u8], usize)) {
+        let blocks = range.start / self.block_size..range.end.div_ceil(self.block_size);
+        for lblk in self.within(blocks) {
+            if let Some((part, at)) = self.part(lblk, &range)
+                && let Some(to) = self.pages.get_mut(&lblk).and_then(|p| p.get_mut(part))
+            {
+                change(to, at);
+            }
+        }
+    }
+
+    /// Sets the size. What lies behind it is gone, also should the file grow again.
+    pub(super) fn set_size(&mut self, size: u64) {
+        if size < self.size {
+            let gone = u32::try_from(size.div_ceil(self.block_size)).unwrap_or(u32::MAX);
+            drop(self.pages.split_off(&gone));
+            self.zero(size..size.next_multiple_of(self.block_size));
+            self.shown = self.shown.min(size);
+        }
+        self.size = size;
+    }
+}
+
+/// Ascending numbers as runs of those that follow each other.
+pub(super) fn runs_of(blocks: impl IntoIterator<Item = u32>) -> Vec<Range<u64>> {
+    let mut runs: Vec<Range<u64>> = Vec::new();
+    for lblk in blocks.into_iter().map(u64::from) {
+        match runs.last_mut() {
+            Some(last) if last.end == lblk => last.end += 1,
+            Some(last) if last.contains(&lblk) => {}
+            _ => runs.push(lblk..lblk + 1),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_cut_off_is_zeroes_when_the_file_grows_again() {
+        let mut overlay = Overlay::new(1024, 3000);
+        overlay.insert(1, vec![1; 1024].into());
+        overlay.insert(2, vec![2; 1024].into());
+        overlay.set_size(1500);
+        overlay.set_size(4000);
+        assert_eq!((overlay.shown(), overlay.cut()), (1500, 1500..3000));
+        let mut seen = [9; 3000];
+        overlay.lay_over(1000, &mut seen);
+        assert_eq!((seen[23], seen[24], seen[499]), (9, 1, 1));
+        assert!(seen[500..1048].iter().all(|b| *b == 0));
+        assert_eq!(seen[1048], 9, "not changed any more");
+        assert!(!overlay.is_clean() && overlay.has(1) && !overlay.has(2));
+    }
+
+    #[test]
+    fn runs_are_as_long_as_they_can_be() {
+        let mut overlay = Overlay::new(1024, 0);
+        for lblk in [1, 2, 5] {
+            overlay.insert(lblk, vec![0; 1024].into());
+        }
+        assert_eq!(overlay.runs(&[]), [1..3, 5..6]);
+        assert_eq!(overlay.runs(&[2, 3, 4]).first(), Some(&(1..6)));
+    }
+}

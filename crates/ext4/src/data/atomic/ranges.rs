@@ -1,0 +1,193 @@
+//! Zeroes in files of a group, and room for what is to be written later.
+
+use std::ops::Range;
+
+use super::overlay::runs_of;
+use super::{AtomicGroup, Member};
+use crate::data::map::Mapping;
+use crate::error::{FsError, Result};
+use crate::types::{Ctx, FallocateMode, Ino};
+
+/// Which blocks of a range are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Want {
+    /// Those that may hold something else than zeroes.
+    Content,
+    /// Those for which nothing is allocated.
+    Holes,
+    /// Both.
+    Either,
+}
+
+impl Want {
+    fn wants(self, mapping: &Mapping) -> bool {
+        match mapping {
+            Mapping::Hole { .. } => self != Want::Content,
+            Mapping::Mapped { unwritten, .. } => self != Want::Holes && !unwritten,
+        }
+    }
+}
+
+impl AtomicGroup {
+    /// Makes a range of a file zeroes, as far as the file reaches.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn zero(&mut self, ctx: &Ctx, ino: Ino, offset: u64, len: u64) -> Result<()> {
+        let size = self.size(ino)?;
+        self.zero_to(
+            ctx,
+            ino,
+            offset..offset.saturating_add(len),
+            size,
+            Want::Content,
+        )
+    }
+
+    /// fallocate(2) as a part of the group. What is allocated are blocks of zeroes, which count as
+    /// if they were written; holes that are made keep their blocks.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write). EINVAL: nothing is asked for. EOPNOTSUPP: room behind the end of
+    /// the file is, with the size to be kept: a group has none there.
+    pub fn fallocate(
+        &mut self,
+        ctx: &Ctx,
+        ino: Ino,
+        mode: FallocateMode,
+        offset: u64,
+        len: u64,
+    ) -> Result<()> {
+        let size = self.size(ino)?;
+        let end = match offset.checked_add(len) {
+            _ if len == 0 => return Err(FsError::Errno(libc::EINVAL)),
+            Some(end) => end,
+            None => return Err(FsError::Errno(libc::EFBIG)),
+        };
+        match mode {
+            FallocateMode::PunchHole => self.zero(ctx, ino, offset, len),
+            FallocateMode::Allocate { keep_size: true }
+            | FallocateMode::ZeroRange { keep_size: true }
+                if end > size =>
+            {
+                Err(FsError::Errno(libc::EOPNOTSUPP))
+            }
+            FallocateMode::ZeroRange { .. } => {
+                self.zero_to(ctx, ino, offset..end, size.max(end), Want::Either)
+            }
+            FallocateMode::Allocate { .. } => self.fill(ctx, ino, offset..end, size.max(end)),
+        }
+    }
+
+    /// Makes those blocks of a range zeroes, and gives the file a size that is not below its own.
+    fn zero_to(
+        &mut self,
+        ctx: &Ctx,
+        ino: Ino,
+        range: Range<u64>,
+        size: u64,
+        want: Want,
+    ) -> Result<()> {
+        let range = range.start.min(size)..range.end.min(size);
+        self.move_out(ctx, ino, size, &range)?;
+        let blocks = self.blocks_in(ino, &range, want)?;
+        let bits = self.fs.geo.block_bits;
+        let ranges: Vec<Range<u64>> = blocks
+            .map(|r| (r.start << bits).max(range.start)..(r.end << bits).min(range.end))
+            .collect();
+        self.admit(ctx, ino, size, &ranges)?;
+        self.overlay(ino)?.zero(range);
+        self.overlay(ino)?.set_size(size);
+        Ok(())
+    }
+
+    /// Fills the holes of a range with blocks of zeroes, and gives the file a size that is not
+    /// below its own.
+    fn fill(&mut self, ctx: &Ctx, ino: Ino, range: Range<u64>, size: u64) -> Result<()> {
+        self.move_out(ctx, ino, size, &range)?;
+        let holes = self.blocks_in(ino, &range, Want::Holes)?;
+        let bits = self.fs.geo.block_bits;
+        let ranges: Vec<Range<u64>> = holes.map(|r| r.start << bits..r.end << bits).collect();
+        self.admit(ctx, ino, size, &ranges)?;
+        self.overlay(ino)?.set_size(size);
+        Ok(())
+    }
+
+    /// Sees to it that content lies in blocks, where some of a range may be asked for.
+    fn move_out(&mut self, ctx: &Ctx, ino: Ino, size: u64, range: &Range<u64>) -> Result<()> {
+        let is_inline = self.member(ino)?.file.inode.body.read().is_inline();
+        match is_inline && !range.is_empty() {
+            true => self.admit(ctx, ino, size, &[]),
+            false => Ok(()),
+        }
+    }
+
+    /// Those blocks of a range of bytes, as runs.
+    fn blocks_in(
+        &self,
+        ino: Ino,
+        range: &Range<u64>,
+        want: Want,
+    ) -> Result<impl Iterator<Item = Range<u64>> + use<>> {
+        let member = self.member(ino)?;
+        let asked = match range.is_empty() {
+            true => 0..0,
+            false => self.fs.blocks_of(range),
+        };
+        let mut blocks = match want {
+            Want::Holes => Vec::new(),
+            Want::Content | Want::Either => member.overlay.within(asked.clone()),
+        };
+        // Each takes a credit: more than that are refused before they fill the memory.
+        let most = blocks.len() as u64 + u64::from(self.fs.journal.max_credits());
+        let mut add = |run: Range<u64>| {
+            if blocks.len() as u64 + (run.end - run.start) > most {
+                return Err(self.full());
+            }
+            let new = run.filter(|lblk| !member.overlay.has(*lblk));
+            blocks.extend(new.filter_map(|lblk| u32::try_from(lblk).ok()));
+            Ok(())
+        };
+        let shown = self
+            .shown_blocks(member)
+            .clamp(asked.start, asked.end.max(asked.start));
+        self.mapped(member, asked.start..shown, want, &mut add)?;
+        // Of the file itself nothing is seen there: it is as if it were a hole.
+        if want != Want::Content {
+            add(shown..asked.end.max(shown))?;
+        }
+        blocks.sort_unstable();
+        Ok(runs_of(blocks).into_iter())
+    }
+
+    /// Blocks of the file itself of which something is seen, from its start on; what it has behind
+    /// its end counts, if nothing was cut off.
+    fn shown_blocks(&self, member: &Member) -> u64 {
+        match member.overlay.is_cut() {
+            true => self.fs.blocks_of(&(0..member.overlay.shown())).end,
+            false => u64::from(u32::MAX),
+        }
+    }
+
+    fn mapped(
+        &self,
+        member: &Member,
+        Range { start: mut at, end }: Range<u64>,
+        want: Want,
+        add: &mut impl FnMut(Range<u64>) -> Result<()>,
+    ) -> Result<()> {
+        let inode = &member.file.inode;
+        let body = inode.body.read();
+        while at < end {
+            let lblk = u32::try_from(at).map_err(|_| FsError::Errno(libc::EFBIG))?;
+            let most = u32::try_from(end - at).unwrap_or(u32::MAX);
+            let found = self.fs.map(inode, &body, lblk, most)?;
+            let (Mapping::Hole { len } | Mapping::Mapped { len, .. }) = found;
+            if want.wants(&found) {
+                add(at..at + u64::from(len))?;
+            }
+            at += u64::from(len);
+        }
+        Ok(())
+    }
+}

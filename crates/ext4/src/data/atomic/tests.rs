@@ -1,0 +1,638 @@
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::channel;
+
+use stetfs_block::MemDevice;
+use stetfs_testkit::{Image, Mkfs};
+
+use super::AtomicGroup;
+use crate::error::FsError;
+use crate::fs::Fs;
+use crate::testing::{ROOT, flavours, fsck, mkfs};
+use crate::types::{FallocateMode, FsOptions, Ino, OpenRef, ROOT_INO, SeekWhat, SetAttr, Wait};
+
+const JOURNALS: [&str; 5] = [
+    "data",
+    "ldj",
+    "stet",
+    "data,codec=frames",
+    "ijournal,data=journal",
+];
+
+fn options(journal: &str) -> FsOptions {
+    FsOptions {
+        journal: journal.parse().unwrap(),
+        commit_secs: 3600,
+        ..FsOptions::default()
+    }
+}
+
+struct Volume {
+    device: Arc<MemDevice>,
+    fs: Arc<Fs>,
+    files: Vec<OpenRef>,
+}
+
+impl Volume {
+    /// With files `0`, `1` … of these sizes, durable, all of whose bytes are their number and 10.
+    fn new(mib: u64, mkfs_options: &Mkfs, opts: FsOptions, sizes: &[usize]) -> Volume {
+        let device = mkfs(mib, mkfs_options);
+        let fs = Fs::open(device.clone(), opts).unwrap();
+        for (nr, size) in sizes.iter().enumerate() {
+            let name = nr.to_string();
+            let made = fs.create(&ROOT, ROOT_INO, name.as_bytes(), 0o644, 0, libc::O_RDWR);
+            let bytes = vec![10 + nr as u8; *size];
+            let written = fs.write(&ROOT, &made.unwrap().1, 0, &bytes, false);
+            assert_eq!(written.unwrap(), *size);
+        }
+        fs.journal.commit_all().unwrap();
+        Volume::of(device, fs, sizes.len())
+    }
+
+    /// The same, with all of their content in their inodes.
+    fn inline(opts: FsOptions, sizes: &[usize]) -> Volume {
+        let options = Mkfs::blocks(1024).feature("inline_data").inode_size(256);
+        let image = Image::make(40 << 20, &options).unwrap();
+        let source = image.dir().join("source");
+        for (nr, size) in sizes.iter().enumerate() {
+            std::fs::write(&source, vec![10 + nr as u8; *size]).unwrap();
+            let write = format!("write {} {nr}", source.display());
+            image.debugfs_write(&write).unwrap();
+        }
+        let device = Arc::new(MemDevice::load(image.path()).unwrap());
+        let fs = Fs::open(device.clone(), opts).unwrap();
+        let v = Volume::of(device, fs, sizes.len());
+        let is_inline = |file: &OpenRef| file.inode.body.read().is_inline();
+        assert!(v.files.iter().all(is_inline));
+        v
+    }
+
+    fn of(device: Arc<MemDevice>, fs: Arc<Fs>, count: usize) -> Volume {
+        let open = |nr: usize| {
+            let ino = fs.lookup(ROOT_INO, nr.to_string().as_bytes()).unwrap().ino;
+            fs.open_inode(&ROOT, ino, libc::O_RDWR).unwrap()
+        };
+        let files = (0..count).map(open).collect();
+        Volume { device, fs, files }
+    }
+
+    fn simple(journal: &str, sizes: &[usize]) -> Volume {
+        Volume::new(32, &Mkfs::blocks(1024), options(journal), sizes)
+    }
+
+    fn ino(&self, nr: usize) -> Ino {
+        self.files[nr].ino()
+    }
+
+    fn group(&self) -> AtomicGroup {
+        self.fs.atomic_group(&self.files).unwrap()
+    }
+
+    fn content(&self, nr: usize) -> Vec<u8> {
+        read(&self.fs, &self.files[nr])
+    }
+
+    /// What the files hold after a crash now.
+    fn crashed(&self) -> Vec<Vec<u8>> {
+        let device = Arc::new(self.device.fork());
+        let fs = Fs::open(device.clone(), FsOptions::default()).unwrap();
+        let find = |nr: usize| {
+            let ino = fs.lookup(ROOT_INO, nr.to_string().as_bytes()).unwrap().ino;
+            read(&fs, &fs.open_inode(&ROOT, ino, libc::O_RDONLY).unwrap())
+        };
+        let all = (0..self.files.len()).map(find).collect();
+        fs.unmount().unwrap();
+        fsck(&device);
+        all
+    }
+
+    fn sync(&self, nr: usize) {
+        let (done, is_done) = channel();
+        let done = Box::new(move |r| done.send(r).unwrap());
+        self.fs.fsync(&self.files[nr], false, Wait::Deferred, done);
+        is_done.recv().unwrap().unwrap();
+    }
+
+    fn close(self) {
+        drop(self.files);
+        self.fs.unmount().unwrap();
+        fsck(&self.device);
+    }
+}
+
+fn read(fs: &Fs, file: &OpenRef) -> Vec<u8> {
+    let size = fs.getattr(file.ino()).unwrap().size;
+    let mut data = vec![0; size as usize];
+    assert_eq!(fs.read(file, 0, &mut data).unwrap(), data.len());
+    data
+}
+
+fn seen(group: &AtomicGroup, ino: Ino) -> Vec<u8> {
+    let mut data = vec![0xEE; group.size(ino).unwrap() as usize + 1];
+    let n = group.read(ino, 0, &mut data).unwrap();
+    assert_eq!(n as u64, group.size(ino).unwrap());
+    data.truncate(n);
+    data
+}
+
+fn errno<T: std::fmt::Debug>(result: Result<T, FsError>) -> i32 {
+    result.unwrap_err().errno()
+}
+
+/// A model of a file beside it.
+fn over(old: &[u8], at: usize, new: &[u8]) -> Vec<u8> {
+    let mut all = old.to_vec();
+    all.resize(all.len().max(at + new.len()), 0);
+    all[at..at + new.len()].copy_from_slice(new);
+    all
+}
+
+/// One transaction holds all of it (atomic.A3).
+#[test]
+fn a_group_changes_all_its_files_at_once() {
+    for journal in JOURNALS {
+        let v = Volume::simple(journal, &[5000, 3000, 0, 9000]);
+        let old: Vec<Vec<u8>> = (0..4).map(|nr| v.content(nr)).collect();
+        let mut group = v.group();
+        // Over the middle, extending, a hole, and shorter and longer again.
+        group.write(&ROOT, v.ino(0), 700, &[1; 2000]).unwrap();
+        group.write(&ROOT, v.ino(1), 2500, &[2; 4000]).unwrap();
+        group.write(&ROOT, v.ino(2), 6000, b"far").unwrap();
+        group.set_size(&ROOT, v.ino(3), 1500).unwrap();
+        group.write(&ROOT, v.ino(3), 4000, &[3; 100]).unwrap();
+        group.zero(&ROOT, v.ino(0), 1000, 3500).unwrap();
+        let mut new = [
+            over(&over(&old[0], 700, &[1; 2000]), 1000, &[0; 3500]),
+            over(&old[1], 2500, &[2; 4000]),
+            over(&[], 6000, b"far"),
+            over(&old[3][..1500], 4000, &[3; 100]),
+        ]
+        .to_vec();
+        for (nr, new) in new.iter().enumerate() {
+            assert!(
+                seen(&group, v.ino(nr)) == *new,
+                "{journal}: {nr} through it"
+            );
+            assert!(v.content(nr) == old[nr], "{journal}: {nr} beside it");
+        }
+        // Syncs of others make nothing of it durable.
+        v.sync(0);
+        v.fs.journal.commit_all().unwrap();
+        assert!(v.crashed() == old, "{journal}: not committed");
+        group.commit().unwrap();
+        for (nr, new) in new.iter().enumerate() {
+            assert!(v.content(nr) == *new, "{journal}: {nr} after it");
+        }
+        assert!(v.crashed() == new, "{journal}: committed");
+        // They are everybody's again.
+        v.fs.write(&ROOT, &v.files[0], 0, b"x", false).unwrap();
+        new[0][0] = b'x';
+        assert!(v.content(0) == new[0]);
+        v.close();
+    }
+}
+
+#[test]
+fn a_group_that_ends_otherwise_leaves_nothing() {
+    let v = Volume::simple("data", &[5000, 3000]);
+    let old = [v.content(0), v.content(1)];
+    let free = v.fs.statfs().bfree;
+    for drops in [false, true] {
+        let mut group = v.group();
+        group.write(&ROOT, v.ino(0), 0, &[1; 20_000]).unwrap();
+        group.set_size(&ROOT, v.ino(1), 0).unwrap();
+        match drops {
+            true => drop(group),
+            false => group.abort(),
+        }
+        assert!([v.content(0), v.content(1)] == old);
+        v.fs.journal.commit_all().unwrap();
+        assert!(v.crashed() == old);
+    }
+    assert_eq!(v.fs.statfs().bfree, free);
+    assert_eq!(v.fs.data.groups.0.load(Ordering::Relaxed), 0);
+    v.close();
+}
+
+/// atomic.A1
+#[test]
+fn nobody_else_changes_what_is_in_a_group() {
+    let v = Volume::simple("data", &[5000, 3000]);
+    let mut group = v.fs.atomic_group(&v.files[..1]).unwrap();
+    let file = &v.files[0];
+    assert_eq!(errno(v.fs.atomic_group(&v.files)), libc::EBUSY);
+    assert_eq!(errno(v.fs.write(&ROOT, file, 0, b"x", false)), libc::EBUSY);
+    let set = SetAttr {
+        size: Some(10),
+        ..SetAttr::default()
+    };
+    assert_eq!(errno(v.fs.setattr(&ROOT, file.ino(), &set)), libc::EBUSY);
+    let punch =
+        v.fs.fallocate(&ROOT, file, FallocateMode::PunchHole, 0, 5000);
+    assert_eq!(errno(punch), libc::EBUSY);
+    // The one that was refused did not take the other file.
+    v.fs.write(&ROOT, &v.files[1], 0, b"x", false).unwrap();
+    // Attributes are no content, and a file without a name is one all the same.
+    let set = SetAttr {
+        mode: Some(0o600),
+        ..SetAttr::default()
+    };
+    v.fs.setattr(&ROOT, file.ino(), &set).unwrap();
+    v.fs.unlink(&ROOT, ROOT_INO, b"0").unwrap();
+    group.write(&ROOT, file.ino(), 0, b"new").unwrap();
+    assert_eq!(errno(group.write(&ROOT, v.ino(1), 0, b"x")), libc::EBADF);
+    group.commit().unwrap();
+    assert_eq!(&v.content(0)[..4], b"new\x0a");
+    v.fs.atomic_group(&v.files).unwrap().abort();
+    v.close();
+}
+
+#[test]
+fn it_is_refused_where_nothing_could_hold_it_together() {
+    for journal in ["ordered", "writeback", "ijournal"] {
+        let v = Volume::simple(journal, &[100]);
+        let refused = v.fs.atomic_group(&v.files).unwrap_err();
+        assert_eq!(refused.errno(), libc::EOPNOTSUPP);
+        assert!(refused.to_string().contains("journal=data"), "{refused}");
+        assert!(!v.fs.can_be_atomic(&v.files[0]));
+        v.close();
+    }
+    let v = Volume::simple("data", &[100]);
+    assert!(v.fs.can_be_atomic(&v.files[0]));
+    let dir = v.fs.open_inode(&ROOT, ROOT_INO, libc::O_RDONLY).unwrap();
+    assert_eq!(errno(v.fs.atomic_group(&[dir])), libc::EINVAL);
+    assert_eq!(errno(v.fs.atomic_group(&[])), libc::EINVAL);
+    let reader = v.fs.open_inode(&ROOT, v.ino(0), libc::O_RDONLY).unwrap();
+    assert_eq!(errno(v.fs.atomic_group(&[reader])), libc::EBADF);
+    v.close();
+}
+
+/// Fills the volume to the last block.
+fn fill(v: &Volume) {
+    let made =
+        v.fs.create(&ROOT, ROOT_INO, b"filler", 0o644, 0, libc::O_RDWR);
+    let filler = made.unwrap().1;
+    for size in [256 << 10, 1024] {
+        let mut at = v.fs.getattr(filler.ino()).unwrap().size;
+        while let Ok(n) = v.fs.write(&ROOT, &filler, at, &vec![5; size], false) {
+            at += n as u64;
+        }
+    }
+}
+
+/// The space is promised (atomic.A2).
+#[test]
+fn what_was_written_is_committed_though_the_volume_is_full() {
+    for journal in JOURNALS {
+        let v = Volume::simple(journal, &[5000, 3000]);
+        let old = [v.content(0), v.content(1)];
+        let mut group = v.group();
+        group.write(&ROOT, v.ino(0), 3000, &[1; 60_000]).unwrap();
+        for at in (10..80).step_by(3) {
+            group.write(&ROOT, v.ino(1), at * 1024, &[2; 1024]).unwrap();
+        }
+        let expected = [seen(&group, v.ino(0)), seen(&group, v.ino(1))];
+        fill(&v);
+        assert_eq!(
+            errno(group.write(&ROOT, v.ino(0), 200_000, b"x")),
+            libc::ENOSPC
+        );
+        // What is there already takes no space, on a full volume either.
+        group.write(&ROOT, v.ino(0), 0, b"over").unwrap();
+        let expected = [over(&expected[0], 0, b"over"), expected[1].clone()];
+        assert!([v.content(0), v.content(1)] == old);
+        group.commit().unwrap();
+        assert!([v.content(0), v.content(1)] == expected, "{journal}");
+        assert!(v.crashed() == expected, "{journal}");
+        v.close();
+    }
+}
+
+#[test]
+fn the_limit_is_known_and_what_is_below_it_commits() {
+    for journal in JOURNALS {
+        let sizes = [3 << 20, 3 << 20];
+        let mkfs = Mkfs::blocks(1024).journal_mib(4);
+        let v = Volume::new(64, &mkfs, options(journal), &sizes);
+        let mut group = v.group();
+        let limit = group.limit();
+        assert!((200 << 10..4 << 20).contains(&limit), "{journal}: {limit}");
+        let bytes = vec![1; (limit / 2) as usize & !1023];
+        group.write(&ROOT, v.ino(0), 0, &bytes).unwrap();
+        group.write(&ROOT, v.ino(1), 1024, &bytes).unwrap();
+        let refused = group
+            .write(&ROOT, v.ino(1), 2 << 20, &[2; 4096])
+            .unwrap_err();
+        assert_eq!(refused.errno(), libc::EFBIG);
+        assert!(
+            refused.to_string().contains(&limit.to_string()),
+            "{refused}"
+        );
+        let expected = [
+            over(&v.content(0), 0, &bytes),
+            over(&v.content(1), 1024, &bytes),
+        ];
+        group.commit().unwrap();
+        assert!(v.crashed() == expected, "{journal}");
+        v.close();
+    }
+}
+
+/// Block by block into holes of a file in pieces, until the group is full: what was taken commits
+/// (atomic.A2).
+#[test]
+fn new_blocks_count_for_what_they_take() {
+    for blocks in [1024, 4096] {
+        let mkfs = Mkfs::blocks(blocks).journal_mib(4);
+        let v = Volume::new(64, &mkfs, options("data"), &[0, 0]);
+        let size = u64::from(blocks);
+        for piece in 0..600 {
+            let at = piece * 3 * size;
+            v.fs.write(&ROOT, &v.files[0], at, &vec![1; blocks as usize], false)
+                .unwrap();
+        }
+        v.fs.journal.commit_all().unwrap();
+        let old = v.content(0);
+        for step in [1, 3] {
+            let mut group = v.group();
+            let (mut taken, mut at) = (0, size);
+            while group
+                .write(&ROOT, v.ino(0), at, &vec![7; blocks as usize])
+                .is_ok()
+            {
+                taken += 1;
+                at += step * size;
+                assert!(taken < 4000);
+            }
+            assert!(taken > 10, "{blocks} {step}: {taken}");
+            let expected = seen(&group, v.ino(0));
+            group.commit().unwrap();
+            assert!(v.content(0) == expected);
+            assert!(v.crashed()[0] == expected);
+            v.fs.setattr(
+                &ROOT,
+                v.ino(0),
+                &SetAttr {
+                    size: Some(size),
+                    ..SetAttr::default()
+                },
+            )
+            .unwrap();
+            v.fs.write(&ROOT, &v.files[0], 0, &old, false).unwrap();
+        }
+        v.close();
+    }
+}
+
+#[test]
+fn a_file_in_many_pieces_becomes_short_at_once() {
+    let v = Volume::simple("data", &[0, 3000]);
+    for piece in 0..300 {
+        v.fs.write(&ROOT, &v.files[0], piece * 3072, &[1; 1024], false)
+            .unwrap();
+    }
+    v.fs.journal.commit_all().unwrap();
+    let free = v.fs.statfs().bfree;
+    let mut group = v.group();
+    group.set_size(&ROOT, v.ino(0), 5).unwrap();
+    group.write(&ROOT, v.ino(1), 0, b"other").unwrap();
+    let other = over(&v.content(1), 0, b"other");
+    group.commit().unwrap();
+    assert!(v.crashed() == [vec![1; 5], other]);
+    v.fs.journal.commit_all().unwrap();
+    assert!(v.fs.statfs().bfree > free + 290);
+    v.close();
+}
+
+/// A record would make one file of the group durable, and not the other.
+fn half_by_a_record(journal: &str, canary: bool) -> bool {
+    let mut opts = options(journal);
+    opts.canary.record_of_group = canary;
+    let v = Volume::new(32, &Mkfs::blocks(1024), opts, &[3000, 3000]);
+    let old = [v.content(0), v.content(1)];
+    let mut group = v.group();
+    group.write(&ROOT, v.ino(0), 0, &[1; 3000]).unwrap();
+    group.write(&ROOT, v.ino(1), 0, &[2; 3000]).unwrap();
+    // Carried out, and not durable yet.
+    group.apply().unwrap();
+    drop(group);
+    assert!(v.crashed() == old, "{journal}");
+    v.sync(0);
+    let left = v.crashed();
+    let new = [vec![1; 3000], vec![2; 3000]];
+    assert!(left[0] == new[0], "{journal}: it was synced");
+    v.close();
+    left != new
+}
+
+/// atomic.A4
+#[test]
+fn a_record_does_not_take_one_file_out_of_a_group() {
+    for journal in ["stet", "ijournal,data=journal", "ldj,sync=file"] {
+        assert!(!half_by_a_record(journal, false), "{journal}");
+        assert!(half_by_a_record(journal, true), "{journal}: the canary");
+    }
+}
+
+/// One of the things that a group can do to a file, and to what a model has of it.
+fn step(rng: &mut u64, group: &mut AtomicGroup, ino: Ino, model: &mut Vec<u8>) {
+    let mut draw = |below: u64| {
+        *rng = rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (*rng >> 33) % below
+    };
+    let (at, len, fill) = (draw(120_000), 1 + draw(20_000), draw(255) as u8 + 1);
+    let end = at + len;
+    match draw(6) {
+        0 => {
+            group.set_size(&ROOT, ino, at).unwrap();
+            model.resize(at as usize, 0);
+        }
+        1 => {
+            group.zero(&ROOT, ino, at, len).unwrap();
+            let size = model.len() as u64;
+            model[at.min(size) as usize..end.min(size) as usize].fill(0);
+        }
+        _ => {
+            let bytes = vec![fill; len as usize];
+            group.write(&ROOT, ino, at, &bytes).unwrap();
+            *model = over(model, at as usize, &bytes);
+        }
+    }
+}
+
+#[test]
+fn on_all_kinds_of_volumes_groups_do_what_a_model_does() {
+    // Without a journal there is none for data either.
+    let is_without = |name: &str| name.starts_with("no journal") || name.starts_with("ext2");
+    let with_journal = flavours()
+        .into_iter()
+        .filter(|(name, ..)| !is_without(name))
+        .map(|(name, mib, mkfs)| {
+            let v = Volume::new(mib, &mkfs, options("data"), &[50, 30_000, 0]);
+            (name, mib, v)
+        });
+    let inline = Volume::inline(options("data"), &[50, 20, 0]);
+    for (name, mib, v) in with_journal.chain([("inline".into(), 40, inline)]) {
+        let mut model: Vec<Vec<u8>> = (0..3).map(|nr| v.content(nr)).collect();
+        let mut rng = mib;
+        for round in 0..8 {
+            let (mut group, mut changed) = (v.group(), model.clone());
+            for nr in [0, 1, 2, 1, 0] {
+                step(&mut rng, &mut group, v.ino(nr), &mut changed[nr]);
+                assert!(seen(&group, v.ino(nr)) == changed[nr], "{name}, {round}");
+            }
+            match round % 3 {
+                2 => group.abort(),
+                _ => {
+                    group.commit().unwrap();
+                    model = changed;
+                }
+            }
+            for (nr, model) in model.iter().enumerate() {
+                assert!(v.content(nr) == *model, "{name}, {round}: {nr}");
+            }
+        }
+        assert!(v.crashed() == model, "{name}");
+        v.close();
+    }
+}
+
+/// What is seen through the group: data where something was written, holes where it was cut off.
+#[test]
+fn data_and_holes_are_those_of_the_group() {
+    for journal in JOURNALS {
+        let v = Volume::simple(journal, &[5000, 0]);
+        let mut group = v.group();
+        let (cut, far) = (v.ino(0), v.ino(1));
+        assert_eq!(group.seek(cut, 0, SeekWhat::Hole).unwrap(), 5000);
+        assert_eq!(errno(group.seek(far, 0, SeekWhat::Data)), libc::ENXIO);
+        group.write(&ROOT, far, 6000, b"far").unwrap();
+        assert_eq!(group.seek(far, 0, SeekWhat::Data).unwrap(), 5120);
+        assert_eq!(group.seek(far, 0, SeekWhat::Hole).unwrap(), 0);
+        assert_eq!(group.seek(far, 5120, SeekWhat::Hole).unwrap(), 6003);
+        assert_eq!(errno(group.seek(far, 6003, SeekWhat::Data)), libc::ENXIO);
+        group.set_size(&ROOT, cut, 1500).unwrap();
+        group.set_size(&ROOT, cut, 9000).unwrap();
+        assert_eq!(group.seek(cut, 0, SeekWhat::Hole).unwrap(), 1500);
+        assert_eq!(errno(group.seek(cut, 1500, SeekWhat::Data)), libc::ENXIO);
+        group.write(&ROOT, cut, 4096, b"again").unwrap();
+        assert_eq!(group.seek(cut, 1500, SeekWhat::Data).unwrap(), 4096);
+        assert_eq!(group.seek(cut, 4096, SeekWhat::Hole).unwrap(), 5120);
+        assert_eq!(errno(group.seek(ROOT_INO, 0, SeekWhat::Hole)), libc::EBADF);
+        group.commit().unwrap();
+        let seek = |nr: usize, at| v.fs.seek(&v.files[nr], at, SeekWhat::Data).unwrap();
+        assert_eq!((seek(0, 2048), seek(1, 0)), (4096, 5120));
+        v.close();
+    }
+}
+
+#[test]
+fn room_and_zeroes_by_fallocate_are_a_part_of_the_group() {
+    use FallocateMode::{Allocate, PunchHole, ZeroRange};
+    let all = Allocate { keep_size: false };
+    let within = Allocate { keep_size: true };
+    for journal in JOURNALS {
+        let v = Volume::simple(journal, &[5000, 0, 5000, 5000, 5000]);
+        let old: Vec<Vec<u8>> = (0..5).map(|nr| v.content(nr)).collect();
+        let mut group = v.group();
+        let mut change =
+            |nr: usize, mode, at, len| group.fallocate(&ROOT, v.ino(nr), mode, at, len);
+        change(0, all, 500, 3000).unwrap();
+        change(1, all, 100, 8092).unwrap();
+        change(2, PunchHole, 100, 4000).unwrap();
+        change(3, ZeroRange { keep_size: false }, 4500, 2000).unwrap();
+        change(4, ZeroRange { keep_size: true }, 1000, 4000).unwrap();
+        // Behind the end there is no room in a group; nothing changed by what is refused.
+        for mode in [within, ZeroRange { keep_size: true }] {
+            assert_eq!(errno(change(0, mode, 4000, 1001)), libc::EOPNOTSUPP);
+        }
+        change(0, within, 4000, 1000).unwrap();
+        assert_eq!(errno(change(0, all, 0, 0)), libc::EINVAL);
+        change(0, PunchHole, 5000, 5000).unwrap();
+        assert_eq!(errno(change(0, all, u64::MAX, 2)), libc::EFBIG);
+        // Beyond the limit: found out before anything is kept of it.
+        assert_eq!(errno(change(0, all, 0, 1 << 41)), libc::EFBIG);
+        let new = [
+            old[0].clone(),
+            vec![0; 8192],
+            over(&old[2], 100, &[0; 4000]),
+            over(&old[3], 4500, &[0; 2000]),
+            over(&old[4], 1000, &[0; 4000]),
+        ];
+        for (nr, new) in new.iter().enumerate() {
+            assert!(seen(&group, v.ino(nr)) == *new, "{journal}: {nr}");
+        }
+        assert!(v.crashed() == old);
+        group.commit().unwrap();
+        assert!(v.crashed() == new);
+        let blocks = v.fs.getattr(v.ino(1)).unwrap().blocks;
+        assert_eq!(blocks, 16, "{journal}");
+        v.close();
+    }
+}
+
+/// What lies in the inode stays the file's content.
+#[test]
+fn files_in_their_inode_are_filled() {
+    let v = Volume::inline(options("data"), &[40, 40]);
+    // Taken for a map, this says that there is no block.
+    v.fs.write(&ROOT, &v.files[1], 0, &[0; 8], false).unwrap();
+    let mut group = v.group();
+    assert_eq!(group.seek(v.ino(0), 3, SeekWhat::Data).unwrap(), 3);
+    assert_eq!(group.seek(v.ino(0), 3, SeekWhat::Hole).unwrap(), 40);
+    let all = FallocateMode::Allocate { keep_size: false };
+    group.fallocate(&ROOT, v.ino(0), all, 0, 3000).unwrap();
+    group.zero(&ROOT, v.ino(1), 10, 20).unwrap();
+    let mut filled = vec![10; 40];
+    filled.resize(3000, 0);
+    assert!(seen(&group, v.ino(0)) == filled);
+    group.commit().unwrap();
+    let zeroed = over(&over(&[11; 40], 0, &[0; 8]), 10, &[0; 20]);
+    assert!(v.content(0) == filled && v.content(1) == zeroed);
+    v.close();
+}
+
+#[test]
+fn files_that_join_change_with_the_others() {
+    for journal in JOURNALS {
+        let v = Volume::simple(journal, &[3000, 3000, 3000]);
+        let old: Vec<Vec<u8>> = (0..3).map(|nr| v.content(nr)).collect();
+        let mut group = v.fs.atomic_group(&v.files[2..]).unwrap();
+        group.write(&ROOT, v.ino(2), 0, &[1; 100]).unwrap();
+        assert_eq!(errno(group.join(&v.files[2])), libc::EBUSY);
+        // Lower numbers: locks are taken in the order of the numbers all the same.
+        group.join(&v.files[0]).unwrap();
+        group.join(&v.files[1]).unwrap();
+        for nr in [0, 1] {
+            group.write(&ROOT, v.ino(nr), 2950, &[1; 100]).unwrap();
+            let refused = v.fs.write(&ROOT, &v.files[nr], 0, b"x", false);
+            assert_eq!(errno(refused), libc::EBUSY);
+        }
+        assert!(v.crashed() == old);
+        group.commit().unwrap();
+        let new = [
+            over(&old[0], 2950, &[1; 100]),
+            over(&old[1], 2950, &[1; 100]),
+            over(&old[2], 0, &[1; 100]),
+        ];
+        assert!(v.crashed() == new, "{journal}");
+        v.close();
+    }
+}
+
+/// Each file takes room of the transaction: one too many is refused, and is in no group.
+#[test]
+fn as_many_files_join_as_one_transaction_holds() {
+    let v = Volume::simple("data", &[10; 200]);
+    let mut group = v.fs.atomic_group(&v.files[..1]).unwrap();
+    let refused = (1..200)
+        .find(|nr| group.join(&v.files[*nr]).is_err())
+        .unwrap();
+    assert_eq!(errno(group.join(&v.files[refused])), libc::EFBIG);
+    v.fs.write(&ROOT, &v.files[refused], 0, b"x", false)
+        .unwrap();
+    group.commit().unwrap();
+    v.close();
+}

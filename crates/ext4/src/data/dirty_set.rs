@@ -1,0 +1,81 @@
+//! Which files have dirty data, and how much there is of all.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Condvar;
+use stetfs_sync::{Mutex, Rank};
+
+use crate::types::{FsOptions, Ino};
+
+/// All files with dirty data, and how much they have.
+pub(crate) struct DirtySet {
+    /// May hold numbers of files that are clean again.
+    pub(super) files: Mutex<BTreeSet<Ino>>,
+    /// Those that go home behind their writers.
+    pub(super) streams: Mutex<BTreeSet<Ino>>,
+    /// Those with new blocks whose data could not be written.
+    pub(super) lost: Mutex<BTreeSet<Ino>>,
+    /// Dirty bytes, those being written included.
+    bytes: AtomicU64,
+    /// Above this writers wait, bytes.
+    bound: u64,
+    /// For [`Fs::throttle_data`]: something was written home.
+    room: Condvar,
+    waiting: parking_lot::Mutex<()>,
+}
+
+impl DirtySet {
+    pub(crate) fn new(opts: &FsOptions) -> DirtySet {
+        DirtySet {
+            files: Mutex::new(Rank::InodeLeaf, BTreeSet::new()),
+            streams: Mutex::new(Rank::InodeLeaf, BTreeSet::new()),
+            lost: Mutex::new(Rank::InodeLeaf, BTreeSet::new()),
+            bytes: AtomicU64::new(0),
+            bound: (opts.cache_bytes / 2).max(256 << 10),
+            room: Condvar::new(),
+            waiting: parking_lot::Mutex::new(()),
+        }
+    }
+
+    /// Dirty bytes now.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::SeqCst)
+    }
+
+    /// Whether there is something to be looked at again.
+    pub(super) fn needs_care(&self) -> bool {
+        self.bytes() > 0 || !self.lost.lock().is_empty()
+    }
+
+    /// From here on data is written home without waiting for its age.
+    pub(crate) fn much(&self) -> u64 {
+        self.bound / 2
+    }
+
+    /// So many bytes have come home, or are gone.
+    pub(super) fn less(&self, bytes: u64) {
+        self.bytes.fetch_sub(bytes, Ordering::AcqRel);
+        let _waiting = self.waiting.lock();
+        self.room.notify_all();
+    }
+
+    /// So many bytes more. Gives how many there were.
+    pub(super) fn more(&self, bytes: u64) -> u64 {
+        self.bytes.fetch_add(bytes, Ordering::SeqCst)
+    }
+
+    /// Waits until there are fewer dirty bytes than the bound, at most `longest`.
+    pub(crate) fn wait_for_room(&self, longest: Duration) {
+        let mut waiting = self.waiting.lock();
+        if self.bytes() > self.bound {
+            self.room.wait_for(&mut waiting, longest);
+        }
+    }
+
+    /// Whether writers have to wait.
+    pub(crate) fn is_full(&self) -> bool {
+        self.bytes() > self.bound
+    }
+}

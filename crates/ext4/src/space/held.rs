@@ -1,0 +1,50 @@
+//! What was freed and is not handed out yet, so that where things are put does not depend on when a
+//! commit ended (`epoch=`).
+
+use crate::error::Result;
+use crate::fs::Fs;
+
+/// Something that a valid transaction freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HeldBack {
+    /// Clusters of a group.
+    Blocks {
+        /// The group.
+        group: u32,
+        /// The first.
+        bit: u32,
+        /// How many.
+        len: u32,
+    },
+    /// An inode of a group.
+    Inode {
+        /// The group.
+        group: u32,
+        /// Its place in the group.
+        index: u32,
+    },
+}
+
+impl Fs {
+    /// Keeps what was freed back, if the options ask for that.
+    pub(super) fn hold_back(&self, what: HeldBack) -> bool {
+        let hold = self.opts.epoch.is_some();
+        if hold {
+            self.groups.held.lock().push(what);
+        }
+        hold
+    }
+
+    /// There is no room without what was kept back: it can be handed out from here on. To be called
+    /// after a commit of everything, so that it is all that was freed until now.
+    ///
+    /// # Errors
+    /// Damage.
+    pub(super) fn hand_back_held(&self) -> Result<()> {
+        let held = std::mem::take(&mut *self.groups.held.lock());
+        held.into_iter().try_for_each(|held| match held {
+            HeldBack::Blocks { group, bit, len } => self.hand_back_blocks(group, bit, len),
+            HeldBack::Inode { group, index } => self.hand_back_inode(group, index),
+        })
+    }
+}

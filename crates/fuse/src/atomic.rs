@@ -1,0 +1,381 @@
+//! Atomic writes by the ioctls of F2FS, which SQLite uses: a file that a handle began an atomic
+//! write on is in a group (decisions/0032), and what is written to it by that handle is part of it,
+//! until the handle commits, aborts or is closed. Further files of the same program join the group,
+//! by a token that one of its handles is told; what ends it by one handle ends it for all.
+//!
+//! The kernel's pages of a file are everybody's: whoever reads the file on the mount sees what the
+//! handle wrote. So all requests are answered as the group has the file, and after an abort the
+//! kernel is told to drop its pages.
+//!
+//! A program that dies has its locks taken by others as soon as the kernel has closed its
+//! descriptors. The request FLUSH comes before that and is waited for, so it is what aborts;
+//! RELEASE comes later. Both are sent on mounts with the option `atomic` alone. What a handle that
+//! is still open goes on to write is not to stand alone: it is refused until the handle says
+//! COMMIT, ABORT or START.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use stetfs::low::{AtomicGroup, Attr, Ctx, Fs, FsError, Ino, OpenRef};
+
+use crate::caller;
+use crate::ops::{Fh, IoctlArgs, OpenFile};
+
+/// `F2FS_IOC_GET_FEATURES`, and the bit that says that files can be written atomically.
+pub(crate) const GET_FEATURES: u32 = 0x8004_f50c;
+pub(crate) const ATOMIC_WRITE: u32 = 0x4;
+/// `F2FS_IOC_START_ATOMIC_WRITE`, `F2FS_IOC_COMMIT_ATOMIC_WRITE`, `F2FS_IOC_ABORT_ATOMIC_WRITE`.
+const START: u32 = 0xf501;
+const COMMIT: u32 = 0xf502;
+pub(crate) const ABORT: u32 = 0xf505;
+/// `STETFS_IOC_GET_ATOMIC_GROUP`, `STETFS_IOC_JOIN_ATOMIC_GROUP` (`include/stetfs_atomic.h`): a
+/// descriptor's number says nothing to a server, so groups have tokens.
+const GET_GROUP: u32 = 0x8008_f540;
+const JOIN: u32 = 0x4008_f541;
+
+/// What a handle asks for with an ioctl.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    Features,
+    Start,
+    Commit,
+    Abort,
+    /// The token of its group.
+    Group,
+    /// To be of the group with this token.
+    Join(u64),
+}
+
+impl Verb {
+    /// That of a request, if it is one of these.
+    pub(crate) fn of(args: &IoctlArgs<'_>) -> Option<Verb> {
+        Some(match args.cmd {
+            GET_FEATURES => Verb::Features,
+            START => Verb::Start,
+            COMMIT => Verb::Commit,
+            ABORT => Verb::Abort,
+            GET_GROUP => Verb::Group,
+            JOIN => Verb::Join(u64::from_ne_bytes(*args.input.first_chunk()?)),
+            _ => return None,
+        })
+    }
+}
+
+/// FusionIO's `DFS_IOCTL_ATOMIC_WRITE_SET`, by which MariaDB asks whether a page that it writes is
+/// whole or absent after a crash: pages of up to so many bytes are meant.
+pub(crate) const WRITES_WHOLE: u32 = 0x4004_9502;
+pub(crate) const WHOLE_BYTES: usize = 64 << 10;
+
+/// Files that change all at once, while they do.
+struct Group {
+    /// Nobody can guess it.
+    token: u64,
+    /// Whose: a thread of the process.
+    by: u32,
+    /// `None` when it has ended. Held until a commit is done: until then nobody is told what a file
+    /// was, which the kernel would keep.
+    open: Mutex<Option<AtomicGroup>>,
+}
+
+/// A file that is written atomically.
+struct Writing {
+    /// Who began it: handle and thread.
+    fh: Fh,
+    by: u32,
+    group: Arc<Group>,
+}
+
+/// Who changes a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    /// Who has this handle; without one, whoever names the file.
+    Handle(Option<Fh>),
+    /// The kernel, which writes home what was stored through a mapping, and does not say whose.
+    Mapping,
+}
+
+impl By {
+    /// Who asks with `file`.
+    pub(crate) fn holder(file: OpenFile) -> By {
+        By::Handle(file.fh)
+    }
+
+    fn has_begun(self, writing: &Writing) -> bool {
+        match self {
+            By::Handle(fh) => fh == Some(writing.fh),
+            By::Mapping => true,
+        }
+    }
+}
+
+/// Whether handles know that what they wrote has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    Yes,
+    NotYet,
+}
+
+#[derive(Default)]
+struct Table {
+    files: HashMap<Ino, Arc<Writing>>,
+    /// Handles whose atomic write was aborted by a close, and that were not told.
+    broken: HashSet<Fh>,
+}
+
+/// The files that are written atomically now, each by one handle.
+///
+/// The lock of a group may be held while `table` is taken, not the other way round.
+#[derive(Default)]
+pub(crate) struct AtomicFiles {
+    table: Mutex<Table>,
+    /// How many it has: most mounts have none, ever.
+    count: AtomicUsize,
+}
+
+impl AtomicFiles {
+    fn table<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {
+        let mut table = self.table.lock();
+        let result = change(&mut table);
+        let count = table.files.len() + table.broken.len();
+        self.count.store(count, Ordering::Release);
+        result
+    }
+
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0
+    }
+
+    fn find(&self, ino: Ino) -> Option<Arc<Writing>> {
+        match self.is_empty() {
+            true => None,
+            false => self.table.lock().files.get(&ino).cloned(),
+        }
+    }
+
+    fn of_handle(&self, fh: Fh, ino: Ino) -> Option<Arc<Writing>> {
+        self.find(ino).filter(|writing| writing.fh == fh)
+    }
+
+    fn is_broken(&self, by: By) -> bool {
+        match by {
+            By::Handle(Some(fh)) if !self.is_empty() => self.table.lock().broken.contains(&fh),
+            _ => false,
+        }
+    }
+
+    /// What the group of a file says of it; `None` when it is in none.
+    pub(crate) fn look<T>(
+        &self,
+        ino: Ino,
+        look: impl FnOnce(&AtomicGroup) -> Result<T, FsError>,
+    ) -> Option<Result<T, FsError>> {
+        let writing = self.find(ino)?;
+        let group = writing.group.open.lock();
+        group.as_ref().map(look)
+    }
+
+    /// Changes content or size of a file as a part of its group, if who began does; `None` when it
+    /// is in none.
+    ///
+    /// # Errors
+    /// EBUSY: another does. EIO: the group of this handle was aborted, and it was not told.
+    pub(crate) fn change<T>(
+        &self,
+        ino: Ino,
+        by: By,
+        change: impl FnOnce(&mut AtomicGroup) -> Result<T, FsError>,
+    ) -> Option<Result<T, FsError>> {
+        if let Some(writing) = self.find(ino)
+            && let Some(group) = &mut *writing.group.open.lock()
+        {
+            return Some(match by.has_begun(&writing) {
+                true => change(group),
+                false => Err(FsError::Errno(libc::EBUSY)),
+            });
+        }
+        // Looked up last: a close may have come between.
+        self.is_broken(by).then_some(Err(FsError::Errno(libc::EIO)))
+    }
+
+    /// The attributes of a file as the kernel is to know them.
+    pub(crate) fn shown(&self, mut attr: Attr) -> Attr {
+        if let Some(Ok(size)) = self.look(attr.ino, |group| group.size(attr.ino)) {
+            attr.size = size;
+        }
+        attr
+    }
+
+    /// The group of a file, if it is in one that this handle began.
+    ///
+    /// # Errors
+    /// EBUSY: another handle did.
+    fn begun(&self, fh: Fh, ino: Ino) -> Result<Option<Arc<Group>>, FsError> {
+        match self.find(ino) {
+            Some(writing) if writing.group.open.lock().is_some() => match writing.fh == fh {
+                true => Ok(Some(Arc::clone(&writing.group))),
+                false => Err(FsError::Errno(libc::EBUSY)),
+            },
+            _ => Ok(None),
+        }
+    }
+
+    /// Begins: nothing, if this handle did before.
+    ///
+    /// # Errors
+    /// EBUSY: another handle did. As [`Fs::atomic_group`].
+    pub(crate) fn start(&self, fs: &Fs, ctx: &Ctx, fh: Fh, file: &OpenRef) -> Result<(), FsError> {
+        if self.begun(fh, file.ino())?.is_some() {
+            return Ok(());
+        }
+        let group = Group {
+            token: RandomState::new().hash_one(fh),
+            by: ctx.pid,
+            open: Mutex::new(Some(fs.atomic_group(std::slice::from_ref(file))?)),
+        };
+        self.add(ctx, fh, file.ino(), Arc::new(group));
+        Ok(())
+    }
+
+    /// Begins as a part of the group that has this token; nothing, if this handle did before.
+    ///
+    /// # Errors
+    /// EINVAL: there is no such group, or the handle has begun without it. EPERM: it is another
+    /// program's. As [`AtomicGroup::join`].
+    pub(crate) fn join(
+        &self,
+        ctx: &Ctx,
+        fh: Fh,
+        file: &OpenRef,
+        token: u64,
+    ) -> Result<(), FsError> {
+        let none = FsError::Errno(libc::EINVAL);
+        if let Some(group) = self.begun(fh, file.ino())? {
+            return match group.token == token {
+                true => Ok(()),
+                false => Err(none),
+            };
+        }
+        let group = self.of_token(token).ok_or(none.clone())?;
+        // A program that ends takes its group with it, and nobody else's.
+        if !caller::of_one_process(ctx.pid, group.by) {
+            return Err(FsError::Errno(libc::EPERM));
+        }
+        let mut open = group.open.lock();
+        open.as_mut().ok_or(none)?.join(file)?;
+        // The group is open until its file is known.
+        self.add(ctx, fh, file.ino(), Arc::clone(&group));
+        Ok(())
+    }
+
+    fn add(&self, ctx: &Ctx, fh: Fh, ino: Ino, group: Arc<Group>) {
+        let writing = Writing {
+            fh,
+            by: ctx.pid,
+            group,
+        };
+        self.table(|table| {
+            table.broken.remove(&fh);
+            // One that has ended is in its place at most: the file is in one group.
+            table.files.insert(ino, Arc::new(writing));
+        });
+    }
+
+    fn of_token(&self, token: u64) -> Option<Arc<Group>> {
+        let table = self.table.lock();
+        let mut groups = table.files.values().map(|writing| &writing.group);
+        groups.find(|group| group.token == token).cloned()
+    }
+
+    /// The token of the group that a handle began with this file.
+    pub(crate) fn token(&self, fh: Fh, ino: Ino) -> Option<u64> {
+        let group = self.begun(fh, ino).ok()??;
+        Some(group.token)
+    }
+
+    /// The files that change with this one, itself among them.
+    pub(crate) fn together(&self, ino: Ino) -> Vec<Ino> {
+        let group = self.look(ino, |group| Ok(group.files().collect()));
+        group.and_then(Result::ok).unwrap_or_else(|| vec![ino])
+    }
+
+    /// Commits what a handle wrote: gives the files that changed, and how it went. `None`: it began
+    /// nothing, or that has ended.
+    pub(crate) fn commit(&self, fh: Fh, ino: Ino) -> Option<(Vec<Ino>, Result<(), FsError>)> {
+        match self.is_told(fh) {
+            true => None,
+            false => self.end(fh, ino, Told::Yes, AtomicGroup::commit),
+        }
+    }
+
+    /// Ends the atomic write of a handle without a trace: gives the files that are as they were.
+    /// `None`: there is nothing to end.
+    pub(crate) fn abort(&self, fh: Fh, ino: Ino) -> Option<Vec<Ino>> {
+        match self.is_told(fh) {
+            true => Some(vec![ino]),
+            false => Some(self.end(fh, ino, Told::Yes, AtomicGroup::abort)?.0),
+        }
+    }
+
+    /// The same, until the handle says that it has understood: it may be open by other descriptors.
+    pub(crate) fn break_off(&self, fh: Fh, ino: Ino) -> Vec<Ino> {
+        let ended = self.end(fh, ino, Told::NotYet, AtomicGroup::abort);
+        ended.map(|(files, ())| files).unwrap_or_default()
+    }
+
+    /// The same when nobody has the handle any more.
+    pub(crate) fn release(&self, fh: Fh, ino: Ino) -> Vec<Ino> {
+        let files = self.break_off(fh, ino);
+        self.is_told(fh);
+        files
+    }
+
+    /// Tells a handle whose group was aborted by a close, if that is so.
+    fn is_told(&self, fh: Fh) -> bool {
+        !self.is_empty() && self.table(|table| table.broken.remove(&fh))
+    }
+
+    fn end<T>(
+        &self,
+        fh: Fh,
+        ino: Ino,
+        told: Told,
+        end: impl FnOnce(AtomicGroup) -> T,
+    ) -> Option<(Vec<Ino>, T)> {
+        let writing = self.of_handle(fh, ino)?;
+        let mut group = writing.group.open.lock();
+        let ended = end(group.take()?);
+        Some((self.forget(&writing.group, told), ended))
+    }
+
+    /// Takes out the files of a group that has ended.
+    fn forget(&self, group: &Arc<Group>, told: Told) -> Vec<Ino> {
+        self.table(|table| {
+            let is_its = |_: &Ino, writing: &mut Arc<Writing>| Arc::ptr_eq(&writing.group, group);
+            let gone: Vec<_> = table.files.extract_if(is_its).collect();
+            if told == Told::NotYet {
+                let handles = gone.iter().map(|(_, writing)| writing.fh);
+                table.broken.extend(handles);
+            }
+            gone.into_iter().map(|(ino, _)| ino).collect()
+        })
+    }
+
+    /// Whether an atomic write ends when `ctx` closes a descriptor of this handle: who began does.
+    /// A child that was forked has the descriptor, too, and closes it when it runs a program.
+    pub(crate) fn ends_with(&self, ctx: &Ctx, fh: Fh, ino: Ino) -> bool {
+        let writing = self.of_handle(fh, ino);
+        writing.is_some_and(|writing| caller::of_one_process(ctx.pid, writing.by))
+    }
+
+    /// Aborts all of them.
+    pub(crate) fn end_all(&self) {
+        let all = self.table(std::mem::take);
+        for writing in all.files.into_values() {
+            drop(writing.group.open.lock().take());
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Files of a volume that are written atomically: what their requests do, and what the kernel
+//! forgets at the end.
+
+use stetfs::low::{Ctx, Done, FallocateMode, Fs, FsError, Ino, OpenRef, SeekWhat, SetAttr};
+
+use super::{CAPABILITY, VolumeFs};
+use crate::atomic::{self, By, Verb};
+use crate::ioctl;
+use crate::ops::{Fh, IoctlReply, OpenFile, WriteArgs};
+use crate::stale::Stale;
+
+impl VolumeFs {
+    /// Reads what a program sees of a file on this mount.
+    pub(super) fn read_shown(
+        &self,
+        fs: &Fs,
+        file: &OpenRef,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> Result<usize, FsError> {
+        let ino = file.ino();
+        let read = self.atomic.look(ino, |group| group.read(ino, offset, buf));
+        read.unwrap_or_else(|| fs.read(file, offset, buf))
+    }
+
+    /// Finds data or a hole as a program sees the file on this mount.
+    pub(super) fn seek_shown(
+        &self,
+        fs: &Fs,
+        file: &OpenRef,
+        offset: u64,
+        what: SeekWhat,
+    ) -> Result<u64, FsError> {
+        let ino = file.ino();
+        let found = self.atomic.look(ino, |group| group.seek(ino, offset, what));
+        found.unwrap_or_else(|| fs.seek(file, offset, what))
+    }
+
+    /// A write to a file that is written atomically; `None` if it is not.
+    pub(super) fn write_atomically(
+        &self,
+        fs: &Fs,
+        ctx: &Ctx,
+        file: OpenFile,
+        args: &WriteArgs<'_>,
+    ) -> Option<Result<usize, FsError>> {
+        let ino = file.ino;
+        let by = match args.from_cache {
+            true => By::Mapping,
+            false => By::holder(file),
+        };
+        let what = (args.offset, args.data);
+        let written = self.add_atomically(fs, ctx, (ino, by), what, args.kill_suidgid);
+        if let Some(Err(_)) = written {
+            self.forget_content(ino, args.offset, args.data.len());
+        }
+        written
+    }
+
+    /// Bytes at an offset that are to be in a file that is written atomically; `None` if it is not.
+    pub(super) fn add_atomically(
+        &self,
+        fs: &Fs,
+        ctx: &Ctx,
+        (ino, by): (Ino, By),
+        (offset, data): (u64, &[u8]),
+        kill: bool,
+    ) -> Option<Result<usize, FsError>> {
+        self.atomic.change(ino, by, |group| {
+            self.strip(fs, ctx, ino, kill)?;
+            group.write(ctx, ino, offset, data)?;
+            Ok(data.len())
+        })
+    }
+
+    /// fallocate(2) of a file that is written atomically; `None` if it is not.
+    pub(super) fn fallocate_atomically(
+        &self,
+        fs: &Fs,
+        ctx: &Ctx,
+        file: OpenFile,
+        (mode, offset, len): (FallocateMode, u64, u64),
+    ) -> Option<Result<(), FsError>> {
+        let ino = file.ino;
+        self.atomic.change(ino, By::holder(file), |group| {
+            self.strip(fs, ctx, ino, ctx.uid != 0)?;
+            group.fallocate(ctx, ino, mode, offset, len)
+        })
+    }
+
+    /// A new size of a file that is written atomically; `None` if it is not.
+    pub(super) fn size_atomically(
+        &self,
+        ctx: &Ctx,
+        file: OpenFile,
+        size: u64,
+    ) -> Option<Result<(), FsError>> {
+        let sized = |group: &mut stetfs::low::AtomicGroup| group.set_size(ctx, file.ino, size);
+        self.atomic.change(file.ino, By::holder(file), sized)
+    }
+
+    /// Takes set-user-id, set-group-id and the capabilities of a program whose content is about to
+    /// change, if they are to be taken: at once, for attributes are no content.
+    pub(super) fn strip(&self, fs: &Fs, ctx: &Ctx, ino: Ino, kill: bool) -> Result<(), FsError> {
+        let bits = self.bits(fs, ctx, ino, kill);
+        if bits.any || kill && fs.getxattr(ino, CAPABILITY).is_ok() {
+            let set = SetAttr {
+                kill_suidgid: true,
+                ..Default::default()
+            };
+            fs.setattr(ctx, ino, &set)?;
+            bits.lose(fs, ctx, ino)?;
+            self.attributes_changed(ino);
+        }
+        self.lose_capabilities(fs, ino)
+    }
+
+    /// An ioctl of those for atomic writes.
+    pub(super) fn atomic_ioctl(
+        &self,
+        fs: &Fs,
+        ctx: &Ctx,
+        file: OpenFile,
+        verb: Verb,
+        out_size: u32,
+    ) -> Result<IoctlReply, FsError> {
+        let held = file.fh.filter(|_| self.options.atomic);
+        let held = held.and_then(|fh| Some((fh, self.open.handles().get(fh)?.file)));
+        let ino = file.ino;
+        let nothing = || FsError::Errno(libc::EINVAL);
+        match (verb, held) {
+            (Verb::Features, held) => {
+                let can = held.is_some_and(|(_, file)| fs.can_be_atomic(&file));
+                Ok(ioctl::number(
+                    u32::from(can) * atomic::ATOMIC_WRITE,
+                    out_size,
+                ))
+            }
+            (_, None) => Err(FsError::Errno(libc::EOPNOTSUPP)),
+            (Verb::Start, Some((fh, file))) => {
+                let started = self.atomic.start(fs, ctx, fh, &file);
+                started.map(|()| ioctl::nothing())
+            }
+            (Verb::Join(token), Some((fh, file))) => {
+                let joined = self.atomic.join(ctx, fh, &file, token);
+                joined.map(|()| ioctl::nothing())
+            }
+            (Verb::Group, Some((fh, _))) => {
+                let token = self.atomic.token(fh, ino).ok_or_else(nothing)?;
+                Ok(ioctl::out(token.to_ne_bytes().to_vec()))
+            }
+            (Verb::Commit, Some((fh, _))) => {
+                let (files, done) = self.atomic.commit(fh, ino).ok_or_else(nothing)?;
+                match done.is_err() {
+                    true => self.forget_files(&files),
+                    false => files.iter().for_each(|ino| self.attributes_changed(*ino)),
+                }
+                done.map(|()| ioctl::nothing())
+            }
+            (Verb::Abort, Some((fh, _))) => {
+                let files = self.atomic.abort(fh, ino).ok_or_else(nothing)?;
+                self.forget_files(&files);
+                Ok(ioctl::nothing())
+            }
+        }
+    }
+
+    /// The kernel is to know nothing of these files any more.
+    pub(super) fn forget_files(&self, files: &[Ino]) {
+        for ino in files {
+            self.forget_content(*ino, 0, i64::MAX as usize);
+            self.attributes_changed(*ino);
+        }
+    }
+
+    /// Ends an atomic write whose descriptor is closed by who began: `done` is called when the
+    /// kernel has nothing of it in its pages any more.
+    pub(super) fn break_off(&self, stale: &Stale, fh: Fh, ino: Ino, done: Done) {
+        let this = self.this.clone();
+        stale.run(Box::new(move |kernel| {
+            let files = match this.upgrade() {
+                Some(this) => this.atomic.break_off(fh, ino),
+                None => Vec::new(),
+            };
+            // No lock is held: the kernel may wait for reads.
+            for ino in files {
+                kernel.content(ino, 0, 0);
+            }
+            done(Ok(()));
+        }));
+    }
+}

@@ -1,0 +1,127 @@
+//! The medium of transactions in a region. Where the log begins stands in the volume's log, which a
+//! checkpoint writes; what commits does not.
+
+use std::sync::Arc;
+
+use stetfs_block::{BlockDevice, WriteList};
+use stetfs_cache::{Page, PageRef};
+
+use super::lanes::RegionLanes;
+use super::log::{ChangesLog, UNIT};
+use crate::error::{JournalError, Result};
+use crate::ids::Stamp;
+use crate::policy::{Encoded, LogTail, Medium, Place, RecordLog};
+
+/// A lane of transactions in a region.
+pub(crate) struct RegionRing {
+    /// None if the region is given up.
+    log: Option<ChangesLog>,
+    /// Its first line and the one past its last, as the volume's log says.
+    ends: (u64, u64),
+    device: Arc<dyn BlockDevice>,
+    /// Keeps the tail and the horizon.
+    tails: Box<dyn Medium>,
+    /// What is emptied at the end, where records do not see to it.
+    to_empty: Option<Arc<RegionLanes>>,
+}
+
+impl RegionRing {
+    /// `device` is the volume's; `tails` keeps where the log begins. Without a `log` there is
+    /// nothing to read. `to_empty` is the region where there are no records, which empty it.
+    pub(crate) fn new(
+        log: Option<ChangesLog>,
+        to_empty: Option<Arc<RegionLanes>>,
+        device: Arc<dyn BlockDevice>,
+        tails: Box<dyn Medium>,
+    ) -> RegionRing {
+        RegionRing {
+            log,
+            ends: (tails.first(), tails.end()),
+            device,
+            tails,
+            to_empty,
+        }
+    }
+
+    fn log(&self) -> Result<&ChangesLog> {
+        self.log
+            .as_ref()
+            .ok_or_else(|| JournalError::Aborted("the region of the log is given up".into()))
+    }
+}
+
+impl Medium for RegionRing {
+    fn retire(&self) -> Result<()> {
+        if let Some(region) = &self.to_empty {
+            region.retire()?;
+        }
+        self.tails.retire()
+    }
+
+    fn first(&self) -> u64 {
+        self.ends.0
+    }
+
+    fn end(&self) -> u64 {
+        self.ends.1
+    }
+
+    fn unit(&self) -> Option<u64> {
+        Some(UNIT)
+    }
+
+    /// Nothing of it goes to the device.
+    fn blocks<'a>(&self, _at: u64, _tx: &'a Encoded, _barrier: bool) -> Result<WriteList<'a>> {
+        Ok(WriteList::new())
+    }
+
+    /// What was written to the device before needs a flush only if there is any such thing.
+    fn seal(&self, at: u64, tx: &Encoded, barrier: bool) -> Result<()> {
+        if barrier && !self.device.is_flushed() {
+            self.device.flush()?;
+        }
+        self.log()?.put(at, &tx.bytes)
+    }
+
+    fn write_early(&self, _at: u64, _blocks: &[PageRef]) -> Result<()> {
+        Err(JournalError::Aborted(
+            "a log in a region has no blocks".into(),
+        ))
+    }
+
+    fn place(&self, _at: u64) -> Result<Place> {
+        Err(JournalError::Aborted(
+            "nothing stands verbatim in a region".into(),
+        ))
+    }
+
+    fn one_flush(&self) -> bool {
+        true
+    }
+
+    fn set_horizon(&self, horizon: Stamp) {
+        self.tails.set_horizon(horizon);
+    }
+
+    fn horizon(&self) -> Stamp {
+        self.tails.horizon()
+    }
+
+    fn set_tail(&self, tail: LogTail, barrier: bool) -> Result<()> {
+        self.tails.set_tail(tail, barrier)
+    }
+
+    fn note_tail(&self, tail: LogTail) {
+        self.tails.note_tail(tail);
+    }
+
+    fn tail(&self) -> LogTail {
+        self.tails.tail()
+    }
+
+    fn read(&self, at: u64, count: u64) -> Result<Vec<PageRef>> {
+        let bytes = self.log()?.read(at, count)?;
+        let pages = bytes.chunks(UNIT as usize);
+        Ok(pages.map(|line| Arc::new(Page::copy_of(line))).collect())
+    }
+}
