@@ -209,7 +209,6 @@ impl FileExt for AtomicFile<'_> {
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
-        self.does("write", |group| group.write(&ROOT, self.ino, offset, buf))?;
-        Ok(buf.len())
+        Ok(self.does("write", |group| group.write(&ROOT, self.ino, offset, buf))?)
     }
 }

@@ -14,6 +14,21 @@ const TWO: &str = "
     commit
 ";
 
+/// The same, with what was written to the volume before the commit.
+const EARLY: &str = "
+    create a
+    write a 0 5000 1
+    create b
+    sync
+    atomic a b
+    write a 3000 4000 2
+    write b 0 9000 3
+    fsync b
+    early
+    write a 0 300 4
+    commit
+";
+
 pub(super) const ALL: &[Fault] = &[
     Fault {
         name: "split-group",
@@ -25,6 +40,28 @@ pub(super) const ALL: &[Fault] = &[
             Lab::script("ldj", TWO).trial(),
             Lab::script("stet", TWO).trial(),
             Lab::script("afs", TWO).trial(),
+        ],
+    },
+    Fault {
+        name: "early-volatile",
+        what: "what an atomic group wrote early is not durable when the group is",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.early_volatile = true,
+        trials: &[
+            Lab::script("ldj", EARLY).trial(),
+            Lab::script("stet", EARLY).trial(),
+            Lab::script("data,async_commit", EARLY).trial(),
+        ],
+    },
+    Fault {
+        name: "early-at-once",
+        what: "what an atomic group writes early is the file's before the group commits",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.early_at_once = true,
+        trials: &[
+            Lab::script("data", EARLY).trial(),
+            Lab::script("ldj", EARLY).trial(),
+            Lab::script("afs", EARLY).trial(),
         ],
     },
     Fault {

@@ -202,7 +202,7 @@ impl PosixSession {
                 Ok(())
             }
             // A mount knows groups of one file alone, by descriptor.
-            Op::Atomic { .. } | Op::Commit | Op::Abort => {
+            Op::Atomic { .. } | Op::Early | Op::Commit | Op::Abort => {
                 Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
             }
             Op::Fsync { path } => self.open_to_sync(path)?.sync_all(),

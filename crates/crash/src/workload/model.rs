@@ -436,7 +436,7 @@ impl State {
                 }
                 paths.iter().try_for_each(|path| file(path))
             }
-            Op::Commit | Op::Abort => match self.group {
+            Op::Early | Op::Commit | Op::Abort => match self.group {
                 Some(_) => Ok(()),
                 None => Err("no group is open".into()),
             },
@@ -601,7 +601,7 @@ impl State {
             }
             Op::Abort => self.group = None,
             Op::Commit => self.commit_group(at),
-            Op::Fsync { .. } | Op::Fdatasync { .. } | Op::SyncAll => {}
+            Op::Early | Op::Fsync { .. } | Op::Fdatasync { .. } | Op::SyncAll => {}
         }
     }
 

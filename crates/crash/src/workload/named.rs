@@ -226,7 +226,8 @@ fn groups(seed: u64) -> Vec<Op> {
         for step in 0..rng.usize(1..8) {
             let file = members[rng.usize(0..members.len())];
             let (at, len, key) = (rng.u32(0..40_000), rng.u32(1..9000), round * 8 + step + 10);
-            text.push_str(&match rng.u8(0..8) {
+            text.push_str(&match rng.u8(0..9) {
+                8 => String::from("early\n"),
                 0 => format!("truncate {file} {at}\n"),
                 1 => format!("punch {file} {at} {len}\n"),
                 2 => format!("fsync {file}\n"),
@@ -248,7 +249,7 @@ fn groups(seed: u64) -> Vec<Op> {
             ));
         }
     }
-    text.push_str("atomic a d\nwrite a 0 5000 250\nwrite d 3000 9000 251\nfsync a\nsync\n");
+    text.push_str("atomic a d\nwrite a 0 5000 250\nwrite d 3000 9000 251\nearly\nwrite a 2000 900 252\nfsync a\nsync\n");
     script(&text)
 }
 

@@ -82,6 +82,8 @@ pub enum Op {
     /// Begins an atomic group of these files: what changes their content from here on is part of
     /// it.
     Atomic { paths: Vec<String> },
+    /// Writes what the group has in memory to the volume, before it commits.
+    Early,
     /// Commits the group.
     Commit,
     /// Ends the group without a trace.

@@ -87,7 +87,14 @@ impl Session {
         Some(match op {
             Op::Write {
                 offset, len, key, ..
-            } => group.write(ctx, ino, *offset, &bytes(*key, *len)),
+            } => {
+                let written = group.write(ctx, ino, *offset, &bytes(*key, *len));
+                // The workload knows of no part of a write.
+                written.and_then(|n| match n == *len {
+                    true => Ok(()),
+                    false => Err(FsError::Errno(libc::ENOSPC)),
+                })
+            }
             Op::Truncate { size, .. } => group.set_size(ctx, ino, *size),
             Op::Punch { offset, len, .. } => group.zero(ctx, ino, *offset, *len),
             _ => return None,
@@ -257,6 +264,10 @@ impl Session {
                 self.group = Some(fs.atomic_group(&files?)?);
                 Ok(())
             }
+            Op::Early => match self.group.as_mut() {
+                Some(group) => group.write_early(ctx).map(drop),
+                None => Err(FsError::Errno(libc::EINVAL)),
+            },
             Op::Commit => match self.group.take() {
                 Some(group) => group.commit(),
                 None => Err(FsError::Errno(libc::EINVAL)),

@@ -88,6 +88,7 @@ impl fmt::Display for Op {
             } => write!(f, "setxattr {path} {name} {len} {key}"),
             Op::RemoveXattr { path, name } => write!(f, "removexattr {path} {name}"),
             Op::Atomic { paths } => write!(f, "atomic {}", paths.join(" ")),
+            Op::Early => f.write_str("early"),
             Op::Commit => f.write_str("commit"),
             Op::Abort => f.write_str("abort"),
             Op::Fsync { path } => write!(f, "fsync {}", shown(path)),
@@ -289,6 +290,7 @@ fn op(text: &str, line: usize, state: &State) -> Result<Op, String> {
             }
             Op::Atomic { paths }
         }
+        "early" => Op::Early,
         "commit" => Op::Commit,
         "abort" => Op::Abort,
         "fsync" => Op::Fsync {

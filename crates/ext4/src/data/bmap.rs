@@ -1,7 +1,7 @@
 //! Telling where a file's blocks lie (FIBMAP), to whoever may go on to use them behind our back:
 //! Linux swaps to a file by what it is told here.
 //!
-//! Blocks of a file never move while they are its blocks. What is told therefore stays true until
+//! Blocks of a file that was told of never move while they are its blocks. What is told therefore stays true until
 //! the file is truncated or punched, which Linux refuses for a file it swaps to. What remains is
 //! that nothing of what was written before may still be on its way to them.
 
@@ -20,7 +20,8 @@ impl Fs {
     /// log will write it there again.
     ///
     /// # Errors
-    /// EINVAL for what is no regular file; what could not be brought home.
+    /// EINVAL for what is no regular file; EBUSY for one in an atomic group; what could not be
+    /// brought home.
     pub fn bmap(&self, ino: Ino, index: u64, unit: u32) -> Result<u64> {
         let inode = self.iget(ino)?;
         // Exclusively: nobody writes between what goes home and the answer.
@@ -31,6 +32,7 @@ impl Fs {
         if body.is_inline() {
             return Ok(0);
         }
+        inode.check_alone()?;
         inode.told.store(true, Ordering::Release);
         self.bring_home(&inode, &body)?;
         let (unit, block) = (u64::from(unit), u64::from(self.geo.block_size));

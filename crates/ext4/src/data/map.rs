@@ -123,6 +123,20 @@ impl Fs {
         first_from(|at| self.find(inode, body, at, u32::MAX), from)
     }
 
+    /// Blocks that the map of a file takes for itself; `None` where it is no tree of extents.
+    ///
+    /// # Errors
+    /// EUCLEAN when the map is damaged.
+    pub(super) fn tree_nodes(&self, inode: &Inode, body: &InodeBody) -> Result<Option<u64>> {
+        match MapKind::of(inode, body)? {
+            MapKind::Extents => {
+                let nodes = extents::Stored::new(self, inode, body);
+                extents::count_nodes(&nodes, body.i_block()).map(Some)
+            }
+            MapKind::Blocks => Ok(None),
+        }
+    }
+
     pub(super) fn tree_depth(&self, body: &InodeBody) -> u16 {
         NodeRef::new(body.i_block()).map_or(0, |n| n.depth())
     }

@@ -34,10 +34,12 @@ pub(super) enum Steps {
 }
 
 /// The pieces of a file's map in a range.
-struct Pieces {
-    count: Credits,
+pub(super) struct Pieces {
+    pub(super) count: Credits,
+    /// Blocks mapped.
+    pub(super) blocks: u64,
     /// The groups that they lie in.
-    groups: BTreeSet<u32>,
+    pub(super) groups: BTreeSet<u32>,
 }
 
 impl Fs {
@@ -70,7 +72,7 @@ impl Fs {
         body: &InodeBody,
         blocks: Range<u64>,
     ) -> Result<Credits> {
-        let pieces = self.pieces(inode, body, blocks)?;
+        let pieces = self.pieces(inode, body, blocks, self.journal.max_credits())?;
         // Only a piece that is cut in its middle leaves one more than there was.
         let map = self.edits(body, pieces.count, 1);
         let frees = pieces.groups.len() as Credits * credits::FREE_BLOCKS;
@@ -89,7 +91,7 @@ impl Fs {
         blocks: Range<u64>,
     ) -> Result<Credits> {
         let long = (blocks.end.saturating_sub(blocks.start)) / u64::from(MAX_UNWRITTEN_LEN);
-        let pieces = self.pieces(inode, body, blocks)?;
+        let pieces = self.pieces(inode, body, blocks, self.journal.max_credits())?;
         let places = Credits::try_from(long).unwrap_or(Credits::MAX);
         // Pieces are cut at the ends of the range, and where they are longer than what may be
         // unwritten.
@@ -121,11 +123,17 @@ impl Fs {
         (first + more).saturating_add(nodes)
     }
 
-    /// What is mapped in a range, as far as a transaction could take it.
-    fn pieces(&self, inode: &Inode, body: &InodeBody, blocks: Range<u64>) -> Result<Pieces> {
-        let most = self.journal.max_credits();
+    /// What is mapped in a range, as far as the first `most` pieces and one more.
+    pub(super) fn pieces(
+        &self,
+        inode: &Inode,
+        body: &InodeBody,
+        blocks: Range<u64>,
+        most: Credits,
+    ) -> Result<Pieces> {
         let mut pieces = Pieces {
             count: 0,
+            blocks: 0,
             groups: BTreeSet::new(),
         };
         let mut at = blocks.start;
@@ -146,6 +154,7 @@ impl Fs {
                 pieces.groups.extend(first..=last);
             }
             pieces.count += 1;
+            pieces.blocks += upto - from;
             at = e.logical_end();
         }
         Ok(pieces)

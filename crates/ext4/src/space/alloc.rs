@@ -1,13 +1,14 @@
 //! Block allocation.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use stetfs_journal::Handle;
+use stetfs_journal::{Block, Handle};
 use stetfs_ondisk::ext4::bitmap;
 
 use super::group::{Counts, GroupState};
 use super::parts::Around;
-use super::scan::{FreeMap, find_run};
+use super::scan::{FreeMap, Overlay, find_run};
 use super::window::Sizes;
 use super::{AllocFor, BlockRun};
 use crate::content;
@@ -41,7 +42,7 @@ impl Fs {
     /// Allocates up to `want` clusters (blocks, without `bigalloc`) in one run: at `goal` if that
     /// is free, else in the file's window, else in the longest run near (`parts`). The clusters
     /// are marked in use in `h` (`credits::ALLOC_BLOCKS`, one more in a group never used
-    /// before). The caller has reserved the space.
+    /// before); those for later are only kept from others. The caller has reserved the space.
     ///
     /// # Errors
     /// ENOSPC when no block is free.
@@ -270,18 +271,11 @@ impl Fs {
         drop(page);
         let taken = match chosen {
             Some((start, end)) if end > start => {
-                {
-                    let mut map = h.modify(&block)?;
-                    bitmap::set_range(&mut map, start as usize..end as usize);
-                    st.desc
-                        .set_free_clusters(st.desc.free_clusters().saturating_sub(end - start));
-                    self.note_block_bitmap(st, &map);
-                    self.move_window(group, st, &map, (start, end), ask);
+                if ask.purpose == AllocFor::Later {
+                    Overlay::of(&mut st.pending, clusters).insert(start, end - start);
+                } else {
+                    self.mark_in_use(h, (group, &mut *st), &block, (start, end), ask)?;
                 }
-                if self.opts.canary.unlogged_bitmap {
-                    h.leave_out(&block);
-                }
-                self.write_desc(h, group, st)?;
                 Some(BlockRun {
                     start: self.geo.layout.group_first_block(group)
                         + u64::from(start) * u64::from(self.ratio()),
@@ -292,6 +286,29 @@ impl Fs {
         };
         self.groups.publish(group, before, st)?;
         Ok(taken)
+    }
+
+    /// Marks clusters of a group in its bitmap.
+    fn mark_in_use(
+        &self,
+        h: &Handle<'_>,
+        (group, st): (u32, &mut GroupState),
+        block: &Arc<Block>,
+        (start, end): (u32, u32),
+        ask: &Ask<'_>,
+    ) -> Result<()> {
+        {
+            let mut map = h.modify(block)?;
+            bitmap::set_range(&mut map, start as usize..end as usize);
+            st.desc
+                .set_free_clusters(st.desc.free_clusters().saturating_sub(end - start));
+            self.note_block_bitmap(st, &map);
+            self.move_window(group, st, &map, (start, end), ask);
+        }
+        if self.opts.canary.unlogged_bitmap {
+            h.leave_out(block);
+        }
+        self.write_desc(h, group, st)
     }
 
     /// After `taken` was allocated: keeps the free blocks behind it for the same file.

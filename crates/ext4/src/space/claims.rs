@@ -74,7 +74,7 @@ impl Fs {
     }
 
     /// The clusters of a run: group, first bit, bits.
-    fn clusters_of(&self, run: BlockRun) -> Result<Vec<(u32, u32, u32)>> {
+    pub(super) fn clusters_of(&self, run: BlockRun) -> Result<Vec<(u32, u32, u32)>> {
         let ratio = u64::from(self.ratio());
         let mut at = self.cluster_of(run.start).start;
         let mut clusters = Vec::new();
@@ -195,7 +195,7 @@ impl Fs {
     }
 
     /// Changes a block bitmap, and counts what is free then.
-    fn change_bits(
+    pub(super) fn change_bits(
         &self,
         h: &Handle<'_>,
         group: u32,

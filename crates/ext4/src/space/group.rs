@@ -19,7 +19,7 @@ use crate::types::BlockNr;
 pub(crate) struct GroupState {
     /// The descriptor (space.S1).
     pub(super) desc: GroupDesc,
-    /// Freed blocks that are not to be used yet (space.S2).
+    /// Blocks that are free and not to be handed out: freed a moment ago, or set aside (space.S2).
     pub(super) pending: Option<Box<Overlay>>,
     /// Freed inodes that are not to be used yet (space.S2).
     pub(super) pending_inodes: Option<Box<Overlay>>,

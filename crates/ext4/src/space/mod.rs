@@ -7,7 +7,8 @@
 //! * **space.S1** A group's in-memory descriptor equals its bytes in the descriptor block, and its
 //!   free counts equal the clear bits of its bitmaps.
 //! * **space.S2** A block or inode freed by a transaction that is not yet valid is clear in the
-//!   bitmap and set in the group's *pending* overlay; searches take neither.
+//!   bitmap and set in the group's *pending* overlay, and so is a block that is set aside;
+//!   searches take neither.
 //! * **space.S3** A group's `available` is its free blocks less the pending ones.
 //! * **space.S4** No free run of a group is longer than its `longest`, and none begins before its
 //!   `first_free`. Searches that find less lower the one and raise the other; what becomes free
@@ -38,6 +39,8 @@ pub(crate) enum AllocFor {
     Data,
     /// Directory blocks, extent tree nodes, attribute blocks.
     Meta,
+    /// File data that no transaction has yet: no bitmap tells of it (`space/aside`).
+    Later,
 }
 
 /// What kind of blocks is freed.
@@ -50,6 +53,7 @@ pub(crate) enum Freed {
 }
 
 mod alloc;
+mod aside;
 mod bitmaps;
 mod claims;
 mod discard;

@@ -77,6 +77,12 @@ impl Fs {
         }
     }
 
+    /// Promises clusters again that were allocated from a promise and are about to be given back.
+    pub(crate) fn promise_again(&self, clusters: u64) -> Reservation<'_> {
+        self.groups.reserved.fetch_add(clusters, Ordering::Relaxed);
+        self.kept_promise(clusters)
+    }
+
     /// Begins a handle and makes an inode in it, which is the first that `make` does. May commit
     /// the journal to get at freed numbers: no handle may be open, inode locks may be held.
     ///

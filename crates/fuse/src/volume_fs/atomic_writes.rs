@@ -68,8 +68,7 @@ impl VolumeFs {
     ) -> Option<Result<usize, FsError>> {
         self.atomic.change(ino, by, |group| {
             self.strip(fs, ctx, ino, kill)?;
-            group.write(ctx, ino, offset, data)?;
-            Ok(data.len())
+            group.write(ctx, ino, offset, data)
         })
     }
 

@@ -152,6 +152,10 @@ pub struct Canary {
     pub drop_awaited: bool,
     /// The files of an atomic group are in transactions of their own.
     pub split_group: bool,
+    /// What an atomic group wrote early is not durable when the group is.
+    pub early_volatile: bool,
+    /// What an atomic group writes early is the file's before the group commits.
+    pub early_at_once: bool,
     /// A file is synced by a record although it changed with others in an atomic group.
     pub record_of_group: bool,
     // Syncs.

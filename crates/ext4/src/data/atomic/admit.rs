@@ -31,30 +31,35 @@ impl AtomicGroup {
         if returns || !self.fits(total) {
             total = self.total(ino, &new, size)?;
         }
+        let bytes = new.len() as u64 * u64::from(self.fs.geo.block_size);
+        if (!self.fits(total) || !self.has_memory(bytes)) && self.write_early(ctx)? {
+            total = self.total(ino, &new, size)?;
+        }
         if !self.fits(total) {
             return Err(self.full());
         }
-        let pages = self.load(member, ranges, &new)?;
+        let pages = self.load(self.member(ino)?, ranges, &new)?;
         if more.clusters > 0 {
             // As if all new blocks of the group were one owner's. The promise ends at once: at the
             // commit nobody asks for limits again.
-            let blocks = total.clusters.saturating_mul(u64::from(self.fs.ratio()));
+            let blocks = total.charged().saturating_mul(u64::from(self.fs.ratio()));
             drop(self.fs.promise(ctx, owner, blocks, 0)?);
         }
-        let kept = pages.len() as u64 * u64::from(self.fs.geo.block_size);
-        self.keep(kept)?;
+        self.keep(bytes)?;
         let promised = self.promise(ctx, total, || self.total(ino, &new, size));
         match promised {
             Ok((total, promised)) => (self.cost, self.promised) = (total, promised),
             Err(e) => {
-                self.forget(kept);
+                self.forget(bytes);
                 return Err(e);
             }
         }
         let overlay = self.overlay(ino)?;
-        for (lblk, page) in pages {
-            overlay.insert(lblk, page);
-        }
+        let places = pages
+            .into_iter()
+            .map(|(lblk, page)| overlay.insert(lblk, page));
+        let places: Vec<_> = places.flatten().collect();
+        self.give_back(places);
         Ok(())
     }
 
@@ -63,12 +68,12 @@ impl AtomicGroup {
         self.fs.group_credits(cost) <= self.fs.journal.max_credits()
     }
 
-    /// Blocks that ranges of bytes touch and that are not in the overlay.
+    /// Blocks that ranges of bytes touch and that the overlay does not have in memory.
     fn new_blocks(&self, member: &Member, ranges: &[Range<u64>]) -> Vec<u32> {
         let blocks = ranges.iter().flat_map(|range| self.fs.blocks_of(range));
         let mut new: Vec<u32> = blocks
-            .filter(|lblk| !member.overlay.has(*lblk))
             .filter_map(|lblk| u32::try_from(lblk).ok())
+            .filter(|lblk| member.overlay.page(*lblk).is_none())
             .collect();
         new.dedup();
         new
@@ -102,13 +107,12 @@ impl AtomicGroup {
     fn total(&self, ino: Ino, new: &[u32], size: u64) -> Result<Cost> {
         let mut sum = Cost::default();
         for (nr, member) in &self.members {
-            let (inode, overlay) = (&member.file.inode, &member.overlay);
-            let body = inode.body.read();
+            let body = member.file.inode.body.read();
             let (more, size) = match *nr == ino {
                 true => (new, size),
-                false => (&[][..], overlay.size()),
+                false => (&[][..], member.overlay.size()),
             };
-            sum = sum + self.fs.overlay_cost((inode, &body), overlay, more, size)?;
+            sum = sum + self.fs.changes_cost(member, &body, more, size)?;
         }
         Ok(sum)
     }
@@ -131,7 +135,9 @@ impl AtomicGroup {
         for lblk in new {
             let mut page = vec![0; size as usize].into_boxed_slice();
             if edges.contains(&u64::from(*lblk)) {
-                self.read_below(member, u64::from(*lblk) * size, &mut page)?;
+                let at = u64::from(*lblk) * size;
+                self.read_below(member, at, &mut page)?;
+                self.read_early(member, at, &mut page)?;
             }
             pages.push((*lblk, page));
         }

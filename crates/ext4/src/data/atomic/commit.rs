@@ -27,12 +27,17 @@ impl AtomicGroup {
     /// # Errors
     /// The device or the journal failed: the volume is read-only then, and when it is opened again
     /// all of it is there or nothing.
-    pub fn commit(self) -> Result<()> {
+    pub fn commit(mut self) -> Result<()> {
         if self.is_clean() {
-            return Ok(());
+            return self.sync_members();
         }
         self.fs.throttle()?;
+        self.settle_early()?;
         let point = self.apply()?;
+        for member in self.members.values_mut() {
+            // It is the file's.
+            drop(member.overlay.forget_early());
+        }
         let fs = self.fs.clone();
         // The files are others' again while this waits for the device.
         drop(self);
@@ -43,6 +48,18 @@ impl AtomicGroup {
             Ok(synced) => Ok(synced?),
             Err(_) => Err(fs.stopped().unwrap_or(FsError::Errno(libc::EIO))),
         }
+    }
+
+    /// The files as they are become durable, as with fsync: who commits relies on that, whatever
+    /// was changed in the group.
+    fn sync_members(&self) -> Result<()> {
+        for member in self.members.values() {
+            let (done, is_done) = mpsc::sync_channel(1);
+            let answer = Box::new(move |synced| drop(done.send(synced)));
+            self.fs.fsync(&member.file, false, Wait::Inline, answer);
+            is_done.recv().unwrap_or(Err(FsError::Errno(libc::EIO)))?;
+        }
+        Ok(())
     }
 
     /// Does it, in one handle, under the locks of all files (atomic.A3). Gives the transaction.
@@ -88,9 +105,8 @@ impl Fs {
         member: &Member,
         body: &mut InodeBody,
     ) -> Result<crate::quota::Promise<'_>> {
-        let runs = member.overlay.runs(&[]);
-        let cost = self.blocks_cost(&member.file.inode, body, &runs)?;
-        let blocks = cost.clusters.saturating_mul(u64::from(self.ratio()));
+        let cost = self.changes_cost(member, body, &[], member.overlay.size())?;
+        let blocks = cost.charged().saturating_mul(u64::from(self.ratio()));
         let promise = self.promise(&ROOT, body.owner(), blocks, 0)?;
         promise.give(body);
         Ok(promise)
@@ -123,10 +139,13 @@ impl Fs {
         for gap in self.group_gaps(overlay, &runs, overlay.size()) {
             self.remove_range(h, inode, body, gap, Steps::Whole)?;
         }
-        for run in runs {
+        for run in overlay.kept_runs(&[]) {
             let blocks = run.start as u32..run.end as u32;
             let pages: Vec<&[u8]> = blocks.filter_map(|lblk| overlay.page(lblk)).collect();
             self.write_whole(h, inode, body, run.start as u32, &pages.concat())?;
+        }
+        for placed in overlay.early_runs() {
+            self.take_early(h, inode, body, placed)?;
         }
         let now = self.now();
         body.set_size(overlay.size());

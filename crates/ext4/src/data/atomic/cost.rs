@@ -1,17 +1,21 @@
 //! What the commit of a group takes of the journal and of the volume: known when it is written, for
 //! nobody else changes the map of its files meanwhile.
 
+use std::collections::BTreeSet;
 use std::ops::{Add, Range};
 
 use stetfs_journal::Credits;
-use stetfs_ondisk::ext4::extent::MAX_UNWRITTEN_LEN;
+use stetfs_ondisk::ext4::extent::{MAX_DEPTH, MAX_UNWRITTEN_LEN};
 
+use super::Member;
+use super::early::Placed;
 use super::overlay::Overlay;
-use crate::error::Result;
+use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
 use crate::space::credits;
 
+use super::super::extents::edit_credits;
 use super::super::map::Mapping;
 
 /// Bitmaps that taking blocks of a group changes at most.
@@ -19,6 +23,8 @@ const BITMAPS: u64 = 2;
 /// Bytes of two entries of an extent tree: of a node that was split as many are free as half of
 /// its bytes hold.
 const TWO_ENTRIES: u64 = 24;
+/// Bytes of an entry of an extent tree.
+const EXTENT_ENTRY: u64 = 12;
 
 /// What changes take, at most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,8 +35,33 @@ pub(super) struct Cost {
     allocations: u64,
     /// Clusters for data.
     pub(super) clusters: u64,
+    /// Of what was written early, blocks that the file did not have before.
+    grown: u64,
     /// Blocks that maps may take for themselves.
     nodes: u64,
+}
+
+/// Of the blocks of a file that were written early, what the cost of the commit depends on.
+#[derive(Clone, Debug, Default)]
+pub(super) struct EarlySum {
+    /// Runs of them.
+    places: u64,
+    /// Groups of the volume in which they lie, and those that they replace.
+    groups: BTreeSet<u32>,
+    /// Blocks that the file did not have before.
+    grown: u64,
+}
+
+impl EarlySum {
+    /// With others.
+    pub(super) fn and(&self, mut other: EarlySum) -> EarlySum {
+        other.groups.extend(&self.groups);
+        EarlySum {
+            places: self.places + other.places,
+            grown: self.grown + other.grown,
+            groups: other.groups,
+        }
+    }
 }
 
 impl Add for Cost {
@@ -40,12 +71,18 @@ impl Add for Cost {
             blocks: self.blocks.saturating_add(other.blocks),
             allocations: self.allocations.saturating_add(other.allocations),
             clusters: self.clusters.saturating_add(other.clusters),
+            grown: self.grown.saturating_add(other.grown),
             nodes: self.nodes.saturating_add(other.nodes),
         }
     }
 }
 
 impl Cost {
+    /// Clusters that the owners of the files have more then, at most.
+    pub(super) fn charged(&self) -> u64 {
+        self.clusters.saturating_add(self.grown)
+    }
+
     /// Clusters of the volume to be promised.
     pub(super) fn space(&self) -> u64 {
         self.clusters.saturating_add(self.nodes)
@@ -56,14 +93,19 @@ impl Fs {
     /// Credits of the one handle in which all of it is done.
     pub(super) fn group_credits(&self, cost: Cost) -> Credits {
         // However many allocations there are, they change these.
-        let each = u64::from(self.geo.block_size) / u64::from(self.geo.desc_size.max(1));
-        let groups = u64::from(self.geo.groups);
-        let all = BITMAPS * groups + groups.div_ceil(each.max(1));
+        let all = self.all_bitmaps();
         let allocated = cost
             .allocations
             .saturating_mul(u64::from(credits::ALLOC_BLOCKS))
             .min(all);
         Credits::try_from(cost.blocks.saturating_add(allocated)).unwrap_or(Credits::MAX)
+    }
+
+    /// Blocks that tell what of the volume is in use.
+    fn all_bitmaps(&self) -> u64 {
+        let each = u64::from(self.geo.block_size) / u64::from(self.geo.desc_size.max(1));
+        let groups = u64::from(self.geo.groups);
+        BITMAPS * groups + groups.div_ceil(each.max(1))
     }
 
     /// What each file takes, whatever is changed of it: the inode, its place among the orphans
@@ -129,6 +171,7 @@ impl Fs {
         let runs = Credits::try_from(clusters.max(1)).unwrap_or(Credits::MAX);
         let per_node = u64::from(self.geo.block_size) / TWO_ENTRIES;
         Ok(Cost {
+            grown: 0,
             blocks: u64::from(self.edits(body, runs, runs)),
             allocations: clusters,
             clusters,
@@ -152,21 +195,122 @@ impl Fs {
     ///
     /// # Errors
     /// A damaged map.
-    pub(super) fn overlay_cost(
+    pub(super) fn changes_cost(
         &self,
-        (inode, body): (&Inode, &InodeBody),
-        overlay: &Overlay,
+        member: &Member,
+        body: &InodeBody,
         more: &[u32],
         size: u64,
     ) -> Result<Cost> {
-        let runs = overlay.runs(more);
-        let mut cost = Fs::member_cost() + self.blocks_cost(inode, body, &runs)?;
-        for gap in self.group_gaps(overlay, &runs, size) {
-            cost.blocks = cost
-                .blocks
-                .saturating_add(u64::from(self.punch_credits(inode, body, gap)?));
+        let (inode, overlay) = (&member.file.inode, &member.overlay);
+        let kept = self.blocks_cost(inode, body, &overlay.kept_runs(more))?;
+        let early = self.early_cost(inode, body, &member.early, kept.clusters)?;
+        let gaps = self.group_gaps(overlay, &overlay.runs(more), size);
+        Ok(Fs::member_cost() + kept + early + self.gaps_cost(inode, body, gaps)?)
+    }
+
+    /// The same when all that is in memory is written early, so that `early` is all there is.
+    ///
+    /// # Errors
+    /// A damaged map.
+    pub(super) fn changes_cost_early(
+        &self,
+        member: &Member,
+        body: &InodeBody,
+        early: &EarlySum,
+    ) -> Result<Cost> {
+        let (inode, overlay) = (&member.file.inode, &member.overlay);
+        let gaps = self.group_gaps(overlay, &overlay.runs(&[]), overlay.size());
+        Ok(Fs::member_cost()
+            + self.early_cost(inode, body, early, 0)?
+            + self.gaps_cost(inode, body, gaps)?)
+    }
+
+    fn gaps_cost(&self, inode: &Inode, body: &InodeBody, gaps: Vec<Range<u64>>) -> Result<Cost> {
+        let mut cost = Cost::default();
+        for gap in gaps {
+            let credits = self.punch_credits(inode, body, gap)?;
+            cost.blocks = cost.blocks.saturating_add(u64::from(credits));
         }
         Ok(cost)
+    }
+
+    /// Entries that a node surely takes after it was split.
+    fn half_node(&self) -> u64 {
+        let half = u64::from(self.geo.block_size) / EXTENT_ENTRY / 2;
+        half.saturating_sub(1).max(1)
+    }
+
+    /// Blocks that can be given to `files` files with `nodes` nodes, one by one, with so many
+    /// credits: what [`early_cost`](Self::early_cost) says, turned round.
+    pub(super) fn early_blocks(&self, nodes: u64, files: u64, left: Credits) -> u64 {
+        // One block is in memory before it goes.
+        let depth = Credits::from(MAX_DEPTH);
+        let one = edit_credits(MAX_DEPTH) + depth * (1 + credits::FREE_BLOCKS) + 1;
+        let fixed = 3 * nodes + files * (u64::from(MAX_DEPTH) + 2);
+        let fixed = fixed + self.all_bitmaps() + u64::from(one);
+        let left = u64::from(left).saturating_sub(fixed);
+        (left / 2).saturating_sub(1) * self.half_node() / 2
+    }
+
+    /// What it takes to give a file the blocks that were written early, after `holes` clusters of
+    /// others were mapped.
+    ///
+    /// A node is split when it is full, and both halves take half of its entries more before one
+    /// of them is: so there are at most two splits for each node that is there, and two for each
+    /// half of a node that is added.
+    ///
+    /// # Errors
+    /// A damaged map.
+    fn early_cost(
+        &self,
+        inode: &Inode,
+        body: &InodeBody,
+        early: &EarlySum,
+        holes: u64,
+    ) -> Result<Cost> {
+        if early.places == 0 {
+            return Ok(Cost::default());
+        }
+        let Some(nodes) = self.tree_nodes(inode, body)? else {
+            let detail = format!("inode {} has blocks written early", inode.ino);
+            return Err(FsError::corrupt("block map", 0, detail));
+        };
+        // A place cuts what was there in two, and adds itself.
+        let entries = early.places.saturating_add(holes).saturating_mul(2);
+        let splits = 2 * nodes + 2 * entries.div_ceil(self.half_node()) + u64::from(MAX_DEPTH);
+        Ok(Cost {
+            blocks: nodes + splits,
+            allocations: early.groups.len() as u64 + nodes + splits,
+            nodes: splits,
+            grown: early.grown,
+            clusters: 0,
+        })
+    }
+
+    /// What counts of these places.
+    ///
+    /// # Errors
+    /// A damaged map.
+    pub(super) fn early_sum(
+        &self,
+        inode: &Inode,
+        body: &InodeBody,
+        places: &[Placed],
+    ) -> Result<EarlySum> {
+        let mut sum = EarlySum::default();
+        for (lblk, run) in places {
+            let range = u64::from(*lblk)..u64::from(*lblk) + u64::from(run.len);
+            let pieces = self.pieces(inode, body, range, Credits::MAX)?;
+            sum.places += 1;
+            sum.grown += u64::from(run.len).saturating_sub(pieces.blocks);
+            sum.groups.extend(pieces.groups);
+            let place = |nr| self.geo.layout.group_of_block(nr);
+            if let (Some(first), Some(last)) = (place(run.start), place(run.end() - 1)) {
+                sum.groups.extend(first..=last);
+            }
+        }
+        Ok(sum)
     }
 
     /// Blocks that must be holes then: the file itself had content there that was cut off, and the

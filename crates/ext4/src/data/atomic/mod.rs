@@ -1,11 +1,13 @@
 //! Atomic groups: files that change all at once (decisions/0032).
 //!
-//! What is written to a file of a group is kept beside it, in memory, until the group commits: then
-//! all of it is put into the journal within one handle, so that it lies in one transaction and is
-//! whole or absent after any crash. A group that ends otherwise leaves nothing.
+//! What is written to a file of a group is kept beside it until the group commits: then all of it is
+//! put into the journal within one handle, so that it lies in one transaction and is whole or absent
+//! after any crash. It is kept in memory, and what one transaction or memory could not hold in
+//! blocks that are set aside. A group that ends otherwise leaves nothing.
 //!
 //! * `overlay`: what is kept of one file; `cost`: what its commit will take; `admit`: whether there
 //!   is room for that; `commit`: carrying it out.
+//! * `early`: what is written before the commit.
 //! * `ranges`: zeroes, and room for later writes; `seek`: where data is.
 //!
 //! Invariants:
@@ -20,6 +22,7 @@
 mod admit;
 mod commit;
 mod cost;
+mod early;
 mod overlay;
 mod ranges;
 mod seek;
@@ -31,17 +34,21 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use stetfs_journal::BlockNr;
 use stetfs_ondisk::ext4::features::Compat;
 
-use self::cost::Cost;
+use self::cost::{Cost, EarlySum};
 use self::overlay::Overlay;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
+use crate::space::BlockRun;
 use crate::types::{Ctx, FileType, Ino, OpenRef};
 
 /// All groups may keep this part of the cache's bytes in memory.
 const SHARE: u64 = 4;
+/// So many pieces of a write fit into a transaction, and into memory.
+const PIECES: u64 = 8;
 
 /// Bytes that groups keep in memory.
 #[derive(Debug, Default)]
@@ -67,6 +74,8 @@ impl Inode {
 struct Member {
     file: OpenRef,
     overlay: Overlay,
+    /// Of what was written early, at least.
+    early: EarlySum,
 }
 
 impl Drop for Member {
@@ -162,6 +171,7 @@ impl Fs {
         Ok(Member {
             file: file.clone(),
             overlay: Overlay::new(self.geo.block_size, body.size()),
+            early: EarlySum::default(),
         })
     }
 }
@@ -184,16 +194,25 @@ impl AtomicGroup {
         Ok(())
     }
 
-    /// Bytes of blocks that the group can hold where all of them are allocated already. New blocks
-    /// count for more, for what maps them changes, too: up to several times as much where they are
-    /// scattered. What goes beyond the limit is refused when it is written.
+    /// Bytes that the group can hold however they are scattered, as long as the volume has room:
+    /// what maps them has to fit into one transaction. Where they lie side by side it can hold many
+    /// times that. What goes beyond the limit is refused when it is written.
     pub fn limit(&self) -> u64 {
         let files = self.members.len() as u64;
         let fixed = (0..files).fold(Cost::default(), |sum, _| sum + Fs::member_cost());
         let fixed = self.fs.group_credits(fixed);
-        let blocks = self.fs.journal.max_credits().saturating_sub(fixed);
-        let bytes = u64::from(blocks) * u64::from(self.fs.geo.block_size);
-        bytes.min(self.most_memory())
+        let left = self.fs.journal.max_credits().saturating_sub(fixed);
+        let kept = self.most_memory() / u64::from(self.fs.geo.block_size);
+        let kept = u64::from(left).min(kept);
+        kept.max(self.early_limit(left)) * u64::from(self.fs.geo.block_size)
+    }
+
+    /// Bytes that are written at once; more are written in pieces.
+    fn write_size(&self) -> usize {
+        let block = u64::from(self.fs.geo.block_size);
+        let most = u64::from(self.fs.journal.max_credits()) * block;
+        let piece = most.min(self.most_memory()) / PIECES;
+        usize::try_from((piece / block).max(1) * block).unwrap_or(usize::MAX)
     }
 
     /// Bytes that all groups may keep in memory.
@@ -250,6 +269,7 @@ impl AtomicGroup {
         };
         self.read_below(member, offset, buf)?;
         member.overlay.lay_over(offset, buf);
+        self.read_early(member, offset, buf)?;
         Ok(len)
     }
 
@@ -267,16 +287,36 @@ impl AtomicGroup {
         self.fs.read_range(inode, &body, offset, below)
     }
 
-    /// Writes all of `data` at `offset` of a file.
+    /// Writes `data` at `offset` of a file. Returns the number of bytes: fewer where the room that
+    /// there was ended behind them.
     ///
     /// # Errors
     /// EFBIG: the group would be beyond its [`limit`](Self::limit), or the file beyond the largest
     /// size. ENOSPC, EDQUOT; ENOMEM: all groups together keep too much in memory; EBADF: it is not
     /// in the group; EIO. Nothing was changed then, and the group goes on.
-    pub fn write(&mut self, ctx: &Ctx, ino: Ino, offset: u64, data: &[u8]) -> Result<()> {
-        if data.is_empty() {
-            return Ok(());
+    pub fn write(&mut self, ctx: &Ctx, ino: Ino, offset: u64, data: &[u8]) -> Result<usize> {
+        let block = self.fs.geo.block_size as usize;
+        let mut piece = self.write_size();
+        let mut done = 0;
+        while let Some(rest) = data.get(done..).filter(|rest| !rest.is_empty()) {
+            let at = offset.checked_add(done as u64);
+            let at = at.ok_or(FsError::Errno(libc::EFBIG))?;
+            // Pieces end where blocks do.
+            let len = rest.len().min(piece - (at % block as u64) as usize);
+            match self.write_piece(ctx, ino, at, rest.get(..len).unwrap_or(rest)) {
+                Ok(()) => done += len,
+                // A smaller one may fit beside what goes early.
+                Err(FsError::GroupFull { .. }) if piece > block => {
+                    piece = (piece / 2).next_multiple_of(block);
+                }
+                Err(e) if done == 0 => return Err(e),
+                Err(_) => break,
+            }
         }
+        Ok(done)
+    }
+
+    fn write_piece(&mut self, ctx: &Ctx, ino: Ino, offset: u64, data: &[u8]) -> Result<()> {
         let end = offset.checked_add(data.len() as u64);
         let end = end.ok_or(FsError::Errno(libc::EFBIG))?;
         let size = self.size(ino)?.max(end);
@@ -290,17 +330,41 @@ impl AtomicGroup {
     /// # Errors
     /// As [`write`](Self::write).
     pub fn set_size(&mut self, ctx: &Ctx, ino: Ino, size: u64) -> Result<()> {
-        self.admit(ctx, ino, size, &[])?;
+        let block = u64::from(self.fs.geo.block_size);
+        let cut = size..size.next_multiple_of(block);
+        let last = u32::try_from(size / block).unwrap_or(u32::MAX);
+        // What is cut through has to be in memory.
+        let is_early = self.overlay(ino)?.early(last).is_some() && !cut.is_empty();
+        let through = if is_early {
+            std::slice::from_ref(&cut)
+        } else {
+            &[]
+        };
+        self.admit(ctx, ino, size, through)?;
         let before = self.overlay(ino)?.blocks();
-        self.overlay(ino)?.set_size(size);
+        let places = self.overlay(ino)?.set_size(size);
         let gone = before - self.overlay(ino)?.blocks();
-        self.forget(gone as u64 * u64::from(self.fs.geo.block_size));
+        self.forget(gone as u64 * block);
+        self.give_back(places);
         Ok(())
+    }
+
+    /// Blocks that were written early are no longer of use.
+    fn give_back(&self, places: Vec<BlockNr>) {
+        for start in places {
+            self.fs.give_back(BlockRun { start, len: 1 });
+        }
     }
 
     /// Ends the group and leaves the files as they are. Nothing is written.
     pub fn abort(self) {
         drop(self);
+    }
+
+    /// Whether so many bytes more may be kept in memory.
+    fn has_memory(&self, bytes: u64) -> bool {
+        let kept = self.fs.data.groups.0.load(Ordering::Relaxed);
+        kept.saturating_add(bytes) <= self.most_memory()
     }
 
     /// Keeps so many bytes more in memory.
@@ -324,6 +388,7 @@ impl AtomicGroup {
 
 impl Drop for AtomicGroup {
     fn drop(&mut self) {
+        self.give_back_early();
         self.forget(self.kept);
         drop(self.fs.kept_promise(std::mem::take(&mut self.promised)));
     }

@@ -3,12 +3,25 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use stetfs_journal::BlockNr;
+
+use crate::space::BlockRun;
+
+/// Where the content of a changed block is until the commit.
+#[derive(Debug)]
+enum Page {
+    /// In memory.
+    Here(Box<[u8]>),
+    /// In this block of the volume, which is set aside.
+    Early(BlockNr),
+}
+
 /// The changed blocks of a file. Behind what is changed shows the file as it is.
 #[derive(Debug)]
 pub(super) struct Overlay {
     block_size: u64,
     /// By file block: all of its content.
-    pages: BTreeMap<u32, Box<[u8]>>,
+    pages: BTreeMap<u32, Page>,
     /// Bytes of the file, seen through the overlay.
     size: u64,
     /// From this byte on nothing of the file itself is seen: where it ended when the group began,
@@ -60,9 +73,10 @@ impl Overlay {
         self.shown..self.old_size
     }
 
-    /// Changed blocks.
+    /// Changed blocks in memory.
     pub(super) fn blocks(&self) -> usize {
-        self.pages.len()
+        let is_here = |page: &&Page| matches!(page, Page::Here(_));
+        self.pages.values().filter(is_here).count()
     }
 
     /// Whether the block is changed.
@@ -77,21 +91,69 @@ impl Overlay {
         Some(u64::from(*next))
     }
 
-    /// The changed block.
+    /// The changed block, if it is in memory.
     pub(super) fn page(&self, lblk: u32) -> Option<&[u8]> {
-        self.pages.get(&lblk).map(|page| &**page)
+        match self.pages.get(&lblk)? {
+            Page::Here(page) => Some(page),
+            Page::Early(_) => None,
+        }
     }
 
-    /// A block with its content, to be changed from here on.
-    pub(super) fn insert(&mut self, lblk: u32, page: Box<[u8]>) {
-        self.pages.entry(lblk).or_insert(page);
+    /// Where the changed block was written early.
+    pub(super) fn early(&self, lblk: u32) -> Option<BlockNr> {
+        match self.pages.get(&lblk)? {
+            Page::Here(_) => None,
+            Page::Early(nr) => Some(*nr),
+        }
+    }
+
+    /// A block with its content, to be changed from here on. Gives the place where it was written
+    /// early, which is no longer the group's. Nothing changes for what is in memory.
+    pub(super) fn insert(&mut self, lblk: u32, page: Box<[u8]>) -> Option<BlockNr> {
+        let before = self.early(lblk);
+        if self.page(lblk).is_none() {
+            self.pages.insert(lblk, Page::Here(page));
+        }
+        before
+    }
+
+    /// The content of blocks from `lblk` on was written to the blocks of this run.
+    pub(super) fn written_early(&mut self, lblk: u32, place: BlockRun) {
+        for (lblk, nr) in (lblk..).zip(place.start..place.end()) {
+            self.pages.insert(lblk, Page::Early(nr));
+        }
+    }
+
+    /// What was written early is somebody else's from here on: the file's, or nobody's. Gives it.
+    pub(super) fn forget_early(&mut self) -> Vec<(u32, BlockRun)> {
+        let early = self.early_runs();
+        self.pages.retain(|_, page| matches!(page, Page::Here(_)));
+        early
+    }
+
+    /// What was written early: file blocks that follow each other, in blocks that do.
+    pub(super) fn early_runs(&self) -> Vec<(u32, BlockRun)> {
+        let mut runs: Vec<(u32, BlockRun)> = Vec::new();
+        for (lblk, page) in &self.pages {
+            let Page::Early(nr) = page else { continue };
+            match runs.last_mut() {
+                Some((first, run)) if *first + run.len == *lblk && run.end() == *nr => run.len += 1,
+                _ => runs.push((*lblk, BlockRun { start: *nr, len: 1 })),
+            }
+        }
+        runs
     }
 
     /// The changed blocks, with `more`, as runs of blocks that follow each other.
     pub(super) fn runs(&self, more: &[u32]) -> Vec<Range<u64>> {
-        let mut all: Vec<u32> = self.pages.keys().chain(more).copied().collect();
-        all.sort_unstable();
-        runs_of(all)
+        sorted_runs(self.pages.keys().chain(more).copied().collect())
+    }
+
+    /// The changed blocks in memory, with `more`, as runs of blocks that follow each other.
+    pub(super) fn kept_runs(&self, more: &[u32]) -> Vec<Range<u64>> {
+        let kept = self.pages.iter();
+        let kept = kept.filter(|(_, page)| matches!(page, Page::Here(_)));
+        sorted_runs(kept.map(|(lblk, _)| lblk).chain(more).copied().collect())
     }
 
     /// The changed blocks in a range of blocks.
@@ -103,7 +165,7 @@ impl Overlay {
             .collect()
     }
 
-    /// Puts what is changed over `buf`, which holds the file from `offset` on.
+    /// Puts what is changed and in memory over `buf`, which holds the file from `offset` on.
     pub(super) fn lay_over(&self, offset: u64, buf: &mut [u8]) {
         let end = offset.saturating_add(buf.len() as u64);
         for lblk in self.within(offset / self.block_size..end.div_ceil(self.block_size)) {
@@ -120,7 +182,7 @@ impl Overlay {
     }
 
     /// The bytes of a block that lie in a range of the file, and where in the range they begin.
-    fn part(&self, lblk: u32, range: &Range<u64>) -> Option<(Range<usize>, usize)> {
+    pub(super) fn part(&self, lblk: u32, range: &Range<u64>) -> Option<(Range<usize>, usize)> {
         let base = u64::from(lblk) * self.block_size;
         let from = base.max(range.start);
         let to = (base + self.block_size).min(range.end);
@@ -128,7 +190,7 @@ impl Overlay {
         (part.start < part.end).then_some((part, (from - range.start) as usize))
     }
 
-    /// Writes into blocks that are changed.
+    /// Writes into blocks that are changed and in memory.
     pub(super) fn write(&mut self, offset: u64, data: &[u8]) {
         let end = offset.saturating_add(data.len() as u64);
         self.change(offset..end, |to, at| {
@@ -139,7 +201,7 @@ impl Overlay {
         self.size = self.size.max(end);
     }
 
-    /// Writes zeroes into blocks that are changed.
+    /// Writes zeroes into blocks that are changed and in memory.
     pub(super) fn zero(&mut self, range: Range<u64>) {
         self.change(range, |to, _| to.fill(0));
     }
@@ -148,23 +210,36 @@ impl Overlay {
         let blocks = range.start / self.block_size..range.end.div_ceil(self.block_size);
         for lblk in self.within(blocks) {
             if let Some((part, at)) = self.part(lblk, &range)
-                && let Some(to) = self.pages.get_mut(&lblk).and_then(|p| p.get_mut(part))
+                && let Some(Page::Here(page)) = self.pages.get_mut(&lblk)
+                && let Some(to) = page.get_mut(part)
             {
                 change(to, at);
             }
         }
     }
 
-    /// Sets the size. What lies behind it is gone, also should the file grow again.
-    pub(super) fn set_size(&mut self, size: u64) {
+    /// Sets the size. What lies behind it is gone, also should the file grow again: the blocks that
+    /// it was written to early are given. A block that is cut through is in memory.
+    pub(super) fn set_size(&mut self, size: u64) -> Vec<BlockNr> {
+        let mut gone = BTreeMap::new();
         if size < self.size {
-            let gone = u32::try_from(size.div_ceil(self.block_size)).unwrap_or(u32::MAX);
-            drop(self.pages.split_off(&gone));
+            let first = u32::try_from(size.div_ceil(self.block_size)).unwrap_or(u32::MAX);
+            gone = self.pages.split_off(&first);
             self.zero(size..size.next_multiple_of(self.block_size));
             self.shown = self.shown.min(size);
         }
         self.size = size;
+        let early = gone.into_values().filter_map(|page| match page {
+            Page::Here(_) => None,
+            Page::Early(nr) => Some(nr),
+        });
+        early.collect()
     }
+}
+
+fn sorted_runs(mut blocks: Vec<u32>) -> Vec<Range<u64>> {
+    blocks.sort_unstable();
+    runs_of(blocks)
 }
 
 /// Ascending numbers as runs of those that follow each other.

@@ -138,11 +138,12 @@ impl AtomicGroup {
             Want::Holes => Vec::new(),
             Want::Content | Want::Either => member.overlay.within(asked.clone()),
         };
-        // Each takes a credit: more than that are refused before they fill the memory.
+        // Each is in memory at once: more than that are refused before they fill it.
+        let limit = self.limit();
         let most = blocks.len() as u64 + u64::from(self.fs.journal.max_credits());
         let mut add = |run: Range<u64>| {
             if blocks.len() as u64 + (run.end - run.start) > most {
-                return Err(self.full());
+                return Err(FsError::GroupFull { limit });
             }
             let new = run.filter(|lblk| !member.overlay.has(*lblk));
             blocks.extend(new.filter_map(|lblk| u32::try_from(lblk).ok()));

@@ -12,4 +12,4 @@ mod tree;
 mod model;
 
 pub(crate) use store::{Changing, Stored, edit_blocks, edit_credits};
-pub(crate) use tree::{Tree, find};
+pub(crate) use tree::{Tree, count_nodes, find};

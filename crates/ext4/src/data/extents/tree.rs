@@ -108,6 +108,27 @@ pub(crate) fn find(nodes: &impl Nodes, root: &[u8], block: u32) -> Result<Found>
     }
 }
 
+/// Counts the blocks of a tree. Leaves are not read.
+pub(crate) fn count_nodes(nodes: &impl Nodes, root: &[u8]) -> Result<u64> {
+    let children = |node: NodeRef<'_>, expect: &Expect| -> Vec<(BlockNr, Expect)> {
+        let all = node.indexes().enumerate();
+        all.filter_map(|(i, index)| Some((index.child, node.expect_child(i, expect)?)))
+            .collect()
+    };
+    let (node, expect) = root_node(nodes, root)?;
+    let mut rest = children(node, &expect);
+    let mut count = rest.len() as u64;
+    // The depth falls with each step, so this ends.
+    while let Some((nr, expect)) = rest.pop() {
+        if expect.depth.is_some_and(|depth| depth > 0) {
+            let below = nodes.read(nr, &expect, |node| children(node, &expect))?;
+            count += below.len() as u64;
+            rest.extend(below);
+        }
+    }
+    Ok(count)
+}
+
 /// One level of a path from the root to a leaf.
 #[derive(Clone, Debug)]
 pub(super) struct Step {

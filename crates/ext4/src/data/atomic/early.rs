@@ -1,0 +1,292 @@
+//! Blocks of a group that are written before it commits, when memory or one transaction would not
+//! hold more: to blocks that are set aside, which the commit gives to the files in place of their
+//! own. A crash before leaves them free.
+//!
+//! This is what AFS (Kang's dissertation, 3.4) and exF2FS do by stealing pages early; here they go
+//! to where they stay, so that the commit has nothing to write but maps.
+
+use stetfs_block::{BlockDevice, WriteList};
+use stetfs_journal::Handle;
+use stetfs_ondisk::ext4::inode::InodeFlags;
+
+use super::cost::{Cost, EarlySum};
+use super::{AtomicGroup, Member};
+use crate::data::clusters::Space;
+use crate::data::whole::Steps;
+use crate::error::{FsError, Result};
+use crate::fs::Fs;
+use crate::inode::{Inode, InodeBody};
+use crate::space::BlockRun;
+use crate::types::{Ctx, Ino};
+
+/// File blocks from one on, and the blocks of the volume that are to have their content.
+pub(super) type Placed = (u32, BlockRun);
+
+/// Blocks that are set aside, and the promise that they were taken from.
+#[derive(Default)]
+struct Places {
+    all: Vec<(Ino, Placed)>,
+    /// Of what the group was promised, blocks that are used for this.
+    own: u64,
+    /// Blocks promised and not set aside yet.
+    left: u64,
+}
+
+impl AtomicGroup {
+    /// Writes what the group has in memory to the volume, if the commit can take it from there: not
+    /// where a block map or clusters larger than a block tell where content lies, nor where
+    /// somebody asked for it (FIBMAP). Says whether it did. All of it is written, or nothing.
+    ///
+    /// This is done when memory or a transaction would hold no more; to do it before has the commit
+    /// write less.
+    ///
+    /// # Errors
+    /// ENOSPC: there are not so many free blocks. EIO.
+    pub fn write_early(&mut self, ctx: &Ctx) -> Result<bool> {
+        let members = self.members.iter();
+        let going: Vec<Ino> = members
+            .filter(|(_, member)| member.overlay.blocks() > 0 && self.fs.may_go_early(member))
+            .map(|(ino, _)| *ino)
+            .collect();
+        if going.is_empty() {
+            return Ok(false);
+        }
+        let mut places = self.room_for_early(ctx, &going)?;
+        let placed = self.place_early(&mut places, &going);
+        let sums = match placed.and_then(|()| self.send_if_it_fits(&places.all)) {
+            Ok(Some(sums)) => sums,
+            other => {
+                self.undo_early(places);
+                return other.map(|_| false);
+            }
+        };
+        for (member, sum) in self.members.values_mut().zip(sums) {
+            member.early = sum;
+        }
+        let size = u64::from(self.fs.geo.block_size);
+        for (ino, (lblk, run)) in places.all {
+            self.overlay(ino)?.written_early(lblk, run);
+            self.forget(u64::from(run.len) * size);
+        }
+        if self.fs.opts.canary.early_at_once {
+            self.take_at_once()?;
+        }
+        Ok(true)
+    }
+
+    /// A deliberate fault: gives the files what was written early.
+    fn take_at_once(&mut self) -> Result<()> {
+        let fs = &*self.fs;
+        for member in self.members.values_mut() {
+            let inode = &*member.file.inode;
+            let mut body = inode.body.write();
+            let mut h = fs.journal.begin(fs.journal.max_credits())?;
+            for placed in member.overlay.forget_early() {
+                fs.take_early(&mut h, inode, &mut body, placed)?;
+            }
+            fs.write_inode_data(&h, inode, &mut body)?;
+        }
+        Ok(())
+    }
+
+    fn send_if_it_fits(&mut self, places: &[(Ino, Placed)]) -> Result<Option<Vec<EarlySum>>> {
+        let mut sums = self.fits_early(places)?;
+        if sums.is_none() {
+            self.count_early()?;
+            sums = self.fits_early(places)?;
+        }
+        if sums.is_some() {
+            self.send_early(places)?;
+        }
+        Ok(sums)
+    }
+
+    /// Has a block promised for each that goes. What was promised for holes serves that, too.
+    fn room_for_early(&mut self, ctx: &Ctx, going: &[Ino]) -> Result<Places> {
+        let blocks = going.iter().map(|ino| self.member(*ino));
+        let blocks = blocks.map(|member| Ok(member?.overlay.blocks() as u64));
+        let need = blocks.sum::<Result<u64>>()?;
+        let own = self.promised.min(self.cost.clusters).min(need);
+        let more = self.fs.reserve(need - own, self.fs.privileged(ctx))?.keep();
+        self.promised -= own;
+        Ok(Places {
+            all: Vec::new(),
+            own,
+            left: own + more,
+        })
+    }
+
+    /// Sets blocks aside for what goes.
+    fn place_early(&self, places: &mut Places, going: &[Ino]) -> Result<()> {
+        for ino in going {
+            let member = self.member(*ino)?;
+            for run in member.overlay.kept_runs(&[]) {
+                let mut at = run.start;
+                let mut goal = None;
+                while at < run.end {
+                    let want = u32::try_from(run.end - at).unwrap_or(u32::MAX);
+                    let place = self.fs.set_aside(&member.file.inode, goal, want)?;
+                    let mut promise = self.fs.kept_promise(places.left);
+                    promise.consumed(u64::from(place.len));
+                    places.left = promise.keep();
+                    places.all.push((*ino, (at as u32, place)));
+                    goal = Some(place.end());
+                    at += u64::from(place.len);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// As it was before: what was promised to the group is so again.
+    fn undo_early(&mut self, places: Places) {
+        let used = places.all.iter().map(|(_, (_, run))| u64::from(run.len));
+        let mut left = places.left + self.fs.promise_again(used.sum()).keep();
+        for (_, (_, run)) in places.all {
+            self.fs.give_back(run);
+        }
+        left -= places.own.min(left);
+        self.promised += places.own;
+        drop(self.fs.kept_promise(left));
+    }
+
+    /// Blocks that may be written early one by one when a transaction has room for `credits`
+    /// besides; 0 if one of the files does not go early.
+    pub(super) fn early_limit(&self, credits: u32) -> u64 {
+        let mut nodes = 0;
+        for member in self.members.values() {
+            let inode = &member.file.inode;
+            let found = match self.fs.may_go_early(member) {
+                true => self.fs.tree_nodes(inode, &inode.body.read()),
+                false => Ok(None),
+            };
+            let Ok(Some(found)) = found else { return 0 };
+            nodes += found;
+        }
+        self.fs
+            .early_blocks(nodes, self.members.len() as u64, credits)
+    }
+
+    /// What the files have early with these places besides, if one transaction can hold the commit
+    /// then.
+    fn fits_early(&self, places: &[(Ino, Placed)]) -> Result<Option<Vec<EarlySum>>> {
+        let mut sums = Vec::with_capacity(self.members.len());
+        let mut total = Cost::default();
+        for (ino, member) in &self.members {
+            let of_it = places.iter().filter(|(of, _)| of == ino);
+            let new: Vec<Placed> = of_it.map(|(_, placed)| *placed).collect();
+            let body = member.file.inode.body.read();
+            let fs = &self.fs;
+            let sum = member
+                .early
+                .and(fs.early_sum(&member.file.inode, &body, &new)?);
+            total = total
+                + match new.is_empty() {
+                    true => fs.changes_cost(member, &body, &[], member.overlay.size())?,
+                    false => fs.changes_cost_early(member, &body, &sum)?,
+                };
+            sums.push(sum);
+        }
+        Ok(self.fits(total).then_some(sums))
+    }
+
+    /// Counts anew what is early: what was changed since, or cut off, counts no more.
+    fn count_early(&mut self) -> Result<()> {
+        for member in self.members.values_mut() {
+            let inode = &member.file.inode;
+            let body = inode.body.read();
+            let early = member.overlay.early_runs();
+            member.early = self.fs.early_sum(inode, &body, &early)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the content of blocks to their places.
+    fn send_early(&self, places: &[(Ino, Placed)]) -> Result<()> {
+        let size = u64::from(self.fs.geo.block_size);
+        let mut list = WriteList::new();
+        for (ino, (lblk, run)) in places {
+            let overlay = &self.member(*ino)?.overlay;
+            for (lblk, nr) in (*lblk..).zip(run.start..run.end()) {
+                let page = overlay.page(lblk).ok_or(FsError::Errno(libc::EIO))?;
+                list.push(nr * size, page);
+            }
+        }
+        Ok(list.submit(&**self.fs.cache.device())?)
+    }
+
+    /// Puts what was written early over `buf`, which holds the file from `offset` on.
+    pub(super) fn read_early(&self, member: &Member, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let size = u64::from(self.fs.geo.block_size);
+        let end = offset.saturating_add(buf.len() as u64);
+        let mut page = vec![0; size as usize];
+        for lblk in member.overlay.within(offset / size..end.div_ceil(size)) {
+            let Some(nr) = member.overlay.early(lblk) else {
+                continue;
+            };
+            self.fs.cache.device().read(nr * size, &mut page)?;
+            if let Some((part, at)) = member.overlay.part(lblk, &(offset..end))
+                && let Some(from) = page.get(part)
+                && let Some(to) = buf.get_mut(at..at + from.len())
+            {
+                to.copy_from_slice(from);
+            }
+        }
+        Ok(())
+    }
+
+    /// What was written early is durable from here on.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(super) fn settle_early(&self) -> Result<()> {
+        let mut members = self.members.values();
+        let is_needed = members.any(|member| !member.overlay.early_runs().is_empty());
+        let opts = &self.fs.opts;
+        if is_needed && opts.barrier && !opts.canary.early_volatile {
+            self.fs.cache.device().flush()?;
+        }
+        Ok(())
+    }
+
+    /// Gives back what was written early.
+    pub(super) fn give_back_early(&mut self) {
+        for member in self.members.values_mut() {
+            member.early = EarlySum::default();
+            for (_, run) in member.overlay.forget_early() {
+                self.fs.give_back(run);
+            }
+        }
+    }
+}
+
+impl Fs {
+    /// Whether blocks of a file may come to lie elsewhere: not if somebody was told where they
+    /// are, and only one by one.
+    fn may_go_early(&self, member: &Member) -> bool {
+        let inode = &member.file.inode;
+        let told = inode.told.load(std::sync::atomic::Ordering::Acquire);
+        let is_tree = inode.body.read().flags().contains(InodeFlags::EXTENTS);
+        is_tree && self.ratio() == 1 && !told
+    }
+
+    /// Makes what was written early the file's blocks, in place of those it has there.
+    pub(super) fn take_early(
+        &self,
+        h: &mut Handle<'_>,
+        inode: &Inode,
+        body: &mut InodeBody,
+        (lblk, run): Placed,
+    ) -> Result<()> {
+        let end = u64::from(lblk) + u64::from(run.len);
+        self.remove_range(h, inode, body, u64::from(lblk)..end, Steps::Whole)?;
+        self.take_set_aside(h, run)?;
+        let space = Space {
+            run,
+            new: Some(run),
+        };
+        self.map_new(h, inode, body, lblk, &space, false)?;
+        self.note_change(h, inode, |c, point| c.moved(lblk, run.len, point));
+        Ok(())
+    }
+}
