@@ -271,3 +271,35 @@ except OSError as e:
     mounted.umount().unwrap();
     image.e2fsck_fn().unwrap();
 }
+
+/// What neither a transaction nor the cache holds is written early, and stands whole all the same.
+#[test]
+fn more_than_the_journal_holds_is_committed_whole() {
+    let image = Image::make(160 << 20, &Mkfs::blocks(4096).journal_mib(4)).unwrap();
+    let mounted = stetfs_with("journal=ldj,atomic,cache=8M")
+        .mount(image.path())
+        .unwrap();
+    let path = mounted.path().join("large");
+    let old = vec![1; 3 << 20];
+    std::fs::write(&path, &old).unwrap();
+    let file = open(&path);
+    file.sync_all().unwrap();
+    let new: Vec<u8> = (0..40 << 20).map(|at: u32| (at >> 10) as u8).collect();
+    let begin = || {
+        ioctl(&file, START).unwrap();
+        file.write_all_at(&new, 5000).unwrap();
+    };
+    begin();
+    assert_eq!(crashed(image.path(), &["large"]), [old.clone()]);
+    ioctl(&file, ABORT).unwrap();
+    assert!(std::fs::read(&path).unwrap() == old);
+    begin();
+    ioctl(&file, COMMIT).unwrap();
+    let mut expected = old[..5000].to_vec();
+    expected.extend(&new);
+    assert!(std::fs::read(&path).unwrap() == expected);
+    assert!(crashed(image.path(), &["large"]) == [expected]);
+    drop(file);
+    mounted.umount().unwrap();
+    image.e2fsck_fn().unwrap();
+}

@@ -42,16 +42,13 @@ impl Fs {
             done(failed.map_or(result.map_err(FsError::from), Err));
         });
         let inode = f.inode.clone();
-        let Some(fs) = self
-            .me
-            .upgrade()
-            .filter(|_| self.journal.records().is_some())
-        else {
+        let (Some(fs), Some(records)) = (self.me.upgrade(), self.journal.records()) else {
             return self.sync_by_commit(&inode, datasync, wait, answer);
         };
         // Not where others must end first. Where others sync, too, more of them share a flush if
-        // their threads go on.
-        let inline = wait == Wait::Inline && !self.data.precedence.is_running();
+        // their threads go on, unless there is none to be shared.
+        let others = !records.is_cheap() && self.data.precedence.is_running();
+        let inline = wait == Wait::Inline && !others;
         let turn = inline.then(|| inode.turn.try_lock()).flatten();
         let synced = turn.map(|turn| self.sync_alone(&inode, datasync, turn, Wait::Inline));
         match synced {
