@@ -290,7 +290,7 @@ fn more_than_the_journal_holds_is_committed_whole() {
         file.write_all_at(&new, 5000).unwrap();
     };
     begin();
-    assert_eq!(crashed(image.path(), &["large"]), [old.clone()]);
+    assert!(crashed(image.path(), &["large"])[0] == old);
     ioctl(&file, ABORT).unwrap();
     assert!(std::fs::read(&path).unwrap() == old);
     begin();
@@ -298,7 +298,7 @@ fn more_than_the_journal_holds_is_committed_whole() {
     let mut expected = old[..5000].to_vec();
     expected.extend(&new);
     assert!(std::fs::read(&path).unwrap() == expected);
-    assert!(crashed(image.path(), &["large"]) == [expected]);
+    assert!(crashed(image.path(), &["large"])[0] == expected);
     drop(file);
     mounted.umount().unwrap();
     image.e2fsck_fn().unwrap();

@@ -4,18 +4,18 @@
 //! What a record cannot say safely is left to a commit, and counted.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use stetfs_cache::PageRef;
-use stetfs_journal::{BlockNr, JournalError, RecordPlace, Records, Wait};
+use stetfs_journal::{BlockNr, CommitPoint, JournalError, RecordPlace, Records, Wait};
 use stetfs_ondisk::stet::record::{FileRecord, MAX_RUNS, Name, Node, Range, Run};
 use stetfs_sync::MutexGuard;
 
 use super::map::Mapping;
 use super::precedence::WritebackPriority;
+use crate::durability::{Before, Found, Naming, Plan, Room, SyncReason, Unlogged};
 use crate::error::Result;
 use crate::fs::Fs;
-use crate::inode::{Before, Inode, InodeBody, Naming};
+use crate::inode::{Inode, InodeBody};
 use crate::types::{DataMode, FileType, Ino};
 
 /// Dirty data up to this goes into the record; more goes home first, bytes.
@@ -26,50 +26,6 @@ const SHORT_BYTES: usize = 16 << 10;
 const DEPTH: usize = 32;
 /// Times that data is written home before a record, while others write more, at most.
 const TRIES: usize = 4;
-
-/// Why a file was synced by a commit, although files have records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SyncReason {
-    /// A directory, or another inode that is no regular file.
-    Kind,
-    /// It, or a directory that leads to it, was linked, renamed or unlinked.
-    Name,
-    /// Its extended attributes are in a block of their own, and changed.
-    Attributes,
-    /// The volume counts usage, which records do not hold.
-    Quota,
-    /// Its data goes through the journal although the preset's does not.
-    Journaled,
-    /// Too much changed for a record.
-    Large,
-    /// The lane is full.
-    Full,
-    /// It was out of memory for a while since it changed.
-    Forgotten,
-    /// Others write to it all the time.
-    Busy,
-    /// It changed with others in an atomic group.
-    Group,
-}
-
-impl SyncReason {
-    const ALL: [(SyncReason, &'static str); 10] = [
-        (SyncReason::Kind, "kind"),
-        (SyncReason::Name, "name"),
-        (SyncReason::Attributes, "attributes"),
-        (SyncReason::Quota, "quota"),
-        (SyncReason::Journaled, "journaled"),
-        (SyncReason::Large, "large"),
-        (SyncReason::Full, "full"),
-        (SyncReason::Forgotten, "forgotten"),
-        (SyncReason::Busy, "busy"),
-        (SyncReason::Group, "group"),
-    ];
-}
-
-/// How often files were synced by a commit, by reason.
-#[derive(Debug, Default)]
-pub(crate) struct SyncReasons([AtomicU64; SyncReason::ALL.len()]);
 
 /// How the sync of a file went without a commit.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -84,18 +40,15 @@ pub(super) enum SyncOutcome {
 
 /// What is to be done next.
 enum Step {
-    /// It is durable, or needs nothing but that earlier writes are.
-    Done { flush: bool },
-    /// Its data goes home, which may be more than a record would hold.
-    Data {
-        much: bool,
-        /// Then this is tried again; else that is all.
-        again: bool,
-    },
-    /// A commit.
-    Commit(SyncReason),
+    Plan(Plan),
     /// This record is written.
     Record(Box<Ready>),
+}
+
+impl Step {
+    fn commit(reason: SyncReason) -> Step {
+        Step::Plan(Plan::Commit(reason))
+    }
 }
 
 /// A record with its place.
@@ -129,17 +82,12 @@ struct Chain {
 impl Fs {
     /// How often files were synced by a commit although they have records, by reason.
     pub(crate) fn sync_reasons(&self) -> Vec<(&'static str, u64)> {
-        let counts = &self.data.reasons.0;
-        let all = SyncReason::ALL.iter().zip(counts);
-        all.map(|((_, name), n)| (*name, n.load(Ordering::Relaxed)))
-            .collect()
+        self.data.reasons.all()
     }
 
-    fn count_reason(&self, reason: SyncReason) {
-        let at = SyncReason::ALL.iter().position(|(r, _)| *r == reason);
-        if let Some(count) = at.and_then(|at| self.data.reasons.0.get(at)) {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
+    /// What is valid now, for the ledgers.
+    pub(crate) fn valid(&self) -> impl Fn(&CommitPoint) -> bool + '_ {
+        |point| self.journal.is_valid(point)
     }
 
     /// Makes a file durable without a commit, in its turn. With [`Wait::Inline`] it writes no more
@@ -158,54 +106,57 @@ impl Fs {
             return Ok(SyncOutcome::Synced);
         }
         if inode.kind != FileType::Regular {
-            self.count_reason(SyncReason::Kind);
+            self.data.reasons.count(SyncReason::Kind);
             return Ok(SyncOutcome::NeedsCommit);
         }
         let _sync = self.data.precedence.begin();
         for _ in 0..TRIES {
             match self.next_sync_step(inode, datasync) {
-                Step::Done { flush } => {
-                    if flush {
-                        self.journal.flush_shared()?;
-                    }
+                Step::Plan(Plan::Nothing) => return Ok(SyncOutcome::Synced),
+                Step::Plan(Plan::Flush) => {
+                    self.journal.flush_shared()?;
                     return Ok(SyncOutcome::Synced);
                 }
-                Step::Data { much: true, .. } if wait == Wait::Inline => {
+                Step::Plan(Plan::Home { much: true, .. }) if wait == Wait::Inline => {
                     return Ok(SyncOutcome::TooLarge);
                 }
-                Step::Data { again, .. } => {
+                Step::Plan(Plan::Home { again, .. }) => {
                     self.data_durable(inode)?;
                     if !again {
                         return Ok(SyncOutcome::Synced);
                     }
                 }
-                Step::Commit(reason) => {
-                    self.count_reason(reason);
+                Step::Plan(Plan::Commit(reason)) => {
+                    self.data.reasons.count(reason);
                     return Ok(SyncOutcome::NeedsCommit);
+                }
+                Step::Plan(Plan::Record) => {
+                    let detail = "a record was planned of data that no record holds";
+                    return Err(JournalError::Aborted(detail.into()));
                 }
                 Step::Record(ready) => {
                     self.records()?
                         .write(&ready.place, &ready.bytes, &ready.pages)?;
                     for (dir, naming) in &ready.dirs {
-                        dir.changes.lock().name_recorded(naming);
+                        dir.metadata.lock().name_recorded(naming);
                     }
                     for made in &ready.names {
-                        let mut changes = made.dir.changes.lock();
-                        changes.name_is_recorded(&made.name.name, made.version);
+                        let mut metadata = made.dir.metadata.lock();
+                        metadata.names.is_recorded(&made.name.name, made.version);
                     }
                     return Ok(SyncOutcome::Synced);
                 }
             }
         }
-        self.count_reason(SyncReason::Busy);
+        self.data.reasons.count(SyncReason::Busy);
         Ok(SyncOutcome::NeedsCommit)
     }
 
     /// Whether nothing but names changed in a directory, and records that are durable hold them.
     fn names_are_durable(&self, dir: &Inode) -> bool {
-        let mut changes = dir.changes.lock();
-        changes.prune(&self.journal);
-        changes.names_are_durable(&self.journal)
+        let mut metadata = dir.metadata.lock();
+        metadata.prune(&self.valid());
+        metadata.names_are_durable(&self.valid())
     }
 
     /// Blocks of data in one record, at most.
@@ -223,11 +174,10 @@ impl Fs {
         // file cannot change under its own lock.
         let chain = match self.chain(inode) {
             Ok(chain) => chain,
-            Err(reason) => return Step::Commit(reason),
+            Err(reason) => return Step::commit(reason),
         };
         let body = inode.body.read();
-        let most = self.logged_blocks();
-        let mut unlogged = self.unlogged(inode, most);
+        let mut unlogged = self.unlogged(inode, self.logged_blocks());
         let canary = &self.opts.canary;
         if canary.trust_older_record {
             unlogged.superseding = false;
@@ -237,73 +187,50 @@ impl Fs {
             unlogged.pages = Some(Vec::new());
             unlogged.unflushed = false;
         }
-        let much = unlogged.pages.is_none();
-        {
-            let mut changes = inode.changes.lock();
-            changes.prune(&self.journal);
-            if changes.is_forgotten() {
-                return Step::Commit(SyncReason::Forgotten);
-            }
-            if changes.is_grouped() && !canary.record_of_group {
-                return Step::Commit(SyncReason::Group);
-            }
-            let clean = unlogged.pages.as_ref().is_some_and(Vec::is_empty);
-            if !changes.any(datasync) && !unlogged.superseding {
-                // What would take a commit goes home, which is less.
-                let can_record = || body.links() > 0 && self.quotas.get().is_none();
-                let is_cheap = || self.records().is_ok_and(|records| records.is_cheap());
-                match clean {
-                    true => {
-                        return Step::Done {
-                            flush: unlogged.unflushed,
-                        };
-                    }
-                    // The record holds data alone.
-                    false if !much && !unlogged.unflushed && can_record() && is_cheap() => {}
-                    false => return Step::Data { much, again: false },
-                }
-            }
-            let made = matches!(changes.naming(), Naming::Made { .. });
-            if matches!(changes.naming(), Naming::NeedsCommit(_)) || body.links() == 0 {
-                return Step::Commit(SyncReason::Name);
-            }
-            if changes.has_attributes() || (made && body.file_acl() != 0) {
-                return Step::Commit(SyncReason::Attributes);
-            }
-        }
-        if self.quotas.get().is_some() {
-            return Step::Commit(SyncReason::Quota);
-        }
-        let journaled = self.journals_data(&body);
-        if journaled && self.opts.journal.data() != DataMode::Journal {
-            return Step::Commit(SyncReason::Journaled);
-        }
-        let fits = |pages: &Vec<_>| pages.len() + unlogged.stale.len() <= most;
-        let Some(pages) = unlogged.pages.filter(fits) else {
-            return if unlogged.superseding {
-                Step::Commit(SyncReason::Large)
-            } else {
-                Step::Data { much, again: true }
-            };
+        let found = self.found(inode, &body, &unlogged, datasync);
+        let records = self.records();
+        let room = Room {
+            most: self.logged_blocks(),
+            short: SHORT_BYTES / self.geo.block_size as usize,
+            is_short: || records.as_ref().is_ok_and(Records::is_room_short),
+            is_cheap: records.as_ref().is_ok_and(Records::is_cheap),
         };
-        let short = SHORT_BYTES / self.geo.block_size as usize;
-        let is_room_short = || self.records().is_ok_and(|records| records.is_room_short());
-        let too_many = || pages.len() > short && !unlogged.superseding && is_room_short();
-        if unlogged.unflushed || too_many() {
-            return Step::Data { much, again: true };
-        }
+        let plan = found.plan(&room);
+        let (Plan::Record, Some(pages)) = (plan, unlogged.pages) else {
+            return Step::Plan(plan);
+        };
         let built = self
             .stale_pages(inode, &body, &unlogged.stale)
-            .and_then(|stale| {
-                self.record_of(inode, &body, chain, [pages, stale].concat(), journaled)
-            });
+            .and_then(|stale| self.record_of(inode, &body, chain, [pages, stale].concat()));
         match built {
             Ok(step) => step,
             Err(e) => {
                 // The commit finds it, too.
                 self.report(&e);
-                Step::Commit(SyncReason::Large)
+                Step::commit(SyncReason::Large)
             }
+        }
+    }
+
+    /// What the ledgers of a file say, under its lock.
+    fn found(&self, inode: &Inode, body: &InodeBody, unlogged: &Unlogged, datasync: bool) -> Found {
+        let quota = self.quotas.get().map(|_| SyncReason::Quota);
+        let is_journaled =
+            self.journals_data(body) && self.opts.journal.data() != DataMode::Journal;
+        let journaled = is_journaled.then_some(SyncReason::Journaled);
+        let mut metadata = inode.metadata.lock();
+        metadata.prune(&self.valid());
+        let needs_commit = metadata.needs_commit();
+        let trusts = self.opts.canary.record_of_group && needs_commit == Some(SyncReason::Group);
+        let refuses = metadata.refuses_record(body.links().into(), body.file_acl() != 0);
+        Found {
+            needs_commit: needs_commit.filter(|_| !trusts),
+            changed: metadata.any(datasync),
+            refuses_record: refuses.or(quota).or(journaled),
+            data: unlogged.pages.as_ref().map(Vec::len),
+            stale: unlogged.stale.len(),
+            superseding: unlogged.superseding,
+            unflushed: unlogged.unflushed,
         }
     }
 
@@ -343,24 +270,24 @@ impl Fs {
         body: &InodeBody,
         chain: Chain,
         mut pages: Vec<(u32, BlockNr, PageRef)>,
-        journaled: bool,
     ) -> Result<Step> {
+        let journaled = self.journals_data(body);
         let (ranges, name) = {
-            let changes = inode.changes.lock();
-            (changes.ranges(), changes.naming().clone())
+            let metadata = inode.metadata.lock();
+            (metadata.ranges(), metadata.naming().clone())
         };
         let made = match self.name_of(&name) {
             Ok(made) => made,
-            Err(reason) => return Ok(Step::Commit(reason)),
+            Err(reason) => return Ok(Step::commit(reason)),
         };
         let Some(ranges) = self.ranges_of(inode, body, &ranges)? else {
-            return Ok(Step::Commit(SyncReason::Large));
+            return Ok(Step::commit(SyncReason::Large));
         };
         if journaled {
             let most = self.logged_blocks();
             for run in ranges.iter().flat_map(|r| &r.runs).filter(|r| !r.unwritten) {
                 if pages.len() + run.len as usize > most {
-                    return Ok(Step::Commit(SyncReason::Large));
+                    return Ok(Step::commit(SyncReason::Large));
                 }
                 for i in 0..run.len {
                     let block = self.cache.read(run.start + u64::from(i))?;
@@ -390,19 +317,13 @@ impl Fs {
         let data_of = (!journaled && !pages.is_empty()).then_some(inode.ino);
         let records = self.records()?;
         let Some(place) = records.reserve(bytes.len(), pages.len(), data_of) else {
-            return Ok(Step::Commit(SyncReason::Full));
+            return Ok(Step::commit(SyncReason::Full));
         };
         // Whoever syncs the file by a commit ends the record: its inode is in it, if nothing else.
-        let point = records.superseding();
-        {
-            let mut sync = inode.sync.lock();
-            sync.meta.merge(&point);
-            sync.data.merge(&point);
-        }
+        inode.metadata.lock().recorded(&records.superseding());
         if data_of.is_some() {
             self.logged(inode, pages.iter().map(|(lblk, ..)| *lblk), place.stamp());
         }
-        inode.changes.lock().recorded();
         Ok(Step::Record(Box::new(Ready {
             place,
             bytes,
@@ -471,12 +392,12 @@ impl Fs {
         };
         let dir = self.iget(parent).map_err(|_| SyncReason::Name)?;
         let (before, version) = {
-            let mut changes = dir.changes.lock();
-            changes.prune(&self.journal);
-            if changes.is_forgotten() {
+            let mut metadata = dir.metadata.lock();
+            metadata.prune(&self.valid());
+            if metadata.is_forgotten() {
                 return Err(SyncReason::Forgotten);
             }
-            changes.before(name, &self.journal)
+            metadata.names.before(name, &self.valid())
         };
         if before == Before::Unclear {
             return Err(SyncReason::Name);
@@ -495,12 +416,12 @@ impl Fs {
     fn dir_naming(&self, ino: Ino) -> Result<(Arc<Inode>, Naming), SyncReason> {
         let dir = self.iget(ino).map_err(|_| SyncReason::Name)?;
         let naming = {
-            let mut changes = dir.changes.lock();
-            changes.prune(&self.journal);
-            if changes.is_forgotten() {
+            let mut metadata = dir.metadata.lock();
+            metadata.prune(&self.valid());
+            if metadata.is_forgotten() {
                 return Err(SyncReason::Forgotten);
             }
-            changes.naming().clone()
+            metadata.naming().clone()
         };
         Ok((dir, naming))
     }
@@ -509,9 +430,9 @@ impl Fs {
     fn chain(&self, inode: &Inode) -> Result<Chain, SyncReason> {
         let mut chain = Chain::default();
         let mut naming = {
-            let mut changes = inode.changes.lock();
-            changes.prune(&self.journal);
-            changes.naming().clone()
+            let mut metadata = inode.metadata.lock();
+            metadata.prune(&self.valid());
+            metadata.naming().clone()
         };
         while let Naming::Made { parent, .. } = naming {
             let (dir, next) = self.dir_naming(parent)?;
@@ -523,7 +444,7 @@ impl Fs {
             }
             let made = self.name_of(&next)?;
             let body = dir.body.read();
-            if body.file_acl() != 0 || body.is_inline() || dir.changes.lock().has_attributes() {
+            if body.file_acl() != 0 || body.is_inline() || dir.metadata.lock().has_attributes() {
                 return Err(SyncReason::Attributes);
             }
             let inode = body.bytes().to_vec();
@@ -637,9 +558,9 @@ mod tests {
                 self.fs
                     .write(&ROOT, &self.file, 0, &[value; 4096], false)
                     .unwrap();
-                let mut changes = self.file.inode.changes.lock();
-                changes.prune(&self.fs.journal);
-                if changes.any(false) {
+                let mut metadata = self.file.inode.metadata.lock();
+                metadata.prune(&self.fs.valid());
+                if metadata.any(false) {
                     return;
                 }
             }

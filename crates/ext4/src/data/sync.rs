@@ -72,7 +72,7 @@ impl Fs {
         if self.journal.records().is_some() {
             return Ok(());
         }
-        if !self.journal.is_valid(&inode.sync.lock().data) {
+        if !self.journal.is_valid(inode.metadata.lock().upto(false)) {
             return Ok(());
         }
         let home = match inode.dirty.is_clean() {
@@ -116,13 +116,9 @@ impl Fs {
     /// Makes a file durable with all that its last transactions hold.
     fn sync_by_commit(&self, inode: &Inode, datasync: bool, wait: Wait, answer: Answer) {
         let upto = {
-            let points = inode.sync.lock();
             // What fdatasync makes readable of a directory is its entries, and they are metadata.
-            if datasync && (inode.kind != FileType::Directory || self.opts.canary.lax_directory) {
-                points.data.clone()
-            } else {
-                points.meta.clone()
-            }
+            let is_dir = inode.kind == FileType::Directory && !self.opts.canary.lax_directory;
+            inode.metadata.lock().upto(!datasync || is_dir).clone()
         };
         let data = if inode.dirty.is_clean() {
             Vec::new()

@@ -1,4 +1,5 @@
-//! What is not yet durable of a file: the ledger of its data.
+//! What is not yet durable of an inode: the ledger of its data, the ledger of its metadata, and what
+//! a sync has to do by them ([`Found::plan`]).
 //!
 //! [`DataLedger`] holds two things of each block: where its newest content is, and what records of
 //! the file hold of it. Its verbs are the only edges:
@@ -21,11 +22,33 @@
 //! * **durability.L4** A transaction waits for the file's data only while there is some that is
 //!   dirty or leaving.
 //!
-//! Of the transactions that hold a file's metadata `inode::SyncPoints` and `inode::Changes` know.
+//! [`MetadataLedger`] holds of each thing that can change (the inode, what is needed to read its
+//! data, places of blocks, its name, its attributes) the newest transaction with a change. It is
+//! durable when that transaction is valid, or when a record says it:
+//!
+//! | verb | what it was | and is |
+//! | --- | --- | --- |
+//! | `changed`, `needed` | anything | held by this transaction, which a sync commits |
+//! | `touched`, `unrecorded_need`, `moved`, `made` | anything | to be said by a record, until the transaction is valid |
+//! | `attributes`, `entangled`, `grouped` | anything | what no record can say, until the transaction is valid |
+//! | `after` | not known | as if all of it had changed, and no record could say it |
+//! | `recorded` | to be said by a record | said by one, which ends with the transactions that supersede it |
+//! | `prune` | held by a transaction that is valid | durable |
+//!
+//! * **durability.L5** What a transaction that is not valid holds is not durable for a sync unless a
+//!   record says it: `upto` names that transaction, and `any` says that there is something to do.
 
 mod data;
+mod metadata;
+#[cfg(test)]
+mod metadata_tests;
+mod names;
+mod plan;
 mod recorded;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use data::{Changed, DataLedger, Dropping, Leaving, Unlogged};
+pub(crate) use metadata::{MetadataLedger, Naming, Valid};
+pub(crate) use names::Before;
+pub(crate) use plan::{Found, Plan, Room, SyncReason, SyncReasons};

@@ -25,9 +25,9 @@ use stetfs_ondisk::ext4::inode::InodeView;
 use stetfs_sync::{Mutex, Rank};
 
 use super::body::{InodeBody, is_ordinary};
-use super::changes::Changes;
-use super::{Inode, OpenInode, SyncPoints};
+use super::{Inode, OpenInode};
 use crate::data::{KeptFailures, Opener};
+use crate::durability::MetadataLedger;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::types::{Caller, FileType, Ino, OpenRef};
@@ -164,7 +164,7 @@ impl Shard {
                 continue;
             }
             if let Some(entry) = self.inodes.remove(&ino) {
-                self.evicted.merge(&entry.inode.sync.lock().meta);
+                self.evicted.merge(entry.inode.metadata.lock().upto(true));
             }
             return true;
         }
@@ -262,12 +262,8 @@ impl Fs {
         // Somebody may have loaded, changed and dropped it since it was read above; what the block
         // holds now, under the shard's lock, is the latest (inode.I2).
         let body = InodeBody::new(slot()?, &self.geo)?;
-        let sync = SyncPoints {
-            meta: shard.evicted.clone(),
-            data: shard.evicted.clone(),
-        };
-        let inode = Arc::new(Inode::new(ino, body, sync)?);
-        *inode.changes.lock() = Changes::after(shard.evicted.clone());
+        let metadata = MetadataLedger::after(shard.evicted.clone());
+        let inode = Arc::new(Inode::new(ino, body, metadata)?);
         shard.insert(inode.clone());
         Ok(inode)
     }

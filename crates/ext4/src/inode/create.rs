@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use stetfs_journal::{CommitPoint, Handle};
+use stetfs_journal::Handle;
 use stetfs_ondisk::ext4::inode::{InodeFlags, InodeView, NewInode};
 
+use super::Inode;
 use super::body::InodeBody;
-use super::{Inode, SyncPoints};
+use crate::durability::MetadataLedger;
 use crate::error::Result;
 use crate::fs::Fs;
 use crate::quota::{Promise, Usage};
@@ -101,16 +102,8 @@ impl Fs {
             ..Usage::default()
         };
         let is_dir = body.is_dir();
-        // Without this transaction the data of a new file cannot be read back, and an fdatasync of
-        // one makes it durable, as in the kernel.
-        let sync = SyncPoints {
-            meta: h.point(),
-            data: match self.opts.canary.lax_create {
-                true => CommitPoint::none(),
-                false => h.point(),
-            },
-        };
-        let stored = Inode::new(ino, body, sync).and_then(|inode| {
+        let metadata = MetadataLedger::made_in(h.point(), self.opts.canary.lax_create);
+        let stored = Inode::new(ino, body, metadata).and_then(|inode| {
             let inode = Arc::new(inode);
             let mut body = inode.lock_new();
             // Before the table says that it is there: who guesses its number is to find this one

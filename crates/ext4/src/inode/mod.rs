@@ -8,7 +8,6 @@
 mod attr;
 mod body;
 mod cache;
-mod changes;
 mod create;
 mod delete;
 #[cfg(test)]
@@ -22,32 +21,20 @@ mod write;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use stetfs_journal::CommitPoint;
 use stetfs_sync::{Mutex, Rank, RwLock, RwLockWriteGuard};
 
 pub(crate) use attr::without_suidgid;
 pub(crate) use body::{InodeBody, is_ordinary};
 pub(crate) use cache::InodeCache;
-pub(crate) use changes::{Before, Changes, Naming};
 pub(crate) use create::NewFile;
 pub use open::OpenInode;
 pub(crate) use orphan::{OrphanFile, OrphanPlace, Orphans};
 
 use crate::data::{DirtyData, ReadAhead};
+use crate::durability::MetadataLedger;
 use crate::error::{FsError, Result};
 use crate::space::Window;
 use crate::types::{FileType, Ino};
-
-/// What has to be committed so that a sync of the inode holds. A sync merges, never waits, under
-/// this lock.
-#[derive(Debug, Default, Clone)]
-pub(crate) struct SyncPoints {
-    /// Newest transactions with any change of the inode: what fsync commits.
-    pub(crate) meta: CommitPoint,
-    /// Newest transactions with a change needed to read its data back (size, extents): what
-    /// fdatasync commits.
-    pub(crate) data: CommitPoint,
-}
 
 /// An inode in memory.
 pub(crate) struct Inode {
@@ -63,10 +50,8 @@ pub(crate) struct Inode {
     pub(crate) dirty: DirtyData,
     /// Where it is being read.
     pub(crate) ahead: ReadAhead,
-    /// What a sync has to commit.
-    pub(crate) sync: Mutex<SyncPoints>,
-    /// What file-level records say of it.
-    pub(crate) changes: Mutex<Changes>,
+    /// What of it is not durable yet. Nobody waits under this lock.
+    pub(crate) metadata: Mutex<MetadataLedger>,
     /// Held while the file is synced by a record: the next one builds on it.
     pub(crate) turn: Mutex<()>,
     /// Where the file's next blocks are set aside.
@@ -97,7 +82,7 @@ pub(crate) struct Inode {
 impl Inode {
     /// # Errors
     /// The body has no type: it was not checked when it was loaded or made.
-    pub(crate) fn new(ino: Ino, body: InodeBody, sync: SyncPoints) -> Result<Inode> {
+    pub(crate) fn new(ino: Ino, body: InodeBody, metadata: MetadataLedger) -> Result<Inode> {
         let unlinked = body.links() == 0;
         let kind = body.kind().ok_or_else(|| {
             let detail = format!("inode {ino}: mode {:o} names no type", body.mode());
@@ -110,9 +95,8 @@ impl Inode {
             body: RwLock::new(Rank::Inode, body),
             dirty: DirtyData::default(),
             ahead: ReadAhead::default(),
-            changes: Mutex::new(Rank::InodeLeaf, Changes::default()),
             turn: Mutex::new(Rank::FileSync, ()),
-            sync: Mutex::new(Rank::InodeLeaf, sync),
+            metadata: Mutex::new(Rank::InodeLeaf, metadata),
             window: Mutex::new(Rank::InodeLeaf, Window::default()),
             opens: AtomicU32::new(0),
             unlinked: AtomicBool::new(unlinked),

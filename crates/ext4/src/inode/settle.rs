@@ -73,7 +73,7 @@ impl Fs {
     /// # Errors
     /// The device or the journal failed.
     pub(crate) fn commit_inode(&self, inode: &Inode) -> Result<()> {
-        let upto = inode.sync.lock().meta.clone();
+        let upto = inode.metadata.lock().upto(true).clone();
         let data = match inode.dirty.is_clean() {
             true => Vec::new(),
             false => vec![inode.ino],

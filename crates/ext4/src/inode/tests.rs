@@ -186,7 +186,7 @@ fn the_cache_is_bounded_and_loses_nothing() {
     }
     // A sync of an inode that left and came back still waits for its last change.
     let back = fs.iget(made[0]).unwrap();
-    assert!(!back.sync.lock().meta.is_none());
+    assert!(!back.metadata.lock().upto(true).is_none());
 }
 
 #[test]

@@ -7,8 +7,8 @@ use stetfs_ondisk::ext4::inode::InodeView;
 
 use super::Inode;
 use super::body::InodeBody;
-use super::changes::Changes;
 use super::orphan::OrphanPlace;
+use crate::durability::MetadataLedger;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::types::Ino;
@@ -57,8 +57,8 @@ impl Fs {
 
     /// Notes that the inode changed in what is needed to find its data.
     pub(crate) fn needed(&self, h: &Handle<'_>, inode: &Inode) {
-        inode.sync.lock().data.merge(&h.point());
-        self.note_change(h, inode, Changes::needed);
+        inode.metadata.lock().needed(&h.point());
+        self.note_change(h, inode, MetadataLedger::unrecorded_need);
     }
 
     /// Notes a change of the inode for file-level records, if there are any.
@@ -66,10 +66,10 @@ impl Fs {
         &self,
         h: &Handle<'_>,
         inode: &Inode,
-        change: impl FnOnce(&mut Changes, CommitPoint),
+        change: impl FnOnce(&mut MetadataLedger, CommitPoint),
     ) {
         if self.journal.records().is_some() {
-            change(&mut inode.changes.lock(), h.point());
+            change(&mut inode.metadata.lock(), h.point());
         }
     }
 
@@ -81,7 +81,7 @@ impl Fs {
         body: &mut InodeBody,
     ) -> Result<()> {
         self.put_inode(h, inode, body)?;
-        self.note_change(h, inode, Changes::touched);
+        self.note_change(h, inode, MetadataLedger::touched);
         Ok(())
     }
 
@@ -102,7 +102,7 @@ impl Fs {
             inode.unlinked.store(nameless, Ordering::Release);
             self.inodes.nameless_changed();
         }
-        inode.sync.lock().meta.merge(&h.point());
+        inode.metadata.lock().changed(&h.point());
         Ok(())
     }
 

@@ -9,9 +9,9 @@ use super::checks::{check_name, errno, may_add, may_unname};
 use super::dir::NewEntry;
 use super::insert_credits;
 use crate::data::credits::append_dir_space;
+use crate::durability::MetadataLedger;
 use crate::error::Result;
 use crate::fs::Fs;
-use crate::inode::Changes;
 use crate::quota::check_project;
 use crate::space::credits::{ORPHAN, WRITE_INODE};
 use crate::types::{Attr, Ctx, Ino};
@@ -67,7 +67,7 @@ impl Fs {
             self.links_changed(&h, &inode, &mut body)?;
             self.dir_changed(&h, &dir, &mut dir_body)
         })?;
-        self.note_change(&h, &inode, Changes::entangled);
+        self.note_change(&h, &inode, MetadataLedger::entangled);
         self.note_name(&h, &dir, new_name);
         self.count_lookup(inode.ino);
         drop(h);

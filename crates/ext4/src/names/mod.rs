@@ -39,7 +39,7 @@ fn insert_credits(plan: &Plan) -> Credits {
 impl Fs {
     /// Notes for records of files that a name came.
     fn note_name(&self, h: &Handle<'_>, dir: &Inode, name: &[u8]) {
-        self.note_change(h, dir, |c, point| c.name_came(name, point, &self.journal));
+        self.note_change(h, dir, |c, point| c.names.came(name, point, &self.valid()));
     }
 
     /// A directory whose entries changed: its times, and its inode into the journal.

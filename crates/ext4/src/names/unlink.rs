@@ -1,9 +1,9 @@
 //! Removing names.
 
 use super::checks::{check_name, errno, is_dots, may_remove, may_unname};
+use crate::durability::MetadataLedger;
 use crate::error::Result;
 use crate::fs::Fs;
-use crate::inode::Changes;
 use crate::space::credits::{FREE_INODE, ORPHAN, WRITE_INODE};
 use crate::types::{Ctx, Ino};
 
@@ -69,11 +69,11 @@ impl Fs {
                 }
                 self.dir_changed(&h, &dir, &mut dir_body)
             })?;
-            self.note_change(&h, &inode, Changes::entangled);
+            self.note_change(&h, &inode, MetadataLedger::entangled);
             // What has another name must not go with this one, if that is all that comes back.
             let with_its_file = !want_dir && body.links() == 0;
             self.note_change(&h, &dir, |c, point| {
-                c.name_gone(name, with_its_file, point, &self.journal)
+                c.names.gone(name, with_its_file, point, &self.valid())
             });
             let synchronous = self.is_synchronous(&body);
             drop(h);

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use stetfs_testkit::Mkfs;
 
 use super::{AllocFor, BlockRun, Freed, credits};
+use crate::durability::MetadataLedger;
 use crate::error::FsError;
 use crate::fs::Fs;
-use crate::inode::{Inode, InodeBody, SyncPoints};
+use crate::inode::{Inode, InodeBody};
 use crate::testing::{ROOT, flavours, fsck, mkfs, new_file, open};
 use crate::types::{Ino, ROOT_INO, RenameFlags, XattrSet};
 
@@ -17,7 +18,7 @@ fn owner(fs: &Fs, ino: Ino) -> Inode {
     let raw = vec![0; usize::from(fs.geo.inode_size)].into_boxed_slice();
     let mut body = InodeBody::new(raw, &fs.geo).unwrap();
     body.set_mode(libc::S_IFREG as u16);
-    Inode::new(ino, body, SyncPoints::default()).unwrap()
+    Inode::new(ino, body, MetadataLedger::default()).unwrap()
 }
 
 fn alloc(

@@ -7,9 +7,10 @@ use stetfs_journal::{Block, Credits, Handle};
 use stetfs_ondisk::OnDiskError;
 use stetfs_ondisk::ext4::xattr::{self, Attr, Attrs, BlockHeader, Value};
 
+use crate::durability::MetadataLedger;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
-use crate::inode::{Changes, Inode, InodeBody};
+use crate::inode::{Inode, InodeBody};
 use crate::quota::Promise;
 use crate::space::credits::{ALLOC_BLOCKS, FREE_BLOCKS, WRITE_INODE};
 use crate::space::{AllocFor, BlockRun, Freed};
@@ -339,7 +340,7 @@ impl Fs {
             || !layout.added.is_empty()
             || values.iter().any(|v| !v.is_empty())
         {
-            self.note_change(h, inode, Changes::attributes);
+            self.note_change(h, inode, MetadataLedger::attributes);
         }
         let values = self.lock_values();
         let shared = match &layout.block {

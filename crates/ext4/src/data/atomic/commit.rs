@@ -7,9 +7,10 @@ use stetfs_journal::{CommitPoint, Handle, Wait};
 use super::{AtomicGroup, Member};
 use crate::data::pages::{DataPath, Pages};
 use crate::data::whole::Steps;
+use crate::durability::MetadataLedger;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
-use crate::inode::{Changes, InodeBody};
+use crate::inode::InodeBody;
 use crate::space::credits;
 use crate::types::Ctx;
 
@@ -153,7 +154,7 @@ impl Fs {
         body.set_ctime(now);
         self.write_inode_data(h, inode, body)?;
         // A record would tell of this file alone (atomic.A4).
-        self.note_change(h, inode, Changes::grouped);
+        self.note_change(h, inode, MetadataLedger::grouped);
         Ok(())
     }
 

@@ -7,9 +7,10 @@ use stetfs_ondisk::ext4::dirent::FileType as EntryType;
 
 use super::{Dirs, Move};
 use crate::data::credits::append_dir_space;
+use crate::durability::MetadataLedger;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
-use crate::inode::{Changes, Inode, InodeBody, NewFile};
+use crate::inode::{Inode, InodeBody, NewFile};
 use crate::names::checks::errno;
 use crate::names::dir::{NewEntry, Plan};
 use crate::names::insert_credits;
@@ -134,7 +135,7 @@ impl Fs {
         }
         self.note_moved(h, m.dirs.old, m.old.name, m.source.inode);
         if let Some(white) = white {
-            self.note_change(h, white, Changes::entangled);
+            self.note_change(h, white, MetadataLedger::entangled);
         }
         self.note_name(h, m.dirs.new, m.new.name);
         if let Some(target) = &mut m.target {
@@ -214,9 +215,9 @@ impl Fs {
 
     /// Notes that what was named so in `dir` is not any more, and not by being unlinked.
     fn note_moved(&self, h: &Handle<'_>, dir: &Inode, name: &[u8], inode: &Inode) {
-        self.note_change(h, inode, Changes::entangled);
+        self.note_change(h, inode, MetadataLedger::entangled);
         self.note_change(h, dir, |c, point| {
-            c.name_gone(name, false, point, &self.journal)
+            c.names.gone(name, false, point, &self.valid())
         });
     }
 
