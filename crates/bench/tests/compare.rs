@@ -11,6 +11,8 @@ use stetfs_bench::compare::{
 
 fn tiny() -> Sizes {
     Sizes {
+        mail_files: 200,
+        made_files: None,
         syncs: 30,
         overwrite_bytes: 1 << 20,
         names: 60,

@@ -23,6 +23,10 @@ pub struct Sizes {
     pub profile_seconds: u32,
     /// Threads, one number after the other, of the workloads that are done by several.
     pub threads: &'static [u32],
+    /// Files of the mail server.
+    pub mail_files: u64,
+    /// Files that all threads together make of a page each; none: as many as there are names.
+    pub made_files: Option<u32>,
     /// Files of the file server.
     pub server_files: u64,
     /// Small files that come and go.
@@ -76,6 +80,8 @@ impl Sizes {
             transactions: 500,
             profile_seconds: 4,
             threads: &[1, 2, 4],
+            mail_files: 1_000,
+            made_files: None,
             server_files: 2_000,
             postmark: Postmark {
                 files: 5_000,
@@ -106,6 +112,8 @@ impl Sizes {
             transactions: 80,
             profile_seconds: 1,
             threads: normal.threads,
+            mail_files: normal.mail_files,
+            made_files: normal.made_files,
             server_files: 500,
             postmark: Postmark {
                 files: 1_000,

@@ -31,6 +31,31 @@ pub(super) struct Library {
     pub columns: &'static [&'static str],
     pub works: &'static [Work],
     pub journal_mib: u32,
+    /// As much as the paper has, unless it is to be quick.
+    pub whole: Option<Whole>,
+}
+
+/// How much a paper has done.
+#[derive(Clone, Copy)]
+pub(super) struct Whole {
+    pub image_mib: u64,
+    /// Files of the mail server.
+    pub mail_files: u64,
+    /// Files that are made.
+    pub made_files: u32,
+    /// The longest that a number of threads is at work, seconds.
+    pub seconds: u32,
+}
+
+impl Whole {
+    fn sizes(self, sizes: Sizes) -> Sizes {
+        Sizes {
+            mail_files: self.mail_files,
+            made_files: Some(self.made_files),
+            profile_seconds: self.seconds,
+            ..sizes
+        }
+    }
 }
 
 /// The figure on the devices that were asked for; without a word on a simulated NVMe SSD and on
@@ -85,10 +110,17 @@ fn library(args: &FigureArgs, device: Device, spec: &Spec, what: &Library) -> Re
         Device::File | Device::Xfs | Device::Memory => None,
     };
     let columns = what.columns;
-    let image = Image::sparse(spec.image_mib << 20)?;
-    image.mkfs(&Mkfs::new().journal_mib(what.journal_mib))?;
+    let whole = what.whole.filter(|_| !args.quick);
+    let image = Image::sparse(whole.map_or(spec.image_mib, |whole| whole.image_mib) << 20)?;
+    let mut mkfs = Mkfs::new().journal_mib(what.journal_mib);
+    if whole.is_some() {
+        // A file is a block, and an inode.
+        mkfs.args.extend(["-i", "4096"].map(String::from));
+    }
+    image.mkfs(&mkfs)?;
     let fresh = MemDevice::load(image.path())?;
     let sizes = args.sizes(spec);
+    let sizes = whole.map_or(sizes, |whole| whole.sizes(sizes));
     let points = Points::open(args.points(device).as_deref(), &sizes)?;
     let rounds = args.rounds.max(1);
     let mut report = Report::new(&named(columns), rounds);

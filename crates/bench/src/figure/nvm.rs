@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 use stetfs_testkit::Scratch;
 
-use super::by_threads::{self, Library};
+use super::by_threads::{self, Library, Whole};
 use super::ldj::peer;
 use super::{FigureArgs, Part, Spec};
 use crate::compare::{Beside, InMemory, KernelFs, PeerSpec, Work, Workload};
@@ -23,6 +23,19 @@ const THREADS: &[u32] = &[1, 2, 4, 8, 16];
 const FEW_THREADS: &[u32] = &[1, 2, 4];
 const SECONDS: u32 = 2;
 const IMAGE_MIB: u64 = 2048;
+/// 100,000 files of 16 KiB are 1.6 GB, 3 million of 4 KiB are 12, and their inodes .8.
+const MAIL: Whole = Whole {
+    image_mib: 4 << 10,
+    mail_files: 100_000,
+    made_files: 0,
+    seconds: 5,
+};
+const MADE: Whole = Whole {
+    image_mib: 16 << 10,
+    mail_files: 0,
+    made_files: 3_000_000,
+    seconds: 600,
+};
 
 const ORDERED: &str = "ordered";
 /// Blocks in the same memory.
@@ -48,16 +61,19 @@ const KERNEL: [(&str, InMemory); 3] = [
 pub(super) struct Figure {
     works: &'static [Work],
     workload: Workload,
+    whole: Whole,
 }
 
 pub(super) const FIGURE_4: Figure = Figure {
     works: &[Work::Varmail],
     workload: Workload::VarmailThreads,
+    whole: MAIL,
 };
 
 pub(super) const FIGURE_5: Figure = Figure {
     works: &[Work::Files],
     workload: Workload::FilesThreads,
+    whole: MADE,
 };
 
 /// The mounts, with regions of their own in `memory`.
@@ -102,6 +118,7 @@ pub(super) fn measure(figure: Figure, args: &FigureArgs, stetfs: &Path) -> Resul
         columns: &COLUMNS,
         works: figure.works,
         journal_mib: JOURNAL,
+        whole: Some(figure.whole),
     };
     by_threads::measure(args, stetfs, &spec, &what)
 }

@@ -35,6 +35,7 @@ const LIBRARY: Library = Library {
     columns: &COLUMNS,
     works: &Work::ALL,
     journal_mib: JOURNAL,
+    whole: None,
 };
 
 /// What lanes must not cost one client, and what they are to bring a few beside the kernel's ext4.

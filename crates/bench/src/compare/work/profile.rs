@@ -208,6 +208,11 @@ pub(crate) fn text(bytes: usize) -> Vec<u8> {
 }
 
 impl Profile {
+    /// With so many files.
+    pub(super) fn of(self, files: u64) -> Self {
+        Self { files, ..self }
+    }
+
     /// With so many threads.
     pub(super) fn by(self, threads: u64) -> Self {
         Self { threads, ..self }
@@ -257,7 +262,7 @@ fn run(profile: &Profile, target: &Target, dir: &Path, sizes: &Sizes) -> Result<
 }
 
 pub(super) fn varmail(target: &Target, dir: &Path, sizes: &Sizes) -> Result<Outcome> {
-    run(&VARMAIL, target, dir, sizes)
+    run(&VARMAIL.of(sizes.mail_files), target, dir, sizes)
 }
 
 pub(super) fn fileserver(target: &Target, dir: &Path, sizes: &Sizes) -> Result<Outcome> {

@@ -85,9 +85,11 @@ impl Work {
         sizes: &Sizes,
     ) -> Result<Vec<Hand<'a>>> {
         if self == Self::Varmail {
-            return profile::hands(&profile::VARMAIL.by(threads.into()), place);
+            let mail = profile::VARMAIL.of(sizes.mail_files);
+            return profile::hands(&mail.by(threads.into()), place);
         }
-        let each = (sizes.names * NAMES).div_ceil(threads);
+        let made = sizes.made_files.filter(|_| self == Self::Files);
+        let each = made.unwrap_or(sizes.names * NAMES).div_ceil(threads);
         (0..threads)
             .map(|t| -> Result<Hand<'a>> {
                 let dir = format!("{t}");
