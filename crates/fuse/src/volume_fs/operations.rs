@@ -1,5 +1,10 @@
 //! The requests of a mount, answered by the volume.
 
+use stetfs::low::{
+    Attr, Ctx, Done, FallocateMode, FsError, Ino, RenameFlags, SeekWhat, SetAttr, StatFs, XattrSet,
+};
+
+use super::{NO_FLUSH, NO_XATTR, VolumeFs, fill, sync, take_sgid, visible};
 use crate::atomic;
 use crate::fakeroot::Ids;
 use crate::opens::Target;
@@ -9,11 +14,6 @@ use crate::ops::{
 };
 use crate::wire::{Timed, Timer};
 use crate::{caller, ioctl};
-use stetfs::low::{
-    Attr, Ctx, Done, FallocateMode, FsError, Ino, RenameFlags, SeekWhat, SetAttr, StatFs, XattrSet,
-};
-
-use super::{NO_FLUSH, NO_XATTR, VolumeFs, fill, sync, take_sgid, visible};
 
 impl FileSystem for VolumeFs {
     fn ids(&self) -> Ids {
