@@ -65,6 +65,11 @@ pub(crate) enum Command {
     Files(crate::files::args::FilesCommand),
     /// Show the live counters of a mounted volume, and how long its requests take.
     Stat(StatArgs),
+    /// Bring everything of a mounted volume home, and hold changes back until `stetfs thaw`: the
+    /// image or device can be copied meanwhile, and is as after an unmount. Reads go on.
+    Freeze(FreezeArgs),
+    /// Let changes of a frozen volume go on.
+    Thaw(FreezeArgs),
     /// Measure.
     #[command(subcommand)]
     Bench(Bench),
@@ -363,6 +368,13 @@ pub(crate) struct UmountArgs {
     /// Take it out of the name space now, and do not wait for its last users.
     #[arg(short, long)]
     pub(crate) lazy: bool,
+    /// Where it is mounted.
+    pub(crate) dir: PathBuf,
+}
+
+/// Arguments of `freeze` and `thaw`.
+#[derive(Debug, Args)]
+pub(crate) struct FreezeArgs {
     /// Where it is mounted.
     pub(crate) dir: PathBuf,
 }

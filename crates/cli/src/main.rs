@@ -70,6 +70,8 @@ fn run(cli: &Cli) -> Result<ExitCode> {
         Command::Mount(args) => return Ok(cmd::mount::run(args, cli.json)?.into()),
         Command::Umount(args) => cmd::umount::run(args, cli.json),
         Command::Stat(args) => return Ok(cmd::stat::run(args, cli.json)?.into()),
+        Command::Freeze(args) => cmd::freeze::freeze(args, cli.json),
+        Command::Thaw(args) => cmd::freeze::thaw(args, cli.json),
         Command::Bench(command) => cmd::bench::run(command, cli.json),
         Command::Crash(command) => cmd::crash::run(command, cli.json),
         Command::Flash(command) => return cmd::flash::run(command, cli.json),

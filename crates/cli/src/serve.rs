@@ -14,7 +14,7 @@ use signal_hook::iterator::Signals;
 use stetfs::low::{FsError, LatencyStats, OpenedDevices, Preparer, RegionInfo};
 use stetfs_fuse::{MountError, Origin, Server, is_root};
 
-use crate::cmd::{quota, record};
+use crate::cmd::{freeze, quota, record};
 use crate::control::{self, server::Control};
 use crate::failure::{Code, Failure, Result};
 use crate::live::Live;
@@ -264,8 +264,10 @@ fn answer(live: &Live, request: &Value) -> Result<Value> {
             }
             stats["connection"] = json!(live.connection.stats());
             stats["sandbox"] = json!(live.sandbox());
+            stats["frozen"] = freeze::shown(live.fs.frozen());
             Ok(stats)
         }
+        Some(op @ ("freeze" | "thaw")) => freeze::answer(&live.fs, op),
         Some("quota") => quota::answer(&*volume()?, request),
         Some("record") => record::answer(&*volume()?, request),
         Some("remount") => {
@@ -319,6 +321,12 @@ fn handle_signals(live: &Arc<Live>, daemon: bool) -> Result {
                     tracing::error!("cannot end the connection: {e}");
                 }
                 continue;
+            }
+            // Who waits for a thaw could not be told to end.
+            if live.fs.frozen().is_some()
+                && let Err(e) = live.fs.thaw()
+            {
+                tracing::error!("cannot thaw: {e}");
             }
             // Whoever ends us may be about to turn the machine off.
             if let Some(volume) = live.fs.volume() {

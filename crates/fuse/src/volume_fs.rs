@@ -1,4 +1,5 @@
-//! A volume as a [`FileSystem`]: `atomic_writes`, `copy` and `ioctls` are parts of it.
+//! A volume as a [`FileSystem`]: `atomic_writes`, `copy`, `freezing` and `ioctls` are parts
+//! of it.
 
 /// The file system, held until the end of the operation; or the answer that the volume is closed,
 /// and return.
@@ -13,6 +14,7 @@ macro_rules! open {
 
 mod atomic_writes;
 mod copy;
+mod freezing;
 mod ioctls;
 
 use std::path::PathBuf;
@@ -29,13 +31,14 @@ use crate::atomic::{self, AtomicFiles};
 use crate::caller;
 use crate::fakeroot::Ids;
 use crate::guarded::{self, Means};
+use crate::held_back::HeldBack;
 use crate::helper::{self, Order};
 use crate::ioctl;
 use crate::loopdev::forget_content;
 use crate::opens::{Held, OpenFiles, Opens, Target};
 use crate::ops::{
     CopyArgs, Fh, FileSystem, Invalidate, IoctlArgs, IoctlReply, Listing, OpenFile, Opened,
-    ReadArgs, ReadDone, Why, WriteArgs, is_dot,
+    ReadArgs, ReadDone, Request, Why, WriteArgs, is_dot,
 };
 use crate::patience;
 use crate::room::Room;
@@ -121,6 +124,8 @@ pub struct VolumeFs {
     room: Room,
     /// Files that are written atomically.
     atomic: AtomicFiles,
+    /// What waits while the volume is frozen.
+    held_back: HeldBack,
 }
 
 impl VolumeFs {
@@ -141,6 +146,7 @@ impl VolumeFs {
             loop_device: OnceLock::new(),
             room: Room::new(),
             atomic: AtomicFiles::default(),
+            held_back: HeldBack::default(),
         })
     }
 
@@ -172,9 +178,16 @@ impl VolumeFs {
     /// nothing changed, for a device that cannot be written. After other errors the volume is
     /// closed and every operation fails.
     pub fn reopen(&self, options: &VolumeOptions) -> Result<(), FsError> {
+        // Who waits for the thaw may have the volume.
+        if self.frozen().is_some() {
+            return Err(FsError::InUse("the volume is frozen".into()));
+        }
         let mut open = self.without_nameless()?;
         if !self.atomic.is_empty() {
             return Err(FsError::InUse("a file is being written atomically".into()));
+        }
+        if self.frozen().is_some() {
+            return Err(FsError::InUse("the volume is frozen".into()));
         }
         let old = open.as_ref().ok_or(CLOSED)?;
         old.may_reopen(options)?;
@@ -501,7 +514,20 @@ impl FileSystem for VolumeFs {
         done(fs.lookup(parent, name).map(|attr| self.atomic.shown(attr)));
     }
 
+    fn holds_back(&self) -> bool {
+        self.held_back.holds()
+    }
+
+    fn hold_back(&self, request: Request<VolumeFs>) {
+        if let Some(now) = self.held_back.request(request) {
+            now(self);
+        }
+    }
+
     fn forget(&self, ino: Ino, nlookup: u64) {
+        if self.held_back.forgets(ino, nlookup) {
+            return;
+        }
         if let Ok(fs) = self.fs() {
             fs.forget(ino, nlookup);
         }
@@ -697,6 +723,9 @@ impl FileSystem for VolumeFs {
     }
 
     fn release(&self, fh: Fh) {
+        if self.held_back.closes(fh) {
+            return;
+        }
         // Not while the files are opened again.
         let _open = self.volume.read();
         if let Some(held) = self.open.handles().get(fh) {
@@ -860,6 +889,12 @@ impl FileSystem for VolumeFs {
     }
 
     fn shutdown(&self) {
+        // Nobody could thaw it any more.
+        if self.frozen().is_some()
+            && let Err(e) = self.thaw()
+        {
+            tracing::error!("cannot thaw: {e}");
+        }
         let mut open = self.volume.write();
         let Some(volume) = open.take() else { return };
         // The kernel sends no release for them when a connection is aborted.

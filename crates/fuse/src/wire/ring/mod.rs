@@ -13,7 +13,7 @@ mod place;
 use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use io_uring::register::Restriction;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
@@ -57,6 +57,19 @@ thread_local! {
 struct Mailbox {
     answered: Mutex<Vec<Answer>>,
     wake: OwnedFd,
+}
+
+/// Those of all threads that serve rings.
+static MAILBOXES: Mutex<Vec<Weak<Mailbox>>> = Mutex::new(Vec::new());
+
+/// Has each thread look whether requests are held back.
+pub(crate) fn wake_all() {
+    let mut all = MAILBOXES.lock();
+    all.retain(|mailbox| mailbox.strong_count() > 0);
+    for mailbox in all.iter().filter_map(Weak::upgrade) {
+        // As in `Slot::put`.
+        let _ = rustix::io::write(&mailbox.wake, &1u64.to_ne_bytes());
+    }
 }
 
 impl Mailbox {
@@ -275,6 +288,7 @@ pub(super) fn serve<F: FileSystem>(
         wake: eventfd(0, EventfdFlags::CLOEXEC)?,
     });
     MINE.set(Arc::as_ptr(&mailbox).addr());
+    MAILBOXES.lock().push(Arc::downgrade(&mailbox));
     let place = Place::at(qid);
     let mut queue = Queue {
         fs,
@@ -341,7 +355,13 @@ impl<F: FileSystem> Queue<'_, F> {
                 }
             }
             self.commit()?;
-            if self.waiting == 0 && self.entries.len() < self.most {
+            // What is held back keeps its entry. Linux (6.18) gives a new one nothing of what waits
+            // already, so that there must always be one.
+            let spare = match self.fs.holds_back() {
+                true => self.most,
+                false => 1,
+            };
+            while self.waiting < spare && self.entries.len() < self.most {
                 self.register()?;
             }
         }
