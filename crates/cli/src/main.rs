@@ -83,6 +83,7 @@ fn run(cli: &Cli) -> Result<ExitCode> {
         Command::Info(args) => cmd::volume::info(args, cli.json),
         Command::Certify(args) => return Ok(cmd::certify::run(args, cli.json)?.into()),
         Command::Advise(args) => cmd::advise::run(args, cli.json),
+        Command::Image(command) => cmd::image::run(command, cli.json),
         Command::Man(args) => cmd::package::man(args, cli.json),
         Command::Completions(args) => cmd::package::completions(args, cli.json),
         Command::Dump(Dump::Journal(args)) => cmd::journal::dump(args, cli.json),

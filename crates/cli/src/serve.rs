@@ -69,9 +69,10 @@ pub(crate) fn serve(job: &Job, ready: impl FnOnce(Option<String>)) -> Result {
     let memory = Preparer::start(job.options.volume()?.fs.cache_bytes)
         .inspect_err(|e| tracing::warn!("memory is not prepared before it is needed: {e}"))
         .ok();
+    let is_sparse = devices.is_sparse();
     let volume = devices.start(&job.options.volume()?).map_err(|e| match e {
         // Read-only, and there is something to replay.
-        FsError::Errno(libc::EROFS) => unreplayed(&job.source),
+        FsError::Errno(libc::EROFS) => unreplayed(&job.source, is_sparse),
         e => e.into(),
     })?;
     // mount(8)'s words.
@@ -237,14 +238,18 @@ fn open(job: &Job) -> Result<(OpenedDevices, Job)> {
 }
 
 /// A volume that is to be mounted read-only, and that nobody can write.
-fn unreplayed(source: &Path) -> Failure {
+fn unreplayed(source: &Path, is_sparse: bool) -> Failure {
     let message = format!(
         "{} has a journal to be replayed: write access unavailable, cannot proceed",
         source.display()
     );
-    Failure::new(Code::Usage, message).hint(
-        "make it writable, or look at it as it is, perhaps inconsistent, with -o ro,norecovery (noload)",
-    )
+    let way = match is_sparse {
+        true => "make a plain image of it (stetfs image unsparse)",
+        false => "make it writable",
+    };
+    Failure::new(Code::Usage, message).hint(format!(
+        "{way}, or look at it as it is, perhaps inconsistent, with -o ro,norecovery (noload)",
+    ))
 }
 
 fn answer(live: &Live, request: &Value) -> Result<Value> {
