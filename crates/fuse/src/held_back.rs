@@ -43,6 +43,8 @@ pub(crate) struct HeldBack {
     /// Held by who freezes or thaws, to its end.
     turn: Mutex<()>,
     since: Mutex<Option<Since>>,
+    /// It is about to, or does.
+    may_hold: AtomicBool,
     /// Whether there is something in it, so that nobody needs the lock to see that there is not.
     holds: AtomicBool,
 }
@@ -51,6 +53,16 @@ impl HeldBack {
     /// Waits until nobody else freezes or thaws.
     pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock()
+    }
+
+    /// Says that it is about to begin; until [`end`](Self::end).
+    pub(crate) fn prepare(&self) {
+        self.may_hold.store(true, Ordering::Release);
+    }
+
+    /// Whether it is about to, or does.
+    pub(crate) fn may_hold(&self) -> bool {
+        self.may_hold.load(Ordering::Acquire)
     }
 
     /// Begins; false where it has begun already.
@@ -71,6 +83,7 @@ impl HeldBack {
     pub(crate) fn end(&self) -> Option<Waiting> {
         let mut since = self.since.lock();
         self.holds.store(false, Ordering::Release);
+        self.may_hold.store(false, Ordering::Release);
         since.take().map(|since| since.waiting)
     }
 

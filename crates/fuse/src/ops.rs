@@ -154,6 +154,10 @@ pub trait FileSystem: Send + Sync + 'static {
     fn holds_back(&self) -> bool {
         false
     }
+    /// Whether [`holds_back`](Self::holds_back) may say so soon.
+    fn may_hold_back(&self) -> bool {
+        self.holds_back()
+    }
     /// Serves a request that changes something: later, while such are held back.
     fn hold_back(&self, request: Request<Self>)
     where

@@ -518,6 +518,10 @@ impl FileSystem for VolumeFs {
         self.held_back.holds()
     }
 
+    fn may_hold_back(&self) -> bool {
+        self.held_back.may_hold()
+    }
+
     fn hold_back(&self, request: Request<VolumeFs>) {
         if let Some(now) = self.held_back.request(request) {
             now(self);

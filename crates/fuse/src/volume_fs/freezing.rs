@@ -19,12 +19,14 @@ impl VolumeFs {
         let volume = self.volume().ok_or(CLOSED)?;
         // Most of it while others go on.
         volume.fs().write_data_home()?;
+        // Where requests come by rings, each that is held back keeps an entry.
+        self.held_back.prepare();
+        crate::wire::spare_all();
         // Before the threads that serve have to wait for the volume, else they would then wait for
         // the thaw.
         if !self.held_back.begin() {
             return Err(FsError::Errno(libc::EBUSY));
         }
-        crate::wire::wake_all();
         let open = self.volume.write();
         let frozen = open.as_ref().ok_or(CLOSED).and_then(|v| v.fs().freeze());
         drop(open);
