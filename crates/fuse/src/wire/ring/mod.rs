@@ -528,6 +528,7 @@ mod tests {
         Arc::new(Mailbox {
             answered: Mutex::new(Vec::with_capacity(4)),
             wake: eventfd(0, EventfdFlags::CLOEXEC).unwrap(),
+            spare: AtomicBool::new(false),
         })
     }
 
