@@ -139,6 +139,14 @@ pub enum BlockError {
         /// The source.
         offset: u64,
     },
+    /// What is to be written is an Android sparse image.
+    #[error(
+        "{path} is an Android sparse image, which is only read; `stetfs image unsparse {path} IMAGE` makes a plain one of it"
+    )]
+    Sparse {
+        /// The image.
+        path: PathBuf,
+    },
     /// The image became shorter while it was open.
     #[error("the image ended at byte {offset}, inside the {size} bytes it had when it was opened")]
     Shrunk {
@@ -240,7 +248,7 @@ impl BlockError {
             | BlockError::Open { source, .. }
             | BlockError::NoSpace { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
             BlockError::OutOfRange { .. } | BlockError::Shrunk { .. } => libc::EIO,
-            BlockError::ReadOnly { .. } => libc::EROFS,
+            BlockError::ReadOnly { .. } | BlockError::Sparse { .. } => libc::EROFS,
             BlockError::Locked { .. } => libc::EBUSY,
             BlockError::ShareBatch { .. } => libc::E2BIG,
             BlockError::ShareReferences { .. } => libc::EMLINK,

@@ -1,5 +1,5 @@
 //! Block devices: file or raw device (io_uring, O_DIRECT), memory, a window on another, recorder,
-//! fault injector, one with a volatile cache, and a gate at which writes wait.
+//! fault injector, one with a volatile cache, a gate at which writes wait, and sparse images.
 //!
 //! Everything above reads and writes through [`BlockDevice`]. All offsets and lengths are bytes.
 //!
@@ -33,6 +33,7 @@ mod overlay;
 mod record;
 mod replay;
 mod share;
+mod sparse;
 mod stats;
 #[cfg(feature = "test-suite")]
 // A check panics; that is its answer.
@@ -60,6 +61,10 @@ pub use overlay::Overlay;
 pub use record::{Event, Log, Recorder};
 pub use replay::{PendingSector, Replay};
 pub use share::{Share, ShareLimits, SharePair, check_share, sharing_of};
+pub use sparse::{
+    BadSparse, Packed, ReadAt, SPARSE_MAGIC, SparseDevice, SparseError, SparseMap, Zeroes, pack,
+    unpack,
+};
 pub use stats::{Counters, Stats};
 pub use tap::{Asked, Layer, Taken, Tap, Tapped};
 pub use volatile::Volatile;

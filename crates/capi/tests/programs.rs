@@ -150,6 +150,34 @@ fn the_header_declares_what_there_is() {
     assert_eq!(functions(&header), made);
 }
 
+/// pip builds the module from its folder, with no package from elsewhere.
+#[test]
+fn pip_installs_the_folder() {
+    let dir = tempfile::tempdir().unwrap();
+    let venv = dir.path().join("venv");
+    run(Command::new("python3").args(["-m", "venv"]).arg(&venv));
+    let before = fs::read_dir(root().join("python")).unwrap().count();
+    let library = libraries().join("libstetfs_c.so");
+    run(Command::new(venv.join("bin/python"))
+        .args(["-m", "pip", "install", "-q", "--no-index"])
+        .args(["--disable-pip-version-check", "--no-cache-dir"])
+        .arg(root().join("python"))
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("STETFS_LIBRARY", library));
+    let after = fs::read_dir(root().join("python")).unwrap().count();
+    assert_eq!(before, after, "something is left in the folder");
+    let image = image();
+    run(Command::new(venv.join("bin/python"))
+        .arg(root().join("python/tests/test_stetfs.py"))
+        .current_dir(dir.path())
+        .env("STETFS_IMAGE", image.path()));
+    image.e2fsck_fn().unwrap();
+    let version = "import importlib.metadata as m; print(m.version('stetfs'))";
+    let said = run(Command::new(venv.join("bin/python")).args(["-c", version]));
+    let said = String::from_utf8_lossy(&said.stdout);
+    assert_eq!(said.trim(), env!("CARGO_PKG_VERSION"));
+}
+
 #[test]
 fn python_installs_the_wheel_and_uses_volumes() {
     let dir = tempfile::tempdir().unwrap();

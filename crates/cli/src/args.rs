@@ -65,12 +65,20 @@ pub(crate) enum Command {
     Files(crate::files::args::FilesCommand),
     /// Show the live counters of a mounted volume, and how long its requests take.
     Stat(StatArgs),
+    /// Bring everything of a mounted volume home, and hold changes back until `stetfs thaw`: the
+    /// image or device can be copied meanwhile, and is as after an unmount. Reads go on.
+    Freeze(FreezeArgs),
+    /// Let changes of a frozen volume go on.
+    Thaw(FreezeArgs),
     /// Measure.
     #[command(subcommand)]
     Bench(Bench),
     /// Try what power cuts can leave behind, and judge it.
     #[command(subcommand)]
     Crash(Box<stetfs_crash::command::CrashCommand>),
+    /// Make an Android sparse image of a plain one, and the other way round.
+    #[command(subcommand)]
+    Image(Image),
     /// Simulated devices.
     #[command(subcommand)]
     Device(Device),
@@ -363,6 +371,47 @@ pub(crate) struct UmountArgs {
     /// Take it out of the name space now, and do not wait for its last users.
     #[arg(short, long)]
     pub(crate) lazy: bool,
+    /// Where it is mounted.
+    pub(crate) dir: PathBuf,
+}
+
+/// What to do with an image.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Image {
+    /// Make an Android sparse image, for fastboot and simg2img.
+    Sparse(SparseArgs),
+    /// Make a plain image of an Android sparse one, which then can be written.
+    Unsparse(UnsparseArgs),
+}
+
+/// Arguments of `image sparse`.
+#[derive(Debug, Args)]
+pub(crate) struct SparseArgs {
+    /// A plain image.
+    pub(crate) image: PathBuf,
+    /// The sparse image, which must not be there yet.
+    pub(crate) sparse: PathBuf,
+    /// Bytes of its blocks.
+    #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = stetfs::low::size::bytes)]
+    pub(crate) block_size: u64,
+    /// Leave out blocks of zeroes and holes (don't care) instead of filling them with zeroes: for
+    /// a target that is known to be empty.
+    #[arg(long)]
+    pub(crate) skip_zeroes: bool,
+}
+
+/// Arguments of `image unsparse`.
+#[derive(Debug, Args)]
+pub(crate) struct UnsparseArgs {
+    /// An Android sparse image.
+    pub(crate) sparse: PathBuf,
+    /// The plain image, which must not be there yet.
+    pub(crate) image: PathBuf,
+}
+
+/// Arguments of `freeze` and `thaw`.
+#[derive(Debug, Args)]
+pub(crate) struct FreezeArgs {
     /// Where it is mounted.
     pub(crate) dir: PathBuf,
 }

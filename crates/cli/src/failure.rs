@@ -149,7 +149,7 @@ impl From<&BlockError> for Failure {
                     .hint("it cannot be written here; `stetfs mount -o ro` reads it"),
                 _ => failure(Code::Io),
             },
-            BlockError::Unsuitable { .. } => failure(Code::Usage),
+            BlockError::Unsuitable { .. } | BlockError::Sparse { .. } => failure(Code::Usage),
             BlockError::NoSpace { .. } => failure(Code::Io).hint(
                 "make room on the file system that holds the image (df), then try again; \
                  what the journal holds is not lost",
@@ -219,7 +219,7 @@ fn way_to(foreign: &Foreign) -> String {
             ForeignKind::Disk => {
                 "nothing was changed; qemu-img convert -O raw makes a plain image of it, qemu-nbd a device"
             }
-            ForeignKind::Sparse => "nothing was changed; simg2img makes a plain image of it",
+            ForeignKind::Sparse => "nothing was changed; stetfs image unsparse makes a plain image of it",
             ForeignKind::Swap => "nothing was changed; the system may be using it (swapon --show)",
         }
         .into(),

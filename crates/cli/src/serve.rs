@@ -14,7 +14,7 @@ use signal_hook::iterator::Signals;
 use stetfs::low::{FsError, LatencyStats, OpenedDevices, Preparer, RegionInfo};
 use stetfs_fuse::{MountError, Origin, Server, is_root};
 
-use crate::cmd::{quota, record};
+use crate::cmd::{freeze, quota, record};
 use crate::control::{self, server::Control};
 use crate::failure::{Code, Failure, Result};
 use crate::live::Live;
@@ -69,9 +69,10 @@ pub(crate) fn serve(job: &Job, ready: impl FnOnce(Option<String>)) -> Result {
     let memory = Preparer::start(job.options.volume()?.fs.cache_bytes)
         .inspect_err(|e| tracing::warn!("memory is not prepared before it is needed: {e}"))
         .ok();
+    let is_sparse = devices.is_sparse();
     let volume = devices.start(&job.options.volume()?).map_err(|e| match e {
         // Read-only, and there is something to replay.
-        FsError::Errno(libc::EROFS) => unreplayed(&job.source),
+        FsError::Errno(libc::EROFS) => unreplayed(&job.source, is_sparse),
         e => e.into(),
     })?;
     // mount(8)'s words.
@@ -237,14 +238,18 @@ fn open(job: &Job) -> Result<(OpenedDevices, Job)> {
 }
 
 /// A volume that is to be mounted read-only, and that nobody can write.
-fn unreplayed(source: &Path) -> Failure {
+fn unreplayed(source: &Path, is_sparse: bool) -> Failure {
     let message = format!(
         "{} has a journal to be replayed: write access unavailable, cannot proceed",
         source.display()
     );
-    Failure::new(Code::Usage, message).hint(
-        "make it writable, or look at it as it is, perhaps inconsistent, with -o ro,norecovery (noload)",
-    )
+    let way = match is_sparse {
+        true => "make a plain image of it (stetfs image unsparse)",
+        false => "make it writable",
+    };
+    Failure::new(Code::Usage, message).hint(format!(
+        "{way}, or look at it as it is, perhaps inconsistent, with -o ro,norecovery (noload)",
+    ))
 }
 
 fn answer(live: &Live, request: &Value) -> Result<Value> {
@@ -264,8 +269,10 @@ fn answer(live: &Live, request: &Value) -> Result<Value> {
             }
             stats["connection"] = json!(live.connection.stats());
             stats["sandbox"] = json!(live.sandbox());
+            stats["frozen"] = freeze::shown(live.fs.frozen());
             Ok(stats)
         }
+        Some(op @ ("freeze" | "thaw")) => freeze::answer(&live.fs, op),
         Some("quota") => quota::answer(&*volume()?, request),
         Some("record") => record::answer(&*volume()?, request),
         Some("remount") => {
@@ -319,6 +326,12 @@ fn handle_signals(live: &Arc<Live>, daemon: bool) -> Result {
                     tracing::error!("cannot end the connection: {e}");
                 }
                 continue;
+            }
+            // Who waits for a thaw could not be told to end.
+            if live.fs.frozen().is_some()
+                && let Err(e) = live.fs.thaw()
+            {
+                tracing::error!("cannot thaw: {e}");
             }
             // Whoever ends us may be about to turn the machine off.
             if let Some(volume) = live.fs.volume() {

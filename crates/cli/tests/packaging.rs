@@ -206,6 +206,120 @@ fn the_version_names_the_commit() {
     assert!(said.contains(head.trim()), "{said}");
 }
 
+/// `scripts/sbom`, run after `before`, statements of Python that have it as `m`.
+fn sbom(before: &str) -> (bool, String, String) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let load = "import importlib.machinery as i, importlib.util as u, sys
+sys.dont_write_bytecode = True
+loader = i.SourceFileLoader('sbom', 'scripts/sbom')
+m = u.module_from_spec(u.spec_from_loader('sbom', loader))
+loader.exec_module(m)";
+    let program = format!("{load}\n{before}\nsys.exit(m.main([]))");
+    let mut python = Command::new("python3");
+    python.args(["-c", &program]).current_dir(root);
+    let out = python.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (out.status.success(), text(out.stdout), text(out.stderr))
+}
+
+/// Every crate of `cargo tree` is in the bill, with its version and its licence.
+#[test]
+fn the_bill_of_materials_is_whole() {
+    let (made, text, said) = sbom("");
+    assert!(made, "{said}");
+    let bill: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(
+        (&bill["bomFormat"], &bill["specVersion"]),
+        (&"CycloneDX".into(), &"1.5".into())
+    );
+    let components = bill["components"].as_array().unwrap();
+    let has = |name: &str, version: &str| {
+        let is = |c: &&Value| c["name"] == name && c["version"] == version;
+        let found = components.iter().find(is);
+        let licence = found.and_then(|c| c["licenses"][0]["expression"].as_str());
+        licence.is_some_and(|l| !l.is_empty() && !l.contains('/'))
+    };
+    let mut tree = Command::new(env!("CARGO"));
+    tree.args(["tree", "-q", "--locked", "-p", "stetfs-cli", "-e", "normal"]);
+    tree.args(["--prefix", "none", "--no-dedupe"]);
+    let tree = cmd::run(&mut tree).unwrap();
+    let mut seen = 0;
+    for line in tree.lines().skip(1) {
+        let mut words = line.split_whitespace();
+        let (name, version) = (words.next().unwrap(), words.next().unwrap());
+        assert!(
+            has(name, version.trim_start_matches('v')),
+            "{line} is not in it"
+        );
+        seen += 1;
+    }
+    assert!(seen > 100, "cargo tree shows {seen}");
+    // What no crate is.
+    for name in ["zstd", "mimalloc", "std"] {
+        assert!(components.iter().any(|c| c["name"] == name), "{name}");
+    }
+    let scope = |name: &str| {
+        let found = components.iter().find(|c| c["name"] == name);
+        found.unwrap()["scope"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(
+        (scope("libc"), scope("serde_derive")),
+        ("required".into(), "excluded".into())
+    );
+    let known = |r: &Value| {
+        *r == bill["metadata"]["component"]["bom-ref"]
+            || components.iter().any(|c| c["bom-ref"] == *r)
+    };
+    for dependency in bill["dependencies"].as_array().unwrap() {
+        assert!(known(&dependency["ref"]), "{dependency}");
+        assert!(
+            dependency["dependsOn"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .all(known),
+            "{dependency}"
+        );
+    }
+}
+
+#[test]
+fn licences_that_are_not_on_the_list_are_told() {
+    let (made, text, said) = sbom("m.ALLOWED.discard('Zlib')");
+    assert!(!made && text.is_empty());
+    assert!(
+        said.contains("is under Zlib, which is not on the list"),
+        "{said}"
+    );
+    let (made, _, said) = sbom("m.NATIVE.pop('zstd-sys')");
+    assert!(!made && said.contains("zstd-sys"), "{said}");
+    for (licence, allowed) in [
+        ("MIT", true),
+        ("MIT/Apache-2.0", true),
+        ("(MIT OR Apache-2.0) AND Unicode-3.0", true),
+        ("GPL-3.0-only OR MIT", true),
+        ("Apache-2.0 WITH LLVM-exception", true),
+        ("GPL-3.0-only", false),
+        ("MIT AND GPL-3.0-only", false),
+        (
+            "(MIT OR GPL-3.0-only) AND (GPL-2.0-only OR AGPL-3.0-only)",
+            false,
+        ),
+        ("MIT WITH LLVM-exception", false),
+        ("MIT OR", false),
+        ("(MIT", false),
+        ("MIT MIT", false),
+        ("", false),
+    ] {
+        let check = format!(
+            "sys.exit(m.is_allowed({licence:?}) != {})",
+            if allowed { "True" } else { "False" }
+        );
+        let (as_wanted, _, said) = sbom(&check);
+        assert!(as_wanted, "{licence}: {said}");
+    }
+}
+
 /// In a copy of this machine: lower layer of an overlay, of which nothing is left afterwards.
 const IN_A_COPY: &str = r#"
 D=$1; T=$2
@@ -220,6 +334,7 @@ set -eux
 cd /tmp
 dpkg -i stetfs_*.deb stetfs-dbgsym_*.deb
 stetfs --version
+grep -q CycloneDX /usr/share/doc/stetfs/stetfs.cdx.json
 man -w stetfs stetfs-mount mount.fuse.stetfs
 readelf -S /usr/bin/stetfs | grep -q debug_line && exit 9
 mke2fs -q -t ext4 disk.img 32M

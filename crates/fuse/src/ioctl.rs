@@ -150,6 +150,11 @@ fn shut_down(fs: &Fs, ctx: &Ctx, address: u64, done: Done<IoctlReply>) {
     }
 }
 
+/// Whether an ioctl changes nothing.
+pub(crate) fn only_looks(cmd: u32) -> bool {
+    matches!(cmd, GETFLAGS | GETVERSION | FSGETXATTR | GETFSLABEL)
+}
+
 /// Whether an ioctl sets one of the flags that guard a file.
 pub(crate) fn guards(args: &IoctlArgs<'_>) -> bool {
     let asked = word(args.input).unwrap_or(0);

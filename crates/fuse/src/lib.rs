@@ -14,6 +14,7 @@
 //!   `gate` and `share_ioctl`;
 //! * `awake`: keeps processors from sleeping between requests; `uring_switch`: the kernel's, for a
 //!   moment;
+//! * `held_back`: requests that wait while the volume is frozen;
 //! * `bdi`: what the kernel allows the mount; `connection`: what was agreed on with the kernel, to
 //!   be shown;
 //! * `server`: all of it together, and closing the volume when the session ends.
@@ -34,6 +35,7 @@ mod fusermount;
 mod gate;
 mod guarded;
 mod handles;
+mod held_back;
 mod helper;
 mod ioctl;
 mod loopdev;
@@ -62,6 +64,7 @@ pub use connection::{Connection, ConnectionStats};
 pub use device_fs::{Control, DeviceFs, Report};
 pub use fakeroot::Ids;
 pub use gate::Gate;
+pub use held_back::Frozen;
 pub use helper::{HELPER, helper, start_helper};
 pub use mount::{MountError, MountOptions, Unmount, check_dir, is_root, unmount};
 pub use mounted::Mounted;
@@ -69,7 +72,7 @@ pub use namespace::{Origin, let_go_of_mounts};
 pub use opens::Opens;
 pub use ops::{
     CopyArgs, Fh, FileSystem, Invalidate, IoctlArgs, IoctlReply, Listing, OpenFile, Opened,
-    ReadArgs, ReadDone, Why, WriteArgs,
+    ReadArgs, ReadDone, Request, Why, WriteArgs,
 };
 pub use server::{IoUring, ServeError, ServeOptions, Server};
 pub use service::Service;

@@ -42,6 +42,9 @@ impl OpenFile {
 /// as was asked for, and sends as many bytes as that says.
 pub type ReadDone = Box<dyn FnOnce(&mut dyn FnMut(&mut [u8]) -> Result<usize, FsError>) + Send>;
 
+/// A request that is served later: it is given the file system then.
+pub type Request<F> = Box<dyn FnOnce(&F) + Send>;
+
 /// What the kernel wants to know attributes for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
@@ -145,6 +148,22 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Whom files belong to, as it is shown. The same for all of a mount.
     fn ids(&self) -> Ids {
         Ids::default()
+    }
+    /// Whether requests that change something are to be given to
+    /// [`hold_back`](Self::hold_back).
+    fn holds_back(&self) -> bool {
+        false
+    }
+    /// Whether [`holds_back`](Self::holds_back) may say so soon.
+    fn may_hold_back(&self) -> bool {
+        self.holds_back()
+    }
+    /// Serves a request that changes something: later, while such are held back.
+    fn hold_back(&self, request: Request<Self>)
+    where
+        Self: Sized,
+    {
+        request(self);
     }
     /// Finds `name`; counts one lookup of the inode on success. ENOENT is remembered by the kernel.
     fn lookup(&self, ctx: &Ctx, parent: Ino, name: &[u8], done: Done<Attr>);

@@ -311,6 +311,11 @@ fn mount_by_kernel(
 ) -> Result<(OwnedFd, Option<PathBuf>), MountError> {
     let fuse = mount::open_fuse()?;
     let device = volume.device();
+    if volume.is_sparse() {
+        // What a loop device would show is not the volume.
+        mount::mount(&fuse, What::Nothing, dir, options)?;
+        return Ok((fuse, None));
+    }
     // Kept until the mount holds it.
     let looped;
     let mut loop_device = None;

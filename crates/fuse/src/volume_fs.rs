@@ -1,5 +1,6 @@
 //! A volume as a [`FileSystem`](crate::FileSystem): what a mount keeps beside the volume.
-//! `operations` answers requests; `atomic_writes`, `copy` and `ioctls` are parts of that.
+//! `operations` answers requests; `atomic_writes`, `copy` and `ioctls` are parts of that, and
+//! `freezing` has them wait.
 
 /// The file system, held until the end of the operation; or the answer that the volume is closed,
 /// and return.
@@ -14,12 +15,14 @@ macro_rules! open {
 
 mod atomic_writes;
 mod copy;
+mod freezing;
 mod ioctls;
 mod operations;
 
 use crate::atomic::AtomicFiles;
 use crate::fakeroot::Ids;
 use crate::guarded::{self, Means};
+use crate::held_back::HeldBack;
 use crate::helper::{self, Order};
 use crate::loopdev::forget_content;
 use crate::opens::{Held, OpenFiles, Opens};
@@ -114,6 +117,8 @@ pub struct VolumeFs {
     room: Room,
     /// Files that are written atomically.
     atomic: AtomicFiles,
+    /// What waits while the volume is frozen.
+    held_back: HeldBack,
 }
 
 impl VolumeFs {
@@ -134,6 +139,7 @@ impl VolumeFs {
             loop_device: OnceLock::new(),
             room: Room::new(),
             atomic: AtomicFiles::default(),
+            held_back: HeldBack::default(),
         })
     }
 
@@ -165,9 +171,16 @@ impl VolumeFs {
     /// nothing changed, for a device that cannot be written. After other errors the volume is
     /// closed and every operation fails.
     pub fn reopen(&self, options: &VolumeOptions) -> Result<(), FsError> {
+        // Who waits for the thaw may have the volume.
+        if self.frozen().is_some() {
+            return Err(FsError::InUse("the volume is frozen".into()));
+        }
         let mut open = self.without_nameless()?;
         if !self.atomic.is_empty() {
             return Err(FsError::InUse("a file is being written atomically".into()));
+        }
+        if self.frozen().is_some() {
+            return Err(FsError::InUse("the volume is frozen".into()));
         }
         let old = open.as_ref().ok_or(CLOSED)?;
         old.may_reopen(options)?;

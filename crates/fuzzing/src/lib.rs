@@ -12,6 +12,7 @@ pub mod costly;
 pub mod images;
 pub mod logs;
 pub mod requests;
+pub mod sparse;
 pub mod visit;
 pub mod volumes;
 
@@ -19,11 +20,12 @@ pub mod volumes;
 pub type Target = fn(&[u8]);
 
 /// All, with their names in `fuzz/`.
-pub const TARGETS: [(&str, Target); 4] = [
+pub const TARGETS: [(&str, Target); 5] = [
     ("volume", volumes::run),
     ("journal", logs::run),
     ("directory", blocks::directory),
     ("attributes", blocks::attributes),
+    ("sparse", sparse::run),
 ];
 
 /// Bytes taken from the front of the fuzzer's; zeroes when there are no more.

@@ -1,18 +1,29 @@
 //! A first look at a file or device that is not claimed yet: what part of it will be.
 
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::{open, sys};
 use crate::device::check_range;
-use crate::{BlockError, Op, Result};
+use crate::{BlockError, Op, ReadAt, Result};
 
 /// An image file or a block device, open for reading and kept from nobody.
 pub struct Peek {
     file: File,
     size: u64,
     sector: u32,
+}
+
+impl ReadAt for Peek {
+    fn len(&self) -> u64 {
+        self.size
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(buf, offset)
+    }
 }
 
 impl Peek {

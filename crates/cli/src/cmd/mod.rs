@@ -7,6 +7,8 @@ pub(crate) mod crash;
 pub(crate) mod device;
 pub(crate) mod fault;
 pub(crate) mod flash;
+pub(crate) mod freeze;
+pub(crate) mod image;
 pub(crate) mod journal;
 mod manual;
 pub(crate) mod mount;

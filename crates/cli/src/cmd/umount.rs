@@ -47,6 +47,10 @@ fn down(args: &UmountArgs, mount: &MountEntry) -> Result {
         Err(e) => e.kind() == ErrorKind::ConnectionRefused,
     };
     let client = met.ok().and_then(|mut client| {
+        // Nobody could thaw it any more. Of one that is not frozen it says so.
+        if args.lazy {
+            let _ = client.request(&json!({ "op": "thaw" }));
+        }
         client
             .request(&json!({ "op": "watch" }))
             .is_ok()

@@ -20,7 +20,8 @@ impl Fs {
     /// held. Best effort: who reads learns of no error here.
     pub(crate) fn touch_atime(&self, inode: &Inode) {
         let now = self.now();
-        if !self.atime_is_old(&inode.body.read(), now) || self.writable().is_err() {
+        let stays = self.writable().is_err() || self.is_frozen();
+        if stays || !self.atime_is_old(&inode.body.read(), now) {
             return;
         }
         // A reader does not wait for writers just for this.

@@ -7,6 +7,7 @@ mod external;
 mod fast;
 mod features;
 mod foreign;
+mod freeze;
 mod inspect;
 mod log;
 mod mmp;

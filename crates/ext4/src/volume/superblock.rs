@@ -45,6 +45,8 @@ pub(crate) struct SuperState {
     pub(super) read_only: AtomicBool,
     /// Unmounted, or being so.
     pub(super) closed: AtomicBool,
+    /// Holds changes back.
+    pub(super) frost: super::freeze::Frost,
     /// Shut down by request: changes and reads fail until the volume is opened again.
     pub(super) down: AtomicBool,
     /// The volume's device as it was given, for a last word: the one that all else goes through
@@ -109,6 +111,7 @@ impl SuperState {
             recovering: AtomicBool::new(true),
             read_only: AtomicBool::new(opts.read_only),
             closed: AtomicBool::new(false),
+            frost: super::freeze::Frost::default(),
             down: AtomicBool::new(false),
             last_word: OnceLock::new(),
             failures: OnceLock::new(),

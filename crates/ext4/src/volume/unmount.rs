@@ -45,7 +45,8 @@ impl Fs {
     /// Makes everything durable that was done before the call; `done` is told from the journal's
     /// side. It gets the error, once, after data of any file could not be written home.
     pub fn sync_all(&self, done: Done) {
-        if self.writable().is_err() {
+        // Of a frozen volume everything is home.
+        if self.writable().is_err() || self.is_frozen() {
             return done(self.stopped().map_or(Ok(()), Err));
         }
         if let Err(e) = self
@@ -98,11 +99,12 @@ impl Fs {
     }
 
     /// To be called by every operation that changes something, before it takes a lock: waits until
-    /// there is room for more changes.
+    /// there is room for more changes, and for a frozen volume to be thawed.
     ///
     /// # Errors
     /// EROFS, ESHUTDOWN.
     pub fn throttle(&self) -> Result<()> {
+        self.pass_frost();
         self.writable()?;
         self.notes_through_journal()?;
         self.reap_values();
@@ -129,6 +131,12 @@ impl Fs {
         let mut outcome = self.sb.closing.lock();
         outcome
             .get_or_insert_with(|| {
+                // Closing may change something before it is done.
+                if self.is_frozen()
+                    && let Err(e) = self.thaw()
+                {
+                    tracing::error!("cannot thaw: {e}");
+                }
                 self.forget_unlinked();
                 self.reap_values();
                 if let Err(e) = self.write_lazy_times() {

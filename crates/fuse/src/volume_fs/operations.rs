@@ -10,7 +10,7 @@ use crate::fakeroot::Ids;
 use crate::opens::Target;
 use crate::ops::{
     CopyArgs, Fh, FileSystem, IoctlArgs, IoctlReply, Listing, OpenFile, Opened, ReadArgs, ReadDone,
-    Why, WriteArgs,
+    Request, Why, WriteArgs,
 };
 use crate::wire::{Timed, Timer};
 use crate::{caller, ioctl};
@@ -25,7 +25,24 @@ impl FileSystem for VolumeFs {
         done(fs.lookup(parent, name).map(|attr| self.atomic.shown(attr)));
     }
 
+    fn holds_back(&self) -> bool {
+        self.held_back.holds()
+    }
+
+    fn may_hold_back(&self) -> bool {
+        self.held_back.may_hold()
+    }
+
+    fn hold_back(&self, request: Request<VolumeFs>) {
+        if let Some(now) = self.held_back.request(request) {
+            now(self);
+        }
+    }
+
     fn forget(&self, ino: Ino, nlookup: u64) {
+        if self.held_back.forgets(ino, nlookup) {
+            return;
+        }
         if let Ok(fs) = self.fs() {
             fs.forget(ino, nlookup);
         }
@@ -221,6 +238,9 @@ impl FileSystem for VolumeFs {
     }
 
     fn release(&self, fh: Fh) {
+        if self.held_back.closes(fh) {
+            return;
+        }
         // Not while the files are opened again.
         let _open = self.volume.read();
         if let Some(held) = self.open.handles().get(fh) {
@@ -384,6 +404,12 @@ impl FileSystem for VolumeFs {
     }
 
     fn shutdown(&self) {
+        // Nobody could thaw it any more.
+        if self.frozen().is_some()
+            && let Err(e) = self.thaw()
+        {
+            tracing::error!("cannot thaw: {e}");
+        }
         let mut open = self.volume.write();
         let Some(volume) = open.take() else { return };
         // The kernel sends no release for them when a connection is aborted.

@@ -43,6 +43,17 @@ impl<'a> Body<'a> {
         }
     }
 
+    /// What [`take`](Self::take) would, and it stays.
+    fn peek<T: FromBytes + KnownLayout + Immutable + Copy>(&self) -> Option<T> {
+        let bytes = self.operation.unwrap_or(self.rest);
+        T::read_from_prefix(bytes).ok().map(|(value, _)| value)
+    }
+
+    /// Both parts, for later.
+    fn copied(&self) -> (Option<Vec<u8>>, Vec<u8>) {
+        (self.operation.map(<[u8]>::to_vec), self.rest.to_vec())
+    }
+
     fn take<T: FromBytes + KnownLayout + Immutable + Copy>(&mut self) -> Parsed<T> {
         if let Some(operation) = self.operation.take() {
             let (value, _) = T::read_from_prefix(operation).map_err(|_| Malformed)?;
@@ -134,6 +145,33 @@ pub(super) fn serve<F: FileSystem>(
     counts::count(header.opcode);
     reply.time(Timed::of(header.opcode));
     reply.show(fs.ids());
+    if fs.holds_back() && changes(header.opcode, &body) {
+        let (header, copy) = (*header, body.copied());
+        fs.hold_back(Box::new(move |fs| {
+            let body = Body {
+                operation: copy.0.as_deref(),
+                rest: &copy.1,
+            };
+            // None of these is the last request.
+            let _ = serve_now(fs, &header, body, reply);
+        }));
+        return Next::GoOn;
+    }
+    serve_now(fs, header, body, reply)
+}
+
+/// Whether a request may change something of the volume.
+fn changes(opcode: u32, body: &Body<'_>) -> bool {
+    match opcode {
+        op::IOCTL => body
+            .peek::<abi::IoctlIn>()
+            .is_none_or(|arg| !crate::ioctl::only_looks(arg.cmd)),
+        _ => asks_who(opcode) || makes_inodes(opcode),
+    }
+}
+
+/// [`serve`], whatever is held back.
+fn serve_now<F: FileSystem>(fs: &F, header: &InHeader, body: Body<'_>, reply: Reply) -> Next {
     match header.opcode {
         op::DESTROY => return Next::Destroy(reply),
         // About no inode. Operations are not interrupted, and the kernel does not ask again.

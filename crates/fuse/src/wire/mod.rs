@@ -29,7 +29,7 @@ pub(crate) use self::negotiate::{Agreed, Use};
 pub use self::offline::{Answers, Offline};
 use self::port::Port;
 pub use self::ring::OPERATION;
-pub(crate) use self::ring::queues;
+pub(crate) use self::ring::{queues, spare_all};
 pub use self::times::{RequestLatency, request_latency};
 pub(crate) use self::times::{Timed, Timer};
 pub(crate) use self::transport::Transport;

@@ -210,7 +210,10 @@ impl Inner {
         self.set_tails(media.zip(tails.into_iter().map(|seq| LogTail { seq, at: None })))
     }
 
-    fn set_tails<'m>(&self, tails: impl Iterator<Item = (&'m dyn Medium, LogTail)>) -> Result<()> {
+    pub(super) fn set_tails<'m>(
+        &self,
+        tails: impl Iterator<Item = (&'m dyn Medium, LogTail)>,
+    ) -> Result<()> {
         let horizon = match mended("checkpoint.horizon") {
             true => self.horizon(),
             false => 0,

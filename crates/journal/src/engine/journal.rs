@@ -297,6 +297,25 @@ impl Journal {
         self.inner.checkpoint_all()
     }
 
+    /// Commits, brings everything home, and leaves the log as [`shutdown`](Self::shutdown) does,
+    /// but the journal stays: until [`wake`](Self::wake) nobody may open a handle.
+    ///
+    /// # Errors
+    /// The first failure; the log then still holds what did not get home.
+    pub fn rest(&self) -> Result<()> {
+        self.commit_all()?;
+        self.inner.empty_log()?;
+        self.inner.retire()
+    }
+
+    /// Ends a [`rest`](Self::rest): the log is in use, durably, before the first handle.
+    ///
+    /// # Errors
+    /// The device's; the journal must not be used then.
+    pub fn wake(&self) -> Result<()> {
+        self.inner.resume()
+    }
+
     /// Commits, brings everything home, empties the log and ends the threads. Idempotent.
     ///
     /// # Errors

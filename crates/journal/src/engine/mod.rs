@@ -42,11 +42,11 @@ use stetfs_sync::plain::{
 use crate::error::{JournalError, Result};
 use crate::head::{Block, BlockWrite, Cache};
 use crate::ids::{BlockNr, CommitPoint, Ino, Lane, Stamp, TxId};
-use crate::policy::{self, Codec, Home, RecordLog};
+use crate::policy::{self, Codec, Home, LogTail, RecordLog};
 use crate::stats::{Counters, Times};
 use crate::tx::{Image, Phase, Tx};
 
-use checkpoint_list::CheckpointList;
+use checkpoint_list::{CheckpointList, LaneLog};
 use lane::LaneState;
 use queue::Queue;
 use spread::{CheckpointSignal, SyncTime};
@@ -126,6 +126,18 @@ impl Inner {
     fn retire(&self) -> Result<()> {
         let media = self.lanes.iter().map(|lane| &*lane.medium);
         policy::retire(self.records.as_deref(), media)
+    }
+
+    /// After [`retire`](Self::retire): the log is in use again, and begins where it ended.
+    fn resume(&self) -> Result<()> {
+        let media = || self.lanes.iter().map(|lane| &*lane.medium);
+        policy::resume(self.records.as_deref(), media())?;
+        let tail = |lane: &LaneLog| LogTail {
+            seq: lane.next_seq,
+            at: Some(lane.head),
+        };
+        let tails: Vec<LogTail> = self.log.lock().lanes.iter().map(tail).collect();
+        self.set_tails(media().zip(tails))
     }
 
     /// # Errors

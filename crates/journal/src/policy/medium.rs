@@ -31,6 +31,13 @@ pub trait Medium: Send + Sync {
     fn retire(&self) -> Result<()> {
         Ok(())
     }
+    /// After [`retire`](Self::retire): the use of the log goes on, durably said.
+    ///
+    /// # Errors
+    /// The device's.
+    fn resume(&self) -> Result<()> {
+        Ok(())
+    }
     /// First log block of the ring.
     fn first(&self) -> u64;
     /// One past the last log block of the ring.

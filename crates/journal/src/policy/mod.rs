@@ -61,3 +61,16 @@ pub(crate) fn retire<'m>(
     records.map_or(Ok(()), RecordLog::retire)?;
     media.try_for_each(Medium::retire)
 }
+
+/// After [`retire`]: the use of the log goes on. Media first, for what they name is to be found by
+/// them.
+///
+/// # Errors
+/// The log's.
+pub(crate) fn resume<'m>(
+    records: Option<&dyn RecordLog>,
+    mut media: impl Iterator<Item = &'m dyn Medium>,
+) -> Result<()> {
+    media.try_for_each(Medium::resume)?;
+    records.map_or(Ok(()), RecordLog::resume)
+}

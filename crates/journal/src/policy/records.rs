@@ -129,4 +129,10 @@ pub trait RecordLog: Send + Sync {
     /// # Errors
     /// The log's.
     fn retire(&self) -> Result<()>;
+
+    /// After [`retire`](Self::retire): the use of the log goes on, durably said.
+    ///
+    /// # Errors
+    /// The log's.
+    fn resume(&self) -> Result<()>;
 }

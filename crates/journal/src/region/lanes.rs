@@ -396,4 +396,8 @@ impl RecordLog for RegionLanes {
     fn retire(&self) -> Result<()> {
         self.claim.set_state(State::Empty)
     }
+
+    fn resume(&self) -> Result<()> {
+        self.begin()
+    }
 }

@@ -58,6 +58,13 @@ impl Medium for RegionRing {
         self.tails.retire()
     }
 
+    fn resume(&self) -> Result<()> {
+        self.tails.resume()?;
+        self.to_empty
+            .as_ref()
+            .map_or(Ok(()), |region| region.begin())
+    }
+
     fn first(&self) -> u64 {
         self.ends.0
     }

@@ -15,7 +15,7 @@ use super::compress::Compression;
 use super::cut::{FILE_LANES_BYTES, cut};
 use super::files::FileLanes;
 use super::pace::Pace;
-use super::ring::{SharedHeader, StetRing, write_copy};
+use super::ring::{Marks, SharedHeader, StetRing, write_copy};
 use super::trim::Trim;
 use super::walk::walk;
 use crate::compose::Composition;
@@ -252,9 +252,13 @@ impl StetLog {
         let lanes = all - self.header.file_lanes;
         let mut plain = self.sb;
         plain.set_incompat(self.sb.incompat() - IncompatFlags::STET);
-        let mut plain = Some(Jbd2Ring::superblock_page(&self.area, &mut plain));
+        let mut in_use = self.sb;
+        let mut marks = Some(Marks {
+            plain: Jbd2Ring::superblock_page(&self.area, &mut plain),
+            in_use: Jbd2Ring::superblock_page(&self.area, &mut in_use),
+        });
         let pace = Arc::new(Pace::default());
-        let mut ring = |i| StetRing::new(&shared, Lane(i), &pace, options.trim, plain.take());
+        let mut ring = |i| StetRing::new(&shared, Lane(i), &pace, options.trim, marks.take());
         let media = (0..lanes)
             .filter_map(&mut ring)
             .map(|ring| Box::new(ring) as Box<dyn Medium>)

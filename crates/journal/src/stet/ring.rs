@@ -70,8 +70,16 @@ pub struct StetRing {
     end: u64,
     pace: Arc<Pace>,
     trim: Trim,
-    /// Written to block 0 when the use of the log ends; the first lane has it.
-    plain: Option<Page>,
+    /// The first lane has them.
+    marks: Option<Marks>,
+}
+
+/// What is written to block 0.
+pub(super) struct Marks {
+    /// When the use of the log ends: others may have the volume.
+    pub(super) plain: Page,
+    /// When it goes on.
+    pub(super) in_use: Page,
 }
 
 impl StetRing {
@@ -80,7 +88,7 @@ impl StetRing {
         lane: Lane,
         pace: &Arc<Pace>,
         trim: Trim,
-        plain: Option<Page>,
+        marks: Option<Marks>,
     ) -> Option<StetRing> {
         let place = shared.lane(lane)?;
         Some(StetRing {
@@ -90,7 +98,7 @@ impl StetRing {
             end: place.end,
             pace: Arc::clone(pace),
             trim,
-            plain,
+            marks,
         })
     }
 
@@ -103,6 +111,12 @@ impl StetRing {
 
     pub(super) fn area(&self) -> &LogArea {
         &self.shared.area
+    }
+
+    /// Writes block 0, durably.
+    fn mark(&self, page: &Page) -> Result<()> {
+        let write = [Write::new(self.area().offset(0)?, page)];
+        Ok(self.area().device().write_batch_flush(&write)?)
     }
 }
 
@@ -195,10 +209,10 @@ impl Medium for StetRing {
     }
 
     fn retire(&self) -> Result<()> {
-        if let Some(plain) = &self.plain {
-            let write = [Write::new(self.area().offset(0)?, plain)];
-            self.area().device().write_batch_flush(&write)?;
-        }
-        Ok(())
+        self.marks.as_ref().map_or(Ok(()), |m| self.mark(&m.plain))
+    }
+
+    fn resume(&self) -> Result<()> {
+        self.marks.as_ref().map_or(Ok(()), |m| self.mark(&m.in_use))
     }
 }

@@ -62,6 +62,12 @@ fn journal(
     Ok(Some(Arc::new(FileDevice::open(&path, options)?)))
 }
 
+/// Whether what could not be opened can be read: it is write-protected, or an Android sparse image.
+pub(super) fn is_only_read(e: &FsError) -> bool {
+    let is_sparse = matches!(e, FsError::Device(e) if matches!(**e, BlockError::Sparse { .. }));
+    is_sparse || is_write_protected(e)
+}
+
 /// Whether a device could not be opened because it cannot be written.
 pub fn is_write_protected(e: &FsError) -> bool {
     use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};

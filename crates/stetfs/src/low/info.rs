@@ -228,6 +228,10 @@ const TRIAL: u64 = 4 << 30;
 /// # Errors
 /// Those of the recovery.
 fn recovery((disk, journal): &Devices, source: &Source) -> Result<RecoveryInfo> {
+    if disk.is_sparse() {
+        let path = source.path.clone();
+        return Err(BlockError::Sparse { path }.into());
+    }
     let over = |file: &FileDevice, view: Arc<dyn BlockDevice>| {
         file.check_writable()?;
         Ok::<_, BlockError>(Arc::new(Overlay::with_room(view, TRIAL_MEMORY, TRIAL)))

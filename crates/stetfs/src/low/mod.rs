@@ -49,6 +49,7 @@ pub use stetfs_block::{
     Preparer, Span, Taken, Tap, Uring,
 };
 pub use stetfs_block::{OpenOptions as DeviceOptions, Write as BlockWrite};
+pub use stetfs_block::{Packed, SparseError, SparseMap, Zeroes, pack, unpack};
 pub use stetfs_block::{Share, ShareLimits, SharePair};
 pub use stetfs_cache::{PolicyKind, UnknownPolicy};
 pub use stetfs_ext4::*;

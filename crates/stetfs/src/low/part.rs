@@ -4,7 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Serialize;
-use stetfs_block::{BlockDevice, BlockError, FileDevice, OpenOptions, Peek, Span, Window};
+use stetfs_block::{
+    BlockDevice, BlockError, Direct, FileDevice, OpenOptions, Peek, Span, SparseDevice, SparseMap,
+    Window,
+};
 use stetfs_ext4::{Foreign, FsError, Partitions, ReadBy, Result, read_partitions};
 
 use super::region::RegionFile;
@@ -75,6 +78,7 @@ pub(crate) struct OpenDisk {
     pub(crate) file: Arc<FileDevice>,
     pub(crate) span: Option<Span>,
     view: Arc<dyn BlockDevice>,
+    sparse: bool,
 }
 
 impl OpenDisk {
@@ -82,7 +86,11 @@ impl OpenDisk {
     ///
     /// # Errors
     /// As [`FileDevice::open`]; `Unsuitable` where there is no such part.
+    /// `Sparse` for an Android sparse image, unless it is opened to be read.
     pub(crate) fn open(path: &Path, part: &Part, how: OpenOptions) -> Result<OpenDisk> {
+        if let Some(map) = sparse_map(path)? {
+            return OpenDisk::of_sparse(path, part, how, map);
+        }
         let span = find(path, part)?;
         let file = Arc::new(FileDevice::open(path, OpenOptions { span, ..how })?);
         let Some(span) = span else {
@@ -91,6 +99,7 @@ impl OpenDisk {
                 file,
                 span: None,
                 view,
+                sparse: false,
             });
         };
         if let Part::Partition(name) = part
@@ -107,7 +116,43 @@ impl OpenDisk {
             file,
             span: Some(span),
             view,
+            sparse: false,
         })
+    }
+
+    /// The same of what an Android sparse image says.
+    fn of_sparse(path: &Path, part: &Part, how: OpenOptions, map: SparseMap) -> Result<OpenDisk> {
+        if !how.read_only {
+            let path = path.to_owned();
+            return Err(FsError::Device(Arc::new(BlockError::Sparse { path })));
+        }
+        let how = OpenOptions {
+            // Nothing in it is where a block of the host's would be.
+            direct: Direct::Off,
+            span: None,
+            ..how
+        };
+        let file = Arc::new(FileDevice::open(path, how)?);
+        let plain: Arc<dyn BlockDevice> = Arc::new(SparseDevice::new(Arc::clone(&file), map));
+        let span = match part {
+            Part::Whole => None,
+            _ => Some(find_on(path, part, &by_blocks(&*plain))?),
+        };
+        let view = match span {
+            None => plain,
+            Some(span) => Arc::new(Window::new(plain, span, path)?),
+        };
+        Ok(OpenDisk {
+            file,
+            span,
+            view,
+            sparse: true,
+        })
+    }
+
+    /// Whether it is an Android sparse image.
+    pub(crate) fn is_sparse(&self) -> bool {
+        self.sparse
     }
 
     /// What the volume is on.
@@ -155,37 +200,72 @@ fn unsuitable(path: &Path, reason: String) -> FsError {
     FsError::Device(Arc::new(BlockError::Unsuitable { path, reason }))
 }
 
+/// What an Android sparse image says; `None` of another image, and of what is not there.
+fn sparse_map(path: &Path) -> Result<Option<SparseMap>> {
+    // What cannot be opened is told by who opens it to use it.
+    let Ok(disk) = Peek::open(path) else {
+        return Ok(None);
+    };
+    if !SparseMap::detect(&disk).unwrap_or(false) {
+        return Ok(None);
+    }
+    let map = SparseMap::read(&disk).map_err(|e| unsuitable(path, e.to_string()))?;
+    Ok(Some(map))
+}
+
+/// Reads the device by its trait.
+fn by_blocks(
+    device: &dyn BlockDevice,
+) -> ReadBy<impl Fn(u64, &mut [u8]) -> Result<(), FsError> + '_> {
+    ReadBy {
+        size: device.size(),
+        sector: device.sector_size(),
+        read: |at, buf: &mut [u8]| Ok(device.read(at, buf)?),
+    }
+}
+
 /// The bytes of a part, before it is locked.
 fn find(path: &Path, part: &Part) -> Result<Option<Span>> {
+    if matches!(part, Part::Whole) {
+        return Ok(None);
+    }
+    let disk = Peek::open(path)?;
+    let by = ReadBy {
+        size: disk.size(),
+        sector: disk.sector_size(),
+        read: |at, buf: &mut [u8]| Ok::<_, FsError>(disk.read(at, buf)?),
+    };
+    find_on(path, part, &by).map(Some)
+}
+
+/// The bytes of a part of a disk.
+fn find_on<R: Fn(u64, &mut [u8]) -> Result<(), FsError>>(
+    path: &Path,
+    part: &Part,
+    disk: &ReadBy<R>,
+) -> Result<Span> {
     let fail = |reason| unsuitable(path, reason);
-    let (disk, span) = match part {
-        Part::Whole => return Ok(None),
+    let span = match part {
+        Part::Whole => Span {
+            start: 0,
+            len: disk.size,
+        },
         Part::Range { offset, size } => {
-            let disk = Peek::open(path)?;
-            if *offset > 0 && *offset >= disk.size() {
+            if *offset > 0 && *offset >= disk.size {
                 let reason = format!(
                     "offset={offset} is not inside of its {} bytes (an offset is in bytes, not in sectors)",
-                    disk.size()
+                    disk.size
                 );
                 return Err(fail(reason));
             }
             let start = *offset;
-            let len = size.unwrap_or(disk.size().saturating_sub(start));
-            (disk, Span { start, len })
+            let len = size.unwrap_or(disk.size.saturating_sub(start));
+            Span { start, len }
         }
-        Part::Partition(name) => {
-            let disk = Peek::open(path)?;
-            let table = Partitions::read(&ReadBy {
-                size: disk.size(),
-                sector: disk.sector_size(),
-                read: |at, buf: &mut [u8]| Ok::<_, FsError>(disk.read(at, buf)?),
-            })?;
-            let span = named(table, name).map_err(fail)?;
-            (disk, span)
-        }
+        Part::Partition(name) => named(Partitions::read(disk)?, name).map_err(fail)?,
     };
-    span.check(disk.size(), disk.sector_size()).map_err(fail)?;
-    Ok(Some(span))
+    span.check(disk.size, disk.sector).map_err(fail)?;
+    Ok(span)
 }
 
 /// The bytes of a partition. What is wrong is a sentence without a subject, which is the disk.

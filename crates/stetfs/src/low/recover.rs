@@ -9,7 +9,7 @@ use stetfs_journal::Composition;
 use stetfs_journal::region::RegionSource;
 use stetfs_ondisk::ext4::superblock::State;
 
-use super::external::{self, Devices, Views, is_write_protected};
+use super::external::{self, Devices, Views, is_only_read};
 use super::home::HomeInfo;
 use super::part::Source;
 use super::region;
@@ -121,7 +121,7 @@ pub fn recover(
     };
     let devices = match open(false) {
         // Where nothing is to be done nothing need be written.
-        Err(e) if is_write_protected(&e) => {
+        Err(e) if is_only_read(&e) => {
             let devices = open(true)?;
             let (device, journal) = external::any(devices.clone());
             if inspect(device, journal)?.unfinished {

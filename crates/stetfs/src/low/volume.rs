@@ -10,7 +10,7 @@ use stetfs_journal::Composition;
 use stetfs_journal::region::RegionSource;
 use stetfs_nvm::FileRegion;
 
-use super::external::{self, is_write_protected};
+use super::external::{self, is_only_read};
 use super::home::HomeInfo;
 use super::part::{OpenDisk, Part, Source};
 use super::region::{self, RegionFile, RegionInfo};
@@ -78,7 +78,7 @@ impl OpenedDevices {
         };
         // `ro` alone still replays the journal, if the device can be written.
         let (disk, journal) = match open(options.fs.read_only && options.fs.no_recovery) {
-            Err(e) if options.fs.read_only && is_write_protected(&e) => open(true)?,
+            Err(e) if options.fs.read_only && is_only_read(&e) => open(true)?,
             other => other?,
         };
         let used = source.nvm.as_ref().filter(|_| !options.fs.no_recovery);
@@ -89,6 +89,11 @@ impl OpenedDevices {
             journal,
             region,
         })
+    }
+
+    /// Whether the volume is in an Android sparse image.
+    pub fn is_sparse(&self) -> bool {
+        self.disk.is_sparse()
     }
 
     /// See [`FileDevice::prepare_rings`].
@@ -217,6 +222,11 @@ impl Volume {
     /// The file or device below, as a whole.
     pub fn device(&self) -> &Arc<FileDevice> {
         &self.disk.file
+    }
+
+    /// Whether that is an Android sparse image, which holds the volume's bytes elsewhere.
+    pub fn is_sparse(&self) -> bool {
+        self.disk.is_sparse()
     }
 
     /// The part of it that the volume is, if not all.

@@ -13,7 +13,9 @@ mod place;
 use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use io_uring::register::Restriction;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
@@ -57,6 +59,32 @@ thread_local! {
 struct Mailbox {
     answered: Mutex<Vec<Answer>>,
     wake: OwnedFd,
+    /// The kernel has all entries of the thread that are not in use.
+    spare: AtomicBool,
+}
+
+/// Those of all threads that serve rings.
+static MAILBOXES: Mutex<Vec<Weak<Mailbox>>> = Mutex::new(Vec::new());
+
+/// How long is waited for threads that are busy.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Has each thread give the kernel all its entries, as [`FileSystem::may_hold_back`] says by now.
+pub(crate) fn spare_all() {
+    let all: Vec<Arc<Mailbox>> = {
+        let mut all = MAILBOXES.lock();
+        all.retain(|mailbox| mailbox.strong_count() > 0);
+        all.iter().filter_map(Weak::upgrade).collect()
+    };
+    for mailbox in &all {
+        // As in `Slot::put`.
+        let _ = rustix::io::write(&mailbox.wake, &1u64.to_ne_bytes());
+    }
+    let until = Instant::now() + PATIENCE;
+    let is_ready = |mailbox: &Arc<Mailbox>| mailbox.spare.load(Ordering::Acquire);
+    while !all.iter().all(is_ready) && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 impl Mailbox {
@@ -273,8 +301,10 @@ pub(super) fn serve<F: FileSystem>(
     let mailbox = Arc::new(Mailbox {
         answered: Mutex::new(Vec::new()),
         wake: eventfd(0, EventfdFlags::CLOEXEC)?,
+        spare: AtomicBool::new(false),
     });
     MINE.set(Arc::as_ptr(&mailbox).addr());
+    MAILBOXES.lock().push(Arc::downgrade(&mailbox));
     let place = Place::at(qid);
     let mut queue = Queue {
         fs,
@@ -341,8 +371,16 @@ impl<F: FileSystem> Queue<'_, F> {
                 }
             }
             self.commit()?;
-            if self.waiting == 0 && self.entries.len() < self.most {
+            // What is held back keeps its entry. Linux (6.18) gives a new one nothing of what waits
+            // already, so that there must always be one.
+            let holds_back = self.fs.may_hold_back();
+            let spare = if holds_back { self.most } else { 1 };
+            while self.waiting < spare && self.entries.len() < self.most {
                 self.register()?;
+            }
+            if self.mailbox.spare.load(Ordering::Relaxed) != holds_back {
+                self.ring.submit()?;
+                self.mailbox.spare.store(holds_back, Ordering::Release);
             }
         }
     }
@@ -490,6 +528,7 @@ mod tests {
         Arc::new(Mailbox {
             answered: Mutex::new(Vec::with_capacity(4)),
             wake: eventfd(0, EventfdFlags::CLOEXEC).unwrap(),
+            spare: AtomicBool::new(false),
         })
     }
 

@@ -1,0 +1,159 @@
+//! Android's sparse images: a file that says of runs of blocks that they are there, repeat four
+//! bytes, or are of no matter. What `fastboot` sends, and `img2simg` makes.
+//!
+//! All numbers are little-endian. The file's head of 28 bytes: magic, version 1.x (two of 16 bits),
+//! bytes of this head and of each chunk's (two of 16 bits), bytes of a block (a multiple of 4),
+//! blocks, chunks, checksum. Each chunk's head of 12 bytes: kind and nothing (two of 16 bits),
+//! blocks, bytes of the chunk with its head; behind it what the kind has.
+
+mod convert;
+mod crc32;
+mod map;
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+pub use convert::{Packed, SparseError, Zeroes, pack, unpack};
+pub use map::{BadSparse, SparseMap};
+
+use crate::device::{check_discard, check_range};
+use crate::{BlockDevice, BlockError, Counters, Op, Read, Result, SECTOR, Stats, Write};
+use map::Content;
+
+/// The first four bytes of one.
+pub const SPARSE_MAGIC: u32 = 0xed26_ff3a;
+
+/// What a sparse image says, as a device that is only read. Don't-care blocks are zeroes.
+pub struct SparseDevice<D> {
+    inner: D,
+    map: SparseMap,
+    counters: Counters,
+}
+
+impl<D: BlockDevice> SparseDevice<D> {
+    /// What `map`, which was read from `inner`, says.
+    pub fn new(inner: D, map: SparseMap) -> SparseDevice<D> {
+        SparseDevice {
+            inner,
+            map,
+            counters: Counters::default(),
+        }
+    }
+
+    /// Fills `buf` from `offset` on, which was checked.
+    fn fill(&self, mut offset: u64, mut buf: &mut [u8]) -> Result<()> {
+        while !buf.is_empty() {
+            let (content, left) = self.map.at(offset);
+            let len = usize::try_from(left).unwrap_or(usize::MAX).min(buf.len());
+            let (now, later) = buf.split_at_mut(len);
+            match content {
+                Content::Raw(at) => self.inner.read(at, now)?,
+                // A run begins with a block, and these are multiples of four bytes.
+                Content::Fill(word) => repeat(word, offset, now),
+                Content::DontCare => now.fill(0),
+            }
+            (offset, buf) = (offset.saturating_add(len as u64), later);
+        }
+        Ok(())
+    }
+}
+
+/// Fills `buf`, which begins at byte `offset` of a run of such words.
+fn repeat(word: u32, offset: u64, buf: &mut [u8]) {
+    let bytes = word.to_le_bytes();
+    let mut from = bytes.iter().copied().cycle().skip((offset % 4) as usize);
+    buf.fill_with(|| from.next().unwrap_or_default());
+}
+
+impl<D: BlockDevice> BlockDevice for SparseDevice<D> {
+    fn size(&self) -> u64 {
+        self.map.size()
+    }
+
+    fn sector_size(&self) -> u32 {
+        SECTOR
+    }
+
+    fn read_only(&self) -> bool {
+        true
+    }
+
+    fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
+        for read in reads.iter() {
+            check_range(Op::Read, read.offset, read.len(), self.size())?;
+        }
+        let bytes = reads.iter().map(Read::len).sum();
+        self.counters.read(reads.len() as u64, bytes);
+        for read in reads {
+            let mut at = read.offset;
+            for slice in read.data.slices_mut() {
+                self.fill(at, slice)?;
+                at += slice.len() as u64;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_batch(&self, _writes: &[Write<'_>]) -> Result<()> {
+        Err(BlockError::ReadOnly { op: Op::Write })
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn discard(&self, range: Range<u64>) -> Result<()> {
+        check_discard(&range, self.size())?;
+        Err(BlockError::ReadOnly { op: Op::Discard })
+    }
+
+    fn stats(&self) -> Stats {
+        self.counters.snapshot()
+    }
+}
+
+/// Reads a file at a place: what a map is read from.
+pub trait ReadAt {
+    /// Bytes that there are.
+    fn len(&self) -> u64;
+
+    /// Whether there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Fills `buf` from `offset` on.
+    ///
+    /// # Errors
+    /// The file's; `UnexpectedEof` beyond its end.
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
+}
+
+impl ReadAt for (&File, u64) {
+    fn len(&self) -> u64 {
+        self.1
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(buf, offset)
+    }
+}
+
+impl ReadAt for &[u8] {
+    fn len(&self) -> u64 {
+        <[u8]>::len(self) as u64
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let from = usize::try_from(offset).ok();
+        let bytes = from.and_then(|from| self.get(from..)?.get(..buf.len()));
+        buf.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

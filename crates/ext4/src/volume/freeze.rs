@@ -1,0 +1,151 @@
+//! Holding all changes back, with the volume on its device as a clean unmount leaves it
+//! (ext4's `freeze_fs`), and going on.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use stetfs_ondisk::ext4::features::{Compat, Incompat, RoCompat};
+use stetfs_ondisk::ext4::superblock::State;
+
+use crate::data::WritebackPriority;
+use crate::error::Result;
+use crate::fs::Fs;
+
+/// Where changes wait while the volume is frozen.
+#[derive(Default)]
+pub(crate) struct Frost {
+    /// As `state`, so that nobody needs the lock to see that nothing is held back.
+    frozen: AtomicBool,
+    state: parking_lot::Mutex<()>,
+    thawed: parking_lot::Condvar,
+}
+
+impl Frost {
+    /// Returns once changes may be made.
+    fn pass(&self) {
+        if !self.frozen.load(Ordering::Acquire) {
+            return;
+        }
+        let mut state = self.state.lock();
+        while self.frozen.load(Ordering::Acquire) {
+            self.thawed.wait(&mut state);
+        }
+    }
+
+    fn set(&self, frozen: bool) {
+        let _state = self.state.lock();
+        self.frozen.store(frozen, Ordering::Release);
+        self.thawed.notify_all();
+    }
+}
+
+impl Fs {
+    /// Brings everything home, empties the journal and marks the volume clean, as
+    /// [`unmount`](Self::unmount) does; then every change waits until [`thaw`](Self::thaw), in
+    /// [`throttle`](Self::throttle). Reads go on, without new access times. Files that have no name
+    /// any more are on the orphan list, as after a crash. To be called with no operation under way;
+    /// until the thaw the caller keeps [`forget`](Self::forget) and the closing of files back, for
+    /// they may delete.
+    ///
+    /// # Errors
+    /// Nothing is held back then: EBUSY when it is frozen already; what did not get home.
+    pub fn freeze(&self) -> Result<()> {
+        if self.is_frozen() {
+            return Err(crate::FsError::Errno(libc::EBUSY));
+        }
+        if self.opts.read_only {
+            self.sb.frost.set(true);
+            return Ok(());
+        }
+        self.writable()?;
+        self.notes_through_journal()?;
+        self.reap_values();
+        self.write_lazy_times()?;
+        self.write_home(&self.dirty_inodes(), WritebackPriority::Awaited)?;
+        if let Err(e) = self.journal.rest() {
+            // The log still holds what is not home: it stays as it is, for the next opening.
+            self.journal.abort(e.clone());
+            return Err(e.into());
+        }
+        let marked = self.mark_clean();
+        match &marked {
+            Ok(()) => self.sb.frost.set(true),
+            // What may be marked clean is not to be written to.
+            Err(_) => self.wake()?,
+        }
+        marked
+    }
+
+    fn mark_clean(&self) -> Result<()> {
+        let now = u64::try_from(self.now().sec).unwrap_or(0);
+        let no_orphans = self.orphans.file_is_empty(self.geo.block_size);
+        let blocks = self.groups.free_blocks() * u64::from(self.ratio());
+        let inodes = self.groups.free_inodes();
+        let was_valid = self.sb.was_valid;
+        self.write_super(|sb| {
+            sb.set_incompat(sb.incompat() - Incompat::RECOVER);
+            if was_valid {
+                sb.set_state(sb.state() | State::VALID_FS);
+            }
+            if no_orphans {
+                sb.set_ro_compat(sb.ro_compat() - RoCompat::ORPHAN_PRESENT);
+            }
+            sb.set_free_blocks_count(blocks);
+            sb.free_inodes_count.set(inodes as u32);
+            sb.set_write_time(now);
+        })
+    }
+
+    /// Marks the volume as in use, and lets changes go on.
+    ///
+    /// # Errors
+    /// EINVAL when it is not frozen. The device's: the volume turns read-only then, and changes
+    /// go on to be refused.
+    pub fn thaw(&self) -> Result<()> {
+        if !self.is_frozen() {
+            return Err(crate::FsError::Errno(libc::EINVAL));
+        }
+        let woken = match self.writable() {
+            Ok(()) => self.wake(),
+            // Read-only, or shut down meanwhile: there is nothing to go on with.
+            Err(_) => Ok(()),
+        };
+        self.sb.frost.set(false);
+        woken
+    }
+
+    fn wake(&self) -> Result<()> {
+        let journaled = self.geo.compat.contains(Compat::HAS_JOURNAL);
+        let orphan_file = self.orphans.has_file();
+        let woken = self.journal.wake().map_err(crate::FsError::from);
+        let woken = woken.and_then(|()| {
+            self.write_super(|sb| {
+                if journaled {
+                    sb.set_incompat(sb.incompat() | Incompat::RECOVER);
+                } else {
+                    sb.set_state(sb.state() - State::VALID_FS);
+                }
+                if orphan_file {
+                    sb.set_ro_compat(sb.ro_compat() | RoCompat::ORPHAN_PRESENT);
+                }
+            })
+        });
+        if let Err(e) = &woken {
+            // What is not marked as in use is not to be changed.
+            self.journal
+                .abort(stetfs_journal::JournalError::Aborted(format!(
+                    "the volume could not be thawed: {e}"
+                )));
+        }
+        woken
+    }
+
+    /// Whether changes are held back.
+    pub fn is_frozen(&self) -> bool {
+        self.sb.frost.frozen.load(Ordering::Acquire)
+    }
+
+    /// Returns once changes may be made.
+    pub(super) fn pass_frost(&self) {
+        self.sb.frost.pass();
+    }
+}
