@@ -22,18 +22,19 @@ const ROOT: Ctx = Ctx {
 
 impl AtomicGroup {
     /// Makes everything that the group changed the files' content, all at once, and durable. When
-    /// it returns, all of it stands after any crash; until then, all or nothing.
+    /// it returns, all of it stands after any crash, with all that was done before; until then, all
+    /// or nothing. A group that changed nothing commits, too: then what was done before stands.
     ///
     /// # Errors
     /// The device or the journal failed: the volume is read-only then, and when it is opened again
     /// all of it is there or nothing.
     pub fn commit(self) -> Result<()> {
-        if self.is_clean() {
-            return Ok(());
-        }
         self.fs.throttle()?;
-        let point = self.apply()?;
         let fs = self.fs.clone();
+        let point = match self.is_clean() {
+            true => fs.journal.everything(),
+            false => self.apply()?,
+        };
         // The files are others' again while this waits for the device.
         drop(self);
         let (done, is_done) = mpsc::sync_channel(1);

@@ -636,3 +636,23 @@ fn as_many_files_join_as_one_transaction_holds() {
     group.commit().unwrap();
     v.close();
 }
+
+/// A commit is a sync of what came before it, whether or not the group has anything.
+#[test]
+fn what_was_done_before_stands_after_a_commit_of_nothing() {
+    for journal in JOURNALS {
+        let v = Volume::simple(journal, &[3000]);
+        let private = SetAttr {
+            mode: Some(0o600),
+            ..SetAttr::default()
+        };
+        v.fs.setattr(&ROOT, v.ino(0), &private).unwrap();
+        let group = v.group();
+        assert!(group.is_clean());
+        group.commit().unwrap();
+        let crashed = Fs::open(Arc::new(v.device.fork()), FsOptions::default()).unwrap();
+        let mode = crashed.lookup(ROOT_INO, b"0").unwrap().mode;
+        assert_eq!(mode & 0o777, 0o600, "{journal}");
+        crashed.unmount().unwrap();
+    }
+}
