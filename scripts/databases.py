@@ -8,10 +8,12 @@ next."""
 import glob
 import os
 import pwd
+import re
 import signal
 import subprocess
 import time
 
+LEFT_BY_PURGE = re.compile(r"\tWarning\tInnoDB: Clustered index record not found for index .*: COMPACT RECORD\(info_bits=32,")
 DEVICE = 1 << 30
 PATIENCE_S = 120
 
@@ -398,7 +400,10 @@ class MariaDb(Database):
     def consistent(self):
         """After a recovery: nothing is there in part."""
         checked = self.sql("CHECK TABLE sbtest1, sbtest2, sbtest3, sbtest4, done EXTENDED", "work")
-        if any(not line.endswith("\tOK") for line in checked.splitlines()):
+        # A delete-marked record of an index that purging left behind is no damage (MDEV-24402), and comes of kills alone, on tmpfs, too.
+        left = [line for line in checked.splitlines() if LEFT_BY_PURGE.search(line)]
+        self.counts["left_by_purge"] = self.counts.get("left_by_purge", 0) + len(left)
+        if any(not line.endswith("\tOK") for line in checked.splitlines() if line not in left):
             raise Wrong(f"CHECK TABLE: {checked}")
 
     def stop(self):

@@ -31,7 +31,7 @@ pub use peers::{Format, InMemory, KernelFs, PeerSpec, Peers, PeersConfig};
 pub use report::{Better, Mark, Metric, Report, Value};
 pub use sizes::{Oltp, Postmark, Sizes};
 pub use target::Target;
-pub use work::{Beside, Workload};
+pub use work::{Beside, SqliteJournal, Workload};
 
 pub(crate) use log::LogCounters;
 pub(crate) use points::{Points, Run};
@@ -39,7 +39,7 @@ pub(crate) use work::place::Place;
 pub(crate) use work::scaling::{Work, drive};
 
 use work::Shared;
-pub(crate) use work::{Below, Measured, Outcome, text};
+pub(crate) use work::{Below, Measured, Outcome, sqlite_is_missing, text};
 
 /// What to compare and how.
 #[derive(Debug)]

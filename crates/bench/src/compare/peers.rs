@@ -21,7 +21,7 @@ use stetfs_testkit::{Attach, Image, LoopDev, LoopOptions, Mkfs, Mounted, Mounter
 
 use super::host::XfsHost;
 use super::target::OnVolume;
-use super::{CompareConfig, Report, Target, run};
+use super::{CompareConfig, Report, SqliteJournal, Target, run};
 use crate::aged;
 
 /// What is made on the image of a peer.
@@ -103,6 +103,8 @@ pub struct PeerSpec {
     /// Whether database servers on it protect their pages from writes that a crash tears; none:
     /// where it may tear them.
     pub protects: Option<bool>,
+    /// How SQLite keeps its transactions whole, under the loads of phones.
+    pub sqlite: SqliteJournal,
 }
 
 /// What of a file system is a file in memory, behind a loop device, as a stand-in for a RAM disk.
@@ -263,6 +265,7 @@ struct Peer {
     _journal: Option<JournalDevice>,
     format: Format,
     protects: Option<bool>,
+    sqlite: SqliteJournal,
     stetfs: Option<Stetfs>,
 }
 
@@ -404,7 +407,8 @@ impl Peers {
                 let mut target = Target::new(name, mounted.path())
                     .with_remount(remount)
                     .with_memory(peer.service.is_some())
-                    .with_protection(peer.protects);
+                    .with_protection(peer.protects)
+                    .with_sqlite(peer.sqlite);
                 if let Some(stetfs) = &peer.stetfs {
                     let hook = Arc::clone(this);
                     target = target
@@ -541,6 +545,7 @@ fn set_up_one(
         _journal: journal,
         format: spec.format,
         protects: spec.protects,
+        sqlite: spec.sqlite,
         stetfs,
     };
     peer.mount()?;

@@ -13,7 +13,7 @@ use stetfs_flash::{Ssd, ftl};
 
 use super::device::{self, Counters};
 use super::log::LogCounters;
-use super::work::checked;
+use super::work::{SqliteJournal, checked};
 
 /// Mounts the file system again; gives its directory and (where there is one) its block device
 /// node.
@@ -39,6 +39,8 @@ pub struct Target {
     whole_writes: bool,
     /// Whether servers on it protect their pages; none: where they have to.
     protects: Option<bool>,
+    /// How SQLite keeps its transactions whole on it.
+    sqlite: SqliteJournal,
     /// The simulated flash below it.
     flash: Option<Arc<Ssd>>,
     /// Its device keeps what is written to it in our memory.
@@ -70,6 +72,7 @@ impl Target {
             stetfs: None,
             whole_writes: false,
             protects: None,
+            sqlite: SqliteJournal::default(),
             flash: None,
             in_memory: false,
             work: None,
@@ -121,6 +124,13 @@ impl Target {
         self
     }
 
+    /// Says how SQLite keeps its transactions whole on it.
+    #[must_use]
+    pub(super) fn with_sqlite(mut self, journal: SqliteJournal) -> Self {
+        self.sqlite = journal;
+        self
+    }
+
     /// Says that it lies on this simulated flash.
     #[must_use]
     pub(super) fn on_flash(mut self, flash: Arc<Ssd>) -> Self {
@@ -144,6 +154,11 @@ impl Target {
     /// Whether database servers on it protect their pages from torn writes.
     pub(super) fn protects(&self) -> bool {
         self.protects.unwrap_or(!self.whole_writes)
+    }
+
+    /// How SQLite keeps its transactions whole on it.
+    pub(super) fn sqlite(&self) -> SqliteJournal {
+        self.sqlite
     }
 
     /// What its device got so far, where that is known.

@@ -6,6 +6,7 @@
 mod afs;
 mod afs_databases;
 mod afs_servers;
+mod afs_sqlite;
 mod afs_writes;
 mod by_threads;
 mod full_log;
@@ -63,6 +64,10 @@ pub enum Name {
     /// AFS, figure 3-8: MariaDB with and without its double writes, mounted; simulated SSDs share.
     #[value(name = "afs-3-8")]
     AfsDatabases,
+    /// AFS, figure 3-9: SQLite with a rollback journal, with a log, and without a journal on atomic
+    /// files, mounted, under loads like those of phones.
+    #[value(name = "afs-3-9")]
+    AfsSqlite,
     /// iJournaling, figures 6 to 8: fsync beside a writer that syncs nothing.
     IjournalFsync,
     /// iJournaling, figure 9: threads that append and sync.
@@ -95,6 +100,7 @@ impl Name {
             | Name::LdjOltp
             | Name::LdjJournalSize
             | Name::AfsDatabases
+            | Name::AfsSqlite
             | Name::IjournalFsync
             | Name::IjournalThreads
             | Name::IjournalApplications
@@ -335,6 +341,12 @@ impl FigureArgs {
                 let parts = self.compare(stetfs, &afs_databases::spec())?;
                 let claims = afs_databases::claims(&parts);
                 return self.write(name, afs_databases::DATABASES, parts, claims);
+            }
+            Name::AfsSqlite => {
+                let mut parts = self.compare(stetfs, &afs_sqlite::spec()?)?;
+                afs_sqlite::mark(&mut parts)?;
+                let claims = afs_sqlite::claims(&parts);
+                return self.write(name, afs_sqlite::SQLITE, parts, claims);
             }
             Name::Zjournal => {
                 let parts = zjournal::measure(self, stetfs)?;

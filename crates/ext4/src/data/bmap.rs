@@ -1,9 +1,9 @@
 //! Telling where a file's blocks lie (FIBMAP), to whoever may go on to use them behind our back:
 //! Linux swaps to a file by what it is told here.
 //!
-//! Blocks of a file that was told of never move while they are its blocks. What is told therefore stays true until
-//! the file is truncated or punched, which Linux refuses for a file it swaps to. What remains is
-//! that nothing of what was written before may still be on its way to them.
+//! Blocks of a file that was told of never move while they are its blocks. What is told therefore
+//! stays true until the file is truncated or punched, which Linux refuses for a file it swaps to.
+//! What remains is that nothing of what was written before may still be on its way to them.
 
 use std::sync::atomic::Ordering;
 

@@ -1,5 +1,5 @@
-//! What is not yet durable of an inode: the ledger of its data, the ledger of its metadata, and what
-//! a sync has to do by them ([`Found::plan`]).
+//! What is not yet durable of an inode: the ledger of its data, the ledger of its metadata, and
+//! what a sync has to do by them ([`Found::plan`]).
 //!
 //! [`DataLedger`] holds two things of each block: where its newest content is, and what records of
 //! the file hold of it. Its verbs are the only edges:
@@ -35,8 +35,8 @@
 //! | `recorded` | to be said by a record | said by one, which ends with the transactions that supersede it |
 //! | `prune` | held by a transaction that is valid | durable |
 //!
-//! * **durability.L5** What a transaction that is not valid holds is not durable for a sync unless a
-//!   record says it: `upto` names that transaction, and `any` says that there is something to do.
+//! * **durability.L5** What a transaction that is not valid holds is not durable for a sync unless
+//!   a record says it: `upto` names that transaction, and `any` says that there is something to do.
 
 mod data;
 mod metadata;

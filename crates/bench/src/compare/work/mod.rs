@@ -7,6 +7,7 @@ mod database;
 mod git;
 mod names;
 mod oltp;
+mod phone;
 pub(crate) mod place;
 mod postmark;
 mod profile;
@@ -82,6 +83,12 @@ pub enum Workload {
     SqliteTruncate,
     /// SQLite, one row a transaction, write-ahead log.
     SqliteWal,
+    /// SQLite under statements like those of Facebook's application on a phone.
+    SqliteFacebook,
+    /// The same like those of Gmail's.
+    SqliteGmail,
+    /// The same as AndroBench does: rows inserted, then updated, then deleted.
+    SqliteAndrobench,
     /// Filebench's varmail: mail files that are made, appended to with fsync, read and deleted, 16
     /// threads.
     Varmail,
@@ -109,7 +116,7 @@ pub enum Workload {
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 36] = [
         Self::AppendFsync,
         Self::AppendLibrary,
         Self::OverwriteFdatasync,
@@ -132,6 +139,9 @@ impl Workload {
         Self::SqliteDelete,
         Self::SqliteTruncate,
         Self::SqliteWal,
+        Self::SqliteFacebook,
+        Self::SqliteGmail,
+        Self::SqliteAndrobench,
         Self::Varmail,
         Self::Fileserver,
         Self::FileserverMf,
@@ -170,6 +180,9 @@ impl Workload {
             Self::SqliteDelete => "sqlite-delete",
             Self::SqliteTruncate => "sqlite-truncate",
             Self::SqliteWal => "sqlite-wal",
+            Self::SqliteFacebook => "sqlite-facebook",
+            Self::SqliteGmail => "sqlite-gmail",
+            Self::SqliteAndrobench => "sqlite-androbench",
             Self::Varmail => "varmail",
             Self::Fileserver => "fileserver",
             Self::FileserverMf => "fileserver-mf",
@@ -262,6 +275,9 @@ impl Workload {
             Self::SqliteDelete => sqlite::transactions(target, &dir, sizes, shared, "DELETE"),
             Self::SqliteTruncate => sqlite::transactions(target, &dir, sizes, shared, "TRUNCATE"),
             Self::SqliteWal => sqlite::transactions(target, &dir, sizes, shared, "WAL"),
+            Self::SqliteFacebook => phone::run(target, &dir, sizes, &phone::FACEBOOK),
+            Self::SqliteGmail => phone::run(target, &dir, sizes, &phone::GMAIL),
+            Self::SqliteAndrobench => phone::run(target, &dir, sizes, &phone::ANDROBENCH),
             Self::Varmail => profile::varmail(target, &dir, sizes),
             Self::Fileserver => profile::fileserver(target, &dir, sizes),
             Self::FileserverMf => profile::fileserver_mf(target, &dir, sizes),
@@ -287,6 +303,8 @@ impl Workload {
 }
 
 use database::{Programs, mariadb, postgres};
+pub use phone::SqliteJournal;
+pub(crate) use phone::is_missing as sqlite_is_missing;
 pub(crate) use profile::text;
 
 /// One number that a run gave.
@@ -425,6 +443,10 @@ impl Shared {
             Workload::GitClone => self.git.as_ref().err().cloned(),
             Workload::SqliteDelete | Workload::SqliteTruncate | Workload::SqliteWal => {
                 self.sqlite.as_ref().err().cloned()
+            }
+            Workload::SqliteFacebook | Workload::SqliteGmail | Workload::SqliteAndrobench => {
+                let atomic = targets.iter().any(|t| t.sqlite() == SqliteJournal::None);
+                sqlite_is_missing().filter(|_| atomic)
             }
             Workload::Sysbench | Workload::Linkbench => cannot_serve(&self.mariadb, targets),
             _ if workload.is_pgbench() => cannot_serve(&self.postgres, targets),

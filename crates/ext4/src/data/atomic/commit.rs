@@ -23,23 +23,26 @@ const ROOT: Ctx = Ctx {
 
 impl AtomicGroup {
     /// Makes everything that the group changed the files' content, all at once, and durable. When
-    /// it returns, all of it stands after any crash; until then, all or nothing.
+    /// it returns, all of it stands after any crash, with all that was done before; until then, all
+    /// or nothing. A group that changed nothing commits, too: then what was done before stands.
     ///
     /// # Errors
     /// The device or the journal failed: the volume is read-only then, and when it is opened again
     /// all of it is there or nothing.
     pub fn commit(mut self) -> Result<()> {
-        if self.is_clean() {
-            return self.sync_members();
-        }
         self.fs.throttle()?;
-        self.settle_early()?;
-        let point = self.apply()?;
+        let fs = self.fs.clone();
+        let point = match self.is_clean() {
+            true => fs.journal.everything(),
+            false => {
+                self.settle_early()?;
+                self.apply()?
+            }
+        };
         for member in self.members.values_mut() {
             // It is the file's.
             drop(member.overlay.forget_early());
         }
-        let fs = self.fs.clone();
         // The files are others' again while this waits for the device.
         drop(self);
         let (done, is_done) = mpsc::sync_channel(1);
@@ -49,18 +52,6 @@ impl AtomicGroup {
             Ok(synced) => Ok(synced?),
             Err(_) => Err(fs.stopped().unwrap_or(FsError::Errno(libc::EIO))),
         }
-    }
-
-    /// The files as they are become durable, as with fsync: who commits relies on that, whatever
-    /// was changed in the group.
-    fn sync_members(&self) -> Result<()> {
-        for member in self.members.values() {
-            let (done, is_done) = mpsc::sync_channel(1);
-            let answer = Box::new(move |synced| drop(done.send(synced)));
-            self.fs.fsync(&member.file, false, Wait::Inline, answer);
-            is_done.recv().unwrap_or(Err(FsError::Errno(libc::EIO)))?;
-        }
-        Ok(())
     }
 
     /// Does it, in one handle, under the locks of all files (atomic.A3). Gives the transaction.

@@ -1,9 +1,9 @@
 //! Atomic groups: files that change all at once (decisions/0032).
 //!
-//! What is written to a file of a group is kept beside it until the group commits: then all of it is
-//! put into the journal within one handle, so that it lies in one transaction and is whole or absent
-//! after any crash. It is kept in memory, and what one transaction or memory could not hold in
-//! blocks that are set aside. A group that ends otherwise leaves nothing.
+//! What is written to a file of a group is kept beside it until the group commits: then all of it
+//! is put into the journal within one handle, so that it lies in one transaction and is whole or
+//! absent after any crash. It is kept in memory, and what one transaction or memory could not hold
+//! in blocks that are set aside. A group that ends otherwise leaves nothing.
 //!
 //! * `overlay`: what is kept of one file; `cost`: what its commit will take; `admit`: whether there
 //!   is room for that; `commit`: carrying it out.
