@@ -31,7 +31,7 @@ class AtomicFile:
         return bytes(room[:n])
 
     def pwrite(self, data, offset):
-        """Writes at `offset`: all of it, or OSError and nothing."""
+        """Writes all of it at `offset`; after OSError the group may hold the first part of it."""
         data = bytes(memoryview(data))
         return self._group._call("pwrite", self._path, data, len(data), offset)
 

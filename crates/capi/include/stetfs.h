@@ -142,8 +142,8 @@ int stetfs_group_open(const stetfs_volume *volume, const char *const *paths, siz
 int64_t stetfs_group_pread(const stetfs_group *group, const char *path, void *buffer, size_t len,
                            uint64_t offset);
 /*
- * Writes all bytes, and answers len; else nothing was changed, and the group goes on: -EFBIG beyond
- * its limit, -ENOSPC, -EDQUOT, -ENOMEM. The three that change something fail so.
+ * Writes all bytes, and answers len; else the group may hold the first of them, and goes on: -EFBIG
+ * beyond its limit, -ENOSPC, -EDQUOT, -ENOMEM. The three that change something fail so.
  */
 int64_t stetfs_group_pwrite(const stetfs_group *group, const char *path, const void *bytes,
                             size_t len, uint64_t offset);

@@ -121,7 +121,7 @@ pub extern "C" fn stetfs_group_pread(
     })
 }
 
-/// Writes `len` bytes at `offset` of a file: all of them, or none.
+/// Writes `len` bytes at `offset` of a file; after an error the group may hold the first of them.
 #[unsafe(no_mangle)]
 pub extern "C" fn stetfs_group_pwrite(
     group: Option<&Group>,
@@ -133,7 +133,8 @@ pub extern "C" fn stetfs_group_pwrite(
     counted(|| {
         let bytes = given(bytes.of(len), "bytes")?;
         in_group(group, &path, |file| {
-            Ok(count(file.write_at(bytes, offset)? as u64))
+            file.write_all_at(bytes, offset)?;
+            Ok(count(bytes.len() as u64))
         })
     })
 }

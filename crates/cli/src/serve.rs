@@ -270,6 +270,8 @@ fn answer(live: &Live, request: &Value) -> Result<Value> {
             stats["connection"] = json!(live.connection.stats());
             stats["sandbox"] = json!(live.sandbox());
             stats["frozen"] = freeze::shown(live.fs.frozen());
+            // Bytes of the largest write that no crash leaves in half (docs/atomic.md).
+            stats["whole_write_bytes"] = json!(live.fs.whole_write());
             Ok(stats)
         }
         Some(op @ ("freeze" | "thaw")) => freeze::answer(&live.fs, op),

@@ -474,3 +474,21 @@ impl Drop for Unmounting<'_> {
         mount::detach(Path::new(self.0));
     }
 }
+
+/// The largest write that no crash leaves in half, by what the journal takes and who cuts calls.
+#[test]
+fn it_says_which_writes_are_whole() {
+    for (options, bytes) in [
+        ("journal=ldj,direct_io", 64 << 10),
+        ("journal=data", 4096),
+        ("journal=ordered,direct_io", 0),
+        ("journal=ijournal", 0),
+    ] {
+        let image = Image::make(64 << 20, &Mkfs::new().journal_mib(4)).unwrap();
+        let daemon = Daemon::unmounted(image);
+        daemon.mount(options);
+        let stat = json(&["stat", daemon.dir()]);
+        assert_eq!(stat["whole_write_bytes"], bytes, "{options}");
+        ok(&["umount", daemon.dir()]);
+    }
+}

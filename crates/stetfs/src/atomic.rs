@@ -110,8 +110,8 @@ impl AtomicGroup {
         }
     }
 
-    /// Bytes of blocks that the group can hold, where all are there already: up to a quarter of the
-    /// journal. New blocks count for more. A write beyond that is refused, and the group goes on.
+    /// Bytes that the group can hold however they are scattered; side by side it may be many times
+    /// that. A write beyond the limit is refused, and the group goes on.
     pub fn limit(&self) -> u64 {
         self.group.lock().limit()
     }
@@ -138,8 +138,8 @@ impl AtomicGroup {
     }
 }
 
-/// A file as its group has it. [`FileExt`] reads and writes; a write is done whole, or fails and
-/// changes nothing.
+/// A file as its group has it. [`FileExt`] reads and writes; a write comes back short where the
+/// room ended behind its first part.
 #[derive(Clone, Copy)]
 pub struct AtomicFile<'g> {
     group: &'g AtomicGroup,

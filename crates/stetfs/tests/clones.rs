@@ -205,7 +205,12 @@ fn overwritten(host: &Host) {
     volume.close().unwrap();
     drop(volume);
     e2fsck(&host.image, &["-fn"], 0).unwrap();
-    assert_eq!(would(&host.image).by, "copy");
+    // By now some of them may have grown together.
+    let home = would(&host.image);
+    assert!(
+        home.by == "copy" || host.extents() < EXTENTS / 2,
+        "{home:?}"
+    );
 }
 
 /// A process that is killed among its checkpoints: what it synced is there, after a recovery that

@@ -9,7 +9,7 @@ use plotters::style::{
     BLACK, Color, FontTransform, IntoFont, IntoTextStyle, RGBColor, ShapeStyle, TextStyle,
 };
 
-use super::Report;
+use super::{Report, Value};
 
 /// A palette that people with colour blindness can tell apart (Okabe and Ito).
 pub(crate) const COLOURS: [RGBColor; 10] = [
@@ -31,10 +31,12 @@ const SCALE: i32 = 520;
 /// Room for the labels of the longest bars.
 const RIGHT: i32 = 220;
 /// Without the legend.
-const TOP: i32 = 58;
+const TOP: i32 = 76;
+/// Where the legend begins.
+const LEGEND: i32 = 52;
 const LEGEND_ROW: i32 = 18;
-/// Bars end here; their number tells the rest.
-const LONGEST: f64 = 3.0;
+/// Where the scale may end; bars that are longer end there, and their number tells the rest.
+const ENDS: [f64; 3] = [3.0, 6.0, 12.0];
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 
@@ -84,13 +86,28 @@ pub(crate) fn style(size: i32, h: HPos) -> TextStyle<'static> {
         .pos(Pos::new(h, VPos::Center))
 }
 
-/// Pixels of a bar.
-fn length(advantage: f64) -> i32 {
+/// Where the scale of a report ends: behind all of its bars and marks, if it may.
+fn end(report: &Report) -> f64 {
+    let bars = report.metrics.iter().flat_map(|metric| {
+        let of = |value: &Value| value.advantage(metric.better);
+        metric.values.iter().map(of)
+    });
+    let marks = report.paper.iter().map(|mark| mark.advantage);
+    let longest = bars
+        .chain(marks)
+        .filter(|a| a.is_finite())
+        .fold(0.0, f64::max);
+    let fits = ENDS.into_iter().find(|end| longest <= *end);
+    fits.unwrap_or(ENDS[ENDS.len() - 1])
+}
+
+/// Pixels of a bar, on a scale that ends at `end`.
+fn length(advantage: f64, end: f64) -> i32 {
     #[allow(
         clippy::cast_possible_truncation,
         reason = "clamped to a few hundred pixels"
     )]
-    let pixels = (advantage.clamp(0.0, LONGEST) / LONGEST * f64::from(SCALE)).round() as i32;
+    let pixels = (advantage.clamp(0.0, end) / end * f64::from(SCALE)).round() as i32;
     pixels
 }
 
@@ -103,21 +120,22 @@ fn paint(
 ) -> Result<(), Box<dyn std::error::Error>> {
     area.fill(&plotters::style::WHITE)?;
     let first = report.targets.first().map_or("", String::as_str);
-    let caption = format!(
-        "Speed relative to {first} (longer is better; medians of {} rounds); KiB written per operation; packed to (time a transaction){}",
-        report.rounds,
-        match report.paper.is_empty() {
-            true => "",
-            false => "; a black line: the paper's",
-        }
-    );
-    area.draw(&Text::new(
-        caption,
-        (10, 16),
-        style(15, HPos::Left).into_text_style(area),
-    ))?;
+    let paper = match report.paper.is_empty() {
+        true => "",
+        false => "; a black line: the paper's",
+    };
+    let rounds = report.rounds;
+    let captions = [
+        format!("Speed relative to {first} (longer is better; medians of {rounds} rounds){paper}"),
+        "Behind a bar: its ratio, KiB written per operation, packed to (time a transaction)".into(),
+    ];
+    for (y, caption) in [16, 34].into_iter().zip(captions) {
+        let style = style(13, HPos::Left).into_text_style(area);
+        area.draw(&Text::new(caption, (10, y), style))?;
+    }
+    let end_of_scale = end(report);
     for (i, (name, &(x, row))) in report.targets.iter().zip(legend).enumerate() {
-        let (colour, y) = (COLOURS[i % COLOURS.len()], 34 + row);
+        let (colour, y) = (COLOURS[i % COLOURS.len()], LEGEND + row);
         area.draw(&Rectangle::new([(x, y), (x + 12, y + 12)], colour.filled()))?;
         area.draw(&Text::new(
             name.clone(),
@@ -125,10 +143,12 @@ fn paint(
             style(12, HPos::Left),
         ))?;
     }
-    for tick in 0..=6 {
-        let at = f64::from(tick) * LONGEST / 6.0;
-        let x = LEFT + length(at);
-        let shade = if tick == 2 {
+    let ticks = (0..=6).map(|tick| f64::from(tick) * end_of_scale / 6.0);
+    // Where all are equal is told, too.
+    let even = (end_of_scale > 6.0).then_some(1.0);
+    for at in ticks.chain(even) {
+        let x = LEFT + length(at, end_of_scale);
+        let shade = if (at - 1.0).abs() < f64::EPSILON {
             BLACK.mix(0.8)
         } else {
             BLACK.mix(0.15)
@@ -154,7 +174,7 @@ fn paint(
         for (i, value) in metric.values.iter().enumerate() {
             let y = top + i32::try_from(i)? * BAR;
             let advantage = value.advantage(metric.better);
-            let end = LEFT + length(advantage);
+            let end = LEFT + length(advantage, end_of_scale);
             let colour = COLOURS[i % COLOURS.len()];
             area.draw(&Rectangle::new(
                 [(LEFT, y), (end, y + BAR - 2)],
@@ -171,7 +191,7 @@ fn paint(
     for mark in &report.paper {
         let (row, bar) = (i32::try_from(mark.metric)?, i32::try_from(mark.target)?);
         let y = head + row * group + GAP / 2 + bar * BAR;
-        let x = LEFT + length(mark.advantage);
+        let x = LEFT + length(mark.advantage, end_of_scale);
         let line = ShapeStyle::from(&BLACK).stroke_width(3);
         area.draw(&PathElement::new([(x, y - 1), (x, y + BAR - 1)], line))?;
     }

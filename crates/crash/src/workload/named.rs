@@ -24,7 +24,7 @@ pub struct Case {
 }
 
 /// Names and what they stand for.
-pub const NAMES: [(&str, &str); 14] = [
+pub const NAMES: [(&str, &str); 15] = [
     ("smoke", "every kind of operation, before and after syncs"),
     ("ace1", "all sequences of one operation and a sync"),
     (
@@ -64,6 +64,10 @@ pub const NAMES: [(&str, &str); 14] = [
     (
         "groups",
         "atomic groups of several files, committed, aborted and left open, and syncs beside them (data journals only)",
+    ),
+    (
+        "pages",
+        "two threads that overwrite pages of 8, 16 and 64 KiB, aligned to their size, and sync them",
     ),
     (
         "rounds",
@@ -126,6 +130,7 @@ pub fn cases(name: &str, seed: u64) -> Result<Vec<Case>> {
             Script::changing(seed * 4 + 2, 300, 4096, DataMode::Ordered).ops,
         ]),
         "groups" => one(vec![groups(seed), groups(seed + 1)]),
+        "pages" => one(vec![pages(2 * seed), pages(2 * seed + 1)]),
         "rounds" => one(vec![rounds(seed)]),
         _ => {
             let path = Path::new(name);
@@ -250,6 +255,21 @@ fn groups(seed: u64) -> Vec<Op> {
         }
     }
     text.push_str("atomic a d\nwrite a 0 5000 250\nwrite d 3000 9000 251\nearly\nwrite a 2000 900 252\nfsync a\nsync\n");
+    script(&text)
+}
+
+/// Pages as databases have them, written over what is there: with a journal that data goes through
+/// each is whole or absent after any crash, however the device tears writes (docs/atomic.md).
+fn pages(seed: u64) -> Vec<Op> {
+    const FILE: u32 = 192 << 10;
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut text = format!("create table\nwrite table 0 {FILE} 1\nsync\n");
+    for key in 2..40 {
+        let page = [8 << 10, 16 << 10, 64 << 10][rng.usize(0..3)];
+        let at = rng.u32(0..FILE / page) * page;
+        text.push_str(&format!("write table {at} {page} {key}\n"));
+        text.push_str(["", "fdatasync table\n", "fsync table\n"][rng.usize(0..3)]);
+    }
     script(&text)
 }
 

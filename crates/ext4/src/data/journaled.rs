@@ -1,6 +1,7 @@
 //! Files whose data goes through the journal.
 
 use stetfs_journal::Credits;
+use stetfs_ondisk::ext4::features::Compat;
 use stetfs_ondisk::ext4::inode::InodeFlags;
 
 use super::write::{CHUNK, SPARE_RUNS};
@@ -8,7 +9,7 @@ use crate::error::Result;
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
 use crate::space::credits;
-use crate::types::{DataMode, FileType, OpenRef};
+use crate::types::{DataMode, FileType, OpenRef, ROOT_INO};
 
 impl Fs {
     /// Whether the content of this inode goes through the journal.
@@ -24,7 +25,27 @@ impl Fs {
     /// one transaction.
     pub fn writes_whole(&self, file: &OpenRef, bytes: usize) -> bool {
         let body = file.inode.body.read();
-        if file.inode.kind != FileType::Regular || !self.journals_whole(&body) || bytes > CHUNK {
+        file.inode.kind == FileType::Regular
+            && self.journals_whole(&body)
+            && self.holds_whole(&body, bytes)
+    }
+
+    /// The same of files of this volume that lie in few pieces.
+    ///
+    /// # Errors
+    /// The root directory cannot be read.
+    pub fn usually_writes_whole(&self, bytes: usize) -> Result<bool> {
+        let has_journal = self.geo.compat.contains(Compat::HAS_JOURNAL);
+        let is_whole = has_journal && self.opts.journal.data() == DataMode::Journal;
+        let root = self.iget(ROOT_INO)?;
+        let body = root.body.read();
+        Ok(is_whole && self.holds_whole(&body, bytes))
+    }
+
+    /// Whether one chunk, and one transaction, hold a write of so many bytes to a file with such a
+    /// map.
+    fn holds_whole(&self, body: &InodeBody, bytes: usize) -> bool {
+        if bytes > CHUNK {
             return false;
         }
         // One more, as it need not begin where a block does; each may be a run of its own.
@@ -32,7 +53,7 @@ impl Fs {
         let Ok(blocks) = Credits::try_from(blocks) else {
             return false;
         };
-        let runs = self.runs_credits(&body, blocks.saturating_add(SPARE_RUNS));
+        let runs = self.runs_credits(body, blocks.saturating_add(SPARE_RUNS));
         let need = runs.saturating_add(blocks + 2 * credits::WRITE_INODE);
         need <= self.journal.max_credits()
     }

@@ -3,6 +3,8 @@
 //! A call is done in chunks of up to 1 MiB, each within one transaction. A chunk that only
 //! overwrites mapped blocks, in the same tick of the clock as the last change, opens none at all.
 
+mod writer;
+
 use std::ops::Range;
 
 use smallvec::SmallVec;
@@ -14,7 +16,7 @@ use super::pages::{DataPath, Pages};
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody, without_suidgid};
-use crate::space::{AllocFor, Reservation, credits};
+use crate::space::{Reservation, credits};
 use crate::types::{Ctx, OpenRef};
 use crate::xattr::Layout;
 
@@ -510,109 +512,4 @@ struct Writer<'a> {
     /// Clusters that may be allocated.
     promised: u64,
     promise: Option<Reservation<'a>>,
-}
-
-impl Writer<'_> {
-    /// Writes the segments in order and returns the bytes written. Stops early, with what was
-    /// written, when space or credits run out.
-    fn write(
-        &mut self,
-        pages: &mut Pages<'_>,
-        body: &mut InodeBody,
-        segments: &Segments,
-    ) -> Result<usize> {
-        let fs = self.fs;
-        let mut upto = self.chunk.offset;
-        for segment in segments {
-            let mut rest = *segment;
-            while rest.len > 0 {
-                let mut part = match self.map_part(body, &rest) {
-                    Ok(Some(part)) => part,
-                    Ok(None) if upto > self.chunk.offset => {
-                        return Ok((upto - self.chunk.offset) as usize);
-                    }
-                    Ok(None) => return Err(FsError::Errno(libc::ENOSPC)),
-                    // Space or the like; what is written so far stands.
-                    Err(FsError::Errno(_)) if upto > self.chunk.offset => {
-                        return Ok((upto - self.chunk.offset) as usize);
-                    }
-                    Err(e) => return Err(e),
-                };
-                part.len = part.len.min(rest.len);
-                fs.put_segment(pages, self.chunk, &part, self.end)?;
-                rest.lblk += part.len;
-                rest.len -= part.len;
-                rest.kind = match rest.kind {
-                    Kind::Written(s) => Kind::Written(s + u64::from(part.len)),
-                    Kind::Unwritten(s) => Kind::Unwritten(s + u64::from(part.len)),
-                    Kind::Hole => Kind::Hole,
-                };
-                upto = (u64::from(rest.lblk) << fs.geo.block_bits)
-                    .min(self.end)
-                    .max(upto);
-            }
-        }
-        Ok((upto - self.chunk.offset) as usize)
-    }
-
-    /// Maps the beginning of a segment so that it may be written: what is new comes back as
-    /// fresh, whatever the tree says, because the block holds nothing yet. `None` when the
-    /// transaction or the promise of space has no room for more.
-    fn map_part(&mut self, body: &mut InodeBody, rest: &Segment) -> Result<Option<Mapped>> {
-        let (fs, inode) = (self.fs, self.chunk.inode);
-        match rest.kind {
-            Kind::Written(start) => Ok(Some(rest.mapped(start, false))),
-            Kind::Unwritten(start) => {
-                if !self.room_for_edit(body, rest.lblk)? {
-                    return Ok(None);
-                }
-                let range = u64::from(rest.lblk)..u64::from(rest.lblk) + u64::from(rest.len);
-                let upto =
-                    fs.edit_map(self.h, inode, body, |map| map.convert_first(&range, false))?;
-                Ok(Some(Mapped {
-                    len: (upto - range.start) as u32,
-                    ..rest.mapped(start, true)
-                }))
-            }
-            Kind::Hole => {
-                let part = (rest.lblk, rest.len.min(fs.map_room(body, rest.lblk)));
-                if !self.room_for_edit(body, rest.lblk)? {
-                    return Ok(None);
-                }
-                let most = self.promised;
-                let Some(space) = fs.alloc_for(self.h, inode, body, part, most, AllocFor::Data)?
-                else {
-                    return Ok(None);
-                };
-                fs.map_new(self.h, inode, body, rest.lblk, &space, false)?;
-                let clusters = space.taken() as u64 / u64::from(fs.ratio());
-                self.promised -= clusters.min(self.promised);
-                if let Some(promise) = &mut self.promise {
-                    promise.consumed(clusters);
-                }
-                let run = space.run;
-                Ok(Some(Mapped {
-                    len: run.len,
-                    ..rest.mapped(run.start, true)
-                }))
-            }
-        }
-    }
-
-    /// Whether the handle can take one more change of the tree, with an allocation, when the chunk
-    /// is written up to `lblk`.
-    fn room_for_edit(&mut self, body: &InodeBody, lblk: u32) -> Result<bool> {
-        if self.runs > 0 {
-            self.runs -= 1;
-            return Ok(true);
-        }
-        let mut need = self.fs.map_credits(body) + credits::ALLOC_BLOCKS;
-        if self.chunk.journaled {
-            // The rest of the data has its credits already, and must keep them.
-            let end = self.end.div_ceil(u64::from(self.fs.geo.block_size));
-            need += end.saturating_sub(u64::from(lblk)) as Credits;
-        }
-        let left = self.h.credits_left();
-        Ok(left >= need || self.h.extend(need - left)?)
-    }
 }

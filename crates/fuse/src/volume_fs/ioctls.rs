@@ -10,6 +10,9 @@ use crate::ioctl;
 use crate::ops::{IoctlArgs, IoctlReply, OpenFile};
 use crate::stale::Stale;
 
+/// A page of the kernel's, at least, bytes.
+const PAGE: usize = 4096;
+
 impl VolumeFs {
     /// An ioctl that guards a file, or aborts a group. What was stored through mappings until now
     /// is written home before, as the kernel's ext4 does it, and nobody sees what is stored later.
@@ -47,6 +50,20 @@ impl VolumeFs {
             files.iter().for_each(|ino| kernel.content(*ino, 0, 0));
             done(result);
         }));
+    }
+
+    /// The largest write to what a file has that is whole or absent after any crash, as a rule,
+    /// bytes; 0 where one of a sector may be lost in part of a block. FusionIO's ioctl tells it of
+    /// one file.
+    pub fn whole_write(&self) -> usize {
+        let Ok(fs) = self.fs() else { return 0 };
+        let is_whole = |bytes| fs.usually_writes_whole(bytes).unwrap_or(false);
+        let most = match self.options.direct_io {
+            true => atomic::WHOLE_BYTES,
+            // The kernel may cut a call at its pages.
+            false => PAGE,
+        };
+        if is_whole(most) { most } else { 0 }
     }
 
     /// FusionIO's question. A call is one request only where the kernel has no pages to cut it at.

@@ -47,8 +47,8 @@ fn limit(bytes: Option<u64>) -> String {
         None => "a quarter of the journal".into(),
     };
     format!(
-        "a transaction changes at most {most}, and a quarter of cache=; beyond that SQLite writes its journal file \
-         as before: set synchronous=EXTRA if that happens"
+        "a transaction of more than {most}, or a quarter of cache=, is written to free blocks first: it takes that \
+         room until it ends, and may leave the file in more pieces"
     )
 }
 

@@ -331,7 +331,8 @@ impl AtomicGroup {
     /// As [`write`](Self::write).
     pub fn set_size(&mut self, ctx: &Ctx, ino: Ino, size: u64) -> Result<()> {
         let block = u64::from(self.fs.geo.block_size);
-        let cut = size..size.next_multiple_of(block);
+        let end = size.checked_next_multiple_of(block);
+        let cut = size..end.ok_or(FsError::Errno(libc::EFBIG))?;
         let last = u32::try_from(size / block).unwrap_or(u32::MAX);
         // What is cut through has to be in memory.
         let is_early = self.overlay(ino)?.early(last).is_some() && !cut.is_empty();
