@@ -750,7 +750,7 @@ fn advise_offers_atomic_writes_to_sqlite() {
     let costs = said["costs"].as_array().unwrap();
     let info = json(&["info", d.image()]);
     let most = info["journal"]["largest_transaction"].as_u64().unwrap();
-    let most = format!("at most {} KiB", most >> 10);
+    let most = format!("more than {} KiB", most >> 10);
     assert!(
         costs.iter().any(|c| c.as_str().unwrap().contains(&most)),
         "{costs:?} without {most}"
