@@ -104,7 +104,7 @@ impl AtomicGroup {
     }
 
     /// What the commit takes with these new blocks of a file, and its new size.
-    fn total(&self, ino: Ino, new: &[u32], size: u64) -> Result<Cost> {
+    pub(super) fn total(&self, ino: Ino, new: &[u32], size: u64) -> Result<Cost> {
         let mut sum = Cost::default();
         for (nr, member) in &self.members {
             let body = member.file.inode.body.read();

@@ -22,6 +22,9 @@ use crate::types::{Ctx, Ino};
 /// File blocks from one on, and the blocks of the volume that are to have their content.
 pub(super) type Placed = (u32, BlockRun);
 
+/// What the commit takes when blocks were written early: of each file what is early, and the cost.
+type Fitting = (Vec<EarlySum>, Cost);
+
 /// Blocks that are set aside, and the promise that they were taken from.
 #[derive(Default)]
 struct Places {
@@ -53,8 +56,9 @@ impl AtomicGroup {
         }
         let mut places = self.room_for_early(ctx, &going)?;
         let placed = self.place_early(&mut places, &going);
-        let sums = match placed.and_then(|()| self.send_if_it_fits(&places.all)) {
-            Ok(Some(sums)) => sums,
+        let sent = placed.and_then(|()| self.send_if_it_fits(ctx, &places.all));
+        let (sums, cost) = match sent {
+            Ok(Some(fitting)) => fitting,
             other => {
                 self.undo_early(places);
                 return other.map(|_| false);
@@ -63,6 +67,7 @@ impl AtomicGroup {
         for (member, sum) in self.members.values_mut().zip(sums) {
             member.early = sum;
         }
+        self.cost = cost;
         let size = u64::from(self.fs.geo.block_size);
         for (ino, (lblk, run)) in places.all {
             self.overlay(ino)?.written_early(lblk, run);
@@ -89,16 +94,22 @@ impl AtomicGroup {
         Ok(())
     }
 
-    fn send_if_it_fits(&mut self, places: &[(Ino, Placed)]) -> Result<Option<Vec<EarlySum>>> {
-        let mut sums = self.fits_early(places)?;
-        if sums.is_none() {
+    /// Writes to these places, if one transaction can hold the commit then, and has the space
+    /// promised that it takes (atomic.A2).
+    fn send_if_it_fits(&mut self, ctx: &Ctx, places: &[(Ino, Placed)]) -> Result<Option<Fitting>> {
+        let mut fitting = self.fits_early(places)?;
+        if fitting.is_none() {
             self.count_early()?;
-            sums = self.fits_early(places)?;
+            fitting = self.fits_early(places)?;
         }
-        if sums.is_some() {
-            self.send_early(places)?;
-        }
-        Ok(sums)
+        let Some((_, cost)) = &fitting else {
+            return Ok(None);
+        };
+        let want = cost.space().saturating_sub(self.promised);
+        let room = self.fs.reserve(want, self.fs.privileged(ctx))?;
+        self.send_early(places)?;
+        self.promised += room.keep();
+        Ok(fitting)
     }
 
     /// Has a block promised for each that goes. What was promised for holes serves that, too.
@@ -169,7 +180,7 @@ impl AtomicGroup {
 
     /// What the files have early with these places besides, if one transaction can hold the commit
     /// then.
-    fn fits_early(&self, places: &[(Ino, Placed)]) -> Result<Option<Vec<EarlySum>>> {
+    fn fits_early(&self, places: &[(Ino, Placed)]) -> Result<Option<Fitting>> {
         let mut sums = Vec::with_capacity(self.members.len());
         let mut total = Cost::default();
         for (ino, member) in &self.members {
@@ -187,7 +198,7 @@ impl AtomicGroup {
                 };
             sums.push(sum);
         }
-        Ok(self.fits(total).then_some(sums))
+        Ok(self.fits(total).then_some((sums, total)))
     }
 
     /// Counts anew what is early: what was changed since, or cut off, counts no more.
@@ -219,11 +230,12 @@ impl AtomicGroup {
     pub(super) fn read_early(&self, member: &Member, offset: u64, buf: &mut [u8]) -> Result<()> {
         let size = u64::from(self.fs.geo.block_size);
         let end = offset.saturating_add(buf.len() as u64);
-        let mut page = vec![0; size as usize];
+        let mut page = Vec::new();
         for lblk in member.overlay.within(offset / size..end.div_ceil(size)) {
             let Some(nr) = member.overlay.early(lblk) else {
                 continue;
             };
+            page.resize(size as usize, 0);
             self.fs.cache.device().read(nr * size, &mut page)?;
             if let Some((part, at)) = member.overlay.part(lblk, &(offset..end))
                 && let Some(from) = page.get(part)

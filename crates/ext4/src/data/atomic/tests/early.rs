@@ -91,6 +91,10 @@ fn blocks_that_are_set_aside_are_nobody_elses() {
     let mut group = v.fs.atomic_group(&v.files[1..]).unwrap();
     group.write(&ROOT, v.ino(1), 0, &[5; 300_000]).unwrap();
     assert!(group.write_early(&ROOT).unwrap());
+    let size = group.size(v.ino(1)).unwrap();
+    let cost = group.total(v.ino(1), &[], size).unwrap();
+    assert_eq!(group.cost, cost, "the commit asks for these credits");
+    assert!(group.promised >= cost.space(), "{}", group.promised);
     let expected = seen(&group, v.ino(1));
     fill(&v);
     v.fs.trim(0..u64::MAX, 0).unwrap();
