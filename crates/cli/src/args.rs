@@ -318,6 +318,8 @@ Options, separated by commas:
   nvm_offset=BYTES, nvm_size=BYTES  which part of that file it is: several volumes share one
   partition=N|NAME|UUID     which partition of an image or a disk with a partition table it is
   offset=BYTES, size=BYTES  which part of an image or a disk it is (all of it)
+  nbd_connections=N         of nbd:// addresses: connections, where there may be several (4)
+  nbd_reconnect=SECONDS     of nbd:// addresses: how long a lost server is looked for (60)
   nobarrier, barrier=0      no flushes: fast, and not safe against power failure
   journal_async_commit      commit blocks do not wait for the log before them
   allow_other, noallow_other

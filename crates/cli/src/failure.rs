@@ -3,7 +3,9 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use stetfs::low::{BlockError, Foreign, ForeignKind, FsError, JournalError, Partitions};
+use stetfs::low::{
+    BlockError, Foreign, ForeignKind, FsError, JournalError, NbdAddress, Partitions,
+};
 use stetfs_fuse::{MountError, ServeError};
 
 /// Exit codes, the same for every command (docs/usage.md).
@@ -140,7 +142,10 @@ impl From<&BlockError> for Failure {
                 "unmount it first (stetfs umount DIR), or detach the loop device (losetup -d); \
                  `stetfs stat DIR` looks at a mounted volume",
             ),
-            BlockError::Open { source, .. } => match source.kind() {
+            BlockError::Open { source, path } => match source.kind() {
+                std::io::ErrorKind::NotFound if NbdAddress::is_meant(path) => {
+                    failure(Code::NotFound).hint("start the server: nbdkit -U SOCKET file disk.img")
+                }
                 std::io::ErrorKind::NotFound => failure(Code::NotFound)
                     .hint("make a volume with: truncate -s 1G disk.img && mke2fs -t ext4 disk.img"),
                 std::io::ErrorKind::PermissionDenied => failure(Code::Usage)

@@ -13,6 +13,7 @@ mod ids;
 mod interrupt;
 mod live;
 mod log;
+mod net;
 mod notify;
 mod options;
 mod part;

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use stetfs::low::{
-    Atime, Composition, DataMode, Direct, FsOptions, OnDataError, OnError, PolicyKind, Preset,
-    Source, VolumeOptions, did_you_mean,
+    Atime, Composition, DataMode, Direct, FsOptions, NbdOptions, OnDataError, OnError, PolicyKind,
+    Preset, Source, VolumeOptions, did_you_mean,
 };
 use stetfs_fuse::{IoUring, LowLatency, MountOptions, Opens, ServeOptions, VolumeFsOptions};
 
 use crate::failure::{Code, Failure, Result};
+use crate::net;
 use crate::part::{self, NvmOptions, PartOptions};
 use crate::sandbox::Wanted;
 
@@ -41,6 +42,7 @@ pub(crate) struct Options {
     pub(crate) no_recovery: bool,
     pub(crate) journal_path: Option<PathBuf>,
     pub(crate) nvm: NvmOptions,
+    pub(crate) nbd: NbdOptions,
     pub(crate) part: PartOptions,
     pub(crate) threads: usize,
     pub(crate) io_uring: IoUring,
@@ -243,6 +245,7 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     NAMES
         .into_iter()
         .chain(part::NAMES)
+        .chain(net::NAMES)
         .chain(IGNORED)
         .chain(stetfs::low::option_names())
 }
@@ -363,6 +366,7 @@ fn own(
             Some("abort") => set(&mut o.data_err, Ok(OnDataError::Abort)),
             _ => Err("must be ignore or abort".to_owned()),
         },
+        _ if net::NAMES.contains(&name) => net::set(name, value, &mut o.nbd),
         _ if part::NAMES.contains(&name) => o.part.set(name, value)?,
         "journal" | "cache_policy" => Err("needs a value".to_owned()),
         _ if stetfs::low::is_option(name) => Err("needs a value".to_owned()),
@@ -584,6 +588,7 @@ impl Options {
             part: self.part.part()?,
             journal_path: self.journal_path.clone(),
             nvm,
+            nbd: self.nbd,
             direct: Direct::Auto,
             ..Default::default()
         })

@@ -18,6 +18,7 @@ use crate::cmd::{freeze, quota, record};
 use crate::control::{self, server::Control};
 use crate::failure::{Code, Failure, Result};
 use crate::live::Live;
+use crate::net::{self, Network};
 use crate::options::Options;
 use crate::sandbox::{Sandbox, Wanted};
 
@@ -50,12 +51,17 @@ pub(crate) fn serve(job: &Job, ready: impl FnOnce(Option<String>)) -> Result {
     let origin = leave(job.options.sandbox)?;
     let journal = job.options.journal_path.as_deref();
     let nvm = job.options.nvm.path.as_deref();
-    let_go_of_mounts(&origin, &[Some(job.source.as_path()), journal, nvm]);
+    // Where lost servers are found again.
+    let socket = net::socket(&job.source);
+    let journal_socket = journal.and_then(net::socket);
+    let sockets = [socket.as_deref(), journal_socket.as_deref()];
+    let devices = [Some(job.source.as_path()), journal, nvm];
+    let_go_of_mounts(&origin, &[devices.as_slice(), &sockets].concat());
     let mut sandbox = Sandbox::prepare(job.options.sandbox)?;
     let (devices, job) = open(job)?;
     let job = &job;
     // What it is on is held by what is open.
-    let_go_of_mounts(&origin, &[]);
+    let_go_of_mounts(&origin, &sockets);
     // Before the volume is looked at.
     if sandbox.is_on() {
         let cores = std::thread::available_parallelism().map_or(4, usize::from);
@@ -64,7 +70,7 @@ pub(crate) fn serve(job: &Job, ready: impl FnOnce(Option<String>)) -> Result {
     if let Err(e) = control::make_place() {
         tracing::debug!("no directory for the control socket: {e}");
     }
-    sandbox.enter(&control::place())?;
+    sandbox.enter(&control::place(), Network::of(&devices))?;
     // Nothing depends on it but time.
     let memory = Preparer::start(job.options.volume()?.fs.cache_bytes)
         .inspect_err(|e| tracing::warn!("memory is not prepared before it is needed: {e}"))
@@ -82,6 +88,9 @@ pub(crate) fn serve(job: &Job, ready: impl FnOnce(Option<String>)) -> Result {
     });
     let region = volume.region().filter(|_| !job.options.read_only);
     let warning = warning.or_else(|| weak(&region?));
+    let is_alone = job.options.read_only || volume.fs().mmp_range().is_some();
+    let is_remote = volume.host().export().is_some();
+    let warning = warning.or_else(|| (is_remote && !is_alone).then(others));
     let server = match Server::mount(
         Arc::clone(&volume),
         &dir,
@@ -134,6 +143,12 @@ pub(crate) fn serve(job: &Job, ready: impl FnOnce(Option<String>)) -> Result {
         control.closed(&result);
     }
     result
+}
+
+/// Of a volume that other machines can reach.
+fn others() -> String {
+    "nothing keeps other machines off this volume, which would destroy it: tune2fs -O mmp does"
+        .into()
 }
 
 /// What a region does not promise that a device does.

@@ -7,11 +7,12 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Who may import whom. `stetfs-` is left out.
-const MAY_IMPORT: [(&str, &[&str]); 19] = [
+const MAY_IMPORT: [(&str, &[&str]); 20] = [
     ("ondisk", &[]),
     ("sync", &[]),
     ("block", &["sync"]),
     ("nvm", &["block"]),
+    ("nbd", &["block"]),
     ("flash", &["block"]),
     ("cache", &["block", "sync"]),
     ("flashlab", &["block", "flash", "cache"]),
@@ -23,8 +24,8 @@ const MAY_IMPORT: [(&str, &[&str]); 19] = [
     (
         "stetfs",
         &[
-            "ondisk", "sync", "block", "nvm", "cache", "journal", "lanes", "zjournal", "afs",
-            "ext4",
+            "ondisk", "sync", "block", "nvm", "nbd", "cache", "journal", "lanes", "zjournal",
+            "afs", "ext4",
         ],
     ),
     ("capi", &["stetfs"]),

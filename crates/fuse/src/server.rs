@@ -310,12 +310,11 @@ fn mount_by_kernel(
     options: &MountOptions,
 ) -> Result<(OwnedFd, Option<PathBuf>), MountError> {
     let fuse = mount::open_fuse()?;
-    let device = volume.device();
-    if volume.is_sparse() {
-        // What a loop device would show is not the volume.
+    // What a loop device would show of a sparse image is not the volume.
+    let Some(device) = volume.host().file().filter(|_| !volume.is_sparse()) else {
         mount::mount(&fuse, What::Nothing, dir, options)?;
         return Ok((fuse, None));
-    }
+    };
     // Kept until the mount holds it.
     let looped;
     let mut loop_device = None;

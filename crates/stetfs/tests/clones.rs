@@ -241,7 +241,7 @@ fn killed(host: &Host) {
     child.wait().unwrap();
     let last: u64 = last.unwrap();
     let volume = open(&host.image, "afs");
-    let shares = volume.device().stats().shares;
+    let shares = volume.host().device().stats().shares;
     println!("killed after round {last}; the recovery shared {shares} batches");
     assert!(killed && shares > 0);
     let open_file = file(&volume);

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
+use stetfs::low::NbdAddress;
 
 use crate::args::{HelperArgs, MountArgs};
 use crate::daemon::{self, Told};
@@ -114,6 +115,12 @@ pub(crate) fn log_file_stays() -> Failure {
 }
 
 fn absolute(source: &Path) -> Result<PathBuf> {
+    if NbdAddress::is_meant(source) {
+        let address = source.to_string_lossy().parse::<NbdAddress>();
+        return address
+            .map(|address| address.to_string().into())
+            .map_err(|e| Failure::new(Code::Usage, e.to_string()));
+    }
     source
         .canonicalize()
         .map_err(|e| Failure::from(&stetfs::low::BlockError::open(source, e)))

@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use stetfs::low::NbdAddress;
 use stetfs::{MountOptions, Volume};
 
 use super::args::{InsideArgs, Opening};
@@ -31,11 +32,16 @@ impl From<OsString> for Place {
 }
 
 impl From<&OsStr> for Place {
-    /// The first colon that a slash follows, or nothing, ends the image.
+    /// The first colon that a slash follows, or nothing, ends the image; of an address, the first
+    /// behind its scheme.
     fn from(text: &OsStr) -> Place {
         let bytes = text.as_bytes();
+        let scheme = match NbdAddress::is_meant(Path::new(text)) {
+            true => bytes.iter().position(|b| *b == b':').unwrap_or(0),
+            false => 0,
+        };
         let ends = |(at, b): (usize, &u8)| {
-            *b == b':' && at > 0 && matches!(bytes.get(at + 1), None | Some(b'/'))
+            *b == b':' && at > scheme && matches!(bytes.get(at + 1), None | Some(b'/'))
         };
         let Some((image, path)) = bytes.iter().enumerate().position(ends).map(|at| {
             let (image, rest) = bytes.split_at(at);
@@ -158,6 +164,11 @@ mod tests {
             ("./a:b", Place::Host("./a:b".into())),
             ("a:b:/c:/d", inside("a:b", "/c:/d")),
             (":/etc", Place::Host(":/etc".into())),
+            ("nbd://a:1/b:/c", inside("nbd://a:1/b", "/c")),
+            (
+                "nbd+unix:///b?socket=/s:",
+                inside("nbd+unix:///b?socket=/s", "/"),
+            ),
             ("plain", Place::Host("plain".into())),
         ] {
             assert_eq!(Place::from(OsStr::new(text)), place, "{text}");

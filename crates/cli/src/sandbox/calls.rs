@@ -151,7 +151,7 @@ fn when(argument: u8, is: SeccompCmpOp, value: u64) -> seccompiler::Result<Secco
 }
 
 /// Allowed with some arguments only.
-fn conditional() -> seccompiler::Result<Vec<(libc::c_long, Vec<SeccompRule>)>> {
+fn conditional(has_network: bool) -> seccompiler::Result<Vec<(libc::c_long, Vec<SeccompRule>)>> {
     use SeccompCmpOp::{Eq, MaskedEq};
     let rule = |conditions| Ok::<_, seccompiler::Error>(SeccompRule::new(conditions)?);
     let one_of = |argument, values: &[u64]| -> seccompiler::Result<Vec<SeccompRule>> {
@@ -160,8 +160,11 @@ fn conditional() -> seccompiler::Result<Vec<(libc::c_long, Vec<SeccompRule>)>> {
     };
     let exec = MaskedEq(libc::PROT_EXEC as u64);
     let mut ioctls = one_of(1, &IOCTLS)?;
+    if has_network {
+        ioctls.extend(one_of(1, &[libc::FIONBIO])?);
+    }
     ioctls.push(rule(vec![when(1, MaskedEq(SHARE.0), SHARE.1)?])?);
-    Ok(vec![
+    let mut conditional = vec![
         // No code that was not there.
         (libc::SYS_mmap, vec![rule(vec![when(2, exec.clone(), 0)?])?]),
         (libc::SYS_mprotect, vec![rule(vec![when(2, exec, 0)?])?]),
@@ -211,15 +214,23 @@ fn conditional() -> seccompiler::Result<Vec<(libc::c_long, Vec<SeccompRule>)>> {
             libc::SYS_tgkill,
             one_of(0, &[u64::from(std::process::id())])?,
         ),
-    ])
+    ];
+    if has_network {
+        // Servers of volumes that were lost: where they may be is Landlock's business.
+        let families = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6];
+        let families = families.map(|family| family as u64);
+        conditional.push((libc::SYS_socket, one_of(0, &families)?));
+        conditional.push((libc::SYS_connect, Vec::new()));
+    }
+    Ok(conditional)
 }
 
 /// The filters, and how many system calls they leave.
-fn programs() -> seccompiler::Result<([BpfProgram; 2], usize)> {
+fn programs(has_network: bool) -> seccompiler::Result<([BpfProgram; 2], usize)> {
     let arch: TargetArch = std::env::consts::ARCH.try_into()?;
     let any = ANY.iter().chain(ANY_HERE).map(|call| (*call, Vec::new()));
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = any.collect();
-    rules.extend(conditional()?);
+    rules.extend(conditional(has_network)?);
     // Less the one that there is not.
     let left = rules.len() - 1;
     let errno = |code: libc::c_int| SeccompAction::Errno(code.unsigned_abs());
@@ -238,8 +249,8 @@ fn programs() -> seccompiler::Result<([BpfProgram; 2], usize)> {
 ///
 /// # Errors
 /// The kernel has no seccomp, or nobody wrote a filter for this architecture.
-pub(super) fn filter() -> io::Result<usize> {
-    let (programs, left) = programs().map_err(io::Error::other)?;
+pub(super) fn filter(has_network: bool) -> io::Result<usize> {
+    let (programs, left) = programs(has_network).map_err(io::Error::other)?;
     for program in &programs {
         seccompiler::apply_filter_all_threads(program).map_err(io::Error::other)?;
     }

@@ -17,6 +17,7 @@ use serde::Serialize;
 use stetfs_fuse::start_helper;
 
 use crate::failure::{Code, Failure, Result};
+use crate::net::Network;
 
 /// `-o sandbox=`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -54,6 +55,8 @@ pub(crate) struct Sandbox {
     lacking: Vec<String>,
     #[serde(skip)]
     restricted: Option<Arc<files::Restricted>>,
+    #[serde(skip)]
+    network: Network,
 }
 
 impl Sandbox {
@@ -67,6 +70,7 @@ impl Sandbox {
             seccomp: None,
             lacking: Vec::new(),
             restricted: None,
+            network: Network::default(),
         }
     }
 
@@ -90,18 +94,19 @@ impl Sandbox {
     }
 
     /// Gives away what belongs to threads: for the calling one, and those that it starts later. The
-    /// control socket is to be in `control`.
+    /// control socket is to be in `control`, and what it needs of the network stays.
     ///
     /// # Errors
     /// It must be, and cannot.
-    pub(crate) fn enter(&mut self, control: &Path) -> Result {
+    pub(crate) fn enter(&mut self, control: &Path, network: Network) -> Result {
         if !self.is_on() {
             return Ok(());
         }
         let nnp = rustix::thread::set_no_new_privs(true).map_err(Into::into);
         self.no_new_privileges = self.try_to("set no_new_privs", nnp)?.is_some();
         self.capabilities = self.try_to("give capabilities away", capabilities::give_away())?;
-        let restricted = files::restrict(control);
+        let restricted = files::restrict(control, &network.ports);
+        self.network = network;
         if let Some(restricted) = self.try_to("restrict files by Landlock", restricted)? {
             for what in &restricted.lacking {
                 let lacks = std::io::Error::other("the kernel is older");
@@ -119,7 +124,10 @@ impl Sandbox {
     /// It must be, and cannot.
     pub(crate) fn seal(&mut self) -> Result {
         if self.is_on() {
-            let left = self.try_to("filter system calls by seccomp", calls::filter())?;
+            let left = self.try_to(
+                "filter system calls by seccomp",
+                calls::filter(self.network.is_used),
+            )?;
             self.seccomp = left.map(|n| format!("{n} system calls left"));
         }
         Ok(())

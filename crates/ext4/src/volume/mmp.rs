@@ -1,6 +1,7 @@
 //! Multiple mount protection (feature `mmp`): a volume on shared storage is used by one machine at
 //! a time. Who uses it changes a block every few seconds; who finds the block changing keeps off.
 
+use std::ops::Range;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -254,6 +255,17 @@ impl Claim {
             put_name(&mut mine.nodename, b"");
         }
         self.place.write(&mut mine)
+    }
+}
+
+impl Fs {
+    /// Where the block of the multiple mount protection lies that this volume keeps up: bytes of
+    /// the device. `None` without the feature, and of a volume that is only read.
+    pub fn mmp_range(&self) -> Option<Range<u64>> {
+        let Place {
+            offset, block_size, ..
+        } = *self.sb.claim.as_ref()?.place;
+        Some(offset..offset + block_size as u64)
     }
 }
 

@@ -41,7 +41,7 @@ impl HomeInfo {
         if is_journal_elsewhere {
             return HomeInfo::copy("the journal is on a device of its own");
         }
-        let shared = match disk.file.sharing() {
+        let shared = match disk.host.sharing() {
             Ok(shared) => shared,
             Err(why) => return HomeInfo::copy(why),
         };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde::Serialize;
-use stetfs_block::{BlockDevice, BlockError, FileDevice, OpenOptions, Overlay};
+use stetfs_block::{BlockDevice, BlockError, OpenOptions, Overlay};
 use stetfs_ext4::{Result, inspect};
 use stetfs_journal::{JournalConfig, Log};
 use stetfs_ondisk::ext4::features::{Compat, FeatureNames};
@@ -12,6 +12,7 @@ use stetfs_ondisk::uuid;
 
 use super::external::{self, Devices};
 use super::home::HomeInfo;
+use super::host::Host;
 use super::part::{PartInfo, Source};
 use super::recover::{self, RecoverOptions, RecoveryInfo};
 use super::region;
@@ -232,12 +233,12 @@ fn recovery((disk, journal): &Devices, source: &Source) -> Result<RecoveryInfo> 
         let path = source.path.clone();
         return Err(BlockError::Sparse { path }.into());
     }
-    let over = |file: &FileDevice, view: Arc<dyn BlockDevice>| {
-        file.check_writable()?;
+    let over = |host: &Host, view: Arc<dyn BlockDevice>| {
+        host.check_writable()?;
         Ok::<_, BlockError>(Arc::new(Overlay::with_room(view, TRIAL_MEMORY, TRIAL)))
     };
-    let volume = over(&disk.file, disk.view())?;
-    let log = journal.as_ref().map(|j| over(j, j.clone())).transpose()?;
+    let volume = over(&disk.host, disk.view())?;
+    let log = journal.as_ref().map(|j| over(j, j.device())).transpose()?;
     let dry = (
         volume.clone() as Arc<dyn BlockDevice>,
         log.clone().map(|l| l as Arc<dyn BlockDevice>),

@@ -18,6 +18,7 @@ mod dump;
 mod external;
 mod fast_commit;
 mod home;
+mod host;
 mod info;
 mod memory;
 mod own_options;
@@ -32,6 +33,7 @@ pub use dump::{JournalImage, JournalRecord, JournalRecordKind, dump_journal};
 pub use external::is_write_protected;
 pub use fast_commit::{FastChange, FastName};
 pub use home::HomeInfo;
+pub use host::Host;
 pub use info::{JournalInfo, LeftBehind, VolumeInfo, info, left_behind};
 pub use memory::{default_cache_bytes, usable_memory};
 pub use own_options::own_options;
@@ -41,7 +43,7 @@ pub use recover::{RecoverOptions, Recovered, RecoveryInfo, recover};
 pub use region::{RegionFile, RegionInfo, check_region};
 pub use stats::{
     CacheStats, DeviceError, DeviceErrors, DeviceStats, InodeStats, JournalStats, LatencyBucket,
-    LatencyStats, MemoryStats, SpaceStats, VolumeStats,
+    LatencyStats, MemoryStats, NetworkStats, SpaceStats, VolumeStats,
 };
 pub use stetfs_block::namespaces;
 pub use stetfs_block::{
@@ -59,6 +61,7 @@ pub use stetfs_journal::compose::{
 };
 pub use stetfs_journal::region::RegionSource;
 pub use stetfs_journal::{CHECKPOINT_THREAD, Composition, JournalError, Preset};
+pub use stetfs_nbd::{Address as NbdAddress, NbdDevice, NbdOptions, NbdState};
 pub use stetfs_ondisk::ext4::time::Timestamp;
 // Schemes from outside of the journal register themselves where they are linked.
 use stetfs_lanes as _;

@@ -9,7 +9,9 @@ use stetfs_block::{
     Window,
 };
 use stetfs_ext4::{Foreign, FsError, Partitions, ReadBy, Result, read_partitions};
+use stetfs_nbd::Address;
 
+use super::host::{Host, HostOptions};
 use super::region::RegionFile;
 
 /// Which part of an image or a device a volume is.
@@ -33,7 +35,8 @@ pub enum Part {
 /// Where a volume is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Source {
-    /// The image file or block device.
+    /// The image file or block device, or the address of an NBD server's export
+    /// ([`Address`](stetfs_nbd::Address)).
     pub path: PathBuf,
     /// Which part of it.
     pub part: Part,
@@ -75,7 +78,7 @@ impl From<Span> for PartInfo {
 /// The device of a volume: a file or block device that is open, or a part of it.
 #[derive(Clone)]
 pub(crate) struct OpenDisk {
-    pub(crate) file: Arc<FileDevice>,
+    pub(crate) host: Host,
     pub(crate) span: Option<Span>,
     view: Arc<dyn BlockDevice>,
     sparse: bool,
@@ -87,33 +90,59 @@ impl OpenDisk {
     /// # Errors
     /// As [`FileDevice::open`]; `Unsuitable` where there is no such part.
     /// `Sparse` for an Android sparse image, unless it is opened to be read.
-    pub(crate) fn open(path: &Path, part: &Part, how: OpenOptions) -> Result<OpenDisk> {
+    pub(crate) fn open(path: &Path, part: &Part, how: impl Into<HostOptions>) -> Result<OpenDisk> {
+        let mut how = how.into();
+        if Address::is_meant(path) {
+            return OpenDisk::of_export(path, part, how);
+        }
         if let Some(map) = sparse_map(path)? {
-            return OpenDisk::of_sparse(path, part, how, map);
+            return OpenDisk::of_sparse(path, part, how.file, map);
         }
         let span = find(path, part)?;
-        let file = Arc::new(FileDevice::open(path, OpenOptions { span, ..how })?);
+        how.file.span = span;
+        let host = Host::open(path, how)?;
         let Some(span) = span else {
-            let view = Arc::clone(&file) as Arc<dyn BlockDevice>;
-            return Ok(OpenDisk {
-                file,
-                span: None,
-                view,
-                sparse: false,
-            });
+            return Ok(OpenDisk::whole(host));
         };
+        let device = host.device();
         if let Part::Partition(name) = part
-            && named(read_partitions(&*file)?, name).ok() != Some(span)
+            && named(read_partitions(&*device)?, name).ok() != Some(span)
         {
             return Err(unsuitable(
                 path,
                 "its partition table is being changed; try again".into(),
             ));
         }
-        file.fit_span(span)?;
-        let view = Arc::new(Window::new(Arc::clone(&file), span, path)?);
+        host.fit_span(span)?;
+        let view = Arc::new(Window::new(device, span, path)?);
         Ok(OpenDisk {
-            file,
+            host,
+            span: Some(span),
+            view,
+            sparse: false,
+        })
+    }
+
+    fn whole(host: Host) -> OpenDisk {
+        OpenDisk {
+            view: host.device(),
+            host,
+            span: None,
+            sparse: false,
+        }
+    }
+
+    /// The same of an export, which is locked as a whole.
+    fn of_export(path: &Path, part: &Part, how: HostOptions) -> Result<OpenDisk> {
+        let host = Host::open(path, how)?;
+        if matches!(part, Part::Whole) {
+            return Ok(OpenDisk::whole(host));
+        }
+        let device = host.device();
+        let span = find_on(path, part, &by_blocks(&*device))?;
+        let view = Arc::new(Window::new(device, span, path)?);
+        Ok(OpenDisk {
+            host,
             span: Some(span),
             view,
             sparse: false,
@@ -143,7 +172,7 @@ impl OpenDisk {
             Some(span) => Arc::new(Window::new(plain, span, path)?),
         };
         Ok(OpenDisk {
-            file,
+            host: Host::File(file),
             span,
             view,
             sparse: true,
@@ -168,14 +197,24 @@ impl OpenDisk {
             0 => block,
             zeros => block.min(1 << zeros.min(31)),
         };
-        Ok(self.file.fit_granularity(unit)?)
+        Ok(self.host.fit_granularity(unit)?)
+    }
+
+    /// Of an export: a server that comes back with another content of `range` of the view has given
+    /// the volume to somebody else ([`NbdDevice::guard`](stetfs_nbd::NbdDevice::guard)).
+    pub(crate) fn guard(&self, range: Option<std::ops::Range<u64>>) -> Result<()> {
+        if let (Some(export), Some(range)) = (self.host.export(), range) {
+            let start = self.span.map_or(0, |span| span.start);
+            export.guard(range.start + start..range.end + start)?;
+        }
+        Ok(())
     }
 
     /// See [`FileDevice::check_room`]; the ranges are of the view.
     pub(crate) fn check_room(&self, ranges: &[std::ops::Range<u64>]) -> Result<()> {
         let start = self.span.map_or(0, |span| span.start);
         let moved = ranges.iter().map(|r| r.start + start..r.end + start);
-        Ok(self.file.check_room(&moved.collect::<Vec<_>>())?)
+        Ok(self.host.check_room(&moved.collect::<Vec<_>>())?)
     }
 
     /// An error of what was read as a volume. Of a part nobody is told to make a new one: its place
@@ -188,7 +227,7 @@ impl OpenDisk {
                     span.start,
                     span.end()
                 );
-                unsuitable(self.file.path(), reason)
+                unsuitable(self.host.path(), reason)
             }
             (_, e) => e,
         }

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 
 use serde::Serialize;
-use stetfs_block::{BlockDevice, Failed, FailedRequest, Latency};
+use stetfs_block::{BlockDevice, Failed, FailedRequest, FileDevice, Latency};
 use stetfs_journal::compose::Axis;
+use stetfs_nbd::NbdDevice;
 
 use super::home::HomeInfo;
 use super::part::PartInfo;
@@ -196,8 +197,39 @@ pub struct DeviceStats {
     pub direct: bool,
     /// Batches go through io_uring.
     pub io_uring: bool,
+    /// Of an NBD server's export.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<NetworkStats>,
     /// What failed, by kind: `read`, `write`, `flush`, `discard`, `share`.
     pub errors: BTreeMap<&'static str, DeviceErrors>,
+}
+
+/// How the server of a network block device is doing.
+#[derive(Clone, Debug, Serialize)]
+pub struct NetworkStats {
+    /// Connections that are open.
+    pub connections: usize,
+    /// All goes through TLS.
+    pub encrypted: bool,
+    /// How often the server was lost.
+    pub losses: u64,
+    /// Bytes that were written again when it was back.
+    pub bytes_written_again: u64,
+    /// Bytes that would be.
+    pub bytes_unflushed: u64,
+}
+
+impl NetworkStats {
+    fn of(export: &NbdDevice) -> NetworkStats {
+        let state = export.state();
+        NetworkStats {
+            connections: state.connections,
+            encrypted: export.address().is_encrypted(),
+            losses: state.losses,
+            bytes_written_again: state.bytes_written_again,
+            bytes_unflushed: state.bytes_unflushed,
+        }
+    }
 }
 
 /// Requests of one kind that the device failed. A batch counts once.
@@ -327,7 +359,8 @@ impl Volume {
     /// The counters.
     pub fn stats(&self) -> VolumeStats {
         let fs = self.fs().stats();
-        let device = self.device().stats();
+        let device = self.host().device().stats();
+        let file = self.host().file();
         let block_size = self.fs().statfs().block_size;
         let j = fs.journal;
         VolumeStats {
@@ -394,8 +427,9 @@ impl Volume {
                 bytes_discarded: device.bytes_discarded,
                 shares: device.shares,
                 bytes_shared: device.bytes_shared,
-                direct: self.device().is_direct(),
-                io_uring: self.device().uses_uring(),
+                direct: file.is_some_and(FileDevice::is_direct),
+                io_uring: file.is_some_and(FileDevice::uses_uring),
+                network: self.host().export().map(NetworkStats::of),
                 errors: fs
                     .failed
                     .into_iter()

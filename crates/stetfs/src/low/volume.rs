@@ -3,15 +3,17 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use stetfs_block::{BlockDevice, BlockError, Direct, FileDevice, OpenOptions, Span, Uring};
+use stetfs_block::{BlockError, Direct, OpenOptions, Span, Uring};
 use stetfs_ext4::{Fs, FsError, FsOptions, Result};
 
 use stetfs_journal::Composition;
 use stetfs_journal::region::RegionSource;
+use stetfs_nbd::NbdOptions;
 use stetfs_nvm::FileRegion;
 
 use super::external::{self, is_only_read};
 use super::home::HomeInfo;
+use super::host::{Host, HostOptions};
 use super::part::{OpenDisk, Part, Source};
 use super::region::{self, RegionFile, RegionInfo};
 
@@ -32,6 +34,8 @@ pub struct VolumeOptions {
     pub direct: Direct,
     /// Whether io_uring is used.
     pub uring: Uring,
+    /// How an NBD server is used; whether it is only read follows from `fs`.
+    pub nbd: NbdOptions,
 }
 
 /// A volume that is open, and locked against everyone else, until it is closed.
@@ -40,7 +44,7 @@ pub struct Volume {
     options: FsOptions,
     disk: OpenDisk,
     /// The journal's, if that is another.
-    journal: Option<Arc<FileDevice>>,
+    journal: Option<Host>,
     region: Option<Arc<FileRegion>>,
     fs: Arc<Fs>,
 }
@@ -50,7 +54,7 @@ pub struct Volume {
 pub struct OpenedDevices {
     path: PathBuf,
     disk: OpenDisk,
-    journal: Option<Arc<FileDevice>>,
+    journal: Option<Host>,
     region: Option<Arc<FileRegion>>,
 }
 
@@ -59,7 +63,9 @@ impl OpenedDevices {
     /// and locks them.
     ///
     /// # Errors
-    /// Those of [`FileDevice::open`] (`Locked` if somebody has the volume).
+    /// Those of [`FileDevice::open`][open] (`Locked` if somebody has the volume).
+    ///
+    /// [open]: stetfs_block::FileDevice::open
     pub fn open(path: impl AsRef<Path>, options: &VolumeOptions) -> Result<OpenedDevices> {
         let source = Source {
             path: path.as_ref().to_owned(),
@@ -68,11 +74,14 @@ impl OpenedDevices {
             nvm: options.nvm.clone(),
         };
         let open = |read_only| {
-            let how = OpenOptions {
-                read_only,
-                direct: options.direct,
-                uring: options.uring,
-                span: None,
+            let how = HostOptions {
+                file: OpenOptions {
+                    read_only,
+                    direct: options.direct,
+                    uring: options.uring,
+                    span: None,
+                },
+                nbd: options.nbd,
             };
             external::devices(&source, how)
         };
@@ -96,9 +105,14 @@ impl OpenedDevices {
         self.disk.is_sparse()
     }
 
-    /// See [`FileDevice::prepare_rings`].
+    /// What is below, the journal's too.
+    pub fn hosts(&self) -> impl Iterator<Item = &Host> {
+        [&self.disk.host].into_iter().chain(&self.journal)
+    }
+
+    /// Makes the rings that so many threads need at once.
     pub fn prepare_rings(&self, threads: usize) {
-        self.disk.file.prepare_rings(threads);
+        self.disk.host.prepare_rings(threads);
         if let Some(journal) = &self.journal {
             journal.prepare_rings(threads);
         }
@@ -118,7 +132,10 @@ impl Volume {
     /// what a crash interrupted.
     ///
     /// # Errors
-    /// Those of [`FileDevice::open`] (`Locked` if somebody has the volume) and of [`Fs::open`].
+    /// Those of [`FileDevice::open`][open] (`Locked` if somebody has the volume), and of
+    /// [`Fs::open`].
+    ///
+    /// [open]: stetfs_block::FileDevice::open
     pub fn open(path: impl AsRef<Path>, options: &VolumeOptions) -> Result<Arc<Volume>> {
         OpenedDevices::open(path, options)?.start(options)
     }
@@ -126,7 +143,7 @@ impl Volume {
     fn start(
         path: PathBuf,
         disk: OpenDisk,
-        journal: Option<Arc<FileDevice>>,
+        journal: Option<Host>,
         region: Option<Arc<FileRegion>>,
         options: &VolumeOptions,
     ) -> Result<Arc<Volume>> {
@@ -136,11 +153,12 @@ impl Volume {
         }
         let fs = Fs::open_with(
             disk.view(),
-            journal.clone().map(|j| j as Arc<dyn BlockDevice>),
+            journal.as_ref().map(Host::device),
             opts,
             &mut |_, _| {},
         )?;
         disk.fit_granularity(fs.statfs().block_size)?;
+        disk.guard(fs.mmp_range())?;
         if let Some(journal) = &journal {
             journal.fit_granularity(fs.statfs().block_size)?;
         }
@@ -176,7 +194,7 @@ impl Volume {
     /// # Errors
     /// EROFS if the volume is to be written, but was opened without write access to the device.
     pub fn may_reopen(&self, options: &VolumeOptions) -> Result<()> {
-        if !options.fs.read_only && self.disk.file.read_only() {
+        if !options.fs.read_only && self.disk.host.device().read_only() {
             return Err(FsError::Errno(rustix::io::Errno::ROFS.raw_os_error()));
         }
         Ok(())
@@ -219,9 +237,9 @@ impl Volume {
         )
     }
 
-    /// The file or device below, as a whole.
-    pub fn device(&self) -> &Arc<FileDevice> {
-        &self.disk.file
+    /// What is below, as a whole.
+    pub fn host(&self) -> &Host {
+        &self.disk.host
     }
 
     /// Whether that is an Android sparse image, which holds the volume's bytes elsewhere.

@@ -1,0 +1,377 @@
+//! Volumes on servers of network block devices, as they are (nbdkit, qemu-nbd): what they can and
+//! cannot do, servers that fail and come back, and two machines at one volume.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+#[path = "nbd/server.rs"]
+mod server;
+
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::process::Command;
+use std::time::Duration;
+
+use common::daemon::{answer, fails, json, ok, wait_until};
+use server::{Place, Server, address, certificates};
+use stetfs_testkit::{Image, Mkfs, cmd};
+
+fn image(mkfs: &Mkfs) -> Image {
+    Image::make(64 << 20, mkfs).unwrap()
+}
+
+/// Writes files, synced, and gives what they hold.
+fn work(place: &Place, files: u8) {
+    for n in 0..files {
+        let mut file = File::create(place.file(&format!("file-{n}"))).unwrap();
+        file.write_all(&vec![n; 10_000 + usize::from(n)]).unwrap();
+        file.sync_all().unwrap();
+    }
+}
+
+/// Looks at them on the image, which nobody uses.
+fn check(image: &Image, files: u8) {
+    image.e2fsck_fn().unwrap();
+    let at = |n| format!("{}:/file-{n}", image.path().display());
+    for n in 0..files {
+        let found = common::daemon::stetfs(&["cat", &at(n)]).stdout;
+        assert!(found == vec![n; 10_000 + usize::from(n)], "file-{n}");
+    }
+}
+
+#[test]
+fn volumes_on_servers_as_they_are() {
+    // Large blocks only, small requests only, one connection, no FUA, no way to trim: and each with
+    // blocks of a volume that do not fit.
+    let blocks = ["--filter=blocksize-policy"];
+    let large = [
+        "blocksize-minimum=4096",
+        "blocksize-maximum=64K",
+        "blocksize-error-policy=error",
+    ];
+    for (filters, how, journal, block) in [
+        (&[][..], &[][..], "ordered", 4096),
+        (&blocks[..], &large[..], "stet", 1024),
+        (
+            &["--filter=multi-conn"],
+            &["multi-conn-mode=disable"],
+            "ijournal",
+            1024,
+        ),
+        (&["--filter=fua"], &["fuamode=emulate"], "data", 4096),
+        (
+            &["--filter=delay"],
+            &["wdelay=2ms", "rdelay=1ms"],
+            "ldj",
+            4096,
+        ),
+    ] {
+        let image = image(&Mkfs::blocks(block));
+        let place = Place::new();
+        let server = Server::of(&place.beside("s"), &image, filters, how);
+        let name = format!("{filters:?} {journal}");
+        place.mount(&server.address, &format!("journal={journal}"));
+        work(&place, 20);
+        let network = place.network();
+        let connections = if how.contains(&"multi-conn-mode=disable") {
+            1
+        } else {
+            4
+        };
+        assert_eq!(network["connections"], connections, "{name}");
+        assert_eq!(network["losses"], 0, "{name}");
+        place.umount();
+        drop(server);
+        check(&image, 20);
+    }
+}
+
+#[test]
+fn images_of_qemu_and_partitions() {
+    let image = image(&Mkfs::new());
+    let place = Place::new();
+    let qcow = place.beside("disk.qcow2");
+    let args = ["convert", "-f", "raw", "-O", "qcow2"];
+    let mut convert = Command::new("qemu-img");
+    cmd::run(convert.args(args).arg(image.path()).arg(&qcow)).unwrap();
+    let server = Server::qemu(&place.beside("s"), &["-f", "qcow2", qcow.to_str().unwrap()]);
+    place.mount(&server.address, "journal=stet");
+    work(&place, 10);
+    place.umount();
+    // Without a mount; the name in the volume is behind the address.
+    let listed = ok(&["ls", &format!("{}:/", server.address)]);
+    assert!(listed.contains("file-9"), "{listed}");
+    assert_eq!(json(&["info", &server.address])["state"], "clean");
+    drop(server);
+    // A part of an export, by bytes.
+    let path = image.path().to_str().unwrap();
+    let server = Server::nbdkit(&place.beside("s"), &["partitioning", path]);
+    place.mount(&server.address, "partition=1");
+    work(&place, 3);
+    place.umount();
+    drop(server);
+    check(&image, 3);
+}
+
+#[test]
+fn a_server_that_is_killed_is_found_again() {
+    for (tcp, journal) in [(false, "ijournal"), (true, "ordered")] {
+        let image = image(&Mkfs::new());
+        let place = Place::new();
+        let socket = place.beside("s");
+        let start = |port| match tcp {
+            true => Server::tcp(&image, port, &[]),
+            false => Server::of(&socket, &image, &[], &[]),
+        };
+        let mut server = Some(start(None));
+        let port = server.as_ref().and_then(|server| server.port);
+        let at = server.as_ref().unwrap().address.clone();
+        place.mount(&at, &format!("journal={journal},nbd_reconnect=30"));
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..4u8)
+                .map(|n| {
+                    let (place, stop) = (&place, &stop);
+                    scope.spawn(move || {
+                        let file = File::create(place.file(&format!("log-{n}"))).unwrap();
+                        let mut synced = 0u64;
+                        while !stop.load(std::sync::atomic::Ordering::SeqCst) {
+                            file.write_all_at(&synced.to_le_bytes(), synced * 8)
+                                .unwrap();
+                            file.sync_data().unwrap();
+                            synced += 1;
+                        }
+                        synced
+                    })
+                })
+                .collect();
+            for _ in 0..5 {
+                std::thread::sleep(Duration::from_millis(150));
+                drop(server.take());
+                std::thread::sleep(Duration::from_millis(100));
+                server = Some(start(port));
+            }
+            std::thread::sleep(Duration::from_millis(150));
+            stop.store(true, std::sync::atomic::Ordering::SeqCst);
+            for (n, writer) in writers.into_iter().enumerate() {
+                let synced = writer.join().unwrap();
+                assert!(synced > 10, "{synced}");
+                let file = std::fs::read(place.file(&format!("log-{n}"))).unwrap();
+                let found = file
+                    .chunks(8)
+                    .map(|c| u64::from_le_bytes(c.try_into().unwrap()));
+                assert!(found.eq(0..synced));
+            }
+        });
+        let network = place.network();
+        assert!(network["losses"].as_u64().unwrap() >= 4, "{network}");
+        // It may do so with all that the server of a mount has given away.
+        let sandbox = json(&["stat", place.dir()])["sandbox"].clone();
+        assert!(sandbox["seccomp"].is_string(), "{sandbox}");
+        place.umount();
+        drop(server);
+        image.e2fsck_fn().unwrap();
+    }
+}
+
+#[test]
+fn one_that_stays_away_is_an_error_and_the_journal_brings_back_what_was_synced() {
+    let image = image(&Mkfs::new());
+    let place = Place::new();
+    let server = Server::of(&place.beside("s"), &image, &[], &[]);
+    place.mount(&server.address, "journal=ldj,nbd_reconnect=1");
+    work(&place, 5);
+    drop(server);
+    let file = File::create(place.file("late")).and_then(|file| file.sync_all());
+    assert!(file.is_err());
+    // What is in memory can be read.
+    assert_eq!(std::fs::read(place.file("file-4")).unwrap().len(), 10_004);
+    let (code, said) = answer(&["umount", place.dir()]);
+    assert_eq!(code, 6, "{said}");
+    ok(&["recover", image.path().to_str().unwrap()]);
+    check(&image, 5);
+}
+
+#[test]
+fn requests_that_fail_are_errors_and_nothing_synced_is_lost() {
+    let image = image(&Mkfs::new());
+    let place = Place::new();
+    let trigger = place.beside("fail");
+    let trigger_is = format!("error-file={}", trigger.display());
+    let how = ["error=EIO", "error-pwrite-rate=1", &trigger_is];
+    let server = Server::of(&place.beside("s"), &image, &["--filter=error"], &how);
+    place.mount(&server.address, "journal=stet");
+    work(&place, 5);
+    std::fs::write(&trigger, "").unwrap();
+    let mut late = File::create(place.file("late")).unwrap();
+    let _ = late.write_all(&[7; 4096]);
+    assert!(late.sync_all().is_err());
+    std::fs::remove_file(&trigger).unwrap();
+    let stat = json(&["stat", place.dir()]);
+    assert!(
+        stat["device"]["errors"]["write"]["count"].as_u64() > Some(0),
+        "{stat}"
+    );
+    let _ = common::daemon::stetfs(&["umount", place.dir()]);
+    drop(server);
+    ok(&["recover", image.path().to_str().unwrap()]);
+    check(&image, 5);
+}
+
+#[test]
+fn what_was_synced_was_flushed_there() {
+    let image = image(&Mkfs::new());
+    let place = Place::new();
+    let log = place.beside("log");
+    let to = format!("logfile={}", log.display());
+    let server = Server::of(&place.beside("s"), &image, &["--filter=log"], &[&to]);
+    let flushes = || {
+        let log = std::fs::read_to_string(&log).unwrap();
+        log.lines()
+            .filter(|l| l.contains(" Flush ") || l.contains("fua=1"))
+            .count()
+    };
+    place.mount(&server.address, "journal=ordered");
+    let before = flushes();
+    work(&place, 10);
+    assert!(flushes() >= before + 10, "{} {before}", flushes());
+    place.umount();
+}
+
+#[test]
+fn encrypted_or_not_at_all() {
+    let image = image(&Mkfs::new());
+    let place = Place::new();
+    let pki = place.beside("pki");
+    certificates(&pki, "localhost");
+    let of = format!("--tls-certificates={}", pki.display());
+    let args = ["--tls=require", "--tls-verify-peer", &of];
+    let server = Server::tcp(&image, None, &args);
+    let port = server.port.unwrap();
+    place.refuses(
+        &format!("nbd://localhost:{port}"),
+        "ro",
+        1,
+        &["it wants TLS"],
+    );
+    let address = format!(
+        "nbds://localhost:{port}/?tls-certificates={}",
+        pki.display()
+    );
+    place.mount(&address, "journal=ijournal");
+    work(&place, 10);
+    assert_eq!(place.network()["encrypted"], true);
+    // It comes back while files can no longer be opened.
+    drop(server);
+    let server = Server::tcp(&image, Some(port), &args);
+    work(&place, 12);
+    assert_eq!(place.network()["losses"], 1);
+    place.umount();
+    // A server with another name, and another's certificates.
+    let named = format!("{address}&tls-hostname=other");
+    place.refuses(&named, "ro", 1, &["no TLS with it", "certificate"]);
+    let strange = place.beside("strange");
+    certificates(&strange, "localhost");
+    let strangers = format!(
+        "nbds://localhost:{port}/?tls-certificates={}",
+        strange.display()
+    );
+    place.refuses(&strangers, "ro", 1, &["no TLS with it"]);
+    drop(server);
+    check(&image, 12);
+    let server = Server::tcp(&image, None, &["--tls=off"]);
+    let port = server.port.unwrap();
+    let plain = format!(
+        "nbds://localhost:{port}/?tls-certificates={}",
+        pki.display()
+    );
+    place.refuses(&plain, "ro", 1, &["it has no TLS"]);
+}
+
+#[test]
+fn two_machines_at_one_volume_are_kept_apart() {
+    let image = image(&Mkfs::new().feature("mmp").extended("mmp_update_interval=1"));
+    let (ours, theirs) = (Place::new(), Place::new());
+    let socket = ours.beside("s");
+    let first = Server::of(&socket, &image, &[], &[]);
+    let second = Server::of(&theirs.beside("s"), &image, &[], &[]);
+    ours.mount(&first.address, "journal=ordered,nbd_reconnect=60");
+    work(&ours, 3);
+    // By the same address this machine's own claim is in the way, by another the volume's.
+    theirs.refuses(&first.address, "rw", 4, &["is in use"]);
+    theirs.refuses(&second.address, "rw", 4, &["the volume is in use on"]);
+    // Our server is lost: others cannot know that we are still there.
+    drop(first);
+    let late = std::thread::spawn({
+        let path = ours.file("late");
+        move || File::create(path).and_then(|f| f.sync_all())
+    });
+    theirs.mount(&second.address, "journal=ordered");
+    std::fs::write(theirs.file("theirs"), "theirs").unwrap();
+    // It is back; so is what we had not flushed, which is not theirs.
+    let first = Server::of(&socket, &image, &[], &[]);
+    assert!(late.join().unwrap().is_err());
+    wait_until("that we keep off", || {
+        File::create(ours.file("later"))
+            .and_then(|f| f.sync_all())
+            .is_err()
+    });
+    let (code, said) = answer(&["umount", ours.dir()]);
+    assert_eq!(code, 6, "{said}");
+    assert_eq!(std::fs::read(theirs.file("theirs")).unwrap(), b"theirs");
+    theirs.umount();
+    drop((first, second));
+    check(&image, 3);
+    let found = ok(&["ls", &format!("{}:/", image.path().display())]);
+    assert!(
+        found.contains("theirs") && !found.contains("late"),
+        "{found}"
+    );
+}
+
+#[test]
+fn what_cannot_be_mounted_says_why() {
+    let image = image(&Mkfs::new());
+    let place = Place::new();
+    let socket = place.beside("s");
+    place.refuses("nbd://h:x/", "ro", 1, &["x is no port"]);
+    place.refuses("nbd+unix:///", "ro", 1, &["socket=PATH is missing"]);
+    place.refuses(&address(&socket), "ro", 3, &["No such file", "nbdkit"]);
+    place.refuses("nbd://127.0.0.1:1/", "ro", 6, &["refused"]);
+    let server = Server::of(&socket, &image, &["-r"], &[]);
+    place.refuses(&server.address, "nbd_connections=0", 1, &["from 1 to 16"]);
+    place.refuses(
+        &server.address,
+        "nbd_reconnect=long",
+        1,
+        &["number of seconds"],
+    );
+    // As mount(8) does with what is write-protected.
+    place.mount(&server.address, "rw");
+    let written = File::create(place.file("x")).unwrap_err();
+    assert_eq!(written.raw_os_error(), Some(libc::EROFS));
+    place.umount();
+    drop(server);
+    let name = format!("nbd+unix:///there?socket={}", socket.display());
+    let server = Server::qemu(
+        &socket,
+        &["-f", "raw", "-x", "here", image.path().to_str().unwrap()],
+    );
+    place.refuses(&name, "rw", 1, &["no export named there"]);
+    drop(server);
+    // Something else that listens there.
+    let other = std::os::unix::net::UnixListener::bind(place.beside("other")).unwrap();
+    let answers = std::thread::spawn(move || {
+        let (mut stream, _) = other.accept().unwrap();
+        stream
+            .write_all(b"220 ready for mail, and more\r\n")
+            .unwrap();
+    });
+    fails(
+        &["info", &address(&place.beside("other"))],
+        1,
+        &["no NBD server"],
+    );
+    answers.join().unwrap();
+}

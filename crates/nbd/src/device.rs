@@ -1,0 +1,388 @@
+//! The device.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use parking_lot::Mutex;
+use stetfs_block::{
+    BlockDevice, BlockError, Counters, Gather, Op, Read, Result, SECTOR, Stats, Write, check_range,
+};
+
+use crate::address::Address;
+use crate::claim::Claim;
+use crate::error::Trouble;
+use crate::link::{Job, Link, NbdOptions, NbdState, jobs_of, spans};
+use crate::unflushed::Content;
+use crate::wire::Command;
+
+/// Bytes that are kept to be written again at most; beyond them a writer flushes first.
+const UNFLUSHED: u64 = 64 << 20;
+
+/// An export of an NBD server.
+///
+/// A server that is lost is connected to again, for as long as [`NbdOptions::patience`]; meanwhile
+/// requests wait. All that it had acknowledged and not flushed is written again then, so what was
+/// acknowledged stands even if the server had lost it. If what comes back is something else,
+/// everything fails from then on.
+///
+/// What the protocol cannot exclude: a server that is lost alive, and carries out an old write
+/// after newer ones that came over new connections.
+pub struct NbdDevice {
+    path: PathBuf,
+    link: Link,
+    counters: Counters,
+    /// Writes of parts of blocks, one at a time.
+    partial: Mutex<()>,
+    _claim: Option<Claim>,
+}
+
+impl NbdDevice {
+    /// Connects to the export at `path`, an address ([`Address`]), and keeps this machine's other
+    /// programs off it.
+    ///
+    /// # Errors
+    /// `Locked` if one of them has it, `Open` with what the server says.
+    pub fn open(path: &Path, options: NbdOptions) -> Result<NbdDevice> {
+        let address = Address::from_str(&path.to_string_lossy())
+            .map_err(|e| BlockError::open(path, std::io::Error::other(e)))?;
+        let claim = Claim::take(&address).map_err(|e| match e.kind() {
+            std::io::ErrorKind::AddrInUse => BlockError::Locked {
+                path: path.to_owned(),
+                holder: None,
+            },
+            _ => BlockError::open(path, e),
+        })?;
+        let link = Link::open(address, options).map_err(|e| refused(path, e))?;
+        tracing::debug!(path = %path.display(), export = ?link.export(), "connected");
+        Ok(NbdDevice {
+            path: path.to_owned(),
+            link,
+            counters: Counters::default(),
+            partial: Mutex::new(()),
+            // Readers may be several; they have seen that nobody writes.
+            _claim: (!options.read_only).then_some(claim),
+        })
+    }
+
+    /// The address it was opened by.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where the export is.
+    pub fn address(&self) -> &Address {
+        self.link.address()
+    }
+
+    /// Whether it could be opened for writing.
+    ///
+    /// # Errors
+    /// The reason.
+    pub fn check_writable(&self) -> Result<()> {
+        self.link
+            .check_writable()
+            .map_err(|e| refused(&self.path, e))
+    }
+
+    /// How the server is doing.
+    pub fn state(&self) -> NbdState {
+        self.link.state()
+    }
+
+    /// Says that nobody else writes `range` as long as the volume is ours: a server that comes back
+    /// with something else there is not used any more. One range; the last one counts.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn guard(&self, range: Range<u64>) -> Result<()> {
+        let range = self.enclose(range);
+        self.link.unflushed.lock().guard(range.start);
+        let mut found = vec![0; (range.end - range.start) as usize];
+        self.read_uncounted(&mut [Read::new(range.start, &mut found)])?;
+        self.link.unflushed.lock().guarded(found.into());
+        Ok(())
+    }
+
+    fn block(&self) -> u64 {
+        u64::from(self.link.export().min_block)
+    }
+
+    /// The smallest range of whole blocks around a range.
+    fn enclose(&self, range: Range<u64>) -> Range<u64> {
+        let block = self.block();
+        let end = range.end.div_ceil(block) * block;
+        range.start / block * block..end.min(self.size())
+    }
+
+    fn run(&self, op: Op, range: Range<u64>, jobs: &mut [Job<'_>]) -> Result<()> {
+        let failed =
+            |e: Trouble| BlockError::io(op, range.start, range.end - range.start, e.into_io());
+        self.link.run(jobs).map_err(failed)
+    }
+
+    /// The whole blocks around a read.
+    fn around(&self, read: &Read<'_>) -> Range<u64> {
+        self.enclose(read.offset..read.offset + read.len())
+    }
+
+    /// Reads all of it, together.
+    fn read_uncounted(&self, reads: &mut [Read<'_>]) -> Result<()> {
+        let max = self.link.export().max_block;
+        let parts = |range: &Range<u64>| spans(range.start, range.end - range.start, max);
+        let (mut jobs, mut all): (_, Option<Range<u64>>) = (Vec::new(), None);
+        for read in reads.iter().filter(|read| !read.is_empty()) {
+            let range = self.around(read);
+            let so_far = all.unwrap_or(range.clone());
+            all = Some(so_far.start.min(range.start)..so_far.end.max(range.end));
+            jobs.extend(parts(&range).map(|(at, len)| Job::new(Command::Read, at, len)));
+        }
+        let Some(all) = all else {
+            return Ok(());
+        };
+        self.run(Op::Read, all, &mut jobs)?;
+        let mut found = jobs.into_iter().map(|job| match job.outcome {
+            Some(Ok(part)) => part,
+            // There was no error.
+            _ => Vec::new(),
+        });
+        for read in reads.iter_mut().filter(|read| !read.is_empty()) {
+            let range = self.around(read);
+            let mut whole = found.next().unwrap_or_default();
+            for _ in 1..parts(&range).count() {
+                whole.extend(found.next().unwrap_or_default());
+            }
+            let mut at = (read.offset - range.start) as usize;
+            for slice in read.data.slices_mut() {
+                let Some(from) = whole.get(at..at + slice.len()) else {
+                    let e = std::io::ErrorKind::UnexpectedEof.into();
+                    return Err(BlockError::io(Op::Read, read.offset, 0, e));
+                };
+                slice.copy_from_slice(from);
+                at += slice.len();
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes contents to whole blocks, all together.
+    fn write_contents(&self, contents: Vec<(u64, Content, bool)>) -> Result<()> {
+        if self.link.unflushed.lock().bytes() > UNFLUSHED {
+            self.flush()?;
+        }
+        let export = *self.link.export();
+        let mut result = Ok(());
+        let begun: Vec<_> = {
+            let mut unflushed = self.link.unflushed.lock();
+            let each = contents.iter();
+            each.map(|(at, content, _)| unflushed.begin(*at, content.clone()))
+                .collect()
+        };
+        let mut jobs = Vec::new();
+        let mut counts = Vec::new();
+        for (at, content, fua) in &contents {
+            let of = jobs_of(*at, content, export.max_block, *fua && export.can_fua());
+            counts.push(of.len());
+            jobs.extend(of);
+        }
+        let lost = self.link.run(&mut jobs);
+        let mut outcomes = jobs.iter().map(|job| &job.outcome);
+        let mut unflushed = self.link.unflushed.lock();
+        for (((at, content, fua), begun), count) in contents.iter().zip(&begun).zip(counts) {
+            let mut error = None;
+            for outcome in outcomes.by_ref().take(count) {
+                match (outcome, &lost) {
+                    (Some(Ok(_)), _) => {}
+                    (Some(Err(e)), _) | (None, Err(e)) => {
+                        error.get_or_insert_with(|| e.clone());
+                    }
+                    (None, Ok(())) => {
+                        error.get_or_insert_with(|| Trouble::nonsense("a write without outcome"));
+                    }
+                }
+            }
+            match error {
+                Some(e) => {
+                    match e {
+                        Trouble::Errno(_) => unflushed.refuse(begun),
+                        // It may have happened; then it is to stay.
+                        _ => unflushed.acknowledge(begun),
+                    }
+                    let e = BlockError::io(Op::Write, *at, content.len(), e.into_io());
+                    result = result.and(Err(e));
+                }
+                None if *fua && export.can_fua() => unflushed.durable(begun),
+                None => unflushed.acknowledge(begun),
+            }
+        }
+        result
+    }
+
+    /// Writes what cuts blocks: reads those first.
+    fn write_partial(&self, write: &Write<'_>) -> Result<()> {
+        let range = self.enclose(write.offset..write.offset + write.len());
+        let _turn = self.partial.lock();
+        let mut whole = vec![0; (range.end - range.start) as usize];
+        self.read_uncounted(&mut [Read::new(range.start, &mut whole)])?;
+        let mut at = (write.offset - range.start) as usize;
+        for slice in write.data.slices() {
+            if let Some(to) = whole.get_mut(at..at + slice.len()) {
+                to.copy_from_slice(slice);
+            }
+            at += slice.len();
+        }
+        let content = Content::Bytes(whole.into());
+        self.write_contents(vec![(range.start, content, write.fua)])
+    }
+
+    fn may_write(&self, op: Op) -> Result<()> {
+        match self.read_only() {
+            true => Err(BlockError::ReadOnly { op }),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Why it cannot be opened as asked.
+fn refused(path: &Path, e: Trouble) -> BlockError {
+    match e {
+        Trouble::Refused(reason) => BlockError::Unsuitable {
+            path: path.to_owned(),
+            reason,
+        },
+        e => BlockError::open(path, e.into_io()),
+    }
+}
+
+impl fmt::Debug for NbdDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NbdDevice")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for NbdDevice {
+    fn drop(&mut self) {
+        self.link.close();
+    }
+}
+
+impl BlockDevice for NbdDevice {
+    fn size(&self) -> u64 {
+        self.link.export().size
+    }
+
+    fn sector_size(&self) -> u32 {
+        self.link.export().min_block.max(SECTOR)
+    }
+
+    fn dio_align(&self) -> u32 {
+        self.link.export().min_block
+    }
+
+    fn read_only(&self) -> bool {
+        self.link.read_only()
+    }
+
+    fn has_fua(&self) -> bool {
+        self.link.export().can_fua()
+    }
+
+    fn read_batch(&self, reads: &mut [Read<'_>]) -> Result<()> {
+        let mut bytes = 0;
+        for read in reads.iter() {
+            check_range(Op::Read, read.offset, read.len(), self.size())?;
+            bytes += read.len();
+        }
+        self.read_uncounted(reads)?;
+        self.counters.read(reads.len() as u64, bytes);
+        Ok(())
+    }
+
+    fn write_batch(&self, writes: &[Write<'_>]) -> Result<()> {
+        self.may_write(Op::Write)?;
+        let mut bytes = 0;
+        let block = self.block();
+        let is_whole = |w: &Write<'_>| {
+            let end = w.offset + w.len();
+            w.offset.is_multiple_of(block) && (end.is_multiple_of(block) || end == self.size())
+        };
+        for write in writes {
+            check_range(Op::Write, write.offset, write.len(), self.size())?;
+            bytes += write.len();
+        }
+        let content = |data: &Gather<'_>| Content::Bytes(data.to_arc());
+        let whole = writes.iter().filter(|w| !w.is_empty() && is_whole(w));
+        let whole = whole.map(|w| (w.offset, content(&w.data), w.fua));
+        let mut result = self.write_contents(whole.collect());
+        for write in writes.iter().filter(|w| !w.is_empty() && !is_whole(w)) {
+            result = result.and(self.write_partial(write));
+        }
+        result?;
+        self.counters.write(writes.len() as u64, bytes);
+        match writes.iter().any(|w| w.fua) && !self.has_fua() {
+            true => self.flush(),
+            false => Ok(()),
+        }
+    }
+
+    fn flush(&self) -> Result<()> {
+        if self.read_only() {
+            return Ok(());
+        }
+        let mark = self.link.unflushed.lock().mark();
+        self.run(Op::Flush, 0..0, &mut [Job::new(Command::Flush, 0, 0)])?;
+        self.link.unflushed.lock().flushed(mark);
+        self.counters.flush();
+        Ok(())
+    }
+
+    fn discard(&self, range: Range<u64>) -> Result<()> {
+        self.may_write(Op::Discard)?;
+        let len = range.end.saturating_sub(range.start);
+        check_range(Op::Discard, range.start, len, self.size())?;
+        let block = self.block();
+        // Inwards to whole blocks.
+        let range = range.start.div_ceil(block) * block..range.end / block * block;
+        let len = range.end.saturating_sub(range.start);
+        if len == 0 || !self.link.export().can_trim() {
+            return Ok(());
+        }
+        self.link.unflushed.lock().discard(&range);
+        let max = u32::MAX / block as u32 * block as u32;
+        let parts = spans(range.start, len, max);
+        let mut jobs: Vec<_> = parts
+            .map(|(at, len)| Job::new(Command::Trim, at, len))
+            .collect();
+        self.run(Op::Discard, range, &mut jobs)?;
+        self.counters.discard(len);
+        Ok(())
+    }
+
+    fn zero(&self, range: Range<u64>) -> Result<()> {
+        self.may_write(Op::Write)?;
+        let len = range.end.saturating_sub(range.start);
+        check_range(Op::Write, range.start, len, self.size())?;
+        let block = self.block();
+        let is_whole = range.start.is_multiple_of(block) && range.end.is_multiple_of(block);
+        if len == 0 {
+            return Ok(());
+        }
+        if !is_whole || !self.link.export().can_write_zeroes() {
+            let zeroes = vec![0; len.min(1 << 20) as usize];
+            for (at, len) in spans(range.start, len, 1 << 20) {
+                self.write(at, zeroes.get(..len as usize).unwrap_or(&zeroes))?;
+            }
+            return Ok(());
+        }
+        self.write_contents(vec![(range.start, Content::Zeroes(len), false)])?;
+        self.counters.discard(len);
+        Ok(())
+    }
+
+    fn stats(&self) -> Stats {
+        self.counters.snapshot()
+    }
+}

@@ -1,0 +1,23 @@
+//! A block device on another machine, by the network block device protocol (NBD).
+//!
+//! What a server that is lost and comes back may not know any more is in memory here, and is
+//! written again before anything else ([`NbdDevice`]). The protocol is the one of
+//! <https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md>: fixed newstyle, simple and
+//! structured replies.
+#![forbid(unsafe_code)]
+
+mod address;
+mod claim;
+mod connection;
+mod device;
+mod error;
+mod handshake;
+mod link;
+mod stream;
+mod tls;
+mod unflushed;
+mod wire;
+
+pub use address::{Address, BadAddress};
+pub use device::NbdDevice;
+pub use link::{NbdOptions, NbdState};

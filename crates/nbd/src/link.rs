@@ -1,0 +1,444 @@
+//! The connections to a server, and new ones when they are lost.
+//!
+//! 1. What was acknowledged and not flushed is written again over the first of the new connections
+//!    before anybody else uses them.
+//! 2. A request that had no reply is sent again by who asked. Reads, writes and flushes may happen
+//!    twice: of what is under way at one time the order is open anyway.
+//! 3. What comes back must be what was lost: the same size, the same rights, and what was flushed
+//!    last. Else nothing is read or written any more.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::address::{Address, Endpoint};
+use crate::connection::Connection;
+use crate::error::{Result, Trouble};
+use crate::handshake::Export;
+use crate::stream::Place;
+use crate::tls::Tls;
+use crate::unflushed::{Content, Expected, Unflushed};
+use crate::wire::{Command, Request};
+
+/// How a server is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NbdOptions {
+    /// Refuse writes.
+    pub read_only: bool,
+    /// Connections, where the server says that there may be several; at least 1.
+    pub connections: usize,
+    /// How long to try when the server is lost, before requests fail.
+    pub patience: Duration,
+}
+
+impl Default for NbdOptions {
+    fn default() -> NbdOptions {
+        NbdOptions {
+            read_only: false,
+            connections: 4,
+            patience: Duration::from_secs(60),
+        }
+    }
+}
+
+/// How the server is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NbdState {
+    /// Connections that are open.
+    pub connections: usize,
+    /// How often the server was lost.
+    pub losses: u64,
+    /// Bytes that were written again.
+    pub bytes_written_again: u64,
+    /// Bytes that would be.
+    pub bytes_unflushed: u64,
+}
+
+/// A request, and what came of it.
+pub(crate) struct Job<'a> {
+    pub(crate) request: Request,
+    /// What is written.
+    pub(crate) data: &'a [u8],
+    /// What was read, or the server's error.
+    pub(crate) outcome: Option<Result<Vec<u8>>>,
+}
+
+impl<'a> Job<'a> {
+    pub(crate) fn new(command: Command, offset: u64, len: u64) -> Job<'a> {
+        Job {
+            request: Request {
+                command,
+                fua: false,
+                offset,
+                len: len as u32,
+            },
+            data: &[],
+            outcome: None,
+        }
+    }
+
+    pub(crate) fn write(offset: u64, data: &'a [u8], fua: bool) -> Job<'a> {
+        let mut job = Job::new(Command::Write, offset, data.len() as u64);
+        job.request.fua = fua;
+        job.data = data;
+        job
+    }
+}
+
+/// Requests of one caller that are under way on a connection at a time: what they and their replies
+/// take fits into a socket's buffers, so nobody has to receive while they are sent.
+const WINDOW: usize = 64;
+/// A server that is lost by the same request so often, one time after the other, will not answer
+/// it.
+const IN_VAIN: u32 = 8;
+/// Pauses between attempts to connect.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+
+struct Session {
+    connections: Vec<Connection>,
+    next: AtomicUsize,
+}
+
+impl Session {
+    fn lost(&self) -> Option<Trouble> {
+        self.connections.iter().find_map(Connection::lost)
+    }
+
+    /// Sends what has no outcome yet, and waits for it. One connection for all: who waited for one
+    /// while replies come by another would stop a server that answers in turn.
+    fn run(&self, jobs: &mut [Job<'_>]) -> Result<()> {
+        let turn = self.next.fetch_add(1, Relaxed) % self.connections.len();
+        let none = || Trouble::nonsense("no connection");
+        let connection = self.connections.get(turn).ok_or_else(none)?;
+        let mut lost = Ok(());
+        for jobs in jobs.chunks_mut(WINDOW) {
+            let sent: Vec<_> = jobs
+                .iter_mut()
+                .filter(|job| job.outcome.is_none())
+                .map(|job| (connection.send(&job.request, job.data), job))
+                .collect();
+            for (cookie, job) in sent {
+                match cookie.and_then(|cookie| connection.wait(cookie)) {
+                    Err(e @ Trouble::Lost(_)) => lost = Err(e),
+                    done => job.outcome = Some(done),
+                }
+            }
+            lost.clone()?;
+        }
+        lost
+    }
+
+    fn close(&self) {
+        self.connections.iter().for_each(Connection::close);
+    }
+}
+
+#[derive(Default)]
+struct Now {
+    session: Option<Arc<Session>>,
+    /// Since when the server is lost.
+    lost_since: Option<Instant>,
+    /// When a connection was tried last, in vain.
+    tried: Option<Instant>,
+    stopped: Option<Arc<str>>,
+}
+
+pub(crate) struct Link {
+    address: Address,
+    place: Place,
+    tls: Option<Tls>,
+    options: NbdOptions,
+    export: Export,
+    pub(crate) unflushed: Mutex<Unflushed>,
+    now: Mutex<Now>,
+    losses: AtomicU64,
+    written_again: AtomicU64,
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Link({})", self.address)
+    }
+}
+
+impl Link {
+    /// Connects for the first time.
+    ///
+    /// # Errors
+    /// The server is not there, or does not let us have the export as we want it.
+    pub(crate) fn open(address: Address, options: NbdOptions) -> Result<Link> {
+        let (place, host) = match &address.endpoint {
+            Endpoint::Unix(path) => (Place::Unix(path.clone()), ""),
+            Endpoint::Tcp(host, port) => {
+                let found = std::net::ToSocketAddrs::to_socket_addrs(&(host.as_str(), *port))?;
+                (Place::Tcp(found.collect()), host.as_str())
+            }
+        };
+        let tls = address.tls.as_ref().map(|tls| Tls::read(tls, host));
+        let tls = tls
+            .transpose()
+            .map_err(|e| Trouble::Refused(e.to_string()))?;
+        let (first, export) = Connection::open(&place, tls.as_ref(), &address.export)?;
+        if !options.read_only {
+            export.check_writable()?;
+        }
+        let link = Link {
+            address,
+            place,
+            tls,
+            options,
+            export,
+            unflushed: Mutex::default(),
+            now: Mutex::default(),
+            losses: AtomicU64::new(0),
+            written_again: AtomicU64::new(0),
+        };
+        link.now.lock().session = Some(Arc::new(link.session_of(first)));
+        Ok(link)
+    }
+
+    pub(crate) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    pub(crate) fn export(&self) -> &Export {
+        &self.export
+    }
+
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        self.export.check_writable()
+    }
+
+    pub(crate) fn read_only(&self) -> bool {
+        self.options.read_only
+    }
+
+    pub(crate) fn state(&self) -> NbdState {
+        let session = self.now.lock().session.clone();
+        NbdState {
+            connections: session.map_or(0, |session| session.connections.len()),
+            losses: self.losses.load(Relaxed),
+            bytes_written_again: self.written_again.load(Relaxed),
+            bytes_unflushed: self.unflushed.lock().bytes(),
+        }
+    }
+
+    /// Runs requests until each has an outcome, over new connections where these are lost.
+    ///
+    /// # Errors
+    /// The first of the server's; or the server is lost, and requests that have no outcome may have
+    /// happened.
+    pub(crate) fn run(&self, jobs: &mut [Job<'_>]) -> Result<()> {
+        let open = |jobs: &[Job<'_>]| jobs.iter().filter(|job| job.outcome.is_none()).count();
+        let (mut left, mut in_vain) = (open(jobs), 0);
+        while left > 0 {
+            let lost = self.session()?.run(jobs);
+            let now_left = open(jobs);
+            in_vain = if now_left < left { 0 } else { in_vain + 1 };
+            left = now_left;
+            match lost {
+                Err(e) if in_vain == IN_VAIN => return Err(e),
+                _ => {}
+            }
+        }
+        let failed = jobs.iter().find_map(|job| match &job.outcome {
+            Some(Err(e)) => Some(e.clone()),
+            _ => None,
+        });
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// The connections; new ones if need be.
+    fn session(&self) -> Result<Arc<Session>> {
+        let mut now = self.now.lock();
+        if let Some(stopped) = &now.stopped {
+            return Err(Trouble::Stopped(Arc::clone(stopped)));
+        }
+        if let Some(session) = &now.session {
+            let Some(lost) = session.lost() else {
+                return Ok(Arc::clone(session));
+            };
+            tracing::warn!("lost the server of {}: {lost}", self.address);
+            session.close();
+            now.session = None;
+            now.lost_since = Some(Instant::now());
+            self.losses.fetch_add(1, Relaxed);
+        }
+        let until = now.lost_since.map(|since| since + self.options.patience);
+        let is_over = || until.is_none_or(|until| Instant::now() >= until);
+        if let Some(tried) = now.tried
+            && is_over()
+            && tried.elapsed() < PAUSES.1
+        {
+            return Err(self.given_up("it was tried a moment ago"));
+        }
+        let mut pause = PAUSES.0;
+        loop {
+            match self.renew() {
+                Ok(session) => {
+                    now.session = Some(Arc::new(session));
+                    (now.lost_since, now.tried) = (None, None);
+                    return now
+                        .session
+                        .clone()
+                        .ok_or_else(|| self.given_up("no session"));
+                }
+                Err(Trouble::Stopped(reason)) => {
+                    tracing::error!("{}: {reason}", self.address);
+                    now.stopped = Some(Arc::clone(&reason));
+                    return Err(Trouble::Stopped(reason));
+                }
+                Err(e) => {
+                    now.tried = Some(Instant::now());
+                    if is_over() {
+                        tracing::error!("{}: given up: {e}", self.address);
+                        return Err(self.given_up(&e.to_string()));
+                    }
+                    tracing::info!("{}: {e}; trying again", self.address);
+                    thread::sleep(pause);
+                    pause = (pause * 2).min(PAUSES.1);
+                }
+            }
+        }
+    }
+
+    fn given_up(&self, why: &str) -> Trouble {
+        let reason = format!("the server of {} is lost: {why}", self.address);
+        std::io::Error::new(std::io::ErrorKind::NotConnected, reason).into()
+    }
+
+    /// Connects again (1, 3).
+    fn renew(&self) -> Result<Session> {
+        let (first, export) = self.connect()?;
+        self.is_the_same(&export)?;
+        let (again, expected) = {
+            let unflushed = self.unflushed.lock();
+            (unflushed.all(), unflushed.expected())
+        };
+        let session = self.session_of(first);
+        for expected in expected {
+            self.is_there(&session, &expected)?;
+        }
+        self.write_again(&session, &again)?;
+        Ok(session)
+    }
+
+    /// As many connections as there may be, with the first of them.
+    fn session_of(&self, first: Connection) -> Session {
+        let mut connections = vec![first];
+        let several = self.export.is_for_many() && self.options.connections > 1;
+        while several && connections.len() < self.options.connections {
+            match self.connect() {
+                Ok((another, export)) if export == self.export => connections.push(another),
+                Ok(_) => break,
+                Err(e) => {
+                    let (n, address) = (connections.len(), &self.address);
+                    tracing::info!("{address}: {n} connections, and no more: {e}");
+                    break;
+                }
+            }
+        }
+        Session {
+            connections,
+            next: AtomicUsize::new(0),
+        }
+    }
+
+    fn connect(&self) -> Result<(Connection, Export)> {
+        Connection::open(&self.place, self.tls.as_ref(), &self.address.export)
+    }
+
+    fn is_the_same(&self, export: &Export) -> Result<()> {
+        let changed = |what: String| Err(Trouble::Stopped(what.into()));
+        if export.size != self.export.size {
+            return changed(format!(
+                "the server came back with an export of {} bytes; it had {}",
+                export.size, self.export.size
+            ));
+        }
+        if export != &self.export {
+            return changed("the server came back with other rights or requests".into());
+        }
+        Ok(())
+    }
+
+    fn is_there(&self, session: &Session, expected: &Expected) -> Result<()> {
+        let len = expected.contents.iter().map(|c| c.len()).max().unwrap_or(0);
+        let mut jobs = [Job::new(Command::Read, expected.offset, len as u64)];
+        session.run(&mut jobs)?;
+        let [Job { outcome, .. }] = jobs;
+        let found = outcome.unwrap_or_else(|| Err(Trouble::nonsense("a read without outcome")))?;
+        if expected.contents.iter().any(|c| found.starts_with(c)) {
+            return Ok(());
+        }
+        let what = match expected.is_guard {
+            true => "another machine has taken the volume while its server was lost".into(),
+            false => format!(
+                "the server came back without what it had made durable at byte {}: another volume, an older state of this one, or somebody else has written",
+                expected.offset
+            ),
+        };
+        Err(Trouble::Stopped(what.into()))
+    }
+
+    fn write_again(&self, session: &Session, again: &[(u64, Content)]) -> Result<()> {
+        let mut jobs = Vec::new();
+        let mut bytes = 0;
+        for (offset, content) in again {
+            bytes += content.len();
+            jobs.extend(jobs_of(*offset, content, self.export.max_block, false));
+        }
+        session.run(&mut jobs)?;
+        if let Some(Err(e)) = jobs
+            .into_iter()
+            .find_map(|job| job.outcome.filter(Result::is_err))
+        {
+            // Perhaps it can later.
+            return Err(Trouble::Refused(format!(
+                "it does not take again what it had acknowledged: {e}"
+            )));
+        }
+        self.written_again.fetch_add(bytes, Relaxed);
+        let n = session.connections.len();
+        tracing::warn!(
+            "{} is back, by {n} connections; {bytes} bytes that were not flushed are written again",
+            self.address
+        );
+        Ok(())
+    }
+
+    /// Takes leave of the server.
+    pub(crate) fn close(&self) {
+        let session = self.now.lock().session.take();
+        if let Some(session) = session {
+            session.connections.iter().for_each(Connection::take_leave);
+        }
+    }
+}
+
+/// The requests that write `content`.
+pub(crate) fn jobs_of(offset: u64, content: &Content, max: u32, fua: bool) -> Vec<Job<'_>> {
+    match content {
+        Content::Bytes(bytes) => {
+            let parts = bytes.chunks(max as usize).enumerate();
+            let at = |n: usize| offset + n as u64 * u64::from(max);
+            parts
+                .map(|(n, part)| Job::write(at(n), part, fua))
+                .collect()
+        }
+        Content::Zeroes(len) => spans(offset, *len, u32::MAX / max * max)
+            .map(|(at, len)| Job::new(Command::WriteZeroes, at, len))
+            .collect(),
+    }
+}
+
+/// Cuts a range into parts of at most `max` bytes: where each begins, and its bytes.
+pub(crate) fn spans(offset: u64, len: u64, max: u32) -> impl Iterator<Item = (u64, u64)> {
+    let end = offset + len;
+    let starts = (offset..end).step_by(max as usize);
+    starts.map(move |at| (at, (end - at).min(u64::from(max))))
+}

@@ -1,0 +1,125 @@
+//! What holds a volume: a file or block device of this machine, or an export of another.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use stetfs_block::{BlockDevice, FileDevice, OpenOptions, Result, SharedBy, Span};
+use stetfs_nbd::{Address, NbdDevice, NbdOptions};
+
+/// How it is opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct HostOptions {
+    pub(crate) file: OpenOptions,
+    /// Whether it is only read is in `file`.
+    pub(crate) nbd: NbdOptions,
+}
+
+impl From<OpenOptions> for HostOptions {
+    fn from(file: OpenOptions) -> HostOptions {
+        HostOptions {
+            file,
+            nbd: NbdOptions::default(),
+        }
+    }
+}
+
+/// What holds a volume, open and locked.
+#[derive(Clone, Debug)]
+pub enum Host {
+    /// An image file or a block device.
+    File(Arc<FileDevice>),
+    /// An export of an NBD server. Only this machine's other programs are kept off it.
+    Export(Arc<NbdDevice>),
+}
+
+impl Host {
+    /// Opens what is at `path`: an address of an export, else a file.
+    ///
+    /// # Errors
+    /// As [`FileDevice::open`] and [`NbdDevice::open`].
+    pub(crate) fn open(path: &Path, how: HostOptions) -> Result<Host> {
+        if !Address::is_meant(path) {
+            return Ok(Host::File(Arc::new(FileDevice::open(path, how.file)?)));
+        }
+        let options = NbdOptions {
+            read_only: how.file.read_only,
+            ..how.nbd
+        };
+        Ok(Host::Export(Arc::new(NbdDevice::open(path, options)?)))
+    }
+
+    /// All of it.
+    pub fn device(&self) -> Arc<dyn BlockDevice> {
+        match self {
+            Host::File(file) => Arc::clone(file) as Arc<dyn BlockDevice>,
+            Host::Export(export) => Arc::clone(export) as Arc<dyn BlockDevice>,
+        }
+    }
+
+    /// The file or block device, if it is one.
+    pub fn file(&self) -> Option<&FileDevice> {
+        match self {
+            Host::File(file) => Some(file),
+            Host::Export(_) => None,
+        }
+    }
+
+    /// The export, if it is one.
+    pub fn export(&self) -> Option<&NbdDevice> {
+        match self {
+            Host::File(_) => None,
+            Host::Export(export) => Some(export),
+        }
+    }
+
+    /// What it was opened by.
+    pub fn path(&self) -> &Path {
+        match self {
+            Host::File(file) => file.path(),
+            Host::Export(export) => export.path(),
+        }
+    }
+
+    /// See [`FileDevice::prepare_rings`].
+    pub(crate) fn prepare_rings(&self, threads: usize) {
+        if let Some(file) = self.file() {
+            file.prepare_rings(threads);
+        }
+    }
+
+    /// See [`FileDevice::fit_span`].
+    pub(crate) fn fit_span(&self, span: Span) -> Result<()> {
+        self.file().map_or(Ok(()), |file| file.fit_span(span))
+    }
+
+    /// See [`FileDevice::fit_granularity`].
+    pub(crate) fn fit_granularity(&self, block: u32) -> Result<()> {
+        self.file()
+            .map_or(Ok(()), |file| file.fit_granularity(block))
+    }
+
+    /// See [`FileDevice::check_room`].
+    pub(crate) fn check_room(&self, ranges: &[Range<u64>]) -> Result<()> {
+        self.file().map_or(Ok(()), |file| file.check_room(ranges))
+    }
+
+    /// Whether it could be opened for writing, too.
+    ///
+    /// # Errors
+    /// The reason.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        match self {
+            Host::File(file) => file.check_writable(),
+            Host::Export(export) => export.check_writable(),
+        }
+    }
+
+    /// See [`FileDevice::sharing`].
+    pub(crate) fn sharing(&self) -> std::result::Result<SharedBy, String> {
+        match self {
+            Host::File(file) => file.sharing(),
+            Host::Export(_) => Err("exports of NBD servers share no blocks".into()),
+        }
+    }
+}
