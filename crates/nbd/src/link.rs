@@ -92,8 +92,8 @@ impl<'a> Job<'a> {
 /// Requests of one caller that are under way on a connection at a time: what they and their replies
 /// take fits into a socket's buffers, so nobody has to receive while they are sent.
 const WINDOW: usize = 64;
-/// A server that is lost by the same request so often, one time after the other, will not answer
-/// it.
+/// A server that is lost by the same request so often, and for as long as there is patience, will
+/// not answer it.
 const IN_VAIN: u32 = 8;
 /// Pauses between attempts to connect.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
@@ -234,14 +234,21 @@ impl Link {
     /// happened.
     pub(crate) fn run(&self, jobs: &mut [Job<'_>]) -> Result<()> {
         let open = |jobs: &[Job<'_>]| jobs.iter().filter(|job| job.outcome.is_none()).count();
-        let (mut left, mut in_vain) = (open(jobs), 0);
+        let (mut left, mut in_vain, mut since) = (open(jobs), 0, Instant::now());
         while left > 0 {
             let lost = self.session()?.run(jobs);
             let now_left = open(jobs);
-            in_vain = if now_left < left { 0 } else { in_vain + 1 };
-            left = now_left;
+            if now_left < left {
+                (left, in_vain, since) = (now_left, 0, Instant::now());
+                continue;
+            }
+            in_vain += 1;
             match lost {
-                Err(e) if in_vain == IN_VAIN => return Err(e),
+                Err(e) if in_vain >= IN_VAIN && since.elapsed() >= self.options.patience => {
+                    return Err(e);
+                }
+                // The first time it may have been lost for long, and be new by now.
+                _ if in_vain > 1 => thread::sleep(PAUSES.0 * in_vain.min(IN_VAIN)),
                 _ => {}
             }
         }

@@ -298,7 +298,7 @@ fn one_that_never_answers_a_request_is_not_asked_for_ever() {
         server.behave(|how| how.nonsense = Some(nonsense));
         let device = server.open(NbdOptions {
             connections: 1,
-            ..NbdOptions::default()
+            ..impatient()
         });
         device.read(0, &mut [0; 512]).unwrap_err();
         assert!(device.state().losses >= 7, "{:?}", device.state());

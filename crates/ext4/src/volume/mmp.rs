@@ -67,6 +67,15 @@ impl Place {
         Ok(self.device.write_batch(&[write])?)
     }
 
+    /// Leaves nothing of chance in the block: mke2fs puts the time in it, and what keeps its checksum
+    /// right says so for ever. An image that is made has no power cut to fear: it is made again.
+    fn make_plain(&self, mmp: &mut Mmp) -> Result<()> {
+        let block = mmp.made_plain(&self.checksums);
+        Ok(self
+            .device
+            .write_batch(&[Write::new(self.offset, block).fua()])?)
+    }
+
     fn check_interval(&self, mmp: &Mmp) -> u16 {
         // What the other's block says counts if it is longer, within reason.
         let named = mmp.check_interval.get().min(2 * UPDATE.1);
@@ -254,7 +263,11 @@ impl Claim {
         if self.place.epoch.is_some() {
             put_name(&mut mine.nodename, b"");
         }
-        self.place.write(&mut mine)
+        self.place.write(&mut mine)?;
+        match self.place.epoch {
+            Some(_) => self.place.make_plain(&mut mine),
+            None => Ok(()),
+        }
     }
 }
 

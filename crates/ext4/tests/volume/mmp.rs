@@ -61,6 +61,31 @@ fn in_use(device: &Arc<MemDevice>) -> String {
 }
 
 #[test]
+fn the_block_is_the_same_when_an_image_is_made_again() {
+    for features in ["mmp", "mmp,^metadata_csum"] {
+        let mkfs = volume(features);
+        let made = |time: u64| {
+            let device = Arc::new(mkfs.fork());
+            // As mke2fs leaves it, which takes the time from the clock.
+            let ((at, mode), mut mmp) = (place(&device), block(&device));
+            mmp.time.set(time);
+            device.write(at, mmp.made_plain(&mode)).unwrap();
+            let opts = FsOptions {
+                mmp_second: SECOND,
+                epoch: Some(1_000_000),
+                ..FsOptions::default()
+            };
+            Fs::open(device.clone(), opts).unwrap().unmount().unwrap();
+            let _right = block(&device);
+            let mut bytes = vec![0; 4096];
+            device.read(place(&device).0, &mut bytes).unwrap();
+            bytes
+        };
+        assert!(made(1) == made(2), "{features}");
+    }
+}
+
+#[test]
 fn kept_up_while_open_and_released() {
     for features in ["mmp", "mmp,^metadata_csum"] {
         let device = volume(features);
