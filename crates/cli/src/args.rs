@@ -373,7 +373,7 @@ pub(crate) struct UmountArgs {
     /// Take it out of the name space now, and do not wait for its last users.
     #[arg(short, long)]
     pub(crate) lazy: bool,
-    /// Where it is mounted.
+    /// Where it is mounted, or the volume.
     pub(crate) dir: PathBuf,
 }
 

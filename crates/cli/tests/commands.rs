@@ -213,6 +213,46 @@ fn after_a_signal_open_files_work_until_they_are_closed() {
 }
 
 #[test]
+fn a_mount_is_found_by_its_volume() {
+    let d = Daemon::new("");
+    assert_eq!(
+        json(&["stat", d.image()])["pid"],
+        json(&["stat", d.dir()])["pid"]
+    );
+    // By another name of it.
+    let link = d.dir.parent().unwrap().join("link.img");
+    std::fs::hard_link(d.image.path(), &link)
+        .or_else(|_| std::os::unix::fs::symlink(d.image.path(), &link))
+        .unwrap();
+    ok(&["umount", link.to_str().unwrap()]);
+    assert!(!mount::is_mounted(&d.dir));
+    d.image.e2fsck_fn().unwrap();
+    fails(&["umount", d.image()], 3, &["is not mounted"]);
+    // Two partitions of a disk are two volumes.
+    let twice = d.dir.parent().unwrap().join("twice");
+    std::fs::create_dir(&twice).unwrap();
+    let disk = Image::sparse(100 << 20).unwrap();
+    let path = disk.path().to_str().unwrap();
+    let part = |n: u64| (1 << 20) + n * (48 << 20);
+    let half = |n| format!("offset={},size=40M", part(n));
+    for n in 0..2 {
+        let mut mkfs = Command::new("mke2fs");
+        let offset = format!("offset={}", part(n));
+        cmd::run(mkfs.args(["-q", "-t", "ext4", "-E", &offset, path, "40M"])).unwrap();
+    }
+    ok(&["mount", "-o", &half(0), path, d.dir()]);
+    ok(&["mount", "-o", &half(1), path, twice.to_str().unwrap()]);
+    fails(
+        &["umount", path],
+        1,
+        &["is mounted on", "name the directory"],
+    );
+    ok(&["umount", d.dir()]);
+    ok(&["umount", path]);
+    assert!(!mount::is_mounted(&twice));
+}
+
+#[test]
 fn plain_umount_loses_nothing() {
     let d = Daemon::new("");
     let pid = d.pid();

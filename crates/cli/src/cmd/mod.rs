@@ -12,6 +12,7 @@ pub(crate) mod image;
 pub(crate) mod journal;
 mod manual;
 pub(crate) mod mount;
+mod mounted;
 pub(crate) mod package;
 pub(crate) mod quota;
 pub(crate) mod record;
@@ -21,26 +22,11 @@ pub(crate) mod stat;
 pub(crate) mod umount;
 pub(crate) mod volume;
 
-use std::path::Path;
-
-use stetfs_fuse::MountError;
-use stetfs_fuse::mountinfo::{self, MountEntry};
+use stetfs_fuse::mountinfo::MountEntry;
 
 use crate::control::client::Client;
 use crate::failure::{Code, Failure, Result};
-
-/// The StetFS mount at `dir`.
-fn find_mount(dir: &Path) -> Result<MountEntry> {
-    let full = mountinfo::absolute(dir)
-        .map_err(|e| Failure::new(Code::NotFound, format!("{}: {e}", dir.display())))?;
-    let mount = mountinfo::mount_at(&full)
-        .map_err(|e| Failure::new(Code::System, format!("cannot read the mounts: {e}")))?;
-    match mount {
-        Some(mount) if mountinfo::is_stetfs(&mount) => Ok(mount),
-        _ => Err(Failure::from(MountError::NotMounted(full))
-            .hint("findmnt -t fuse.stetfs,fuseblk.stetfs lists them")),
-    }
-}
+use mounted::find_mount;
 
 /// A connection to the server of `mount`.
 fn connect(mount: &MountEntry) -> Result<Client> {

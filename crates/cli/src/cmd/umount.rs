@@ -1,9 +1,7 @@
 //! `stetfs umount`: down, and clean.
 
-use std::ffi::OsStr;
 use std::io::ErrorKind;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -13,7 +11,7 @@ use stetfs::low::{FsError, LeftBehind, Part, Source};
 use stetfs_fuse::mountinfo::{self, MountEntry};
 use stetfs_fuse::{MountError, Unmount, is_root, unmount};
 
-use super::find_mount;
+use super::mounted::{find_mount, volume_of};
 use crate::args::UmountArgs;
 use crate::control::client::Client;
 use crate::failure::{Code, Failure, Result};
@@ -128,30 +126,6 @@ fn is_dead(dir: &Path, was_there: bool) -> bool {
         }
     }
     false
-}
-
-/// Where the volume is: a mounted loop device may go with its mount.
-fn volume_of(mount: &MountEntry) -> Source {
-    let dir = PathBuf::from(format!("/sys/dev/block/{}/loop", mount.dev));
-    let path = match std::fs::read(dir.join("backing_file")) {
-        Ok(path) if mount.fstype.starts_with("fuseblk") => path,
-        _ => return Source::from(&mount.source),
-    };
-    let number = |name| {
-        let text = std::fs::read_to_string(dir.join(name)).ok()?;
-        text.trim().parse().ok().filter(|n: &u64| *n > 0)
-    };
-    let part = match (number("offset"), number("sizelimit")) {
-        (None, None) => Part::Whole,
-        (offset, size) => Part::Range {
-            offset: offset.unwrap_or(0),
-            size,
-        },
-    };
-    Source {
-        part,
-        ..Source::from(OsStr::from_bytes(path.trim_ascii_end()))
-    }
 }
 
 /// `recover` and its arguments for a volume.

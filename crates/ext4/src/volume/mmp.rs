@@ -67,8 +67,9 @@ impl Place {
         Ok(self.device.write_batch(&[write])?)
     }
 
-    /// Leaves nothing of chance in the block: mke2fs puts the time in it, and what keeps its checksum
-    /// right says so for ever. An image that is made has no power cut to fear: it is made again.
+    /// Leaves nothing of chance in the block: mke2fs puts the time in it, and what keeps its
+    /// checksum right says so for ever. An image that is made has no power cut to fear: it is made
+    /// again.
     fn make_plain(&self, mmp: &mut Mmp) -> Result<()> {
         let block = mmp.made_plain(&self.checksums);
         Ok(self

@@ -1,0 +1,110 @@
+//! Which mount is meant: by its directory, or by the volume.
+
+use std::ffi::OsStr;
+use std::fs::Metadata;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use stetfs::low::{NbdAddress, Part, Source};
+use stetfs_fuse::MountError;
+use stetfs_fuse::mountinfo::{self, MountEntry};
+
+use crate::failure::{Code, Failure, Result};
+
+/// The StetFS mount at a directory, or of an image, a block device or an NBD export.
+///
+/// # Errors
+/// There is none; the volume, or several of the image's, are mounted at several places.
+pub(super) fn find_mount(place: &Path) -> Result<MountEntry> {
+    let mounts = mountinfo::mounts()
+        .map_err(|e| Failure::new(Code::System, format!("cannot read the mounts: {e}")))?;
+    // Before anything is looked at: who serves it may answer nothing.
+    let full = mountinfo::absolute(place);
+    let at = full.as_ref().ok().and_then(|full| {
+        // The last one is the one that is seen.
+        mounts.iter().rfind(|m| m.dir == *full)
+    });
+    if let Some(mount) = at.filter(|m| mountinfo::is_stetfs(m)) {
+        return Ok(mount.clone());
+    }
+    if let Some(volume) = Volume::at(place).filter(|_| at.is_none()) {
+        return mount_of(&volume, place, mounts);
+    }
+    let full =
+        full.map_err(|e| Failure::new(Code::NotFound, format!("{}: {e}", place.display())))?;
+    Err(none(MountError::NotMounted(full).to_string()))
+}
+
+fn mount_of(volume: &Volume, place: &Path, mounts: Vec<MountEntry>) -> Result<MountEntry> {
+    let is_of = |m: &MountEntry| mountinfo::is_stetfs(m) && volume.is_at(&volume_of(m).path);
+    let mut of: Vec<MountEntry> = mounts.into_iter().filter(is_of).collect();
+    match (of.pop(), of.as_slice()) {
+        (Some(mount), []) => Ok(mount),
+        (Some(mount), [other, ..]) => {
+            let (a, b) = (other.dir.display(), mount.dir.display());
+            let message = format!("{} is mounted on {a} and on {b}", place.display());
+            Err(Failure::new(Code::Usage, message).hint("name the directory"))
+        }
+        (None, _) => Err(none(format!("{} is not mounted", place.display()))),
+    }
+}
+
+fn none(message: String) -> Failure {
+    Failure::new(Code::NotFound, message)
+        .hint("findmnt -t fuse.stetfs,fuseblk.stetfs lists what is mounted")
+}
+
+/// What is no directory, and so may be a volume.
+enum Volume {
+    File(Metadata),
+    Export(PathBuf),
+}
+
+impl Volume {
+    fn at(place: &Path) -> Option<Volume> {
+        if let Some(Ok(address)) = place.to_str().map(str::parse::<NbdAddress>) {
+            return Some(Volume::Export(address.to_string().into()));
+        }
+        let there = std::fs::metadata(place).ok()?;
+        let kind = there.file_type();
+        (kind.is_file() || kind.is_block_device()).then_some(Volume::File(there))
+    }
+
+    /// Whether it is what `path` names.
+    fn is_at(&self, path: &Path) -> bool {
+        match self {
+            Volume::Export(address) => address == path,
+            Volume::File(m) => {
+                std::fs::metadata(path).is_ok_and(|other| match m.file_type().is_block_device() {
+                    true => other.file_type().is_block_device() && m.rdev() == other.rdev(),
+                    false => (m.dev(), m.ino()) == (other.dev(), other.ino()),
+                })
+            }
+        }
+    }
+}
+
+/// Where the volume is: a mounted loop device may go with its mount.
+pub(super) fn volume_of(mount: &MountEntry) -> Source {
+    let dir = PathBuf::from(format!("/sys/dev/block/{}/loop", mount.dev));
+    let path = match std::fs::read(dir.join("backing_file")) {
+        Ok(path) if mount.fstype.starts_with("fuseblk") => path,
+        _ => return Source::from(&mount.source),
+    };
+    let number = |name| {
+        let text = std::fs::read_to_string(dir.join(name)).ok()?;
+        text.trim().parse().ok().filter(|n: &u64| *n > 0)
+    };
+    let part = match (number("offset"), number("sizelimit")) {
+        (None, None) => Part::Whole,
+        (offset, size) => Part::Range {
+            offset: offset.unwrap_or(0),
+            size,
+        },
+    };
+    Source {
+        part,
+        ..Source::from(OsStr::from_bytes(path.trim_ascii_end()))
+    }
+}
