@@ -134,7 +134,7 @@ pub struct FigureArgs {
     #[arg(short, long, default_value_t = 3)]
     rounds: u32,
     /// Only these numbers of threads, of those that the figure has (afs-3-5 and afs-3-6: 1 and
-    /// 10).
+    /// 10; zjournal and nvm: 1, 2, 4, 8, 16).
     #[arg(long, value_name = "N", value_delimiter = ',')]
     threads: Vec<u64>,
     /// A first look: less work a round. What it shows counts for no claim.
@@ -301,10 +301,17 @@ impl FigureArgs {
             .name
             .to_possible_value()
             .map_or_else(String::new, |v| v.get_name().to_owned());
-        let has_threads = matches!(self.name, Name::AfsSmallJournal | Name::AfsLargeJournal);
+        let has_threads = matches!(
+            self.name,
+            Name::AfsSmallJournal
+                | Name::AfsLargeJournal
+                | Name::Zjournal
+                | Name::NvmVarmail
+                | Name::NvmFiles
+        );
         ensure!(
             has_threads || self.threads.is_empty(),
-            "--threads is for afs-3-5 and afs-3-6: leave it out"
+            "--threads is for afs-3-5, afs-3-6, zjournal, nvm-4 and nvm-5: leave it out"
         );
         ensure!(
             self.name.is_of_mounts() || !self.devices.contains(&Device::Xfs),

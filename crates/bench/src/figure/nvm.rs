@@ -120,7 +120,7 @@ pub(super) fn measure(figure: Figure, args: &FigureArgs, stetfs: &Path) -> Resul
         journal_mib: JOURNAL,
         whole: Some(figure.whole),
     };
-    by_threads::measure(args, stetfs, &spec, &what)
+    by_threads::measure(args, stetfs, spec, &what)
 }
 
 /// What the paper claims at the most threads, and ours.

@@ -65,7 +65,7 @@ fn spec(quick: bool) -> Spec {
 }
 
 pub(super) fn measure(args: &FigureArgs, stetfs: &Path) -> Result<Vec<Part>> {
-    by_threads::measure(args, stetfs, &spec(args.quick), &LIBRARY)
+    by_threads::measure(args, stetfs, spec(args.quick), &LIBRARY)
 }
 
 /// What is claimed of lanes, the goal, and ours.
