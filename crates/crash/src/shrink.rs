@@ -73,7 +73,7 @@ impl Search<'_> {
 
     fn checks(&self) -> Checks {
         match self.oracle {
-            Oracle::Promise | Oracle::Space => Checks::default(),
+            Oracle::Promise | Oracle::Space | Oracle::Clean => Checks::default(),
             Oracle::Opens | Oracle::Fsck | Oracle::Again => Checks::OURS,
             Oracle::Replay => Checks::ALL,
         }

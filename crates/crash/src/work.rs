@@ -4,14 +4,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
+use parking_lot::RwLock;
 use stetfs::low::{BlockDevice, FsError, FsOptions, MemDevice};
-use stetfs_block::{Fault, FaultInjector, Log, Op};
+use stetfs_block::{Fault, FaultInjector, Log};
 use stetfs_nvm::{MemRegion, Region, RegionLog};
 
 use crate::judge::gone;
 use crate::judge::promise::Promise;
 use crate::machine::{Crashed, Machine};
 use crate::volume::{Base, DIRS};
+use crate::workload::op::Op;
 use crate::workload::script::{Progress, Script};
 use crate::workload::session::Session;
 
@@ -62,6 +64,7 @@ impl Work {
         M: Fn(usize, bool, usize) + Sync,
     {
         let fs = machine.open(&self.options)?;
+        let gate = RwLock::new(());
         let mut results: Vec<Result<(), String>> = thread::scope(|scope| {
             let threads: Vec<_> = self
                 .scripts
@@ -69,17 +72,10 @@ impl Work {
                 .zip(DIRS)
                 .enumerate()
                 .map(|(i, (script, dir))| {
-                    let (fs, mark) = (&fs, &mark);
+                    let (fs, mark, gate) = (&fs, &mark, &gate);
                     scope.spawn(move || -> Result<(), String> {
-                        let mut session = Session::new(fs, dir).map_err(|e| e.to_string())?;
-                        for (n, op) in script.ops.iter().enumerate() {
-                            mark(i, true, n + 1);
-                            session
-                                .run(op)
-                                .map_err(|e| format!("operation {}, {op}: {e}", n + 1))?;
-                            mark(i, false, n + 1);
-                        }
-                        Ok(())
+                        let session = Session::new(fs, dir).map_err(|e| e.to_string())?;
+                        work_off(session, script, gate, |begun, n| mark(i, begun, n))
                     })
                 })
                 .collect();
@@ -141,7 +137,9 @@ impl Work {
         let machine = self.machine().recorded(FaultInjector::new);
         let device = &machine.device;
         if let Some(n) = fail_flush {
-            let fault = Fault::fail(Op::Flush, libc::EIO).after(n).once();
+            let fault = Fault::fail(stetfs_block::Op::Flush, libc::EIO)
+                .after(n)
+                .once();
             device.inner().add(fault);
         }
         let results = self.run(&machine, |thread, begun, n| {
@@ -196,4 +194,40 @@ impl Work {
             })
             .map_or(0, |i| i + 1)
     }
+}
+
+/// Does all of a script, until its first error. Of a freeze the others learn at the `gate`: they
+/// wait there until the thaw. A script that ends before has the volume thawed, so that its files
+/// can be closed.
+fn work_off(
+    mut session: Session,
+    script: &Script,
+    gate: &RwLock<()>,
+    mark: impl Fn(bool, usize),
+) -> Result<(), String> {
+    let mut alone = None;
+    let mut all = script.ops.iter().enumerate();
+    let result = all.try_for_each(|(n, op)| {
+        mark(true, n + 1);
+        if *op == Op::Freeze {
+            alone = Some(gate.write());
+        }
+        let _beside = alone.is_none().then(|| gate.read());
+        let done = session.run(op);
+        done.map_err(|e| format!("operation {}, {op}: {e}", n + 1))?;
+        mark(false, n + 1);
+        if *op == Op::Thaw {
+            alone = None;
+        }
+        Ok(())
+    });
+    // Refused where a freeze or a thaw failed.
+    if alone.is_some() {
+        let _ = session.run(&Op::Thaw);
+    }
+    drop(alone);
+    // Closing files may delete.
+    let _beside = gate.read();
+    drop(session);
+    result
 }

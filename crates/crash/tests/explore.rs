@@ -276,6 +276,27 @@ fn groups_break_no_promise() {
     sound("afs", "groups", 4096, 300);
 }
 
+/// What a freeze left is a volume as after an unmount, and after the thaw it is marked before
+/// anything changes.
+#[test]
+fn freezes_break_no_promise() {
+    for journal in ["ordered", "data", "ldj", "stet", "writeback,sync=file"] {
+        sound(journal, "frozen", 1024, 600);
+    }
+    sound("afs", "frozen", 4096, 600);
+    let shape = Shape {
+        journal_blocks: 4096,
+        ..Shape::default()
+    };
+    sound_in("zjournal,lanes=3", "frozen", shape, 600);
+    let shape = Shape {
+        region: Some(5 << 20),
+        ..Shape::default()
+    };
+    sound_in("nvm", "frozen", shape, 600);
+    sound_in("ijournal", "frozen", shape, 600);
+}
+
 /// What the device promises of batches decides which crash states there are, and is kept with a
 /// record.
 #[test]

@@ -28,6 +28,17 @@ pub struct Handle<'j> {
     _held: Held,
 }
 
+/// What becomes of what a block held before.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Old {
+    /// It stays, and need not be logged where changes are.
+    Changes,
+    /// It stays, and is logged.
+    Logged,
+    /// It goes: the block begins with zeroes.
+    Gone,
+}
+
 impl<'j> Handle<'j> {
     pub(crate) fn new(
         journal: &'j Journal,
@@ -56,7 +67,16 @@ impl<'j> Handle<'j> {
     /// # Errors
     /// The block has no content (a failed read), or the journal stopped.
     pub fn modify<'b>(&'b self, block: &'b Arc<Block>) -> Result<BlockMut<'b>> {
-        self.join(block, false)
+        self.join(block, Old::Changes)
+    }
+
+    /// Like [`modify`](Self::modify) for a block that may also be written at its home past the
+    /// journal: all of it is logged, also where else only changes are.
+    ///
+    /// # Errors
+    /// As [`modify`](Self::modify).
+    pub fn modify_whole<'b>(&'b self, block: &'b Arc<Block>) -> Result<BlockMut<'b>> {
+        self.join(block, Old::Logged)
     }
 
     /// Like [`modify`](Self::modify) for a block whose old content does not matter: it starts as
@@ -65,10 +85,10 @@ impl<'j> Handle<'j> {
     /// # Errors
     /// The journal stopped.
     pub fn create<'b>(&'b self, block: &'b Arc<Block>) -> Result<BlockMut<'b>> {
-        self.join(block, true)
+        self.join(block, Old::Gone)
     }
 
-    fn join<'b>(&'b self, block: &'b Arc<Block>, fresh: bool) -> Result<BlockMut<'b>> {
+    fn join<'b>(&'b self, block: &'b Arc<Block>, old: Old) -> Result<BlockMut<'b>> {
         let inner = self.inner();
         inner.check()?;
         let mut write = block.write();
@@ -88,14 +108,14 @@ impl<'j> Handle<'j> {
                 state.reserved -= 1;
             }
             drop(state);
-            let base = match inner.logs_changes && !fresh {
+            let base = match inner.logs_changes && old == Old::Changes {
                 true => write.page().cloned(),
                 false => None,
             };
             let head = write.head();
             (head.tx, head.base) = (Some(self.tx.id), base);
         }
-        if fresh {
+        if old == Old::Gone {
             write.zero(inner.cache.block_size());
         } else {
             inner.open_page(&mut write)?;

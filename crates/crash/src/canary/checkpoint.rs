@@ -54,6 +54,36 @@ macro_rules! round_in_a_lane {
     };
 }
 
+/// Changes before a freeze, some of them synced, and after the thaw.
+const FREEZE: &str = "
+    create a
+    write a 0 5000 1
+    fsync a
+    write a 3000 9000 2
+    create b
+    freeze
+    thaw
+    write a 2000 4000 3
+    fsync a
+    create c
+    fsync c
+";
+
+/// The journals that a freeze is tried in.
+macro_rules! frozen {
+    () => {
+        &[
+            Lab::script("ordered", FREEZE).trial(),
+            Lab::script("data", FREEZE).trial(),
+            Lab::script("ldj", FREEZE).trial(),
+            Lab::script("stet", FREEZE).trial(),
+            Lab::script("zjournal,lanes=2", FREEZE).trial(),
+            Lab::script("afs", FREEZE).in_units().trial(),
+            Lab::script("nvm", FREEZE).with_log_in_region().trial(),
+        ]
+    };
+}
+
 const TWO_LANES: &str = concat!(round_in_a_lane!(), "    thread", round_in_a_lane!());
 
 pub(super) const ALL: &[Fault] = &[
@@ -152,5 +182,19 @@ pub(super) const ALL: &[Fault] = &[
         from: Origin::Invented,
         set: |spec| spec.options.canary.share_older = true,
         trials: &[Lab::named("afs", "rounds").in_units().trial()],
+    },
+    Fault {
+        name: "freeze-in-log",
+        what: "a freeze marks the volume clean while what is committed is in the log alone",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.freeze_in_log = true,
+        trials: frozen!(),
+    },
+    Fault {
+        name: "thaw-unmarked",
+        what: "a thawed volume is not marked as in use before the first change",
+        from: Origin::Invented,
+        set: |spec| spec.options.canary.thaw_unmarked = true,
+        trials: frozen!(),
     },
 ];

@@ -2,6 +2,7 @@
 //!
 //! The numbers are those of docs/crash.md.
 
+mod clean;
 pub mod promise;
 mod records;
 mod recovery;
@@ -47,6 +48,8 @@ pub enum Oracle {
     Replay,
     /// 7: free counts, bitmaps and files agree.
     Space,
+    /// 8: a volume that is marked clean has all without a replay; a frozen one is marked so.
+    Clean,
 }
 
 impl fmt::Display for Oracle {
@@ -58,6 +61,7 @@ impl fmt::Display for Oracle {
             Oracle::Again => "oracle 5, a second recovery changes nothing",
             Oracle::Replay => "oracle 6, all replay alike",
             Oracle::Space => "oracle 7, space is accounted for",
+            Oracle::Clean => "oracle 8, what is marked clean needs no replay",
         })
     }
 }
@@ -134,6 +138,17 @@ impl Work {
         progress: &Progresses,
         checks: Checks,
     ) -> Result<(), Finding> {
+        self.check_frozen(crashed, progress)?;
+        self.check_left(crashed, progress, checks)
+    }
+
+    /// The same of what a crash inside a recovery left: a frozen volume is so no longer.
+    fn check_left(
+        &self,
+        crashed: &Crashed,
+        progress: &Progresses,
+        checks: Checks,
+    ) -> Result<(), Finding> {
         self.check_with(crashed, progress, checks, &mut |_| Ok(()))
     }
 
@@ -148,6 +163,7 @@ impl Work {
         checks: Checks,
         also: &mut dyn FnMut(&Seen) -> Result<(), Finding>,
     ) -> Result<(), Finding> {
+        self.check_clean(crashed, progress)?;
         let machine = crashed.fork();
         let fs = opened(&machine, &self.options)?;
         // A mount whose device failed has noted that, and then orphans are e2fsck's, as with the
@@ -325,7 +341,7 @@ impl Work {
         cut = 0;
         loop {
             let (left, finished) = cut_recovery(crashed, &self.options, cut)?;
-            self.check(&left, progress, Checks::default())
+            self.check_left(&left, progress, Checks::default())
                 .map_err(|e| e.because(format!("a recovery cut after {cut} writes")))?;
             if finished {
                 break;

@@ -60,7 +60,7 @@ impl Promises {
         for (i, op) in script.ops.iter().enumerate().take(acked) {
             let (at, state) = (i + 1, &script.states[i + 1]);
             let (path, only_data) = match op {
-                Op::SyncAll => {
+                Op::SyncAll | Op::Freeze => {
                     (p.state, p.all) = (at, at);
                     continue;
                 }

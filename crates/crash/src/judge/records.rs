@@ -27,7 +27,7 @@ pub(super) fn overlay(script: &Script, k: usize, acked: usize, upto: usize) -> O
     for (i, op) in script.ops.iter().enumerate().take(upto).skip(k) {
         let path = match op {
             Op::Fsync { path } | Op::Fdatasync { path } => path,
-            Op::SyncAll | Op::Commit if i < acked => return None,
+            Op::SyncAll | Op::Commit | Op::Freeze if i < acked => return None,
             _ => continue,
         };
         let j = i + 1;

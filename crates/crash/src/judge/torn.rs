@@ -27,7 +27,7 @@ impl Work {
         progress: &Progresses,
     ) -> Result<Cuts, Finding> {
         let sound = |image: &Crashed, what: String| {
-            let result = self.check(image, progress, Checks::default());
+            let result = self.check_left(image, progress, Checks::default());
             result.map_err(|e| e.because(what))
         };
         let mut cuts = Cuts::default();

@@ -62,7 +62,7 @@ fn lost<'s>(
             Op::Fsync { path } | Op::Fdatasync { path } => {
                 synced.extend(state.find(path).map(|id| (id, i + 1)));
             }
-            Op::SyncAll => synced.extend(state.nodes.keys().map(|id| (*id, i + 1))),
+            Op::SyncAll | Op::Freeze => synced.extend(state.nodes.keys().map(|id| (*id, i + 1))),
             _ => {}
         }
     }

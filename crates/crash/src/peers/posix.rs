@@ -201,8 +201,8 @@ impl PosixSession {
                 }
                 Ok(())
             }
-            // A mount knows groups of one file alone, by descriptor.
-            Op::Atomic { .. } | Op::Early | Op::Commit | Op::Abort => {
+            // A mount knows groups of one file alone, by descriptor; FUSE has no freezing.
+            Op::Atomic { .. } | Op::Early | Op::Commit | Op::Abort | Op::Freeze | Op::Thaw => {
                 Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
             }
             Op::Fsync { path } => self.open_to_sync(path)?.sync_all(),

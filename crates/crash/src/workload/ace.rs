@@ -254,7 +254,8 @@ fn touched(op: &Op) -> Vec<&str> {
         Op::Exchange { a, b } => vec![a, b],
         Op::Tmpfile { .. } => vec!["@1"],
         Op::Atomic { paths } => paths.iter().map(String::as_str).collect(),
-        Op::Close { .. } | Op::Early | Op::Commit | Op::Abort | Op::SyncAll => vec![],
+        Op::Close { .. } | Op::Early | Op::Commit | Op::Abort => vec![],
+        Op::SyncAll | Op::Freeze | Op::Thaw => vec![],
     }
 }
 

@@ -110,6 +110,7 @@ pub struct State {
     block: u64,
     /// Data is journaled: then each write is part of what a sync commits.
     journaled: bool,
+    frozen: bool,
 }
 
 fn split(path: &str) -> (&str, &str) {
@@ -127,6 +128,7 @@ impl State {
             next: ROOT + 1,
             block,
             journaled,
+            frozen: false,
         }
     }
 
@@ -404,6 +406,8 @@ impl State {
             }
             Op::Abort => self.group = None,
             Op::Commit => self.commit_group(at),
+            Op::Freeze => self.frozen = true,
+            Op::Thaw => self.frozen = false,
             Op::Early | Op::Fsync { .. } | Op::Fdatasync { .. } | Op::SyncAll => {}
         }
     }
@@ -483,6 +487,16 @@ impl State {
     /// Bytes in a block of the volume.
     pub fn block_size(&self) -> u64 {
         self.block
+    }
+
+    /// Whether the script holds the volume frozen.
+    pub fn is_frozen(&self) -> bool {
+        self.frozen
+    }
+
+    /// Whether a file without a name is held open.
+    pub fn has_nameless(&self) -> bool {
+        self.nodes.values().any(|node| node.links == 0)
     }
 }
 

@@ -24,7 +24,7 @@ pub struct Case {
 }
 
 /// Names and what they stand for.
-pub const NAMES: [(&str, &str); 15] = [
+pub const NAMES: [(&str, &str); 16] = [
     ("smoke", "every kind of operation, before and after syncs"),
     ("ace1", "all sequences of one operation and a sync"),
     (
@@ -68,6 +68,10 @@ pub const NAMES: [(&str, &str); 15] = [
     (
         "pages",
         "two threads that overwrite pages of 8, 16 and 64 KiB, aligned to their size, and sync them",
+    ),
+    (
+        "frozen",
+        "250 random operations with freezes and thaws between them, and a thread that waits meanwhile",
     ),
     (
         "rounds",
@@ -131,6 +135,10 @@ pub fn cases(name: &str, seed: u64) -> Result<Vec<Case>> {
         ]),
         "groups" => one(vec![groups(seed), groups(seed + 1)]),
         "pages" => one(vec![pages(2 * seed), pages(2 * seed + 1)]),
+        "frozen" => one(vec![
+            Script::freezing(2 * seed, 250, 4096, DataMode::Ordered).ops,
+            Script::changing(2 * seed + 1, 100, 4096, DataMode::Ordered).ops,
+        ]),
         "rounds" => one(vec![rounds(seed)]),
         _ => {
             let path = Path::new(name);

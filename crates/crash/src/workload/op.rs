@@ -94,6 +94,10 @@ pub enum Op {
     Fdatasync { path: String },
     /// sync(2).
     SyncAll,
+    /// `Fs::freeze`, with no operation of another script under way.
+    Freeze,
+    /// `Fs::thaw`; until then only syncs are done, and other scripts wait.
+    Thaw,
 }
 
 impl Op {
@@ -101,7 +105,7 @@ impl Op {
     pub fn is_sync(&self) -> bool {
         matches!(
             self,
-            Op::Fsync { .. } | Op::Fdatasync { .. } | Op::SyncAll | Op::Commit
+            Op::Fsync { .. } | Op::Fdatasync { .. } | Op::SyncAll | Op::Commit | Op::Freeze
         )
     }
 }

@@ -75,6 +75,28 @@ impl Script {
         script
     }
 
+    /// `len` operations made from a seed, with freezes and thaws in between, some at once, some
+    /// with syncs while it is frozen.
+    pub fn freezing(seed: u64, len: usize, block: u64, data: DataMode) -> Script {
+        let mut generator = Generator::new(seed);
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut script = Script::begin(block, data);
+        while script.ops.len() < len {
+            for _ in 0..rng.usize(0..20) {
+                let op = generator.next(&script.states[script.states.len() - 1]);
+                script.push(op);
+            }
+            script.push(Op::Freeze);
+            match rng.u8(0..4) {
+                0 => script.push(Op::SyncAll),
+                1 => script.push(generator.sync_of(String::new())),
+                _ => {}
+            }
+            script.push(Op::Thaw);
+        }
+        script
+    }
+
     /// These operations.
     pub fn of(ops: impl IntoIterator<Item = Op>, block: u64, data: DataMode) -> Script {
         let mut script = Script::begin(block, data);

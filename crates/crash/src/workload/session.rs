@@ -287,6 +287,8 @@ impl Session {
                 awaited(|done| fs.fsync(&file, true, Wait::Deferred, done))
             }
             Op::SyncAll => awaited(|done| fs.sync_all(done)),
+            Op::Freeze => fs.freeze(),
+            Op::Thaw => fs.thaw(),
         }
     }
 

@@ -29,7 +29,7 @@ append PATH LENGTH [KEY] | mapwrite PATH OFFSET LENGTH [KEY] | truncate PATH SIZ
 zero PATH OFFSET LENGTH [keep] | allocate PATH OFFSET LENGTH [keep]
 unlink PATH | hold PATH [@N] | hold-unlink PATH [@N] | tmpfile [MODE] [@N] | close @N | rmdir PATH | link OLD NEW | rename OLD NEW | exchange A B
 chmod PATH MODE | chown PATH UID GID | setxattr PATH NAME LENGTH [KEY] | removexattr PATH NAME
-atomic PATH… | commit | abort | fsync PATH | fdatasync PATH | sync | thread
+atomic PATH… | early | commit | abort | fsync PATH | fdatasync PATH | sync | freeze | thaw | thread
 A path @N is the open file that was held under this number.";
 
 fn shown(path: &str) -> &str {
@@ -94,6 +94,8 @@ impl fmt::Display for Op {
             Op::Fsync { path } => write!(f, "fsync {}", shown(path)),
             Op::Fdatasync { path } => write!(f, "fdatasync {}", shown(path)),
             Op::SyncAll => f.write_str("sync"),
+            Op::Freeze => f.write_str("freeze"),
+            Op::Thaw => f.write_str("thaw"),
         }
     }
 }
@@ -300,6 +302,8 @@ fn op(text: &str, line: usize, state: &State) -> Result<Op, String> {
             path: w.path("the path")?,
         },
         "sync" => Op::SyncAll,
+        "freeze" => Op::Freeze,
+        "thaw" => Op::Thaw,
         other => {
             return Err(format!(
                 "there is no operation {other:?}; there are:\n{SYNTAX}"
@@ -404,6 +408,8 @@ mod tests {
         assert!(wrong("create a\natomic a\natomic a").contains("a group is open"));
         assert!(wrong("create a\ncommit").contains("no group is open"));
         assert!(wrong("create a\natomic a\nzero a 0 10").contains("in a group"));
+        assert!(wrong("freeze\ncreate a").contains("line 2: the volume is frozen"));
+        assert!(wrong("freeze\nsync\nthaw\nthaw").contains("line 4: the volume is not frozen"));
         assert!(wrong("# nothing").contains("no operation"));
         assert!(wrong("create a\nwrite a 99999999999 1").contains("files end"));
     }

@@ -180,7 +180,8 @@ impl Fs {
         h: &Handle<'_>,
         change: impl FnOnce(&mut Superblock),
     ) -> Result<()> {
-        let mut page = h.modify(&self.sb.block)?;
+        // Notes of errors go past the journal, and would not fit changes (`patch_super_home`).
+        let mut page = h.modify_whole(&self.sb.block)?;
         self.sb.change(&mut page, change)
     }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use stetfs_block::MemDevice;
+use stetfs_block::{BlockDevice, Fault, FaultInjector, MemDevice, Op};
 use stetfs_ext4::*;
 use stetfs_journal::region::RegionSource;
 use stetfs_nvm::MemRegion;
@@ -81,6 +81,27 @@ fn data_goes_home_before_its_transaction_counts() {
     expected[4096..4096 + 8192].copy_from_slice(&other);
     assert!(read(&fs, &[b"file"]) == Some(expected));
     finish(&device, &fs);
+}
+
+/// An error is noted in the superblock past the log. What is logged of a superblock that changed
+/// is all of it, so that its checksum is right whatever was noted since.
+#[test]
+fn an_error_that_was_noted_does_not_spoil_the_superblock() {
+    let disk = Arc::new(fresh(SHAPE));
+    let device = Arc::new(FaultInjector::new(disk.clone()));
+    let region = region(MIB);
+    let fs = Fs::open(device.clone(), options(JOURNAL, at(region.clone()))).unwrap();
+    fs.set_last_mounted(b"/mnt").unwrap();
+    sync_all(&fs);
+    device.add(Fault::fail(Op::Flush, libc::EIO).once());
+    fs.set_label(b"new").unwrap_err();
+    fs.unmount().unwrap_err();
+    drop(fs);
+    let mut noted = [0; 4];
+    disk.read(1024 + 0x194, &mut noted).unwrap();
+    assert_eq!(u32::from_le_bytes(noted), 1, "errors in the superblock");
+    let (_, fs) = recovered(disk.fork(), at(Arc::new(region.fork()))).unwrap();
+    assert_eq!(fs.label().unwrap(), b"new");
 }
 
 /// A volume whose commits are in its region, with a checkpoint among them.

@@ -55,6 +55,10 @@ pub struct Canary {
     pub share_early: bool,
     /// An older image of a block is shared home after the newest.
     pub share_older: bool,
+    /// A freeze leaves what is committed in the log.
+    pub freeze_in_log: bool,
+    /// A thawed volume is not marked as in use before the first change.
+    pub thaw_unmarked: bool,
     // Recovery.
     /// Recovery ignores revokes.
     pub ignore_revokes: bool,

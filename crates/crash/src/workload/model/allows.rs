@@ -9,6 +9,12 @@ impl State {
     /// # Errors
     /// What is in the way.
     pub fn allows(&self, op: &Op) -> Result<(), String> {
+        match op {
+            Op::Thaw if !self.frozen => return Err("the volume is not frozen".into()),
+            Op::Thaw | Op::Fsync { .. } | Op::Fdatasync { .. } | Op::SyncAll => {}
+            _ if self.frozen => return Err("the volume is frozen: thaw it first".into()),
+            _ => {}
+        }
         let node = |path: &str| {
             self.node(path)
                 .ok_or_else(|| format!("{path:?} does not exist here"))
@@ -199,7 +205,7 @@ impl State {
                 Kind::Symlink(_) => Err("a symbolic link cannot be opened to be synced".into()),
                 _ => Ok(()),
             },
-            Op::SyncAll => Ok(()),
+            Op::SyncAll | Op::Freeze | Op::Thaw => Ok(()),
         }
     }
 }
