@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use stetfs::low::{FsError, LatencyStats, OpenedDevices, Preparer, RegionInfo};
+use stetfs::low::{FsError, LatencyStats, OpenedDevices, Preparer, RegionInfo, Volume};
 use stetfs_fuse::{MountError, Origin, Server, is_root};
 
 use crate::cmd::{freeze, quota, record};
@@ -81,16 +81,7 @@ pub(crate) fn serve(job: &Job, ready: impl FnOnce(Option<String>)) -> Result {
         FsError::Errno(libc::EROFS) => unreplayed(&job.source, is_sparse),
         e => e.into(),
     })?;
-    // mount(8)'s words.
-    let warning = job.protected.then(|| {
-        let dir = dir.display();
-        format!("{dir}: WARNING: source write-protected, mounted read-only.")
-    });
-    let region = volume.region().filter(|_| !job.options.read_only);
-    let warning = warning.or_else(|| weak(&region?));
-    let is_alone = job.options.read_only || volume.fs().mmp_range().is_some();
-    let is_remote = volume.host().export().is_some();
-    let warning = warning.or_else(|| (is_remote && !is_alone).then(others));
+    let warning = warning_of(job, &dir, &volume);
     let server = match Server::mount(
         Arc::clone(&volume),
         &dir,
@@ -112,16 +103,7 @@ pub(crate) fn serve(job: &Job, ready: impl FnOnce(Option<String>)) -> Result {
     drop(volume);
     let live = Arc::new(Live::new(&server, job, memory));
     handle_signals(&live, job.daemon)?;
-    let handler = Arc::clone(&live);
-    let control = Control::listen(
-        live.mounted.dev(),
-        Arc::new(move |request: &Value| answer(&handler, request)),
-    );
-    let control = control
-        .inspect_err(|e| {
-            tracing::warn!("no control socket, `stetfs stat` and `remount` will not work: {e}")
-        })
-        .ok();
+    let control = listen(&live);
     if !job.options.read_only
         && let Some(volume) = live.fs.volume()
         && let Err(e) = volume.fs().set_last_mounted(dir.as_os_str().as_bytes())
@@ -129,11 +111,7 @@ pub(crate) fn serve(job: &Job, ready: impl FnOnce(Option<String>)) -> Result {
         tracing::warn!("cannot note in the superblock where the volume is mounted: {e}");
     }
     if let Err(e) = sandbox.seal() {
-        // It waits for an answer of ours.
-        let mounted = live.mounted.clone();
-        let down = std::thread::spawn(move || mounted.unmount());
-        let _ = server.run();
-        let _ = down.join();
+        take_down(server, &live);
         return Err(e);
     }
     live.note(sandbox);
@@ -149,6 +127,44 @@ pub(crate) fn serve(job: &Job, ready: impl FnOnce(Option<String>)) -> Result {
 fn others() -> String {
     "nothing keeps other machines off this volume, which would destroy it: tune2fs -O mmp does"
         .into()
+}
+
+/// Takes down a mount that nobody was told of. The unmount waits for an answer of the server's.
+fn take_down(server: Server, live: &Live) {
+    let mounted = live.mounted.clone();
+    let down = std::thread::spawn(move || mounted.unmount());
+    let _ = server.run();
+    let _ = down.join();
+}
+
+/// What is not as it was asked for, or as it had better be.
+fn warning_of(job: &Job, dir: &Path, volume: &Volume) -> Option<String> {
+    if job.protected {
+        // mount(8)'s words.
+        let dir = dir.display();
+        return Some(format!(
+            "{dir}: WARNING: source write-protected, mounted read-only."
+        ));
+    }
+    if job.options.read_only {
+        return None;
+    }
+    let is_open_to_others = volume.host().export().is_some() && volume.fs().mmp_range().is_none();
+    let region = volume.region();
+    region
+        .and_then(|region| weak(&region))
+        .or_else(|| is_open_to_others.then(others))
+}
+
+/// Takes requests of `stetfs stat` and the like.
+fn listen(live: &Arc<Live>) -> Option<Control> {
+    let handler = Arc::clone(live);
+    let answers = Arc::new(move |request: &Value| answer(&handler, request));
+    Control::listen(live.mounted.dev(), answers)
+        .inspect_err(|e| {
+            tracing::warn!("no control socket, `stetfs stat` and `remount` will not work: {e}")
+        })
+        .ok()
 }
 
 /// What a region does not promise that a device does.

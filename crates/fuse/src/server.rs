@@ -172,16 +172,7 @@ impl Server {
         if let Some(device) = loop_device {
             fs.shown_on(device);
         }
-        let session_options = SessionOptions {
-            writeback_cache: options.volume.writeback_cache,
-            async_dio: options.volume.direct_io,
-            maps_past_cache: options.volume.maps_past_cache(),
-            io_uring: io_uring.wanted,
-            idmap: options.volume.idmap,
-            stateless: options.volume.stateless(),
-            noxattr: options.volume.noxattr,
-            fakeroot: options.volume.fakeroot,
-        };
+        let session_options = session_options(&options.volume, io_uring.wanted);
         let take_down = |e: std::io::Error| {
             if e.kind() == std::io::ErrorKind::NotConnected {
                 return MountError::Gone;
@@ -300,6 +291,20 @@ fn mount_here(
         mounted,
         knobs,
     })
+}
+
+/// What is asked of the kernel.
+fn session_options(options: &VolumeFsOptions, io_uring: bool) -> SessionOptions {
+    SessionOptions {
+        writeback_cache: options.writeback_cache,
+        async_dio: options.direct_io,
+        maps_past_cache: options.maps_past_cache(),
+        io_uring,
+        idmap: options.idmap,
+        stateless: options.stateless(),
+        noxattr: options.noxattr,
+        fakeroot: options.fakeroot,
+    }
 }
 
 /// Mounts with mount(2): as a block device where that is possible. Gives the connection, and the

@@ -8,7 +8,7 @@ use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
 use super::map::{BadSparse, CHUNK_HEAD, CRC32, DONT_CARE, FILE_HEAD, FILL, Head, RAW};
-use super::{SPARSE_MAGIC, crc32, repeat};
+use super::{SPARSE_MAGIC, repeat};
 
 /// Bytes that are moved at once, unless a block has more.
 const PIECE: usize = 1 << 20;
@@ -75,7 +75,7 @@ pub fn unpack(from: &File, to: &File) -> Result<Packed, SparseError> {
     })?;
     to.set_len(head.size())?;
     let mut buf = vec![0; PIECE];
-    let mut crc = 0;
+    let mut crc = crc32fast::Hasher::new();
     let mut done = Packed {
         block: head.block,
         blocks: head.blocks,
@@ -94,7 +94,7 @@ pub fn unpack(from: &File, to: &File) -> Result<Packed, SparseError> {
             DONT_CARE => done.skipped += chunk.blocks,
             _ => {
                 from.read_exact_at(&mut word, chunk.at)?;
-                return match u32::from_le_bytes(word) == crc {
+                return match u32::from_le_bytes(word) == crc.clone().finalize() {
                     true => Ok(()),
                     false => Err(SparseError::Checksum(first)),
                 };
@@ -117,7 +117,7 @@ pub fn unpack(from: &File, to: &File) -> Result<Packed, SparseError> {
                 source += len as u64;
             }
             if has_checksums {
-                crc = crc32::update(crc, piece);
+                crc.update(piece);
             }
             if is_raw || word != [0; 4] {
                 to.write_all_at(piece, at)?;

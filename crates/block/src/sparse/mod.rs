@@ -7,7 +7,6 @@
 //! blocks, bytes of the chunk with its head; behind it what the kind has.
 
 mod convert;
-mod crc32;
 mod map;
 
 use std::fs::File;

@@ -9,8 +9,8 @@ use stetfs_ondisk::jbd2::commit::TransactionSum;
 use stetfs_ondisk::jbd2::descriptor::{FLAG_ESCAPE, Tag, image_checksum, tags_per_block};
 use stetfs_ondisk::jbd2::{Config, MAGIC, commit, descriptor, revoke};
 
+use super::collect;
 use super::ring::page;
-use super::walk;
 use crate::engine::Canary;
 use crate::error::Result;
 use crate::ids::TxId;
@@ -135,7 +135,7 @@ impl Codec for Jbd2Codec {
         tail: LogTail,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Scan> {
-        walk::scan(self, log, tail, progress)
+        collect::scan(self, log, tail, progress)
     }
 
     fn images(&self, log: &dyn Medium, tx: TxId, refs: &[ImageRef]) -> Result<Vec<PageRef>> {

@@ -5,6 +5,7 @@
 
 mod area;
 mod codec;
+mod collect;
 mod fast;
 mod log;
 mod parts;

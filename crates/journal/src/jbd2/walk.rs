@@ -1,9 +1,11 @@
 //! Reading a jbd2 log record by record: for recovery, and for people (`stetfs dump journal`).
 
+use std::ops::ControlFlow;
+
 use stetfs_cache::PageRef;
 use stetfs_ondisk::jbd2::block::{read_header, verify_tail};
 use stetfs_ondisk::jbd2::commit::TransactionSum;
-use stetfs_ondisk::jbd2::descriptor::{self, FLAG_ESCAPE, Tag};
+use stetfs_ondisk::jbd2::descriptor::{self, Tag};
 use stetfs_ondisk::jbd2::fast_commit::Change;
 use stetfs_ondisk::jbd2::superblock::Csum;
 use stetfs_ondisk::jbd2::{BlockType, commit, revoke};
@@ -11,8 +13,7 @@ use stetfs_ondisk::stet::record::FileRecord;
 
 use super::codec::Jbd2Codec;
 use crate::error::Result;
-use crate::ids::{CommitPoint, Lane, TxId};
-use crate::policy::{EndReason, ImageRef, LogTail, Medium, Scan, ScannedTx};
+use crate::policy::{LogTail, Medium};
 
 /// Log blocks read at a place far from what was read before; each further piece is twice as long …
 const FIRST: u64 = 4;
@@ -135,159 +136,209 @@ pub fn walk(
     progress: &mut dyn FnMut(u64, u64),
     visit: &mut dyn FnMut(Record) -> Result<()>,
 ) -> Result<()> {
-    let end = |at, tid: u32, why: String| Record {
-        at,
-        tid: tid.into(),
-        lane: None,
-        kind: RecordKind::End(why),
-    };
-    let mut tid = tail.seq as u32;
+    let tid = tail.seq as u32;
     let Some(start) = tail.at else {
         return visit(end(log.first(), tid, "the log is empty".into()));
     };
-    let mut reader = Reader {
-        log,
-        start,
-        window: Vec::new(),
-        base: 0,
-        piece: 0,
+    let mut walk = Walk {
+        codec,
+        images,
+        reader: Reader {
+            log,
+            start,
+            window: Vec::new(),
+            base: 0,
+            piece: 0,
+        },
+        distance: 0,
+        tid,
+        sum: TransactionSum::default(),
+        senseless: None,
+        since: 0,
     };
-    let mut distance = 0;
-    let capacity = log.capacity();
-    let tails = codec.config.csum.in_blocks() && !codec.canary.skip_checksums;
-    let reads_images = images || codec.config.csum == Csum::V1;
-    let mut sum = TransactionSum::default();
-    // Why the transaction cannot be replayed, if its commit block follows.
-    let mut senseless: Option<String> = None;
-    // When the newest whole transaction was committed, seconds.
-    let mut since = 0;
     loop {
-        progress(distance, capacity);
-        let at = log.advance(start, distance);
-        let Some(block) = reader.get(distance)? else {
-            return visit(end(at, tid, "once round the ring".into()));
+        progress(walk.distance, log.capacity());
+        let at = log.advance(start, walk.distance);
+        let (kind, state) = match walk.read(at)? {
+            ControlFlow::Continue(read) => read,
+            ControlFlow::Break(last) => return visit(last),
         };
-        distance += 1;
+        visit(record(at, walk.tid, kind))?;
+        if let Some(last) = walk.last_behind(at, state)? {
+            return visit(last);
+        }
+    }
+}
+
+fn record(at: u64, tid: u32, kind: RecordKind) -> Record {
+    Record {
+        at,
+        tid: tid.into(),
+        lane: None,
+        kind,
+    }
+}
+
+/// Here the log ends.
+fn end(at: u64, tid: u32, why: String) -> Record {
+    record(at, tid, RecordKind::End(why))
+}
+
+/// How far a walk is.
+struct Walk<'a> {
+    codec: &'a Jbd2Codec,
+    /// Images are read and checked.
+    images: bool,
+    reader: Reader<'a>,
+    /// Log blocks from the tail on.
+    distance: u64,
+    /// The transaction that is expected.
+    tid: u32,
+    /// Of what is read of it.
+    sum: TransactionSum,
+    /// Why it cannot be replayed, if its commit block follows.
+    senseless: Option<String>,
+    /// When the newest whole transaction was committed, seconds.
+    since: u64,
+}
+
+impl Walk<'_> {
+    /// Reads the next record, at log block `at`, and what it says of its transaction; or the last
+    /// record that there is.
+    fn read(&mut self, at: u64) -> Result<ControlFlow<Record, (RecordKind, State)>> {
+        let end = |why: &str| Ok(ControlFlow::Break(end(at, self.tid, why.into())));
+        let Some(block) = self.reader.get(self.distance)? else {
+            return end("once round the ring");
+        };
+        self.distance += 1;
+        let config = &self.codec.config;
         let kind = match read_header(&block) {
-            Some((kind, found)) if found == tid || codec.canary.any_sequence => kind,
-            other => {
-                let why = match other {
-                    None => "no journal block here".to_owned(),
-                    Some((_, found)) => {
-                        format!("transaction {found} stands here, {tid} was expected")
-                    }
-                };
-                // The end of the log, unless what was committed goes on behind it.
-                if committed_behind(codec, &mut reader, distance, tid, true, since)? {
-                    return visit(lost(tid, at, &why));
-                }
-                return visit(end(at, tid, why));
+            Some((kind, found)) if found == self.tid || self.codec.canary.any_sequence => kind,
+            None => return self.stop(at, "no journal block here"),
+            Some((_, found)) => {
+                let why = format!("transaction {found} stands here, {} was expected", self.tid);
+                return self.stop(at, &why);
             }
         };
-        let kind = match kind {
-            BlockType::Descriptor | BlockType::Revoke
-                if tails && !verify_tail(codec.config.seed, &block) =>
-            {
-                let what = if kind == BlockType::Descriptor {
-                    "descriptor"
-                } else {
-                    "revoke block"
-                };
-                RecordKind::Damaged(format!("checksum of a {what} does not match"))
+        let has_tail = config.csum.in_blocks() && !self.codec.canary.skip_checksums;
+        let read = match kind {
+            BlockType::Descriptor if has_tail && !verify_tail(config.seed, &block) => {
+                damaged("checksum of a descriptor does not match")
             }
-            BlockType::Descriptor => {
-                let tags = descriptor::decode(&codec.config, &block);
-                sum.add(&codec.config, &block);
-                let mut intact = Vec::with_capacity(tags.len());
-                for (tag, at) in tags.iter().zip(distance..) {
-                    if at >= capacity {
-                        senseless = Some("more images than the log has room for".into());
-                    }
-                    // Whoever brings it home proves it then.
-                    intact.push(match reads_images {
-                        false => at < capacity,
-                        true => reader.get(at)?.is_some_and(|image| {
-                            sum.add(&codec.config, &image);
-                            !images || codec.image_matches(tid, tag.checksum, &image)
-                        }),
-                    });
-                }
-                distance += tags.len() as u64;
-                RecordKind::Descriptor { tags, intact }
+            BlockType::Revoke if has_tail && !verify_tail(config.seed, &block) => {
+                damaged("checksum of a revoke block does not match")
             }
-            BlockType::Revoke => match revoke::decode(&codec.config, &block) {
-                Ok(blocks) => RecordKind::Revoke(blocks),
-                Err(e) => {
-                    // What it revokes nobody knows: without it the transaction is not what was
-                    // committed.
-                    senseless = Some(e.to_string());
-                    visit(Record {
-                        at,
-                        tid: tid.into(),
-                        lane: None,
-                        kind: RecordKind::Damaged(e.to_string()),
-                    })?;
-                    continue;
-                }
-            },
-            BlockType::Commit => RecordKind::Commit {
-                time: commit::time(&block),
-                valid: codec.canary.skip_checksums || commit::verify(&codec.config, &block, sum),
-            },
+            BlockType::Descriptor => (self.descriptor(&block)?, State::Open),
+            BlockType::Revoke => (self.revokes(&block), State::Open),
+            BlockType::Commit => {
+                let time = commit::time(&block);
+                let valid =
+                    self.codec.canary.skip_checksums || commit::verify(config, &block, self.sum);
+                let state = State::Committed(valid, time.0);
+                (RecordKind::Commit { time, valid }, state)
+            }
             BlockType::SuperblockV1 | BlockType::SuperblockV2 => {
-                return visit(end(at, tid, "a journal superblock stands here".into()));
+                return end("a journal superblock stands here");
             }
         };
-        let state = match &kind {
-            RecordKind::Damaged(why) => State::Damaged(why.clone()),
-            RecordKind::Commit { valid, time } => State::Committed(*valid, time.0),
-            _ => State::Open,
-        };
-        visit(Record {
-            at,
-            tid: tid.into(),
-            lane: None,
-            kind,
-        })?;
+        Ok(ControlFlow::Continue(read))
+    }
+
+    /// Reads the images behind a descriptor, as far as they are wanted.
+    fn descriptor(&mut self, block: &[u8]) -> Result<RecordKind> {
+        let config = &self.codec.config;
+        let capacity = self.reader.log.capacity();
+        let reads_images = self.images || config.csum == Csum::V1;
+        let tags = descriptor::decode(config, block);
+        self.sum.add(config, block);
+        let mut intact = Vec::with_capacity(tags.len());
+        for (tag, at) in tags.iter().zip(self.distance..) {
+            if at >= capacity {
+                self.senseless = Some("more images than the log has room for".into());
+            }
+            // Whoever brings it home proves it then.
+            intact.push(match reads_images {
+                false => at < capacity,
+                true => self.reader.get(at)?.is_some_and(|image| {
+                    self.sum.add(config, &image);
+                    !self.images || self.codec.image_matches(self.tid, tag.checksum, &image)
+                }),
+            });
+        }
+        self.distance += tags.len() as u64;
+        Ok(RecordKind::Descriptor { tags, intact })
+    }
+
+    fn revokes(&mut self, block: &[u8]) -> RecordKind {
+        match revoke::decode(&self.codec.config, block) {
+            Ok(blocks) => RecordKind::Revoke(blocks),
+            Err(e) => {
+                // What it revokes nobody knows: without it the transaction is not what was
+                // committed.
+                self.senseless = Some(e.to_string());
+                RecordKind::Damaged(e.to_string())
+            }
+        }
+    }
+
+    /// The end of the log, unless what was committed goes on behind it.
+    fn stop<T>(&mut self, at: u64, why: &str) -> Result<ControlFlow<Record, T>> {
+        Ok(ControlFlow::Break(self.end_or_lost(at, why)?))
+    }
+
+    fn end_or_lost(&mut self, at: u64, why: &str) -> Result<Record> {
+        match self.goes_on_behind(true)? {
+            true => Ok(lost(self.tid, at, why)),
+            false => Ok(end(at, self.tid, why.into())),
+        }
+    }
+
+    /// See [`committed_behind`].
+    fn goes_on_behind(&mut self, own: bool) -> Result<bool> {
+        let (distance, tid, since) = (self.distance, self.tid, self.since);
+        committed_behind(self.codec, &mut self.reader, distance, tid, own, since)
+    }
+
+    /// The last record of the log, if that ends behind the one at `at`.
+    fn last_behind(&mut self, at: u64, state: State) -> Result<Option<Record>> {
+        let tid = self.tid;
+        let lost = |why: &str| Ok(Some(lost(tid, at, why)));
+        let end = |why: String| Ok(Some(end(at, tid, why)));
         match state {
-            State::Open => {}
-            State::Damaged(why) => {
-                if committed_behind(codec, &mut reader, distance, tid, true, since)? {
-                    return visit(lost(tid, at, &why));
-                }
-                return visit(end(at, tid, why));
-            }
+            State::Open => return Ok(None),
+            State::Damaged(why) => return self.end_or_lost(at, &why).map(Some),
             State::Committed(true, time) => {
-                if let Some(why) = senseless {
-                    return visit(lost(tid, at, &why));
+                if let Some(why) = &self.senseless {
+                    return lost(why);
                 }
-                since = time;
-                sum = TransactionSum::default();
-                tid = tid.wrapping_add(1);
+                self.since = time;
             }
             State::Committed(false, time) => {
                 let why = "checksum of a commit block does not match";
-                if time < since {
-                    let why = format!("{why}, which is older than the one before");
-                    return visit(end(at, tid, why));
+                if time < self.since {
+                    return end(format!("{why}, which is older than the one before"));
                 }
                 // It was written when all before it stood, and its record lies in one sector, so no
                 // crash explains it; with async_commit only the next transaction
                 // tells that this one had been whole.
-                if !codec.async_commit
-                    || committed_behind(codec, &mut reader, distance, tid, false, since)?
-                {
-                    return visit(lost(tid, at, why));
-                }
-                if codec.config.csum != Csum::V1 {
-                    return visit(end(at, tid, why.into()));
+                if !self.codec.async_commit || self.goes_on_behind(false)? {
+                    return lost(why);
                 }
                 // Where only commit blocks have checksums, the way to the next one must be walked.
-                sum = TransactionSum::default();
-                tid = tid.wrapping_add(1);
+                if self.codec.config.csum != Csum::V1 {
+                    return end(why.into());
+                }
             }
         }
+        self.sum = TransactionSum::default();
+        self.tid = self.tid.wrapping_add(1);
+        Ok(None)
     }
+}
+
+fn damaged(why: &str) -> (RecordKind, State) {
+    let state = State::Damaged(why.into());
+    (RecordKind::Damaged(why.into()), state)
 }
 
 /// What a record says of its transaction.
@@ -303,12 +354,7 @@ enum State {
 /// A transaction of which the device lost or changed a part after it was committed.
 fn lost(tid: u32, at: u64, why: &str) -> Record {
     let why = format!("transaction {tid} was committed, but in log block {at}: {why}");
-    Record {
-        at,
-        tid: tid.into(),
-        lane: None,
-        kind: RecordKind::Lost(why),
-    }
+    record(at, tid, RecordKind::Lost(why))
 }
 
 /// Whether a valid commit block behind `distance` says that transaction `tid` was durable. With
@@ -356,107 +402,4 @@ fn committed_behind(
         distance += 1;
     }
     Ok(false)
-}
-
-/// Collects the whole transactions of a log.
-pub(super) fn scan(
-    codec: &Jbd2Codec,
-    log: &dyn Medium,
-    tail: LogTail,
-    progress: &mut dyn FnMut(u64, u64),
-) -> Result<Scan> {
-    let fresh = |seq: u64, at: u64| ScannedTx {
-        id: TxId { lane: Lane(0), seq },
-        stamp: seq,
-        floor: 0,
-        edges: CommitPoint::none(),
-        images: Vec::new(),
-        revokes: Vec::new(),
-        at,
-        blocks: 0,
-    };
-    let mut scan = Scan {
-        txs: Vec::new(),
-        end: EndReason::Empty,
-        next_seq: tail.seq,
-    };
-    let mut current: Option<ScannedTx> = None;
-    let mut torn: Option<(u64, EndReason)> = None;
-    // With async_commit only the images themselves show whether a transaction is whole.
-    let canary = &codec.canary;
-    let check_images = codec.async_commit && !canary.skip_checksums && !canary.trust_seal;
-    walk(codec, log, tail, check_images, progress, &mut |record| {
-        if let Some((tid, end)) = &mut torn {
-            // Torn it may be, but not if the next one waited for it.
-            match (&record.kind, &end) {
-                (RecordKind::Commit { valid: true, .. }, EndReason::Torn(why))
-                    if record.tid != *tid =>
-                {
-                    *end = EndReason::Lost(format!("transaction {tid} was committed, but {why}"));
-                }
-                (RecordKind::Lost(why), EndReason::Torn(_)) => *end = EndReason::Lost(why.clone()),
-                _ => {}
-            }
-            return Ok(());
-        }
-        let seq = scan.next_seq;
-        let tx = current.get_or_insert_with(|| fresh(seq, record.at));
-        match record.kind {
-            RecordKind::Descriptor { tags, intact } => {
-                tx.blocks += 1 + tags.len() as u64;
-                for (i, tag) in tags.iter().enumerate() {
-                    let at = log.advance(record.at, 1 + i as u64);
-                    tx.images.push((
-                        tag.block,
-                        ImageRef {
-                            at,
-                            flags: tag.flags,
-                            check: tag.checksum,
-                            place: (tag.flags & FLAG_ESCAPE == 0)
-                                .then(|| log.place(at))
-                                .transpose()?,
-                        },
-                    ));
-                }
-                if intact.contains(&false) {
-                    let why = format!(
-                        "an image of transaction {} does not match its checksum",
-                        record.tid
-                    );
-                    torn = Some((record.tid, EndReason::Torn(why)));
-                }
-            }
-            RecordKind::Revoke(blocks) => {
-                tx.blocks += 1;
-                tx.revokes.extend(blocks);
-            }
-            RecordKind::Commit { valid: true, .. } => {
-                tx.blocks += 1;
-                scan.txs.extend(current.take());
-                scan.next_seq += 1;
-            }
-            RecordKind::Commit { valid: false, .. } => {
-                let why = format!("the sum of transaction {} does not match", record.tid);
-                torn = Some((record.tid, EndReason::Torn(why)));
-            }
-            // Frames are of another log, fast commits are looked for behind this one.
-            RecordKind::Damaged(_)
-            | RecordKind::FastCommit(_)
-            | RecordKind::Frame { .. }
-            | RecordKind::File { .. } => {}
-            RecordKind::Lost(why) => scan.end = EndReason::Lost(why),
-            RecordKind::End(why) => {
-                scan.end = match tail.at {
-                    None => EndReason::Empty,
-                    Some(_) if tx.blocks > 0 => EndReason::Torn(why),
-                    Some(_) => EndReason::NoNext(why),
-                };
-            }
-        }
-        Ok(())
-    })?;
-    if let Some((_, end)) = torn {
-        scan.end = end;
-    }
-    Ok(scan)
 }

@@ -17,7 +17,8 @@ use crate::engine::Canary;
 use crate::error::{Result, lost};
 use crate::ids::{BlockNr, CommitPoint, Lane, Stamp, TxId};
 use crate::policy::{
-    EndReason, ImageRef, LogTail, LoggedRecord, Medium, Scan, ScannedTx, Scheme, set_tails,
+    EndReason, ImageRef, LogTail, LoggedRecord, Medium, RecordLog, Scan, ScannedTx, Scheme,
+    set_tails,
 };
 use crate::scan::scan;
 use home::bring_home;
@@ -153,10 +154,8 @@ pub(crate) fn replay(
     }
     report.dropped = dropped;
     if canary.ignore_edges {
-        for (scan, lane) in scans.iter().zip(0..) {
-            let last = scan.txs.last().map_or(0, |tx| tx.id.seq);
-            fronts.insert(Lane(lane), last);
-        }
+        let last = |scan: &Scan| scan.txs.last().map_or(0, |tx| tx.id.seq);
+        fronts.extend((0..).map(Lane).zip(scans.iter().map(last)));
     }
     let mut chosen = choose(&mut scans, &fronts, canary, &mut report)?;
     for nr in chosen.split_off(&blocks).into_keys() {
@@ -165,17 +164,9 @@ pub(crate) fn replay(
             format!("an image for block {nr} of a volume of {blocks} blocks"),
         )?;
     }
-    let log: u64 = scheme.media.iter().map(|medium| medium.capacity()).sum();
     let block_size = block_size(scheme)?;
-    let home = chosen.len() as u64;
-    if home > log.max(HOME / block_size) {
-        let mib = (home * block_size) >> 20;
-        return Err(lost(format!(
-            "a log of {log} blocks says that {home} are to be written ({mib} MiB)"
-        ))
-        .into());
-    }
-    report.blocks = home;
+    report.blocks = chosen.len() as u64;
+    check_homes(scheme, report.blocks, block_size)?;
     let mut recovery = Recovery::default();
     if let Some((commits, end)) = fast {
         if let End::Lost(why) = end {
@@ -184,41 +175,9 @@ pub(crate) fn replay(
         report.fast_commits = commits.len() as u64;
         recovery.fast_commits = commits;
     }
-    for (scan, lane) in scans.iter().zip(0..) {
-        let front = front(&fronts, Lane(lane))?;
-        for tx in scan.txs.iter().filter(|tx| tx.id.seq <= front) {
-            recovery.horizon = recovery.horizon.max(tx.floor);
-            recovery.last_stamp = recovery.last_stamp.max(tx.stamp);
-        }
-    }
-    for medium in &scheme.media {
-        recovery.horizon = recovery.horizon.max(medium.horizon());
-    }
+    recovery.note_stamps(scheme, &scans, &fronts)?;
     if let Some(records) = &scheme.records {
-        let horizon = match canary.ignore_horizon {
-            true => 0,
-            false => recovery.horizon,
-        };
-        let found = records.scan(horizon)?;
-        if let Some(why) = found.lost {
-            report.damaged(how, why)?;
-        }
-        for (scan, lane) in scans.iter().zip(0..) {
-            let last = scan
-                .txs
-                .last()
-                .map_or(scan.next_seq.saturating_sub(1), |t| t.id.seq);
-            let durable = found.durable.get(&lane).copied().unwrap_or(0);
-            if last < durable {
-                report.damaged(how, format!(
-                    "transaction {durable} of lane {lane} was committed, for a record of a file says so, but the log ends after {last}"
-                ))?;
-            }
-        }
-        report.records = found.records.len() as u64;
-        report.records_superseded = found.superseded;
-        recovery.records = found.records;
-        recovery.last_stamp = recovery.last_stamp.max(found.last);
+        recovery.take_records(&**records, &scans, how, &mut report)?;
     }
     recovery.last_stamp = recovery.last_stamp.max(recovery.horizon);
     let images: Vec<(BlockNr, Chosen)> = chosen.into_iter().collect();
@@ -238,7 +197,34 @@ pub(crate) fn replay(
     if !canary.no_barrier && !canary.replay_volatile {
         device.flush()?;
     }
-    let live = scheme.media.iter().zip(&scans).zip(0..);
+    let tails = new_tails(scheme, &scans, &fronts, !recovery.fast_commits.is_empty())?;
+    set_tails(tails.into_iter(), recovery.horizon, !canary.no_barrier)?;
+    recovery.report = report;
+    Ok(recovery)
+}
+
+/// Refuses a log that says to write more than a log of its size can mean.
+fn check_homes(scheme: &Scheme, home: u64, block_size: u64) -> Result<()> {
+    let log: u64 = scheme.media.iter().map(|medium| medium.capacity()).sum();
+    if home > log.max(HOME / block_size) {
+        let mib = (home * block_size) >> 20;
+        return Err(lost(format!(
+            "a log of {log} blocks says that {home} are to be written ({mib} MiB)"
+        ))
+        .into());
+    }
+    Ok(())
+}
+
+/// Where each log begins that has something in it, when all is home; with fast commits that are
+/// still to be applied, behind its transactions.
+fn new_tails<'s>(
+    scheme: &'s Scheme,
+    scans: &[Scan],
+    fronts: &Fronts,
+    has_fast_commits: bool,
+) -> Result<Vec<(&'s dyn Medium, LogTail)>> {
+    let live = scheme.media.iter().zip(scans).zip(0..);
     let live = live.filter(|((medium, _), _)| medium.tail().at.is_some());
     let tails = live.map(|((medium, scan), lane)| {
         let left = match scan.end {
@@ -249,18 +235,70 @@ pub(crate) fn replay(
         };
         // One sequence is left out: blocks of a torn transaction with the next number may
         // still stand in the log, and must not complete a new one.
-        let seq = scan.next_seq.max(front(&fronts, Lane(lane))?) + left;
-        let tail = match recovery.fast_commits.is_empty() {
-            true => LogTail { seq, at: None },
-            false => behind(&**medium, scan),
+        let seq = scan.next_seq.max(front(fronts, Lane(lane))?) + left;
+        let tail = match has_fast_commits {
+            false => LogTail { seq, at: None },
+            true => behind(&**medium, scan),
         };
         Ok((&**medium, tail))
     });
-    let tails = tails.collect::<Result<Vec<_>>>()?;
-    set_tails(tails.into_iter(), recovery.horizon, !canary.no_barrier)?;
-    recovery.report = report;
-    Ok(recovery)
+    tails.collect()
 }
+
+impl Recovery {
+    /// Notes horizon and newest stamp of the transactions that count.
+    fn note_stamps(&mut self, scheme: &Scheme, scans: &[Scan], fronts: &Fronts) -> Result<()> {
+        for (scan, lane) in scans.iter().zip(0..) {
+            let front = front(fronts, Lane(lane))?;
+            for tx in scan.txs.iter().filter(|tx| tx.id.seq <= front) {
+                self.horizon = self.horizon.max(tx.floor);
+                self.last_stamp = self.last_stamp.max(tx.stamp);
+            }
+        }
+        for medium in &scheme.media {
+            self.horizon = self.horizon.max(medium.horizon());
+        }
+        Ok(())
+    }
+
+    /// Takes the records of files behind the horizon. What they say to be committed has to be.
+    fn take_records(
+        &mut self,
+        records: &dyn RecordLog,
+        scans: &[Scan],
+        how: RecoveryOptions,
+        report: &mut RecoveryReport,
+    ) -> Result<()> {
+        let horizon = match how.canary.ignore_horizon {
+            true => 0,
+            false => self.horizon,
+        };
+        let found = records.scan(horizon)?;
+        if let Some(why) = found.lost {
+            report.damaged(how, why)?;
+        }
+        for (scan, lane) in scans.iter().zip(0..) {
+            let last = scan
+                .txs
+                .last()
+                .map_or(scan.next_seq.saturating_sub(1), |t| t.id.seq);
+            let durable = found.durable.get(&lane).copied().unwrap_or(0);
+            if last < durable {
+                report.damaged(how, format!(
+                    "transaction {durable} of lane {lane} was committed, for a record of a file says so, but the log ends after {last}"
+                ))?;
+            }
+        }
+        report.records = found.records.len() as u64;
+        report.records_superseded = found.superseded;
+        self.records = found.records;
+        self.last_stamp = self.last_stamp.max(found.last);
+        Ok(())
+    }
+}
+
+/// The newest transaction of each lane that counts.
+type Fronts = HashMap<Lane, u64>;
 
 /// What a recovery makes of a log's transactions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -314,7 +352,7 @@ struct Chosen {
 }
 
 /// Up to where each lane is valid, and what is not.
-fn fronts(scans: &[Scan]) -> (HashMap<Lane, u64>, Vec<Dropped>) {
+fn fronts(scans: &[Scan]) -> (Fronts, Vec<Dropped>) {
     let durable: HashMap<Lane, Vec<(u64, CommitPoint)>> = scans
         .iter()
         .enumerate()

@@ -25,7 +25,7 @@ const CRC16_TABLE: [u32; 256] = reflected_table(0xA001);
 
 /// The table of a checksum whose polynomial is written with the least significant bit first, of 32
 /// bits or fewer.
-pub(crate) const fn reflected_table(polynomial: u32) -> [u32; 256] {
+const fn reflected_table(polynomial: u32) -> [u32; 256] {
     let mut table = [0; 256];
     let mut i = 0;
     while i < 256 {

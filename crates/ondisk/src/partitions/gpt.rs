@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use super::{Disk, Partition, Partitions};
 use crate::bytes::{array_at, le16, le32};
-use crate::ext4::checksum::reflected_table;
 
 /// Sizes of sectors that disks have.
 const SECTORS: [u64; 2] = [512, 4096];
@@ -82,7 +81,7 @@ fn copy<D: Disk>(disk: &D, sector: u64, at: u64) -> Result<Result<Copy, Option<u
         return Ok(Err(other));
     };
     match disk.bytes(place, len)? {
-        Some(entries) if Some(crc32(&entries)) == le32(&header, 88) => Ok(Ok(Copy {
+        Some(entries) if Some(crc32fast::hash(&entries)) == le32(&header, 88) => Ok(Ok(Copy {
             sector,
             place: place..place.saturating_add(len as u64),
             entries,
@@ -97,7 +96,7 @@ fn checked(header: &[u8], sector: u64) -> Option<(u64, usize, usize)> {
     let len = le32(header, 12)? as usize;
     let mut covered = header.get(..len).filter(|h| h.len() >= HEADER)?.to_vec();
     covered.get_mut(16..20)?.fill(0);
-    if crc32(&covered) != le32(header, 16)? || le64(header, 24)? != sector {
+    if crc32fast::hash(&covered) != le32(header, 16)? || le64(header, 24)? != sector {
         return None;
     }
     let (count, size) = (le32(header, 80)? as usize, le32(header, 84)? as usize);
@@ -181,11 +180,4 @@ fn kind_name(guid: &str) -> String {
         other => return format!("type {other}"),
     }
     .into()
-}
-
-/// The checksum of ISO 3309 (CRC-32).
-pub(super) fn crc32(bytes: &[u8]) -> u32 {
-    const TABLE: [u32; 256] = reflected_table(0xedb8_8320);
-    let step = |crc: u32, byte: &u8| TABLE[((crc ^ u32::from(*byte)) & 0xff) as usize] ^ (crc >> 8);
-    !bytes.iter().fold(u32::MAX, step)
 }

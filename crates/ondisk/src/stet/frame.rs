@@ -421,37 +421,13 @@ pub fn decode_unproven(bytes: &[u8], block_size: usize) -> Result<Frame> {
         <[U64]>::ref_from_prefix_with_elems(rest, images).map_err(|e| short(e.to_string()))?;
     let (raw_revokes, record) =
         <[U64]>::ref_from_prefix_with_elems(rest, revokes).map_err(|e| short(e.to_string()))?;
-    let mut list = Vec::with_capacity(chunks);
-    let mut raw_bytes = 0u64;
-    for chunk in raw_chunks {
-        let how = Stored::from_u8(chunk.codec)
-            .ok_or_else(|| corrupt!(WHAT, "a chunk stored in way {}", chunk.codec))?;
-        let (stored, raw) = (chunk.stored.get(), chunk.raw.get());
-        if raw == 0
-            || raw as usize > MAX_CHUNK
-            || !(raw as usize).is_multiple_of(block_size.max(1))
-            || stored > raw
-            || (how == Stored::Raw && stored != raw)
-        {
-            return Err(corrupt!(WHAT, "a chunk of {raw} bytes stored in {stored}"));
-        }
-        raw_bytes += u64::from(raw);
-        list.push(Chunk {
-            sum: chunk.sum.get(),
-            stored,
-            raw,
-            how,
-        });
-    }
+    let chunk = |raw| decode_chunk(raw, block_size);
+    let chunks = raw_chunks.iter().map(chunk).collect::<Result<Vec<_>>>()?;
+    let raw_bytes: u64 = chunks.iter().map(|chunk| u64::from(chunk.raw)).sum();
     if raw_bytes != images as u64 * block_size as u64 {
         return Err(corrupt!(WHAT, "{raw_bytes} bytes for {images} images"));
     }
-    let mut homes: Vec<u64> = raw_images.iter().map(|n| n.get()).collect();
-    homes.sort_unstable();
-    if let Some([nr, _]) = homes.array_windows().find(|[a, b]| a == b) {
-        return Err(corrupt!(WHAT, "two images of block {nr}"));
-    }
-    drop(homes);
+    check_once(raw_images)?;
     let frame = Frame {
         kind,
         epoch: head.epoch.get(),
@@ -460,7 +436,7 @@ pub fn decode_unproven(bytes: &[u8], block_size: usize) -> Result<Frame> {
         nanoseconds: head.nanoseconds.get(),
         lane: head.lane.get(),
         unordered: head.flags.get() & UNORDERED != 0,
-        chunks: list,
+        chunks,
         edges: raw_edges
             .iter()
             .map(|e| (e.lane.get(), e.seq.get()))
@@ -479,6 +455,36 @@ pub fn decode_unproven(bytes: &[u8], block_size: usize) -> Result<Frame> {
         ));
     }
     Ok(frame)
+}
+
+fn decode_chunk(chunk: &RawChunk, block_size: usize) -> Result<Chunk> {
+    let how = Stored::from_u8(chunk.codec)
+        .ok_or_else(|| corrupt!(WHAT, "a chunk stored in way {}", chunk.codec))?;
+    let (stored, raw) = (chunk.stored.get(), chunk.raw.get());
+    if raw == 0
+        || raw as usize > MAX_CHUNK
+        || !(raw as usize).is_multiple_of(block_size.max(1))
+        || stored > raw
+        || (how == Stored::Raw && stored != raw)
+    {
+        return Err(corrupt!(WHAT, "a chunk of {raw} bytes stored in {stored}"));
+    }
+    Ok(Chunk {
+        sum: chunk.sum.get(),
+        stored,
+        raw,
+        how,
+    })
+}
+
+/// Refuses two images of one block.
+fn check_once(images: &[U64]) -> Result<()> {
+    let mut homes: Vec<u64> = images.iter().map(|n| n.get()).collect();
+    homes.sort_unstable();
+    match homes.array_windows().find(|[a, b]| a == b) {
+        Some([nr, _]) => Err(corrupt!(WHAT, "two images of block {nr}")),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]

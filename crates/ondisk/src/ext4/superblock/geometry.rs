@@ -47,12 +47,125 @@ enum Backups {
     Sparse2([u32; 2]),
 }
 
+fn bad(detail: String) -> OnDiskError {
+    OnDiskError::Corrupt {
+        what: "superblock",
+        detail,
+    }
+}
+
+/// Bytes of a block, and blocks of a cluster.
+fn units(sb: &Superblock) -> Result<(u32, u32)> {
+    let log_block = sb.log_block_size.get();
+    if log_block > 6 {
+        return Err(bad(format!("block size 2^(10+{log_block})")));
+    }
+    let block_size = 1024u32 << log_block;
+    let log_cluster = sb.log_cluster_size.get();
+    let blocks_per_cluster = match log_cluster.checked_sub(log_block) {
+        Some(shift) if has_clusters(sb) && log_cluster <= 20 => 1u32 << shift,
+        Some(0) => 1,
+        _ => {
+            return Err(bad(format!(
+                "cluster size 2^(10+{log_cluster}) with block size {block_size}"
+            )));
+        }
+    };
+    Ok((block_size, blocks_per_cluster))
+}
+
+fn has_clusters(sb: &Superblock) -> bool {
+    sb.ro_compat().contains(RoCompat::BIGALLOC)
+}
+
+/// Checks that a bitmap of a block has a bit for each cluster of a group.
+fn check_groups(sb: &Superblock, block_size: u32, blocks_per_cluster: u32) -> Result<()> {
+    let blocks_per_group = sb.blocks_per_group.get();
+    let clusters_per_group = sb.clusters_per_group.get();
+    let bitmap_bits = block_size * 8;
+    if clusters_per_group == 0
+        || clusters_per_group > bitmap_bits
+        || !clusters_per_group.is_multiple_of(8)
+        || u64::from(blocks_per_group)
+            != u64::from(clusters_per_group) * u64::from(blocks_per_cluster)
+    {
+        return Err(bad(format!(
+            "{blocks_per_group} blocks and {clusters_per_group} clusters per group \
+             ({blocks_per_cluster} blocks per cluster, bitmap of {bitmap_bits} bits)"
+        )));
+    }
+    Ok(())
+}
+
+/// Bytes of an inode, where inodes fit their blocks and their bitmap.
+fn inode_size(sb: &Superblock, block_size: u32) -> Result<u16> {
+    let dynamic = sb.rev_level.get() >= DYNAMIC_REV;
+    let inode_size = if dynamic { sb.inode_size.get() } else { 128 };
+    if !inode_size.is_power_of_two() || inode_size < 128 || u32::from(inode_size) > block_size {
+        return Err(bad(format!("inode size {inode_size}")));
+    }
+    let first_inode = sb.first_inode();
+    if first_inode < GOOD_OLD_FIRST_INO {
+        return Err(bad(format!("first inode {first_inode}")));
+    }
+    let inodes_per_block = block_size / u32::from(inode_size);
+    let inodes_per_group = sb.inodes_per_group.get();
+    if inodes_per_group < inodes_per_block || inodes_per_group > block_size * 8 {
+        return Err(bad(format!("{inodes_per_group} inodes per group")));
+    }
+    Ok(inode_size)
+}
+
+/// Bytes of a group descriptor.
+fn desc_size(sb: &Superblock) -> Result<u16> {
+    if !sb.incompat().contains(Incompat::BIT64) {
+        return Ok(MIN_DESC_SIZE as u16);
+    }
+    let size = sb.desc_size.get();
+    if usize::from(size) < DESC_SIZE_64BIT || size > 1024 || !size.is_power_of_two() {
+        return Err(bad(format!("descriptor size {size}")));
+    }
+    Ok(size)
+}
+
+/// How many groups there are, of all blocks and inodes.
+fn group_count(sb: &Superblock, block_size: u32) -> Result<u32> {
+    let blocks_count = sb.blocks_count();
+    let first_data_block = sb.first_data_block.get();
+    // A 1 KiB-block volume leaves the boot block out of group 0, except with bigalloc.
+    let boot_block = u32::from(block_size == 1024 && !has_clusters(sb));
+    if first_data_block != boot_block && !(block_size == 1024 && first_data_block <= 1) {
+        return Err(bad(format!(
+            "first data block {first_data_block} with block size {block_size}"
+        )));
+    }
+    let data_blocks = blocks_count
+        .checked_sub(u64::from(first_data_block))
+        .filter(|n| *n > 0)
+        .ok_or_else(|| {
+            bad(format!(
+                "{blocks_count} blocks, the first of them {first_data_block}"
+            ))
+        })?;
+    // The last byte must have a 64-bit signed offset, as files and devices do.
+    if blocks_count > (i64::MAX as u64) / u64::from(block_size) {
+        return Err(bad(format!("{blocks_count} blocks of {block_size} bytes")));
+    }
+    let per_group = sb.blocks_per_group.get();
+    let groups = data_blocks.div_ceil(u64::from(per_group));
+    let groups = u32::try_from(groups)
+        .map_err(|_| bad(format!("{blocks_count} blocks in groups of {per_group}")))?;
+    let (inodes, per_group) = (sb.inodes_count.get(), sb.inodes_per_group.get());
+    if u64::from(groups) * u64::from(per_group) != u64::from(inodes) {
+        return Err(bad(format!(
+            "{inodes} inodes for {groups} groups of {per_group}"
+        )));
+    }
+    Ok(groups)
+}
+
 impl Geometry {
     pub(super) fn from_superblock(sb: &Superblock) -> Result<Self> {
-        let bad = |detail: String| OnDiskError::Corrupt {
-            what: "superblock",
-            detail,
-        };
         if sb.magic.get() != MAGIC {
             return Err(bad(format!(
                 "magic {:#06x} instead of {MAGIC:#06x}",
@@ -64,131 +177,37 @@ impl Geometry {
                 feature: format!("revision level {}", sb.rev_level.get()),
             });
         }
-        let (incompat, ro_compat) = (sb.incompat(), sb.ro_compat());
-        let log_block = sb.log_block_size.get();
-        if log_block > 6 {
-            return Err(bad(format!("block size 2^(10+{log_block})")));
-        }
-        let block_size = 1024u32 << log_block;
-
-        let bigalloc = ro_compat.contains(RoCompat::BIGALLOC);
-        let log_cluster = sb.log_cluster_size.get();
-        let blocks_per_cluster = match log_cluster.checked_sub(log_block) {
-            Some(shift) if bigalloc && log_cluster <= 20 => 1u32 << shift,
-            Some(0) => 1,
-            _ => {
-                return Err(bad(format!(
-                    "cluster size 2^(10+{log_cluster}) with block size {block_size}"
-                )));
-            }
-        };
-
-        let blocks_per_group = sb.blocks_per_group.get();
-        let clusters_per_group = sb.clusters_per_group.get();
-        let bitmap_bits = block_size * 8;
-        if clusters_per_group == 0
-            || clusters_per_group > bitmap_bits
-            || !clusters_per_group.is_multiple_of(8)
-            || u64::from(blocks_per_group)
-                != u64::from(clusters_per_group) * u64::from(blocks_per_cluster)
-        {
+        let (block_size, blocks_per_cluster) = units(sb)?;
+        check_groups(sb, block_size, blocks_per_cluster)?;
+        let reserved_gdt_blocks = sb.reserved_gdt_blocks.get();
+        if u64::from(reserved_gdt_blocks) > u64::from(block_size) / 4 {
             return Err(bad(format!(
-                "{blocks_per_group} blocks and {clusters_per_group} clusters per group \
-                 ({blocks_per_cluster} blocks per cluster, bitmap of {bitmap_bits} bits)"
-            )));
-        }
-
-        let dynamic = sb.rev_level.get() >= DYNAMIC_REV;
-        let inode_size = if dynamic { sb.inode_size.get() } else { 128 };
-        if !inode_size.is_power_of_two() || inode_size < 128 || u32::from(inode_size) > block_size {
-            return Err(bad(format!("inode size {inode_size}")));
-        }
-        let first_inode = sb.first_inode();
-        if first_inode < GOOD_OLD_FIRST_INO {
-            return Err(bad(format!("first inode {first_inode}")));
-        }
-        let inodes_per_block = block_size / u32::from(inode_size);
-        let inodes_per_group = sb.inodes_per_group.get();
-        if inodes_per_group < inodes_per_block || inodes_per_group > bitmap_bits {
-            return Err(bad(format!("{inodes_per_group} inodes per group")));
-        }
-
-        let desc_size = if incompat.contains(Incompat::BIT64) {
-            sb.desc_size.get()
-        } else {
-            MIN_DESC_SIZE as u16
-        };
-        if incompat.contains(Incompat::BIT64)
-            && (usize::from(desc_size) < DESC_SIZE_64BIT
-                || desc_size > 1024
-                || !desc_size.is_power_of_two())
-        {
-            return Err(bad(format!("descriptor size {desc_size}")));
-        }
-
-        let blocks_count = sb.blocks_count();
-        let first_data_block = sb.first_data_block.get();
-        // A 1 KiB-block volume leaves the boot block out of group 0, except with bigalloc.
-        let boot_block = u32::from(block_size == 1024 && !bigalloc);
-        if first_data_block != boot_block && !(block_size == 1024 && first_data_block <= 1) {
-            return Err(bad(format!(
-                "first data block {first_data_block} with block size {block_size}"
-            )));
-        }
-        let data_blocks = blocks_count
-            .checked_sub(u64::from(first_data_block))
-            .filter(|n| *n > 0)
-            .ok_or_else(|| {
-                bad(format!(
-                    "{blocks_count} blocks, the first of them {first_data_block}"
-                ))
-            })?;
-        // The last byte must have a 64-bit signed offset, as files and devices do.
-        if blocks_count > (i64::MAX as u64) / u64::from(block_size) {
-            return Err(bad(format!("{blocks_count} blocks of {block_size} bytes")));
-        }
-        let group_count = u32::try_from(data_blocks.div_ceil(u64::from(blocks_per_group)))
-            .map_err(|_| {
-                bad(format!(
-                    "{blocks_count} blocks in groups of {blocks_per_group}"
-                ))
-            })?;
-        let inodes_count = sb.inodes_count.get();
-        if u64::from(group_count) * u64::from(inodes_per_group) != u64::from(inodes_count) {
-            return Err(bad(format!(
-                "{inodes_count} inodes for {group_count} groups of {inodes_per_group}"
-            )));
-        }
-        if u64::from(sb.reserved_gdt_blocks.get()) > u64::from(block_size) / 4 {
-            return Err(bad(format!(
-                "{} reserved descriptor blocks",
-                sb.reserved_gdt_blocks.get()
+                "{reserved_gdt_blocks} reserved descriptor blocks"
             )));
         }
         let backups = if sb.compat().contains(Compat::SPARSE_SUPER2) {
             Backups::Sparse2(sb.backup_bgs.map(|g| g.get()))
-        } else if ro_compat.contains(RoCompat::SPARSE_SUPER) {
+        } else if sb.ro_compat().contains(RoCompat::SPARSE_SUPER) {
             Backups::Sparse
         } else {
             Backups::All
         };
+        let has_meta_groups = sb.incompat().contains(Incompat::META_BG);
         let geo = Geometry {
             block_size,
             blocks_per_cluster,
-            blocks_count,
-            first_data_block,
-            blocks_per_group,
-            clusters_per_group,
-            inodes_per_group,
-            inodes_count,
-            first_inode,
-            inode_size,
-            desc_size,
-            group_count,
-            reserved_gdt_blocks: sb.reserved_gdt_blocks.get(),
-            first_meta_bg: incompat
-                .contains(Incompat::META_BG)
-                .then(|| sb.first_meta_bg.get()),
+            blocks_count: sb.blocks_count(),
+            first_data_block: sb.first_data_block.get(),
+            blocks_per_group: sb.blocks_per_group.get(),
+            clusters_per_group: sb.clusters_per_group.get(),
+            inodes_per_group: sb.inodes_per_group.get(),
+            inodes_count: sb.inodes_count.get(),
+            first_inode: sb.first_inode(),
+            inode_size: inode_size(sb, block_size)?,
+            desc_size: desc_size(sb)?,
+            group_count: group_count(sb, block_size)?,
+            reserved_gdt_blocks,
+            first_meta_bg: has_meta_groups.then(|| sb.first_meta_bg.get()),
             backups,
         };
         if geo.first_meta_bg.is_some_and(|m| m > geo.desc_blocks()) {
