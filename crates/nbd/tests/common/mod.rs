@@ -99,9 +99,9 @@ impl Server {
                 }
                 let of = Arc::clone(&of);
                 if of.is_up.load(SeqCst) {
-                    of.open.lock().push(stream.try_clone().unwrap());
+                    let life = of.opened(&stream);
                     // A connection that ends, ends.
-                    thread::spawn(move || drop(of.serve(&stream)));
+                    thread::spawn(move || drop(of.serve(&stream, life)));
                 }
             }
         });
@@ -195,14 +195,20 @@ impl Shared {
             }
         }
         disk.left = None;
+        let mut open = self.open.lock();
         self.deaths.fetch_add(1, SeqCst);
-        self.open
-            .lock()
-            .drain(..)
+        open.drain(..)
             .for_each(|s| drop(s.shutdown(Shutdown::Both)));
     }
 
-    fn serve(&self, mut stream: &UnixStream) -> io::Result<()> {
+    /// Notes a connection, and in which of its lives the server has it.
+    fn opened(&self, stream: &UnixStream) -> u64 {
+        let mut open = self.open.lock();
+        open.push(stream.try_clone().unwrap());
+        self.deaths.load(SeqCst)
+    }
+
+    fn serve(&self, mut stream: &UnixStream, life: u64) -> io::Result<()> {
         stream.write_all(b"NBDMAGICIHAVEOPT\0\x03")?;
         read::<4>(stream)?;
         loop {
@@ -239,11 +245,11 @@ impl Shared {
             }
         }
         loop {
-            self.request(stream)?;
+            self.request(stream, life)?;
         }
     }
 
-    fn request(&self, mut stream: &UnixStream) -> io::Result<()> {
+    fn request(&self, mut stream: &UnixStream, life: u64) -> io::Result<()> {
         let head: [u8; 28] = read(stream)?;
         assert_eq!(head[..4], [0x25, 0x60, 0x95, 0x13]);
         let (is_fua, command) = (head[5] & 1 != 0, head[7]);
@@ -262,6 +268,10 @@ impl Shared {
         let mut data = vec![0; if command == 1 { len } else { 0 }];
         stream.read_exact(&mut data)?;
         let disk = &mut *self.disk.lock();
+        // Who died carries out nothing that he had read before.
+        if life != self.deaths.load(SeqCst) {
+            return Err(io::ErrorKind::Other.into());
+        }
         let dies = disk.left.is_some_and(|left| left <= 1);
         disk.left = disk.left.map(|left| left.saturating_sub(1));
         // It may die before it has done it, or after.
