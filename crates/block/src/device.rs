@@ -44,6 +44,15 @@ impl<'a> Gather<'a> {
         all
     }
 
+    /// Copies the slices, one behind the other, to the beginning of `to`, which is long enough.
+    pub fn copy_to(&self, mut to: &mut [u8]) {
+        for s in self.slices() {
+            let (mine, rest) = to.split_at_mut(s.len());
+            mine.copy_from_slice(s);
+            to = rest;
+        }
+    }
+
     /// Copies the slices together, to be shared.
     pub fn to_arc(&self) -> Arc<[u8]> {
         match self.slices() {
@@ -122,6 +131,15 @@ impl<'a> Scatter<'a> {
         match self {
             Scatter::One(s) => slice::from_mut(s),
             Scatter::Many(s) => s,
+        }
+    }
+
+    /// Fills the slices, one after the other, from the beginning of `from`, which is long enough.
+    pub fn copy_from(&mut self, mut from: &[u8]) {
+        for s in self.slices_mut() {
+            let (mine, rest) = from.split_at(s.len());
+            s.copy_from_slice(mine);
+            from = rest;
         }
     }
 
@@ -290,8 +308,11 @@ pub trait BlockDevice: Send + Sync {
 /// Bytes of zeros written at a time.
 const ZEROS: u64 = 1 << 20;
 
-/// [`BlockDevice::zero`] by writes.
-pub(crate) fn write_zeros<D: BlockDevice + ?Sized>(device: &D, range: Range<u64>) -> Result<()> {
+/// [`BlockDevice::zero`] by writes, for devices that have nothing better.
+///
+/// # Errors
+/// Those of the writes.
+pub fn write_zeros<D: BlockDevice + ?Sized>(device: &D, range: Range<u64>) -> Result<()> {
     check_range(
         Op::Write,
         range.start,
@@ -325,7 +346,10 @@ pub fn check_range(op: Op, offset: u64, len: u64, size: u64) -> Result<()> {
 }
 
 /// Range check of a discard; an inverted range is empty.
-pub(crate) fn check_discard(range: &Range<u64>, size: u64) -> Result<()> {
+///
+/// # Errors
+/// As [`check_range`].
+pub fn check_discard(range: &Range<u64>, size: u64) -> Result<()> {
     check_range(
         Op::Discard,
         range.start,

@@ -45,7 +45,9 @@ mod volatile;
 mod window;
 
 pub use buf::AlignedBuf;
-pub use device::{BlockDevice, Gather, Read, Scatter, Write, check_range};
+pub use device::{
+    BlockDevice, Gather, Read, Scatter, Write, check_discard, check_range, write_zeros,
+};
 pub use error::{BlockError, Op, Result};
 pub use fail_stop::FailStop;
 pub use failures::{Failed, FailedRequest, Failures, Watched};

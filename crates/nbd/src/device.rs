@@ -7,13 +7,14 @@ use std::str::FromStr;
 
 use parking_lot::Mutex;
 use stetfs_block::{
-    BlockDevice, BlockError, Counters, Gather, Op, Read, Result, SECTOR, Stats, Write, check_range,
+    BlockDevice, BlockError, Counters, Op, Read, Result, SECTOR, Stats, Write, check_discard,
+    check_range, write_zeros,
 };
 
 use crate::address::Address;
 use crate::claim::Claim;
 use crate::error::Trouble;
-use crate::link::{Job, Link, NbdOptions, NbdState, jobs_of, spans};
+use crate::link::{Job, Link, NbdOptions, NbdState, first_error, jobs_of, spans};
 use crate::unflushed::Content;
 use crate::wire::Command;
 
@@ -153,15 +154,13 @@ impl NbdDevice {
             for _ in 1..parts(&range).count() {
                 whole.extend(found.next().unwrap_or_default());
             }
-            let mut at = (read.offset - range.start) as usize;
-            for slice in read.data.slices_mut() {
-                let Some(from) = whole.get(at..at + slice.len()) else {
-                    let e = std::io::ErrorKind::UnexpectedEof.into();
-                    return Err(BlockError::io(Op::Read, read.offset, 0, e));
-                };
-                slice.copy_from_slice(from);
-                at += slice.len();
-            }
+            let at = (read.offset - range.start) as usize;
+            let wanted = at..at + read.data.len();
+            let Some(found) = whole.get(wanted) else {
+                let e = std::io::ErrorKind::UnexpectedEof.into();
+                return Err(BlockError::io(Op::Read, read.offset, 0, e));
+            };
+            read.data.copy_from(found);
         }
         Ok(())
     }
@@ -172,7 +171,6 @@ impl NbdDevice {
             self.flush()?;
         }
         let export = *self.link.export();
-        let mut result = Ok(());
         let begun: Vec<_> = {
             let mut unflushed = self.link.unflushed.lock();
             let each = contents.iter();
@@ -186,24 +184,17 @@ impl NbdDevice {
             counts.push(of.len());
             jobs.extend(of);
         }
-        let lost = self.link.run(&mut jobs);
-        let mut outcomes = jobs.iter().map(|job| &job.outcome);
+        // Each write is told what came of it.
+        let _ = self.link.run(&mut jobs);
+        let (mut jobs, mut result) = (jobs.as_slice(), Ok(()));
         let mut unflushed = self.link.unflushed.lock();
         for (((at, content, fua), begun), count) in contents.iter().zip(&begun).zip(counts) {
-            let mut error = None;
-            for outcome in outcomes.by_ref().take(count) {
-                match (outcome, &lost) {
-                    (Some(Ok(_)), _) => {}
-                    (Some(Err(e)), _) | (None, Err(e)) => {
-                        error.get_or_insert_with(|| e.clone());
-                    }
-                    (None, Ok(())) => {
-                        error.get_or_insert_with(|| Trouble::nonsense("a write without outcome"));
-                    }
-                }
-            }
-            match error {
-                Some(e) => {
+            let (its, others) = jobs.split_at(count);
+            jobs = others;
+            match first_error(its) {
+                Ok(()) if *fua && export.can_fua() => unflushed.durable(begun),
+                Ok(()) => unflushed.acknowledge(begun),
+                Err(e) => {
                     match e {
                         Trouble::Errno(_) => unflushed.refuse(begun),
                         // It may have happened; then it is to stay.
@@ -212,8 +203,6 @@ impl NbdDevice {
                     let e = BlockError::io(Op::Write, *at, content.len(), e.into_io());
                     result = result.and(Err(e));
                 }
-                None if *fua && export.can_fua() => unflushed.durable(begun),
-                None => unflushed.acknowledge(begun),
             }
         }
         result
@@ -225,13 +214,8 @@ impl NbdDevice {
         let _turn = self.partial.lock();
         let mut whole = vec![0; (range.end - range.start) as usize];
         self.read_uncounted(&mut [Read::new(range.start, &mut whole)])?;
-        let mut at = (write.offset - range.start) as usize;
-        for slice in write.data.slices() {
-            if let Some(to) = whole.get_mut(at..at + slice.len()) {
-                to.copy_from_slice(slice);
-            }
-            at += slice.len();
-        }
+        let at = (write.offset - range.start) as usize;
+        write.data.copy_to(whole.get_mut(at..).unwrap_or_default());
         let content = Content::Bytes(whole.into());
         self.write_contents(vec![(range.start, content, write.fua)])
     }
@@ -313,9 +297,8 @@ impl BlockDevice for NbdDevice {
             check_range(Op::Write, write.offset, write.len(), self.size())?;
             bytes += write.len();
         }
-        let content = |data: &Gather<'_>| Content::Bytes(data.to_arc());
         let whole = writes.iter().filter(|w| !w.is_empty() && is_whole(w));
-        let whole = whole.map(|w| (w.offset, content(&w.data), w.fua));
+        let whole = whole.map(|w| (w.offset, Content::Bytes(w.data.to_arc()), w.fua));
         let mut result = self.write_contents(whole.collect());
         for write in writes.iter().filter(|w| !w.is_empty() && !is_whole(w)) {
             result = result.and(self.write_partial(write));
@@ -341,8 +324,7 @@ impl BlockDevice for NbdDevice {
 
     fn discard(&self, range: Range<u64>) -> Result<()> {
         self.may_write(Op::Discard)?;
-        let len = range.end.saturating_sub(range.start);
-        check_range(Op::Discard, range.start, len, self.size())?;
+        check_discard(&range, self.size())?;
         let block = self.block();
         // Inwards to whole blocks.
         let range = range.start.div_ceil(block) * block..range.end / block * block;
@@ -371,11 +353,7 @@ impl BlockDevice for NbdDevice {
             return Ok(());
         }
         if !is_whole || !self.link.export().can_write_zeroes() {
-            let zeroes = vec![0; len.min(1 << 20) as usize];
-            for (at, len) in spans(range.start, len, 1 << 20) {
-                self.write(at, zeroes.get(..len as usize).unwrap_or(&zeroes))?;
-            }
-            return Ok(());
+            return write_zeros(self, range);
         }
         self.write_contents(vec![(range.start, Content::Zeroes(len), false)])?;
         self.counters.discard(len);

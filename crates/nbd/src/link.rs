@@ -114,8 +114,8 @@ impl Session {
         let turn = self.next.fetch_add(1, Relaxed) % self.connections.len();
         let none = || Trouble::nonsense("no connection");
         let connection = self.connections.get(turn).ok_or_else(none)?;
-        let mut lost = Ok(());
         for jobs in jobs.chunks_mut(WINDOW) {
+            let mut lost = Ok(());
             let sent: Vec<_> = jobs
                 .iter_mut()
                 .filter(|job| job.outcome.is_none())
@@ -127,9 +127,9 @@ impl Session {
                     done => job.outcome = Some(done),
                 }
             }
-            lost.clone()?;
+            lost?;
         }
-        lost
+        Ok(())
     }
 
     fn close(&self) {
@@ -227,12 +227,20 @@ impl Link {
         }
     }
 
-    /// Runs requests until each has an outcome, over new connections where these are lost.
+    /// Runs requests over new connections where these are lost. Each has an outcome then; of those
+    /// of a server that stays lost nobody knows whether they happened.
     ///
     /// # Errors
-    /// The first of the server's; or the server is lost, and requests that have no outcome may have
-    /// happened.
+    /// The first that one of them has.
     pub(crate) fn run(&self, jobs: &mut [Job<'_>]) -> Result<()> {
+        if let Err(lost) = self.try_run(jobs) {
+            let open = jobs.iter_mut().filter(|job| job.outcome.is_none());
+            open.for_each(|job| job.outcome = Some(Err(lost.clone())));
+        }
+        first_error(jobs)
+    }
+
+    fn try_run(&self, jobs: &mut [Job<'_>]) -> Result<()> {
         let open = |jobs: &[Job<'_>]| jobs.iter().filter(|job| job.outcome.is_none()).count();
         let (mut left, mut in_vain, mut since) = (open(jobs), 0, Instant::now());
         while left > 0 {
@@ -252,11 +260,7 @@ impl Link {
                 _ => {}
             }
         }
-        let failed = jobs.iter().find_map(|job| match &job.outcome {
-            Some(Err(e)) => Some(e.clone()),
-            _ => None,
-        });
-        failed.map_or(Ok(()), Err)
+        Ok(())
     }
 
     /// The connections; new ones if need be.
@@ -287,12 +291,10 @@ impl Link {
         loop {
             match self.renew() {
                 Ok(session) => {
-                    now.session = Some(Arc::new(session));
+                    let session = Arc::new(session);
+                    now.session = Some(Arc::clone(&session));
                     (now.lost_since, now.tried) = (None, None);
-                    return now
-                        .session
-                        .clone()
-                        .ok_or_else(|| self.given_up("no session"));
+                    return Ok(session);
                 }
                 Err(Trouble::Stopped(reason)) => {
                     tracing::error!("{}: {reason}", self.address);
@@ -400,15 +402,12 @@ impl Link {
             jobs.extend(jobs_of(*offset, content, self.export.max_block, false));
         }
         session.run(&mut jobs)?;
-        if let Some(Err(e)) = jobs
-            .into_iter()
-            .find_map(|job| job.outcome.filter(Result::is_err))
-        {
-            // Perhaps it can later.
-            return Err(Trouble::Refused(format!(
+        // Perhaps it can later.
+        first_error(&jobs).map_err(|e| {
+            Trouble::Refused(format!(
                 "it does not take again what it had acknowledged: {e}"
-            )));
-        }
+            ))
+        })?;
         self.written_again.fetch_add(bytes, Relaxed);
         let n = session.connections.len();
         tracing::warn!(
@@ -425,6 +424,13 @@ impl Link {
             session.connections.iter().for_each(Connection::take_leave);
         }
     }
+}
+
+/// The first error that one of these requests has.
+pub(crate) fn first_error(jobs: &[Job<'_>]) -> Result<()> {
+    let mut outcomes = jobs.iter().filter_map(|job| job.outcome.as_ref());
+    let error = outcomes.find_map(|outcome| outcome.as_ref().err());
+    error.map_or(Ok(()), |e| Err(e.clone()))
 }
 
 /// The requests that write `content`.

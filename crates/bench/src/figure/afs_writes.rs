@@ -3,7 +3,7 @@
 //! Threads are simulated: all of them write and then sync at the same time, for the device's time
 //! is its own and the host's costs none.
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use stetfs::low::{Fs, MemDevice, OpenRef, ROOT_INO};
 use stetfs_flash::Model;
 
@@ -56,12 +56,7 @@ pub(super) fn measure(args: &FigureArgs, journal_mib: u64) -> Result<Vec<Part>> 
             intervals: &INTERVALS,
         },
     };
-    let is_wanted = |n: &u64| args.threads.is_empty() || args.threads.contains(n);
-    let wanted: Vec<u64> = THREADS.into_iter().filter(is_wanted).collect();
-    ensure!(
-        !wanted.is_empty(),
-        "the figure has {THREADS:?} threads: leave --threads out, or name one of these"
-    );
+    let wanted = args.wanted_threads(&THREADS)?;
     let mut parts = Vec::new();
     for model in args.flash() {
         let title = format!("{}, a journal of {} MiB", model.name, size.journal_mib);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use stetfs::low::{BlockDevice, Composition, Fs, FsOptions, MemDevice, RegionSource};
 use stetfs_flash::{Model, Timed};
@@ -66,7 +66,9 @@ pub(super) fn measure(
     mut spec: Spec,
     what: &Library,
 ) -> Result<Vec<Part>> {
-    spec.threads = spec.threads.map(|all| wanted(args, all)).transpose()?;
+    // Once a run, and needed until its end.
+    let wanted = |all| Ok::<_, anyhow::Error>(&*args.wanted_threads(all)?.leak());
+    spec.threads = spec.threads.map(wanted).transpose()?;
     let spec = &spec;
     let devices = match args.devices.as_slice() {
         [] => {
@@ -81,21 +83,6 @@ pub(super) fn measure(
         Device::Memory | Device::Simulated(_) => library(args, device, spec, what),
     };
     devices.into_iter().map(part).collect()
-}
-
-/// The numbers of threads that were asked for.
-fn wanted(args: &FigureArgs, all: &'static [u32]) -> Result<&'static [u32]> {
-    if args.threads.is_empty() {
-        return Ok(all);
-    }
-    let is_wanted = |n: &u32| args.threads.contains(&u64::from(*n));
-    let wanted: Vec<u32> = all.iter().copied().filter(is_wanted).collect();
-    ensure!(
-        !wanted.is_empty(),
-        "the figure has {all:?} threads: leave --threads out, or name one of these"
-    );
-    // Once in a run, which all is told by.
-    Ok(wanted.leak())
 }
 
 /// A claim on a work by so many threads, of one column by another: what, the goal, and ours; none

@@ -20,6 +20,7 @@ mod recovery;
 mod simulated;
 mod zjournal;
 
+use std::fmt::Debug;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -292,6 +293,20 @@ struct Spec {
 }
 
 impl FigureArgs {
+    /// Of the numbers of threads that a figure has, those that were asked for.
+    ///
+    /// # Errors
+    /// None of them was.
+    fn wanted_threads<T: Copy + Debug + Into<u64>>(&self, all: &[T]) -> Result<Vec<T>> {
+        let is_wanted = |n: &T| self.threads.is_empty() || self.threads.contains(&(*n).into());
+        let wanted: Vec<T> = all.iter().copied().filter(is_wanted).collect();
+        ensure!(
+            !wanted.is_empty(),
+            "the figure has {all:?} threads: leave --threads out, or name one of these"
+        );
+        Ok(wanted)
+    }
+
     /// Measures; `stetfs` is the program to mount with.
     ///
     /// # Errors

@@ -249,7 +249,7 @@ impl FileDevice {
             let mut part = [IoSliceMut::new(&mut bounce.at(edge)[..sector as usize])];
             self.run(Op::Read, &mut [Request::read(edge, &mut part)])?;
         }
-        copy_in(write, bounce.at(write.offset));
+        write.data.copy_to(bounce.at(write.offset));
         let data = [IoSlice::new(bounce.at(range.start))];
         self.run(
             Op::Write,
@@ -264,15 +264,6 @@ impl fmt::Debug for FileDevice {
             .field("path", &self.path)
             .field("size", &self.size)
             .finish_non_exhaustive()
-    }
-}
-
-/// Copies the data of `write` to the beginning of `to`.
-fn copy_in(write: &Write<'_>, mut to: &mut [u8]) {
-    for s in write.data.slices() {
-        let (mine, rest) = to.split_at_mut(s.len());
-        mine.copy_from_slice(s);
-        to = rest;
     }
 }
 
@@ -359,12 +350,7 @@ impl BlockDevice for FileDevice {
             if !fits(read)
                 && let Some(bounce) = done.next()
             {
-                let mut from = &*bounce.at(read.offset);
-                for s in read.data.slices_mut() {
-                    let (mine, rest) = from.split_at(s.len());
-                    s.copy_from_slice(mine);
-                    from = rest;
-                }
+                read.data.copy_from(bounce.at(read.offset));
             }
         }
         self.counters.read(reads.len() as u64, bytes);
@@ -394,7 +380,7 @@ impl BlockDevice for FileDevice {
             .filter(|w| !w.is_empty() && whole(w) && !fits(w))
         {
             let mut bounce = Bounce::new(align.enclose(write.offset, write.len()), align);
-            copy_in(write, bounce.at(write.offset));
+            write.data.copy_to(bounce.at(write.offset));
             bounces.push((bounce, write.fua && !flush_after));
         }
         let copies: Vec<_> = bounces

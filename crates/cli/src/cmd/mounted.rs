@@ -17,28 +17,36 @@ use crate::failure::{Code, Failure, Result};
 /// # Errors
 /// There is none; the volume, or several of the image's, are mounted at several places.
 pub(super) fn find_mount(place: &Path) -> Result<MountEntry> {
-    let mounts = mountinfo::mounts()
-        .map_err(|e| Failure::new(Code::System, format!("cannot read the mounts: {e}")))?;
-    // Before anything is looked at: who serves it may answer nothing.
     let full = mountinfo::absolute(place);
-    let at = full.as_ref().ok().and_then(|full| {
-        // The last one is the one that is seen.
-        mounts.iter().rfind(|m| m.dir == *full)
-    });
-    if let Some(mount) = at.filter(|m| mountinfo::is_stetfs(m)) {
-        return Ok(mount.clone());
-    }
-    if let Some(volume) = Volume::at(place).filter(|_| at.is_none()) {
-        return mount_of(&volume, place, mounts);
+    // Before anything is looked at: who serves it may answer nothing.
+    let at = full.as_ref().ok().map(|full| mountinfo::mount_at(full));
+    match at.transpose().map_err(unreadable)?.flatten() {
+        Some(mount) if mountinfo::is_stetfs(&mount) => return Ok(mount),
+        None if let Some(volume) = Volume::at(place) => return mount_of(&volume, place),
+        _ => {}
     }
     let full =
         full.map_err(|e| Failure::new(Code::NotFound, format!("{}: {e}", place.display())))?;
-    Err(none(MountError::NotMounted(full).to_string()))
+    Err(Failure::from(MountError::NotMounted(full)).hint(LIST))
 }
 
-fn mount_of(volume: &Volume, place: &Path, mounts: Vec<MountEntry>) -> Result<MountEntry> {
+/// All mounts.
+///
+/// # Errors
+/// They cannot be read.
+pub(super) fn mounts() -> Result<Vec<MountEntry>> {
+    mountinfo::mounts().map_err(unreadable)
+}
+
+fn unreadable(e: std::io::Error) -> Failure {
+    Failure::new(Code::System, format!("cannot read the mounts: {e}"))
+}
+
+const LIST: &str = "findmnt -t fuse.stetfs,fuseblk.stetfs lists what is mounted";
+
+fn mount_of(volume: &Volume, place: &Path) -> Result<MountEntry> {
     let is_of = |m: &MountEntry| mountinfo::is_stetfs(m) && volume.is_at(&volume_of(m).path);
-    let mut of: Vec<MountEntry> = mounts.into_iter().filter(is_of).collect();
+    let mut of: Vec<MountEntry> = mounts()?.into_iter().filter(is_of).collect();
     match (of.pop(), of.as_slice()) {
         (Some(mount), []) => Ok(mount),
         (Some(mount), [other, ..]) => {
@@ -46,13 +54,11 @@ fn mount_of(volume: &Volume, place: &Path, mounts: Vec<MountEntry>) -> Result<Mo
             let message = format!("{} is mounted on {a} and on {b}", place.display());
             Err(Failure::new(Code::Usage, message).hint("name the directory"))
         }
-        (None, _) => Err(none(format!("{} is not mounted", place.display()))),
+        (None, _) => {
+            let message = format!("{} is not mounted", place.display());
+            Err(Failure::new(Code::NotFound, message).hint(LIST))
+        }
     }
-}
-
-fn none(message: String) -> Failure {
-    Failure::new(Code::NotFound, message)
-        .hint("findmnt -t fuse.stetfs,fuseblk.stetfs lists what is mounted")
 }
 
 /// What is no directory, and so may be a volume.

@@ -8,10 +8,10 @@ use rustix::io::Errno;
 use serde_json::json;
 use stetfs::low::namespaces::{Viewer, viewers};
 use stetfs::low::{FsError, LeftBehind, Part, Source};
-use stetfs_fuse::mountinfo::{self, MountEntry};
+use stetfs_fuse::mountinfo::MountEntry;
 use stetfs_fuse::{MountError, Unmount, is_root, unmount};
 
-use super::mounted::{find_mount, volume_of};
+use super::mounted::{find_mount, mounts, volume_of};
 use crate::args::UmountArgs;
 use crate::control::client::Client;
 use crate::failure::{Code, Failure, Result};
@@ -199,8 +199,7 @@ fn take_down(mount: &MountEntry, lazy: bool) -> Result {
 
 /// Other places where the volume is mounted (bind mounts).
 fn other_mounts(mount: &MountEntry) -> Result<Vec<u64>> {
-    let all = mountinfo::mounts()
-        .map_err(|e| Failure::new(Code::System, format!("cannot read the mounts: {e}")))?;
+    let all = mounts()?;
     let others = all
         .iter()
         .filter(|m| m.dev == mount.dev && m.id != mount.id);

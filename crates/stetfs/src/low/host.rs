@@ -16,11 +16,13 @@ pub(crate) struct HostOptions {
 }
 
 impl From<OpenOptions> for HostOptions {
+    /// For a look at a volume, which one connection is enough for.
     fn from(file: OpenOptions) -> HostOptions {
-        HostOptions {
-            file,
-            nbd: NbdOptions::default(),
-        }
+        let nbd = NbdOptions {
+            connections: 1,
+            ..NbdOptions::default()
+        };
+        HostOptions { file, nbd }
     }
 }
 

@@ -104,9 +104,8 @@ impl OpenDisk {
         let Some(span) = span else {
             return Ok(OpenDisk::whole(host));
         };
-        let device = host.device();
         if let Part::Partition(name) = part
-            && named(read_partitions(&*device)?, name).ok() != Some(span)
+            && named(read_partitions(&*host.device())?, name).ok() != Some(span)
         {
             return Err(unsuitable(
                 path,
@@ -114,11 +113,14 @@ impl OpenDisk {
             ));
         }
         host.fit_span(span)?;
-        let view = Arc::new(Window::new(device, span, path)?);
+        OpenDisk::part_of(host, span, path)
+    }
+
+    fn part_of(host: Host, span: Span, path: &Path) -> Result<OpenDisk> {
         Ok(OpenDisk {
+            view: Arc::new(Window::new(host.device(), span, path)?),
             host,
             span: Some(span),
-            view,
             sparse: false,
         })
     }
@@ -138,15 +140,8 @@ impl OpenDisk {
         if matches!(part, Part::Whole) {
             return Ok(OpenDisk::whole(host));
         }
-        let device = host.device();
-        let span = find_on(path, part, &by_blocks(&*device))?;
-        let view = Arc::new(Window::new(device, span, path)?);
-        Ok(OpenDisk {
-            host,
-            span: Some(span),
-            view,
-            sparse: false,
-        })
+        let span = find_on(path, part, &by_blocks(&*host.device()))?;
+        OpenDisk::part_of(host, span, path)
     }
 
     /// The same of what an Android sparse image says.

@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use stetfs_fuse::mountinfo::{self, MountEntry};
 
 use self::prometheus::Scrape;
-use super::{connect, find_mount};
+use super::connect;
+use super::mounted::{find_mount, mounts};
 use crate::args::StatArgs;
 use crate::control::client::Client;
 use crate::failure::{Code, Failure, Result};
@@ -95,10 +96,8 @@ fn scrapes(dirs: &[PathBuf]) -> Result<Vec<Scrape>> {
     if !dirs.is_empty() {
         return dirs.iter().map(|dir| named(dir)).collect();
     }
-    let mounts = mountinfo::mounts()
-        .map_err(|e| Failure::new(Code::System, format!("cannot read the mounts: {e}")))?;
     let mut seen: Vec<MountEntry> = Vec::new();
-    for mount in mounts.into_iter().filter(mountinfo::is_stetfs) {
+    for mount in mounts()?.into_iter().filter(mountinfo::is_stetfs) {
         // A mount that is bound elsewhere, too, has one server.
         if !seen.iter().any(|other| other.dev == mount.dev) {
             // What lies below another mount is not reached: a dead one, as a rule.
