@@ -1,5 +1,6 @@
 //! Cold caches.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -8,6 +9,19 @@ use anyhow::{Context, Result, bail};
 
 /// The kernel needs seconds at most.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The kernel of a virtual machine that gives free memory back to its host does so by sixteenths,
+/// one every 2 s (`mm/page_reporting.c`): so long it takes until all is given back.
+const REPORTED: Duration = Duration::from_secs(40);
+
+/// Waits until free memory is as on a machine that has been up for long: where a virtual machine
+/// gives it back to its host, all of it has been, and the next to touch it waits for the host.
+pub(crate) fn let_memory_go() {
+    let order = Path::new("/sys/module/page_reporting/parameters/page_reporting_order");
+    if order.exists() {
+        std::thread::sleep(REPORTED);
+    }
+}
 
 /// [`drop_caches`], or a word that reads may come from memory.
 pub(crate) fn try_drop_caches() {

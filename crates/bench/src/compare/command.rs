@@ -24,6 +24,13 @@ pub struct CompareArgs {
     /// `journal=data`.
     #[arg(long = "stetfs", value_name = "OPTIONS", default_values = ["journal=ordered,io_uring=off", "journal=ordered,io_uring=on", "journal=data,io_uring=off"])]
     stetfs: Vec<String>,
+    /// With --setup: mount all of --stetfs with this program, too, e.g. with an older `stetfs`.
+    #[arg(long, value_name = "PROGRAM", requires = "setup")]
+    old: Option<PathBuf>,
+    /// With --setup: before a workload mounts again (steady, stream), wait until the kernel of a
+    /// virtual machine has given its free memory back to the host, as it has after a while.
+    #[arg(long, requires = "setup")]
+    untouched: bool,
     /// With --setup: mounts of the kernel's to compare with (ordered, journal and writeback are
     /// ext4's). Ratios are to the first.
     #[arg(
@@ -48,7 +55,7 @@ pub struct CompareArgs {
     #[arg(long, requires = "setup", conflicts_with = "model")]
     xfs: bool,
     /// Run only these workloads.
-    #[arg(short, long = "workload", value_name = "NAME", value_parser = workload, long_help = workload_help())]
+    #[arg(short, long = "workload", value_name = "NAME", value_delimiter = ',', value_parser = workload, long_help = workload_help())]
     workloads: Vec<Workload>,
     /// Run them beside a writer of so many MB/s that syncs nothing, one after the other for each
     /// rate; 0: alone. It appends, and empties its file when that is long; `500-in-place`:
@@ -136,16 +143,27 @@ impl CompareArgs {
     /// Measures; `stetfs` is the program that --setup mounts with.
     pub fn run(&self, stetfs: &Path) -> Result<Report> {
         let report = if self.setup {
-            let presets = self.stetfs.iter().map(|options| PeerSpec {
-                name: format!("stetfs {}", options.trim_start_matches("journal=")),
-                options: options.clone(),
-                ..PeerSpec::default()
+            let presets = self.stetfs.iter().flat_map(|options| {
+                let name = format!("stetfs {}", options.trim_start_matches("journal="));
+                let old = self.old.iter().map(|program| PeerSpec {
+                    name: format!("{name} (old)"),
+                    options: options.clone(),
+                    program: Some(program.clone()),
+                    ..PeerSpec::default()
+                });
+                let this = PeerSpec {
+                    name: name.clone(),
+                    options: options.clone(),
+                    ..PeerSpec::default()
+                };
+                old.chain([this]).collect::<Vec<_>>()
             });
             let config = PeersConfig {
                 image_bytes: self.image_size << 20,
                 journal_mib: self.journal_size,
                 model: self.model,
                 xfs: self.xfs,
+                untouched: self.untouched,
                 kernel: self.kernel.iter().copied().map(PeerSpec::from).collect(),
                 ..PeersConfig::new(Some(stetfs.to_owned()), presets.collect())
             };

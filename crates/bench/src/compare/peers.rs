@@ -105,6 +105,9 @@ pub struct PeerSpec {
     pub protects: Option<bool>,
     /// How SQLite keeps its transactions whole, under the loads of phones.
     pub sqlite: SqliteJournal,
+    /// Another `stetfs` program than the others', e.g. an older one. Rows by the library are then
+    /// of the mount, too.
+    pub program: Option<PathBuf>,
 }
 
 /// What of a file system is a file in memory, behind a loop device, as a stand-in for a RAM disk.
@@ -223,6 +226,9 @@ pub struct PeersConfig {
     pub stetfs: Option<PathBuf>,
     /// StetFS mounts.
     pub presets: Vec<PeerSpec>,
+    /// Where something is mounted again for a workload, free memory is first what it is on a
+    /// machine that has been up for long (free page reporting of virtual machines).
+    pub untouched: bool,
 }
 
 impl PeersConfig {
@@ -240,6 +246,7 @@ impl PeersConfig {
                 .into(),
             stetfs,
             presets,
+            untouched: false,
         }
     }
 
@@ -267,6 +274,7 @@ struct Peer {
     protects: Option<bool>,
     sqlite: SqliteJournal,
     stetfs: Option<Stetfs>,
+    untouched: bool,
 }
 
 /// What is known of a mount of StetFS.
@@ -277,6 +285,8 @@ struct Stetfs {
     /// `nvm=`: its region.
     region: Option<String>,
     whole_writes: bool,
+    /// What this program has as a library is what it mounts with.
+    this_version: bool,
 }
 
 impl Peer {
@@ -329,6 +339,9 @@ impl Peer {
         }
         // The host's cache of the image file must be cold as well.
         crate::cold::try_drop_caches();
+        if self.untouched {
+            crate::cold::let_memory_go();
+        }
         self.mount()
     }
 }
@@ -359,6 +372,8 @@ impl Peers {
             .collect();
         if let Some(binary) = &config.stetfs {
             for preset in &config.presets {
+                let another = preset.program.as_ref();
+                let binary = another.unwrap_or(binary);
                 let mounter = Mounter::Stetfs {
                     binary: binary.clone(),
                     options: preset.options.clone(),
@@ -374,6 +389,7 @@ impl Peers {
                     binary: binary.clone(),
                     region: preset.value("nvm").map(str::to_owned),
                     whole_writes: preset.whole_writes(&journal),
+                    this_version: another.is_none(),
                     journal,
                 };
                 wanted.push((preset, mounter, Some(stetfs)));
@@ -410,11 +426,13 @@ impl Peers {
                     .with_protection(peer.protects)
                     .with_sqlite(peer.sqlite);
                 if let Some(stetfs) = &peer.stetfs {
-                    let hook = Arc::clone(this);
                     target = target
-                        .with_library(Box::new(move |w| lock(&hook).as_library(w)))
                         .with_stat(&stetfs.binary)
                         .with_whole_writes(stetfs.whole_writes);
+                    if stetfs.this_version {
+                        let hook = Arc::clone(this);
+                        target = target.with_library(Box::new(move |w| lock(&hook).as_library(w)));
+                    }
                 }
                 if let Some(device) = peer.device_below(mounted) {
                     target = target.on_device(&device);
@@ -547,6 +565,7 @@ fn set_up_one(
         protects: spec.protects,
         sqlite: spec.sqlite,
         stetfs,
+        untouched: config.untouched,
     };
     peer.mount()?;
     Ok(peer)

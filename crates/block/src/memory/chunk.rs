@@ -96,8 +96,9 @@ pub(crate) fn take_prepared(class: usize) -> Option<Chunk> {
     take(class, 1, &mut list);
     let chunk = list.pop()?;
     let region = POOL.state.lock().region(chunk.region);
-    // Where there is no memory now, its user will see.
+    // Where there is no memory now, its user will see. It may have been prepared in small pages.
     let _ = region.prepare();
+    region.collapse();
     Some(chunk)
 }
 

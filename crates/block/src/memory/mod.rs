@@ -2,9 +2,11 @@
 //!
 //! What a request touches first it waits for: 0.2 ms for a huge page, and 5 to 8 on a virtual
 //! machine whose host has to find it. So a thread prepares some of it ahead of its use (`prepare`),
-//! and what was used is used again (`pool`).
+//! in pages that do not stop the processor for so long (`pages`), and what was used is used again
+//! (`pool`).
 
 mod chunk;
+mod pages;
 mod pool;
 mod prepare;
 mod region;

@@ -296,6 +296,11 @@ impl State {
         }
     }
 
+    /// Hardly anything is ready: who takes more will not find it.
+    pub(super) fn is_short(&self) -> bool {
+        self.ready.len() < IDLE
+    }
+
     /// A job is done.
     pub(super) fn done(&mut self, job: &Job, well: bool) {
         match *job {

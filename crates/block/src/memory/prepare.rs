@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use super::chunk::POOL;
+use super::pages::Pages;
 use super::pool::{Job, MemoryStats, Pool, QUIET};
 
 /// Memory of the process for blocks, now.
@@ -71,7 +72,7 @@ impl Drop for Preparer {
 
 /// Does what there is to do, and waits for more.
 fn run(pool: &Pool, stop: &AtomicBool) {
-    let mut seen = 0;
+    let (mut seen, mut pages) = (0, Pages::default());
     let mut state = pool.state.lock();
     loop {
         if let Some(job) = state.job() {
@@ -79,7 +80,7 @@ fn run(pool: &Pool, stop: &AtomicBool) {
             let region = state.region(nr);
             drop(state);
             let well = match job {
-                Job::Prepare(_) => region.prepare(),
+                Job::Prepare(_) => pages.prepare(region, || pool.state.lock().is_short()),
                 Job::GiveBack(_) => {
                     // SAFETY: `job` took it out of the lists of the pool, where nobody used it.
                     unsafe { region.give_back() };
