@@ -85,6 +85,13 @@ impl CanariesArgs {
         if by_tests > 0 {
             text.push_str(&format!("{by_tests} are left to tests (--list)\n"));
         }
+        let missing = faults.iter().flat_map(|fault| fault.trials);
+        for journal in missing.filter_map(Trial::missing) {
+            text.push_str(&format!(
+                "one setting is left out: `{journal}` is not in this program (build it with \
+                 --features {journal})\n"
+            ));
+        }
         for c in &wrong {
             text.push_str(&format!(
                 "{}, {}, {}: {}\n",

@@ -69,6 +69,20 @@ impl Trial {
         }
     }
 
+    /// The journal that it needs and this program does not have: it is built without a feature.
+    pub fn missing(&self) -> Option<&'static str> {
+        let named = match self {
+            Trial::Lab(Lab {
+                journal: Journals::One(named),
+                ..
+            }) => named,
+            Trial::Stress(stress) => stress.journal,
+            Trial::Lab(_) | Trial::Suite(..) => return None,
+        };
+        let preset = named.split(',').next().unwrap_or(named);
+        preset.parse::<Preset>().is_err().then_some(preset)
+    }
+
     /// Whether it takes more than a moment.
     pub(super) fn is_slow(&self) -> bool {
         match self {

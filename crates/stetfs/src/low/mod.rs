@@ -64,6 +64,7 @@ pub use stetfs_journal::{CHECKPOINT_THREAD, Composition, JournalError, Preset};
 pub use stetfs_nbd::{Address as NbdAddress, NbdDevice, NbdOptions, NbdState};
 pub use stetfs_ondisk::ext4::time::Timestamp;
 // Schemes from outside of the journal register themselves where they are linked.
+#[cfg(feature = "lanes")]
 use stetfs_lanes as _;
 pub use stetfs_sync::serve_processor;
 
