@@ -198,7 +198,7 @@ impl Fs {
                         .ok_or(FsError::Errno(libc::ENOSPC))?;
                     self.map_new(h, inode, body, lblk, &space, true)?;
                     let run = space.run;
-                    self.note_change(h, inode, |c, point| c.moved(lblk, run.len, point));
+                    self.note_blocks(h, inode, lblk, run.len);
                     run.len
                 }
             };
@@ -291,7 +291,7 @@ impl Fs {
             let first = whole.start;
             whole.start = self.edit_map(h, inode, body, |map| map.convert_first(&whole, true))?;
             let (lblk, count) = (first as u32, (whole.start - first) as u32);
-            self.note_change(h, inode, |c, point| c.moved(lblk, count, point));
+            self.note_blocks(h, inode, lblk, count);
             // What was not home yet never goes there; from here on the blocks read as zeroes.
             self.drop_dirty(h, inode, first..whole.start)?;
         }

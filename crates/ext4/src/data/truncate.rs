@@ -102,7 +102,7 @@ impl Fs {
             let at = (range.start - base) as usize..(range.end - base) as usize;
             pages.zero(lblk, start, at)?;
             if let Some(h) = pages.journaled() {
-                self.note_change(h, inode, |c, point| c.moved(lblk, 1, point));
+                self.note_blocks(h, inode, lblk, 1);
             }
         }
         Ok(())
@@ -145,7 +145,7 @@ impl Fs {
                 self.drop_dirty(h, inode, u64::from(gone.block)..gone.logical_end())?;
             }
             self.free_extent(h, inode, body, &gone, kind)?;
-            self.note_change(h, inode, |c, point| c.moved(gone.block, gone.len, point));
+            self.note_blocks(h, inode, gone.block, gone.len);
         }
         Ok(())
     }

@@ -393,7 +393,7 @@ impl Fs {
             self.write_inode_data(&h, inode, body)?;
             let count = (blocks.end - blocks.start) as u32;
             let first = blocks.start as u32;
-            self.note_change(&h, inode, |c, point| c.moved(first, count, point));
+            self.note_blocks(&h, inode, first, count);
         } else {
             self.write_inode(&h, inode, body)?;
         }
@@ -440,7 +440,7 @@ impl Fs {
             return Err(FsError::Errno(libc::ENOSPC));
         }
         let count = (blocks.end - blocks.start) as u32;
-        self.note_change(h, inode, |c, point| c.moved(lblk, count, point));
+        self.note_blocks(h, inode, lblk, count);
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use crate::types::Ino;
 pub(crate) type Valid<'a> = dyn Fn(&CommitPoint) -> bool + 'a;
 
 /// More ranges than this become one that covers them all.
-const RANGES: usize = 64;
+pub(super) const RANGES: usize = 64;
 
 /// Where the inode hangs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -117,17 +117,19 @@ impl MetadataLedger {
         self.unrecorded.needed.merge(&point);
     }
 
-    /// `count` file blocks from `first` on got another place, or other journaled content.
-    pub(crate) fn moved(&mut self, first: u32, count: u32, point: CommitPoint) {
+    /// `count` file blocks from `first` on got another place, or other journaled content. A range is
+    /// of one transaction, so that all of it is forgotten when that is valid; with a new one, what
+    /// has become `valid` is.
+    pub(crate) fn moved(&mut self, first: u32, count: u32, point: CommitPoint, valid: &Valid<'_>) {
         let ranges = &mut self.unrecorded.ranges;
         let (first, end) = (u64::from(first), u64::from(first) + u64::from(count));
-        if let Some((from, to, last)) = ranges.last_mut()
-            && first <= *to
-            && *from <= end
-        {
-            (*from, *to) = (first.min(*from), end.max(*to));
-            last.merge(&point);
-            return;
+        match ranges.last_mut() {
+            Some((from, to, last)) if *last == point && first <= *to && *from <= end => {
+                (*from, *to) = (first.min(*from), end.max(*to));
+                return;
+            }
+            Some((.., last)) if *last != point => ranges.retain(|(.., point)| !valid(point)),
+            _ => {}
         }
         ranges.push((first, end, point));
         if ranges.len() > RANGES {

@@ -124,6 +124,32 @@ fn appends_and_syncs_take_a_record_each_and_no_commit() {
     }
 }
 
+/// What a commit made durable is no part of the next record, however closely one append follows the
+/// other: else records grow until only commits are left, for ever.
+#[test]
+fn a_commit_between_appends_leaves_no_trace_in_the_records_after_it() {
+    for data in [DataMode::Ordered, DataMode::Journal] {
+        let mut vol = volume(data, 2);
+        let fs = vol.fs().clone();
+        let open = create(&fs, ROOT_INO, b"log");
+        let mut expected = Vec::new();
+        for i in 0..12u8 {
+            append(&fs, &open.file, &mut expected, &bytes(i, 80 << 10));
+            if i % 4 == 1 {
+                sync_all(&fs);
+                append(&fs, &open.file, &mut expected, &bytes(i, 80 << 10));
+            }
+            sync(&fs, &open.file, false);
+        }
+        assert_eq!(reasons(&fs), [], "{data:?}");
+        assert_eq!(counts(&fs).1, 12, "{data:?}");
+        drop((open, fs));
+        vol.crash();
+        assert!(read(vol.fs(), &[b"log"]) == Some(expected), "{data:?}");
+        vol.finish();
+    }
+}
+
 #[test]
 fn new_files_in_new_directories_are_reachable() {
     let mut vol = volume(DataMode::Ordered, 2);

@@ -298,7 +298,7 @@ impl Fs {
             new: Some(run),
         };
         self.map_new(h, inode, body, lblk, &space, false)?;
-        self.note_change(h, inode, |c, point| c.moved(lblk, run.len, point));
+        self.note_blocks(h, inode, lblk, run.len);
         Ok(())
     }
 }
