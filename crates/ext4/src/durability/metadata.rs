@@ -117,9 +117,9 @@ impl MetadataLedger {
         self.unrecorded.needed.merge(&point);
     }
 
-    /// `count` file blocks from `first` on got another place, or other journaled content. A range is
-    /// of one transaction, so that all of it is forgotten when that is valid; with a new one, what
-    /// has become `valid` is.
+    /// `count` file blocks from `first` on got another place, or other journaled content. A range
+    /// is of one transaction, so that all of it is forgotten when that is valid; with a new
+    /// one, what has become `valid` is.
     pub(crate) fn moved(&mut self, first: u32, count: u32, point: CommitPoint, valid: &Valid<'_>) {
         let ranges = &mut self.unrecorded.ranges;
         let (first, end) = (u64::from(first), u64::from(first) + u64::from(count));

@@ -73,7 +73,8 @@ impl Fs {
         }
     }
 
-    /// Notes that `count` file blocks from `first` on got another place, or other journaled content.
+    /// Notes that `count` file blocks from `first` on got another place, or other journaled
+    /// content.
     pub(crate) fn note_blocks(&self, h: &Handle<'_>, inode: &Inode, first: u32, count: u32) {
         self.note_change(h, inode, |c, point| {
             c.moved(first, count, point, &self.valid());
