@@ -19,6 +19,7 @@
 
 mod error;
 mod fs;
+mod geometry;
 mod types;
 
 #[cfg(test)]
@@ -37,14 +38,15 @@ mod xattr;
 
 pub use data::{AtomicGroup, KeptFailures};
 pub use error::{FsError, Result};
-pub use fs::{Fs, Geometry};
-pub use inode::OpenInode;
+pub use fs::Fs;
+pub use geometry::Geometry;
+pub use inode::{OpenInode, OpenRef, OrphansFinished};
 pub use quota::QuotaUsage;
 pub use stetfs_ondisk::ext4::quota::{Entry as QuotaEntry, Limits as QuotaLimits, QuotaKind};
 pub use stetfs_ondisk::foreign::{Foreign, Kind as ForeignKind};
 pub use stetfs_ondisk::partitions::{NoPartition, Partition, Partitions, ReadBy};
 pub use types::*;
 pub use volume::{
-    Inspection, MAX_EPOCH, OrphansFinished, find_log, inspect, journal_device, read_partitions,
-    read_superblock, set_panic_hook,
+    Inspection, MAX_EPOCH, find_log, inspect, journal_device, read_partitions, read_superblock,
+    set_panic_hook,
 };

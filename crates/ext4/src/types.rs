@@ -1,6 +1,5 @@
 //! The types of the operations' arguments and results.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use stetfs_journal::Composition;
@@ -421,6 +420,3 @@ pub struct Caller {
     /// Finds out which descriptor of which program it uses, while it waits. `None`: nobody knows.
     pub descriptor: fn(u32) -> Option<Descriptor>,
 }
-
-/// A file held open. Dropping it releases the inode (deleting it if it was unlinked).
-pub type OpenRef = Arc<crate::inode::OpenInode>;

@@ -11,9 +11,9 @@ use super::pages::Pages;
 use super::whole::Steps;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
-use crate::inode::{Inode, InodeBody};
+use crate::inode::{Inode, InodeBody, OpenRef};
 use crate::space::{AllocFor, credits};
-use crate::types::{Ctx, FallocateMode, OpenRef};
+use crate::types::{Ctx, FallocateMode};
 
 impl Fs {
     /// Allocates, punches or zeroes `len` bytes from `offset` on. A range whose change no

@@ -83,6 +83,17 @@ impl<'a> Batch<'a> {
 }
 
 impl Fs {
+    /// Whether syncs that are to be expected go before, so that little is given to the device at
+    /// once.
+    pub(super) fn gives_way(&self, priority: WritebackPriority) -> bool {
+        let may = match priority {
+            WritebackPriority::Awaited => false,
+            WritebackPriority::Commit => !self.journal.is_awaited(),
+            WritebackPriority::Background => true,
+        };
+        may && self.data.precedence.is_claimed()
+    }
+
     /// Writes home what is dirty now in these files, in ascending order of their numbers. The
     /// device has it on return; no flush.
     ///

@@ -7,9 +7,9 @@ use stetfs_ondisk::ext4::inode::InodeFlags;
 use super::write::{CHUNK, SPARE_RUNS};
 use crate::error::Result;
 use crate::fs::Fs;
-use crate::inode::{Inode, InodeBody};
+use crate::inode::{Inode, InodeBody, OpenRef};
 use crate::space::credits;
-use crate::types::{DataMode, FileType, OpenRef, ROOT_INO};
+use crate::types::{DataMode, FileType, ROOT_INO};
 
 impl Fs {
     /// Whether the content of this inode goes through the journal.

@@ -7,8 +7,7 @@ use stetfs_ondisk::ext4::features::RoCompat;
 
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
-use crate::inode::{Inode, InodeBody};
-use crate::types::OpenRef;
+use crate::inode::{Inode, InodeBody, OpenRef};
 
 /// Runs of blocks by their first block, with the block behind each. No two of them meet.
 #[derive(Default)]

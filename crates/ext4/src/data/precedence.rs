@@ -5,8 +5,6 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::fs::Fs;
-
 /// After a sync for so long others are expected.
 const RECENT: Duration = Duration::from_secs(1);
 /// The longest wait for syncs: however many there are, data goes home.
@@ -21,19 +19,6 @@ pub(crate) enum WritebackPriority {
     Commit,
     /// Nobody in particular.
     Background,
-}
-
-impl Fs {
-    /// Whether syncs that are to be expected go before, so that little is given to the device at
-    /// once.
-    pub(super) fn gives_way(&self, priority: WritebackPriority) -> bool {
-        let may = match priority {
-            WritebackPriority::Awaited => false,
-            WritebackPriority::Commit => !self.journal.is_awaited(),
-            WritebackPriority::Background => true,
-        };
-        may && self.data.precedence.is_claimed()
-    }
 }
 
 /// The syncs that others give way to.
@@ -69,7 +54,7 @@ impl Precedence {
 
     /// Whether syncs are to be expected, so that no more should be given to the device at once than
     /// they can wait behind.
-    fn is_claimed(&self) -> bool {
+    pub(super) fn is_claimed(&self) -> bool {
         let s = self.state.lock();
         s.began != s.ended || s.last.is_some_and(|last| last.elapsed() < RECENT)
     }

@@ -522,7 +522,7 @@ mod tests {
     struct Synced {
         device: Arc<stetfs_block::MemDevice>,
         fs: Arc<Fs>,
-        file: crate::types::OpenRef,
+        file: crate::inode::OpenRef,
     }
 
     impl Synced {

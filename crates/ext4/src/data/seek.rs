@@ -3,7 +3,8 @@
 use super::map::Mapping;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
-use crate::types::{OpenRef, SeekWhat};
+use crate::inode::OpenRef;
+use crate::types::SeekWhat;
 
 impl Fs {
     /// The next place at or behind `offset` with data, or with a hole; the end of the file counts

@@ -9,8 +9,8 @@ use super::precedence::WritebackPriority;
 use super::record::SyncOutcome;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
-use crate::inode::Inode;
-use crate::types::{Done, FileType, OpenRef};
+use crate::inode::{Inode, OpenRef};
+use crate::types::{Done, FileType};
 
 impl Fs {
     /// Makes durable what was written to the file and, unless `datasync`, every change of its

@@ -173,8 +173,9 @@ mod tests {
 
     use super::super::map::Mapping;
     use crate::fs::Fs;
+    use crate::inode::OpenRef;
     use crate::testing::{ROOT, fsck, mkfs};
-    use crate::types::{FallocateMode, FsOptions, OpenRef, ROOT_INO, SetAttr};
+    use crate::types::{FallocateMode, FsOptions, ROOT_INO, SetAttr};
 
     type Operation = fn(&Fs, &OpenRef);
 

@@ -15,9 +15,9 @@ use super::map::Mapping;
 use super::pages::{DataPath, Pages};
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
-use crate::inode::{Inode, InodeBody, without_suidgid};
+use crate::inode::{Inode, InodeBody, OpenRef, without_suidgid};
 use crate::space::{Reservation, credits};
-use crate::types::{Ctx, OpenRef};
+use crate::types::Ctx;
 use crate::xattr::Layout;
 
 /// Bytes of one chunk: what one transaction takes whole when data is journaled.

@@ -2,12 +2,9 @@
 
 use stetfs_journal::CommitPoint;
 
-use super::names::Names;
+use super::names::{Names, Valid};
 use super::plan::SyncReason;
 use crate::types::Ino;
-
-/// Whether all that a point names is valid, as the journal knows it now.
-pub(crate) type Valid<'a> = dyn Fn(&CommitPoint) -> bool + 'a;
 
 /// More ranges than this become one that covers them all.
 pub(super) const RANGES: usize = 64;

@@ -49,6 +49,6 @@ mod recorded;
 mod tests;
 
 pub(crate) use data::{Changed, DataLedger, Dropping, Leaving, Unlogged};
-pub(crate) use metadata::{MetadataLedger, Naming, Valid};
+pub(crate) use metadata::{MetadataLedger, Naming};
 pub(crate) use names::Before;
 pub(crate) use plan::{Found, Plan, Room, SyncReason, SyncReasons};

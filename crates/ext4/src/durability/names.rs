@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use stetfs_journal::CommitPoint;
 
-use super::Valid;
+/// Whether all that a point names is valid, as the journal knows it now.
+pub(crate) type Valid<'a> = dyn Fn(&CommitPoint) -> bool + 'a;
 
 /// More names than this are not told apart.
 const NAMES: usize = 1024;

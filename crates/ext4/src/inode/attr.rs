@@ -10,8 +10,9 @@ use stetfs_ondisk::ext4::xattr::index;
 use super::{Inode, InodeBody};
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
+use crate::inode::OpenRef;
 use crate::space::credits;
-use crate::types::{Attr, Ctx, FileType, Ino, OpenRef, SetAttr, TimeSet};
+use crate::types::{Attr, Ctx, FileType, Ino, SetAttr, TimeSet};
 use crate::xattr::Layout;
 
 const SUID: u32 = libc::S_ISUID;

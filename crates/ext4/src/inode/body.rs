@@ -6,9 +6,9 @@ use stetfs_ondisk::ext4::features::Incompat;
 use stetfs_ondisk::ext4::inode::{DeviceNumber, I_BLOCK_LEN, InodeFlags, InodeView};
 use stetfs_ondisk::ext4::time::Timestamp;
 
+use super::orphans::OrphanPlace;
 use crate::error::{FsError, Result};
-use crate::fs::Geometry;
-use crate::inode::orphan::OrphanPlace;
+use crate::geometry::Geometry;
 use crate::quota::Tally;
 use crate::types::{FileType, Ino, ROOT_INO};
 

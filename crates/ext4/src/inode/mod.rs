@@ -12,8 +12,10 @@ mod create;
 mod delete;
 #[cfg(test)]
 mod deleted_tests;
+mod hold;
 mod open;
 mod orphan;
+mod orphans;
 mod settle;
 #[cfg(test)]
 mod tests;
@@ -27,8 +29,9 @@ pub(crate) use attr::without_suidgid;
 pub(crate) use body::{InodeBody, is_ordinary};
 pub(crate) use cache::InodeCache;
 pub(crate) use create::NewFile;
-pub use open::OpenInode;
-pub(crate) use orphan::{OrphanFile, OrphanPlace, Orphans};
+pub use open::{OpenInode, OpenRef};
+pub use orphans::OrphansFinished;
+pub(crate) use orphans::{OrphanFile, OrphanPlace, Orphans};
 
 use crate::data::{DirtyData, ReadAhead};
 use crate::durability::MetadataLedger;

@@ -24,6 +24,9 @@ pub struct OpenInode {
     pub flags: i32,
 }
 
+/// A file held open. Dropping it releases the inode (deleting it if it was unlinked).
+pub type OpenRef = Arc<OpenInode>;
+
 impl OpenInode {
     /// The inode's number.
     pub fn ino(&self) -> Ino {

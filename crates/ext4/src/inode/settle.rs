@@ -10,7 +10,7 @@ use stetfs_ondisk::ext4::inode::InodeFlags;
 use super::{Inode, InodeBody};
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
-use crate::types::OpenRef;
+use crate::inode::OpenRef;
 
 impl Fs {
     /// Whether changes of this inode's content and attributes are durable at once.

@@ -7,7 +7,7 @@ use stetfs_ondisk::ext4::inode::InodeView;
 
 use super::Inode;
 use super::body::InodeBody;
-use super::orphan::OrphanPlace;
+use super::orphans::OrphanPlace;
 use crate::durability::MetadataLedger;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;

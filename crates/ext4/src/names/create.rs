@@ -12,9 +12,9 @@ use super::insert_credits;
 use crate::data::credits::{APPEND_DIR_BLOCK, SYMLINK_BODY, append_dir_space};
 use crate::error::Result;
 use crate::fs::Fs;
-use crate::inode::{Inode, InodeBody, NewFile};
+use crate::inode::{Inode, InodeBody, NewFile, OpenRef};
 use crate::space::credits::{NEW_INODE, ORPHAN, WRITE_INODE};
-use crate::types::{Attr, Ctx, Ino, OpenRef};
+use crate::types::{Attr, Ctx, Ino};
 use crate::xattr::Inherited;
 
 /// Longest target of a symbolic link, bytes (exclusive): `PATH_MAX`.

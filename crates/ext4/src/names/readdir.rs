@@ -3,7 +3,8 @@
 use super::checks::{check_dir, errno};
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
-use crate::types::{DirEntry, OpenRef};
+use crate::inode::OpenRef;
+use crate::types::DirEntry;
 
 impl Fs {
     /// Gives entries from `cookie` (0: the start, or the `next` of an earlier entry) to `emit`

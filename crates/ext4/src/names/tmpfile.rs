@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use super::checks::may_add;
 use crate::error::Result;
 use crate::fs::Fs;
-use crate::inode::NewFile;
+use crate::inode::{NewFile, OpenRef};
 use crate::space::credits::{NEW_INODE, ORPHAN, WRITE_INODE};
-use crate::types::{Attr, Ctx, Ino, OpenRef};
+use crate::types::{Attr, Ctx, Ino};
 
 impl Fs {
     /// Makes a regular file without a name, as if it were in the directory `parent`, and opens it

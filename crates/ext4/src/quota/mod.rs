@@ -24,6 +24,7 @@ mod project;
 mod promise;
 mod report;
 mod store;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -39,12 +40,10 @@ use stetfs_sync::Mutex;
 pub(crate) use project::check_project;
 pub(crate) use promise::Promise;
 pub use report::QuotaUsage;
-pub(crate) use usage::{Owner, Tally, Usage};
+pub(crate) use tally::{Owner, Tally, Usage};
 
+use self::tally::KINDS;
 use crate::inode::Inode;
-
-/// Kinds of quota; the index of what belongs to one is its place in [`QuotaKind::ALL`].
-const KINDS: usize = QuotaKind::ALL.len();
 
 /// Credits of every handle on top of its own, for each quota file: the entries of two inodes, or of
 /// an old and a new owner, and one more.

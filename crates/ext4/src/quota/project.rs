@@ -3,7 +3,7 @@
 use stetfs_ondisk::ext4::features::RoCompat;
 use stetfs_ondisk::ext4::inode::InodeFlags;
 
-use super::usage::Owner;
+use super::tally::Owner;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};

@@ -1,50 +1,15 @@
 //! Limits: an operation is promised what it may take before it begins, or learns of EDQUOT.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use stetfs_ondisk::ext4::quota::Entry;
 
-use super::usage::Owner;
-use super::{Account, Accounts, KINDS, Quotas};
+use super::tally::{Held, KINDS, Owner, UNIT};
+use super::{Account, Accounts, Quotas};
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::InodeBody;
 use crate::types::Ctx;
-
-/// Bytes of the unit of limits of space.
-pub(super) const UNIT: u64 = 1024;
-
-/// What an operation may still take. It is counted as used by others meanwhile.
-#[derive(Debug)]
-pub(crate) struct Held {
-    ids: [Option<u32>; KINDS],
-    space: AtomicU64,
-    inodes: AtomicU64,
-}
-
-impl Held {
-    /// Whether it is a promise of this id.
-    pub(super) fn covers(&self, kind: usize, id: u32) -> bool {
-        self.ids.get(kind) == Some(&Some(id))
-    }
-
-    /// How much of it is taken by what is counted now.
-    pub(super) fn part(&self, space: i64, inodes: i64) -> (u64, u64) {
-        let of = |left: &AtomicU64, n: i64| {
-            u64::try_from(n)
-                .unwrap_or(0)
-                .min(left.load(Ordering::Relaxed))
-        };
-        (of(&self.space, space), of(&self.inodes, inodes))
-    }
-
-    /// That was taken, of every id. The accounts are locked, or nobody else has the promise.
-    pub(super) fn took(&self, (space, inodes): (u64, u64)) {
-        self.space.fetch_sub(space, Ordering::Relaxed);
-        self.inodes.fetch_sub(inodes, Ordering::Relaxed);
-    }
-}
 
 /// A promise; what is left of it ends when it is dropped.
 #[must_use]

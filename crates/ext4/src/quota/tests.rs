@@ -11,9 +11,10 @@ use stetfs_testkit::Mkfs;
 
 use crate::error::FsError;
 use crate::fs::Fs;
+use crate::inode::OpenRef;
 use crate::testing::{ROOT, fsck, image, mkfs, open};
 use crate::types::{
-    Ctx, FallocateMode, FsOptions, Ino, OpenRef, ROOT_INO, RenameFlags, SetAttr, Wait, XattrSet,
+    Ctx, FallocateMode, FsOptions, Ino, ROOT_INO, RenameFlags, SetAttr, Wait, XattrSet,
 };
 
 const ANNA: Ctx = Ctx {

@@ -1,45 +1,14 @@
 //! What an inode uses, and counting it where the inode is put into the journal.
 
-use std::sync::Arc;
-
 use stetfs_journal::Handle;
 use stetfs_ondisk::ext4::quota::{Entry, Info};
 
-use super::promise::Held;
-use super::{Account, KINDS, Quotas};
+use super::tally::{Owner, UNIT, Usage};
+use super::{Account, Quotas};
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody, is_ordinary};
 use crate::types::Ino;
-
-/// User, group and project of an inode.
-pub(crate) type Owner = [u32; KINDS];
-
-/// What an inode uses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Usage {
-    pub(crate) owner: Owner,
-    /// Bytes.
-    pub(crate) space: i64,
-    /// 1, and one for each attribute value in an inode of its own: as e2fsck counts, every file
-    /// that refers to a value has it. Of an inode from the volume those that it had then do
-    /// not count here until somebody asks for them.
-    pub(crate) inodes: i64,
-}
-
-/// What quota needs to know of an inode in memory.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Tally {
-    /// What the accounts have of it.
-    pub(crate) counted: Usage,
-    /// Attribute values in inodes of their own: as many more as it refers to than when `counted`
-    /// began.
-    pub(crate) values: i64,
-    /// It was deleted: all that is left to do is to free its number.
-    pub(crate) gone: bool,
-    /// What the operation under way may take.
-    pub(crate) promise: Option<Arc<Held>>,
-}
 
 impl Account {
     /// Counts a change, and begins or ends grace times.
@@ -54,7 +23,7 @@ impl Account {
             (true, _) => {}
         };
         let over = |soft: u64, used: u64| soft != 0 && used > soft;
-        let soft = limits.space_soft.saturating_mul(super::promise::UNIT);
+        let soft = limits.space_soft.saturating_mul(UNIT);
         timer(&mut e.space_time, over(soft, e.space), info.space_grace);
         let over = over(limits.inodes_soft, e.inodes);
         timer(&mut e.inode_time, over, info.inode_grace);

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use stetfs_journal::Handle;
 use stetfs_ondisk::ext4::bitmap;
 
+use super::group::HeldBack;
 use super::group::{Counts, GroupState};
-use super::held::HeldBack;
 use super::scan::{FreeMap, Overlay};
 use super::{BlockRun, Freed};
 use crate::error::{FsError, Result};

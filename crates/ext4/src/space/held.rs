@@ -1,29 +1,9 @@
 //! What was freed and is not handed out yet, so that where things are put does not depend on when a
 //! commit ended (`epoch=`).
 
+use super::group::HeldBack;
 use crate::error::Result;
 use crate::fs::Fs;
-
-/// Something that a valid transaction freed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum HeldBack {
-    /// Clusters of a group.
-    Blocks {
-        /// The group.
-        group: u32,
-        /// The first.
-        bit: u32,
-        /// How many.
-        len: u32,
-    },
-    /// An inode of a group.
-    Inode {
-        /// The group.
-        group: u32,
-        /// Its place in the group.
-        index: u32,
-    },
-}
 
 impl Fs {
     /// Keeps what was freed back, if the options ask for that.

@@ -8,7 +8,7 @@ use stetfs_ondisk::ext4::group_desc::GroupFlags;
 use stetfs_ondisk::ext4::inode::{InodeFlags, InodeView};
 
 use super::group::Counts;
-use super::held::HeldBack;
+use super::group::HeldBack;
 use super::parts::Around;
 use super::scan::{FreeMap, Overlay};
 use crate::content;

@@ -56,6 +56,7 @@ mod alloc;
 mod aside;
 mod bitmaps;
 mod claims;
+mod desc;
 mod discard;
 mod free;
 mod group;

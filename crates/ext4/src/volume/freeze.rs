@@ -1,7 +1,7 @@
 //! Holding all changes back, with the volume on its device as a clean unmount leaves it
 //! (ext4's `freeze_fs`), and going on.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use stetfs_ondisk::ext4::features::{Compat, Incompat, RoCompat};
 use stetfs_ondisk::ext4::superblock::State;
@@ -9,34 +9,6 @@ use stetfs_ondisk::ext4::superblock::State;
 use crate::data::WritebackPriority;
 use crate::error::Result;
 use crate::fs::Fs;
-
-/// Where changes wait while the volume is frozen.
-#[derive(Default)]
-pub(crate) struct Frost {
-    /// As `state`, so that nobody needs the lock to see that nothing is held back.
-    frozen: AtomicBool,
-    state: parking_lot::Mutex<()>,
-    thawed: parking_lot::Condvar,
-}
-
-impl Frost {
-    /// Returns once changes may be made.
-    fn pass(&self) {
-        if !self.frozen.load(Ordering::Acquire) {
-            return;
-        }
-        let mut state = self.state.lock();
-        while self.frozen.load(Ordering::Acquire) {
-            self.thawed.wait(&mut state);
-        }
-    }
-
-    fn set(&self, frozen: bool) {
-        let _state = self.state.lock();
-        self.frozen.store(frozen, Ordering::Release);
-        self.thawed.notify_all();
-    }
-}
 
 impl Fs {
     /// Brings everything home, empties the journal and marks the volume clean, as

@@ -2,7 +2,7 @@
 //! a time. Who uses it changes a block every few seconds; who finds the block changing keeps off.
 
 use std::ops::Range;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -16,7 +16,6 @@ use stetfs_ondisk::ext4::mmp::{Mmp, SEQ_CLEAN, SEQ_FSCK, SEQ_MAX};
 use stetfs_ondisk::ext4::superblock::{Geometry as Layout, Superblock};
 
 use crate::error::{FsError, Result};
-use crate::fs::Fs;
 use crate::types::FsOptions;
 
 /// Seconds between updates when the volume names none (`EXT4_MMP_UPDATE_INTERVAL`), and the most it
@@ -221,16 +220,25 @@ pub(super) fn claim(
 }
 
 impl Claim {
-    /// Starts keeping the block up, for the volume that is now open.
+    /// Where the block lies: bytes of the device.
+    pub(super) fn range(&self) -> Range<u64> {
+        let Place {
+            offset, block_size, ..
+        } = *self.place;
+        offset..offset + block_size as u64
+    }
+
+    /// Starts keeping the block up, for the volume that is now open. Should that end because the
+    /// block cannot be kept up, or because somebody took the volume, `lost` is told why.
     ///
     /// # Errors
     /// No thread could be started.
-    pub(super) fn keep(&self, fs: Weak<Fs>) -> Result<()> {
+    pub(super) fn keep(&self, lost: impl FnOnce(FsError) + Send + 'static) -> Result<()> {
         let (stop, stopped) = bounded(0);
         let (place, mine) = (self.place.clone(), self.mine.clone());
         let thread = std::thread::Builder::new()
             .name("stet-mmp".into())
-            .spawn(move || run(&place, &mine, &stopped, &fs))
+            .spawn(move || run(&place, &mine, &stopped, lost))
             .map_err(|e| JournalError::Aborted(format!("cannot start the thread stet-mmp: {e}")))?;
         *self.stop.lock() = Some(stop);
         *self.thread.lock() = Some(thread);
@@ -272,17 +280,6 @@ impl Claim {
     }
 }
 
-impl Fs {
-    /// Where the block of the multiple mount protection lies that this volume keeps up: bytes of
-    /// the device. `None` without the feature, and of a volume that is only read.
-    pub fn mmp_range(&self) -> Option<Range<u64>> {
-        let Place {
-            offset, block_size, ..
-        } = *self.sb.claim.as_ref()?.place;
-        Some(offset..offset + block_size as u64)
-    }
-}
-
 impl Drop for Claim {
     fn drop(&mut self) {
         self.end();
@@ -290,7 +287,7 @@ impl Drop for Claim {
 }
 
 /// Keeps the block up. Ends when told, when the volume is gone, and when somebody took the volume.
-fn run(place: &Place, mine: &Mutex<Mmp>, stopped: &Receiver<()>, fs: &Weak<Fs>) {
+fn run(place: &Place, mine: &Mutex<Mmp>, stopped: &Receiver<()>, lost: impl FnOnce(FsError)) {
     let period = place.second * u32::from(place.update);
     let mut due = Instant::now();
     loop {
@@ -311,10 +308,7 @@ fn run(place: &Place, mine: &Mutex<Mmp>, stopped: &Receiver<()>, fs: &Weak<Fs>) 
         drop(mine);
         if let Err(e) = updated {
             tracing::error!("multiple mount protection: {e}");
-            if let Some(fs) = fs.upgrade() {
-                fs.journal.abort(JournalError::Aborted(e.to_string()));
-            }
-            return;
+            return lost(e);
         }
     }
 }

@@ -2,12 +2,14 @@
 
 mod asked;
 mod early;
+mod error_notes;
 mod errors;
 mod external;
 mod fast;
 mod features;
 mod foreign;
 mod freeze;
+mod frost;
 mod inspect;
 mod log;
 mod mmp;
@@ -18,6 +20,7 @@ mod records;
 mod repeat;
 mod shutdown;
 mod statfs;
+mod super_state;
 mod superblock;
 mod unmount;
 
@@ -29,6 +32,5 @@ pub use errors::set_panic_hook;
 pub use external::journal_device;
 pub use foreign::read_partitions;
 pub use inspect::{Inspection, find_log, inspect};
-pub use orphans::OrphansFinished;
 pub use repeat::MAX_EPOCH;
-pub(crate) use superblock::SuperState;
+pub(crate) use super_state::SuperState;

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use stetfs_block::{BlockDevice, FailStop, Failures, Tap, Tapped, Watched};
 use stetfs_cache::CacheConfig;
-use stetfs_journal::{Cache, Journal, RecoveryReport};
+use stetfs_journal::{Cache, Journal, JournalError, RecoveryReport};
 use stetfs_ondisk::ext4::features::{Compat, Incompat, RoCompat};
 use stetfs_ondisk::ext4::inode::FULL_EXTRA_ISIZE;
 use stetfs_ondisk::ext4::superblock::{Geometry as Layout, State, SuperFlags, Superblock};
@@ -15,11 +15,11 @@ use stetfs_sync::{Mutex, Rank};
 use super::early::{Early, read_superblock, write_superblock};
 use super::inspect::inspect;
 use super::log::{self, VolumeLog};
-use super::orphans::OrphansFinished;
 use super::{SuperState, errors, external, features, mmp, orphans, overhead, records, repeat};
 use crate::error::{FsError, Result};
-use crate::fs::{Fs, Geometry};
-use crate::inode::{InodeCache, Orphans};
+use crate::fs::Fs;
+use crate::geometry::Geometry;
+use crate::inode::{InodeCache, Orphans, OrphansFinished};
 use crate::space::{Groups, Zones};
 use crate::types::FsOptions;
 
@@ -198,7 +198,12 @@ impl Fs {
         if !read_only {
             fs.attach();
             if let Some(claim) = &fs.sb.claim {
-                claim.keep(fs.me.clone())?;
+                let me = fs.me.clone();
+                claim.keep(move |e| {
+                    if let Some(fs) = me.upgrade() {
+                        fs.journal.abort(JournalError::Aborted(e.to_string()));
+                    }
+                })?;
             }
             fs.load_quotas(&sb)?;
             fs.mark_mounted()?;

@@ -9,7 +9,7 @@ use stetfs_ondisk::ext4::superblock::{State, Superblock};
 use super::early::{Early, Held};
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
-use crate::inode::{OrphanFile, OrphanPlace, Orphans};
+use crate::inode::{OrphanFile, OrphanPlace, Orphans, OrphansFinished};
 use crate::types::Ino;
 
 /// So many orphans may turn out to be damaged; what follows is left to e2fsck. A volume that was
@@ -28,25 +28,6 @@ impl Found {
     /// Whether there is nothing to do.
     pub(super) fn is_empty(&self) -> bool {
         self.inodes.is_empty() && self.broken.is_none()
-    }
-}
-
-/// What became of the orphans of an earlier mount.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OrphansFinished {
-    /// Inodes that had no name any more, deleted.
-    pub deleted: u64,
-    /// Files that were being truncated, truncated.
-    pub truncated: u64,
-    /// Left to e2fsck: the volume has errors, or they are damaged.
-    pub left: u64,
-}
-
-impl std::ops::AddAssign for OrphansFinished {
-    fn add_assign(&mut self, more: OrphansFinished) {
-        self.deleted += more.deleted;
-        self.truncated += more.truncated;
-        self.left += more.left;
     }
 }
 

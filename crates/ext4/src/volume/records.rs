@@ -19,10 +19,9 @@ use stetfs_ondisk::stet::record::{FileRecord, Node, Range, Run};
 
 use super::log::{self, VolumeLog};
 use super::open::Parts;
-use super::orphans::OrphansFinished;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
-use crate::inode::{Inode, InodeBody};
+use crate::inode::{Inode, InodeBody, OrphansFinished};
 use crate::names::New;
 use crate::space::BlockRun;
 use crate::space::credits::WRITE_INODE;

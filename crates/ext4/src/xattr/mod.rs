@@ -13,7 +13,8 @@ mod ops;
 mod plan;
 mod store;
 mod value;
+mod values;
 
 pub(crate) use inherit::Inherited;
 pub(crate) use store::Layout;
-pub(crate) use value::Values;
+pub(crate) use values::Values;

@@ -17,13 +17,13 @@
 //!   until nobody of their thread holds a lock or a handle.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use stetfs_journal::{Credits, Handle};
 use stetfs_ondisk::ext4::features::Incompat;
 use stetfs_ondisk::ext4::inode::InodeFlags;
 use stetfs_ondisk::ext4::xattr::{self, Attr, VALUE_MAX, Value};
-use stetfs_sync::{Mutex, MutexGuard, Rank, RwLockWriteGuard};
+use stetfs_sync::{MutexGuard, RwLockWriteGuard};
 
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
@@ -33,42 +33,6 @@ use crate::types::Ino;
 
 /// Credits to give a value inode a reference, or to take one.
 pub(super) const REFERENCE: Credits = ORPHAN + WRITE_INODE;
-
-/// What is shared between all users of value inodes.
-pub(crate) struct Values {
-    /// See value.V2.
-    lock: Mutex<()>,
-    /// See value.V4.
-    leaving: Mutex<Vec<Arc<Inode>>>,
-    /// Whether anything waits there: looked at by every operation.
-    any: AtomicBool,
-}
-
-impl Default for Values {
-    fn default() -> Values {
-        Values {
-            lock: Mutex::new(Rank::Values, ()),
-            leaving: Mutex::new(Rank::InodeLeaf, Vec::new()),
-            any: AtomicBool::new(false),
-        }
-    }
-}
-
-impl Values {
-    fn leave(&self, inode: Arc<Inode>) {
-        self.leaving.lock().push(inode);
-        self.any.store(true, Ordering::Release);
-    }
-
-    fn take(&self) -> Vec<Arc<Inode>> {
-        if !self.any.load(Ordering::Acquire) {
-            return Vec::new();
-        }
-        let mut leaving = self.leaving.lock();
-        self.any.store(false, Ordering::Release);
-        std::mem::take(&mut leaving)
-    }
-}
 
 /// A value that an entry refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]

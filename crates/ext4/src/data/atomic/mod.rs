@@ -23,6 +23,7 @@ mod admit;
 mod commit;
 mod cost;
 mod early;
+mod memory;
 mod overlay;
 mod ranges;
 mod seek;
@@ -32,27 +33,24 @@ mod tests;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use stetfs_journal::BlockNr;
 use stetfs_ondisk::ext4::features::Compat;
 
 use self::cost::{Cost, EarlySum};
+pub(crate) use self::memory::GroupMemory;
 use self::overlay::Overlay;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
-use crate::inode::{Inode, InodeBody};
+use crate::inode::{Inode, InodeBody, OpenRef};
 use crate::space::BlockRun;
-use crate::types::{Ctx, FileType, Ino, OpenRef};
+use crate::types::{Ctx, FileType, Ino};
 
 /// All groups may keep this part of the cache's bytes in memory.
 const SHARE: u64 = 4;
 /// So many pieces of a write fit into a transaction, and into memory.
 const PIECES: u64 = 8;
-
-/// Bytes that groups keep in memory.
-#[derive(Debug, Default)]
-pub(crate) struct GroupMemory(AtomicU64);
 
 impl Inode {
     /// To be asked by who changes content, size or map, with the inode's lock.

@@ -12,8 +12,9 @@ mod early;
 use super::AtomicGroup;
 use crate::error::FsError;
 use crate::fs::Fs;
+use crate::inode::OpenRef;
 use crate::testing::{ROOT, flavours, fsck, mkfs};
-use crate::types::{FallocateMode, FsOptions, Ino, OpenRef, ROOT_INO, SeekWhat, SetAttr, Wait};
+use crate::types::{FallocateMode, FsOptions, Ino, ROOT_INO, SeekWhat, SetAttr, Wait};
 
 const JOURNALS: [&str; 5] = [
     "data",

@@ -1,0 +1,79 @@
+//! The shape of a volume.
+
+use stetfs_ondisk::ext4::checksum::ChecksumMode;
+use stetfs_ondisk::ext4::features::{Compat, Incompat, RoCompat};
+use stetfs_ondisk::ext4::superblock::Geometry as Layout;
+
+/// What never changes while a volume is open. Sizes in bytes, counts in blocks unless said.
+#[derive(Clone, Debug)]
+pub struct Geometry {
+    /// Bytes in a block, and its logarithm.
+    pub block_size: u32,
+    /// log2 of `block_size`.
+    pub block_bits: u32,
+    /// Blocks of the volume.
+    pub blocks_count: u64,
+    /// 1 on 1 KiB-block volumes, else 0.
+    pub first_data_block: u64,
+    /// Blocks in a group (the last may be shorter).
+    pub blocks_per_group: u32,
+    /// Inodes in a group.
+    pub inodes_per_group: u32,
+    /// Inodes of the volume.
+    pub inodes_count: u32,
+    /// First inode that is not reserved.
+    pub first_ino: u32,
+    /// Bytes of an on-disk inode.
+    pub inode_size: u16,
+    /// Bytes of a group descriptor.
+    pub desc_size: u16,
+    /// Number of groups.
+    pub groups: u32,
+    /// log2 of groups in a flex group (0: no flex_bg).
+    pub log_groups_per_flex: u8,
+    /// A volume of revision 0, which can have no features (`EXT4_GOOD_OLD_REV`).
+    pub revision_0: bool,
+    /// Feature words.
+    pub compat: Compat,
+    /// Feature words.
+    pub incompat: Incompat,
+    /// Feature words.
+    pub ro_compat: RoCompat,
+    /// Seed of every metadata checksum.
+    pub csum_seed: u32,
+    /// Seed of directory hashes.
+    pub hash_seed: [u32; 4],
+    /// Default hash version for new directory indexes, signedness applied.
+    pub hash_version: u8,
+    /// Volume UUID.
+    pub uuid: [u8; 16],
+    /// Where each group's metadata lies.
+    pub layout: Layout,
+    /// How metadata is protected.
+    pub checksums: ChecksumMode,
+    /// `i_extra_isize` of new inodes.
+    pub want_extra_isize: u16,
+}
+
+impl Geometry {
+    /// Bytes in a cluster, in which space is given out; a block, without `bigalloc`.
+    pub fn cluster_size(&self) -> u32 {
+        self.block_size
+            .saturating_mul(self.layout.blocks_per_cluster)
+    }
+
+    /// Whether metadata carries crc32c checksums.
+    pub fn metadata_csum(&self) -> bool {
+        self.ro_compat.contains(RoCompat::METADATA_CSUM)
+    }
+
+    /// Whether group descriptors carry a checksum, and groups may be uninitialised.
+    pub fn has_group_checksums(&self) -> bool {
+        self.checksums != ChecksumMode::None
+    }
+
+    /// Whether an inode may count more than 2³²-1 sectors.
+    pub fn huge_file(&self) -> bool {
+        self.ro_compat.contains(RoCompat::HUGE_FILE)
+    }
+}

@@ -1,0 +1,172 @@
+//! What of the superblock is in memory while the volume is open.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+
+use stetfs_block::{BlockDevice, Failures, Tap};
+use stetfs_journal::{Block, Cache};
+use stetfs_ondisk::ext4::features::{Incompat, RoCompat};
+use stetfs_ondisk::ext4::superblock::{DefaultMountOpts, SUPERBLOCK_OFFSET, State, Superblock};
+use stetfs_sync::{Mutex, Rank};
+
+use super::error_notes::ErrorNotes;
+use super::frost::Frost;
+use super::mmp::Claim;
+use crate::error::{FsError, Result};
+use crate::types::{BlockNr, FsOptions, OnError};
+
+/// What of the superblock is used or changes while the volume is open.
+pub(crate) struct SuperState {
+    /// The block that holds the superblock, kept in the cache.
+    pub(super) block: Arc<Block>,
+    /// Byte offset of the superblock in it.
+    offset: usize,
+    reserved_blocks: u64,
+    kept_clusters: u64,
+    reserved_for: (u32, u32),
+    bsd_groups: bool,
+    /// Blocks that are no data blocks, as statfs shows them.
+    pub(super) overhead: u64,
+    pub(super) on_error: OnError,
+    /// The volume may have files above 2 GiB (`large_file`).
+    pub(crate) large_files: AtomicBool,
+    /// The volume was marked clean when it was opened.
+    pub(super) was_valid: bool,
+    /// Still recovering: what stops the journal now can be tried again, and is no error of the
+    /// volume.
+    pub(super) recovering: AtomicBool,
+    /// Opened read-only, or turned so by damage.
+    pub(super) read_only: AtomicBool,
+    /// Unmounted, or being so.
+    pub(super) closed: AtomicBool,
+    /// Holds changes back.
+    pub(super) frost: Frost,
+    /// Shut down by request: changes and reads fail until the volume is opened again.
+    pub(super) down: AtomicBool,
+    /// The volume's device as it was given, for a last word: the one that all else goes through
+    /// takes no more writes once a flush has failed.
+    pub(super) last_word: OnceLock<Arc<dyn BlockDevice>>,
+    /// What the devices failed.
+    pub(super) failures: OnceLock<Arc<Failures>>,
+    /// Where requests come by.
+    pub(super) tap: OnceLock<Arc<Tap>>,
+    /// Where the log is: runs of blocks (first, count), in order.
+    pub(super) log_runs: OnceLock<Vec<(BlockNr, u64)>>,
+    /// Damage that was found.
+    pub(super) notes: Mutex<ErrorNotes>,
+    /// There are notes; so that nobody needs the lock to see that there are none.
+    pub(super) noted: AtomicBool,
+    /// Keeps others off the volume.
+    pub(super) claim: Option<Claim>,
+    /// How the unmount went.
+    pub(super) closing: parking_lot::Mutex<Option<Result<()>>>,
+}
+
+impl SuperState {
+    /// From the superblock as it is on the volume.
+    pub(super) fn new(
+        cache: &Cache,
+        sb: &Superblock,
+        overhead: u64,
+        opts: &FsOptions,
+        claim: Option<Claim>,
+    ) -> Result<SuperState> {
+        use stetfs_ondisk::ext4::superblock::ErrorPolicy;
+        let size = cache.block_size() as u64;
+        let ratio = u64::from(sb.geometry()?.blocks_per_cluster.max(1));
+        let on_error = opts.on_error.unwrap_or(match sb.error_policy() {
+            ErrorPolicy::Continue => OnError::Continue,
+            ErrorPolicy::RemountRo => OnError::RemountRo,
+            ErrorPolicy::Panic => OnError::Panic,
+        });
+        Ok(SuperState {
+            block: cache.read(SUPERBLOCK_OFFSET / size)?,
+            offset: (SUPERBLOCK_OFFSET % size) as usize,
+            reserved_blocks: sb.reserved_blocks_count(),
+            // What the kernel holds back so that extent trees can always be changed
+            // (`ext4_calculate_resv_clusters`).
+            kept_clusters: if sb.incompat().contains(Incompat::EXTENTS) {
+                (sb.blocks_count() / ratio / 50).min(4096)
+            } else {
+                0
+            },
+            reserved_for: (
+                u32::from(sb.def_resuid.get()),
+                u32::from(sb.def_resgid.get()),
+            ),
+            bsd_groups: opts.bsd_groups.unwrap_or(
+                sb.default_mount_opts()
+                    .contains(DefaultMountOpts::BSDGROUPS),
+            ),
+            overhead,
+            on_error,
+            large_files: AtomicBool::new(sb.ro_compat().contains(RoCompat::LARGE_FILE)),
+            was_valid: sb.state().contains(State::VALID_FS),
+            recovering: AtomicBool::new(true),
+            read_only: AtomicBool::new(opts.read_only),
+            closed: AtomicBool::new(false),
+            frost: Frost::default(),
+            down: AtomicBool::new(false),
+            last_word: OnceLock::new(),
+            failures: OnceLock::new(),
+            tap: OnceLock::new(),
+            log_runs: OnceLock::new(),
+            notes: Mutex::new(Rank::Super, ErrorNotes::default()),
+            noted: AtomicBool::new(false),
+            claim,
+            closing: parking_lot::Mutex::new(None),
+        })
+    }
+
+    /// Blocks for the superuser (and the volume's reserved user and group).
+    pub(crate) fn reserved_blocks(&self) -> u64 {
+        self.reserved_blocks
+    }
+
+    /// Clusters kept for changes of extent trees.
+    pub(crate) fn kept_clusters(&self) -> u64 {
+        self.kept_clusters
+    }
+
+    /// User and group that may use the reserved blocks.
+    pub(crate) fn reserved_for(&self) -> (u32, u32) {
+        self.reserved_for
+    }
+
+    /// Whether new files take their directory's group (`bsdgroups`).
+    pub(crate) fn bsd_groups(&self) -> bool {
+        self.bsd_groups
+    }
+
+    /// Number of the block that holds the superblock.
+    pub(super) fn block_nr(&self) -> BlockNr {
+        self.block.nr()
+    }
+
+    /// The superblock as it is in memory.
+    pub(crate) fn current(&self) -> Result<Superblock> {
+        let page = self.block.peek();
+        let bytes = page
+            .as_deref()
+            .and_then(|p| p.get(self.offset..))
+            .unwrap_or_default();
+        Ok(Superblock::decode_unchecked(bytes)?)
+    }
+
+    pub(super) fn change(
+        &self,
+        page: &mut [u8],
+        change: impl FnOnce(&mut Superblock),
+    ) -> Result<()> {
+        let nr = self.block.nr();
+        let bytes = page
+            .get_mut(self.offset..)
+            .ok_or_else(|| FsError::corrupt("superblock", nr, "short block"))?;
+        let mut sb = Superblock::decode_unchecked(bytes)?;
+        let before = sb.clone();
+        change(&mut sb);
+        sb.update_checksum_after(&before);
+        sb.encode(bytes)?;
+        Ok(())
+    }
+}
