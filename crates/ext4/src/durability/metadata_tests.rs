@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use stetfs_journal::{CommitPoint, Lane, TxId};
 
 use super::metadata::RANGES;
+use super::names::Valid;
 use super::*;
 
 /// What can change, each in the running transaction of one of two lanes.
