@@ -57,5 +57,11 @@ impl From<OnDiskError> for JournalError {
     }
 }
 
+impl From<RegionError> for JournalError {
+    fn from(e: RegionError) -> Self {
+        JournalError::Region(Arc::new(e))
+    }
+}
+
 /// Result of journal calls.
 pub type Result<T, E = JournalError> = std::result::Result<T, E>;

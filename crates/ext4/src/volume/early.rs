@@ -73,6 +73,24 @@ pub(super) fn write_superblock(
     Ok(written)
 }
 
+/// Refuses a volume that is larger than its device.
+///
+/// # Errors
+/// `Corrupt`.
+pub(super) fn check_size(layout: &Layout, device: &dyn BlockDevice) -> Result<()> {
+    let bytes = layout
+        .blocks_count
+        .saturating_mul(u64::from(layout.block_size));
+    if bytes > device.size() {
+        let detail = format!(
+            "the volume has {bytes} bytes, but its device only {}",
+            device.size()
+        );
+        return Err(FsError::corrupt("superblock", 0, detail));
+    }
+    Ok(())
+}
+
 /// The indirect blocks of an inode of a volume that is only looked at.
 struct EarlyMap<'a> {
     early: &'a Early<'a>,

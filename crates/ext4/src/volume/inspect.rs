@@ -7,8 +7,8 @@ use stetfs_journal::{Canary, Log};
 use stetfs_ondisk::ext4::features::Incompat;
 use stetfs_ondisk::ext4::superblock::Superblock;
 
-use super::early::{Early, read_superblock};
-use super::{external, features, log, open, orphans};
+use super::early::{Early, check_size, read_superblock};
+use super::{external, features, log, orphans};
 use crate::error::{FsError, Result};
 use crate::space::Zones;
 
@@ -36,7 +36,7 @@ pub fn inspect(
 ) -> Result<Inspection> {
     let superblock = read_superblock(&*device)?;
     let layout = superblock.geometry()?;
-    open::check_size(&layout, &*device)?;
+    check_size(&layout, &*device)?;
     let elsewhere = journal.is_some();
     let log = match find_log(Arc::clone(&device), journal) {
         // Who needs it says that it is missing.

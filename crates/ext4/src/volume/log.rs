@@ -5,8 +5,8 @@ use std::sync::Arc;
 use stetfs_block::BlockDevice;
 use stetfs_cache::{Page, PageRef};
 use stetfs_journal::{
-    BlockNr, Cache, Canary, FastCommit, Journal, JournalConfig, Log, LogFeatures, MOST_MEMORY,
-    Recovery, RecoveryOptions,
+    BlockNr, Cache, Canary, Journal, JournalConfig, Log, LogFeatures, MOST_MEMORY, Recovery,
+    RecoveryOptions,
 };
 use stetfs_ondisk::ext4::features::{Compat, Incompat, RoCompat};
 use stetfs_ondisk::ext4::superblock::{
@@ -14,7 +14,6 @@ use stetfs_ondisk::ext4::superblock::{
 };
 
 use super::early::Early;
-use super::fast;
 use crate::error::{FsError, Result};
 use crate::types::{DataMode, FsOptions, OnDataError};
 
@@ -152,33 +151,6 @@ impl VolumeLog {
             "journal recovered"
         );
         Ok(recovery)
-    }
-
-    /// Makes of fast commits that a replay left in the log the transaction that they are part of;
-    /// it is to be replayed. Gives what was left out (`salvage`), and why.
-    ///
-    /// # Errors
-    /// The device's; `Corrupt` if they contradict the volume, `Unsupported` if they cannot be
-    /// carried out here: then they stay as they are.
-    pub(super) fn take_fast_commits(
-        &self,
-        device: &Arc<dyn BlockDevice>,
-        commits: &[FastCommit],
-        opts: &FsOptions,
-        progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<Option<String>> {
-        match fast::images(device, self, commits, opts, progress) {
-            Ok(images) => {
-                self.log.commit_images(images)?;
-                Ok(None)
-            }
-            Err(e @ (FsError::Corrupt { .. } | FsError::Errno(_))) if opts.salvage => {
-                self.log.commit_images(Vec::new())?;
-                let why = format!("files that were synced after the last transaction: {e}");
-                Ok(Some(why))
-            }
-            Err(e) => Err(e),
-        }
     }
 
     /// The log again, after a replay changed it.

@@ -16,6 +16,7 @@ mod mmp;
 mod open;
 mod orphans;
 mod overhead;
+mod parts;
 mod records;
 mod repeat;
 mod shutdown;

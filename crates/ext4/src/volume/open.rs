@@ -1,120 +1,28 @@
 //! Opening a volume.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use stetfs_block::{BlockDevice, FailStop, Failures, Tap, Tapped, Watched};
-use stetfs_cache::CacheConfig;
-use stetfs_journal::{Cache, Journal, JournalError, RecoveryReport};
+use stetfs_journal::{Journal, JournalError, RecoveryReport};
 use stetfs_ondisk::ext4::features::{Compat, Incompat, RoCompat};
-use stetfs_ondisk::ext4::inode::FULL_EXTRA_ISIZE;
-use stetfs_ondisk::ext4::superblock::{Geometry as Layout, State, SuperFlags, Superblock};
+use stetfs_ondisk::ext4::superblock::{State, Superblock};
 use stetfs_ondisk::ext4::time::Timestamp;
-use stetfs_sync::{Mutex, Rank};
 
-use super::early::{Early, read_superblock, write_superblock};
+use super::early::{Early, check_size, read_superblock, write_superblock};
 use super::inspect::inspect;
 use super::log::{self, VolumeLog};
-use super::{SuperState, errors, external, features, mmp, orphans, overhead, records, repeat};
+use super::parts::Parts;
+use super::{errors, external, features, mmp, records, repeat};
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
-use crate::geometry::Geometry;
-use crate::inode::{InodeCache, Orphans, OrphansFinished};
-use crate::space::{Groups, Zones};
+use crate::inode::OrphansFinished;
 use crate::types::FsOptions;
 
 /// Most mounts between checks when the volume names no number, as the kernel writes it.
 const NO_MAX_MOUNTS: u16 = u16::MAX;
 /// Steps of timestamps, nanoseconds: what a tick is on many kernels.
 const TICK: u32 = 4_000_000;
-
-/// What is read of a recovered volume before its journal runs.
-pub(super) struct Parts {
-    pub(super) cache: Arc<Cache>,
-    sb: Superblock,
-    geo: Geometry,
-    groups: Groups,
-    orphans: Orphans,
-    found: orphans::Found,
-    journal_blocks: u64,
-}
-
-impl Parts {
-    /// Reads them.
-    ///
-    /// # Errors
-    /// What is damaged.
-    pub(super) fn read(
-        device: Arc<dyn BlockDevice>,
-        sb: &Superblock,
-        log: Option<&VolumeLog>,
-        opts: &FsOptions,
-    ) -> Result<Parts> {
-        let layout = sb.geometry()?;
-        check_size(&layout, &*device)?;
-        let early = Early::new(&*device, &layout, sb);
-        let descs = early.descriptors()?;
-        let mut zones = Zones::new(&layout, descs.iter())?;
-        zones.add(log.iter().flat_map(|l| l.runs.iter().copied()));
-        let (orphans, found) = orphans::find(&early, sb)?;
-        let geo = geometry(sb, layout);
-        let config = CacheConfig {
-            block_size: geo.block_size as usize,
-            capacity: opts.cache_bytes,
-            policy: opts.cache_policy,
-        };
-        Ok(Parts {
-            cache: Arc::new(Cache::with_erase_block(device, config, opts.erase_block)),
-            sb: sb.clone(),
-            geo,
-            groups: Groups::new(descs, zones),
-            orphans,
-            found,
-            journal_blocks: log.map_or(0, VolumeLog::blocks),
-        })
-    }
-
-    /// The open volume, and the orphans it has.
-    pub(super) fn assemble(
-        self,
-        journal: Arc<Journal>,
-        opts: FsOptions,
-        claim: Option<mmp::Claim>,
-        recovered: Option<RecoveryReport>,
-    ) -> Result<(Arc<Fs>, orphans::Found)> {
-        let state = SuperState::new(
-            &self.cache,
-            &self.sb,
-            overhead::overhead(
-                &self.sb,
-                &self.geo.layout,
-                &self.groups.zones,
-                self.journal_blocks,
-            ),
-            &opts,
-            claim,
-        )?;
-        let epoch = opts.epoch;
-        let fs = Arc::new_cyclic(|me| Fs {
-            groups: self.groups,
-            data: crate::data::DataState::new(&opts),
-            geo: self.geo,
-            opts,
-            cache: self.cache,
-            journal,
-            sb: state,
-            inodes: InodeCache::default(),
-            values: crate::xattr::Values::default(),
-            quotas: OnceLock::new(),
-            recovered,
-            orphans: self.orphans,
-            rename_lock: Mutex::new(Rank::Rename, ()),
-            generation: AtomicU32::new(repeat::seed(&self.sb, epoch)),
-            me: me.clone(),
-        });
-        Ok((fs, self.found))
-    }
-}
 
 impl Fs {
     /// Opens a volume: checks it, replays its journal, finishes what was left undone.
@@ -304,20 +212,6 @@ fn check_quotas(
     })
 }
 
-pub(super) fn check_size(layout: &Layout, device: &dyn BlockDevice) -> Result<()> {
-    let bytes = layout
-        .blocks_count
-        .saturating_mul(u64::from(layout.block_size));
-    if bytes > device.size() {
-        let detail = format!(
-            "the volume has {bytes} bytes, but its device only {}",
-            device.size()
-        );
-        return Err(FsError::corrupt("superblock", 0, detail));
-    }
-    Ok(())
-}
-
 /// What a recovery did: what was replayed, if anything, and what became of the orphans.
 type Finished = (Option<RecoveryReport>, OrphansFinished);
 
@@ -424,45 +318,4 @@ fn recover(
         log.clear_errno()?;
     }
     Ok((log, (report, orphans), sb))
-}
-
-fn geometry(sb: &Superblock, layout: Layout) -> Geometry {
-    let unsigned = sb.flags().contains(SuperFlags::UNSIGNED_HASH);
-    let hash_version = sb.def_hash_version;
-    Geometry {
-        block_size: layout.block_size,
-        block_bits: layout.block_size.trailing_zeros(),
-        blocks_count: layout.blocks_count,
-        first_data_block: u64::from(layout.first_data_block),
-        blocks_per_group: layout.blocks_per_group,
-        inodes_per_group: layout.inodes_per_group,
-        inodes_count: layout.inodes_count,
-        first_ino: layout.first_inode,
-        inode_size: layout.inode_size,
-        desc_size: layout.desc_size,
-        groups: layout.group_count,
-        log_groups_per_flex: if sb.incompat().contains(Incompat::FLEX_BG) {
-            sb.log_groups_per_flex
-        } else {
-            0
-        },
-        revision_0: sb.rev_level.get() == 0,
-        compat: sb.compat(),
-        incompat: sb.incompat(),
-        ro_compat: sb.ro_compat(),
-        csum_seed: sb.csum_seed(),
-        hash_seed: sb.hash_seed(),
-        hash_version: if unsigned && hash_version < 3 {
-            hash_version + 3
-        } else {
-            hash_version
-        },
-        uuid: sb.uuid,
-        checksums: sb.checksum_mode(),
-        want_extra_isize: match sb.want_extra_isize.get() {
-            0 => FULL_EXTRA_ISIZE,
-            want => want.max(sb.min_extra_isize.get()),
-        },
-        layout,
-    }
 }

@@ -18,7 +18,7 @@ use stetfs_ondisk::ext4::time::Timestamp;
 use stetfs_ondisk::stet::record::{FileRecord, Node, Range, Run};
 
 use super::log::{self, VolumeLog};
-use super::open::Parts;
+use super::parts::Parts;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody, OrphansFinished};

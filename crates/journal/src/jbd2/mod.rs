@@ -9,6 +9,7 @@ mod collect;
 mod fast;
 mod log;
 mod parts;
+mod policy;
 mod ring;
 mod walk;
 

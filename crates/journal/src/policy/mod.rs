@@ -9,6 +9,7 @@
 //! | [`RecordLog`] | where do records of files go, if there are any? | `stet::FileLanes`, `region::RegionLanes` |
 
 mod codec;
+mod encoded;
 mod home;
 mod medium;
 mod ordering;
@@ -17,7 +18,8 @@ mod record_lane;
 mod records;
 mod touched;
 
-pub use codec::{Codec, Early, Encoded, EndReason, ImageRef, Packing, Scan, ScannedTx};
+pub use codec::{Codec, Early, EndReason, ImageRef, Scan, ScannedTx};
+pub use encoded::{Encoded, Packing};
 pub(crate) use home::copy;
 pub use home::{CopyHome, Home, HomeImage, Sent, Standing};
 pub use medium::{LogTail, Medium, set_tails};

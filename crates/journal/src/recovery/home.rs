@@ -3,15 +3,23 @@
 use stetfs_block::BlockDevice;
 use stetfs_cache::PageRef;
 
-use super::{Chosen, RecoveryOptions, RecoveryReport};
+use super::report::{RecoveryOptions, RecoveryReport};
 use crate::engine::no_lane;
 use crate::error::{JournalError, Result};
-use crate::ids::BlockNr;
+use crate::ids::{BlockNr, Stamp, TxId};
 use crate::policy::{HomeImage, ImageRef, Scheme, Standing};
 
 /// Bytes of images read and written at once. More than that are taken in the order of the log, so
 /// that no chunk of it is unpacked for each of many batches.
 const BATCH: u64 = 32 << 20;
+
+/// The newest valid image of a block.
+#[derive(Clone, Copy)]
+pub(super) struct Chosen {
+    pub(super) tx: TxId,
+    pub(super) stamp: Stamp,
+    pub(super) image: ImageRef,
+}
 
 /// Brings these images home, which are sorted by block; in a dry run they are only read and proven.
 /// What is more than a batch is read twice, for a damaged image is to be found before the first one

@@ -10,7 +10,8 @@ use stetfs_ondisk::stet::region::{
     Counts, HEAD_BYTES, LANES_AT, LINE, RECORD_MAGIC, RecordHead, RestSum, SEAL_AT, State, Table,
 };
 
-use super::claim::{Claim, Held, Owner, RegionError};
+use super::claim::{Claim, Held, Owner};
+use super::error::RegionError;
 use super::log::ChangesLog;
 use super::round::Round;
 use crate::engine::Canary;

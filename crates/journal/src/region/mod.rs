@@ -15,6 +15,7 @@
 
 mod changes;
 mod claim;
+mod error;
 mod lanes;
 mod log;
 #[cfg(test)]
@@ -29,7 +30,8 @@ mod tests;
 pub const MOST_BYTES: u64 = stetfs_ondisk::stet::region::LANES_AT + (512 << 20);
 
 pub(crate) use changes::ChangesCodec;
-pub use claim::{Owner, RegionError};
+pub use claim::Owner;
+pub use error::RegionError;
 pub use lanes::{Lanes, RegionLanes};
 pub(crate) use ring::RegionRing;
 pub use source::{RegionSource, RegionUse};

@@ -10,12 +10,10 @@ use super::compress::{Compression, Packed};
 use super::pace::Pace;
 use super::pack::pack;
 use super::payload::Payload;
-use super::{read, scan};
 use crate::engine::Canary;
 use crate::error::Result;
-use crate::ids::{Stamp, TxId};
-use crate::policy::{Codec, Early, Encoded, ImageRef, LogTail, Medium, Packing, Scan};
-use crate::tx::Snapshot;
+use crate::ids::Stamp;
+use crate::policy::{Early, Encoded, ImageRef, Medium, Packing};
 
 /// Frames of one log.
 #[derive(Clone)]
@@ -153,51 +151,5 @@ impl StetCodec {
             }
         }
         Ok(refs)
-    }
-}
-
-impl Codec for StetCodec {
-    fn bound(&self, images: u64, revokes: u64) -> u64 {
-        let chunks = (images as usize).div_ceil(self.per_chunk());
-        let head = Counts {
-            chunks,
-            edges: usize::from(self.lanes),
-            images: images as usize,
-            revokes: revokes as usize,
-            record: 0,
-        }
-        .head_blocks(self.size());
-        // What is stored as it is begins on a block boundary: a block may stay unfilled before each
-        // chunk.
-        head as u64 + images + chunks as u64
-    }
-
-    fn encode(&self, tx: &Snapshot, early: &mut Early<'_>) -> Result<Encoded> {
-        let pages: Vec<PageRef> = tx.images.iter().map(|i| Arc::clone(&i.page)).collect();
-        let frame = Frame {
-            edges: tx.edges.iter().map(|e| (e.lane.0, e.seq)).collect(),
-            images: tx.images.iter().map(|image| image.nr).collect(),
-            revokes: tx.revokes.clone(),
-            floor: tx.floor,
-            ..self.frame(tx.id.lane.0, tx.id.seq, tx.stamp)
-        };
-        self.lay_out(frame, &pages, early)
-    }
-
-    fn note(&self) -> Option<String> {
-        (self.compression == Compression::Auto).then(|| self.pace.note())
-    }
-
-    fn scan(
-        &self,
-        log: &dyn Medium,
-        tail: LogTail,
-        progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<Scan> {
-        scan::scan(self, log, tail, progress)
-    }
-
-    fn images(&self, log: &dyn Medium, _: TxId, refs: &[ImageRef]) -> Result<Vec<PageRef>> {
-        read::images(self, log, refs)
     }
 }

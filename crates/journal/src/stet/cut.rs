@@ -4,7 +4,7 @@ use stetfs_ondisk::OnDiskError;
 use stetfs_ondisk::stet::header::{Lane, MAX_LANES};
 
 use super::codec::StetCodec;
-use super::log::StetOptions;
+use super::options::StetOptions;
 use crate::engine::most_blocks;
 use crate::error::Result;
 

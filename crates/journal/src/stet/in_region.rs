@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use super::log::{StetLog, StetOptions};
+use super::log::StetLog;
+use super::options::StetOptions;
 use crate::error::JournalError;
 use crate::policy::{CopyHome, Medium, OneLane, RecordLog, Scheme, WORD};
 use crate::region::{ChangesCodec, RegionError, RegionRing};

@@ -1,7 +1,8 @@
 //! What journals with the StetFS log are made of.
 
 use super::compress::Compression;
-use super::log::{StetFormat, StetOptions};
+use super::log::StetFormat;
+use super::options::StetOptions;
 use super::trim::Trim;
 use crate::compose::{
     Ability, Composition, DataMode, Make, OptionDef, PARTS, PRESETS, Part, Preset, PresetDef,

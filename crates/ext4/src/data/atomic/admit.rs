@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::cost::Cost;
 use super::overlay::runs_of;
+use super::price::Cost;
 use super::{AtomicGroup, Member};
 use crate::error::{FsError, Result};
 use crate::quota::Owner;

@@ -9,18 +9,15 @@ use stetfs_block::{BlockDevice, WriteList};
 use stetfs_journal::Handle;
 use stetfs_ondisk::ext4::inode::InodeFlags;
 
-use super::cost::{Cost, EarlySum};
+use super::overlay::Placed;
+use super::price::{Cost, EarlySum};
 use super::{AtomicGroup, Member};
 use crate::data::clusters::Space;
 use crate::data::whole::Steps;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody};
-use crate::space::BlockRun;
 use crate::types::{Ctx, Ino};
-
-/// File blocks from one on, and the blocks of the volume that are to have their content.
-pub(super) type Placed = (u32, BlockRun);
 
 /// What the commit takes when blocks were written early: of each file what is early, and the cost.
 type Fitting = (Vec<EarlySum>, Cost);

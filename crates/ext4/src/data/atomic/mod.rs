@@ -5,8 +5,8 @@
 //! absent after any crash. It is kept in memory, and what one transaction or memory could not hold
 //! in blocks that are set aside. A group that ends otherwise leaves nothing.
 //!
-//! * `overlay`: what is kept of one file; `cost`: what its commit will take; `admit`: whether there
-//!   is room for that; `commit`: carrying it out.
+//! * `overlay`: what is kept of one file; `memory`: of all; `cost`: what its commit will take, as
+//!   `price` adds it up; `admit`: whether there is room for that; `commit`: carrying it out.
 //! * `early`: what is written before the commit.
 //! * `ranges`: zeroes, and room for later writes; `seek`: where data is.
 //!
@@ -25,6 +25,7 @@ mod cost;
 mod early;
 mod memory;
 mod overlay;
+mod price;
 mod ranges;
 mod seek;
 #[cfg(test)]
@@ -38,9 +39,9 @@ use std::sync::atomic::Ordering;
 use stetfs_journal::BlockNr;
 use stetfs_ondisk::ext4::features::Compat;
 
-use self::cost::{Cost, EarlySum};
 pub(crate) use self::memory::GroupMemory;
 use self::overlay::Overlay;
+use self::price::{Cost, EarlySum};
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody, OpenRef};

@@ -7,6 +7,9 @@ use stetfs_journal::BlockNr;
 
 use crate::space::BlockRun;
 
+/// File blocks from one on, and the blocks of the volume that are to have their content.
+pub(super) type Placed = (u32, BlockRun);
+
 /// Where the content of a changed block is until the commit.
 #[derive(Debug)]
 enum Page {

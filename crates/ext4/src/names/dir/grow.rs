@@ -8,7 +8,8 @@ use stetfs_ondisk::ext4::hash::HashVersion;
 use stetfs_ondisk::ext4::htree::{self, IndexEntry, NodeKind};
 use stetfs_ondisk::ext4::inode::InodeFlags;
 
-use super::index::{Frame, Path, in_index};
+use super::index::in_index;
+use super::path::{Frame, Path};
 use super::{Format, NewBlocks, NewEntry, WHAT, bytes, in_block};
 use crate::error::{FsError, Result};
 use crate::fs::Fs;

@@ -8,6 +8,7 @@ use stetfs_ondisk::ext4::hash::HashVersion;
 use stetfs_ondisk::ext4::htree::{self, Index, NodeKind};
 use stetfs_ondisk::ext4::superblock::SuperFlags;
 
+use super::path::{Frame, Path, no_frame};
 use super::{Format, Found, Place, Plan, bytes};
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
@@ -20,50 +21,6 @@ const INDEX: &str = "directory index";
 /// Turns what contradicts in an index block into an error that names it.
 pub(super) fn in_index<T>(block: &Block, result: stetfs_ondisk::Result<T>) -> Result<T> {
     result.map_err(|e| FsError::corrupt(INDEX, block.nr(), e.to_string()))
-}
-
-/// One block on the way from the root to a leaf.
-#[derive(Clone, Debug)]
-pub(super) struct Frame {
-    pub(super) block: Arc<Block>,
-    pub(super) kind: NodeKind,
-    /// The entry that was followed.
-    pub(super) at: usize,
-    /// Whether the block holds as many entries as it can.
-    full: bool,
-    /// Whether that entry is the last.
-    last: bool,
-    /// Where it leads.
-    child: u32,
-    /// Lowest hash that lies there, with the collision bit; 0 if the frame above says it.
-    hash: u32,
-}
-
-/// The way from the root to a leaf; never empty.
-#[derive(Clone, Debug)]
-pub(super) struct Path {
-    pub(super) frames: Vec<Frame>,
-    pub(super) version: HashVersion,
-}
-
-impl Path {
-    /// The leaf it leads to.
-    ///
-    /// # Errors
-    /// It leads nowhere.
-    pub(super) fn leaf(&self) -> Result<u32> {
-        let last = self.frames.last().ok_or_else(no_frame)?;
-        Ok(last.child)
-    }
-
-    /// The lowest hash of names there.
-    pub(super) fn begins(&self) -> u32 {
-        self.frames.iter().map(|f| f.hash & !1).max().unwrap_or(0)
-    }
-}
-
-fn no_frame() -> FsError {
-    FsError::corrupt("directory index", 0, "a way through it without a step")
 }
 
 /// Leaves that one operation reads. A damaged index may lead to the same ones again and again.

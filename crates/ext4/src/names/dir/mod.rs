@@ -13,6 +13,7 @@ mod hash_order;
 mod index;
 mod inline;
 mod linear;
+mod path;
 mod read;
 
 use std::ops::Deref;
@@ -101,7 +102,7 @@ enum Place {
     /// The only block is full and an index can be had.
     MakeIndex,
     /// In a leaf of the index that must be split.
-    Split { path: index::Path, leaf: Arc<Block> },
+    Split { path: path::Path, leaf: Arc<Block> },
 }
 
 /// A block's bytes for a short look.

@@ -29,7 +29,7 @@ use stetfs_ondisk::ext4::superblock::Superblock;
 
 use super::early::{read_superblock, write_superblock};
 use super::log::{self, VolumeLog};
-use super::open::Parts;
+use super::parts::Parts;
 use super::{features, orphans};
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
@@ -40,13 +40,42 @@ use crate::types::{FsOptions, Ino, ROOT_INO};
 /// Bytes that fast commits change, at most: they must fit a transaction.
 const MEMORY: u64 = 64 << 20;
 
+impl VolumeLog {
+    /// Makes of fast commits that a replay left in the log the transaction that they are part of;
+    /// it is to be replayed. Gives what was left out (`salvage`), and why.
+    ///
+    /// # Errors
+    /// The device's; `Corrupt` if they contradict the volume, `Unsupported` if they cannot be
+    /// carried out here: then they stay as they are.
+    pub(super) fn take_fast_commits(
+        &self,
+        device: &Arc<dyn BlockDevice>,
+        commits: &[FastCommit],
+        opts: &FsOptions,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Option<String>> {
+        match images(device, self, commits, opts, progress) {
+            Ok(images) => {
+                self.log.commit_images(images)?;
+                Ok(None)
+            }
+            Err(e @ (FsError::Corrupt { .. } | FsError::Errno(_))) if opts.salvage => {
+                self.log.commit_images(Vec::new())?;
+                let why = format!("files that were synced after the last transaction: {e}");
+                Ok(Some(why))
+            }
+            Err(e) => Err(e),
+        }
+    }
+}
+
 /// What the volume's blocks hold with all fast commits carried out, as far as that is something
 /// else. Nothing is written.
 ///
 /// # Errors
 /// `Corrupt` when a change contradicts the volume; `Unsupported` on a volume that this version does
 /// not write.
-pub(super) fn images(
+fn images(
     device: &Arc<dyn BlockDevice>,
     log: &VolumeLog,
     commits: &[FastCommit],

@@ -1,6 +1,10 @@
-//! The crates import downwards only (docs and design: "The layers, bottom to top").
+//! The crates import downwards only (docs and design: "The layers, bottom to top"), and so do the
+//! modules inside the large ones.
 #![allow(clippy::unwrap_used)]
 
+mod modules;
+
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
@@ -141,5 +145,79 @@ fn the_file_system_names_no_journal_scheme() {
         }
     }
     assert!(files > 5, "the sources were found");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Modules that may import each other, and why.
+struct Circle {
+    krate: &'static str,
+    modules: &'static [&'static str],
+    because: &'static str,
+}
+
+const CIRCLES: [Circle; 2] = [
+    Circle {
+        krate: "journal",
+        modules: &[
+            "compose",
+            "compose::part",
+            "compose::preset",
+            "jbd2::log",
+            "jbd2::parts",
+            "log",
+        ],
+        because: "a composition hands out the formats of logs, and a log is made as a composition \
+                  says; jbd2's parts are the ones that stand where nobody names others",
+    },
+    Circle {
+        krate: "journal",
+        modules: &[
+            "edges",
+            "engine",
+            "engine::checkpoint_list",
+            "engine::files",
+            "engine::flush",
+            "engine::journal",
+            "engine::queue",
+            "engine::spread",
+            "handle",
+        ],
+        because: "the engine's state has a part in the file of each of its operations, which are \
+                  methods of the whole",
+    },
+];
+
+/// Inside these crates no modules import each other in a circle, but for those above.
+#[test]
+fn modules_import_downwards() {
+    let mut wrong = Vec::new();
+    let mut allowed: Vec<&Circle> = CIRCLES.iter().collect();
+    for krate in ["ext4", "journal"] {
+        let modules = modules::Modules::read(&root().join("crates").join(krate).join("src"));
+        let edges = modules.edges();
+        assert!(edges.len() > 50, "{krate}: the modules were found");
+        for circle in modules.circles() {
+            let is_it =
+                |c: &&Circle| c.krate == krate && circle.iter().eq(c.modules.iter().copied());
+            if let Some(at) = allowed.iter().position(is_it) {
+                allowed.remove(at);
+                continue;
+            }
+            for module in &circle {
+                let inside: BTreeSet<_> = edges[module].intersection(&circle).collect();
+                wrong.push(format!("{krate}: in a circle {module} imports {inside:?}"));
+            }
+        }
+    }
+    for Circle {
+        krate,
+        modules,
+        because,
+    } in allowed
+    {
+        wrong.push(format!(
+            "{krate}: {modules:?} are no circle any more: strike them from the list ({because})"
+        ));
+    }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }

@@ -1,0 +1,151 @@
+//! The parts of an open volume, before they are one.
+
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, OnceLock};
+
+use stetfs_block::BlockDevice;
+use stetfs_cache::CacheConfig;
+use stetfs_journal::{Cache, Journal, RecoveryReport};
+use stetfs_ondisk::ext4::features::Incompat;
+use stetfs_ondisk::ext4::inode::FULL_EXTRA_ISIZE;
+use stetfs_ondisk::ext4::superblock::{Geometry as Layout, SuperFlags, Superblock};
+use stetfs_sync::{Mutex, Rank};
+
+use super::early::{Early, check_size};
+use super::log::VolumeLog;
+use super::{SuperState, mmp, orphans, overhead, repeat};
+use crate::error::Result;
+use crate::fs::Fs;
+use crate::geometry::Geometry;
+use crate::inode::{InodeCache, Orphans};
+use crate::space::{Groups, Zones};
+use crate::types::FsOptions;
+
+/// What is read of a recovered volume before its journal runs.
+pub(super) struct Parts {
+    pub(super) cache: Arc<Cache>,
+    sb: Superblock,
+    geo: Geometry,
+    groups: Groups,
+    orphans: Orphans,
+    found: orphans::Found,
+    journal_blocks: u64,
+}
+
+impl Parts {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// What is damaged.
+    pub(super) fn read(
+        device: Arc<dyn BlockDevice>,
+        sb: &Superblock,
+        log: Option<&VolumeLog>,
+        opts: &FsOptions,
+    ) -> Result<Parts> {
+        let layout = sb.geometry()?;
+        check_size(&layout, &*device)?;
+        let early = Early::new(&*device, &layout, sb);
+        let descs = early.descriptors()?;
+        let mut zones = Zones::new(&layout, descs.iter())?;
+        zones.add(log.iter().flat_map(|l| l.runs.iter().copied()));
+        let (orphans, found) = orphans::find(&early, sb)?;
+        let geo = geometry(sb, layout);
+        let config = CacheConfig {
+            block_size: geo.block_size as usize,
+            capacity: opts.cache_bytes,
+            policy: opts.cache_policy,
+        };
+        Ok(Parts {
+            cache: Arc::new(Cache::with_erase_block(device, config, opts.erase_block)),
+            sb: sb.clone(),
+            geo,
+            groups: Groups::new(descs, zones),
+            orphans,
+            found,
+            journal_blocks: log.map_or(0, VolumeLog::blocks),
+        })
+    }
+
+    /// The open volume, and the orphans it has.
+    pub(super) fn assemble(
+        self,
+        journal: Arc<Journal>,
+        opts: FsOptions,
+        claim: Option<mmp::Claim>,
+        recovered: Option<RecoveryReport>,
+    ) -> Result<(Arc<Fs>, orphans::Found)> {
+        let state = SuperState::new(
+            &self.cache,
+            &self.sb,
+            overhead::overhead(
+                &self.sb,
+                &self.geo.layout,
+                &self.groups.zones,
+                self.journal_blocks,
+            ),
+            &opts,
+            claim,
+        )?;
+        let epoch = opts.epoch;
+        let fs = Arc::new_cyclic(|me| Fs {
+            groups: self.groups,
+            data: crate::data::DataState::new(&opts),
+            geo: self.geo,
+            opts,
+            cache: self.cache,
+            journal,
+            sb: state,
+            inodes: InodeCache::default(),
+            values: crate::xattr::Values::default(),
+            quotas: OnceLock::new(),
+            recovered,
+            orphans: self.orphans,
+            rename_lock: Mutex::new(Rank::Rename, ()),
+            generation: AtomicU32::new(repeat::seed(&self.sb, epoch)),
+            me: me.clone(),
+        });
+        Ok((fs, self.found))
+    }
+}
+
+fn geometry(sb: &Superblock, layout: Layout) -> Geometry {
+    let unsigned = sb.flags().contains(SuperFlags::UNSIGNED_HASH);
+    let hash_version = sb.def_hash_version;
+    Geometry {
+        block_size: layout.block_size,
+        block_bits: layout.block_size.trailing_zeros(),
+        blocks_count: layout.blocks_count,
+        first_data_block: u64::from(layout.first_data_block),
+        blocks_per_group: layout.blocks_per_group,
+        inodes_per_group: layout.inodes_per_group,
+        inodes_count: layout.inodes_count,
+        first_ino: layout.first_inode,
+        inode_size: layout.inode_size,
+        desc_size: layout.desc_size,
+        groups: layout.group_count,
+        log_groups_per_flex: if sb.incompat().contains(Incompat::FLEX_BG) {
+            sb.log_groups_per_flex
+        } else {
+            0
+        },
+        revision_0: sb.rev_level.get() == 0,
+        compat: sb.compat(),
+        incompat: sb.incompat(),
+        ro_compat: sb.ro_compat(),
+        csum_seed: sb.csum_seed(),
+        hash_seed: sb.hash_seed(),
+        hash_version: if unsigned && hash_version < 3 {
+            hash_version + 3
+        } else {
+            hash_version
+        },
+        uuid: sb.uuid,
+        checksums: sb.checksum_mode(),
+        want_extra_isize: match sb.want_extra_isize.get() {
+            0 => FULL_EXTRA_ISIZE,
+            want => want.max(sb.min_extra_isize.get()),
+        },
+        layout,
+    }
+}

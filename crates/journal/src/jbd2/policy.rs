@@ -1,0 +1,132 @@
+//! What the journal asks of jbd2's codec.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use stetfs_cache::PageRef;
+use stetfs_ondisk::OnDiskError;
+use stetfs_ondisk::jbd2::commit::TransactionSum;
+use stetfs_ondisk::jbd2::descriptor::{FLAG_ESCAPE, Tag, image_checksum};
+use stetfs_ondisk::jbd2::{commit, descriptor, revoke};
+
+use super::codec::Jbd2Codec;
+use super::collect;
+use super::ring::page;
+use crate::error::Result;
+use crate::ids::TxId;
+use crate::policy::{Codec, Early, Encoded, ImageRef, LogTail, Medium, Scan};
+use crate::tx::Snapshot;
+
+impl Codec for Jbd2Codec {
+    fn bound(&self, images: u64, revokes: u64) -> u64 {
+        let per_revoke_block = (revoke::entries_per_block(&self.config) as u64).max(1);
+        images + images.div_ceil(self.tags_per_block()) + revokes.div_ceil(per_revoke_block) + 1
+    }
+
+    fn encode(&self, tx: &Snapshot, _: &mut Early<'_>) -> Result<Encoded> {
+        let tid = tx.id.seq as u32;
+        let size = self.config.block_size;
+        let mut body = Vec::with_capacity(
+            self.bound(tx.images.len() as u64, tx.revokes.len() as u64) as usize,
+        );
+        let mut verbatim = Vec::with_capacity(tx.images.len());
+        let mut sum = TransactionSum::default();
+        let mut revokes = &tx.revokes[..];
+        while !revokes.is_empty() {
+            let mut taken = 0;
+            body.push(page(size, |b| {
+                taken = revoke::encode(&self.config, tid, revokes, b)
+            }));
+            revokes = revokes.get(taken.max(1)..).unwrap_or(&[]);
+        }
+        for images in tx.images.chunks(self.tags_per_block() as usize) {
+            let mut tags = Vec::with_capacity(images.len());
+            let mut stored = Vec::with_capacity(images.len());
+            for image in images {
+                if !self.config.wide && image.nr > u64::from(u32::MAX) {
+                    return Err(OnDiskError::Unsupported {
+                        feature: format!(
+                            "block {} in a journal with 32-bit block numbers",
+                            image.nr
+                        ),
+                    }
+                    .into());
+                }
+                let (page, escaped) = Self::stored(&image.page);
+                let checksum = image_checksum(&self.config, tid, &page);
+                tags.push(Tag {
+                    block: image.nr,
+                    flags: if escaped { FLAG_ESCAPE } else { 0 },
+                    checksum,
+                });
+                stored.push((page, escaped));
+            }
+            if self.canary.short_tags && tags.len() > 1 {
+                tags.pop();
+            }
+            let head = page(size, |b| {
+                descriptor::encode(&self.config, tid, &self.uuid, &tags, b);
+            });
+            sum.add(&self.config, &head);
+            body.push(head);
+            for (page, escaped) in stored {
+                sum.add(&self.config, &page);
+                verbatim.push((!escaped).then_some(body.len() as u32));
+                body.push(page);
+            }
+        }
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let seal = page(size, |b| {
+            commit::encode(
+                &self.config,
+                tid,
+                (now.as_secs(), now.subsec_nanos()),
+                sum,
+                b,
+            );
+            if self.canary.unsummed_seal
+                && let Some(checksum) = b.get_mut(commit::CHECKSUM)
+            {
+                checksum.fill(0);
+            }
+        });
+        Ok(Encoded {
+            body,
+            seal: Some(seal),
+            verbatim,
+            ..Encoded::default()
+        })
+    }
+
+    fn scan(
+        &self,
+        log: &dyn Medium,
+        tail: LogTail,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Scan> {
+        collect::scan(self, log, tail, progress)
+    }
+
+    fn images(&self, log: &dyn Medium, tx: TxId, refs: &[ImageRef]) -> Result<Vec<PageRef>> {
+        let mut out = Vec::with_capacity(refs.len());
+        let mut rest = refs;
+        while let Some(first) = rest.first() {
+            // Images of a transaction stand one after the other: read a run at once.
+            let mut run = 1;
+            while rest
+                .get(run)
+                .is_some_and(|r| r.at == log.advance(first.at, run as u64))
+                && run < 1024
+            {
+                run += 1;
+            }
+            let pages = log.read(first.at, run as u64)?;
+            for (image, page) in rest.iter().zip(pages) {
+                out.push(self.restore(tx, image, page)?);
+            }
+            rest = rest.get(run..).unwrap_or(&[]);
+        }
+        Ok(out)
+    }
+}
