@@ -1,6 +1,8 @@
 //! AFS (`journal=afs`), first half: data journaling whose checkpoint writes nothing, for the device
 //! shares what stands in the log (SDJ: Kang's dissertation, ch. 3; `docs/schemes/afs.md`).
 
+#![forbid(unsafe_code)]
+
 use stetfs_journal::compose::{PRESETS, Preset, PresetDef};
 
 #[linkme::distributed_slice(PRESETS)]

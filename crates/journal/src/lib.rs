@@ -5,6 +5,7 @@
 //! log. Files are the phases of a transaction's life: `handle`, `tx`, `engine/commit`,
 //! `engine/checkpoint`, `recovery`.
 
+#![deny(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod compose;

@@ -4,6 +4,8 @@
 //! It shows that a scheme is a folder that registers itself, and it makes the engine meet the rules
 //! for blocks that lanes share. For use there is `zjournal`.
 
+#![forbid(unsafe_code)]
+
 use stetfs_journal::Lane;
 use stetfs_journal::compose::{
     Ability, Composition, Make, OptionDef, PARTS, PRESETS, Part, Preset, PresetDef, between,

@@ -1,6 +1,8 @@
 //! Z-Journal (`journal=zjournal`): a lane of transactions for each processor, in a log that
 //! recovers what it promised (Kim et al., USENIX ATC 2021; `docs/schemes/zjournal.md`).
 
+#![forbid(unsafe_code)]
+
 use stetfs_journal::Lane;
 use stetfs_journal::compose::{
     Ability, Composition, Make, OptionDef, PARTS, PRESETS, Part, Preset, PresetDef, between, one_of,

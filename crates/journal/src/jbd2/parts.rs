@@ -1,5 +1,8 @@
 //! What journals as the kernel's are made of.
 
+// What registers itself is put into a section of its own, which linkme sees to.
+#![allow(unsafe_code)]
+
 use super::log::Jbd2Format;
 use crate::compose::{Ability, DataMode, Make, PARTS, PRESETS, Part, Preset, PresetDef};
 use crate::policy::{CopyHome, OneLane};

@@ -1,5 +1,8 @@
 //! What journals that share are made of.
 
+// What registers itself is put into a section of its own, which linkme sees to.
+#![allow(unsafe_code)]
+
 use super::ShareHome;
 use crate::compose::{Ability, Make, PARTS, Part};
 

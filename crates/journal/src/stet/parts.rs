@@ -1,5 +1,8 @@
 //! What journals with the StetFS log are made of.
 
+// What registers itself is put into a section of its own, which linkme sees to.
+#![allow(unsafe_code)]
+
 use super::compress::Compression;
 use super::log::StetFormat;
 use super::options::StetOptions;
