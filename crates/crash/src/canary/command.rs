@@ -76,6 +76,7 @@ impl CanariesArgs {
             faults.len(),
             rows.len(),
             match (wrong.len(), self.sound) {
+                _ if rows.is_empty() => "nothing was run".into(),
                 (0, false) => "all are found".into(),
                 (0, true) => "nothing is found without them".into(),
                 (n, false) => format!("{n} are not found"),
