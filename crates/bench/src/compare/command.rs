@@ -144,19 +144,14 @@ impl CompareArgs {
     pub fn run(&self, stetfs: &Path) -> Result<Report> {
         let report = if self.setup {
             let presets = self.stetfs.iter().flat_map(|options| {
-                let name = format!("stetfs {}", options.trim_start_matches("journal="));
-                let old = self.old.iter().map(|program| PeerSpec {
-                    name: format!("{name} (old)"),
+                let name = options.trim_start_matches("journal=");
+                let programs = self.old.iter().map(Some).chain([None]);
+                programs.map(move |program| PeerSpec {
+                    name: format!("stetfs {name}{}", program.map_or("", |_| " (old)")),
                     options: options.clone(),
-                    program: Some(program.clone()),
+                    program: program.cloned(),
                     ..PeerSpec::default()
-                });
-                let this = PeerSpec {
-                    name: name.clone(),
-                    options: options.clone(),
-                    ..PeerSpec::default()
-                };
-                old.chain([this]).collect::<Vec<_>>()
+                })
             });
             let config = PeersConfig {
                 image_bytes: self.image_size << 20,

@@ -69,18 +69,12 @@ impl Trial {
         }
     }
 
-    /// The journal that it needs and this program does not have: it is built without a feature.
-    pub fn missing(&self) -> Option<&'static str> {
-        let named = match self {
-            Trial::Lab(Lab {
-                journal: Journals::One(named),
-                ..
-            }) => named,
-            Trial::Stress(stress) => stress.journal,
-            Trial::Lab(_) | Trial::Suite(..) => return None,
-        };
-        let preset = named.split(',').next().unwrap_or(named);
-        preset.parse::<Preset>().is_err().then_some(preset)
+    /// The preset that it needs and this program does not have: it is built without a feature.
+    pub fn missing(&self) -> Option<String> {
+        self.journals().into_iter().find_map(|journal| {
+            let preset = journal.split(',').next().unwrap_or_default();
+            preset.parse::<Preset>().is_err().then(|| preset.to_owned())
+        })
     }
 
     /// Whether it takes more than a moment.
