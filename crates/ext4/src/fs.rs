@@ -3,20 +3,13 @@
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock, Weak};
 
-use stetfs_journal::{Cache, Journal};
 use stetfs_sync::Mutex;
 
-use crate::geometry::Geometry;
-use crate::types::FsOptions;
+use crate::volume::Volume;
 
 /// An open ext4 volume. All operations take `&self` and may run in parallel.
 pub struct Fs {
-    pub(crate) geo: Geometry,
-    pub(crate) opts: FsOptions,
-    pub(crate) cache: Arc<Cache>,
-    pub(crate) journal: Arc<Journal>,
-    /// Superblock state that changes while mounted (volume/super_state.rs).
-    pub(crate) sb: crate::volume::SuperState,
+    pub(crate) vol: Arc<Volume>,
     /// Block groups: descriptors, bitmaps, allocation (space/).
     pub(crate) groups: crate::space::Groups,
     /// Inodes in memory (inode/cache.rs).

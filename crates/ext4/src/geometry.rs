@@ -4,6 +4,8 @@ use stetfs_ondisk::ext4::checksum::ChecksumMode;
 use stetfs_ondisk::ext4::features::{Compat, Incompat, RoCompat};
 use stetfs_ondisk::ext4::superblock::Geometry as Layout;
 
+use crate::types::BlockNr;
+
 /// What never changes while a volume is open. Sizes in bytes, counts in blocks unless said.
 #[derive(Clone, Debug)]
 pub struct Geometry {
@@ -60,6 +62,16 @@ impl Geometry {
     pub fn cluster_size(&self) -> u32 {
         self.block_size
             .saturating_mul(self.layout.blocks_per_cluster)
+    }
+
+    /// Blocks in a cluster.
+    pub(crate) fn ratio(&self) -> u32 {
+        self.layout.blocks_per_cluster.max(1)
+    }
+
+    /// First block of the cluster around a block.
+    pub(crate) fn cluster_start(&self, nr: BlockNr) -> BlockNr {
+        nr - nr.saturating_sub(self.first_data_block) % u64::from(self.ratio())
     }
 
     /// Whether metadata carries crc32c checksums.

@@ -19,8 +19,8 @@ impl Fs {
     /// Notes that the content was read, if the options ask for that. No lock and no handle may be
     /// held. Best effort: who reads learns of no error here.
     pub(crate) fn touch_atime(&self, inode: &Inode) {
-        let now = self.now();
-        let stays = self.writable().is_err() || self.is_frozen();
+        let now = self.vol.now();
+        let stays = self.vol.writable().is_err() || self.is_frozen();
         if stays || !self.atime_is_old(&inode.body.read(), now) {
             return;
         }
@@ -31,11 +31,12 @@ impl Fs {
         if !self.atime_is_old(&body, now) {
             return;
         }
-        if self.opts.lazytime && self.put_off(inode) {
+        if self.vol.opts.lazytime && self.put_off(inode) {
             body.set_atime(now);
             return;
         }
         let result = self
+            .vol
             .journal
             .begin(credits::WRITE_INODE)
             .map_err(Into::into)
@@ -79,12 +80,12 @@ impl Fs {
         if !inode.lazy.load(Ordering::Acquire) || inode.dead.load(Ordering::Acquire) {
             return Ok(());
         }
-        self.journal.throttle()?;
+        self.vol.journal.throttle()?;
         let mut body = inode.body.write();
         if inode.dead.load(Ordering::Acquire) {
             return Ok(());
         }
-        let h = self.journal.begin(credits::WRITE_INODE)?;
+        let h = self.vol.journal.begin(credits::WRITE_INODE)?;
         self.write_inode(&h, inode, &mut body)
     }
 
@@ -93,7 +94,7 @@ impl Fs {
     /// # Errors
     /// The device or the journal failed.
     pub(crate) fn write_lazy_times(&self) -> Result<()> {
-        if self.data.lazy.load(Ordering::Relaxed) == 0 || self.writable().is_err() {
+        if self.data.lazy.load(Ordering::Relaxed) == 0 || self.vol.writable().is_err() {
             return Ok(());
         }
         self.inodes
@@ -103,14 +104,14 @@ impl Fs {
     }
 
     fn atime_is_old(&self, body: &InodeBody, now: Timestamp) -> bool {
-        if self.opts.read_only
+        if self.vol.opts.read_only
             || body.flags().contains(InodeFlags::NOATIME)
-            || (body.is_dir() && self.opts.nodiratime)
+            || (body.is_dir() && self.vol.opts.nodiratime)
         {
             return false;
         }
         let atime = body.atime();
-        match self.opts.atime {
+        match self.vol.opts.atime {
             Atime::Noatime => false,
             Atime::Strict => atime != now,
             Atime::Relatime => {

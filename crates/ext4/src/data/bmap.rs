@@ -35,7 +35,7 @@ impl Fs {
         inode.check_alone()?;
         inode.told.store(true, Ordering::Release);
         self.bring_home(&inode, &body)?;
-        let (unit, block) = (u64::from(unit), u64::from(self.geo.block_size));
+        let (unit, block) = (u64::from(unit), u64::from(self.vol.geo.block_size));
         let place = index.checked_mul(unit).map(|at| (at / block, at % block));
         let Some((Ok(lblk), skip)) = place.map(|(lblk, skip)| (u32::try_from(lblk), skip)) else {
             return Ok(0);
@@ -102,14 +102,14 @@ impl Fs {
     /// Brings home what is newer than its home of a file's content. The caller holds the inode's
     /// lock and no handle.
     fn bring_home(&self, inode: &Inode, body: &InodeBody) -> Result<()> {
-        if self.writable().is_err() {
+        if self.vol.writable().is_err() {
             return Ok(());
         }
         self.flush_files(&[inode])?;
         if self.journals_data(body) {
             // An image in the log would be written there later.
-            self.journal.commit_all()?;
-            self.journal.checkpoint()?;
+            self.vol.journal.commit_all()?;
+            self.vol.journal.checkpoint()?;
         }
         Ok(())
     }

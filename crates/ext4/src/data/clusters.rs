@@ -37,23 +37,9 @@ impl Space {
 }
 
 impl Fs {
-    /// Blocks in a cluster.
-    pub(crate) fn ratio(&self) -> u32 {
-        self.geo.layout.blocks_per_cluster.max(1)
-    }
-
-    /// The clusters of the volume around these blocks of one.
-    pub(crate) fn cluster_of(&self, nr: BlockNr) -> BlockRun {
-        let ratio = u64::from(self.ratio());
-        BlockRun {
-            start: nr - nr.saturating_sub(self.geo.first_data_block) % ratio,
-            len: self.ratio(),
-        }
-    }
-
     /// The logical cluster in which file block `lblk` lies.
     fn logical_cluster(&self, lblk: u64) -> Range<u64> {
-        let ratio = u64::from(self.ratio());
+        let ratio = u64::from(self.vol.geo.ratio());
         let start = lblk - lblk % ratio;
         start..start + ratio
     }
@@ -72,7 +58,7 @@ impl Fs {
         let cluster = self.logical_cluster(lblk);
         let Some(e) = self
             .next_extent(inode, body, cluster.start)
-            .inspect_err(|e| self.report(e))?
+            .inspect_err(|e| self.vol.report(e))?
             .filter(|e| u64::from(e.block) < cluster.end)
         else {
             return Ok(None);
@@ -82,21 +68,21 @@ impl Fs {
         let place = self.aligned(inode, at, nr)?;
         self.check_run(BlockRun {
             start: place,
-            len: self.ratio(),
+            len: self.vol.geo.ratio(),
         })
-        .inspect_err(|e| self.report(e))?;
+        .inspect_err(|e| self.vol.report(e))?;
         Ok(Some(place))
     }
 
     /// The first block of the cluster in which file block `lblk` lies at `nr`.
     fn aligned(&self, inode: &Inode, lblk: u64, nr: BlockNr) -> Result<BlockNr> {
-        let start = self.cluster_of(nr).start;
-        if nr - start != lblk % u64::from(self.ratio()) {
+        let start = self.vol.geo.cluster_start(nr);
+        if nr - start != lblk % u64::from(self.vol.geo.ratio()) {
             let detail = format!(
                 "block {lblk} of inode {} lies elsewhere in its cluster",
                 inode.ino
             );
-            return self.noted(Err(FsError::corrupt("extent", nr, detail)));
+            return self.vol.noted(Err(FsError::corrupt("extent", nr, detail)));
         }
         Ok(start)
     }
@@ -108,7 +94,7 @@ impl Fs {
         body: &InodeBody,
         hole: Range<u64>,
     ) -> Result<u64> {
-        let ratio = u64::from(self.ratio());
+        let ratio = u64::from(self.vol.geo.ratio());
         if hole.is_empty() || ratio == 1 {
             return Ok(hole.end.saturating_sub(hole.start));
         }
@@ -138,7 +124,7 @@ impl Fs {
         limit: u64,
         purpose: AllocFor,
     ) -> Result<Option<Space>> {
-        let ratio = self.ratio();
+        let ratio = self.vol.geo.ratio();
         let within = lblk % ratio;
         let mut want = want.max(1);
         if ratio > 1 {
@@ -187,7 +173,7 @@ impl Fs {
         lblk: u32,
         run: BlockRun,
     ) -> Result<Space> {
-        let ratio = self.ratio();
+        let ratio = self.vol.geo.ratio();
         if ratio == 1 {
             self.take_claimed(h, inode, run)?;
             return Ok(Space {
@@ -230,7 +216,7 @@ impl Fs {
         gone: &Extent,
         kind: Freed,
     ) -> Result<()> {
-        let ratio = u64::from(self.ratio());
+        let ratio = u64::from(self.vol.geo.ratio());
         let (first, end) = (u64::from(gone.block), gone.logical_end());
         let mut place = gone.start;
         let mut clusters = first / ratio..end.div_ceil(ratio);

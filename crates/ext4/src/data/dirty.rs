@@ -25,16 +25,16 @@ impl Fs {
             return;
         }
         let added = if h.is_some() { blocks.len() as u64 } else { 0 };
-        let expire = self.opts.dirty_expire;
-        let has_records = self.journal.records().is_some();
+        let expire = self.vol.opts.dirty_expire;
+        let has_records = self.vol.journal.records().is_some();
         // No commit waits for these, but what it makes reachable is to be there soon.
-        let soon = added > 0 && self.opts.journal.data() == DataMode::Writeback;
-        let h = h.filter(|_| self.opts.journal.data() != DataMode::Writeback);
+        let soon = added > 0 && self.vol.opts.journal.data() == DataMode::Writeback;
+        let h = h.filter(|_| self.vol.opts.journal.data() != DataMode::Writeback);
         let (new, first, is_stream);
         {
             let mut ledger = inode.dirty.ledger.lock();
             for changed in &blocks {
-                self.cache.dirtied(changed.block.nr());
+                self.vol.cache.dirtied(changed.block.nr());
             }
             first = !ledger.has_dirty();
             if has_records {
@@ -45,11 +45,11 @@ impl Fs {
                 let age = if soon { self.early_age() } else { expire };
                 ledger.is_due_at(Instant::now().checked_add(age));
             }
-            let size = u64::from(self.geo.block_size);
+            let size = u64::from(self.vol.geo.block_size);
             is_stream = ledger.is_stream(added, BEHIND_BYTES.div_ceil(size));
         }
         let set = &self.data.dirty;
-        let before = set.more(new * u64::from(self.geo.block_size));
+        let before = set.more(new * u64::from(self.vol.geo.block_size));
         if first {
             set.files.lock().insert(inode.ino);
         }
@@ -67,8 +67,8 @@ impl Fs {
     /// The age at which data goes home that has waited elsewhere, or that a commit may get ahead
     /// of.
     pub(super) fn early_age(&self) -> Duration {
-        let commit = Duration::from_secs(u64::from(self.opts.commit_secs));
-        commit.min(self.opts.dirty_expire)
+        let commit = Duration::from_secs(u64::from(self.vol.opts.commit_secs));
+        commit.min(self.vol.opts.dirty_expire)
     }
 
     /// What was written to the file last had been dirty for a while before it came here, in the
@@ -106,7 +106,7 @@ impl Fs {
             Dropping::Nothing => return Ok(()),
             Dropping::Free => false,
             Dropping::Awaited => true,
-            Dropping::AwaitedBefore => !self.opts.canary.drop_awaited,
+            Dropping::AwaitedBefore => !self.vol.opts.canary.drop_awaited,
         };
         // An earlier transaction that allocated these blocks may commit without this one, and then
         // they are reachable with what they held before.
@@ -121,7 +121,7 @@ impl Fs {
         let dropped = inode.dirty.ledger.lock().free(range);
         self.data
             .dirty
-            .less(dropped * u64::from(self.geo.block_size));
+            .less(dropped * u64::from(self.vol.geo.block_size));
         Ok(())
     }
 
@@ -130,7 +130,7 @@ impl Fs {
     pub(super) fn unlogged(&self, inode: &Inode, most: usize) -> Unlogged {
         // Nothing is on its way home.
         let _flush = inode.dirty.flush.lock();
-        let journal = &self.journal;
+        let journal = &self.vol.journal;
         inode.dirty.ledger.lock().unlogged(
             most,
             journal.horizon(),
@@ -202,7 +202,7 @@ mod tests {
         device.add(Fault::fail(Op::Write, libc::EIO));
         let punch = FallocateMode::PunchHole;
         fs.fallocate(&ROOT, &file, punch, 0, 4096).unwrap();
-        assert!(device.hits() > 0 && fs.writable().is_ok());
+        assert!(device.hits() > 0 && fs.vol.writable().is_ok());
         assert!(file.untold_failure().is_some());
         device.clear();
         drop((inode, file));
@@ -238,7 +238,7 @@ mod tests {
         assert!(blocker.ino < attr.ino, "written home in this order");
         fs.write(&ROOT, &first, 0, &[1; 4096], false).unwrap();
         fs.write(&ROOT, &file, 0, &[2; 8192], false).unwrap();
-        let before = fs.journal.begin(1).unwrap().point();
+        let before = fs.vol.journal.begin(1).unwrap().point();
 
         let (held, is_held) = channel();
         let (go, may_go) = channel::<()>();
@@ -253,7 +253,7 @@ mod tests {
             is_held.recv().unwrap();
             fs.sync_all(Box::new(move |result| done.send(result).unwrap()));
             // Now in the next transaction, with the first waiting for `blocker`.
-            while fs.journal.begin(1).unwrap().point() == before {
+            while fs.vol.journal.begin(1).unwrap().point() == before {
                 std::thread::yield_now();
             }
             fs.write(&ROOT, &file, 8192, &[3; 4096], false).unwrap();

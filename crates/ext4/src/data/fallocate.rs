@@ -80,7 +80,7 @@ impl Fs {
             FallocateMode::PunchHole => (None, None),
             _ => {
                 let (clusters, nodes) = self.space_for(inode, body, &range)?;
-                let blocks = clusters * u64::from(self.ratio());
+                let blocks = clusters * u64::from(self.vol.geo.ratio());
                 let quota = self.promise(ctx, body.owner(), blocks, 0)?;
                 quota.give(body);
                 let promise = self.reserve(clusters + nodes, self.privileged(ctx))?;
@@ -88,15 +88,16 @@ impl Fs {
             }
         };
         let mut h = self
+            .vol
             .journal
             .begin(self.map_credits(body) + 4 * credits::WRITE_INODE)?;
         let result = self.change_blocks(&mut h, inode, body, mode, &range);
         drop(promise);
-        let now = self.now();
+        let now = self.vol.now();
         body.set_mtime(now);
         body.set_ctime(now);
         // Also after an error: what was done so far is in the tree.
-        match self.opts.canary.lax_fallocate {
+        match self.vol.opts.canary.lax_fallocate {
             true => self.store_inode(&h, inode, body)?,
             false => self.write_inode_step(&h, inode, body)?,
         }
@@ -165,7 +166,7 @@ impl Fs {
             }
             at = next.map_or(blocks.end, |e| e.logical_end());
         }
-        let per_node = u64::from(self.geo.block_size) / 24;
+        let per_node = u64::from(self.vol.geo.block_size) / 24;
         let nodes = match blocks_in_holes {
             0 => 0,
             n => self.map_space(body, n) + pieces / per_node,
@@ -209,7 +210,8 @@ impl Fs {
 
     /// The blocks that lie in a range of bytes with all they hold.
     fn whole_blocks(&self, range: &Range<u64>) -> Range<u64> {
-        range.start.div_ceil(u64::from(self.geo.block_size))..range.end >> self.geo.block_bits
+        range.start.div_ceil(u64::from(self.vol.geo.block_size))
+            ..range.end >> self.vol.geo.block_bits
     }
 
     /// Zeroes the parts of blocks at both ends of a range.
@@ -220,7 +222,7 @@ impl Fs {
         body: &InodeBody,
         range: &Range<u64>,
     ) -> Result<()> {
-        let size = u64::from(self.geo.block_size);
+        let size = u64::from(self.vol.geo.block_size);
         let whole = self.whole_blocks(range);
         let mut pages = Pages::new(self, self.data_path(h, body));
         let result = if whole.start > whole.end {

@@ -60,7 +60,7 @@ impl Fs {
     /// EROFS once the volume is read-only.
     pub(crate) fn throttle_data(&self) -> Result<()> {
         while self.data.dirty.is_full() {
-            self.writable()?;
+            self.vol.writable()?;
             if !self.wake_flusher() {
                 self.flush_old(true)?;
             }
@@ -83,7 +83,7 @@ fn run(fs: &Weak<Fs>, wanted: &Wanted, look: Duration) {
     while wanted.next(look) {
         let Some(fs) = fs.upgrade() else { return };
         // Nothing reaches a volume that has stopped. A failure has stopped it, too.
-        let goes_on = fs.writable().is_ok() && fs.write_back().is_ok();
+        let goes_on = fs.vol.writable().is_ok() && fs.write_back().is_ok();
         wanted.watching.store(false, Ordering::SeqCst);
         // Whoever makes data dirty counts it first, and then looks whether it is watched.
         if goes_on && fs.data.dirty.needs_care() {

@@ -88,7 +88,7 @@ impl Fs {
     pub(super) fn gives_way(&self, priority: WritebackPriority) -> bool {
         let may = match priority {
             WritebackPriority::Awaited => false,
-            WritebackPriority::Commit => !self.journal.is_awaited(),
+            WritebackPriority::Commit => !self.vol.journal.is_awaited(),
             WritebackPriority::Background => true,
         };
         may && self.data.precedence.is_claimed()
@@ -104,7 +104,7 @@ impl Fs {
     }
 
     pub(super) fn flush_and_tell(&self, files: &[&Inode]) -> Result<(), HomeError> {
-        let device = &**self.cache.device();
+        let device = &**self.vol.cache.device();
         self.flush_by(files, WritebackPriority::Awaited, &mut |batch| {
             batch.submit(device)
         })
@@ -150,7 +150,7 @@ impl Fs {
         }
         result = HomeError::and(result, self.submit(&mut batch, send));
         if let Err(HomeError::Journal(e)) = &result {
-            self.journal.abort(e.clone());
+            self.vol.journal.abort(e.clone());
         }
         result
     }
@@ -162,7 +162,7 @@ impl Fs {
         } else {
             BATCH_BYTES
         };
-        (bytes / self.geo.block_size as usize).max(1)
+        (bytes / self.vol.geo.block_size as usize).max(1)
     }
 
     /// Has `send` write a batch, and lets its files go. What could not be written is not dirty any
@@ -177,7 +177,7 @@ impl Fs {
         };
         if written.is_ok() {
             let home = blocks.iter().map(|taken| taken.leaving.block.nr());
-            self.cache.written(home);
+            self.vol.cache.written(home);
         }
         let mut each = vec![0usize; locks.len()];
         for taken in &blocks {
@@ -193,18 +193,18 @@ impl Fs {
             if let Err(e) = home {
                 result = HomeError::and(result, Err(self.not_home(inode, own(), e)));
             }
-            let mark = || self.journal.flush_mark();
+            let mark = || self.vol.journal.flush_mark();
             inode.dirty.ledger.lock().came_home(count, mark);
         }
         self.data
             .dirty
-            .less(blocks.len() as u64 * u64::from(self.geo.block_size));
+            .less(blocks.len() as u64 * u64::from(self.vol.geo.block_size));
         result
     }
 
     /// Blocks, given in ascending order, as writes.
     fn home_writes<'b>(&self, blocks: impl Iterator<Item = &'b Taken>) -> WriteList<'b> {
-        let size = u64::from(self.geo.block_size);
+        let size = u64::from(self.vol.geo.block_size);
         blocks
             .map(|taken| (taken.leaving.block.nr() * size, &taken.leaving.page[..]))
             .collect()
@@ -220,7 +220,7 @@ impl Fs {
     ) -> Result<(), BlockError> {
         match part.bytes() == all.bytes() {
             true => Err(failed.clone()),
-            false => part.submit(&**self.cache.device()),
+            false => part.submit(&**self.vol.cache.device()),
         }
     }
 
@@ -231,8 +231,8 @@ impl Fs {
         blocks: impl Iterator<Item = &'b Taken>,
         e: BlockError,
     ) -> HomeError {
-        let aborts = self.opts.data_err == OnDataError::Abort
-            && self.opts.journal.data() == DataMode::Ordered;
+        let aborts = self.vol.opts.data_err == OnDataError::Abort
+            && self.vol.opts.journal.data() == DataMode::Ordered;
         let (mut is_promised, mut lost) = (false, false);
         {
             let mut ledger = inode.dirty.ledger.lock();
@@ -240,7 +240,7 @@ impl Fs {
                 // The next commit ends a record that is alive, and with it the only copy of what
                 // was synced.
                 let record = ledger.record_of(taken.leaving.lblk);
-                is_promised |= record.is_some_and(|stamp| self.journal.is_alive(stamp));
+                is_promised |= record.is_some_and(|stamp| self.vol.journal.is_alive(stamp));
                 lost |= ledger.was_lost(&taken.leaving);
             }
         }
@@ -271,7 +271,7 @@ impl Fs {
         inos: &[Ino],
         priority: WritebackPriority,
     ) -> Result<(), JournalError> {
-        let device = &**self.cache.device();
+        let device = &**self.vol.cache.device();
         self.hand_out_data(inos, priority, &mut |batch| batch.submit(device))
     }
 

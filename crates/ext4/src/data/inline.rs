@@ -58,7 +58,9 @@ impl Fs {
                 body.size(),
                 bytes.len()
             );
-            return self.noted(Err(FsError::corrupt("inline data", 0, detail)));
+            return self
+                .vol
+                .noted(Err(FsError::corrupt("inline data", 0, detail)));
         }
         let size = body.size() as usize;
         Ok(Inline { bytes, size })
@@ -110,21 +112,22 @@ impl Fs {
             None
         } else {
             let stored = self.xattr_load(inode, body)?;
-            let bs = self.geo.block_size as usize;
+            let bs = self.vol.geo.block_size as usize;
             Some(stored.with(bs, index::SYSTEM, DATA, Some(rest))?)
         };
         if layout.as_ref().is_some_and(|l| l.blocks() > 0) {
             return Ok(false);
         }
         let h = self
+            .vol
             .journal
             .begin(WRITE_INODE + layout.as_ref().map_or(0, crate::xattr::Layout::credits))?;
-        self.whole(|| {
+        self.vol.whole(|| {
             if let Some(layout) = &layout {
                 self.xattr_apply(&h, inode, body, layout)?;
             }
             body.i_block_mut().copy_from_slice(head);
-            let now = self.now();
+            let now = self.vol.now();
             body.set_mtime(now);
             body.set_ctime(now);
             body.set_size(size.max(end));
@@ -149,15 +152,15 @@ impl Fs {
         } else {
             None
         };
-        let bs = self.geo.block_size as usize;
+        let bs = self.vol.geo.block_size as usize;
         let layout = self
             .xattr_load(inode, body)?
             .with(bs, index::SYSTEM, DATA, None)?;
         let room = super::credits::append_dir_space(1) + layout.blocks();
         let _room = self.reserve(room, true)?;
         let need = APPEND_DIR_BLOCK + layout.credits() + 2 * WRITE_INODE;
-        let h = self.journal.begin(need)?;
-        self.whole(|| {
+        let h = self.vol.journal.begin(need)?;
+        self.vol.whole(|| {
             self.xattr_apply(&h, inode, body, &layout)?;
             let flags = body.flags() - InodeFlags::INLINE_DATA;
             body.set_flags(flags);

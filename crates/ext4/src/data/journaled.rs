@@ -16,7 +16,7 @@ impl Fs {
     pub(super) fn journals_data(&self, body: &InodeBody) -> bool {
         !body.is_regular()
             || body.is_value()
-            || self.opts.journal.data() == DataMode::Journal
+            || self.vol.opts.journal.data() == DataMode::Journal
             || body.flags().contains(InodeFlags::JOURNAL_DATA)
     }
 
@@ -35,8 +35,8 @@ impl Fs {
     /// # Errors
     /// The root directory cannot be read.
     pub fn usually_writes_whole(&self, bytes: usize) -> Result<bool> {
-        let has_journal = self.geo.compat.contains(Compat::HAS_JOURNAL);
-        let is_whole = has_journal && self.opts.journal.data() == DataMode::Journal;
+        let has_journal = self.vol.geo.compat.contains(Compat::HAS_JOURNAL);
+        let is_whole = has_journal && self.vol.opts.journal.data() == DataMode::Journal;
         let root = self.iget(ROOT_INO)?;
         let body = root.body.read();
         Ok(is_whole && self.holds_whole(&body, bytes))
@@ -49,13 +49,13 @@ impl Fs {
             return false;
         }
         // One more, as it need not begin where a block does; each may be a run of its own.
-        let blocks = (bytes as u64).div_ceil(u64::from(self.geo.block_size)) + 1;
+        let blocks = (bytes as u64).div_ceil(u64::from(self.vol.geo.block_size)) + 1;
         let Ok(blocks) = Credits::try_from(blocks) else {
             return false;
         };
         let runs = self.runs_credits(body, blocks.saturating_add(SPARE_RUNS));
         let need = runs.saturating_add(blocks + 2 * credits::WRITE_INODE);
-        need <= self.journal.max_credits()
+        need <= self.vol.journal.max_credits()
     }
 
     /// Makes a regular file ready for its data to go through the journal from now on, or no longer
@@ -70,7 +70,7 @@ impl Fs {
             return self.flush_files(&[inode]);
         }
         // An image that is still in the log would be replayed over what is written home later.
-        self.journal.commit_all()?;
-        Ok(self.journal.checkpoint()?)
+        self.vol.journal.commit_all()?;
+        Ok(self.vol.journal.checkpoint()?)
     }
 }

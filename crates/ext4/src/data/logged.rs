@@ -57,7 +57,7 @@ impl Fs {
         let most = most.min(self.map_room(body, run.lblk));
         let (len, unwritten) = match self.map(inode, body, run.lblk, most)? {
             Mapping::Hole { len } => {
-                let groups = most / self.geo.blocks_per_group.max(1) + 2;
+                let groups = most / self.vol.geo.blocks_per_group.max(1) + 2;
                 let need = self.map_credits(body) + groups * credits::ALLOC_BLOCKS;
                 self.more_credits(h, inode, body, need)?;
                 let new = BlockRun {
@@ -107,7 +107,8 @@ impl Fs {
             len: 1,
             unwritten: false,
         };
-        if self.map(inode, body, lblk, 1)? != expected || page.len() != self.cache.block_size() {
+        if self.map(inode, body, lblk, 1)? != expected || page.len() != self.vol.cache.block_size()
+        {
             let detail = format!("it is not block {lblk} of inode {}", inode.ino);
             return Err(FsError::corrupt("file-level record", nr, detail));
         }

@@ -50,9 +50,9 @@ impl Fs {
             return Ok(());
         }
         let need = self.map_credits(body) + 4 * credits::WRITE_INODE;
-        let mut h = self.journal.begin(need)?;
+        let mut h = self.vol.journal.begin(need)?;
         let extents = body.flags().contains(InodeFlags::EXTENTS);
-        let bits = self.geo.block_bits;
+        let bits = self.vol.geo.block_bits;
         let hidden = runs(lost).into_iter().try_for_each(|run| {
             let bytes = run.start << bits..run.end << bits;
             match extents {

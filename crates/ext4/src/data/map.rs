@@ -86,7 +86,7 @@ impl Fs {
         let max = max.max(1);
         match self
             .find(inode, body, lblk, max)
-            .inspect_err(|e| self.report(e))?
+            .inspect_err(|e| self.vol.report(e))?
         {
             Found::Hole(next) => {
                 let len = next
@@ -101,8 +101,8 @@ impl Fs {
                     len: (e.len - skip).min(max),
                 };
                 // The volume's own files lie where the others must not.
-                if inode.ino == ROOT_INO || inode.ino >= self.geo.first_ino {
-                    self.check_run(run).inspect_err(|e| self.report(e))?;
+                if inode.ino == ROOT_INO || inode.ino >= self.vol.geo.first_ino {
+                    self.check_run(run).inspect_err(|e| self.vol.report(e))?;
                 }
                 Ok(Mapping::Mapped {
                     start: run.start,
@@ -156,7 +156,7 @@ impl Fs {
         if body.flags().contains(InodeFlags::EXTENTS) {
             extents::edit_blocks(self.tree_depth(body))
         } else {
-            blockmap::node_space(Shape::new(self.geo.block_size), blocks)
+            blockmap::node_space(Shape::new(self.vol.geo.block_size), blocks)
         }
     }
 
@@ -165,13 +165,13 @@ impl Fs {
         if body.flags().contains(InodeFlags::EXTENTS) {
             return u32::MAX;
         }
-        let leaf = Shape::new(self.geo.block_size).leaf(u64::from(lblk));
+        let leaf = Shape::new(self.vol.geo.block_size).leaf(u64::from(lblk));
         u32::try_from(leaf.end - u64::from(lblk)).unwrap_or(u32::MAX)
     }
 
     /// Makes the map of a new inode: by extents where the volume has them.
     pub(crate) fn init_map(&self, body: &mut InodeBody) -> Result<()> {
-        let extents = self.geo.incompat.contains(Incompat::EXTENTS);
+        let extents = self.vol.geo.incompat.contains(Incompat::EXTENTS);
         let mut flags = body.flags();
         flags.set(InodeFlags::EXTENTS, extents);
         body.set_flags(flags);
@@ -198,7 +198,7 @@ impl Fs {
                 let result = Tree::open(&nodes, body.i_block_mut()).and_then(|mut map| f(&mut map));
                 (nodes.blocks.delta(), result)
             }
-            MapKind::Blocks if self.ratio() > 1 => {
+            MapKind::Blocks if self.vol.geo.ratio() > 1 => {
                 return Err(FsError::Unsupported(format!(
                     "changing inode {}, which has a block map, on a volume with clusters (bigalloc)",
                     inode.ino
@@ -229,14 +229,14 @@ impl Fs {
                 start,
                 unwritten: false,
                 ..
-            } => Ok(self.cache.read(start)?),
+            } => Ok(self.vol.cache.read(start)?),
             _ => {
                 let e = FsError::corrupt(
                     "directory",
                     0,
                     format!("inode {} has a hole at block {lblk}", inode.ino),
                 );
-                self.report(&e);
+                self.vol.report(&e);
                 Err(e)
             }
         }
@@ -254,15 +254,15 @@ impl Fs {
         body: &mut InodeBody,
     ) -> Result<(u32, Arc<Block>)> {
         let size = body.size();
-        let lblk = size >> self.geo.block_bits;
+        let lblk = size >> self.vol.geo.block_bits;
         if lblk >= LOGICAL_END {
             return Err(FsError::Errno(libc::EFBIG));
         }
         let lblk = lblk as u32;
         let nr = self.add_meta_block(h, inode, body, lblk)?;
-        let block = self.cache.get(nr);
+        let block = self.vol.cache.get(nr);
         h.create(&block)?;
-        body.set_size(size + u64::from(self.geo.block_size));
+        body.set_size(size + u64::from(self.vol.geo.block_size));
         self.write_inode_data(h, inode, body)?;
         Ok((lblk, block))
     }
@@ -327,7 +327,7 @@ impl Fs {
         result.inspect_err(|_| {
             let freed = space.new.map(|run| self.free_blocks(h, run, Freed::Data));
             if let Some(Err(e)) = freed {
-                self.report(&e);
+                self.vol.report(&e);
             }
         })
     }

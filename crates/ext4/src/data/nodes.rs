@@ -39,9 +39,9 @@ impl<'a> NodeBlocks<'a> {
 
     /// Gives a block back.
     pub(crate) fn free(&self, nr: BlockNr) -> Result<()> {
-        let run = self.fs.cluster_of(nr);
-        self.delta.set(self.delta.get() - i64::from(run.len));
-        self.fs.free_blocks(self.h, run, Freed::Journaled)
+        let ratio = self.fs.vol.geo.ratio();
+        self.delta.set(self.delta.get() - i64::from(ratio));
+        self.fs.free_cluster(self.h, nr, Freed::Journaled)
     }
 
     /// Blocks taken less blocks given back.

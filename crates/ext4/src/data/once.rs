@@ -44,11 +44,11 @@ impl Fs {
         let body = f.inode.body.read();
         if body.is_inline()
             || !body.is_mapped()
-            || self.geo.ro_compat.contains(RoCompat::SHARED_BLOCKS)
+            || self.vol.geo.ro_compat.contains(RoCompat::SHARED_BLOCKS)
         {
             return Ok(());
         }
-        let blocks = body.size().div_ceil(u64::from(self.geo.block_size));
+        let blocks = body.size().div_ceil(u64::from(self.vol.geo.block_size));
         self.has_blocks_once(&f.inode, &body, blocks)
     }
 
@@ -69,7 +69,9 @@ impl Fs {
             };
             if !runs.add(e.start, u64::from(e.len)) {
                 let detail = format!("inode {} has it, or blocks behind it, twice", inode.ino);
-                return self.noted(Err(FsError::corrupt("block map", e.start, detail)));
+                return self
+                    .vol
+                    .noted(Err(FsError::corrupt("block map", e.start, detail)));
             }
             at = e.logical_end();
         }

@@ -50,12 +50,12 @@ impl<'a> Pages<'a> {
         bytes: &[u8],
         fresh: bool,
     ) -> Result<()> {
-        let len = self.fs.cache.block_size();
+        let len = self.fs.vol.cache.block_size();
         let whole = at == 0 && bytes.len() == len;
         let block = if whole || fresh {
-            self.fs.cache.get(nr)
+            self.fs.vol.cache.get(nr)
         } else {
-            self.fs.cache.read(nr)?
+            self.fs.vol.cache.read(nr)?
         };
         let put = |page: &mut [u8]| match page.get_mut(at..at + bytes.len()) {
             Some(to) => {
@@ -68,8 +68,9 @@ impl<'a> Pages<'a> {
             DataPath::Journal(h) if whole || fresh => put(&mut h.create(&block)?)?,
             DataPath::Journal(h) => put(&mut h.modify(&block)?)?,
             DataPath::Home(_) => {
-                let is_stale =
-                    fresh && self.fs.opts.canary.show_stale && self.fs.cache.read(nr).is_ok();
+                let is_stale = fresh
+                    && self.fs.vol.opts.canary.show_stale
+                    && self.fs.vol.cache.read(nr).is_ok();
                 let mut write = block.write();
                 if whole {
                     // A snapshot of the old content needs no copy: all of it is replaced.
@@ -105,7 +106,7 @@ impl<'a> Pages<'a> {
     /// # Errors
     /// A read that failed.
     pub(super) fn zero(&mut self, lblk: u32, nr: BlockNr, range: Range<usize>) -> Result<()> {
-        let block = self.fs.cache.read(nr)?;
+        let block = self.fs.vol.cache.read(nr)?;
         let clean = block.peek().is_some_and(|p| {
             p.get(range.clone())
                 .is_some_and(|b| b.iter().all(|b| *b == 0))

@@ -23,7 +23,7 @@ impl Fs {
     /// # Errors
     /// EISDIR, EINVAL for what is no regular file; EIO; EUCLEAN.
     pub fn read(&self, f: &OpenRef, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        self.usable()?;
+        self.vol.usable()?;
         let inode = &f.inode;
         let len = {
             let body = inode.body.read();
@@ -64,17 +64,17 @@ impl Fs {
         if in_order && !large {
             self.read_ahead(inode, body, end.min(body.size()));
         }
-        let bits = self.geo.block_bits;
+        let bits = self.vol.geo.block_bits;
         let mut list = ReadList::new();
         let mut rest = buf;
         let mut at = offset;
         while !rest.is_empty() {
             let lblk = u32::try_from(at >> bits).map_err(|_| FsError::Errno(libc::EFBIG))?;
             let skip = (at - (u64::from(lblk) << bits)) as usize;
-            let blocks = (skip + rest.len()).div_ceil(self.geo.block_size as usize);
+            let blocks = (skip + rest.len()).div_ceil(self.vol.geo.block_size as usize);
             let mapping = self.map(inode, body, lblk, u32::try_from(blocks).unwrap_or(u32::MAX))?;
             let (Mapping::Hole { len } | Mapping::Mapped { len, .. }) = mapping;
-            let bytes = (len as usize * self.geo.block_size as usize - skip).min(rest.len());
+            let bytes = (len as usize * self.vol.geo.block_size as usize - skip).min(rest.len());
             let (part, others) = rest.split_at_mut(bytes);
             rest = others;
             at += bytes as u64;
@@ -84,8 +84,8 @@ impl Fs {
                 ..
             } = mapping
             {
-                let touched = (skip + bytes).div_ceil(self.geo.block_size as usize);
-                self.note_asked(false, start, touched as u64);
+                let touched = (skip + bytes).div_ceil(self.vol.geo.block_size as usize);
+                self.vol.note_asked(false, start, touched as u64);
             }
             match mapping {
                 Mapping::Mapped {
@@ -103,15 +103,15 @@ impl Fs {
                 _ => part.fill(0),
             }
         }
-        Ok(list.submit(&**self.cache.device())?)
+        Ok(list.submit(&**self.vol.cache.device())?)
     }
 
     /// Copies a run of blocks, from byte `skip` of its first on, out of the cache.
     fn read_run(&self, start: BlockNr, skip: usize, part: &mut [u8]) -> Result<()> {
-        let size = self.geo.block_size as usize;
+        let size = self.vol.geo.block_size as usize;
         let blocks = (skip + part.len()).div_ceil(size) as u64;
         if blocks > 1 {
-            self.cache.prefetch(start, blocks)?;
+            self.vol.cache.prefetch(start, blocks)?;
         }
         for (nr, skip, piece) in pieces(start, skip, part, size) {
             self.copy_block(nr, skip, piece)?;
@@ -120,7 +120,7 @@ impl Fs {
     }
 
     fn copy_block(&self, nr: BlockNr, skip: usize, piece: &mut [u8]) -> Result<()> {
-        let block = self.cache.read(nr)?;
+        let block = self.vol.cache.read(nr)?;
         let page = block.peek();
         match page
             .as_deref()
@@ -141,7 +141,7 @@ impl Fs {
         part: &'b mut [u8],
         list: &mut ReadList<'b>,
     ) -> Result<()> {
-        let size = self.geo.block_size as usize;
+        let size = self.vol.geo.block_size as usize;
         let (mut nr, mut skip, mut rest) = (start, skip, part);
         while !rest.is_empty() {
             let here = (size - skip).min(rest.len());
@@ -154,7 +154,7 @@ impl Fs {
             let whole = (rest.len() / size) as u64;
             let mut cached = None;
             let missing = (nr..nr + whole).take_while(|nr| {
-                cached = self.cache.lookup(*nr);
+                cached = self.vol.cache.lookup(*nr);
                 cached.is_none()
             });
             let missing = missing.count();
@@ -178,10 +178,10 @@ impl Fs {
         let Some((from, upto)) = inode.ahead.more(to) else {
             return;
         };
-        let bits = self.geo.block_bits;
+        let bits = self.vol.geo.block_bits;
         let end = upto
             .min(body.size())
-            .div_ceil(u64::from(self.geo.block_size));
+            .div_ceil(u64::from(self.vol.geo.block_size));
         let mut at = from >> bits;
         while at < end {
             let Ok(lblk) = u32::try_from(at) else { return };
@@ -194,7 +194,7 @@ impl Fs {
                 unwritten: false,
                 ..
             } = mapping
-                && let Err(e) = self.cache.prefetch(start, u64::from(len))
+                && let Err(e) = self.vol.cache.prefetch(start, u64::from(len))
             {
                 tracing::debug!(ino = inode.ino, "read-ahead: {e}");
                 return;

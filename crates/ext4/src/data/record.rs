@@ -87,7 +87,7 @@ impl Fs {
 
     /// What is valid now, for the ledgers.
     pub(crate) fn valid(&self) -> impl Fn(&CommitPoint) -> bool + '_ {
-        |point| self.journal.is_valid(point)
+        |point| self.vol.journal.is_valid(point)
     }
 
     /// Makes a file durable without a commit, in its turn. With [`Wait::Inline`] it writes no more
@@ -114,7 +114,7 @@ impl Fs {
             match self.next_sync_step(inode, datasync) {
                 Step::Plan(Plan::Nothing) => return Ok(SyncOutcome::Synced),
                 Step::Plan(Plan::Flush) => {
-                    self.journal.flush_shared()?;
+                    self.vol.journal.flush_shared()?;
                     return Ok(SyncOutcome::Synced);
                 }
                 Step::Plan(Plan::Home { much: true, .. }) if wait == Wait::Inline => {
@@ -161,12 +161,12 @@ impl Fs {
 
     /// Blocks of data in one record, at most.
     fn logged_blocks(&self) -> usize {
-        LOGGED_BYTES / self.geo.block_size as usize
+        LOGGED_BYTES / self.vol.geo.block_size as usize
     }
 
     fn data_durable(&self, inode: &Inode) -> Result<(), JournalError> {
         self.write_home(&[inode.ino], WritebackPriority::Awaited)?;
-        self.journal.flush_shared()
+        self.vol.journal.flush_shared()
     }
 
     fn next_sync_step(&self, inode: &Inode, datasync: bool) -> Step {
@@ -178,7 +178,7 @@ impl Fs {
         };
         let body = inode.body.read();
         let mut unlogged = self.unlogged(inode, self.logged_blocks());
-        let canary = &self.opts.canary;
+        let canary = &self.vol.opts.canary;
         if canary.trust_older_record {
             unlogged.superseding = false;
             unlogged.stale.clear();
@@ -191,7 +191,7 @@ impl Fs {
         let records = self.records();
         let room = Room {
             most: self.logged_blocks(),
-            short: SHORT_BYTES / self.geo.block_size as usize,
+            short: SHORT_BYTES / self.vol.geo.block_size as usize,
             is_short: || records.as_ref().is_ok_and(Records::is_room_short),
             is_cheap: records.as_ref().is_ok_and(Records::is_cheap),
         };
@@ -206,7 +206,7 @@ impl Fs {
             Ok(step) => step,
             Err(e) => {
                 // The commit finds it, too.
-                self.report(&e);
+                self.vol.report(&e);
                 Step::commit(SyncReason::Large)
             }
         }
@@ -216,12 +216,13 @@ impl Fs {
     fn found(&self, inode: &Inode, body: &InodeBody, unlogged: &Unlogged, datasync: bool) -> Found {
         let quota = self.quotas.get().map(|_| SyncReason::Quota);
         let is_journaled =
-            self.journals_data(body) && self.opts.journal.data() != DataMode::Journal;
+            self.journals_data(body) && self.vol.opts.journal.data() != DataMode::Journal;
         let journaled = is_journaled.then_some(SyncReason::Journaled);
         let mut metadata = inode.metadata.lock();
         metadata.prune(&self.valid());
         let needs_commit = metadata.needs_commit();
-        let trusts = self.opts.canary.record_of_group && needs_commit == Some(SyncReason::Group);
+        let trusts =
+            self.vol.opts.canary.record_of_group && needs_commit == Some(SyncReason::Group);
         let refuses = metadata.refuses_record(body.links().into(), body.file_acl() != 0);
         Found {
             needs_commit: needs_commit.filter(|_| !trusts),
@@ -249,7 +250,7 @@ impl Fs {
                 unwritten: false,
                 ..
             } = self.map(inode, body, *lblk, 1)?
-                && let Some(page) = self.cache.read(start)?.page()
+                && let Some(page) = self.vol.cache.read(start)?.page()
             {
                 pages.push((*lblk, start, page));
             }
@@ -260,7 +261,7 @@ impl Fs {
     /// Records of files; who asks knows that there are some.
     fn records(&self) -> Result<Records<'_>, JournalError> {
         let none = || JournalError::Aborted("a record of a file for a log that has none".into());
-        self.journal.records().ok_or_else(none)
+        self.vol.journal.records().ok_or_else(none)
     }
 
     /// Builds the record and takes its place, under the inode's lock.
@@ -290,7 +291,7 @@ impl Fs {
                     return Ok(Step::commit(SyncReason::Large));
                 }
                 for i in 0..run.len {
-                    let block = self.cache.read(run.start + u64::from(i))?;
+                    let block = self.vol.cache.read(run.start + u64::from(i))?;
                     if let Some(page) = block.page() {
                         pages.push((run.lblk + i, block.nr(), page));
                     }
@@ -306,7 +307,7 @@ impl Fs {
                 inode: body.bytes().to_vec(),
                 name: made
                     .as_ref()
-                    .filter(|_| !self.opts.canary.forget_name)
+                    .filter(|_| !self.vol.opts.canary.forget_name)
                     .map(|made| made.name.clone()),
             },
             ranges,
@@ -546,9 +547,9 @@ mod tests {
             let v = Synced { device, fs, file };
             v.write(1);
             v.fs.flush_files(&[&v.file.inode]).unwrap();
-            v.fs.journal.commit_all().unwrap();
+            v.fs.vol.journal.commit_all().unwrap();
             // Else the next sync writes data home first.
-            v.fs.journal.flush_shared().unwrap();
+            v.fs.vol.journal.flush_shared().unwrap();
             v
         }
 
@@ -576,9 +577,9 @@ mod tests {
         /// Has the transactions commit, and the file synced when their snapshots are taken and the
         /// next ones have not begun.
         fn sync_beside_a_commit(&self) {
-            let held = self.fs.journal.hold("snapshots-taken");
+            let held = self.fs.vol.journal.hold("snapshots-taken");
             std::thread::scope(|scope| {
-                let commit = scope.spawn(|| self.fs.journal.commit_all());
+                let commit = scope.spawn(|| self.fs.vol.journal.commit_all());
                 held.await_one();
                 self.sync(false);
                 drop(held);
@@ -613,7 +614,7 @@ mod tests {
             assert_eq!(v.cut(), 2, "{journal}: the record is there");
             v.fs.create(&ROOT, ROOT_INO, b"other", 0o600, 0, libc::O_RDWR)
                 .unwrap();
-            v.fs.journal.commit_all().unwrap();
+            v.fs.vol.journal.commit_all().unwrap();
             v.cut()
         };
         for journal in WITH_RECORDS {
@@ -654,9 +655,9 @@ mod tests {
         let v = Synced::with("ijournal", Default::default(), 1);
         v.write(3);
         v.sync(false);
-        let before = v.fs.journal.horizon();
+        let before = v.fs.vol.journal.horizon();
         let late = std::time::Instant::now() + std::time::Duration::from_secs(30);
-        while v.fs.journal.horizon() == before {
+        while v.fs.vol.journal.horizon() == before {
             assert!(std::time::Instant::now() < late, "no commit came");
             std::thread::yield_now();
         }

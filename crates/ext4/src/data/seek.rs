@@ -30,7 +30,7 @@ impl Fs {
         }
         let mut at = offset;
         while at < size {
-            let lblk = u32::try_from(at >> self.geo.block_bits)
+            let lblk = u32::try_from(at >> self.vol.geo.block_bits)
                 .map_err(|_| FsError::Errno(libc::EFBIG))?;
             let mapping = self.map(inode, &body, lblk, u32::MAX)?;
             let (Mapping::Hole { len } | Mapping::Mapped { len, .. }) = mapping;
@@ -44,7 +44,7 @@ impl Fs {
             if data == (what == SeekWhat::Data) {
                 return Ok(at);
             }
-            at = (u64::from(lblk) + u64::from(len)) << self.geo.block_bits;
+            at = (u64::from(lblk) + u64::from(len)) << self.vol.geo.block_bits;
         }
         match what {
             SeekWhat::Data => Err(FsError::Errno(libc::ENXIO)),

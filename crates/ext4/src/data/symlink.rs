@@ -38,11 +38,11 @@ impl Fs {
                 block,
                 format!("inode {}: {what}", inode.ino),
             );
-            self.report(&e);
+            self.vol.report(&e);
             e
         };
         let size = body.size();
-        if size == 0 || size > u64::from(self.geo.block_size) {
+        if size == 0 || size > u64::from(self.vol.geo.block_size) {
             return Err(bad(0, &format!("a target of {size} bytes")));
         }
         if body.is_inline() {
@@ -61,7 +61,7 @@ impl Fs {
         else {
             return Err(bad(0, "it has no block"));
         };
-        let block = self.cache.read(start)?;
+        let block = self.vol.cache.read(start)?;
         let page = content::look(&block)?;
         match page.get(..size as usize) {
             Some(target) if !target.contains(&0) => Ok(target.to_vec()),
@@ -85,7 +85,7 @@ impl Fs {
         if target.is_empty() {
             return Err(FsError::Errno(libc::ENOENT));
         }
-        if target.len() >= self.geo.block_size as usize {
+        if target.len() >= self.vol.geo.block_size as usize {
             return Err(FsError::Errno(libc::ENAMETOOLONG));
         }
         if body.set_inline_symlink(target) {
@@ -93,7 +93,7 @@ impl Fs {
         }
         self.init_map(body)?;
         let nr = self.add_meta_block(h, inode, body, 0)?;
-        let block = self.cache.get(nr);
+        let block = self.vol.cache.get(nr);
         {
             let mut page = h.create(&block)?;
             if let Some(to) = page.get_mut(..target.len()) {

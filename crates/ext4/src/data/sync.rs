@@ -23,8 +23,12 @@ impl Fs {
     pub fn fsync(&self, f: &OpenRef, datasync: bool, wait: Wait, done: Done) {
         let inode = f.inode.clone();
         let told = f.opener.clone();
-        if self.writable().is_err() {
-            let failed = inode.dirty.failures.tell_opener(&told).or(self.stopped());
+        if self.vol.writable().is_err() {
+            let failed = inode
+                .dirty
+                .failures
+                .tell_opener(&told)
+                .or(self.vol.stopped());
             return done(failed.map_or(Ok(()), Err));
         }
         if !datasync && let Err(e) = self.write_lazy_time(&inode) {
@@ -42,7 +46,7 @@ impl Fs {
             done(failed.map_or(result.map_err(FsError::from), Err));
         });
         let inode = f.inode.clone();
-        let (Some(fs), Some(records)) = (self.me.upgrade(), self.journal.records()) else {
+        let (Some(fs), Some(records)) = (self.me.upgrade(), self.vol.journal.records()) else {
             return self.sync_by_commit(&inode, datasync, wait, answer);
         };
         // Not where others must end first. Where others sync, too, more of them share a flush if
@@ -69,10 +73,10 @@ impl Fs {
     /// # Errors
     /// A failure that this opener was not told of; nothing was committed or flushed.
     fn data_first(&self, inode: &Inode, told: &Opener) -> Result<()> {
-        if self.journal.records().is_some() {
+        if self.vol.journal.records().is_some() {
             return Ok(());
         }
-        if !self.journal.is_valid(inode.metadata.lock().upto(false)) {
+        if !self.vol.journal.is_valid(inode.metadata.lock().upto(false)) {
             return Ok(());
         }
         let home = match inode.dirty.is_clean() {
@@ -117,7 +121,7 @@ impl Fs {
     fn sync_by_commit(&self, inode: &Inode, datasync: bool, wait: Wait, answer: Answer) {
         let upto = {
             // What fdatasync makes readable of a directory is its entries, and they are metadata.
-            let is_dir = inode.kind == FileType::Directory && !self.opts.canary.lax_directory;
+            let is_dir = inode.kind == FileType::Directory && !self.vol.opts.canary.lax_directory;
             inode.metadata.lock().upto(!datasync || is_dir).clone()
         };
         let data = if inode.dirty.is_clean() {
@@ -125,7 +129,7 @@ impl Fs {
         } else {
             vec![inode.ino]
         };
-        self.journal.sync(upto, data, wait, answer);
+        self.vol.journal.sync(upto, data, wait, answer);
     }
 }
 
@@ -313,14 +317,14 @@ mod tests {
             let write = |value: u8| fs.write(&ROOT, &file, 0, &[value; 4096], false).unwrap();
             write(1);
             fs.flush_files(&[&file.inode]).unwrap();
-            fs.journal.commit_all().unwrap();
+            fs.vol.journal.commit_all().unwrap();
             write(2);
             fs.flush_files(&[&file.inode]).unwrap();
             create(b"other");
             // Where nobody stands back for the failure, the journal's stop must not come between.
             device.set(|s| (s.fails, s.waits) = (true, is_forgiven));
             let told = std::thread::scope(|scope| {
-                let commit = scope.spawn(|| fs.journal.commit_all());
+                let commit = scope.spawn(|| fs.vol.journal.commit_all());
                 device.await_that(|s| s.has_failed);
                 let (done, is_done) = channel();
                 fs.fsync(

@@ -42,7 +42,7 @@ impl Fs {
         if mapped {
             // What lies behind the end in its block must read as zeroes should the file grow again.
             let end = old_size.min(new_size);
-            if new_size > 0 && !self.opts.canary.keep_tail {
+            if new_size > 0 && !self.vol.opts.canary.keep_tail {
                 let path = self.data_path(h, body);
                 let mut pages = Pages::new(self, path);
                 let zeroed = self.zero_behind(&mut pages, inode, body, end);
@@ -50,7 +50,7 @@ impl Fs {
                 zeroed?;
             }
             if new_size <= old_size {
-                let first = new_size.div_ceil(u64::from(self.geo.block_size));
+                let first = new_size.div_ceil(u64::from(self.vol.geo.block_size));
                 self.remove_range(h, inode, body, first..LOGICAL_END, Steps::Parts)?;
             }
         }
@@ -74,7 +74,7 @@ impl Fs {
         body: &InodeBody,
         end: u64,
     ) -> Result<()> {
-        let size = u64::from(self.geo.block_size);
+        let size = u64::from(self.vol.geo.block_size);
         self.zero_within(pages, inode, body, end..end.next_multiple_of(size))
     }
 
@@ -86,7 +86,7 @@ impl Fs {
         body: &InodeBody,
         range: Range<u64>,
     ) -> Result<()> {
-        let Ok(lblk) = u32::try_from(range.start >> self.geo.block_bits) else {
+        let Ok(lblk) = u32::try_from(range.start >> self.vol.geo.block_bits) else {
             return Ok(());
         };
         if range.is_empty() {
@@ -98,7 +98,7 @@ impl Fs {
             ..
         } = self.map(inode, body, lblk, 1)?
         {
-            let base = u64::from(lblk) << self.geo.block_bits;
+            let base = u64::from(lblk) << self.vol.geo.block_bits;
             let at = (range.start - base) as usize..(range.end - base) as usize;
             pages.zero(lblk, start, at)?;
             if let Some(h) = pages.journaled() {
@@ -130,7 +130,7 @@ impl Fs {
             Freed::Data
         };
         // An extent may reach over this many groups.
-        let groups = MAX_LEN / self.geo.blocks_per_group.max(1) + 2;
+        let groups = MAX_LEN / self.vol.geo.blocks_per_group.max(1) + 2;
         for step in 1u64.. {
             if steps == Steps::Parts {
                 let need = self.map_credits(body) + groups * credits::FREE_BLOCKS;

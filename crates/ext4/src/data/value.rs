@@ -14,7 +14,7 @@ impl Fs {
     /// Clusters to reserve for [`write_value`](Self::write_value) of `len` bytes. However they lie,
     /// two levels of the map are enough.
     pub(crate) fn value_space(&self, len: usize) -> u64 {
-        let cluster = u64::from(self.geo.block_size) * u64::from(self.ratio());
+        let cluster = u64::from(self.vol.geo.block_size) * u64::from(self.vol.geo.ratio());
         (len as u64).div_ceil(cluster) + 4
     }
 
@@ -30,7 +30,7 @@ impl Fs {
         body: &mut InodeBody,
         value: &[u8],
     ) -> Result<()> {
-        let size = self.geo.block_size as usize;
+        let size = self.vol.geo.block_size as usize;
         let mut lblk = 0u32;
         let mut rest = value;
         while !rest.is_empty() {
@@ -45,7 +45,7 @@ impl Fs {
             let run = space.run;
             let (now, later) = rest.split_at(rest.len().min(run.len as usize * size));
             for (nr, piece) in (run.start..).zip(now.chunks(size)) {
-                let block = self.cache.get(nr);
+                let block = self.vol.cache.get(nr);
                 let mut page = h.create(&block)?;
                 for (to, from) in page.iter_mut().zip(piece) {
                     *to = *from;

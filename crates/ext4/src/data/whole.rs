@@ -55,7 +55,7 @@ impl Fs {
         body: &mut InodeBody,
         need: Credits,
     ) -> Result<Steps> {
-        if need > self.journal.max_credits() {
+        if need > self.vol.journal.max_credits() {
             return Ok(Steps::Parts);
         }
         self.more_credits(h, inode, body, need)?;
@@ -72,7 +72,7 @@ impl Fs {
         body: &InodeBody,
         blocks: Range<u64>,
     ) -> Result<Credits> {
-        let pieces = self.pieces(inode, body, blocks, self.journal.max_credits())?;
+        let pieces = self.pieces(inode, body, blocks, self.vol.journal.max_credits())?;
         // Only a piece that is cut in its middle leaves one more than there was.
         let map = self.edits(body, pieces.count, 1);
         let frees = pieces.groups.len() as Credits * credits::FREE_BLOCKS;
@@ -91,7 +91,7 @@ impl Fs {
         blocks: Range<u64>,
     ) -> Result<Credits> {
         let long = (blocks.end.saturating_sub(blocks.start)) / u64::from(MAX_UNWRITTEN_LEN);
-        let pieces = self.pieces(inode, body, blocks, self.journal.max_credits())?;
+        let pieces = self.pieces(inode, body, blocks, self.vol.journal.max_credits())?;
         let places = Credits::try_from(long).unwrap_or(Credits::MAX);
         // Pieces are cut at the ends of the range, and where they are longer than what may be
         // unwritten.
@@ -148,7 +148,7 @@ impl Fs {
             let upto = e.logical_end().min(blocks.end);
             let place = |at: u64| {
                 let nr = e.start.saturating_add(at - u64::from(e.block));
-                self.geo.layout.group_of_block(nr)
+                self.vol.geo.layout.group_of_block(nr)
             };
             if let (Some(first), Some(last)) = (place(from), place(upto - 1)) {
                 pieces.groups.extend(first..=last);
@@ -263,12 +263,12 @@ mod tests {
     fn fill(fs: &Fs, count: u32) {
         let filler = find(fs, b"filler");
         let body = filler.inode.body.read();
-        let h = fs.journal.begin(count).unwrap();
+        let h = fs.vol.journal.begin(count).unwrap();
         for lblk in 0..count {
             let Ok(Mapping::Mapped { start, .. }) = fs.map(&filler.inode, &body, lblk, 1) else {
                 panic!("the filler has a hole");
             };
-            drop(h.modify(&fs.cache.read(start).unwrap()).unwrap());
+            drop(h.modify(&fs.vol.cache.read(start).unwrap()).unwrap());
         }
     }
 
@@ -283,9 +283,9 @@ mod tests {
             // While its handle is open nothing commits; it gives way when the operation waits for
             // room.
             scope.spawn(|| {
-                let h = fs.journal.begin(1).unwrap();
+                let h = fs.vol.journal.begin(1).unwrap();
                 is_held.store(true, Ordering::Release);
-                while !is_done.load(Ordering::Acquire) && !fs.journal.is_awaited() {
+                while !is_done.load(Ordering::Acquire) && !fs.vol.journal.is_awaited() {
                     std::thread::sleep(Duration::from_micros(100));
                 }
                 drop(h);
@@ -293,13 +293,13 @@ mod tests {
             while !is_held.load(Ordering::Acquire) {
                 std::thread::yield_now();
             }
-            fill(&fs, fs.journal.max_credits() - 1 - room);
-            let first = fs.journal.begin(0).unwrap().point();
+            fill(&fs, fs.vol.journal.max_credits() - 1 - room);
+            let first = fs.vol.journal.begin(0).unwrap().point();
             op(&fs, &file);
             is_done.store(true, Ordering::Release);
             first
         });
-        fs.journal.commit(&first).unwrap();
+        fs.vol.journal.commit(&first).unwrap();
         let crashed = Arc::new(device.fork());
         drop(file);
         let again = open(&crashed);

@@ -246,7 +246,8 @@ impl Fs {
 
     /// File blocks that a range of bytes touches.
     pub(super) fn blocks_of(&self, bytes: &Range<u64>) -> Range<u64> {
-        bytes.start >> self.geo.block_bits..bytes.end.div_ceil(u64::from(self.geo.block_size))
+        bytes.start >> self.vol.geo.block_bits
+            ..bytes.end.div_ceil(u64::from(self.vol.geo.block_size))
     }
 
     /// Promises up to `clusters` clusters; fewer if there are no more, but one at least.
@@ -269,12 +270,12 @@ impl Fs {
     /// Writes the chunk, or its beginning: at least one byte. With nothing written nothing changed.
     fn write_chunk(&self, chunk: &Chunk<'_>, body: &mut InodeBody) -> Result<usize> {
         let inode = chunk.inode;
-        let bits = self.geo.block_bits;
+        let bits = self.vol.geo.block_bits;
         let mut end = chunk.end();
         // A journaled chunk must fit into one transaction, with what describes it.
         if chunk.journaled {
             let fixed = self.runs_credits(body, 1 + SPARE_RUNS) + 2 * credits::WRITE_INODE;
-            let most = u64::from(self.journal.max_credits().saturating_sub(fixed).max(1));
+            let most = u64::from(self.vol.journal.max_credits().saturating_sub(fixed).max(1));
             let last = (chunk.offset >> bits).saturating_add(most) << bits;
             end = end.min(last);
         }
@@ -290,10 +291,10 @@ impl Fs {
         let fresh = written.is_none();
         self.load_edges(chunk, &segments, end)?;
 
-        let now = self.now();
+        let now = self.vol.now();
         let size = body.size();
         // A block behind whose old end the write begins must not show what lay there.
-        let gap = chunk.offset > size && !size.is_multiple_of(u64::from(self.geo.block_size));
+        let gap = chunk.offset > size && !size.is_multiple_of(u64::from(self.vol.geo.block_size));
         let grows = end > size;
         let lost = if chunk.kill {
             Some(self.privileges_to_drop(inode, body)?).filter(|l| l.any)
@@ -336,11 +337,11 @@ impl Fs {
         if fresh {
             need = need.saturating_add(self.runs_credits(body, runs));
         }
-        if need > self.journal.max_credits() {
-            (need, runs) = (self.journal.max_credits(), 0);
+        if need > self.vol.journal.max_credits() {
+            (need, runs) = (self.vol.journal.max_credits(), 0);
         }
         let planned = runs > 0;
-        let h = self.journal.begin(need)?;
+        let h = self.vol.journal.begin(need)?;
         let mut writer = Writer {
             fs: self,
             chunk,
@@ -355,7 +356,7 @@ impl Fs {
         let path = if chunk.journaled {
             DataPath::Journal(&h)
         } else {
-            let canary = &self.opts.canary;
+            let canary = &self.vol.opts.canary;
             let is_prepared = |s: &Segment| matches!(s.kind, Kind::Unwritten(_));
             let skips = (canary.convert_early && segments.iter().any(is_prepared))
                 || (canary.size_early && !fresh);
@@ -415,7 +416,7 @@ impl Fs {
     ) -> Result<()> {
         let chunk = Chunk {
             inode,
-            offset: u64::from(lblk) << self.geo.block_bits,
+            offset: u64::from(lblk) << self.vol.geo.block_bits,
             bytes,
             ctx: &Ctx::default(),
             privileged: true,
@@ -446,7 +447,7 @@ impl Fs {
 
     /// Reads the blocks that are changed in part, before a handle is open.
     fn load_edges(&self, chunk: &Chunk<'_>, segments: &Segments, end: u64) -> Result<()> {
-        let size = u64::from(self.geo.block_size);
+        let size = u64::from(self.vol.geo.block_size);
         for (segment, at) in segments
             .first()
             .map(|s| (s, chunk.offset))
@@ -456,7 +457,8 @@ impl Fs {
             if let Kind::Written(start) = segment.kind
                 && !at.is_multiple_of(size)
             {
-                self.cache
+                self.vol
+                    .cache
                     .read(start + ((at / size) - u64::from(segment.lblk)))?;
             }
         }
@@ -474,19 +476,21 @@ impl Fs {
         run: &Mapped,
         end: u64,
     ) -> Result<()> {
-        let bits = self.geo.block_bits;
-        self.note_asked(true, run.start, u64::from(run.len));
+        let bits = self.vol.geo.block_bits;
+        self.vol.note_asked(true, run.start, u64::from(run.len));
         for i in 0..run.len {
             let lblk = run.lblk + i;
             let base = u64::from(lblk) << bits;
             let from = base.max(chunk.offset);
-            let to = (base + u64::from(self.geo.block_size)).min(end);
+            let to = (base + u64::from(self.vol.geo.block_size)).min(end);
             let bytes = chunk
                 .bytes
                 .get((from - chunk.offset) as usize..(to.saturating_sub(chunk.offset)) as usize);
             let Some(bytes) = bytes else {
                 let detail = format!("block {lblk} of the file is none that is written to");
-                return self.noted(Err(FsError::corrupt("file map", run.start, detail)));
+                return self
+                    .vol
+                    .noted(Err(FsError::corrupt("file map", run.start, detail)));
             };
             pages.put(
                 lblk,

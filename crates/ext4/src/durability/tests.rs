@@ -114,7 +114,7 @@ impl Pair<'_> {
             .count();
         let changed = which.iter().map(|lblk| Changed {
             lblk: *lblk,
-            block: self.fs.cache.read(HOME + u64::from(*lblk)).unwrap(),
+            block: self.fs.vol.cache.read(HOME + u64::from(*lblk)).unwrap(),
             fresh: tx.is_some(),
         });
         let changed: Vec<_> = changed.collect();
@@ -152,7 +152,7 @@ impl Pair<'_> {
             assert_eq!(Some(self.ledger.was_lost(leaving)), block.leaving);
             block.lost |= block.leaving == Some(true);
         }
-        let mark = || self.fs.journal.flush_mark();
+        let mark = || self.fs.vol.journal.flush_mark();
         self.ledger.came_home(self.leaving.len(), mark);
         self.leaving.clear();
         self.model.blocks.iter_mut().for_each(|b| b.leaving = None);

@@ -64,7 +64,7 @@ impl Fs {
             size: body.size(),
             blocks: body.blocks() + inline,
             rdev: body.rdev(),
-            blksize: self.geo.block_size,
+            blksize: self.vol.geo.block_size,
             atime: body.atime(),
             mtime: body.mtime(),
             ctime: body.ctime(),
@@ -79,12 +79,12 @@ impl Fs {
         let guards = InodeFlags::IMMUTABLE | InodeFlags::APPEND | InodeFlags::ENCRYPT;
         inode.kind == FileType::Regular
             && (body.flags().intersects(guards)
-                || (self.writable().is_err() && !self.opts.read_only))
+                || (self.vol.writable().is_err() && !self.vol.opts.read_only))
     }
 
     /// Largest size of a new file, bytes.
     pub fn max_file_size(&self) -> u64 {
-        self.max_size(self.geo.incompat.contains(Incompat::EXTENTS))
+        self.max_size(self.vol.geo.incompat.contains(Incompat::EXTENTS))
     }
 
     /// Largest size of this file, bytes.
@@ -94,9 +94,9 @@ impl Fs {
 
     fn max_size(&self, extents: bool) -> u64 {
         if extents {
-            u64::from(u32::MAX) << self.geo.block_bits
+            u64::from(u32::MAX) << self.vol.geo.block_bits
         } else {
-            Shape::new(self.geo.block_size).max_file_size(self.geo.huge_file())
+            Shape::new(self.vol.geo.block_size).max_file_size(self.vol.geo.huge_file())
         }
     }
 
@@ -106,17 +106,17 @@ impl Fs {
     /// # Errors
     /// EFBIG on a volume of revision 0, which has no features.
     pub(crate) fn allow_size(&self, size: u64) -> Result<()> {
-        if size <= i32::MAX as u64 || self.sb.large_files.load(Ordering::Acquire) {
+        if size <= i32::MAX as u64 || self.vol.sb.large_files.load(Ordering::Acquire) {
             return Ok(());
         }
-        if self.geo.revision_0 {
+        if self.vol.geo.revision_0 {
             return errno(libc::EFBIG);
         }
-        let h = self.journal.begin(1)?;
-        self.change_super(&h, |sb| {
+        let h = self.vol.journal.begin(1)?;
+        self.vol.change_super(&h, |sb| {
             sb.set_ro_compat(sb.ro_compat() | RoCompat::LARGE_FILE);
         })?;
-        self.sb.large_files.store(true, Ordering::Release);
+        self.vol.sb.large_files.store(true, Ordering::Release);
         Ok(())
     }
 
@@ -184,9 +184,9 @@ impl Fs {
     /// it was: it is an orphan until its blocks are freed.
     fn resize(&self, ctx: &Ctx, inode: &Inode, body: &mut InodeBody, size: u64) -> Result<()> {
         let old = body.size();
-        let now = self.now();
+        let now = self.vol.now();
         let lost = self.capability_removal(inode, body)?;
-        let mut h = self.journal.begin(credits::ORPHAN + lost.credits())?;
+        let mut h = self.vol.journal.begin(credits::ORPHAN + lost.credits())?;
         self.xattr_apply(&h, inode, body, &lost)?;
         if ctx.uid != 0 {
             self.drop_privileges(body);
@@ -201,7 +201,7 @@ impl Fs {
         let cut = self.truncate_body(&mut h, inode, body, size);
         h.restart(credits::ORPHAN)?;
         // Also after a failure: what is left of the tree is consistent, and the size tells of it.
-        if body.links() > 0 || self.opts.canary.truncated_orphan {
+        if body.links() > 0 || self.vol.opts.canary.truncated_orphan {
             self.orphan_del(&h, inode, body)?;
         }
         self.write_inode_data(&h, inode, body)?;
@@ -216,8 +216,8 @@ impl Fs {
         body: &mut InodeBody,
         set: &SetAttr,
     ) -> Result<()> {
-        let now = self.now();
-        let ctime = self.repeated_mtime(set.ctime.unwrap_or(now));
+        let now = self.vol.now();
+        let ctime = self.vol.repeated_mtime(set.ctime.unwrap_or(now));
         let owner = set.uid.is_some() || set.gid.is_some();
         let strips = (owner || set.kill_suidgid) && inode.kind != FileType::Directory;
         let times = set.atime.is_some() || set.mtime.is_some() || set.ctime.is_some();
@@ -233,8 +233,12 @@ impl Fs {
                 true => None,
                 false => Some(self.promise_owner(ctx, inode, body, new)?),
             };
-            let h = self.journal.begin(credits::WRITE_INODE + lost.credits())?;
-            self.whole(|| self.xattr_apply(&h, inode, body, &lost))?;
+            let h = self
+                .vol
+                .journal
+                .begin(credits::WRITE_INODE + lost.credits())?;
+            self.vol
+                .whole(|| self.xattr_apply(&h, inode, body, &lost))?;
             if let Some(uid) = set.uid {
                 body.set_uid(uid);
             }
@@ -244,27 +248,30 @@ impl Fs {
             if strips {
                 self.drop_privileges(body);
             }
-            let extra = self.geo.inode_size > 128;
+            let extra = self.vol.geo.inode_size > 128;
             let time = |t: TimeSet| match t {
                 TimeSet::Now => now,
                 TimeSet::At(t) => t.storable(extra),
             };
             if let Some(t) = set.atime {
-                body.set_atime(self.repeated_atime(time(t)));
+                body.set_atime(self.vol.repeated_atime(time(t)));
             }
             if let Some(t) = set.mtime {
-                body.set_mtime(self.repeated_mtime(time(t)));
+                body.set_mtime(self.vol.repeated_mtime(time(t)));
             }
             body.set_ctime(ctime);
-            self.whole(|| self.write_inode(&h, inode, body))?;
+            self.vol.whole(|| self.write_inode(&h, inode, body))?;
         }
         if let Some(mode) = set.mode {
             let mode = u32::from(body.mode()) & !PERMISSIONS | mode & PERMISSIONS;
             let list = self.acl_chmod_plan(ctx, inode, body, mode)?;
             let _room = self.reserve(list.blocks(), self.privileged(ctx))?;
             let _quota = self.promise_attributes(ctx, body, &list)?;
-            let h = self.journal.begin(credits::WRITE_INODE + list.credits())?;
-            self.whole(|| {
+            let h = self
+                .vol
+                .journal
+                .begin(credits::WRITE_INODE + list.credits())?;
+            self.vol.whole(|| {
                 self.xattr_apply(&h, inode, body, &list)?;
                 body.set_mode(mode as u16);
                 body.set_ctime(ctime);
@@ -279,7 +286,7 @@ impl Fs {
         let stored = self.xattr_load(inode, body)?;
         match stored.find(index::SECURITY, b"capability")? {
             Some(_) => stored.with(
-                self.geo.block_size as usize,
+                self.vol.geo.block_size as usize,
                 index::SECURITY,
                 b"capability",
                 None,
@@ -340,7 +347,7 @@ impl Fs {
 
     fn check_open(&self, inode: &Inode, flags: i32) -> Result<()> {
         if inode.kind == FileType::Regular {
-            self.usable()?;
+            self.vol.usable()?;
         }
         let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
         match inode.kind {
@@ -357,7 +364,7 @@ impl Fs {
         if writes || truncates {
             // Device nodes, pipes and sockets are written without the volume.
             if matches!(inode.kind, FileType::Regular | FileType::Directory) {
-                self.writable()?;
+                self.vol.writable()?;
             }
             let held = inode.body.read().flags();
             let appends = flags & libc::O_APPEND != 0 && !truncates;

@@ -76,7 +76,7 @@ impl Fs {
         let mode = libc::S_IFREG | 0o600;
         let (ino, generation) = self.alloc_inode(h, owner, InodeFlags::empty(), mode)?;
         let mut view =
-            InodeView::new(vec![0; usize::from(self.geo.inode_size)].into_boxed_slice())?;
+            InodeView::new(vec![0; usize::from(self.vol.geo.inode_size)].into_boxed_slice())?;
         view.init(&NewInode {
             mode: mode as u16,
             uid: owner_body.uid(),
@@ -84,13 +84,13 @@ impl Fs {
             links: 0,
             flags: InodeFlags::EA_INODE,
             generation,
-            now: self.now(),
+            now: self.vol.now(),
             project: 0,
-            extra_isize: self.geo.want_extra_isize,
+            extra_isize: self.vol.geo.want_extra_isize,
         });
         view.set_value_hash(hash);
         view.set_value_refs(0);
-        let mut body = InodeBody::new(view.into_inner(), &self.geo)?;
+        let mut body = InodeBody::new(view.into_inner(), &self.vol.geo)?;
         self.init_map(&mut body)?;
         self.store_new(h, ino, body)
     }
@@ -102,7 +102,7 @@ impl Fs {
             ..Usage::default()
         };
         let is_dir = body.is_dir();
-        let metadata = MetadataLedger::made_in(h.point(), self.opts.canary.lax_create);
+        let metadata = MetadataLedger::made_in(h.point(), self.vol.opts.canary.lax_create);
         let stored = Inode::new(ino, body, metadata).and_then(|inode| {
             let inode = Arc::new(inode);
             let mut body = inode.lock_new();
@@ -120,7 +120,7 @@ impl Fs {
         });
         // The device may fail to read the inode table: the number goes back.
         if stored.is_err() {
-            self.whole(|| self.free_inode(h, ino, is_dir))?;
+            self.vol.whole(|| self.free_inode(h, ino, is_dir))?;
         }
         stored
     }
@@ -128,7 +128,7 @@ impl Fs {
     /// The group of a new inode in this directory.
     pub(crate) fn group_in(&self, ctx: &Ctx, dir: &InodeBody) -> u32 {
         let setgid = u32::from(dir.mode()) & libc::S_ISGID != 0;
-        if setgid || self.sb.bsd_groups() {
+        if setgid || self.vol.sb.bsd_groups() {
             dir.gid()
         } else {
             ctx.gid
@@ -150,7 +150,7 @@ impl Fs {
             mode |= libc::S_ISGID as u16;
         }
         let mut view =
-            InodeView::new(vec![0; usize::from(self.geo.inode_size)].into_boxed_slice())?;
+            InodeView::new(vec![0; usize::from(self.vol.geo.inode_size)].into_boxed_slice())?;
         view.init(&NewInode {
             mode,
             uid: ctx.uid,
@@ -158,11 +158,11 @@ impl Fs {
             links: if is_dir { 2 } else { 1 },
             flags: parent.flags().inherited_by(mode),
             generation,
-            now: self.now(),
+            now: self.vol.now(),
             project: self.project_in(parent),
-            extra_isize: self.geo.want_extra_isize,
+            extra_isize: self.vol.geo.want_extra_isize,
         });
-        let mut body = InodeBody::new(view.into_inner(), &self.geo)?;
+        let mut body = InodeBody::new(view.into_inner(), &self.vol.geo)?;
         match kind {
             Some(FileType::Regular | FileType::Directory | FileType::Symlink) => {
                 self.init_map(&mut body)?;
@@ -174,7 +174,7 @@ impl Fs {
 
     /// The body of a file or directory that had these bytes, without what is outside of them.
     fn body_again(&self, raw: &[u8], is_dir: bool) -> Result<InodeBody> {
-        let mut body = InodeBody::new(raw.into(), &self.geo)?;
+        let mut body = InodeBody::new(raw.into(), &self.vol.geo)?;
         body.set_links(if is_dir { 2 } else { 1 });
         body.set_blocks(0)?;
         body.set_file_acl(0);

@@ -20,7 +20,7 @@ impl Fs {
     /// goes when the volume is opened next.
     pub(super) fn delete_inode(&self, inode: &Arc<Inode>) {
         self.release_window(inode);
-        if self.writable().is_err() {
+        if self.vol.writable().is_err() {
             return;
         }
         let deleted = self.try_delete(inode);
@@ -34,16 +34,16 @@ impl Fs {
                     ino = inode.ino,
                     "an unlinked inode could not be deleted now: {e}"
                 );
-                self.report(&e);
+                self.vol.report(&e);
             }
         }
     }
 
     fn try_delete(&self, inode: &Inode) -> Result<()> {
-        self.journal.throttle()?;
+        self.vol.journal.throttle()?;
         let mut body = inode.body.write();
         let body = &mut *body;
-        let mut h = self.journal.begin(LAST_STEP)?;
+        let mut h = self.vol.journal.begin(LAST_STEP)?;
         if !body.is_bare() || self.holds_values(body) {
             // It became an orphan with its last name; this is for those that never had one.
             self.orphan_add(&h, inode, body)?;
@@ -56,7 +56,7 @@ impl Fs {
             self.truncate_body(&mut h, inode, body, 0)?;
             h.restart(LAST_STEP)?;
         }
-        self.whole(|| self.free_now(&h, inode, body))?;
+        self.vol.whole(|| self.free_now(&h, inode, body))?;
         h.stop();
         Ok(())
     }
@@ -75,7 +75,7 @@ impl Fs {
         body.set_size(0);
         body.set_links(0);
         body.tally.gone = true;
-        body.set_dtime(u32::try_from(self.now().sec).unwrap_or(u32::MAX));
+        body.set_dtime(u32::try_from(self.vol.now().sec).unwrap_or(u32::MAX));
         self.store_inode(h, inode, body)?;
         self.free_inode(h, inode.ino, is_dir)
     }
@@ -92,7 +92,7 @@ impl Fs {
         let mut body = inode.body.write();
         let body = &mut *body;
         let size = body.size();
-        let mut h = self.journal.begin(credits::ORPHAN)?;
+        let mut h = self.vol.journal.begin(credits::ORPHAN)?;
         if body.is_regular() {
             self.truncate_body(&mut h, inode, body, size)?;
             h.restart(credits::ORPHAN)?;

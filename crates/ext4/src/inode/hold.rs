@@ -20,7 +20,7 @@ impl Fs {
     /// # Errors
     /// ESTALE when no file has that number; `Corrupt` when the inode contradicts itself.
     pub(crate) fn iget(&self, ino: Ino) -> Result<Arc<Inode>> {
-        if !is_ordinary(&self.geo, ino) {
+        if !is_ordinary(&self.vol.geo, ino) {
             return Err(FsError::Errno(libc::ESTALE));
         }
         let inode = match self.inodes.find(ino) {
@@ -32,7 +32,7 @@ impl Fs {
         }
         if inode.value {
             let detail = format!("inode {ino} holds the value of an attribute");
-            return self.noted(Err(FsError::corrupt("inode", 0, detail)));
+            return self.vol.noted(Err(FsError::corrupt("inode", 0, detail)));
         }
         Ok(inode)
     }
@@ -47,12 +47,12 @@ impl Fs {
 
     fn load_inode(&self, ino: Ino, special: bool) -> Result<Arc<Inode>> {
         let (nr, offset) = self.inode_place(ino)?;
-        let block = self.cache.read(nr)?;
+        let block = self.vol.cache.read(nr)?;
         let slot = || -> Result<Box<[u8]>> {
             let page = block.peek();
             let bytes = page
                 .as_deref()
-                .and_then(|p| p.get(offset..offset + usize::from(self.geo.inode_size)));
+                .and_then(|p| p.get(offset..offset + usize::from(self.vol.geo.inode_size)));
             bytes.map(Box::from).ok_or_else(|| {
                 FsError::corrupt("inode table", nr, "slot past the end of its block")
             })
@@ -63,11 +63,14 @@ impl Fs {
         }
         let corrupt =
             |detail: String| FsError::corrupt("inode", nr, format!("inode {ino}: {detail}"));
-        if !view.verify_checksum(ino, &self.geo.checksums) {
-            return self.noted(Err(corrupt("checksum does not match".into())));
+        if !view.verify_checksum(ino, &self.vol.geo.checksums) {
+            return self
+                .vol
+                .noted(Err(corrupt("checksum does not match".into())));
         }
-        let checked = view.check(ino, &self.geo.layout);
-        self.noted(checked.map_err(|e| corrupt(e.to_string())))?;
+        let checked = view.check(ino, &self.vol.geo.layout);
+        self.vol
+            .noted(checked.map_err(|e| corrupt(e.to_string())))?;
 
         let mut shard = self.inodes.shard(ino).lock();
         if let Some(entry) = shard.inodes.get(&ino) {
@@ -75,7 +78,7 @@ impl Fs {
         }
         // Somebody may have loaded, changed and dropped it since it was read above; what the block
         // holds now, under the shard's lock, is the latest (inode.I2).
-        let body = InodeBody::new(slot()?, &self.geo)?;
+        let body = InodeBody::new(slot()?, &self.vol.geo)?;
         let metadata = MetadataLedger::after(shard.evicted.clone());
         let inode = Arc::new(Inode::new(ino, body, metadata)?);
         shard.insert(inode.clone());
@@ -93,7 +96,7 @@ impl Fs {
         let mut shard = self.inodes.shard(inode.ino).lock();
         let cached = shard.inodes.get(&inode.ino);
         let is_its = cached.is_some_and(|entry| Arc::ptr_eq(&entry.inode, inode));
-        if is_its || self.opts.canary.drop_any_inode {
+        if is_its || self.vol.opts.canary.drop_any_inode {
             shard.inodes.remove(&inode.ino);
         }
         self.inodes.nameless_changed();
@@ -222,7 +225,7 @@ impl Fs {
     pub fn unheld(&self, ino: Ino, flags: i32, caller: Caller) -> Result<OpenRef> {
         let fs = self.me.upgrade().ok_or(FsError::Errno(libc::ESHUTDOWN))?;
         let inode = self.iget(ino)?;
-        if self.geo.incompat.contains(Incompat::ENCRYPT) && inode.kind == FileType::Regular {
+        if self.vol.geo.incompat.contains(Incompat::ENCRYPT) && inode.kind == FileType::Regular {
             inode.body.read().check_key()?;
         }
         Ok(Arc::new(OpenInode {

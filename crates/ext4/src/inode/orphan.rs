@@ -28,7 +28,7 @@ impl Fs {
         inode: &Inode,
         body: &mut InodeBody,
     ) -> Result<()> {
-        if body.orphan.is_some() || self.opts.canary.skip_orphan {
+        if body.orphan.is_some() || self.vol.opts.canary.skip_orphan {
             return Ok(());
         }
         let place = match self.orphan_file_add(h, inode.ino)? {
@@ -64,7 +64,7 @@ impl Fs {
     fn orphan_list_add(&self, h: &Handle<'_>, ino: Ino) -> Result<OrphanPlace> {
         let mut state = self.orphans.lock();
         let old = state.head;
-        self.change_super(h, |sb| sb.last_orphan.set(ino))?;
+        self.vol.change_super(h, |sb| sb.last_orphan.set(ino))?;
         state.head = ino;
         state.links.insert(ino, (0, old));
         if let Some(links) = state.links.get_mut(&old) {
@@ -81,7 +81,7 @@ impl Fs {
             .copied()
             .ok_or_else(|| not_listed(ino))?;
         if prev == 0 {
-            self.change_super(h, |sb| sb.last_orphan.set(next))?;
+            self.vol.change_super(h, |sb| sb.last_orphan.set(next))?;
             state.head = next;
         } else {
             self.patch_dtime(h, prev, next)?;
@@ -115,7 +115,7 @@ impl Fs {
             if *free == 0 {
                 continue;
             }
-            let block = self.cache.read(nr)?;
+            let block = self.vol.cache.read(nr)?;
             let mut page = h.modify(&block)?;
             let Some(slot) = orphan_file::find_free(&page, 0) else {
                 return Err(FsError::corrupt(
@@ -147,7 +147,7 @@ impl Fs {
         })?;
         let (free, nr) = self.orphans.block(file, block as usize)?;
         let mut free = free.lock();
-        let cached = self.cache.read(nr)?;
+        let cached = self.vol.cache.read(nr)?;
         let mut page = h.modify(&cached)?;
         if orphan_file::get(&page, slot as usize) != Some(ino) {
             let detail = format!("slot {slot} does not hold inode {ino}");

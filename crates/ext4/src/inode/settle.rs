@@ -15,12 +15,14 @@ use crate::inode::OpenRef;
 impl Fs {
     /// Whether changes of this inode's content and attributes are durable at once.
     pub(crate) fn is_synchronous(&self, body: &InodeBody) -> bool {
-        self.opts.sync || body.flags().contains(InodeFlags::SYNC)
+        self.vol.opts.sync || body.flags().contains(InodeFlags::SYNC)
     }
 
     /// Whether changes of the names in this directory are durable at once.
     fn has_synchronous_names(&self, dir: &InodeBody) -> bool {
-        self.opts.dirsync || self.is_synchronous(dir) || dir.flags().contains(InodeFlags::DIRSYNC)
+        self.vol.opts.dirsync
+            || self.is_synchronous(dir)
+            || dir.flags().contains(InodeFlags::DIRSYNC)
     }
 
     /// Whether a write to this file is durable when it returns.
@@ -80,7 +82,7 @@ impl Fs {
         };
         let (done, is_done) = mpsc::sync_channel(1);
         let answer = Box::new(move |synced| drop(done.send(synced)));
-        self.journal.sync(upto, data, Wait::Inline, answer);
+        self.vol.journal.sync(upto, data, Wait::Inline, answer);
         let synced: std::result::Result<(), JournalError> = match is_done.recv() {
             Ok(synced) => synced,
             Err(_) => return Err(self.why_stopped()),
@@ -90,7 +92,7 @@ impl Fs {
 
     /// Why a sync was not answered.
     fn why_stopped(&self) -> FsError {
-        self.stopped().unwrap_or(FsError::Errno(libc::EIO))
+        self.vol.stopped().unwrap_or(FsError::Errno(libc::EIO))
     }
 }
 

@@ -16,6 +16,7 @@ fn nameless(fs: &Fs, mode: u32) -> Arc<Inode> {
     let root = fs.iget(ROOT_INO).unwrap();
     let body = root.body.write();
     let h = fs
+        .vol
         .journal
         .begin(credits::NEW_INODE + credits::ORPHAN)
         .unwrap();
@@ -47,7 +48,7 @@ fn a_crash_leaves_orphans_that_the_next_mount_deletes() {
             for inode in made.iter().step_by(3) {
                 fs.iput(inode);
             }
-            fs.journal.commit_all().unwrap();
+            fs.vol.journal.commit_all().unwrap();
             let crashed = Arc::new(device.fork());
             drop((made, fs));
 
@@ -84,7 +85,7 @@ fn a_truncated_file_without_a_name_is_still_an_orphan() {
             };
             fs.setattr(&ROOT, attr.ino, &set).unwrap();
         }
-        fs.journal.commit_all().unwrap();
+        fs.vol.journal.commit_all().unwrap();
         let crashed = Arc::new(device.fork());
         drop((file, fs));
 
@@ -113,7 +114,7 @@ fn a_new_file_with_the_number_of_a_deleted_one_stays() {
         let fs = Fs::open(mkfs(16, &Mkfs::blocks(1024)), opts).unwrap();
         let old = nameless(&fs, libc::S_IFREG | 0o600);
         fs.iput(&old);
-        fs.journal.commit_all().unwrap();
+        fs.vol.journal.commit_all().unwrap();
         let new = nameless(&fs, libc::S_IFREG | 0o600);
         assert_eq!(new.ino, old.ino, "the lowest free number is taken");
         fs.drop_inode(&old);
@@ -157,7 +158,7 @@ fn numbers_come_back_after_the_commit_with_another_generation() {
     let generation = first.body.read().generation();
     fs.iput(&first);
     assert_ne!(nameless(&fs, libc::S_IFREG).ino, first.ino);
-    fs.journal.commit_all().unwrap();
+    fs.vol.journal.commit_all().unwrap();
     let again = nameless(&fs, libc::S_IFREG);
     assert_eq!(again.ino, first.ino);
     assert_ne!(again.body.read().generation(), generation);
@@ -172,7 +173,7 @@ fn the_cache_is_bounded_and_loses_nothing() {
     let mut made = Vec::new();
     for i in 0..40_000u32 {
         let body = root.body.write();
-        let h = fs.journal.begin(credits::NEW_INODE + 1).unwrap();
+        let h = fs.vol.journal.begin(credits::NEW_INODE + 1).unwrap();
         let inode = new_file(&fs, &h, (&root, &body), libc::S_IFREG | 0o600).unwrap();
         let mut body = inode.lock_new();
         body.set_uid(i);
@@ -277,7 +278,7 @@ fn immutable_and_append_only_inodes_say_eperm() {
     let _open = fs.open_ref(inode.clone(), 0).unwrap();
     let flag = |flags: InodeFlags| {
         let mut body = inode.body.write();
-        let h = fs.journal.begin(1).unwrap();
+        let h = fs.vol.journal.begin(1).unwrap();
         body.set_flags(InodeFlags::EXTENTS | flags);
         fs.write_inode(&h, &inode, &mut body).unwrap();
     };

@@ -68,7 +68,7 @@ impl Fs {
         inode: &Inode,
         change: impl FnOnce(&mut MetadataLedger, CommitPoint),
     ) {
-        if self.journal.records().is_some() {
+        if self.vol.journal.records().is_some() {
             change(&mut inode.metadata.lock(), h.point());
         }
     }
@@ -100,7 +100,7 @@ impl Fs {
         if let Some(list) = &list {
             body.set_dtime(list.next_of(inode.ino)?);
         }
-        body.update_checksum(inode.ino, &self.geo.checksums);
+        body.update_checksum(inode.ino, &self.vol.geo.checksums);
         self.change_slot(h, inode.ino, |slot| slot.copy_from_slice(body.bytes()))?;
         drop(list);
         self.count_usage(h, inode, body)?;
@@ -120,17 +120,17 @@ impl Fs {
         self.change_slot(h, ino, |slot| {
             if let Ok(mut view) = InodeView::new(slot) {
                 view.set_dtime(dtime);
-                view.update_checksum(ino, &self.geo.checksums);
+                view.update_checksum(ino, &self.vol.geo.checksums);
             }
         })
     }
 
     fn change_slot(&self, h: &Handle<'_>, ino: Ino, change: impl FnOnce(&mut [u8])) -> Result<()> {
         let (nr, offset) = self.inode_place(ino)?;
-        let block = self.cache.read(nr)?;
+        let block = self.vol.cache.read(nr)?;
         let mut page = h.modify(&block)?;
         let slot = page
-            .get_mut(offset..offset + usize::from(self.geo.inode_size))
+            .get_mut(offset..offset + usize::from(self.vol.geo.inode_size))
             .ok_or_else(|| FsError::corrupt("inode table", nr, "slot past the end of its block"))?;
         change(slot);
         Ok(())

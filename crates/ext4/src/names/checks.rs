@@ -93,7 +93,7 @@ impl Fs {
     /// EMLINK if the directory can have no more subdirectories.
     pub(super) fn may_add_subdir(&self, dir: &InodeBody) -> Result<()> {
         let unlimited =
-            self.geo.ro_compat.contains(RoCompat::DIR_NLINK) && self.dir_is_indexed(dir);
+            self.vol.geo.ro_compat.contains(RoCompat::DIR_NLINK) && self.dir_is_indexed(dir);
         if dir.links() >= LINK_MAX && !unlimited {
             errno(libc::EMLINK)
         } else {

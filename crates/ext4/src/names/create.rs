@@ -145,7 +145,7 @@ impl Fs {
     pub fn symlink(&self, ctx: &Ctx, parent: Ino, name: &[u8], target: &[u8]) -> Result<Attr> {
         match target.len() {
             0 => return errno(libc::ENOENT),
-            n if n >= TARGET_MAX || n >= self.geo.block_size as usize => {
+            n if n >= TARGET_MAX || n >= self.vol.geo.block_size as usize => {
                 return errno(libc::ENAMETOOLONG);
             }
             _ if target.contains(&0) => return errno(libc::EINVAL),
@@ -200,7 +200,7 @@ impl Fs {
         let promise = self.promise(
             ctx,
             self.owner_in(ctx, &dir_body),
-            blocks * u64::from(self.ratio()),
+            blocks * u64::from(self.vol.geo.ratio()),
             1 + inherited.values(),
         )?;
         let file = NewFile {
@@ -236,7 +236,8 @@ impl Fs {
         if new.is_dir() {
             self.add_subdir(&mut dir_body);
         }
-        self.whole(|| self.dir_changed(&h, &dir, &mut dir_body))?;
+        self.vol
+            .whole(|| self.dir_changed(&h, &dir, &mut dir_body))?;
         self.note_change(&h, &inode, |c, point| c.made(parent, name, point));
         self.note_name(&h, &dir, name);
         self.count_lookup(inode.ino);
@@ -272,7 +273,7 @@ impl Fs {
     /// Gives up a new inode that got no name.
     pub(super) fn drop_new(&self, h: &Handle<'_>, inode: &Inode, body: &mut InodeBody) {
         if let Err(e) = self.abandon_inode(h, inode, body) {
-            self.report(&e);
+            self.vol.report(&e);
         }
     }
 }

@@ -49,6 +49,7 @@ impl Fs {
         let _room = self.reserve(append_dir_space(plan.new_blocks), self.privileged(ctx))?;
         let _grows = self.promise_dir(ctx, &mut dir_body, plan.new_blocks)?;
         let h = self
+            .vol
             .journal
             .begin(insert_credits(&plan) + 2 * WRITE_INODE + ORPHAN)?;
         let entry = NewEntry {
@@ -57,7 +58,7 @@ impl Fs {
             name: new_name,
         };
         self.dir_insert(&h, &dir, &mut dir_body, plan, entry)?;
-        self.whole(|| {
+        self.vol.whole(|| {
             if body.links() == 0 {
                 self.orphan_del(&h, &inode, &mut body)?;
                 inode.linkable.store(false, Ordering::Release);

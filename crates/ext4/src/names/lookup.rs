@@ -63,7 +63,8 @@ impl Fs {
                     "an entry of directory {} names the unused inode {ino}",
                     dir.ino
                 );
-                self.noted(Err(FsError::corrupt("directory", 0, detail)))
+                self.vol
+                    .noted(Err(FsError::corrupt("directory", 0, detail)))
             }
             found => found,
         }
@@ -82,7 +83,8 @@ impl Fs {
         let Some(found) = self.dir_find(dir, body, name)? else {
             return errno(libc::ENOENT);
         };
-        self.noted(super::checks::check_distinct(&[dir.ino], found.ino))?;
+        self.vol
+            .noted(super::checks::check_distinct(&[dir.ino], found.ino))?;
         let inode = self.entry_inode(dir, found.ino)?;
         Ok((found, inode))
     }

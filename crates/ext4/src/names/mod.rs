@@ -44,7 +44,7 @@ impl Fs {
 
     /// A directory whose entries changed: its times, and its inode into the journal.
     fn dir_changed(&self, h: &Handle<'_>, dir: &Inode, body: &mut InodeBody) -> Result<()> {
-        let now = self.now();
+        let now = self.vol.now();
         body.set_mtime(now);
         body.touch(now);
         self.write_listing(h, dir, body)
@@ -52,7 +52,7 @@ impl Fs {
 
     /// An inode whose links changed: its change time, and itself into the journal.
     fn links_changed(&self, h: &Handle<'_>, inode: &Inode, body: &mut InodeBody) -> Result<()> {
-        body.touch(self.now());
+        body.touch(self.vol.now());
         self.write_inode(h, inode, body)
     }
 

@@ -49,7 +49,9 @@ impl Fs {
                 Some(next) if next > cookie => cookie = next,
                 Some(_) => {
                     let detail = format!("the index of directory {} leads back", f.inode.ino);
-                    return self.noted(Err(FsError::corrupt("directory index", 0, detail)));
+                    return self
+                        .vol
+                        .noted(Err(FsError::corrupt("directory index", 0, detail)));
                 }
                 None => return Ok(()),
             }

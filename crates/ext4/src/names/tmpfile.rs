@@ -33,7 +33,7 @@ impl Fs {
             may_add(&dir_body)?;
             let inherited = self.inherit_acl(&dir, &dir_body, mode, umask)?;
             let _room = self.reserve(inherited.blocks(), self.privileged(ctx))?;
-            let blocks = inherited.blocks() * u64::from(self.ratio());
+            let blocks = inherited.blocks() * u64::from(self.vol.geo.ratio());
             let owner = self.owner_in(ctx, &dir_body);
             let promise = self.promise(ctx, owner, blocks, 1 + inherited.values())?;
             let file = NewFile {

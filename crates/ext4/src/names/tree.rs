@@ -39,6 +39,7 @@ impl Fs {
             at = self.dir_parent(&inode, &body)?;
         }
         let detail = format!("the way up from directory {dir} comes back to {at}");
-        self.noted(Err(FsError::corrupt("directory", 0, detail)))
+        self.vol
+            .noted(Err(FsError::corrupt("directory", 0, detail)))
     }
 }

@@ -52,12 +52,12 @@ impl Fs {
             if want_dir && !self.dir_is_empty(&inode, &body)? {
                 return errno(libc::ENOTEMPTY);
             }
-            let h = self.journal.begin(UNLINK_CREDITS)?;
+            let h = self.vol.journal.begin(UNLINK_CREDITS)?;
             // With nothing to free and nobody who uses it, it goes at once, and never is an orphan.
             let last = body.links() == 1 && !want_dir;
             let gone =
                 last && body.is_bare() && !self.holds_values(&body) && self.take_unused(&inode);
-            self.whole(|| {
+            self.vol.whole(|| {
                 self.dir_remove(&h, &dir, &dir_body, &found)?;
                 if gone {
                     self.free_now(&h, &inode, &mut body)?;

@@ -28,13 +28,13 @@ pub(crate) fn check_project(dir: &InodeBody, child: &InodeBody) -> Result<()> {
 
 impl Fs {
     fn has_projects(&self) -> bool {
-        self.geo.ro_compat.contains(RoCompat::PROJECT)
+        self.vol.geo.ro_compat.contains(RoCompat::PROJECT)
     }
 
     /// The project of a new inode in this directory.
     pub(crate) fn project_in(&self, dir: &InodeBody) -> u32 {
         let hands_on = self.has_projects() && dir.flags().contains(InodeFlags::PROJINHERIT);
-        match hands_on && usize::from(self.geo.want_extra_isize) >= PROJECT_END {
+        match hands_on && usize::from(self.vol.geo.want_extra_isize) >= PROJECT_END {
             true => dir.project().unwrap_or(0),
             false => 0,
         }
@@ -86,10 +86,10 @@ impl Fs {
         }
         let [uid, gid, _] = body.owner();
         let _quota = self.promise_owner(ctx, inode, body, [uid, gid, project])?;
-        let h = self.journal.begin(WRITE_INODE)?;
+        let h = self.vol.journal.begin(WRITE_INODE)?;
         body.set_project(project);
-        body.touch(self.now());
-        self.whole(|| self.write_inode(&h, inode, body))
+        body.touch(self.vol.now());
+        self.vol.whole(|| self.write_inode(&h, inode, body))
     }
 }
 

@@ -127,7 +127,7 @@ impl Fs {
             return Ok((most, Promise { held: None }));
         };
         self.open_accounts(quotas, &ids)?;
-        let size = u64::from(self.geo.block_size);
+        let size = u64::from(self.vol.geo.block_size);
         let mut all = quotas.accounts.lock();
         let mut blocks = most;
         if ctx.uid != 0 {
@@ -165,7 +165,7 @@ impl Fs {
         body: &mut InodeBody,
         most: u64,
     ) -> Result<(u64, Promise<'_>)> {
-        let ratio = u64::from(self.ratio());
+        let ratio = u64::from(self.vol.geo.ratio());
         let blocks = ratio..=most.saturating_mul(ratio);
         let (blocks, promise) = self.promise_some(ctx, body.owner().map(Some), blocks, 0)?;
         promise.give(body);
@@ -197,7 +197,7 @@ impl Fs {
         if clusters == 0 {
             return Ok(None);
         }
-        let blocks = u64::from(clusters) * u64::from(self.ratio());
+        let blocks = u64::from(clusters) * u64::from(self.vol.geo.ratio());
         let promise = self.promise(ctx, dir.owner(), blocks, 0)?;
         promise.give(dir);
         Ok(Some(promise))
@@ -234,7 +234,7 @@ impl Fs {
         };
         let space = u64::try_from(used.space).map_err(below_nothing)?;
         let inodes = u64::try_from(used.inodes).map_err(below_nothing)?;
-        let blocks = space / u64::from(self.geo.block_size);
+        let blocks = space / u64::from(self.vol.geo.block_size);
         let (_, promise) = self.promise_some(ctx, ids, blocks..=blocks, inodes)?;
         promise.give(body);
         Ok(promise)

@@ -34,7 +34,7 @@ impl Fs {
         let quotas = match self.quotas.get() {
             Some(quotas) => quotas,
             None => {
-                read = self.read_quotas(self.quota_files(&self.sb.current()?)?)?;
+                read = self.read_quotas(self.quota_files(&self.vol.sb.current()?)?)?;
                 &read
             }
         };
@@ -59,7 +59,7 @@ impl Fs {
     /// # Errors
     /// ESRCH when the volume does not count this kind; ENOSPC; EROFS.
     pub fn set_limits(&self, kind: QuotaKind, id: u32, limits: Limits) -> Result<()> {
-        self.writable()?;
+        self.vol.writable()?;
         self.throttle()?;
         let quotas = self.quotas.get();
         let quotas = quotas.filter(|q| q.files.iter().any(|f| f.kind == kind));
@@ -69,7 +69,7 @@ impl Fs {
         let mut ids = [None; super::KINDS];
         ids[kind as usize] = Some(id);
         self.open_accounts(quotas, &ids)?;
-        let h = self.journal.begin(1)?;
+        let h = self.vol.journal.begin(1)?;
         let now = self.seconds();
         let mut all = quotas.accounts.lock();
         let accounts = &mut all[kind as usize];
@@ -79,6 +79,6 @@ impl Fs {
         account.entry.limits = limits;
         // Grace times begin and end with the new limits.
         account.change(0, 0, &info, now);
-        self.whole(|| account.store(self, &h))
+        self.vol.whole(|| account.store(self, &h))
     }
 }

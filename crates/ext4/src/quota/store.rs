@@ -57,7 +57,7 @@ impl FileBlocks<'_> {
         if at + BLOCK as u64 > self.body.size() {
             return bad("behind the end");
         }
-        let Ok(lblk) = u32::try_from(at >> fs.geo.block_bits) else {
+        let Ok(lblk) = u32::try_from(at >> fs.vol.geo.block_bits) else {
             return bad("behind the end of any file");
         };
         match fs.map(self.inode, self.body, lblk, 1)? {
@@ -67,7 +67,7 @@ impl FileBlocks<'_> {
                 ..
             } => {
                 fs.check_run(BlockRun { start, len: 1 })?;
-                Ok((start, (at % u64::from(fs.geo.block_size)) as usize))
+                Ok((start, (at % u64::from(fs.vol.geo.block_size)) as usize))
             }
             _ => bad("a hole"),
         }
@@ -107,7 +107,7 @@ impl FileBlocks<'_> {
 impl Blocks for FileBlocks<'_> {
     fn read(&self, nr: u32) -> Result<Bytes> {
         let (block, offset) = self.locate(nr)?;
-        let block = self.fs.cache.read(block)?;
+        let block = self.fs.vol.cache.read(block)?;
         let page = block.peek();
         let bytes = page.as_deref().and_then(|p| p.get(offset..));
         bytes
@@ -119,7 +119,7 @@ impl Blocks for FileBlocks<'_> {
     fn write(&mut self, nr: u32, bytes: &Bytes) -> Result<()> {
         let (block, offset) = self.locate(nr)?;
         let h = self.h.ok_or(FsError::Errno(libc::EROFS))?;
-        let block = self.fs.cache.read(block)?;
+        let block = self.fs.vol.cache.read(block)?;
         let mut page = h.modify(&block)?;
         if let Some(to) = page.get_mut(offset..offset + BLOCK) {
             to.copy_from_slice(bytes);
@@ -143,7 +143,7 @@ impl Account {
     /// Puts the entry into its block.
     pub(super) fn store(&self, fs: &Fs, h: &Handle<'_>) -> Result<()> {
         let bytes = self.entry.encode();
-        let block = fs.cache.read(self.nr)?;
+        let block = fs.vol.cache.read(self.nr)?;
         let mut page = h.modify(&block)?;
         match page.get_mut(self.offset..self.offset + bytes.len()) {
             Some(to) => to.copy_from_slice(&bytes),
@@ -168,7 +168,7 @@ impl Fs {
             let right = match kind {
                 QuotaKind::User => ino == USR_QUOTA_INO,
                 QuotaKind::Group => ino == GRP_QUOTA_INO,
-                QuotaKind::Project => ino >= self.geo.first_ino,
+                QuotaKind::Project => ino >= self.vol.geo.first_ino,
             };
             if ino == 0 {
                 continue;
@@ -205,7 +205,9 @@ impl Fs {
         if files.is_empty() {
             return Ok(());
         }
-        self.journal.set_margin(CREDITS * files.len() as Credits);
+        self.vol
+            .journal
+            .set_margin(CREDITS * files.len() as Credits);
         let quotas = self.read_quotas(files)?;
         // Set once, when the volume is opened.
         let _ = self.quotas.set(quotas);
@@ -242,7 +244,7 @@ impl Fs {
                 && quotas.needs(file, id) != Need::Nothing
             {
                 self.open_account(quotas, file, id)
-                    .inspect_err(|e| self.report(e))?;
+                    .inspect_err(|e| self.vol.report(e))?;
             }
         }
         Ok(())
@@ -276,7 +278,7 @@ impl Fs {
         let bytes = u64::from(info.blocks.saturating_add(missing)) * BLOCK as u64;
         let new = bytes
             .saturating_sub(body.size())
-            .div_ceil(u64::from(self.geo.block_size));
+            .div_ceil(u64::from(self.vol.geo.block_size));
         let nodes = if new > 0 {
             self.map_space(&body, new)
         } else {
@@ -285,13 +287,14 @@ impl Fs {
         let _room = self.reserve(new + nodes, true)?;
         let each = self.map_credits(&body) + ALLOC_BLOCKS + 1;
         let h = self
+            .vol
             .journal
             .begin(ENTRY_CREDITS + WRITE_INODE + new as Credits * each)?;
         let entry = Entry {
             id,
             ..Entry::default()
         };
-        let account = self.whole(|| {
+        let account = self.vol.whole(|| {
             self.grow_quota_file(&h, inode, &mut body, bytes)?;
             let mut blocks = FileBlocks {
                 fs: self,
@@ -336,7 +339,7 @@ impl Fs {
         if bytes <= old {
             return Ok(());
         }
-        let size = u64::from(self.geo.block_size);
+        let size = u64::from(self.vol.geo.block_size);
         for lblk in old.div_ceil(size)..bytes.div_ceil(size) {
             let lblk = u32::try_from(lblk).map_err(|_| FsError::Errno(libc::EFBIG))?;
             let nr = match self.map(inode, body, lblk, 1)? {
@@ -352,7 +355,7 @@ impl Fs {
                     return Err(FsError::corrupt("quota file", start, detail));
                 }
             };
-            h.create(&self.cache.get(nr))?;
+            h.create(&self.vol.cache.get(nr))?;
         }
         body.set_size(bytes);
         self.write_inode_data(h, inode, body)

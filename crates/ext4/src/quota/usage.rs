@@ -33,7 +33,7 @@ impl Account {
 impl Quotas {
     /// Whether the usage of this inode counts: not that of the volume's own.
     fn counts(&self, fs: &Fs, ino: Ino) -> bool {
-        is_ordinary(&fs.geo, ino) && !self.files.iter().any(|f| f.inode.ino == ino)
+        is_ordinary(&fs.vol.geo, ino) && !self.files.iter().any(|f| f.inode.ino == ino)
     }
 }
 
@@ -99,7 +99,7 @@ impl Fs {
 
     /// Seconds since 1970.
     pub(super) fn seconds(&self) -> u64 {
-        u64::try_from(self.now().sec).unwrap_or(0)
+        u64::try_from(self.vol.now().sec).unwrap_or(0)
     }
 }
 

@@ -83,7 +83,8 @@ impl Fs {
 
     /// Where a file without blocks begins: its inode's group.
     fn home_group(&self, inode: &Inode) -> u32 {
-        self.geo
+        self.vol
+            .geo
             .layout
             .locate_inode(inode.ino)
             .map_or(0, |(g, _)| g)
@@ -157,7 +158,7 @@ impl Fs {
     }
 
     fn window_sizes(&self) -> Sizes {
-        Sizes::new(self.geo.cluster_size(), self.groups.free_blocks())
+        Sizes::new(self.vol.geo.cluster_size(), self.groups.free_blocks())
     }
 
     /// Looks for a run of `need` blocks in the groups that may have one.
@@ -259,7 +260,7 @@ impl Fs {
             Err(e) => return Err(e),
         };
         let page = content::page(&block)?;
-        let clusters = self.geo.layout.group_clusters(group);
+        let clusters = self.vol.geo.layout.group_clusters(group);
         let pending = st.pending.take();
         let map = FreeMap::new(&page, pending.as_deref(), clusters);
         // What was passed by once is not looked at again until something becomes free there.
@@ -277,9 +278,9 @@ impl Fs {
                     self.mark_in_use(h, (group, &mut *st), &block, (start, end), ask)?;
                 }
                 Some(BlockRun {
-                    start: self.geo.layout.group_first_block(group)
-                        + u64::from(start) * u64::from(self.ratio()),
-                    len: (end - start) * self.ratio(),
+                    start: self.vol.geo.layout.group_first_block(group)
+                        + u64::from(start) * u64::from(self.vol.geo.ratio()),
+                    len: (end - start) * self.vol.geo.ratio(),
                 })
             }
             _ => None,
@@ -305,7 +306,7 @@ impl Fs {
             self.note_block_bitmap(st, &map);
             self.move_window(group, st, &map, (start, end), ask);
         }
-        if self.opts.canary.unlogged_bitmap {
+        if self.vol.opts.canary.unlogged_bitmap {
             h.leave_out(block);
         }
         self.write_desc(h, group, st)
@@ -336,7 +337,7 @@ impl Fs {
             // Used up, or a new place: the blocks behind, as far as they are free.
             _ => {
                 let size = mine.grow(self.window_sizes());
-                let clusters = self.geo.layout.group_clusters(group);
+                let clusters = self.vol.geo.layout.group_clusters(group);
                 let free = FreeMap::new(map, st.pending.as_deref(), clusters);
                 let end = free.run_end(taken.1, taken.1.saturating_add(size));
                 (taken.1, st.windows.limit(Some(ino), taken.1, end))

@@ -25,11 +25,11 @@ impl Fs {
         want: u32,
     ) -> Result<BlockRun> {
         // A group that was never used gets its bitmap.
-        let h = self.journal.begin(credits::ALLOC_BLOCKS + 1)?;
+        let h = self.vol.journal.begin(credits::ALLOC_BLOCKS + 1)?;
         let run = self.alloc_blocks(&h, inode, goal, want, AllocFor::Later)?;
         // What they held for a file that is gone must not be found there.
         for nr in run.start..run.end() {
-            self.cache.forget(nr);
+            self.vol.cache.forget(nr);
         }
         Ok(run)
     }

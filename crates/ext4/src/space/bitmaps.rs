@@ -34,7 +34,7 @@ impl Fs {
         if st.has(GroupFlags::BLOCK_UNINIT) {
             return self.init_block_bitmap(h, group, st);
         }
-        let block = self.cache.read(st.desc.block_bitmap())?;
+        let block = self.vol.cache.read(st.desc.block_bitmap())?;
         if block.verified() != CHECKED {
             let sound = block
                 .page()
@@ -57,23 +57,23 @@ impl Fs {
                 format!("group {group}: {detail}"),
             ))
         };
-        if let Some(seed) = self.geo.checksums.metadata_seed()
+        if let Some(seed) = self.vol.geo.checksums.metadata_seed()
             && !st.desc.block_bitmap_csum_matches(bitmap::checksum(
                 seed,
                 map,
-                self.geo.layout.clusters_per_group,
+                self.vol.geo.layout.clusters_per_group,
             ))
         {
             return bad("checksum does not match".into());
         }
-        let blocks = self.geo.layout.group_blocks(group);
+        let blocks = self.vol.geo.layout.group_blocks(group);
         for zone in self.groups.zones.within(blocks) {
             let bits = self.bits_of(group, &zone);
             if bitmap::find_clear(map, bits.clone()).is_some() {
                 return bad(format!("metadata at bits {bits:?} is marked free"));
             }
         }
-        let free = bitmap::count_clear(map, self.geo.layout.group_clusters(group) as usize);
+        let free = bitmap::count_clear(map, self.vol.geo.layout.group_clusters(group) as usize);
         if free as u32 != st.desc.free_clusters() {
             return bad(format!(
                 "{free} clear bits, but the descriptor counts {} free blocks",
@@ -85,7 +85,7 @@ impl Fs {
 
     /// Bits of the group's own metadata that lie in the group itself.
     fn own_metadata(&self, group: u32, st: &GroupState) -> Vec<Range<usize>> {
-        let layout = &self.geo.layout;
+        let layout = &self.vol.geo.layout;
         let blocks = layout.group_blocks(group);
         let head = u64::from(layout.group_super_overhead(group));
         let pieces = [
@@ -111,8 +111,8 @@ impl Fs {
 
     /// The bits that stand for some blocks of a group.
     fn bits_of(&self, group: u32, part: &Range<BlockNr>) -> Range<usize> {
-        let first = self.geo.layout.group_blocks(group).start;
-        let ratio = u64::from(self.ratio());
+        let first = self.vol.geo.layout.group_blocks(group).start;
+        let ratio = u64::from(self.vol.geo.ratio());
         let bits = (part.start.saturating_sub(first) / ratio)
             ..part.end.saturating_sub(first).div_ceil(ratio);
         bits.start as usize..bits.end as usize
@@ -126,8 +126,8 @@ impl Fs {
         group: u32,
         st: &mut GroupState,
     ) -> Result<Arc<Block>> {
-        let block = self.cache.get(st.desc.block_bitmap());
-        let clusters = self.geo.layout.group_clusters(group);
+        let block = self.vol.cache.get(st.desc.block_bitmap());
+        let clusters = self.vol.geo.layout.group_clusters(group);
         {
             let mut map = h.create(&block)?;
             for range in self.own_metadata(group, st) {
@@ -146,11 +146,11 @@ impl Fs {
 
     /// Takes the checksum of a changed block bitmap into the descriptor.
     pub(super) fn note_block_bitmap(&self, st: &mut GroupState, map: &[u8]) {
-        if let Some(seed) = self.geo.checksums.metadata_seed() {
+        if let Some(seed) = self.vol.geo.checksums.metadata_seed() {
             st.desc.set_block_bitmap_csum(bitmap::checksum(
                 seed,
                 map,
-                self.geo.layout.clusters_per_group,
+                self.vol.geo.layout.clusters_per_group,
             ));
         }
     }
@@ -166,9 +166,9 @@ impl Fs {
         if st.bad_inodes {
             return Err(FsError::corrupt("inode bitmap", nr, "found damaged before"));
         }
-        let per_group = self.geo.inodes_per_group;
+        let per_group = self.vol.geo.inodes_per_group;
         if st.has(GroupFlags::INODE_UNINIT) {
-            let block = self.cache.get(nr);
+            let block = self.vol.cache.get(nr);
             {
                 let mut map = h.create(&block)?;
                 bitmap::set_padding(&mut map, per_group as usize);
@@ -181,7 +181,7 @@ impl Fs {
             self.write_desc(h, group, st)?;
             return Ok(block);
         }
-        let block = self.cache.read(nr)?;
+        let block = self.vol.cache.read(nr)?;
         if block.verified() != CHECKED {
             let sound = block
                 .page()
@@ -204,16 +204,16 @@ impl Fs {
                 format!("group {group}: {detail}"),
             ))
         };
-        if let Some(seed) = self.geo.checksums.metadata_seed()
+        if let Some(seed) = self.vol.geo.checksums.metadata_seed()
             && !st.desc.inode_bitmap_csum_matches(bitmap::checksum(
                 seed,
                 map,
-                self.geo.inodes_per_group,
+                self.vol.geo.inodes_per_group,
             ))
         {
             return bad("checksum does not match".into());
         }
-        let free = bitmap::count_clear(map, self.geo.inodes_per_group as usize);
+        let free = bitmap::count_clear(map, self.vol.geo.inodes_per_group as usize);
         if free as u32 != st.desc.free_inodes() {
             return bad(format!(
                 "{free} clear bits, but the descriptor counts {} free inodes",
@@ -225,9 +225,12 @@ impl Fs {
 
     /// Takes the checksum of a changed inode bitmap into the descriptor.
     pub(super) fn note_inode_bitmap(&self, st: &mut GroupState, map: &[u8]) {
-        if let Some(seed) = self.geo.checksums.metadata_seed() {
-            st.desc
-                .set_inode_bitmap_csum(bitmap::checksum(seed, map, self.geo.inodes_per_group));
+        if let Some(seed) = self.vol.geo.checksums.metadata_seed() {
+            st.desc.set_inode_bitmap_csum(bitmap::checksum(
+                seed,
+                map,
+                self.vol.geo.inodes_per_group,
+            ));
         }
     }
 }

@@ -59,7 +59,7 @@ impl Fs {
         if !self.groups.keep_freed.load(Ordering::Acquire) {
             return Ok(());
         }
-        let more = u64::from(run.len / self.geo.blocks_per_group.max(1)).saturating_sub(1);
+        let more = u64::from(run.len / self.vol.geo.blocks_per_group.max(1)).saturating_sub(1);
         let most = MORE_GROUPS + 4 * u64::from(self.groups.count());
         count(&self.groups.more_groups, more, most, run.start)
     }
@@ -75,12 +75,12 @@ impl Fs {
 
     /// The clusters of a run: group, first bit, bits.
     pub(super) fn clusters_of(&self, run: BlockRun) -> Result<Vec<(u32, u32, u32)>> {
-        let ratio = u64::from(self.ratio());
-        let mut at = self.cluster_of(run.start).start;
+        let ratio = u64::from(self.vol.geo.ratio());
+        let mut at = self.vol.geo.cluster_start(run.start);
         let mut clusters = Vec::new();
         while at < run.end() {
             let (group, bit) = self.group_of(at)?;
-            let end = self.geo.layout.group_blocks(group).end.min(run.end());
+            let end = self.vol.geo.layout.group_blocks(group).end.min(run.end());
             clusters.push((group, bit, (end - at).div_ceil(ratio) as u32));
             at = end;
         }
@@ -95,13 +95,13 @@ impl Fs {
         self.check_run(run)?;
         self.count_groups(run)?;
         for (group, bit, len) in self.clusters_of(run)? {
-            let h = self.journal.begin(credits::ALLOC_BLOCKS + 1)?;
+            let h = self.vol.journal.begin(credits::ALLOC_BLOCKS + 1)?;
             let mut guard = self.groups.lock(group)?;
             let st = &mut *guard;
             let before = Counts::of(st);
             let block = self.block_bitmap(&h, group, st)?;
             let map = content::page(&block)?;
-            let clusters = self.geo.layout.group_clusters(group);
+            let clusters = self.vol.geo.layout.group_clusters(group);
             let pending = Overlay::of(&mut st.pending, clusters);
             for (i, bits) in words(bit, len) {
                 pending.insert_in(i, bits & !bitmap_word(&map, i));
@@ -155,7 +155,7 @@ impl Fs {
         st: &mut GroupState,
         (bit, len): (u32, u32),
     ) -> Result<()> {
-        let clusters = self.geo.layout.group_clusters(group);
+        let clusters = self.vol.geo.layout.group_clusters(group);
         self.change_bits(h, group, st, |map, st| {
             for (i, bits) in words(bit, len) {
                 let before = bitmap_word(map, i);
@@ -177,7 +177,7 @@ impl Fs {
         st: &mut GroupState,
         (bit, len): (u32, u32),
     ) -> Result<()> {
-        let clusters = self.geo.layout.group_clusters(group);
+        let clusters = self.vol.geo.layout.group_clusters(group);
         self.change_bits(h, group, st, |map, st| {
             let pending = Overlay::of(&mut st.pending, clusters);
             for (i, bits) in words(bit, len) {
@@ -203,7 +203,7 @@ impl Fs {
         change: impl FnOnce(&mut [u8], &mut GroupState),
     ) -> Result<()> {
         let block = self.block_bitmap(h, group, st)?;
-        let clusters = self.geo.layout.group_clusters(group) as usize;
+        let clusters = self.vol.geo.layout.group_clusters(group) as usize;
         {
             let mut map = h.modify(&block)?;
             change(&mut map, st);
@@ -219,19 +219,19 @@ impl Fs {
     /// # Errors
     /// `Corrupt` if no file can have it.
     pub(crate) fn claim_inode(&self, ino: Ino) -> Result<bool> {
-        let place = self.geo.layout.locate_inode(ino);
-        let Some((group, index)) = place.filter(|_| is_ordinary(&self.geo, ino)) else {
+        let place = self.vol.geo.layout.locate_inode(ino);
+        let Some((group, index)) = place.filter(|_| is_ordinary(&self.vol.geo, ino)) else {
             let detail = format!("a file-level record of inode {ino}");
             return Err(FsError::corrupt("journal", 0, detail));
         };
-        let h = self.journal.begin(credits::NEW_INODE)?;
+        let h = self.vol.journal.begin(credits::NEW_INODE)?;
         let mut guard = self.groups.lock(group)?;
         let st = &mut *guard;
         let before = Counts::of(st);
         let block = self.inode_bitmap(&h, group, st)?;
         let free = !bitmap::is_set(&content::page(&block)?, index as usize);
         if free {
-            Overlay::of(&mut st.pending_inodes, self.geo.inodes_per_group).insert(index, 1);
+            Overlay::of(&mut st.pending_inodes, self.vol.geo.inodes_per_group).insert(index, 1);
         }
         self.groups.publish(group, before, st)?;
         Ok(free)

@@ -20,27 +20,27 @@ impl Fs {
     ) {
         let published = self.groups.publish(group, before, &st);
         drop(st);
-        self.report(e);
+        self.vol.report(e);
         if let Err(e) = published {
-            self.report(&e);
+            self.vol.report(&e);
         }
     }
 
     /// Puts a group's descriptor into the transaction, checksum included. One credit.
     pub(super) fn write_desc(&self, h: &Handle<'_>, group: u32, st: &mut GroupState) -> Result<()> {
-        let (nr, offset) = self.geo.layout.desc_position(group).ok_or_else(|| {
+        let (nr, offset) = self.vol.geo.layout.desc_position(group).ok_or_else(|| {
             FsError::corrupt("group descriptor", 0, format!("no place for group {group}"))
         })?;
-        let block = self.cache.read(nr)?;
+        let block = self.vol.cache.read(nr)?;
         let mut page = h.modify(&block)?;
-        let size = usize::from(self.geo.desc_size);
+        let size = usize::from(self.vol.geo.desc_size);
         let bytes = page
             .get_mut(offset..offset + size)
             .ok_or_else(|| FsError::corrupt("group descriptor", nr, "past the end of its block"))?;
         st.desc
-            .encode_with_checksum(bytes, group, &self.geo.checksums)?;
+            .encode_with_checksum(bytes, group, &self.vol.geo.checksums)?;
         drop(page);
-        if self.opts.canary.unlogged_descriptor {
+        if self.vol.opts.canary.unlogged_descriptor {
             h.leave_out(&block);
         }
         Ok(())
@@ -49,8 +49,8 @@ impl Fs {
     /// Group of a block that a structure on the volume names.
     pub(super) fn group_of(&self, nr: BlockNr) -> Result<(u32, u32)> {
         match (
-            self.geo.layout.group_of_block(nr),
-            self.geo.layout.bit_of_block(nr),
+            self.vol.geo.layout.group_of_block(nr),
+            self.vol.geo.layout.bit_of_block(nr),
         ) {
             (Some(group), Some(bit)) => Ok((group, bit)),
             _ => Err(FsError::corrupt("block number", nr, "not on the volume")),
@@ -60,11 +60,12 @@ impl Fs {
     /// Where the inode `ino` lies: block of the inode table, byte offset in it.
     pub(crate) fn inode_place(&self, ino: u32) -> Result<(BlockNr, usize)> {
         let (group, index) = self
+            .vol
             .geo
             .layout
             .locate_inode(ino)
             .ok_or(FsError::Errno(libc::ESTALE))?;
         let table = self.groups.table(group)?;
-        Ok(self.geo.layout.inode_position(table, index))
+        Ok(self.vol.geo.layout.inode_position(table, index))
     }
 }

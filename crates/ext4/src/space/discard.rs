@@ -7,16 +7,16 @@ impl Fs {
     /// allocated yet. A device that fails at this has lost nothing: it is told, and that is
     /// all.
     pub(super) fn discard_freed(&self, group: u32, bit: u32, len: u32) {
-        if !self.opts.discard && self.opts.epoch.is_none() {
+        if !self.vol.opts.discard && self.vol.opts.epoch.is_none() {
             return;
         }
-        let layout = &self.geo.layout;
-        let ratio = u64::from(self.ratio());
+        let layout = &self.vol.geo.layout;
+        let ratio = u64::from(self.vol.geo.ratio());
         let start = layout.group_first_block(group) + u64::from(bit) * ratio;
         // The volume's last cluster may be shorter.
         let end = (start + u64::from(len) * ratio).min(layout.valid_blocks().end);
-        let size = u64::from(self.geo.block_size);
-        if let Err(e) = self.cache.device().discard(start * size..end * size) {
+        let size = u64::from(self.vol.geo.block_size);
+        if let Err(e) = self.vol.cache.device().discard(start * size..end * size) {
             tracing::warn!("free blocks could not be discarded: {e}");
         }
     }

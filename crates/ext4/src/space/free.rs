@@ -23,7 +23,9 @@ impl Fs {
     /// the run, by group, is left as it is.
     pub(crate) fn free_blocks(&self, h: &Handle<'_>, run: BlockRun, kind: Freed) -> Result<()> {
         self.check_run(run)?;
-        if self.cluster_of(run.start).start != run.start || !run.len.is_multiple_of(self.ratio()) {
+        if self.vol.geo.cluster_start(run.start) != run.start
+            || !run.len.is_multiple_of(self.vol.geo.ratio())
+        {
             let detail = format!("{} blocks from there on are no clusters", run.len);
             return Err(FsError::corrupt("block number", run.start, detail));
         }
@@ -31,9 +33,9 @@ impl Fs {
         let mut at = run.start;
         while at < run.end() {
             let (group, bit) = self.group_of(at)?;
-            let len = (self.geo.layout.group_blocks(group).end.min(run.end()) - at) as u32;
-            self.free_in_group(h, group, bit, len / self.ratio())?;
-            if kind == Freed::Journaled && !self.opts.canary.free_unrevoked {
+            let len = (self.vol.geo.layout.group_blocks(group).end.min(run.end()) - at) as u32;
+            self.free_in_group(h, group, bit, len / self.vol.geo.ratio())?;
+            if kind == Freed::Journaled && !self.vol.opts.canary.free_unrevoked {
                 h.revoke(at, u64::from(len))?;
             }
             at += u64::from(len);
@@ -47,7 +49,7 @@ impl Fs {
     /// # Errors
     /// `Corrupt`.
     pub(crate) fn check_run(&self, run: BlockRun) -> Result<()> {
-        let valid = self.geo.layout.valid_blocks();
+        let valid = self.vol.geo.layout.valid_blocks();
         if run.len == 0 || !valid.contains(&run.start) || run.end() > valid.end {
             return Err(FsError::corrupt(
                 "block number",
@@ -60,6 +62,15 @@ impl Fs {
             return Err(FsError::corrupt("block number", run.start, detail));
         }
         Ok(())
+    }
+
+    /// Frees the cluster around a block, as [`free_blocks`](Self::free_blocks) does.
+    pub(crate) fn free_cluster(&self, h: &Handle<'_>, nr: BlockNr, how: Freed) -> Result<()> {
+        let run = BlockRun {
+            start: self.vol.geo.cluster_start(nr),
+            len: self.vol.geo.ratio(),
+        };
+        self.free_blocks(h, run, how)
     }
 
     fn free_in_group(&self, h: &Handle<'_>, group: u32, bit: u32, len: u32) -> Result<()> {
@@ -76,8 +87,8 @@ impl Fs {
         {
             let mut map = h.modify(&block)?;
             if let Some(free) = bitmap::find_clear(&map, range.clone()) {
-                let nr: BlockNr = self.geo.layout.group_first_block(group)
-                    + free as u64 * u64::from(self.ratio());
+                let nr: BlockNr = self.vol.geo.layout.group_first_block(group)
+                    + free as u64 * u64::from(self.vol.geo.ratio());
                 return Err(FsError::corrupt(
                     "block bitmap",
                     nr,
@@ -89,8 +100,8 @@ impl Fs {
                 .set_free_clusters(st.desc.free_clusters().saturating_add(len));
             self.note_block_bitmap(st, &map);
         }
-        let clusters = self.geo.layout.group_clusters(group);
-        if self.opts.canary.reuse_early {
+        let clusters = self.vol.geo.layout.group_clusters(group);
+        if self.vol.opts.canary.reuse_early {
             self.note_free(group, st, (bit, bit + len));
         } else {
             Overlay::of(&mut st.pending, clusters).insert(bit, len);
@@ -137,7 +148,7 @@ impl Fs {
     /// What went wrong where nobody waits for it.
     pub(super) fn told(&self, result: Result<()>) {
         if let Err(e) = result {
-            self.report(&e);
+            self.vol.report(&e);
         }
     }
 
@@ -146,9 +157,9 @@ impl Fs {
         st.first_free = st.first_free.min(start);
         // The bitmap was changed a moment ago; if it left memory since, nothing is known of the
         // longest run.
-        let block = self.cache.lookup(st.desc.block_bitmap());
+        let block = self.vol.cache.lookup(st.desc.block_bitmap());
         let run = block.as_ref().and_then(|block| {
-            let clusters = self.geo.layout.group_clusters(group);
+            let clusters = self.vol.geo.layout.group_clusters(group);
             let map = block.peek()?;
             Some(FreeMap::new(&map, st.pending.as_deref(), clusters).run_around(start, end))
         });

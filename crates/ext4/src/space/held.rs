@@ -8,7 +8,7 @@ use crate::fs::Fs;
 impl Fs {
     /// Keeps what was freed back, if the options ask for that.
     pub(super) fn hold_back(&self, what: HeldBack) -> bool {
-        let hold = self.opts.epoch.is_some();
+        let hold = self.vol.opts.epoch.is_some();
         if hold {
             self.groups.held.lock().push(what);
         }

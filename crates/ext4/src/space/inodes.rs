@@ -34,6 +34,7 @@ impl Fs {
     ) -> Result<(Ino, u32)> {
         let is_dir = mode & libc::S_IFMT == libc::S_IFDIR;
         let home = self
+            .vol
             .geo
             .layout
             .locate_inode(parent.ino)
@@ -43,13 +44,13 @@ impl Fs {
         if is_dir {
             around = around.at(self.group_for_dir(&around, spread));
         }
-        let flex = 1u32 << self.geo.log_groups_per_flex.min(31);
+        let flex = 1u32 << self.vol.geo.log_groups_per_flex.min(31);
         for group in around.for_inode(flex) {
             if self.groups.group_free_inodes(group) == 0 {
                 continue;
             }
             if let Some(index) = self.take_inode(h, group, is_dir, None)? {
-                let ino = group * self.geo.inodes_per_group + index + 1;
+                let ino = group * self.vol.geo.inodes_per_group + index + 1;
                 return Ok((ino, self.next_generation()));
             }
         }
@@ -81,10 +82,10 @@ impl Fs {
                 return g;
             }
         }
-        let per_group = self.geo.inodes_per_group;
+        let per_group = self.vol.geo.inodes_per_group;
         let max_dirs = (groups.used_dirs() / u64::from(count)) as u32 + per_group / 16;
         let min_inodes = avg_inodes.saturating_sub(per_group / 4).max(1);
-        let min_blocks = avg_blocks.saturating_sub(self.geo.layout.clusters_per_group / 4);
+        let min_blocks = avg_blocks.saturating_sub(self.vol.geo.layout.clusters_per_group / 4);
         let fits = |g: &u32| {
             groups.group_dirs(*g) < max_dirs
                 && groups.group_free_inodes(*g) >= min_inodes
@@ -99,7 +100,7 @@ impl Fs {
     /// # Errors
     /// `Corrupt` when it is in use.
     pub(crate) fn take_claimed_inode(&self, h: &Handle<'_>, ino: Ino, is_dir: bool) -> Result<()> {
-        let place = self.geo.layout.locate_inode(ino);
+        let place = self.vol.geo.layout.locate_inode(ino);
         let (group, index) = place.ok_or(FsError::Errno(libc::ESTALE))?;
         match self.take_inode(h, group, is_dir, Some(index))? {
             Some(_) => Ok(()),
@@ -119,7 +120,7 @@ impl Fs {
         is_dir: bool,
         exactly: Option<u32>,
     ) -> Result<Option<u32>> {
-        let per_group = self.geo.inodes_per_group;
+        let per_group = self.vol.geo.inodes_per_group;
         let mut guard = self.groups.lock(group)?;
         let st = &mut *guard;
         let before = Counts::of(st);
@@ -132,7 +133,7 @@ impl Fs {
             Err(e) => return Err(e),
         };
         let reserved = if group == 0 {
-            self.geo.first_ino - 1
+            self.vol.geo.first_ino - 1
         } else {
             0
         };
@@ -152,7 +153,7 @@ impl Fs {
         };
         let unused = st.desc.itable_unused();
         let used = per_group.saturating_sub(unused);
-        let fresh = self.geo.has_group_checksums() && index >= used;
+        let fresh = self.vol.geo.has_group_checksums() && index >= used;
         if exactly.is_none() && !fresh && self.is_in_use(st.desc.inode_table(), group, index)? {
             st.bad_inodes = true;
             let detail = format!("group {group}: inode {index} of it is marked free, and in use");
@@ -189,25 +190,27 @@ impl Fs {
     /// Whether a file's inode lies at a place of a group's inode table. (What has a wrong checksum
     /// is none.)
     fn is_in_use(&self, table: u64, group: u32, index: u32) -> Result<bool> {
-        let (nr, offset) = self.geo.layout.inode_position(table, index);
-        let block = self.cache.read(nr)?;
+        let (nr, offset) = self.vol.geo.layout.inode_position(table, index);
+        let block = self.vol.cache.read(nr)?;
         let page = content::look(&block)?;
-        let size = usize::from(self.geo.inode_size);
+        let size = usize::from(self.vol.geo.inode_size);
         let slot = page.get(offset..offset + size).ok_or_else(|| {
             FsError::corrupt("inode table", nr, "an inode past the end of its block")
         })?;
         let view = InodeView::new(slot)?;
-        let ino = group * self.geo.inodes_per_group + index + 1;
-        Ok(view.links() > 0 && view.dtime() == 0 && view.verify_checksum(ino, &self.geo.checksums))
+        let ino = group * self.vol.geo.inodes_per_group + index + 1;
+        Ok(view.links() > 0
+            && view.dtime() == 0
+            && view.verify_checksum(ino, &self.vol.geo.checksums))
     }
 
     /// Zeroes the blocks of the inode table that come into use when inodes from `used` to `index`
     /// do; mke2fs may have left anything there.
     fn init_table(&self, h: &Handle<'_>, table: u64, used: u32, index: u32) -> Result<()> {
-        let per_block = self.geo.layout.inodes_per_block();
+        let per_block = self.vol.geo.layout.inodes_per_block();
         let first = used.div_ceil(per_block);
         for block in first..=index / per_block {
-            let block = self.cache.get(table + u64::from(block));
+            let block = self.vol.cache.get(table + u64::from(block));
             drop(h.create(&block)?);
         }
         Ok(())
@@ -222,6 +225,7 @@ impl Fs {
     /// The device's, and the journal's.
     pub(crate) fn free_inode(&self, h: &Handle<'_>, ino: Ino, is_dir: bool) -> Result<()> {
         let (group, index) = self
+            .vol
             .geo
             .layout
             .locate_inode(ino)
@@ -249,7 +253,7 @@ impl Fs {
             }
             self.note_inode_bitmap(st, &map);
         }
-        if self.opts.canary.unlogged_inode_bitmap {
+        if self.vol.opts.canary.unlogged_inode_bitmap {
             h.leave_out(&block);
         }
         st.desc
@@ -257,7 +261,7 @@ impl Fs {
         if is_dir {
             st.desc.set_used_dirs(st.desc.used_dirs().saturating_sub(1));
         }
-        Overlay::of(&mut st.pending_inodes, self.geo.inodes_per_group).insert(index, 1);
+        Overlay::of(&mut st.pending_inodes, self.vol.geo.inodes_per_group).insert(index, 1);
         self.write_desc(h, group, st)?;
         self.groups.publish(group, before, st)?;
         drop(guard);

@@ -85,7 +85,7 @@ impl Fs {
     pub(super) fn around(&self, h: &Handle<'_>, near: u32) -> Around {
         let count = self.groups.count();
         // Which lane it is may be up to the processor.
-        let of_lane = || h.part_of(count).filter(|_| self.opts.epoch.is_none());
+        let of_lane = || h.part_of(count).filter(|_| self.vol.opts.epoch.is_none());
         let part = of_lane().unwrap_or(0..count);
         Around::new(near, part, count)
     }

@@ -96,7 +96,7 @@ impl Fs {
         self.look_for_room(|| {
             // Before the look: what is not pending any more by then, the look sees.
             let pending = self.groups.pending_inodes();
-            let h = self.journal.begin(credits)?;
+            let h = self.vol.journal.begin(credits)?;
             match make(&h) {
                 Err(FsError::Errno(libc::ENOSPC)) if pending > 0 => Ok(Look::AfterCommit),
                 Err(FsError::Errno(libc::ENOSPC)) => Ok(Look::Nothing),
@@ -113,7 +113,7 @@ impl Fs {
             match look()? {
                 Look::Found(room) => return Ok(room),
                 Look::AfterCommit if attempt < COMMITS => {
-                    self.journal.commit_all()?;
+                    self.vol.journal.commit_all()?;
                     self.hand_back_held()?;
                 }
                 Look::AfterCommit | Look::Nothing => break,
@@ -125,9 +125,9 @@ impl Fs {
     /// Reserves if there is room when `pending` of the free blocks do not count.
     fn try_reserve(&self, blocks: u64, privileged: bool, pending: u64) -> Option<Reservation<'_>> {
         let groups = &self.groups;
-        let mut kept = self.sb.kept_clusters();
+        let mut kept = self.vol.sb.kept_clusters();
         if !privileged {
-            kept += self.sb.reserved_blocks() / u64::from(self.ratio());
+            kept += self.vol.sb.reserved_blocks() / u64::from(self.vol.geo.ratio());
         }
         if blocks > 0 {
             let update = |promised: u64| {
@@ -146,7 +146,7 @@ impl Fs {
 
     /// Whether the caller may use the volume's reserved blocks.
     pub(crate) fn privileged(&self, ctx: &Ctx) -> bool {
-        let (uid, gid) = self.sb.reserved_for();
+        let (uid, gid) = self.vol.sb.reserved_for();
         ctx.uid == 0 || ctx.uid == uid || (gid != 0 && ctx.gid == gid)
     }
 }

@@ -15,8 +15,8 @@ use crate::types::{Ino, ROOT_INO, RenameFlags, XattrSet};
 
 /// An inode that exists in memory only: an owner for blocks.
 fn owner(fs: &Fs, ino: Ino) -> Inode {
-    let raw = vec![0; usize::from(fs.geo.inode_size)].into_boxed_slice();
-    let mut body = InodeBody::new(raw, &fs.geo).unwrap();
+    let raw = vec![0; usize::from(fs.vol.geo.inode_size)].into_boxed_slice();
+    let mut body = InodeBody::new(raw, &fs.vol.geo).unwrap();
     body.set_mode(libc::S_IFREG as u16);
     Inode::new(ino, body, MetadataLedger::default()).unwrap()
 }
@@ -28,12 +28,12 @@ fn alloc(
     want: u32,
     purpose: AllocFor,
 ) -> Result<BlockRun, FsError> {
-    let h = fs.journal.begin(credits::ALLOC_BLOCKS + 1).unwrap();
+    let h = fs.vol.journal.begin(credits::ALLOC_BLOCKS + 1).unwrap();
     fs.alloc_blocks(&h, inode, goal, want, purpose)
 }
 
 fn free(fs: &Fs, run: BlockRun) {
-    let h = fs.journal.begin(credits::FREE_BLOCKS * 2).unwrap();
+    let h = fs.vol.journal.begin(credits::FREE_BLOCKS * 2).unwrap();
     fs.free_blocks(&h, run, Freed::Data).unwrap();
 }
 
@@ -69,7 +69,7 @@ fn allocation_agrees_with_a_model_and_e2fsck() {
         for step in 0..600 {
             if rng.u8(..) < 150 {
                 let inode = &owners[rng.usize(..owners.len())];
-                let goal = rng.bool().then(|| rng.u64(..fs.geo.blocks_count + 10));
+                let goal = rng.bool().then(|| rng.u64(..fs.vol.geo.blocks_count + 10));
                 let purpose = if rng.u8(..) < 200 {
                     AllocFor::Data
                 } else {
@@ -89,14 +89,14 @@ fn allocation_agrees_with_a_model_and_e2fsck() {
                 model.take(run);
             } else if let Some(run) = model
                 .0
-                .range(rng.u64(..fs.geo.blocks_count)..)
+                .range(rng.u64(..fs.vol.geo.blocks_count)..)
                 .next()
                 .map(|(_, r)| *r)
             {
                 model.0.remove(&run.start);
                 // Often only a part goes, from one end.
                 let cut = rng.u32(..=run.len / 2);
-                let cut = cut - cut % fs.ratio();
+                let cut = cut - cut % fs.vol.geo.ratio();
                 let (gone, left) = if rng.bool() {
                     let len = run.len - cut;
                     (
@@ -126,10 +126,10 @@ fn allocation_agrees_with_a_model_and_e2fsck() {
                     model.take(left);
                 }
             }
-            let used = model.blocks() / u64::from(fs.ratio());
+            let used = model.blocks() / u64::from(fs.vol.geo.ratio());
             assert_eq!(fs.groups.free_blocks() + used, start, "{name}");
             if step % 100 == 99 {
-                fs.journal.commit_all().unwrap();
+                fs.vol.journal.commit_all().unwrap();
             }
         }
         for run in std::mem::take(&mut model.0).into_values() {
@@ -163,7 +163,7 @@ fn a_freed_block_comes_back_only_after_the_commit() {
         waiting += pending;
     }
     assert_eq!(waiting, run.len);
-    fs.journal.commit_all().unwrap();
+    fs.vol.journal.commit_all().unwrap();
     let again = alloc(&fs, &inode, Some(run.start), 16, AllocFor::Meta).unwrap();
     assert_eq!(again, run);
 }
@@ -286,7 +286,7 @@ fn contradictions_are_damage_not_panics() {
     let run = alloc(&fs, &inode, None, 4, AllocFor::Data).unwrap();
     free(&fs, run);
     let twice = |run: BlockRun| {
-        let h = fs.journal.begin(credits::FREE_BLOCKS * 2).unwrap();
+        let h = fs.vol.journal.begin(credits::FREE_BLOCKS * 2).unwrap();
         fs.free_blocks(&h, run, Freed::Data).unwrap_err()
     };
     assert!(matches!(
@@ -302,7 +302,7 @@ fn contradictions_are_damage_not_panics() {
     ));
     assert!(matches!(
         twice(BlockRun {
-            start: fs.geo.blocks_count - 1,
+            start: fs.vol.geo.blocks_count - 1,
             len: 2
         }),
         FsError::Corrupt { .. }
@@ -333,12 +333,12 @@ fn a_damaged_bitmap_is_left_alone_and_reported() {
     let run = alloc(
         &fs,
         &owner(&fs, 12),
-        Some(fs.geo.first_data_block + 6000),
+        Some(fs.vol.geo.first_data_block + 6000),
         8,
         AllocFor::Data,
     )
     .unwrap();
-    assert!(fs.geo.layout.group_of_block(run.start).unwrap() > 0);
+    assert!(fs.vol.geo.layout.group_of_block(run.start).unwrap() > 0);
     free(&fs, run);
     fs.unmount().unwrap();
     let sb = crate::volume::read_superblock(&*device).unwrap();
@@ -352,12 +352,12 @@ fn a_damaged_bitmap_is_left_alone_and_reported() {
 fn reservations_hold_space_back() {
     let device = mkfs(16, &Mkfs::blocks(1024));
     let fs = open(&device);
-    let all = fs.groups.free_blocks() - fs.sb.kept_clusters();
-    let for_users = all - fs.sb.reserved_blocks();
+    let all = fs.groups.free_blocks() - fs.vol.sb.kept_clusters();
+    let for_users = all - fs.vol.sb.reserved_blocks();
     assert!(fs.reserve(for_users + 1, false).is_err());
     let mut held = fs.reserve(for_users, false).unwrap();
     assert!(fs.reserve(1, false).is_err());
-    drop(fs.reserve(fs.sb.reserved_blocks(), true).unwrap());
+    drop(fs.reserve(fs.vol.sb.reserved_blocks(), true).unwrap());
     held.consumed(5);
     drop(fs.reserve(5, false).unwrap());
     drop(held);
@@ -380,6 +380,7 @@ fn inodes_agree_with_e2fsck() {
                 .unwrap();
             let body = root.body.write();
             let h = fs
+                .vol
                 .journal
                 .begin(credits::NEW_INODE + credits::ORPHAN)
                 .unwrap();
@@ -432,7 +433,7 @@ fn comb(fs: &Fs) -> u64 {
     for run in &runs {
         // A commit's worth at a time.
         for part in (run.start..run.end()).collect::<Vec<_>>().chunks(4000) {
-            let h = fs.journal.begin(credits::FREE_BLOCKS * 2).unwrap();
+            let h = fs.vol.journal.begin(credits::FREE_BLOCKS * 2).unwrap();
             for start in part.iter().copied().filter(|nr| nr % 2 == 1) {
                 fs.free_blocks(&h, BlockRun { start, len: 1 }, Freed::Data)
                     .unwrap();
@@ -440,7 +441,7 @@ fn comb(fs: &Fs) -> u64 {
             }
         }
     }
-    fs.journal.commit_all().unwrap();
+    fs.vol.journal.commit_all().unwrap();
     freed
 }
 
@@ -520,16 +521,16 @@ fn a_run_that_becomes_free_is_found_at_once() {
     let one = alloc(&fs, &inode, None, 64, AllocFor::Meta).unwrap();
     assert_eq!(one.len, 1);
     for group in 0..fs.groups.count() {
-        let goal = fs.geo.layout.group_first_block(group) + 5000;
+        let goal = fs.vol.geo.layout.group_first_block(group) + 5000;
         alloc(&fs, &inode, Some(goal), 64, AllocFor::Meta).unwrap();
     }
     // The used blocks of a piece of the comb go, far away.
-    let far = fs.geo.layout.group_first_block(fs.groups.count() - 2) + 4000;
+    let far = fs.vol.geo.layout.group_first_block(fs.groups.count() - 2) + 4000;
     let used: Vec<u64> = (far..far + 100).filter(|nr| nr % 2 == 0).collect();
     for start in used {
         free(&fs, BlockRun { start, len: 1 });
     }
-    fs.journal.commit_all().unwrap();
+    fs.vol.journal.commit_all().unwrap();
     let before = cost(&fs);
     let run = alloc(&fs, &inode, None, 64, AllocFor::Meta).unwrap();
     assert_eq!(run.len, 64, "{run:?}");
@@ -581,7 +582,7 @@ fn windows_come_back() {
 fn top_directories_spread_and_others_stay() {
     let device = mkfs(512, &Mkfs::blocks(1024));
     let fs = open(&device);
-    let group = |ino: Ino| fs.geo.layout.locate_inode(ino).unwrap().0;
+    let group = |ino: Ino| fs.vol.geo.layout.locate_inode(ino).unwrap().0;
     let mut groups = std::collections::BTreeSet::new();
     let mut near = 0;
     for t in 0..24 {
@@ -699,13 +700,17 @@ fn a_volume_whose_inodes_are_in_use_says_so_at_once() {
     for i in 0..fs.groups.free_inodes() {
         mknod(&fs, format!("file{i}").as_bytes()).unwrap();
     }
-    fs.journal.commit_all().unwrap();
-    let before = fs.journal.everything();
+    fs.vol.journal.commit_all().unwrap();
+    let before = fs.vol.journal.everything();
     for _ in 0..3 {
         let e = mknod(&fs, b"more").unwrap_err();
         assert_eq!(e.errno(), libc::ENOSPC);
     }
-    assert_eq!(fs.journal.everything(), before, "the same transaction runs");
+    assert_eq!(
+        fs.vol.journal.everything(),
+        before,
+        "the same transaction runs"
+    );
     fs.unlink(&ROOT, ROOT_INO, b"file0").unwrap();
     mknod(&fs, b"more").unwrap();
 }

@@ -21,8 +21,8 @@ impl Fs {
     /// EINVAL when the range begins behind the volume's end or is shorter than a block, or when no
     /// group has `min` bytes; EROFS, or the device or the journal failed.
     pub fn trim(&self, range: Range<u64>, min: u64) -> Result<u64> {
-        let size = u64::from(self.geo.block_size);
-        let layout = &self.geo.layout;
+        let size = u64::from(self.vol.geo.block_size);
+        let layout = &self.vol.geo.layout;
         let valid = layout.valid_blocks();
         let start = range.start / size;
         let end = valid.end.min(range.end / size);
@@ -32,7 +32,7 @@ impl Fs {
         if start >= valid.end || length < size || min > group_bytes {
             return Err(FsError::Errno(libc::EINVAL));
         }
-        let cluster = u64::from(self.geo.cluster_size());
+        let cluster = u64::from(self.vol.geo.cluster_size());
         let min = u32::try_from(min.div_ceil(cluster).max(1)).unwrap_or(u32::MAX);
         let mut done = 0;
         for group in 0..self.groups.count() {
@@ -67,11 +67,11 @@ impl Fs {
             return Ok(None);
         }
         self.throttle()?;
-        let ratio = u64::from(self.ratio());
-        let first = self.geo.layout.group_first_block(group);
+        let ratio = u64::from(self.vol.geo.ratio());
+        let first = self.vol.geo.layout.group_first_block(group);
         let from = blocks.start.saturating_sub(first).div_ceil(ratio) as u32;
         let to = (blocks.end.saturating_sub(first) / ratio) as u32;
-        let h = self.journal.begin(CREDITS)?;
+        let h = self.vol.journal.begin(CREDITS)?;
         // Held until the device has done it: nobody can be given the blocks meanwhile.
         let mut guard = self.groups.lock(group)?;
         let st = &mut *guard;
@@ -80,15 +80,15 @@ impl Fs {
         let free = FreeMap::new(
             &map,
             st.pending.as_deref(),
-            self.geo.layout.group_clusters(group),
+            self.vol.geo.layout.group_clusters(group),
         );
         let mut at = from;
         while let Some(start) = free.next_free(at, to) {
             at = free.run_end(start, to);
             if at - start >= min {
                 let run = first + u64::from(start) * ratio..first + u64::from(at) * ratio;
-                let size = u64::from(self.geo.block_size);
-                let device = self.cache.device();
+                let size = u64::from(self.vol.geo.block_size);
+                let device = self.vol.cache.device();
                 device.discard(run.start * size..run.end * size)?;
                 return Ok(Some(run));
             }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use stetfs_block::{Layer, Tap};
 use stetfs_journal::BlockNr;
 
+use super::shared::Volume;
 use crate::fs::Fs;
 
 impl Fs {
@@ -12,12 +13,14 @@ impl Fs {
     /// of all that reaches the device. The journal of a volume that has it on another device is
     /// not among it.
     pub fn tap(&self) -> Option<&Arc<Tap>> {
-        self.sb.tap.get()
+        self.vol.sb.tap.get()
     }
+}
 
+impl Volume {
     /// A run of blocks of a file is read or written.
     pub(crate) fn note_asked(&self, write: bool, start: BlockNr, blocks: u64) {
-        if let Some(tap) = self.tap() {
+        if let Some(tap) = self.sb.tap.get() {
             let bits = self.geo.block_bits;
             tap.note(
                 Layer::Above,

@@ -7,8 +7,8 @@ use stetfs_journal::JournalError;
 use stetfs_ondisk::ext4::superblock::{State, Superblock};
 
 use super::error_notes::{ErrorNotes, Note};
+use super::shared::Volume;
 use crate::error::{FsError, Result};
-use crate::fs::Fs;
 use crate::types::OnError;
 
 /// Error codes of the superblock (`s_first_error_errcode`).
@@ -49,7 +49,7 @@ pub fn set_panic_hook(hook: fn(&str)) {
     let _ = PANIC_HOOK.set(hook);
 }
 
-impl Fs {
+impl Volume {
     /// Carries out the changes of an operation from the first one on. All was checked and reserved
     /// before: if one fails all the same, because the device does, nothing of the running
     /// transaction may reach the volume any more.

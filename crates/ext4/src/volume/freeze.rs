@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use stetfs_ondisk::ext4::features::{Compat, Incompat, RoCompat};
 use stetfs_ondisk::ext4::superblock::State;
 
+use super::shared::Volume;
 use crate::data::WritebackPriority;
 use crate::error::Result;
 use crate::fs::Fs;
@@ -24,23 +25,23 @@ impl Fs {
         if self.is_frozen() {
             return Err(crate::FsError::Errno(libc::EBUSY));
         }
-        if self.opts.read_only {
-            self.sb.frost.set(true);
+        if self.vol.opts.read_only {
+            self.vol.sb.frost.set(true);
             return Ok(());
         }
-        self.writable()?;
-        self.notes_through_journal()?;
+        self.vol.writable()?;
+        self.vol.notes_through_journal()?;
         self.reap_values();
         self.write_lazy_times()?;
         self.write_home(&self.dirty_inodes(), WritebackPriority::Awaited)?;
-        if let Err(e) = self.journal.rest() {
+        if let Err(e) = self.vol.journal.rest() {
             // The log still holds what is not home: it stays as it is, for the next opening.
-            self.journal.abort(e.clone());
+            self.vol.journal.abort(e.clone());
             return Err(e.into());
         }
         let marked = self.mark_clean();
         match &marked {
-            Ok(()) => self.sb.frost.set(true),
+            Ok(()) => self.vol.sb.frost.set(true),
             // What may be marked clean is not to be written to.
             Err(_) => self.wake()?,
         }
@@ -48,12 +49,12 @@ impl Fs {
     }
 
     fn mark_clean(&self) -> Result<()> {
-        let now = u64::try_from(self.now().sec).unwrap_or(0);
-        let no_orphans = self.orphans.file_is_empty(self.geo.block_size);
-        let blocks = self.groups.free_blocks() * u64::from(self.ratio());
+        let now = u64::try_from(self.vol.now().sec).unwrap_or(0);
+        let no_orphans = self.orphans.file_is_empty(self.vol.geo.block_size);
+        let blocks = self.groups.free_blocks() * u64::from(self.vol.geo.ratio());
         let inodes = self.groups.free_inodes();
-        let was_valid = self.sb.was_valid;
-        self.write_super(|sb| {
+        let was_valid = self.vol.sb.was_valid;
+        self.vol.write_super(|sb| {
             sb.set_incompat(sb.incompat() - Incompat::RECOVER);
             if was_valid {
                 sb.set_state(sb.state() | State::VALID_FS);
@@ -76,24 +77,24 @@ impl Fs {
         if !self.is_frozen() {
             return Err(crate::FsError::Errno(libc::EINVAL));
         }
-        let woken = match self.writable() {
+        let woken = match self.vol.writable() {
             Ok(()) => self.wake(),
             // Read-only, or shut down meanwhile: there is nothing to go on with.
             Err(_) => Ok(()),
         };
-        self.sb.frost.set(false);
+        self.vol.sb.frost.set(false);
         woken
     }
 
     fn wake(&self) -> Result<()> {
-        let journaled = self.geo.compat.contains(Compat::HAS_JOURNAL);
+        let journaled = self.vol.geo.compat.contains(Compat::HAS_JOURNAL);
         let orphan_file = self.orphans.has_file();
-        let woken = self.journal.wake().map_err(crate::FsError::from);
-        if self.opts.canary.thaw_unmarked {
+        let woken = self.vol.journal.wake().map_err(crate::FsError::from);
+        if self.vol.opts.canary.thaw_unmarked {
             return woken;
         }
         let woken = woken.and_then(|()| {
-            self.write_super(|sb| {
+            self.vol.write_super(|sb| {
                 if journaled {
                     sb.set_incompat(sb.incompat() | Incompat::RECOVER);
                 } else {
@@ -106,7 +107,8 @@ impl Fs {
         });
         if let Err(e) = &woken {
             // What is not marked as in use is not to be changed.
-            self.journal
+            self.vol
+                .journal
                 .abort(stetfs_journal::JournalError::Aborted(format!(
                     "the volume could not be thawed: {e}"
                 )));
@@ -116,6 +118,13 @@ impl Fs {
 
     /// Whether changes are held back.
     pub fn is_frozen(&self) -> bool {
+        self.vol.is_frozen()
+    }
+}
+
+impl Volume {
+    /// Whether changes are held back.
+    pub(crate) fn is_frozen(&self) -> bool {
         self.sb.frost.frozen.load(Ordering::Acquire)
     }
 

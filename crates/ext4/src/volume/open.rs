@@ -7,7 +7,6 @@ use stetfs_block::{BlockDevice, FailStop, Failures, Tap, Tapped, Watched};
 use stetfs_journal::{Journal, JournalError, RecoveryReport};
 use stetfs_ondisk::ext4::features::{Compat, Incompat, RoCompat};
 use stetfs_ondisk::ext4::superblock::{State, Superblock};
-use stetfs_ondisk::ext4::time::Timestamp;
 
 use super::early::{Early, check_size, read_superblock, write_superblock};
 use super::inspect::inspect;
@@ -21,8 +20,6 @@ use crate::types::FsOptions;
 
 /// Most mounts between checks when the volume names no number, as the kernel writes it.
 const NO_MAX_MOUNTS: u16 = u16::MAX;
-/// Steps of timestamps, nanoseconds: what a tick is on many kernels.
-const TICK: u32 = 4_000_000;
 
 impl Fs {
     /// Opens a volume: checks it, replays its journal, finishes what was left undone.
@@ -99,17 +96,17 @@ impl Fs {
         let read_only = opts.read_only;
         let (fs, found_orphans) = parts.assemble(journal, opts, claim, recovered)?;
         *fs.orphans.finished.lock() = earlier;
-        let _ = fs.sb.last_word.set(last_word);
-        let _ = fs.sb.failures.set(failures);
-        let _ = fs.sb.tap.set(tap);
-        let _ = fs.sb.log_runs.set(log_runs);
+        let _ = fs.vol.sb.last_word.set(last_word);
+        let _ = fs.vol.sb.failures.set(failures);
+        let _ = fs.vol.sb.tap.set(tap);
+        let _ = fs.vol.sb.log_runs.set(log_runs);
         if !read_only {
             fs.attach();
-            if let Some(claim) = &fs.sb.claim {
+            if let Some(claim) = &fs.vol.sb.claim {
                 let me = fs.me.clone();
                 claim.keep(move |e| {
                     if let Some(fs) = me.upgrade() {
-                        fs.journal.abort(JournalError::Aborted(e.to_string()));
+                        fs.vol.journal.abort(JournalError::Aborted(e.to_string()));
                     }
                 })?;
             }
@@ -117,18 +114,18 @@ impl Fs {
             fs.mark_mounted()?;
             fs.work_off_orphans(found_orphans)?;
         }
-        fs.sb.recovering.store(false, Ordering::Release);
+        fs.vol.sb.recovering.store(false, Ordering::Release);
         Ok(fs)
     }
 
     /// Marks the volume as in use, before its first transaction.
     fn mark_mounted(&self) -> Result<()> {
-        let now = u64::try_from(self.now().sec).unwrap_or(0);
+        let now = u64::try_from(self.vol.now().sec).unwrap_or(0);
         let orphan_file = self.orphans.has_file();
-        let blocks = self.groups.free_blocks() * u64::from(self.ratio());
+        let blocks = self.groups.free_blocks() * u64::from(self.vol.geo.ratio());
         let inodes = self.groups.free_inodes();
-        let journaled = self.geo.compat.contains(Compat::HAS_JOURNAL);
-        self.write_super(|sb| {
+        let journaled = self.vol.geo.compat.contains(Compat::HAS_JOURNAL);
+        self.vol.write_super(|sb| {
             if journaled {
                 sb.set_incompat(sb.incompat() | Incompat::RECOVER);
             } else {
@@ -148,24 +145,6 @@ impl Fs {
             sb.set_free_blocks_count(blocks);
             sb.free_inodes_count.set(inodes as u32);
         })
-    }
-
-    /// The current time, as new timestamps take it: in steps of [`TICK`], so that most writes need
-    /// not touch the inode. The kernel's coarse clock will not do: where a host takes a
-    /// processor away it stands still.
-    pub(crate) fn now(&self) -> Timestamp {
-        if let Some(epoch) = self.opts.epoch {
-            return Timestamp {
-                sec: i64::try_from(epoch).unwrap_or(i64::MAX),
-                nsec: 0,
-            };
-        }
-        let t = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-        let nsec = u32::try_from(t.tv_nsec).unwrap_or(0);
-        Timestamp {
-            sec: t.tv_sec,
-            nsec: nsec - nsec % TICK,
-        }
     }
 }
 

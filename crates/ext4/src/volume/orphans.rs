@@ -115,10 +115,10 @@ fn read_file(
 impl Fs {
     /// Deletes and truncates what an earlier mount left to do.
     pub(super) fn work_off_orphans(&self, found: Found) -> Result<()> {
-        if found.is_empty() || self.opts.canary.leave_orphans {
+        if found.is_empty() || self.vol.opts.canary.leave_orphans {
             return Ok(());
         }
-        if self.sb.current()?.state().contains(State::ERROR_FS) {
+        if self.vol.sb.current()?.state().contains(State::ERROR_FS) {
             tracing::warn!(
                 "the volume has errors; {} orphans are left to e2fsck",
                 found.inodes.len()
@@ -140,13 +140,13 @@ impl Fs {
                 Ok(false) => finished.truncated += 1,
                 Err(e @ FsError::Journal(_)) => return Err(e),
                 Err(e) => {
-                    self.report(&e);
+                    self.vol.report(&e);
                     finished.left += 1;
                 }
             }
         }
         if let Some(e) = found.broken {
-            self.report(&e);
+            self.vol.report(&e);
             finished.left += 1;
         }
         self.reap_values();

@@ -13,6 +13,7 @@ use stetfs_sync::{Mutex, Rank};
 
 use super::early::{Early, check_size};
 use super::log::VolumeLog;
+use super::shared::Volume;
 use super::{SuperState, mmp, orphans, overhead, repeat};
 use crate::error::Result;
 use crate::fs::Fs;
@@ -91,11 +92,13 @@ impl Parts {
         let fs = Arc::new_cyclic(|me| Fs {
             groups: self.groups,
             data: crate::data::DataState::new(&opts),
-            geo: self.geo,
-            opts,
-            cache: self.cache,
-            journal,
-            sb: state,
+            vol: Arc::new(Volume {
+                geo: self.geo,
+                opts,
+                cache: self.cache,
+                journal,
+                sb: state,
+            }),
             inodes: InodeCache::default(),
             values: crate::xattr::Values::default(),
             quotas: OnceLock::new(),

@@ -100,7 +100,7 @@ pub(super) fn apply(
         applied += u64::from(result.is_ok());
         leave(result)?;
     }
-    fs.journal.release_horizon()?;
+    fs.vol.journal.release_horizon()?;
     tracing::info!(records = applied, "file-level records applied");
     fs.unmount()?;
     Ok(Applied {
@@ -162,7 +162,7 @@ impl Fs {
         self.throttle()?;
         let mut body = inode.body.write();
         let body = &mut *body;
-        let mut h = self.journal.begin(self.map_credits(body) + 8)?;
+        let mut h = self.vol.journal.begin(self.map_credits(body) + 8)?;
         let new = self.body_of(&record.file, body)?;
         if new.is_inline() {
             self.remove_all(&mut h, &inode, body)?;
@@ -185,11 +185,11 @@ impl Fs {
 
     /// The directory or file of a node, made if it is not there.
     fn apply_node(&self, node: &Node, kind: u32) -> Result<Arc<Inode>> {
-        if node.inode.len() != usize::from(self.geo.inode_size) {
+        if node.inode.len() != usize::from(self.vol.geo.inode_size) {
             return Err(wrong(0, format!("an inode of {} bytes", node.inode.len())));
         }
         let view = InodeView::new(&node.inode[..])?;
-        view.check(node.ino, &self.geo.layout)?;
+        view.check(node.ino, &self.vol.geo.layout)?;
         if u32::from(view.mode()) & libc::S_IFMT != kind {
             return Err(wrong(
                 0,
@@ -232,7 +232,7 @@ impl Fs {
     pub(super) fn date(&self, ino: Ino, then: Timestamp) -> Result<()> {
         let dir = self.iget(ino)?;
         let mut body = dir.body.write();
-        let h = self.journal.begin(WRITE_INODE)?;
+        let h = self.vol.journal.begin(WRITE_INODE)?;
         body.set_mtime(then);
         body.set_ctime(then);
         self.write_inode(&h, &dir, &mut body)
@@ -241,7 +241,7 @@ impl Fs {
     /// The inode as the record has it, but for what the volume knows better: links, blocks,
     /// attributes outside it, and where the content lies.
     fn body_of(&self, node: &Node, old: &InodeBody) -> Result<InodeBody> {
-        let mut new = InodeBody::new(node.inode.clone().into_boxed_slice(), &self.geo)?;
+        let mut new = InodeBody::new(node.inode.clone().into_boxed_slice(), &self.vol.geo)?;
         new.set_links(old.links());
         new.set_file_acl(old.file_acl());
         new.set_dtime(0);

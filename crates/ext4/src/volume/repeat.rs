@@ -18,8 +18,8 @@ use stetfs_ondisk::ext4::superblock::Superblock;
 use stetfs_ondisk::ext4::time::Timestamp;
 
 use super::log::VolumeLog;
+use super::shared::Volume;
 use crate::error::{FsError, Result};
-use crate::fs::Fs;
 use crate::types::FsOptions;
 
 /// The latest second since 1970 that inodes of 256 bytes can name.
@@ -65,7 +65,7 @@ pub(super) fn log_runs(
     }
 }
 
-impl Fs {
+impl Volume {
     /// What becomes of a time of the last change that a caller sets.
     pub(crate) fn repeated_mtime(&self, set: Timestamp) -> Timestamp {
         match self.opts.epoch {

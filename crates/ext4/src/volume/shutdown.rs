@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use stetfs_journal::{JournalError, Wait};
 
+use super::shared::Volume;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 use crate::types::{Done, GoingDown, Ino};
@@ -16,7 +17,7 @@ impl Fs {
     /// `done` is told when it is down, from any thread; of an error if what was to be durable
     /// before is not. The volume is down in either case.
     pub fn go_down(&self, how: GoingDown, done: Done) {
-        if self.usable().is_err() || how == GoingDown::AtOnce || self.writable().is_err() {
+        if self.vol.usable().is_err() || how == GoingDown::AtOnce || self.vol.writable().is_err() {
             self.stop_all();
             return done(Ok(()));
         }
@@ -37,25 +38,28 @@ impl Fs {
         {
             tracing::warn!("access times are lost: {e}");
         }
-        self.journal
-            .sync(self.journal.everything(), data, Wait::Deferred, answer);
+        self.vol
+            .journal
+            .sync(self.vol.journal.everything(), data, Wait::Deferred, answer);
     }
 
     fn stop_all(&self) {
-        if self.sb.down.swap(true, Ordering::AcqRel) {
+        if self.vol.sb.down.swap(true, Ordering::AcqRel) {
             return;
         }
         // So that the journal's end is not noted as an error of the volume.
-        self.sb.read_only.store(true, Ordering::Release);
-        self.journal.abort(JournalError::Aborted(
+        self.vol.sb.read_only.store(true, Ordering::Release);
+        self.vol.journal.abort(JournalError::Aborted(
             "the volume was shut down on request".into(),
         ));
     }
+}
 
+impl Volume {
     /// Whether the volume takes part in anything still.
     ///
     /// # Errors
-    /// EIO after [`go_down`](Self::go_down).
+    /// EIO after [`go_down`](Fs::go_down).
     pub(crate) fn usable(&self) -> Result<()> {
         if self.sb.down.load(Ordering::Acquire) {
             return Err(FsError::Errno(libc::EIO));

@@ -6,18 +6,22 @@ use crate::types::{FsStats, StatFs};
 impl Fs {
     /// What statfs(2) shows, as the kernel's ext4 does.
     pub fn statfs(&self) -> StatFs {
-        let ratio = u64::from(self.ratio());
+        let ratio = u64::from(self.vol.geo.ratio());
         let bfree = self.groups.free_blocks() * ratio;
-        let withheld = self.sb.reserved_blocks() + self.sb.kept_clusters() * ratio;
+        let withheld = self.vol.sb.reserved_blocks() + self.vol.sb.kept_clusters() * ratio;
         // The kernel folds the UUID's halves.
-        let (a, b) = self.geo.uuid.split_at(8);
+        let (a, b) = self.vol.geo.uuid.split_at(8);
         let half = |b: &[u8]| b.try_into().map_or(0, u64::from_le_bytes);
         StatFs {
-            block_size: self.geo.block_size,
-            blocks: self.geo.blocks_count.saturating_sub(self.sb.overhead),
+            block_size: self.vol.geo.block_size,
+            blocks: self
+                .vol
+                .geo
+                .blocks_count
+                .saturating_sub(self.vol.sb.overhead),
             bfree,
             bavail: bfree.saturating_sub(withheld),
-            files: u64::from(self.geo.inodes_count),
+            files: u64::from(self.vol.geo.inodes_count),
             ffree: self.groups.free_inodes(),
             namelen: 255,
             fsid: half(a) ^ half(b),
@@ -29,10 +33,10 @@ impl Fs {
         let (inodes, lookups) = self.inodes.counts();
         let (groups_searched, words_searched) = self.groups.cost.so_far();
         FsStats {
-            cache: self.cache.stats(),
-            journal: self.journal.stats(),
-            latency: self.journal.latency(),
-            packing_note: self.journal.codec_note(),
+            cache: self.vol.cache.stats(),
+            journal: self.vol.journal.stats(),
+            latency: self.vol.journal.latency(),
+            packing_note: self.vol.journal.codec_note(),
             sync_reasons: self.sync_reasons(),
             groups_searched,
             words_searched,
@@ -40,6 +44,7 @@ impl Fs {
             inodes,
             lookups,
             failed: self
+                .vol
                 .sb
                 .failures
                 .get()

@@ -7,13 +7,14 @@ use stetfs_journal::Handle;
 use stetfs_ondisk::ext4::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock};
 
 use super::early::write_superblock;
+use super::shared::Volume;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
 
 /// Bytes of the volume's name.
 const LABEL_MAX: usize = 16;
 
-impl Fs {
+impl Volume {
     /// Changes the superblock within a transaction. One credit.
     pub(crate) fn change_super(
         &self,
@@ -59,7 +60,7 @@ impl Fs {
     /// Whether changes may be made.
     ///
     /// # Errors
-    /// EIO after [`go_down`](Self::go_down), ESHUTDOWN after unmount, EROFS on a volume that is
+    /// EIO after [`go_down`](Fs::go_down), ESHUTDOWN after unmount, EROFS on a volume that is
     /// read-only or became so.
     pub(crate) fn writable(&self) -> Result<()> {
         self.usable()?;
@@ -72,12 +73,19 @@ impl Fs {
         Ok(())
     }
 
+    /// Whether the volume takes no changes now.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.sb.read_only.load(Ordering::Acquire)
+    }
+}
+
+impl Fs {
     /// The volume's name, up to 16 bytes.
     ///
     /// # Errors
     /// The superblock's copy in memory is gone (the device failed).
     pub fn label(&self) -> Result<Vec<u8>> {
-        Ok(self.sb.current()?.label().to_vec())
+        Ok(self.vol.sb.current()?.label().to_vec())
     }
 
     /// Gives the volume a name. It is durable on return, and at its home, where others look for it
@@ -90,21 +98,21 @@ impl Fs {
             return Err(FsError::Errno(libc::EINVAL));
         }
         self.throttle()?;
-        let h = self.journal.begin(1)?;
-        self.change_super(&h, |sb| sb.set_label(label))?;
+        let h = self.vol.journal.begin(1)?;
+        self.vol.change_super(&h, |sb| sb.set_label(label))?;
         let point = h.stop();
-        self.journal.commit(&point)?;
-        Ok(self.journal.checkpoint()?)
+        self.vol.journal.commit(&point)?;
+        Ok(self.vol.journal.checkpoint()?)
     }
 
     /// Where the block of the multiple mount protection lies that this volume keeps up: bytes of
     /// the device. `None` without the feature, and of a volume that is only read.
     pub fn mmp_range(&self) -> Option<Range<u64>> {
-        Some(self.sb.claim.as_ref()?.range())
+        Some(self.vol.sb.claim.as_ref()?.range())
     }
 
     /// Whether the volume takes no changes now.
     pub fn is_read_only(&self) -> bool {
-        self.sb.read_only.load(Ordering::Acquire)
+        self.vol.is_read_only()
     }
 }

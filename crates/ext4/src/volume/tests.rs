@@ -299,7 +299,7 @@ fn commits_and_checkpoints_are_timed() {
     let fs = open(&mkfs(32, &Mkfs::blocks(4096)));
     fs.mkdir(&ROOT, ROOT_INO, b"dir", 0o755, 0).unwrap();
     let before = fs.stats().latency;
-    fs.journal.commit_all().unwrap();
+    fs.vol.journal.commit_all().unwrap();
     let commit = fs.stats().latency.commit;
     assert!(commit.count() > before.commit.count());
     assert!(!commit.longest.is_zero() && commit.longest <= commit.total);
@@ -322,7 +322,7 @@ fn what_the_device_fails_is_counted() {
     assert_eq!(counts(), []);
     device.add(Fault::fail(Op::Flush, libc::EIO).once());
     fs.mkdir(&ROOT, ROOT_INO, b"dir", 0o755, 0).unwrap();
-    assert!(fs.journal.commit_all().is_err());
+    assert!(fs.vol.journal.commit_all().is_err());
     assert!(fs.mkdir(&ROOT, ROOT_INO, b"more", 0o755, 0).is_err());
     let all = counts();
     let [("flush", 1, Some(first))] = all.as_slice() else {
@@ -352,9 +352,9 @@ fn no_crash_tears_the_superblock_when_an_error_is_noted() {
         FsError::corrupt("test", 78, "damage for a test"),
         FsError::Device(Arc::new(io())),
     ] {
-        fs.report(&error);
+        fs.vol.report(&error);
         sync(&fs);
-        fs.journal.checkpoint().unwrap();
+        fs.vol.journal.checkpoint().unwrap();
     }
     fs.unmount().unwrap();
     let log = device.take_log();
@@ -383,9 +383,9 @@ fn errors_are_noted_and_decide() {
     let damage = || FsError::corrupt("test", 77, "damage for a test");
     let device = mkfs(32, &Mkfs::blocks(4096));
     let fs = open(&device);
-    fs.report(&damage());
-    fs.report(&damage());
-    fs.report(&FsError::Errno(libc::ENOENT));
+    fs.vol.report(&damage());
+    fs.vol.report(&damage());
+    fs.vol.report(&FsError::Errno(libc::ENOENT));
     fs.setattr(
         &ROOT,
         ROOT_INO,
@@ -411,7 +411,7 @@ fn errors_are_noted_and_decide() {
     let device = mkfs(32, &Mkfs::blocks(4096));
     let before = device.fork();
     let fs = Fs::open(device.clone(), read_only()).unwrap();
-    fs.report(&damage());
+    fs.vol.report(&damage());
     fs.unmount().unwrap();
     assert!(device.differences(&before).is_empty());
 
@@ -421,7 +421,7 @@ fn errors_are_noted_and_decide() {
         ..FsOptions::default()
     };
     let fs = Fs::open(device.clone(), opts).unwrap();
-    fs.report(&damage());
+    fs.vol.report(&damage());
     let e = fs
         .setattr(
             &ROOT,

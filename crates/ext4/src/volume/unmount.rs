@@ -22,14 +22,15 @@ impl FileState for Fs {
     }
 
     fn aborted(&self, why: &JournalError) {
-        self.journal_stopped(why);
+        self.vol.journal_stopped(why);
     }
 }
 
 impl Fs {
     /// Registers with the journal.
     pub(super) fn attach(&self) {
-        self.journal
+        self.vol
+            .journal
             .attach(self.me.clone() as std::sync::Weak<dyn FileState>);
     }
 
@@ -46,10 +47,11 @@ impl Fs {
     /// side. It gets the error, once, after data of any file could not be written home.
     pub fn sync_all(&self, done: Done) {
         // Of a frozen volume everything is home.
-        if self.writable().is_err() || self.is_frozen() {
-            return done(self.stopped().map_or(Ok(()), Err));
+        if self.vol.writable().is_err() || self.is_frozen() {
+            return done(self.vol.stopped().map_or(Ok(()), Err));
         }
         if let Err(e) = self
+            .vol
             .notes_through_journal()
             .and_then(|()| self.write_lazy_times())
         {
@@ -60,8 +62,8 @@ impl Fs {
             let lost = fs.upgrade().and_then(|fs| fs.untold_failure());
             done(r.map_err(FsError::from).and(lost.map_or(Ok(()), Err)));
         });
-        self.journal.sync(
-            self.journal.everything(),
+        self.vol.journal.sync(
+            self.vol.journal.everything(),
             self.dirty_inodes(),
             Wait::Deferred,
             answer,
@@ -71,14 +73,15 @@ impl Fs {
     /// Makes durable every change of names and inodes that was made before the call, with the data
     /// that they make reachable; `done` is told from the journal's side.
     pub fn commit_all(&self, done: Done) {
-        if self.writable().is_err() {
-            return done(self.stopped().map_or(Ok(()), Err));
+        if self.vol.writable().is_err() {
+            return done(self.vol.stopped().map_or(Ok(()), Err));
         }
         let answer = Box::new(move |r: std::result::Result<(), JournalError>| {
             done(r.map_err(FsError::from));
         });
-        let everything = self.journal.everything();
-        self.journal
+        let everything = self.vol.journal.everything();
+        self.vol
+            .journal
             .sync(everything, Vec::new(), Wait::Deferred, answer);
     }
 
@@ -87,7 +90,7 @@ impl Fs {
     /// # Errors
     /// What the journal cannot go on without; it has stopped.
     pub fn write_data_home(&self) -> Result<()> {
-        if self.writable().is_err() {
+        if self.vol.writable().is_err() {
             return Ok(());
         }
         Ok(self.write_home(&self.dirty_inodes(), WritebackPriority::Awaited)?)
@@ -104,20 +107,20 @@ impl Fs {
     /// # Errors
     /// EROFS, ESHUTDOWN.
     pub fn throttle(&self) -> Result<()> {
-        self.pass_frost();
-        self.writable()?;
-        self.notes_through_journal()?;
+        self.vol.pass_frost();
+        self.vol.writable()?;
+        self.vol.notes_through_journal()?;
         self.reap_values();
         self.throttle_data()?;
-        self.journal.throttle()?;
+        self.vol.journal.throttle()?;
         Ok(())
     }
 
     /// Remembers in the superblock where the volume is mounted (`s_last_mounted`).
     pub fn set_last_mounted(&self, path: &[u8]) -> Result<()> {
         self.throttle()?;
-        let h = self.journal.begin(1)?;
-        self.change_super(&h, |sb| sb.set_last_mounted_on(path))
+        let h = self.vol.journal.begin(1)?;
+        self.vol.change_super(&h, |sb| sb.set_last_mounted_on(path))
     }
 
     /// Ends the use of the volume: everything home, the journal empty, the superblock clean, no
@@ -128,7 +131,7 @@ impl Fs {
     /// What did not get home; the journal then still holds it, and the next mount replays it. File
     /// data that could not be written is lost: the volume is closed clean then.
     pub fn unmount(&self) -> Result<()> {
-        let mut outcome = self.sb.closing.lock();
+        let mut outcome = self.vol.sb.closing.lock();
         outcome
             .get_or_insert_with(|| {
                 // Closing may change something before it is done.
@@ -142,13 +145,13 @@ impl Fs {
                 if let Err(e) = self.write_lazy_times() {
                     tracing::warn!("access times are lost: {e}");
                 }
-                self.sb.closed.store(true, Ordering::Release);
-                let result = if self.opts.read_only {
+                self.vol.sb.closed.store(true, Ordering::Release);
+                let result = if self.vol.opts.read_only {
                     Ok(())
                 } else {
                     self.close()
                 };
-                self.sb.read_only.store(true, Ordering::Release);
+                self.vol.sb.read_only.store(true, Ordering::Release);
                 result
             })
             .clone()
@@ -167,33 +170,33 @@ impl Fs {
 
     fn close(&self) -> Result<()> {
         self.stop_flusher();
-        if self.usable().is_err() {
+        if self.vol.usable().is_err() {
             // As asked for: the log stays, to be replayed. This ends the journal's threads.
-            let _ = self.journal.shutdown();
+            let _ = self.vol.journal.shutdown();
             return Ok(());
         }
         // Nobody can ask any more for what fails from here on.
         self.untold_failure();
-        let home = match self.journal.aborted() {
+        let home = match self.vol.journal.aborted() {
             Some(why) => Err(why),
             None => self.write_home(&self.dirty_inodes(), WritebackPriority::Awaited),
         };
         self.hide_lost();
         if let Err(e) = home {
             // It is stopped: this only ends its threads.
-            let _ = self.journal.shutdown();
+            let _ = self.vol.journal.shutdown();
             return Err(e.into());
         }
-        self.journal.shutdown()?;
-        self.clear_log()?;
+        self.vol.journal.shutdown()?;
+        self.vol.clear_log()?;
         let lost = self.untold_failure();
-        let now = u64::try_from(self.now().sec).unwrap_or(0);
-        let no_orphans = self.orphans.file_is_empty(self.geo.block_size);
-        let blocks = self.groups.free_blocks() * u64::from(self.ratio());
+        let now = u64::try_from(self.vol.now().sec).unwrap_or(0);
+        let no_orphans = self.orphans.file_is_empty(self.vol.geo.block_size);
+        let blocks = self.groups.free_blocks() * u64::from(self.vol.geo.ratio());
         let inodes = self.groups.free_inodes();
-        let mut notes = self.take_notes();
-        let was_valid = self.sb.was_valid;
-        self.write_super(|sb| {
+        let mut notes = self.vol.take_notes();
+        let was_valid = self.vol.sb.was_valid;
+        self.vol.write_super(|sb| {
             notes.write_to(sb);
             sb.set_incompat(sb.incompat() - Incompat::RECOVER);
             if was_valid {
@@ -206,7 +209,7 @@ impl Fs {
             sb.free_inodes_count.set(inodes as u32);
             sb.set_write_time(now);
         })?;
-        if let Some(claim) = &self.sb.claim {
+        if let Some(claim) = &self.vol.sb.claim {
             claim.release()?;
         }
         lost.map_or(Ok(()), Err)

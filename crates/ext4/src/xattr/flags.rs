@@ -89,9 +89,9 @@ impl Fs {
             self.move_out(inode, &mut body)?;
             self.switch_data_journaling(inode, new.contains(InodeFlags::JOURNAL_DATA))?;
         }
-        let h = self.journal.begin(WRITE_INODE)?;
+        let h = self.vol.journal.begin(WRITE_INODE)?;
         body.set_flags(new);
-        body.touch(self.now());
-        self.whole(|| self.write_inode(&h, inode, &mut body))
+        body.touch(self.vol.now());
+        self.vol.whole(|| self.write_inode(&h, inode, &mut body))
     }
 }

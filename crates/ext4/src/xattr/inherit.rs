@@ -69,8 +69,8 @@ impl Fs {
             .into_iter()
             .filter_map(|(kind, list)| Some((kind.index(), list.as_deref()?)))
             .collect();
-        let room = usize::from(self.geo.inode_size)
-            .saturating_sub(GOOD_OLD_INODE_SIZE + usize::from(self.geo.want_extra_isize));
+        let room = usize::from(self.vol.geo.inode_size)
+            .saturating_sub(GOOD_OLD_INODE_SIZE + usize::from(self.vol.geo.want_extra_isize));
         let layout = self.xattr_plan_new(dir, dir_body, room, &lists)?;
         Ok(Inherited { mode, layout })
     }

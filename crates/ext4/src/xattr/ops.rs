@@ -202,13 +202,13 @@ impl Fs {
         inode.check_alive()?;
         let _room = self.reserve(layout.blocks(), self.privileged(ctx))?;
         let _quota = self.promise_attributes(ctx, body, layout)?;
-        let h = self.journal.begin(layout.credits() + WRITE_INODE)?;
-        self.whole(|| {
+        let h = self.vol.journal.begin(layout.credits() + WRITE_INODE)?;
+        self.vol.whole(|| {
             self.xattr_apply(&h, inode, body, layout)?;
             if let Some(mode) = mode {
                 body.set_mode(mode as u16);
             }
-            body.touch(self.now());
+            body.touch(self.vol.now());
             self.write_inode(&h, inode, body)
         })
     }

@@ -29,7 +29,7 @@ impl Fs {
         (index, name): (u8, &[u8]),
         value: Option<&[u8]>,
     ) -> Result<Layout> {
-        let size = self.geo.block_size as usize;
+        let size = self.vol.geo.block_size as usize;
         let Some(bytes) = value.filter(|v| self.has_values() && !v.is_empty()) else {
             return stored.with(size, index, name, value);
         };
@@ -59,7 +59,7 @@ impl Fs {
         room: usize,
         lists: &[(u8, &[u8])],
     ) -> Result<Layout> {
-        let size = self.geo.block_size as usize;
+        let size = self.vol.geo.block_size as usize;
         let attr = |index, value| Attr {
             index,
             name: b"",

@@ -271,7 +271,7 @@ impl Fs {
         let area = body.xattr_area().unwrap_or_default().to_vec();
         if let Err(e) = Attrs::in_inode(&area) {
             let detail = format!("attributes of inode {}: {e}", inode.ino);
-            return self.noted(Err(FsError::corrupt("inode", 0, detail)));
+            return self.vol.noted(Err(FsError::corrupt("inode", 0, detail)));
         }
         let block = match body.file_acl() {
             0 => None,
@@ -285,17 +285,18 @@ impl Fs {
 
     /// An attribute block, checked.
     fn xattr_block(&self, nr: BlockNr) -> Result<Arc<Block>> {
-        self.noted(self.check_run(BlockRun { start: nr, len: 1 }))?;
-        let block = self.cache.read(nr)?;
+        self.vol
+            .noted(self.check_run(BlockRun { start: nr, len: 1 }))?;
+        let block = self.vol.cache.read(nr)?;
         if block.verified() != verified::XATTR {
             let page = block
                 .page()
                 .ok_or_else(|| FsError::corrupt(WHAT, nr, "the block has no content"))?;
             let mut checked = Attrs::in_block(&page).map(drop);
-            if checked.is_ok() && self.geo.metadata_csum() {
-                checked = xattr::verify_block_checksum(&page, self.geo.csum_seed, nr);
+            if checked.is_ok() && self.vol.geo.metadata_csum() {
+                checked = xattr::verify_block_checksum(&page, self.vol.geo.csum_seed, nr);
             }
-            self.noted(in_block(nr, checked))?;
+            self.vol.noted(in_block(nr, checked))?;
             block.set_verified(verified::XATTR);
         }
         Ok(block)
@@ -312,7 +313,7 @@ impl Fs {
         layout: &Layout,
     ) -> Result<Promise<'_>> {
         let block = match body.file_acl() {
-            0 => layout.blocks() * u64::from(self.ratio()),
+            0 => layout.blocks() * u64::from(self.vol.geo.ratio()),
             _ => 0,
         };
         let new: i64 = layout
@@ -398,7 +399,7 @@ impl Fs {
         }
         let goal = (nr != 0).then_some(nr);
         let run = self.alloc_blocks(h, inode, goal, 1, AllocFor::Meta)?;
-        let block = self.cache.get(run.start);
+        let block = self.vol.cache.get(run.start);
         let mut page = h.create(&block)?;
         page.copy_from_slice(bytes);
         let sealed = self.xattr_seal(&mut page, run.start);
@@ -430,10 +431,10 @@ impl Fs {
     }
 
     fn xattr_seal(&self, page: &mut [u8], nr: BlockNr) -> Result<()> {
-        if self.geo.metadata_csum() {
+        if self.vol.geo.metadata_csum() {
             in_block(
                 nr,
-                xattr::update_block_checksum(page, self.geo.csum_seed, nr),
+                xattr::update_block_checksum(page, self.vol.geo.csum_seed, nr),
             )?;
         }
         Ok(())
@@ -454,7 +455,7 @@ impl Fs {
                 let Some((index, name)) = stored.first_value()? else {
                     break;
                 };
-                let layout = stored.with(self.geo.block_size as usize, index, &name, None)?;
+                let layout = stored.with(self.vol.geo.block_size as usize, index, &name, None)?;
                 h.restart(layout.credits() + WRITE_INODE)?;
                 self.xattr_apply(h, inode, body, &layout)?;
                 self.store_inode(h, inode, body)?;
@@ -487,10 +488,10 @@ impl Fs {
         }
         let shared = self.xattr_unshare(h, nr, None)?;
         if !shared {
-            self.free_blocks(h, self.cluster_of(nr), Freed::Journaled)?;
+            self.free_cluster(h, nr, Freed::Journaled)?;
         }
         body.set_file_acl(0);
-        body.add_blocks(-i64::from(self.ratio()))?;
+        body.add_blocks(-i64::from(self.vol.geo.ratio()))?;
         Ok(shared)
     }
 }

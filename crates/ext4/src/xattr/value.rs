@@ -99,7 +99,7 @@ impl Drop for NewValue {
 impl Fs {
     /// Whether values may have inodes of their own.
     pub(super) fn has_values(&self) -> bool {
-        self.geo.incompat.contains(Incompat::EA_INODE)
+        self.vol.geo.incompat.contains(Incompat::EA_INODE)
     }
 
     /// Locks references and shared blocks (value.V2), where there can be references.
@@ -110,8 +110,8 @@ impl Fs {
     /// What a value of `size` bytes in an inode of its own adds to `i_blocks` of each file that has
     /// it, in blocks.
     pub(super) fn value_charge(&self, size: u32) -> i64 {
-        let clusters = size.div_ceil(self.geo.cluster_size().max(1));
-        i64::from(clusters) * i64::from(self.ratio())
+        let clusters = size.div_ceil(self.vol.geo.cluster_size().max(1));
+        i64::from(clusters) * i64::from(self.vol.geo.ratio())
     }
 
     /// What the values of `attrs` together add.
@@ -121,11 +121,12 @@ impl Fs {
 
     fn bad_value<T>(&self, ino: Ino, detail: &str) -> Result<T> {
         let detail = format!("inode {ino}: {detail}");
-        self.noted(Err(FsError::corrupt("attribute value", 0, detail)))
+        self.vol
+            .noted(Err(FsError::corrupt("attribute value", 0, detail)))
     }
 
     fn value_inode(&self, ino: Ino) -> Result<Arc<Inode>> {
-        if ino < self.geo.first_ino || ino > self.geo.inodes_count {
+        if ino < self.vol.geo.first_ino || ino > self.vol.geo.inodes_count {
             return self.bad_value(ino, "not a number of a value");
         }
         let inode = match self.iget_special(ino) {
@@ -150,7 +151,7 @@ impl Fs {
         let inode = self.value_inode(ino)?;
         // The content stays as it is (value.V3); the lock is given back before the device is waited
         // for.
-        let body = InodeBody::new(inode.body.read_nested().bytes().into(), &self.geo)?;
+        let body = InodeBody::new(inode.body.read_nested().bytes().into(), &self.vol.geo)?;
         let len = usize::try_from(size).ok().filter(|n| *n <= VALUE_MAX);
         let Some(len) = len.filter(|_| body.size() == u64::from(size)) else {
             return self.bad_value(ino, &format!("{} bytes where {size} belong", body.size()));
@@ -158,7 +159,7 @@ impl Fs {
         let mut value = vec![0; len];
         self.read_range(&inode, &body, 0, &mut value)?;
         let hash = body.value_hash();
-        if xattr::value_hash(&value, self.geo.csum_seed) != hash {
+        if xattr::value_hash(&value, self.vol.geo.csum_seed) != hash {
             return self.bad_value(ino, "checksum does not match");
         }
         if !xattr::is_value_entry_hash(entry_hash, attr.name, hash) {
@@ -182,7 +183,7 @@ impl Fs {
         let fs = self.me.upgrade().ok_or(FsError::Errno(libc::ESHUTDOWN))?;
         let size = u32::try_from(value.len()).map_err(|_| FsError::Errno(libc::E2BIG))?;
         let _room = self.reserve(self.value_space(value.len()), privileged)?;
-        let hash = xattr::value_hash(value, self.geo.csum_seed);
+        let hash = xattr::value_hash(value, self.vol.geo.csum_seed);
         let (mut h, inode) = self.begin_with_inode(NEW_INODE + ORPHAN + WRITE_INODE, |h| {
             self.new_value_inode(h, owner, owner_body, hash)
         })?;
@@ -314,7 +315,7 @@ mod tests {
                 let fs = open(&device);
                 let made = fs.mknod(&ROOT, ROOT_INO, b"file", libc::S_IFREG | 0o644, 0, 0);
                 let ino = made.unwrap().ino;
-                fs.journal.commit_all().unwrap();
+                fs.vol.journal.commit_all().unwrap();
                 let before = (fs.groups.free_blocks(), fs.groups.free_inodes());
                 let value = vec![5; 20_000];
                 let inode = fs.iget(ino).unwrap();
@@ -328,11 +329,11 @@ mod tests {
                     new = fs.new_value(&inode, &inode.body.read(), &value, true);
                     assert!(new.is_ok());
                 }
-                fs.journal.commit_all().unwrap();
+                fs.vol.journal.commit_all().unwrap();
                 let crashed = Arc::new(device.fork());
                 let fs = open(&crashed);
                 assert_eq!(fs.orphans_finished().deleted, 1);
-                fs.journal.commit_all().unwrap();
+                fs.vol.journal.commit_all().unwrap();
                 let after = (fs.groups.free_blocks(), fs.groups.free_inodes());
                 assert_eq!(before, after, "{features}, {removed}");
                 fs.unmount().unwrap();

@@ -31,7 +31,7 @@ impl AtomicGroup {
         if returns || !self.fits(total) {
             total = self.total(ino, &new, size)?;
         }
-        let bytes = new.len() as u64 * u64::from(self.fs.geo.block_size);
+        let bytes = new.len() as u64 * u64::from(self.fs.vol.geo.block_size);
         if (!self.fits(total) || !self.has_memory(bytes)) && self.write_early(ctx)? {
             total = self.total(ino, &new, size)?;
         }
@@ -42,7 +42,9 @@ impl AtomicGroup {
         if more.clusters > 0 {
             // As if all new blocks of the group were one owner's. The promise ends at once: at the
             // commit nobody asks for limits again.
-            let blocks = total.charged().saturating_mul(u64::from(self.fs.ratio()));
+            let blocks = total
+                .charged()
+                .saturating_mul(u64::from(self.fs.vol.geo.ratio()));
             drop(self.fs.promise(ctx, owner, blocks, 0)?);
         }
         self.keep(bytes)?;
@@ -65,7 +67,7 @@ impl AtomicGroup {
 
     /// Whether one transaction can hold it.
     pub(super) fn fits(&self, cost: Cost) -> bool {
-        self.fs.group_credits(cost) <= self.fs.journal.max_credits()
+        self.fs.group_credits(cost) <= self.fs.vol.journal.max_credits()
     }
 
     /// Blocks that ranges of bytes touch and that the overlay does not have in memory.
@@ -124,7 +126,7 @@ impl AtomicGroup {
         ranges: &[Range<u64>],
         new: &[u32],
     ) -> Result<Vec<(u32, Box<[u8]>)>> {
-        let size = u64::from(self.fs.geo.block_size);
+        let size = u64::from(self.fs.vol.geo.block_size);
         let edges: Vec<u64> = ranges
             .iter()
             .flat_map(|r| [r.start, r.end])

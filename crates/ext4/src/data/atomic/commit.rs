@@ -33,7 +33,7 @@ impl AtomicGroup {
         self.fs.throttle()?;
         let fs = self.fs.clone();
         let point = match self.is_clean() {
-            true => fs.journal.everything(),
+            true => fs.vol.journal.everything(),
             false => {
                 self.settle_early()?;
                 self.apply()?
@@ -47,10 +47,10 @@ impl AtomicGroup {
         drop(self);
         let (done, is_done) = mpsc::sync_channel(1);
         let answer = Box::new(move |synced| drop(done.send(synced)));
-        fs.journal.sync(point, Vec::new(), Wait::Inline, answer);
+        fs.vol.journal.sync(point, Vec::new(), Wait::Inline, answer);
         match is_done.recv() {
             Ok(synced) => Ok(synced?),
-            Err(_) => Err(fs.stopped().unwrap_or(FsError::Errno(libc::EIO))),
+            Err(_) => Err(fs.vol.stopped().unwrap_or(FsError::Errno(libc::EIO))),
         }
     }
 
@@ -71,14 +71,14 @@ impl AtomicGroup {
         for (member, body) in &mut locked {
             quotas.push(fs.promise_group(member, body)?);
         }
-        let mut h = fs.journal.begin(fs.group_credits(self.cost))?;
+        let mut h = fs.vol.journal.begin(fs.group_credits(self.cost))?;
         for (nr, (member, body)) in locked.iter_mut().enumerate() {
-            if nr > 0 && fs.opts.canary.split_group {
+            if nr > 0 && fs.vol.opts.canary.split_group {
                 drop(h);
-                fs.journal.commit_all()?;
-                h = fs.journal.begin(fs.group_credits(self.cost))?;
+                fs.vol.journal.commit_all()?;
+                h = fs.vol.journal.begin(fs.group_credits(self.cost))?;
             }
-            fs.whole(|| fs.apply_member(&mut h, member, body))?;
+            fs.vol.whole(|| fs.apply_member(&mut h, member, body))?;
         }
         let point = h.point();
         for (member, body) in &mut locked {
@@ -98,7 +98,9 @@ impl Fs {
         body: &mut InodeBody,
     ) -> Result<crate::quota::Promise<'_>> {
         let cost = self.changes_cost(member, body, &[], member.overlay.size())?;
-        let blocks = cost.charged().saturating_mul(u64::from(self.ratio()));
+        let blocks = cost
+            .charged()
+            .saturating_mul(u64::from(self.vol.geo.ratio()));
         let promise = self.promise(&ROOT, body.owner(), blocks, 0)?;
         promise.give(body);
         Ok(promise)
@@ -139,7 +141,7 @@ impl Fs {
         for placed in overlay.early_runs() {
             self.take_early(h, inode, body, placed)?;
         }
-        let now = self.now();
+        let now = self.vol.now();
         body.set_size(overlay.size());
         body.set_mtime(now);
         body.set_ctime(now);
@@ -161,7 +163,7 @@ impl Fs {
         self.write_inode_data(h, inode, body)?;
         // What the group changed stands all the same.
         if let Err(e) = cut {
-            self.report(&e);
+            self.vol.report(&e);
         }
         Ok(())
     }

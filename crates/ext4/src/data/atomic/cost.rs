@@ -39,8 +39,8 @@ impl Fs {
 
     /// Blocks that tell what of the volume is in use.
     fn all_bitmaps(&self) -> u64 {
-        let each = u64::from(self.geo.block_size) / u64::from(self.geo.desc_size.max(1));
-        let groups = u64::from(self.geo.groups);
+        let each = u64::from(self.vol.geo.block_size) / u64::from(self.vol.geo.desc_size.max(1));
+        let groups = u64::from(self.vol.geo.groups);
         BITMAPS * groups + groups.div_ceil(each.max(1))
     }
 
@@ -105,7 +105,7 @@ impl Fs {
         let clusters = self.clusters_for(inode, body, hole)?;
         // Each cluster may come to lie somewhere else.
         let runs = Credits::try_from(clusters.max(1)).unwrap_or(Credits::MAX);
-        let per_node = u64::from(self.geo.block_size) / TWO_ENTRIES;
+        let per_node = u64::from(self.vol.geo.block_size) / TWO_ENTRIES;
         Ok(Cost {
             grown: 0,
             blocks: u64::from(self.edits(body, runs, runs)),
@@ -173,7 +173,7 @@ impl Fs {
 
     /// Entries that a node surely takes after it was split.
     fn half_node(&self) -> u64 {
-        let half = u64::from(self.geo.block_size) / EXTENT_ENTRY / 2;
+        let half = u64::from(self.vol.geo.block_size) / EXTENT_ENTRY / 2;
         half.saturating_sub(1).max(1)
     }
 
@@ -241,7 +241,7 @@ impl Fs {
             sum.places += 1;
             sum.grown += u64::from(run.len).saturating_sub(pieces.blocks);
             sum.groups.extend(pieces.groups);
-            let place = |nr| self.geo.layout.group_of_block(nr);
+            let place = |nr| self.vol.geo.layout.group_of_block(nr);
             if let (Some(first), Some(last)) = (place(run.start), place(run.end() - 1)) {
                 sum.groups.extend(first..=last);
             }
@@ -257,7 +257,7 @@ impl Fs {
         runs: &[Range<u64>],
         end: u64,
     ) -> Vec<Range<u64>> {
-        let size = u64::from(self.geo.block_size);
+        let size = u64::from(self.vol.geo.block_size);
         let cut = overlay.cut();
         let end = cut.end.min(end).div_ceil(size);
         let mut at = cut.start.div_ceil(size);

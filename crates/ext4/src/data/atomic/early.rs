@@ -65,12 +65,12 @@ impl AtomicGroup {
             member.early = sum;
         }
         self.cost = cost;
-        let size = u64::from(self.fs.geo.block_size);
+        let size = u64::from(self.fs.vol.geo.block_size);
         for (ino, (lblk, run)) in places.all {
             self.overlay(ino)?.written_early(lblk, run);
             self.forget(u64::from(run.len) * size);
         }
-        if self.fs.opts.canary.early_at_once {
+        if self.fs.vol.opts.canary.early_at_once {
             self.take_at_once()?;
         }
         Ok(true)
@@ -82,7 +82,7 @@ impl AtomicGroup {
         for member in self.members.values_mut() {
             let inode = &*member.file.inode;
             let mut body = inode.body.write();
-            let mut h = fs.journal.begin(fs.journal.max_credits())?;
+            let mut h = fs.vol.journal.begin(fs.vol.journal.max_credits())?;
             for placed in member.overlay.forget_early() {
                 fs.take_early(&mut h, inode, &mut body, placed)?;
             }
@@ -211,7 +211,7 @@ impl AtomicGroup {
 
     /// Writes the content of blocks to their places.
     fn send_early(&self, places: &[(Ino, Placed)]) -> Result<()> {
-        let size = u64::from(self.fs.geo.block_size);
+        let size = u64::from(self.fs.vol.geo.block_size);
         let mut list = WriteList::new();
         for (ino, (lblk, run)) in places {
             let overlay = &self.member(*ino)?.overlay;
@@ -220,12 +220,12 @@ impl AtomicGroup {
                 list.push(nr * size, page);
             }
         }
-        Ok(list.submit(&**self.fs.cache.device())?)
+        Ok(list.submit(&**self.fs.vol.cache.device())?)
     }
 
     /// Puts what was written early over `buf`, which holds the file from `offset` on.
     pub(super) fn read_early(&self, member: &Member, offset: u64, buf: &mut [u8]) -> Result<()> {
-        let size = u64::from(self.fs.geo.block_size);
+        let size = u64::from(self.fs.vol.geo.block_size);
         let end = offset.saturating_add(buf.len() as u64);
         let mut page = Vec::new();
         for lblk in member.overlay.within(offset / size..end.div_ceil(size)) {
@@ -233,7 +233,7 @@ impl AtomicGroup {
                 continue;
             };
             page.resize(size as usize, 0);
-            self.fs.cache.device().read(nr * size, &mut page)?;
+            self.fs.vol.cache.device().read(nr * size, &mut page)?;
             if let Some((part, at)) = member.overlay.part(lblk, &(offset..end))
                 && let Some(from) = page.get(part)
                 && let Some(to) = buf.get_mut(at..at + from.len())
@@ -251,9 +251,9 @@ impl AtomicGroup {
     pub(super) fn settle_early(&self) -> Result<()> {
         let mut members = self.members.values();
         let is_needed = members.any(|member| !member.overlay.early_runs().is_empty());
-        let opts = &self.fs.opts;
+        let opts = &self.fs.vol.opts;
         if is_needed && opts.barrier && !opts.canary.early_volatile {
-            self.fs.cache.device().flush()?;
+            self.fs.vol.cache.device().flush()?;
         }
         Ok(())
     }
@@ -276,7 +276,7 @@ impl Fs {
         let inode = &member.file.inode;
         let told = inode.told.load(std::sync::atomic::Ordering::Acquire);
         let is_tree = inode.body.read().flags().contains(InodeFlags::EXTENTS);
-        is_tree && self.ratio() == 1 && !told
+        is_tree && self.vol.geo.ratio() == 1 && !told
     }
 
     /// Makes what was written early the file's blocks, in place of those it has there.

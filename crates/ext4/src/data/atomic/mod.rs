@@ -140,7 +140,7 @@ impl Fs {
     }
 
     pub(super) fn journals_whole(&self, body: &InodeBody) -> bool {
-        self.geo.compat.contains(Compat::HAS_JOURNAL) && self.journals_data(body)
+        self.vol.geo.compat.contains(Compat::HAS_JOURNAL) && self.journals_data(body)
     }
 
     fn join_group(&self, file: &OpenRef) -> Result<Member> {
@@ -169,7 +169,7 @@ impl Fs {
         }
         Ok(Member {
             file: file.clone(),
-            overlay: Overlay::new(self.geo.block_size, body.size()),
+            overlay: Overlay::new(self.vol.geo.block_size, body.size()),
             early: EarlySum::default(),
         })
     }
@@ -200,23 +200,23 @@ impl AtomicGroup {
         let files = self.members.len() as u64;
         let fixed = (0..files).fold(Cost::default(), |sum, _| sum + Fs::member_cost());
         let fixed = self.fs.group_credits(fixed);
-        let left = self.fs.journal.max_credits().saturating_sub(fixed);
-        let kept = self.most_memory() / u64::from(self.fs.geo.block_size);
+        let left = self.fs.vol.journal.max_credits().saturating_sub(fixed);
+        let kept = self.most_memory() / u64::from(self.fs.vol.geo.block_size);
         let kept = u64::from(left).min(kept);
-        kept.max(self.early_limit(left)) * u64::from(self.fs.geo.block_size)
+        kept.max(self.early_limit(left)) * u64::from(self.fs.vol.geo.block_size)
     }
 
     /// Bytes that are written at once; more are written in pieces.
     fn write_size(&self) -> usize {
-        let block = u64::from(self.fs.geo.block_size);
-        let most = u64::from(self.fs.journal.max_credits()) * block;
+        let block = u64::from(self.fs.vol.geo.block_size);
+        let most = u64::from(self.fs.vol.journal.max_credits()) * block;
         let piece = most.min(self.most_memory()) / PIECES;
         usize::try_from((piece / block).max(1) * block).unwrap_or(usize::MAX)
     }
 
     /// Bytes that all groups may keep in memory.
     fn most_memory(&self) -> u64 {
-        self.fs.opts.cache_bytes / SHARE
+        self.fs.vol.opts.cache_bytes / SHARE
     }
 
     fn full(&self) -> FsError {
@@ -259,7 +259,7 @@ impl AtomicGroup {
     /// # Errors
     /// EBADF: it is not in the group. EIO; EUCLEAN.
     pub fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        self.fs.usable()?;
+        self.fs.vol.usable()?;
         let member = self.member(ino)?;
         let len = member.overlay.size().saturating_sub(offset);
         let len = len.min(buf.len() as u64) as usize;
@@ -294,7 +294,7 @@ impl AtomicGroup {
     /// size. ENOSPC, EDQUOT; ENOMEM: all groups together keep too much in memory; EBADF: it is not
     /// in the group; EIO. Nothing was changed then, and the group goes on.
     pub fn write(&mut self, ctx: &Ctx, ino: Ino, offset: u64, data: &[u8]) -> Result<usize> {
-        let block = self.fs.geo.block_size as usize;
+        let block = self.fs.vol.geo.block_size as usize;
         let mut piece = self.write_size();
         let mut done = 0;
         while let Some(rest) = data.get(done..).filter(|rest| !rest.is_empty()) {
@@ -329,7 +329,7 @@ impl AtomicGroup {
     /// # Errors
     /// As [`write`](Self::write).
     pub fn set_size(&mut self, ctx: &Ctx, ino: Ino, size: u64) -> Result<()> {
-        let block = u64::from(self.fs.geo.block_size);
+        let block = u64::from(self.fs.vol.geo.block_size);
         let end = size.checked_next_multiple_of(block);
         let cut = size..end.ok_or(FsError::Errno(libc::EFBIG))?;
         let last = u32::try_from(size / block).unwrap_or(u32::MAX);

@@ -91,7 +91,7 @@ impl AtomicGroup {
         let range = range.start.min(size)..range.end.min(size);
         self.move_out(ctx, ino, size, &range)?;
         let blocks = self.blocks_in(ino, &range, want)?;
-        let bits = self.fs.geo.block_bits;
+        let bits = self.fs.vol.geo.block_bits;
         let ranges: Vec<Range<u64>> = blocks
             .map(|r| (r.start << bits).max(range.start)..(r.end << bits).min(range.end))
             .collect();
@@ -106,7 +106,7 @@ impl AtomicGroup {
     fn fill(&mut self, ctx: &Ctx, ino: Ino, range: Range<u64>, size: u64) -> Result<()> {
         self.move_out(ctx, ino, size, &range)?;
         let holes = self.blocks_in(ino, &range, Want::Holes)?;
-        let bits = self.fs.geo.block_bits;
+        let bits = self.fs.vol.geo.block_bits;
         let ranges: Vec<Range<u64>> = holes.map(|r| r.start << bits..r.end << bits).collect();
         self.admit(ctx, ino, size, &ranges)?;
         self.overlay(ino)?.set_size(size);
@@ -140,7 +140,7 @@ impl AtomicGroup {
         };
         // Each is in memory at once: more than that are refused before they fill it.
         let limit = self.limit();
-        let most = blocks.len() as u64 + u64::from(self.fs.journal.max_credits());
+        let most = blocks.len() as u64 + u64::from(self.fs.vol.journal.max_credits());
         let mut add = |run: Range<u64>| {
             if blocks.len() as u64 + (run.end - run.start) > most {
                 return Err(FsError::GroupFull { limit });

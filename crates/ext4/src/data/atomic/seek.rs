@@ -14,7 +14,7 @@ impl AtomicGroup {
     /// ENXIO: there is none, or `offset` is behind the end. EBADF: the file is not in the group.
     /// EIO; EUCLEAN.
     pub fn seek(&self, ino: Ino, offset: u64, what: SeekWhat) -> Result<u64> {
-        self.fs.usable()?;
+        self.fs.vol.usable()?;
         let member = self.member(ino)?;
         let size = member.overlay.size();
         if offset >= size {
@@ -38,7 +38,7 @@ impl AtomicGroup {
     /// Whether there is data at this byte, and up to where that holds, at least.
     fn piece(&self, member: &Member, body: &InodeBody, at: u64) -> Result<(bool, u64)> {
         let (fs, overlay) = (&self.fs, &member.overlay);
-        let bits = fs.geo.block_bits;
+        let bits = fs.vol.geo.block_bits;
         let lblk = at >> bits;
         if overlay.has(lblk) {
             return Ok((true, (lblk + 1) << bits));

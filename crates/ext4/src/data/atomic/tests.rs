@@ -50,7 +50,7 @@ impl Volume {
             let written = fs.write(&ROOT, &made.unwrap().1, 0, &bytes, false);
             assert_eq!(written.unwrap(), *size);
         }
-        fs.journal.commit_all().unwrap();
+        fs.vol.journal.commit_all().unwrap();
         Volume::of(device, fs, sizes.len())
     }
 
@@ -182,7 +182,7 @@ fn a_group_changes_all_its_files_at_once() {
         }
         // Syncs of others make nothing of it durable.
         v.sync(0);
-        v.fs.journal.commit_all().unwrap();
+        v.fs.vol.journal.commit_all().unwrap();
         assert!(v.crashed() == old, "{journal}: not committed");
         group.commit().unwrap();
         for (nr, new) in new.iter().enumerate() {
@@ -211,7 +211,7 @@ fn a_group_that_ends_otherwise_leaves_nothing() {
             false => group.abort(),
         }
         assert!([v.content(0), v.content(1)] == old);
-        v.fs.journal.commit_all().unwrap();
+        v.fs.vol.journal.commit_all().unwrap();
         assert!(v.crashed() == old);
     }
     assert_eq!(v.fs.statfs().bfree, free);
@@ -359,7 +359,7 @@ fn new_blocks_count_for_what_they_take() {
             v.fs.write(&ROOT, &v.files[0], at, &vec![1; blocks as usize], false)
                 .unwrap();
         }
-        v.fs.journal.commit_all().unwrap();
+        v.fs.vol.journal.commit_all().unwrap();
         let old = v.content(0);
         for step in [1, 3] {
             let mut group = v.group();
@@ -401,7 +401,7 @@ fn a_file_in_many_pieces_becomes_short_at_once() {
         v.fs.write(&ROOT, &v.files[0], piece * 3072, &[1; 1024], false)
             .unwrap();
     }
-    v.fs.journal.commit_all().unwrap();
+    v.fs.vol.journal.commit_all().unwrap();
     let free = v.fs.statfs().bfree;
     let mut group = v.group();
     group.set_size(&ROOT, v.ino(0), 5).unwrap();
@@ -409,7 +409,7 @@ fn a_file_in_many_pieces_becomes_short_at_once() {
     let other = over(&v.content(1), 0, b"other");
     group.commit().unwrap();
     assert!(v.crashed() == [vec![1; 5], other]);
-    v.fs.journal.commit_all().unwrap();
+    v.fs.vol.journal.commit_all().unwrap();
     assert!(v.fs.statfs().bfree > free + 290);
     v.close();
 }

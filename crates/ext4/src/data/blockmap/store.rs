@@ -26,10 +26,10 @@ impl<'a> Stored<'a> {
 impl Indirect for Stored<'_> {
     fn read<R>(&self, nr: BlockNr, f: impl FnOnce(&[u8]) -> R) -> Result<R> {
         // The volume's own files lie where the others must not.
-        if is_ordinary(&self.fs.geo, self.ino) {
+        if is_ordinary(&self.fs.vol.geo, self.ino) {
             self.fs.check_run(BlockRun { start: nr, len: 1 })?;
         }
-        let block = self.fs.cache.read(nr)?;
+        let block = self.fs.vol.cache.read(nr)?;
         match block.peek() {
             Some(bytes) => Ok(f(&bytes)),
             None => Err(FsError::corrupt("block map", nr, "it has no content")),
@@ -37,7 +37,7 @@ impl Indirect for Stored<'_> {
     }
 
     fn shape(&self) -> Shape {
-        Shape::new(self.fs.geo.block_size)
+        Shape::new(self.fs.vol.geo.block_size)
     }
 
     fn ino(&self) -> u32 {
@@ -79,7 +79,7 @@ impl Indirect for Changing<'_> {
 
 impl IndirectMut for Changing<'_> {
     fn change<R>(&self, nr: BlockNr, f: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
-        let block = self.stored.fs.cache.read(nr)?;
+        let block = self.stored.fs.vol.cache.read(nr)?;
         let mut bytes = self.h.modify(&block)?;
         Ok(f(&mut bytes))
     }
@@ -89,7 +89,7 @@ impl IndirectMut for Changing<'_> {
     }
 
     fn create(&self, nr: BlockNr, f: impl FnOnce(&mut [u8])) -> Result<()> {
-        let block = self.stored.fs.cache.get(nr);
+        let block = self.stored.fs.vol.cache.get(nr);
         f(&mut self.h.create(&block)?);
         Ok(())
     }

@@ -28,7 +28,7 @@ impl<'a> Stored<'a> {
         Stored {
             fs,
             ino: inode.ino,
-            seed: body.csum_seed(inode.ino, &fs.geo.checksums),
+            seed: body.csum_seed(inode.ino, &fs.vol.geo.checksums),
         }
     }
 
@@ -52,13 +52,13 @@ impl<'a> Stored<'a> {
 
 impl Nodes for Stored<'_> {
     fn read<R>(&self, nr: BlockNr, expect: &Expect, f: impl FnOnce(NodeRef<'_>) -> R) -> Result<R> {
-        let block = self.fs.cache.read(nr)?;
+        let block = self.fs.vol.cache.read(nr)?;
         let Some(bytes) = block.peek() else {
             return Err(self.damaged(nr, "it has no content"));
         };
         if block.verified() != verified::EXTENT_NODE {
             self.check(nr, &bytes, expect)
-                .inspect_err(|e| self.fs.report(e))?;
+                .inspect_err(|e| self.fs.vol.report(e))?;
             block.set_verified(verified::EXTENT_NODE);
         }
         let node = NodeRef::new(&bytes[..]).map_err(|e| self.damaged(nr, e))?;
@@ -73,7 +73,7 @@ impl Nodes for Stored<'_> {
     }
 
     fn blocks(&self) -> Range<BlockNr> {
-        self.fs.geo.layout.valid_blocks()
+        self.fs.vol.geo.layout.valid_blocks()
     }
 
     fn ino(&self) -> u32 {
@@ -120,7 +120,7 @@ impl Nodes for Changing<'_> {
 
 impl NodesMut for Changing<'_> {
     fn change<R>(&self, nr: BlockNr, f: impl FnOnce(&mut NodeMut<'_>) -> Result<R>) -> Result<R> {
-        let block = self.stored.fs.cache.read(nr)?;
+        let block = self.stored.fs.vol.cache.read(nr)?;
         let mut bytes = self.h.modify(&block)?;
         let result = f(&mut NodeMut::new(&mut bytes[..])?)?;
         update_block_checksum(self.stored.seed, &mut bytes)?;
@@ -134,7 +134,7 @@ impl NodesMut for Changing<'_> {
         f: impl FnOnce(&mut NodeMut<'_>) -> Result<()>,
     ) -> Result<BlockNr> {
         let nr = self.blocks.allocate(near)?;
-        let block = self.stored.fs.cache.get(nr);
+        let block = self.stored.fs.vol.cache.get(nr);
         {
             let mut bytes = self.h.create(&block)?;
             f(&mut NodeMut::init(&mut bytes[..], depth)?)?;

@@ -43,7 +43,7 @@ impl Writer<'_> {
                     Kind::Unwritten(s) => Kind::Unwritten(s + u64::from(part.len)),
                     Kind::Hole => Kind::Hole,
                 };
-                upto = (u64::from(rest.lblk) << fs.geo.block_bits)
+                upto = (u64::from(rest.lblk) << fs.vol.geo.block_bits)
                     .min(self.end)
                     .max(upto);
             }
@@ -81,7 +81,7 @@ impl Writer<'_> {
                     return Ok(None);
                 };
                 fs.map_new(self.h, inode, body, rest.lblk, &space, false)?;
-                let clusters = space.taken() as u64 / u64::from(fs.ratio());
+                let clusters = space.taken() as u64 / u64::from(fs.vol.geo.ratio());
                 self.promised -= clusters.min(self.promised);
                 if let Some(promise) = &mut self.promise {
                     promise.consumed(clusters);
@@ -105,7 +105,7 @@ impl Writer<'_> {
         let mut need = self.fs.map_credits(body) + credits::ALLOC_BLOCKS;
         if self.chunk.journaled {
             // The rest of the data has its credits already, and must keep them.
-            let end = self.end.div_ceil(u64::from(self.fs.geo.block_size));
+            let end = self.end.div_ceil(u64::from(self.fs.vol.geo.block_size));
             need += end.saturating_sub(u64::from(lblk)) as Credits;
         }
         let left = self.h.credits_left();

@@ -131,7 +131,7 @@ impl Fs {
             done = Err(e);
         }
         drop(guard);
-        self.noted(in_index(block, done))
+        self.vol.noted(in_index(block, done))
     }
 
     /// Checks, while planning, that the only block of a directory can become an index root: `.` and
@@ -159,7 +159,7 @@ impl Fs {
             {
                 Ok((dotdot.inode, dotdot.offset + dotdot.rec_len))
             }
-            _ => self.noted(Err(FsError::corrupt(
+            _ => self.vol.noted(Err(FsError::corrupt(
                 WHAT,
                 block.nr(),
                 "the directory does not begin with . and ..",

@@ -55,12 +55,12 @@ impl Leaves {
 impl Fs {
     /// The directory hash of a name with this version.
     pub(super) fn dir_hash(&self, version: HashVersion, name: &[u8]) -> u32 {
-        version.hash(name, self.geo.hash_seed).major
+        version.hash(name, self.vol.geo.hash_seed).major
     }
 
     /// How the volume's hashes read bytes above 127, as the superblock's flags say it.
     fn dir_hash_flags(&self) -> SuperFlags {
-        if self.geo.hash_version >= 3 {
+        if self.vol.geo.hash_version >= 3 {
             SuperFlags::UNSIGNED_HASH
         } else {
             SuperFlags::SIGNED_HASH
@@ -70,7 +70,7 @@ impl Fs {
     /// The hash of new indexes, and of the order in which small directories are read.
     pub(super) fn dir_default_hash(&self) -> Result<HashVersion> {
         Ok(HashVersion::on_volume(
-            self.geo.hash_version,
+            self.vol.geo.hash_version,
             self.dir_hash_flags(),
         )?)
     }
@@ -97,7 +97,7 @@ impl Fs {
             if let (Ok(()), Some(seed)) = (&checked, format.seed) {
                 checked = htree::verify_checksum(&view, kind, &format.index, seed);
             }
-            self.noted(in_index(&block, checked))?;
+            self.vol.noted(in_index(&block, checked))?;
             drop(view);
             block.set_verified(code);
         }
@@ -115,7 +115,7 @@ impl Fs {
         let format = self.dir_format(inode, body);
         let root = self.index_block(inode, body, format, 0, NodeKind::Root)?;
         let info = htree::root_info(&bytes(&root)?, &format.index);
-        let info = self.noted(in_index(&root, info))?;
+        let info = self.vol.noted(in_index(&root, info))?;
         let version = in_index(
             &root,
             HashVersion::on_volume(info.hash_version, self.dir_hash_flags()),
@@ -160,7 +160,9 @@ impl Fs {
                     "entry {at} leads directory {} to its block {child}",
                     inode.ino
                 );
-                return self.noted(Err(FsError::corrupt(INDEX, block.nr(), detail)));
+                return self
+                    .vol
+                    .noted(Err(FsError::corrupt(INDEX, block.nr(), detail)));
             }
             let (full, last) = (index.is_full(), at + 1 == index.len());
             Frame {
@@ -225,7 +227,7 @@ impl Fs {
         let format = self.dir_format(inode, body);
         let mut leaves = Leaves::default();
         loop {
-            self.noted(leaves.add(inode, path.leaf()?))?;
+            self.vol.noted(leaves.add(inode, path.leaf()?))?;
             let block = self.dir_leaf(inode, body, format, path.leaf()?)?;
             if let Some(found) = self.find_in(format, &block, name)? {
                 return Ok(Some(found));

@@ -40,7 +40,7 @@ impl Fs {
             ..self.dir_format(inode, body).layout
         };
         let bad = |detail: String| {
-            self.noted(Err(FsError::corrupt(
+            self.vol.noted(Err(FsError::corrupt(
                 WHAT,
                 0,
                 format!("inode {}, in itself: {detail}", inode.ino),
@@ -51,7 +51,7 @@ impl Fs {
             return bad("no room for the parent".into());
         };
         let parent = Ino::from_le_bytes(*parent);
-        if parent == 0 || parent > self.geo.inodes_count {
+        if parent == 0 || parent > self.vol.geo.inodes_count {
             return bad(format!("the parent is inode {parent}"));
         }
         let mut entries = Vec::new();

@@ -34,11 +34,13 @@ impl Fs {
             if let (Ok(()), Some(seed)) = (&checked, format.seed) {
                 checked = dirent::verify_checksum(&view, seed);
             }
-            self.noted(in_block(&block, checked))?;
+            self.vol.noted(in_block(&block, checked))?;
             // A node that a damaged index takes for a leaf would be one without names.
             if self.dir_is_indexed(body) && htree::looks_like_node(&view, &format.index) {
                 let detail = "an index block where entries belong";
-                return self.noted(Err(FsError::corrupt(WHAT, block.nr(), detail)));
+                return self
+                    .vol
+                    .noted(Err(FsError::corrupt(WHAT, block.nr(), detail)));
             }
             drop(view);
             block.set_verified(verified::DIR_LEAF);
@@ -50,8 +52,8 @@ impl Fs {
     /// blocks is damage.
     pub(super) fn linear_blocks(&self, inode: &Inode, body: &InodeBody) -> Result<u32> {
         let size = body.size();
-        if size == 0 || !size.is_multiple_of(u64::from(self.geo.block_size)) {
-            return self.noted(Err(FsError::corrupt(
+        if size == 0 || !size.is_multiple_of(u64::from(self.vol.geo.block_size)) {
+            return self.vol.noted(Err(FsError::corrupt(
                 WHAT,
                 0,
                 format!("directory {} has the size {size}", inode.ino),
@@ -95,7 +97,7 @@ impl Fs {
                 new_blocks: 0,
                 changed_blocks: 1,
             },
-            None if blocks == 1 && self.geo.compat.contains(Compat::DIR_INDEX) => {
+            None if blocks == 1 && self.vol.geo.compat.contains(Compat::DIR_INDEX) => {
                 self.index_check_make(inode, body)?;
                 Plan {
                     place: Place::MakeIndex,
@@ -118,8 +120,8 @@ impl Fs {
     pub(super) fn dir_check_growth(&self, body: &InodeBody, more: u32) -> Result<()> {
         let size = body
             .size()
-            .saturating_add(u64::from(more) << self.geo.block_bits);
-        let max = if self.geo.incompat.contains(Incompat::LARGEDIR) {
+            .saturating_add(u64::from(more) << self.vol.geo.block_bits);
+        let max = if self.vol.geo.incompat.contains(Incompat::LARGEDIR) {
             LARGE_DIR_MAX
         } else {
             SMALL_DIR_MAX

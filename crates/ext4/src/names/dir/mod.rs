@@ -124,18 +124,18 @@ fn has_index(body: &InodeBody) -> bool {
 
 impl Fs {
     fn dir_format(&self, inode: &Inode, body: &InodeBody) -> Format {
-        let csum = self.geo.metadata_csum();
+        let csum = self.vol.geo.metadata_csum();
         Format {
-            block_size: self.geo.block_size as usize,
-            seed: csum.then(|| inode_seed(self.geo.csum_seed, inode.ino, body.generation())),
+            block_size: self.vol.geo.block_size as usize,
+            seed: csum.then(|| inode_seed(self.vol.geo.csum_seed, inode.ino, body.generation())),
             layout: DirLayout {
                 tail: csum,
-                filetype: self.geo.incompat.contains(Incompat::FILETYPE),
-                max_inode: self.geo.inodes_count,
+                filetype: self.vol.geo.incompat.contains(Incompat::FILETYPE),
+                max_inode: self.vol.geo.inodes_count,
             },
             index: IndexLayout {
                 tail: csum,
-                max_levels: if self.geo.incompat.contains(Incompat::LARGEDIR) {
+                max_levels: if self.vol.geo.incompat.contains(Incompat::LARGEDIR) {
                     2
                 } else {
                     1
@@ -147,7 +147,7 @@ impl Fs {
     /// Whether names are looked up through an index. One by folded names is of no use here: such a
     /// directory is searched from end to end, for names as they are written.
     pub(crate) fn dir_is_indexed(&self, body: &InodeBody) -> bool {
-        self.geo.compat.contains(Compat::DIR_INDEX)
+        self.vol.geo.compat.contains(Compat::DIR_INDEX)
             && has_index(body)
             && !body.flags().contains(InodeFlags::CASEFOLD)
     }
@@ -165,7 +165,7 @@ impl Fs {
 
     /// Blocks of the directory.
     fn dir_blocks(&self, body: &InodeBody) -> u32 {
-        u32::try_from(body.size() >> self.geo.block_bits).unwrap_or(u32::MAX)
+        u32::try_from(body.size() >> self.vol.geo.block_bits).unwrap_or(u32::MAX)
     }
 
     /// Finds `name` in a directory; `.` and `..` are no names here.
@@ -251,12 +251,14 @@ impl Fs {
             Place::NewBlock => self.linear_append(h, inode, body, new),
             Place::MakeIndex => {
                 let blocks = self.append_leaves(h, inode, body, plan.new_blocks)?;
-                self.whole(|| self.index_make(h, inode, body, blocks, new))
+                self.vol
+                    .whole(|| self.index_make(h, inode, body, blocks, new))
             }
             Place::Split { path, leaf } => {
                 let blocks = self.append_leaves(h, inode, body, plan.new_blocks)?;
                 let format = self.dir_format(inode, body);
-                self.whole(|| self.index_split(h, format, &path, &leaf, blocks, new))
+                self.vol
+                    .whole(|| self.index_split(h, format, &path, &leaf, blocks, new))
             }
         }
     }
@@ -272,7 +274,7 @@ impl Fs {
         let format = self.dir_format(inode, body);
         let first = self.append_leaf(h, inode, body, format)?;
         let mut blocks = vec![first];
-        self.whole(|| {
+        self.vol.whole(|| {
             for _ in 1..count {
                 blocks.push(self.append_leaf(h, inode, body, format)?);
             }
@@ -339,10 +341,10 @@ impl Fs {
             done = dirent::update_checksum(&mut guard, seed);
         }
         drop(guard);
-        if self.opts.canary.unlogged_names {
+        if self.vol.opts.canary.unlogged_names {
             h.leave_out(block);
         }
-        self.noted(in_block(block, done))
+        self.vol.noted(in_block(block, done))
     }
 
     /// Gives an empty new directory its first block with `.` and `..`.

@@ -35,7 +35,7 @@ impl Fs {
         let hashed = body.is_inline()
             || self.dir_is_indexed(body)
             || (self.linear_blocks(inode, body)? == 1
-                && self.geo.compat.contains(Compat::DIR_INDEX)
+                && self.vol.geo.compat.contains(Compat::DIR_INDEX)
                 && !body.flags().contains(InodeFlags::CASEFOLD));
         if !hashed {
             return self.read_by_offset(inode, body, cookie);
@@ -66,7 +66,7 @@ impl Fs {
             .map(inode, body, lblk, want)
             .and_then(|mapping| match mapping {
                 Mapping::Mapped { start, len, .. } => {
-                    Ok(self.cache.prefetch(start, u64::from(len))?)
+                    Ok(self.vol.cache.prefetch(start, u64::from(len))?)
                 }
                 Mapping::Hole { .. } => Ok(()),
             });
@@ -103,7 +103,7 @@ impl Fs {
             let first = path.begins();
             let mut leaves = Leaves::default();
             let next = loop {
-                self.noted(leaves.add(inode, path.leaf()?))?;
+                self.vol.noted(leaves.add(inode, path.leaf()?))?;
                 self.collect(inode, body, format, path.leaf()?, path.version, &mut found)?;
                 match self.index_next(inode, body, &mut path)? {
                     // Names with the same hash are given their order together.
@@ -120,7 +120,9 @@ impl Fs {
                     inode.ino,
                     String::from_utf8_lossy(name)
                 );
-                return self.noted(Err(FsError::corrupt(super::WHAT, 0, detail)));
+                return self
+                    .vol
+                    .noted(Err(FsError::corrupt(super::WHAT, 0, detail)));
             }
             next.map(Place::of_hash)
         } else {
@@ -175,7 +177,7 @@ impl Fs {
     /// lies or lay. Entries do not move in such a directory.
     fn read_by_offset(&self, inode: &Inode, body: &InodeBody, cookie: u64) -> Result<Piece> {
         let format = self.dir_format(inode, body);
-        let bits = self.geo.block_bits;
+        let bits = self.vol.geo.block_bits;
         let Ok(lblk) = u32::try_from(cookie >> bits) else {
             return Ok(Piece {
                 entries: Vec::new(),
@@ -319,7 +321,7 @@ impl Fs {
             };
         }
         drop(guard);
-        self.noted(in_block(&block, done))
+        self.vol.noted(in_block(&block, done))
     }
 }
 

@@ -81,7 +81,7 @@ impl Fs {
                 })?;
                 (h, Some(white))
             }
-            None => (self.journal.begin(credits)?, None),
+            None => (self.vol.journal.begin(credits)?, None),
         };
         let entries_move = plan.as_ref().is_some_and(|p| p.new_blocks > 0);
         if let Some(plan) = plan {
@@ -100,7 +100,8 @@ impl Fs {
                     }
                 })?;
         }
-        self.whole(|| self.finish_move(&h, m, changes_parent, entries_move, white.as_deref()))?;
+        self.vol
+            .whole(|| self.finish_move(&h, m, changes_parent, entries_move, white.as_deref()))?;
         Ok(white)
     }
 
@@ -184,9 +185,9 @@ impl Fs {
                 }
             }
         }
-        let h = self.journal.begin(EXCHANGE_CREDITS)?;
+        let h = self.vol.journal.begin(EXCHANGE_CREDITS)?;
         let (to_a, to_b) = (a.target(), b.target());
-        self.whole(|| {
+        self.vol.whole(|| {
             self.dir_retarget(&h, dirs.old, &dirs.old_body, a.found, to_b)?;
             self.dir_retarget(&h, dirs.new, dirs.new_body(), b.found, to_a)?;
             if crosses && a_dir {
@@ -238,7 +239,8 @@ impl Fs {
                     "directory {} lies in {dir}, but its .. names {parent}",
                     inode.ino
                 );
-                self.noted(Err(FsError::corrupt("directory", 0, detail)))
+                self.vol
+                    .noted(Err(FsError::corrupt("directory", 0, detail)))
             }
         }
     }

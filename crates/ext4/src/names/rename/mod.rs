@@ -183,7 +183,7 @@ impl Fs {
         if above.is_some_and(|(_, new)| new.contains(source.ino)) {
             return errno(libc::EINVAL);
         }
-        self.noted(check_distinct(&locked, source.ino))?;
+        self.vol.noted(check_distinct(&locked, source.ino))?;
         let target = match self.dir_find(dirs.new, dirs.new_body(), new.name)? {
             Some(_) if flags.no_replace => return errno(libc::EEXIST),
             Some(found) => {
@@ -195,7 +195,7 @@ impl Fs {
                         libc::ENOTEMPTY
                     });
                 }
-                self.noted(check_distinct(&locked, found.ino))?;
+                self.vol.noted(check_distinct(&locked, found.ino))?;
                 let inode = self.entry_inode(dirs.new, found.ino)?;
                 Some((found, inode))
             }

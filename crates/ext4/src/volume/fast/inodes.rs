@@ -23,7 +23,11 @@ impl Replay<'_> {
         let inode = self.inode(ino)?;
         let mut body = inode.body.write();
         let body = &mut *body;
-        let mut h = self.fs.journal.begin(self.fs.map_credits(body) + CREDITS)?;
+        let mut h = self
+            .fs
+            .vol
+            .journal
+            .begin(self.fs.map_credits(body) + CREDITS)?;
         let new = self.attributes(ino, body, bytes, fresh)?;
         if new.is_inline() && !body.is_inline() {
             self.fs.remove_all(&mut h, &inode, body)?;
@@ -44,7 +48,7 @@ impl Replay<'_> {
         bytes: &[u8],
         fresh: bool,
     ) -> Result<InodeBody> {
-        let geo = &self.fs.geo;
+        let geo = &self.fs.vol.geo;
         let mut whole = vec![0; usize::from(geo.inode_size)];
         if let Some(part) = whole.get_mut(..bytes.len()) {
             part.copy_from_slice(bytes);
@@ -115,7 +119,11 @@ impl Replay<'_> {
         if body.is_inline() || !body.is_mapped() {
             return Err(wrong(format!("blocks of inode {ino}, which has none")));
         }
-        let mut h = self.fs.journal.begin(self.fs.map_credits(body) + CREDITS)?;
+        let mut h = self
+            .fs
+            .vol
+            .journal
+            .begin(self.fs.map_credits(body) + CREDITS)?;
         match change {
             Change::AddRange { extent, .. } => {
                 if extent.logical_end() > LOGICAL_END {

@@ -197,7 +197,7 @@ impl<'a> Replay<'a> {
 
     /// Nobody else gets what the changes name, such as blocks of directories that are made again.
     fn claim(&self) -> Result<()> {
-        let inode_size = usize::from(self.fs.geo.inode_size);
+        let inode_size = usize::from(self.fs.vol.geo.inode_size);
         for change in &self.changes {
             match change {
                 Change::AddRange { extent, .. } if extent.len > 0 => {
@@ -255,15 +255,15 @@ impl<'a> Replay<'a> {
 
     /// Whether it is one of the volume's own, of which there is nothing to be said.
     fn is_reserved(&self, ino: Ino) -> bool {
-        ino != 0 && ino != ROOT_INO && ino < self.fs.geo.first_ino
+        ino != 0 && ino != ROOT_INO && ino < self.fs.vol.geo.first_ino
     }
 
     /// Whether a number is an inode's now. If not, nobody else gets it.
     fn in_use(&self, ino: Ino) -> Result<bool> {
-        if !is_ordinary(&self.fs.geo, ino) {
+        if !is_ordinary(&self.fs.vol.geo, ino) {
             return Err(wrong(format!(
                 "inode {ino} of {}",
-                self.fs.geo.inodes_count
+                self.fs.vol.geo.inodes_count
             )));
         }
         Ok(!self.fs.claim_inode(ino)?)

@@ -58,7 +58,7 @@ impl<'a> Replay<'a> {
 
     /// Makes a new inode, with its first name.
     fn make(&self, dir: &Arc<Inode>, name: &[u8], ino: Ino, bytes: &[u8]) -> Result<()> {
-        let mut whole = vec![0; usize::from(self.fs.geo.inode_size)];
+        let mut whole = vec![0; usize::from(self.fs.vol.geo.inode_size)];
         let part = whole.get_mut(..bytes.len());
         part.ok_or_else(|| wrong(format!("inode {ino} of {} bytes", bytes.len())))?
             .copy_from_slice(bytes);
@@ -150,7 +150,7 @@ impl<'a> Replay<'a> {
         for (inode, locks) in locked {
             let mut body = inode.body.write();
             if body.links() > 0 {
-                let h = self.fs.journal.begin(WRITE_INODE)?;
+                let h = self.fs.vol.journal.begin(WRITE_INODE)?;
                 let flags = body.flags();
                 body.set_flags(flags | locks);
                 self.fs.write_inode(&h, inode, &mut body)?;

@@ -13,7 +13,7 @@ fn small_journal(block: u32, mib: u64, journal: &str, pieces: u64) -> Volume {
         v.fs.write(&ROOT, &v.files[0], piece * 3 * size, &bytes, false)
             .unwrap();
     }
-    v.fs.journal.commit_all().unwrap();
+    v.fs.vol.journal.commit_all().unwrap();
     v
 }
 
@@ -40,7 +40,7 @@ fn a_group_larger_than_the_journal_stands_whole_or_leaves_nothing() {
             assert!(both(&v) == old && v.crashed() == old, "{journal}");
             if end == "abort" {
                 group.abort();
-                v.fs.journal.commit_all().unwrap();
+                v.fs.vol.journal.commit_all().unwrap();
                 assert!(both(&v) == old && v.crashed() == old, "{journal}");
                 assert_eq!(v.fs.statfs().bfree, free, "{journal}");
                 continue;

@@ -1,0 +1,44 @@
+//! What all stores of an open volume stand on.
+
+use std::sync::Arc;
+
+use stetfs_journal::{Cache, Journal};
+use stetfs_ondisk::ext4::time::Timestamp;
+
+use super::super_state::SuperState;
+use crate::geometry::Geometry;
+use crate::types::FsOptions;
+
+/// Steps of timestamps, nanoseconds: what a tick is on many kernels.
+const TICK: u32 = 4_000_000;
+
+/// An open volume without what is in it: its shape and options, its blocks and their journal, and
+/// its superblock. Each store of [`Fs`](crate::Fs) has it.
+pub(crate) struct Volume {
+    pub(crate) geo: Geometry,
+    pub(crate) opts: FsOptions,
+    pub(crate) cache: Arc<Cache>,
+    pub(crate) journal: Arc<Journal>,
+    /// Superblock state that changes while mounted.
+    pub(crate) sb: SuperState,
+}
+
+impl Volume {
+    /// The current time, as new timestamps take it: in steps of [`TICK`], so that most writes need
+    /// not touch the inode. The kernel's coarse clock will not do: where a host takes a
+    /// processor away it stands still.
+    pub(crate) fn now(&self) -> Timestamp {
+        if let Some(epoch) = self.opts.epoch {
+            return Timestamp {
+                sec: i64::try_from(epoch).unwrap_or(i64::MAX),
+                nsec: 0,
+            };
+        }
+        let t = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+        let nsec = u32::try_from(t.tv_nsec).unwrap_or(0);
+        Timestamp {
+            sec: t.tv_sec,
+            nsec: nsec - nsec % TICK,
+        }
+    }
+}
