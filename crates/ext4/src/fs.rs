@@ -1,17 +1,16 @@
 //! An open volume.
 
-use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock, Weak};
 
 use stetfs_sync::Mutex;
 
+use crate::space::Allocator;
 use crate::volume::Volume;
 
 /// An open ext4 volume. All operations take `&self` and may run in parallel.
 pub struct Fs {
     pub(crate) vol: Arc<Volume>,
-    /// Block groups: descriptors, bitmaps, allocation (space/).
-    pub(crate) groups: crate::space::Groups,
+    pub(crate) space: Arc<Allocator>,
     /// Inodes in memory (inode/cache.rs).
     pub(crate) inodes: crate::inode::InodeCache,
     /// Attribute values in inodes of their own (xattr/values.rs).
@@ -26,8 +25,6 @@ pub struct Fs {
     pub(crate) data: crate::data::DataState,
     /// One rename that moves a directory to another parent at a time.
     pub(crate) rename_lock: Mutex<()>,
-    /// Where the next generation number comes from.
-    pub(crate) generation: AtomicU32,
     /// Ourselves, for callbacks that outlive a call.
     pub(crate) me: Weak<Fs>,
 }

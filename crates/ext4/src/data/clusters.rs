@@ -66,11 +66,12 @@ impl Fs {
         let at = u64::from(e.block).max(cluster.start);
         let nr = e.start.saturating_add(at - u64::from(e.block));
         let place = self.aligned(inode, at, nr)?;
-        self.check_run(BlockRun {
-            start: place,
-            len: self.vol.geo.ratio(),
-        })
-        .inspect_err(|e| self.vol.report(e))?;
+        self.space
+            .check_run(BlockRun {
+                start: place,
+                len: self.vol.geo.ratio(),
+            })
+            .inspect_err(|e| self.vol.report(e))?;
         Ok(Some(place))
     }
 
@@ -149,7 +150,7 @@ impl Fs {
             return Ok(None);
         }
         let goal = self.goal_for(inode, body, lblk)?;
-        let new = self.alloc_blocks(h, inode, goal, clusters, purpose)?;
+        let new = self.space.alloc_blocks(h, inode, goal, clusters, purpose)?;
         let run = BlockRun {
             start: new.start + u64::from(within),
             len: want.min(new.len - within),
@@ -175,7 +176,7 @@ impl Fs {
     ) -> Result<Space> {
         let ratio = self.vol.geo.ratio();
         if ratio == 1 {
-            self.take_claimed(h, inode, run)?;
+            self.space.take_claimed(h, inode, run)?;
             return Ok(Space {
                 run,
                 new: Some(run),
@@ -191,7 +192,7 @@ impl Fs {
         };
         let new = match self.place_of_cluster(inode, body, u64::from(lblk))? {
             None => {
-                self.take_claimed(h, inode, cluster)?;
+                self.space.take_claimed(h, inode, cluster)?;
                 Some(cluster)
             }
             Some(place) if place == cluster.start => None,
@@ -237,7 +238,8 @@ impl Fs {
             return Ok(());
         }
         let len = ((clusters.end - clusters.start) * ratio) as u32;
-        self.free_blocks(h, BlockRun { start: place, len }, kind)?;
+        self.space
+            .free_blocks(h, BlockRun { start: place, len }, kind)?;
         body.add_blocks(-i64::from(len))
     }
 }

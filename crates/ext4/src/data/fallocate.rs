@@ -83,7 +83,9 @@ impl Fs {
                 let blocks = clusters * u64::from(self.vol.geo.ratio());
                 let quota = self.promise(ctx, body.owner(), blocks, 0)?;
                 quota.give(body);
-                let promise = self.reserve(clusters + nodes, self.privileged(ctx))?;
+                let promise = self
+                    .space
+                    .reserve(clusters + nodes, self.space.privileged(ctx))?;
                 (Some(promise), Some(quota))
             }
         };

@@ -157,7 +157,7 @@ impl Fs {
             .xattr_load(inode, body)?
             .with(bs, index::SYSTEM, DATA, None)?;
         let room = super::credits::append_dir_space(1) + layout.blocks();
-        let _room = self.reserve(room, true)?;
+        let _room = self.space.reserve(room, true)?;
         let need = APPEND_DIR_BLOCK + layout.credits() + 2 * WRITE_INODE;
         let h = self.vol.journal.begin(need)?;
         self.vol.whole(|| {

@@ -102,7 +102,9 @@ impl Fs {
                 };
                 // The volume's own files lie where the others must not.
                 if inode.ino == ROOT_INO || inode.ino >= self.vol.geo.first_ino {
-                    self.check_run(run).inspect_err(|e| self.vol.report(e))?;
+                    self.space
+                        .check_run(run)
+                        .inspect_err(|e| self.vol.report(e))?;
                 }
                 Ok(Mapping::Mapped {
                     start: run.start,
@@ -325,7 +327,9 @@ impl Fs {
             Err(e) => Err(e),
         };
         result.inspect_err(|_| {
-            let freed = space.new.map(|run| self.free_blocks(h, run, Freed::Data));
+            let freed = space
+                .new
+                .map(|run| self.space.free_blocks(h, run, Freed::Data));
             if let Some(Err(e)) = freed {
                 self.vol.report(&e);
             }

@@ -32,6 +32,7 @@ impl<'a> NodeBlocks<'a> {
     pub(crate) fn allocate(&self, near: BlockNr) -> Result<BlockNr> {
         let run = self
             .fs
+            .space
             .alloc_blocks(self.h, self.inode, Some(near), 1, AllocFor::Meta)?;
         self.delta.set(self.delta.get() + i64::from(run.len));
         Ok(run.start)
@@ -41,7 +42,7 @@ impl<'a> NodeBlocks<'a> {
     pub(crate) fn free(&self, nr: BlockNr) -> Result<()> {
         let ratio = self.fs.vol.geo.ratio();
         self.delta.set(self.delta.get() - i64::from(ratio));
-        self.fs.free_cluster(self.h, nr, Freed::Journaled)
+        self.fs.space.free_cluster(self.h, nr, Freed::Journaled)
     }
 
     /// Blocks taken less blocks given back.

@@ -139,7 +139,7 @@ impl Fs {
         self.check_changeable(body, Some(offset))?;
         inode.check_alone()?;
         if f.is_unheld() {
-            self.plan_window(inode, body.size(), data.len());
+            self.space.plan_window(inode, body.size(), data.len());
         }
         let room = self.max_size_of(body).saturating_sub(offset);
         if room == 0 && !data.is_empty() {
@@ -170,7 +170,7 @@ impl Fs {
                 offset: offset + done as u64,
                 bytes: rest.get(..CHUNK).unwrap_or(rest),
                 ctx,
-                privileged: self.privileged(ctx),
+                privileged: self.space.privileged(ctx),
                 kill: kill_suidgid && done == 0,
                 journaled,
             };
@@ -259,7 +259,7 @@ impl Fs {
     ) -> Result<(u64, Reservation<'_>)> {
         let mut want = clusters;
         loop {
-            match self.reserve(want + nodes, privileged) {
+            match self.space.reserve(want + nodes, privileged) {
                 Ok(promise) => return Ok((want, promise)),
                 Err(FsError::Errno(libc::ENOSPC)) if want > 1 => want = want.div_ceil(2),
                 Err(e) => return Err(e),

@@ -265,7 +265,9 @@ impl Fs {
         if let Some(mode) = set.mode {
             let mode = u32::from(body.mode()) & !PERMISSIONS | mode & PERMISSIONS;
             let list = self.acl_chmod_plan(ctx, inode, body, mode)?;
-            let _room = self.reserve(list.blocks(), self.privileged(ctx))?;
+            let _room = self
+                .space
+                .reserve(list.blocks(), self.space.privileged(ctx))?;
             let _quota = self.promise_attributes(ctx, body, &list)?;
             let h = self
                 .vol

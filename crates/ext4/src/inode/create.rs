@@ -46,11 +46,13 @@ impl Fs {
         let is_dir = FileType::from_mode(mode) == Some(FileType::Directory);
         let (ino, mut body) = match new.again {
             Some((ino, raw)) => {
-                self.take_claimed_inode(h, ino, is_dir)?;
+                self.space.take_claimed_inode(h, ino, is_dir)?;
                 (ino, self.body_again(raw, is_dir)?)
             }
             None => {
-                let (ino, generation) = self.alloc_inode(h, parent, parent_body.flags(), mode)?;
+                let (ino, generation) =
+                    self.space
+                        .alloc_inode(h, parent, parent_body.flags(), mode)?;
                 (
                     ino,
                     self.new_body(parent_body, ctx, mode, rdev, generation)?,
@@ -74,7 +76,9 @@ impl Fs {
         hash: u32,
     ) -> Result<Arc<Inode>> {
         let mode = libc::S_IFREG | 0o600;
-        let (ino, generation) = self.alloc_inode(h, owner, InodeFlags::empty(), mode)?;
+        let (ino, generation) = self
+            .space
+            .alloc_inode(h, owner, InodeFlags::empty(), mode)?;
         let mut view =
             InodeView::new(vec![0; usize::from(self.vol.geo.inode_size)].into_boxed_slice())?;
         view.init(&NewInode {
@@ -120,7 +124,7 @@ impl Fs {
         });
         // The device may fail to read the inode table: the number goes back.
         if stored.is_err() {
-            self.vol.whole(|| self.free_inode(h, ino, is_dir))?;
+            self.vol.whole(|| self.space.free_inode(h, ino, is_dir))?;
         }
         stored
     }

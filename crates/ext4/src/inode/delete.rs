@@ -19,7 +19,7 @@ impl Fs {
     /// and number become free. On a read-only volume, or after an error, it stays an orphan and
     /// goes when the volume is opened next.
     pub(super) fn delete_inode(&self, inode: &Arc<Inode>) {
-        self.release_window(inode);
+        self.space.release_window(inode);
         if self.vol.writable().is_err() {
             return;
         }
@@ -77,7 +77,7 @@ impl Fs {
         body.tally.gone = true;
         body.set_dtime(u32::try_from(self.vol.now().sec).unwrap_or(u32::MAX));
         self.store_inode(h, inode, body)?;
-        self.free_inode(h, inode.ino, is_dir)
+        self.space.free_inode(h, inode.ino, is_dir)
     }
 
     /// Deletes or truncates an inode that an earlier mount left on the orphan list or in the orphan

@@ -46,7 +46,7 @@ impl Fs {
     }
 
     fn load_inode(&self, ino: Ino, special: bool) -> Result<Arc<Inode>> {
-        let (nr, offset) = self.inode_place(ino)?;
+        let (nr, offset) = self.space.inode_place(ino)?;
         let block = self.vol.cache.read(nr)?;
         let slot = || -> Result<Box<[u8]>> {
             let page = block.peek();
@@ -172,7 +172,7 @@ impl Fs {
         };
         if let Some(inode) = unused {
             inode.dirty.failures.not_in_use();
-            self.release_window(&inode);
+            self.space.release_window(&inode);
         }
         if let Some(inode) = gone {
             self.delete_inode(&inode);
@@ -255,6 +255,17 @@ impl Fs {
         }
     }
 
+    /// After a write to a file that nobody holds open here: the window that was not used for the
+    /// longest goes back, if there are too many.
+    pub(crate) fn limit_windows(&self, inode: &Inode) {
+        let oldest = self.space.oldest_window(inode);
+        if let Some(other) = oldest.and_then(|ino| self.inodes.find(ino))
+            && other.opens.load(Ordering::Acquire) == 0
+        {
+            self.space.release_window(&other);
+        }
+    }
+
     /// The end of an [`OpenInode`].
     pub(super) fn close_inode(&self, inode: &Arc<Inode>) {
         let (last, gone) = {
@@ -266,7 +277,7 @@ impl Fs {
             self.inodes.nameless_changed();
         }
         if last {
-            self.release_window(inode);
+            self.space.release_window(inode);
         }
         if let Some(inode) = gone {
             self.delete_inode(&inode);

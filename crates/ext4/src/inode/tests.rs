@@ -34,7 +34,7 @@ fn a_crash_leaves_orphans_that_the_next_mount_deletes() {
         for count in [1, 7, 2500] {
             let device = mkfs(64, &options);
             let fs = open(&device);
-            let (blocks, inodes) = (fs.groups.free_blocks(), fs.groups.free_inodes());
+            let (blocks, inodes) = (fs.space.free_blocks_count(), fs.space.free_inodes_count());
             let made: Vec<_> = (0..count)
                 .map(|_| nameless(&fs, libc::S_IFREG | 0o600))
                 .collect();
@@ -54,7 +54,10 @@ fn a_crash_leaves_orphans_that_the_next_mount_deletes() {
 
             let again = open(&crashed);
             assert_eq!(
-                (again.groups.free_blocks(), again.groups.free_inodes()),
+                (
+                    again.space.free_blocks_count(),
+                    again.space.free_inodes_count()
+                ),
                 (blocks, inodes),
                 "{count}"
             );
@@ -73,7 +76,7 @@ fn a_truncated_file_without_a_name_is_still_an_orphan() {
     ] {
         let device = mkfs(64, &options);
         let fs = open(&device);
-        let (blocks, inodes) = (fs.groups.free_blocks(), fs.groups.free_inodes());
+        let (blocks, inodes) = (fs.space.free_blocks_count(), fs.space.free_inodes_count());
         let (attr, file) = fs
             .create(&ROOT, ROOT_INO, b"f", 0o600, 0, libc::O_RDWR)
             .unwrap();
@@ -91,7 +94,10 @@ fn a_truncated_file_without_a_name_is_still_an_orphan() {
 
         let again = open(&crashed);
         assert_eq!(
-            (again.groups.free_blocks(), again.groups.free_inodes()),
+            (
+                again.space.free_blocks_count(),
+                again.space.free_inodes_count()
+            ),
             (blocks, inodes)
         );
         again.unmount().unwrap();
@@ -130,7 +136,7 @@ fn a_new_file_with_the_number_of_a_deleted_one_stays() {
 fn an_inode_stays_while_it_is_open_or_remembered() {
     let device = mkfs(16, &Mkfs::blocks(1024));
     let fs = open(&device);
-    let free = fs.groups.free_inodes();
+    let free = fs.space.free_inodes_count();
     let inode = nameless(&fs, libc::S_IFREG | 0o600);
     let ino = inode.ino;
     let file = fs.open_ref(inode.clone(), libc::O_RDWR).unwrap();
@@ -143,7 +149,7 @@ fn an_inode_stays_while_it_is_open_or_remembered() {
     assert!(fs.iget(ino).is_ok());
     fs.forget(ino, 1);
     assert_eq!(fs.iget(ino).err().map(|e| e.errno()), Some(libc::ESTALE));
-    assert_eq!(fs.groups.free_inodes(), free);
+    assert_eq!(fs.space.free_inodes_count(), free);
     assert_eq!(
         fs.open_ref(inode, 0).err().map(|e| e.errno()),
         Some(libc::ESTALE)

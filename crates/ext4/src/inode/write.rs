@@ -126,7 +126,7 @@ impl Fs {
     }
 
     fn change_slot(&self, h: &Handle<'_>, ino: Ino, change: impl FnOnce(&mut [u8])) -> Result<()> {
-        let (nr, offset) = self.inode_place(ino)?;
+        let (nr, offset) = self.space.inode_place(ino)?;
         let block = self.vol.cache.read(nr)?;
         let mut page = h.modify(&block)?;
         let slot = page

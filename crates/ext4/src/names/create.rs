@@ -194,7 +194,7 @@ impl Fs {
 
         let room =
             append_dir_space(plan.new_blocks) + inherited.blocks() + u64::from(new.needs_block());
-        let _room = self.reserve(room, self.privileged(ctx))?;
+        let _room = self.space.reserve(room, self.space.privileged(ctx))?;
         let grows = self.promise_dir(ctx, &mut dir_body, plan.new_blocks)?;
         let blocks = inherited.blocks() + u64::from(new.needs_block());
         let promise = self.promise(
@@ -210,6 +210,7 @@ impl Fs {
             promise: &promise,
         };
         let (h, inode) = self
+            .space
             .begin_with_inode(make_credits(&plan, new) + inherited.credits(), |h| {
                 self.new_inode(h, (&dir, &dir_body), ctx, &file)
             })?;

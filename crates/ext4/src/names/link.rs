@@ -46,7 +46,10 @@ impl Fs {
         }
         check_project(&dir_body, &body)?;
         let plan = self.dir_plan(&dir, &dir_body, new_name)?;
-        let _room = self.reserve(append_dir_space(plan.new_blocks), self.privileged(ctx))?;
+        let _room = self.space.reserve(
+            append_dir_space(plan.new_blocks),
+            self.space.privileged(ctx),
+        )?;
         let _grows = self.promise_dir(ctx, &mut dir_body, plan.new_blocks)?;
         let h = self
             .vol

@@ -32,7 +32,9 @@ impl Fs {
             let dir_body = dir.body.write();
             may_add(&dir_body)?;
             let inherited = self.inherit_acl(&dir, &dir_body, mode, umask)?;
-            let _room = self.reserve(inherited.blocks(), self.privileged(ctx))?;
+            let _room = self
+                .space
+                .reserve(inherited.blocks(), self.space.privileged(ctx))?;
             let blocks = inherited.blocks() * u64::from(self.vol.geo.ratio());
             let owner = self.owner_in(ctx, &dir_body);
             let promise = self.promise(ctx, owner, blocks, 1 + inherited.values())?;
@@ -43,7 +45,7 @@ impl Fs {
                 promise: &promise,
             };
             let credits = NEW_INODE + inherited.credits() + 2 * WRITE_INODE + ORPHAN;
-            let (h, inode) = self.begin_with_inode(credits, |h| {
+            let (h, inode) = self.space.begin_with_inode(credits, |h| {
                 self.new_inode(h, (&dir, &dir_body), ctx, &file)
             })?;
             let mut body = inode.lock_new();

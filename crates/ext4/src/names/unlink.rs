@@ -79,7 +79,7 @@ impl Fs {
             drop(h);
             drop(body);
             if gone {
-                self.release_window(&inode);
+                self.space.release_window(&inode);
                 self.drop_inode(&inode);
             }
             (inode, synchronous)

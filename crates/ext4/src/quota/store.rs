@@ -66,7 +66,7 @@ impl FileBlocks<'_> {
                 unwritten: false,
                 ..
             } => {
-                fs.check_run(BlockRun { start, len: 1 })?;
+                fs.space.check_run(BlockRun { start, len: 1 })?;
                 Ok((start, (at % u64::from(fs.vol.geo.block_size)) as usize))
             }
             _ => bad("a hole"),
@@ -284,7 +284,7 @@ impl Fs {
         } else {
             0
         };
-        let _room = self.reserve(new + nodes, true)?;
+        let _room = self.space.reserve(new + nodes, true)?;
         let each = self.map_credits(&body) + ALLOC_BLOCKS + 1;
         let h = self
             .vol

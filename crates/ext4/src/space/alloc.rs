@@ -1,11 +1,11 @@
 //! Block allocation.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use stetfs_journal::{Block, Handle};
 use stetfs_ondisk::ext4::bitmap;
 
+use super::allocator::Allocator;
 use super::group::{Counts, GroupState};
 use super::parts::Around;
 use super::scan::{FreeMap, Overlay, find_run};
@@ -13,9 +13,8 @@ use super::window::Sizes;
 use super::{AllocFor, BlockRun};
 use crate::content;
 use crate::error::{FsError, Result};
-use crate::fs::Fs;
 use crate::inode::Inode;
-use crate::types::BlockNr;
+use crate::types::{BlockNr, Ino};
 
 /// Groups whose bitmaps one pass looks into for a long run before it makes do with a shorter one.
 const LOOKS: usize = 4;
@@ -38,7 +37,7 @@ impl Ask<'_> {
     }
 }
 
-impl Fs {
+impl Allocator {
     /// Allocates up to `want` clusters (blocks, without `bigalloc`) in one run: at `goal` if that
     /// is free, else in the file's window, else in the longest run near (`parts`). The clusters
     /// are marked in use in `h` (`credits::ALLOC_BLOCKS`, one more in a group never used
@@ -363,17 +362,13 @@ impl Fs {
         inode.window.lock().waits = size == 0 && len < WHOLE_WRITE;
     }
 
-    /// After such a write: the windows that were not used for the longest go back.
-    pub(crate) fn limit_windows(&self, inode: &Inode) {
+    /// After such a write: whose window was not used for the longest and is to go back, if there
+    /// are too many.
+    pub(crate) fn oldest_window(&self, inode: &Inode) -> Option<Ino> {
         if inode.window.lock().is_none() {
-            return;
+            return None;
         }
-        let oldest = self.groups.unheld.written(inode.ino);
-        if let Some(other) = oldest.and_then(|ino| self.inodes.find(ino))
-            && other.opens.load(Ordering::Acquire) == 0
-        {
-            self.release_window(&other);
-        }
+        self.groups.unheld.written(inode.ino)
     }
 
     /// Gives the space set aside for a file back: at its last close, and when it leaves memory.

@@ -4,14 +4,14 @@
 use stetfs_journal::Handle;
 use stetfs_ondisk::ext4::bitmap;
 
+use super::allocator::Allocator;
 use super::group::Counts;
 use super::{AllocFor, BlockRun, credits};
 use crate::error::{FsError, Result};
-use crate::fs::Fs;
 use crate::inode::Inode;
 use crate::types::BlockNr;
 
-impl Fs {
+impl Allocator {
     /// Sets up to `want` blocks aside in one run, at `goal` if that is free, else where the inode
     /// would get them. The caller has reserved the space, and uses it up by this. Not for volumes
     /// whose clusters are larger than a block; no handle may be open.

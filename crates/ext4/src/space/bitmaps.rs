@@ -7,15 +7,15 @@ use stetfs_journal::{Block, Handle};
 use stetfs_ondisk::ext4::bitmap;
 use stetfs_ondisk::ext4::group_desc::GroupFlags;
 
+use super::allocator::Allocator;
 use super::group::GroupState;
 use crate::error::{FsError, Result};
-use crate::fs::Fs;
 use crate::types::BlockNr;
 
 /// `Block::verified` of a bitmap whose checksum and structure were checked.
 const CHECKED: u8 = 1;
 
-impl Fs {
+impl Allocator {
     /// The block bitmap of a group, checked; made now if the group was never used. One credit, two
     /// if the group is fresh.
     pub(super) fn block_bitmap(

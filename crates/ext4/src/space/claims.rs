@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use stetfs_journal::{BlockNr, Handle};
 use stetfs_ondisk::ext4::bitmap;
 
+use super::allocator::Allocator;
 use super::group::{Counts, GroupState};
 use super::scan::{Overlay, bitmap_word, set_bitmap_word, words};
 use super::{AllocFor, BlockRun, credits};
 use crate::content;
 use crate::error::{FsError, Result};
-use crate::fs::Fs;
 use crate::inode::{Inode, is_ordinary};
 use crate::types::Ino;
 
@@ -38,7 +38,7 @@ fn count(counted: &AtomicU64, more: u64, most: u64, nr: BlockNr) -> Result<()> {
     Ok(())
 }
 
-impl Fs {
+impl Allocator {
     /// From now on nothing that is freed is handed out again.
     pub(crate) fn keep_freed(&self) {
         self.groups.keep_freed.store(true, Ordering::Release);

@@ -3,12 +3,12 @@
 use stetfs_journal::Handle;
 use stetfs_sync::MutexGuard;
 
+use super::allocator::Allocator;
 use super::group::{Counts, GroupState};
 use crate::error::{FsError, Result};
-use crate::fs::Fs;
 use crate::types::BlockNr;
 
-impl Fs {
+impl Allocator {
     /// A bitmap was found damaged since the group's numbers were `before`: it gives out nothing any
     /// more, and the damage is noted.
     pub(super) fn out_of_use(

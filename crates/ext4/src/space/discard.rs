@@ -1,8 +1,7 @@
 //! Telling the device of blocks as they become free (`discard`).
 
-use crate::fs::Fs;
-
-impl Fs {
+use super::allocator::Allocator;
+impl Allocator {
     /// Discards `len` clusters of a group, which a valid transaction freed and which cannot be
     /// allocated yet. A device that fails at this has lost nothing: it is told, and that is
     /// all.

@@ -5,15 +5,15 @@ use std::sync::atomic::Ordering;
 use stetfs_journal::Handle;
 use stetfs_ondisk::ext4::bitmap;
 
+use super::allocator::Allocator;
 use super::group::HeldBack;
 use super::group::{Counts, GroupState};
 use super::scan::{FreeMap, Overlay};
 use super::{BlockRun, Freed};
 use crate::error::{FsError, Result};
-use crate::fs::Fs;
 use crate::types::BlockNr;
 
-impl Fs {
+impl Allocator {
     /// Frees a run of whole clusters: its bits are cleared in `h`, and it can be allocated again
     /// once the transaction is valid. `credits::FREE_BLOCKS` for every group it touches.
     /// The file's dirty data in the run was dropped before.

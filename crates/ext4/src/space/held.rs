@@ -1,11 +1,11 @@
 //! What was freed and is not handed out yet, so that where things are put does not depend on when a
 //! commit ended (`epoch=`).
 
+use super::allocator::Allocator;
 use super::group::HeldBack;
 use crate::error::Result;
-use crate::fs::Fs;
 
-impl Fs {
+impl Allocator {
     /// Keeps what was freed back, if the options ask for that.
     pub(super) fn hold_back(&self, what: HeldBack) -> bool {
         let hold = self.vol.opts.epoch.is_some();

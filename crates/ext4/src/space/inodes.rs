@@ -7,24 +7,24 @@ use stetfs_ondisk::ext4::bitmap;
 use stetfs_ondisk::ext4::group_desc::GroupFlags;
 use stetfs_ondisk::ext4::inode::{InodeFlags, InodeView};
 
+use super::allocator::Allocator;
 use super::group::Counts;
 use super::group::HeldBack;
 use super::parts::Around;
 use super::scan::{FreeMap, Overlay};
 use crate::content;
 use crate::error::{FsError, Result};
-use crate::fs::Fs;
 use crate::inode::Inode;
 use crate::types::{Ino, ROOT_INO};
 
-impl Fs {
+impl Allocator {
     /// Allocates an inode number near `parent` (directories spread, Orlov's way; other files stay
     /// with their directory; `parts`) and a generation for it. The inode table block is made ready,
     /// its slot is still to be written. Credits: part of `credits::NEW_INODE`.
     ///
     /// # Errors
     /// ENOSPC when no inode is free; some may wait for a commit
-    /// ([`begin_with_inode`](Fs::begin_with_inode)).
+    /// ([`begin_with_inode`](Self::begin_with_inode)).
     pub(crate) fn alloc_inode(
         &self,
         h: &Handle<'_>,
@@ -296,13 +296,5 @@ impl Fs {
             }
         }
         self.groups.publish(group, before, st)
-    }
-
-    /// A number that differs from the last ones: generations, and where spreading begins.
-    fn next_generation(&self) -> u32 {
-        // An odd multiplier walks through all numbers; consecutive ones look unrelated.
-        self.generation
-            .fetch_add(1, Ordering::Relaxed)
-            .wrapping_mul(0x9E37_79B1)
     }
 }

@@ -53,6 +53,7 @@ pub(crate) enum Freed {
 }
 
 mod alloc;
+mod allocator;
 mod aside;
 mod bitmaps;
 mod claims;
@@ -72,6 +73,7 @@ mod trim;
 mod window;
 mod zones;
 
+pub(crate) use allocator::Allocator;
 pub(crate) use group::Groups;
 pub(crate) use reserve::Reservation;
 pub(crate) use window::Window;

@@ -8,8 +8,6 @@ use std::ops::Range;
 
 use stetfs_journal::Handle;
 
-use crate::fs::Fs;
-
 /// Groups around one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Around {
@@ -21,6 +19,7 @@ pub(super) struct Around {
     count: u32,
 }
 
+use super::allocator::Allocator;
 impl Around {
     /// Around `near`; or, where that is not in the part, around one in its place there, the same
     /// for all that is near to it.
@@ -80,7 +79,7 @@ impl Around {
     }
 }
 
-impl Fs {
+impl Allocator {
     /// Where a change looks for space near a group.
     pub(super) fn around(&self, h: &Handle<'_>, near: u32) -> Around {
         let count = self.groups.count();

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 
 use stetfs_journal::{Credits, Handle};
 
+use super::allocator::Allocator;
 use crate::error::{FsError, Result};
-use crate::fs::Fs;
 use crate::space::Groups;
 use crate::types::Ctx;
 
@@ -26,7 +26,7 @@ impl Reservation<'_> {
     }
 
     /// Keeps what is left of the promise, clusters, until it is given to
-    /// [`kept_promise`](Fs::kept_promise).
+    /// [`kept_promise`](Allocator::kept_promise).
     pub(crate) fn keep(mut self) -> u64 {
         std::mem::take(&mut self.left)
     }
@@ -49,7 +49,7 @@ enum Look<T> {
     Nothing,
 }
 
-impl Fs {
+impl Allocator {
     /// Promises `blocks` clusters (blocks, without `bigalloc`), data and metadata together, for the
     /// allocations of one operation. A `privileged` caller may use the volume's reserved
     /// blocks. May commit the journal to get at freed space: no handle may be open, inode locks

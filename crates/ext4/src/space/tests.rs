@@ -29,12 +29,12 @@ fn alloc(
     purpose: AllocFor,
 ) -> Result<BlockRun, FsError> {
     let h = fs.vol.journal.begin(credits::ALLOC_BLOCKS + 1).unwrap();
-    fs.alloc_blocks(&h, inode, goal, want, purpose)
+    fs.space.alloc_blocks(&h, inode, goal, want, purpose)
 }
 
 fn free(fs: &Fs, run: BlockRun) {
     let h = fs.vol.journal.begin(credits::FREE_BLOCKS * 2).unwrap();
-    fs.free_blocks(&h, run, Freed::Data).unwrap();
+    fs.space.free_blocks(&h, run, Freed::Data).unwrap();
 }
 
 /// Runs in use, by start.
@@ -63,7 +63,7 @@ fn allocation_agrees_with_a_model_and_e2fsck() {
         let device = mkfs(mib, &options);
         let fs = open(&device);
         let mut rng = fastrand::Rng::with_seed(7);
-        let start = fs.groups.free_blocks();
+        let start = fs.space.groups.free_blocks();
         let owners: Vec<Inode> = (0..6).map(|i| owner(&fs, 12 + i * 3)).collect();
         let mut model = Model::default();
         for step in 0..600 {
@@ -83,7 +83,7 @@ fn allocation_agrees_with_a_model_and_e2fsck() {
                     }
                 };
                 assert!(
-                    fs.check_run(run).is_ok(),
+                    fs.space.check_run(run).is_ok(),
                     "{name}: {run:?} is not for files"
                 );
                 model.take(run);
@@ -127,7 +127,7 @@ fn allocation_agrees_with_a_model_and_e2fsck() {
                 }
             }
             let used = model.blocks() / u64::from(fs.vol.geo.ratio());
-            assert_eq!(fs.groups.free_blocks() + used, start, "{name}");
+            assert_eq!(fs.space.groups.free_blocks() + used, start, "{name}");
             if step % 100 == 99 {
                 fs.vol.journal.commit_all().unwrap();
             }
@@ -136,7 +136,7 @@ fn allocation_agrees_with_a_model_and_e2fsck() {
             free(&fs, run);
         }
         fs.unmount().unwrap();
-        assert_eq!(fs.groups.free_blocks(), start, "{name}");
+        assert_eq!(fs.space.groups.free_blocks(), start, "{name}");
         fsck(&device);
     }
 }
@@ -155,11 +155,11 @@ fn a_freed_block_comes_back_only_after_the_commit() {
         "{other:?} reuses {run:?}"
     );
     let mut waiting = 0;
-    for group in 0..fs.groups.count() {
-        let st = fs.groups.lock(group).unwrap();
+    for group in 0..fs.space.groups.count() {
+        let st = fs.space.groups.lock(group).unwrap();
         let pending = st.pending.as_ref().map_or(0, |p| p.count());
         let usable = st.desc.free_clusters() - pending;
-        assert_eq!(fs.groups.available(group), usable, "space.S3");
+        assert_eq!(fs.space.groups.available(group), usable, "space.S3");
         waiting += pending;
     }
     assert_eq!(waiting, run.len);
@@ -173,7 +173,7 @@ fn the_volume_can_be_filled_to_the_last_block_and_emptied() {
     for blocks in [1024, 4096] {
         let device = mkfs(24, &Mkfs::blocks(blocks));
         let fs = open(&device);
-        let free_before = fs.groups.free_blocks();
+        let free_before = fs.space.groups.free_blocks();
         let inodes: Vec<Inode> = (0..4).map(|i| owner(&fs, 12 + i)).collect();
         let mut runs = Vec::new();
         let mut i = 0;
@@ -191,8 +191,8 @@ fn the_volume_can_be_filled_to_the_last_block_and_emptied() {
             runs.iter().map(|r| u64::from(r.len)).sum::<u64>(),
             free_before
         );
-        assert_eq!(fs.groups.free_blocks(), 0);
-        assert!(fs.reserve(1, true).is_err());
+        assert_eq!(fs.space.groups.free_blocks(), 0);
+        assert!(fs.space.reserve(1, true).is_err());
         for run in runs {
             free(&fs, run);
         }
@@ -203,7 +203,7 @@ fn the_volume_can_be_filled_to_the_last_block_and_emptied() {
                 .errno(),
             libc::ENOSPC
         );
-        drop(fs.reserve(100, true).unwrap());
+        drop(fs.space.reserve(100, true).unwrap());
         alloc(&fs, &inodes[0], None, 1, AllocFor::Data)
             .map(|run| free(&fs, run))
             .unwrap();
@@ -236,12 +236,12 @@ fn writers_side_by_side_stay_contiguous() {
         );
     }
     for inode in &inodes {
-        fs.release_window(inode);
+        fs.space.release_window(inode);
     }
     // Without windows a small file lies right behind the last one.
     let small = owner(&fs, 99);
     let a = alloc(&fs, &small, None, 1, AllocFor::Data).unwrap();
-    fs.release_window(&small);
+    fs.space.release_window(&small);
     let b = alloc(&fs, &owner(&fs, 100), None, 1, AllocFor::Data).unwrap();
     assert_eq!(b.start, a.end());
 }
@@ -250,7 +250,7 @@ fn writers_side_by_side_stay_contiguous() {
 fn threads_allocate_side_by_side() {
     let device = mkfs(64, &Mkfs::blocks(1024));
     let fs = open(&device);
-    let start = fs.groups.free_blocks();
+    let start = fs.space.groups.free_blocks();
     std::thread::scope(|scope| {
         for t in 0..4 {
             let fs = &fs;
@@ -273,7 +273,7 @@ fn threads_allocate_side_by_side() {
             });
         }
     });
-    assert_eq!(fs.groups.free_blocks(), start);
+    assert_eq!(fs.space.groups.free_blocks(), start);
     fs.unmount().unwrap();
     fsck(&device);
 }
@@ -287,7 +287,7 @@ fn contradictions_are_damage_not_panics() {
     free(&fs, run);
     let twice = |run: BlockRun| {
         let h = fs.vol.journal.begin(credits::FREE_BLOCKS * 2).unwrap();
-        fs.free_blocks(&h, run, Freed::Data).unwrap_err()
+        fs.space.free_blocks(&h, run, Freed::Data).unwrap_err()
     };
     assert!(matches!(
         twice(run),
@@ -324,7 +324,7 @@ fn a_damaged_bitmap_is_left_alone_and_reported() {
     let device = mkfs(32, &Mkfs::blocks(1024));
     let bitmap = {
         let fs = open(&device);
-        let nr = fs.groups.lock(0).unwrap().desc.block_bitmap();
+        let nr = fs.space.groups.lock(0).unwrap().desc.block_bitmap();
         fs.unmount().unwrap();
         nr
     };
@@ -352,17 +352,17 @@ fn a_damaged_bitmap_is_left_alone_and_reported() {
 fn reservations_hold_space_back() {
     let device = mkfs(16, &Mkfs::blocks(1024));
     let fs = open(&device);
-    let all = fs.groups.free_blocks() - fs.vol.sb.kept_clusters();
+    let all = fs.space.groups.free_blocks() - fs.vol.sb.kept_clusters();
     let for_users = all - fs.vol.sb.reserved_blocks();
-    assert!(fs.reserve(for_users + 1, false).is_err());
-    let mut held = fs.reserve(for_users, false).unwrap();
-    assert!(fs.reserve(1, false).is_err());
-    drop(fs.reserve(fs.vol.sb.reserved_blocks(), true).unwrap());
+    assert!(fs.space.reserve(for_users + 1, false).is_err());
+    let mut held = fs.space.reserve(for_users, false).unwrap();
+    assert!(fs.space.reserve(1, false).is_err());
+    drop(fs.space.reserve(fs.vol.sb.reserved_blocks(), true).unwrap());
     held.consumed(5);
-    drop(fs.reserve(5, false).unwrap());
+    drop(fs.space.reserve(5, false).unwrap());
     drop(held);
-    drop(fs.reserve(for_users, false).unwrap());
-    assert!(fs.privileged(&ROOT));
+    drop(fs.space.reserve(for_users, false).unwrap());
+    assert!(fs.space.privileged(&ROOT));
 }
 
 #[test]
@@ -370,7 +370,7 @@ fn inodes_agree_with_e2fsck() {
     for (name, mib, options) in flavours() {
         let device = mkfs(mib, &options);
         let fs = open(&device);
-        let start = fs.groups.free_inodes();
+        let start = fs.space.groups.free_inodes();
         let root = fs.iget(ROOT_INO).unwrap();
         let mut made: Vec<Arc<Inode>> = Vec::new();
         let mut rng = fastrand::Rng::with_seed(3);
@@ -392,7 +392,7 @@ fn inodes_agree_with_e2fsck() {
                 }
                 Err(e) => {
                     assert_eq!(
-                        (e.errno(), fs.groups.free_inodes()),
+                        (e.errno(), fs.space.groups.free_inodes()),
                         (libc::ENOSPC, 0),
                         "{name}"
                     );
@@ -400,7 +400,11 @@ fn inodes_agree_with_e2fsck() {
                 }
             }
         }
-        assert_eq!(fs.groups.free_inodes() + made.len() as u64, start, "{name}");
+        assert_eq!(
+            fs.space.groups.free_inodes() + made.len() as u64,
+            start,
+            "{name}"
+        );
         rng.shuffle(&mut made);
         for inode in made.drain(..) {
             fs.iput(&inode);
@@ -410,7 +414,7 @@ fn inodes_agree_with_e2fsck() {
             );
         }
         fs.unmount().unwrap();
-        assert_eq!(fs.groups.free_inodes(), start, "{name}");
+        assert_eq!(fs.space.groups.free_inodes(), start, "{name}");
         fsck(&device);
     }
 }
@@ -428,14 +432,15 @@ fn comb(fs: &Fs) -> u64 {
     while let Ok(run) = alloc(fs, &filler, None, 30_000, AllocFor::Data) {
         runs.push(run);
     }
-    assert_eq!(fs.groups.free_blocks(), 0);
+    assert_eq!(fs.space.groups.free_blocks(), 0);
     let mut freed = 0;
     for run in &runs {
         // A commit's worth at a time.
         for part in (run.start..run.end()).collect::<Vec<_>>().chunks(4000) {
             let h = fs.vol.journal.begin(credits::FREE_BLOCKS * 2).unwrap();
             for start in part.iter().copied().filter(|nr| nr % 2 == 1) {
-                fs.free_blocks(&h, BlockRun { start, len: 1 }, Freed::Data)
+                fs.space
+                    .free_blocks(&h, BlockRun { start, len: 1 }, Freed::Data)
                     .unwrap();
                 freed += 1;
             }
@@ -450,7 +455,7 @@ fn a_comb_is_filled_in_linear_time() {
     let device = mkfs(192, &Mkfs::blocks(1024));
     let fs = open(&device);
     let free = comb(&fs);
-    let groups = u64::from(fs.groups.count());
+    let groups = u64::from(fs.space.groups.count());
     assert!(
         groups > 20 && free > 60_000,
         "{groups} groups, {free} blocks"
@@ -494,11 +499,11 @@ fn small_files_in_a_comb_do_not_search_from_the_start() {
     for n in 0..free {
         let small = owner(&fs, 20 + (n % 16) as u32);
         alloc(&fs, &small, None, 1, AllocFor::Data).unwrap();
-        fs.release_window(&small);
+        fs.space.release_window(&small);
     }
     let after = cost(&fs);
     let (looks, words) = (after.0 - before.0, after.1 - before.1);
-    let groups = u64::from(fs.groups.count());
+    let groups = u64::from(fs.space.groups.count());
     assert!(
         looks <= 2 * free + 8 * groups,
         "{looks} looks for {free} blocks"
@@ -520,12 +525,17 @@ fn a_run_that_becomes_free_is_found_at_once() {
     // Searches learn that nothing is longer than one block.
     let one = alloc(&fs, &inode, None, 64, AllocFor::Meta).unwrap();
     assert_eq!(one.len, 1);
-    for group in 0..fs.groups.count() {
+    for group in 0..fs.space.groups.count() {
         let goal = fs.vol.geo.layout.group_first_block(group) + 5000;
         alloc(&fs, &inode, Some(goal), 64, AllocFor::Meta).unwrap();
     }
     // The used blocks of a piece of the comb go, far away.
-    let far = fs.vol.geo.layout.group_first_block(fs.groups.count() - 2) + 4000;
+    let far = fs
+        .vol
+        .geo
+        .layout
+        .group_first_block(fs.space.groups.count() - 2)
+        + 4000;
     let used: Vec<u64> = (far..far + 100).filter(|nr| nr % 2 == 0).collect();
     for start in used {
         free(&fs, BlockRun { start, len: 1 });
@@ -545,8 +555,8 @@ fn windows_come_back() {
     let fs = open(&device);
     let writers: Vec<Inode> = (0..8).map(|i| owner(&fs, 12 + i)).collect();
     let held = |fs: &Fs| -> u64 {
-        (0..fs.groups.count())
-            .flat_map(|g| fs.groups.lock(g).unwrap().windows.avoid(None))
+        (0..fs.space.groups.count())
+            .flat_map(|g| fs.space.groups.lock(g).unwrap().windows.avoid(None))
             .map(|(start, end)| u64::from(end - start))
             .sum()
     };
@@ -558,21 +568,21 @@ fn windows_come_back() {
     }
     assert!(held(&fs) > 8 * 16, "{} blocks set aside", held(&fs));
     assert!(
-        held(&fs) < fs.groups.free_blocks() / 4,
+        held(&fs) < fs.space.groups.free_blocks() / 4,
         "{} of {} blocks set aside",
         held(&fs),
-        fs.groups.free_blocks()
+        fs.space.groups.free_blocks()
     );
     // One writer takes all there is, out of the others' windows too.
-    let free = fs.groups.free_blocks();
+    let free = fs.space.groups.free_blocks();
     let mut taken = 0;
     while let Ok(run) = alloc(&fs, &writers[0], goals[0], 500, AllocFor::Data) {
         taken += u64::from(run.len);
         goals[0] = Some(run.end());
     }
-    assert_eq!((taken, fs.groups.free_blocks()), (free, 0));
+    assert_eq!((taken, fs.space.groups.free_blocks()), (free, 0));
     for inode in &writers {
-        fs.release_window(inode);
+        fs.space.release_window(inode);
     }
     assert_eq!(held(&fs), 0);
     fs.unmount().unwrap();
@@ -606,7 +616,7 @@ fn with_few_inodes() -> (Arc<stetfs_block::MemDevice>, Arc<Fs>) {
     options.args.extend(["-N".into(), "256".into()]);
     let device = mkfs(32, &options);
     let fs = open(&device);
-    assert!((200..256).contains(&fs.groups.free_inodes()));
+    assert!((200..256).contains(&fs.space.groups.free_inodes()));
     (device, fs)
 }
 
@@ -663,11 +673,11 @@ fn inodes_freed_without_a_sync_are_given_out_again() {
         ("value of an attribute", value),
     ] {
         let (device, fs) = with_few_inodes();
-        let free = fs.groups.free_inodes();
+        let free = fs.space.groups.free_inodes();
         for i in 0..3 * free {
             turn(&fs).unwrap_or_else(|e| panic!("{what} {i} of {free}: {e}"));
         }
-        assert_eq!(fs.groups.free_inodes(), free, "{what}");
+        assert_eq!(fs.space.groups.free_inodes(), free, "{what}");
         fs.unmount().unwrap();
         fsck(&device);
     }
@@ -697,7 +707,7 @@ fn threads_share_the_inodes_that_a_commit_frees() {
 #[test]
 fn a_volume_whose_inodes_are_in_use_says_so_at_once() {
     let (_device, fs) = with_few_inodes();
-    for i in 0..fs.groups.free_inodes() {
+    for i in 0..fs.space.groups.free_inodes() {
         mknod(&fs, format!("file{i}").as_bytes()).unwrap();
     }
     fs.vol.journal.commit_all().unwrap();

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::allocator::Allocator;
 use super::scan::FreeMap;
 use crate::content;
 use crate::error::{FsError, Result};
@@ -35,7 +36,7 @@ impl Fs {
         let cluster = u64::from(self.vol.geo.cluster_size());
         let min = u32::try_from(min.div_ceil(cluster).max(1)).unwrap_or(u32::MAX);
         let mut done = 0;
-        for group in 0..self.groups.count() {
+        for group in 0..self.vol.geo.groups {
             let blocks = layout.group_blocks(group);
             let blocks = blocks.start.max(start)..blocks.end.min(end);
             if !blocks.is_empty() {
@@ -49,24 +50,26 @@ impl Fs {
     fn trim_group(&self, group: u32, blocks: &Range<BlockNr>, min: u32) -> Result<u64> {
         let mut done = 0;
         let mut at = blocks.start;
-        while let Some(run) = self.trim_run(group, at..blocks.end, min)? {
+        while at < blocks.end {
+            self.throttle()?;
+            let Some(run) = self.space.trim_run(group, at..blocks.end, min)? else {
+                break;
+            };
             done += run.end - run.start;
             at = run.end;
         }
         Ok(done)
     }
+}
 
-    /// Discards the first such run.
+impl Allocator {
+    /// Discards the first free run of at least `min` clusters among `blocks` of one group.
     fn trim_run(
         &self,
         group: u32,
         blocks: Range<BlockNr>,
         min: u32,
     ) -> Result<Option<Range<BlockNr>>> {
-        if blocks.is_empty() {
-            return Ok(None);
-        }
-        self.throttle()?;
         let ratio = u64::from(self.vol.geo.ratio());
         let first = self.vol.geo.layout.group_first_block(group);
         let from = blocks.start.saturating_sub(first).div_ceil(ratio) as u32;

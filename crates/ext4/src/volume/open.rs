@@ -122,8 +122,8 @@ impl Fs {
     fn mark_mounted(&self) -> Result<()> {
         let now = u64::try_from(self.vol.now().sec).unwrap_or(0);
         let orphan_file = self.orphans.has_file();
-        let blocks = self.groups.free_blocks() * u64::from(self.vol.geo.ratio());
-        let inodes = self.groups.free_inodes();
+        let blocks = self.space.free_blocks_count() * u64::from(self.vol.geo.ratio());
+        let inodes = self.space.free_inodes_count();
         let journaled = self.vol.geo.compat.contains(Compat::HAS_JOURNAL);
         self.vol.write_super(|sb| {
             if journaled {

@@ -1,6 +1,5 @@
 //! The parts of an open volume, before they are one.
 
-use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 
 use stetfs_block::BlockDevice;
@@ -19,7 +18,7 @@ use crate::error::Result;
 use crate::fs::Fs;
 use crate::geometry::Geometry;
 use crate::inode::{InodeCache, Orphans};
-use crate::space::{Groups, Zones};
+use crate::space::{Allocator, Groups, Zones};
 use crate::types::FsOptions;
 
 /// What is read of a recovered volume before its journal runs.
@@ -88,24 +87,25 @@ impl Parts {
             &opts,
             claim,
         )?;
-        let epoch = opts.epoch;
+        let generation = repeat::seed(&self.sb, opts.epoch);
+        let data = crate::data::DataState::new(&opts);
+        let vol = Arc::new(Volume {
+            geo: self.geo,
+            opts,
+            cache: self.cache,
+            journal,
+            sb: state,
+        });
         let fs = Arc::new_cyclic(|me| Fs {
-            groups: self.groups,
-            data: crate::data::DataState::new(&opts),
-            vol: Arc::new(Volume {
-                geo: self.geo,
-                opts,
-                cache: self.cache,
-                journal,
-                sb: state,
-            }),
+            space: Allocator::new(Arc::clone(&vol), self.groups, generation),
+            vol,
+            data,
             inodes: InodeCache::default(),
             values: crate::xattr::Values::default(),
             quotas: OnceLock::new(),
             recovered,
             orphans: self.orphans,
             rename_lock: Mutex::new(Rank::Rename, ()),
-            generation: AtomicU32::new(repeat::seed(&self.sb, epoch)),
             me: me.clone(),
         });
         Ok((fs, self.found))

@@ -86,7 +86,7 @@ pub(super) fn apply(
         let decoded = FileRecord::decode(&logged.body).map_err(FsError::from);
         leave(decoded.map(|record| records.push((logged, record))))?;
     }
-    fs.keep_freed();
+    fs.space.keep_freed();
     let mut runs = Vec::new();
     for (_, record) in &records {
         leave(fs.claim_inodes(record, &mut runs))?;
@@ -130,11 +130,11 @@ impl Fs {
     /// and the one behind it.
     fn claim_inodes(&self, record: &FileRecord, runs: &mut Vec<(u64, u64)>) -> Result<()> {
         for (start, len) in record.blocks() {
-            self.check_run(BlockRun { start, len })?;
+            self.space.check_run(BlockRun { start, len })?;
         }
         runs.extend(record.blocks().map(|(at, len)| (at, at + u64::from(len))));
         for node in record.dirs.iter().chain([&record.file]) {
-            self.claim_inode(node.ino)?;
+            self.space.claim_inode(node.ino)?;
         }
         Ok(())
     }
@@ -147,7 +147,7 @@ impl Fs {
             let start = start.max(claimed);
             if start < end {
                 let len = (end - start) as u32;
-                self.claim_blocks(BlockRun { start, len })?;
+                self.space.claim_blocks(BlockRun { start, len })?;
                 claimed = end;
             }
         }
@@ -196,7 +196,7 @@ impl Fs {
                 format!("inode {} with mode {:o}", node.ino, view.mode()),
             ));
         }
-        if !self.claim_inode(node.ino)? {
+        if !self.space.claim_inode(node.ino)? {
             let inode = self.iget(node.ino)?;
             let same = inode.body.read().generation() == view.generation()
                 && inode.is_dir() == (kind == libc::S_IFDIR);
@@ -304,7 +304,7 @@ impl Fs {
         };
         let mut done = self.map_exactly(h, inode, body, run)?;
         while done < run.len {
-            self.count_piece(run.start)?;
+            self.space.count_piece(run.start)?;
             let rest = piece(done, run.len - done);
             done += self.map_exactly(h, inode, body, rest)?;
         }

@@ -7,7 +7,7 @@ impl Fs {
     /// What statfs(2) shows, as the kernel's ext4 does.
     pub fn statfs(&self) -> StatFs {
         let ratio = u64::from(self.vol.geo.ratio());
-        let bfree = self.groups.free_blocks() * ratio;
+        let bfree = self.space.free_blocks_count() * ratio;
         let withheld = self.vol.sb.reserved_blocks() + self.vol.sb.kept_clusters() * ratio;
         // The kernel folds the UUID's halves.
         let (a, b) = self.vol.geo.uuid.split_at(8);
@@ -22,7 +22,7 @@ impl Fs {
             bfree,
             bavail: bfree.saturating_sub(withheld),
             files: u64::from(self.vol.geo.inodes_count),
-            ffree: self.groups.free_inodes(),
+            ffree: self.space.free_inodes_count(),
             namelen: 255,
             fsid: half(a) ^ half(b),
         }
@@ -31,7 +31,7 @@ impl Fs {
     /// Counters since the volume was opened.
     pub fn stats(&self) -> FsStats {
         let (inodes, lookups) = self.inodes.counts();
-        let (groups_searched, words_searched) = self.groups.cost.so_far();
+        let (groups_searched, words_searched) = self.space.search_cost();
         FsStats {
             cache: self.vol.cache.stats(),
             journal: self.vol.journal.stats(),

@@ -200,7 +200,9 @@ impl Fs {
         mode: Option<u32>,
     ) -> Result<()> {
         inode.check_alive()?;
-        let _room = self.reserve(layout.blocks(), self.privileged(ctx))?;
+        let _room = self
+            .space
+            .reserve(layout.blocks(), self.space.privileged(ctx))?;
         let _quota = self.promise_attributes(ctx, body, layout)?;
         let h = self.vol.journal.begin(layout.credits() + WRITE_INODE)?;
         self.vol.whole(|| {

@@ -40,7 +40,7 @@ impl Fs {
                 other => return other,
             }
         }
-        let new = self.new_value(inode, body, bytes, self.privileged(ctx))?;
+        let new = self.new_value(inode, body, bytes, self.space.privileged(ctx))?;
         let mut layout = stored.with_value(size, index, name, Some(new.entry(name)), 0)?;
         layout.added.push(new);
         Ok(layout)

@@ -286,7 +286,7 @@ impl Fs {
     /// An attribute block, checked.
     fn xattr_block(&self, nr: BlockNr) -> Result<Arc<Block>> {
         self.vol
-            .noted(self.check_run(BlockRun { start: nr, len: 1 }))?;
+            .noted(self.space.check_run(BlockRun { start: nr, len: 1 }))?;
         let block = self.vol.cache.read(nr)?;
         if block.verified() != verified::XATTR {
             let page = block
@@ -398,7 +398,7 @@ impl Fs {
             return Ok(false);
         }
         let goal = (nr != 0).then_some(nr);
-        let run = self.alloc_blocks(h, inode, goal, 1, AllocFor::Meta)?;
+        let run = self.space.alloc_blocks(h, inode, goal, 1, AllocFor::Meta)?;
         let block = self.vol.cache.get(run.start);
         let mut page = h.create(&block)?;
         page.copy_from_slice(bytes);
@@ -488,7 +488,7 @@ impl Fs {
         }
         let shared = self.xattr_unshare(h, nr, None)?;
         if !shared {
-            self.free_cluster(h, nr, Freed::Journaled)?;
+            self.space.free_cluster(h, nr, Freed::Journaled)?;
         }
         body.set_file_acl(0);
         body.add_blocks(-i64::from(self.vol.geo.ratio()))?;

@@ -182,11 +182,15 @@ impl Fs {
     ) -> Result<NewValue> {
         let fs = self.me.upgrade().ok_or(FsError::Errno(libc::ESHUTDOWN))?;
         let size = u32::try_from(value.len()).map_err(|_| FsError::Errno(libc::E2BIG))?;
-        let _room = self.reserve(self.value_space(value.len()), privileged)?;
+        let _room = self
+            .space
+            .reserve(self.value_space(value.len()), privileged)?;
         let hash = xattr::value_hash(value, self.vol.geo.csum_seed);
-        let (mut h, inode) = self.begin_with_inode(NEW_INODE + ORPHAN + WRITE_INODE, |h| {
-            self.new_value_inode(h, owner, owner_body, hash)
-        })?;
+        let (mut h, inode) = self
+            .space
+            .begin_with_inode(NEW_INODE + ORPHAN + WRITE_INODE, |h| {
+                self.new_value_inode(h, owner, owner_body, hash)
+            })?;
         inode.opens.fetch_add(1, Ordering::AcqRel);
         let new = NewValue {
             fs,
@@ -316,7 +320,7 @@ mod tests {
                 let made = fs.mknod(&ROOT, ROOT_INO, b"file", libc::S_IFREG | 0o644, 0, 0);
                 let ino = made.unwrap().ino;
                 fs.vol.journal.commit_all().unwrap();
-                let before = (fs.groups.free_blocks(), fs.groups.free_inodes());
+                let before = (fs.space.free_blocks_count(), fs.space.free_inodes_count());
                 let value = vec![5; 20_000];
                 let inode = fs.iget(ino).unwrap();
                 let new;
@@ -334,7 +338,7 @@ mod tests {
                 let fs = open(&crashed);
                 assert_eq!(fs.orphans_finished().deleted, 1);
                 fs.vol.journal.commit_all().unwrap();
-                let after = (fs.groups.free_blocks(), fs.groups.free_inodes());
+                let after = (fs.space.free_blocks_count(), fs.space.free_inodes_count());
                 assert_eq!(before, after, "{features}, {removed}");
                 fs.unmount().unwrap();
                 fsck(&crashed);

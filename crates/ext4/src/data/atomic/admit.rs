@@ -154,10 +154,10 @@ impl AtomicGroup {
         mut total: Cost,
         exact: impl Fn() -> Result<Cost>,
     ) -> Result<(Cost, u64)> {
-        let is_privileged = self.fs.privileged(ctx);
+        let is_privileged = self.fs.space.privileged(ctx);
         let more = |total: Cost| {
             let want = total.space().saturating_sub(self.promised);
-            self.fs.reserve(want, is_privileged)
+            self.fs.space.reserve(want, is_privileged)
         };
         let room = match more(total) {
             Err(FsError::Errno(libc::ENOSPC)) => {

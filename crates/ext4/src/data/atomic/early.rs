@@ -103,7 +103,7 @@ impl AtomicGroup {
             return Ok(None);
         };
         let want = cost.space().saturating_sub(self.promised);
-        let room = self.fs.reserve(want, self.fs.privileged(ctx))?;
+        let room = self.fs.space.reserve(want, self.fs.space.privileged(ctx))?;
         self.send_early(places)?;
         self.promised += room.keep();
         Ok(fitting)
@@ -115,7 +115,11 @@ impl AtomicGroup {
         let blocks = blocks.map(|member| Ok(member?.overlay.blocks() as u64));
         let need = blocks.sum::<Result<u64>>()?;
         let own = self.promised.min(self.cost.clusters).min(need);
-        let more = self.fs.reserve(need - own, self.fs.privileged(ctx))?.keep();
+        let more = self
+            .fs
+            .space
+            .reserve(need - own, self.fs.space.privileged(ctx))?
+            .keep();
         self.promised -= own;
         Ok(Places {
             all: Vec::new(),
@@ -133,8 +137,8 @@ impl AtomicGroup {
                 let mut goal = None;
                 while at < run.end {
                     let want = u32::try_from(run.end - at).unwrap_or(u32::MAX);
-                    let place = self.fs.set_aside(&member.file.inode, goal, want)?;
-                    let mut promise = self.fs.kept_promise(places.left);
+                    let place = self.fs.space.set_aside(&member.file.inode, goal, want)?;
+                    let mut promise = self.fs.space.kept_promise(places.left);
                     promise.consumed(u64::from(place.len));
                     places.left = promise.keep();
                     places.all.push((*ino, (at as u32, place)));
@@ -149,13 +153,13 @@ impl AtomicGroup {
     /// As it was before: what was promised to the group is so again.
     fn undo_early(&mut self, places: Places) {
         let used = places.all.iter().map(|(_, (_, run))| u64::from(run.len));
-        let mut left = places.left + self.fs.promise_again(used.sum()).keep();
+        let mut left = places.left + self.fs.space.promise_again(used.sum()).keep();
         for (_, (_, run)) in places.all {
-            self.fs.give_back(run);
+            self.fs.space.give_back(run);
         }
         left -= places.own.min(left);
         self.promised += places.own;
-        drop(self.fs.kept_promise(left));
+        drop(self.fs.space.kept_promise(left));
     }
 
     /// Blocks that may be written early one by one when a transaction has room for `credits`
@@ -263,7 +267,7 @@ impl AtomicGroup {
         for member in self.members.values_mut() {
             member.early = EarlySum::default();
             for (_, run) in member.overlay.forget_early() {
-                self.fs.give_back(run);
+                self.fs.space.give_back(run);
             }
         }
     }
@@ -289,7 +293,7 @@ impl Fs {
     ) -> Result<()> {
         let end = u64::from(lblk) + u64::from(run.len);
         self.remove_range(h, inode, body, u64::from(lblk)..end, Steps::Whole)?;
-        self.take_set_aside(h, run)?;
+        self.space.take_set_aside(h, run)?;
         let space = Space {
             run,
             new: Some(run),

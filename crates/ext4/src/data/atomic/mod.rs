@@ -352,7 +352,7 @@ impl AtomicGroup {
     /// Blocks that were written early are no longer of use.
     fn give_back(&self, places: Vec<BlockNr>) {
         for start in places {
-            self.fs.give_back(BlockRun { start, len: 1 });
+            self.fs.space.give_back(BlockRun { start, len: 1 });
         }
     }
 
@@ -390,7 +390,11 @@ impl Drop for AtomicGroup {
     fn drop(&mut self) {
         self.give_back_early();
         self.forget(self.kept);
-        drop(self.fs.kept_promise(std::mem::take(&mut self.promised)));
+        drop(
+            self.fs
+                .space
+                .kept_promise(std::mem::take(&mut self.promised)),
+        );
     }
 }
 

@@ -27,7 +27,7 @@ impl Indirect for Stored<'_> {
     fn read<R>(&self, nr: BlockNr, f: impl FnOnce(&[u8]) -> R) -> Result<R> {
         // The volume's own files lie where the others must not.
         if is_ordinary(&self.fs.vol.geo, self.ino) {
-            self.fs.check_run(BlockRun { start: nr, len: 1 })?;
+            self.fs.space.check_run(BlockRun { start: nr, len: 1 })?;
         }
         let block = self.fs.vol.cache.read(nr)?;
         match block.peek() {

@@ -59,7 +59,7 @@ impl Fs {
             None => Some(self.dir_plan(m.dirs.new, m.dirs.new_body(), m.new.name)?),
         };
         let room = plan.as_ref().map_or(0, |p| append_dir_space(p.new_blocks));
-        let _room = self.reserve(room, self.privileged(ctx))?;
+        let _room = self.space.reserve(room, self.space.privileged(ctx))?;
         let new_blocks = plan.as_ref().map_or(0, |p| p.new_blocks);
         let _grows = self.promise_dir(ctx, m.dirs.new_body_mut(), new_blocks)?;
         let owner = self.owner_in(ctx, &m.dirs.old_body);
@@ -76,7 +76,7 @@ impl Fs {
                     again: None,
                     promise,
                 };
-                let (h, white) = self.begin_with_inode(credits, |h| {
+                let (h, white) = self.space.begin_with_inode(credits, |h| {
                     self.new_inode(h, (m.dirs.old, &m.dirs.old_body), ctx, &file)
                 })?;
                 (h, Some(white))

@@ -96,8 +96,8 @@ fn images(
     let (fs, orphans) = parts.assemble(journal, opts, None, None)?;
     fs.attach();
     fs.load_quotas(&sb)?;
-    fs.keep_freed();
-    fs.trust_files();
+    fs.space.keep_freed();
+    fs.space.trust_files();
     let held = fs.hold_orphans(orphans);
     let done = Replay::new(&fs, commits).run(progress);
     drop(held);
@@ -201,7 +201,7 @@ impl<'a> Replay<'a> {
         for change in &self.changes {
             match change {
                 Change::AddRange { extent, .. } if extent.len > 0 => {
-                    self.fs.claim_blocks(BlockRun {
+                    self.fs.space.claim_blocks(BlockRun {
                         start: extent.start,
                         len: extent.len,
                     })?;
@@ -266,7 +266,7 @@ impl<'a> Replay<'a> {
                 self.fs.vol.geo.inodes_count
             )));
         }
-        Ok(!self.fs.claim_inode(ino)?)
+        Ok(!self.fs.space.claim_inode(ino)?)
     }
 
     /// An inode in use, also one without a name.
