@@ -1,9 +1,10 @@
 //! An open volume.
 
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 
 use stetfs_sync::Mutex;
 
+use crate::inode::InodeStore;
 use crate::space::Allocator;
 use crate::volume::Volume;
 
@@ -11,16 +12,11 @@ use crate::volume::Volume;
 pub struct Fs {
     pub(crate) vol: Arc<Volume>,
     pub(crate) space: Arc<Allocator>,
-    /// Inodes in memory (inode/cache.rs).
-    pub(crate) inodes: crate::inode::InodeCache,
+    pub(crate) inodes: InodeStore,
     /// Attribute values in inodes of their own (xattr/values.rs).
     pub(crate) values: crate::xattr::Values,
-    /// Usage and limits of users, groups and projects, if the volume counts them (quota/).
-    pub(crate) quotas: OnceLock<crate::quota::Quotas>,
     /// What opening replayed.
     pub(crate) recovered: Option<stetfs_journal::RecoveryReport>,
-    /// The orphan list or file (inode/orphans.rs).
-    pub(crate) orphans: crate::inode::Orphans,
     /// Dirty file data and its way home (data/).
     pub(crate) data: crate::data::DataState,
     /// One rename that moves a directory to another parent at a time.

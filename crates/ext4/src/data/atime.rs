@@ -12,8 +12,6 @@ use crate::space::credits;
 use crate::types::Atime;
 
 const DAY: i64 = 24 * 3600;
-/// The most inodes whose access time is newer in memory than in the journal.
-const MAX_LAZY: u64 = 8192;
 
 impl Fs {
     /// Notes that the content was read, if the options ask for that. No lock and no handle may be
@@ -31,7 +29,7 @@ impl Fs {
         if !self.atime_is_old(&body, now) {
             return;
         }
-        if self.vol.opts.lazytime && self.put_off(inode) {
+        if self.vol.opts.lazytime && self.inodes.put_off(inode) {
             body.set_atime(now);
             return;
         }
@@ -42,32 +40,10 @@ impl Fs {
             .map_err(Into::into)
             .and_then(|h| {
                 body.set_atime(now);
-                self.write_inode(&h, inode, &mut body)
+                self.inodes.write_inode(&h, inode, &mut body)
             });
         if let Err(e) = result {
             tracing::debug!(ino = inode.ino, "no access time: {e}");
-        }
-    }
-
-    /// Whether the inode may be written later, and if so, remembers that it must. The caller holds
-    /// its lock.
-    fn put_off(&self, inode: &Inode) -> bool {
-        let lazy = &self.data.lazy;
-        if inode.lazy.load(Ordering::Acquire) {
-            return true;
-        }
-        if lazy.load(Ordering::Relaxed) >= MAX_LAZY {
-            return false;
-        }
-        inode.lazy.store(true, Ordering::Release);
-        lazy.fetch_add(1, Ordering::Relaxed);
-        true
-    }
-
-    /// The inode was written, its access time with it.
-    pub(crate) fn no_longer_lazy(&self, inode: &Inode) {
-        if inode.lazy.swap(false, Ordering::AcqRel) {
-            self.data.lazy.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -86,7 +62,7 @@ impl Fs {
             return Ok(());
         }
         let h = self.vol.journal.begin(credits::WRITE_INODE)?;
-        self.write_inode(&h, inode, &mut body)
+        self.inodes.write_inode(&h, inode, &mut body)
     }
 
     /// [`write_lazy_time`](Self::write_lazy_time) of all inodes.
@@ -94,7 +70,7 @@ impl Fs {
     /// # Errors
     /// The device or the journal failed.
     pub(crate) fn write_lazy_times(&self) -> Result<()> {
-        if self.data.lazy.load(Ordering::Relaxed) == 0 || self.vol.writable().is_err() {
+        if !self.inodes.any_lazy() || self.vol.writable().is_err() {
             return Ok(());
         }
         self.inodes

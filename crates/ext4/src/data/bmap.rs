@@ -23,7 +23,7 @@ impl Fs {
     /// EINVAL for what is no regular file; EBUSY for one in an atomic group; what could not be
     /// brought home.
     pub fn bmap(&self, ino: Ino, index: u64, unit: u32) -> Result<u64> {
-        let inode = self.iget(ino)?;
+        let inode = self.inodes.iget(ino)?;
         // Exclusively: nobody writes between what goes home and the answer.
         let body = inode.body.write();
         if !body.is_regular() || unit == 0 {
@@ -91,7 +91,7 @@ impl Fs {
     /// # Errors
     /// What could not be brought home.
     pub fn settle_blocks(&self, ino: Ino) -> Result<()> {
-        let inode = self.iget(ino)?;
+        let inode = self.inodes.iget(ino)?;
         if !inode.told.load(Ordering::Acquire) {
             return Ok(());
         }

@@ -197,7 +197,7 @@ mod tests {
             .create(&ROOT, ROOT_INO, b"file", 0o644, 0, libc::O_RDWR)
             .unwrap();
         fs.write(&ROOT, &file, 0, &[1; 8192], false).unwrap();
-        let inode = fs.iget(attr.ino).unwrap();
+        let inode = fs.inodes.iget(attr.ino).unwrap();
         inode.dirty.ledger.lock().was_ordered_before();
         device.add(Fault::fail(Op::Write, libc::EIO));
         let punch = FallocateMode::PunchHole;
@@ -244,7 +244,7 @@ mod tests {
         let (go, may_go) = channel::<()>();
         let (done, is_done) = channel();
         std::thread::scope(|scope| {
-            let inode = fs.iget(blocker.ino).unwrap();
+            let inode = fs.inodes.iget(blocker.ino).unwrap();
             scope.spawn(move || {
                 let _flush = inode.dirty.flush.lock();
                 held.send(()).unwrap();

@@ -33,7 +33,7 @@ impl Fs {
     ) -> Result<()> {
         self.change_range(ctx, f, mode, offset, len)?;
         if f.is_unheld() {
-            self.limit_windows(&f.inode);
+            self.inodes.limit_windows(&f.inode);
         }
         match f.flags & libc::O_DSYNC {
             0 => self.settle(&f.inode),
@@ -100,7 +100,7 @@ impl Fs {
         body.set_ctime(now);
         // Also after an error: what was done so far is in the tree.
         match self.vol.opts.canary.lax_fallocate {
-            true => self.store_inode(&h, inode, body)?,
+            true => self.inodes.store_inode(&h, inode, body)?,
             false => self.write_inode_step(&h, inode, body)?,
         }
         result
@@ -201,7 +201,7 @@ impl Fs {
                         .ok_or(FsError::Errno(libc::ENOSPC))?;
                     self.map_new(h, inode, body, lblk, &space, true)?;
                     let run = space.run;
-                    self.note_blocks(h, inode, lblk, run.len);
+                    self.inodes.note_blocks(h, inode, lblk, run.len);
                     run.len
                 }
             };
@@ -295,7 +295,7 @@ impl Fs {
             let first = whole.start;
             whole.start = self.edit_map(h, inode, body, |map| map.convert_first(&whole, true))?;
             let (lblk, count) = (first as u32, (whole.start - first) as u32);
-            self.note_blocks(h, inode, lblk, count);
+            self.inodes.note_blocks(h, inode, lblk, count);
             // What was not home yet never goes there; from here on the blocks read as zeroes.
             self.drop_dirty(h, inode, first..whole.start)?;
         }

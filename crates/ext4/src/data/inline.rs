@@ -131,7 +131,7 @@ impl Fs {
             body.set_mtime(now);
             body.set_ctime(now);
             body.set_size(size.max(end));
-            self.write_inode_data(&h, inode, body)
+            self.inodes.write_inode_data(&h, inode, body)
         })?;
         Ok(true)
     }
@@ -176,7 +176,7 @@ impl Fs {
                 pages.done(inode);
                 put?;
             }
-            self.write_inode_data(&h, inode, body)
+            self.inodes.write_inode_data(&h, inode, body)
         })
     }
 }

@@ -37,7 +37,7 @@ impl Fs {
     pub fn usually_writes_whole(&self, bytes: usize) -> Result<bool> {
         let has_journal = self.vol.geo.compat.contains(Compat::HAS_JOURNAL);
         let is_whole = has_journal && self.vol.opts.journal.data() == DataMode::Journal;
-        let root = self.iget(ROOT_INO)?;
+        let root = self.inodes.iget(ROOT_INO)?;
         let body = root.body.read();
         Ok(is_whole && self.holds_whole(&body, bytes))
     }

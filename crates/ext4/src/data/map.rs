@@ -265,7 +265,7 @@ impl Fs {
         let block = self.vol.cache.get(nr);
         h.create(&block)?;
         body.set_size(size + u64::from(self.vol.geo.block_size));
-        self.write_inode_data(h, inode, body)?;
+        self.inodes.write_inode_data(h, inode, body)?;
         Ok((lblk, block))
     }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use stetfs_cache::PageRef;
-use stetfs_journal::{BlockNr, CommitPoint, JournalError, RecordPlace, Records, Wait};
+use stetfs_journal::{BlockNr, JournalError, RecordPlace, Records, Wait};
 use stetfs_ondisk::stet::record::{FileRecord, MAX_RUNS, Name, Node, Range, Run};
 use stetfs_sync::MutexGuard;
 
@@ -85,11 +85,6 @@ impl Fs {
         self.data.reasons.all()
     }
 
-    /// What is valid now, for the ledgers.
-    pub(crate) fn valid(&self) -> impl Fn(&CommitPoint) -> bool + '_ {
-        |point| self.vol.journal.is_valid(point)
-    }
-
     /// Makes a file durable without a commit, in its turn. With [`Wait::Inline`] it writes no more
     /// than a record holds.
     ///
@@ -155,8 +150,8 @@ impl Fs {
     /// Whether nothing but names changed in a directory, and records that are durable hold them.
     fn names_are_durable(&self, dir: &Inode) -> bool {
         let mut metadata = dir.metadata.lock();
-        metadata.prune(&self.valid());
-        metadata.names_are_durable(&self.valid())
+        metadata.prune(&self.vol.valid());
+        metadata.names_are_durable(&self.vol.valid())
     }
 
     /// Blocks of data in one record, at most.
@@ -214,12 +209,12 @@ impl Fs {
 
     /// What the ledgers of a file say, under its lock.
     fn found(&self, inode: &Inode, body: &InodeBody, unlogged: &Unlogged, datasync: bool) -> Found {
-        let quota = self.quotas.get().map(|_| SyncReason::Quota);
+        let quota = self.inodes.quotas().map(|_| SyncReason::Quota);
         let is_journaled =
             self.journals_data(body) && self.vol.opts.journal.data() != DataMode::Journal;
         let journaled = is_journaled.then_some(SyncReason::Journaled);
         let mut metadata = inode.metadata.lock();
-        metadata.prune(&self.valid());
+        metadata.prune(&self.vol.valid());
         let needs_commit = metadata.needs_commit();
         let trusts =
             self.vol.opts.canary.record_of_group && needs_commit == Some(SyncReason::Group);
@@ -391,14 +386,14 @@ impl Fs {
             Naming::NeedsCommit(_) => return Err(SyncReason::Name),
             Naming::Made { parent, name, .. } => (*parent, name),
         };
-        let dir = self.iget(parent).map_err(|_| SyncReason::Name)?;
+        let dir = self.inodes.iget(parent).map_err(|_| SyncReason::Name)?;
         let (before, version) = {
             let mut metadata = dir.metadata.lock();
-            metadata.prune(&self.valid());
+            metadata.prune(&self.vol.valid());
             if metadata.is_forgotten() {
                 return Err(SyncReason::Forgotten);
             }
-            metadata.names.before(name, &self.valid())
+            metadata.names.before(name, &self.vol.valid())
         };
         if before == Before::Unclear {
             return Err(SyncReason::Name);
@@ -415,10 +410,10 @@ impl Fs {
     }
 
     fn dir_naming(&self, ino: Ino) -> Result<(Arc<Inode>, Naming), SyncReason> {
-        let dir = self.iget(ino).map_err(|_| SyncReason::Name)?;
+        let dir = self.inodes.iget(ino).map_err(|_| SyncReason::Name)?;
         let naming = {
             let mut metadata = dir.metadata.lock();
-            metadata.prune(&self.valid());
+            metadata.prune(&self.vol.valid());
             if metadata.is_forgotten() {
                 return Err(SyncReason::Forgotten);
             }
@@ -432,7 +427,7 @@ impl Fs {
         let mut chain = Chain::default();
         let mut naming = {
             let mut metadata = inode.metadata.lock();
-            metadata.prune(&self.valid());
+            metadata.prune(&self.vol.valid());
             metadata.naming().clone()
         };
         while let Naming::Made { parent, .. } = naming {
@@ -505,7 +500,7 @@ mod tests {
             fs.write(&ROOT, &file, 0, &[1; 4096], false).unwrap();
             sync();
             fs.write(&ROOT, &file, 0, &[2; 4096], false).unwrap();
-            let inode = fs.iget(attr.ino).unwrap();
+            let inode = fs.inodes.iget(attr.ino).unwrap();
             fs.flush_files(&[&inode]).unwrap();
             sync();
             let crashed = Arc::new(device.fork());
@@ -560,7 +555,7 @@ mod tests {
                     .write(&ROOT, &self.file, 0, &[value; 4096], false)
                     .unwrap();
                 let mut metadata = self.file.inode.metadata.lock();
-                metadata.prune(&self.fs.valid());
+                metadata.prune(&self.fs.vol.valid());
                 if metadata.any(false) {
                     return;
                 }

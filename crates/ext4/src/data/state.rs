@@ -1,7 +1,7 @@
 //! What an open volume holds of file data.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -30,8 +30,6 @@ pub(crate) struct DataState {
     /// The flusher runs: it starts with the first need of it.
     pub(super) started: AtomicBool,
     pub(super) thread: Mutex<Option<JoinHandle<()>>>,
-    /// Inodes whose access time is newer in memory than in the journal.
-    pub(super) lazy: AtomicU64,
     /// Home writes that failed, of all files …
     pub(crate) failures: Failures,
     /// … and which of them syncs of all told of.
@@ -65,7 +63,6 @@ impl DataState {
             wanted: Arc::default(),
             started: AtomicBool::new(false),
             thread: Mutex::new(None),
-            lazy: AtomicU64::new(0),
             failures: Failures::default(),
             told: Told::default(),
         }

@@ -15,7 +15,7 @@ impl Fs {
     /// # Errors
     /// EINVAL if it is none; EUCLEAN if the target is damaged.
     pub fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
-        let inode = self.iget(ino)?;
+        let inode = self.inodes.iget(ino)?;
         let target = {
             let body = inode.body.read();
             if !body.is_symlink() {
@@ -89,7 +89,7 @@ impl Fs {
             return Err(FsError::Errno(libc::ENAMETOOLONG));
         }
         if body.set_inline_symlink(target) {
-            return self.write_inode_data(h, inode, body);
+            return self.inodes.write_inode_data(h, inode, body);
         }
         self.init_map(body)?;
         let nr = self.add_meta_block(h, inode, body, 0)?;
@@ -101,6 +101,6 @@ impl Fs {
             }
         }
         body.set_size(target.len() as u64);
-        self.write_inode_data(h, inode, body)
+        self.inodes.write_inode_data(h, inode, body)
     }
 }

@@ -167,7 +167,7 @@ mod tests {
             is_done
         };
         assert!(sync().try_recv().unwrap().is_ok());
-        let inode = fs.iget(attr.ino).unwrap();
+        let inode = fs.inodes.iget(attr.ino).unwrap();
         std::thread::scope(|scope| {
             let (held, is_held) = channel();
             let (go, may_go) = channel::<()>();

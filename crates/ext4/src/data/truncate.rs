@@ -102,7 +102,7 @@ impl Fs {
             let at = (range.start - base) as usize..(range.end - base) as usize;
             pages.zero(lblk, start, at)?;
             if let Some(h) = pages.journaled() {
-                self.note_blocks(h, inode, lblk, 1);
+                self.inodes.note_blocks(h, inode, lblk, 1);
             }
         }
         Ok(())
@@ -145,7 +145,7 @@ impl Fs {
                 self.drop_dirty(h, inode, u64::from(gone.block)..gone.logical_end())?;
             }
             self.free_extent(h, inode, body, &gone, kind)?;
-            self.note_blocks(h, inode, gone.block, gone.len);
+            self.inodes.note_blocks(h, inode, gone.block, gone.len);
         }
         Ok(())
     }
@@ -192,8 +192,8 @@ impl Fs {
         inode: &Inode,
         body: &mut InodeBody,
     ) -> Result<()> {
-        self.store_inode(h, inode, body)?;
-        self.needed(h, inode);
+        self.inodes.store_inode(h, inode, body)?;
+        self.inodes.needed(h, inode);
         Ok(())
     }
 }

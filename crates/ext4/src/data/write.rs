@@ -119,7 +119,7 @@ impl Fs {
     ) -> Result<usize> {
         let written = self.write_some(ctx, f, offset, data, kill_suidgid)?;
         if f.is_unheld() {
-            self.limit_windows(&f.inode);
+            self.inodes.limit_windows(&f.inode);
         }
         self.settle_data(f).map(|()| written)
     }
@@ -374,7 +374,7 @@ impl Fs {
             Ok(n) => n,
             Err(e) => {
                 // The tree may have another shape, with the same meaning.
-                self.write_inode_data(&h, inode, body)?;
+                self.inodes.write_inode_data(&h, inode, body)?;
                 return Err(e);
             }
         };
@@ -391,12 +391,12 @@ impl Fs {
         let new_size = size.max(chunk.offset + written as u64);
         body.set_size(new_size);
         if order {
-            self.write_inode_data(&h, inode, body)?;
+            self.inodes.write_inode_data(&h, inode, body)?;
             let count = (blocks.end - blocks.start) as u32;
             let first = blocks.start as u32;
-            self.note_blocks(&h, inode, first, count);
+            self.inodes.note_blocks(&h, inode, first, count);
         } else {
-            self.write_inode(&h, inode, body)?;
+            self.inodes.write_inode(&h, inode, body)?;
         }
         Ok(written)
     }
@@ -441,7 +441,7 @@ impl Fs {
             return Err(FsError::Errno(libc::ENOSPC));
         }
         let count = (blocks.end - blocks.start) as u32;
-        self.note_blocks(h, inode, lblk, count);
+        self.inodes.note_blocks(h, inode, lblk, count);
         Ok(())
     }
 

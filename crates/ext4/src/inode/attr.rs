@@ -35,7 +35,7 @@ impl Fs {
     /// # Errors
     /// ESTALE when there is no such inode.
     pub fn getattr(&self, ino: Ino) -> Result<Attr> {
-        let inode = self.iget(ino)?;
+        let inode = self.inodes.iget(ino)?;
         self.attr(&inode)
     }
 
@@ -130,7 +130,7 @@ impl Fs {
     /// EPERM, EISDIR and EINVAL (a size for what has none), EFBIG, EROFS, ENOSPC.
     pub fn setattr(&self, ctx: &Ctx, ino: Ino, set: &SetAttr) -> Result<Attr> {
         self.throttle()?;
-        let inode = self.iget(ino)?;
+        let inode = self.inodes.iget(ino)?;
         let result = self.set_attr(ctx, &inode, set);
         self.reap_values();
         let attr = result?;
@@ -196,15 +196,15 @@ impl Fs {
         if size > old {
             return self.truncate_body(&mut h, inode, body, size);
         }
-        self.orphan_add(&h, inode, body)?;
-        self.write_inode(&h, inode, body)?;
+        self.inodes.orphan_add(&h, inode, body)?;
+        self.inodes.write_inode(&h, inode, body)?;
         let cut = self.truncate_body(&mut h, inode, body, size);
         h.restart(credits::ORPHAN)?;
         // Also after a failure: what is left of the tree is consistent, and the size tells of it.
         if body.links() > 0 || self.vol.opts.canary.truncated_orphan {
-            self.orphan_del(&h, inode, body)?;
+            self.inodes.orphan_del(&h, inode, body)?;
         }
-        self.write_inode_data(&h, inode, body)?;
+        self.inodes.write_inode_data(&h, inode, body)?;
         cut
     }
 
@@ -260,7 +260,8 @@ impl Fs {
                 body.set_mtime(self.vol.repeated_mtime(time(t)));
             }
             body.set_ctime(ctime);
-            self.vol.whole(|| self.write_inode(&h, inode, body))?;
+            self.vol
+                .whole(|| self.inodes.write_inode(&h, inode, body))?;
         }
         if let Some(mode) = set.mode {
             let mode = u32::from(body.mode()) & !PERMISSIONS | mode & PERMISSIONS;
@@ -277,7 +278,7 @@ impl Fs {
                 self.xattr_apply(&h, inode, body, &list)?;
                 body.set_mode(mode as u16);
                 body.set_ctime(ctime);
-                self.write_inode(&h, inode, body)
+                self.inodes.write_inode(&h, inode, body)
             })?;
         }
         Ok(())
@@ -314,7 +315,7 @@ impl Fs {
     /// EISDIR (a directory for writing), EPERM (immutable, append-only without `O_APPEND`), EROFS,
     /// ELOOP for a symbolic link.
     pub fn open_inode(&self, ctx: &Ctx, ino: Ino, flags: i32) -> Result<OpenRef> {
-        let inode = self.iget(ino)?;
+        let inode = self.inodes.iget(ino)?;
         self.check_open(&inode, flags)?;
         let open = self.open_ref(inode, flags)?;
         if flags & libc::O_TRUNC != 0 && open.inode.kind == FileType::Regular {
@@ -336,7 +337,7 @@ impl Fs {
     /// # Errors
     /// The inode cannot be read.
     pub fn go_on_with(&self, ino: Ino, flags: i32) -> Result<OpenRef> {
-        self.open_ref(self.iget(ino)?, flags)
+        self.open_ref(self.inodes.iget(ino)?, flags)
     }
 
     /// Whether an inode may be opened with flags of open(2), as far as its mode does not say.
@@ -344,7 +345,7 @@ impl Fs {
     /// # Errors
     /// As [`open_inode`](Self::open_inode).
     pub fn may_open(&self, ino: Ino, flags: i32) -> Result<()> {
-        self.check_open(&*self.iget(ino)?, flags)
+        self.check_open(&*self.inodes.iget(ino)?, flags)
     }
 
     fn check_open(&self, inode: &Inode, flags: i32) -> Result<()> {

@@ -112,13 +112,13 @@ impl Fs {
             let mut body = inode.lock_new();
             // Before the table says that it is there: who guesses its number is to find this one
             // (inode.I1).
-            self.add_inode(inode.clone());
-            let stored = self.store_inode(h, &inode, &mut body);
+            self.inodes.add_inode(inode.clone());
+            let stored = self.inodes.store_inode(h, &inode, &mut body);
             drop(body);
             if stored.is_err() {
                 inode.dead.store(true, Ordering::Release);
                 inode.deleted.store(true, Ordering::Release);
-                self.drop_inode(&inode);
+                self.inodes.drop_inode(&inode);
             }
             stored.map(|()| inode)
         });
@@ -202,7 +202,7 @@ impl Fs {
         body: &mut InodeBody,
     ) -> Result<()> {
         body.set_links(0);
-        self.orphan_add(h, inode, body)?;
-        self.store_inode(h, inode, body)
+        self.inodes.orphan_add(h, inode, body)?;
+        self.inodes.store_inode(h, inode, body)
     }
 }

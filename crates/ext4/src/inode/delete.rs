@@ -28,7 +28,7 @@ impl Fs {
             self.reap_values();
         }
         match deleted {
-            Ok(()) => self.drop_inode(inode),
+            Ok(()) => self.inodes.drop_inode(inode),
             Err(e) => {
                 tracing::warn!(
                     ino = inode.ino,
@@ -46,8 +46,8 @@ impl Fs {
         let mut h = self.vol.journal.begin(LAST_STEP)?;
         if !body.is_bare() || self.holds_values(body) {
             // It became an orphan with its last name; this is for those that never had one.
-            self.orphan_add(&h, inode, body)?;
-            self.store_inode(&h, inode, body)?;
+            self.inodes.orphan_add(&h, inode, body)?;
+            self.inodes.store_inode(&h, inode, body)?;
             // A value has no attributes of its own: a volume that says so could make us go in
             // circles.
             if !inode.value && (body.file_acl() != 0 || self.holds_values(body)) {
@@ -71,12 +71,12 @@ impl Fs {
     ) -> Result<()> {
         inode.deleted.store(true, Ordering::Release);
         let is_dir = body.is_dir();
-        self.orphan_del(h, inode, body)?;
+        self.inodes.orphan_del(h, inode, body)?;
         body.set_size(0);
         body.set_links(0);
         body.tally.gone = true;
         body.set_dtime(u32::try_from(self.vol.now().sec).unwrap_or(u32::MAX));
-        self.store_inode(h, inode, body)?;
+        self.inodes.store_inode(h, inode, body)?;
         self.space.free_inode(h, inode.ino, is_dir)
     }
 
@@ -86,7 +86,7 @@ impl Fs {
         if inode.unlinked.load(Ordering::Acquire) {
             inode.dead.store(true, Ordering::Release);
             self.try_delete(inode)?;
-            self.drop_inode(inode);
+            self.inodes.drop_inode(inode);
             return Ok(true);
         }
         let mut body = inode.body.write();
@@ -97,8 +97,8 @@ impl Fs {
             self.truncate_body(&mut h, inode, body, size)?;
             h.restart(credits::ORPHAN)?;
         }
-        self.orphan_del(&h, inode, body)?;
-        self.store_inode(&h, inode, body)?;
+        self.inodes.orphan_del(&h, inode, body)?;
+        self.inodes.store_inode(&h, inode, body)?;
         h.stop();
         Ok(false)
     }

@@ -43,7 +43,7 @@ fn a_change_of_what_is_being_deleted_is_whole_or_refused() {
     for operation in OPERATIONS {
         let (attr, file) = fs.tmpfile(&ROOT, ROOT_INO, 0o600, 0, libc::O_RDWR).unwrap();
         drop(file);
-        let inode = fs.iget(attr.ino).unwrap();
+        let inode = fs.inodes.iget(attr.ino).unwrap();
         let held = inode.body.write();
         let users = Arc::strong_count(&inode);
         thread::scope(|scope| {
@@ -97,7 +97,7 @@ fn who_has_the_lock_goes_on_while_the_last_user_lets_go() {
         let device = mkfs(16, &Mkfs::blocks(1024).feature(features));
         let fs = open(&device);
         let (attr, file) = fs.tmpfile(&ROOT, ROOT_INO, 0o600, 0, libc::O_RDWR).unwrap();
-        let inode = fs.iget(attr.ino).unwrap();
+        let inode = fs.inodes.iget(attr.ino).unwrap();
         inode.dead.store(true, Ordering::Release);
         for len in [10, 10_000] {
             assert_eq!(
@@ -129,7 +129,7 @@ fn a_guessed_number_is_of_one_inode() {
             }
         });
         while !maker.is_finished() {
-            (12..40).for_each(|ino| drop(fs.iget(ino)));
+            (12..40).for_each(|ino| drop(fs.inodes.iget(ino)));
         }
     });
     fs.unmount().unwrap();

@@ -13,10 +13,12 @@ mod delete;
 #[cfg(test)]
 mod deleted_tests;
 mod hold;
+mod lazy;
 mod open;
 mod orphan;
 mod orphans;
 mod settle;
+mod store;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -27,11 +29,11 @@ use stetfs_sync::{Mutex, Rank, RwLock, RwLockWriteGuard};
 
 pub(crate) use attr::without_suidgid;
 pub(crate) use body::{InodeBody, is_ordinary};
-pub(crate) use cache::InodeCache;
 pub(crate) use create::NewFile;
 pub use open::{OpenInode, OpenRef};
 pub use orphans::OrphansFinished;
 pub(crate) use orphans::{OrphanFile, OrphanPlace, Orphans};
+pub(crate) use store::InodeStore;
 
 use crate::data::{DirtyData, ReadAhead};
 use crate::durability::MetadataLedger;

@@ -14,11 +14,11 @@ use stetfs_ondisk::ext4::orphan_file;
 use super::Inode;
 use super::body::InodeBody;
 use super::orphans::{OrphanPlace, not_listed};
+use super::store::InodeStore;
 use crate::error::{FsError, Result};
-use crate::fs::Fs;
 use crate::types::Ino;
 
-impl Fs {
+impl InodeStore {
     /// Remembers on the volume that the inode is to be deleted (no links) or truncated to its size
     /// (links). The caller holds its lock, and writes the inode in the same transaction.
     /// `credits::ORPHAN`.

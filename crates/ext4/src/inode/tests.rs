@@ -13,7 +13,7 @@ use crate::testing::{ROOT, fsck, mkfs, new_file, open};
 use crate::types::{Ctx, FsOptions, ROOT_INO, SetAttr, TimeSet};
 
 fn nameless(fs: &Fs, mode: u32) -> Arc<Inode> {
-    let root = fs.iget(ROOT_INO).unwrap();
+    let root = fs.inodes.iget(ROOT_INO).unwrap();
     let body = root.body.write();
     let h = fs
         .vol
@@ -42,7 +42,11 @@ fn a_crash_leaves_orphans_that_the_next_mount_deletes() {
             let listed = made
                 .iter()
                 .filter(|i| i.body.read().orphan == Some(OrphanPlace::List));
-            let room = if fs.orphans.has_file() { 2 * 1022 } else { 0 };
+            let room = if fs.inodes.orphans().has_file() {
+                2 * 1022
+            } else {
+                0
+            };
             assert_eq!(listed.count(), usize::saturating_sub(count, room));
             // Some go in between: from the middle of the list and from its ends.
             for inode in made.iter().step_by(3) {
@@ -123,8 +127,8 @@ fn a_new_file_with_the_number_of_a_deleted_one_stays() {
         fs.vol.journal.commit_all().unwrap();
         let new = nameless(&fs, libc::S_IFREG | 0o600);
         assert_eq!(new.ino, old.ino, "the lowest free number is taken");
-        fs.drop_inode(&old);
-        let cached = fs.iget_special(new.ino).unwrap();
+        fs.inodes.drop_inode(&old);
+        let cached = fs.inodes.iget_special(new.ino).unwrap();
         Arc::ptr_eq(&cached, &new)
     };
     assert!(stays(false));
@@ -140,15 +144,18 @@ fn an_inode_stays_while_it_is_open_or_remembered() {
     let inode = nameless(&fs, libc::S_IFREG | 0o600);
     let ino = inode.ino;
     let file = fs.open_ref(inode.clone(), libc::O_RDWR).unwrap();
-    fs.count_lookup(ino);
-    fs.count_lookup(ino);
+    fs.inodes.count_lookup(ino);
+    fs.inodes.count_lookup(ino);
     fs.iput(&inode);
-    assert!(fs.iget(ino).is_ok());
+    assert!(fs.inodes.iget(ino).is_ok());
     drop(file);
     fs.forget(ino, 1);
-    assert!(fs.iget(ino).is_ok());
+    assert!(fs.inodes.iget(ino).is_ok());
     fs.forget(ino, 1);
-    assert_eq!(fs.iget(ino).err().map(|e| e.errno()), Some(libc::ESTALE));
+    assert_eq!(
+        fs.inodes.iget(ino).err().map(|e| e.errno()),
+        Some(libc::ESTALE)
+    );
     assert_eq!(fs.space.free_inodes_count(), free);
     assert_eq!(
         fs.open_ref(inode, 0).err().map(|e| e.errno()),
@@ -175,7 +182,7 @@ fn numbers_come_back_after_the_commit_with_another_generation() {
 fn the_cache_is_bounded_and_loses_nothing() {
     let device = mkfs(256, &Mkfs::blocks(4096));
     let fs = open(&device);
-    let root = fs.iget(ROOT_INO).unwrap();
+    let root = fs.inodes.iget(ROOT_INO).unwrap();
     let mut made = Vec::new();
     for i in 0..40_000u32 {
         let body = root.body.write();
@@ -183,7 +190,7 @@ fn the_cache_is_bounded_and_loses_nothing() {
         let inode = new_file(&fs, &h, (&root, &body), libc::S_IFREG | 0o600).unwrap();
         let mut body = inode.lock_new();
         body.set_uid(i);
-        fs.write_inode(&h, &inode, &mut body).unwrap();
+        fs.inodes.write_inode(&h, &inode, &mut body).unwrap();
         made.push(inode.ino);
     }
     let (held, _) = fs.inodes.counts();
@@ -192,7 +199,7 @@ fn the_cache_is_bounded_and_loses_nothing() {
         assert_eq!(fs.getattr(*ino).unwrap().uid, i as u32);
     }
     // A sync of an inode that left and came back still waits for its last change.
-    let back = fs.iget(made[0]).unwrap();
+    let back = fs.inodes.iget(made[0]).unwrap();
     assert!(!back.metadata.lock().upto(true).is_none());
 }
 
@@ -286,7 +293,7 @@ fn immutable_and_append_only_inodes_say_eperm() {
         let mut body = inode.body.write();
         let h = fs.vol.journal.begin(1).unwrap();
         body.set_flags(InodeFlags::EXTENTS | flags);
-        fs.write_inode(&h, &inode, &mut body).unwrap();
+        fs.inodes.write_inode(&h, &inode, &mut body).unwrap();
     };
     let fails = |set: SetAttr| fs.setattr(&ROOT, ino, &set).err().map(|e| e.errno());
     let opens = |flags| fs.open_inode(&ROOT, ino, flags).err().map(|e| e.errno());

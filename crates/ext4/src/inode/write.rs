@@ -8,12 +8,12 @@ use stetfs_ondisk::ext4::inode::InodeView;
 use super::Inode;
 use super::body::InodeBody;
 use super::orphans::OrphanPlace;
+use super::store::InodeStore;
 use crate::durability::MetadataLedger;
 use crate::error::{FsError, Result};
-use crate::fs::Fs;
 use crate::types::Ino;
 
-impl Fs {
+impl InodeStore {
     /// Puts the body into the inode table within `h` (`credits::WRITE_INODE`) and notes for syncs
     /// that the inode changed. The caller holds the inode's lock.
     ///
@@ -77,7 +77,7 @@ impl Fs {
     /// content.
     pub(crate) fn note_blocks(&self, h: &Handle<'_>, inode: &Inode, first: u32, count: u32) {
         self.note_change(h, inode, |c, point| {
-            c.moved(first, count, point, &self.valid());
+            c.moved(first, count, point, &self.vol.valid());
         });
     }
 
@@ -103,12 +103,14 @@ impl Fs {
         body.update_checksum(inode.ino, &self.vol.geo.checksums);
         self.change_slot(h, inode.ino, |slot| slot.copy_from_slice(body.bytes()))?;
         drop(list);
-        self.count_usage(h, inode, body)?;
+        if let Some(quotas) = self.quotas() {
+            quotas.count_usage(&self.vol, h, inode, body)?;
+        }
         self.no_longer_lazy(inode);
         let nameless = body.links() == 0;
         if inode.unlinked.load(Ordering::Relaxed) != nameless {
             inode.unlinked.store(nameless, Ordering::Release);
-            self.inodes.nameless_changed();
+            self.cache.nameless_changed();
         }
         inode.metadata.lock().changed(&h.point());
         Ok(())

@@ -179,7 +179,7 @@ impl Fs {
     ) -> Result<Arc<Inode>> {
         check_name(name)?;
         self.throttle()?;
-        let dir = self.iget(parent)?;
+        let dir = self.inodes.iget(parent)?;
         self.dir_move_out(&dir)?;
         let mut dir_body = dir.body.write();
         may_add(&dir_body)?;
@@ -239,9 +239,10 @@ impl Fs {
         }
         self.vol
             .whole(|| self.dir_changed(&h, &dir, &mut dir_body))?;
-        self.note_change(&h, &inode, |c, point| c.made(parent, name, point));
+        self.inodes
+            .note_change(&h, &inode, |c, point| c.made(parent, name, point));
         self.note_name(&h, &dir, name);
-        self.count_lookup(inode.ino);
+        self.inodes.count_lookup(inode.ino);
         drop(body);
         drop(h);
         drop((promise, grows));
@@ -268,7 +269,7 @@ impl Fs {
         if let Some(target) = new.target {
             self.write_symlink_body(h, inode, body, target)?;
         }
-        self.write_inode(h, inode, body)
+        self.inodes.write_inode(h, inode, body)
     }
 
     /// Gives up a new inode that got no name.

@@ -26,8 +26,8 @@ impl Fs {
     pub fn link(&self, ctx: &Ctx, ino: Ino, new_parent: Ino, new_name: &[u8]) -> Result<Attr> {
         check_name(new_name)?;
         self.throttle()?;
-        let dir = self.iget(new_parent)?;
-        let inode = self.iget(ino)?;
+        let dir = self.inodes.iget(new_parent)?;
+        let inode = self.inodes.iget(ino)?;
         // What is linked is no directory, so the directory comes before it in the lock order.
         if inode.is_dir() {
             return errno(libc::EPERM);
@@ -63,7 +63,7 @@ impl Fs {
         self.dir_insert(&h, &dir, &mut dir_body, plan, entry)?;
         self.vol.whole(|| {
             if body.links() == 0 {
-                self.orphan_del(&h, &inode, &mut body)?;
+                self.inodes.orphan_del(&h, &inode, &mut body)?;
                 inode.linkable.store(false, Ordering::Release);
             }
             let links = body.links() + 1;
@@ -71,9 +71,10 @@ impl Fs {
             self.links_changed(&h, &inode, &mut body)?;
             self.dir_changed(&h, &dir, &mut dir_body)
         })?;
-        self.note_change(&h, &inode, MetadataLedger::entangled);
+        self.inodes
+            .note_change(&h, &inode, MetadataLedger::entangled);
         self.note_name(&h, &dir, new_name);
-        self.count_lookup(inode.ino);
+        self.inodes.count_lookup(inode.ino);
         drop(h);
         drop(body);
         drop(dir_body);
@@ -102,8 +103,8 @@ mod tests {
         let device = mkfs(16, &Mkfs::blocks(1024));
         let fs = open(&device);
         let (attr, file) = fs.tmpfile(&ROOT, ROOT_INO, 0o600, 0, libc::O_RDWR).unwrap();
-        let root = fs.iget(ROOT_INO).unwrap();
-        let inode = fs.iget(attr.ino).unwrap();
+        let root = fs.inodes.iget(ROOT_INO).unwrap();
+        let inode = fs.inodes.iget(attr.ino).unwrap();
         let held = root.body.write();
         let users = Arc::strong_count(&inode);
         let linked = thread::scope(|scope| {

@@ -18,7 +18,7 @@ impl Fs {
     /// ENOENT, ENOTDIR, ENAMETOOLONG; EUCLEAN for damage.
     pub fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Attr> {
         check_name(name)?;
-        let dir = self.iget(parent)?;
+        let dir = self.inodes.iget(parent)?;
         if name == b"." {
             return self.known(&dir);
         }
@@ -33,14 +33,14 @@ impl Fs {
         };
         // While the directory is locked the name stays, and with it the inode.
         let inode = self.entry_inode(&dir, ino)?;
-        self.count_lookup(inode.ino);
+        self.inodes.count_lookup(inode.ino);
         drop(body);
         self.counted(&inode)
     }
 
     /// Attributes of an inode whose number is known, counting a lookup.
     fn known(&self, inode: &Inode) -> Result<Attr> {
-        self.count_lookup(inode.ino);
+        self.inodes.count_lookup(inode.ino);
         // Deleted before it was counted.
         if inode.dead.load(Ordering::Acquire) {
             self.forget(inode.ino, 1);
@@ -57,7 +57,7 @@ impl Fs {
     /// The inode that an entry of a locked directory names. One that is free or was never used is
     /// damage: the entry outlived it.
     pub(super) fn entry_inode(&self, dir: &Inode, ino: Ino) -> Result<Arc<Inode>> {
-        match self.iget(ino) {
+        match self.inodes.iget(ino) {
             Err(FsError::Errno(libc::ESTALE)) => {
                 let detail = format!(
                     "an entry of directory {} names the unused inode {ino}",

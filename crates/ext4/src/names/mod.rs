@@ -39,7 +39,9 @@ fn insert_credits(plan: &Plan) -> Credits {
 impl Fs {
     /// Notes for records of files that a name came.
     fn note_name(&self, h: &Handle<'_>, dir: &Inode, name: &[u8]) {
-        self.note_change(h, dir, |c, point| c.names.came(name, point, &self.valid()));
+        self.inodes.note_change(h, dir, |c, point| {
+            c.names.came(name, point, &self.vol.valid())
+        });
     }
 
     /// A directory whose entries changed: its times, and its inode into the journal.
@@ -47,13 +49,13 @@ impl Fs {
         let now = self.vol.now();
         body.set_mtime(now);
         body.touch(now);
-        self.write_listing(h, dir, body)
+        self.inodes.write_listing(h, dir, body)
     }
 
     /// An inode whose links changed: its change time, and itself into the journal.
     fn links_changed(&self, h: &Handle<'_>, inode: &Inode, body: &mut InodeBody) -> Result<()> {
         body.touch(self.vol.now());
-        self.write_inode(h, inode, body)
+        self.inodes.write_inode(h, inode, body)
     }
 
     /// Takes away one link, or all of a directory. Without links the inode goes to the orphans,
@@ -66,7 +68,7 @@ impl Fs {
         };
         body.set_links(left);
         if left == 0 {
-            self.orphan_add(h, inode, body)?;
+            self.inodes.orphan_add(h, inode, body)?;
         }
         self.links_changed(h, inode, body)
     }

@@ -26,7 +26,7 @@ impl Fs {
     ) -> Result<(Attr, OpenRef)> {
         self.throttle()?;
         let mode = libc::S_IFREG | (mode & 0o7777);
-        let dir = self.iget(parent)?;
+        let dir = self.inodes.iget(parent)?;
         let inode = {
             // Shared would do, but for the space where the directory's files go.
             let dir_body = dir.body.write();
@@ -62,7 +62,7 @@ impl Fs {
             inode
                 .linkable
                 .store(flags & libc::O_EXCL == 0, Ordering::Release);
-            self.count_lookup(inode.ino);
+            self.inodes.count_lookup(inode.ino);
             inode
         };
         let opened = self.open_inode(ctx, inode.ino, flags & !(libc::O_TRUNC | libc::O_EXCL));

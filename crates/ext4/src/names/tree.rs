@@ -30,7 +30,7 @@ impl Fs {
             if at == ROOT_INO {
                 return Ok(Ancestry(seen));
             }
-            let inode = self.iget(at)?;
+            let inode = self.inodes.iget(at)?;
             let body = inode.body.read();
             check_dir(&body)?;
             if body.links() == 0 {

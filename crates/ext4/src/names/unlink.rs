@@ -37,7 +37,7 @@ impl Fs {
     fn remove(&self, parent: Ino, name: &[u8], want_dir: bool) -> Result<()> {
         check_name(name)?;
         self.throttle()?;
-        let dir = self.iget(parent)?;
+        let dir = self.inodes.iget(parent)?;
         self.dir_move_out(&dir)?;
         let (inode, synchronous) = {
             let mut dir_body = dir.body.write();
@@ -55,8 +55,10 @@ impl Fs {
             let h = self.vol.journal.begin(UNLINK_CREDITS)?;
             // With nothing to free and nobody who uses it, it goes at once, and never is an orphan.
             let last = body.links() == 1 && !want_dir;
-            let gone =
-                last && body.is_bare() && !self.holds_values(&body) && self.take_unused(&inode);
+            let gone = last
+                && body.is_bare()
+                && !self.holds_values(&body)
+                && self.inodes.take_unused(&inode);
             self.vol.whole(|| {
                 self.dir_remove(&h, &dir, &dir_body, &found)?;
                 if gone {
@@ -69,18 +71,19 @@ impl Fs {
                 }
                 self.dir_changed(&h, &dir, &mut dir_body)
             })?;
-            self.note_change(&h, &inode, MetadataLedger::entangled);
+            self.inodes
+                .note_change(&h, &inode, MetadataLedger::entangled);
             // What has another name must not go with this one, if that is all that comes back.
             let with_its_file = !want_dir && body.links() == 0;
-            self.note_change(&h, &dir, |c, point| {
-                c.names.gone(name, with_its_file, point, &self.valid())
+            self.inodes.note_change(&h, &dir, |c, point| {
+                c.names.gone(name, with_its_file, point, &self.vol.valid())
             });
             let synchronous = self.is_synchronous(&body);
             drop(h);
             drop(body);
             if gone {
                 self.space.release_window(&inode);
-                self.drop_inode(&inode);
+                self.inodes.drop_inode(&inode);
             }
             (inode, synchronous)
         };

@@ -47,7 +47,7 @@ impl Fs {
 
     /// The inode's project; 0 where it has no room for one.
     pub fn project(&self, ino: Ino) -> Result<u32> {
-        let inode = self.iget(ino)?;
+        let inode = self.inodes.iget(ino)?;
         let project = inode.body.read().project();
         Ok(project.unwrap_or(0))
     }
@@ -60,7 +60,7 @@ impl Fs {
     /// EDQUOT.
     pub fn set_project(&self, ctx: &Ctx, ino: Ino, project: u32) -> Result<()> {
         self.throttle()?;
-        let inode = self.iget(ino)?;
+        let inode = self.inodes.iget(ino)?;
         self.change_project(ctx, &inode, project)?;
         self.settle(&inode)
     }
@@ -89,7 +89,7 @@ impl Fs {
         let h = self.vol.journal.begin(WRITE_INODE)?;
         body.set_project(project);
         body.touch(self.vol.now());
-        self.vol.whole(|| self.write_inode(&h, inode, body))
+        self.vol.whole(|| self.inodes.write_inode(&h, inode, body))
     }
 }
 

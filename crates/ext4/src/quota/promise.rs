@@ -123,7 +123,7 @@ impl Fs {
         inodes: u64,
     ) -> Result<(u64, Promise<'_>)> {
         let (least, most) = blocks.into_inner();
-        let Some(quotas) = self.quotas.get() else {
+        let Some(quotas) = self.inodes.quotas() else {
             return Ok((most, Promise { held: None }));
         };
         self.open_accounts(quotas, &ids)?;
@@ -131,7 +131,7 @@ impl Fs {
         let mut all = quotas.accounts.lock();
         let mut blocks = most;
         if ctx.uid != 0 {
-            let room = least_room(&all, &ids, self.seconds());
+            let room = least_room(&all, &ids, super::usage::seconds(&self.vol));
             blocks = most.min(room.0 / size);
             // What takes nothing is refused to nobody.
             if blocks < least || inodes > room.1 {
@@ -215,7 +215,7 @@ impl Fs {
         body: &mut InodeBody,
         new: Owner,
     ) -> Result<Promise<'_>> {
-        if self.quotas.get().is_none() {
+        if self.inodes.quotas().is_none() {
             return Ok(Promise { held: None });
         }
         let values = self.count_values(inode, body)?;

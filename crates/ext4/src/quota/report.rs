@@ -21,7 +21,7 @@ pub struct QuotaUsage {
 impl Fs {
     /// Whether limits may hold: the volume counts usage, and is open for writing.
     pub fn has_quota(&self) -> bool {
-        self.quotas.get().is_some()
+        self.inodes.quotas().is_some()
     }
 
     /// Usage and limits of every id that the volume has an entry for; nothing on volumes without
@@ -31,7 +31,7 @@ impl Fs {
     /// Damage; the device's.
     pub fn quota(&self) -> Result<Vec<QuotaUsage>> {
         let read;
-        let quotas = match self.quotas.get() {
+        let quotas = match self.inodes.quotas() {
             Some(quotas) => quotas,
             None => {
                 read = self.read_quotas(self.quota_files(&self.vol.sb.current()?)?)?;
@@ -61,7 +61,7 @@ impl Fs {
     pub fn set_limits(&self, kind: QuotaKind, id: u32, limits: Limits) -> Result<()> {
         self.vol.writable()?;
         self.throttle()?;
-        let quotas = self.quotas.get();
+        let quotas = self.inodes.quotas();
         let quotas = quotas.filter(|q| q.files.iter().any(|f| f.kind == kind));
         let Some(quotas) = quotas else {
             return Err(FsError::Errno(libc::ESRCH));
@@ -70,7 +70,7 @@ impl Fs {
         ids[kind as usize] = Some(id);
         self.open_accounts(quotas, &ids)?;
         let h = self.vol.journal.begin(1)?;
-        let now = self.seconds();
+        let now = super::usage::seconds(&self.vol);
         let mut all = quotas.accounts.lock();
         let accounts = &mut all[kind as usize];
         let (Some(info), Some(account)) = (accounts.info, accounts.by_id.get_mut(&id)) else {
@@ -79,6 +79,6 @@ impl Fs {
         account.entry.limits = limits;
         // Grace times begin and end with the new limits.
         account.change(0, 0, &info, now);
-        self.vol.whole(|| account.store(self, &h))
+        self.vol.whole(|| account.store(&self.vol, &h))
     }
 }

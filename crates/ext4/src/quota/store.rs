@@ -15,6 +15,7 @@ use crate::inode::{Inode, InodeBody};
 use crate::space::BlockRun;
 use crate::space::credits::{ALLOC_BLOCKS, WRITE_INODE};
 use crate::types::Ino;
+use crate::volume::Volume;
 
 /// Blocks that one new entry changes and that are not new: header, four levels, a leaf, and the
 /// next leaf with room.
@@ -141,9 +142,9 @@ impl Account {
     }
 
     /// Puts the entry into its block.
-    pub(super) fn store(&self, fs: &Fs, h: &Handle<'_>) -> Result<()> {
+    pub(super) fn store(&self, vol: &Volume, h: &Handle<'_>) -> Result<()> {
         let bytes = self.entry.encode();
-        let block = fs.vol.cache.read(self.nr)?;
+        let block = vol.cache.read(self.nr)?;
         let mut page = h.modify(&block)?;
         match page.get_mut(self.offset..self.offset + bytes.len()) {
             Some(to) => to.copy_from_slice(&bytes),
@@ -180,7 +181,7 @@ impl Fs {
             if !right || files.iter().any(|f| f.inode.ino == ino) {
                 return Err(bad("not a number that it may have"));
             }
-            let inode = match self.iget_special(ino) {
+            let inode = match self.inodes.iget_special(ino) {
                 Err(FsError::Errno(_)) => return Err(bad("it is free")),
                 other => other?,
             };
@@ -209,8 +210,7 @@ impl Fs {
             .journal
             .set_margin(CREDITS * files.len() as Credits);
         let quotas = self.read_quotas(files)?;
-        // Set once, when the volume is opened.
-        let _ = self.quotas.set(quotas);
+        self.inodes.count_in(quotas);
         Ok(())
     }
 
@@ -358,7 +358,7 @@ impl Fs {
             h.create(&self.vol.cache.get(nr))?;
         }
         body.set_size(bytes);
-        self.write_inode_data(h, inode, body)
+        self.inodes.write_inode_data(h, inode, body)
     }
 }
 

@@ -328,14 +328,14 @@ fn soft_limits_hold_when_the_grace_time_is_over() {
         let entry = usage[0].entries.iter().find(|e| e.id == 1000).copied();
         entry.map(|e| (e.space_time, e.inode_time)).unwrap()
     };
-    let now = fs.seconds();
+    let now = super::usage::seconds(&fs.vol);
     let week = 7 * 86_400;
     let (space, inodes) = times(&fs);
     assert!((now + week - 60..=now + week).contains(&space), "{space}");
     assert!((now + week - 60..=now + week).contains(&inodes), "{inodes}");
     // A week later.
     {
-        let mut all = fs.quotas.get().unwrap().accounts.lock();
+        let mut all = fs.inodes.quotas().unwrap().accounts.lock();
         let account = all[0].by_id.get_mut(&1000).unwrap();
         (account.entry.space_time, account.entry.inode_time) = (now, now);
     }
@@ -395,7 +395,7 @@ fn threads_share_a_limit_to_the_block() {
         }
     });
     // Nothing is promised any more: one file takes all that is left.
-    let all = fs.quotas.get().unwrap().accounts.lock();
+    let all = fs.inodes.quotas().unwrap().accounts.lock();
     for account in all.iter().flat_map(|a| a.by_id.values()) {
         assert_eq!((account.promised_space, account.promised_inodes), (0, 0));
     }
@@ -487,6 +487,7 @@ fn damaged_quota_files_are_refused_for_writing() {
     let fs = open(&fresh);
     drop(file(&fs, &ANNA, ROOT_INO, "file"));
     let inode = fs
+        .inodes
         .iget_special(stetfs_ondisk::ext4::superblock::USR_QUOTA_INO)
         .unwrap();
     let start = match fs.map(&inode, &inode.body.read(), 0, 1).unwrap() {

@@ -6,9 +6,9 @@ use stetfs_ondisk::ext4::quota::{Entry, Info};
 use super::tally::{Owner, UNIT, Usage};
 use super::{Account, Quotas};
 use crate::error::{FsError, Result};
-use crate::fs::Fs;
 use crate::inode::{Inode, InodeBody, is_ordinary};
 use crate::types::Ino;
+use crate::volume::Volume;
 
 impl Account {
     /// Counts a change, and begins or ends grace times.
@@ -32,12 +32,10 @@ impl Account {
 
 impl Quotas {
     /// Whether the usage of this inode counts: not that of the volume's own.
-    fn counts(&self, fs: &Fs, ino: Ino) -> bool {
-        is_ordinary(&fs.vol.geo, ino) && !self.files.iter().any(|f| f.inode.ino == ino)
+    fn counts(&self, vol: &Volume, ino: Ino) -> bool {
+        is_ordinary(&vol.geo, ino) && !self.files.iter().any(|f| f.inode.ino == ino)
     }
-}
 
-impl Fs {
     /// Counts what the inode uses more or less than when it was put into the journal before, within
     /// `h`: the margin of its credits.
     ///
@@ -45,22 +43,20 @@ impl Fs {
     /// The device's: the transaction must not commit then.
     pub(crate) fn count_usage(
         &self,
+        vol: &Volume,
         h: &Handle<'_>,
         inode: &Inode,
         body: &mut InodeBody,
     ) -> Result<()> {
-        let Some(quotas) = self.quotas.get() else {
-            return Ok(());
-        };
         let (old, new) = (body.tally.counted, body.usage());
-        if old == new || inode.value || !quotas.counts(self, inode.ino) {
+        if old == new || inode.value || !self.counts(vol, inode.ino) {
             return Ok(());
         }
         let promise = body.tally.promise.clone();
         let mut taken = (0, 0);
-        let now = self.seconds();
-        let mut all = quotas.accounts.lock();
-        for file in &quotas.files {
+        let now = seconds(vol);
+        let mut all = self.accounts.lock();
+        for file in &self.files {
             let kind = file.index();
             let accounts = &mut all[kind];
             let info = accounts.info.ok_or(FsError::Errno(libc::EIO))?;
@@ -87,7 +83,7 @@ impl Fs {
                     taken = part;
                 }
                 account.change(space, inodes, &info, now);
-                account.store(self, h)?;
+                account.store(vol, h)?;
             }
         }
         if let Some(promise) = promise {
@@ -96,11 +92,11 @@ impl Fs {
         body.tally.counted = new;
         Ok(())
     }
+}
 
-    /// Seconds since 1970.
-    pub(super) fn seconds(&self) -> u64 {
-        u64::try_from(self.vol.now().sec).unwrap_or(0)
-    }
+/// Seconds since 1970.
+pub(super) fn seconds(vol: &Volume) -> u64 {
+    u64::try_from(vol.now().sec).unwrap_or(0)
 }
 
 impl InodeBody {

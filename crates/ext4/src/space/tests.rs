@@ -371,7 +371,7 @@ fn inodes_agree_with_e2fsck() {
         let device = mkfs(mib, &options);
         let fs = open(&device);
         let start = fs.space.groups.free_inodes();
-        let root = fs.iget(ROOT_INO).unwrap();
+        let root = fs.inodes.iget(ROOT_INO).unwrap();
         let mut made: Vec<Arc<Inode>> = Vec::new();
         let mut rng = fastrand::Rng::with_seed(3);
         for _ in 0..200 {
@@ -409,7 +409,7 @@ fn inodes_agree_with_e2fsck() {
         for inode in made.drain(..) {
             fs.iput(&inode);
             assert_eq!(
-                fs.iget(inode.ino).err().map(|e| e.errno()),
+                fs.inodes.iget(inode.ino).err().map(|e| e.errno()),
                 Some(libc::ESTALE)
             );
         }

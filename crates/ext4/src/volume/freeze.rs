@@ -50,7 +50,7 @@ impl Fs {
 
     fn mark_clean(&self) -> Result<()> {
         let now = u64::try_from(self.vol.now().sec).unwrap_or(0);
-        let no_orphans = self.orphans.file_is_empty(self.vol.geo.block_size);
+        let no_orphans = self.inodes.orphans().file_is_empty(self.vol.geo.block_size);
         let blocks = self.space.free_blocks_count() * u64::from(self.vol.geo.ratio());
         let inodes = self.space.free_inodes_count();
         let was_valid = self.vol.sb.was_valid;
@@ -88,7 +88,7 @@ impl Fs {
 
     fn wake(&self) -> Result<()> {
         let journaled = self.vol.geo.compat.contains(Compat::HAS_JOURNAL);
-        let orphan_file = self.orphans.has_file();
+        let orphan_file = self.inodes.orphans().has_file();
         let woken = self.vol.journal.wake().map_err(crate::FsError::from);
         if self.vol.opts.canary.thaw_unmarked {
             return woken;

@@ -95,7 +95,7 @@ impl Fs {
         };
         let read_only = opts.read_only;
         let (fs, found_orphans) = parts.assemble(journal, opts, claim, recovered)?;
-        *fs.orphans.finished.lock() = earlier;
+        *fs.inodes.orphans().finished.lock() = earlier;
         let _ = fs.vol.sb.last_word.set(last_word);
         let _ = fs.vol.sb.failures.set(failures);
         let _ = fs.vol.sb.tap.set(tap);
@@ -121,7 +121,7 @@ impl Fs {
     /// Marks the volume as in use, before its first transaction.
     fn mark_mounted(&self) -> Result<()> {
         let now = u64::try_from(self.vol.now().sec).unwrap_or(0);
-        let orphan_file = self.orphans.has_file();
+        let orphan_file = self.inodes.orphans().has_file();
         let blocks = self.space.free_blocks_count() * u64::from(self.vol.geo.ratio());
         let inodes = self.space.free_inodes_count();
         let journaled = self.vol.geo.compat.contains(Compat::HAS_JOURNAL);

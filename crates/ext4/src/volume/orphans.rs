@@ -123,7 +123,7 @@ impl Fs {
                 "the volume has errors; {} orphans are left to e2fsck",
                 found.inodes.len()
             );
-            self.orphans.finished.lock().left += found.inodes.len() as u64;
+            self.inodes.orphans().finished.lock().left += found.inodes.len() as u64;
             return Ok(());
         }
         let mut finished = OrphansFinished::default();
@@ -151,7 +151,7 @@ impl Fs {
         }
         self.reap_values();
         tracing::info!(?finished, "orphans of an earlier mount");
-        *self.orphans.finished.lock() += finished;
+        *self.inodes.orphans().finished.lock() += finished;
         Ok(())
     }
 
@@ -162,11 +162,11 @@ impl Fs {
 
     /// What became of the orphans of an earlier mount when the volume was opened.
     pub fn orphans_finished(&self) -> OrphansFinished {
-        *self.orphans.finished.lock()
+        *self.inodes.orphans().finished.lock()
     }
 
     fn work_off(&self, ino: Ino, place: OrphanPlace) -> Result<bool> {
-        let inode = match self.iget_special(ino) {
+        let inode = match self.inodes.iget_special(ino) {
             Err(FsError::Errno(_)) => {
                 return Err(FsError::corrupt(
                     "orphan",

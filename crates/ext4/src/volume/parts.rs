@@ -1,6 +1,6 @@
 //! The parts of an open volume, before they are one.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use stetfs_block::BlockDevice;
 use stetfs_cache::CacheConfig;
@@ -17,7 +17,7 @@ use super::{SuperState, mmp, orphans, overhead, repeat};
 use crate::error::Result;
 use crate::fs::Fs;
 use crate::geometry::Geometry;
-use crate::inode::{InodeCache, Orphans};
+use crate::inode::{InodeStore, Orphans};
 use crate::space::{Allocator, Groups, Zones};
 use crate::types::FsOptions;
 
@@ -96,15 +96,14 @@ impl Parts {
             journal,
             sb: state,
         });
+        let space = Allocator::new(Arc::clone(&vol), self.groups, generation);
         let fs = Arc::new_cyclic(|me| Fs {
-            space: Allocator::new(Arc::clone(&vol), self.groups, generation),
+            inodes: InodeStore::new(Arc::clone(&vol), Arc::clone(&space), self.orphans),
+            space,
             vol,
             data,
-            inodes: InodeCache::default(),
             values: crate::xattr::Values::default(),
-            quotas: OnceLock::new(),
             recovered,
-            orphans: self.orphans,
             rename_lock: Mutex::new(Rank::Rename, ()),
             me: me.clone(),
         });

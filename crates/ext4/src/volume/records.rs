@@ -168,11 +168,11 @@ impl Fs {
             self.remove_all(&mut h, &inode, body)?;
         }
         self.become_body(body, new)?;
-        self.write_inode_data(&h, &inode, body)?;
+        self.inodes.write_inode_data(&h, &inode, body)?;
         for range in &record.ranges {
             self.apply_range(&mut h, &inode, body, range)?;
         }
-        self.write_inode_data(&h, &inode, body)?;
+        self.inodes.write_inode_data(&h, &inode, body)?;
         if record.pages.len() != pages.len() {
             let detail = format!("{} pages, {} in the log", record.pages.len(), pages.len());
             return Err(wrong(0, detail));
@@ -180,7 +180,7 @@ impl Fs {
         for (lblk, (nr, page)) in record.pages.iter().zip(pages) {
             self.put_page(&mut h, &inode, body, *lblk, *nr, page)?;
         }
-        self.write_inode_data(&h, &inode, body)
+        self.inodes.write_inode_data(&h, &inode, body)
     }
 
     /// The directory or file of a node, made if it is not there.
@@ -197,7 +197,7 @@ impl Fs {
             ));
         }
         if !self.space.claim_inode(node.ino)? {
-            let inode = self.iget(node.ino)?;
+            let inode = self.inodes.iget(node.ino)?;
             let same = inode.body.read().generation() == view.generation()
                 && inode.is_dir() == (kind == libc::S_IFDIR);
             if !same {
@@ -230,12 +230,12 @@ impl Fs {
 
     /// A directory changed then, not now.
     pub(super) fn date(&self, ino: Ino, then: Timestamp) -> Result<()> {
-        let dir = self.iget(ino)?;
+        let dir = self.inodes.iget(ino)?;
         let mut body = dir.body.write();
         let h = self.vol.journal.begin(WRITE_INODE)?;
         body.set_mtime(then);
         body.set_ctime(then);
-        self.write_inode(&h, &dir, &mut body)
+        self.inodes.write_inode(&h, &dir, &mut body)
     }
 
     /// The inode as the record has it, but for what the volume knows better: links, blocks,

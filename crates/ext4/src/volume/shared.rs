@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use stetfs_journal::{Cache, Journal};
+use stetfs_journal::{Cache, CommitPoint, Journal};
 use stetfs_ondisk::ext4::time::Timestamp;
 
 use super::super_state::SuperState;
@@ -40,5 +40,10 @@ impl Volume {
             sec: t.tv_sec,
             nsec: nsec - nsec % TICK,
         }
+    }
+
+    /// What is valid now, for the ledgers.
+    pub(crate) fn valid(&self) -> impl Fn(&CommitPoint) -> bool + '_ {
+        |point| self.journal.is_valid(point)
     }
 }

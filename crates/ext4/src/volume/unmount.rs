@@ -191,7 +191,7 @@ impl Fs {
         self.vol.clear_log()?;
         let lost = self.untold_failure();
         let now = u64::try_from(self.vol.now().sec).unwrap_or(0);
-        let no_orphans = self.orphans.file_is_empty(self.vol.geo.block_size);
+        let no_orphans = self.inodes.orphans().file_is_empty(self.vol.geo.block_size);
         let blocks = self.space.free_blocks_count() * u64::from(self.vol.geo.ratio());
         let inodes = self.space.free_inodes_count();
         let mut notes = self.vol.take_notes();

@@ -30,7 +30,7 @@ fn meaningful(body: &InodeBody) -> InodeFlags {
 impl Fs {
     /// The inode's flags (`EXT4_*_FL`) that users see.
     pub fn get_flags(&self, ino: Ino) -> Result<u32> {
-        let inode = self.iget(ino)?;
+        let inode = self.inodes.iget(ino)?;
         let flags = inode.body.read().flags().bits();
         Ok(flags & VISIBLE)
     }
@@ -44,7 +44,7 @@ impl Fs {
     /// file.
     pub fn set_flags(&self, ctx: &Ctx, ino: Ino, flags: u32) -> Result<()> {
         self.throttle()?;
-        let inode = self.iget(ino)?;
+        let inode = self.inodes.iget(ino)?;
         // What ends being synchronous is so to the end.
         let was_synchronous = self.is_synchronous(&inode.body.read());
         self.change_flags(ctx, &inode, flags)?;
@@ -92,6 +92,7 @@ impl Fs {
         let h = self.vol.journal.begin(WRITE_INODE)?;
         body.set_flags(new);
         body.touch(self.vol.now());
-        self.vol.whole(|| self.write_inode(&h, inode, &mut body))
+        self.vol
+            .whole(|| self.inodes.write_inode(&h, inode, &mut body))
     }
 }

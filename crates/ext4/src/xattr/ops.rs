@@ -58,7 +58,7 @@ impl Fs {
     /// ENODATA, ERANGE (name), EOPNOTSUPP (prefix).
     pub fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
         let (index, short) = split(name)?;
-        let inode = self.iget(ino)?;
+        let inode = self.inodes.iget(ino)?;
         let body = inode.body.read();
         if let Some(kind) = AclKind::of(index) {
             if body.is_symlink() {
@@ -80,7 +80,7 @@ impl Fs {
 
     /// The names of all attributes, each followed by a NUL.
     pub fn listxattr(&self, ino: Ino) -> Result<Vec<u8>> {
-        let inode = self.iget(ino)?;
+        let inode = self.inodes.iget(ino)?;
         let body = inode.body.read();
         let mut list = Vec::new();
         for attr in self.xattr_load(&inode, &body)?.all()? {
@@ -111,7 +111,7 @@ impl Fs {
             return errno(libc::E2BIG);
         }
         self.throttle()?;
-        let inode = self.iget(ino)?;
+        let inode = self.inodes.iget(ino)?;
         let result = self.set_attribute(ctx, &inode, (index, short), value, how);
         self.reap_values();
         result?;
@@ -151,7 +151,7 @@ impl Fs {
     pub fn removexattr(&self, ctx: &Ctx, ino: Ino, name: &[u8]) -> Result<()> {
         let name = split(name)?;
         self.throttle()?;
-        let inode = self.iget(ino)?;
+        let inode = self.inodes.iget(ino)?;
         let result = self.remove_attribute(ctx, &inode, name);
         self.reap_values();
         result?;
@@ -211,7 +211,7 @@ impl Fs {
                 body.set_mode(mode as u16);
             }
             body.touch(self.vol.now());
-            self.write_inode(&h, inode, body)
+            self.inodes.write_inode(&h, inode, body)
         })
     }
 }

@@ -341,7 +341,8 @@ impl Fs {
             || !layout.added.is_empty()
             || values.iter().any(|v| !v.is_empty())
         {
-            self.note_change(h, inode, MetadataLedger::attributes);
+            self.inodes
+                .note_change(h, inode, MetadataLedger::attributes);
         }
         let values = self.lock_values();
         let shared = match &layout.block {
@@ -458,7 +459,7 @@ impl Fs {
                 let layout = stored.with(self.vol.geo.block_size as usize, index, &name, None)?;
                 h.restart(layout.credits() + WRITE_INODE)?;
                 self.xattr_apply(h, inode, body, &layout)?;
-                self.store_inode(h, inode, body)?;
+                self.inodes.store_inode(h, inode, body)?;
             }
             h.restart(DROP_CREDITS + WRITE_INODE)?;
             let _values = self.lock_values();
@@ -474,7 +475,7 @@ impl Fs {
                 body.tally.values -= values.len() as i64;
             }
             self.xattr_leave(h, body)?;
-            return self.store_inode(h, inode, body);
+            return self.inodes.store_inode(h, inode, body);
         }
     }
 

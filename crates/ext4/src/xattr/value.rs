@@ -129,7 +129,7 @@ impl Fs {
         if ino < self.vol.geo.first_ino || ino > self.vol.geo.inodes_count {
             return self.bad_value(ino, "not a number of a value");
         }
-        let inode = match self.iget_special(ino) {
+        let inode = match self.inodes.iget_special(ino) {
             Err(FsError::Errno(_)) => return self.bad_value(ino, "it is free"),
             other => other?,
         };
@@ -199,7 +199,7 @@ impl Fs {
             hash,
         };
         let mut body = new.inode.lock_new();
-        self.orphan_add(&h, &new.inode, &mut body)?;
+        self.inodes.orphan_add(&h, &new.inode, &mut body)?;
         self.write_value(&mut h, &new.inode, &mut body, value)?;
         drop(body);
         Ok(new)
@@ -224,8 +224,8 @@ impl Fs {
         let mut body = self.lock_value(&new.inode)?;
         body.set_value_refs(1);
         body.set_links(1);
-        self.orphan_del(h, &new.inode, &mut body)?;
-        self.store_inode(h, &new.inode, &mut body)
+        self.inodes.orphan_del(h, &new.inode, &mut body)?;
+        self.inodes.store_inode(h, &new.inode, &mut body)
     }
 
     /// One entry more refers to a value (value.V2). [`REFERENCE`].
@@ -237,7 +237,7 @@ impl Fs {
             return self.bad_value(value.ino, &format!("{refs} references, and one more"));
         }
         body.set_value_refs(refs + 1);
-        self.store_inode(h, &inode, &mut body)
+        self.inodes.store_inode(h, &inode, &mut body)
     }
 
     /// One entry fewer refers to a value (value.V1, value.V2). [`REFERENCE`].
@@ -256,9 +256,9 @@ impl Fs {
         body.set_value_refs(refs);
         if refs == 0 {
             body.set_links(0);
-            self.orphan_add(h, &inode, &mut body)?;
+            self.inodes.orphan_add(h, &inode, &mut body)?;
         }
-        self.store_inode(h, &inode, &mut body)?;
+        self.inodes.store_inode(h, &inode, &mut body)?;
         drop(body);
         if refs == 0 {
             self.values.leave(inode);
@@ -322,7 +322,7 @@ mod tests {
                 fs.vol.journal.commit_all().unwrap();
                 let before = (fs.space.free_blocks_count(), fs.space.free_inodes_count());
                 let value = vec![5; 20_000];
-                let inode = fs.iget(ino).unwrap();
+                let inode = fs.inodes.iget(ino).unwrap();
                 let new;
                 if removed {
                     let how = XattrSet::Any;

@@ -121,7 +121,7 @@ impl Fs {
         let shrinks = overlay.size() < overlay.old_size();
         if shrinks {
             // What lies behind its end is freed later, whatever happens.
-            self.orphan_add(h, inode, body)?;
+            self.inodes.orphan_add(h, inode, body)?;
         }
         let runs = overlay.runs(&[]);
         if overlay.is_cut() || overlay.size() > overlay.old_size() {
@@ -145,9 +145,9 @@ impl Fs {
         body.set_size(overlay.size());
         body.set_mtime(now);
         body.set_ctime(now);
-        self.write_inode_data(h, inode, body)?;
+        self.inodes.write_inode_data(h, inode, body)?;
         // A record would tell of this file alone (atomic.A4).
-        self.note_change(h, inode, MetadataLedger::grouped);
+        self.inodes.note_change(h, inode, MetadataLedger::grouped);
         Ok(())
     }
 
@@ -158,9 +158,9 @@ impl Fs {
         let cut = self.truncate_body(h, inode, body, member.overlay.size());
         h.restart(credits::ORPHAN)?;
         if body.links() > 0 {
-            self.orphan_del(h, inode, body)?;
+            self.inodes.orphan_del(h, inode, body)?;
         }
-        self.write_inode_data(h, inode, body)?;
+        self.inodes.write_inode_data(h, inode, body)?;
         // What the group changed stands all the same.
         if let Err(e) = cut {
             self.vol.report(&e);

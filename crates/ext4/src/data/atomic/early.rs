@@ -86,7 +86,7 @@ impl AtomicGroup {
             for placed in member.overlay.forget_early() {
                 fs.take_early(&mut h, inode, &mut body, placed)?;
             }
-            fs.write_inode_data(&h, inode, &mut body)?;
+            fs.inodes.write_inode_data(&h, inode, &mut body)?;
         }
         Ok(())
     }
@@ -299,7 +299,7 @@ impl Fs {
             new: Some(run),
         };
         self.map_new(h, inode, body, lblk, &space, false)?;
-        self.note_blocks(h, inode, lblk, run.len);
+        self.inodes.note_blocks(h, inode, lblk, run.len);
         Ok(())
     }
 }

@@ -111,7 +111,7 @@ impl Fs {
                 name: new_name,
             },
         );
-        let (old_dir, new_dir) = (self.iget(parent)?, self.iget(new_parent)?);
+        let (old_dir, new_dir) = (self.inodes.iget(parent)?, self.inodes.iget(new_parent)?);
         self.dir_move_out(&old_dir)?;
         self.dir_move_out(&new_dir)?;
         // What lost its last name, and a whiteout, are let go when no lock is held any more.

@@ -37,7 +37,7 @@ impl Replay<'_> {
         } else {
             *body = new;
         }
-        self.fs.write_inode_data(&h, &inode, body)
+        self.fs.inodes.write_inode_data(&h, &inode, body)
     }
 
     /// The inode as it is with these attributes: what the volume knows better stays.
@@ -144,7 +144,7 @@ impl Replay<'_> {
             }
             _ => {}
         }
-        self.fs.write_inode_data(&h, &inode, body)
+        self.fs.inodes.write_inode_data(&h, &inode, body)
     }
 
     /// Whether an inode that holds its content is said to hold it no more. That is said behind the

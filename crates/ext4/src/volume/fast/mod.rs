@@ -271,7 +271,7 @@ impl<'a> Replay<'a> {
 
     /// An inode in use, also one without a name.
     fn inode(&self, ino: Ino) -> Result<Arc<Inode>> {
-        let inode = self.fs.iget_special(ino)?;
+        let inode = self.fs.inodes.iget_special(ino)?;
         match inode.value {
             true => Err(wrong(format!(
                 "inode {ino} holds the value of an attribute"
@@ -309,7 +309,7 @@ impl Fs {
         let mut held = Vec::new();
         for (ino, place) in found.inodes {
             // What is wrong with it is told when its turn comes.
-            if let Ok(inode) = self.iget_special(ino) {
+            if let Ok(inode) = self.inodes.iget_special(ino) {
                 inode.body.write().orphan = Some(place);
                 inode.orphaned.store(true, Ordering::Release);
                 let nameless = inode.unlinked.load(Ordering::Acquire);

@@ -153,7 +153,7 @@ impl<'a> Replay<'a> {
                 let h = self.fs.vol.journal.begin(WRITE_INODE)?;
                 let flags = body.flags();
                 body.set_flags(flags | locks);
-                self.fs.write_inode(&h, inode, &mut body)?;
+                self.fs.inodes.write_inode(&h, inode, &mut body)?;
             }
         }
         Ok(done)
