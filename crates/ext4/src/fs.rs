@@ -12,9 +12,7 @@ use crate::volume::Volume;
 pub struct Fs {
     pub(crate) vol: Arc<Volume>,
     pub(crate) space: Arc<Allocator>,
-    pub(crate) inodes: InodeStore,
-    /// Attribute values in inodes of their own (xattr/values.rs).
-    pub(crate) values: crate::xattr::Values,
+    pub(crate) inodes: Arc<InodeStore>,
     /// What opening replayed.
     pub(crate) recovered: Option<stetfs_journal::RecoveryReport>,
     /// Dirty file data and its way home (data/).

@@ -45,7 +45,7 @@ impl Fs {
     /// # Errors
     /// EUCLEAN if its parts do not hold as much as its size says.
     pub(crate) fn inline(&self, inode: &Inode, body: &InodeBody) -> Result<Inline> {
-        let stored = self.xattr_load(inode, body)?;
+        let stored = self.inodes.xattr_load(inode, body)?;
         let rest = match stored.find(index::SYSTEM, DATA)?.map(|a| a.value) {
             Some(Value::Bytes(rest)) => rest,
             Some(Value::Inode { .. }) | None => &[],
@@ -111,7 +111,7 @@ impl Fs {
         let layout = if rest.is_empty() {
             None
         } else {
-            let stored = self.xattr_load(inode, body)?;
+            let stored = self.inodes.xattr_load(inode, body)?;
             let bs = self.vol.geo.block_size as usize;
             Some(stored.with(bs, index::SYSTEM, DATA, Some(rest))?)
         };
@@ -124,7 +124,7 @@ impl Fs {
             .begin(WRITE_INODE + layout.as_ref().map_or(0, crate::xattr::Layout::credits))?;
         self.vol.whole(|| {
             if let Some(layout) = &layout {
-                self.xattr_apply(&h, inode, body, layout)?;
+                self.inodes.xattr_apply(&h, inode, body, layout)?;
             }
             body.i_block_mut().copy_from_slice(head);
             let now = self.vol.now();
@@ -154,6 +154,7 @@ impl Fs {
         };
         let bs = self.vol.geo.block_size as usize;
         let layout = self
+            .inodes
             .xattr_load(inode, body)?
             .with(bs, index::SYSTEM, DATA, None)?;
         let room = super::credits::append_dir_space(1) + layout.blocks();
@@ -161,7 +162,7 @@ impl Fs {
         let need = APPEND_DIR_BLOCK + layout.credits() + 2 * WRITE_INODE;
         let h = self.vol.journal.begin(need)?;
         self.vol.whole(|| {
-            self.xattr_apply(&h, inode, body, &layout)?;
+            self.inodes.xattr_apply(&h, inode, body, &layout)?;
             let flags = body.flags() - InodeFlags::INLINE_DATA;
             body.set_flags(flags);
             self.init_map(body)?;

@@ -379,7 +379,7 @@ impl Fs {
             }
         };
         if let Some(lost) = lost {
-            self.xattr_apply(&h, inode, body, &lost.capability)?;
+            self.inodes.xattr_apply(&h, inode, body, &lost.capability)?;
             self.drop_privileges(body);
         }
         debug_assert!(

@@ -187,7 +187,7 @@ impl Fs {
         let now = self.vol.now();
         let lost = self.capability_removal(inode, body)?;
         let mut h = self.vol.journal.begin(credits::ORPHAN + lost.credits())?;
-        self.xattr_apply(&h, inode, body, &lost)?;
+        self.inodes.xattr_apply(&h, inode, body, &lost)?;
         if ctx.uid != 0 {
             self.drop_privileges(body);
         }
@@ -238,7 +238,7 @@ impl Fs {
                 .journal
                 .begin(credits::WRITE_INODE + lost.credits())?;
             self.vol
-                .whole(|| self.xattr_apply(&h, inode, body, &lost))?;
+                .whole(|| self.inodes.xattr_apply(&h, inode, body, &lost))?;
             if let Some(uid) = set.uid {
                 body.set_uid(uid);
             }
@@ -275,7 +275,7 @@ impl Fs {
                 .journal
                 .begin(credits::WRITE_INODE + list.credits())?;
             self.vol.whole(|| {
-                self.xattr_apply(&h, inode, body, &list)?;
+                self.inodes.xattr_apply(&h, inode, body, &list)?;
                 body.set_mode(mode as u16);
                 body.set_ctime(ctime);
                 self.inodes.write_inode(&h, inode, body)
@@ -286,7 +286,7 @@ impl Fs {
 
     /// Plans that `security.capability` goes, as it does with a new owner and with new content.
     pub(crate) fn capability_removal(&self, inode: &Inode, body: &InodeBody) -> Result<Layout> {
-        let stored = self.xattr_load(inode, body)?;
+        let stored = self.inodes.xattr_load(inode, body)?;
         match stored.find(index::SECURITY, b"capability")? {
             Some(_) => stored.with(
                 self.vol.geo.block_size as usize,

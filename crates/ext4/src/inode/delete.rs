@@ -44,14 +44,14 @@ impl Fs {
         let mut body = inode.body.write();
         let body = &mut *body;
         let mut h = self.vol.journal.begin(LAST_STEP)?;
-        if !body.is_bare() || self.holds_values(body) {
+        if !body.is_bare() || self.inodes.holds_values(body) {
             // It became an orphan with its last name; this is for those that never had one.
             self.inodes.orphan_add(&h, inode, body)?;
             self.inodes.store_inode(&h, inode, body)?;
             // A value has no attributes of its own: a volume that says so could make us go in
             // circles.
-            if !inode.value && (body.file_acl() != 0 || self.holds_values(body)) {
-                self.xattr_drop(&mut h, inode, body)?;
+            if !inode.value && (body.file_acl() != 0 || self.inodes.holds_values(body)) {
+                self.inodes.xattr_drop(&mut h, inode, body)?;
             }
             self.truncate_body(&mut h, inode, body, 0)?;
             h.restart(LAST_STEP)?;

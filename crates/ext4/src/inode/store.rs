@@ -15,16 +15,19 @@ use crate::quota::Quotas;
 use crate::space::Allocator;
 use crate::types::Ino;
 use crate::volume::Volume;
+use crate::xattr::Values;
 
 /// Gets inodes from memory or from the inode table, and puts them into the journal.
 pub(crate) struct InodeStore {
-    pub(super) vol: Arc<Volume>,
-    pub(super) space: Arc<Allocator>,
+    pub(crate) vol: Arc<Volume>,
+    pub(crate) space: Arc<Allocator>,
     pub(super) cache: InodeCache,
     /// The orphan list or file.
     pub(super) orphans: Orphans,
     /// Usage and limits of users, groups and projects, if the volume counts them.
     quotas: OnceLock<Quotas>,
+    /// What all users of attribute values in inodes of their own share.
+    values: Arc<Values>,
     /// Inodes whose access time is newer in memory than in the journal.
     pub(super) lazy: AtomicU64,
 }
@@ -38,6 +41,7 @@ impl InodeStore {
             cache: InodeCache::default(),
             orphans,
             quotas: OnceLock::new(),
+            values: Arc::default(),
             lazy: AtomicU64::new(0),
         }
     }
@@ -45,6 +49,11 @@ impl InodeStore {
     /// The orphan list or file.
     pub(crate) fn orphans(&self) -> &Orphans {
         &self.orphans
+    }
+
+    /// What all users of attribute values in inodes of their own share.
+    pub(crate) fn values(&self) -> &Arc<Values> {
+        &self.values
     }
 
     /// Usage and limits, if they are counted: not on a volume that is only read.
@@ -160,8 +169,8 @@ impl InodeStore {
         self.cache.nameless_changed();
     }
 
-    /// Counts one reference that the kernel will give back with [`forget`](crate::Fs::forget). Every
-    /// answer that names an inode to the kernel (lookup, create …) counts one.
+    /// Counts one reference that the kernel will give back with [`forget`](crate::Fs::forget).
+    /// Every answer that names an inode to the kernel (lookup, create …) counts one.
     pub(crate) fn count_lookup(&self, ino: Ino) {
         *self.cache.shard(ino).lock().lookups.entry(ino).or_insert(0) += 1;
     }

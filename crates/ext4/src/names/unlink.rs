@@ -57,7 +57,7 @@ impl Fs {
             let last = body.links() == 1 && !want_dir;
             let gone = last
                 && body.is_bare()
-                && !self.holds_values(&body)
+                && !self.inodes.holds_values(&body)
                 && self.inodes.take_unused(&inode);
             self.vol.whole(|| {
                 self.dir_remove(&h, &dir, &dir_body, &found)?;

@@ -218,7 +218,7 @@ impl Fs {
         if self.inodes.quotas().is_none() {
             return Ok(Promise { held: None });
         }
-        let values = self.count_values(inode, body)?;
+        let values = self.inodes.count_values(inode, body)?;
         let tally = &mut body.tally;
         tally.counted.inodes += values - tally.values;
         tally.values = values;

@@ -98,11 +98,14 @@ impl Parts {
         });
         let space = Allocator::new(Arc::clone(&vol), self.groups, generation);
         let fs = Arc::new_cyclic(|me| Fs {
-            inodes: InodeStore::new(Arc::clone(&vol), Arc::clone(&space), self.orphans),
+            inodes: Arc::new(InodeStore::new(
+                Arc::clone(&vol),
+                Arc::clone(&space),
+                self.orphans,
+            )),
             space,
             vol,
             data,
-            values: crate::xattr::Values::default(),
             recovered,
             rename_lock: Mutex::new(Rank::Rename, ()),
             me: me.clone(),

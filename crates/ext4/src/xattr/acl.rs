@@ -69,7 +69,7 @@ impl Fs {
         if body.is_symlink() {
             return Ok(None);
         }
-        self.stored_acl(&self.xattr_load(inode, body)?, kind, inode)
+        self.stored_acl(&self.inodes.xattr_load(inode, body)?, kind, inode)
     }
 
     /// Plans setting a list, given as the attribute programs use; `None` removes it. An access list
@@ -109,7 +109,7 @@ impl Fs {
             keep = keep.filter(|acl| !acl.is_minimal());
         }
         let bytes = keep.map(Acl::to_disk);
-        let stored = self.xattr_load(inode, body)?;
+        let stored = self.inodes.xattr_load(inode, body)?;
         let name = (kind.index(), &b""[..]);
         let layout = self.xattr_plan(ctx, inode, body, &stored, name, bytes.as_deref())?;
         Ok(AclChange { layout, mode })
@@ -127,7 +127,7 @@ impl Fs {
         if body.is_symlink() {
             return Ok(Layout::default());
         }
-        let stored = self.xattr_load(inode, body)?;
+        let stored = self.inodes.xattr_load(inode, body)?;
         let Some(mut acl) = self.stored_acl(&stored, AclKind::Access, inode)? else {
             return Ok(Layout::default());
         };

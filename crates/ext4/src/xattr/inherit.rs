@@ -83,6 +83,6 @@ impl Fs {
         body: &mut InodeBody,
         inherited: &Inherited,
     ) -> Result<()> {
-        self.xattr_apply(h, inode, body, &inherited.layout)
+        self.inodes.xattr_apply(h, inode, body, &inherited.layout)
     }
 }

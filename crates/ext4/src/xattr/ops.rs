@@ -72,7 +72,7 @@ impl Fs {
         if !takes(&body, index) {
             return errno(libc::ENODATA);
         }
-        match self.xattr_load(&inode, &body)?.find(index, short)? {
+        match self.inodes.xattr_load(&inode, &body)?.find(index, short)? {
             Some(attr) => self.value_of(&attr),
             None => errno(libc::ENODATA),
         }
@@ -83,7 +83,7 @@ impl Fs {
         let inode = self.inodes.iget(ino)?;
         let body = inode.body.read();
         let mut list = Vec::new();
-        for attr in self.xattr_load(&inode, &body)?.all()? {
+        for attr in self.inodes.xattr_load(&inode, &body)?.all()? {
             if let Some(name) = xattr::full_name(attr.index, attr.name) {
                 list.extend_from_slice(&name);
                 list.push(0);
@@ -131,7 +131,7 @@ impl Fs {
         if let Some(kind) = AclKind::of(index) {
             return self.acl_set(ctx, inode, &mut body, kind, Some(value));
         }
-        let stored = self.xattr_load(inode, &body)?;
+        let stored = self.inodes.xattr_load(inode, &body)?;
         let old = stored.find(index, short)?;
         match (how, old) {
             (XattrSet::Create, Some(_)) => return errno(libc::EEXIST),
@@ -170,7 +170,7 @@ impl Fs {
         if let Some(kind) = AclKind::of(index) {
             return self.acl_set(ctx, inode, &mut body, kind, None);
         }
-        let stored = self.xattr_load(inode, &body)?;
+        let stored = self.inodes.xattr_load(inode, &body)?;
         if stored.find(index, short)?.is_none() {
             return errno(libc::ENODATA);
         }
@@ -206,7 +206,7 @@ impl Fs {
         let _quota = self.promise_attributes(ctx, body, layout)?;
         let h = self.vol.journal.begin(layout.credits() + WRITE_INODE)?;
         self.vol.whole(|| {
-            self.xattr_apply(&h, inode, body, layout)?;
+            self.inodes.xattr_apply(&h, inode, body, layout)?;
             if let Some(mode) = mode {
                 body.set_mode(mode as u16);
             }

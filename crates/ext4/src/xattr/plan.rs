@@ -30,7 +30,7 @@ impl Fs {
         value: Option<&[u8]>,
     ) -> Result<Layout> {
         let size = self.vol.geo.block_size as usize;
-        let Some(bytes) = value.filter(|v| self.has_values() && !v.is_empty()) else {
+        let Some(bytes) = value.filter(|v| self.inodes.has_values() && !v.is_empty()) else {
             return stored.with(size, index, name, value);
         };
         if bytes.len() <= xattr::large_value(size) {
@@ -70,7 +70,7 @@ impl Fs {
             .map(|(index, list)| attr(*index, Value::Bytes(list)))
             .collect();
         match Layout::of(room, size, &attrs) {
-            Err(e) if is_enospc(&e) && self.has_values() => {}
+            Err(e) if is_enospc(&e) && self.inodes.has_values() => {}
             other => return other,
         }
         let mut added = Vec::new();

@@ -10,7 +10,7 @@ use stetfs_ondisk::ext4::xattr::{self, Attr, Attrs, BlockHeader, Value};
 use crate::durability::MetadataLedger;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
-use crate::inode::{Inode, InodeBody};
+use crate::inode::{Inode, InodeBody, InodeStore};
 use crate::quota::Promise;
 use crate::space::credits::{ALLOC_BLOCKS, FREE_BLOCKS, WRITE_INODE};
 use crate::space::{AllocFor, BlockRun, Freed};
@@ -263,6 +263,33 @@ impl Stored {
 }
 
 impl Fs {
+    /// Promises the owner's quota what [`xattr_apply`](Self::xattr_apply) takes.
+    ///
+    /// # Errors
+    /// EDQUOT.
+    pub(crate) fn promise_attributes(
+        &self,
+        ctx: &Ctx,
+        body: &mut InodeBody,
+        layout: &Layout,
+    ) -> Result<Promise<'_>> {
+        let block = match body.file_acl() {
+            0 => layout.blocks() * u64::from(self.vol.geo.ratio()),
+            _ => 0,
+        };
+        let new: i64 = layout
+            .added
+            .iter()
+            .map(|v| self.inodes.value_charge(v.size()))
+            .sum();
+        let blocks = block + u64::try_from(new).unwrap_or(0);
+        let promise = self.promise(ctx, body.owner(), blocks, layout.values())?;
+        promise.give(body);
+        Ok(promise)
+    }
+}
+
+impl InodeStore {
     /// Reads the attributes of an inode whose lock is held.
     ///
     /// # Errors
@@ -302,31 +329,6 @@ impl Fs {
         Ok(block)
     }
 
-    /// Promises the owner's quota what [`xattr_apply`](Self::xattr_apply) takes.
-    ///
-    /// # Errors
-    /// EDQUOT.
-    pub(crate) fn promise_attributes(
-        &self,
-        ctx: &Ctx,
-        body: &mut InodeBody,
-        layout: &Layout,
-    ) -> Result<Promise<'_>> {
-        let block = match body.file_acl() {
-            0 => layout.blocks() * u64::from(self.vol.geo.ratio()),
-            _ => 0,
-        };
-        let new: i64 = layout
-            .added
-            .iter()
-            .map(|v| self.value_charge(v.size()))
-            .sum();
-        let blocks = block + u64::try_from(new).unwrap_or(0);
-        let promise = self.promise(ctx, body.owner(), blocks, layout.values())?;
-        promise.give(body);
-        Ok(promise)
-    }
-
     /// Carries out a change of attributes. The caller writes the inode.
     /// [`Layout::credits`], and [`Layout::blocks`] reserved.
     pub(crate) fn xattr_apply(
@@ -341,8 +343,7 @@ impl Fs {
             || !layout.added.is_empty()
             || values.iter().any(|v| !v.is_empty())
         {
-            self.inodes
-                .note_change(h, inode, MetadataLedger::attributes);
+            self.note_change(h, inode, MetadataLedger::attributes);
         }
         let values = self.lock_values();
         let shared = match &layout.block {
@@ -459,7 +460,7 @@ impl Fs {
                 let layout = stored.with(self.vol.geo.block_size as usize, index, &name, None)?;
                 h.restart(layout.credits() + WRITE_INODE)?;
                 self.xattr_apply(h, inode, body, &layout)?;
-                self.inodes.store_inode(h, inode, body)?;
+                self.store_inode(h, inode, body)?;
             }
             h.restart(DROP_CREDITS + WRITE_INODE)?;
             let _values = self.lock_values();
@@ -475,7 +476,7 @@ impl Fs {
                 body.tally.values -= values.len() as i64;
             }
             self.xattr_leave(h, body)?;
-            return self.inodes.store_inode(h, inode, body);
+            return self.store_inode(h, inode, body);
         }
     }
 

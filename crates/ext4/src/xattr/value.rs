@@ -25,9 +25,10 @@ use stetfs_ondisk::ext4::inode::InodeFlags;
 use stetfs_ondisk::ext4::xattr::{self, Attr, VALUE_MAX, Value};
 use stetfs_sync::{MutexGuard, RwLockWriteGuard};
 
+use super::values::Values;
 use crate::error::{FsError, Result};
 use crate::fs::Fs;
-use crate::inode::{Inode, InodeBody};
+use crate::inode::{Inode, InodeBody, InodeStore};
 use crate::space::credits::{NEW_INODE, ORPHAN, WRITE_INODE};
 use crate::types::Ino;
 
@@ -67,7 +68,7 @@ impl ValueRef {
 /// A value inode that no entry refers to yet. Dropped without having been given a reference, it is
 /// deleted.
 pub(crate) struct NewValue {
-    fs: Arc<Fs>,
+    values: Arc<Values>,
     inode: Arc<Inode>,
     size: u32,
     hash: u32,
@@ -92,11 +93,89 @@ impl NewValue {
 impl Drop for NewValue {
     fn drop(&mut self) {
         self.inode.opens.fetch_sub(1, Ordering::AcqRel);
-        self.fs.values.leave(self.inode.clone());
+        self.values.leave(self.inode.clone());
     }
 }
 
 impl Fs {
+    /// The value of an attribute of a file whose lock is held.
+    ///
+    /// # Errors
+    /// EUCLEAN when the inode that should hold it does not, or holds another one.
+    pub(super) fn value_of(&self, attr: &Attr<'_>) -> Result<Vec<u8>> {
+        let (ino, size, entry_hash) = match attr.value {
+            Value::Bytes(bytes) => return Ok(bytes.to_vec()),
+            Value::Inode { ino, size, hash } => (ino, size, hash),
+        };
+        let inode = self.inodes.value_inode(ino)?;
+        // The content stays as it is (value.V3); the lock is given back before the device is waited
+        // for.
+        let body = InodeBody::new(inode.body.read_nested().bytes().into(), &self.vol.geo)?;
+        let len = usize::try_from(size).ok().filter(|n| *n <= VALUE_MAX);
+        let Some(len) = len.filter(|_| body.size() == u64::from(size)) else {
+            return self
+                .inodes
+                .bad_value(ino, &format!("{} bytes where {size} belong", body.size()));
+        };
+        let mut value = vec![0; len];
+        self.read_range(&inode, &body, 0, &mut value)?;
+        let hash = body.value_hash();
+        if xattr::value_hash(&value, self.vol.geo.csum_seed) != hash {
+            return self.inodes.bad_value(ino, "checksum does not match");
+        }
+        if !xattr::is_value_entry_hash(entry_hash, attr.name, hash) {
+            return self
+                .inodes
+                .bad_value(ino, "it holds another attribute's value");
+        }
+        Ok(value)
+    }
+
+    /// Writes a value into a new inode, which is an orphan (value.V1). The caller holds the lock of
+    /// `owner`, from which it takes owner and group, and no handle.
+    ///
+    /// # Errors
+    /// ENOSPC; the device's.
+    pub(super) fn new_value(
+        &self,
+        owner: &Inode,
+        owner_body: &InodeBody,
+        value: &[u8],
+        privileged: bool,
+    ) -> Result<NewValue> {
+        let size = u32::try_from(value.len()).map_err(|_| FsError::Errno(libc::E2BIG))?;
+        let _room = self
+            .space
+            .reserve(self.value_space(value.len()), privileged)?;
+        let hash = xattr::value_hash(value, self.vol.geo.csum_seed);
+        let (mut h, inode) = self
+            .space
+            .begin_with_inode(NEW_INODE + ORPHAN + WRITE_INODE, |h| {
+                self.new_value_inode(h, owner, owner_body, hash)
+            })?;
+        inode.opens.fetch_add(1, Ordering::AcqRel);
+        let new = NewValue {
+            values: Arc::clone(self.inodes.values()),
+            inode,
+            size,
+            hash,
+        };
+        let mut body = new.inode.lock_new();
+        self.inodes.orphan_add(&h, &new.inode, &mut body)?;
+        self.write_value(&mut h, &new.inode, &mut body, value)?;
+        drop(body);
+        Ok(new)
+    }
+
+    /// Deletes value inodes that nothing refers to (value.V4). No lock and no handle may be held.
+    pub(crate) fn reap_values(&self) {
+        for inode in self.inodes.values().take() {
+            self.iput(&inode);
+        }
+    }
+}
+
+impl InodeStore {
     /// Whether values may have inodes of their own.
     pub(super) fn has_values(&self) -> bool {
         self.vol.geo.incompat.contains(Incompat::EA_INODE)
@@ -104,7 +183,7 @@ impl Fs {
 
     /// Locks references and shared blocks (value.V2), where there can be references.
     pub(super) fn lock_values(&self) -> Option<MutexGuard<'_, ()>> {
-        self.has_values().then(|| self.values.lock.lock())
+        self.has_values().then(|| self.values().lock.lock())
     }
 
     /// What a value of `size` bytes in an inode of its own adds to `i_blocks` of each file that has
@@ -129,7 +208,7 @@ impl Fs {
         if ino < self.vol.geo.first_ino || ino > self.vol.geo.inodes_count {
             return self.bad_value(ino, "not a number of a value");
         }
-        let inode = match self.inodes.iget_special(ino) {
+        let inode = match self.iget_special(ino) {
             Err(FsError::Errno(_)) => return self.bad_value(ino, "it is free"),
             other => other?,
         };
@@ -137,72 +216,6 @@ impl Fs {
             return self.bad_value(ino, "it holds no value");
         }
         Ok(inode)
-    }
-
-    /// The value of an attribute of a file whose lock is held.
-    ///
-    /// # Errors
-    /// EUCLEAN when the inode that should hold it does not, or holds another one.
-    pub(super) fn value_of(&self, attr: &Attr<'_>) -> Result<Vec<u8>> {
-        let (ino, size, entry_hash) = match attr.value {
-            Value::Bytes(bytes) => return Ok(bytes.to_vec()),
-            Value::Inode { ino, size, hash } => (ino, size, hash),
-        };
-        let inode = self.value_inode(ino)?;
-        // The content stays as it is (value.V3); the lock is given back before the device is waited
-        // for.
-        let body = InodeBody::new(inode.body.read_nested().bytes().into(), &self.vol.geo)?;
-        let len = usize::try_from(size).ok().filter(|n| *n <= VALUE_MAX);
-        let Some(len) = len.filter(|_| body.size() == u64::from(size)) else {
-            return self.bad_value(ino, &format!("{} bytes where {size} belong", body.size()));
-        };
-        let mut value = vec![0; len];
-        self.read_range(&inode, &body, 0, &mut value)?;
-        let hash = body.value_hash();
-        if xattr::value_hash(&value, self.vol.geo.csum_seed) != hash {
-            return self.bad_value(ino, "checksum does not match");
-        }
-        if !xattr::is_value_entry_hash(entry_hash, attr.name, hash) {
-            return self.bad_value(ino, "it holds another attribute's value");
-        }
-        Ok(value)
-    }
-
-    /// Writes a value into a new inode, which is an orphan (value.V1). The caller holds the lock of
-    /// `owner`, from which it takes owner and group, and no handle.
-    ///
-    /// # Errors
-    /// ENOSPC; the device's.
-    pub(super) fn new_value(
-        &self,
-        owner: &Inode,
-        owner_body: &InodeBody,
-        value: &[u8],
-        privileged: bool,
-    ) -> Result<NewValue> {
-        let fs = self.me.upgrade().ok_or(FsError::Errno(libc::ESHUTDOWN))?;
-        let size = u32::try_from(value.len()).map_err(|_| FsError::Errno(libc::E2BIG))?;
-        let _room = self
-            .space
-            .reserve(self.value_space(value.len()), privileged)?;
-        let hash = xattr::value_hash(value, self.vol.geo.csum_seed);
-        let (mut h, inode) = self
-            .space
-            .begin_with_inode(NEW_INODE + ORPHAN + WRITE_INODE, |h| {
-                self.new_value_inode(h, owner, owner_body, hash)
-            })?;
-        inode.opens.fetch_add(1, Ordering::AcqRel);
-        let new = NewValue {
-            fs,
-            inode,
-            size,
-            hash,
-        };
-        let mut body = new.inode.lock_new();
-        self.inodes.orphan_add(&h, &new.inode, &mut body)?;
-        self.write_value(&mut h, &new.inode, &mut body, value)?;
-        drop(body);
-        Ok(new)
     }
 
     /// Locks a value inode with a handle open. Only readers hold such locks, and shortly; one that
@@ -224,8 +237,8 @@ impl Fs {
         let mut body = self.lock_value(&new.inode)?;
         body.set_value_refs(1);
         body.set_links(1);
-        self.inodes.orphan_del(h, &new.inode, &mut body)?;
-        self.inodes.store_inode(h, &new.inode, &mut body)
+        self.orphan_del(h, &new.inode, &mut body)?;
+        self.store_inode(h, &new.inode, &mut body)
     }
 
     /// One entry more refers to a value (value.V2). [`REFERENCE`].
@@ -237,7 +250,7 @@ impl Fs {
             return self.bad_value(value.ino, &format!("{refs} references, and one more"));
         }
         body.set_value_refs(refs + 1);
-        self.inodes.store_inode(h, &inode, &mut body)
+        self.store_inode(h, &inode, &mut body)
     }
 
     /// One entry fewer refers to a value (value.V1, value.V2). [`REFERENCE`].
@@ -256,21 +269,14 @@ impl Fs {
         body.set_value_refs(refs);
         if refs == 0 {
             body.set_links(0);
-            self.inodes.orphan_add(h, &inode, &mut body)?;
+            self.orphan_add(h, &inode, &mut body)?;
         }
-        self.inodes.store_inode(h, &inode, &mut body)?;
+        self.store_inode(h, &inode, &mut body)?;
         drop(body);
         if refs == 0 {
-            self.values.leave(inode);
+            self.values().leave(inode);
         }
         Ok(())
-    }
-
-    /// Deletes value inodes that nothing refers to (value.V4). No lock and no handle may be held.
-    pub(crate) fn reap_values(&self) {
-        for inode in self.values.take() {
-            self.iput(&inode);
-        }
     }
 
     /// To how many values in inodes of their own the attributes of an inode refer.
